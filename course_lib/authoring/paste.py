@@ -41,11 +41,6 @@ def solution_source(name: str, library: Path | None = None) -> str:
     return _by_name(name, library).plain
 
 
-def pasted_source(name: str, library: Path | None = None) -> str:
-    """Returns the source of exercise `name` as it is in the solution notebook."""
-    return _by_name(name, library).text
-
-
 def _by_name(name: str, library: Path | None) -> Solution:
     from course_lib import checks
 

@@ -71,7 +71,6 @@ EXERCISE = Exercise(
     probes=_probes,
     mistakes=(mistake("todo", _wrong).says("TODO: a fact.", "TODO: a question?"),),
     hints=("TODO: the concept.", "TODO: where to look.", "TODO: a smaller version."),
-    promises={"TODO: words of each sentence of statement and docstring": "worked plain one"},
 )
 ''')
 VARIANTS = Template('''\

@@ -1,9 +1,9 @@
-"""What the five exercises that ask for a test share: whom the test meets, and what is said of it.
+"""Probes and messages for the five exercises in which students write a test.
 
 Lesson 06 asks for tests of functions, lesson 07 for tests of modules. Each probe hands the test
 several objects of which it must accept some and reject the others. The edges are the same in all
-five, as `TOLERANCE` says in the same words in each statement: one object whose results differ by
-rounding, and objects that are off at one place, in one direction or by a hundredth.
+five: one object whose results differ by rounding, and objects that are off at one place, in one
+direction or by a hundredth.
 """
 
 import itertools
@@ -41,10 +41,6 @@ _WHEN = {
 _ORDER = {
     "specimen": "when the keys change places",
     "nudged_function": "when positions change places",
-}
-TOLERANCE = {  # promises in the same words in each statement
-    "count as equal": "rounding",
-    "A difference of a hundredth counts": " ".join(_NUDGES),
 }
 
 

@@ -127,12 +127,6 @@ class Exercise:
         takes_all: for an integration, the probes' scenario gets all answers as a dict.
         shares: how the points are divided, where this exercise's aim asks for another division
             than the usual one (`checks.judge.score.SHARES`): shares of 1 by part.
-        promises: each sentence of the statement and of the docstring, by words that identify it,
-            with the names of the probes that hold it, separated by spaces; "" for a sentence that
-            promises nothing that could be judged. Where `no_loops`, `needs_loops` or `forbidden`
-            is set, one sentence names "loops" or "forbidden".
-        never_one: sizes that cannot be 1 or need no probe of 1, by the name of the axis, with
-            the reason.
     """
 
     points: int
@@ -161,8 +155,6 @@ class Exercise:
     chain: tuple[str, ...] = ()
     takes_all: bool = False
     shares: Mapping[str, float] = field(default_factory=dict)
-    promises: Mapping[str, str] = field(default_factory=dict)
-    never_one: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -166,8 +166,8 @@ def _edges(rng) -> list[Probe]:
     return [
         edge("masked_score_far_above", "A masked key changes nothing, however large its score is.",
              _far_above(rng), mask=np.array([[True, True, False]])),
-        edge("device_and_dtype", "`device=` and `dtype=` say where and in which dtype the weights "
-             "are made. Pass both on to each layer.", _module_problem(rng, 1, 2, 3, 2, 3, 4, 5),
+        edge("device_and_dtype", "`device=` and `dtype=` set the device and the dtype of "
+             "the weights. Pass both on to each layer.", _module_problem(rng, 1, 2, 3, 2, 3, 4, 5),
              scenario="made_with_device_and_dtype"),
         edge("int32_lengths", "Lengths may be int32 or int64.",
              _module_problem(rng, 2, 3, 5, 4, 6, 8, 7),
@@ -322,41 +322,6 @@ _OWN = (
 )
 
 
-_PROMISES = {
-    "makes the layers `W_q`, `W_k` and `w_v`": "no_mask sizes_by_position equal_sizes",
-    "returns the averaged values": "no_mask gradient gradient_in_train_mode",
-    "a key must be allowed by both": "lengths_and_mask lengths_per_query_and_mask",
-    "A query that may see no key gets zeros": (
-        "length_zero lengths_all_zero nothing_allowed empty_row gradient_with_empty_row "
-        "train_without_dropout"
-    ),
-    "Every size may be 1": "one_of_each one_query",
-    "holds the weights of the module's": "among_other_calls train_without_dropout dropout_in_train",
-    "are at hand": "",
-    "The weight of a layer is": "",
-    "One query $(1, 0)$ over two *equal* keys": "worked_number",
-    "values 10 and 20 give 15": "worked_number",
-    # the docstring
-    "scores come from a learned network instead of a dot product": "no_mask",
-    "with any number of queries": "as_many_queries_as_items one_query float32 equal_keys_and_mask",
-    "PyTorch has no counterpart": "",
-    "numbers in a query and in a key; they may differ": "no_mask equal_sizes",
-    "features in which the two are added": "no_mask",
-    "probability of dropping an attention weight": "dropout_in_train dropout_off_in_eval",
-    "weights of the last call, `(batch, num_queries, num_keys)`": "among_other_calls one_query",
-    "Bahdanau, Cho & Bengio 2015, appendix A.1.2": "",
-    "all without bias": "no_mask",
-    "Averages the values with weights from additive scores": "no_mask",
-    "compared with each other": "no_mask",
-    "one for each key": "equal_sizes",
-    "how many leading": "lengths_per_item lengths_per_query int32_lengths equal_keys_and_lengths",
-    "broadcastable to `(batch, num_queries, num_keys)`": (
-        "mask_shared_by_batch mask_per_item mask_of_keys mask_of_keys_alone mask_of_queries"
-    ),
-    "what is in the other keys and values": "garbage_in_pads masked_score_far_above",
-    "One average of the values for each query": "empty_row",
-}
-
 EXERCISE = Exercise(
     points=6,
     minutes=35,
@@ -368,7 +333,6 @@ EXERCISE = Exercise(
     builds_on=("additive_scores", "masked_softmax"),
     mistakes=known(_Additive, *_OWN, without={"head_axis_forgotten", "empty_row_gradient_nan"}),
     properties=(*WEIGHTS, INSIDE_THE_VALUES),
-    promises=_PROMISES,
     hints=(
         "`__init__` makes three linear layers without bias and a dropout layer. `forward` is "
         "scores, masked softmax, dropout, average of the values.",

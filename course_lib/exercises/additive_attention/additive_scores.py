@@ -168,26 +168,6 @@ EXERCISE = Exercise(
     returns=(Returned("scores", "tensor", "float", ("batch", "num_queries", "num_keys")),),
     probes=lambda rng: [*_values(rng), *_edges(rng), *_gradients(rng)],
     oracle=oracle.additive_scores,
-    promises={
-        "Takes** `queries`": "different_sizes equal_feature_sizes",
-        "belongs to a hidden feature, as in `nn.Linear`": "hidden_as_wide_as_inputs",
-        "before any softmax": "as_many_queries_as_keys different_sizes zero_query",
-        "All three axes are there": (
-            "one_query_one_key one_pair_of_zeros one_hidden_feature gradient gradient_of_one_pair"
-        ),
-        "One query $(1, 0)$ and one key $(2)$": "worked_number",
-        "The score is": "worked_number",
-        # the docstring
-        "with a network of one hidden layer": "different_sizes",
-        "score(q, k) = w_v": "worked_number",
-        "Queries and keys may differ in size": "different_sizes",
-        "exists for a moment": "",
-        "vectors of `query_size` and `key_size` numbers": "different_sizes",
-        "one row for each hidden feature": "hidden_as_wide_as_inputs",
-        "one weight for each hidden feature": "one_hidden_feature",
-        "each between `-w_v.abs().sum()` and": "large_inputs between_calls float32",
-        "Bahdanau, Cho & Bengio 2015, appendix A.1.2": "",
-    },
     mistakes=(
         mistake("no_tanh", _pairs(lambda x, w_v: x @ w_v)).says(
             "Without tanh the score is one term from the query plus one term from the key. The "

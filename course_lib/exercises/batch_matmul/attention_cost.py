@@ -201,18 +201,4 @@ EXERCISE = Exercise(
         "num_scores = batch * num_queries * num_keys\n"
         'return {"flops": 2 * num_scores * (...), "score_bytes": num_scores * ...}',
     ),
-    never_one={"num_queries": "a count like any other", "num_keys": "a count like any other"},
-    promises={
-        "`bytes_per_element` (4 unless given)": "by_name half_precision double_precision worked",
-        "Heads count as items": "different_sizes",
-        "a dict with two ints": "whole_numbers different_sizes",
-        "to the last unit": "very_long no_queries",
-        'is `{"flops": 108, "score_bytes": 24}`': "worked",
-        "What the two products of attention cost": "",
-        "A multiplication with its addition": "different_sizes",
-        "The softmax between the products is left out": "different_sizes",
-        "number of items (times": "half_precision",
-        '"flops", the operations of Q K^T': "different_sizes",
-        "Dao et al. 2022": "",
-    },
 )

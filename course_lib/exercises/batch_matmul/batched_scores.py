@@ -179,20 +179,4 @@ EXERCISE = Exercise(
         "return queries @ keys.transpose(..., ...)\n"
         "# or: torch.einsum('...nd,...md->...', queries, keys)",
     ),
-    promises={
-        "with the same leading axes, of any number, none included": "rectangular "
-        "more_queries_than_keys no_leading_axis five_axes strided strided_four_axes float32",
-        "dot product": "rectangular as_many_keys_as_features square square_four_axes one_of_each",
-        "Neither scaled nor normalised": "rectangular one_of_each",
-        "Neither argument is changed": "rectangular",
-        "Any product is allowed": "",
-        "Gradients reach both": "gradients gradients_four_axes",
-        "The query $(1, 2, 0)$ with the keys": "worked",
-        "With heads, `(2, 3, 4, 5)` and": "four_axes",
-        "Dot product of every query with every key": "",
-        "The scores are as they come": "rectangular",
-        "one row of d numbers for each query": "",
-        "rows belong to queries, columns to keys": "square",
-        "Luong et al. 2015": "",
-    },
 )

@@ -150,19 +150,4 @@ EXERCISE = Exercise(
         "products = a[..., :, :, None] * b[..., None, :, :]\nreturn products.sum(dim=...)\n"
         "# or: return torch.einsum('...nk,...km->...', a, b)",
     ),
-    promises={
-        "with the same leading axes, of any number": "rectangular four_axes no_leading_axis "
-        "five_axes one_item strided strided_four_axes float32",
-        "**Returns** `(..., n, m)`": "rectangular square square_four_axes",
-        "Gradients reach both arguments": "gradients gradients_one_item gradients_four_axes",
-        "a loop of any kind, and without a ready-made": "forbidden loops",
-        "`torch.einsum` is allowed": "",
-        "what your code": "loops three_axes_small three_axes_large four_axes_small four_axes_large",
-        "again give `[[[12]], [[43]]]`": "worked four_axes",
-        "Matrix product over the last two axes": "four_axes",
-        "Differs from `torch.bmm`": "",
-        "matrices (n, k) under leading axes": "no_leading_axis one_of_each",
-        "The products, (..., n, m)": "",
-        "docs.pytorch.org": "",
-    },
 )

@@ -130,19 +130,4 @@ EXERCISE = Exercise(
         "for item in ...:\n    for i in ...:\n        for j in ...:\n            for t in ...:\n"
         "                product[item, i, j] += ...",
     ),
-    promises={
-        "`a` of shape `(B, n, k)` and `b` of shape": "rectangular more_rows_than_terms strided "
-        "small one_item square one_term one_of_each",
-        "a new tensor `(B, n, m)` in the dtype of `a`": "float32 small_numbers between_other_calls",
-        "It loops: over entries, or at least": "loops small large",
-        "Gradients reach `a` and `b`, so": "gradients gradients_one_item",
-        "give $1 \\cdot 10 + 2 \\cdot 1 = 12$ for item 0": "worked",
-        "It will be slow, and it will be right": "",
-        "Write the formula down as it stands": "",
-        "Matrix product of each pair of a batch": "",
-        "c[item, i, j] = sum over t": "rectangular",
-        "Slow on purpose": "",
-        "one matrix (n, k) for each item": "one_item",
-        "A new tensor (batch, n, m) with the dtype": "float32 gradients",
-    },
 )

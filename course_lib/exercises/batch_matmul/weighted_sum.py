@@ -173,19 +173,4 @@ EXERCISE = Exercise(
         "transpose, no softmax and no division.",
         "return torch.einsum('...nm,...mv->...', weights, values)\n# or one matrix product",
     ),
-    promises={
-        "with the same leading axes, of any number": "rectangular four_axes no_leading_axis "
-        "five_axes strided strided_four_axes square square_four_axes as_many_queries_as_keys "
-        "one_of_each float32",
-        "the outputs `(..., n, d_v)`": "rectangular one_hot identity_values",
-        "The weights are taken as they are: not": "any_weights no_weight_at_all",
-        "Each call counts on its own": "between_other_calls",
-        "Gradients reach weights and values": "gradients",
-        "give `[[1, 3, 8]]`": "worked",
-        "Output of attention: for each query": "",
-        "taken as they are: rows need not sum to 1": "any_weights",
-        "Outputs (..., num_queries, d_v)": "",
-        "its output lies between": "one_hot",
-        "Vaswani et al. 2017": "",
-    },
 )

@@ -168,8 +168,8 @@ def _lookup_edges(rng) -> list[Probe]:
               "edges", training=True, **lookup_problem(rng, 2, 3, 5, (4, 4, 4), 2, [2, 4])),
         Probe("train_empty", "An item without a real key gets zeros in train mode too.",
               "edges", training=True, **lookup_problem(rng, 2, 3, 5, (4, 4, 4), 2, [0, 4])),
-        Probe("device_and_dtype", "`device=` and `dtype=` say where and in which dtype the weights "
-              "are made. Pass both on to each layer.", "edges",
+        Probe("device_and_dtype", "`device=` and `dtype=` set the device and the dtype of "
+              "the weights. Pass both on to each layer.", "edges",
               scenario="made_with_device_and_dtype",
               **lookup_problem(rng, 1, 2, 3, (2, 3, 4), 5, [2])),
         Probe("after_another_call", "Each call is independent: outputs and `attention_weights` "
@@ -269,27 +269,6 @@ EXERCISE = Exercise(
     oracle=oracle.lookup,
     builds_on=("masked_softmax",),
     comparisons={"root": _judged_root, "axis": _judged_axis, "quiet": _judged_quiet},
-    promises={
-        "`BrokenLookup` has four faults": "",
-        "Write the module as it should be": "few root no_preference plain padded quiet",
-        "Built as": "few plain",
-        "Called as": "key_alone big many_keys strided float32 gradient",
-        "`attention_weights` holds the weights": "few after_another_call after_a_shorter_call",
-        "An item of length 0 gets zeros": "empty all_empty train_empty gradient_empty",
-        "Dropout acts on the weights, in train mode only": "dropout quiet train",
-        "What is in padded keys and values": "garbage huge_garbage",
-        "With one real key every query gets": "one_key",
-        "is at hand": "",
-        "Attention with learned queries and keys": "",
-        "weights = softmax(Q W_q (K W_k)^T": "few root",
-        "After a call `attention_weights` holds": "after_another_call",
-        "query_size: features of a query": "",
-        "Source": "",
-        "Makes `W_q` and `W_k`": "",
-        "Averages the values of the real keys": "padded",
-        "queries, keys, values: see the class": "",
-        "One output for each query; zeros": "empty",
-    },
     mistakes=(_BROKEN, *known(_Lookup, *_OWN, without={"head_axis_forgotten"}, words=_WORDS)),
     properties=(*WEIGHTS, ZERO_QUERY, INSIDE_THE_VALUES),
     hints=(

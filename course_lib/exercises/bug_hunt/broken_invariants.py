@@ -79,20 +79,6 @@ EXERCISE = Exercise(
     oracle=lambda keys: Expected(", ".join(_KEY[bird] for bird in keys.split())),
     each_counts=True,
     comparisons={"named": _named},
-    promises={
-        "which invariant does it break?": "",
-        "What you find is evidence": "",
-        "a dict with the ten names of `BUGS` as keys": " ".join(GROUPS),
-        "name any one of them": "first_group second_group third_group",
-        "The entries count in three groups": " ".join(GROUPS),
-        "Each invariant is an experiment": "",
-        "All modules have `dropout=0` unless": "",
-        "for two sizes, say 4 and": "",
-        "against `2 * module(q, k, v)` is `linear_in_values`": "",
-        "an invariant that it breaks": "",
-        "A dict from the bird's name": " ".join(GROUPS),
-        "Where a bird breaks several, any one of them will do": " ".join(GROUPS),
-    },
     mistakes=(
         mistake("one_for_all", lambda: dict.fromkeys(_KEY, "queries_apart")).says(
             "You name `queries_apart` for every bird.",

@@ -86,23 +86,6 @@ EXERCISE = Exercise(
     returns=meetings.ANSWERS,
     probes=_permutation_probes,
     oracle=asked("keys_permutation", lambda queries, keys, values: keys.shape[1] == 1),
-    promises={
-        "A set of pairs (key, value) has no order": "",
-        "and the three inputs": "one_item_and_query one_key two_keys five_keys strided",
-        "if the outputs do not depend on the order of the keys": "jacana first_key_special "
-        "last_key_special middle_keys_special neighbours_count both_neighbours_count "
-        "last_query_prefers_first_key equal_keys",
-        **meetings.TOLERANCE,
-        "judged in the mode in which": "train_mode",
-        "before you choose your order": "",
-        "Which one if you only move them all on by one?": "",
-        "Says whether the order of the keys": "",
-        "Every pair of neighbours is swapped in turn": "",
-        "It is a test at these inputs, not a proof": "",
-        "module: attention without randomness": "",
-        "queries, keys, values: what it is called with": "",
-        "True if no swap changes an output by more than 1e-5": "rounding a_hundredth",
-    },
     comparisons={"judged": meetings.judged},
     exact=("judged",),
     tally=meetings.of_modules,

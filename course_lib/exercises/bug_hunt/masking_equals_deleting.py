@@ -87,19 +87,6 @@ EXERCISE = Exercise(
         "masking_equals_deleting",
         lambda queries, keys, values, valid_lens: (valid_lens == keys.shape[1]).all(),
     ),
-    promises={
-        "called as `module(queries, keys, values)` or": "one_item_and_query one_key strided",
-        "masking its padded keys gives the outputs": "curlew fulmar zero_after_softmax zeroed_pads "
-        "one_key_more first_item_unmasked last_item_unmasked last_query_unmasked "
-        "average_over_keys_removed first_item_full",
-        **meetings.TOLERANCE,
-        "judged in the mode in which": "train_mode",
-        "on values $(1, 2, 9)$ with length 2": "by_hand",
-        "Says whether masking the padded keys gives": "",
-        "It is a test at these inputs, not a proof": "nothing_to_delete",
-        "module: attention without randomness": "",
-        "True if every item's outputs agree within 1e-5": "rounding a_hundredth first_item",
-    },
     comparisons={"judged": meetings.judged},
     exact=("judged",),
     tally=meetings.of_modules,

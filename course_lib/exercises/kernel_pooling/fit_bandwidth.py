@@ -257,17 +257,4 @@ EXERCISE = Exercise(
         "near 3, replace the square with the leave-one-out error, and begin where exp(s) is "
         "`initial`.",
     ),
-    never_one={"num_points": "a single point has no leave-one-out error"},
-    promises={
-        "the bandwidth to start from, `initial=1.0`": "defaults from_below from_above",
-        "as a positive Python `float`": "defaults from_above",
-        "its error must lie within 2 %": "defaults from_below from_above",
-        "Any way there is welcome": "",
-        "predict each other, whatever the bandwidth": "worked",
-        "Finds the bandwidth with the smallest mean squared": "defaults",
-        "Gradient descent (Adam) on the logarithm": "",
-        "one number for each point": "",
-        "The bandwidth, a positive Python float": "defaults",
-        "Kingma & Ba": "",
-    },
 )

@@ -195,18 +195,4 @@ EXERCISE = Exercise(
         "and 9. Which combination gives 0.5 and -1.5 for h = 1? And what should it give for h = "
         "2?",
     ),
-    never_one={"num_keys": "a softmax over one key is 1, whatever its score"},
-    promises={
-        "`keys` `(m, d)` and `bandwidth`": "general strided float32 unit_keys one_query",
-        "scores `(n, m)`, before the softmax": "general square",
-        "Their softmax over the keys must equal": "by_hand wide narrow unit_keys far_query",
-        "Scores that differ from the course's": "",
-        "Gradients reach queries and keys": "gradient",
-        "the full squared form is accepted": "",
-        "or any other pair that differs by 2": "worked",
-        "Scores made of dot products whose softmax": "",
-        "one row for each query": "",
-        "Scores `(num_queries, num_keys)`; their softmax": "general",
-        "Tsai et al. 2019": "",
-    },
 )

@@ -200,10 +200,6 @@ def _scored(score, dim=-1) -> Callable:
     return _pooling(lambda s, h: torch.softmax(score(s, h), dim))
 
 
-def _shifted(scores, dim) -> torch.Tensor:
-    return scores - scores.amax(dim, keepdim=True)
-
-
 def _normalised(kernel) -> Callable:
     """Weights as a kernel divided by its total over the keys."""
 
@@ -212,10 +208,6 @@ def _normalised(kernel) -> Callable:
         return values / values.sum(-1, keepdim=True)
 
     return _pooling(weigh)
-
-
-def _nearest(s, h) -> torch.Tensor:
-    return torch.nn.functional.one_hot(s.argmin(-1), s.shape[-1]).to(s.dtype)
 
 
 EXERCISE = Exercise(
@@ -310,19 +302,4 @@ EXERCISE = Exercise(
         "-1.386: minus ln 1, ln 2 and ln 4. Print yours before the softmax. Is the sign right? "
         "The 2? The square of the bandwidth?",
     ),
-    promises={
-        "`values` `(m, v)` and `bandwidth`": "general strided float32 one_query small_scale",
-        "two tensors, in this order": "general",
-        "Weights come": "by_hand wide narrow square far_query one_key huge_bandwidth many_keys",
-        "`values` without a second axis": "flat_values",
-        "Gradients reach queries, keys and values": "gradient gradient_on_a_key",
-        "One query at 0, keys at 0, 1.1774 and 1.6651": "worked",
-        "Predicts at each query the average of all values": "",
-        "weight_ij is proportional to": "by_hand",
-        "The constant in front of the Gaussian density": "",
-        "a number or a tensor that holds one": "small_scale",
-        "The outputs `(num_queries, v)` and": "general",
-        "`values` does not have two axes": "flat_values",
-        "Nadaraya 1964": "",
-    },
 )

@@ -251,19 +251,4 @@ EXERCISE = Exercise(
         "must be (0.5, 0, 0.5). Then a single point: nothing is left in its row. What does the "
         "softmax make of that, and how do you get a prediction of 0?",
     ),
-    promises={
-        "`targets` `(N,)` and `bandwidth`": "general narrow wide strided float32 small_scale",
-        "the Gaussian kernel average of all targets but": "general huge_bandwidth",
-        "Gradients reach `inputs`, `targets` and a bandwidth": "gradient gradient_of_bandwidth",
-        "If two points share an input": "twins",
-        "A point that has no other is predicted as 0": "alone",
-        "Every other point has a neighbour within six": "far_from_the_others",
-        "give 25 in the middle for every bandwidth": "worked",
-        "give $(8, 3)$": "two_points",
-        "Predicts each target from all the other pairs": "",
-        "The predictions are differentiable": "gradient_of_bandwidth",
-        "one number for each point; queries and keys at once": "small_scale",
-        "at i, the kernel average of the targets without pair i": "general alone",
-        "Hastie, Tibshirani": "",
-    },
 )

@@ -157,16 +157,4 @@ EXERCISE = Exercise(
         "A smaller version first: the worked number. Make its differences `[[[-3, -4], [0, 2]]]`, "
         "of shape (1, 2, 2), and square them. Over which axis do you sum to get `[[25, 4]]`?",
     ),
-    promises={
-        "`queries` `(n, d)` and `keys` `(m, d)`": "many_pairs one_feature strided float32",
-        "the squared Euclidean distance of every query": "few_pairs to_itself one_pair far_apart",
-        "Gradients reach queries and keys": "gradient gradient_at_zero",
-        "right distances by a loop": "loops",
-        "Tiny negative results": "",
-        "the result is `[[25, 4]]`": "worked",
-        "Squared Euclidean distance between": "",
-        "distance^2_ij = sum_c": "",
-        "one row for each query": "",
-        "Tensor `(num_queries, num_keys)`": "",
-    },
 )

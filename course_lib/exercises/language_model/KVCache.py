@@ -242,33 +242,4 @@ EXERCISE = Exercise(
         "    scores = query @ self.keys.mT / ...\n"
         "    return ... @ self.values",
     ),
-    promises={
-        "A model that writes": "",
-        "They never change": "",
-        "Keep them, and a step": "",
-        "takes nothing and starts empty": "worked_number token_by_token",
-        "Two caches know nothing of each other": "two_caches",
-        "of the $s$ positions that come next": (
-            "token_by_token prompt_first items all_at_once one_position one_head one_item strided"
-        ),
-        "There is no limit": "many_positions",
-        "It changes neither of them": "items",
-        "returns `(B, h, 1, v)`": "items all_at_once large_scores float32",
-        "It changes nothing: the next call": "asked_twice",
-        "comes after an `append`": "",
-        "gets what a causal pass": "token_by_token prompt_first",
-        "What you keep": "",
-        "append the key 0 with the value 4": "worked_number",
-        "Append the key 1.0986": "worked_number",
-        # the docstring
-        "The keys and values of all positions": "token_by_token",
-        "`append` adds positions behind": "items",
-        "Step by step this gives": "token_by_token prompt_first",
-        "Starts empty": "worked_number",
-        "Adds one position or several": "items",
-        "keys, values: those": "items",
-        "Attends to every position that is there": "items asked_twice",
-        "query: that of the newest": "items",
-        "One output for each item": "items",
-    },
 )

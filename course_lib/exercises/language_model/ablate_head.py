@@ -330,31 +330,6 @@ EXERCISE = Exercise(
     ),
     comparisons={"as_it_was": _as_it_was},
     exact=("as_it_was",),
-    promises={
-        "To find out, switch": "",
-        "both counted from 0": "first_head last_head",
-        "How many features `W_o` writes": "wide_heads found_deeper",
-        "A model of one block has": "",
-        "The first of two heads repeats": "",
-        "Inside `with ablate_head(model, 0, 1)": "worked",
-        "`model.blocks[layer]` is": "first_head middle_head one_layer",
-        "`num_heads` and `W_o`": "found_deeper one_head",
-        "reads the heads side by side": "last_head wide_heads",
-        "its block is 0": "first_head middle_head last_head",
-        "its bias": "with_biases biases_afterwards",
-        "gradients are computed as usual": "gradient gradient_of_one_layer",
-        "Afterwards the model is what it was": "afterwards in_train_mode biases_afterwards",
-        "An error that is raised inside": "after_an_error",
-        "One `with` may be inside another": (
-            "two_heads two_layers after_the_inner after_the_inner_layer after_both "
-            "one_after_the_other"
-        ),
-        "A score says where": "",
-        "Write a *context manager*": "",
-        "Token 0 is read as": "worked",
-        "Switches one head off": "first_head",
-        "Everything else about the model is the same": "afterwards after_an_error",
-    },
     hints=(
         "A head's whole output passes through W_o. What would W_o have to read, and in which "
         "features, if the head said nothing?",

@@ -313,38 +313,4 @@ EXERCISE = Exercise(
         "vocabulary), the new tokens (batch, 1). Then draw instead, from the whole vocabulary. "
         "Then cut the vocabulary down to `top_k`, and make sure that the rest still sums to 1.",
     ),
-    promises={
-        "A model that scores the next token": "",
-        "Two dials": "",
-        "`model`, an `nn.Module`": "greedy",
-        "It depends on every token": "greedy context_of_one",
-        "`prompt` `(B, n)`": "one_text one_position prompt_longer_than_the_context int32",
-        "`num_tokens`, 0 or more": "nothing_to_add",
-        "`temperature`, 0 or more": "cold hot nearly_0",
-        "`(B, n + num_tokens)`": "worked_number greedy nothing_to_add",
-        "At each step the model reads": "longer_than_the_context prompt_longer_than_the_context",
-        "the likeliest token comes next, whatever": "greedy top_k_at_0",
-        "Otherwise the next token of each text is drawn": "drawn cold hot",
-        "among the `top_k` likeliest tokens alone": "top_k top_1 hot_top_k",
-        "above the vocabulary keeps all": "top_k_above_the_vocabulary",
-        "gives what 0 gives": "nearly_0",
-        "Which function draws is up to you": "equal_generators without_generator",
-        "in eval mode and without gradients": (
-            "dropout_off no_gradients stays_in_train_mode stays_in_eval_mode"
-        ),
-        "The check draws thousands": "drawn",
-        "after the token $t$ the logits are 2": "worked_number",
-        "gives `[[2, 3, 4, 5]]`": "worked_number",
-        # the docstring
-        "Continues each prompt": "greedy",
-        "Each new token is drawn from": "drawn cold hot",
-        "The model reads no more": "longer_than_the_context dropout_off no_gradients",
-        "model: called as": "greedy",
-        "prompt: the beginning": "one_position",
-        "num_tokens: how many": "nothing_to_add",
-        "temperature: below 1": "cold hot greedy",
-        "draw among the `top_k`": "top_k top_k_above_the_vocabulary",
-        "generator: where the random": "equal_generators without_generator",
-        "The prompts, each with": "greedy",
-    },
 )

@@ -348,39 +348,6 @@ EXERCISE = Exercise(
         Property("empty_row_not_zero", _not_empty, "What does the softmax make of such a row?"),
         Property("not_an_average", _not_an_average, "Do the weights of each query sum to 1?"),
     ),
-    promises={
-        "`queries` `(B, h, n, d)`": "two_groups three_groups square strided one_query one_of_each",
-        "Lengths and mask as in": (
-            "lengths lengths_per_query mean_within_lengths mean_of_the_allowed mask_of_all "
-            "mask_of_heads lengths_and_mask mask_of_keys mask_of_padding mask_per_item "
-            "mask_of_one_item"
-        ),
-        "`(B, h, n, v)`, in the dtype": "float32 between_other_calls two_groups",
-        "A query that may attend to no key gets zeros, and its gradient": (
-            "empty_row length_zero gradient_with_empty_row"
-        ),
-        "The scores are scaled by": "two_groups three_groups",
-        "Use `masked_softmax`, or": "",
-        "The gradients are those": "gradient gradient_with_empty_row",
-        "What a query may not attend to changes nothing": "garbage",
-        "large scores do not overflow": "large_scores",
-        "raises a `ValueError`": "uneven more_groups",
-        "head i uses the keys and values of group": "two_groups three_groups",
-        "`g = h` is multi-head": "multi_head multi_query",
-        "`F.scaled_dot_product_attention` is left out": "forbidden",
-        "heads 0 and 1 return": "worked",
-        "While a model generates": "",
-        "Heads that share keys": "",
-        # the docstring
-        "Attention in which several heads share": "two_groups",
-        "neighbours together": "two_groups three_groups",
-        "As many groups as heads": "multi_head multi_query",
-        "a set for each head": "",
-        "With both given": "lengths_and_mask",
-        "a query that may attend to no key gets zeros": "empty_row",
-        "the heads cannot be shared out evenly": "uneven more_groups",
-        "Source: Ainslie": "",
-    },
     hints=(
         "Write down which group each head uses for h = 6 and g = 2. Then either expand the keys "
         "and values to h heads or fold the queries into g groups; the rest is attention as you "

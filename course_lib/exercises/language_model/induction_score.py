@@ -210,27 +210,6 @@ EXERCISE = Exercise(
             "What should the score be where nothing repeats?",
         ),
     ),
-    promises={
-        "`attention_weights` `(h, n, n)`": "half both_sides many_heads strided",
-        "`period`, a whole number": "three_times two_thirds every_token",
-        "one score for each head": (
-            "three_times two_thirds both_sides same_everywhere equal_weights last_one one_head "
-            "many_heads itself float32"
-        ),
-        "Where no position counts": "never_repeats long_period one_position",
-        "should put all its weight": "",
-        "In a text that repeats": "",
-        "called an *induction head*": "",
-        "the same token was last seen": "",
-        "If it is not given": "half odd two_positions",
-        "Position 2, the second": "worked",
-        "Of one head": "worked",
-        "How much each head looks": "half",
-        "rows sum to 1": "",
-        "after how many tokens the text repeats": "odd",
-        "0 where there is no such position": "never_repeats long_period one_position",
-        "Source: Olsson": "",
-    },
     hints=(
         "Write down A B C A B C with the positions 0 to 5. Position 4 holds the second B. Where "
         "is the first B, and where is the token that came after it? That is the cell in row 4.",

@@ -203,22 +203,4 @@ EXERCISE = Exercise(
         "wanted = tokens[:, ...]  # all tokens but the first\n"
         "return F.cross_entropy(predicted.flatten(0, 1), ...)",
     ),
-    promises={
-        "Nobody tells": "",
-        "It guesses the next token": "",
-        "`logits` `(B, n, V)`, of any size": "random wider one_item large_logits strided",
-        "`tokens` `(B, n)`, whole numbers": "random two_positions int32",
-        "There are at least two positions": "two_positions",
-        "a tensor of one number": "random wider float32 gradient",
-        "Nothing predicts token 0": "random last_is_free",
-        "The text (0, 1, 1) with the logits": "worked_number",
-        "whatever the last position says": "worked_number last_is_free",
-        # the docstring
-        "The mean cross-entropy, in nats": "random",
-        "Position i predicts token i + 1": "random wider",
-        "a score for each token of the vocabulary": "large_logits",
-        "what the model read": "int32 two_positions",
-        "The mean over all items": "one_item random",
-    },
-    never_one={"num_positions": "a single token has none after it"},
 )

@@ -128,18 +128,6 @@ EXERCISE = Exercise(
             "What should the score of a text of one token be?",
         ),
     ),
-    promises={
-        "`attention_weights` `(h, n, n)`": "causal both_sides many_heads strided one_head",
-        "one score for each head": "many_heads one_head two_positions float32",
-        "With one position": "one_position",
-        "To find such a head": "",
-        "It is 1 for a head": "same_everywhere equal_weights itself",
-        "Of one head": "worked",
-        "A head that copies": "",
-        "How much each head looks": "causal",
-        "rows sum to 1": "",
-        "0 where there is only one position": "one_position",
-    },
     hints=(
         "In the matrix of one head, row i says where position i looks. For n = 4, mark the cells "
         "that you need: they lie on a line.",

@@ -263,33 +263,4 @@ EXERCISE = Exercise(
         "position 0 nothing turns. Rotate all pairs at once, as even and odd columns, and put the "
         "two back side by side: what does `torch.stack` do here that `torch.cat` does not?",
     ),
-    promises={
-        "Added positions (lesson 06)": "",
-        "Rotary embeddings leave the length": "lengths_kept distance_alone",
-        "`x` `(..., n, d)`, queries or keys": (
-            "one_pair more_pairs heads items one_position one_position_later one_item_and_head "
-            "many_positions far_away strided"
-        ),
-        "a new tensor of the same shape and dtype": (
-            "float32 half_precision half_precision_far_away"
-        ),
-        "two neighbours, are the coordinates": "one_pair more_pairs heads items",
-        "To four digits": "more_pairs",
-        "Gradients reach `x`": "gradient",
-        "if $d$ is odd": "odd",
-        "the point $(a, b)$ comes to": "one_pair",
-        "depends on $p - p'$ alone": "distance_alone",
-        "Two rows (1, 0, 0, 2)": "worked_number",
-        "In row 1 the first pair": "worked_number",
-        # the docstring
-        "Turns each pair of neighbouring": "more_pairs",
-        "At position p, features": "one_pair",
-        "The dot product of a turned query": "distance_alone",
-        "Differs from the layout": "more_pairs",
-        "x: queries or keys, with any leading axes": "heads items",
-        "offset: the position of the first row": "offset one_position_later",
-        "A new tensor of the shape": "float32",
-        "`d` is odd": "odd",
-        "Source: Su": "",
-    },
 )

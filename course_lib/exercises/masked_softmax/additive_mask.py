@@ -109,13 +109,4 @@ EXERCISE = Exercise(
         "zeros the mask's shape and device, and the requested dtype.",
     ),
     shares={"values": 0.45, "edges": 0.25, "hygiene": 0.3},
-    promises={
-        "a bool tensor of any shape": "random four_axes worked_number all_kept_vector",
-        "a tensor of that dtype and of the mask's shape": "float32 bfloat16 all_kept all_dropped",
-        "is `[0, -inf]` in": "worked_number",
-        "Added to the scores": "worked_number",
-        "numbers that can be added to scores": "",
-        "True = may attend, any shape": "four_axes",
-        "0 where kept, -inf where dropped": "small random float32",
-    },
 )

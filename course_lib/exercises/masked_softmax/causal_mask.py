@@ -162,16 +162,4 @@ EXERCISE = Exercise(
         "Which `diagonal` makes the worked number of a (2, 3) matrix of True, and what is that in "
         "terms of m and n?",
     ),
-    promises={
-        "without the second": "larger_square one_by_one as_many_keys_by_name no_keys",
-        "a bool tensor of shape `(num_queries, num_keys)`": "larger_square many_more_keys one_key",
-        "The last query": "many_more_keys hundreds_of_keys more_queries one_query one_key",
-        "`causal_mask(2, 3)` has the offset": "worked_number",
-        "True cells": "square",
-        "its own position and earlier ones": "larger_square hundreds_of_keys",
-        "which aligns the first query with the first key": "many_more_keys",
-        "n, at least 1": "one_query one_key no_keys",
-        "True = may attend": "square",
-        "Source: Vaswani": "",
-    },
 )

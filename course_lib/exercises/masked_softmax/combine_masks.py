@@ -133,16 +133,4 @@ EXERCISE = Exercise(
         "A smaller version first: two masks, either of which may be None. That makes four cases. "
         "Then do the same with the result and the next mask.",
     ),
-    promises={
-        "Useful wherever a mask may be missing": "none_first none_second",
-        "any number of masks as separate arguments": "three_masks one_mask no_arguments",
-        "or `None`": "none_first none_second none_in_between",
-        "The tensors are broadcastable": "broadcast both_broadcast",
-        "only where every mask allows it, in the broadcast": "two_masks broadcast all_none",
-        "`[True, True, False]` with `[True, False, False]` gives": "worked_number",
-        "mask of two real keys": "worked_number_broadcast",
-        "only where every given mask allows it": "two_masks",
-        "None allows all": "none_second both_broadcast",
-        "The masks ANDed": "three_masks all_none",
-    },
 )

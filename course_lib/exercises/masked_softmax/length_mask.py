@@ -109,15 +109,4 @@ EXERCISE = Exercise(
         "and their comparison has (2, 3). Which index gives lengths of any number of axes a new "
         "last one, and which argument of `torch.arange` puts the positions on their device?",
     ),
-    promises={
-        "an integer tensor of shape `(B,)`": "several_items one_per_query int32",
-        "a bool tensor, True where the key is real": (
-            "one_item one_query length_full every_length_full hundreds_of_keys another_device"
-        ),
-        "is `[[True, True, False], [False, False, False]]`": "worked_number",
-        "the result has shape `(1, 2, 3)`": "worked_number_per_query",
-        "Says which keys are real": "",
-        "integers in `0..max_len`": "several_items one_per_query length_full",
-        "Bool mask on the device of": "another_device one_per_query",
-    },
 )

@@ -245,36 +245,4 @@ EXERCISE = Exercise(
         "you take their weights away?",
     ),
     shares={"values": 0.45, "edges": 0.25, "gradients": 0.2, "hygiene": 0.1},
-    promises={
-        "The function the rest of the course calls": "",
-        "for scores that start with a batch axis": (
-            "lengths_per_item random_lengths_per_item lengths_per_query lengths_per_query_square "
-            "mask_only mask_shared_by_batch mask_per_item mask_of_padding mask_of_keys "
-            "mask_of_queries heads_mask_per_item heads_mask_per_head heads_mask_of_keys "
-            "heads_lengths_per_item heads_lengths_per_query as_many_items_as_heads "
-            "as_many_heads_as_queries one_head int32_lengths full_lengths other_sizes"
-        ),
-        "With both, a key needs both": (
-            "lengths_and_mask query_lengths_and_mask heads_lengths_and_mask "
-            "heads_query_lengths_and_mask between_other_calls"
-        ),
-        "in the shape and dtype of the scores": "float32 one_key one_head large_scores",
-        "Forbidden keys get exactly 0": (
-            "huge_forbidden_scores low_allowed_scores scores_near_minus_1e6 scores_near_minus_1e9"
-        ),
-        "Empty rows are all 0": (
-            "length_zero empty_row every_length_zero mask_without_true emptied_by_both "
-            "gradient_with_empty_row gradient_of_length_zero"
-        ),
-        "No argument is changed": "lengths_and_mask",
-        "it is a plain softmax": "no_mask gradient_without_mask",
-        "give `[[[0.25, 0.75, 0]]]`": "worked_number worked_number_empty",
-        "You have every part already": "",
-        "the other keys get weight 0": "lengths_per_item mask_only gradient gradient_with_heads",
-        "its gradient is zero as well": "empty_row gradient_with_empty_row gradient_of_length_zero",
-        "the same for every head of an item": "heads_lengths_per_item heads_lengths_per_query",
-        "With both given, a key must be allowed by both": "lengths_and_mask",
-        "each row sums to 1, or to 0 if no key is allowed": "large_scores length_zero",
-        "Source: Vaswani": "",
-    },
 )

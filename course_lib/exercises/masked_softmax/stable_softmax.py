@@ -145,19 +145,6 @@ EXERCISE = Exercise(
         Property("does_not_sum_to_one", _sums_to_one_numpy, "Which axis does the sum run over?"),
     ),
     shares={"values": 0.4, "edges": 0.5, "hygiene": 0.1},
-    promises={
-        "Write the softmax that the rest": "",
-        "a float array with any": "three_axes first_axis middle_axis axis_from_the_end vector",
-        "a new array": "matrix one_column float32 very_negative far_apart_scores far_apart_rows",
-        "`scores` stays as it was": "matrix",
-        "has exponentials 1 and 3": "worked_number",
-        "gives the same": "large",
-        "for scores of any size": "large very_negative far_apart_scores",
-        "exp(s_j) alone would overflow": "large",
-        "array of any shape, finite": "three_axes vector",
-        "A new array of the shape of `scores`": "matrix one_column",
-        "Source: Blanchard": "",
-    },
     hints=(
         "Adding the same number to all scores of a row does not change its weights. Which number "
         "makes the largest exponent exactly 0?",

@@ -230,29 +230,4 @@ EXERCISE = Exercise(
         "are 1, 1.3679 and 2.1036. Then take blocks of two keys, then many queries, where c and t "
         "become (n, 1). Add the mask last, with the query that may attend to nothing.",
     ),
-    promises={
-        "One loop, over blocks of keys, is enough": "",
-        "The last block may be a short one": "random no_batch memory",
-        "`queries` `(..., n, d)`, `keys`": (
-            "random no_batch heads square strided mask mask_of_items lengths fitting one_by_one "
-            "one_block one_key"
-        ),
-        "A mask may have a single column": "one_column",
-        "`(outputs, logsumexp)`, `(..., n, v)` and `(..., n)`": (
-            "random scaled rising falling large_scores first_block_far_below far_below_zero "
-            "huge_forbidden_scores float32"
-        ),
-        "gets zeros and $-\\infty$, and its": "empty_row late_start gradient_of_empty_row",
-        "in one piece or in several": "memory memory_masked",
-        "`F.scaled_dot_product_attention` is left out here": "forbidden",
-        "3.8411 and 2.4076, for any block size": "worked_number",
-        "one block of keys after the other": "rising falling",
-        "it returns one number for each query": "memory",
-        "all queries meet a block at once": "",
-        "The logsumexp is what FlashAttention-2": "",
-        "the last block may be shorter": "random one_block one_by_one",
-        "a query that may attend to no key gets zeros, and -inf": "empty_row",
-        "Source: Dao": "",
-        "Gradients reach queries, keys and values": "gradient gradient_of_empty_row",
-    },
 )

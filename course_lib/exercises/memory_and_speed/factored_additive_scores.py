@@ -258,20 +258,4 @@ EXERCISE = Exercise(
         "take q = 50 and k = -50 in float32 and print every number along the way. Which test on q "
         "and k alone would have warned you? Add features and `w_v` last.",
     ),
-    promises={
-        "exponentials serve": "few_functions one_for_each",
-        "`projected_queries` `(B, n, H)`": "random one_feature strided",
-        "for each pair": "random small",
-        "Gradients reach all three": "gradient gradient_of_keys",
-        "of each item, as long as all": "few_functions one_for_each at_the_border",
-        "everywhere else as well, float16 included": (
-            "beyond_the_border queries_beyond keys_beyond last_query_beyond last_key_beyond "
-            "queries_beyond_both_ends opposite far_beyond beyond_in_float64 float16"
-        ),
-        "$H = 2$, $w_v = (1, 2)$": "worked_number",
-        "none for their pairs": "few_functions",
-        "leave the range of the dtype": "beyond_the_border",
-        "one weight for each hidden feature": "random one_feature",
-        "for each query and key": "random",
-    },
 )

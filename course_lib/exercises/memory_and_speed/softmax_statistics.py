@@ -276,21 +276,4 @@ EXERCISE = Exercise(
         "the scores -inf, 0: print what you subtract in each step. Once both are right, replace "
         "the single number by the last axis of a block.",
     ),
-    promises={
-        "tensors `(..., b)` one after the other": "random more_axes one_row any_iterable",
-        "At least one; their sizes": "one_block single_columns ragged holes empty_block",
-        "for every row the largest score $c$": (
-            "random rising falling all_negative large_scores first_block_far_below far_below_zero "
-            "float32"
-        ),
-        "has $-\\infty$ and 0": "empty_row empty_row_in_one_block",
-        "the check counts bytes": "memory memory_of_columns",
-        "give `[2]` and `[1.5032]`": "worked_number",
-        "in one pass": "any_iterable memory",
-        "The softmax of a row needs these two numbers": "",
-        "only one block has to be there at a time": "memory memory_of_columns",
-        "from left to right; sizes may differ": "ragged holes",
-        "a row of nothing but -inf has -inf and 0": "empty_row empty_row_in_one_block",
-        "Source: Milakov": "",
-    },
 )

@@ -161,8 +161,8 @@ def _attention_edges(rng, probe) -> list[Probe]:
         edge("as_many_queries_as_keys", "Queries, keys and values keep their roles even if all "
                                         "have the same shape.", (2, 4, 4, 2, 3)),
         edge("one_head", "One head must be plain attention.", (2, 3, 4, 1, 5)),
-        edge("device_and_dtype", "`device=` and `dtype=` say where and in which dtype the weights "
-                                 "are made. Pass both on to each layer.",
+        edge("device_and_dtype", "`device=` and `dtype=` set the device and the dtype of "
+                                 "the weights. Pass both on to each layer.",
              (1, 2, 3, 2, 2), scenario="made_with_device_and_dtype"),
         edge("one_feature_each", "As many heads as features must work.", (2, 3, 4, 5, 1)),
         edge("one_query_one_key", "A single query and a single key must keep their axes.",
@@ -345,47 +345,6 @@ _OWN = (
 )
 
 
-_PROMISES = {
-    "project, split, attend in all heads at once, merge, project": "cross blocks gradient",
-    "in this order": "built_by_position",
-    "with a bias only if asked for": "bias cross",
-    "`mask` in one of the three shapes above": (
-        "lengths_per_item lengths_per_query mask_for_all mask_per_item mask_per_head "
-        "as_many_items_as_heads zero_queries_and_lengths zero_queries_and_mask"
-    ),
-    "a key must be allowed by both": (
-        "lengths_and_mask lengths_per_query_and_mask_per_item lengths_and_mask_per_head"
-    ),
-    "changes nothing, however large": "garbage_in_pads",
-    "Where no key is allowed the weights are 0": (
-        "item_without_keys lengths_zero query_without_keys no_dropout_in_train_mode "
-        "gradient_with_empty_rows"
-    ),
-    "however large the scores": "large_scores one_head one_feature_each one_query_one_key one_key",
-    "of its own last call, in train and in eval mode": "among_other_calls no_dropout_in_train_mode",
-    "Dropout acts on the weights, in train mode only": "dropout_in_train_mode dropout_in_eval_mode",
-    "Two heads, `embed_dim=4`": "worked_number",
-    "Two queries of zeros": "worked_number",
-    "both outputs are": "worked_number",
-    "With one single key": "one_key",
-    # the docstring
-    "Scaled dot-product attention in several subspaces at once.": "cross",
-    "is the i-th block of features of one projection": "blocks",
-    "Differs from the paper in nothing but notation": "float32 cross",
-    "holds the weights before dropout, detached": "among_other_calls dropout_in_train_mode",
-    "features of queries, keys, values and outputs": "cross",
-    "how many heads share them": "one_head one_feature_each",
-    "probability of dropping a weight, in train mode": "dropout_in_train_mode",
-    "whether the four projections have a bias": "bias",
-    "Vaswani et al. 2017, section 3.2.2": "",
-    "Makes the four projections": "built_by_position",
-    "Attends in every head and mixes the results": "cross",
-    "one sequence three times in self-attention": "self_attention as_many_queries_as_keys",
-    "how many leading keys are real": "lengths_per_item lengths_per_query",
-    "for all, `(batch, ...)` for each": "mask_for_all mask_per_item mask_per_head",
-    "One output for each query; with no key allowed": "item_without_keys lengths_zero",
-}
-
 EXERCISE = Exercise(
     points=7,
     minutes=45,
@@ -397,7 +356,6 @@ EXERCISE = Exercise(
     builds_on=("masked_softmax", "split_heads", "merge_heads"),
     mistakes=known(_MultiHead, *_OWN, without={"lengths_tiled", "empty_row_gradient_nan"}),
     properties=(*WEIGHTS, ZERO_QUERY, INSIDE_THE_VALUES),
-    promises=_PROMISES,
     hints=(
         "Project, split, attend in every head at once, merge, project. The scores have one axis "
         "more than with a single head; you have written everything else before.",

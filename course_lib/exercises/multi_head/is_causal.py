@@ -89,20 +89,6 @@ EXERCISE = Exercise(
     returns=meetings.ANSWERS,
     probes=_causality_probes,
     oracle=asked(oracle.is_causal),
-    promises={
-        "`fn` and `x` as before": "strided one_position two_positions nine_positions",
-        "is no output, of any item, changed by any later position?": "attention direction "
-        "not_the_last one_step_ahead a_later_one far_ahead sums_stay first_of_two_items "
-        "last_of_two_items zeros_at_the_end another_feature",
-        "An output may depend on its own position": "own_position",
-        **meetings.TOLERANCE,
-        "again: for `fn = lambda x: x.cumsum(1)` True": "by_hand by_hand_next",
-        "Says whether no output depends on a later position": "",
-        "everything from `t` on is replaced": "",
-        "It is a test at this `x`, not a proof": "",
-        "fn: from `(batch, num_positions, d)`": "",
-        "True if no earlier output changes by more than 1e-5": "rounding a_hundredth",
-    },
     comparisons={"judged": meetings.judged},
     tally=meetings.of_functions,
     mistakes=(

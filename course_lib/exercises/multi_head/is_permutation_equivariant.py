@@ -76,20 +76,6 @@ EXERCISE = Exercise(
     returns=meetings.ANSWERS,
     probes=_equivariance_probes,
     oracle=asked(oracle.is_permutation_equivariant),
-    never_one={"num_positions": "one position has no other order"},
-    promises={
-        "to `(B, n, ...)` without randomness": "eight_positions strided",
-        "does every item's output move along": "own_positions attention positions invariant circle "
-        "mirror reversal last_position first_sees_last copies last_of_two_items first_of_two_items",
-        **meetings.TOLERANCE,
-        "three positions of one item": "by_hand by_hand_sorted",
-        "Says whether permuting the positions": "",
-        "Two permutations are tried": "",
-        "It is a test at this `x`, not a proof": "",
-        "fn: from `(batch, num_positions, d)`": "",
-        "where to try it; the positions must differ": "",
-        "True if the outputs agree within 1e-5": "rounding a_hundredth",
-    },
     comparisons={"judged": meetings.judged},
     tally=meetings.of_functions,
     mistakes=(

@@ -146,21 +146,6 @@ EXERCISE = Exercise(
     probes=_loading_probes,
     oracle=_loading_oracle,
     builds_on=("MultiHeadAttention",),
-    promises={
-        "Takes** `mha`": "no_biases reference_with_biases both_with_biases",
-        "Afterwards `reference` computes what `mha` does": "no_biases reference_with_biases",
-        "The weights are *copied*": "changed_afterwards changed_afterwards_without_bias",
-        "can still be trained": "still_trained",
-        "With `embed_dim=2`, one head": "worked_number",
-        "Row 2 of": "worked_number",
-        # the docstring
-        "Copies the weights of a": "no_biases",
-        "torch keeps the three input projections in one matrix": "no_biases",
-        "Afterwards both compute the same": "reference_with_biases",
-        "stays as it is": "changed_afterwards",
-        "of the same `embed_dim` and `num_heads`": "no_biases",
-        "docs.pytorch.org": "",
-    },
     mistakes=(
         mistake("order_kqv", _loader("kqv")).says(
             "`in_proj_weight` holds W_q above W_k above W_v; yours are stacked in the order k, q, "

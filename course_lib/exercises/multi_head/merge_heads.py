@@ -42,16 +42,6 @@ EXERCISE = Exercise(
     difficulty=1,
     returns=(Returned("merged", "tensor", "float", ("batch", "num_positions", "embed_dim")),),
     probes=_merge_probes,
-    promises={
-        "for each position the features of head 0": "three_heads more_heads_than_positions",
-        "the example above": "by_hand",
-        "is `x`": "one_head one_feature_each one_position",
-        "Gradients reach": "gradient",
-        # the docstring
-        "Puts the heads": "three_heads",
-        "one result for each head and position": "one_feature_each",
-        "at each position the features of": "three_heads",
-    },
     oracle=oracle.merge_heads,
     mistakes=(
         mistake("reshape_without_transpose", lambda x: x.reshape(x.shape[0], x.shape[2], -1)).says(

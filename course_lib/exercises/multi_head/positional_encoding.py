@@ -97,18 +97,6 @@ EXERCISE = Exercise(
     returns=(Returned("encoding", "tensor", "any float", ("num_positions", "embed_dim")),),
     probes=_encoding_probes,
     oracle=oracle.positional_encoding,
-    promises={
-        "Takes** `num_positions` and `embed_dim`": "many_positions many_columns",
-        "positions from 0": "by_hand wider longer one_position",
-        "has the speeds $1$ and": "worked_number",
-        # the docstring
-        "sines and cosines from fast to slow": "wider",
-        "cos of the same angle": "by_hand",
-        "positions 0 to `num_positions - 1`": "longer many_positions",
-        "an odd number ends with a sine": "odd odd_wide one_column",
-        "Tensor of float32": "wider",
-        "Vaswani et al. 2017, section 3.5": "",
-    },
     mistakes=(
         mistake("in_halves", _halves_of).says(
             "Your sines fill the first half and your cosines the second; here they alternate.",

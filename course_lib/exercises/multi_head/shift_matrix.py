@@ -86,21 +86,6 @@ EXERCISE = Exercise(
     returns=(Returned("matrix", "tensor", "any float", ("embed_dim", "embed_dim")),),
     probes=_probes,
     oracle=oracle.shift_matrix,
-    promises={
-        "the same matrix for every position": "one_on further many_columns",
-        "`offset`, a whole number": "back back_wide far not_at_all",
-        "`embed_dim`, even": "many_columns",
-        "multiplies from the left": "further",
-        "Times the encoding of position 0": "worked_number",
-        "is the identity": "not_at_all",
-        # the docstring
-        "The one matrix that takes": "one_on",
-        "is PE[p + s] for every p": "further",
-        "a negative number goes back": "back back_wide",
-        "columns of the encoding, an even number": "many_columns",
-        "Tensor of float32": "one_on",
-        "Vaswani et al. 2017, section 3.5": "",
-    },
     mistakes=(
         mistake("backwards", _turns(lambda c, s: (c, -s), lambda c, s: (s, c))).says(
             "Your matrix goes the other way: `offset` positions back.",

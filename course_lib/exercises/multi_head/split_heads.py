@@ -72,21 +72,6 @@ EXERCISE = Exercise(
         Returned("heads", "tensor", "float", ("batch", "num_heads", "num_positions", "head_dim")),
     ),
     probes=_split_probes,
-    promises={
-        "Takes** `x`, shape `(B, n, D)`": "one_position one_head",
-        "head $i$ holds features": "three_heads more_heads_than_positions one_feature_each",
-        "Raises `ValueError`": "indivisible more_heads",
-        "split_heads(x, 2)": "by_hand",
-        "split_heads(x, 3)": "indivisible more_heads",
-        "Gradients reach": "gradient",
-        # the docstring
-        "makes one head of each": "one_head one_position",
-        "the block layout of": "three_heads",
-        "projected queries, keys or values": "",
-        "must divide the number of features": "indivisible",
-        "cannot be shared out evenly": "more_heads",
-        "Tensor `(batch, num_heads": "three_heads",
-    },
     oracle=oracle.split_heads,
     mistakes=(
         mistake(

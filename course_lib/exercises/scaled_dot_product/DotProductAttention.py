@@ -120,24 +120,6 @@ EXERCISE = Exercise(
     builds_on=("masked_softmax", "scaled_dot_product_attention"),
     mistakes=known(AttentionModule, without={"head_axis_forgotten", "empty_row_gradient_nan"}),
     properties=(Property(*WRONG_FACTOR, of=KEPT), *WEIGHTS),
-    promises={
-        "Built with** `dropout=0.0`": "train_as_made",
-        "It returns the outputs only": "batch",
-        "leaves the weights": "after_another_call after_a_shorter_call train_with_dropout",
-        "Dropout acts on the weights": "train_with_dropout train_with_rare_dropout train_as_made",
-        "takes what `scaled_dot_product_attention` takes": "lengths lengths_per_query mask "
-        "lengths_and_mask lengths_zero empty_mask mask_of_keys heads heads_lengths_and_mask "
-        "garbage one_key float32 gradient gradient_in_train_mode",
-        "Worked number.** With `dropout=0.5`": "worked",
-        "as a module without parameters": "worked",
-        "Differs from the paper": "",
-        "After a call, `attention_weights` holds": "train_with_dropout",
-        "dropout: probability of dropping a weight in train mode": "train_with_rare_dropout",
-        "Keeps a dropout layer": "",
-        "Returns the outputs and keeps the weights": "batch",
-        "as in `scaled_dot_product_attention`": "lengths mask",
-        "Source: Vaswani": "",
-    },
     hints=(
         "It is the function you wrote, with a dropout layer between its weights and the values, "
         "and one line that remembers the weights.",

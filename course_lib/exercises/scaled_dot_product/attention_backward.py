@@ -127,21 +127,6 @@ EXERCISE = Exercise(
             "What factor do the scores have, and what sign?",
         ),
     ),
-    promises={
-        "Takes** `queries` `(n, d)`": "wide square one_key one_feature",
-        "Returns** `(grad_queries": "random",
-        "Without autograd": "forbidden",
-        "Equal values": "equal_values",
-        "large scores do not overflow": "large_scores",
-        "Worked number.** With the query": "worked",
-        "So $dQ = ": "worked",
-        "In the last feature, $dK$": "worked",
-        "The backward pass of unmasked attention": "random",
-        "With S the scores": "balanced",
-        "queries, keys, values: the inputs": "wide",
-        "each of the shape of its input": "random",
-        "Source: Dao": "",
-    },
     mistakes=(
         mistake("row_sum_forgotten", _backward(lambda w, grad: w * grad)).says(
             "The row sum is missing: dS = W * dW forgets that raising one weight lowers the others "

@@ -142,22 +142,6 @@ EXERCISE = Exercise(
             "keys?",
         ),
     ),
-    promises={
-        "Takes** `query` `(d,)`": "wide mirrored one_feature",
-        "Returns** the Jacobian": "random one_feature",
-        "entry $(a, b)$ is": "random",
-        "The formula or autograd": "",
-        "The keys stay as they are": "random",
-        "It does not change where all keys move": "shifted_keys",
-        "Where one key has all the weight": "saturated",
-        "Worked number.** `query = [0., 0., 0., 0.]`": "worked",
-        "The Jacobian of o(q) = sum_j w_j k_j": "balanced",
-        "the covariance of the keys under the attention weights": "random",
-        "It vanishes where one key has all the weight": "saturated",
-        "query: one query": "",
-        "Symmetric matrix whose entry (a, b)": "random",
-    },
-    never_one={"m": "`torch.cov`, which a right answer may call, overwrites a single key"},
     hints=(
         "Differentiate o = sum_j w_j k_j. Moving q changes the scores by k_j . dq / sqrt(d). How "
         "does a softmax respond to a change in its scores?",

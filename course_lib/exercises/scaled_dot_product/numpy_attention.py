@@ -147,20 +147,6 @@ EXERCISE = Exercise(
         words={"bool_mask_ignored": ("The mask changes nothing.", _WHERE)},
     ),
     properties=PROPERTIES,
-    promises={
-        "Scaled dot-product attention from scratch": "random",
-        "Takes** NumPy arrays": "masked",
-        "broadcastable to `(num_queries, num_keys)`": "one_row_mask mask_of_keys",
-        "Returns** `(outputs, attention_weights)`": "worked one_key",
-        "A query that may attend to no key gets zeros in both": "empty_row nothing_allowed",
-        "Large scores do not overflow": "large_scores",
-        "What a query may not attend to changes nothing": "garbage",
-        "Worked number.** The query": "worked",
-        "With `mask = [[False, True, True]]` the weights are": "worked_masked",
-        "A query of zeros": "zero_query",
-        "a query that may attend to no key gets zeros in both": "empty_row nothing_allowed",
-        "Source: Vaswani": "",
-    },
     hints=(
         "Every output is an average of the values. The weights come from comparing the query with "
         "every key.",

@@ -165,30 +165,6 @@ EXERCISE = Exercise(
     },
     mistakes=known(Attention),
     properties=PROPERTIES,
-    promises={
-        "Takes** `queries` `(..., n, d)`": "batch matrices heads five_axes "
-        "as_many_of_everything mask_of_all_items mask_of_keys mask_of_padding heads_and_mask",
-        "Lengths belong": "lengths_per_item lengths_per_query heads heads_and_lengths_per_query",
-        "With both, a key needs both": "lengths_and_mask mask_per_item heads_lengths_and_mask",
-        "Returns** `(outputs, attention_weights)`": "one_key float32 between_other_calls",
-        "A query that may attend to no key gets zeros": "empty_row length_zero lengths_zero",
-        "The gradients are those": "gradient gradient_of_one_feature gradient_with_empty_row",
-        "What a query may not attend to changes nothing": "garbage",
-        "large scores do not overflow": "large_scores",
-        "Use `masked_softmax` from lesson 02": "",
-        "Do not call `F.scaled_dot_product_attention`": "forbidden",
-        "Worked number.** With `queries": "worked",
-        "With `valid_lens = [1]` it is 10": "worked_lengths",
-        "A query of zeros returns": "zero_query",
-        "A query with one allowed key": "one_allowed_key",
-        "Averages the values with weights softmax(Q K^T / sqrt(d))": "worked batch",
-        "Differs from `F.scaled_dot_product_attention`": "",
-        "The queries are scaled before the product": "",
-        "`*batch` is any number of axes": "five_axes",
-        "With both given, a key must be allowed by both": "lengths_and_mask",
-        "a query that may attend to no key gets zeros in both": "empty_row",
-        "Source: Vaswani": "",
-    },
     hints=(
         "Three steps, all of which you already have: compare every query with every key, turn the "
         "scores of a row into weights, average the values with them. The number of features tells "

@@ -166,20 +166,6 @@ EXERCISE = Exercise(
         ),
     ),
     shares={"values": 0.5, "edges": 0.4, "hygiene": 0.1},
-    promises={
-        "Do not believe it": "",
-        "Takes** `d`; `num_samples`": "one_feature",
-        "Returns** the variance": "unscaled scaled unscaled_wide scaled_wide",
-        "Each query meets one key of its own": "scatter_wide scatter_narrow",
-        "Whether you divide the sum of squares": "",
-        "With `d=4` and `num_samples=2000`": "unscaled scaled",
-        "The same seed gives the same number": "same_seed",
-        "Estimates the variance of q . k": "unscaled",
-        "The variance is d, and 1 after dividing": "unscaled_wide scaled_wide",
-        "the global ones stay untouched": "same_seed one_feature",
-        "The variance of the `num_samples` products": "scatter_wide scatter_narrow",
-        "Source: Vaswani": "",
-    },
     hints=(
         "Draw many pairs, compute one product for each, and measure how far the products spread.",
         "Draw two tensors of shape (num_samples, d) from `torch.randn(..., generator=generator)`; "

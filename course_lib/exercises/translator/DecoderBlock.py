@@ -146,7 +146,7 @@ def _edges(rng) -> list[Probe]:
             scenario="made_with_device_and_dtype",
             **problem(1, (2, 3), (4, 2, 5), [2]),
         ).says(
-            "`device=` and `dtype=` say where and in which dtype the weights are made. Pass both "
+            "`device=` and `dtype=` set the device and the dtype of the weights. Pass both "
             "on to each layer."
         ),
         edge("garbage", **garbage).says(
@@ -446,42 +446,6 @@ _RARE = (
 BLOCK = Stepwise(Decoder, (*_AROUND.values(), *(row for row in _OWN if not row.fails)), _RARE)
 
 
-_PROMISES = {
-    "The decoder writes one token": "",
-    "A position of it reads what was written": "",
-    "With $y$ for what was written": "",
-    "Built as": "built_by_position",
-    "| `self_attention` |": "causal",
-    "| `cross_attention` |": "memory",
-    "| `feed_forward` |": "relu",
-    "numbered in order of use": "order small_differences",
-    "Called as": "by_name longer strided float32",
-    "There may be more positions": "longer_memory as_long one_position one_in_memory",
-    "sees the positions $j \\le i$ of `y`": "causal",
-    "positions of the *memory* are real": "lengths",
-    "changes nothing, however large it is": "garbage",
-    "`y` needs no lengths": "lengths",
-    "The memory is attended to as it is": "memory",
-    "Where the memory has length 0": "length_0 all_of_length_0 gradient_length_0",
-    "Nothing is dropped, and nothing is remembered": ("train after_another_call"),
-    "One position $y = (1, 3)$": "worked",
-    "The self-attention gives": "worked",
-    "With one key, whatever is asked": "worked one_in_memory",
-    "and the output is": "worked",
-    # the docstring
-    "One layer of a decoder": "",
-    "a = y + self_attention(norm_1(y)), b = a +": (
-        "self_attention_reads first_sum queries_across second_sum network_reads third_sum gradient"
-    ),
-    "Differs from the paper in where the norms are": "self_attention_reads",
-    "embed_dim: features of inputs, memory and outputs": "",
-    "Source": "",
-    "Makes `self_attention`, `cross_attention`, `feed_forward`": "built_by_position",
-    "Lets each position read what was written so far": "order",
-    "y: what was written so far": "lengths",
-    "One output for each position of `y`": "longer_memory",
-}
-
 EXERCISE = Exercise(
     points=5,
     minutes=20,
@@ -495,7 +459,6 @@ EXERCISE = Exercise(
     | {"any": alone(BLOCK), "eps": judged_eps(oracle.decoder_block)},
     mistakes=known(Decoder, *(_AROUND[name] for name in _KNOWN), *_OWN),
     properties=(*told_first(BLOCK, ("any", *_ALONE)), OUTPUTS_NORMED),
-    promises=_PROMISES,
     hints=(
         "Now there are three parts, joined like the encoder's two. The first reads what was "
         "written, the second queries the memory, the third works at each position alone.",

@@ -123,7 +123,7 @@ def _edges(rng) -> list[Probe]:
             scenario="made_with_device_and_dtype",
             **problem(1, 2, (4, 2, 5), [2]),
         ).says(
-            "`device=` and `dtype=` say where and in which dtype the weights are made. Pass both "
+            "`device=` and `dtype=` set the device and the dtype of the weights. Pass both "
             "on to each layer."
         ),
         edge("garbage", **garbage).says(
@@ -311,41 +311,6 @@ _RARE = (
 BLOCK = Stepwise(Encoder, (*_AROUND.values(), *_OWN), _RARE)
 
 
-_PROMISES = {
-    "Attention only moves information": "",
-    "To make something new of what it found": "",
-    "An encoder block has both": "first_sum second_sum",
-    "The sums keep a path": "",
-    "Built as": "built_by_position",
-    "| `attention` |": "self_attention",
-    "adds its default of 1e-5 under the root": "each_norm small_differences",
-    "| `feed_forward` |": "relu",
-    "Called as": "by_name no_lengths longer strided float32",
-    "Queries, keys and values are all": "self_attention",
-    "attends to the real positions of its item": "lengths one_position",
-    "changes no other output, however large it is": "garbage",
-    "In an item of length 0 the attention adds nothing": (
-        "length_0 all_of_length_0 gradient_length_0"
-    ),
-    "Nothing is dropped, and nothing is remembered": ("train after_another_call"),
-    "One position $x = (2, 4)$": "worked",
-    "takes off the mean 3": "worked",
-    "A position alone attends to itself": "worked",
-    "of which ReLU leaves": "worked",
-    # the docstring
-    "One layer of an encoder": "",
-    "h = x + attention(norm_1(x)), outputs": (
-        "attention_reads first_sum network_reads second_sum gradient"
-    ),
-    "Differs from the paper in where the norms are": "attention_reads network_reads",
-    "embed_dim: features of inputs and outputs": "",
-    "Source": "",
-    "Makes `attention`, `norm_1`, `norm_2` and `feed_forward`": "built_by_position",
-    "Lets each position attend to the real ones": "lengths",
-    "x: one sequence for each item": "lengths no_lengths",
-    "One output for each position, padded ones included": "lengths",
-}
-
 EXERCISE = Exercise(
     points=4,
     minutes=20,
@@ -359,7 +324,6 @@ EXERCISE = Exercise(
     | {"any": alone(BLOCK), "eps": judged_eps(oracle.encoder_block)},
     mistakes=known(Encoder, *(_AROUND[name] for name in _KNOWN), *_OWN),
     properties=(*told_first(BLOCK, ("any", *_ALONE)), OUTPUTS_NORMED),
-    promises=_PROMISES,
     hints=(
         "Two parts, joined in the same way: normalise the input, let the part work on that, add "
         "its result to the input. Keep the two apart: the normalised input and the one you add "

@@ -293,28 +293,4 @@ EXERCISE = Exercise(
         "real = length_mask(...)\n"
         "return torch.where(real, losses, 0.0).sum() / <at least 1>",
     ),
-    promises={
-        "A batch has pads": "",
-        "Write the mean": "",
-        "(B, t, V)": "several one_item one_position",
-        "an integer tensor `(B, t)`": "several",
-        "how many leading positions": "no_pads one_long_one_short",
-        "Targets and lengths": "int32",
-        "a tensor with a single number": "several nothing_known one_word_of_one_item strided",
-        "in the dtype and on the device": "float32 another_device",
-        "What is behind an item's length": "garbage_in_pads gradient gradient_of_garbage",
-        "The loss is finite": "large_logits",
-        "An item of length 0": "empty_item",
-        "If no position is real": "all_empty no_positions gradient_all_empty",
-        "Two words, three positions": "worked_number",
-        "gives the logits": "worked_number",
-        "the loss is $": "worked_number",
-        "The third position": "worked_number",
-        # the docstring
-        "Mean of -log p(target)": "several",
-        "logits: one for each word": "",
-        "targets: the right words": "",
-        "valid_lens: how many leading": "",
-        "One number; 0, with": "all_empty gradient_all_empty",
-    },
 )

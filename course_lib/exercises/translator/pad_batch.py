@@ -207,24 +207,4 @@ EXERCISE = Exercise(
         "    tokens[i, : ...] = ...\n"
         "return tokens, torch.tensor([...])",
     ),
-    promises={
-        "Sentences differ in length": "",
-        "Short rows are filled up": "",
-        "Write the function": "",
-        "a list of at least one integer tensor": "several int32 one_item one_token",
-        "two tensors": "",
-        "of shape `(B, m)`": "several equal_lengths one_item one_token",
-        "row $i$ holds": "several another_pad",
-        "an integer tensor of shape `(B,)`": "several pads_inside",
-        "A token may happen to be": "pad_among_the_tokens pads_inside",
-        "An empty item": "empty_among_others all_empty",
-        "Any integer dtype": "int32",
-        "The list and its tensors stay": "list_stays",
-        "gives `tokens`": "worked_number",
-        # the docstring
-        "Puts sequences of different lengths": "",
-        "sequences: at least one": "several",
-        "pad: the id that fills": "another_pad",
-        "(tokens, valid_lens): tokens": "several",
-    },
 )

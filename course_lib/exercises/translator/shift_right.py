@@ -144,19 +144,4 @@ EXERCISE = Exercise(
         "stays unchanged and that the new column is on its device.",
         "torch.cat([<a column (B, 1) of start>, targets], dim=1)[:, ...]",
     ),
-    promises={
-        "While a translator learns": "",
-        "So it reads": "",
-        "Write the function": "",
-        "an integer tensor `(B, t)` of words": "several two_words int32 strided one_item",
-        "a new integer tensor `(B, t)`": "several another_device another_start",
-        "`targets` stays as it was": "several",
-        "With one word to predict": "one_word one_word_of_one_item no_words",
-        "gives `[[1, 5, 8]]`": "worked_number",
-        # the docstring
-        "What the decoder reads": "several",
-        "targets: the words to predict": "",
-        "start: the id that is read": "another_start",
-        "A new tensor of the same shape": "several",
-    },
 )

@@ -199,16 +199,4 @@ EXERCISE = Exercise(
         "positions = attention_weights.argmax(dim=...)  # which axis should disappear?\n"
         "return positions",
     ),
-    promises={
-        "one map `(n, m)`, or many": "one_map two_maps batch heads "
-        "square one_query one_item_one_head strided float32",
-        "Rows belong to queries": "one_map square",
-        "whole numbers, `(..., n)`": "one_map batch heads one_query one_key hundreds_of_keys",
-        "Of equal largest weights the first": "ties nothing_attended",
-        "keep track of gradients": "with_gradients",
-        "the result is `[2, 0]`": "worked",
-        "The position that each query looks at most": "",
-        "one row of weights for each query": "one_map square",
-        "the position of each row's largest weight": "one_map ties",
-    },
 )

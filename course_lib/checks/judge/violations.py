@@ -308,6 +308,8 @@ def raised_problem(probe: Probe, seen: Observation, raised: Raised) -> Problem:
     """What an error says of an answer: its name where it is a usual one, else the error."""
     if raised.phase == "inject":
         return _missing_parameter(probe, seen)
+    if raised.type_name == "NotAsRequested":  # raised by the scenario, not by the answer
+        return Problem("not_as_requested", f"{probe.says} {raised.message}", _NOT_AS_REQUESTED)
     for said, problem in _USUAL.items():
         if said in raised.message:
             return problem
@@ -322,6 +324,7 @@ def raised_problem(probe: Probe, seen: Observation, raised: Raised) -> Problem:
     return Problem("raised", message, hint)
 
 
+_NOT_AS_REQUESTED = "Which tensor or layer do you create without passing on what was given?"
 _CALL = "Call it with the input below: which line fails, and what goes into that line?"
 _BACKWARD = "Which step leaves the graph, or writes into a tensor that it needs?"
 _USUAL = {  # what Python or torch says, and what it means

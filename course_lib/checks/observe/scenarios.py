@@ -143,17 +143,27 @@ def built_by_position(target, probe, args, kwargs):
     return result
 
 
+class NotAsRequested(Exception):
+    """Raised by a scenario: the answer ran, but it ignored `device=` or `dtype=`."""
+
+
 @scenario
 def made_with_device_and_dtype(target, probe, args, kwargs):
-    """Create a second module with `device=` and `dtype=`, check both, then call the first."""
-    asked = {"device": torch.device(NAME), "dtype": torch.float64}
-    with torch.random.fork_rng(devices=[]):  # our draws must not count as the answer's
-        made = type(target)(**probe.construct, **asked)
-    for name, parameter in made.named_parameters():
-        for what, value in asked.items():
-            if getattr(parameter, what) != value:
-                got = getattr(parameter, what)
-                raise RuntimeError(f"{what}={value} was given, but {name} has {what} {got}.")
+    """Create modules with and without `device=` and `dtype=`, check both, then call the first."""
+    meta = torch.device(NAME)
+    usual = {"device": torch.get_default_device(), "dtype": torch.get_default_dtype()}
+    for given in (
+        {"device": meta, "dtype": torch.float64},
+        {"device": meta, "dtype": torch.bfloat16},
+        {},
+    ):
+        with torch.random.fork_rng(devices=[]):  # our draws must not count as the answer's
+            made = type(target)(**probe.construct, **given)
+        said = ", ".join(f"{what}={value}" for what, value in given.items()) or "neither of them"
+        for name, parameter in made.named_parameters():
+            for what, value in (usual | given).items():
+                if (got := getattr(parameter, what)) != value:
+                    raise NotAsRequested(f"Given {said}, your `{name}` has the {what} {got}.")
     return target(*args.values(), **kwargs)
 
 
@@ -181,7 +191,7 @@ def with_a_device(target, probe, args, kwargs):
     with Elsewhere():
         result = target(*args.values(), **kwargs, device=NAME)
         if isinstance(result, torch.Tensor) and result.device.type != NAME:
-            raise RuntimeError(f"device={NAME!r} was given, but the result is on {result.device}.")
+            raise NotAsRequested(f"Given device={NAME!r}, your result is on {result.device}.")
     return target(*args.values(), **kwargs)
 
 

@@ -47,10 +47,7 @@ def _causal_mask_probes(rng) -> list[Probe]:
         ),
         edge(
             "another_device", num_queries=2, by_name={"num_keys": 3}, scenario="with_a_device"
-        ).says(
-            "`device=` says where the mask is made, as in `torch.ones`. Given a GPU, it makes the "
-            "mask there."
-        ),
+        ).says("`device=` is the device of the mask, as in `torch.ones`."),
     ]
 
 

@@ -595,3 +595,17 @@ def with_faults(faults):
 @faulty("no tanh", "lengths ignored", "nothing dropped")
 def with_other_faults(faults):
     return type("Module", (Faulty,), {"faults": faults})
+
+
+@wrong("not_as_requested")
+class DoubleByDefault(Almost):
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0, *, device=None, dtype=None):
+        dtype = torch.float64 if dtype is None else dtype
+        super().__init__(query_size, key_size, num_hiddens, dropout, device=device, dtype=dtype)
+
+
+@wrong("not_as_requested")
+class DoubleOrNothing(Almost):
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0, *, device=None, dtype=None):
+        dtype = None if dtype is None else torch.float64
+        super().__init__(query_size, key_size, num_hiddens, dropout, device=device, dtype=dtype)

@@ -26,7 +26,7 @@ def without_device(num_queries, num_keys=None):
     return torch.ones(num_queries, num_keys, dtype=torch.bool).tril(num_keys - num_queries)
 
 
-@wrong("raised")
+@wrong("not_as_requested")
 def device_ignored(num_queries, num_keys=None, *, device=None):
     num_keys = num_queries if num_keys is None else num_keys
     return torch.ones(num_queries, num_keys, dtype=torch.bool).tril(num_keys - num_queries)

@@ -135,6 +135,13 @@ def test_a_broken_file_is_named_and_left_alone(notebook, file, capsys, content, 
     assert solved_length(notebook).startswith("length_mask: kept")
 
 
+def test_a_check_with_full_marks_replaces_a_broken_file(notebook, file):
+    notebook.solve()
+    file.write_text("def causal_mask(:\n", encoding="utf-8")
+    assert notebook.solve().startswith("causal_mask: kept")
+    assert library.own("causal_mask").value(2).tolist() == [[True, False], [True, True]]
+
+
 def test_deleting_it_harms_nothing(notebook, file):
     notebook.solve()
     assert library.own("causal_mask")

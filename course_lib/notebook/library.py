@@ -183,8 +183,8 @@ def _write(exercise: str, namespace: Mapping[str, object], place: Path) -> bool:
         trial.unlink(missing_ok=True)
         for one in (trial, path):
             Path(importlib.util.cache_from_source(one)).unlink(missing_ok=True)
-    _write_start(place)
-    _forget()
+        _write_start(place)
+        _forget()
     return True
 
 
@@ -192,7 +192,7 @@ def _fault(exercise: str, trial: Path) -> str:
     """Say why the answer in a file does not get full marks; "" if it does."""
     name = f"{PACKAGE}.{trial.stem}"
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        _package(trial.parent)
+        _package(trial.parent, without=exercise)
         try:
             answer = vars(importlib.import_module(name)).get(exercise)
         except (Exception, SystemExit) as error:
@@ -204,9 +204,9 @@ def _fault(exercise: str, trial: Path) -> str:
     return f"`{exercise}` gets {report.points:g} of {amount(report.max_points, 'point')}"
 
 
-def _write_start(place: Path) -> None:
-    """Write the package's `__init__.py`, which imports every answer."""
-    answers = [name for name in names() if (place / f"_{name}.py").is_file()]
+def _write_start(place: Path, without: str = "") -> None:
+    """Write the package's `__init__.py`, which imports every answer but `without`."""
+    answers = [n for n in names() if n != without and (place / f"_{n}.py").is_file()]
     imports = "".join(f"from {PACKAGE}._{name} import {name}\n" for name in answers)
     path, text = place / "__init__.py", f"{_ABOUT}\n{imports}"
     if path.is_file() and path.read_text(encoding="utf-8", errors="replace") == text:
@@ -216,15 +216,19 @@ def _write_start(place: Path) -> None:
     os.replace(scratch, path)
 
 
-def _package(place: Path) -> ModuleType:
+def _package(place: Path, without: str = "") -> ModuleType:
     """Import the library, again if its files have changed.
+
+    Args:
+        place: its folder.
+        without: an answer to leave out, because a new one is about to replace it.
 
     Raises:
         NotKept: a file cannot be imported, or another package has the library's name.
         OSError: the folder cannot be written.
     """
     make_importable()
-    _write_start(place)
+    _write_start(place, without)
     files = {str(path): path.stat() for path in place.glob("*.py") if path.stem[1:] in names()}
     stamps = {path: (about.st_mtime_ns, about.st_size) for path, about in files.items()}
     if stamps != _loaded:

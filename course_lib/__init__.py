@@ -39,4 +39,6 @@ def _near(name):
 
 def __dir__():
     exercises = importlib.import_module("course_lib.attention").__all__
-    return sorted({"__version__"}.union(_TOOLS, _PACKAGES, exercises))
+    # A student's bundle may leave out a package.
+    packages = [name for name in _PACKAGES if importlib.util.find_spec("course_lib." + name)]
+    return sorted({"__version__"}.union(_TOOLS, packages, exercises))

@@ -232,7 +232,8 @@ def test_an_edited_release_stops_the_build(course, work, text):
     edit(course.text(SLUG), "Words.", text)
     before = snapshot(course)
     path = f"notebooks/{SLUG}/{SLUG}.ipynb"
-    with pytest.raises(BuildError, match=f"{path}: .* not replaced. .* git checkout -- {path}"):
+    remedy = f"Move it elsewhere, then run: course build {SLUG}"
+    with pytest.raises(BuildError, match=f"{path}: .* not replaced. {remedy}"):
         run(course, force=True)
     assert snapshot(course) == before
 
@@ -241,7 +242,11 @@ def test_build_check_names_an_edited_release(course):
     edit(course.release(SLUG), *ANSWERED)
     (drift,) = drifts(course)
     assert drift.path == f"notebooks/{SLUG}/{SLUG}.ipynb"
-    assert drift.command == f"git checkout -- {drift.path}"
+    assert drift.reason == "edited or run after the course wrote it; move it elsewhere"
+    (course.root / drift.path).rename(course.root / "mine.ipynb")
+    assert drift.command == f"course build {SLUG}"
+    run(course)
+    assert drifts(course) == []
 
 
 def test_a_release_without_a_recorded_digest_is_not_replaced(course):

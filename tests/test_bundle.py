@@ -95,7 +95,7 @@ def test_a_release_that_somebody_worked_in_is_refused(tmp_path, monkeypatch, cap
     assert cli.main(["release", "02", "-q"]) == 1
     error = capsys.readouterr().err
     assert "edited or run after the course wrote it" in error
-    assert f"Run: git checkout -- notebooks/{LESSON}/{LESSON}.ipynb" in error
+    assert f"move it elsewhere. Run: course build {LESSON}" in error
     assert not (tmp_path / "bundles").exists()
 
 

@@ -41,7 +41,7 @@ class BuildResult:
 
 @dataclass(frozen=True)
 class Drift:
-    """A file that does not match its source: which one, why, and the command that fixes it."""
+    """A file that does not match its source: which one, why, and what fixes it."""
 
     path: str
     reason: str
@@ -123,7 +123,7 @@ def _refuse_if_edited(course: Course, slug: str, names: Iterable[str]) -> None:
                 path,
                 None,
                 "it was edited or run after the course wrote it, so it is not replaced",
-                f"Move it elsewhere, or discard your changes: git checkout -- {path}",
+                f"Move it elsewhere, then run: course build {slug}",
             )
 
 
@@ -195,8 +195,8 @@ def check_release(course: Course, slug: str) -> list[Drift]:
         if not (folder / name).exists():
             drifts.append(Drift(path, "not built yet", command))
         elif _is_edited(course, slug, name):
-            reason = "edited or run after the course wrote it"
-            drifts.append(Drift(path, reason, f"git checkout -- {path}"))
+            reason = "edited or run after the course wrote it; move it elsewhere"
+            drifts.append(Drift(path, reason, command))
         else:
             drifts.append(Drift(path, "older than its source notebook", command))
     return drifts

@@ -128,6 +128,7 @@ NOT_RUN = {
     "course release LESSON": Reason("a row of a table: what the argument may be", read_verb),
     "course new exercise window_mask": Reason("it leaves placeholders to fill in", read_verb),
     "python docs/tables.py": Reason("twenty seeds of every answer take a minute", read_script),
+    "pytest": Reason("it runs the tests, this one among them", read_nothing),
     "ruff": Reason("a part of `course test`", read_nothing),
     "lint-imports": Reason("a part of `course test`", lambda arguments: None),
     "python docs/pictures.py": Reason("needs Chromium", read_script),

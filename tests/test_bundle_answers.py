@@ -67,9 +67,10 @@ HIDDEN = textwrap.dedent("""
             return torch.arange(max_len, device=valid_lens.device) < valid_lens[..., None]
 
 
-    def _seen(offset, num_queries, num_keys=None):
+    def _seen(offset, num_queries, num_keys=None, *, device=None):
         m = num_queries if num_keys is None else num_keys
-        i, j = torch.arange(num_queries)[:, None], torch.arange(m)
+        i = torch.arange(num_queries, device=device)[:, None]
+        j = torch.arange(m, device=device)
         return j <= i + m - num_queries + offset
 
 

@@ -79,6 +79,7 @@ def test_a_wrong_answer_costs_its_own_exercise_and_the_integration(runner, wrong
 
 
 @linux
+@pytest.mark.slow
 def test_the_usual_submission_takes_one_kernel(runner):
     exercises, _, kernels = graded(runner, POOLING)
     assert (lost(exercises), kernels) == (set(), 1)

@@ -9,29 +9,13 @@ from course_lib.exercises.variants import judge_variant, variants
 
 ROOT = Path(__file__).parent.parent
 SEEDS = ["test-0"]  # `course matrix` uses twenty
-# Each of these takes more than three seconds.
-SLOW = {
-    "AdditiveAttention",
-    "CausalSelfAttention",
-    "DecoderBlock",
-    "DotProductAttention",
-    "EncoderBlock",
-    "MultiHeadAttention",
-    "RecomputedAttention",
-    "batch_items_independent",
-    "effect_of_masking",
-    "fit_bandwidth",
-    "generate",
-    "greedy_decode",
-    "is_causal",
-    "keys_permutation_invariant",
-    "masking_equals_deleting",
-}
+# The others take most of a minute in all, and run with `course test --all`.
+QUICK = {"most_attended", "squared_distances", "causal_mask", "bmm", "split_heads", "pad_batch"}
 
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in exercises()],
+    [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in exercises()],
 )
 def test_every_answer_is_judged_as_marked(name):
     rows = [judge_variant(variant, SEEDS) for variant in variants(ROOT, name)]

@@ -18,8 +18,8 @@ from nbconvert import HTMLExporter
 from nbformat.v4 import new_code_cell, new_notebook
 from PIL import Image, ImageChops
 
-from course_lib.grading.class_report import write_report
 from course_lib.grading.demo_course import make_folder, sample_class, submit
+from course_lib.grading.report.class_report import write_report
 from course_lib.grading.run import grade
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -87,7 +87,7 @@ def zygote():
 def warm(zygote):
     """Runs in this process take their kernels from one zygote, which saves seconds for each run."""
     from course_lib.grading.executors import local as executors
-    from course_lib.grading.runner import Runner
+    from course_lib.grading.judging.runner import Runner
 
     folder = zygote.folder if zygote else None
     with pytest.MonkeyPatch.context() as patch:

@@ -9,8 +9,9 @@ import typer
 
 from course_lib.authoring import builder
 from course_lib.cli import main as cli
-from course_lib.grading import class_report, class_table, demo_course, run
+from course_lib.grading import demo_course, run
 from course_lib.grading.graded import GradedLesson, GradedSubmission
+from course_lib.grading.report import class_report, class_table
 from course_lib.workspace import folder
 from course_lib.workspace.errors import BuildError, GradingError
 

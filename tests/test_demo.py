@@ -16,10 +16,10 @@ from waiting import PATIENCE
 import course_lib
 from course_lib.checks import exercises
 from course_lib.checks import grade as grade_answer
-from course_lib.grading.class_report import write_report
 from course_lib.grading.course import Course
-from course_lib.grading.course_figures import figures_of
 from course_lib.grading.demo_course import answer, demo, make_folder, sample_class, sample_lessons
+from course_lib.grading.publishing.course_figures import figures_of
+from course_lib.grading.report.class_report import write_report
 from course_lib.workspace.errors import GradingError
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -13,6 +13,7 @@ from grading_course import CAUSAL, LENGTH, LESSON, QUICK, hand_in, honest, make_
 
 from course_lib.grading import demo_course
 from course_lib.grading.executors import local as executors
+from course_lib.grading.judging.runner import Runner
 from course_lib.grading.kernels import client as clients
 from course_lib.grading.kernels.client import Client
 from course_lib.grading.kernels.guest.meter import Used
@@ -20,7 +21,6 @@ from course_lib.grading.kernels.provider import provider
 from course_lib.grading.kernels.running_kernel import Kernel, KernelFault
 from course_lib.grading.ledger import MAX_ATTEMPTS
 from course_lib.grading.run import grade
-from course_lib.grading.runner import Runner
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("warm")]
 

@@ -8,10 +8,10 @@ import nbformat
 import pytest
 from pages import what_it_loads
 
-from course_lib.grading.class_report import mistakes, needs_a_look, render, slowest, written
 from course_lib.grading.graded import GradedExercise, GradedLesson, GradedSubmission
 from course_lib.grading.graded_cells import read_notebook
-from course_lib.grading.plots import histogram, outcome_bars
+from course_lib.grading.report.class_report import mistakes, needs_a_look, render, slowest, written
+from course_lib.grading.report.plots import histogram, outcome_bars
 
 
 def student(name, *points, outcome="correct", mistake=None, **more):
@@ -170,7 +170,7 @@ def test_every_table_has_a_caption_and_every_heading_cell_a_scope():
 
 
 def test_the_terminal_shows_an_outcome_for_whatever_stopped_an_exercise():
-    from course_lib.grading.class_table import _points
+    from course_lib.grading.report.class_table import _points
 
     for outcome in ("timed_out", "crashed", "out_of_memory"):
         assert _points(GradedExercise("causal_mask", 0.0, 2.0, outcome)).plain == "∞ 0"

@@ -3,7 +3,7 @@
 import nbformat
 import pytest
 
-from course_lib.grading.course_figures import CourseFigures, figures_of
+from course_lib.grading.publishing.course_figures import CourseFigures, figures_of
 from course_lib.plotting.figures import Plot, figure_html
 
 LESSON = "01_toy"

@@ -7,7 +7,7 @@ import nbformat
 import pytest
 from nbconvert.filters.markdown_mistune import markdown2html_mistune
 
-from course_lib.grading.formulas import LONGEST, with_formulas
+from course_lib.grading.publishing.formulas import LONGEST, with_formulas
 
 ROOT = Path(__file__).resolve().parent.parent
 

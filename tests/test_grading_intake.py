@@ -7,14 +7,14 @@ import pytest
 from grading_course import LESSON, cell_of, solution_notebook
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
-from course_lib.grading.intake import (
+from course_lib.grading.intake.rebuild import rebuild
+from course_lib.grading.intake.submissions import (
     IntakeError,
     SubmittedCell,
     find_submissions,
     parse,
     read_bytes,
 )
-from course_lib.grading.rebuild import rebuild
 from course_lib.workspace.errors import GradingError
 
 

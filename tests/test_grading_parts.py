@@ -15,25 +15,29 @@ from course_lib.checks.judge.report import Report
 from course_lib.checks.observe.observation import Observation, Raised, Subject, subject_of
 from course_lib.checks.observe.remote import Reply, Request, answer
 from course_lib.exercises import find
-from course_lib.grading import demo_course, gate, intake, judging, plan, preprocessors, runner
+from course_lib.grading import demo_course, plan, preprocessors
 from course_lib.grading.adapters.nbconvert import CachingExporter
 from course_lib.grading.adapters.nbgrader import LatePenalties
-from course_lib.grading.class_table import summary_table
 from course_lib.grading.course import Course, quiet_nbgrader
 from course_lib.grading.gradebook import opened
 from course_lib.grading.graded import GradedExercise, GradedLesson, GradedSubmission
-from course_lib.grading.intake import IntakeError, SubmittedCell
+from course_lib.grading.intake import gate
+from course_lib.grading.intake import submissions as intake
+from course_lib.grading.intake.rebuild import rebuild
+from course_lib.grading.intake.source_checks import same_as_course, source_checks
+from course_lib.grading.intake.submissions import IntakeError, SubmittedCell
+from course_lib.grading.judging import exercise as judging
+from course_lib.grading.judging import runner
+from course_lib.grading.judging.reply import plausible
+from course_lib.grading.judging.session import CannotJudge, Journal, Session
 from course_lib.grading.kernels.client import Client, Ran
 from course_lib.grading.kernels.running_kernel import Kernel, KernelFault
 from course_lib.grading.kernels.sandbox import Limits, Reached
 from course_lib.grading.ledger import Entry
-from course_lib.grading.observation_reply import plausible
-from course_lib.grading.read_grades import read_lesson
-from course_lib.grading.rebuild import rebuild
 from course_lib.grading.regrade import keep_points
+from course_lib.grading.report.class_table import summary_table
+from course_lib.grading.report.read_grades import read_lesson
 from course_lib.grading.sanitize import sanitize_outputs
-from course_lib.grading.source_checks import same_as_course, source_checks
-from course_lib.grading.submission_kernel import CannotJudge, Journal, Session
 from course_lib.workspace.errors import GradingError
 
 
@@ -222,7 +226,7 @@ def test_a_kernel_that_does_not_answer_is_ended(monkeypatch):
             raise KernelFault("a kernel did not start")
 
     kernel = Kernel("gone", {}, Provider())
-    monkeypatch.setattr("course_lib.grading.submission_kernel.Client", Silent)
+    monkeypatch.setattr("course_lib.grading.judging.session.Client", Silent)
     with pytest.raises(KernelFault, match="a kernel did not start"):
         Session([], lambda: kernel, Limits(), Journal()).run("1", 0)
     assert kernel.over.is_set()

@@ -12,11 +12,11 @@ from course_lib.authoring.paste import solution_source
 from course_lib.checks.judge.example import Example
 from course_lib.checks.judge.report import Finding, Report
 from course_lib.exercises import find, lessons
-from course_lib.grading import cells_in_turn
 from course_lib.grading.graded_cells import is_theirs, read_notebook
 from course_lib.grading.jobs import Job
-from course_lib.grading.predecessors import Uses
-from course_lib.grading.runner import Runner
+from course_lib.grading.judging import cells as cells_in_turn
+from course_lib.grading.judging.predecessors import Uses
+from course_lib.grading.judging.runner import Runner
 
 ROOT = Path(__file__).parents[1]
 POOLING = "01_kernel_pooling"

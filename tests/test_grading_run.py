@@ -34,17 +34,19 @@ from nbformat.v4 import new_code_cell
 from nbgrader.dbutil import write_alembic_ini
 from waiting import PATIENCE
 
-from course_lib.grading import judging, plan, run, runner
-from course_lib.grading.class_report import write_report
-from course_lib.grading.class_table import show
+from course_lib.grading import plan, run
 from course_lib.grading.course import Course
 from course_lib.grading.executors import local as executors
 from course_lib.grading.executors.local import set_aside
+from course_lib.grading.intake.parser import Pouring
+from course_lib.grading.judging import exercise as judging
+from course_lib.grading.judging import runner
+from course_lib.grading.judging.runner import Runner
 from course_lib.grading.kernels.client import Client
 from course_lib.grading.ledger import MAX_ATTEMPTS
-from course_lib.grading.pouring import Pouring
+from course_lib.grading.report.class_report import write_report
+from course_lib.grading.report.class_table import show
 from course_lib.grading.run import grade
-from course_lib.grading.runner import Runner
 from course_lib.workspace.errors import GradingError
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("warm")]

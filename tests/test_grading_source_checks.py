@@ -14,7 +14,7 @@ from course_lib.authoring.paste import solution_source
 from course_lib.checks import exercises
 from course_lib.checks.observe import remote
 from course_lib.grading.demo_course import SAMPLES
-from course_lib.grading.source_checks import same_as_course, source_checks
+from course_lib.grading.intake.source_checks import same_as_course, source_checks
 
 ROOT = Path(__file__).parents[1]
 

@@ -111,7 +111,7 @@ def test_the_first_cell_installs_what_a_notebook_imports_and_nothing_else():
 
 
 def test_work_done_in_a_launched_copy_is_graded_like_any_other():
-    from course_lib.grading.intake import parse
+    from course_lib.grading.intake.submissions import parse
 
     lesson = LESSONS[0]
     release = nbformat.read(ROOT / "notebooks" / lesson / f"{lesson}.ipynb", as_version=4)

@@ -64,7 +64,7 @@ def grade(
     Example: course grade 02_masked_softmax --student ada
     """
     from course_lib.grading import run
-    from course_lib.grading.class_table import show
+    from course_lib.grading.report.class_table import show
 
     root = course_root()
     if sandbox != "strict" and not trusted:
@@ -93,7 +93,7 @@ def report(
 
     Example: course report 02_masked_softmax
     """
-    from course_lib.grading import class_report
+    from course_lib.grading.report import class_report
 
     root = course_root()
     chosen = chosen_assignments(root, [lesson] if lesson else None)

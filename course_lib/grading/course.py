@@ -26,8 +26,8 @@ from traitlets.config import Config
 
 from course_lib.grading.adapters.nbgrader import assignments_of
 from course_lib.grading.changed_cells import change_cells
-from course_lib.grading.gate import secret_seed
 from course_lib.grading.gradebook import opened
+from course_lib.grading.intake.gate import secret_seed
 from course_lib.workspace.errors import GradingError
 from course_lib.workspace.folder import load_config
 

@@ -23,10 +23,10 @@ import nbformat
 from nbformat import NotebookNode
 
 from course_lib.grading.adapters.nbgrader import set_due_date
-from course_lib.grading.class_report import write_report
-from course_lib.grading.class_table import summary_table
 from course_lib.grading.course import CONFIG, Course, quiet_nbgrader
 from course_lib.grading.graded import GradedLesson
+from course_lib.grading.report.class_report import write_report
+from course_lib.grading.report.class_table import summary_table
 from course_lib.grading.run import Settings, grade
 from course_lib.workspace.errors import GradingError
 from course_lib.workspace.progress import Step

@@ -18,12 +18,12 @@ _ENGINE = (
     "checks/observe/remote.py",
     "checks/judge/grade.py",
     "checks/judge/report.py",
-    "grading/runner.py",
-    "grading/submission_kernel.py",
-    "grading/judging.py",
-    "grading/cells_in_turn.py",
-    "grading/observation_reply.py",
-    "grading/check_outputs.py",
+    "grading/judging/runner.py",
+    "grading/judging/session.py",
+    "grading/judging/exercise.py",
+    "grading/judging/cells.py",
+    "grading/judging/reply.py",
+    "grading/publishing/check_outputs.py",
 )
 VERSION = "1"  # of the rules by which points are given; a new one regrades everyone
 

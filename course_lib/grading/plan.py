@@ -15,13 +15,13 @@ from nbformat import NotebookNode
 
 from course_lib.grading.course import Course, parse_graded
 from course_lib.grading.fingerprints import checks_digests, key_of, seed_of, work_of
-from course_lib.grading.gate import IntakeError
 from course_lib.grading.graded_cells import check_cells
-from course_lib.grading.intake import Submission, read_bytes
+from course_lib.grading.intake.gate import IntakeError
+from course_lib.grading.intake.parser import Pouring
+from course_lib.grading.intake.submissions import Submission, read_bytes
 from course_lib.grading.jobs import Job, Result
+from course_lib.grading.judging.plain_tests import digests_of, restore, tests_of
 from course_lib.grading.ledger import MAX_ATTEMPTS, Entry, Ledger
-from course_lib.grading.plain_tests import digests_of, restore, tests_of
-from course_lib.grading.pouring import Pouring
 from course_lib.grading.regrade import take_over
 from course_lib.grading.settings import Settings
 

@@ -19,10 +19,10 @@ from nbgrader.preprocessors import Execute, NbGraderPreprocessor
 from course_lib.grading.adapters.nbgrader import SaveScores, coursedir_of
 from course_lib.grading.course import SEED
 from course_lib.grading.fingerprints import seed_of, work_of
-from course_lib.grading.gate import secret_seed
 from course_lib.grading.graded_cells import is_check, is_plain_test, read_check
-from course_lib.grading.intake import SubmittedCell
-from course_lib.grading.rebuild import rebuild
+from course_lib.grading.intake.gate import secret_seed
+from course_lib.grading.intake.rebuild import rebuild
+from course_lib.grading.intake.submissions import SubmittedCell
 from course_lib.grading.sanitize import sanitize_outputs
 
 # What nbgrader_config.py sets; stock steps and ours in the order in which they run.

@@ -26,11 +26,11 @@ from course_lib.grading.course import Course, quiet_nbgrader, write_atomically
 from course_lib.grading.executors import Executor, executor, shard_of
 from course_lib.grading.graded import GradedLesson
 from course_lib.grading.graded_cells import NotebookGrades, read_notebook
-from course_lib.grading.intake import Submission, find_submissions
+from course_lib.grading.intake.submissions import Submission, find_submissions
 from course_lib.grading.jobs import Job, Result
 from course_lib.grading.plan import Run, Settled, log_lines, open_run, plan, receive
-from course_lib.grading.publish import Publisher
-from course_lib.grading.read_grades import read_lesson
+from course_lib.grading.publishing.publish import Publisher
+from course_lib.grading.report.read_grades import read_lesson
 from course_lib.grading.settings import Progress, Settings
 from course_lib.workspace.errors import GradingError
 from course_lib.workspace.locks import only_one

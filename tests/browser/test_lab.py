@@ -249,7 +249,7 @@ def test_an_instructor_grades_a_written_answer_and_renews_the_feedback(course, a
 
 
 def test_class_report_and_feedback_are_legible_and_fit_a_telephone(course, page, axe):
-    from course_lib.grading.class_report import write_report
+    from course_lib.grading.report.class_report import write_report
 
     feedback = course / "feedback" / "upper-triangle" / LESSON / f"{LESSON}.html"
     parts = {

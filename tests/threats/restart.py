@@ -22,7 +22,7 @@ from grading_course import LESSON, UPPER, hand_in, honest, make_course  # noqa: 
 from waiting import PATIENCE  # noqa: E402
 
 from course_lib.grading.course import Course  # noqa: E402
-from course_lib.grading.read_grades import read_lesson  # noqa: E402
+from course_lib.grading.report.read_grades import read_lesson  # noqa: E402
 
 VICTIMS = ("driver", "worker", "fork server")
 _SERVER = b"from multiprocessing.forkserver import main"

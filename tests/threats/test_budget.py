@@ -16,8 +16,8 @@ from course_lib.grading.course import Course
 from course_lib.grading.disposable import Child
 from course_lib.grading.kernels.channels import MAX_MESSAGE, Channel
 from course_lib.grading.kernels.client import Ran
+from course_lib.grading.publishing.shown import Shown, cleaner
 from course_lib.grading.sanitize import KEPT
-from course_lib.grading.shown import Shown, cleaner
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits of Linux")
 MOST = 600_000_000  # bytes of the driver, and of each worker
@@ -96,7 +96,9 @@ def test_s08_outputs_that_cannot_be_cleaned_are_left_out(monkeypatch):
     cell = new_code_cell("", id="a")
     shown = Shown(type(cell)(cells=[cell]), cleaner())
     shown.keep(cell, Ran("ok", [{"output_type": "stream", "text": "x"}], size=10))
-    monkeypatch.setattr("course_lib.grading.shown.sanitize_outputs", lambda outputs: 1 / 0)
+    monkeypatch.setattr(
+        "course_lib.grading.publishing.shown.sanitize_outputs", lambda outputs: 1 / 0
+    )
     shown.write()
     assert cell.outputs[0].text == "[left out: it failed]\n"
 

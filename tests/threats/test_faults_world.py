@@ -21,9 +21,9 @@ from course_lib.grading import run
 from course_lib.grading.executors import dask as on_dask
 from course_lib.grading.exports import ExportRequest, export
 from course_lib.grading.jobs import Job
+from course_lib.grading.judging.runner import Runner
 from course_lib.grading.ledger import Ledger
 from course_lib.grading.run import grade
-from course_lib.grading.runner import Runner
 from course_lib.workspace.errors import GradingError
 
 pytestmark = [

@@ -18,10 +18,10 @@ from course_lib.checks.judge.prepare import prepare
 from course_lib.cli.options import progress
 from course_lib.exercises import find
 from course_lib.grading import run
-from course_lib.grading.class_table import summary_table
 from course_lib.grading.course import Course
-from course_lib.grading.gate import MOST_STAMP, secret_seed
-from course_lib.grading.pages import FeedbackPages
+from course_lib.grading.intake.gate import MOST_STAMP, secret_seed
+from course_lib.grading.publishing.pages import FeedbackPages
+from course_lib.grading.report.class_table import summary_table
 from course_lib.grading.run import grade
 from course_lib.workspace.errors import GradingError
 

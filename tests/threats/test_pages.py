@@ -11,10 +11,12 @@ import pytest
 from grading_course import LESSON, QUICK, cell_of, hand_in, honest, make_course
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
-from course_lib.grading import disposable, feedback, pages, pouring, sanitize
+from course_lib.grading import disposable
 from course_lib.grading.course import Course
 from course_lib.grading.disposable import Child, Unfinished
-from course_lib.grading.pages import FeedbackPages
+from course_lib.grading.intake import parser as pouring
+from course_lib.grading.publishing import feedback, pages, sanitize
+from course_lib.grading.publishing.pages import FeedbackPages
 from course_lib.grading.run import grade
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits of Linux")

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from course_lib.grading.executors.worker import Task, Worker, processes
 from course_lib.grading.jobs import Job, Result
+from course_lib.grading.judging.runner import Runner
 from course_lib.grading.kernels.sandbox import Limits, Reached
 from course_lib.grading.ledger import MAX_ATTEMPTS
-from course_lib.grading.runner import Runner
 from course_lib.workspace.errors import GradingError
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from course_lib.grading.jobs import Job, Result
+from course_lib.grading.judging.runner import Runner
 from course_lib.grading.kernels.environment import public_environment, without_secrets
 from course_lib.grading.kernels.sandbox import Limits
-from course_lib.grading.runner import Runner
 from course_lib.workspace.errors import CourseError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from course_lib.grading.adapters.nbgrader import assignments_of, students_of
 from course_lib.grading.course import Course
 from course_lib.grading.exports.shown import listed
 from course_lib.grading.graded import GradedLesson
-from course_lib.grading.read_grades import read_lesson
+from course_lib.grading.report.read_grades import read_lesson
 from course_lib.workspace.errors import ExportError
 
 

@@ -15,8 +15,13 @@ from dataclasses import dataclass, field
 import nbformat
 from nbformat import NotebookNode
 
-from course_lib.grading.intake import SubmittedCell
-from course_lib.grading.sanitize import KEPT, made_output, sanitize_outputs, sanitize_prose
+from course_lib.grading.intake.submissions import SubmittedCell
+from course_lib.grading.sanitize import (
+    KEPT,
+    made_output,
+    sanitize_outputs,
+    sanitize_prose,
+)
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _AS_SUBMITTED = "[not run again: this is what was submitted]\n"

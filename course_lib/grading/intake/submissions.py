@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from course_lib.grading.gate import (
+from course_lib.grading.intake.gate import (
     SECRET,
     STAMP,
     IntakeError,

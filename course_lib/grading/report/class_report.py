@@ -18,8 +18,8 @@ from markupsafe import Markup
 from course_lib.checks.judge.html import inline
 from course_lib.grading.course import Course, quiet_nbgrader, write_atomically
 from course_lib.grading.graded import GradedExercise, GradedLesson, GradedSubmission
-from course_lib.grading.plots import OUTCOMES, STOPPED, histogram, outcome_bars
-from course_lib.grading.read_grades import read_lesson
+from course_lib.grading.report.plots import OUTCOMES, STOPPED, histogram, outcome_bars
+from course_lib.grading.report.read_grades import read_lesson
 from course_lib.plotting.figures import Plot, figure_html
 from course_lib.workspace.errors import GradingError
 
@@ -61,7 +61,7 @@ def render(summaries: Sequence[GradedLesson], links: dict[tuple[str, str], str])
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
-        loader=PackageLoader("course_lib.grading"),
+        loader=PackageLoader("course_lib.grading.report"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -16,11 +16,11 @@ TEMPLATES = [
 ]
 STEPS = [
     "nbgrader.preprocessors.GetGrades",
-    "course_lib.grading.course_figures.CourseFigures",
+    "course_lib.grading.publishing.course_figures.CourseFigures",
     "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor",
 ]
 FILTERS = {
     "clean_prose": "course_lib.grading.sanitize.clean_prose",
     "inline_code": "course_lib.checks.judge.html.inline",
-    "with_formulas": "course_lib.grading.formulas.with_formulas",
+    "with_formulas": "course_lib.grading.publishing.formulas.with_formulas",
 }

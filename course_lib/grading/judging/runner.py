@@ -12,17 +12,17 @@ from pathlib import Path
 
 import nbformat
 
-from course_lib.grading.cells_in_turn import grade_cells
 from course_lib.grading.graded_cells import is_run
 from course_lib.grading.jobs import Job, Result
+from course_lib.grading.judging.cells import grade_cells
+from course_lib.grading.judging.session import READY_SECONDS, CannotJudge, Journal, Session
 from course_lib.grading.kernels.client import Client
 from course_lib.grading.kernels.provider import provider
 from course_lib.grading.kernels.running_kernel import Kernel, KernelFault, Provider
 from course_lib.grading.kernels.sandbox import Limits
 from course_lib.grading.ledger import MAX_ATTEMPTS
+from course_lib.grading.publishing.shown import Shown, cleaner
 from course_lib.grading.regrade import keep_points
-from course_lib.grading.shown import Shown, cleaner
-from course_lib.grading.submission_kernel import READY_SECONDS, CannotJudge, Journal, Session
 
 # What torch imports when something is first done, a second's work: an optimiser made, a gradient
 # handed to a backward pass.

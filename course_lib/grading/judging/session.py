@@ -17,10 +17,10 @@ from nbformat import NotebookNode
 from course_lib.checks.observe.codec import encode
 from course_lib.checks.observe.remote import ATTACHED, Request
 from course_lib.grading.graded_cells import ANSWER, grade_id, is_check, is_plain_test, is_run
+from course_lib.grading.judging.predecessors import Uses
 from course_lib.grading.kernels.client import Client, Ran
 from course_lib.grading.kernels.running_kernel import Kernel, KernelFault
 from course_lib.grading.kernels.sandbox import Limits
-from course_lib.grading.predecessors import Uses
 
 READY_SECONDS = 300.0  # until a kernel answers; nothing of the student's runs in it yet
 LOST = ("died", "killed", "timeout")  # states of `Ran` after which a kernel is not used again

@@ -6,9 +6,9 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from course_lib.grading.gate import one_line
 from course_lib.grading.graded import GradedExercise, GradedLesson, GradedSubmission
-from course_lib.grading.plots import OUTCOMES, STOPPED
+from course_lib.grading.intake.gate import one_line
+from course_lib.grading.report.plots import OUTCOMES, STOPPED
 from course_lib.plotting.words import counted
 
 _STYLES = {"correct": "green", "not_attempted": "dim", "not_graded": "yellow"}  # red if none

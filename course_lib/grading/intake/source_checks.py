@@ -14,7 +14,7 @@ from nbformat import NotebookNode
 from course_lib.exercises import find
 from course_lib.grading.graded_cells import is_theirs
 
-_SOLUTIONS = Path(__file__).resolve().parents[1] / "attention"
+_SOLUTIONS = Path(__file__).resolve().parents[2] / "attention"
 _ANSWER = "-answer"
 _BUSINESS_OF_OTHERS = re.compile(
     r"sys\.modules|meta_path|settrace|setprofile|_getframe|addaudithook|get_referrers|get_objects"

@@ -17,7 +17,7 @@ from course_lib.checks.judge.report import Report
 from course_lib.exercises import find
 from course_lib.grading.graded_cells import grade_id, is_check, is_plain_test, is_run, read_check
 from course_lib.grading.jobs import Job
-from course_lib.grading.judging import (
+from course_lib.grading.judging.exercise import (
     MAYBE_ANOTHERS,
     Unnamed,
     answer_of,
@@ -25,11 +25,11 @@ from course_lib.grading.judging import (
     judge_twice,
     right_with_other_inputs,
 )
+from course_lib.grading.judging.plain_tests import shown_of_test
+from course_lib.grading.judging.predecessors import Uses
+from course_lib.grading.judging.session import LOST, CannotJudge, Session
 from course_lib.grading.kernels.client import Ran
-from course_lib.grading.plain_tests import shown_of_test
-from course_lib.grading.predecessors import Uses
-from course_lib.grading.shown import Shown
-from course_lib.grading.submission_kernel import LOST, CannotJudge, Session
+from course_lib.grading.publishing.shown import Shown
 
 
 def grade_cells(session: Session, job: Job, notebook: NotebookNode, shown: Shown) -> dict[str, str]:

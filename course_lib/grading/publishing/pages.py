@@ -23,10 +23,10 @@ from nbgrader.utils import is_grade, is_solution
 from course_lib.grading.adapters.nbconvert import CachingExporter
 from course_lib.grading.adapters.nbgrader import SubmittedNotebook
 from course_lib.grading.course import Course, write_atomically
-from course_lib.grading.course_figures import CourseFigures
 from course_lib.grading.disposable import Child, Unfinished
 from course_lib.grading.graded import GradedExercise
 from course_lib.grading.graded_cells import NotebookGrades
+from course_lib.grading.publishing.course_figures import CourseFigures
 
 SECONDS = 10  # of processor time for a page; an honest one takes a thirtieth of one
 _AT_ONCE = min(4, os.cpu_count() or 1)

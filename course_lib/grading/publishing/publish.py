@@ -23,11 +23,11 @@ from course_lib.grading.adapters.nbgrader import (
     submit,
 )
 from course_lib.grading.course import Course, write_atomically
-from course_lib.grading.gate import STAMP, exchange_files, read_stamp, submitted_at
 from course_lib.grading.gradebook import MAX_STUDENT_ID, opened
 from course_lib.grading.graded_cells import NotebookGrades, is_check
+from course_lib.grading.intake.gate import STAMP, exchange_files, read_stamp, submitted_at
 from course_lib.grading.ledger import Entry, Ledger
-from course_lib.grading.pages import FeedbackPages
+from course_lib.grading.publishing.pages import FeedbackPages
 from course_lib.workspace.errors import GradingError
 
 

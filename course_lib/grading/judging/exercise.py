@@ -20,11 +20,11 @@ from course_lib.checks.judge.report import Report
 from course_lib.checks.observe.probe import Probe
 from course_lib.checks.observe.remote import Reply, Request
 from course_lib.exercises import find
-from course_lib.grading.check_outputs import outputs_of, outputs_of_ending
 from course_lib.grading.graded_cells import ANSWER, grade_id, is_check
 from course_lib.grading.jobs import Job
-from course_lib.grading.observation_reply import plausible, reply_in
-from course_lib.grading.submission_kernel import LOST, Session
+from course_lib.grading.judging.reply import plausible, reply_in
+from course_lib.grading.judging.session import LOST, Session
+from course_lib.grading.publishing.check_outputs import outputs_of, outputs_of_ending
 
 # Endings that an earlier exercise may have prepared: these are tried once more without it.
 MAYBE_ANOTHERS = ("silent", "crash", "memory", "processes", "disk")

@@ -13,11 +13,11 @@ from nbformat import NotebookNode
 
 from course_lib.exercises import exercises
 from course_lib.grading.disposable import Child, Unfinished
-from course_lib.grading.gate import IntakeError
 from course_lib.grading.graded_cells import ANSWER
-from course_lib.grading.intake import SubmittedCell, parse
-from course_lib.grading.rebuild import rebuild
-from course_lib.grading.source_checks import same_as_course, source_checks
+from course_lib.grading.intake.gate import IntakeError
+from course_lib.grading.intake.rebuild import rebuild
+from course_lib.grading.intake.source_checks import same_as_course, source_checks
+from course_lib.grading.intake.submissions import SubmittedCell, parse
 
 _CHECK = re.compile(r"""\bcheck\(\s*["'](\w+)["']""")
 

@@ -1,0 +1,1 @@
+"""Find submissions, read them without trusting them, and rebuild the notebook to grade."""

@@ -1,0 +1,1 @@
+"""Run a rebuilt notebook in the sandbox and judge what was observed."""

@@ -1,0 +1,1 @@
+"""Write results to the gradebook, `autograded/` and the feedback pages."""

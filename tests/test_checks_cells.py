@@ -146,6 +146,31 @@ def test_an_error_in_the_signature_is_an_error_and_suggests_a_name(student):
     assert "NameError: name 'Optoinal' is not defined. Did you mean: 'Optional'? (line 1" in report
 
 
+@pytest.mark.parametrize(
+    ("source", "error"),
+    [
+        ("from my_masks import causal_mask", "ModuleNotFoundError: No module named 'my_masks'"),
+        ("import functools\ncausal_mask = functools.partial(made)", "NameError: name 'made'"),
+        ("for causal_mask in 3:\n    pass", "TypeError"),
+        ("with absent as causal_mask:\n    pass", "NameError: name 'absent'"),
+        ("print(causal_mask := 1 / 0)", "ZeroDivisionError"),
+        ("causal_mask += 1", "NameError: name 'causal_mask'"),
+        ("del causal_mask", "NameError: name 'causal_mask'"),
+        (f"@absent\n{CAUSAL}", "NameError: name 'absent'"),
+        (f"try:\n    1 / 0\nfinally:\n    pass\n{CAUSAL}", "ZeroDivisionError"),
+        ("%matplotlib inline\nfrom my_masks import causal_mask", "ModuleNotFoundError"),
+        ("%%time\nfrom my_masks import causal_mask", "(line 1: `from my_masks"),
+        ("%%capture\ncausal_mask = absent", "NameError: name 'absent'"),
+        ("causal_mask = lambda n: torch.ones(n", "SyntaxError"),
+    ],
+)
+def test_a_cell_that_stops_before_it_binds_the_name_is_an_error(student, source, error):
+    student.answer(source)
+    report = student.check()
+    assert "causal_mask: stopped with an error" in report
+    assert error in report
+
+
 def test_an_earlier_definition_is_not_checked_in_the_place_of_a_broken_one(student):
     student.answer(CAUSAL)
     student.check()

@@ -10,16 +10,22 @@ import ast
 import contextlib
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
 
 from course_lib.checks.observe.suggestion import message_of
 
-_DEFINES = re.compile(r"^[ \t]*(?:async[ \t]+)?(?:def|class)[ \t]+(\w+)", re.MULTILINE)
+# What a cell with a syntax error was to define, as far as its lines say so.
+_DEFINES = re.compile(
+    r"^(?:[ \t]*(?:async[ \t]+)?(?:def|class)[ \t]+(\w+)|(\w+)[ \t]*(?::[^=\n]*)?=(?!=))",
+    re.MULTILINE,
+)
+_RUNS_ITS_BODY = re.compile(r"%%(?:time|timeit|capture|prun)\b")
 _ANSWER = "-answer"  # ends the id of a cell that an answer is written in
 _MOST_NAMES, _LONGEST = 100, 80
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 @dataclass(frozen=True)
@@ -54,36 +60,40 @@ class Cells:
 
     Args:
         namespace: the notebook's variables.
+        transform: IPython's, from a cell's source to Python.
     """
 
-    def __init__(self, namespace: dict[str, Any]) -> None:
-        self._namespace = namespace
+    def __init__(self, namespace: dict[str, Any], transform: Callable[[str], str]) -> None:
+        self._namespace, self._transform = namespace, transform
         self._running: _Run | None = None
         self._latest: dict[str, _Run] = {}
         self._previous: _Run | None = None
 
     def begin(self, info: Any) -> None:
         """IPython's `pre_run_cell`."""
-        self._running = None
         if info.store_history:
             run = _Run(info.raw_cell, info.cell_id or "")
-            names = set(_DEFINES.findall(run.source))
+            names = bound_in(run.source, self._transform)
             if run.cell_id.endswith(_ANSWER):
                 names.add(run.cell_id.removesuffix(_ANSWER))
             run.before = {name: self._identity(name) for name in names}
             self._running = run
 
     def end(self, result: Any) -> None:
-        """IPython's `post_run_cell`."""
-        run, self._running = self._running, None
+        """IPython's `post_run_cell`; also of a cell within the cell, as %%capture runs one."""
+        run = self._running
         if run is None:
             return
-        run.compiled = result.error_before_exec is None
+        run.compiled = run.compiled and result.error_before_exec is None
         error = result.error_before_exec or result.error_in_exec
-        run.error = _python_says(error, run.source, self._namespace) if error else ""
-        run.after = {name: self._identity(name) for name in run.before}
-        self._latest.update(dict.fromkeys(run.before, run))
-        self._previous = run
+        if error is not None and not run.error:
+            run.error = _python_says(error, _body(run.source), self._namespace)
+        if result.info.store_history:
+            self._running, self._previous = None, run
+            run.after = {name: self._identity(name) for name in run.before}
+            # The course's version in an answer's place is no attempt of the student's.
+            names = [n for n in run.before if run.error or not _is_courses(self._namespace.get(n))]
+            self._latest.update(dict.fromkeys(names, run))
 
     def instead_of(self, name: str) -> Instead:
         """What is known of a name whose cell did not define it; nothing where it did."""
@@ -93,20 +103,27 @@ class Cells:
             if run.error:
                 return Instead(run.error, others=others)
             if not re.search(rf"\b{re.escape(name)}\b", run.source):
-                return Instead("", _definitions(run.source), others)
+                return Instead("", self._definitions(run.source), others)
         run = self._previous
         if run is None or run.cell_id or name in self._namespace:
             return Instead(others=others)
         # The front end gives cells no ids: the answer's cell is the one before the check's.
         if not run.compiled and re.search(rf"\b{re.escape(name)}\b", run.source):
             return Instead(run.error, others=others)
-        return Instead("", () if run.error else _definitions(run.source), others)
+        return Instead("", () if run.error else self._definitions(run.source), others)
 
     def _left_out(self, name: str, run: _Run) -> bool:
         """Whether a cell left a name as it was, and nothing but the course changed it later."""
         now = self._identity(name)
         untouched = now == run.after[name] or _is_courses(self._namespace.get(name))
         return untouched and run.before[name] == run.after[name]
+
+    def _definitions(self, source: str) -> tuple[str, ...]:
+        """The functions and classes that a cell defines at its top level."""
+        tree = parse_cell(source, self._transform)
+        body = tree.body if tree else ()
+        names = [node.name[:_LONGEST] for node in body if isinstance(node, _SCOPES)]
+        return tuple(names[:_MOST_NAMES])
 
     def _identity(self, name: str) -> int:
         return id(self._namespace[name]) if name in self._namespace else 0
@@ -119,7 +136,7 @@ def watch_cells(shell: Any) -> None:
     """Follows the cells that an IPython shell runs from now on; a second call changes nothing."""
     if shell is None or id(shell) in _watched:
         return
-    cells = _watched[id(shell)] = Cells(shell.user_ns)
+    cells = _watched[id(shell)] = Cells(shell.user_ns, shell.transform_cell)
 
     def begin(info: Any) -> None:
         with contextlib.suppress(Exception):
@@ -151,14 +168,47 @@ def defined_in(namespace: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(name[:_LONGEST] for name in found[-_MOST_NAMES:])
 
 
-def _definitions(source: str) -> tuple[str, ...]:
-    """The functions and classes that a cell defines at its top level."""
-    try:
-        body = ast.parse(source).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):  # IPython's own syntax, too
-        return ()
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    return tuple(node.name[:_LONGEST] for node in body if isinstance(node, kinds))[:_MOST_NAMES]
+def parse_cell(source: str, transform: Callable[[str], str]) -> ast.Module | None:
+    """Parse a cell as IPython does; return None if it is not Python, with or without magics.
+
+    Args:
+        source: of the cell.
+        transform: IPython's `transform_cell`, which replaces its own syntax by Python.
+    """
+    source = _body(source)
+    for python in (lambda: source, lambda: transform(source)):
+        with contextlib.suppress(Exception):
+            return ast.parse(python())
+    return None
+
+
+def _body(source: str) -> str:
+    """Return a cell without the cell magics at its top that run the rest as Python."""
+    head, _, body = source.lstrip().partition("\n")
+    return _body(body) if _RUNS_ITS_BODY.match(head) else source
+
+
+def bound_in(source: str, transform: Callable[[str], str]) -> set[str]:
+    """Return the names that a cell binds or was to bind, whatever the kind of statement."""
+    tree = parse_cell(source, transform)
+    if tree is None:
+        return {name or assigned for name, assigned in _DEFINES.findall(source)}
+    return set(bound_by(tree))
+
+
+def bound_by(tree: ast.AST) -> Iterator[str]:
+    """Yield the names that statements bind or delete where they stand, not in a scope of theirs."""
+    pending = [tree]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            yield node.id
+        elif isinstance(node, ast.alias):
+            yield (node.asname or node.name).partition(".")[0]
+        elif isinstance(node, (*_SCOPES, ast.ExceptHandler, ast.MatchAs)) and node.name:
+            yield node.name
+        if not isinstance(node, (*_SCOPES, ast.Lambda, ast.comprehension)):
+            pending.extend(ast.iter_child_nodes(node))
 
 
 def _python_says(error: BaseException, source: str, namespace: dict[str, Any]) -> str:

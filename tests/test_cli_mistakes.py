@@ -137,7 +137,7 @@ def test_the_exit_codes_are_in_the_help(capsys):
         ("export --output a-file", 2, "a-file exists"),
         ("export --output .", 2, "is a folder"),
         ("export --output /proc/nowhere/grades.csv", 2, "cannot be written"),
-        ("export --to canvas --into missing.csv", 2, "missing.csv: no such file"),
+        ("export --to canvas --into missing.csv", 2, "missing.csv cannot be read: No such file"),
         ("export --to canvas", 2, "--into FILE"),
         ("export --to excel", 2, "'excel' is not one of"),
         ("site --repository nowhere", 2, "got nowhere"),

@@ -33,7 +33,7 @@ from course_lib.checks.judge.report import OPTIONAL
 from course_lib.cli import main as cli
 from course_lib.exercises import find
 from course_lib.grading.course import Course as Graded
-from course_lib.grading.exports.table import grades_table
+from course_lib.grading.exports.export import grades_table
 from course_lib.grading.graded import GradedExercise, GradedLesson, GradedSubmission
 from course_lib.grading.graded_cells import REPORT, read_check
 from course_lib.grading.report.class_report import needs_a_look, render
@@ -240,7 +240,7 @@ def test_the_class_table_the_report_and_the_export_know_the_difference():
     assert not any(
         kind == "raised an error" for one in needs_a_look(lesson) for kind, _ in one["reasons"]
     )
-    header, *_ = grades_table([], [lesson]).decode("utf-8-sig").splitlines()
+    header, *_ = grades_table([], [lesson]).splitlines()
     assert "causal_mask" in header and STARRED not in header
 
 

@@ -8,7 +8,13 @@ import typer
 
 from course_lib.cli.options import AsJson, Lessons, Quiet, Sandbox, progress, working
 from course_lib.workspace.errors import UsageError
-from course_lib.workspace.folder import chosen_assignments, chosen_lessons, course_root
+from course_lib.workspace.folder import (
+    assignment_names,
+    chosen_assignments,
+    chosen_lessons,
+    course_root,
+    find_lesson,
+)
 
 verbs = typer.Typer()
 
@@ -159,12 +165,36 @@ def export(
     from course_lib.grading import exports
 
     root = course_root()
-    match, named = exports.columns_by_lesson(root, columns or [], match)
     request = exports.ExportRequest(
-        to, chosen_assignments(root, lessons), into, output, match, named, students,
-        partial, scale, overwrite, force, dry_run,
-    )  # fmt: skip
+        to=to,
+        lessons=chosen_assignments(root, lessons),
+        into=into,
+        match=match,
+        columns=_columns_by_lesson(root, columns or []),
+        students=students,
+        scale=scale,
+        overwrite=overwrite,
+        output=output,
+        partial=partial,
+        force=force,
+        dry_run=dry_run,
+    )
     with working("reading the gradebook", quiet):
         outcome = exports.export(root, request)
     typer.echo(json.dumps(outcome.as_dict(), indent=2) if as_json else outcome.text())
     raise typer.Exit(outcome.exit_code)
+
+
+def _columns_by_lesson(root: Path, given: list[str]) -> dict[str, str]:
+    """Return the columns that --map names, each LESSON=COLUMN."""
+    named: dict[str, str] = {}
+    for item in given:
+        name, _, column = (part.strip() for part in item.partition("="))
+        if not name or not column:
+            raise UsageError(f'--map must be LESSON=COLUMN, as in --map 02="Softmax"; got {item!r}')
+        lesson = find_lesson(assignment_names(root), name)
+        if named.setdefault(lesson, column) != column:
+            raise UsageError(
+                f"{lesson} has two columns, {named[lesson]!r} and {column!r}: name one"
+            )
+    return named

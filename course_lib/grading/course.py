@@ -203,10 +203,10 @@ class Course:
         return secret_seed(self.private / "check_seed")
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Write a text file completely or not at all."""
+def write_atomically(path: Path, text: str, *, encoding: str = "utf-8") -> None:
+    """Write a text file completely or not at all, without translating line ends."""
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
-    scratch.write_text(text, encoding="utf-8")
+    scratch.write_text(text, encoding=encoding, newline="")
     os.replace(scratch, path)
 
 

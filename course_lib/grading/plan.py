@@ -95,15 +95,15 @@ def plan(run: Run, submission: Submission, known: set[str]) -> Settled | Job:
     Args:
         run: what is the same for the whole class.
         submission: as it was found.
-        known: students of whom the gradebook knows grades.
+        known: students of whom the gradebook has grades, with their lateness as it is now.
     """
     entry = run.ledger.get(submission.student)
     try:
         data = read_bytes(_notebook_of(submission))
         key = key_of(data, run.release, run.seed, run.settings.limits)
         same = _same_checks(run, entry, key)
-        if len(same) == len(run.checks) and (settled := _settled(run, entry, known)):
-            return settled
+        if len(same) == len(run.checks) and (done := unchanged(run, entry, known)):
+            return done
         _refuse_poison(run, entry, key)
         return _begin(run, submission, entry, data, key, same)
     except IntakeError as error:
@@ -123,14 +123,16 @@ def _same_checks(run: Run, entry: Entry, key: str) -> set[str]:
     return {name for name, digest in run.checks.items() if entry.checks.get(name) == digest}
 
 
-def _settled(run: Run, entry: Entry, known: set[str]) -> Settled | None:
-    """What is left to do for graded work; None if its graded notebook was lost."""
+def unchanged(run: Run, entry: Entry, known: set[str]) -> Settled | None:
+    """What is left to do for graded work; None if it is none, or its graded notebook was lost."""
     if entry.state == "graded":
         return Settled(entry)
+    if entry.state != "published":
+        return None
     notebook = run.course.read_graded(entry.student, run.lesson)
     if notebook is None or entry.student in known:
         return Settled(entry, notebook) if notebook else None
-    # The gradebook was lost, or another machine graded this share.
+    # The gradebook was lost, another machine graded this share, or the lateness has changed.
     again = replace(entry, state="graded", notebook=nbformat.v4.writes(notebook))
     return Settled(run.ledger.put(again), notebook)
 

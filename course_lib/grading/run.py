@@ -28,7 +28,7 @@ from course_lib.grading.graded import GradedLesson
 from course_lib.grading.graded_cells import NotebookGrades, read_notebook
 from course_lib.grading.intake.submissions import Submission, find_submissions
 from course_lib.grading.jobs import Job, Result
-from course_lib.grading.plan import Run, Settled, log_lines, open_run, plan, receive
+from course_lib.grading.plan import Run, Settled, log_lines, open_run, plan, receive, unchanged
 from course_lib.grading.publishing.publish import Publisher
 from course_lib.grading.report.read_grades import read_lesson
 from course_lib.grading.settings import Progress, Settings
@@ -116,17 +116,19 @@ def _grade(
     run: Run, submissions: Sequence[Submission], progress: Progress
 ) -> dict[str, NotebookGrades]:
     """Grade and publish; return what the graded notebooks say, by student."""
-    known: dict[str, NotebookGrades] = {}
+    read: dict[str, NotebookGrades] = {}
     tally = _Tally(run.lesson, len(submissions), progress)
     with Publisher(run.course, run.lesson).open() as publisher:
 
         def finish(settled: Settled) -> None:
             grades = _finish(run, settled, publisher)
             if grades is not None:
-                known[settled.entry.student] = grades
+                read[settled.entry.student] = grades
             tally.count(settled, grades)
 
-        jobs = _jobs(run, submissions, publisher.graded(), finish)
+        graded = publisher.graded()
+        known = {student for student, is_current in graded.items() if is_current}
+        jobs = _jobs(run, submissions, known, finish)
         anyone_new = any(s.notebook and not run.ledger.get(s.student).state for s in submissions)
         at_once = run.lesson if anyone_new else ""
         meanwhile = publisher.get_ready if anyone_new else lambda: None
@@ -135,9 +137,12 @@ def _grade(
                 settled = receive(run, result)
                 _write_log(run, settled, result)
                 finish(settled)
+        for student in graded.keys() - known - {s.student for s in submissions}:
+            if again := unchanged(run, run.ledger.get(student), known):
+                _finish(run, again, publisher)
         for entry in publisher.write_pages(run.ledger):
             run.ledger.published(entry)
-    return known
+    return read
 
 
 def _jobs(

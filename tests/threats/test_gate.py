@@ -1,6 +1,7 @@
 """S: names, stamps, seeds and files as nobody expects them. Nobody is lost and nobody else hurt."""
 
 import contextlib
+import csv
 import io
 import os
 import shutil
@@ -18,8 +19,10 @@ from course_lib.checks.judge.prepare import prepare
 from course_lib.cli.options import progress
 from course_lib.exercises import find
 from course_lib.grading import run
+from course_lib.grading.adapters.nbgrader import set_due_date
 from course_lib.grading.course import Course
-from course_lib.grading.intake.gate import MOST_STAMP, secret_seed
+from course_lib.grading.exports import ExportRequest, export
+from course_lib.grading.intake.gate import MOST_STAMP, read_stamp, secret_seed
 from course_lib.grading.publishing.pages import FeedbackPages
 from course_lib.grading.report.class_table import summary_table
 from course_lib.grading.run import grade
@@ -102,15 +105,86 @@ def test_s18_a_timestamp_that_is_none_is_on_time_with_a_notice(course, kept, kin
     assert not (course / "autograded" / "bob" / LESSON / "timestamp.txt").exists()
 
 
+@pytest.mark.parametrize(
+    ("text", "time"),
+    [
+        ("2026-03-03 08:30:00.5 UTC", "2026-03-03 08:30:00.500000"),
+        ("2026-03-03T08:30Z", "2026-03-03 08:30:00"),
+        ("2026-03-03 08:30 +0900", "2026-03-02 23:30:00"),
+        ("2026-03-03 08:30 UTC+3", "2026-03-03 05:30:00"),
+        ("2026-07-03 08:30 Europe/Berlin", "2026-07-03 06:30:00"),
+        ("3 Mar 2026 5:30 pm EST", "2026-03-03 22:30:00"),
+        ("Tue Mar 03 2026 08:30:00 GMT+0900 (Japan Standard Time)", "2026-03-02 23:30:00"),
+        ("13/02/2026", "2026-02-13 00:00:00"),
+        ("2026-03-03 08:30:00.0 JST", "the time zone JST"),
+        ("2026-03-03 08:30 IST", "the time zone IST"),
+        ("2026-03-03 08:30 PDT", "the time zone PDT"),
+        ("2026-03-03 08:30 JST+9", "the time zone JST"),
+        ("02/03/2026 08:30 UTC", "which day it means"),
+        ("08:30 UTC", "which day it means"),
+    ],
+)
+def test_u07_a_time_is_read_for_certain_or_refused_with_a_notice(tmp_path, text, time):
+    (tmp_path / "timestamp.txt").write_text(text)
+    stamp = read_stamp(tmp_path)
+    if stamp.time is None:
+        assert time in stamp.problem and "taken as handed in on time" in stamp.problem
+    else:
+        assert str(stamp.time) == time
+
+
+def test_u06_lateness_is_current_after_every_run_without_grading_again(course, kept, monkeypatch):
+    executor = Canned(kept[1])
+    monkeypatch.setattr(run, "executor", executor)
+    stamp = course / "submitted" / "ada" / LESSON / "timestamp.txt"
+    stamp.write_text("2026-03-02 UTC")
+    page = course / "feedback" / "ada" / LESSON / f"{LESSON}.html"
+    others = course / "feedback" / "bob" / LESSON / f"{LESSON}.html"
+    config = course / "nbgrader_config.py"
+
+    def ada(days: float, penalty: float, students=None) -> None:
+        summary = grade(course, LESSON, settings=QUICK, students=students)
+        record = next(one for one in summary.students if one.student == "ada")
+        assert (record.late_seconds / 86_400, record.late_penalty) == (days, penalty)
+        assert f"(Score: {record.points - penalty} / 6.0)" in page.read_text()
+        whole = export(course, ExportRequest(lessons=[LESSON], partial=True, force=True))
+        assert whole.exit_code in (0, 3)
+        with (course / "grades.csv").open(newline="") as file:
+            row = next(row for row in csv.DictReader(file) if row["student"] == "ada")
+        assert float(row[f"{LESSON}/late_seconds"]) == days * 86_400
+        assert float(row[f"{LESSON}/total"]) == record.points - penalty
+
+    ada(0, 0)
+    asked, shown = list(executor.asked), others.stat()
+    with Course(course).gradebook() as gradebook:
+        set_due_date(gradebook, LESSON, "2026-03-01")
+    ada(1, 0)
+    config.write_text(f"{config.read_text()}\nc.LateSubmissionPlugin.penalty_method = 'zero'\n")
+    ada(1, 4, students=["bob"])
+    with Course(course).gradebook() as gradebook:
+        gradebook.grant_extension(LESSON, "ada", days=1)
+    ada(0, 0)
+    stamp.write_text("2026-03-04 UTC")
+    ada(2, 4)
+    stamp.write_text("2026-03-04 JST")
+    ada(0, 0)
+    stamp.write_text("2026-03-04 UTC")
+    ada(2, 4)
+    stamp.unlink()
+    ada(0, 0)
+    assert executor.asked == asked
+    assert others.stat() == shown
+
+
 def test_s18_a_timestamp_with_a_date_counts(course, kept):
     text = "2026-03-01 12:00:00 UTC"
     assert len(text) < MOST_STAMP
-    (course / "submitted" / "bob" / LESSON / "timestamp.txt").write_text(text)
+    (course / "submitted" / "ada" / LESSON / "timestamp.txt").write_text(text)
     assert graded(course, kept) == {}
-    kept_stamp = course / "autograded" / "bob" / LESSON / "timestamp.txt"
+    kept_stamp = course / "autograded" / "ada" / LESSON / "timestamp.txt"
     assert kept_stamp.read_text().strip() == text
     with Course(course).gradebook() as gradebook:
-        assert str(gradebook.find_submission(LESSON, "bob").timestamp) == "2026-03-01 12:00:00"
+        assert str(gradebook.find_submission(LESSON, "ada").timestamp) == "2026-03-01 12:00:00"
 
 
 @pytest.mark.parametrize("data", [b"", b"\n", b"\xff\xfe\x00", b"a\x00b", b"x" * 5_000])

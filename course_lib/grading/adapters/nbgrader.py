@@ -147,12 +147,12 @@ def set_due_date(gradebook: Gradebook, lesson: str, date: str) -> None:
 
 
 def submit(
-    gradebook: Gradebook, lesson: str, student: str, time: datetime | None
+    gradebook: Gradebook, lesson: str, student: str, **known: datetime | None
 ) -> SubmittedNotebook:
-    """Note that a student submitted a lesson, at a time if one is known; return the notebook."""
-    known: dict[str, Any] = {} if time is None else {"timestamp": time}
+    """Note that a student submitted a lesson, and its `timestamp`; return the notebook."""
+    columns: dict[str, Any] = known
     gradebook.update_or_create_student(student)
-    gradebook.update_or_create_submission(lesson, student, **known)
+    gradebook.update_or_create_submission(lesson, student, **columns)
     found = gradebook.find_submission_notebook(lesson, lesson, student)
     return cast(SubmittedNotebook, found)
 

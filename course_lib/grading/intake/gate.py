@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import stat
-from datetime import datetime
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from pathlib import Path
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
 
-from nbgrader.utils import parse_utc
+from dateutil import parser
 
 from course_lib.grading.sanitize import plain_text
 from course_lib.workspace.errors import GradingError
@@ -59,24 +62,78 @@ def read_ordinary(path: Path, most: int, remedy: str = "ask for a smaller one") 
         raise IntakeError(f"{name} cannot be read: {error.strerror}") from error
 
 
-def read_stamp(folder: Path) -> str | None:
-    """What the timestamp.txt of a submission holds; None if there is none, or it is no date."""
-    with contextlib.suppress(IntakeError, UnicodeDecodeError):
-        text = read_ordinary(folder / STAMP, MOST_STAMP).decode("utf-8").strip()
-        return text if _date(text) is not None else None
-    return None
+class Stamp(NamedTuple):
+    """The timestamp.txt of a submission.
+
+    Attributes:
+        text: what the file holds; "" if there is none, or if it holds no date.
+        time: in UTC and without a zone; None if it is not known.
+        problem: why the time is not known although there is a file.
+    """
+
+    text: str = ""
+    time: datetime | None = None
+    problem: str = ""
 
 
-def submitted_at(folder: Path) -> datetime | None:
-    """When a submission was handed in, as its timestamp.txt says; None if it does not say."""
-    text = read_stamp(folder)
-    return None if text is None else _date(text)
-
-
-def _date(text: str) -> datetime | None:
+def read_stamp(folder: Path) -> Stamp:
+    """Read when a submission was handed in. What cannot be read for certain is not guessed."""
+    path = folder / STAMP
+    if not path.exists() and not path.is_symlink():
+        return Stamp()
+    text = ""
     try:
-        return parse_utc(text)
+        text = read_ordinary(path, MOST_STAMP).decode("utf-8").strip()
+        return Stamp(text, _time(text))
+    except _Unclear as error:
+        return Stamp(text, None, f"{error}: taken as handed in on time")
     except Exception:  # dateutil fails in several ways on garbage
+        return Stamp(problem=f"{STAMP} holds no date: taken as handed in on time")
+
+
+class _Unclear(Exception):
+    """A date that can be read in more than one way."""
+
+
+def _time(text: str) -> datetime:
+    """Parse a date in ISO 8601 or as people and mail programs write one.
+
+    dateutil by itself takes an unknown zone for UTC, a number that may be a month for one, and
+    today's date for what is left out.
+    """
+    text = re.sub(r"\b(?:UTC|GMT) ?(?=[+-]\d)", "", text)  # UTC+3 is +3, whatever POSIX says
+    text = re.sub(r"([+-]\d\d:?\d\d) \(?[A-Za-z ]+\)?$", r"\1", text)  # +0900 (JST)
+    head, _, last = text.rpartition(" ")
+    zone = _zone(last)
+
+    def zone_of(name: str | None, offset: int | None) -> tzinfo | None:
+        if not name:
+            return zone if offset is None else timezone(timedelta(seconds=offset))
+        if _zone(name) is None or offset:
+            raise _Unclear(
+                f"{STAMP} names the time zone {one_line(name)}, which is not certain; write an "
+                "offset such as +01:00"
+            )
+        return _zone(name)
+
+    written = head if zone else text
+    year_first = re.match(r"\d{4}\D", written) is not None
+    found = parser.parse(written, default=datetime(2000, 1, 1), tzinfos=zone_of)
+    again = parser.parse(
+        written, default=datetime(2001, 2, 2), tzinfos=zone_of, dayfirst=not year_first
+    )
+    if found != again:
+        raise _Unclear(f"{STAMP} does not say for certain which day it means; write YYYY-MM-DD")
+    return found.astimezone(UTC).replace(tzinfo=None) if found.tzinfo else found
+
+
+def _zone(name: str) -> ZoneInfo | None:
+    """A zone by its name in the IANA database, the same on every machine; None for another."""
+    if not re.fullmatch(r"[A-Za-z][\w+/-]*", name):
+        return None
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
         return None
 
 
@@ -90,7 +147,7 @@ def exchange_files(folder: Path) -> dict[str, str]:
         secret = read_ordinary(folder / SECRET, MOST_SEED).decode("utf-8")
     except (IntakeError, UnicodeDecodeError):
         secret = secrets.token_hex(32)
-    return {STAMP: f"{read_stamp(folder) or ''}\n", SECRET: secret}
+    return {STAMP: f"{read_stamp(folder).text}\n", SECRET: secret}
 
 
 def secret_seed(path: Path) -> str:

@@ -17,7 +17,6 @@ from course_lib.grading.intake.gate import (
     IntakeError,
     one_line,
     read_ordinary,
-    read_stamp,
     utf8,
 )
 from course_lib.workspace.errors import GradingError
@@ -125,10 +124,7 @@ def _locate(student: str, lesson: str, folder: Path) -> Submission:
 def _left_aside(folder: Path, chosen: Path) -> tuple[str, ...]:
     """A notice of what lies beside the notebook: none of it reaches the kernel."""
     others = sorted(p for p in folder.iterdir() if p != chosen and p.name not in _EXPECTED)
-    found = (f"other files not looked at: {_shown(others)}",) if others else ()
-    if (folder / STAMP).exists() and read_stamp(folder) is None:
-        found += (f"{STAMP} holds no date: taken as handed in on time",)
-    return found
+    return (f"other files not looked at: {_shown(others)}",) if others else ()
 
 
 def _shown(paths: Sequence[Path]) -> str:

@@ -11,12 +11,14 @@ import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 from nbformat import NotebookNode
 from nbgrader.utils import compute_checksum, is_grade, is_solution
 
 from course_lib.grading.adapters.nbgrader import (
     LatePenalties,
+    Submission,
     SubmittedNotebook,
     one_transaction,
     submissions_of,
@@ -25,7 +27,7 @@ from course_lib.grading.adapters.nbgrader import (
 from course_lib.grading.course import Course, write_atomically
 from course_lib.grading.gradebook import MAX_STUDENT_ID, opened
 from course_lib.grading.graded_cells import NotebookGrades, is_check
-from course_lib.grading.intake.gate import STAMP, exchange_files, read_stamp, submitted_at
+from course_lib.grading.intake.gate import STAMP, exchange_files, read_stamp
 from course_lib.grading.ledger import Entry, Ledger
 from course_lib.grading.publishing.pages import FeedbackPages
 from course_lib.workspace.errors import GradingError
@@ -75,10 +77,11 @@ class Publisher:
         whole = text.rstrip("\n") + "\n"
         if not place.is_file() or place.read_bytes() != whole.encode():
             write_atomically(place, whole)
-        folder = self.course.step("submitted") / student / self.lesson
-        stamp = read_stamp(folder)
-        if stamp is not None:
-            write_atomically(place.with_name(STAMP), f"{stamp}\n")
+        kept = self._kept_stamp(student)
+        if stamp := read_stamp(self._submitted(student)).text:
+            write_atomically(kept, f"{stamp}\n")
+        else:
+            kept.unlink(missing_ok=True)
         self._pages.expect(student, about, grades)
         self._seconds[student] = time.monotonic() - started
 
@@ -94,23 +97,47 @@ class Publisher:
                 yield student, entry.notebook
 
         for student, page in self._pages.made(notebooks()):
-            folder = self.course.step("submitted") / student / self.lesson
-            for name, text in exchange_files(folder).items():
+            for name, text in exchange_files(self._submitted(student)).items():
                 write_atomically(page.with_name(name), text)
             yield entries.pop(student)
 
     def leave_blank(self, student: str) -> None:
         """No grade rather than 0: clear the machine's scores, ask for a person."""
         with one_transaction(self.gradebook):
-            for grade in self._submission(student).grades:
+            about = self._submission(student)
+            about.late_submission_penalty = None
+            for grade in about.grades:
                 grade.auto_score, grade.needs_manual_grade = None, True
         for step in ("autograded", "feedback"):
             shutil.rmtree(self.course.step(step) / student / self.lesson, ignore_errors=True)
 
-    def graded(self) -> set[str]:
-        """Students whose machine-graded cells the gradebook knows something of."""
-        submissions = submissions_of(self.gradebook, self.lesson)
-        return {s.student.id for s in submissions if any(n.grades for n in s.notebooks)}
+    def graded(self) -> dict[str, bool]:
+        """Students of whom the gradebook has grades; whether their lateness is as it is now."""
+        return {
+            one.student.id: self._is_current(one)
+            for one in submissions_of(self.gradebook, self.lesson)
+            if any(notebook.grades for notebook in one.notebooks)
+        }
+
+    def _is_current(self, submission: Submission) -> bool:
+        """Whether time and penalty are what they would be if it was published now."""
+        student = submission.student.id
+        if self._submitted(student).is_dir():
+            kept = self._kept_stamp(student)
+            text = kept.read_text(encoding="utf-8").strip() if kept.is_file() else ""
+            if text != read_stamp(self._submitted(student)).text:
+                return False
+        return all(
+            (self._penalties.penalty(notebook) or 0.0) == (notebook.late_submission_penalty or 0.0)
+            for notebook in submission.notebooks
+        )
+
+    def _submitted(self, student: str) -> Path:
+        return self.course.step("submitted") / student / self.lesson
+
+    def _kept_stamp(self, student: str) -> Path:
+        """The copy of a timestamp.txt that the gradebook's time was read from."""
+        return self.course.autograded_notebook(student, self.lesson).with_name(STAMP)
 
     def _submission(self, student: str) -> SubmittedNotebook:
         if len(student) > MAX_STUDENT_ID and self.gradebook.engine.name != "sqlite":
@@ -119,8 +146,12 @@ class Publisher:
                 f"most {MAX_STUDENT_ID} characters: rename the folder, then run the same command "
                 "again; what is graded is kept"
             )
-        folder = self.course.step("submitted") / student / self.lesson
-        return submit(self.gradebook, self.lesson, student, submitted_at(folder))
+        stamp = read_stamp(self._submitted(student))
+        # Without a file a time that somebody put into the gradebook stays.
+        was_read = self._submitted(student).is_dir() and self._kept_stamp(student).is_file()
+        if stamp.text or stamp.problem or was_read:
+            return submit(self.gradebook, self.lesson, student, timestamp=stamp.time)
+        return submit(self.gradebook, self.lesson, student)
 
     def _grade(
         self, about: SubmittedNotebook, notebook: NotebookNode, read: NotebookGrades

@@ -17,6 +17,7 @@ from course_lib.grading.adapters.nbgrader import (
 from course_lib.grading.course import Course
 from course_lib.grading.graded import BLANK, GradedExercise, GradedLesson, GradedSubmission
 from course_lib.grading.graded_cells import NotebookGrades, read_notebook
+from course_lib.grading.intake.gate import read_stamp
 from course_lib.grading.ledger import Entry, Ledger
 
 
@@ -37,6 +38,7 @@ def read_lesson(
             messages are left out then.
     """
     entries = {e.student: e for e in Ledger(course.ledger_path(lesson)).entries()}
+    submitted = course.step("submitted")
     with course.gradebook() as gradebook:
         try:
             assignment = assignment_of(gradebook, lesson)
@@ -52,6 +54,8 @@ def read_lesson(
             if graded.state == BLANK or not brief:
                 notebook = (known or {}).get(student) or _notebook(course, student, lesson)
                 graded = _explained(graded, entries.get(student, Entry(student)), notebook)
+                if problem := read_stamp(submitted / student / lesson).problem:
+                    graded = replace(graded, notices=(*graded.notices, problem))
             students.append(graded)
     in_order = sorted(students, key=lambda graded: graded.student)
     return GradedLesson(lesson, tuple(in_order), exercises, answers)

@@ -6,6 +6,7 @@ wait, what took long. Facts are worked out here; `templates/report.html.j2` only
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -18,9 +19,8 @@ from markupsafe import Markup
 from course_lib.checks.judge.html import inline
 from course_lib.grading.course import Course, quiet_nbgrader, write_atomically
 from course_lib.grading.graded import GradedExercise, GradedLesson, GradedSubmission
-from course_lib.grading.report.plots import OUTCOMES, STOPPED, histogram, outcome_bars
+from course_lib.grading.report.outcomes import OUTCOMES, STOPPED, outcome_of
 from course_lib.grading.report.read_grades import read_lesson
-from course_lib.plotting.figures import Plot, figure_html
 from course_lib.workspace.errors import GradingError
 
 _BREAK = re.compile(r"(?<=_)|(?<=[a-z])(?=[A-Z])")  # where a name may go on in the next line
@@ -87,8 +87,6 @@ def _feedback_links(
 
 def _section(summary: GradedLesson, links: dict[tuple[str, str], str]) -> dict:
     shares = [share for s in summary.students if (share := _share(s, summary)) is not None]
-    exercises = [_exercise(name, summary) for name in summary.exercises]
-    scores = histogram(shares, summary.max_points)
     graded = f"{len(shares)} of {len(summary.students)}"
     return {
         "lesson": summary.lesson,
@@ -101,12 +99,8 @@ def _section(summary: GradedLesson, links: dict[tuple[str, str], str]) -> dict:
             "written answers waiting": sum(map(len, summary.waiting.values())),
         },
         "warnings": of_everyone(summary),
-        "histogram": _figure(scores, scores.alt),
-        "exercises": exercises,
-        "outcomes": _figure(
-            outcome_bars([(one["name"] + one["star"], one["counts"]) for one in exercises]),
-            f"Students by outcome: {', '.join(' '.join(pair) for pair in OUTCOMES.values())}.",
-        ),
+        "scores": histogram(shares),
+        "exercises": [_exercise(name, summary) for name in summary.exercises],
         "mistakes": mistakes(summary),
         "looks": needs_a_look(summary),
         "written": written(summary),
@@ -117,8 +111,11 @@ def _section(summary: GradedLesson, links: dict[tuple[str, str], str]) -> dict:
     }
 
 
-def _figure(plot: Plot, caption: str) -> Markup:
-    return Markup(figure_html(plot, caption, inline=True))
+def histogram(shares: Sequence[float]) -> list[dict]:
+    """Return how many students have which tenth of the points. All of them count as the last."""
+    counts = Counter(min(math.floor(share * 10 + 1e-9), 9) for share in shares)
+    most = max(counts.values(), default=1)
+    return [{"lowest": 10 * n, "count": counts[n], "share": counts[n] / most} for n in range(10)]
 
 
 def _share(student: GradedSubmission, summary: GradedLesson) -> float | None:
@@ -128,16 +125,9 @@ def _share(student: GradedSubmission, summary: GradedLesson) -> float | None:
     return student.points / summary.max_points
 
 
-def _outcome(row: GradedExercise) -> str:
-    """The column of the tables that a row counts in."""
-    if row.outcome in STOPPED:
-        return "stopped"
-    return row.outcome if row.outcome in OUTCOMES else "not_graded"
-
-
 def _exercise(name: str, summary: GradedLesson) -> dict:
     rows = [row for _, row in summary.rows if row.exercise == name]
-    counts = Counter(_outcome(row) for row in rows)
+    counts = Counter(outcome_of(row) for row in rows)
     points = [row.points for row in rows if row.points is not None]
     most = rows[0].max_points if rows else 0
     return {
@@ -276,5 +266,5 @@ def _student(student: GradedSubmission, summary: GradedLesson, link: str | None)
 
 def _cell(row: GradedExercise) -> dict:
     points = "" if row.shown is None else f"{row.shown:g}"
-    title = row.reason or row.mistake or STOPPED.get(row.outcome) or OUTCOMES[_outcome(row)][1]
-    return {"outcome": _outcome(row), "points": points, "title": title}
+    title = row.reason or row.mistake or STOPPED.get(row.outcome) or OUTCOMES[outcome_of(row)][1]
+    return {"outcome": outcome_of(row), "points": points, "title": title}

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from course_lib.grading.graded import GradedExercise, GradedLesson, GradedSubmission
 from course_lib.grading.intake.gate import one_line
-from course_lib.grading.report.plots import OUTCOMES, STOPPED
+from course_lib.grading.report.outcomes import OUTCOMES, outcome_of
 from course_lib.plotting.words import counted
 
 _STYLES = {"correct": "green", "not_attempted": "dim", "not_graded": "yellow"}  # red if none
@@ -56,8 +56,7 @@ def _cells(student: GradedSubmission, summary: GradedLesson) -> list[Text]:
 
 
 def _points(row: GradedExercise) -> Text:
-    outcome = "stopped" if row.outcome in STOPPED else row.outcome
-    outcome = outcome if outcome in OUTCOMES else "not_graded"
+    outcome = outcome_of(row)
     symbol, style = OUTCOMES[outcome][0], _STYLES.get(outcome, "red")
     if row.by_hand:
         symbol = "✎"

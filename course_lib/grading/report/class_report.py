@@ -1,7 +1,7 @@
 """The class report: one HTML page without script or outside resources.
 
-Scores, each exercise's outcomes and mistakes by frequency, who needs a look, which written answers
-wait, what took long. Facts are worked out here; `templates/report.html.j2` only sets them.
+It shows scores, each exercise's outcomes, the most frequent mistakes, who needs a look, which
+written answers wait, and what took long. `templates/report.html.j2` lays out what is computed here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from course_lib.grading.report.outcomes import OUTCOMES, STOPPED, outcome_of
 from course_lib.grading.report.read_grades import read_lesson
 from course_lib.workspace.errors import GradingError
 
-_BREAK = re.compile(r"(?<=_)|(?<=[a-z])(?=[A-Z])")  # where a name may go on in the next line
+_BREAK = re.compile(r"(?<=_)|(?<=[a-z])(?=[A-Z])")  # where a name may be broken
 NUM_LOWEST = 3
 NUM_SLOWEST = 5
 
@@ -57,7 +57,7 @@ def write_report(root: Path, lesson: str | None = None) -> Path:
 
 
 def render(summaries: Sequence[GradedLesson], links: dict[tuple[str, str], str]) -> str:
-    """The page for some graded lessons; `links` leads from (lesson, student) to feedback."""
+    """Return the page for some lessons. `links` has feedback pages by lesson and student."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -119,7 +119,7 @@ def histogram(shares: Sequence[float]) -> list[dict]:
 
 
 def _share(student: GradedSubmission, summary: GradedLesson) -> float | None:
-    """Points as a share of what the machine can give; None where something is not graded."""
+    """Return the share of the machine-graded points; None if something is not graded."""
     if student.blanks or student.points is None or not summary.max_points:
         return None
     return student.points / summary.max_points
@@ -142,7 +142,7 @@ def _exercise(name: str, summary: GradedLesson) -> dict:
 
 
 def mistakes(summary: GradedLesson) -> list[dict]:
-    """Named mistakes, the exercises in order, within each the most frequent first."""
+    """Return the mistakes that the checks named, by exercise, the most frequent first."""
     found = []
     for name in summary.exercises:
         rows = [(who, row) for who, row in summary.rows if row.exercise == name and row.mistake]
@@ -163,13 +163,13 @@ def mistakes(summary: GradedLesson) -> list[dict]:
 
 
 def of_everyone(summary: GradedLesson) -> list[str]:
-    """Notices that everyone has who handed something in: the lesson's fault, not a student's."""
+    """Return the notices that every submission has. The lesson causes these, not a student."""
     each = [s.notices for s in summary.students if not (s.absent or s.problem)]
     return [one for one in each[0] if all(one in other for other in each)] if len(each) > 1 else []
 
 
 def needs_a_look(summary: GradedLesson) -> list[dict]:
-    """Students whom a person should look at, with every reason, the most urgent first."""
+    """Return the students whose work a person should look at, the most urgent first."""
     scores = {s.student: _share(s, summary) for s in summary.students}
     ranked = sorted((v, k) for k, v in scores.items() if v is not None and v < 1)
     lowest = {student for _, student in ranked[:NUM_LOWEST]}
@@ -192,7 +192,7 @@ def needs_a_look(summary: GradedLesson) -> list[dict]:
 
 
 def _reasons(student: GradedSubmission) -> Iterator[tuple[int, str, str]]:
-    """Why a person should look: how urgent (0 most), of which kind, in words."""
+    """Yield why a person should look: the urgency (0 is highest), the kind, and the words."""
     for exercise, reason in student.blanks.items():
         yield 0, "blank", f"{exercise}: {reason}" if exercise else reason
     for row in student.rows:
@@ -208,7 +208,7 @@ def _reasons(student: GradedSubmission) -> Iterator[tuple[int, str, str]]:
 
 
 def written(summary: GradedLesson) -> list[dict]:
-    """The questions that a person grades: whose answers wait, and how many are done or empty."""
+    """Return how many answers to each written question wait, are graded, or were left blank."""
     names = dict.fromkeys(name for s in summary.students for name in s.written)
     found = []
     for name in names:
@@ -226,7 +226,7 @@ def written(summary: GradedLesson) -> list[dict]:
 
 
 def slowest(summary: GradedLesson) -> list[dict]:
-    """The submissions that took longest to grade, with the time the median one took."""
+    """Return the submissions that took longest to grade, compared with the median."""
     timed = [student for student in summary.students if student.seconds > 0]
     usual = median(student.seconds for student in timed) if timed else 0
     longest = sorted(timed, key=lambda student: -student.seconds)[:NUM_SLOWEST]
@@ -242,7 +242,7 @@ def slowest(summary: GradedLesson) -> list[dict]:
 
 
 def _duration(seconds: float) -> str:
-    """A length of time as a person says it: "1 day 12 hours"."""
+    """Return a length of time in words, such as "1 day 12 hours"."""
     minutes = max(1, round(seconds / 60))
     days, hours, minutes = minutes // 1440, minutes // 60 % 24, minutes % 60
     parts = [(days, "day"), (hours, "hour"), (0 if days else minutes, "minute")]

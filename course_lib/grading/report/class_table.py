@@ -17,8 +17,6 @@ LEGEND = (
     "text: the written answer waits for a person, is graded, or was left out (–)"
     "\n★: optional, counts no points"
 )
-
-
 _WRITTEN = {"waiting": "waits", "left blank": "–", "graded": "graded"}
 
 
@@ -28,7 +26,7 @@ def show(summary: GradedLesson) -> None:
 
 
 def summary_table(summary: GradedLesson) -> Group:
-    """One row a student, one column an exercise, then what needs a person; 80 columns for six."""
+    """Return a table with a row for each student, followed by what needs a person."""
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
     table.add_column("student", no_wrap=True, overflow="ellipsis")
     for name in summary.exercises:

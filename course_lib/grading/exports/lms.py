@@ -87,7 +87,7 @@ KINDS = (
 )
 _FLAGS = re.IGNORECASE | re.DOTALL
 _POSTING = re.compile(r"\s*(Muted|Manual Posting.*)?\s*", _FLAGS)
-_CLOSED = {"EX": "excused in Canvas", "N/A": "not assigned to this student in Canvas"}
+_CLOSED = {"EX": "excused there", "N/A": "not assigned to this student there"}  # in Canvas
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ def _layout(kind: Kind, sheet: Sheet) -> Layout:
 def closed(sheet: Sheet, row: int, column: int) -> str:
     """Return why the LMS does not change a cell; "" if it does."""
     if any(key(sheet.rows[row][at]) == "no" for at in sheet.columns("Grade can be changed")):
-        return "Moodle has this grade locked"
+        return "locked there"
     return _CLOSED.get(sheet.rows[row][column].strip().upper(), "")
 
 

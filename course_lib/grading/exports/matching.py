@@ -77,12 +77,13 @@ def _candidates(
                 whole[numbered[1]].add(row)
     by_key = {key(student): lms_id for student, lms_id in mapping.items()}
     given = {one: mapping.get(one) or by_key[key(one)] for one in students if key(one) in by_key}
-    found = {student: whole[key(lms_id)] for student, lms_id in given.items()}
-    taken = set().union(*found.values())
-    for student in students:
-        if student not in given:
-            found[student] = (whole[key(student)] or local[key(student)]) - taken
-    return found
+    taken = set().union(*(whole[key(lms_id)] for lms_id in given.values()))
+    return {
+        student: whole[key(given[student])]
+        if student in given
+        else (whole[key(student)] or local[key(student)]) - taken
+        for student in students
+    }
 
 
 def read_mapping(path: Path) -> dict[str, str]:

@@ -6,7 +6,8 @@ lessons, and `outcome` reports what was written.
 """
 
 from course_lib.grading.exports._export import ExportRequest, export
+from course_lib.grading.exports.matching import Matching
 from course_lib.grading.exports.outcome import LessonOutcome, Outcome
 from course_lib.workspace.errors import ExportError
 
-__all__ = ["ExportError", "ExportRequest", "LessonOutcome", "Outcome", "export"]
+__all__ = ["ExportError", "ExportRequest", "LessonOutcome", "Matching", "Outcome", "export"]

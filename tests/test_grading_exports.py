@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from exports_course import LESSON, OTHER, copy_course, hand_in, make_template
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from course_lib.cli import main as cli
@@ -152,7 +152,8 @@ def test_the_delimiter_the_decimal_comma_and_the_encoding_stay(filled, encoding)
     assert wrote == expected.encode(encoding)
 
 
-CELL = st.text(st.sampled_from('ab"",;\n\r\t :é'), max_size=6)
+CELLS = st.sampled_from('ab"",;\n\r\t :é')
+CELL = st.text(CELLS, max_size=6)
 
 
 @given(st.lists(st.lists(CELL, min_size=3, max_size=3), min_size=5, max_size=5), st.data())
@@ -169,7 +170,9 @@ def test_any_values_are_read_and_written_back(tmp_path_factory, rows, data):
     assert cells(sheet.text().encode(), delimiter) == rows
 
 
-@given(st.binary(max_size=60))
+@example(b",\n")
+@example(b"\n\n\n\n\n\na,b\n")
+@given(st.binary(max_size=60) | st.text(CELLS, max_size=20).map(str.encode))
 def test_any_bytes_are_a_sheet_or_one_line_of_error(tmp_path_factory, data):
     path = tmp_path_factory.getbasetemp() / "bytes.csv"
     path.write_bytes(data)

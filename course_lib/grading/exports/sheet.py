@@ -73,8 +73,7 @@ def read_sheet(path: Path) -> Sheet:
         raise ExportError(f"{path} is empty: download it again")
     if text.lstrip()[:20].casefold().startswith(("<!doctype", "<html", "<?xml")):
         raise ExportError(f"{path} is a web page, not CSV: sign in and download it again")
-    delimiter, rows = _split(path, text)
-    header, *rows = [row for row in rows if "".join(row).strip()]
+    delimiter, (header, *rows) = _split(path, text)
     rows = [row + [""] * (len(header) - len(row)) for row in rows]
     line_end = next((end for end in ("\r\n", "\n", "\r") if end in text), "\n")
     return Sheet(path, header, rows, delimiter, line_end, encoding)
@@ -100,18 +99,18 @@ def _decode(path: Path) -> tuple[str, str]:
 
 
 def _split(path: Path, text: str) -> tuple[str, list[list[str]]]:
-    """Return the delimiter that gives the first rows the same number of cells, and all rows."""
+    """Return the delimiter that gives the first rows the same number of cells, and the rows."""
     found: dict[str, list[list[str]]] = {}
     problem = ""
     for delimiter in DELIMITERS:
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
         try:
-            found[delimiter] = list(reader)
+            found[delimiter] = [row for row in reader if "".join(row).strip()]
         except csv.Error as error:
             problem = problem or f"line {reader.line_num}: {error}"
 
     def fit(delimiter: str) -> tuple[bool, int]:
-        sizes = [len(row) for row in found[delimiter][:5] if row]
+        sizes = [len(row) for row in found[delimiter][:5]] or [1]
         return len(set(sizes)) == 1 and sizes[0] > 1, sizes[0]
 
     best = max(found, key=fit, default=None)

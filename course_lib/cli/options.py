@@ -18,7 +18,7 @@ Lessons = Annotated[
     typer.Argument(metavar="LESSON...", help="Lessons by name or number; all if none is given."),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show results, no progress.")]
-Sandbox = Literal["strict", "basic", "off"]
+Sandbox = Literal["strict", "off"]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 _shown = contextlib.ExitStack()  # the active progress bars

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 if sys.platform == "linux":
-    from course_lib.grading.kernels.guest import lockdown
+    from course_lib.grading.sandbox.inside import lockdown
 
 SECONDS = 20  # of processor time; an honest submission takes a tenth of one
 MEMORY = 600_000_000  # bytes beyond what was there before

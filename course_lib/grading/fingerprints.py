@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from course_lib.checks import lessons
-from course_lib.grading.kernels.sandbox import Limits
+from course_lib.grading.sandbox.confinement import Limits
 from course_lib.workspace.sources import digest_of, reached
 
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -22,7 +22,6 @@ _ENGINE = (
     "grading/judging/session.py",
     "grading/judging/exercise.py",
     "grading/judging/cells.py",
-    "grading/judging/reply.py",
     "grading/publishing/check_outputs.py",
 )
 VERSION = "1"  # of the rules by which points are given; a new one regrades everyone

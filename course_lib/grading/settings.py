@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from course_lib.grading.kernels.sandbox import Limits
+from course_lib.grading.sandbox.confinement import Limits
 from course_lib.workspace.progress import Step
 
 Progress = Callable[[Step], None]
@@ -17,7 +17,7 @@ class Settings:
 
     Args:
         executor: "processes", "serial" or "dask://HOST:PORT".
-        sandbox: "strict", "basic" or "off"; the strongest that this machine has if None.
+        sandbox: "strict" or "off"; the stronger one that this machine has if None.
         workers: processes; one for each core if 0.
         shard: "k/n", this machine's share of the class; everything if None.
         limits: what each submission may use.

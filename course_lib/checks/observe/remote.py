@@ -1,8 +1,7 @@
-"""Observes a student's answers inside the student's kernel, for a judge in another process.
+"""Observe a student's answers beside the student's code, for a judge in another process.
 
-`run` is what grading sends in place of a check cell. It finds the answer in the notebook's
-variables, calls it as the probes say, and puts out what happened as one display message. Nothing
-here knows what is right. Standard library, NumPy, torch and IPython only.
+`reply_to` finds an answer in the notebook's variables, calls it as the probes say, and returns what
+happened. Nothing here knows what is right. Standard library, NumPy and torch only.
 """
 
 import contextlib
@@ -29,9 +28,6 @@ from course_lib.checks.observe.observation import (
 from course_lib.checks.observe.probe import Array, Built, Dtype, Probe
 from course_lib.checks.observe.record import Recorded
 from course_lib.checks.observe.unchanged import changes
-
-MIMETYPE = "application/vnd.course.observations+json"
-ATTACHED = "course_request"  # where the metadata of a message holds a request, as text
 
 
 @dataclass(frozen=True)
@@ -69,23 +65,16 @@ REPLY_TYPES = (Reply, Subject, Observation, Raised, Recorded)
 _remembered: dict[str, object] = {}  # each exercise's answer as its check saw it
 
 
-def run() -> None:
-    """Answer the request attached to the running cell; the reply is displayed under `MIMETYPE`.
-
-    In the cell's source it would take longer to read than to answer.
-    """
-    from IPython import get_ipython
-    from IPython.display import display
-
-    shell = get_ipython()
-    request = decode(shell.kernel.get_parent()["metadata"][ATTACHED], Request, REQUEST_TYPES)
+def reply_to(text: str, namespace: dict) -> str:
+    """Observe what a notebook's variables hold, as an encoded request says; encode the reply."""
+    request = decode(text, Request, REQUEST_TYPES)
     _end_watching()
     _restore_defaults()
-    reply = answer(request, shell.user_ns)
+    reply = answer(request, namespace)
     if any(probe.at_most for probe in request.probes) and changes():
         for seen in reply.seen.values():
             seen.spent.clear()  # whatever measured it was not ours
-    display({MIMETYPE: encode(reply), "text/plain": ""}, raw=True)
+    return encode(reply)
 
 
 def answer(request: Request, namespace: dict) -> Reply:

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from course_lib.grading.executors.local import Processes, Serial
 from course_lib.grading.jobs import Job, Result
-from course_lib.grading.kernels.sandbox import Limits
+from course_lib.grading.sandbox.confinement import Limits
 from course_lib.workspace.errors import GradingError
 
 _ADDRESS = re.compile(r"dask://([\w.-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}", re.ASCII)

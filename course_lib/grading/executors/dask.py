@@ -24,7 +24,7 @@ from course_lib import __version__
 from course_lib.grading.executors.local import AHEAD, set_aside
 from course_lib.grading.jobs import Job, Result
 from course_lib.grading.judging.runner import Runner
-from course_lib.grading.kernels.sandbox import Limits
+from course_lib.grading.sandbox.confinement import Limits
 from course_lib.workspace.errors import GradingError
 
 if TYPE_CHECKING:

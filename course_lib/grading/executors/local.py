@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import os
+import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
 from multiprocessing.connection import wait
@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 from course_lib.grading.executors.worker import Task, Worker, processes
 from course_lib.grading.jobs import Job, Result
 from course_lib.grading.judging.runner import Runner
-from course_lib.grading.kernels.sandbox import Limits, Reached
 from course_lib.grading.ledger import MAX_ATTEMPTS
+from course_lib.grading.sandbox.confinement import Limits, Reached
 from course_lib.workspace.errors import GradingError
 
 if TYPE_CHECKING:
-    from course_lib.grading.kernels.forked import Zygote
+    from course_lib.grading.sandbox.hosts import Host
 
 AHEAD = 2  # jobs that wait in line for each worker, so that none ever waits for the driver
 
@@ -43,7 +43,7 @@ class Serial:
 
 
 class Processes:
-    """Several processes on this machine, which share a zygote where that is safe.
+    """Several processes on this machine, whose guests come from one host.
 
     Each has a pipe of its own. One that is killed while it writes holds up nobody, which a queue
     that all write to does not promise (`concurrent.futures` waits for ever), and its pipe tells
@@ -55,7 +55,7 @@ class Processes:
         self.workers: list[Worker] = []
         self.failed_starts = 0
         processes()
-        self.zygote: Zygote | None = shared_zygote(sandbox, lesson) if lesson else None
+        self.host: Host | None = start_host(sandbox, limits, lesson) if lesson else None
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Result]:
         """Yield a result for each job.
@@ -98,12 +98,12 @@ class Processes:
                 self.workers[place].take(task)
 
     def _start(self, lesson: str) -> Worker:
-        if self.zygote is None:  # imports while the workers come up
-            self.zygote = shared_zygote(self.sandbox, lesson)
+        if self.host is None:  # imports while the workers come up
+            self.host = start_host(self.sandbox, self.limits, lesson)
         while True:
             try:
-                joins = self.zygote.folder if self.zygote else None
-                return Worker(self.sandbox, self.limits, joins)
+                channel = self.host.connect() if self.host else None
+                return Worker(self.sandbox, self.limits, channel)
             except (OSError, EOFError) as error:  # the fork server was lost, too
                 self._failed_to_start(error)
 
@@ -135,9 +135,9 @@ class Processes:
         for worker in self.workers:
             worker.join()
         self.workers.clear()
-        if self.zygote is not None:
-            self.zygote.close()
-            self.zygote = None
+        if self.host is not None:
+            self.host.close()
+            self.host = None
 
 
 def _popped(tasks: deque[Task]) -> Iterator[Task]:
@@ -145,25 +145,25 @@ def _popped(tasks: deque[Task]) -> Iterator[Task]:
         yield tasks.popleft()
 
 
-def shared_zygote(level: str | None, lesson: str = "") -> Zygote | None:
-    """A zygote for all workers: at "strict" as root, where no kernel can reach its socket."""
-    from course_lib.grading.kernels import sandbox
-
-    if level not in (None, "strict") or "strict" in sandbox.obstacles() or os.getuid() != 0:
+def start_host(level: str | None, limits: Limits, lesson: str) -> Host | None:
+    """Start the host of all workers' guests, where this machine can have one."""
+    if sys.platform != "linux":
         return None
-    from course_lib.grading.kernels.forked import Zygote
+    from course_lib.grading.sandbox import confinement
+    from course_lib.grading.sandbox.hosts import Host
 
-    return Zygote("strict", lesson, shared=True)
+    best = "off" if "strict" in confinement.obstacles() else "strict"
+    return Host(level or best, limits, lesson)
 
 
 def reached(sandbox: str | None) -> Reached:
-    """The sandbox level that this machine reaches, tried out.
+    """Return the sandbox level that this machine reaches, after trying it out.
 
     Raises:
         GradingError: it does not reach the level asked for.
     """
-    from course_lib.grading.kernels.provider import provider
+    from course_lib.grading.sandbox.hosts import open_guests
 
-    trial = provider(sandbox)
+    trial = open_guests(sandbox)
     trial.close()
     return trial.reached

@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import queue
 import signal
+import socket
 import sys
 import threading
 import traceback
@@ -15,13 +16,12 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from course_lib.grading.jobs import Job, Result
 from course_lib.grading.judging.runner import Runner
-from course_lib.grading.kernels.environment import public_environment, without_secrets
-from course_lib.grading.kernels.sandbox import Limits
+from course_lib.grading.sandbox.confinement import Limits
+from course_lib.grading.sandbox.environment import public_environment, without_secrets
 from course_lib.workspace.errors import CourseError
 
 if TYPE_CHECKING:
@@ -39,15 +39,17 @@ class Task:
 class Worker:
     """A process that grades one submission after the other, as the driver sees it."""
 
-    def __init__(self, sandbox: str | None, limits: Limits, joins: Path | None) -> None:
+    def __init__(self, sandbox: str | None, limits: Limits, channel: socket.socket | None) -> None:
         context = processes()
         self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(theirs, sandbox, limits, joins))
+        self.process = context.Process(target=_serve, args=(theirs, sandbox, limits, channel))
         try:
             with defer_sigint():
                 self.process.start()
         finally:
             theirs.close()
+            if channel is not None:
+                channel.close()
         self.tasks: deque[Task] = deque()  # the first is in hand, the others wait there
         self.is_up = False
 
@@ -136,7 +138,7 @@ def _listen(pipe: Connection, tasks: queue.SimpleQueue, ended: threading.Event) 
     """Read on while a submission is graded, so that the driver never waits; die with it.
 
     The fork server's end is no help there: each worker holds a pipe to it, so it outlives the
-    driver. The kernels end with their worker.
+    driver. The guests end with their worker.
     """
     with contextlib.suppress(OSError, EOFError):
         while (task := pipe.recv()) is not None:
@@ -147,23 +149,23 @@ def _listen(pipe: Connection, tasks: queue.SimpleQueue, ended: threading.Event) 
     os.kill(os.getpid(), signal.SIGKILL if hasattr(signal, "SIGKILL") else signal.SIGTERM)
 
 
-def _begin(sandbox: str | None, limits: Limits, joins: Path | None) -> None:
-    """In a new worker: forget secrets; the kernels come up with the first job.
+def _begin(sandbox: str | None, limits: Limits, channel: socket.socket | None) -> None:
+    """In a new worker: forget secrets; guests come up with the first job.
 
-    Ctrl-C does nothing here, and is what it was for the kernels that this process starts.
+    Ctrl-C does nothing here, and is what it was for the processes that this one starts.
     """
     signal.signal(signal.SIGINT, lambda number, frame: None)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     if sys.platform == "linux":
-        from course_lib.grading.kernels.guest import lockdown
+        from course_lib.grading.sandbox.inside import lockdown
 
         with contextlib.suppress(OSError):
             lockdown.die_with_parent()
     for name in os.environ.keys() - public_environment().keys():
         del os.environ[name]
     gc.freeze()  # what was imported stays: nothing looks through it for garbage
-    _arguments[:] = [sandbox, limits, joins]
+    _arguments[:] = [sandbox, limits, channel]
 
 
 _arguments: list = [None, None, None]

@@ -28,15 +28,15 @@ from course_lib.grading.judging.exercise import (
 from course_lib.grading.judging.plain_tests import shown_of_test
 from course_lib.grading.judging.predecessors import Uses
 from course_lib.grading.judging.session import LOST, CannotJudge, Session
-from course_lib.grading.kernels.client import Ran
 from course_lib.grading.publishing.shown import Shown
+from course_lib.grading.sandbox.guests import Ran
 
 
 def grade_cells(session: Session, job: Job, notebook: NotebookNode, shown: Shown) -> dict[str, str]:
     """Run every cell in order; the notebook's outputs are changed in place.
 
     Args:
-        session: the student's kernels.
+        session: the student's guest.
         job: holds the seed, and what is settled.
         notebook: rebuilt from the student's.
         shown: takes what its cells put out.
@@ -45,7 +45,7 @@ def grade_cells(session: Session, job: Job, notebook: NotebookNode, shown: Shown
         Exercises for a person to look at, with the reason.
 
     Raises:
-        KernelFault: a kernel was lost, and not by what ran in it.
+        GuestLost: a guest was lost, and not by what ran in it.
         CannotJudge: no other attempt would end otherwise.
     """
     flagged: dict[str, str] = {}
@@ -80,6 +80,8 @@ def grade_cells(session: Session, job: Job, notebook: NotebookNode, shown: Shown
         if (named := unnamed.get(grade_id(cell))) and is_check(cell):
             cell.outputs = check_cell_outputs(session, cell, named())
     shown.write()
+    notices = notebook.metadata.setdefault("course", {}).setdefault("notices", [])
+    notices.extend(notice for _, notice in sorted(session.notices.items()))
     return flagged
 
 
@@ -104,7 +106,7 @@ def _judge_beside_ours(
 ) -> None:
     """Judge once more what failed and builds on what failed, with the course's version of that.
 
-    The solutions are in that kernel beside the student's code, so nothing but points leaves it.
+    The solutions are in that guest beside the student's code, so nothing but points leaves it.
     What has all of them then needs no name for its mistake: it is taken out of `unnamed`.
     """
     if all(_score(judged) >= 1.0 for judged in verdicts.values()):
@@ -140,7 +142,7 @@ def _judge_beside_ours(
 
 
 def _put_in_place(session: Session, ours: dict[str, str], name: str) -> None:
-    """The next kernel runs the course's answers in place of some, and tries this one's again."""
+    """The next guest runs the course's answers in place of some, and tries this one's again."""
     session.close()
     session.ours = ours
     if (answer := answer_of(session, name)) is not None:
@@ -177,6 +179,10 @@ def _score(judged: Report | str) -> float:
 def _run_cell(session: Session, index: int, cell: NotebookNode) -> Ran:
     """Run a cell that is no check; note what ended the kernel."""
     ran = session.run(cell.source, index)
+    if ran.left:
+        session.notices[index] = (
+            f"{_place(index, cell)} asked the interpreter to end: later cells ran"
+        )
     if ran.state == "died" and session.ending_of(ran) in MAYBE_ANOTHERS:
         session.renew(index)
         ran = session.run(cell.source, index)
@@ -185,11 +191,18 @@ def _run_cell(session: Session, index: int, cell: NotebookNode) -> Ran:
     if ran.state in LOST:
         session.harmful[index] = session.ending_of(ran)
         why = f" ({session.harmful[index]})"
+        session.notices[index] = (
+            f"{_place(index, cell)} ended its process{why}: all other cells ran again without it"
+        )
         session.close()  # what stopped in time may still fill the memory
     if ran.state != "ok":
         name = grade_id(cell) or cell.get("id", "")
         session.journal.note(f"cell {index + 1} {name}: {ran.state}{why} after {ran.seconds:.2f} s")
     return ran
+
+
+def _place(index: int, cell: NotebookNode) -> str:
+    return f"cell {index + 1} ({name})" if (name := grade_id(cell)) else f"cell {index + 1}"
 
 
 def _is_unexplained(judged: Report | str) -> bool:

@@ -1,4 +1,4 @@
-"""One exercise of a notebook: observed in the student's kernel, judged here.
+"""One exercise of a notebook: observed in the student's guest, judged here.
 
 Each step takes a `Session` and returns what happened; `cells_in_turn` writes it into the notebook.
 """
@@ -17,14 +17,15 @@ from course_lib.checks.judge.exercise import Exercise
 from course_lib.checks.judge.grade import judge_observed, still_missing
 from course_lib.checks.judge.prepare import prepare
 from course_lib.checks.judge.report import Report
-from course_lib.checks.observe.probe import Probe
-from course_lib.checks.observe.remote import Reply, Request
+from course_lib.checks.observe.codec import CodecError, decode
+from course_lib.checks.observe.probe import Array, Probe
+from course_lib.checks.observe.remote import REPLY_TYPES, Reply, Request
 from course_lib.exercises import find
 from course_lib.grading.graded_cells import ANSWER, grade_id, is_check
 from course_lib.grading.jobs import Job
-from course_lib.grading.judging.reply import plausible, reply_in
 from course_lib.grading.judging.session import LOST, Session
 from course_lib.grading.publishing.check_outputs import outputs_of, outputs_of_ending
+from course_lib.grading.sandbox.guests import Ran
 
 # Endings that an earlier exercise may have prepared: these are tried once more without it.
 MAYBE_ANOTHERS = ("silent", "crash", "memory", "processes", "disk")
@@ -49,7 +50,7 @@ def judge_twice(
         judged = observe_and_judge(session, job, name, index, unnamed=unnamed)
     if isinstance(judged, Report) and judged.outcome == "raised":
         # An earlier cell may have deleted what the lesson imports, torch for example.
-        session.run(_lesson_imports(session.cells[:index]), index, silent=True)
+        session.run(_lesson_imports(session.cells[:index]), index, history=False)
         judged = observe_and_judge(session, job, name, index, unnamed=unnamed)
     if isinstance(judged, Report):
         session.stopped.discard(name)
@@ -88,7 +89,7 @@ def observe_and_judge(
     """The report on an exercise; or how its observation ended, a key of `ENDINGS`.
 
     Args:
-        session: the student's kernel, which only observes.
+        session: the student's guest, which only observes.
         job: holds the seed.
         name: of the exercise.
         index: of its check cell.
@@ -101,7 +102,7 @@ def observe_and_judge(
     number = hashlib.sha256(f"{job.key}/{name}/{seed}".encode()).hexdigest()
     request = Request(name, probes, tuple(exercise.chain), exercise.takes_all, number)
     ran = session.observe(request, index)
-    reply = reply_in(ran, number) if ran.state in ("ok", "error") else None
+    reply = _reply_in(ran, number)
     if reply is None:
         ending = session.ending_of(ran)
         if ran.state in LOST:
@@ -119,14 +120,44 @@ def observe_and_judge(
 def _judge(
     exercise: Exercise, seed: str, probes: list[Probe], reply: Reply, name_mistakes: bool
 ) -> Report | str:
-    """The report on what a kernel says it saw, or "silent" where it cannot have seen that."""
+    """The report on what a guest says it saw, or "silent" where it cannot have seen that."""
     if reply.missing:
         return still_missing(exercise, reply.missing)
-    if not plausible(reply, probes):
+    if not _is_plausible(reply, probes):
         return "silent"
     if any(s.raised and s.raised.type_name == "MemoryError" for s in reply.seen.values()):
         return "memory"
     return judge_observed(exercise, seed, reply.subject, reply.seen, name_mistakes=name_mistakes)
+
+
+def _reply_in(ran: Ran, number: str) -> Reply | None:
+    """Return the reply to the request of a number, or None."""
+    if ran.state != "ok" or ran.reply is None:
+        return None
+    try:
+        reply = decode(ran.reply, Reply, REPLY_TYPES)
+    except CodecError:
+        return None
+    return reply if reply.number == number else None
+
+
+def _is_plausible(reply: Reply, probes: list[Probe]) -> bool:
+    """Return whether observing these probes can give such a reply; any other was forged."""
+    if reply.subject and not reply.subject.is_callable:
+        return not reply.seen
+    asked = {probe.name: probe for probe in probes}
+    if probes[0].name not in reply.seen or not reply.seen.keys() <= asked.keys():
+        return False
+    return all(
+        seen.raised is not None
+        or (
+            seen.outputs is not None
+            and seen.attributes.keys() == set(asked[name].attributes)
+            and seen.arguments.keys()
+            == {n for n, value in asked[name].inputs().items() if isinstance(value, Array)}
+        )
+        for name, seen in reply.seen.items()
+    )
 
 
 def _lesson_imports(cells: Sequence[NotebookNode]) -> str:

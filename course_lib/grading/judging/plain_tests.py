@@ -1,6 +1,6 @@
 """Ordinary nbgrader tests: cells of asserts that run after the answers, beside `check` or alone.
 
-They are no observations: they run in the student's kernel, in the sandbox, and count as nbgrader
+They are no observations: they run in the student's guest, in the sandbox, and count as nbgrader
 counts them. What they hide from students is in the source version, and comes back before they run.
 """
 
@@ -14,7 +14,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from course_lib.grading.graded_cells import TIMEOUT, check_cells, grade_id, is_plain_test
-from course_lib.grading.kernels.client import Ran
+from course_lib.grading.sandbox.guests import Ran
 from course_lib.grading.sanitize import made_output, plain_text
 from course_lib.workspace.errors import GradingError
 

@@ -1,28 +1,23 @@
-"""Grade one rebuilt notebook: run the student's cells in a kernel, judge what it shows here.
-
-Job --> Runner: kernel runs cells and observes; this process judges --> Result
-"""
+"""Grade one rebuilt notebook: run its cells in a guest, and judge here what the guest observes."""
 
 from __future__ import annotations
 
-import contextlib
 import copy
+import socket
 import time
-from pathlib import Path
 
 import nbformat
 
 from course_lib.grading.graded_cells import is_run
 from course_lib.grading.jobs import Job, Result
 from course_lib.grading.judging.cells import grade_cells
-from course_lib.grading.judging.session import READY_SECONDS, CannotJudge, Journal, Session
-from course_lib.grading.kernels.client import Client
-from course_lib.grading.kernels.provider import provider
-from course_lib.grading.kernels.running_kernel import Kernel, KernelFault, Provider
-from course_lib.grading.kernels.sandbox import Limits
+from course_lib.grading.judging.session import CannotJudge, Journal, Session
 from course_lib.grading.ledger import MAX_ATTEMPTS
 from course_lib.grading.publishing.shown import Shown, cleaner
 from course_lib.grading.regrade import keep_points
+from course_lib.grading.sandbox.confinement import Limits
+from course_lib.grading.sandbox.guests import Guest, GuestLost, Guests
+from course_lib.grading.sandbox.hosts import open_guests
 
 # What torch imports when something is first done, a second's work: an optimiser made, a gradient
 # handed to a backward pass.
@@ -30,40 +25,41 @@ _LATE = {"torch.optim": "torch._dynamo", "backward(": "torch.fx.experimental.sym
 
 
 class Runner:
-    """Grades jobs one after the other, with kernels from one provider for each lesson.
+    """Grades jobs one after the other, with guests from one host for each lesson.
 
     Args:
         sandbox: the level asked for; the best there is if None.
         limits: what each submission may use.
-        zygote: folder of one that is shared with other runners.
+        channel: to a host that is shared with other runners; it serves one lesson.
 
     Attributes:
-        provider: where kernels come from, for the lesson of the last job.
+        guests: where guests come from, for the lesson of the last job.
     """
 
-    provider: Provider
+    guests: Guests
 
     def __init__(
         self,
         sandbox: str | None = None,
         limits: Limits | None = None,
-        zygote: Path | None = None,
+        channel: socket.socket | None = None,
     ) -> None:
-        self.sandbox, self.limits, self.zygote = sandbox, limits or Limits(), zygote
+        self.sandbox, self.limits, self.channel = sandbox, limits or Limits(), channel
         self._lesson: str | None = None
-        self._next: Kernel | None = None
+        self._next: Guest | None = None
         self._cleaner = cleaner()
         self._imports: tuple[str, ...] = ()
 
     def open(self, lesson: str) -> None:
-        """See that kernels are there for a lesson; those for another are ended.
+        """See that guests are there for a lesson; those for another are ended.
 
         Raises:
             GradingError: this machine does not reach the sandbox level.
         """
         if lesson != self._lesson:
             self.close()
-            self.provider = provider(self.sandbox, self.limits, self.zygote, lesson)
+            channel, self.channel = self.channel, None
+            self.guests = open_guests(self.sandbox, self.limits, lesson, channel)
             self._lesson = lesson
 
     def run(self, job: Job) -> Result:
@@ -81,7 +77,7 @@ class Runner:
             try:
                 self._attempt(job, result)
                 break
-            except KernelFault as error:
+            except GuestLost as error:
                 result.log.append(f"attempt {attempt}: {error}")
                 if attempt == MAX_ATTEMPTS:
                     result.fault = self._blame(str(error))
@@ -99,12 +95,12 @@ class Runner:
         """Grade a job from its first cell, and write its notebook.
 
         Raises:
-            KernelFault: a kernel was lost, and not by what ran in it.
+            GuestLost: a guest was lost, and not by what ran in it.
             CannotJudge: no other attempt would end otherwise.
         """
         notebook = copy.deepcopy(job.notebook)
         journal = Journal(result.seconds, result.log)
-        session = Session(notebook.cells, self.kernel, self.limits, journal)
+        session = Session(notebook.cells, self.guest, self.limits, journal)
         shown = Shown(notebook, self._cleaner)
         try:
             result.flagged = grade_cells(session, job, notebook, shown)
@@ -116,32 +112,31 @@ class Runner:
         result.notebook = nbformat.writes(notebook)
 
     def _blame(self, why: str) -> str:
-        """Whose fault it is that kernels were lost: a cell of ours is tried after it."""
+        """Return whose fault it is that guests were lost: a cell of ours is tried after it."""
         try:
-            kernel = self.kernel()
-            with contextlib.closing(Client(kernel).wait_ready(READY_SECONDS)) as ours:
-                ran = ours.run("1 + 1", self.limits.cell_seconds)
-            kernel.kill()
-        except KernelFault as error:
-            return f"this machine runs no kernel now: {error}"
+            guest = self.guest()
+            ran = guest.run("1 + 1", self.limits.cell_seconds)
+            guest.kill()
+        except GuestLost as error:
+            return f"this machine runs no notebook now: {error}"
         if ran.state != "ok":
-            return f"this machine runs no kernel now: {why}"
+            return f"this machine runs no notebook now: {why}"
         return (
-            f"its kernel was lost {MAX_ATTEMPTS} times, and one without it was not: {why}; look at "
-            "it, then grade it with --force"
+            f"its process was lost {MAX_ATTEMPTS} times, and one without it was not: {why}; look "
+            "at it, then grade it with --force"
         )
 
-    def kernel(self) -> Kernel:
-        """The kernel that was made ahead of need; the next one is begun."""
+    def guest(self) -> Guest:
+        """Return the guest that was started ahead of need, and start the next one."""
         ready, self._next = self._next, None
-        if ready is None or ready.over.is_set():  # none yet, or it was lost while it waited
-            ready = self.provider.start(0, imports=self._imports)
-        self._next = self.provider.start(0, imports=self._imports)
-        return ready
+        if ready is None or ready.is_over:  # none yet, or it was lost while it waited
+            ready = self.guests.start(self._imports)
+        self._next = self.guests.start(self._imports)
+        return ready.wait_ready()
 
     def close(self) -> None:
-        """End all kernels, and the child that cleans outputs."""
+        """End all guests, and the child that cleans outputs."""
         self._cleaner.end()
         if self._lesson is not None:
-            self.provider.close()
+            self.guests.close()
         self._lesson = self._next = None

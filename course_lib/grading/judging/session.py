@@ -1,6 +1,7 @@
-"""A submission's kernel: runs its cells, is replaced when it is lost, and says why it was.
+"""A submission's guest: runs its cells, is replaced when it is lost, and says why it was.
 
-After a kernel's death the next one replays what did no harm, so one exercise never costs another.
+After a guest's death the next one runs all harmless cells again, so one exercise never costs
+another.
 """
 
 from __future__ import annotations
@@ -15,16 +16,13 @@ from typing import Any
 from nbformat import NotebookNode
 
 from course_lib.checks.observe.codec import encode
-from course_lib.checks.observe.remote import ATTACHED, Request
+from course_lib.checks.observe.remote import Request
 from course_lib.grading.graded_cells import ANSWER, grade_id, is_check, is_plain_test, is_run
 from course_lib.grading.judging.predecessors import Uses
-from course_lib.grading.kernels.client import Client, Ran
-from course_lib.grading.kernels.running_kernel import Kernel, KernelFault
-from course_lib.grading.kernels.sandbox import Limits
+from course_lib.grading.sandbox.confinement import Limits
+from course_lib.grading.sandbox.guests import Guest, GuestLost, Ran
 
-READY_SECONDS = 300.0  # until a kernel answers; nothing of the student's runs in it yet
-LOST = ("died", "killed", "timeout")  # states of `Ran` after which a kernel is not used again
-_OBSERVE = "__import__('course_lib.checks.observe.remote', fromlist=['run']).run()"
+LOST = ("died", "killed", "timeout")  # states of `Ran` after which a guest is not used again
 
 
 class CannotJudge(Exception):
@@ -49,94 +47,93 @@ class Journal:
 
 
 class Session:
-    """The kernel of one submission.
+    """The guest of one submission.
 
     Args:
-        cells: of the notebook, as they are rerun in a new kernel.
-        new_kernel: gives one that has just been started.
+        cells: of the notebook, as they are rerun in a new guest.
+        new_guest: gives one that has just been started.
         limits: what the submission may use.
         journal: where time and events are noted.
 
     Attributes:
-        harmful: cells that ended a kernel, by index, and why (a key of `check_outputs.ENDINGS`).
-        stopped: exercises whose answer ended the kernel when it was called: none goes on with it.
+        harmful: cells that ended a guest, by index, and why (a key of `check_outputs.ENDINGS`).
+        stopped: exercises whose answer ended the guest when it was called: none goes on with it.
+        notices: what a person should know of cells that ended the interpreter, or asked it to.
         ours: source of the course's that runs in place of an answer, by exercise.
-        only: exercises whose answers alone have run in this kernel; None if all have.
+        only: exercises whose answers alone have run in this guest; None if all have.
     """
 
     def __init__(
         self,
         cells: Sequence[NotebookNode],
-        new_kernel: Callable[[], Kernel],
+        new_guest: Callable[[], Guest],
         limits: Limits,
         journal: Journal,
     ) -> None:
-        self.cells, self.new_kernel, self.limits = cells, new_kernel, limits
+        self.cells, self.new_guest, self.limits = cells, new_guest, limits
         self.journal = journal
         self.harmful: dict[int, str] = {}
         self.stopped: set[str] = set()
         self.ours: dict[str, str] = {}
         self.only: set[str] | None = None
-        self._client: Client | None = None
-        self._received = 0  # bytes from kernels that have ended
-        self._used = 0.0  # seconds of its own, of processor time and waiting
+        self.notices: dict[int, str] = {}
+        self._guest: Guest | None = None
+        self._received = 0  # bytes from guests that have ended
+        self._used = 0.0  # seconds, see `Ran.seconds`
 
     @functools.cached_property
     def uses(self) -> Uses:
         """What the notebook's definitions name."""
         return Uses(self.cells)
 
-    def run(self, code: str, index: int, *, silent: bool = False) -> Ran:
-        """Run code where a cell's turn is, in a kernel that ran what comes before.
+    def run(self, code: str, index: int, *, history: bool = True) -> Ran:
+        """Run code where a cell's turn is, in a guest that ran what comes before.
 
         Raises:
-            KernelFault: a kernel was lost, and not by what ran in it.
+            GuestLost: a guest was lost, and not by what ran in it.
         """
-        if self._client is None:
-            self.renew(index)
-        return self._run(code, "cells", silent=silent)
+        return self._run(self._guest_at(index), code, index, history=history)
 
     def observe(self, request: Request, index: int) -> Ran:
         """Call a student's answer as a request says, in place of the check at an index."""
-        if self._client is None:
-            self.renew(index)
-        return self._run(_OBSERVE, "observe", silent=True, attached={ATTACHED: encode(request)})
+        return self._observe(self._guest_at(index), request)
 
     def remember(self, name: str, index: int) -> None:
-        """Let the kernel remember an answer as it is now, for the integration."""
+        """Let the guest remember an answer as it is now, for the integration."""
         self.observe(Request(name, []), index)
 
-    def renew(self, before: int, only: set[str] | None = None) -> None:
-        """A new kernel in which all harmless cells before an index have run again.
+    def renew(self, before: int, only: set[str] | None = None) -> Guest:
+        """Return a new guest in which all harmless cells before an index have run again.
 
         With `only`, of all answers just those to these exercises run: no other can have done
         damage.
         """
-        self._connect()
+        guest = self._connect()
         self.only = only
         for index, cell in enumerate(self.cells[:before]):
             name = grade_id(cell).removesuffix(ANSWER)
             is_answer = grade_id(cell).endswith(ANSWER)
             if name in self.ours:
                 if is_answer:
-                    self._run(self.ours[name], "cells", silent=True)
+                    self._run(guest, self.ours[name], index, history=False)
             elif not is_run(cell) or index in self.harmful:
                 continue
             elif is_check(cell) and not is_plain_test(cell):
-                self.remember(name, index)
+                self._observe(guest, Request(name, []))
                 if name in self.stopped:
-                    self._run(f"globals().pop({name!r}, None)", "cells", silent=True)
+                    self._run(guest, f"globals().pop({name!r}, None)", index, history=False)
             elif only is None or not is_answer or name in only:
-                ran = self._run(cell.source, "cells")
+                ran = self._run(guest, cell.source, index)
                 if ran.state in LOST:  # harmless before, and not now
                     self.harmful[index] = self.ending_of(ran)
-                    self._connect()
+                    guest = self._connect()
+        return guest
 
     def ending_of(self, ran: Ran) -> str:
         """Why code did not end as it should: a key of `check_outputs.ENDINGS`.
 
         Raises:
-            KernelFault: the kernel was lost, and not by what ran in it.
+            GuestLost: the guest was lost, and not by what ran in it.
             CannotJudge: the machine was too busy to tell.
         """
         if ran.stopped == "ceiling":
@@ -144,14 +141,14 @@ class Session:
                 "a cell neither ended nor got the processor time that it may use: this machine is "
                 "too busy, or the cell hangs in the system; look at it, then grade it with --force"
             )
-        ending = self._client.kernel.ending if self._client else {}
+        ending = self._guest.kill() if self._guest and ran.state in LOST else {}
         reason = ending.get("reason", "")
-        if reason in ("memory", "processes", "disk"):
+        if reason in ("memory", "processes"):
             return reason
         if self._by_the_system(ran, ending):
-            raise KernelFault("the system killed its kernel (out of memory?)")
-        if reason in ("zygote", "refused"):
-            raise KernelFault(f"its kernel was lost ({ending.get('detail') or reason})")
+            raise GuestLost("the system killed its process (out of memory?)")
+        if reason in ("host", "refused"):
+            raise GuestLost(f"its process was lost ({ending.get('detail') or reason})")
         if ran.flooded:
             return "output"
         if ran.state == "died":
@@ -171,55 +168,55 @@ class Session:
                 f"it used up the {self.limits.total_seconds:.0f} s of processor time and "
                 "waiting for a whole submission"
             )
-        received = self._received + (self._client.received if self._client else 0)
+        received = self._received + (self._guest.received if self._guest else 0)
         if received > self.limits.total_output:
             raise CannotJudge(
                 f"it put out more than {self.limits.total_output / 1e6:.0f} MB in all: look at it"
             )
 
     def close(self) -> None:
-        """End the kernel, if there is one."""
-        if self._client is None:
+        """End the guest, if there is one."""
+        if self._guest is None:
             return
-        ending = self._client.kernel.kill()
-        self._received += self._client.received
-        self._client.close()
-        self._client = None
-        for step, seconds in ending.get("spent", {}).items():
-            self.journal.spend(step, seconds)
+        ending = self._guest.kill()
+        self._received += self._guest.received
+        self._guest = None
         peak = ending.get("peak", 0) / 1e6
-        self.journal.note(f"kernel ended ({ending.get('reason', '?')}), at most {peak:.0f} MB")
+        self.journal.note(f"guest ended ({ending.get('reason', '?')}), at most {peak:.0f} MB")
 
-    def _connect(self) -> None:
+    def _guest_at(self, index: int) -> Guest:
+        return self._guest or self.renew(index)
+
+    def _connect(self) -> Guest:
         self.close()
         started = time.monotonic()
-        kernel = self.new_kernel()
-        try:
-            self._client = Client(kernel, self.limits.output).wait_ready(READY_SECONDS)
-        except KernelFault:
-            kernel.kill()
-            raise
-        self.journal.spend("kernel", time.monotonic() - started)
-        self.journal.note("kernel ready")
+        self._guest = self.new_guest()
+        self.journal.spend("start", time.monotonic() - started)
+        self.journal.note("guest ready")
+        return self._guest
 
-    def _run(self, code: str, step: str, **options: Any) -> Ran:
-        assert self._client is not None
+    def _run(self, guest: Guest, code: str, index: int, *, history: bool = True) -> Ran:
         started = time.monotonic()
-        ran = self._client.run(code, self.limits.cell_seconds, **options)
-        self.journal.spend(step, time.monotonic() - started)
-        self._used += ran.used.total
+        cell_id = self.cells[index].get("id", "")
+        ran = guest.run(code, self.limits.cell_seconds, history=history, cell_id=cell_id)
+        self.journal.spend("cells", time.monotonic() - started)
+        self._used += ran.seconds
         return ran
 
-    def _by_the_system(self, ran: Ran, ending: dict) -> bool:
-        """Whether a kernel was killed from outside: at "strict" nothing within it can do that.
+    def _observe(self, guest: Guest, request: Request) -> Ran:
+        started = time.monotonic()
+        ran = guest.observe(encode(request), self.limits.cell_seconds)
+        self.journal.spend("observe", time.monotonic() - started)
+        self._used += ran.seconds
+        return ran
 
-        Its watchdog may be hit instead. Linux kills a process that is out of processor time in
-        the same way; that is the student's.
+    def _by_the_system(self, ran: Ran, ending: dict[str, Any]) -> bool:
+        """Return whether a guest was killed from outside: at "strict", nothing in it can do that.
+
+        Linux kills a process that is out of processor time in the same way; that is the student's.
         """
-        level = self._client.kernel.provider.reached.level if self._client else ""
-        if level != "strict" or ran.state != "died":
-            return False
-        if ending.get("reason") == "killed":
-            return True
+        level = self._guest.guests.reached.level if self._guest else ""
         killed = ending.get("reason") == "signal" and ending.get("code") == signal.SIGKILL
-        return killed and ending.get("cpu", 0.0) < 0.9 * self.limits.cpu_seconds
+        cpu = ending.get("cpu", 0.0)
+        in_time = cpu < 0.9 * self.limits.cpu_seconds
+        return level == "strict" and ran.state == "died" and killed and in_time

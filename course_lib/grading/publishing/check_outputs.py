@@ -10,7 +10,7 @@ from course_lib.checks.judge.html import block, paragraph
 from course_lib.checks.judge.points import Points
 from course_lib.checks.judge.report import Report
 from course_lib.grading.graded_cells import REPORT
-from course_lib.grading.kernels.sandbox import Limits
+from course_lib.grading.sandbox.confinement import Limits
 from course_lib.grading.sanitize import made_output, plain_text, sanitize_tree
 
 # What ended an exercise before it could be judged: the outcome, and what its student reads.

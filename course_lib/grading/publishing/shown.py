@@ -9,7 +9,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from course_lib.grading.disposable import Child, Unfinished
-from course_lib.grading.kernels.client import Ran
+from course_lib.grading.sandbox.guests import Ran
 from course_lib.grading.sanitize import KEPT, made_output, sanitize_outputs
 
 

@@ -1,6 +1,6 @@
-"""The course_lib that a student's kernel sees: a copy without the solutions that are still due.
+"""The course_lib that a guest sees: a copy without the solutions that are still due.
 
-No kernel can show, run or leak what was never in its file system nor in the zygote's memory.
+No guest can show, run or leak what was never in its file system nor in the host's memory.
 """
 
 import importlib.util
@@ -24,8 +24,8 @@ _VISIBLE = (
     "notebook/__init__.py",
     "notebook/_graded.py",
     "notebook/hunt.py",
-    "grading/kernels/__init__.py",
-    "grading/kernels/guest",
+    "grading/sandbox/__init__.py",
+    "grading/sandbox/inside",
 )
 _OF_LESSONS = "checks/observe/lessons"
 _NUMBERED = re.compile(
@@ -48,7 +48,7 @@ def handed_out(lesson: str) -> list[str]:
 
 
 def stage_library(folder: Path, lesson: str) -> Path:
-    """Copy what a kernel may see that grades a lesson; return the folder to import it from.
+    """Copy what a guest may see that grades a lesson; return the folder to import it from.
 
     Compiled modules come along: their dates are kept, so they are taken for what they are.
     """

@@ -1,12 +1,9 @@
-"""How far this machine can shut a student's code in, and the command that does it.
+"""How far this machine can confine student code, and the command that does it.
 
 | level | what holds | needs |
 |---|---|---|
 | strict | own file system, processes, network (none), user; limits; system call filter | bwrap |
-| basic | nothing but listed folders can be read; no network; limits | Landlock (Linux 5.13) |
 | off | limits, where the system has them | nothing |
-
-No level is taken silently: `reach` says what was reached and why not more.
 """
 
 import dataclasses
@@ -21,11 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from course_lib.grading.kernels import cgroup
+from course_lib.grading.sandbox import cgroup
 from course_lib.workspace.errors import GradingError
 
-LEVELS = ("strict", "basic", "off")
-FIRST_UID, LAST_UID = 60_000, 61_183  # no one else's, as systemd and Debian count
+LEVELS = ("strict", "off")
+WRITABLE = ("HOME", "TMPDIR", "IPYTHONDIR", "MPLCONFIGDIR")  # folders that programs write to
+_FIRST_UID, _LAST_UID, _UIDS = 60_000, 61_183, 32  # no one else's, as systemd and Debian count
 _PACKAGE = Path(__file__).resolve().parents[2]
 _REFUSED = """
 ptrace process_vm_readv process_vm_writev kcmp keyctl add_key request_key bpf perf_event_open
@@ -38,11 +36,7 @@ ioperm pidfd_getfd process_madvise fanotify_init vmsplice memfd_create memfd_sec
 shmctl msgget semget mq_open mlock mlock2 mlockall lookup_dcookie
 """
 _UNIX_SOCKETS, _ANY_NAMESPACE = 1, 0x7E020000
-_EPERM, _ENOSYS, _EOPNOTSUPP = (
-    1,
-    38,
-    95,
-)  # ZeroMQ asserts on any other refusal of a socket than the last
+_EPERM, _ENOSYS = 1, 38
 
 
 @dataclass(frozen=True)
@@ -98,13 +92,15 @@ class Reached:
         return f"sandbox {self.level}" + (f" ({why})" if why else "")
 
 
-def claim_users(number: int) -> tuple[socket.socket | None, int]:
-    """The first of so many users that nobody else on this machine uses, and what holds them.
+def claim_users() -> tuple[socket.socket | None, int | None]:
+    """Reserve a range of unused UIDs; return the lock and the first UID, None if not root.
 
-    Limits on processes are counted by user, so two kernels of one user could starve each other.
-    A name without a file can be bound once, and is free again however its holder ends.
+    Limits on processes are counted by user, so two guests of one user could starve each other. A
+    name without a file can be bound once, and is free again however its holder ends.
     """
-    first = range(FIRST_UID, LAST_UID - number, number)
+    if os.getuid() != 0:
+        return None, None
+    first = range(_FIRST_UID, _LAST_UID - _UIDS, _UIDS)
     for uid in first:
         claim = socket.socket(socket.AF_UNIX)
         try:
@@ -117,42 +113,34 @@ def claim_users(number: int) -> tuple[socket.socket | None, int]:
 
 @functools.cache
 def obstacles() -> dict[str, str]:
-    """Why a level cannot be had here at all, by level; the remedy is part of it."""
-    if not hasattr(os, "fork") or sys.platform != "linux":
-        why = "needs Linux; run the grader in a Linux container or virtual machine"
-        return {"strict": why, "basic": why}
-    found = {}
+    """Return why a level cannot be had here at all, by level; the remedy is part of it."""
+    if sys.platform != "linux":
+        return {"strict": "needs Linux; run the grader in a Linux container or virtual machine"}
     if shutil.which("bwrap") is None:
-        found["strict"] = "bwrap is missing; apt-get install bubblewrap"
-    elif lost := [folder for folder in _python_folders() if _is_hidden(_inside(folder))]:
-        found["strict"] = f"Python lies in {lost[0]}; install it outside of /tmp"
+        return {"strict": "bwrap is missing; apt-get install bubblewrap"}
+    if lost := [folder for folder in _python_folders() if _is_hidden(_inside(folder))]:
+        return {"strict": f"Python lies in {lost[0]}; install it outside of /tmp"}
     try:
         _seccomp()
     except (ImportError, OSError, RuntimeError) as error:
-        why = f"libseccomp is missing ({error}); apt-get install libseccomp2"
-        return {"strict": why, "basic": why}
-    from course_lib.grading.kernels.guest import lockdown
-
-    if not lockdown.landlock_version():
-        found["basic"] = "this kernel has no Landlock; Linux 5.13 or later has"
-    return found
+        return {"strict": f"libseccomp is missing ({error}); apt-get install libseccomp2"}
+    return {}
 
 
 def refuse(wanted: str, reasons: dict[str, str]) -> GradingError:
-    """The error for a level that cannot be had: what is missing and what to do."""
-    weaker = " or --sandbox ".join(LEVELS[LEVELS.index(wanted) + 1 :])
+    """Return the error for a level that cannot be had: what is missing and what to do."""
+    remedy = ", or say --trusted --sandbox off if you trust all who handed in"
     return GradingError(
         f"sandbox {wanted} cannot be had here: {reasons.get(wanted, 'its probe failed')}. Fix "
-        f"that, or say --trusted --sandbox {weaker} if you trust all who handed in"
+        f"that{remedy if wanted == 'strict' else ''}"
     )
 
 
 @functools.cache
-def filter_program(level: str) -> str:
-    """The compiled system call filter of a level, in hex."""
+def filter_program() -> str:
+    """Return the compiled system call filter in hex."""
     seccomp = _seccomp()
-    rules = seccomp.SyscallFilter(seccomp.ALLOW)
-    refuse_with = seccomp.ERRNO
+    rules, refuse_with = seccomp.SyscallFilter(seccomp.ALLOW), seccomp.ERRNO
     for name in _REFUSED.split():
         rules.add_rule(refuse_with(_EPERM), name)
     rules.add_rule(refuse_with(_ENOSYS), "clone3")  # its flags cannot be looked at; libc falls back
@@ -160,7 +148,7 @@ def filter_program(level: str) -> str:
         rules.add_rule(refuse_with(_EPERM), "clone", seccomp.Arg(0, seccomp.MASKED_EQ, bit, bit))
     for request in (0x5412, 0x541C):  # TIOCSTI, TIOCLINUX: typing into a terminal
         rules.add_rule(refuse_with(_EPERM), "ioctl", seccomp.Arg(1, seccomp.EQ, request))
-    rules.add_rule(refuse_with(_EOPNOTSUPP), "socket", seccomp.Arg(0, seccomp.NE, _UNIX_SOCKETS))
+    rules.add_rule(refuse_with(_EPERM), "socket", seccomp.Arg(0, seccomp.NE, _UNIX_SOCKETS))
     with tempfile.TemporaryFile() as file:
         rules.export_bpf(file)
         file.seek(0)
@@ -173,32 +161,37 @@ def _seccomp() -> ModuleType:
     return pyseccomp
 
 
-def command(
-    level: str, library: Path, spool: Path, descriptors: list[int]
-) -> tuple[list[str], dict]:
-    """The command that starts a zygote at a level, and its whole environment."""
-    environ = {
-        "PATH": "/usr/bin:/bin",
+def environment(library: str) -> dict[str, str]:
+    """Return what a guest's environment holds at every level."""
+    return {
+        "OMP_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONHASHSEED": "0",
+        "PYTHONPATH": library,
+        "COURSE_JUDGED_OUTSIDE": "1",
+    }
+
+
+def command(level: str, library: Path, descriptor: int) -> tuple[list[str], dict[str, str]]:
+    """Return the command that starts a host at a level, and its whole environment."""
+    strict = level == "strict"
+    interpreter = _inside(sys.executable) if strict else sys.executable
+    environ = environment("/library" if strict else str(library)) | {
+        "PATH": f"{Path(interpreter).parent}:/usr/local/bin:/usr/bin:/bin",
         "LANG": "C.UTF-8",
         "HOME": "/tmp",
         "MPLCONFIGDIR": "/tmp/matplotlib",
         "IPYTHONDIR": "/tmp/ipython",
-        "OMP_NUM_THREADS": "1",
-        "MKL_NUM_THREADS": "1",
-        "OPENBLAS_NUM_THREADS": "1",
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "PYTHONHASHSEED": "0",
-        "PYTHONPATH": str(library),
-        "COURSE_JUDGED_OUTSIDE": "1",
     }
-    strict = level == "strict"
-    seen = environ["PYTHONPATH"] = "/library" if strict else str(library)
-    python = [_inside(sys.executable) if strict else sys.executable, "-P", "-s", "-m"]
-    python += ["course_lib.grading.kernels.guest.zygote", seen, *map(str, descriptors)]
-    return [*_bubblewrap(library, spool), *python] if strict else python, environ
+    python = [interpreter, "-P", "-s", "-m", "course_lib.grading.sandbox.inside.host"]
+    python.append(str(descriptor))
+    return [*_bubblewrap(library), *python] if strict else python, environ
 
 
-def _bubblewrap(library: Path, spool: Path) -> list[str]:
+def _bubblewrap(library: Path) -> list[str]:
     command = ["bwrap", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
     command += ["--unshare-cgroup-try", "--die-with-parent", "--new-session"]
     if os.getuid() != 0:
@@ -216,15 +209,13 @@ def _bubblewrap(library: Path, spool: Path) -> list[str]:
             command += ["--symlink", str(path.readlink()), str(path)]
         elif path.is_dir():
             command += ["--ro-bind", str(path), str(path)]
-    for path in ("/etc/ld.so.cache", "/etc/fonts", "/etc/localtime"):
+    for path in ("/etc/ld.so.cache", "/etc/alternatives", "/etc/fonts", "/etc/localtime"):
         command += ["--ro-bind-try", path, path]
     installed = _installed_copy()
     if installed:
         command += ["--tmpfs", _inside(installed), "--remount-ro", _inside(installed)]
-    command += ["--ro-bind", str(library), "/library", "--bind", str(spool), "/spool"]
-    for folder in ("/ipc", "/scratch"):
-        command += ["--perms", "0755", "--dir", folder]
-    command += ["--size", "50000000", "--tmpfs", "/tmp"]  # the zygote's; each kernel has its own
+    command += ["--ro-bind", str(library), "/library", "--perms", "0755", "--dir", "/scratch"]
+    command += ["--size", "50000000", "--tmpfs", "/tmp"]  # the host's; each guest has its own
     return [*command, "--proc", "/proc", "--dev", "/dev", "--remount-ro", "/", "--chdir", "/"]
 
 
@@ -236,8 +227,8 @@ def _inside(path: str) -> str:
 
 
 def _is_hidden(path: str) -> bool:
-    """Whether each kernel has an empty folder of its own there."""
-    own = ("/tmp", "/scratch", "/ipc", "/spool", "/library", "/dev", "/proc")
+    """Whether each guest has an empty folder of its own there."""
+    own = ("/tmp", "/scratch", "/library", "/dev", "/proc")
     return any(Path(path).is_relative_to(folder) for folder in own)
 
 
@@ -262,9 +253,3 @@ def _installed_copy() -> str | None:
     """The course_lib that is installed among the packages and must not be seen, if any."""
     prefixes = [sys.prefix, *_python_folders(), "/usr"]
     return str(_PACKAGE) if any(_PACKAGE.is_relative_to(prefix) for prefix in prefixes) else None
-
-
-def readable(library: Path) -> list[str]:
-    """Folders that the level "basic" lets be read: the system's, Python's and the library."""
-    system = ["/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/fonts", "/proc", "/dev"]
-    return [*system, *_python_folders(), str(library)]

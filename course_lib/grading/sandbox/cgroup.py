@@ -1,4 +1,4 @@
-"""A cgroup (v2) for each kernel, where this process may make one: the system holds its limits.
+"""A cgroup (v2) for each guest, where this process may make one: the system holds its limits.
 
 Where there is none, RLIMIT_AS and RLIMIT_NPROC hold each process, and the watchdog counts all.
 """
@@ -19,11 +19,11 @@ _REMOVE_SECONDS = 1.0
 
 
 class Group:
-    """A group that a kernel enters before anything of a student's runs in it.
+    """A group that a guest enters before anything of a student's runs in it.
 
     Args:
         parent: a group that is ours.
-        name: of the kernel.
+        name: of the guest.
         memory: bytes of all its processes together, files in memory included.
         processes: how many at once, threads included.
 
@@ -68,7 +68,7 @@ class Group:
 
 
 def group(name: str, memory: int, processes: int) -> Group | None:
-    """A group for a kernel; None where none can be had."""
+    """A group for a guest; None where none can be had."""
     parent = place()
     with contextlib.suppress(OSError):
         return Group(parent, name, memory, processes) if parent else None

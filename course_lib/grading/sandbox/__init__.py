@@ -1,0 +1,1 @@
+"""Run student code in forked, confined processes. README.md describes the design."""

@@ -70,28 +70,31 @@ def plain_import():
 
 
 @pytest.fixture(scope="session")
-def zygote():
-    """A zygote that many runs of the tiny course may join, as one run's workers do; None where that
-    is not safe."""
+def host():
+    """The host of the guests of many runs of the tiny course; None where nothing can be forked."""
     from grading_course import LESSON
 
-    from course_lib.grading.executors.local import shared_zygote
+    from course_lib.grading.executors.local import start_host
+    from course_lib.grading.sandbox.confinement import Limits
 
-    started = shared_zygote(None, LESSON)
+    started = start_host(None, Limits(), LESSON)
     yield started
     if started is not None:
         started.close()
 
 
 @pytest.fixture(scope="module")
-def warm(zygote):
-    """Runs in this process take their kernels from one zygote, which saves seconds for each run."""
-    from course_lib.grading.executors import local as executors
+def warm(host):
+    """Share one host among the runs in this process, which saves seconds for each run."""
+    from course_lib.grading.executors import local
     from course_lib.grading.judging.runner import Runner
 
-    folder = zygote.folder if zygote else None
+    def shared(sandbox, limits):
+        channel = host.connect() if host is not None and sandbox != "off" else None
+        return Runner(sandbox, limits, channel)
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(executors, "Runner", lambda *args: Runner(*args, zygote=folder))
+        patch.setattr(local, "Runner", shared)
         yield
 
 

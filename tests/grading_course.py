@@ -7,8 +7,8 @@ from pathlib import Path
 import nbformat
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from course_lib.grading.kernels.sandbox import Limits
 from course_lib.grading.run import Settings
+from course_lib.grading.sandbox.confinement import Limits
 
 LESSON = "02_masked_softmax"
 QUICK = Settings("serial", None, limits=Limits(cell_seconds=2.0))

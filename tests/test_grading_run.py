@@ -42,11 +42,11 @@ from course_lib.grading.intake.parser import Pouring
 from course_lib.grading.judging import exercise as judging
 from course_lib.grading.judging import runner
 from course_lib.grading.judging.runner import Runner
-from course_lib.grading.kernels.client import Client
 from course_lib.grading.ledger import MAX_ATTEMPTS
 from course_lib.grading.report.class_report import write_report
 from course_lib.grading.report.class_table import show
 from course_lib.grading.run import grade
+from course_lib.grading.sandbox.guests import Guest
 from course_lib.workspace.errors import GradingError
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("warm")]
@@ -243,7 +243,7 @@ def test_every_student_is_announced(graded):
 def test_each_submission_has_a_log_that_says_what_happened(graded):
     course = Course(graded[0])
     log = course.log_path("wrong", LESSON).read_text()
-    assert "kernel ready" in log
+    assert "guest ready" in log
     assert "check causal_mask: incorrect (upper_triangular), 0 of 2" in log
     assert "check length_mask: not_attempted, 0 of 2" in log
     assert course.check_seed() not in log
@@ -335,34 +335,34 @@ def test_a_kernel_that_the_system_kills_costs_no_points(tmp_path, monkeypatch, t
         root, "ada", honest(root, causal_mask=f"# slow\nimport time; time.sleep(1.5)\n{CAUSAL}")
     )
     left = [times]
-    run_code = Client.run
+    run_code = Guest.run
 
     def killed(self, code, *args, **kwargs):
         if code.startswith("# slow") and left[0]:
             left[0] -= 1
-            victims = kernels_of(self.kernel.provider)
+            victims = guests_of(self.guests)
             threading.Timer(0.1, kill_all, [victims]).start()  # the cell sleeps longer
         return run_code(self, code, *args, **kwargs)
 
-    monkeypatch.setattr(Client, "run", killed)
-    monkeypatch.setattr(executors, "Runner", Runner)  # with a zygote of its own
+    monkeypatch.setattr(Guest, "run", killed)
+    monkeypatch.setattr(executors, "Runner", Runner)  # with a host of its own
     (ada,) = grade(root, LESSON, settings=replace(QUICK, sandbox="strict")).students
     if blank:
         # The kernel that was made ahead is hit, too: while it runs a cell, or before it is ready.
-        lost = r"the system killed its kernel|a kernel did not start \(signal\)"
+        lost = r"the system killed its process|a guest did not start \(signal\)"
         assert re.search(lost, ada.problem) and ada.points is None
     else:
         assert ada.rows[0].points == 2
 
 
-def kernels_of(provider):
+def guests_of(guests):
     """The processes that are the first of their own world."""
     found = []
     for path in Path("/proc").glob("[0-9]*/status"):
         with contextlib.suppress(OSError):
             fields = dict(line.split(":", 1) for line in path.read_text().splitlines())
             first = fields["NSpid"].split()[-1] == "1" and len(fields["NSpid"].split()) == 3
-            if first and int(path.parent.name) in descendants(provider._process.pid):
+            if first and int(path.parent.name) in descendants(guests._host.process.pid):
                 found.append(int(path.parent.name))
     return found
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from course_lib.grading.jobs import Job, Result
 from course_lib.grading.judging.runner import Runner
 from course_lib.grading.sandbox.confinement import Limits
-from course_lib.grading.sandbox.environment import public_environment, without_secrets
+from course_lib.workspace.environment import public_environment, without_secrets
 from course_lib.workspace.errors import CourseError
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ set_mempolicy clock_settime clock_adjtime settimeofday adjtimex sethostname setd
 ioperm pidfd_getfd process_madvise fanotify_init vmsplice memfd_create memfd_secret shmget shmat
 shmctl msgget semget mq_open mlock mlock2 mlockall lookup_dcookie
 """
-_UNIX_SOCKETS, _ANY_NAMESPACE = 1, 0x7E020000
+_UNIX_SOCKETS, _ANY_NAMESPACE, _SHARED_ANONYMOUS = 1, 0x7E020000, 0x21
 _EPERM, _ENOSYS = 1, 38
 
 
@@ -149,6 +149,9 @@ def filter_program() -> str:
     for request in (0x5412, 0x541C):  # TIOCSTI, TIOCLINUX: typing into a terminal
         rules.add_rule(refuse_with(_EPERM), "ioctl", seccomp.Arg(1, seccomp.EQ, request))
     rules.add_rule(refuse_with(_EPERM), "socket", seccomp.Arg(0, seccomp.NE, _UNIX_SOCKETS))
+    # Shared memory without a file stays when a process lets go of it, and nobody counts it then.
+    shared = seccomp.Arg(3, seccomp.MASKED_EQ, _SHARED_ANONYMOUS, _SHARED_ANONYMOUS)
+    rules.add_rule(refuse_with(_EPERM), "mmap", shared)
     with tempfile.TemporaryFile() as file:
         rules.export_bpf(file)
         file.seek(0)
@@ -216,7 +219,20 @@ def _bubblewrap(library: Path) -> list[str]:
         command += ["--tmpfs", _inside(installed), "--remount-ro", _inside(installed)]
     command += ["--ro-bind", str(library), "/library", "--perms", "0755", "--dir", "/scratch"]
     command += ["--size", "50000000", "--tmpfs", "/tmp"]  # the host's; each guest has its own
-    return [*command, "--proc", "/proc", "--dev", "/dev", "--remount-ro", "/", "--chdir", "/"]
+    return [
+        *command,
+        "--proc",
+        "/proc",
+        "--dev",
+        "/dev",
+        "--ro-bind",
+        "/dev/null",
+        "/dev/zero",
+        "--remount-ro",
+        "/",
+        "--chdir",
+        "/",
+    ]
 
 
 def _inside(path: str) -> str:

@@ -27,11 +27,11 @@ from typing import Any
 
 import psutil
 
+from course_lib.grading.library import stage_library
 from course_lib.grading.sandbox import cgroup, confinement
 from course_lib.grading.sandbox.confinement import Limits, Reached
-from course_lib.grading.sandbox.environment import public_environment
 from course_lib.grading.sandbox.guests import START_SECONDS, Guest, GuestLost, Guests
-from course_lib.grading.sandbox.library import stage_library
+from course_lib.workspace.environment import public_environment
 
 _END_SECONDS = 120.0
 _MESSAGE = 1 << 16

@@ -33,7 +33,6 @@ class _Guest:
     uid: int | None
     reason: str = ""
     peak: int = 0
-    first_size: int = 0
 
 
 class _Host:
@@ -46,13 +45,15 @@ class _Host:
         self.guests: dict[int, _Guest] = {}
         self.strict = self.settings["level"] == "strict"
         self.looked = 0.0
+        self.forks = 0
         if not self.strict:
             lockdown.adopt_orphans()
 
     def serve(self) -> None:
         """Import everything, then answer messages."""
         warm.import_everything()
-        self._freeze()
+        gc.collect()
+        gc.freeze()  # so that guests go on sharing the pages of all objects
         with open("/proc/self/status", encoding="ascii") as file:
             threads = next(int(line.split()[1]) for line in file if line.startswith("Threads:"))
         self.greeting = {"event": "ready", "threads": threads}
@@ -72,12 +73,6 @@ class _Host:
             if time.monotonic() > self.looked + _LOOK_SECONDS:
                 self.looked = time.monotonic()
                 self._look()
-
-    def _freeze(self) -> None:
-        """Exempt all objects from garbage collection, so that guests go on sharing their pages."""
-        gc.collect()
-        gc.freeze()
-        lockdown.use_huge_pages()
 
     def _answer(self, channel: socket.socket) -> None:
         try:
@@ -111,8 +106,7 @@ class _Host:
     def _fork(
         self, channel: socket.socket, message: dict[str, Any], descriptors: list[int]
     ) -> None:
-        if warm.import_more(message["imports"]):
-            self._freeze()
+        warm.import_more(message["imports"])
         reading, writing, *group = descriptors
         uid = self._free_uid()
         slot = self.settings | {"uid": uid, "folder": message["folder"], "env": message["env"]}
@@ -131,8 +125,8 @@ class _Host:
         if first is None:
             return None
         taken = {guest.uid for guest in self.guests.values()}
-        self._next_uid = getattr(self, "_next_uid", -1) + 1
-        turns = (first + (self._next_uid + n) % _UIDS for n in range(_UIDS))
+        self.forks += 1
+        turns = (first + (self.forks + n) % _UIDS for n in range(_UIDS))
         return next((uid for uid in turns if uid not in taken), first)
 
     def _reap(self) -> None:
@@ -174,14 +168,12 @@ class _Host:
             family = families[guest.pid]
             if len(family) > self.settings["processes"]:
                 self._end(guest, "processes")
-            size, resident = usage.sizes(family)
-            guest.first_size = guest.first_size or size
-            most = self.settings["memory"]
-            if resident > most or size - guest.first_size > most:  # shared pages count twice here
-                resident = usage.memory(family)
-                if resident > most:
+            memory = usage.resident(family)
+            if memory > self.settings["memory"]:  # pages that processes share count in each: ask
+                memory = usage.proportional(family)
+                if memory > self.settings["memory"]:
                     self._end(guest, "memory")
-            guest.peak = max(guest.peak, resident)
+            guest.peak = max(guest.peak, memory)
 
     def _end(self, guest: _Guest, reason: str) -> None:
         guest.reason = guest.reason or reason

@@ -16,7 +16,6 @@ NEWNS, NEWUTS, NEWIPC, NEWPID, NEWNET = 0x20000, 0x4000000, 0x8000000, 0x2000000
 _NOSUID, _NODEV, _NOEXEC, _REC, _PRIVATE = 2, 4, 8, 16384, 1 << 18
 _PDEATHSIG, _CAPBSET_DROP, _SET_SECCOMP, _NO_NEW_PRIVS, _SUBREAPER = 1, 24, 22, 38, 36
 _SECCOMP_FILTER, _CAPABILITY_VERSION_3, _LAST_CAPABILITY = 2, 0x20080522, 63
-_COLLAPSE, _LARGE_PAGE = 25, 1 << 21
 _RESERVED = 4_000_000_000  # bytes that thread stacks and heaps reserve and hardly use
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -64,19 +63,6 @@ def die_with_parent() -> None:
 def adopt_orphans() -> None:
     """Become the parent of descendants whose own parents end."""
     prctl(_SUBREAPER, 1)
-
-
-def use_huge_pages() -> None:
-    """Collapse this process's memory into pages of 2 MB, so that a fork copies fewer entries.
-
-    A page that a child writes to is still copied 4 kB at a time. Linux before 6.1 refuses.
-    """
-    for line in Path("/proc/self/maps").read_text().splitlines():
-        place, rights, _, _, _, *name = line.split(None, 5)
-        first, last = (int(part, 16) for part in place.split("-"))
-        first, last = -(-first // _LARGE_PAGE) * _LARGE_PAGE, last // _LARGE_PAGE * _LARGE_PAGE
-        if rights == "rw-p" and name in ([], ["[heap]"]) and first < last:
-            _libc.madvise(ctypes.c_void_p(first), ctypes.c_size_t(last - first), _COLLAPSE)
 
 
 def confine(slot: dict[str, Any]) -> None:

@@ -48,44 +48,23 @@ def of(family: Iterable[int]) -> dict[str, float]:
     return {"cpu": cpu, "waited": waited}
 
 
-def sizes(family: Iterable[int]) -> tuple[int, int]:
-    """Return bytes of address space and of memory, summed over processes that share pages."""
-    size = resident = 0
+def resident(family: Iterable[int]) -> int:
+    """Return bytes of memory; a page that several processes share counts in each."""
+    pages = 0
     for pid in family:
         with contextlib.suppress(OSError, ValueError):
-            pages = _read(f"/proc/{pid}/statm").split()[:2]
-            size, resident = size + int(pages[0]) * _PAGE, resident + int(pages[1]) * _PAGE
-    return size, resident
+            pages += int(_read(f"/proc/{pid}/statm").split()[1])
+    return pages * _PAGE
 
 
-def memory(family: Iterable[int]) -> int:
-    """Return bytes of memory; of pages that relatives share, each process's share counts."""
-    return sum(map(_private, family)) + _shared(family)
-
-
-def _private(pid: int) -> int:
-    with contextlib.suppress(OSError, ValueError):
-        lines = _read(f"/proc/{pid}/smaps_rollup").splitlines()[1:]
-        pairs = (line.partition(b":") for line in lines)
-        kilobytes = {name: int(rest.split()[0]) for name, _, rest in pairs}
-        return (kilobytes[b"Pss"] - kilobytes.get(b"Pss_Shmem", 0)) << 10
-    return 0
-
-
-def _shared(family: Iterable[int]) -> int:
-    """Return bytes of anonymous shared memory, in full: it stays when processes let go of it."""
-    areas: dict[tuple[bytes, int], int] = {}
+def proportional(family: Iterable[int]) -> int:
+    """Return bytes of memory; of a shared page, each process's share counts. Slower to read."""
+    kilobytes = 0
     for pid in family:
-        with contextlib.suppress(OSError), open(f"/proc/{pid}/maps", "rb") as file:
-            for line in file:
-                where, _, _, _, inode, *name = line.split(None, 5)
-                if name and name[0].startswith(b"/dev/zero"):
-                    first, last = (int(part, 16) for part in where.split(b"-"))
-                    areas[inode, first] = last - first
-    largest: dict[bytes, int] = {}
-    for (inode, _), size in areas.items():
-        largest[inode] = largest.get(inode, 0) + size
-    return sum(largest.values())
+        with contextlib.suppress(OSError, ValueError):
+            lines = _read(f"/proc/{pid}/smaps_rollup").splitlines()
+            kilobytes += next(int(line.split()[1]) for line in lines if line.startswith(b"Pss:"))
+    return kilobytes << 10
 
 
 def _stat(process: str) -> list[bytes]:

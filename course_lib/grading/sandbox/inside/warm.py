@@ -1,5 +1,6 @@
 """What a process imports and does once, so that each guest that is forked from it need not."""
 
+import gc
 import importlib
 import sys
 from collections.abc import Iterable
@@ -32,12 +33,12 @@ def import_everything() -> None:
     _observe_an_answer()
 
 
-def import_more(names: Iterable[str]) -> bool:
-    """Import what only some lessons need; return whether anything was new."""
-    missing = [name for name in names if name not in sys.modules]
-    for name in missing:
-        importlib.import_module(name)
-    return bool(missing)
+def import_more(names: Iterable[str]) -> None:
+    """Import what only some lessons need."""
+    for name in names:
+        if name not in sys.modules:
+            importlib.import_module(name)
+            gc.freeze()
 
 
 def _observe_an_answer() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from course_lib.exercises import lessons
 from course_lib.workspace.sources import attention_init, reached
 
-_PACKAGE = Path(__file__).resolve().parents[2]
+_PACKAGE = Path(__file__).resolve().parents[1]
 # Rooms, no list of modules; of the solutions what all share, and those of the lessons before.
 _VISIBLE = (
     "__init__.py",

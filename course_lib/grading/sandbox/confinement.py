@@ -9,9 +9,7 @@
 import dataclasses
 import functools
 import os
-import secrets
 import shutil
-import socket
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -22,8 +20,6 @@ from course_lib.grading.sandbox import cgroup
 from course_lib.workspace.errors import GradingError
 
 LEVELS = ("strict", "off")
-WRITABLE = ("HOME", "TMPDIR", "IPYTHONDIR", "MPLCONFIGDIR")  # folders that programs write to
-_FIRST_UID, _LAST_UID, _UIDS = 60_000, 61_183, 32  # no one else's, as systemd and Debian count
 _PACKAGE = Path(__file__).resolve().parents[2]
 _REFUSED = """
 ptrace process_vm_readv process_vm_writev kcmp keyctl add_key request_key bpf perf_event_open
@@ -90,25 +86,6 @@ class Reached:
     def __str__(self) -> str:
         why = "; ".join(f"no {level}: {reason}" for level, reason in self.refused.items())
         return f"sandbox {self.level}" + (f" ({why})" if why else "")
-
-
-def claim_users() -> tuple[socket.socket | None, int | None]:
-    """Reserve a range of unused UIDs; return the lock and the first UID, None if not root.
-
-    Limits on processes are counted by user, so two guests of one user could starve each other. A
-    name without a file can be bound once, and is free again however its holder ends.
-    """
-    if os.getuid() != 0:
-        return None, None
-    first = range(_FIRST_UID, _LAST_UID - _UIDS, _UIDS)
-    for uid in first:
-        claim = socket.socket(socket.AF_UNIX)
-        try:
-            claim.bind(f"\0course-grading-uid-{uid}")
-            return claim, uid
-        except OSError:
-            claim.close()
-    return None, secrets.choice(first)
 
 
 @functools.cache

@@ -22,6 +22,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,6 @@ class Host:
         _remove_folders_of_the_dead()
         self.folder = Path(tempfile.mkdtemp(prefix=f"{_FOLDER}{os.getpid()}-"))
         self.folder.chmod(0o711)
-        self._claim, first_uid = confinement.claim_users() if level == "strict" else (None, None)
         self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         library = stage_library(self.folder, lesson)
         command, environ = confinement.command(level, library, theirs.fileno())
@@ -102,10 +102,9 @@ class Host:
             start_new_session=True,
         )
         theirs.close()
-        settings = {"level": level, "first_uid": first_uid, "memory": limits.memory}
-        settings |= {"disk": limits.disk, "file_size": limits.file_size}
-        settings |= {"cpu_seconds": limits.cpu_seconds, "processes": limits.processes}
-        settings["filter"] = confinement.filter_program() if level == "strict" else ""
+        program = confinement.filter_program() if level == "strict" else ""
+        settings = {"level": level, "place": str(self.folder), "filter": program}
+        settings |= {"change_user": os.getuid() == 0, **asdict(limits)}
         with contextlib.suppress(OSError):  # it has ended, which the next message tells
             self.channel.send(json.dumps(settings).encode())
 
@@ -127,9 +126,8 @@ class Host:
         """End it and with it all guests, and remove its folder."""
         self.process.kill()
         self.process.wait()
-        for each in (self.channel, self._errors, self._claim):
-            if each is not None:
-                each.close()
+        self.channel.close()
+        self._errors.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -183,18 +181,14 @@ class ForkedGuests:
         assert self._channel is not None
         name = secrets.token_hex(4)
         group = cgroup.group(name, self.limits.memory, self.limits.processes)
-        folder, env = "/scratch", {}
-        if self.reached.level == "off":
-            place = Path(tempfile.mkdtemp(prefix=f"{_FOLDER}{os.getpid()}-"))
-            folder, env = str(place), dict.fromkeys(confinement.WRITABLE, str(place))
         message = {"request": "fork", "name": name, "imports": list(imports)}
-        data = json.dumps(message | {"folder": folder, "env": env}).encode()
         their_reading, writing = os.pipe()
         reading, their_writing = os.pipe()
         os.set_blocking(writing, False)
         try:
             doors = [group.door] if group else []
-            socket.send_fds(self._channel, [data], [their_reading, their_writing, *doors])
+            data, pipes = json.dumps(message).encode(), [their_reading, their_writing]
+            socket.send_fds(self._channel, [data], [*pipes, *doors])
         except OSError as error:
             self._lose_host()
             raise GuestLost("the process that forks guests has ended") from error
@@ -321,7 +315,7 @@ class SpawnedGuests:
         environ = public_environment() | confinement.environment(str(self._library))
         environ |= {
             "PATH": os.environ.get("PATH", ""),
-            **dict.fromkeys(confinement.WRITABLE, str(place)),
+            **dict.fromkeys(WRITABLE, str(place)),
         }
         command = [sys.executable, "-P", "-m", "course_lib.grading.sandbox.inside.guest"]
         ours, theirs = socket.socketpair()  # on Windows, only sockets can be waited for

@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import IO, Any, NoReturn
 
+from course_lib.grading.sandbox.inside import WRITABLE
 from course_lib.grading.sandbox.inside import shell as shells
 from course_lib.grading.sandbox.inside.frames import Inlet
 
@@ -24,7 +25,7 @@ def become_guest(slot: dict[str, Any], pipes: tuple[int, int], group: int | None
     """Confine this forked process and serve a submission; never return.
 
     Args:
-        slot: what `lockdown.confine` takes, and `folder` and `env` of the guest.
+        slot: what `lockdown.confine` takes, and the guest's working `folder`.
         pipes: to read frames from and to write them to.
         group: file of a cgroup to enter, if there is one.
     """
@@ -46,7 +47,8 @@ def become_guest(slot: dict[str, Any], pipes: tuple[int, int], group: int | None
         lockdown.confine(slot)
         if slot["level"] == "off":
             lockdown.adopt_orphans()
-        os.environ.update(slot["env"])
+        if slot["level"] == "off":
+            os.environ.update(dict.fromkeys(WRITABLE, slot["folder"]))
         os.chdir(slot["folder"])
         tempfile.tempdir = None  # looked up again, in this environment
         _seed_everything()

@@ -9,10 +9,13 @@ import contextlib
 import gc
 import json
 import os
+import random
 import select
+import shutil
 import signal
 import socket
 import sys
+import tempfile
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +25,7 @@ from course_lib.grading.sandbox.inside.guest import become_guest
 
 _LOOK_SECONDS = 0.05  # between two looks at the memory and the processes of all guests
 _MESSAGE = 1 << 16
-_UIDS = 32  # users that guests take by turns: RLIMIT_NPROC counts by user
+_UIDS = range(60_000, 61_184)  # no one else's, as systemd and Debian count
 
 
 @dataclass
@@ -31,6 +34,7 @@ class _Guest:
     pid: int
     channel: socket.socket
     uid: int | None
+    folder: str
     reason: str = ""
     peak: int = 0
 
@@ -45,7 +49,6 @@ class _Host:
         self.guests: dict[int, _Guest] = {}
         self.strict = self.settings["level"] == "strict"
         self.looked = 0.0
-        self.forks = 0
         if not self.strict:
             lockdown.adopt_orphans()
 
@@ -109,7 +112,8 @@ class _Host:
         warm.import_more(message["imports"])
         reading, writing, *group = descriptors
         uid = self._free_uid()
-        slot = self.settings | {"uid": uid, "folder": message["folder"], "env": message["env"]}
+        folder = "/scratch" if self.strict else tempfile.mkdtemp(dir=self.settings["place"])
+        slot = self.settings | {"uid": uid, "folder": folder}
         try:
             pid = lockdown.fork_into_own_pid_namespace() if self.strict else os.fork()
         except OSError as error:
@@ -117,17 +121,14 @@ class _Host:
             return _send(channel, ended | {"detail": f"no process could be forked: {error}"})
         if pid == 0:
             become_guest(slot, (reading, writing), group[0] if group else None)
-        self.guests[pid] = _Guest(message["name"], pid, channel, uid)
+        self.guests[pid] = _Guest(message["name"], pid, channel, uid, folder)
         return None
 
     def _free_uid(self) -> int | None:
-        first = self.settings["first_uid"]
-        if first is None:
+        """Return a user for a guest: RLIMIT_NPROC counts by user, so no two share one."""
+        if not (self.strict and self.settings["change_user"]):
             return None
-        taken = {guest.uid for guest in self.guests.values()}
-        self.forks += 1
-        turns = (first + (self.forks + n) % _UIDS for n in range(_UIDS))
-        return next((uid for uid in turns if uid not in taken), first)
+        return random.choice([*{*_UIDS} - {guest.uid for guest in self.guests.values()}])
 
     def _reap(self) -> None:
         """Tell who asked for it how each guest ended."""
@@ -152,6 +153,7 @@ class _Host:
             }
             if not self.strict:
                 self._kill_orphans()
+                shutil.rmtree(guest.folder, ignore_errors=True)
             _send(guest.channel, event)
 
     def _kill_orphans(self) -> None:

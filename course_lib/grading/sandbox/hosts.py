@@ -32,6 +32,7 @@ from course_lib.grading.library import stage_library
 from course_lib.grading.sandbox import cgroup, confinement
 from course_lib.grading.sandbox.confinement import Limits, Reached
 from course_lib.grading.sandbox.guests import START_SECONDS, Guest, GuestLost, Guests
+from course_lib.grading.sandbox.inside import WRITABLE
 from course_lib.workspace.environment import public_environment
 
 _END_SECONDS = 120.0

@@ -1,14 +1,17 @@
 """What crosses to a worker and back, to another process or another machine.
 
-A job is made here, of plain data. A result carries its notebook as text: that text is what the
-ledger keeps and what is published, and nothing that a student's process made is ever unpickled.
+A job holds plain data of the course and the bytes of a submission, which the worker parses. What
+comes back was made by the worker: nothing that a student's process made is ever unpickled.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from nbformat import NotebookNode
+
+from course_lib.checks.judge.report import Report
 
 
 @dataclass(frozen=True)
@@ -19,19 +22,27 @@ class Job:
         student: only for messages.
         lesson: slug.
         key: names what is graded: submission, release, seed and limits.
-        notebook: the rebuilt one; its runner works on a copy.
+        data: the submitted notebook.
+        release: the lesson's release notebook as text.
         seed: from which the inputs of its checks are drawn, its own.
-        settled: exercises whose check cells hold their outputs already and are not judged again.
-        earlier: check cells of the same work as they were graded before; their points may not fall.
+        name: of the submitted file, for messages.
+        tests: ordinary tests with what the release hides of them.
+        notices: what intake already found.
+        earlier: check cells of the same submission as they were graded before.
+        same: exercises whose check is the same as then; they are not judged again.
     """
 
     student: str
     lesson: str
     key: str
-    notebook: NotebookNode
+    data: bytes
+    release: str
     seed: str
-    settled: tuple[str, ...] = ()
+    name: str = "the notebook"
+    tests: Mapping[str, str] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
     earlier: tuple[NotebookNode, ...] = ()
+    same: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -39,21 +50,26 @@ class Result:
     """What grading one submission gave.
 
     Attributes:
-        notebook: the executed notebook as JSON text, with reports and points in its checks.
-        fault: why the machine could not grade it, where that is not the student's doing.
+        notebook: the executed notebook; the checks that `reports` holds have no outputs yet.
+        reports: by exercise, of all that were judged.
+        fault: why it is not graded, where that is no verdict on the answers.
+        notices: what a person should know of the submission.
+        same_as_course: exercises whose answer is the course's own solution.
         flagged: exercises for a person to look at, with the reason.
-        seconds: wall time by step: "kernel" (waiting for it), "cells", "observe", "judge", "total",
-            and of making kernels, most of it ahead of need, "fork", "sandbox", "start".
-        attempts: how many workers it took with it.
+        seconds: wall time by step: "start" (of guests), "cells", "observe", "judge", "total".
+        attempts: how many workers died with it.
         log: what happened, a line each, for a person who looks into one submission.
     """
 
     student: str
     lesson: str
     key: str
-    notebook: str = ""
+    notebook: NotebookNode | None = None
+    reports: dict[str, Report] = field(default_factory=dict)
     fault: str | None = None
-    attempts: int = 0
+    notices: tuple[str, ...] = ()
+    same_as_course: tuple[str, ...] = ()
     flagged: dict[str, str] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
+    attempts: int = 0
     log: list[str] = field(default_factory=list)

@@ -15,14 +15,14 @@ from nbformat import NotebookNode
 
 from course_lib.grading.course import Course, parse_graded
 from course_lib.grading.fingerprints import checks_digests, key_of, seed_of, work_of
-from course_lib.grading.graded_cells import check_cells
+from course_lib.grading.graded_cells import check_cells, grade_id
 from course_lib.grading.intake.gate import IntakeError
-from course_lib.grading.intake.parser import Pouring
 from course_lib.grading.intake.submissions import Submission, read_bytes
 from course_lib.grading.jobs import Job, Result
-from course_lib.grading.judging.plain_tests import digests_of, restore, tests_of
+from course_lib.grading.judging.plain_tests import digests_of, tests_of
 from course_lib.grading.ledger import MAX_ATTEMPTS, Entry, Ledger
-from course_lib.grading.regrade import take_over
+from course_lib.grading.publishing.check_outputs import fill_checks
+from course_lib.grading.regrade import keep_points
 from course_lib.grading.settings import Settings
 
 
@@ -35,7 +35,6 @@ class Run:
         notebook: the same, parsed once; never changed.
         tests: ordinary tests with what the release hides of them.
         seed: the secret from which each submission's own is made.
-        pouring: reads submissions; to be closed.
     """
 
     course: Course
@@ -46,26 +45,11 @@ class Run:
     notebook: NotebookNode
     tests: Mapping[str, str]
     seed: str
-    pouring: Pouring
 
     @functools.cached_property
     def checks(self) -> Mapping[str, str]:
         """Digest of each check's sources, made while workers come up: half a second's work."""
         return {**checks_digests(self.lesson), **digests_of(self.tests)}
-
-
-@dataclass(frozen=True)
-class Settled:
-    """A submission that no kernel has to run (any more).
-
-    Attributes:
-        entry: its state is "published" (nothing is left to do), "graded" (to be published) or
-            "blank".
-        notebook: the graded one, where it was read.
-    """
-
-    entry: Entry
-    notebook: NotebookNode | None = None
 
 
 def open_run(course: Course, lesson: str, settings: Settings) -> Run:
@@ -85,11 +69,10 @@ def open_run(course: Course, lesson: str, settings: Settings) -> Run:
         notebook,
         tests,
         course.check_seed(),
-        Pouring(lesson, notebook),
     )
 
 
-def plan(run: Run, submission: Submission, known: set[str]) -> Settled | Job:
+def plan(run: Run, submission: Submission, known: set[str]) -> Entry | Job:
     """Decide what a submission needs; a job is noted in the ledger as begun.
 
     Args:
@@ -107,7 +90,7 @@ def plan(run: Run, submission: Submission, known: set[str]) -> Settled | Job:
         _refuse_poison(run, entry, key)
         return _begin(run, submission, entry, data, key, same)
     except IntakeError as error:
-        return Settled(left_blank(replace(entry, notices=submission.notices), str(error)))
+        return left_blank(replace(entry, notices=submission.notices), str(error))
 
 
 def _notebook_of(submission: Submission) -> Path:
@@ -123,18 +106,18 @@ def _same_checks(run: Run, entry: Entry, key: str) -> set[str]:
     return {name for name, digest in run.checks.items() if entry.checks.get(name) == digest}
 
 
-def unchanged(run: Run, entry: Entry, known: set[str]) -> Settled | None:
+def unchanged(run: Run, entry: Entry, known: set[str]) -> Entry | None:
     """What is left to do for graded work; None if it is none, or its graded notebook was lost."""
     if entry.state == "graded":
-        return Settled(entry)
+        return entry
     if entry.state != "published":
         return None
     notebook = run.course.read_graded(entry.student, run.lesson)
     if notebook is None or entry.student in known:
-        return Settled(entry, notebook) if notebook else None
+        return entry if notebook else None
     # The gradebook was lost, another machine graded this share, or the lateness has changed.
     again = replace(entry, state="graded", notebook=nbformat.v4.writes(notebook))
-    return Settled(run.ledger.put(again), notebook)
+    return run.ledger.put(again)
 
 
 def _refuse_poison(run: Run, entry: Entry, key: str) -> None:
@@ -148,29 +131,28 @@ def _refuse_poison(run: Run, entry: Entry, key: str) -> None:
 def _begin(
     run: Run, submission: Submission, entry: Entry, data: bytes, key: str, same: set[str]
 ) -> Job:
-    """Pour the answers into the release, and note that work on them begins."""
-    work = work_of(data)
+    """Return the job, and note that work on it begins."""
+    work, name = work_of(data), _notebook_of(submission).name
     was_graded = entry.state == "published" or entry.regraded
     regraded = was_graded and entry.work == work and not run.settings.force
-    read = run.pouring.poured(data, _notebook_of(submission).name)
-    notebook, notices = read.notebook, (*submission.notices, *read.notices)
-    restore(notebook, run.tests)
-    notebook.metadata.setdefault("course", {})["notices"] = list(notices)
-    earlier = _earlier_checks(run, entry) if same or regraded else ()
-    settled = take_over(notebook, earlier, same)
-    run.ledger.start(
+    earlier = _earlier_checks(run, entry) if same else ()
+    same &= {grade_id(cell) for cell in earlier}
+    flagged = {name: why for name, why in entry.flagged.items() if name in same}
+    about = {"work": work, "regraded": regraded, "flagged": flagged}
+    run.ledger.start(submission.student, key, run.checks, **about)
+    return Job(
         submission.student,
+        run.lesson,
         key,
-        run.checks,
-        work=work,
-        regraded=regraded,
-        notices=notices,
-        same=read.same,
-        flagged={name: why for name, why in entry.flagged.items() if name in settled},
+        data,
+        run.release,
+        seed_of(run.seed, submission.student, work),
+        name,
+        run.tests,
+        submission.notices,
+        earlier,
+        frozenset(same),
     )
-    kept = tuple(earlier) if regraded else ()
-    student, seed = submission.student, seed_of(run.seed, submission.student, work)
-    return Job(student, run.lesson, key, notebook, seed, tuple(sorted(settled)), kept)
 
 
 def _earlier_checks(run: Run, entry: Entry) -> tuple[NotebookNode, ...]:
@@ -182,22 +164,32 @@ def _earlier_checks(run: Run, entry: Entry) -> tuple[NotebookNode, ...]:
     return tuple(check_cells(notebook)) if notebook else ()
 
 
-def receive(run: Run, result: Result) -> Settled:
-    """Put a worker's result into the ledger; what a fault prevented is left blank."""
+def receive(run: Run, result: Result) -> Entry:
+    """Put a worker's result into the ledger; leave blank what could not be graded."""
     entry = run.ledger.get(result.student)
-    attempts = max(entry.attempts, result.attempts)
-    entry = replace(entry, attempts=attempts, seconds=result.seconds)
-    if result.fault:
-        return Settled(left_blank(entry, result.fault))
+    entry = replace(
+        entry,
+        attempts=max(entry.attempts, result.attempts),
+        seconds=result.seconds,
+        notices=result.notices,
+        same=result.same_as_course,
+    )
+    if result.fault or result.notebook is None:
+        return left_blank(entry, result.fault or "not graded")
+    fill_checks(result.notebook, result.reports)
+    if entry.regraded and (before := run.course.read_graded(entry.student, run.lesson)):
+        kept = keep_points(check_cells(before), result.notebook)
+        result.flagged |= kept
+        result.log += [f"{name}: {why}" for name, why in kept.items()]
     graded = replace(
         entry,
         key=result.key,
         state="graded",
         problem=None,
         flagged=entry.flagged | result.flagged,
-        notebook=result.notebook,
+        notebook=nbformat.writes(result.notebook),
     )
-    return Settled(run.ledger.put(graded))
+    return run.ledger.put(graded)
 
 
 def left_blank(entry: Entry, problem: str) -> Entry:

@@ -6,31 +6,27 @@ stay, with the report that gave them, and the exercise is flagged; `--force` tak
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from nbformat import NotebookNode
 
 from course_lib.grading.graded_cells import check_cells, grade_id, read_check
 
 
-def take_over(notebook: NotebookNode, earlier: Iterable[NotebookNode], same: set[str]) -> set[str]:
-    """Bring the outputs of checks that did not change into a rebuilt notebook.
+def take_over(
+    notebook: NotebookNode, earlier: Iterable[NotebookNode], names: Collection[str]
+) -> None:
+    """Copy the outputs that checks had before into a rebuilt notebook.
 
     Args:
         notebook: rebuilt, not run; changed in place.
         earlier: check cells as they were graded before.
-        same: exercises whose check is the same as then.
-
-    Returns:
-        The exercises that need not be judged.
+        names: exercises whose outputs are copied.
     """
-    kept = {grade_id(cell): cell.outputs for cell in earlier if grade_id(cell) in same}
-    settled = set()
+    outputs = {grade_id(cell): cell.outputs for cell in earlier if grade_id(cell) in names}
     for cell in check_cells(notebook):
-        if (name := grade_id(cell)) in kept:
-            cell.outputs = kept[name]
-            settled.add(name)
-    return settled
+        if (name := grade_id(cell)) in outputs:
+            cell.outputs = outputs[name]
 
 
 def keep_points(earlier: Iterable[NotebookNode], notebook: NotebookNode) -> dict[str, str]:
@@ -43,19 +39,16 @@ def keep_points(earlier: Iterable[NotebookNode], notebook: NotebookNode) -> dict
     Returns:
         Why a person should look, by exercise.
     """
-    before = {grade_id(cell): cell for cell in earlier}
+    now = {grade_id(cell): read_check(cell) for cell in check_cells(notebook)}
     flagged = {}
-    for cell in check_cells(notebook):
-        known = before.get(grade_id(cell))
-        if known is None:
+    for cell in earlier:
+        old, new = read_check(cell), now.get(grade_id(cell))
+        if new is None or old.points is None or new.points is None:
             continue
-        old, new = read_check(known), read_check(cell)
-        if old.points is None or new.points is None or old.max_points != new.max_points:
-            continue
-        if new.points < old.points - 1e-6:
-            cell.outputs = known.outputs
+        if old.max_points == new.max_points and new.points < old.points - 1e-6:
             flagged[new.exercise] = (
                 f"graded again, this same work would get {new.points:g} instead of "
                 f"{old.points:g} points, which it keeps; --force takes the new points"
             )
+    take_over(notebook, earlier, flagged)
     return flagged

@@ -27,7 +27,8 @@ from course_lib.grading.graded import GradedLesson
 from course_lib.grading.graded_cells import NotebookGrades, read_notebook
 from course_lib.grading.intake.submissions import Submission, find_submissions
 from course_lib.grading.jobs import Job, Result
-from course_lib.grading.plan import Run, Settled, log_lines, open_run, plan, receive, unchanged
+from course_lib.grading.ledger import Entry
+from course_lib.grading.plan import Run, log_lines, open_run, plan, receive, unchanged
 from course_lib.grading.publishing.publish import Publisher
 from course_lib.grading.report.read_grades import read_lesson
 from course_lib.grading.settings import Progress, Settings
@@ -63,7 +64,7 @@ def grade(
     settings = settings or Settings()
     with quiet_nbgrader():
         run = open_run(Course(root), lesson, settings)
-        with _alone(run.course), _imports_frozen(), contextlib.closing(run.pouring):
+        with _alone(run.course), _imports_frozen():
             submissions = _chosen(run, students)
             run.course.ensure_assignment(lesson, run.notebook)
             known = _grade(run, submissions, progress or (lambda step: None))
@@ -114,11 +115,11 @@ def _grade(
     tally = _Tally(run.lesson, len(submissions), progress)
     with Publisher(run.course, run.lesson).open() as publisher:
 
-        def finish(settled: Settled) -> None:
-            grades = _finish(run, settled, publisher)
+        def finish(entry: Entry) -> None:
+            grades = _finish(run, entry, publisher)
             if grades is not None:
-                read[settled.entry.student] = grades
-            tally.count(settled, grades)
+                read[entry.student] = grades
+            tally.count(entry, grades)
 
         graded = publisher.graded()
         known = {student for student, is_current in graded.items() if is_current}
@@ -128,9 +129,9 @@ def _grade(
         meanwhile = publisher.get_ready if anyone_new else lambda: None
         with contextlib.closing(_execute(run.settings, jobs, at_once, meanwhile)) as results:
             for result in results:
-                settled = receive(run, result)
-                _write_log(run, settled, result)
-                finish(settled)
+                entry = receive(run, result)
+                _write_log(run, entry, result)
+                finish(entry)
         for student in graded.keys() - known - {s.student for s in submissions}:
             if again := unchanged(run, run.ledger.get(student), known):
                 _finish(run, again, publisher)
@@ -140,7 +141,7 @@ def _grade(
 
 
 def _jobs(
-    run: Run, submissions: Iterable[Submission], known: set[str], finish: Callable[[Settled], None]
+    run: Run, submissions: Iterable[Submission], known: set[str], finish: Callable[[Entry], None]
 ) -> Iterator[Job]:
     """A job for each submission that has to run; the others are finished at once."""
     for submission in submissions:
@@ -182,27 +183,28 @@ def _workers(settings: Settings, lesson: str = "") -> contextlib.closing[Executo
     return contextlib.closing(made)
 
 
-def _finish(run: Run, settled: Settled, publisher: Publisher) -> NotebookGrades | None:
+def _finish(run: Run, entry: Entry, publisher: Publisher) -> NotebookGrades | None:
     """Publish a graded submission, or clear a blank one; return what its graded notebook says."""
-    entry = settled.entry
     if entry.state == "blank":
         publisher.leave_blank(entry.student)
         run.ledger.put(entry)
         return None
-    notebook = settled.notebook or nbformat.v4.reads(entry.notebook)  # validated by the runner
+    if entry.state == "published":
+        notebook = run.course.read_graded(entry.student, run.lesson)
+        return read_notebook(notebook) if notebook else None
+    notebook = nbformat.v4.reads(entry.notebook)  # written by us
     grades = read_notebook(notebook)
-    if entry.state == "graded":
-        publisher.publish(entry.student, entry.notebook, notebook, grades)
+    publisher.publish(entry.student, entry.notebook, notebook, grades)
     return grades
 
 
-def _write_log(run: Run, settled: Settled, result: Result) -> None:
+def _write_log(run: Run, entry: Entry, result: Result) -> None:
     """What happened to one submission in its newest run."""
     student = result.student
     path = run.course.log_path(student, run.lesson)
     path.parent.mkdir(parents=True, exist_ok=True)
     head = f"{student!r}, {run.lesson}, {time.strftime('%Y-%m-%d %H:%M:%S%z')}"
-    text = "\n".join([head, *log_lines(settled.entry, result)])
+    text = "\n".join([head, *log_lines(entry, result)])
     write_atomically(path, text.encode("utf-8", "backslashreplace").decode() + "\n")
 
 
@@ -219,9 +221,8 @@ class _Tally:
         self.started = time.monotonic()
         tell(Step(lesson, 0, total, f"{total} submissions"))
 
-    def count(self, settled: Settled, grades: NotebookGrades | None) -> None:
-        """One more submission is done."""
-        entry = settled.entry
+    def count(self, entry: Entry, grades: NotebookGrades | None) -> None:
+        """Count one more submission."""
         self.counts[_WORDS[entry.state]] += 1
         if grades is not None and entry.state == "graded":
             self.outcomes.update(one.outcome for one in grades.exercises.values())

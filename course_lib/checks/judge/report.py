@@ -15,9 +15,13 @@ WORDS = {
     "raised": ("⚠", "stopped with an error"),
     "not_attempted": ("○", "not attempted"),
     "checker_failed": ("!", "our check failed, not you"),
+    "timed_out": ("∞", "stopped"),
+    "out_of_memory": ("∞", "stopped"),
+    "crashed": ("∞", "stopped"),
 }
 OPTIONAL = "★ optional"
 _BARS = {"correct": "good", "incorrect": "bad", "raised": "bad"}
+_BARS |= dict.fromkeys(("timed_out", "out_of_memory", "crashed"), "bad")
 
 
 def amount(number: float, noun: str) -> str:
@@ -40,7 +44,8 @@ class Report:
     """The verdict on one answer.
 
     Attributes:
-        outcome: "correct", "incorrect", "raised", "not_attempted" or "checker_failed".
+        outcome: "correct", "incorrect", "raised", "not_attempted" or "checker_failed"; during
+            grading also "timed_out", "out_of_memory" or "crashed".
         score: 0..1.
         starred: the exercise is optional, and its points count nowhere.
         findings: what to know, the most telling first.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import TypeGuard
 
 from nbformat import NotebookNode
 
@@ -21,7 +20,6 @@ from course_lib.grading.judging.exercise import (
     MAYBE_ANOTHERS,
     Unnamed,
     answer_of,
-    check_cell_outputs,
     judge_twice,
     right_with_other_inputs,
 )
@@ -32,24 +30,26 @@ from course_lib.grading.publishing.shown import Shown
 from course_lib.grading.sandbox.guests import Ran
 
 
-def grade_cells(session: Session, job: Job, notebook: NotebookNode, shown: Shown) -> dict[str, str]:
-    """Run every cell in order; the notebook's outputs are changed in place.
+def grade_cells(
+    session: Session, job: Job, notebook: NotebookNode, shown: Shown
+) -> tuple[dict[str, Report], dict[str, str]]:
+    """Run every cell in order; the outputs of all but the judged checks are written in place.
 
     Args:
         session: the student's guest.
-        job: holds the seed, and what is settled.
+        job: holds the seed, and which checks need not be judged again.
         notebook: rebuilt from the student's.
         shown: takes what its cells put out.
 
     Returns:
-        Exercises for a person to look at, with the reason.
+        The reports by exercise, and exercises for a person to look at, with the reason.
 
     Raises:
         GuestLost: a guest was lost, and not by what ran in it.
         CannotJudge: no other attempt would end otherwise.
     """
     flagged: dict[str, str] = {}
-    verdicts: dict[str, Report | str] = {}
+    reports: dict[str, Report] = {}
     unnamed: Unnamed = {}
     for index, cell in enumerate(notebook.cells):
         if not is_run(cell):
@@ -59,39 +59,41 @@ def grade_cells(session: Session, job: Job, notebook: NotebookNode, shown: Shown
             shown.keep(cell, _run_cell(session, index, cell))
             continue
         if is_plain_test(cell):
-            cell.outputs = shown_of_test(
-                _run_cell(session, index, cell), session.harmful.get(index)
-            )
+            ran = _run_cell(session, index, cell)
+            cell.outputs = shown_of_test(ran, session.harmful.get(index))
             continue
         name = grade_id(cell)
         cell.execution_count = index + 1
-        if name in job.settled:
+        if name in job.same:
             session.remember(name, index)
             continue
-        later: Unnamed | None = {} if _builds_on_wrong(session.uses, verdicts, name) else None
-        verdicts[name] = judged = judge_twice(session, job, name, index, later)
-        if later and _score(judged) < 1.0:
+        later: Unnamed | None = {} if _builds_on_wrong(session.uses, reports, name) else None
+        reports[name] = report = judge_twice(session, job, name, index, later)
+        if later and report.score < 1.0:
             unnamed |= later
-        elif _is_unexplained(judged) and right_with_other_inputs(session, job, name, index):
+        elif _is_unexplained(report) and right_with_other_inputs(session, job, name, index):
             flagged[name] = "wrong with one set of inputs, right with another"
-        cell.outputs = check_cell_outputs(session, cell, judged)
-    _judge_beside_ours(session, job, notebook, verdicts, unnamed)
-    for cell in notebook.cells:
-        if (named := unnamed.get(grade_id(cell))) and is_check(cell):
-            cell.outputs = check_cell_outputs(session, cell, named())
+    _judge_beside_ours(session, job, notebook, reports, unnamed)
+    reports |= {name: judge() for name, judge in unnamed.items()}
+    for report in reports.values():
+        session.journal.note(_line(report))
     shown.write()
-    notices = notebook.metadata.setdefault("course", {}).setdefault("notices", [])
-    notices.extend(notice for _, notice in sorted(session.notices.items()))
-    return flagged
+    return reports, flagged
 
 
-def _builds_on_wrong(uses: Uses, verdicts: Mapping[str, Report | str], name: str) -> bool:
+def _line(report: Report) -> str:
+    mistake = f" ({report.mistake})" if report.mistake else ""
+    points = f"{report.points:g} of {report.max_points:g}"
+    return f"check {report.exercise}: {report.outcome}{mistake}, {points}"
+
+
+def _builds_on_wrong(uses: Uses, reports: Mapping[str, Report], name: str) -> bool:
     """Whether an answer names one that lost points, or puts such together.
 
     The former is judged again beside the course's version, and most often nobody asks then which
     mistake this one made; neither needs other inputs to say why it is wrong.
     """
-    wrong = {known for known, judged in verdicts.items() if _score(judged) < 1.0}
+    wrong = {known for known, report in reports.items() if report.score < 1.0}
     chain = find(name).chain
     built_on = uses.before(chain or (name,)) if wrong else []
     return not wrong.isdisjoint({*chain, *built_on})
@@ -101,7 +103,7 @@ def _judge_beside_ours(
     session: Session,
     job: Job,
     notebook: NotebookNode,
-    verdicts: Mapping[str, Report | str],
+    reports: dict[str, Report],
     unnamed: Unnamed,
 ) -> None:
     """Judge once more what failed and builds on what failed, with the course's version of that.
@@ -109,18 +111,18 @@ def _judge_beside_ours(
     The solutions are in that guest beside the student's code, so nothing but points leaves it.
     What has all of them then needs no name for its mistake: it is taken out of `unnamed`.
     """
-    if all(_score(judged) >= 1.0 for judged in verdicts.values()):
+    if all(report.score >= 1.0 for report in reports.values()):
         return
     uses, failed = session.uses, set()
     for index, cell in enumerate(notebook.cells):
         if not is_check(cell) or is_plain_test(cell):
             continue
         name = grade_id(cell)
-        first = verdicts.get(name)
-        if first is None:  # settled
+        first = reports.get(name)
+        if first is None:  # graded before
             failed |= {name} if read_check(cell).outcome != "correct" else set()
             continue
-        if _score(first) >= 1.0:
+        if first.score >= 1.0:
             continue
         ours = _sources_of(failed, uses, find(name).chain or (name,))
         failed.add(name)
@@ -132,13 +134,13 @@ def _judge_beside_ours(
             return
         _put_in_place(session, ours, name)
         second = judge_twice(session, job, name, index, {})
-        if _is_judged(second) and _score(second) > _score(first):
-            if _score(second) >= 1.0:
+        if _is_judged(second) and second.score > first.score:
+            if second.score >= 1.0:
                 failed.discard(name)
                 unnamed.pop(name, None)
             elif name in unnamed:
                 first = unnamed.pop(name)()
-            cell.outputs = check_cell_outputs(session, cell, _with_points_of(second, first, ours))
+            reports[name] = _with_points_of(second, first, ours)
 
 
 def _put_in_place(session: Session, ours: dict[str, str], name: str) -> None:
@@ -158,7 +160,7 @@ def _sources_of(failed: Collection[str], uses: Uses, names: Collection[str]) -> 
     return ours
 
 
-def _with_points_of(second: Report, first: Report | str, ours: Collection[str]) -> Report:
+def _with_points_of(second: Report, first: Report, ours: Collection[str]) -> Report:
     """The points of a judgement, and of all that it says nothing else."""
     names = ", ".join(f"`{name}`" for name in ours)
     note = f"graded with the course's {names} in place of yours"
@@ -168,12 +170,8 @@ def _with_points_of(second: Report, first: Report | str, ours: Collection[str]) 
     return taken
 
 
-def _is_judged(judged: Report | str) -> TypeGuard[Report]:
-    return isinstance(judged, Report) and judged.outcome in ("correct", "incorrect", "raised")
-
-
-def _score(judged: Report | str) -> float:
-    return judged.score if isinstance(judged, Report) else 0.0
+def _is_judged(report: Report) -> bool:
+    return report.outcome in ("correct", "incorrect", "raised")
 
 
 def _run_cell(session: Session, index: int, cell: NotebookNode) -> Ran:
@@ -205,6 +203,6 @@ def _place(index: int, cell: NotebookNode) -> str:
     return f"cell {index + 1} ({name})" if (name := grade_id(cell)) else f"cell {index + 1}"
 
 
-def _is_unexplained(judged: Report | str) -> bool:
-    """Whether an answer is wrong and no known mistake gives what it gives."""
-    return _is_judged(judged) and judged.outcome != "correct" and judged.mistake is None
+def _is_unexplained(report: Report) -> bool:
+    """Return whether an answer is wrong and no known mistake gives what it gives."""
+    return _is_judged(report) and report.outcome != "correct" and report.mistake is None

@@ -1,6 +1,6 @@
 """One exercise of a notebook: observed in the student's guest, judged here.
 
-Each step takes a `Session` and returns what happened; `cells_in_turn` writes it into the notebook.
+Each step takes a `Session` and returns what happened.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from nbformat import NotebookNode
 from course_lib.checks.judge.exercise import Exercise
 from course_lib.checks.judge.grade import judge_observed, still_missing
 from course_lib.checks.judge.prepare import prepare
-from course_lib.checks.judge.report import Report
+from course_lib.checks.judge.report import Finding, Report
 from course_lib.checks.observe.codec import CodecError, decode
 from course_lib.checks.observe.probe import Array, Probe
 from course_lib.checks.observe.remote import REPLY_TYPES, Reply, Request
@@ -24,24 +24,39 @@ from course_lib.exercises import find
 from course_lib.grading.graded_cells import ANSWER, grade_id, is_check
 from course_lib.grading.jobs import Job
 from course_lib.grading.judging.session import LOST, Session
-from course_lib.grading.publishing.check_outputs import outputs_of, outputs_of_ending
 from course_lib.grading.sandbox.guests import Ran
 
+# What ended an exercise before it could be judged: the outcome, and what its student reads.
+ENDINGS = {
+    "time": (
+        "timed_out",
+        "it did not end within {seconds:.0f} s of processor time (an endless loop?)",
+    ),
+    "waiting": (
+        "timed_out",
+        "it did not end within {seconds:.0f} s in which it only slept or waited",
+    ),
+    "memory": ("out_of_memory", "it used more than {memory:.1f} GB of memory"),
+    "processes": ("crashed", "it started more than {processes} processes"),
+    "output": ("timed_out", "it printed more than {output:.0f} MB"),
+    "crash": ("crashed", "it ended its process (a crash, or an exit)"),
+    "silent": ("crashed", "after it ran, this notebook gave no readable answer"),
+}
 # Endings that an earlier exercise may have prepared: these are tried once more without it.
-MAYBE_ANOTHERS = ("silent", "crash", "memory", "processes", "disk")
-Unnamed = dict[str, Callable[[], Report | str]]
+MAYBE_ANOTHERS = ("silent", "crash", "memory", "processes")
+Unnamed = dict[str, Callable[[], Report]]
 
 
 def judge_twice(
     session: Session, job: Job, name: str, index: int, unnamed: Unnamed | None = None
-) -> Report | str:
-    """The report on an exercise, or how it ended; tried again where others may be to blame.
+) -> Report:
+    """Return the report on an exercise; try it again where other exercises may be to blame.
 
     With `unnamed`, no known mistake is looked for: that gets, by name, what does it later.
     """
     answer = answer_of(session, name)
     if answer in session.harmful:
-        return session.harmful[answer]
+        return _stopped(session, name, session.harmful[answer])
     if session.only is not None and (more := _needed(session, name)) - session.only - {name}:
         session.renew(index, only=session.only | more)
     judged = observe_and_judge(session, job, name, index, unnamed=unnamed)
@@ -52,11 +67,26 @@ def judge_twice(
         # An earlier cell may have deleted what the lesson imports, torch for example.
         session.run(_lesson_imports(session.cells[:index]), index, history=False)
         judged = observe_and_judge(session, job, name, index, unnamed=unnamed)
-    if isinstance(judged, Report):
-        session.stopped.discard(name)
     if session.only is not None:
         session.only.add(name)
+    if isinstance(judged, str):
+        return _stopped(session, name, judged)
+    session.stopped.discard(name)
     return judged
+
+
+def _stopped(session: Session, name: str, ending: str) -> Report:
+    """Return the report on an exercise that ended before it could be judged."""
+    limits = session.limits
+    outcome, words = ENDINGS[ending]
+    sentence = words.format(
+        seconds=limits.cell_seconds,
+        memory=limits.memory / 1e9,
+        processes=limits.processes,
+        output=limits.output / 1e6,
+    )
+    message = f"Stopped, because {sentence}. The other exercises are judged as usual."
+    return Report.on(find(name), outcome, 0.0, [Finding(outcome, message, "", "values")])
 
 
 def _needed(session: Session, name: str) -> set[str]:
@@ -86,7 +116,7 @@ def observe_and_judge(
     variant: str = "",
     unnamed: Unnamed | None = None,
 ) -> Report | str:
-    """The report on an exercise; or how its observation ended, a key of `ENDINGS`.
+    """Return the report on an exercise, or how its observation ended, a key of `ENDINGS`.
 
     Args:
         session: the student's guest, which only observes.
@@ -112,7 +142,7 @@ def observe_and_judge(
     started = time.monotonic()
     judged = _judge(exercise, seed, probes, reply, unnamed is None)
     if unnamed is not None:
-        unnamed[name] = functools.partial(_judge, exercise, seed, probes, reply, True)
+        unnamed[name] = functools.partial(_judge_naming, session, exercise, seed, probes, reply)
     session.journal.spend("judge", time.monotonic() - started)
     return judged
 
@@ -128,6 +158,13 @@ def _judge(
     if any(s.raised and s.raised.type_name == "MemoryError" for s in reply.seen.values()):
         return "memory"
     return judge_observed(exercise, seed, reply.subject, reply.seen, name_mistakes=name_mistakes)
+
+
+def _judge_naming(
+    session: Session, exercise: Exercise, seed: str, probes: list[Probe], reply: Reply
+) -> Report:
+    judged = _judge(exercise, seed, probes, reply, True)
+    return judged if isinstance(judged, Report) else _stopped(session, exercise.name, judged)
 
 
 def _reply_in(ran: Ran, number: str) -> Reply | None:
@@ -169,17 +206,3 @@ def _lesson_imports(cells: Sequence[NotebookNode]) -> str:
             tree = ast.parse(cell.source)
             found += [n for n in tree.body if isinstance(n, ast.Import | ast.ImportFrom)]
     return "\n".join(ast.unparse(node) for node in found)
-
-
-def check_cell_outputs(
-    session: Session, cell: NotebookNode, judged: Report | str
-) -> list[NotebookNode]:
-    """What the check cell shows of a report, or of how the exercise ended."""
-    name = grade_id(cell)
-    if isinstance(judged, str):
-        session.journal.note(f"check {name}: stopped ({judged})")
-        return outputs_of_ending(name, judged, cell.metadata["nbgrader"]["points"], session.limits)
-    mistake = f" ({judged.mistake})" if judged.mistake else ""
-    points = f"{judged.points:g} of {judged.max_points:g}"
-    session.journal.note(f"check {name}: {judged.outcome}{mistake}, {points}")
-    return outputs_of(judged)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import copy
 import socket
 import time
 
-import nbformat
+from nbformat import NotebookNode
 
 from course_lib.grading.graded_cells import is_run
+from course_lib.grading.intake.gate import IntakeError
+from course_lib.grading.intake.read import read_submission
 from course_lib.grading.jobs import Job, Result
 from course_lib.grading.judging.cells import grade_cells
+from course_lib.grading.judging.plain_tests import restore
 from course_lib.grading.judging.session import CannotJudge, Journal, Session
 from course_lib.grading.ledger import MAX_ATTEMPTS
 from course_lib.grading.publishing.shown import Shown, cleaner
-from course_lib.grading.regrade import keep_points
+from course_lib.grading.regrade import take_over
 from course_lib.grading.sandbox.confinement import Limits
 from course_lib.grading.sandbox.guests import Guest, GuestLost, Guests
 from course_lib.grading.sandbox.hosts import open_guests
@@ -71,17 +73,16 @@ class Runner:
         self.open(job.lesson)
         result = Result(job.student, job.lesson, job.key)
         started = time.monotonic()
-        run = "\n".join(cell.source for cell in job.notebook.cells if is_run(cell))
-        self._imports = tuple(module for word, module in _LATE.items() if word in run)
         for attempt in range(1, MAX_ATTEMPTS + 1):
             try:
-                self._attempt(job, result)
+                notebook = read_submission(job, result)
+                self._grade(job, notebook, result)
                 break
             except GuestLost as error:
                 result.log.append(f"attempt {attempt}: {error}")
                 if attempt == MAX_ATTEMPTS:
                     result.fault = self._blame(str(error))
-            except CannotJudge as error:
+            except (IntakeError, CannotJudge) as error:
                 result.fault = str(error)
                 break
             except Exception as error:  # one submission must not end the run
@@ -91,25 +92,27 @@ class Runner:
         result.seconds["total"] = time.monotonic() - started
         return result
 
-    def _attempt(self, job: Job, result: Result) -> None:
-        """Grade a job from its first cell, and write its notebook.
+    def _grade(self, job: Job, notebook: NotebookNode, result: Result) -> None:
+        """Grade a rebuilt notebook from its first cell.
 
         Raises:
             GuestLost: a guest was lost, and not by what ran in it.
             CannotJudge: no other attempt would end otherwise.
         """
-        notebook = copy.deepcopy(job.notebook)
+        restore(notebook, job.tests)
+        take_over(notebook, job.earlier, job.same)
+        run = "\n".join(cell.source for cell in notebook.cells if is_run(cell))
+        self._imports = tuple(module for word, module in _LATE.items() if word in run)
         journal = Journal(result.seconds, result.log)
         session = Session(notebook.cells, self.guest, self.limits, journal)
         shown = Shown(notebook, self._cleaner)
         try:
-            result.flagged = grade_cells(session, job, notebook, shown)
+            result.reports, result.flagged = grade_cells(session, job, notebook, shown)
         finally:
             session.close()
-        kept = keep_points(job.earlier, notebook)
-        result.flagged |= kept
-        result.log += [f"{name}: {why}" for name, why in kept.items()]
-        result.notebook = nbformat.writes(notebook)
+        result.notices += tuple(notice for _, notice in sorted(session.notices.items()))
+        notebook.metadata.setdefault("course", {})["notices"] = list(result.notices)
+        result.notebook = notebook
 
     def _blame(self, why: str) -> str:
         """Return whose fault it is that guests were lost: a cell of ours is tried after it."""

@@ -56,7 +56,7 @@ class Session:
         journal: where time and events are noted.
 
     Attributes:
-        harmful: cells that ended a guest, by index, and why (a key of `check_outputs.ENDINGS`).
+        harmful: cells that ended a guest, by index, and why (a key of `exercise.ENDINGS`).
         stopped: exercises whose answer ended the guest when it was called: none goes on with it.
         notices: what a person should know of cells that ended the interpreter, or asked it to.
         ours: source of the course's that runs in place of an answer, by exercise.
@@ -130,7 +130,7 @@ class Session:
         return guest
 
     def ending_of(self, ran: Ran) -> str:
-        """Why code did not end as it should: a key of `check_outputs.ENDINGS`.
+        """Why code did not end as it should: a key of `exercise.ENDINGS`.
 
         Raises:
             GuestLost: the guest was lost, and not by what ran in it.

@@ -311,13 +311,12 @@ class SpawnedGuests:
             GuestLost: it does not start.
         """
         name = secrets.token_hex(4)
-        place = self._folder / name
+        place, home = self._folder / name, self._folder / f"{name}-home"
         place.mkdir()
+        home.mkdir()
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
         environ = public_environment() | confinement.environment(str(self._library))
-        environ |= {
-            "PATH": os.environ.get("PATH", ""),
-            **dict.fromkeys(WRITABLE, str(place)),
-        }
+        environ |= {"PATH": path, **dict.fromkeys(WRITABLE, str(home))}
         command = [sys.executable, "-P", "-m", "course_lib.grading.sandbox.inside.guest"]
         ours, theirs = socket.socketpair()  # on Windows, only sockets can be waited for
         try:

@@ -82,6 +82,7 @@ class Host:
 
     Attributes:
         channel: the socket to it of the process that started it.
+        last_error: the last line of its standard error, once it is closed.
     """
 
     def __init__(self, level: str, limits: Limits, lesson: str = "") -> None:
@@ -117,16 +118,13 @@ class Host:
             socket.send_fds(self.channel, [message], [theirs.fileno()])
         return ours
 
-    def last_error(self) -> str:
-        """Return what it said last before it failed to start."""
-        self._errors.seek(0)
-        lines = self._errors.read()[-2000:].decode(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it says nothing"
-
     def close(self) -> None:
         """End it and with it all guests, and remove its folder."""
         self.process.kill()
         self.process.wait()
+        self._errors.seek(0)
+        lines = self._errors.read()[-2000:].decode(errors="replace").strip().splitlines()
+        self.last_error = lines[-1] if lines else "it says nothing"
         self.channel.close()
         self._errors.close()
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -230,12 +228,11 @@ class ForkedGuests:
 
     def _launch(self) -> None:
         self._lose_host()
-        self._host = Host(self.reached.level, self.limits, self.lesson)
-        self._channel = self._host.channel
+        self._host = host = Host(self.reached.level, self.limits, self.lesson)
+        self._channel = host.channel
         if not self._is_ready():
-            why = self._host.last_error()
             self._lose_host()
-            raise GuestLost(f"its host does not start: {why}")
+            raise GuestLost(f"its host does not start: {host.last_error}")
 
     def _is_ready(self) -> bool:
         """Wait for the host's greeting.

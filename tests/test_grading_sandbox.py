@@ -1,0 +1,458 @@
+"""A guest runs cells as a student's kernel does, and what each level and limit confines."""
+
+import contextlib
+import doctest
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from grading_course import LESSON
+from waiting import wait_until
+
+from course_lib.grading.sandbox import confinement
+from course_lib.grading.sandbox.confinement import Limits, Reached
+from course_lib.grading.sandbox.guests import GuestLost
+from course_lib.grading.sandbox.hosts import ForkedGuests, Host, SpawnedGuests, open_guests
+from course_lib.workspace.errors import GradingError
+
+pytestmark = pytest.mark.slow
+
+LIMITS = Limits(memory=1_500_000_000, total_seconds=60.0)
+linux = pytest.mark.skipif(sys.platform != "linux", reason="guests are forked on Linux")
+needs_bwrap = pytest.mark.skipif(
+    shutil.which("bwrap") is None, reason="bwrap is missing: apt-get install bubblewrap"
+)
+
+
+@pytest.fixture(scope="module")
+def strict():
+    """Guests at level `strict`."""
+    guests = open_guests("strict", LIMITS, LESSON)
+    yield guests
+    guests.close()
+
+
+@pytest.fixture
+def guest(strict):
+    """A fresh guest at level `strict`."""
+    started = strict.start().wait_ready()
+    yield started
+    started.kill()
+
+
+@pytest.fixture(scope="module")
+def spawned():
+    """A guest that was not forked, shared by the tests of a module."""
+    guests = SpawnedGuests(Reached("off"), LIMITS)
+    yield guests.start().wait_ready()
+    guests.close()
+
+
+def shown(guest, cells) -> str:
+    """What the cells show after all of them have run, one line for each output."""
+    outputs = [output for ran in [guest.run(cell, 20) for cell in cells] for output in ran.outputs]
+    return "\n".join(map(one_line, outputs))
+
+
+def one_line(output) -> str:
+    """The kind of an output and what it says."""
+    if output.output_type == "stream":
+        return f"{output.name} {output.text.replace(chr(13) + chr(10), chr(10))!r}"
+    if output.output_type == "error":
+        return f"{output.ename}: {output.evalue}"
+    return " ".join([output.output_type, *sorted(output.data), output.data["text/plain"]])
+
+
+def value(guest, expression: str) -> str:
+    """The repr of an expression in the guest."""
+    ran = guest.run(f"print(repr({expression}))", 20)
+    assert ran.state == "ok", ran.outputs
+    return ran.outputs[0]["text"].strip()
+
+
+def error_of(guest, code: str) -> str:
+    ran = guest.run(code, 20)
+    assert ran.state == "error", (ran.state, ran.outputs)
+    return ran.outputs[-1]["ename"]
+
+
+# --- as in a student's kernel -------------------------------------------------------------
+
+PLOT = "import matplotlib.pyplot as plt\n_ = plt.plot([1, 2])"
+FIGURE = "display_data image/png text/plain <Figure size 640x480 with 1 Axes>"
+TASK = """import asyncio
+async def later():
+    await asyncio.sleep(0.01)
+    return "done"
+task = asyncio.create_task(later())"""
+CLEARS = """from IPython.display import clear_output
+for n in range(3):
+    clear_output(wait=True)
+    print(n)"""
+UPDATES = 'shown = display("before", display_id=True)\nprint("between")'
+REFUSED = "StdinNotImplementedError: {} is not available during grading".format
+ANYWHERE = {  # name: (cells, all that they show)
+    "a file here can be imported": (["import sys\nsys.path[0]"], "execute_result text/plain ''"),
+    "the environment's python is found": (
+        ["import shutil, sys\nshutil.which('python') == sys.executable"],
+        "execute_result text/plain True",
+    ),
+    "the folder is empty and can be written": (
+        ["import os\nos.listdir(), os.access('.', os.W_OK)"],
+        "execute_result text/plain ([], True)",
+    ),
+    "%%writefile and import": (
+        ["%%writefile mine.py\ndef seven(): return 7", "import mine\nmine.seven()"],
+        "stdout 'Writing mine.py\\n'\nexecute_result text/plain 7",
+    ),
+    "%matplotlib inline": (["%matplotlib inline", f"{PLOT}\nplt.show()", PLOT], f"{FIGURE}\n" * 2),
+    "!command": (["!echo out", "got = !echo in\ngot"], "stdout 'out\\n'\nexecute_result ...['in']"),
+    "os.system": (["import os\n_ = os.system('echo deep')"], "stdout 'deep\\n'"),
+    "subprocess": (
+        ["import subprocess\n_ = subprocess.run('echo out; echo err >&2', shell=True)"],
+        "stdout 'out\\n'\nstderr 'err\\n'",
+    ),
+    "await": (
+        ["import asyncio\nawait asyncio.sleep(0, 'slept')"],
+        "execute_result text/plain 'slept'",
+    ),
+    "a task goes on in the next cell": ([TASK, "await task"], "execute_result text/plain 'done'"),
+    "input()": (["input('name? ')"], REFUSED("input()")),
+    "exit()": (["a = 1\nexit()", "a"], "execute_result text/plain 1"),
+    "sys.exit()": (
+        ["import sys\nb = 2\nsys.exit(3)", "b"],
+        "SystemExit: 3\n...execute_result text/plain 2",
+    ),
+    "nothing after ;": (["1 + 1;"], ""),
+}
+FORKED = {
+    "%run": (
+        ["%%writefile script.py\nx = 5\nprint('ran')", "%run script.py\nx"],
+        "stdout 'Writing script.py\\n'\nstdout 'ran\\n'\nexecute_result text/plain 5",
+    ),
+    "%%time": (["%%time\n2 + 2"], "stdout 'CPU times: ...'\nexecute_result text/plain 4"),
+    "%%capture": (
+        ["%%capture out\nprint('hidden')\ndisplay(1)", "out.stdout"],
+        "execute_result text/plain 'hidden\\n'",
+    ),
+    "display": (["display(1, 'two')"], "display_data text/plain 1\ndisplay_data text/plain 'two'"),
+    "a display is updated in place": (
+        [UPDATES, "shown.update('after')"],
+        "display_data text/plain 'after'\nstdout 'between\\n'",
+    ),
+    "clear_output": ([CLEARS], "stdout '2\\n'"),
+    "a progress bar": (
+        ["for n in range(3): print(f'\\r{n}', end='', flush=True)"],
+        "stdout '\\r0\\r1\\r2'",
+    ),
+    "rich outputs": (
+        ["from IPython.display import HTML\nHTML('<b>bold</b>')"],
+        "execute_result text/html text/plain <IPython.core.display.HTML object>",
+    ),
+    "getpass": (["import getpass\ngetpass.getpass()"], REFUSED("getpass()")),
+    "stdin": (["import sys\nsys.stdin.readline()"], REFUSED("reading from stdin")),
+    "pdb": (["import pdb\npdb.set_trace()"], f"stdout ...\n{REFUSED('input()')}"),
+    "breakpoint()": (["breakpoint()"], REFUSED("breakpoint()")),
+    "quit()": (["a = 1\nquit()", "a"], "execute_result text/plain 1"),
+    "SystemExit": (["a = 1\nraise SystemExit", "a"], "SystemExit: ...execute_result text/plain 1"),
+    "KeyboardInterrupt": (
+        ["a = 1\nraise KeyboardInterrupt", "a"],
+        "KeyboardInterrupt: \nexecute_result text/plain 1",
+    ),
+    "history": (
+        ["1 + 1", "_ + 1", "In[1], Out[1], _2"],
+        "execute_result ...2\nexecute_result ...3\nexecute_result text/plain ('1 + 1', 2, 3)",
+    ),
+    "closed streams come back": (["import sys\nsys.stdout = None", "print(1)"], "stdout '1\\n'"),
+    "processes": (
+        ["import multiprocessing\nwith multiprocessing.Pool(2) as p: print(p.map(abs, [-1, 1]))"],
+        "stdout '[1, 1]\\n'",
+    ),
+}
+
+
+def looks_as(got: str, expected: str) -> bool:
+    return doctest.OutputChecker().check_output(expected, got, doctest.ELLIPSIS)
+
+
+@needs_bwrap
+@pytest.mark.parametrize("name", [*ANYWHERE, *FORKED])
+def test_a_guest_shows_what_a_kernel_shows(guest, name):
+    cells, expected = (ANYWHERE | FORKED)[name]
+    assert looks_as(got := shown(guest, cells), expected.strip()), got
+
+
+@pytest.mark.parametrize("name", ANYWHERE)
+def test_a_guest_that_was_not_forked_shows_the_same(spawned, name):
+    cells, expected = ANYWHERE[name]
+    if "folder" in name:
+        assert spawned.run("import os\nfor name in os.listdir(): os.remove(name)", 20).state == "ok"
+    assert looks_as(got := shown(spawned, cells), expected.strip()), got
+
+
+@needs_bwrap
+def test_a_traceback_shows_the_line_of_the_cell(guest):
+    ran = guest.run("def invert(n):\n    return 1 / n\n\ninvert(0)", 20)
+    text = "\n".join(ran.outputs[0].traceback)
+    assert "Cell In[1], line 4" in text and "----> 2     return 1 / n" in text
+
+
+@needs_bwrap
+def test_guests_draw_the_same_random_numbers(strict):
+    drawn = set()
+    for _ in range(2):
+        guest = strict.start().wait_ready()
+        drawn.add(value(guest, "(__import__('torch').rand(2), __import__('random').random())"))
+        guest.kill()
+    assert len(drawn) == 1
+
+
+# --- limits -------------------------------------------------------------------------------
+
+
+@needs_bwrap
+def test_an_endless_loop_is_interrupted_and_the_guest_goes_on(guest):
+    ran = guest.run("while True: pass", 0.5)
+    assert (ran.state, ran.stopped) == ("timeout", "processor")
+    assert ran.outputs[0].ename == "KeyboardInterrupt"
+    assert guest.run("1 + 1", 5).state == "ok"
+
+
+@needs_bwrap
+def test_a_loop_that_ignores_the_interrupt_is_killed(guest):
+    code = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass"
+    assert guest.run(code, 0.5).state == "killed"
+    assert guest.kill()["reason"] == "killed"
+
+
+THREADS = """import hashlib, threading
+for _ in range(2):
+    threading.Thread(target=lambda: [hashlib.sha256(bytes(10**6)) for _ in iter(int, 1)]).start()
+threading.Event().wait()"""
+CHILD = """import os
+if os.fork() == 0:
+    while True: pass
+os.wait()"""
+
+
+@needs_bwrap
+@pytest.mark.parametrize(
+    ("code", "stopped"),
+    [
+        (CHILD, "processor"),
+        (THREADS, "processor"),
+        ("import time\nwhile True: time.sleep(0.001)", "waiting"),
+    ],
+    ids=["child", "threads", "waits"],
+)
+def test_processor_time_counts_wherever_it_is_spent_and_waiting_apart(guest, code, stopped):
+    assert guest.run(code, 0.5).stopped == stopped
+
+
+@needs_bwrap
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [("import os\nos._exit(3)", "exit"), ("import ctypes\nctypes.string_at(0)", "signal")],
+)
+def test_how_a_guest_died_is_known(guest, code, reason):
+    assert guest.run(code, 10).state == "died"
+    assert guest.kill()["reason"] == reason
+
+
+@pytest.mark.parametrize("level", [pytest.param("strict", marks=needs_bwrap), "off"])
+def test_what_a_guest_started_ends_with_it(level, tmp_path):
+    mark = f"sleeper {tmp_path}"
+    program = [sys.executable, "-c", "import time; time.sleep(9999)", mark]
+    guests = open_guests(level, LIMITS)
+    guest = guests.start().wait_ready()
+    code = f"import subprocess\nsubprocess.Popen({program!r}, start_new_session=True)"
+    assert guest.run(code, 10).state == "ok"
+    wait_until(lambda: _processes(mark))
+    guest.kill()
+    wait_until(lambda: not _processes(mark))
+    guests.close()
+
+
+def _processes(mark: str) -> int:
+    """How many processes have the mark as an argument."""
+    found = 0
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            found += mark.encode() in path.read_bytes().split(b"\0")
+    return found
+
+
+@needs_bwrap
+def test_memory_is_bounded(guest):
+    ran = guest.run("import torch\nx = [torch.ones(10**7) for _ in range(10**4)]", 20)
+    assert ran.state == "error" or guest.kill()["reason"] == "memory"
+
+
+@needs_bwrap
+def test_output_is_bounded(guest):
+    ran = guest.run("while True: print('x' * 1000)", 20)
+    assert (ran.state == "error" or ran.flooded) and len(str(ran.outputs)) < 3_000_000
+
+
+# --- confinement --------------------------------------------------------------------------
+
+KNOWN = "[n for n in __import__('sys').modules if n.startswith({!r})]"
+UNSEEN = ("course_lib.checks.judge", "course_lib.reference", "course_lib.exercises")
+
+
+@needs_bwrap
+def test_the_host_has_not_imported_what_judges(guest):
+    """A guest has its host's memory; it has the solutions of earlier lessons, and no later one."""
+    assert value(guest, KNOWN.format(UNSEEN)) == "[]"
+    assert "course_lib.attention._kernel_pooling" in value(guest, KNOWN.format("course_lib"))
+    for name in (*UNSEEN, "course_lib.attention._masked_softmax", "course_lib.grading.run"):
+        assert error_of(guest, f"import {name}") == "ModuleNotFoundError"
+    ran = guest.run("from course_lib import check\ncheck('causal_mask')", 5)
+    assert ran.state == "ok" and "judged outside" in ran.outputs[0]["text"]
+
+
+@needs_bwrap
+def test_nothing_outside_can_be_read_written_or_reached(guest, tmp_path):
+    secret = tmp_path / "gradebook.db"
+    secret.write_text("everyone's grades")
+    for code in (f"open({str(secret)!r}).read()", f"open({str(secret)!r}, 'w').write('x')"):
+        assert error_of(guest, code) in ("FileNotFoundError", "PermissionError", "OSError")
+    assert secret.read_text() == "everyone's grades"
+    assert error_of(guest, "open('/usr/new', 'w')") in ("OSError", "PermissionError")
+    assert error_of(guest, "open('big', 'wb').write(bytes(100_000_000))") == "OSError"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        code = f"import socket\nsocket.create_connection({server.getsockname()!r}, 2)"
+        assert error_of(guest, code) in ("OSError", "PermissionError", "ConnectionRefusedError")
+
+
+@needs_bwrap
+def test_a_guest_is_alone_and_without_rights_or_secrets(monkeypatch):
+    monkeypatch.setenv("DATABASE_URL", "postgresql://me:sesame@host/db")
+    guests = open_guests("strict", LIMITS)
+    guest = guests.start().wait_ready()
+    assert value(guest, "[p for p in __import__('os').listdir('/proc') if p.isdigit()]") == "['1']"
+    assert "sesame" not in value(guest, "dict(__import__('os').environ)")
+    lines = guest.run("print(open('/proc/self/status').read())", 5).outputs[0]["text"].splitlines()
+    fields = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+    assert int(fields["CapEff"], 16) == int(fields["CapBnd"], 16) == 0
+    assert (fields["NoNewPrivs"], fields["Seccomp"]) == ("1", "2")
+    assert os.getuid() or int(fields["Uid"].split()[0]) >= 60_000
+    guests.close()
+
+
+# --- hosts --------------------------------------------------------------------------------
+
+
+@needs_bwrap
+def test_a_host_that_was_killed_is_replaced(strict):
+    lost = strict.start().wait_ready()
+    strict._host.process.kill()
+    assert lost.run("1", 5).state == "died" and lost.kill()["reason"] == "host"
+    again = strict.start().wait_ready()
+    assert again.run("1", 5).state == "ok"
+    again.kill()
+
+
+@needs_bwrap
+def test_a_shared_host_serves_several_and_outlives_each():
+    host = Host("strict", LIMITS)
+    first, second = (ForkedGuests(Reached("strict"), LIMITS, "", host.connect()) for _ in range(2))
+    guests = [each.start().wait_ready() for each in (first, second)]
+    first.close()
+    assert guests[0].is_over and guests[1].run("1", 5).state == "ok"
+    host.close()
+    assert guests[1].run("1", 5).state == "died" and guests[1].kill()["reason"] == "host"
+    again = second.start().wait_ready()  # from a host of its own
+    assert again.run("1", 5).state == "ok"
+    second.close()
+    assert not host.folder.exists()
+
+
+@linux
+def test_a_host_that_does_not_start_is_a_fault_with_its_last_words(monkeypatch):
+    command = [sys.executable, "-c", "raise SystemExit('no memory for it')"]
+    monkeypatch.setattr(confinement, "command", lambda *_: (command, dict(os.environ)))
+    with pytest.raises(GradingError, match="its host does not start: no memory for it"):
+        open_guests("off", LIMITS)
+
+
+@linux
+def test_a_guest_that_is_killed_before_it_is_ready_is_a_fault_of_ours(monkeypatch):
+    guests = open_guests("off", LIMITS)
+    guest = guests.start()
+    guests._host.process.kill()
+    with pytest.raises(GuestLost, match="a guest did not start"):
+        guest.wait_ready()
+    guests.close()
+
+
+@linux
+def test_nothing_is_left_on_the_disk(tmp_path, monkeypatch):
+    code = (
+        "import time; from course_lib.grading.sandbox.hosts import open_guests\n"
+        "guests = open_guests('off'); guests.start().wait_ready()\n"
+        "print('ready', flush=True); time.sleep(9999)"
+    )
+    environ = {**os.environ, "TMPDIR": str(tmp_path)}
+    killed = subprocess.Popen([sys.executable, "-c", code], env=environ, stdout=subprocess.PIPE)
+    assert killed.stdout.readline() == b"ready\n"
+    killed.kill()
+    killed.wait()
+    killed.stdout.close()
+    left = set(tmp_path.iterdir())
+    assert len(left) == 2  # of the host and of the guest
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    guests = open_guests("off", LIMITS)
+    assert not left & set(tmp_path.iterdir())
+    guests.start().wait_ready().kill()
+    assert list(tmp_path.iterdir()) == [guests._host.folder]
+    guests.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("missing", "why"),
+    [
+        ("bwrap", "bwrap is missing; apt-get install bubblewrap"),
+        ("pyseccomp", "libseccomp is missing .*; apt-get install libseccomp2"),
+        ("linux", "needs Linux"),
+    ],
+)
+def test_a_level_that_cannot_be_had_is_refused_with_the_cure(monkeypatch, missing, why):
+    confinement.obstacles.cache_clear()
+    if missing == "bwrap":
+        monkeypatch.setattr(confinement.shutil, "which", lambda name: None)
+    elif missing == "linux":
+        monkeypatch.setattr(sys, "platform", "darwin")
+    else:
+        monkeypatch.setitem(sys.modules, "pyseccomp", None)
+    with pytest.raises(GradingError, match=f"sandbox strict cannot .*{why}.*--sandbox off"):
+        open_guests("strict")
+    monkeypatch.undo()
+    confinement.obstacles.cache_clear()
+
+
+@linux
+def test_without_the_stronger_level_the_weaker_one_is_taken_and_says_why(monkeypatch):
+    monkeypatch.setattr(confinement, "obstacles", lambda: {"strict": "bwrap is missing"})
+    guests = open_guests(None, LIMITS)
+    assert str(guests.reached) == "sandbox off (no strict: bwrap is missing)"
+    guests.close()
+
+
+def test_an_environment_in_tmp_is_shown_elsewhere(monkeypatch):
+    monkeypatch.setattr(sys, "prefix", "/tmp/venv")
+    assert confinement._inside("/tmp/venv/bin/python") == "/python/bin/python"
+    assert confinement._inside("/tmp/other") == "/tmp/other"
+
+
+@linux
+def test_who_is_not_root_confines_guests_in_a_user_namespace(monkeypatch, tmp_path):
+    monkeypatch.setattr(os, "getuid", lambda: 1000)
+    command = " ".join(confinement.command("strict", tmp_path, 3)[0])
+    assert "--unshare-user --uid 0 --gid 0" in command

@@ -71,7 +71,7 @@ def clean_prose(page: str) -> str:
 
 
 def sanitize_outputs(outputs: Iterable[Any], room: int = MOST) -> list[NotebookNode]:
-    """What may stay of outputs that a student's kernel or notebook holds, up to `room`."""
+    """What may stay of outputs that a student's process or notebook holds, up to `room`."""
     kept, room = [], min(room, MOST)
     for output in outputs:
         clean = _sanitize(output) if isinstance(output, Mapping) else None

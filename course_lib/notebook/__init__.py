@@ -7,7 +7,7 @@ holds no judge, exercises or oracle, so the answers are judged outside it.
 
 import os
 
-if "COURSE_JUDGED_OUTSIDE" in os.environ:  # grading/kernels/sandbox.py sets it
+if "COURSE_JUDGED_OUTSIDE" in os.environ:  # grading/sandbox/confinement.py sets it
     from course_lib.notebook._graded import (
         carry_on,
         certificate,

@@ -47,7 +47,7 @@ def executor(
         sandbox: level for the students' code, the best there is if None.
         limits: what each submission may use.
         workers: how many processes; one for each core if 0.
-        lesson: that is graded, if jobs will come for certain: what forks its kernels starts now.
+        lesson: that is graded, if jobs will come for certain: the host of its guests starts now.
 
     Raises:
         GradingError: there is no such executor, or it cannot be reached.

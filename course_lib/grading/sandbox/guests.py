@@ -111,6 +111,7 @@ class Guest:
         self._parser = Parser()
         self._displays: dict[str, list[NotebookNode]] = {}
         self._clear_next = self._closed = False
+        self._number = 0  # of the latest request
 
     def wait_ready(self) -> Guest:
         """Wait until it is confined and ready.
@@ -169,17 +170,17 @@ class Guest:
             return Ran("died")
         ran = Ran()
         watch = _Watch(self, seconds)
-        self._write(encode(frame), watch)
+        self._number += 1
+        self._write(encode(frame | {"number": self._number}), watch)
         while True:
             try:
                 arrived = self._next(_TICK_SECONDS)
-            except (EOFError, FrameError):
-                ran.state = ran.state if ran.state == "timeout" else "died"
-                break
-            if arrived is not None:
-                if self._take(*arrived, ran, most):
+                if arrived is not None and self._take(*arrived, ran, most):
                     break
-            elif self.is_over:
+            except (EOFError, FrameError):
+                arrived = None
+                self.guests.kill(self)
+            if arrived is None and self.is_over:
                 ran.state = "died"
                 break
             ran.flooded = ran.flooded or ran.size > most
@@ -238,6 +239,8 @@ class Guest:
             FrameError: it is none of a guest's frames.
         """
         kind = frame.get("kind")
+        if kind in ("done", "reply") and frame.get("number") != self._number:
+            return False  # forged, or an answer to a request that was given up
         if kind == "done":
             if ran.state == "ok" and not frame.get("ok"):
                 ran.state = "error"

@@ -138,13 +138,13 @@ async def _serve(inlet: Inlet) -> None:
                 reply = remote.reply_to(frame["observe"], shell.user_ns)
             except BaseException as error:
                 reply = f"{type(error).__name__}: {error}"[:1000]
-            shells.outlet.send({"kind": "reply", "text": reply})
+            shells.outlet.send({"kind": "reply", "number": frame["number"], "text": reply})
             continue
         done = await _run_cell(shell, frame)
         _restore_streams(*streams)
         for name, file in zip(("stdout", "stderr"), printed, strict=True):
             _send_printed(name, file)
-        shells.outlet.send({"kind": "done", **done})
+        shells.outlet.send({"kind": "done", "number": frame["number"], **done})
 
 
 async def _run_cell(shell: Any, frame: dict[str, Any]) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from course_lib.grading.sandbox.inside.frames import Outlet
 
 outlet = Outlet()
 most_output = 1_000_000  # characters of one output, and of what one cell may print
-_SHOWN = 2_000  # characters that remain of an output that is longer
+_SHOWN, _LINES = 2_000, 100  # characters that remain of what is longer; lines of a traceback
 
 
 class Publisher(DisplayPublisher):
@@ -89,7 +89,7 @@ class ZMQInteractiveShell(zmqshell.ZMQInteractiveShell):
             value = str(evalue)
         except Exception as error:
             value = f"<its message cannot be read: {type(error).__name__}>"
-        lines = [line[:most_output] for line in stb][:_SHOWN]
+        lines = [line[:_SHOWN] for line in stb[-_LINES:]]
         error = {"ename": etype.__name__, "evalue": value[:_SHOWN], "traceback": lines}
         outlet.send({"kind": "error", **error})
 

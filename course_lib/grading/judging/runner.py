@@ -140,6 +140,8 @@ class Runner:
     def close(self) -> None:
         """End all guests, and the child that cleans outputs."""
         self._cleaner.end()
+        if self._next is not None:
+            self._next.kill()
         if self._lesson is not None:
             self.guests.close()
         self._lesson = self._next = None

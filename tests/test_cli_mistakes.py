@@ -121,7 +121,7 @@ def test_the_exit_codes_are_in_the_help(capsys):
     ("line", "code", "sentence"),
     [
         ("grade 02 --sandbox none", 2, "'none' is not one of 'strict'"),
-        ("grade 02 --sandbox basic", 2, "or add --trusted if you trust everyone who submitted"),
+        ("grade 02 --sandbox off", 2, "or add --trusted if you trust everyone who submitted"),
         ("grade 02 --sandbox off", 2, "or add --trusted"),
         ("grade 02 --executor threads", 1, "there are serial, processes and dask://HOST:PORT"),
         ("grade 02 --executor dask://x", 1, "write dask://HOST:PORT"),

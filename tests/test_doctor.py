@@ -9,7 +9,7 @@ import pytest
 
 from course_lib.cli import main as cli
 from course_lib.grading.executors import local as executors
-from course_lib.grading.kernels.sandbox import Reached
+from course_lib.grading.sandbox.confinement import Reached
 from course_lib.setup import doctor
 
 
@@ -164,13 +164,13 @@ def test_nbgrader_is_well_here():
 
 
 def test_a_weak_sandbox_is_bad_where_work_was_handed_in(tmp_path, monkeypatch):
-    weak = Reached("basic", {"strict": "bwrap is missing; apt-get install bubblewrap"})
+    weak = Reached("off", {"strict": "bwrap is missing; apt-get install bubblewrap"})
     monkeypatch.setattr(executors, "reached", lambda wanted: weak)
     assert doctor.look_at_sandbox(tmp_path).ok
     (tmp_path / "submitted").mkdir()
     finding = bad(doctor.look_at_sandbox(tmp_path))
     assert "apt-get install bubblewrap" in finding.seen
-    assert "course grade --trusted --sandbox basic" in finding.fix
+    assert "course grade --trusted --sandbox off" in finding.fix
 
 
 # --- all of it ------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The cgroup of a kernel, with folders in the place of the system's.
+"""The cgroup of a guest, with folders in the place of the system's.
 
 On a system with cgroup v2 it was tried by `tests/threats/cgroup.py`, which says how.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.grading.kernels import cgroup, sandbox
+from course_lib.grading.sandbox import cgroup, confinement
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="cgroups are Linux's")
 FILES = ("memory.max", "pids.max", "memory.oom.group", "memory.swap.max", "cgroup.procs")
@@ -52,7 +52,7 @@ def test_the_nearest_group_that_passes_both_controllers_on_is_used(system):
     controls(system / "user.slice", "memory pids\n")
     controls(system / "user.slice/session", "\n")  # it holds processes itself
     assert cgroup.place() == system / "user.slice"
-    assert "a cgroup for the whole" in sandbox.Reached("strict").holds
+    assert "a cgroup for the whole" in confinement.Reached("strict").holds
 
 
 @pytest.mark.parametrize("controllers", ["", "memory", "cpu pids"])
@@ -60,7 +60,7 @@ def test_without_both_controllers_there_is_none(system, controllers):
     for folder in (system, system / "user.slice", system / "user.slice/session"):
         controls(folder, controllers)
     assert cgroup.place() is None and cgroup.group("k", 1, 1) is None
-    assert "the whole looked at 20 times a second" in sandbox.Reached("strict").holds
+    assert "the whole looked at 20 times a second" in confinement.Reached("strict").holds
 
 
 def test_where_nothing_can_be_entered_there_is_none(system, monkeypatch):

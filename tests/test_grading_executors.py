@@ -19,9 +19,9 @@ from waiting import PATIENCE, wait_until
 from course_lib.grading.course import Course
 from course_lib.grading.executors import dask as on_dask
 from course_lib.grading.executors import executor
-from course_lib.grading.kernels import sandbox
 from course_lib.grading.ledger import Ledger
 from course_lib.grading.run import Settings, grade
+from course_lib.grading.sandbox import confinement
 from course_lib.workspace.errors import GradingError
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("warm")]
@@ -230,11 +230,10 @@ def test_shards_make_the_whole_and_land_without_being_run_again(tmp_path):
     assert points(whole) == EXPECTED
 
 
-def test_ordinary_kernels_give_the_same_grades(tmp_path, monkeypatch):
-    """What runs where no kernel can be forked: macOS and Windows."""
-    monkeypatch.setattr("course_lib.grading.kernels.provider.sys.platform", "darwin")
-    monkeypatch.setattr(sandbox.sys, "platform", "darwin")
-    sandbox.obstacles.cache_clear()
+def test_guests_that_are_not_forked_give_the_same_grades(tmp_path, monkeypatch):
+    """What runs where nothing can be forked: macOS and Windows."""
+    monkeypatch.setattr(sys, "platform", "darwin")
+    confinement.obstacles.cache_clear()
     root = make_course(tmp_path)
     hand_in(root, "ada", honest(root))
     hand_in(root, "bob", honest(root, causal_mask=UPPER))
@@ -243,7 +242,7 @@ def test_ordinary_kernels_give_the_same_grades(tmp_path, monkeypatch):
         grade(root, LESSON, settings=replace(QUICK, sandbox="strict"))
     slowly = replace(QUICK, limits=replace(QUICK.limits, cell_seconds=60.0))  # they import torch
     summary = grade(root, LESSON, settings=slowly)
-    sandbox.obstacles.cache_clear()
+    confinement.obstacles.cache_clear()
     assert points(summary) == {"ada": [2.0, 2.0], "bob": [0.0, 0.0], "dead": [0.0, 2.0]}
     assert summary.students[2].rows[0].outcome == "crashed"
 

@@ -14,7 +14,7 @@ from course_lib.checks.judge.report import Finding, Report
 from course_lib.exercises import find, lessons
 from course_lib.grading.graded_cells import is_theirs, read_notebook
 from course_lib.grading.jobs import Job
-from course_lib.grading.judging import cells as cells_in_turn
+from course_lib.grading.judging import cells as judged_cells
 from course_lib.grading.judging.predecessors import Uses
 from course_lib.grading.judging.runner import Runner
 
@@ -59,7 +59,7 @@ def graded(runner, lesson, **answers):
         for cell in notebook.cells
         if cell.metadata.get("nbgrader", {}).get("grade") and cell.cell_type == "code"
     }
-    kernels = sum(line.endswith("kernel ready") for line in result.log)
+    kernels = sum(line.endswith("guest ready") for line in result.log)
     return read_notebook(notebook).exercises, shown, kernels
 
 
@@ -133,10 +133,10 @@ def test_nothing_but_points_is_taken_from_the_second_judgement():
     second = Report.on(exercise, "incorrect", 0.5, parts={"values": (0.5, 1.0)}, **about)
     first = Report.on(exercise, "incorrect", 0.25, [Finding("y", "as it was", "", "values")])
     for before in (first, "time", Report.not_attempted(exercise, "stub")):
-        taken = cells_in_turn._with_points_of(second, before, ["squared_distances"])
+        taken = judged_cells._with_points_of(second, before, ["squared_distances"])
         assert taken.points == second.points and IN_PLACE in taken.text()
         assert secret not in taken.text() + taken.html() + str(taken.as_dict())
-    taken = cells_in_turn._with_points_of(second, first, ["squared_distances"])
+    taken = judged_cells._with_points_of(second, first, ["squared_distances"])
     assert "as it was" in taken.text()
 
 

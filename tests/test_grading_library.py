@@ -11,8 +11,8 @@ from answers_within import passing
 
 from course_lib.authoring.paste import solution_path, solution_source
 from course_lib.exercises import lessons
-from course_lib.grading.kernels import staged_library
-from course_lib.grading.kernels.staged_library import handed_out, stage_library
+from course_lib.grading import library as libraries
+from course_lib.grading.library import handed_out, stage_library
 from course_lib.workspace.sources import exported
 
 ROOT = Path(__file__).parents[1]
@@ -81,6 +81,6 @@ def test_compiled_modules_without_their_source_stay_behind(tmp_path, monkeypatch
     cache.mkdir()
     for name in ("prose", "removed"):
         (cache / f"{name}.cpython-311.pyc").write_bytes(b"")
-    monkeypatch.setattr(staged_library, "_PACKAGE", package)
+    monkeypatch.setattr(libraries, "_PACKAGE", package)
     library = stage_library(tmp_path, "02_masked_softmax")
     assert [path.name for path in library.rglob("*.pyc")] == ["prose.cpython-311.pyc"]

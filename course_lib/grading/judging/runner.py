@@ -59,8 +59,8 @@ class Runner:
             GradingError: this machine does not reach the sandbox level.
         """
         if lesson != self._lesson:
-            self.close()
             channel, self.channel = self.channel, None
+            self.close()
             self.guests = open_guests(self.sandbox, self.limits, lesson, channel)
             self._lesson = lesson
 
@@ -142,6 +142,9 @@ class Runner:
         self._cleaner.end()
         if self._next is not None:
             self._next.kill()
+        if self.channel is not None:  # no job came
+            self.channel.close()
+            self.channel = None
         if self._lesson is not None:
             self.guests.close()
         self._lesson = self._next = None

@@ -43,7 +43,8 @@ class Measured:
     Attributes:
         grader: "course", "nbgrader", or "floor": the cells alone, in one warm process.
         seconds: wall time of the whole run, start included.
-        steps: mean wall time of each step of one submission, where the grader tells.
+        steps: mean wall time of each step of one submission, where the grader tells; "cpu" is the
+            processor time of its worker and its guests.
         peak: the largest resident size of the driving process, in bytes.
     """
 
@@ -96,7 +97,9 @@ class Comparison:
                 lines.append(f"{lesson}: {ratio:.1f} times the throughput of nbgrader autograde")
         for run in self.runs:
             if run.steps:
-                parts = ", ".join(f"{name} {1000 * s:.0f} ms" for name, s in run.steps.items())
+                steps = {name: s for name, s in run.steps.items() if name != "cpu"}
+                parts = ", ".join(f"{name} {1000 * s:.0f} ms" for name, s in steps.items())
+                parts += f"; processor time {1000 * run.steps.get('cpu', 0.0):.0f} ms"
                 peak = f"; driver's peak memory {run.peak / 1e6:.0f} MB" if run.peak else ""
                 lines.append(f"{run.lesson}, one submission in its worker: {parts}{peak}")
         return "\n".join(lines)

@@ -56,7 +56,8 @@ class Result:
         notices: what a person should know of the submission.
         same_as_course: exercises whose answer is the course's own solution.
         flagged: exercises for a person to look at, with the reason.
-        seconds: wall time by step: "start" (of guests), "cells", "observe", "judge", "total".
+        seconds: wall time by step: "start" (of guests), "cells", "observe", "judge", "total"; and
+            "cpu", the processor time of worker and guests.
         attempts: how many workers died with it.
         log: what happened, a line each, for a person who looks into one submission.
     """

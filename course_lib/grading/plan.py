@@ -116,7 +116,7 @@ def unchanged(run: Run, entry: Entry, known: set[str]) -> Entry | None:
     if notebook is None or entry.student in known:
         return entry if notebook else None
     # The gradebook was lost, another machine graded this share, or the lateness has changed.
-    again = replace(entry, state="graded", notebook=nbformat.v4.writes(notebook))
+    again = replace(entry, state="graded", notebook=nbformat.v4.writes(notebook, indent=None))
     return run.ledger.put(again)
 
 
@@ -187,7 +187,7 @@ def receive(run: Run, result: Result) -> Entry:
         state="graded",
         problem=None,
         flagged=entry.flagged | result.flagged,
-        notebook=nbformat.writes(result.notebook),
+        notebook=nbformat.v4.writes(result.notebook, indent=None),
     )
     return run.ledger.put(graded)
 

@@ -72,7 +72,7 @@ class Runner:
         """
         self.open(job.lesson)
         result = Result(job.student, job.lesson, job.key)
-        started = time.monotonic()
+        started, cpu = time.monotonic(), time.process_time()
         for attempt in range(1, MAX_ATTEMPTS + 1):
             try:
                 notebook = read_submission(job, result)
@@ -90,6 +90,8 @@ class Runner:
                 result.fault = f"the grader itself failed ({what}): report it to the course"
                 break
         result.seconds["total"] = time.monotonic() - started
+        cpu = time.process_time() - cpu + result.seconds.get("cpu", 0.0)
+        result.seconds["cpu"] = cpu
         return result
 
     def _grade(self, job: Job, notebook: NotebookNode, result: Result) -> None:

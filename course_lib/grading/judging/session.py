@@ -181,6 +181,7 @@ class Session:
         ending = self._guest.kill()
         self._received += self._guest.received
         self._guest = None
+        self.journal.spend("cpu", ending.get("cpu", 0.0))
         peak = ending.get("peak", 0) / 1e6
         self.journal.note(f"guest ended ({ending.get('reason', '?')}), at most {peak:.0f} MB")
 

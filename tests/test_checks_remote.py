@@ -5,10 +5,12 @@ import gc
 import sys
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from IPython.core.inputtransformer2 import TransformerManager
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from course_lib.checks import lessons
@@ -20,7 +22,7 @@ from course_lib.checks.observe.codec import decode, encode
 from course_lib.checks.observe.lessons.sequence_functions import SEQUENCE_FUNCTIONS, nudged
 from course_lib.checks.observe.observation import answer_in, subject_of
 from course_lib.checks.observe.probe import Dtype, Probe, tensor
-from course_lib.checks.observe.remote import MIMETYPE, REPLY_TYPES, Reply, Request
+from course_lib.checks.observe.remote import REPLY_TYPES, Reply, Request
 from course_lib.checks.observe.unchanged import changes
 from course_lib.exercises import find
 from course_lib.exercises.memory_and_speed._mistakes import at_once
@@ -39,36 +41,19 @@ def lower(num_queries, num_keys=None, *, device=None):
     return torch.ones(num_queries, num_keys or num_queries, dtype=torch.bool, device=device).tril()
 
 
-class Shell:
-    """As much of IPython's shell, and of its kernel, as is asked."""
-
-    def __init__(self, request=None, **namespace):
-        self.user_ns, self.kernel = namespace, self
-        self.request = request
-
-    def get_parent(self):
-        return {"metadata": {remote.ATTACHED: encode(self.request)}}
-
-
 @pytest.fixture
-def displayed(monkeypatch):
-    """What is put out, by `run`; the measurement of these tests goes on."""
-    shown = []
-    monkeypatch.setattr("IPython.display.display", lambda data, raw: shown.append(data))
+def here(monkeypatch):
+    """Replies are made in this process; the measurement of these tests goes on."""
     monkeypatch.setattr(remote, "_end_watching", lambda: None)
     monkeypatch.setattr(remote, "_remembered", {})
-    return shown
 
 
-def test_a_request_is_answered_with_one_message_of_its_number(displayed, monkeypatch):
+def test_a_reply_has_the_number_of_its_request(here):
     probes = [probe for probe, _ in prepare(find("causal_mask"), "remote")]
-    shell = Shell(Request("causal_mask", probes, number="4711"), causal_mask=lower)
-    monkeypatch.setattr("IPython.get_ipython", lambda: shell)
-    remote.run()
-    (message,) = displayed
-    reply = decode(message[MIMETYPE], Reply, REPLY_TYPES)
+    request = encode(Request("causal_mask", probes, number="4711"))
+    reply = decode(remote.reply_to(request, {"causal_mask": lower}), Reply, REPLY_TYPES)
     assert reply.number == "4711" and set(reply.seen) == {probe.name for probe in probes}
-    assert message["text/plain"] == "" and remote._remembered == {"causal_mask": lower}
+    assert remote._remembered == {"causal_mask": lower}
 
 
 def observed_wrapper(monkeypatch):
@@ -103,18 +88,17 @@ WRAPPED = {
 }
 
 
-def judged(displayed, monkeypatch, answer):
+def judged(monkeypatch, answer):
     """The report on an answer to `blocked_attention`, as grading comes to it."""
     exercise = find("blocked_attention")
     probes = [probe for probe, _ in prepare(exercise, "remote")]
-    shell = Shell(Request(exercise.name, probes, number="1"), blocked_attention=answer)
-    monkeypatch.setattr("IPython.get_ipython", lambda: shell)
+    request = encode(Request(exercise.name, probes, number="1"))
     monkeypatch.setattr(remote, "_end_watching", END_WATCHING)
     tracing, profiling = sys.gettrace(), sys.getprofile()
-    remote.run()
+    text = remote.reply_to(request, {exercise.name: answer})
     sys.settrace(tracing)
     sys.setprofile(profiling)
-    reply = decode(displayed.pop()[MIMETYPE], Reply, REPLY_TYPES)
+    reply = decode(text, Reply, REPLY_TYPES)
     return judge_observed(exercise, "remote", reply.subject, reply.seen, name_mistakes=False)
 
 
@@ -123,15 +107,15 @@ def test_the_observer_is_what_its_files_say():
 
 
 @pytest.mark.parametrize("wrapped", list(WRAPPED))
-def test_who_wraps_the_meter_has_measured_nothing(displayed, monkeypatch, wrapped):
+def test_who_wraps_the_meter_has_measured_nothing(here, monkeypatch, wrapped):
     in_blocks = next(v.answer for v in variants(ROOT, "blocked_attention") if v.is_right)
-    assert judged(displayed, monkeypatch, in_blocks).score == 1.0
-    honest = judged(displayed, monkeypatch, at_once).score
+    assert judged(monkeypatch, in_blocks).score == 1.0
+    honest = judged(monkeypatch, at_once).score
     WRAPPED[wrapped](monkeypatch)
-    report = judged(displayed, monkeypatch, at_once)
+    report = judged(monkeypatch, at_once)
     assert report.score <= honest < 0.4
     assert "the course's own meter was changed" in report.text()
-    assert judged(displayed, monkeypatch, in_blocks).score < 0.4
+    assert judged(monkeypatch, in_blocks).score < 0.4
 
 
 def test_answers_are_put_together_once_all_are_there(monkeypatch):
@@ -206,7 +190,8 @@ class Info:
 
 
 class Result:
-    def __init__(self, before=None, during=None):
+    def __init__(self, info=None, before=None, during=None):
+        self.info = info or Info("")
         self.error_before_exec, self.error_in_exec = before, during
 
 
@@ -215,19 +200,20 @@ class Notebook:
 
     def __init__(self):
         self.space = {"__name__": "__main__"}
-        self.cells = cells.Cells(self.space)
+        self.cells = cells.Cells(self.space, TransformerManager().transform_cell)
 
     def run(self, source, cell_id=None, store_history=True):
-        self.cells.begin(Info(source, cell_id, store_history))
+        info = Info(source, cell_id, store_history)
+        self.cells.begin(info)
         try:
             code = compile(source, "cell", "exec")
         except SyntaxError as error:
-            return self.cells.end(Result(before=error))
+            return self.cells.end(Result(info, before=error))
         try:
             exec(code, self.space)
         except Exception as error:
-            return self.cells.end(Result(during=error))
-        return self.cells.end(Result())
+            return self.cells.end(Result(info, during=error))
+        return self.cells.end(Result(info))
 
 
 @pytest.fixture
@@ -257,11 +243,11 @@ def test_without_ids_the_cell_before_the_check_is_the_answers(notebook, source, 
     assert found.defined == defined
 
 
-def test_a_cell_in_ipythons_own_words_defines_nothing_that_is_known(notebook):
+def test_a_cell_with_a_magic_is_parsed_as_ipython_parses_it(notebook):
     source = "%matplotlib inline\ndef f(): pass"  # which IPython runs
     notebook.cells.begin(Info(source))
     notebook.cells.end(Result())
-    assert notebook.cells.instead_of("causal_mask") == cells.Instead()
+    assert notebook.cells.instead_of("causal_mask") == cells.Instead(defined=("f",))
 
 
 def test_the_cells_of_a_shell_are_followed_once_and_an_error_of_ours_stops_none(monkeypatch):
@@ -271,8 +257,9 @@ def test_the_cells_of_a_shell_are_followed_once_and_an_error_of_ours_stops_none(
             self[name] = function
 
     monkeypatch.setattr(cells, "_watched", {})
-    shell = Shell(__name__="__main__")
-    shell.events = Events()
+    transform = TransformerManager().transform_cell
+    space = {"__name__": "__main__"}
+    shell = SimpleNamespace(user_ns=space, transform_cell=transform, events=Events())
     for each in (None, shell, shell):
         cells.watch_cells(each)
     shell.events["pre_run_cell"](Info("def casual_mask(n): pass", "causal_mask-answer"))

@@ -12,15 +12,12 @@ import pytest
 from grading_course import CAUSAL, LENGTH, LESSON, QUICK, hand_in, honest, make_course
 
 from course_lib.grading import demo_course
-from course_lib.grading.executors import local as executors
+from course_lib.grading.executors import local
 from course_lib.grading.judging.runner import Runner
-from course_lib.grading.kernels import client as clients
-from course_lib.grading.kernels.client import Client
-from course_lib.grading.kernels.guest.meter import Used
-from course_lib.grading.kernels.provider import provider
-from course_lib.grading.kernels.running_kernel import Kernel, KernelFault
 from course_lib.grading.ledger import MAX_ATTEMPTS
 from course_lib.grading.run import grade
+from course_lib.grading.sandbox import guests
+from course_lib.grading.sandbox.guests import Guest, GuestLost
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("warm")]
 
@@ -46,19 +43,17 @@ def seen(summary) -> dict:
 
 
 def test_a_sample_class_gets_the_same_grades_beside_eight_busy_processes(tmp_path):
-    lesson = "02_masked_softmax"
     demo_course.make_folder(ROOT, tmp_path)
-    students = demo_course.sample_class(lesson)[::5]
-    demo_course.submit(tmp_path, lesson, students)
+    students = demo_course.sample_class(LESSON)[::5]
+    demo_course.submit(tmp_path, LESSON, students)
     settings = replace(demo_course.TRUSTED, executor="serial", force=True)
-    quiet = grade(tmp_path, lesson, settings=settings)
+    quiet = grade(tmp_path, LESSON, settings=settings)
     with busy():
-        beside = grade(tmp_path, lesson, settings=settings)
+        beside = grade(tmp_path, LESSON, settings=settings)
     assert quiet.exit_code == 0 and len(quiet.students) == len(students)
     assert seen(beside) == seen(quiet)
 
 
-ASLEEP = "def causal_mask(num_queries, num_keys=None):\n    import time\n    time.sleep(10**6)"
 LOOPS = "def causal_mask(num_queries, num_keys=None):\n    while True: pass"
 FORKS = """import os, signal, time
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # so that nobody is told what they used
@@ -69,7 +64,10 @@ def causal_mask(num_queries, num_keys=None):
             os._exit(0)
         time.sleep(0.01)"""
 ENDLESS = {
-    "asleep": (ASLEEP, "did not end within 1 s in which it only slept or waited."),
+    "asleep": (
+        "def causal_mask(num_queries, num_keys=None):\n    import time\n    time.sleep(10**6)",
+        "did not end within 1 s in which it only slept or waited.",
+    ),
     "loops": (LOOPS, "did not end within 1 s of processor time (an endless loop?)."),
     "forks": (FORKS, "did not end within 1 s of processor time (an endless loop?)."),
 }
@@ -90,102 +88,53 @@ def test_what_never_ends_is_told_from_what_others_held_up(tmp_path):
         assert ENDLESS[student][1] in first.message
 
 
-@pytest.fixture
-def connected(zygote):
-    """A connection to a kernel at the strongest level there is."""
-    kernels = provider(None, QUICK.limits, zygote and zygote.folder, LESSON)
-    client = Client(kernels.start(0)).wait_ready(300)
-    yield client
-    client.close()
-    kernels.close()
-
-
-THREADS = """import hashlib, threading
-for _ in range(2):
-    threading.Thread(target=lambda: [hashlib.sha256(bytes(10**6)) for _ in iter(int, 1)]).start()
-threading.Event().wait()"""
-CHILD = """import os
-if os.fork() == 0:
-    while True: pass
-os.wait()"""
-FORGERY = """import glob
-for path in glob.glob("/**/*.used", recursive=True) + ["/spool/x.used"]:
-    try: open(path, "wb").write(bytes(16))
-    except OSError: pass
-while True: pass"""
-
-
-@pytest.mark.parametrize("code", [CHILD, THREADS, FORGERY], ids=["child", "threads", "forgery"])
-def test_processor_time_is_counted_wherever_it_is_spent(connected, code):
-    ran = connected.run(code, 0.5)
-    assert ran.stopped == "processor" and ran.used.processor == 0.5  # what it may use counts
-
-
-def test_waiting_is_counted_though_little_work_is_done_between(connected):
-    ran = connected.run("import time\nwhile True: time.sleep(0.001)", 0.5)
-    assert ran.stopped == "waiting" and ran.used.processor < 0.5
-
-
 def test_who_gets_no_processor_is_blank_with_a_reason_and_not_0(tmp_path, monkeypatch):
     root = make_course(tmp_path)
     hand_in(root, "ada", honest(root, causal_mask=LOOPS))
-    monkeypatch.setattr(Kernel, "used", lambda self: Used(1.0, 1.0))
-    monkeypatch.setattr(clients, "_CEILING", 0.5)
+    monkeypatch.setattr(guests, "_CEILING", 0)
     (ada,) = grade(root, LESSON, settings=QUICK).students
     assert ada.points is None
     assert "neither ended nor got the processor time that it may use" in ada.problem
 
 
-@pytest.fixture
-def runners(monkeypatch):
-    """Runs in this process have a zygote of their own; the runners that were made."""
-    made = []
-
-    def make(*arguments):
-        made.append(Runner(*arguments))
-        return made[-1]
-
-    monkeypatch.setattr(executors, "Runner", make)
-    return made
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="where no kernel is forked there is no zygote")
-def test_a_zygote_that_is_killed_in_a_class_costs_nobody(tmp_path, runners, monkeypatch):
+@pytest.mark.skipif(sys.platform != "linux", reason="guests are forked on Linux")
+def test_a_host_that_is_killed_in_a_class_costs_nobody(tmp_path, monkeypatch):
     root = make_course(tmp_path)
     for student in ("ada", "bob", "eve"):
         marked = f"# {student}\n{CAUSAL}"
         hand_in(root, student, honest(root, causal_mask=marked, length_mask=LENGTH))
-    run, killed = Client.run, []
+    run, killed = Guest.run, []
 
     def run_and_lose(self, code, *arguments, **options):
         if code.startswith("# bob") and not killed:
-            killed.append(self.kernel)
-            os.kill(runners[0].provider._process.pid, signal.SIGKILL)
+            killed.append(self)
+            os.kill(self.guests._host.process.pid, signal.SIGKILL)
         return run(self, code, *arguments, **options)
 
-    monkeypatch.setattr(Client, "run", run_and_lose)
+    monkeypatch.setattr(Guest, "run", run_and_lose)
+    monkeypatch.setattr(local, "Runner", Runner)  # with a host of its own
     summary = grade(root, LESSON, settings=QUICK)
-    assert [kernel.ending["reason"] for kernel in killed] == ["zygote"]
+    assert [guest.kill()["reason"] for guest in killed] == ["host"]
     assert [[row.points for row in s.rows] for s in summary.students] == [[2, 2]] * 3
     assert summary.exit_code == 0
 
 
-@pytest.mark.parametrize(("others", "whose"), [(False, "and one without it was not"), (True, "")])
-def test_who_is_to_blame_for_lost_kernels_is_tried_out(tmp_path, monkeypatch, others, whose):
+@pytest.mark.parametrize("others", [False, True])
+def test_who_is_to_blame_for_lost_guests_is_tried_out(tmp_path, monkeypatch, others):
     root = make_course(tmp_path)
     for student in ("ada", "bob"):
         hand_in(root, student, honest(root, causal_mask=f"# {student}\n{CAUSAL}"))
-    run, losses = Client.run, []
+    run, losses = Guest.run, []
 
     def run_or_lose(self, code, *arguments, **options):
         if code.startswith("# bob") or (others and code == "1 + 1"):
             losses.append(code)
-            raise KernelFault("its kernel was lost (a test)")
+            raise GuestLost("its process was lost (a test)")
         return run(self, code, *arguments, **options)
 
-    monkeypatch.setattr(Client, "run", run_or_lose)
+    monkeypatch.setattr(Guest, "run", run_or_lose)
     ada, bob = grade(root, LESSON, settings=QUICK).students
     assert ada.rows[0].points == 2 and bob.points is None
     assert len(losses) == MAX_ATTEMPTS + others
-    expected = whose or "this machine runs no kernel now: its kernel was lost (a test)"
+    expected = "this machine runs no notebook now" if others else "and one without it was not"
     assert expected in bob.problem

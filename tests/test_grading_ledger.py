@@ -15,8 +15,8 @@ from waiting import wait_until
 
 from course_lib.grading.executors import shard_of
 from course_lib.grading.fingerprints import checks_digests, key_of
-from course_lib.grading.sandbox.confinement import Limits
 from course_lib.grading.ledger import Entry, Ledger
+from course_lib.grading.sandbox.confinement import Limits
 from course_lib.workspace.errors import GradingError
 
 PACKAGE = Path(__file__).parent.parent / "course_lib"

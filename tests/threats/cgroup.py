@@ -13,7 +13,8 @@ import sys
 from course_lib.grading.kernels import cgroup
 from course_lib.grading.kernels.client import Client
 from course_lib.grading.kernels.provider import provider
-from course_lib.grading.kernels.sandbox import Limits
+
+from course_lib.grading.sandbox.confinement import Limits
 
 LIMITS = Limits(memory=900_000_000, processes=40, cell_seconds=600.0, total_seconds=3000.0)
 HONEST = "print(open('/proc/self/cgroup').read())"

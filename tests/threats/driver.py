@@ -13,9 +13,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from canned import Canned
 
 from course_lib.grading import ledger, run
-from course_lib.grading.kernels.sandbox import Limits
 from course_lib.grading.publishing import pages, publish
 from course_lib.grading.run import Settings, grade
+from course_lib.grading.sandbox.confinement import Limits
 
 SETTINGS = Settings("serial", "strict", limits=Limits(cell_seconds=2.0, memory=1_000_000_000))
 POINTS = {

@@ -21,9 +21,9 @@ from grading_course import LESSON, RIGHT, honest, make_course
 from course_lib.grading.course import Course
 from course_lib.grading.graded import GradedLesson, GradedSubmission
 from course_lib.grading.graded_cells import is_check
-from course_lib.grading.kernels import sandbox
-from course_lib.grading.kernels.sandbox import Limits
 from course_lib.grading.run import Settings, grade
+from course_lib.grading.sandbox import confinement
+from course_lib.grading.sandbox.confinement import Limits
 
 LIMITS = Limits(
     memory=1_000_000_000,
@@ -38,7 +38,7 @@ _BETWEEN = 12  # hostile submissions from one honest neighbour to the next
 
 def obstacle() -> str:
     """Why strict cannot be had here, with the remedy; empty if it can."""
-    return sandbox.obstacles().get("strict", "")
+    return confinement.obstacles().get("strict", "")
 
 
 @dataclass

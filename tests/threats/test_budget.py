@@ -9,13 +9,13 @@ from pathlib import Path
 import experiment
 import pytest
 import zmq
+from course_lib.grading.kernels.channels import MAX_MESSAGE, Channel
+from course_lib.grading.kernels.client import Ran
 from grading_course import LESSON, hand_in, honest, make_course
 from nbformat.v4 import new_code_cell
 
 from course_lib.grading.course import Course
 from course_lib.grading.disposable import Child
-from course_lib.grading.kernels.channels import MAX_MESSAGE, Channel
-from course_lib.grading.kernels.client import Ran
 from course_lib.grading.publishing.shown import Shown, cleaner
 from course_lib.grading.sanitize import KEPT
 
@@ -38,7 +38,7 @@ sys.path.insert(0, sys.argv[2])
 from pathlib import Path
 from course_lib.benchmarks.memory import status
 from course_lib.grading.run import Settings, grade
-from course_lib.grading.kernels.sandbox import Limits
+from course_lib.grading.sandbox.confinement import Limits
 settings = Settings("serial", "strict", limits=Limits(cell_seconds=20.0))
 summary = grade(Path(sys.argv[1]), sys.argv[3], settings=settings)
 points = {s.student: [s.problem, *(r.points for r in s.rows)] for s in summary.students}

@@ -18,6 +18,7 @@ import driver
 import experiment
 import pytest
 from canned import Canned, grades, kept_class
+from course_lib.grading.kernels import sandbox
 from grading_course import LESSON, hand_in
 from waiting import PATIENCE
 
@@ -25,7 +26,6 @@ from course_lib.grading import run
 from course_lib.grading.course import Course
 from course_lib.grading.executors import worker as executors
 from course_lib.grading.executors.local import Processes, Serial
-from course_lib.grading.kernels import sandbox
 from course_lib.grading.ledger import Ledger
 from course_lib.grading.run import grade
 from course_lib.workspace.errors import GradingError

@@ -4,11 +4,11 @@ import sys
 
 import experiment
 import pytest
-
 from course_lib.grading.kernels import forked, sandbox
 from course_lib.grading.kernels.client import Client
 from course_lib.grading.kernels.provider import provider
-from course_lib.grading.kernels.sandbox import Limits
+
+from course_lib.grading.sandbox.confinement import Limits
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits of Linux")
 LIMITS = Limits(memory=1_000_000_000, disk=20_000_000, file_size=5_000_000)

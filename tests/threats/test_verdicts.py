@@ -29,8 +29,8 @@ from course_lib.exercises.variants import variants
 from course_lib.grading.graded_cells import grade_id, read_notebook
 from course_lib.grading.jobs import Job
 from course_lib.grading.judging.runner import Runner
-from course_lib.grading.kernels.sandbox import Limits
 from course_lib.grading.run import Settings, grade
+from course_lib.grading.sandbox.confinement import Limits
 from course_lib.workspace.errors import GradingError
 
 ROOT = Path(__file__).parents[2]

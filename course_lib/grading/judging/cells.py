@@ -14,13 +14,21 @@ from course_lib.authoring.paste import solution_source
 from course_lib.checks.judge.example import Example
 from course_lib.checks.judge.report import Report
 from course_lib.exercises import find
-from course_lib.grading.graded_cells import grade_id, is_check, is_plain_test, is_run, read_check
+from course_lib.grading.graded_cells import (
+    ANSWER,
+    grade_id,
+    is_check,
+    is_plain_test,
+    is_run,
+    read_check,
+)
 from course_lib.grading.jobs import Job
 from course_lib.grading.judging.exercise import (
     MAYBE_ANOTHERS,
     Unnamed,
     answer_of,
     judge_twice,
+    needed,
     right_with_other_inputs,
 )
 from course_lib.grading.judging.plain_tests import shown_of_test
@@ -181,8 +189,11 @@ def _run_cell(session: Session, index: int, cell: NotebookNode) -> Ran:
         session.notices[index] = (
             f"{_place(index, cell)} asked the interpreter to end: later cells ran"
         )
-    if ran.state == "died" and session.ending_of(ran) in MAYBE_ANOTHERS:
-        session.renew(index)
+    died = ran.state == "died" and session.ending_of(ran) in MAYBE_ANOTHERS
+    if died or (session.crowded and ran.state != "ok"):
+        name = grade_id(cell)
+        own = needed(session, name.removesuffix(ANSWER)) if name.endswith(ANSWER) else None
+        session.renew(index, own)
         ran = session.run(cell.source, index)
     cell.execution_count = ran.count
     why = ""

@@ -57,11 +57,11 @@ def judge_twice(
     answer = answer_of(session, name)
     if answer in session.harmful:
         return _stopped(session, name, session.harmful[answer])
-    if session.only is not None and (more := _needed(session, name)) - session.only - {name}:
+    if session.only is not None and (more := needed(session, name)) - session.only - {name}:
         session.renew(index, only=session.only | more)
     judged = observe_and_judge(session, job, name, index, unnamed=unnamed)
-    if judged in MAYBE_ANOTHERS:
-        session.renew(index, only=_needed(session, name))
+    if judged in MAYBE_ANOTHERS or (session.crowded and not _is_right(judged)):
+        session.renew(index, only=needed(session, name))
         judged = observe_and_judge(session, job, name, index, unnamed=unnamed)
     if isinstance(judged, Report) and judged.outcome == "raised":
         # An earlier cell may have deleted what the lesson imports, torch for example.
@@ -89,7 +89,11 @@ def _stopped(session: Session, name: str, ending: str) -> Report:
     return Report.on(find(name), outcome, 0.0, [Finding(outcome, message, "", "values")])
 
 
-def _needed(session: Session, name: str) -> set[str]:
+def _is_right(judged: Report | str) -> bool:
+    return isinstance(judged, Report) and judged.outcome == "correct"
+
+
+def needed(session: Session, name: str) -> set[str]:
     """The exercises whose answers an exercise is judged by, and those that these build on."""
     judged = find(name).chain or (name,)
     return {*judged, *session.uses.before(judged)}

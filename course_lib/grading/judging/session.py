@@ -61,6 +61,7 @@ class Session:
         notices: what a person should know of cells that ended the interpreter, or asked it to.
         ours: source of the course's that runs in place of an answer, by exercise.
         only: exercises whose answers alone have run in this guest; None if all have.
+        crowded: whether threads or processes of earlier cells still run in this guest.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Session:
         self.stopped: set[str] = set()
         self.ours: dict[str, str] = {}
         self.only: set[str] | None = None
+        self.crowded = False
         self.notices: dict[int, str] = {}
         self._guest: Guest | None = None
         self._received = 0  # bytes from guests that have ended
@@ -191,6 +193,7 @@ class Session:
     def _connect(self) -> Guest:
         self.close()
         started = time.monotonic()
+        self.crowded = False
         self._guest = self.new_guest()
         self.journal.spend("start", time.monotonic() - started)
         self.journal.note("guest ready")
@@ -201,6 +204,7 @@ class Session:
         cell_id = self.cells[index].get("id", "")
         ran = guest.run(code, self.limits.cell_seconds, history=history, cell_id=cell_id)
         self.journal.spend("cells", time.monotonic() - started)
+        self.crowded = ran.crowded
         self._used += ran.seconds
         return ran
 

@@ -206,6 +206,8 @@ def _bubblewrap(library: Path) -> list[str]:
         "/dev/null",
         "/dev/zero",
         "--remount-ro",
+        "/dev",
+        "--remount-ro",
         "/",
         "--chdir",
         "/",

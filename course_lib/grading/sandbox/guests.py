@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from nbformat import NotebookNode
-from nbformat.v4 import new_output
 
 from course_lib.grading.sandbox.confinement import Reached
 from course_lib.grading.sandbox.inside.frames import FrameError, Parser, encode
+from course_lib.grading.sanitize import made_output
 
 START_SECONDS = 600.0  # for steps that run no student code, on a busy machine
 _GRACE_SECONDS = 1.0
@@ -42,6 +42,7 @@ class Ran:
         outputs: nbformat outputs, the first ones up to the limit.
         count: IPython's number of the cell.
         left: whether the cell asked the interpreter to end, as `exit()` does.
+        crowded: whether threads or processes that it started still run.
         reply: the answer to a probe request, as text.
         size: bytes of its outputs.
         stopped: why it was stopped, if by a limit: "processor", "waiting" or "ceiling".
@@ -52,6 +53,7 @@ class Ran:
     outputs: list[NotebookNode] = field(default_factory=list)
     count: int | None = None
     left: bool = False
+    crowded: bool = False
     reply: str | None = None
     size: int = 0
     stopped: str = ""
@@ -175,13 +177,15 @@ class Guest:
         while True:
             try:
                 arrived = self._next(_TICK_SECONDS)
-                if arrived is not None and self._take(*arrived, ran, most):
+                if arrived is not None and self._take(*arrived, ran, most, keep=interrupt):
                     break
-            except (EOFError, FrameError):
+            except (EOFError, FrameError) as error:
                 arrived = None
+                if isinstance(error, EOFError):  # killed before it has ended, it could not say why
+                    self.guests.ending(self, _GRACE_SECONDS)
                 self.guests.kill(self)
             if arrived is None and self.is_over:
-                ran.state = "died"
+                ran.state = ran.state if ran.state == "timeout" else "died"
                 break
             ran.flooded = ran.flooded or ran.size > most
             if ran.size > 10 * most:
@@ -232,8 +236,8 @@ class Guest:
             self._parser.feed(data)
         return taken
 
-    def _take(self, frame: dict[str, Any], size: int, ran: Ran, most: int) -> bool:
-        """Keep an output; return whether the frame is the last one.
+    def _take(self, frame: dict[str, Any], size: int, ran: Ran, most: int, *, keep: bool) -> bool:
+        """Count an output, and keep it if asked; return whether the frame is the last one.
 
         Raises:
             FrameError: it is none of a guest's frames.
@@ -244,8 +248,8 @@ class Guest:
         if kind == "done":
             if ran.state == "ok" and not frame.get("ok"):
                 ran.state = "error"
-            ran.left = frame.get("left") is True
-            ran.count = count if type(count := frame.get("count")) is int else None
+            ran.left, ran.crowded = frame.get("left") is True, frame.get("crowded") is True
+            ran.count = _number(frame.get("count"))
             return True
         if kind == "reply":
             ran.reply = str(frame.get("text"))
@@ -257,12 +261,13 @@ class Guest:
             return False
         if kind in ("stdout", "stderr"):
             text = str(frame.get("text"))
-            ran.size += max(len(text), written if type(written := frame.get("size")) is int else 0)
-            output = new_output("stream", name=kind, text=text)
+            ran.size += max(len(text), _number(frame.get("size")) or 0)
+            output = made_output("stream", name=kind, text=text)
         else:
-            ran.size += size
+            shown = self._displays.get(str(frame.get("display_id")), []) if kind == "update" else []
+            ran.size += size * max(1, len(shown))
             output = _output(frame)
-        if ran.size <= most:
+        if keep and ran.size <= most:
             self._keep(output, frame, ran)
         return False
 
@@ -290,16 +295,19 @@ def _output(frame: dict[str, Any]) -> NotebookNode:
         traceback = frame.get("traceback")
         lines = [str(line) for line in traceback] if isinstance(traceback, list) else []
         names = {key: str(frame.get(key)) for key in ("ename", "evalue")}
-        return new_output("error", traceback=lines, **names)
+        return made_output("error", traceback=lines, **names)
     data, metadata = frame.get("data"), frame.get("metadata")
     if kind not in ("display", "update", "result") or not isinstance(data, dict):
         raise FrameError(f"a frame of kind {str(kind)[:40]!r}")
-    metadata = metadata if isinstance(metadata, dict) else {}
-    bundle = {"data": NotebookNode(data), "metadata": NotebookNode(metadata)}
+    bundle = {"data": data, "metadata": metadata if isinstance(metadata, dict) else {}}
     if kind == "result":
-        count = count if type(count := frame.get("count")) is int else None
-        return new_output("execute_result", execution_count=count, **bundle)
-    return new_output("display_data", **bundle)
+        return made_output("execute_result", execution_count=_number(frame.get("count")), **bundle)
+    return made_output("display_data", **bundle)
+
+
+def _number(count: object) -> int | None:
+    """Return a cell's number, None for what a notebook cannot hold as one."""
+    return count if type(count) is int and count >= 0 else None
 
 
 class _Watch:

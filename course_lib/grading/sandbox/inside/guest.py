@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import faulthandler
 import os
 import random
 import signal
 import sys
 import tempfile
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -110,7 +112,11 @@ def serve(inlet: Inlet) -> None:
     """
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
-    loop.run_until_complete(_serve(inlet))
+    serving = loop.create_task(_serve(inlet))
+    serving.add_done_callback(lambda _: loop.stop())
+    while not serving.done():  # a cell may stop the loop that it runs in
+        loop.run_forever()
+    serving.result()
 
 
 async def _serve(inlet: Inlet) -> None:
@@ -126,13 +132,15 @@ async def _serve(inlet: Inlet) -> None:
         os.dup2(file.fileno(), descriptor)
     streams = shells.Stream("stdout", 1), shells.Stream("stderr", 2)
     sys.stdin, sys.stdout, sys.stderr = shells.NoInput(), *streams
+    pipes = _identities(inlet)
     while True:
-        await asyncio.sleep(0)
+        with contextlib.suppress(asyncio.CancelledError):  # a cell may cancel all tasks
+            await asyncio.sleep(0)
         frame = inlet.next()
         if frame is None:
             return
         for stream in streams:
-            stream.written = 0
+            stream.written = stream.writes = 0
         if "observe" in frame:
             try:
                 reply = remote.reply_to(frame["observe"], shell.user_ns)
@@ -141,10 +149,14 @@ async def _serve(inlet: Inlet) -> None:
             shells.outlet.send({"kind": "reply", "number": frame["number"], "text": reply})
             continue
         done = await _run_cell(shell, frame)
+        _end_timers()
         _restore_streams(*streams)
         for name, file in zip(("stdout", "stderr"), printed, strict=True):
             _send_printed(name, file)
-        shells.outlet.send({"kind": "done", "number": frame["number"], **done})
+        if _identities(inlet) != pipes:
+            raise OSError("this cell replaced the pipes of its process")
+        done |= {"number": frame["number"], "crowded": _is_crowded()}
+        shells.outlet.send({"kind": "done", **done})
 
 
 async def _run_cell(shell: Any, frame: dict[str, Any]) -> dict[str, Any]:
@@ -192,6 +204,28 @@ def _interruptible() -> Iterator[Callable[[asyncio.Future], object]]:
         yield lambda task: signal.signal(signal.SIGINT, lambda *_: task.cancel())
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _identities(inlet: Inlet) -> list[int]:
+    return [os.fstat(each).st_ino for each in (inlet.descriptor, shells.outlet.descriptor)]
+
+
+def _end_timers() -> None:
+    """No cell is interrupted or ended by what an earlier one has set up."""
+    faulthandler.cancel_dump_traceback_later()
+    if hasattr(signal, "setitimer"):
+        for timer in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF):
+            signal.setitimer(timer, 0)
+
+
+def _is_crowded() -> bool:
+    """Return whether threads or processes of earlier cells still run."""
+    if threading.active_count() > 1:
+        return True
+    with contextlib.suppress(AttributeError, ChildProcessError):
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        return True
+    return False
 
 
 def _restore_streams(stdout: shells.Stream, stderr: shells.Stream) -> None:

@@ -12,6 +12,8 @@ import inspect
 import io
 import os
 import sys
+import threading
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
@@ -29,6 +31,7 @@ from course_lib.grading.sandbox.inside.frames import Outlet
 outlet = Outlet()
 most_output = 1_000_000  # characters of one output, and of what one cell may print
 _SHOWN, _LINES = 2_000, 100  # characters that remain of what is longer; lines of a traceback
+_AT_ONCE = 100  # writes of a cell that are sent each by itself, so that a crash loses none
 
 
 class Publisher(DisplayPublisher):
@@ -107,6 +110,7 @@ def make_shell() -> ZMQInteractiveShell:
     builtins.input = _refuse("input()")
     getpass.getpass = _refuse("getpass()")
     sys.breakpointhook = _refuse("breakpoint()")
+    os._exit = _by_main_thread_alone(os._exit)
     return shell
 
 
@@ -117,6 +121,18 @@ def _refuse(what: str) -> Any:
     return refuse
 
 
+def _by_main_thread_alone(leave: Callable[[int], NoReturn]) -> Callable[[int], NoReturn]:
+    """Let other threads end themselves only: a timer must not end whatever cell it hits."""
+
+    def _exit(status: int) -> NoReturn:
+        if threading.current_thread() is not threading.main_thread():
+            raise SystemExit(status)
+        outlet.send({})  # what is held
+        leave(status)
+
+    return _exit
+
+
 class Stream(io.TextIOBase):
     """Sends what is printed; in a process that student code forked it writes to the descriptor."""
 
@@ -125,7 +141,7 @@ class Stream(io.TextIOBase):
 
     def __init__(self, name: str, descriptor: int) -> None:
         self.name, self._descriptor = name, descriptor
-        self.written = 0
+        self.written = self.writes = 0
 
     def write(self, text: str) -> int:
         if not isinstance(text, str):
@@ -134,10 +150,14 @@ class Stream(io.TextIOBase):
         if self.written > most_output:
             raise OSError(f"more than {most_output:,} characters were printed")
         if outlet.is_open:
-            outlet.send({"kind": self.name, "text": text})
+            self.writes += 1
+            outlet.print(self.name, text, hold=self.writes > _AT_ONCE)
         else:
             os.write(self._descriptor, text.encode("utf-8", "replace"))
         return len(text)
+
+    def close(self) -> None:
+        """Stay open: later cells print, too."""
 
     def writable(self) -> bool:
         return True

@@ -38,13 +38,17 @@ def _children() -> dict[int, list[int]]:
 
 
 def of(family: Iterable[int]) -> dict[str, float]:
-    """Return processor time, and how long threads were ready to run and waited for a processor."""
+    """Return processor time, and how long a thread was ready to run and waited for a processor.
+
+    Of several threads the one that waited longest counts: many that sleep would add up to any time.
+    """
     cpu = waited = 0.0
     for pid in family:
         with contextlib.suppress(OSError, ValueError):
             cpu += sum(map(int, _stat(str(pid))[_TIMES])) / _TICKS
             for thread in os.listdir(f"/proc/{pid}/task"):
-                waited += int(_read(f"/proc/{pid}/task/{thread}/schedstat").split()[1]) / 1e9
+                schedule = _read(f"/proc/{pid}/task/{thread}/schedstat").split()
+                waited = max(waited, int(schedule[1]) / 1e9)
     return {"cpu": cpu, "waited": waited}
 
 

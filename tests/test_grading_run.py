@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,7 +37,6 @@ from course_lib.grading import plan, run
 from course_lib.grading.course import Course
 from course_lib.grading.executors import local as executors
 from course_lib.grading.executors.local import set_aside
-from course_lib.grading.intake.parser import Pouring
 from course_lib.grading.judging import exercise as judging
 from course_lib.grading.judging import runner
 from course_lib.grading.judging.runner import Runner
@@ -455,36 +453,6 @@ def test_an_unchanged_submission_is_not_graded_twice(graded):
     assert log.stat().st_mtime_ns == before
     grade(root, LESSON, students=["right"], settings=replace(QUICK, force=True))
     assert log.stat().st_mtime_ns > before
-
-
-def test_a_notebook_is_parsed_when_it_comes_in_and_written_when_it_is_graded(tmp_path, monkeypatch):
-    """And once more when it comes back from the worker; once for the lesson the solution, whose
-    figures are on the feedback pages, and the release for the plan and for the pages."""
-    root = make_course(tmp_path)
-    for student in ("ada", "bob", "eve"):
-        hand_in(root, student, honest(root))
-    asked = Counter()
-    watched = {
-        "course": (nbformat, "reads"),
-        "in": (Pouring, "poured"),
-        "out": (nbformat, "writes"),
-    }
-    watched |= {"back": (nbformat.v4, "reads"), "again": (nbformat.v4, "writes")}
-    for name, (owner, function) in watched.items():
-        real = getattr(owner, function)
-
-        def counted(*arguments, _name=name, _real=real, **options):
-            asked[_name] += 1
-            return _real(*arguments, **options)
-
-        monkeypatch.setattr(owner, function, counted)
-    grade(root, LESSON, settings=QUICK)
-    assert asked == {"course": 3, "in": 3, "out": 3, "back": 3}
-    path = Course(root).autograded_notebook("ada", LESSON)
-    assert path.read_text() == nbformat.v4.writes(nbformat.v4.reads(path.read_text())) + "\n"
-    asked.clear()
-    grade(root, LESSON, settings=QUICK)
-    assert asked == {"course": 1, "back": 3}, "of an unchanged class only what is graded"
 
 
 def test_a_resubmission_is_graded_and_a_manual_grade_survives(tmp_path):

@@ -1,6 +1,5 @@
 """Every executor gives the same grades, and a lost worker costs nobody anything."""
 
-import contextlib
 import json
 import os
 import shutil
@@ -11,14 +10,14 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
-import psutil  # noqa: F401  (asks once what the platform is, which a test replaces)
+import psutil
 import pytest
 from grading_course import LENGTH, LESSON, QUICK, UPPER, hand_in, honest, make_course
 from waiting import PATIENCE, wait_until
 
 from course_lib.grading.course import Course
 from course_lib.grading.executors import dask as on_dask
-from course_lib.grading.executors import executor, local
+from course_lib.grading.executors import executor, local, worker
 from course_lib.grading.judging.runner import Runner
 from course_lib.grading.ledger import Ledger
 from course_lib.grading.run import Settings, grade
@@ -89,20 +88,15 @@ def kill_when(root: Path, landed: int, victims) -> threading.Thread:
 
 def workers_of_pool() -> list[int]:
     """Worker processes of the forkserver of this process."""
-    children: dict[int, list[int]] = {}
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            children.setdefault(parent, []).append(int(entry.name))
     return [
-        worker
-        for server in children.get(os.getpid(), [])
-        if b"forkserver" in Path(f"/proc/{server}/cmdline").read_bytes()
-        for worker in children.get(server, [])
+        each.pid
+        for server in psutil.Process().children()
+        if "forkserver" in " ".join(server.cmdline())
+        for each in server.children()
     ]
 
 
-@pytest.mark.skipif(not Path("/proc/self").exists(), reason="finds processes in /proc: needs Linux")
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no fork server")
 def test_a_killed_worker_process_costs_nobody(tmp_path):
     root = make_class(tmp_path)
     thread = kill_when(root, 1, workers_of_pool)
@@ -120,11 +114,6 @@ def test_a_killed_dask_worker_costs_nobody(cluster, tmp_path):
     assert points(summary) == EXPECTED and summary.exit_code == 0
 
 
-def _is_whole(path: Path) -> bool:
-    """Whether a JSON file is there and written to its end."""
-    return path.is_file() and path.read_text().rstrip().endswith("}")
-
-
 @pytest.fixture
 def dask(tmp_path):
     """Starts a Dask scheduler and a worker as a person would: the address, the processes."""
@@ -137,7 +126,7 @@ def dask(tmp_path):
         place = ["--host", "127.0.0.1", "--dashboard-address", ":0", "--scheduler-file", known]
         _dask("scheduler", *place, "--port", 0)
         _dask("worker", "--scheduler-file", known, "--nthreads", 1, "--no-nanny", "--no-dashboard")
-        wait_until(lambda: _is_whole(known))
+        wait_until(lambda: known.is_file() and known.read_text().rstrip().endswith("}"))
         address = json.loads(known.read_text())["address"]
         return address.replace("tcp://", "dask://"), started[-2:]
 
@@ -184,10 +173,10 @@ def test_a_scheduler_that_hangs_and_one_without_workers_are_not_waited_for(
     monkeypatch.setattr(on_dask, "_ALONE_SECONDS", 1)
     monkeypatch.setattr(on_dask, "_LOOK_SECONDS", 0.2)
     monkeypatch.setattr(on_dask, "_CONNECT_SECONDS", 5)
-    name, (scheduler, worker) = dask()
+    name, (scheduler, only_worker) = dask()
     root = make_class(tmp_path / "course")
-    worker.kill()
-    worker.wait()
+    only_worker.kill()
+    only_worker.wait()
     settings = replace(QUICK, executor=name)
     with pytest.raises(GradingError, match=r"no worker for 1 s: start some with `dask worker "):
         grade(root, LESSON, settings=settings)
@@ -262,3 +251,36 @@ def test_an_executor_that_cannot_be_had_is_explained(name, words, monkeypatch):
         monkeypatch.setattr("course_lib.grading.executors.dask._CONNECT_SECONDS", 1)
     with pytest.raises(GradingError, match=words):
         executor(name)
+
+
+def test_without_dask_the_remedy_is_to_install_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(GradingError, match=r'pip install "attention-course\[scale\]"'):
+        executor("dask://127.0.0.1:1")
+
+
+def test_ctrl_c_is_heard_after_a_worker_has_begun():
+    done = []
+
+    def begin():
+        with worker.defer_sigint():
+            os.kill(os.getpid(), signal.SIGINT)
+            done.append("begun")
+
+    with pytest.raises(KeyboardInterrupt):
+        begin()
+    assert done == ["begun"]
+
+
+def test_a_worker_keeps_no_secret_and_is_deaf_to_ctrl_c():
+    code = (
+        "import os, signal\n"
+        "from course_lib.grading.executors import worker\n"
+        "worker._begin('off', 'limits', None)\n"
+        "os.kill(os.getpid(), signal.SIGINT)\n"
+        "print(['DATABASE_URL' in os.environ, 'HOME' in os.environ])"
+    )
+    environ = {**os.environ, "DATABASE_URL": "postgresql://me:sesame@host/db", "HOME": "/root"}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
+    assert done.stdout == "[False, True]\n"

@@ -74,13 +74,14 @@ def test_which_lessons_come_before_is_told_by_the_name():
     assert handed_out("homework") == handed_out("2026-exam") == handed_out("") == []
 
 
-def test_compiled_modules_without_their_source_stay_behind(tmp_path, monkeypatch):
-    package = tmp_path / "here" / "course_lib"
+def test_compiled_modules_come_along_with_their_source_only(tmp_path, monkeypatch):
+    package, tag = tmp_path / "here" / "course_lib", sys.implementation.cache_tag
     shutil.copytree(ROOT / "course_lib", package, ignore=shutil.ignore_patterns("__pycache__"))
-    cache = package / "models" / "__pycache__"
-    cache.mkdir()
-    for name in ("prose", "removed"):
-        (cache / f"{name}.cpython-311.pyc").write_bytes(b"")
+    for path in ("__init__", "models/prose", "models/removed"):
+        folder, _, name = f"./{path}".rpartition("/")
+        (package / folder / "__pycache__").mkdir(exist_ok=True)
+        (package / folder / "__pycache__" / f"{name}.{tag}.pyc").write_bytes(b"")
     monkeypatch.setattr(libraries, "_PACKAGE", package)
     library = stage_library(tmp_path, "02_masked_softmax")
-    assert [path.name for path in library.rglob("*.pyc")] == ["prose.cpython-311.pyc"]
+    compiled = {path.name for path in library.rglob("*.pyc")}
+    assert compiled == {f"__init__.{tag}.pyc", f"prose.{tag}.pyc"}

@@ -42,7 +42,7 @@ def test_a_reply_is_judged_by_what_it_can_have_seen():
     assert judged(Reply("1", subject_of(lower))) == "silent"  # it has seen nothing
     assert judged(Reply("1", Subject())).outcome != "correct"
     reply = answer(Request("causal_mask", probes), {"causal_mask": lower})
-    assert judged(Reply("1", Subject(), reply.seen)) == "silent"  # nothing that can be called
+    assert judged(Reply("1", Subject(), seen=reply.seen)) == "silent"  # nothing that can be called
     assert judged(reply).outcome in ("correct", "incorrect")
     reply.seen[probes[-1].name] = Observation(raised=Raised("MemoryError", ""))
     assert judged(reply) == "memory"

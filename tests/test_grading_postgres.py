@@ -163,13 +163,6 @@ def test_a_server_that_goes_away_ends_the_run_with_a_cure_and_loses_nothing(
         ("postgresql+psycopg://grader@/DB?host=HERE&password=WRONG", "authentication failed"),
         ("postgresql+psycopg://grader:WRONG@127.0.0.1:1/DB", "Connection refused"),
         ("postgresql+psycopg://grader:RIGHT@/none?host=HERE", 'database "none" does not exist'),
-        ("postgresql+psycopg://grader:WR@NG@127.0.0.1:1/DB", "password with @ in it: write"),
-        ("postgresql+psycopg://grader:W@er:WRONG@127.0.0.1/DB", "is no URL of a gradebook: write"),
-        ("postgres://grader:WRONG@127.0.0.1:1/DB", "is no URL of a gradebook: write postgresql+"),
-        (
-            "postgresql+psycopg2://grader:WRONG@127.0.0.1:1/DB",
-            'pip install "attention-course[scale]"',
-        ),
     ],
 )
 def test_a_gradebook_that_cannot_be_reached_is_one_line_without_the_password(
@@ -177,7 +170,7 @@ def test_a_gradebook_that_cannot_be_reached_is_one_line_without_the_password(
 ):
     root, _ = course
     wrong = "open-barley"
-    url = url.replace("WRONG", wrong).replace("RIGHT", PASSWORD).replace("WR@NG", "open@barley")
+    url = url.replace("WRONG", wrong).replace("RIGHT", PASSWORD)
     url = url.replace("HERE", str(server.folder)).replace("DB", "course1")
     keep_gradebook_at(root, url)
     monkeypatch.chdir(root)
@@ -185,7 +178,7 @@ def test_a_gradebook_that_cannot_be_reached_is_one_line_without_the_password(
         assert main(verb) in (1, 2)
         output, errors = capfd.readouterr()
         assert not output and errors.count("\n") == 1 and words in errors
-        assert not any(part in errors for part in (wrong, "barley", PASSWORD, "password="))
+        assert not any(part in errors for part in (wrong, PASSWORD, "password="))
 
 
 def test_a_name_that_does_not_fit_is_said(course):

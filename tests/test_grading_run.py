@@ -1,12 +1,10 @@
 """A class graded end to end: one bad notebook costs no one else, nothing is a silent 0."""
 
-import contextlib
 import copy
 import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import threading
@@ -14,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import nbformat
+import psutil
 import pytest
 from grading_course import (
     CAUSAL,
@@ -66,6 +65,13 @@ RENAMED = CAUSAL.replace("causal_mask", "lower_triangle")
 GOES_ON = """from course_lib import carry_on
 causal_mask = carry_on("causal_mask")
 causal_mask.__module__"""
+LEAVES = (
+    "exit()",
+    "quit()",
+    "import sys\nsys.exit()",
+    "raise SystemExit",
+    "raise KeyboardInterrupt",
+)
 LOOPS = (
     "def causal_mask(num_queries, num_keys=None, *, device=None):\n    while True:\n        pass"
 )
@@ -87,7 +93,11 @@ def graded(tmp_path_factory, warm):
     hand_in(root, "renamed", honest(root), "My Homework (1).ipynb")
     hand_in(root, "colonless", honest(root, causal_mask=COLONLESS, length_mask=LENGTH))
     hand_in(root, "misnamed", honest(root, causal_mask=RENAMED, length_mask=LENGTH))
-    hand_in(root, "goes-on", going_on(root))
+    hand_in(root, "goes-on", with_own_cell(root, GOES_ON))
+    hand_in(root, "ends", with_own_cell(root, "import os\nos._exit(1)"))
+    for number, code in enumerate(LEAVES):
+        answer = f"{CAUSAL}\n{code}"
+        hand_in(root, f"leaves-{number}", honest(root, causal_mask=answer, length_mask=LENGTH))
     hand_in(root, "forger", honest(root, causal_mask="check = lambda name: 2.0"))
     (root / "submitted" / "empty" / LESSON).mkdir(parents=True)
     doubled = honest(root)
@@ -105,11 +115,11 @@ def graded(tmp_path_factory, warm):
     return root, grade(root, LESSON, progress=lines.append, settings=QUICK), lines
 
 
-def going_on(root):
-    """Work with a cell of its own that carries on, as those of a lesson do."""
+def with_own_cell(root, source):
+    """Work with a cell of its own after the first check."""
     notebook = honest(root)
     index = notebook.cells.index(cell_of(notebook, "causal_mask"))
-    notebook.cells.insert(index + 1, new_code_cell(GOES_ON))
+    notebook.cells.insert(index + 1, new_code_cell(source))
     return notebook
 
 
@@ -123,6 +133,7 @@ def record(graded, student):
 def test_honest_work_gets_every_point(graded, student):
     assert record(graded, student).points == 4
     assert record(graded, student).blanks == {}
+    assert record(graded, "noisy").rows[0].points == 2, "a warning and a thread cost nothing"
 
 
 def test_the_release_handed_in_blank_scores_0_and_is_graded(graded):
@@ -130,10 +141,6 @@ def test_the_release_handed_in_blank_scores_0_and_is_graded(graded):
     assert [(r.points, r.outcome) for r in blank.rows] == [(0, "not_attempted")] * 2
     assert blank.written == {"why": "left blank"}
     assert blank.blanks == {}
-
-
-def test_a_warning_and_a_thread_on_stderr_cost_nothing(graded):
-    assert record(graded, "noisy").rows[0].points == 2
 
 
 STOPPED = (
@@ -198,6 +205,19 @@ def test_what_cannot_be_graded_is_blank_with_a_reason(graded, student, reason):
         submission = gradebook.find_submission(LESSON, student)
         scores = [g.auto_score for nb in submission.notebooks for g in nb.grades]
     assert scores == [None, None, None]
+
+
+@pytest.mark.parametrize("number", range(len(LEAVES)))
+def test_a_cell_that_asks_the_interpreter_to_end_costs_nothing(graded, number):
+    left = record(graded, f"leaves-{number}")
+    assert left.points == 4
+    assert "(causal_mask-answer) asked the interpreter to end: later cells ran" in left.notices[0]
+
+
+def test_a_cell_that_ends_its_process_costs_no_other_cell(graded):
+    assert record(graded, "ends").points == 4
+    (notice,) = record(graded, "ends").notices
+    assert notice == "cell 5 ended its process (crash): all other cells ran again without it"
 
 
 def test_an_own_check_has_no_say(graded):
@@ -314,7 +334,7 @@ def test_other_work_may_get_fewer_points(tmp_path):
     assert grade(root, LESSON, settings=QUICK).students[0].points < 4
 
 
-@pytest.mark.parametrize("text", ["", '{"cells": [', "[]"])
+@pytest.mark.parametrize("text", ["", "[]"])
 def test_a_damaged_graded_notebook_is_graded_again(graded, tmp_path, text):
     root = tmp_path / "course"
     shutil.copytree(graded[0], root)
@@ -327,7 +347,7 @@ def test_a_damaged_graded_notebook_is_graded_again(graded, tmp_path, text):
 
 
 @pytest.mark.parametrize(("times", "blank"), [(1, False), (MAX_ATTEMPTS, True)])
-def test_a_kernel_that_the_system_kills_costs_no_points(tmp_path, monkeypatch, times, blank):
+def test_a_guest_that_the_system_kills_costs_no_points(tmp_path, monkeypatch, times, blank):
     root = make_course(tmp_path)
     hand_in(
         root, "ada", honest(root, causal_mask=f"# slow\nimport time; time.sleep(1.5)\n{CAUSAL}")
@@ -338,50 +358,20 @@ def test_a_kernel_that_the_system_kills_costs_no_points(tmp_path, monkeypatch, t
     def killed(self, code, *args, **kwargs):
         if code.startswith("# slow") and left[0]:
             left[0] -= 1
-            victims = guests_of(self.guests)
-            threading.Timer(0.1, kill_all, [victims]).start()  # the cell sleeps longer
+            host = psutil.Process(self.guests._host.process.pid)
+            guests = [one for one in host.children(recursive=True) if not one.children()]
+            threading.Timer(0.1, lambda: [one.kill() for one in guests]).start()
         return run_code(self, code, *args, **kwargs)
 
     monkeypatch.setattr(Guest, "run", killed)
     monkeypatch.setattr(executors, "Runner", Runner)  # with a host of its own
     (ada,) = grade(root, LESSON, settings=replace(QUICK, sandbox="strict")).students
     if blank:
-        # The kernel that was made ahead is hit, too: while it runs a cell, or before it is ready.
+        # The guest that was made ahead is hit, too: while it runs a cell, or before it is ready.
         lost = r"the system killed its process|a guest did not start \(signal\)"
         assert re.search(lost, ada.problem) and ada.points is None
     else:
         assert ada.rows[0].points == 2
-
-
-def guests_of(guests):
-    """The processes that are the first of their own world."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/status"):
-        with contextlib.suppress(OSError):
-            fields = dict(line.split(":", 1) for line in path.read_text().splitlines())
-            first = fields["NSpid"].split()[-1] == "1" and len(fields["NSpid"].split()) == 3
-            if first and int(path.parent.name) in descendants(guests._host.process.pid):
-                found.append(int(path.parent.name))
-    return found
-
-
-def kill_all(processes):
-    """What the system does that runs out of memory."""
-    for pid in processes:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-
-
-def descendants(pid):
-    """All processes below one."""
-    found, parents = {pid}, {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            text = path.read_text()
-            parents[int(path.parent.name)] = int(text.rpartition(")")[2].split()[1])
-    while more := {p for p, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found
 
 
 def test_a_poison_submission_stays_aside_until_forced(tmp_path, monkeypatch):
@@ -393,17 +383,6 @@ def test_a_poison_submission_stays_aside_until_forced(tmp_path, monkeypatch):
     monkeypatch.undo()  # a runner could grade it now
     assert "--force" in grade(root, LESSON, settings=QUICK).blanks["ada"][""]
     assert grade(root, LESSON, settings=replace(QUICK, force=True)).blanks == {}
-
-
-def test_workers_come_up_while_the_first_submission_is_read(tmp_path, monkeypatch):
-    root, happened, plan = make_course(tmp_path), [], run.plan
-    hand_in(root, "ada", honest(root))
-    monkeypatch.setattr(run, "executor", lambda *a, **k: happened.append("up") or Poisoned())
-    monkeypatch.setattr(run, "plan", lambda *a: happened.append("read") or plan(*a))
-    grade(root, LESSON, settings=QUICK)
-    assert happened == ["up", "read"]
-    grade(root, LESSON, settings=QUICK)  # it is known by now, and nothing is left to do
-    assert happened == ["up", "read", "read"]
 
 
 class Poisoned:
@@ -562,7 +541,10 @@ def test_stock_nbgrader_gives_the_same_grades(tmp_path):
     doubled.cells.append(cell_of(doubled, "causal_mask"))
     shuffled.cells.reverse()
     work = {"blank": release(root), "wrong": honest(root, causal_mask=UPPER)}
-    work |= {"colonless": honest(root, causal_mask=COLONLESS), "goes-on": going_on(root)}
+    work |= {
+        "colonless": honest(root, causal_mask=COLONLESS),
+        "goes-on": with_own_cell(root, GOES_ON),
+    }
     work |= {"misnamed": honest(root, causal_mask=RENAMED)}
     work["noisy"] = honest(root, causal_mask=THREAD)
     work["nosy"] = honest(root)

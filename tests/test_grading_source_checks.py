@@ -114,3 +114,9 @@ def test_every_solution_refuses_and_then_works_again():
             next(iter(remote._courses_functions(name)))()
         assert remote._courses_functions(name), solution
     assert torch.equal(causal_mask(1), torch.ones(1, 1, dtype=torch.bool))
+
+
+def test_odd_sources_are_no_obstacle():
+    assert source_checks(notebook("import torch\ntorch.softmax", "no_exercise")) == []
+    too_deep = CAUSAL + "\n    return " + "+".join(["1"] * 700)
+    assert same_as_course(notebook(too_deep), LESSON) == []

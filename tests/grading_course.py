@@ -2,10 +2,14 @@
 
 import copy
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import nbformat
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from waiting import PATIENCE
 
 from course_lib.grading.run import Settings
 from course_lib.grading.sandbox.confinement import Limits
@@ -128,3 +132,17 @@ def hand_in(root: Path, student: str, notebook, name: str = f"{LESSON}.ipynb") -
     else:
         path.write_text(json.dumps(notebook), encoding="utf-8")
     return path
+
+
+def nbgrader(root: Path, *arguments: str, **environ: str) -> None:
+    """Run stock nbgrader in a folder, as a person would."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    done = subprocess.run(
+        [sys.executable, "-m", "nbgrader", *arguments],
+        cwd=root,
+        env={**os.environ, "PATH": path, **environ},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,7 +1,5 @@
 """Grades do not depend on how busy the machine is, nor on processes that are lost on the way."""
 
-import os
-import signal
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -12,8 +10,6 @@ import pytest
 from grading_course import CAUSAL, LENGTH, LESSON, QUICK, hand_in, honest, make_course
 
 from course_lib.grading import demo_course
-from course_lib.grading.executors import local
-from course_lib.grading.judging.runner import Runner
 from course_lib.grading.ledger import MAX_ATTEMPTS
 from course_lib.grading.run import grade
 from course_lib.grading.sandbox import guests
@@ -95,28 +91,6 @@ def test_who_gets_no_processor_is_blank_with_a_reason_and_not_0(tmp_path, monkey
     (ada,) = grade(root, LESSON, settings=QUICK).students
     assert ada.points is None
     assert "neither ended nor got the processor time that it may use" in ada.problem
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="guests are forked on Linux")
-def test_a_host_that_is_killed_in_a_class_costs_nobody(tmp_path, monkeypatch):
-    root = make_course(tmp_path)
-    for student in ("ada", "bob", "eve"):
-        marked = f"# {student}\n{CAUSAL}"
-        hand_in(root, student, honest(root, causal_mask=marked, length_mask=LENGTH))
-    run, killed = Guest.run, []
-
-    def run_and_lose(self, code, *arguments, **options):
-        if code.startswith("# bob") and not killed:
-            killed.append(self)
-            os.kill(self.guests._host.process.pid, signal.SIGKILL)
-        return run(self, code, *arguments, **options)
-
-    monkeypatch.setattr(Guest, "run", run_and_lose)
-    monkeypatch.setattr(local, "Runner", Runner)  # with a host of its own
-    summary = grade(root, LESSON, settings=QUICK)
-    assert [guest.kill()["reason"] for guest in killed] == ["host"]
-    assert [[row.points for row in s.rows] for s in summary.students] == [[2, 2]] * 3
-    assert summary.exit_code == 0
 
 
 @pytest.mark.parametrize("others", [False, True])

@@ -2,14 +2,11 @@
 
 import getpass
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import nbformat
 import pytest
-from grading_course import CAUSAL, LESSON, QUICK, cell_of, hand_in, honest, make_course
-from waiting import PATIENCE
+from grading_course import CAUSAL, LESSON, QUICK, cell_of, hand_in, honest, make_course, nbgrader
 
 from course_lib.grading.run import grade
 
@@ -27,16 +24,11 @@ def exchange(tmp_path):
         folder.mkdir()
     shared.chmod(0o777)
     make_course(root)
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    environ = {**os.environ, "PATH": path, "JUPYTER_DATA_DIR": str(tmp_path / "jupyter")}
 
-    def call(folder: Path, verb: str, *more: str) -> None:
-        options = [f"--Exchange.root={shared}", f"--Exchange.cache={tmp_path / 'cache'}", *more]
-        command = [sys.executable, "-m", "nbgrader", verb, LESSON, "--course=tiny", *options]
-        done = subprocess.run(
-            command, cwd=folder, env=environ, capture_output=True, text=True, timeout=PATIENCE
-        )
-        assert done.returncode == 0, done.stderr
+    def call(folder: Path, verb: str) -> None:
+        places = [f"--Exchange.root={shared}", f"--Exchange.cache={tmp_path / 'cache'}"]
+        data = str(tmp_path / "jupyter")
+        nbgrader(folder, verb, LESSON, "--course=tiny", *places, JUPYTER_DATA_DIR=data)
 
     return root, home, call
 

@@ -5,19 +5,18 @@ import pytest
 import torch
 from exports_course import LESSON, copy_course, make_template
 from grading_course import make_course as make_lesson
-from nbformat.v4 import new_code_cell, new_notebook, new_output
+from nbformat.v4 import new_code_cell, new_notebook
 from nbgrader.converters.base import NbGraderException
 
 from course_lib.checks.judge.prepare import prepare
 from course_lib.checks.observe.observation import Observation, Raised, Subject, subject_of
 from course_lib.checks.observe.remote import Reply, Request, answer
 from course_lib.exercises import find
-from course_lib.grading import demo_course, plan
+from course_lib.grading import plan
 from course_lib.grading.course import Course, quiet_nbgrader
 from course_lib.grading.judging import exercise as judging
 from course_lib.grading.judging.session import CannotJudge, Journal, Session
 from course_lib.grading.ledger import Entry
-from course_lib.grading.regrade import keep_points
 from course_lib.grading.report.read_grades import read_lesson
 from course_lib.grading.sandbox.confinement import Limits
 from course_lib.grading.sandbox.guests import Ran
@@ -90,22 +89,6 @@ def test_a_cell_that_is_harmful_only_in_the_new_guest_is_left_out_there():
 # --- points of before ---------------------------------------------------------------------
 
 
-def test_points_are_compared_only_where_both_times_gave_some():
-    def cell(shown):
-        about = {"nbgrader": {"grade_id": "x", "grade": True, "solution": False, "points": 2}}
-        data = {"application/vnd.course.report+json": {"exercise": "x", "points": shown}}
-        outputs = [new_output("display_data", data)] + [
-            new_output("execute_result", {"text/plain": str(shown)}, execution_count=1)
-        ] * (shown is not None)
-        return new_code_cell('check("x")', metadata=about, outputs=outputs, execution_count=1)
-
-    def kept(before, now):
-        return keep_points([cell(before)], new_notebook(cells=[cell(now)]))
-
-    assert "would get 1 instead of 2 points" in kept(2, 1)["x"]
-    assert kept(1, 2) == kept(2, None) == kept(None, 1) == {}
-
-
 def test_work_that_was_graded_and_not_published_is_known_by_the_ledgers_notebook():
     about = {"nbgrader": {"grade_id": "x", "grade": True, "solution": False, "points": 2}}
     notebook = new_notebook(cells=[new_code_cell("1"), new_code_cell("check()", metadata=about)])
@@ -147,11 +130,3 @@ def test_a_source_that_is_missing_or_refused_is_named_with_the_command(tmp_path,
         lesson.generate("02_masked_softmax", "notebooks")
     with pytest.raises(GradingError, match="does not exist: run `course build 09_none`"):
         lesson.generate("09_none", "notebooks")
-
-
-def test_a_demonstration_needs_lessons_with_a_sample_class(tmp_path):
-    with pytest.raises(GradingError, match="has no lesson with a sample class"):
-        demo_course.demo(tmp_path)
-    refusal = "03_batch_matmul has no sample class; these lessons have one: 02_masked_softmax, 06_"
-    with pytest.raises(GradingError, match=refusal):
-        demo_course.demo(tmp_path, ["03_batch_matmul"])

@@ -1,15 +1,9 @@
 """Ordinary nbgrader assignments: graded in the sandbox as stock nbgrader grades them."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import nbformat
 import pytest
-from grading_course import CONFIG, QUICK, _nbgrader
+from grading_course import CONFIG, QUICK, _nbgrader, nbgrader
 from nbformat.v4 import new_code_cell, new_notebook
-from waiting import PATIENCE
 
 from course_lib.cli import main as cli
 from course_lib.grading import preprocessors
@@ -45,19 +39,6 @@ def homework():
     answer = new_code_cell(stub, metadata=_nbgrader("double-answer", solution=True))
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     return new_notebook(metadata={"kernelspec": kernel}, cells=[answer, *tests])
-
-
-def nbgrader(root, *arguments):
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    done = subprocess.run(
-        [sys.executable, "-m", "nbgrader", *arguments],
-        cwd=root,
-        env={**os.environ, "PATH": path},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
-    assert done.returncode == 0, done.stderr
 
 
 def hand_in(root, student, answer):

@@ -25,7 +25,6 @@ NOT_SQUARED = """def squared_distances(queries, keys):
 LOOPS = "def squared_distances(queries, keys):\n    while True:\n        pass"
 STUB = "def squared_distances(queries, keys):\n    raise NotImplementedError()"
 DIES = "def squared_distances(queries, keys):\n    __import__('os')._exit(1)"
-NO_PRODUCT = "def gaussian_as_dot_product(*arguments):\n    return None"
 IN_PLACE = "graded with the course's `squared_distances` in place of yours"
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="kernels are forked on Linux")
@@ -76,15 +75,6 @@ def test_a_wrong_answer_costs_its_own_exercise_and_the_integration(runner, wrong
     for name in ("kernel_pooling", "leave_one_out", "fit_bandwidth"):
         assert IN_PLACE in shown[name], shown[name]
     assert IN_PLACE not in shown["gaussian_as_dot_product"]
-
-
-@linux
-@pytest.mark.slow
-def test_the_usual_submission_takes_one_kernel(runner):
-    exercises, _, kernels = graded(runner, POOLING)
-    assert (lost(exercises), kernels) == (set(), 1)
-    exercises, _, kernels = graded(runner, POOLING, gaussian_as_dot_product=NO_PRODUCT)
-    assert (lost(exercises), kernels) == ({"gaussian_as_dot_product"}, 1)
 
 
 @linux

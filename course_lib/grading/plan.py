@@ -18,7 +18,7 @@ from course_lib.grading.fingerprints import checks_digests, key_of, seed_of, wor
 from course_lib.grading.graded_cells import check_cells
 from course_lib.grading.intake.gate import IntakeError
 from course_lib.grading.intake.parser import Pouring
-from course_lib.grading.intake.submissions import Submission, read_bytes
+from course_lib.grading.intake.submissions import Submission, choose, python_files, read_bytes
 from course_lib.grading.jobs import Job, Result
 from course_lib.grading.judging.plain_tests import digests_of, restore, tests_of
 from course_lib.grading.ledger import MAX_ATTEMPTS, Entry, Ledger
@@ -98,6 +98,7 @@ def plan(run: Run, submission: Submission, known: set[str]) -> Settled | Job:
         known: students of whom the gradebook has grades, with their lateness as it is now.
     """
     entry = run.ledger.get(submission.student)
+    submission = choose(submission, run.pouring.has_answers)
     try:
         data = read_bytes(_notebook_of(submission))
         key = key_of(data, run.release, run.seed, run.settings.limits)
@@ -152,7 +153,8 @@ def _begin(
     work = work_of(data)
     was_graded = entry.state == "published" or entry.regraded
     regraded = was_graded and entry.work == work and not run.settings.force
-    read = run.pouring.poured(data, _notebook_of(submission).name)
+    modules = python_files(submission.folder)
+    read = run.pouring.poured(data, _notebook_of(submission).name, modules)
     notebook, notices = read.notebook, (*submission.notices, *read.notices)
     restore(notebook, run.tests)
     notebook.metadata.setdefault("course", {})["notices"] = list(notices)

@@ -79,7 +79,6 @@ def grade_cells(session: Session, job: Job, notebook: NotebookNode, shown: Shown
     for cell in notebook.cells:
         if (named := unnamed.get(grade_id(cell))) and is_check(cell):
             cell.outputs = check_cell_outputs(session, cell, named())
-    shown.write()
     return flagged
 
 

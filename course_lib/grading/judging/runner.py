@@ -21,7 +21,7 @@ from course_lib.grading.kernels.provider import provider
 from course_lib.grading.kernels.running_kernel import Kernel, KernelFault, Provider
 from course_lib.grading.kernels.sandbox import Limits
 from course_lib.grading.ledger import MAX_ATTEMPTS
-from course_lib.grading.publishing.shown import Shown, cleaner
+from course_lib.grading.publishing.shown import Shown
 from course_lib.grading.regrade import keep_points
 
 # What torch imports when something is first done, a second's work: an optimiser made, a gradient
@@ -52,7 +52,6 @@ class Runner:
         self.sandbox, self.limits, self.zygote = sandbox, limits or Limits(), zygote
         self._lesson: str | None = None
         self._next: Kernel | None = None
-        self._cleaner = cleaner()
         self._imports: tuple[str, ...] = ()
 
     def open(self, lesson: str) -> None:
@@ -105,7 +104,7 @@ class Runner:
         notebook = copy.deepcopy(job.notebook)
         journal = Journal(result.seconds, result.log)
         session = Session(notebook.cells, self.kernel, self.limits, journal)
-        shown = Shown(notebook, self._cleaner)
+        shown = Shown(notebook)
         try:
             result.flagged = grade_cells(session, job, notebook, shown)
         finally:
@@ -140,8 +139,7 @@ class Runner:
         return ready
 
     def close(self) -> None:
-        """End all kernels, and the child that cleans outputs."""
-        self._cleaner.end()
+        """End all kernels."""
         if self._lesson is not None:
             self.provider.close()
         self._lesson = self._next = None

@@ -11,7 +11,6 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 ADAPTERS = {
     "nbgrader": "adapters.nbgrader",
-    "nbconvert": "adapters.nbconvert",
     "jupyter_client": "adapters.jupyter_client",
     "ipykernel": "kernels.guest.ipykernel_adapter",
 }

@@ -16,7 +16,6 @@ from course_lib.checks.observe.observation import Observation, Raised, Subject, 
 from course_lib.checks.observe.remote import Reply, Request, answer
 from course_lib.exercises import find
 from course_lib.grading import demo_course, plan, preprocessors
-from course_lib.grading.adapters.nbconvert import CachingExporter
 from course_lib.grading.adapters.nbgrader import LatePenalties
 from course_lib.grading.course import Course, quiet_nbgrader
 from course_lib.grading.gradebook import opened
@@ -402,21 +401,6 @@ def test_stock_grading_logs_why_a_check_has_no_points(monkeypatch):
     about = {"nbgrader": {"grade_id": "x", "grade": True, "solution": False, "points": 2}}
     assert step.score_of(new_code_cell("check()", metadata=about)) is None
     assert logged == ["the check was not run"]
-
-
-def test_a_page_is_rendered_anew_with_attachments_and_the_cache_stays_small(monkeypatch):
-    asked = []
-    base = CachingExporter.__mro__[1]
-    monkeypatch.setattr(
-        base, "markdown2html", lambda self, c, source: asked.append(source) or "<p>"
-    )
-    exporter = CachingExporter()
-    for context in ({}, {}, {"cell": {"attachments": {"a.png": {}}}}):
-        assert exporter.markdown2html(context, "text") == "<p>"
-    assert asked == ["text", "text"]
-    for number in range(1002):
-        exporter.markdown2html({}, str(number))
-    assert len(exporter._rendered) < 10
 
 
 def test_a_demonstration_needs_lessons_with_a_sample_class(tmp_path):

@@ -458,8 +458,8 @@ def test_an_unchanged_submission_is_not_graded_twice(graded):
 
 
 def test_a_notebook_is_parsed_when_it_comes_in_and_written_when_it_is_graded(tmp_path, monkeypatch):
-    """And once more when it comes back from the worker; once for the lesson the solution, whose
-    figures are on the feedback pages, and the release for the plan and for the pages."""
+    """And once more when it comes back from the worker, and when its page is made; once for the
+    lesson the solution, whose figures are on the pages, and the release for plan and pages."""
     root = make_course(tmp_path)
     for student in ("ada", "bob", "eve"):
         hand_in(root, student, honest(root))
@@ -479,7 +479,7 @@ def test_a_notebook_is_parsed_when_it_comes_in_and_written_when_it_is_graded(tmp
 
         monkeypatch.setattr(owner, function, counted)
     grade(root, LESSON, settings=QUICK)
-    assert asked == {"course": 3, "in": 3, "out": 3, "back": 3}
+    assert asked == {"course": 3, "in": 3, "out": 3, "back": 6}
     path = Course(root).autograded_notebook("ada", LESSON)
     assert path.read_text() == nbformat.v4.writes(nbformat.v4.reads(path.read_text())) + "\n"
     asked.clear()

@@ -14,7 +14,7 @@ from canned import Canned
 
 from course_lib.grading import ledger, run
 from course_lib.grading.kernels.sandbox import Limits
-from course_lib.grading.publishing import pages, publish
+from course_lib.grading.publishing import publish
 from course_lib.grading.run import Settings, grade
 
 SETTINGS = Settings("serial", "strict", limits=Limits(cell_seconds=2.0, memory=1_000_000_000))
@@ -22,7 +22,7 @@ POINTS = {
     "Ledger.put": (ledger.Ledger, "put"),
     "Publisher._grade": (publish.Publisher, "_grade"),
     "Publisher.publish": (publish.Publisher, "publish"),
-    "FeedbackPages.write": (pages.FeedbackPages, "write"),
+    "Publisher._write_page": (publish.Publisher, "_write_page"),
     "write_atomically": (publish, "write_atomically"),
     "Ledger.published": (ledger.Ledger, "published"),
     "replace": (os, "replace"),

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from nbconvert.filters.markdown_mistune import markdown2html_mistune
 
-from course_lib.grading.publishing.formulas import LONGEST, with_formulas
+from course_lib.grading.publishing.formulas import LONGEST, MOST
+from course_lib.grading.publishing.markup import lesson_text, written
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -15,8 +15,8 @@ ROOT = Path(__file__).resolve().parent.parent
 @pytest.mark.parametrize("path", sorted(ROOT.glob("solutions/*/*.ipynb")), ids=lambda p: p.stem)
 def test_every_formula_of_a_lesson_is_drawn(path):
     cells = nbformat.read(path, as_version=4).cells
-    texts = [markdown2html_mistune(c.source) for c in cells if c.cell_type == "markdown"]
-    made = [with_formulas(text) for text in texts]
+    texts = [cell.source for cell in cells if cell.cell_type == "markdown"]
+    made = [lesson_text(text) for text in texts]
     formulas = any("$" in text for text in texts)  # lesson 00 has none
     assert sum(text.count("<math") for text in made) > 10 * formulas - 1
     outside_code = [re.sub(r"<(pre|code)\b.*?</\1>|<[^>]*>", "", t, flags=re.S) for t in made]
@@ -24,25 +24,25 @@ def test_every_formula_of_a_lesson_is_drawn(path):
 
 
 def test_a_formula_becomes_mathml_inline_or_on_a_line_of_its_own():
-    made = with_formulas("<p>so $a &lt; \\sqrt{d}$ and $$e^{-x}$$</p>")
-    assert re.search(r'<math[^>]*display="inline".*<mo>&lt;</mo>.*<msqrt>', made)
+    made = written("so $a < \\sqrt{d}_i$ and\n\n$$\ne^{-x_i}\n$$")
+    assert re.search(r'<p>so <math[^>]*display="inline".*<mo>&lt;</mo>.*<msqrt>', made)
     assert re.search(r'<math[^>]*display="block".*<msup>', made)
-    assert made.startswith("<p>so <math") and made.endswith("</math></p>")
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "shown"),
     [
-        "<code>$x$</code>",
-        '<pre class="a">$x$ and $y$</pre>',
-        '<a href="https://example.org/$x$">here</a>',
-        "it costs $5 or $6",
-        "escaped \\$x\\$",
-        "an empty one: $$$$",
+        ("`$x$`", "<code>$x$</code>"),
+        ("`$HOME` and `$PATH`", "<code>$HOME</code> and <code>$PATH</code>"),
+        ("```\n$x$ and $y$\n```", "$x$ and $y$\n"),
+        ("it costs $5 or $6", "it costs $5 or $6"),
+        ("escaped \\$x\\$", "escaped $x$"),
+        ("an empty one: $$$$", "an empty one: $$$$"),
+        ("$a\n\nb$", "<p>$a</p>"),
     ],
 )
-def test_what_is_no_formula_stays_as_it_is(text):
-    assert with_formulas(text) == text
+def test_what_is_not_a_formula_stays_as_it_is(text, shown):
+    assert shown in written(text) and "<math" not in written(text)
 
 
 @pytest.mark.parametrize(
@@ -51,16 +51,24 @@ def test_what_is_no_formula_stays_as_it_is(text):
         r"\href{javascript:alert(1)}{x}",
         r"\class{a}{b}",
         r"\style{position:fixed}{x}",
-        r"\text{&lt;img src=x onerror=alert(1)&gt;}",
         r"\frac{",
-        "{" * 1500,
+        "{" * 900,
         "x" * (LONGEST + 1),
     ],
 )
-def test_what_asks_for_more_than_drawing_stays_text(tex):
-    assert with_formulas(f"<p>${tex}$</p>") == f"<p>${tex}$</p>"
+def test_a_formula_that_does_more_than_draw_stays_text(tex):
+    assert written(f"${tex}$") == f"<p>${tex}$</p>\n"
 
 
 def test_markup_in_a_formula_is_drawn_as_signs():
-    made = with_formulas("$&lt;script&gt;alert(1)&lt;/script&gt;$")
-    assert "<script" not in made and "<mo>&lt;</mo>" in made
+    made = lesson_text("$<script>alert(1)</script>$ $\\text{<img src=x onerror=alert(1)>}$")
+    assert "<script" not in made and "<img" not in made and "<mo>&lt;</mo>" in made
+
+
+def test_formulas_of_one_text_are_limited_in_number():
+    made = written(" ".join(f"$a_{number}$" for number in range(MOST + 5)))
+    assert made.count("<math") == MOST and f"$a_{MOST}$" in made
+
+
+def test_a_mark_that_a_student_writes_does_not_repeat_a_formula():
+    assert written("$x$ &#xE000;0&#xE001; &#xE000;7&#xE001;").count("<math") == 1

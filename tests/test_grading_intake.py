@@ -1,6 +1,8 @@
 """Reading submissions without trusting them, and rebuilding them on the release."""
 
 import json
+import os
+from dataclasses import replace
 
 import nbformat
 import pytest
@@ -8,9 +10,11 @@ from grading_course import LESSON, cell_of, solution_notebook
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
 from course_lib.grading.intake.rebuild import rebuild
+from course_lib.grading.intake.source_checks import missing_files
 from course_lib.grading.intake.submissions import (
     IntakeError,
     SubmittedCell,
+    choose,
     find_submissions,
     parse,
     read_bytes,
@@ -292,29 +296,163 @@ def test_links_and_folders_are_no_notebooks(tmp_path):
             read_bytes(path)
 
 
+def place(folder, *names, text="{}"):
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
 def test_submissions_are_found_by_folder(tmp_path):
-    for student, files in {
-        "named": [f"{LESSON}.ipynb", "old.ipynb"],
-        "renamed": [f"{LESSON} (1).ipynb"],
-        "two": ["a.ipynb", "b.ipynb"],
-        "none": [],
-    }.items():
-        folder = tmp_path / student / LESSON
-        folder.mkdir(parents=True)
-        for name in files:
-            (folder / name).write_text("{}")
+    place(tmp_path / "named" / LESSON, f"{LESSON}.ipynb", "old.ipynb")
+    (tmp_path / "none" / LESSON).mkdir(parents=True)
     (tmp_path / "another" / "09_lesson").mkdir(parents=True)
     found = {s.student: s for s in find_submissions(tmp_path, LESSON)}
-    assert sorted(found) == ["named", "none", "renamed", "two"]
+    assert sorted(found) == ["named", "none"]
     assert found["named"].notices == ("other files not looked at: old.ipynb",)
-    assert "should be called" in found["renamed"].notices[0]
-    assert "several notebooks (a.ipynb, b.ipynb)" in found["two"].problem
     assert "no notebook was submitted" in found["none"].problem
-    assert [s.student for s in find_submissions(tmp_path, LESSON, ["two"])] == ["two"]
+    assert [s.student for s in find_submissions(tmp_path, LESSON, ["none"])] == ["none"]
     with pytest.raises(GradingError, match="nothing from nobody"):
         find_submissions(tmp_path, LESSON, ["nobody"])
     with pytest.raises(GradingError, match="no such folder"):
         find_submissions(tmp_path / "missing", LESSON)
+
+
+NAMED = f"{LESSON}.ipynb"
+
+
+@pytest.mark.parametrize(
+    ("names", "with_answers", "graded"),
+    [
+        ([NAMED, "old.ipynb"], {NAMED, "old.ipynb"}, NAMED),
+        ([NAMED, f"{LESSON}-Copy1.ipynb"], {f"{LESSON}-Copy1.ipynb"}, f"{LESSON}-Copy1.ipynb"),
+        ([NAMED, f"Copy of {NAMED}"], {f"Copy of {NAMED}"}, f"Copy of {NAMED}"),
+        ([NAMED, f"../LATE_{NAMED}"], {f"LATE_{NAMED}"}, f"LATE_{NAMED}"),
+        ([NAMED, "a.ipynb"], set(), NAMED),
+        ([f"{LESSON} (1).ipynb"], set(), f"{LESSON} (1).ipynb"),
+        ([f"{LESSON}.ipynb.txt"], set(), f"{LESSON}.ipynb.txt"),
+        ([NAMED.upper()], set(), NAMED.upper()),
+        ([f"my work/{NAMED}"], {NAMED}, f"my work/{NAMED}"),
+        ([NAMED, f"my work/{NAMED}"], {f"my work/{NAMED}"}, f"my work/{NAMED}"),
+        (["a.ipynb", "b.ipynb"], {"b.ipynb"}, "b.ipynb"),
+        (["a.ipynb", "b.ipynb"], {"a.ipynb", "b.ipynb"}, "several notebooks (a.ipynb, b.ipynb)"),
+        (["a.ipynb", "b.ipynb"], set(), "several notebooks (a.ipynb, b.ipynb)"),
+        ([NAMED, "a.ipynb", "b.ipynb"], {"a.ipynb", "b.ipynb"}, "several notebooks (a.ipynb"),
+        ([f"{LESSON}.zip"], set(), f"other files not looked at: {LESSON}.zip"),
+        ([f"../{LESSON} (2).ipynb"], set(), f"{LESSON} (2).ipynb is not where it is looked for"),
+        ([f"../{LESSON}.zip"], set(), f"{LESSON}.zip is not where it is looked for"),
+        ([f"../Copy of {LESSON}/x.ipynb"], set(), f"Copy of {LESSON} is not where"),
+    ],
+)
+def test_u05_an_answer_is_found_in_another_notebook_or_its_place_is_named(
+    tmp_path, names, with_answers, graded
+):
+    folder = tmp_path / "ada" / LESSON
+    for name in names:
+        place(tmp_path / "ada", os.path.normpath(f"{LESSON}/{name}"))
+
+    def has_answers(path):
+        return path.name in with_answers or os.path.relpath(path, folder) in with_answers
+
+    (found,) = find_submissions(tmp_path, LESSON)
+    chosen = choose(found, has_answers)
+    if chosen.notebook is None:
+        assert graded in chosen.problem
+    else:
+        assert chosen.notebook == place(folder) / graded or chosen.notebook.name == graded
+        assert chosen.problem is None
+        assert graded == NAMED or f"{graded}, " in chosen.notices[0]
+
+
+def test_what_systems_browsers_and_jupyter_leave_is_not_mentioned(tmp_path):
+    left = [".DS_Store", "._x.ipynb", "Thumbs.db", "desktop.ini", "~$notes.docx", "a.crdownload"]
+    left += ["x.ipynb.part", ".~lock.a.odt#", ".nfs0000", "a.pyc", ".jupyter_ystore.db", "a.py~"]
+    folders = [".ipynb_checkpoints", "__MACOSX", "__pycache__", ".virtual_documents"]
+    left += [f"{folder}/{LESSON}-checkpoint.ipynb" for folder in folders]
+    place(tmp_path / "ada" / LESSON, NAMED, "timestamp.txt", *left)
+    (found,) = find_submissions(tmp_path, LESSON)
+    assert (found.notices, found.others) == ((), ())
+
+
+@pytest.mark.parametrize(
+    "source", ["import my_masks", "from my_masks import *", "%run my_masks.py"]
+)
+def test_a_python_file_that_is_used_is_named(release, source):
+    rebuilt, _ = rebuild(release, [SubmittedCell("code", source, "causal_mask-answer")])
+    (notice,) = missing_files(rebuilt, {"my_masks", "another"})
+    assert notice.startswith("causal_mask: uses my_masks.py, and Python files handed in beside")
+    own = [SubmittedCell("code", "%%writefile my_masks.py\na = 1"), SubmittedCell("code", source)]
+    assert missing_files(rebuild(release, own)[0], {"my_masks"}) == []
+
+
+STUB = "def causal_mask(x):\n    raise NotImplementedError()"
+DEFINED = "def causal_mask(x):\n    return 2 * x"
+
+
+def with_cells(release, answer, check, *own):
+    """What was handed in: the cells of causal_mask, and the student's own at the end."""
+    changed = {"causal_mask-answer": answer, "causal_mask": check}
+    cells = as_submitted(release)
+    return [replace(c, source=changed.get(c.grade_id, c.source)) for c in cells] + [
+        SubmittedCell("code", source) for source in own
+    ]
+
+
+CHECK = 'check("causal_mask")'
+
+
+@pytest.mark.parametrize(
+    ("answer", "check", "own", "where"),
+    [
+        (STUB, f"{DEFINED}\n\n{CHECK}", [], "the cell causal_mask"),
+        (STUB, CHECK, ["causal_mask = lambda x: 2 * x"], "a cell of the student's own"),
+        (STUB, CHECK, ["%matplotlib inline\n" + DEFINED], "a cell of the student's own"),
+        (STUB, CHECK, ["%%time\n" + DEFINED], "a cell of the student's own"),
+        (STUB, CHECK, ["from my_masks import causal_mask"], "a cell of the student's own"),
+        (STUB, CHECK, [DEFINED.replace(":", "")], "a cell of the student's own"),
+        ("# see the end", CHECK, [DEFINED], "a cell of the student's own"),
+        ("!pip install x", CHECK, [DEFINED], "a cell of the student's own"),
+    ],
+)
+def test_u05_an_answer_in_another_cell_is_found(release, answer, check, own, where):
+    rebuilt, notices = rebuild(release, with_cells(release, answer, check, *own))
+    order = sources(rebuilt)
+    typed = own[0] if own else check
+    assert cell_of(rebuilt, "causal_mask-answer").source == typed
+    assert order.index(typed) < order.index(CHECK)
+    assert order.count(typed) == 1 and order.count(answer) == (answer != STUB)
+    assert f"causal_mask-answer: answer found in {where}" in notices
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        "from course_lib import causal_mask",
+        'causal_mask = carry_on("causal_mask")',
+        "del causal_mask",
+        "print(causal_mask)",
+    ],
+)
+def test_what_is_no_attempt_does_not_replace_a_stub(release, own):
+    rebuilt, notices = rebuild(release, with_cells(release, STUB, CHECK, own))
+    assert cell_of(rebuilt, "causal_mask-answer").source == STUB
+    assert notices == []
+
+
+def test_what_a_student_defines_in_a_check_cell_runs_before_the_check(release):
+    handed_in = with_cells(release, DEFINED, f"helper = 1\n{CHECK}")
+    rebuilt, notices = rebuild(release, handed_in)
+    order = sources(rebuilt)
+    assert order[order.index(CHECK) - 1] == f"helper = 1\n{CHECK}"
+    assert notices == ["causal_mask: edited cell restored"]
+
+
+def test_a_name_bound_before_the_check_needs_no_answer_cell(release):
+    cells = with_cells(release, "%%writefile masks.py\na = 1", CHECK)
+    at = next(i for i, cell in enumerate(cells) if cell.grade_id == "causal_mask")
+    cells.insert(at, SubmittedCell("code", "from masks import causal_mask"))
+    rebuilt, notices = rebuild(release, cells)
+    assert sources(rebuilt) == [cell.source for cell in cells] and notices == []
 
 
 def test_rebuilt_notebooks_are_valid(release):

@@ -50,6 +50,14 @@ def test_what_an_answer_has_no_business_with_is_named(source, named):
     assert note.startswith("causal_mask: look at its source") and named in note
 
 
+@pytest.mark.parametrize("raises", ["raise NotImplementedError()", "raise NotImplementedError"])
+def test_code_below_the_stubs_raise_is_noted(raises):
+    stub = f"%matplotlib inline\nclass A:\n    def f(self):\n        {raises}\n"
+    assert source_checks(notebook(stub)) == []
+    (note,) = source_checks(notebook(f"{stub}        return 1"))
+    assert note == "causal_mask: the code below `raise NotImplementedError()` is never reached"
+
+
 def test_what_the_lesson_itself_names_is_everyones_business():
     lesson = new_code_cell("from course_lib.models.numerals import Numerals")
     answered = notebook("from course_lib.models.numerals import english\nmodel.eval()")

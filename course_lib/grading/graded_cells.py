@@ -6,6 +6,8 @@ anything that is not a number is full marks) does not reach the gradebook.
 
 from __future__ import annotations
 
+import ast
+import functools
 import math
 import re
 from collections.abc import Mapping
@@ -14,6 +16,7 @@ from typing import NamedTuple, cast
 
 from nbformat import NotebookNode
 
+from course_lib.checks.observe.cells import bound_in, parse_cell
 from course_lib.grading.graded import GradedExercise
 
 REPORT = "application/vnd.course.report+json"
@@ -26,6 +29,23 @@ class NotebookGrades(NamedTuple):
 
     exercises: dict[str, GradedExercise]
     notices: tuple[str, ...]
+
+
+@functools.lru_cache(maxsize=100)
+def _as_python(source: str) -> str:
+    from IPython.core.inputtransformer2 import TransformerManager  # most cells are Python already
+
+    return TransformerManager().transform_cell(source)
+
+
+def parsed(source: str) -> ast.Module | None:
+    """Parse a cell as IPython does; None if it is not Python, with or without magics."""
+    return parse_cell(source, _as_python)
+
+
+def bound_names(source: str) -> set[str]:
+    """The names that a cell binds, whatever the kind of statement."""
+    return bound_in(source, _as_python)
 
 
 def grade_id(cell: Mapping) -> str:

@@ -28,6 +28,7 @@ class Job:
         name: of the submitted file, for messages.
         tests: ordinary tests with what the release hides of them.
         notices: what intake already found.
+        modules: names of Python files that were handed in beside it.
         earlier: check cells of the same submission as they were graded before.
         same: exercises whose check is the same as then; they are not judged again.
     """
@@ -41,6 +42,7 @@ class Job:
     name: str = "the notebook"
     tests: Mapping[str, str] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
+    modules: frozenset[str] = frozenset()
     earlier: tuple[NotebookNode, ...] = ()
     same: frozenset[str] = frozenset()
 

@@ -17,7 +17,8 @@ from course_lib.grading.course import Course, parse_graded
 from course_lib.grading.fingerprints import checks_digests, key_of, seed_of, work_of
 from course_lib.grading.graded_cells import check_cells, grade_id
 from course_lib.grading.intake.gate import IntakeError
-from course_lib.grading.intake.submissions import Submission, read_bytes
+from course_lib.grading.intake.read import has_answers
+from course_lib.grading.intake.submissions import Submission, choose, python_files, read_bytes
 from course_lib.grading.jobs import Job, Result
 from course_lib.grading.judging.plain_tests import digests_of, tests_of
 from course_lib.grading.ledger import MAX_ATTEMPTS, Entry, Ledger
@@ -81,6 +82,7 @@ def plan(run: Run, submission: Submission, known: set[str]) -> Entry | Job:
         known: students of whom the gradebook has grades, with their lateness as it is now.
     """
     entry = run.ledger.get(submission.student)
+    submission = choose(submission, functools.partial(has_answers, run.lesson, run.notebook))
     try:
         data = read_bytes(_notebook_of(submission))
         key = key_of(data, run.release, run.seed, run.settings.limits)
@@ -150,6 +152,7 @@ def _begin(
         name,
         run.tests,
         submission.notices,
+        frozenset(python_files(submission.folder)),
         earlier,
         frozenset(same),
     )

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from canned import Canned
 
 from course_lib.grading import ledger, run
-from course_lib.grading.publishing import pages, publish
+from course_lib.grading.publishing import publish
 from course_lib.grading.run import Settings, grade
 from course_lib.grading.sandbox.confinement import Limits
 
@@ -22,7 +22,7 @@ POINTS = {
     "Ledger.put": (ledger.Ledger, "put"),
     "Publisher._grade": (publish.Publisher, "_grade"),
     "Publisher.publish": (publish.Publisher, "publish"),
-    "FeedbackPages.write": (pages.FeedbackPages, "write"),
+    "Publisher._write_page": (publish.Publisher, "_write_page"),
     "write_atomically": (publish, "write_atomically"),
     "Ledger.published": (ledger.Ledger, "published"),
     "replace": (os, "replace"),

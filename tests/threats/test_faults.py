@@ -105,7 +105,7 @@ def is_as_undisturbed(root: Path, kept) -> None:
         "Ledger.put:after:2:9",
         "Publisher._grade:after:2:9",
         "write_atomically:before:1:9",
-        "FeedbackPages.write:before:2:9",
+        "Publisher._write_page:before:2:9",
         "Ledger.published:before:1:9",
         "replace:before:4:9",
         "Publisher.publish:before:2:2",

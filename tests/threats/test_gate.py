@@ -23,7 +23,7 @@ from course_lib.grading.adapters.nbgrader import set_due_date
 from course_lib.grading.course import Course
 from course_lib.grading.exports import ExportRequest, export
 from course_lib.grading.intake.gate import MOST_STAMP, read_stamp, secret_seed
-from course_lib.grading.publishing.pages import FeedbackPages
+from course_lib.grading.publishing.publish import Publisher
 from course_lib.grading.report.class_table import summary_table
 from course_lib.grading.run import grade
 from course_lib.workspace.errors import GradingError
@@ -146,7 +146,7 @@ def test_u06_lateness_is_current_after_every_run_without_grading_again(course, k
         summary = grade(course, LESSON, settings=QUICK, students=students)
         record = next(one for one in summary.students if one.student == "ada")
         assert (record.late_seconds / 86_400, record.late_penalty) == (days, penalty)
-        assert f"(Score: {record.points - penalty} / 6.0)" in page.read_text()
+        assert f"<strong>{record.points - penalty:g} of 6 points</strong>" in page.read_text()
         whole = export(course, ExportRequest(lessons=[LESSON], partial=True, force=True))
         assert whole.exit_code in (0, 3)
         with (course / "grades.csv").open(newline="") as file:
@@ -241,7 +241,7 @@ def test_s24_a_full_disk_while_feedback_is_written_loses_nothing(course, kept, m
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(FeedbackPages, "write", full)
+        patch.setattr(Publisher, "_write_page", full)
         with pytest.raises((OSError, GradingError), match="No space left"):
             grade(course, LESSON, settings=QUICK)
     assert graded(course, kept) == {}

@@ -10,7 +10,9 @@ import ast
 import contextlib
 import re
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
@@ -87,7 +89,7 @@ class Cells:
         run.compiled = run.compiled and result.error_before_exec is None
         error = result.error_before_exec or result.error_in_exec
         if error is not None and not run.error:
-            run.error = _python_says(error, _body(run.source), self._namespace)
+            run.error = _python_says(error, cell_body(run.source), self._namespace)
         if result.info.store_history:
             self._running, self._previous = None, run
             run.after = {name: self._identity(name) for name in run.before}
@@ -175,17 +177,28 @@ def parse_cell(source: str, transform: Callable[[str], str]) -> ast.Module | Non
         source: of the cell.
         transform: IPython's `transform_cell`, which replaces its own syntax by Python.
     """
-    source = _body(source)
+    source = cell_body(source)
     for python in (lambda: source, lambda: transform(source)):
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception), _without_warnings(source):
             return ast.parse(python())
     return None
 
 
-def _body(source: str) -> str:
+def _without_warnings(source: str) -> AbstractContextManager:
+    """Ignore what Python says of a wrong escape: running the cell says it.
+
+    That makes Python repeat its earlier warnings, so it is done only where there may be an escape.
+    """
+    if "\\" not in source:
+        return contextlib.nullcontext()
+    return warnings.catch_warnings(action="ignore")
+
+
+def cell_body(source: str) -> str:
     """Return a cell without the cell magics at its top that run the rest as Python."""
-    head, _, body = source.lstrip().partition("\n")
-    return _body(body) if _RUNS_ITS_BODY.match(head) else source
+    while _RUNS_ITS_BODY.match(source.lstrip()):
+        source = source.lstrip().partition("\n")[2]
+    return source
 
 
 def bound_in(source: str, transform: Callable[[str], str]) -> set[str]:

@@ -11,8 +11,9 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import nbformat
 from nbformat import NotebookNode
@@ -21,8 +22,8 @@ from course_lib.exercises import exercises
 from course_lib.grading.graded_cells import ANSWER
 from course_lib.grading.intake.gate import IntakeError
 from course_lib.grading.intake.rebuild import rebuild
-from course_lib.grading.intake.source_checks import same_as_course, source_checks
-from course_lib.grading.intake.submissions import SubmittedCell, parse
+from course_lib.grading.intake.source_checks import missing_files, same_as_course, source_checks
+from course_lib.grading.intake.submissions import SubmittedCell, parse, read_bytes
 from course_lib.grading.jobs import Job, Result
 
 _CHECK = re.compile(r"""\bcheck\(\s*["'](\w+)["']""")
@@ -37,21 +38,37 @@ def read_submission(job: Job, result: Result) -> NotebookNode:
         IntakeError: it cannot be read; the message says why and what to ask for.
     """
     release = _release(job.release)
-    remedy = "ask for the lesson's notebook with the answers"
-    try:
-        with _limited():
-            cells, read = parse(job.data, job.name)
-            _refuse_another_lesson(job.lesson, cells)
-            notebook, restored = rebuild(release, cells)
-            notices = (*job.notices, *read, *restored, *source_checks(notebook))
-            result.same_as_course = tuple(same_as_course(notebook, job.lesson))
-    except MemoryError:
-        most = f"it took more than {_MEMORY / 1e6:.0f} MB of memory"
-        raise IntakeError(f"{job.name} could not be read ({most}): {remedy}") from None
-    except TimeoutError as error:
-        raise IntakeError(f"{job.name} could not be read ({error}): {remedy}") from None
-    result.notices = notices
+    with _limited(job.name):
+        notebook, notices = _rebuilt(job.lesson, release, job.data, job.name)
+        notices += [*source_checks(notebook), *missing_files(notebook, job.modules)]
+        result.same_as_course = tuple(same_as_course(notebook, job.lesson))
+    result.notices = (*job.notices, *notices)
     return notebook
+
+
+def has_answers(lesson: str, release: NotebookNode, path: Path) -> bool:
+    """Return whether a notebook can be read, is of this lesson, and was worked on."""
+    try:
+        with _limited(path.name):
+            notebook, _ = _rebuilt(lesson, release, read_bytes(path), path.name)
+            return _answers_in(notebook) != _answers_in(release)
+    except IntakeError:
+        return False
+
+
+def _rebuilt(
+    lesson: str, release: NotebookNode, data: bytes, name: str
+) -> tuple[NotebookNode, list[str]]:
+    cells, read = parse(data, name)
+    _refuse_another_lesson(lesson, cells)
+    notebook, restored = rebuild(release, cells)
+    return notebook, [*read, *restored]
+
+
+def _answers_in(notebook: NotebookNode) -> list[list[str]]:
+    """The words of the cells that answers go into."""
+    cells = (c for c in notebook.cells if c.metadata.get("nbgrader", {}).get("solution"))
+    return [cell.source.split() for cell in cells]
 
 
 @functools.lru_cache(maxsize=2)
@@ -60,13 +77,23 @@ def _release(text: str) -> NotebookNode:
 
 
 @contextlib.contextmanager
-def _limited() -> Iterator[None]:
+def _limited(name: str) -> Iterator[None]:
     """Bound the memory and the processor time of this process while it reads hostile text.
 
     Raises:
-        MemoryError: more memory was needed.
-        TimeoutError: more time was needed.
+        IntakeError: more was needed.
     """
+    try:
+        with _limits():
+            yield
+    except (MemoryError, TimeoutError) as error:
+        why = str(error) or f"it took more than {_MEMORY / 1e6:.0f} MB of memory"
+        remedy = "ask for the lesson's notebook with the answers"
+        raise IntakeError(f"{name} could not be read ({why}): {remedy}") from None
+
+
+@contextlib.contextmanager
+def _limits() -> Iterator[None]:
     if sys.platform != "linux":
         yield
         return
@@ -74,20 +101,17 @@ def _limited() -> Iterator[None]:
 
     with open("/proc/self/statm", "rb") as file:
         size = int(file.read().split()[0]) * resource.getpagesize()
-    limits = {
-        resource.RLIMIT_AS: size + _MEMORY,
-        resource.RLIMIT_CPU: int(time.process_time()) + 1 + _SECONDS,
-    }
-    before = {which: resource.getrlimit(which) for which in limits}
+    limits = {resource.RLIMIT_AS: size + _MEMORY}
     is_main = threading.current_thread() is threading.main_thread()
-    handler = signal.signal(signal.SIGXCPU, _too_long) if is_main else None
-    if not is_main:  # nobody could handle the signal, which would end the process
-        del limits[resource.RLIMIT_CPU]
+    handler: Any = None
+    if is_main:  # no other thread can handle the signal, which would end the process
+        limits[resource.RLIMIT_CPU] = int(time.process_time()) + 1 + _SECONDS
+        handler = signal.signal(signal.SIGXCPU, _too_long)
+    before = {which: resource.getrlimit(which) for which in limits}
     try:
         for which, most in limits.items():
-            soft, hard = before[which]
-            known = [value for value in (soft, hard) if value != resource.RLIM_INFINITY]
-            resource.setrlimit(which, (min([most, *known]), hard))
+            known = [value for value in before[which] if value != resource.RLIM_INFINITY]
+            resource.setrlimit(which, (min([most, *known]), before[which][1]))
         yield
     finally:
         for which, pair in before.items():

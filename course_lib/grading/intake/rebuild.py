@@ -1,7 +1,8 @@
-"""Pour a student's answers into the release notebook.
+"""Put a student's answers into the release notebook.
 
-The release decides order, check cells and metadata; of the submission only sources count.
-A student's own cells (helpers, trials) stay beside the cells they were next to.
+The release decides order, check cells and metadata; of the submission only sources count. Each step
+returns what it finds: which cell of the release a submitted one is a version of, which ones hold
+the answers, and where the student's own cells (helpers, trials) go.
 """
 
 from __future__ import annotations
@@ -9,12 +10,15 @@ from __future__ import annotations
 import ast
 import copy
 import itertools
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import nbformat
 from nbformat import NotebookNode
 
+from course_lib.checks.observe.cells import bound_by, cell_body
+from course_lib.grading.graded_cells import ANSWER, bound_names, is_check, parsed
 from course_lib.grading.intake.submissions import SubmittedCell
 from course_lib.grading.sanitize import (
     KEPT,
@@ -25,25 +29,22 @@ from course_lib.grading.sanitize import (
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _AS_SUBMITTED = "[not run again: this is what was submitted]\n"
+_BEFORE, _AFTER = -1, 1
+Cells = Sequence[SubmittedCell]
+Homes = Sequence[int | None]  # for each submitted cell the release cell that it is a version of
+Places = Mapping[int, tuple[int, int]]  # for own cells the release cell, and the side of it
 
 
-@dataclass
-class _Slot:
-    """A cell of the release and what the student put there."""
+class _Slot(NamedTuple):
+    """A cell of the release; its grade_id, and whether an answer (code or text) goes there."""
 
     cell: NotebookNode
-    name: str | None  # grade_id
-    editable: bool  # an answer cell, code or text
-    answer: str | None = None
-    outputs: tuple = ()  # as submitted, of a cell that is not run again
-    before: list[SubmittedCell] = field(default_factory=list)
-    after: list[SubmittedCell] = field(default_factory=list)
+    name: str
+    is_answer: bool
 
 
-def rebuild(
-    release: NotebookNode, submitted: Sequence[SubmittedCell]
-) -> tuple[NotebookNode, list[str]]:
-    """The release notebook with the student's answers and own cells in it.
+def rebuild(release: NotebookNode, submitted: Cells) -> tuple[NotebookNode, list[str]]:
+    """Return the release notebook with the student's answers and own cells in it.
 
     Args:
         release: the trusted release notebook; not changed.
@@ -54,175 +55,179 @@ def rebuild(
     """
     slots = [_slot(cell) for cell in release.cells]
     homes = _find_homes(slots, submitted)
-    notices: list[str] = []
-    superseded = _take_answers(slots, submitted, homes, notices)
-    _keep_shown(slots, submitted, homes)
-    _place_own_cells(slots, submitted, homes, superseded, notices)
-    _adopt_retyped_answers(slots, notices)
-    _adopt_written_answers(slots, notices)
-    return _assemble(release, slots), notices
+    answers = _find_answers(slots, submitted, homes)
+    places, moved = _place_own_cells(slots, submitted, homes, answers)
+    sources, places, found = _find_displaced(slots, submitted, homes, answers, places)
+    shown = {
+        home: cell.outputs
+        for cell, home in zip(submitted, homes, strict=True)
+        if home is not None and _is_demo(slots[home]) and _same(cell, slots[home])
+    }
+    own: defaultdict[tuple[int, int], list[SubmittedCell]] = defaultdict(list)
+    for at in sorted(places):
+        own[places[at]].append(submitted[at])
+    notices = [*_restored(slots, submitted, homes), *moved, *found]
+    return _assemble(release, slots, sources, shown, own), notices
 
 
 def _slot(cell: NotebookNode) -> _Slot:
     about = cell.metadata.get("nbgrader", {})
-    return _Slot(cell, about.get("grade_id"), bool(about.get("solution")))
+    return _Slot(cell, about.get("grade_id") or "", bool(about.get("solution")))
 
 
-def _find_homes(slots: list[_Slot], submitted: Sequence[SubmittedCell]) -> list[int | None]:
-    """For each submitted cell the release cell it is a version of, or None."""
-    by_name: dict[str | None, int] = {slot.name: i for i, slot in enumerate(slots) if slot.name}
+def _find_homes(slots: Sequence[_Slot], submitted: Cells) -> Homes:
+    """Match submitted cells to those of the release: by grade_id, else by id, else by text."""
+    by_name = {slot.name: i for i, slot in enumerate(slots) if slot.name}
     named = {cell.grade_id for cell in submitted}
     by_id = {slot.cell.get("id"): i for i, slot in enumerate(slots) if slot.name not in named}
     by_text: dict[tuple[str, str], list[int]] = {}
     for i, slot in enumerate(slots):
-        if slot.name is None or slot.name not in named:  # or its metadata was lost on the way
+        if not slot.name or slot.name not in named:  # or its metadata was lost on the way
             by_text.setdefault((slot.cell.cell_type, _trim(slot.cell.source)), []).append(i)
     homes: list[int | None] = []
-    taken: set[int] = set()
+    taken: set[int | None] = set()
     for cell in submitted:
-        home = by_name.get(cell.grade_id)
+        home = by_name.get(cell.grade_id or "")
         if home is None:
             same_text = by_text.get((cell.kind, _trim(cell.source)), [])
             candidates = [by_id.get(cell.cell_id), *same_text]
             home = next((i for i in candidates if i is not None and i not in taken), None)
-        if home is not None:
-            taken.add(home)
         homes.append(home)
+        taken.add(home)
     return homes
 
 
-def _take_answers(
-    slots: list[_Slot],
-    submitted: Sequence[SubmittedCell],
-    homes: list[int | None],
-    notices: list[str],
-) -> set[int]:
-    """Set each slot's answer; return positions of earlier copies, kept as own cells."""
-    superseded: set[int] = set()
+def _find_answers(slots: Sequence[_Slot], submitted: Cells, homes: Homes) -> dict[int, int]:
+    """Choose the submitted cell of each answer: of several the last one that is not the stub."""
+    answers: dict[int, int] = {}
+    for at, home in enumerate(homes):
+        if home is not None and slots[home].is_answer:
+            stub = _same(submitted[at], slots[home])
+            if not stub or home not in answers or _same(submitted[answers[home]], slots[home]):
+                answers[home] = at
+    return answers
+
+
+def _restored(slots: Sequence[_Slot], submitted: Cells, homes: Homes) -> Iterator[str]:
+    """What the student deleted, repeated or edited of the lesson's own cells."""
     for i, slot in enumerate(slots):
-        if slot.name is None:
-            continue
-        copies = [at for at, home in enumerate(homes) if home == i]
-        if not copies:
-            what = "answer" if slot.editable else "check" if _is_check(slot) else "locked"
-            notices.append(f"{slot.name}: deleted {what} cell restored")
-        elif slot.editable:
-            answered = [at for at in copies if not _same(submitted[at], slot)] or copies
-            slot.answer = submitted[answered[-1]].source
-            superseded.update(answered[:-1])
-            if len(copies) > 1:
-                notices.append(f"{slot.name}: {len(copies)} answer cells, the last answer graded")
-        elif any(not _same(submitted[at], slot) for at in copies):
-            notices.append(f"{slot.name}: edited cell restored")
-    return superseded
-
-
-def _keep_shown(
-    slots: list[_Slot], submitted: Sequence[SubmittedCell], homes: list[int | None]
-) -> None:
-    """Outputs of unchanged demo cells: these are shown as they were submitted."""
-    for cell, home in zip(submitted, homes, strict=True):
-        slot = None if home is None else slots[home]
-        if slot and "demo" in slot.cell.metadata.get("tags", []) and _same(cell, slot):
-            slot.outputs = cell.outputs
+        copies = [submitted[at] for at, home in enumerate(homes) if home == i]
+        edited = [cell for cell in copies if not _same(cell, slot)]
+        if slot.name and not copies:
+            what = "answer" if slot.is_answer else "check" if is_check(slot.cell) else "locked"
+            yield f"{slot.name}: deleted {what} cell restored"
+        elif slot.is_answer and len(copies) > 1:
+            yield f"{slot.name}: {len(copies)} answer cells, the last answer graded"
+        elif slot.name and not slot.is_answer and edited:
+            yield f"{slot.name}: edited cell restored"
 
 
 def _place_own_cells(
-    slots: list[_Slot],
-    submitted: Sequence[SubmittedCell],
-    homes: list[int | None],
-    superseded: set[int],
-    notices: list[str],
-) -> None:
-    """Hang every cell of the student's own on the release cell it was next to."""
-    furthest = -1  # the furthest release cell reached so far
-    anchor: _Slot | None = None
-    pending: list[SubmittedCell] = []  # own cells since the anchor
+    slots: Sequence[_Slot], submitted: Cells, homes: Homes, answers: Mapping[int, int]
+) -> tuple[Places, list[str]]:
+    """Place every cell of the student's own beside the release cell it was next to.
+
+    Helpers travel with an answer that is put back into the lesson's order. Of what was edited the
+    release's version runs, then the student's; of a check cell, before it, what defines anything.
+    """
+    places: dict[int, tuple[int, int]] = {}
+    last, furthest = (0, _BEFORE), -1
+    pending: list[int] = []  # own cells since the last one of the release
     moved: list[str] = []
     for at, (cell, home) in enumerate(zip(submitted, homes, strict=True)):
         if home is None:
-            pending.append(cell)
+            pending.append(at)
             continue
         slot = slots[home]
-        if at in superseded:
-            slot.before.append(cell)
+        if slot.is_answer and answers[home] != at and not _same(cell, slot):  # an earlier copy
+            places[at] = (home, _BEFORE)
             continue
-        if home < furthest and slot.editable:
-            moved.append(slot.name or "")
-            slot.before.extend(pending)  # helpers travel with the answer they were above
-        else:
-            _hang(pending, anchor, slots)
-        pending, anchor, furthest = [], slot, max(furthest, home)
-        if not slot.editable and not _is_check(slot) and not _same(cell, slot):
-            pending.append(cell)  # edited set-up or narrative: the release's, then the student's
-    _hang(pending, anchor, slots)
-    if moved:
-        notices.append(f"put back into the lesson's order: {', '.join(moved)}")
+        is_moved = home < furthest and slot.is_answer
+        moved += [slot.name] if is_moved else []
+        places |= dict.fromkeys(pending, (home, _BEFORE) if is_moved else last)
+        pending, last, furthest = [], (home, _AFTER), max(furthest, home)
+        if not slot.is_answer and not _same(cell, slot):
+            if not is_check(slot.cell):
+                places[at] = last
+            elif bound_names(cell.source):
+                places[at] = (home, _BEFORE)
+    places |= dict.fromkeys(pending, last)
+    return places, [f"put back into the lesson's order: {', '.join(moved)}"] if moved else []
 
 
-def _hang(cells: list[SubmittedCell], anchor: _Slot | None, slots: list[_Slot]) -> None:
-    if anchor is None:
-        slots[0].before.extend(cells)
-    else:
-        anchor.after.extend(cells)
-
-
-def _adopt_retyped_answers(slots: list[_Slot], notices: list[str]) -> None:
-    """Where an answer cell is gone or untouched, take the student's own cell that defines its name.
+def _find_displaced(
+    slots: Sequence[_Slot],
+    submitted: Cells,
+    homes: Homes,
+    answers: Mapping[int, int],
+    places: Places,
+) -> tuple[dict[int, str], Places, list[str]]:
+    """Look for the answers that are not in their cells among the student's own.
 
     A cell that answers several exercises goes whole to the first, and to each other the part that
     defines it, since its own stub would come after it.
+
+    Returns:
+        The sources of all answers by cell of the release, what is left of the places, and notices.
     """
-    taken: list[SubmittedCell] = []
-    for slot in slots:
-        if not slot.editable or not _is_open(slot) or slot.cell.cell_type != "code":
+    sources = {number: submitted[at].source for number, at in answers.items()}
+    places, used, notices = dict(places), [], []
+    code = [at for at in sorted(places, key=lambda at: (places[at], at)) if _is_code(submitted[at])]
+    defined = {at: _defined(submitted[at].source) for at in code}
+    bound = {at: _attempted(submitted[at].source) for at in code}
+    for number, slot in enumerate(slots):
+        if not slot.is_answer:
             continue
-        wanted = _defined(slot.cell.source)
-        own = [c for s in slots for c in (*s.before, *s.after) if c.kind == "code"]
-        found = [cell for cell in (*own, *taken) if wanted & _defined(cell.source)]
+        is_open = number not in sources or _trim(sources[number]) == _trim(slot.cell.source)
+        if slot.cell.cell_type != "code":
+            beside = [(number - 1, _AFTER), (number, _BEFORE), (number, _AFTER)]
+            texts = [at for at in sorted(places) if _is_text(submitted[at])]
+            found = [at for at in texts if places[at] in beside]
+            if is_open and found:
+                sources[number] = "\n\n".join(submitted[at].source for at in found)
+                places = {at: place for at, place in places.items() if at not in found}
+                notices.append(_found_in(slot, slots, homes[found[-1]]))
+            continue
+        wanted, pool = _defined(slot.cell.source), [*(at for at in code if at in places), *used]
+        found = [at for at in pool if wanted & defined[at]] or [
+            at for at in pool if wanted & bound[at]
+        ]
+        if not is_open:  # is what binds the name run too late for the check?
+            check = (_check_of(slot, slots), 0)
+            if wanted & bound_names(sources[number]) or any(places[at] < check for at in found):
+                continue
         if not found:
             continue
-        cell = found[-1]
-        if any(cell is one for one in taken):
-            slot.answer = _parts_of(cell.source, wanted)
+        at = found[-1]
+        if at in used:
+            sources[number] = _parts_of(submitted[at].source, wanted)
         else:
-            slot.answer = cell.source
-            taken.append(cell)
-            earlier = [one for one in found[:-1] if not any(one is other for other in taken)]
-            _take_out(slots, [cell, *earlier])
-            slot.before += earlier  # with helpers, perhaps
-        notices.append(f"{slot.name}: answer found in a cell of the student's own")
+            earlier = [one for one in found[:-1] if one not in used]  # with helpers, perhaps
+            earlier += [] if is_open else [answers[number]]
+            places |= dict.fromkeys(earlier, (number, _BEFORE))
+            sources[number] = submitted[at].source
+            del places[at]
+            used.append(at)
+        notices.append(_found_in(slot, slots, homes[at]))
+    return sources, places, notices
 
 
-def _adopt_written_answers(slots: list[_Slot], notices: list[str]) -> None:
-    """Where a text cell is gone or untouched, take the student's own text beside it."""
-    for at, slot in enumerate(slots):
-        if not slot.editable or not _is_open(slot) or slot.cell.cell_type != "markdown":
-            continue
-        places = [slots[at - 1].after] if at else []
-        places += [slot.before, slot.after]
-        written = [c for place in places for c in place if c.kind != "code" and c.source.strip()]
-        if written:
-            slot.answer = "\n\n".join(cell.source for cell in written)
-            _take_out(slots, written)
-            notices.append(f"{slot.name}: answer found in a cell of the student's own")
+def _found_in(slot: _Slot, slots: Sequence[_Slot], home: int | None) -> str:
+    where = "a cell of the student's own" if home is None else f"the cell {slots[home].name}"
+    return f"{slot.name}: answer found in {where}"
 
 
-def _take_out(slots: list[_Slot], cells: Sequence[SubmittedCell]) -> None:
-    """Remove the student's own cells from where they stand."""
-    for place in (place for slot in slots for place in (slot.before, slot.after)):
-        place[:] = [one for one in place if not any(one is cell for cell in cells)]
-
-
-def _is_open(slot: _Slot) -> bool:
-    """Whether nothing was answered where the answer belongs."""
-    return slot.answer is None or _trim(slot.answer) == _trim(slot.cell.source)
+def _check_of(slot: _Slot, slots: Sequence[_Slot]) -> int:
+    """The number of the check of an answer; that of no cell if there is none."""
+    name = slot.name.removesuffix(ANSWER)
+    checks = (i for i, one in enumerate(slots) if one.name == name and is_check(one.cell))
+    return next(checks, len(slots))
 
 
 def _parts_of(source: str, names: set[str]) -> str:
-    """The definitions of some names at the top level of a cell that can be parsed."""
-    lines, found = source.splitlines(), []
-    for node in ast.parse(source).body:
+    """The definitions of some names at the top level of a cell."""
+    tree, lines, found = parsed(source), cell_body(source).splitlines(), []
+    for node in tree.body if tree else ():
         if isinstance(node, _DEFINITIONS) and node.name in names:
             first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
             found.append("\n".join(lines[first - 1 : node.end_lineno]))
@@ -231,31 +236,50 @@ def _parts_of(source: str, names: set[str]) -> str:
 
 def _defined(source: str) -> set[str]:
     """Names of the functions and classes that a cell defines at its top level."""
-    try:
-        body = ast.parse(source).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return set()
-    return {node.name for node in body if isinstance(node, _DEFINITIONS)}
+    tree = parsed(source)
+    return {node.name for node in tree.body if isinstance(node, _DEFINITIONS)} if tree else set()
 
 
-def _assemble(release: NotebookNode, slots: list[_Slot]) -> NotebookNode:
+def _attempted(source: str) -> set[str]:
+    """Names that a cell binds, unless it takes the course's version or takes them away."""
+    tree = parsed(source)
+    if tree is None:
+        return bound_names(source)
+    return {name for node in tree.body if _is_attempt(node) for name in bound_by(node)}
+
+
+def _is_attempt(node: ast.stmt) -> bool:
+    if isinstance(node, ast.ImportFrom):
+        return (node.module or "").partition(".")[0] != "course_lib"
+    if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+        return getattr(node.value.func, "id", "") != "carry_on"
+    return not isinstance(node, ast.Delete)
+
+
+def _assemble(
+    release: NotebookNode,
+    slots: Sequence[_Slot],
+    sources: Mapping[int, str],
+    shown: Mapping[int, Sequence],
+    own: Mapping[tuple[int, int], Cells],
+) -> NotebookNode:
     notebook = nbformat.v4.new_notebook(metadata=copy.deepcopy(release.metadata))
     notebook.nbformat_minor = max(5, release.get("nbformat_minor", 5))
     used = {slot.cell.get("id") for slot in slots}
     ids = (name for n in itertools.count(1) if (name := f"own-{n}") not in used)
     room = KEPT
-    for slot in slots:
+    for number, slot in enumerate(slots):
         cell = copy.deepcopy(slot.cell)
-        if slot.answer is not None:
-            untouched = _trim(slot.answer) == _trim(cell.source)
+        if (source := sources.get(number)) is not None:
+            untouched = _trim(source) == _trim(cell.source)
             code = cell.cell_type == "code" or untouched
-            cell.source = slot.answer if code else sanitize_prose(slot.answer)
+            cell.source = source if code else sanitize_prose(source)
         if cell.cell_type == "code":
-            cell.outputs, cell.execution_count = _shown(slot.outputs, room), None
+            cell.outputs, cell.execution_count = _shown(shown.get(number, ()), room), None
             room -= len(str(cell.outputs)) if cell.outputs else 0
-        own_before = [_own(c, ids) for c in slot.before]
-        own_after = [_own(c, ids) for c in slot.after]
-        notebook.cells.extend([*own_before, cell, *own_after])
+        notebook.cells += [_own(one, ids) for one in own.get((number, _BEFORE), ())]
+        notebook.cells.append(cell)
+        notebook.cells += [_own(one, ids) for one in own.get((number, _AFTER), ())]
     return notebook
 
 
@@ -271,8 +295,16 @@ def _own(cell: SubmittedCell, ids: Iterator[str]) -> NotebookNode:
     return make(source, id=next(ids), metadata={"course": {"own": True}})
 
 
-def _is_check(slot: _Slot) -> bool:
-    return bool(slot.cell.metadata.get("nbgrader", {}).get("grade"))
+def _is_code(cell: SubmittedCell) -> bool:
+    return cell.kind == "code"
+
+
+def _is_text(cell: SubmittedCell) -> bool:
+    return cell.kind != "code" and bool(cell.source.strip())
+
+
+def _is_demo(slot: _Slot) -> bool:
+    return "demo" in slot.cell.metadata.get("tags", [])
 
 
 def _same(cell: SubmittedCell, slot: _Slot) -> bool:

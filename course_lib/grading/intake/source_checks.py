@@ -5,17 +5,16 @@ from __future__ import annotations
 import ast
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import numpy as np
 from nbformat import NotebookNode
 
 from course_lib.exercises import find
-from course_lib.grading.graded_cells import is_theirs
+from course_lib.grading.graded_cells import ANSWER, grade_id, is_theirs, parsed
 
 _SOLUTIONS = Path(__file__).resolve().parents[2] / "attention"
-_ANSWER = "-answer"
 _BUSINESS_OF_OTHERS = re.compile(
     r"sys\.modules|meta_path|settrace|setprofile|_getframe|addaudithook|get_referrers|get_objects"
     r"|ast_transformers|input_transformers\w*|do_execute|user_ns|_ih\b|run_cell\w*"
@@ -34,6 +33,8 @@ _BUSINESS_OF_OTHERS = re.compile(
 _UNMETERED = re.compile(r"\bnp\.\w+|\bnumpy\b|\.tolist\b|\bmath\.(?:exp|tanh)\b")
 _TURNED = re.compile("[\u202a-\u202e\u2066-\u2069]")
 _MOST_NAMED = 6
+_STUB = "NotImplementedError"
+_WRITES_FILE = re.compile(r"^%%(?:writefile|file)\b.*?(\w+)\.py\s*$", re.MULTILINE)
 
 
 def source_checks(notebook: NotebookNode) -> list[str]:
@@ -46,15 +47,15 @@ def source_checks(notebook: NotebookNode) -> list[str]:
         word for cell in notebook.cells if not is_theirs(cell) for word in _named(cell.source)
     }
     for cell in [cell for cell in notebook.cells if is_theirs(cell)]:
-        about = cell.metadata.get("nbgrader", {})
         own = cell.metadata.get("course", {}).get("own")
-        name = about.get("grade_id", "").removesuffix(_ANSWER)
-        where = name or "a cell of the student's own"
+        name, where = grade_id(cell).removesuffix(ANSWER), _where(cell)
         if strange := [f"`{word}`" for word in _named(cell.source) if word not in lessons]:
             listed = ", ".join(strange[:_MOST_NAMED])
             found.append(f"{where}: look at its source, which names {listed}")
         if _TURNED.search(cell.source):
             found.append(f"{where}: look at its source, which reads differently than it runs")
+        if cell.cell_type == "code" and _has_unreached(cell.source):
+            found.append(f"{where}: the code below `raise NotImplementedError()` is never reached")
         if cell.cell_type == "code" and not own:
             found += [
                 f"{name}: names `{word}`, which this exercise leaves out"
@@ -65,18 +66,56 @@ def source_checks(notebook: NotebookNode) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def missing_files(notebook: NotebookNode, modules: Collection[str]) -> list[str]:
+    """Notes on cells that use Python files which were handed in beside the notebook.
+
+    Args:
+        notebook: the rebuilt one.
+        modules: what these files are called, without `.py`.
+    """
+    cells = [c for c in notebook.cells if c.cell_type == "code" and is_theirs(c)]
+    written = {name for cell in cells for name in _WRITES_FILE.findall(cell.source)}
+    found = []
+    for name in sorted(set(modules) - written):
+        uses = re.compile(
+            rf"^\s*(?:from|import)\b.*\b{re.escape(name)}\b|\b{re.escape(name)}\.py\b", re.M
+        )
+        found += [
+            f"{_where(cell)}: uses {name}.py, and Python files handed in beside a notebook are not "
+            "used: ask for its code in the notebook"
+            for cell in cells
+            if uses.search(cell.source)
+        ]
+    return found
+
+
 def same_as_course(notebook: NotebookNode, lesson: str) -> list[str]:
     """Exercises whose answer is, but for docstrings and annotations, the course's own solution."""
     ours = _solutions(lesson.partition("_")[2])
     same = []
     for cell in notebook.cells:
-        about = cell.metadata.get("nbgrader", {})
-        name = about.get("grade_id", "").removesuffix(_ANSWER)
-        if cell.cell_type == "code" and about.get("solution") and name in ours:
+        name = grade_id(cell).removesuffix(ANSWER)
+        if cell.cell_type == "code" and is_theirs(cell) and name in ours:
             theirs = dict(_definitions(cell.source))
             if theirs.get(name) == ours[name]:
                 same.append(name)
     return same
+
+
+def _where(cell: NotebookNode) -> str:
+    return grade_id(cell).removesuffix(ANSWER) or "a cell of the student's own"
+
+
+def _has_unreached(source: str) -> bool:
+    """Whether a stub's `raise` was left above the answer in a function."""
+    tree = parsed(source) if _STUB in source else None
+    functions = ast.walk(tree) if tree else ()
+    return any(
+        isinstance(line, ast.Raise) and _STUB in ast.dump(line)
+        for function in functions
+        if isinstance(function, ast.FunctionDef)
+        for line in function.body[:-1]
+    )
 
 
 @functools.lru_cache(maxsize=1000)  # a release's cells are the same for everyone
@@ -90,7 +129,7 @@ def _forbidden(exercise: str, source: str) -> list[str]:
         forbidden = find(exercise).forbidden
     except KeyError:
         return []
-    tree = _parsed(source) if forbidden else None
+    tree = parsed(source) if forbidden else None
     if tree is None:
         return []
     names = {
@@ -123,20 +162,13 @@ def _solutions(slug: str) -> dict[str, str]:
 
 def _definitions(source: str) -> Iterator[tuple[str, str]]:
     """Functions and classes at the top level, with what they say but for docstrings and types."""
-    tree = _parsed(source)
+    tree = parsed(source)
     for node in tree.body if tree is not None else ():
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             try:
                 yield node.name, ast.dump(_Bare().visit(node))
             except RecursionError:
                 continue
-
-
-def _parsed(source: str) -> ast.Module | None:
-    try:
-        return ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
 
 
 class _Bare(ast.NodeTransformer):

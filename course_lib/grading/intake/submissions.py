@@ -7,8 +7,10 @@ and everything else a student's file may claim are left behind here.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from course_lib.grading.intake.gate import (
@@ -24,7 +26,14 @@ from course_lib.workspace.errors import GradingError
 MAX_BYTES = 100_000_000
 MAX_CELLS = 5_000
 MAX_SOURCE = 5_000_000  # characters in all cells together
-_EXPECTED = (STAMP, SECRET, ".ipynb_checkpoints", ".DS_Store")
+# What systems, browsers, editors and Jupyter leave in a folder.
+_LEFT_BY_PROGRAMS = re.compile(
+    r"\..*|~\$.*|.*~|__pycache__|__MACOSX|anaconda_projects|(?:eh)?thumbs\.db|desktop\.ini|icon\r"
+    r"|\$RECYCLE\.BIN|.*\.(?:pyc|crdownload|part|partial|download|tmp|swp)",
+    re.IGNORECASE | re.DOTALL,
+)
+_NOTEBOOK = re.compile(r"\.ipynb(?:\.\w+| ?\(\d+\))?$", re.IGNORECASE)  # browsers add .txt or .json
+_DEEPEST, _MOST_NOTEBOOKS = 3, 20
 _KINDS = {"code": "code", "markdown": "markdown", "raw": "raw", "heading": "markdown"}
 
 
@@ -41,14 +50,20 @@ class SubmittedCell:
 
 @dataclass(frozen=True)
 class Submission:
-    """One student's folder for one lesson."""
+    """One student's folder for one lesson.
+
+    Attributes:
+        notebook: the one that is called like the lesson, or the only one.
+        others: more notebooks, in which the answers may be.
+    """
 
     student: str
     lesson: str
     folder: Path
     notebook: Path | None
     problem: str | None = None
-    notices: tuple[str, ...] = field(default=())
+    notices: tuple[str, ...] = ()
+    others: tuple[Path, ...] = ()
 
 
 def find_submissions(
@@ -82,10 +97,10 @@ def _handed_in(place: Path, lesson: str) -> Submission | None:
     """What a student handed in for a lesson, also where it lies beside its place; None: nothing."""
     student, folder = utf8(place.name), place / lesson
     if not folder.exists():
-        beside = [path for path in place.iterdir() if _meant(path.name, lesson)]
+        beside = [path for path in place.iterdir() if _meant(path, lesson)]
         if not beside:
             return None
-        names = _shown(sorted(beside))
+        names = _shown(sorted(beside), place)
         problem = f"{names} is not where it is looked for: put it into {one_line(student)}/{lesson}"
         return Submission(student, lesson, folder, None, f"{problem}/")
     if student != place.name:
@@ -96,40 +111,86 @@ def _handed_in(place: Path, lesson: str) -> Submission | None:
     return _locate(student, lesson, folder)
 
 
-def _meant(name: str, lesson: str) -> bool:
-    """Whether a file or folder in a student's folder is this lesson's, all but for its place."""
-    return utf8(name).lower() in (lesson.lower(), f"{lesson}.ipynb".lower())
+def _meant(path: Path, lesson: str) -> bool:
+    """Whether a notebook, zip or folder has this lesson's name, whatever was added to that."""
+    name = re.sub(r"[\W_]+", "_", utf8(path.name).lower())
+    if re.sub(r"[\W_]+", "_", lesson.lower()) not in name or _LEFT_BY_PROGRAMS.fullmatch(path.name):
+        return False
+    return bool(_NOTEBOOK.search(path.name)) or path.suffix.lower() == ".zip" or path.is_dir()
 
 
 def _locate(student: str, lesson: str, folder: Path) -> Submission:
-    """Choose the notebook of a submission folder: the named one, else the only candidate."""
+    """Find the notebook that is called like the lesson, and others that may be meant."""
     if folder.is_symlink() or not folder.is_dir():
         return Submission(student, lesson, folder, None, f"{folder} is not an ordinary folder")
     named = folder / f"{lesson}.ipynb"
+    beside = (p for p in sorted(folder.parent.iterdir()) if p != folder and _meant(p, lesson))
+    found = (*_notebooks(folder), *(path for path in beside if _NOTEBOOK.search(path.name)))
+    others = tuple(path for path in found if path != named)[:_MOST_NOTEBOOKS]
+    left = _left_aside(folder, named)
     if named.is_symlink() or named.exists():
-        return Submission(student, lesson, folder, named, None, _left_aside(folder, named))
-    others = sorted(p for p in folder.iterdir() if p.suffix.lower() == ".ipynb")
-    if len(others) == 1:
-        notice = f"graded {_shown(others)}, which should be called {named.name}"
-        notices = (notice, *_left_aside(folder, others[0]))
-        return Submission(student, lesson, folder, others[0], None, notices)
-    if others:
-        names = _shown(others)
-        problem = f"several notebooks ({names}), none called {named.name}: rename the one to grade"
-    else:
-        problem = f"no notebook was submitted: ask for {named.name}"
-    return Submission(student, lesson, folder, None, problem)
+        return Submission(student, lesson, folder, named, None, left, others)
+    problem = f"no notebook was submitted: ask for {named.name}"
+    return Submission(student, lesson, folder, None, "; ".join([problem, *left]), (), others)
+
+
+def choose(submission: Submission, has_answers: Callable[[Path], bool]) -> Submission:
+    """Where no notebook of the lesson's name holds answers, take the only other one that does.
+
+    Args:
+        submission: as it was found.
+        has_answers: whether a notebook can be read, is of this lesson, and was worked on.
+    """
+    named, folder = f"{submission.lesson}.ipynb", submission.folder
+    if not submission.others or (submission.notebook and has_answers(submission.notebook)):
+        return submission
+    found = [path for path in submission.others if has_answers(path)]
+    if submission.notebook is None:
+        found = found or list(submission.others)
+    names = _shown(found, folder)
+    if len(found) > 1:
+        problem = f"several notebooks ({names}) may be meant: rename the one to grade to {named}"
+        return replace(submission, notebook=None, problem=problem)
+    if not found:
+        return submission
+    why = (
+        f"since {named} holds no answer"
+        if submission.notebook
+        else f"which should be called {named}"
+    )
+    notices = (f"graded {names}, {why}", *_left_aside(folder, found[0]))
+    return replace(submission, notebook=found[0], problem=None, notices=notices)
+
+
+def _notebooks(folder: Path, depth: int = _DEEPEST) -> Iterator[Path]:
+    """Notebooks in a folder and below it, but for copies that Jupyter keeps."""
+    paths = sorted(p for p in folder.iterdir() if not _LEFT_BY_PROGRAMS.fullmatch(p.name))
+    yield from (path for path in paths if _NOTEBOOK.search(path.name))
+    for path in paths:
+        if depth and path.is_dir() and not path.is_symlink() and not _NOTEBOOK.search(path.name):
+            yield from _notebooks(path, depth - 1)
+
+
+def python_files(folder: Path) -> set[str]:
+    """Names of the modules that were handed in beside a notebook; no kernel sees them."""
+    return {path.stem for path in folder.glob("*.py")}
 
 
 def _left_aside(folder: Path, chosen: Path) -> tuple[str, ...]:
     """A notice of what lies beside the notebook: none of it reaches the kernel."""
-    others = sorted(p for p in folder.iterdir() if p != chosen and p.name not in _EXPECTED)
-    return (f"other files not looked at: {_shown(others)}",) if others else ()
+    others = [
+        path
+        for path in sorted(folder.iterdir())
+        if path not in (chosen, *chosen.parents)
+        and path.name not in (STAMP, SECRET)
+        and not _LEFT_BY_PROGRAMS.fullmatch(path.name)
+    ]
+    return (f"other files not looked at: {_shown(others, folder)}",) if others else ()
 
 
-def _shown(paths: Sequence[Path]) -> str:
-    """A few names in one line."""
-    names = [one_line(path.name) for path in paths[:5]]
+def _shown(paths: Sequence[Path], folder: Path) -> str:
+    """A few names in one line, as seen from a folder."""
+    names = [one_line(os.path.relpath(path, folder)) for path in paths[:5]]
     more = f" and {len(paths) - 5} more" if len(paths) > 5 else ""
     return ", ".join(names) + more
 

@@ -85,7 +85,6 @@ def grade_cells(
     reports |= {name: judge() for name, judge in unnamed.items()}
     for report in reports.values():
         session.journal.note(_line(report))
-    shown.write()
     return reports, flagged
 
 

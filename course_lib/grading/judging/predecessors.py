@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from nbformat import NotebookNode
 
-from course_lib.grading.graded_cells import grade_id, is_check, is_run, is_theirs
+from course_lib.checks.observe.cells import bound_by
+from course_lib.grading.graded_cells import grade_id, is_check, is_run, is_theirs, parsed
 
 
 class Uses:
@@ -46,14 +47,7 @@ class Uses:
 
 def _definitions(source: str) -> Iterator[tuple[str, set[str]]]:
     """The names that a cell binds at its top level, each with the names that it is made from."""
-    try:
-        body = ast.parse(source).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):  # IPython's own syntax, too
-        return
-    for node in body:
+    tree = parsed(source)
+    for node in tree.body if tree else ():
         named = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield node.name, named
-        elif isinstance(node, ast.Assign):
-            for target in node.targets:
-                yield from ((n.id, named) for n in ast.walk(target) if isinstance(n, ast.Name))
+        yield from ((name, named) for name in bound_by(node))

@@ -15,7 +15,7 @@ from course_lib.grading.judging.cells import grade_cells
 from course_lib.grading.judging.plain_tests import restore
 from course_lib.grading.judging.session import CannotJudge, Journal, Session
 from course_lib.grading.ledger import MAX_ATTEMPTS
-from course_lib.grading.publishing.shown import Shown, cleaner
+from course_lib.grading.publishing.shown import Shown
 from course_lib.grading.regrade import take_over
 from course_lib.grading.sandbox.confinement import Limits
 from course_lib.grading.sandbox.guests import Guest, GuestLost, Guests
@@ -49,7 +49,6 @@ class Runner:
         self.sandbox, self.limits, self.channel = sandbox, limits or Limits(), channel
         self._lesson: str | None = None
         self._next: Guest | None = None
-        self._cleaner = cleaner()
         self._imports: tuple[str, ...] = ()
 
     def open(self, lesson: str) -> None:
@@ -107,7 +106,7 @@ class Runner:
         self._imports = tuple(module for word, module in _LATE.items() if word in run)
         journal = Journal(result.seconds, result.log)
         session = Session(notebook.cells, self.guest, self.limits, journal)
-        shown = Shown(notebook, self._cleaner)
+        shown = Shown(notebook)
         try:
             result.reports, result.flagged = grade_cells(session, job, notebook, shown)
         finally:
@@ -140,8 +139,7 @@ class Runner:
         return ready.wait_ready()
 
     def close(self) -> None:
-        """End all guests, and the child that cleans outputs."""
-        self._cleaner.end()
+        """End all guests."""
         if self._next is not None:
             self._next.kill()
         if self.channel is not None:  # no job came

@@ -1,7 +1,7 @@
-"""Where nbgrader finds the template of feedback pages, its steps and filters.
+"""The template of feedback pages, its steps and its filters, by name.
 
-`course grade`, `nbgrader generate_feedback` and formgrader then write the same page, in light and
-dark, from `templates/feedback`; formgrader's own pages come from nbgrader as before.
+`course grade`, `nbgrader generate_feedback` and formgrader write the same page, in light and dark,
+from `templates/feedback`. Formgrader's own pages come from nbgrader as before.
 """
 
 from importlib.util import find_spec
@@ -17,10 +17,12 @@ TEMPLATES = [
 STEPS = [
     "nbgrader.preprocessors.GetGrades",
     "course_lib.grading.publishing.course_figures.CourseFigures",
-    "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor",
 ]
 FILTERS = {
-    "clean_prose": "course_lib.grading.sanitize.clean_prose",
+    "as_written": "course_lib.grading.publishing.markup.as_written",
+    "highlighted": "course_lib.grading.publishing.markup.highlighted",
     "inline_code": "course_lib.checks.judge.html.inline",
-    "with_formulas": "course_lib.grading.publishing.formulas.with_formulas",
+    "lesson_text": "course_lib.grading.publishing.markup.lesson_text",
+    "plain_text": "course_lib.grading.sanitize.plain_text",
+    "written": "course_lib.grading.publishing.markup.written",
 }

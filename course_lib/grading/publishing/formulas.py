@@ -1,55 +1,85 @@
-"""Formulas of a feedback page as MathML, which browsers draw without script and network.
+"""Formulas of a feedback page as MathML, which browsers draw without a script or a network.
 
-The page's Markdown comes from nbconvert with `$...$` and `$$...$$` as they were written, perhaps
-by a student: what cannot be converted, or asks for more than drawing, stays as text.
+Markdown must not see formulas, because it would take their underscores for emphasis. They are
+therefore set aside before it is parsed, and put back into the sanitized HTML.
 """
+
+from __future__ import annotations
 
 import functools
 import html
 import re
+from collections.abc import Callable
 from xml.etree import ElementTree
 
 import latex2mathml.converter
 
-LONGEST = 2000  # characters of one formula
+LONGEST = 1000  # characters of one formula
+MOST = 100  # formulas drawn in one text; the rest stays as it was written
 _MATHML = "http://www.w3.org/1998/Math/MathML"
-_LOOKS = {  # the attributes that draw; `href`, `style`, `class` and the like do not pass
+_ATTRIBUTES = {  # those that draw; `href`, `style`, `class` and the like do not pass
     "accent", "columnalign", "columnspacing", "depth", "display", "displaystyle", "fence", "form",
     "height", "largeop", "linethickness", "lspace", "mathsize", "mathvariant", "maxsize", "minsize",
     "movablelimits", "rowspacing", "rspace", "scriptlevel", "separator", "stretchy", "symmetric",
     "voffset", "width", "xmlns",
 }  # fmt: skip
-_SKIP = r"<(?P<tag>pre|code)\b.*?</(?P=tag)>|<[^>]*>|\\\$"
+# A formula holds no backquote and no blank line, so `$HOME` in code is not one.
+_TEX = r"(?:[^$`\n]|\n(?!\s*\n))++"
 _FORMULA = re.compile(
-    rf"(?P<skip>{_SKIP})|\$\$(?P<display>[^$]+)\$\$|\$(?P<inline>[^$\s](?:[^$]*[^$\s])?)\$(?!\d)",
-    re.DOTALL,
+    rf"\\[\\$]|\$\$(?P<display>{_TEX})\$\$|\$(?!\s)(?P<inline>{_TEX})(?<![\s\\])\$(?!\d)"
+)
+_START, _END = "\ue000", "\ue001"  # of a mark; Markdown leaves private characters alone
+_MARK = re.compile(rf"{_START}(?P<number>\d{{1,5}}){_END}")
+_CODE_TAG_OR_MARK = re.compile(
+    rf"<(?P<tag>pre|code)\b.*?</(?P=tag)>|<[^>]*>|{_MARK.pattern}", re.DOTALL
 )
 
 
-def with_formulas(page: str) -> str:
-    """HTML with each formula outside of code drawn by MathML."""
-    return _FORMULA.sub(_drawn, page)
+def with_formulas(source: str, render: Callable[[str], str]) -> str:
+    """Return the HTML that `render` makes of a text, with the formulas outside of code drawn."""
+    formulas: dict[int, re.Match[str]] = {}
+
+    def set_aside(found: re.Match[str]) -> str:
+        if found[0].startswith("\\"):  # an escaped dollar or backslash
+            return found[0]
+        formulas[len(formulas)] = found
+        return f"{_START}{len(formulas) - 1}{_END}"
+
+    def as_written(mark: re.Match[str]) -> str:
+        # A student can write a mark as an entity. Each formula is put back once, so that a short
+        # text cannot become a long page.
+        formula = formulas.pop(int(mark["number"]), None)
+        return html.escape(formula[0]) if formula else ""
+
+    def put_back(found: re.Match[str]) -> str:
+        if found["number"] is None:
+            return _MARK.sub(as_written, found[0])
+        number = int(found["number"])
+        formula = formulas.get(number)
+        drawn = _mathml(formula) if formula and number < MOST else None
+        written = as_written(found)
+        return drawn or written
+
+    text = source.replace(_START, "").replace(_END, "")
+    return _CODE_TAG_OR_MARK.sub(put_back, render(_FORMULA.sub(set_aside, text)))
 
 
-def _drawn(found: re.Match[str]) -> str:
-    if found["skip"]:
-        return found[0]
-    display = found["display"] is not None
-    return _mathml(html.unescape(found["display" if display else "inline"]), display) or found[0]
+def _mathml(formula: re.Match[str]) -> str | None:
+    display = formula["display"]
+    return _converted(display or formula["inline"], "block" if display else "inline")
 
 
-@functools.lru_cache(maxsize=2000)
-def _mathml(tex: str, display: bool) -> str | None:
-    """The formula as a `<math>` element, or None if it is no formula that can be drawn."""
+@functools.lru_cache(maxsize=500)
+def _converted(tex: str, display: str) -> str | None:
+    """Return the formula as a `<math>` element, or None if it cannot be drawn or does more."""
     if len(tex) > LONGEST:
         return None
     try:
-        made = latex2mathml.converter.convert(tex, display="block" if display else "inline")
-        root = ElementTree.fromstring(made)
-    except Exception:  # whatever the library does with text that is no TeX
+        root = ElementTree.fromstring(latex2mathml.converter.convert(tex, display=display))
+    except Exception:  # the library fails in many ways on text that is not TeX
         return None
     for node in root.iter():
-        if not set(node.attrib) <= _LOOKS or not node.tag.startswith(f"{{{_MATHML}}}m"):
+        if not set(node.attrib) <= _ATTRIBUTES or not node.tag.startswith(f"{{{_MATHML}}}m"):
             return None
     ElementTree.register_namespace("", _MATHML)
     return ElementTree.tostring(root, encoding="unicode")

@@ -1,43 +1,32 @@
-"""Feedback pages, made in disposable children once the points are in the gradebook.
+"""Feedback pages, written once the points are in the gradebook.
 
-A page that cannot be made, whatever a student's text does to Markdown or the highlighter, becomes
-a plain one: points, what the checks say, and a sentence.
+A page that cannot be rendered becomes a plain one: points, what the checks say, and a sentence.
 """
 
 from __future__ import annotations
 
 import functools
 import html
-import os
-from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+import pkgutil
+from typing import Any, NamedTuple
 
-from nbconvert.preprocessors import CSSHTMLHeaderPreprocessor
+from jinja2 import Environment, FileSystemLoader, Template
 from nbformat import NotebookNode, v4
-from nbgrader.converters import GenerateFeedback
 from nbgrader.utils import is_grade, is_solution
 
-from course_lib.grading.adapters.nbconvert import CachingExporter
 from course_lib.grading.adapters.nbgrader import SubmittedNotebook
-from course_lib.grading.course import Course, write_atomically
-from course_lib.grading.disposable import Child, Unfinished
 from course_lib.grading.graded import GradedExercise
 from course_lib.grading.graded_cells import NotebookGrades
 from course_lib.grading.publishing.course_figures import CourseFigures
+from course_lib.grading.publishing.feedback import FILTERS, TEMPLATES
+from course_lib.grading.publishing.markup import highlighted, lesson_text
 
-SECONDS = 10  # of processor time for a page; an honest one takes a thirtieth of one
-_AT_ONCE = min(4, os.cpu_count() or 1)
 
-
-@dataclass(frozen=True)
-class Marks:
-    """What a page says beside the notebook, as the gradebook has it.
+class Marks(NamedTuple):
+    """What the gradebook says of a submission.
 
     Args:
-        about: nbgrader's own names: student, score, max_score, late_penalty, ...
+        about: nbgrader's own names: score, max_score, late_penalty, ...
         cells: score, points, waiting and comment of each graded cell.
         exercises: what the checks say, for a plain page.
     """
@@ -47,115 +36,53 @@ class Marks:
     exercises: tuple[GradedExercise, ...]
 
 
-class FeedbackPages:
-    """nbgrader's feedback pages of one lesson, from one exporter for all students."""
-
-    def __init__(self, course: Course, lesson: str) -> None:
-        self.course, self.lesson = course, lesson
-        self._marks: dict[str, Marks] = {}
-
-    @functools.cached_property
-    def _exporter(self) -> CachingExporter:
-        """Warm: what the release holds is rendered, and every child finds it done."""
-        coursedir = self.course.coursedir(self.lesson)
-        converter = GenerateFeedback(coursedir=coursedir, config=self.course.config)
-        exporter = CachingExporter(config=converter.config)
-        figures = CourseFigures(self.course.step("source"))
-        exporter.register_preprocessor(figures, enabled=True)
-        exporter.register_preprocessor(CSSHTMLHeaderPreprocessor, enabled=True)
-        about = {"assignment": self.lesson, "notebook": self.lesson, "score": 0, "max_score": 0}
-        _, release = self.course.read_release(self.lesson)
-        none = {"score": 0, "points": 0, "waiting": False, "comment": None}
-        _note_marks(release, defaultdict(lambda: none))
-        exporter.from_notebook_node(release, self._resources(about | {"late_penalty": 0}))
-        return exporter
-
-    def get_ready(self) -> None:
-        """Render what the release holds, for all pages."""
-        _ = self._exporter
-
-    def expect(self, student: str, about: SubmittedNotebook, grades: NotebookGrades) -> None:
-        """A student's points are in the gradebook: the page is to be made with them."""
-        penalty = about.late_submission_penalty or 0
-        known = {
-            "assignment": self.lesson,
-            "notebook": self.lesson,
-            "student": student,
-            "score": about.score - penalty,
-            "max_score": about.max_score,
-            "late_penalty": penalty,
-        }
-        self._marks[student] = Marks(known, _marked(about), tuple(grades.exercises.values()))
-
-    @property
-    def expected(self) -> list[str]:
-        """Students whose pages are to be made."""
-        return list(self._marks)
-
-    def made(self, notebooks: Iterable[tuple[str, str]]) -> Iterator[tuple[str, Path]]:
-        """Make the pages of graded notebooks, given by student and as text; where each lies."""
-        children = [Child(self._render, SECONDS) for _ in range(_AT_ONCE)]
-        running: deque[tuple[str, Child]] = deque()
-        try:
-            for number, (student, text) in enumerate(notebooks):
-                if len(running) == _AT_ONCE:
-                    yield self._finish(*running.popleft())
-                self.get_ready()  # before a child is forked
-                child = children[number % _AT_ONCE]
-                child.begin((text, self._marks[student]))
-                running.append((student, child))
-            while running:
-                yield self._finish(*running.popleft())
-        finally:
-            for child in children:
-                child.end()
-
-    def _finish(self, student: str, child: Child) -> tuple[str, Path]:
-        marks = self._marks.pop(student)
-        try:
-            page = child.text()
-        except Unfinished as error:
-            page = plain_page(marks, str(error))
-        return student, self.write(student, page)
-
-    def write(self, student: str, page: str) -> Path:
-        """Put a page where nbgrader's GenerateFeedback does."""
-        place = self.course.step("feedback") / student / self.lesson / f"{self.lesson}.html"
-        place.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(place, page)
-        os.chmod(place, 0o644)
-        return place
-
-    def _render(self, asked: tuple[str, Marks]) -> str:
-        """What GetGrades and GenerateFeedback do, with the grades that are at hand."""
-        text, marks = asked
-        notebook = v4.reads(text)
-        _note_marks(notebook, marks.cells)
-        return self._exporter.from_notebook_node(notebook, self._resources(marks.about))[0]
-
-    def _resources(self, about: dict[str, Any]) -> dict[str, Any]:
-        return {"metadata": {"name": self.lesson, "path": ""}, "nbgrader": about}
-
-
-def _marked(about: SubmittedNotebook) -> dict[str, dict[str, Any]]:
-    """Grades and comments by cell, as GetGrades puts them into a notebook's metadata."""
-    found: dict[str, dict[str, Any]] = {c.name: {"comment": c.comment} for c in about.comments}
-    for grade in about.grades:
+def marks_of(submitted: SubmittedNotebook, lesson: str, grades: NotebookGrades) -> Marks:
+    """Return the marks of a submission whose points are in the gradebook."""
+    penalty = submitted.late_submission_penalty or 0
+    about = {
+        "assignment": lesson,
+        "notebook": lesson,
+        "score": submitted.score - penalty,
+        "max_score": submitted.max_score,
+        "late_penalty": penalty,
+    }
+    cells: dict[str, dict[str, Any]] = {c.name: {"comment": c.comment} for c in submitted.comments}
+    for grade in submitted.grades:
         waiting = grade.needs_manual_grade and grade.manual_score is None
         known = {"score": grade.score, "points": grade.max_score, "waiting": waiting}
-        found.setdefault(grade.name, {}).update(known)
-    return found
+        cells.setdefault(grade.name, {}).update(known)
+    return Marks(about, cells, tuple(grades.exercises.values()))
 
 
-def _note_marks(notebook: NotebookNode, cells: Mapping[str, dict[str, Any]]) -> None:
-    for cell in notebook.cells:
-        if is_grade(cell) or is_solution(cell):
-            known = cell.metadata.nbgrader
-            known.update(cells[known.grade_id])
+def get_ready(release: NotebookNode) -> None:
+    """Import what pages need, and fill the caches with what is the same on all of them."""
+    _template()
+    for cell in release.cells:
+        (highlighted if cell.cell_type == "code" else lesson_text)(cell.source)
+
+
+def feedback_page(notebook: str, marks: Marks, figures: CourseFigures) -> str:
+    """Return the page of a graded notebook, given as text, as nbgrader's converter makes it."""
+    try:
+        graded = v4.reads(notebook)
+        for cell in graded.cells:
+            if is_grade(cell) or is_solution(cell):
+                cell.metadata.nbgrader.update(marks.cells[cell.metadata.nbgrader.grade_id])
+        shown, resources = figures.preprocess(graded, {"nbgrader": marks.about})
+        return _template().render(nb=shown, resources=resources)
+    except Exception as error:  # no page holds up the pages of others
+        return plain_page(marks, type(error).__name__)
+
+
+@functools.cache
+def _template() -> Template:
+    environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True)
+    environment.filters |= {name: pkgutil.resolve_name(path) for name, path in FILTERS.items()}
+    return environment.get_template("feedback/index.html.j2")
 
 
 def plain_page(marks: Marks, why: str) -> str:
-    """A page of points and what the checks say: nothing of the notebook itself is on it."""
+    """Return a page of points and what the checks say, with nothing of the notebook itself."""
     about, head = marks.about, f"Feedback: {html.escape(str(marks.about['notebook']))}"
     rows = "".join(
         f"<tr><th scope='row'>{html.escape(one.exercise)}</th><td>{_points(one)}</td>"

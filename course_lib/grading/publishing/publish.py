@@ -29,7 +29,8 @@ from course_lib.grading.gradebook import MAX_STUDENT_ID, opened
 from course_lib.grading.graded_cells import NotebookGrades, is_check
 from course_lib.grading.intake.gate import STAMP, exchange_files, read_stamp
 from course_lib.grading.ledger import Entry, Ledger
-from course_lib.grading.publishing.pages import FeedbackPages
+from course_lib.grading.publishing.course_figures import CourseFigures
+from course_lib.grading.publishing.pages import Marks, feedback_page, get_ready, marks_of
 from course_lib.workspace.errors import GradingError
 
 
@@ -44,7 +45,8 @@ class Publisher:
     def __init__(self, course: Course, lesson: str) -> None:
         self.course, self.lesson = course, lesson
         self._penalties = LatePenalties(course.config)
-        self._pages = FeedbackPages(course, lesson)
+        self._figures = CourseFigures(course.step("source"))
+        self._marks: dict[str, Marks] = {}
         self._seconds: dict[str, float] = {}
 
     @contextlib.contextmanager
@@ -54,8 +56,8 @@ class Publisher:
             yield self
 
     def get_ready(self) -> None:
-        """Make now what all feedback pages need; the first one that is expected would, too."""
-        self._pages.get_ready()
+        """Prepare what all feedback pages need while the workers start."""
+        get_ready(self.course.read_release(self.lesson)[1])
 
     def publish(
         self, student: str, text: str, notebook: NotebookNode, grades: NotebookGrades
@@ -82,24 +84,27 @@ class Publisher:
             write_atomically(kept, f"{stamp}\n")
         else:
             kept.unlink(missing_ok=True)
-        self._pages.expect(student, about, grades)
+        self._marks[student] = marks_of(about, self.lesson, grades)
         self._seconds[student] = time.monotonic() - started
 
     def write_pages(self, ledger: Ledger) -> Iterator[Entry]:
-        """Make the feedback pages of what was published; the entry of each that is complete."""
-        entries: dict[str, Entry] = {}
-
-        def notebooks() -> Iterator[tuple[str, str]]:
-            for student in self._pages.expected:
-                entry = ledger.get(student)
-                seconds = entry.seconds | {"write": self._seconds.pop(student)}
-                entries[student] = replace(entry, notebook="", seconds=seconds)
-                yield student, entry.notebook
-
-        for student, page in self._pages.made(notebooks()):
+        """Make the feedback pages of what was published; yield the entry of each complete one."""
+        for student in list(self._marks):
+            entry = ledger.get(student)
+            page = feedback_page(entry.notebook, self._marks.pop(student), self._figures)
+            place = self._write_page(student, page)
             for name, text in exchange_files(self._submitted(student)).items():
-                write_atomically(page.with_name(name), text)
-            yield entries.pop(student)
+                write_atomically(place.with_name(name), text)
+            seconds = entry.seconds | {"write": self._seconds.pop(student)}
+            yield replace(entry, notebook="", seconds=seconds)
+
+    def _write_page(self, student: str, page: str) -> Path:
+        """Put a page where nbgrader's GenerateFeedback does, with its permissions."""
+        place = self.course.step("feedback") / student / self.lesson / f"{self.lesson}.html"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(place, page)
+        place.chmod(0o644)
+        return place
 
     def leave_blank(self, student: str) -> None:
         """No grade rather than 0: clear the machine's scores, ask for a person."""

@@ -11,13 +11,16 @@ from course_lib.workspace.folder import chosen_lessons, course_root
 
 verbs = typer.Typer()
 _LESSON = "grading, checks: which lessons; may be repeated."
-_QUICK = "attention: small inputs only; checks: five answers of a kind; figures: drawn once."
+_QUICK = (
+    "attention: small inputs only; checks: five answers of a kind; figures: drawn once; stability: "
+    "three copies, graded once."
+)
 
 
 @verbs.command()
 def bench(
     what: Annotated[
-        Literal["grading", "attention", "checks", "figures"],
+        Literal["grading", "stability", "attention", "checks", "figures"],
         typer.Argument(help="What to measure."),
     ] = "grading",
     lesson: Annotated[list[str] | None, typer.Option("--lesson", help=_LESSON)] = None,
@@ -29,13 +32,15 @@ def bench(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Measure grading, attention, checks or figures, beside what others use.
+    """Measure grading, its stability, attention, checks or figures.
 
     Example: course bench grading --lesson 02 --submissions 24
 
     Example: course bench checks --lesson 02
 
     Example: course bench attention --quick
+
+    Example: course bench stability
     """
     tell = progress(quiet) or (lambda line: None)
     if what == "figures":
@@ -45,6 +50,8 @@ def bench(
     root = course_root()
     if what == "checks":
         return _checks(root, chosen_lessons(root, lesson), quick, as_json, tell)
+    if what == "stability":
+        return _stability(root, quick, as_json, tell)
     from course_lib.benchmarks import grading
 
     slugs = chosen_lessons(root, lesson or ["02"]) or []
@@ -66,6 +73,17 @@ def _figures(quick: bool, as_json: bool) -> None:
 
     measured = figures.measure(repeats=1 if quick else 5)
     typer.echo(figures.to_json(measured) if as_json else measured.text())
+
+
+def _stability(root: Path, quick: bool, as_json: bool, tell) -> None:
+    """Grade copies of nasty notebooks. The exit code is 1 if some copies got other outcomes."""
+    from course_lib.benchmarks import stability
+
+    amount = {"copies": 3, "runs": 1} if quick else {}
+    measured = stability.measure(root, **amount, tell=tell)
+    typer.echo(stability.to_json(measured) if as_json else measured.text())
+    if measured.unstable:
+        raise typer.Exit(1)
 
 
 def _checks(root: Path, slugs: list[str] | None, quick: bool, as_json: bool, tell) -> None:

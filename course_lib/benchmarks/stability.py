@@ -1,0 +1,136 @@
+"""`course bench stability`: copies of nasty notebooks, graded again and again, one outcome each.
+
+Every notebook answers the whole lesson correctly, and the cell of one answer harms its process. The
+last of several runs shares the machine with busy processes. The limit of a cell is short, so that
+the endless ones end soon.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from course_lib.authoring.paste import solution_source
+from course_lib.grading.demo_course import SampleStudent, make_folder, submit
+from course_lib.grading.graded import GradedSubmission
+from course_lib.grading.run import grade
+from course_lib.grading.sandbox.confinement import Limits
+from course_lib.grading.settings import Settings
+
+LESSON, HARMED = "02_masked_softmax", "length_mask"
+LIMITS = Limits(memory=1_000_000_000, cell_seconds=4.0)
+_BUSY = 8
+_ANSWER = solution_source(HARMED)
+# What stands in the cell of the answer. It begins with a guard where it could harm a machine that
+# does not confine it.
+_GUARD = "import os, threading, time\nassert os.getpid() == 1\n"
+NOTEBOOKS = {
+    "exit": f"{_ANSWER}\nexit()",
+    "leaves": f"{_ANSWER}\nimport os\nos._exit(0)",
+    "crashes": f"import ctypes\nctypes.string_at(0)\n{_ANSWER}",
+    "timer": f"{_GUARD}threading.Timer(1.0, os._exit, [1]).start()\n"
+    "import signal\nsignal.signal(signal.SIGALRM, lambda *_: os._exit(1))\nsignal.alarm(1)\n"
+    f"{_ANSWER}",
+    "descriptors": f"{_GUARD}os.closerange(3, 256)\n{_ANSWER}",
+    "bomb": f"{_GUARD}while True:\n    try:\n        os.fork()\n    except OSError:\n        pass",
+    "children": f"{_GUARD}until = time.monotonic() + 2\nwhile time.monotonic() < until:\n"
+    "    try:\n        if os.fork() == 0:\n            time.sleep(3600)\n"
+    f"    except OSError:\n        pass\n{_ANSWER}",
+    "memory": f"{_GUARD}kept = []\nwhile True:\n    kept.append(bytearray(b'x') * 10_000_000)",
+    "loop": "while True:\n    try:\n        while True:\n            pass\n"
+    "    except BaseException:\n        pass",
+    "flood": "import os\nwhile True:\n    os.write(1, b'x' * 1_000_000)",
+}
+
+
+@dataclass
+class Stability:
+    """How often each notebook got which outcome.
+
+    Attributes:
+        outcomes: a line with points and outcomes, and how often it came, by notebook.
+    """
+
+    outcomes: dict[str, Counter[str]]
+
+    @property
+    def unstable(self) -> list[str]:
+        """Notebooks whose copies did not all get the same."""
+        return [name for name, seen in self.outcomes.items() if len(seen) > 1]
+
+    def text(self) -> str:
+        """One line for each outcome of each notebook."""
+        lines = []
+        for name, seen in self.outcomes.items():
+            lines += [f"{name:12} {times:4} times  {line}" for line, times in seen.most_common()]
+        differ = ", ".join(self.unstable) or "none"
+        return "\n".join([*lines, f"notebooks with different outcomes: {differ}"])
+
+
+def measure(
+    root: Path,
+    *,
+    copies: int = 20,
+    runs: int = 3,
+    settings: Settings | None = None,
+    tell: Callable[[str], None] = lambda line: None,
+) -> Stability:
+    """Grade copies of each notebook several times.
+
+    Args:
+        root: the course.
+        copies: of each notebook in a class.
+        runs: how often the class is graded anew; the last of several beside busy processes.
+        settings: how to grade; strict, with two workers, if None.
+        tell: called with a line at each step.
+    """
+    settings = settings or Settings(sandbox="strict", workers=2, limits=LIMITS)
+    found: dict[str, Counter[str]] = {name: Counter() for name in NOTEBOOKS}
+    students = [
+        SampleStudent(f"{name}-{number:02}", {HARMED: code}, {})
+        for number in range(copies)
+        for name, code in NOTEBOOKS.items()
+    ]
+    for run in range(runs):
+        beside = _BUSY if 0 < run == runs - 1 else 0
+        tell(f"run {run + 1} of {runs}, beside {beside} busy processes")
+        with tempfile.TemporaryDirectory(prefix="course-bench-") as scratch, _busy(beside):
+            folder = Path(scratch) / "class"
+            make_folder(root, folder)
+            submit(folder, LESSON, students)
+            for student in grade(folder, LESSON, settings=settings).students:
+                found[student.student.rpartition("-")[0]][_outcome(student)] += 1
+    return Stability(found)
+
+
+def _outcome(student: GradedSubmission) -> str:
+    """What must be the same for each copy, in one line."""
+    if student.problem:
+        return student.problem
+    rows = [row for row in student.rows if row.outcome]
+    lost = [f"{row.exercise} {row.outcome}" for row in rows if row.points != row.max_points]
+    return f"{sum(row.points or 0 for row in rows):g} points; {', '.join(lost) or 'all correct'}"
+
+
+@contextlib.contextmanager
+def _busy(number: int) -> Iterator[None]:
+    command = [sys.executable, "-c", "while True: pass"]
+    processes = [subprocess.Popen(command) for _ in range(number)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def to_json(stability: Stability) -> str:
+    """The outcomes as one JSON document."""
+    return json.dumps({"outcomes": stability.outcomes, "unstable": stability.unstable}, indent=2)

@@ -1,10 +1,11 @@
 """The rows of the threat catalogue as submissions: what each hands in and what must come of it.
 
-Every module of this folder registers its rows here with `answer` (code in place of the first
-answer) or `made` (a function that hands in anything). Row ids are those of the catalogue.
+`hostile.txt` holds code in place of the first answer; `inputs.py` registers whatever else is handed
+in with `made`. Row ids are those of the catalogue.
 """
 
 import copy
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -90,30 +91,41 @@ class Threat:
 THREATS: list[Threat] = []
 
 
-def answer(
-    row: str,
-    what: str,
-    code: str,
-    *,
-    second: str = LENGTH,
-    own: str = "",
-    points=FIRST_LOST,
-    outcome: str = "",
-    words: str = "",
-    shows: str = "",
-) -> None:
-    """Register code in place of the first answer."""
-
-    def put(lab: Lab, student: str) -> None:
-        lab.put(student, lab.notebook(code, second, own))
-
-    THREATS.append(Threat(row, what, put, points, tuple(outcome.split()), words, shows))
+POINTS = {"full": FULL, "lost": FIRST_LOST, "none": NONE, "less": None}
+_KNOWN = {
+    "@ALONE@": "import os\nassert os.getpid() == 1  # only where there is a process namespace",
+    "@DEF@": "def causal_mask(num_queries, num_keys=None, *, device=None):",
+    "@RIGHT@": CAUSAL,
+    "@WRONG@": UPPER,
+}
 
 
-def tampering(row: str, what: str, code: str, **expected) -> None:
-    """Register an attempt to gain points: both answers are wrong, the attack is above."""
-    expected.setdefault("points", NONE)
-    answer(row, what, f"{code}\n\n{UPPER}", second=WRONG_LENGTH, **expected)
+def read_hostile() -> None:
+    """Register each entry of `hostile.txt`.
+
+    An entry begins with `=== ROW POINTS OUTCOMES: WHAT`. POINTS are "full", "lost" (the first
+    exercise's), "less" than all, or "none": then both answers are wrong, and the code above them
+    tries to gain points. `--- words:` and `--- shows:` are those of `Threat`. What follows
+    `--- second` is the second answer, and `--- own` a cell of the student's own.
+    """
+    text = (Path(__file__).parent / "hostile.txt").read_text(encoding="utf-8")
+    for mark, code in _KNOWN.items():
+        text = text.replace(mark, code)
+    for entry in text.split("=== ")[1:]:
+        head, _, body = entry.partition("\n")
+        about, what = head.split(": ", 1)
+        row, points, *outcome = about.split()
+        said = dict(re.findall(r"^--- (words|shows): (.*)\n", body, re.MULTILINE))
+        body = re.sub(r"^--- (words|shows): .*\n", "", body, flags=re.MULTILINE)
+        code, *more = re.split(r"^--- (second|own)\n", body, flags=re.MULTILINE)
+        parts = dict(zip(more[::2], more[1::2], strict=True))
+        if points == "none" and not parts:
+            code, parts = f"{code}\n{UPPER}", {"second": WRONG_LENGTH}
+
+        def put(lab: Lab, student: str, code: str = code, parts: dict = parts) -> None:
+            lab.put(student, lab.notebook(code, **parts))
+
+        THREATS.append(Threat(row, what, put, POINTS[points], tuple(outcome), **said))
 
 
 def made(row: str, what: str, *, points=FULL, outcome: str = "", words: str = "", shows: str = ""):

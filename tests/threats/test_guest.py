@@ -1,0 +1,276 @@
+"""S05 to S07, S14, S15, U01, U04: one guest against forged frames, its limits and its leftovers.
+
+What one cell does must not reach a later cell, another guest or the process that reads the pipe.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import experiment
+import pytest
+
+from course_lib.grading.sandbox.confinement import Limits
+from course_lib.grading.sandbox.hosts import open_guests
+from course_lib.grading.sandbox.inside.frames import FrameError, Parser
+
+pytestmark = pytest.mark.skipif(bool(experiment.obstacle()), reason=experiment.obstacle() or "none")
+LIMITS = Limits(memory=1_000_000_000, disk=20_000_000, file_size=5_000_000)
+SECONDS = 20.0
+ALONE = "import os, time\nassert os.getpid() == 1\n"
+
+
+@pytest.fixture(scope="module")
+def guests():
+    """What guests at level `strict` come from."""
+    started = open_guests("strict", LIMITS)
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def guest(guests):
+    """A guest that is ready."""
+    started = guests.start().wait_ready()
+    yield started
+    started.kill()
+
+
+def said(ran) -> str:
+    """Everything that a cell put out, as text."""
+    return "".join(str(o.get("text") or o.get("evalue") or o.get("data")) for o in ran.outputs)
+
+
+FORGED = {
+    "a frame of another kind": b'{"kind": "ready"}',
+    "a list": b"[1]",
+    "no JSON": b"\xff",
+    "UTF-16": '{"kind": "stdout", "text": "\\ud800"}'.encode("utf-16-le"),
+    "a raw surrogate": b'{"kind": "stdout", "text": "\xed\xa0\x80"}',
+    "deep lists": b'{"kind": "display", "data": {"a": ' + b"[" * 900 + b"]" * 900 + b"}}",
+    "deep objects": b'{"kind": "display", "data": ' + b'{"a":' * 100 + b"1" + b"}" * 101,
+    "deepest lists": b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+}
+HEAD = "import os, struct\nos.write(4, struct.pack('<I', {})); os.write(4, {!r})"
+
+
+@pytest.mark.parametrize("what", FORGED)
+def test_a_forged_frame_ends_the_guest_that_sent_it(guest, what):
+    assert guest.run(HEAD.format(len(FORGED[what]), FORGED[what]), SECONDS).state == "died"
+
+
+@pytest.mark.parametrize("head", [b"\xff\xff\xff\xff", b"\x10\0\0\0abc"], ids=["4 GB", "half"])
+def test_a_length_that_is_not_kept_ends_the_guest(guest, head):
+    assert guest.run(f"import os\nos.write(4, {head!r})", SECONDS).state == "died"
+
+
+@pytest.mark.parametrize("kind", ["done", "reply"])
+def test_a_forged_answer_is_not_taken_for_one(guest, kind):
+    data = b'{"kind": "%s", "ok": true, "number": 7, "text": "2.0"}' % kind.encode()
+    assert guest.run(HEAD.format(len(data), data) + "\n1 / 0", SECONDS).state == "error"
+    assert said(guest.run("print('later')", SECONDS)) == "later\n"
+
+
+def test_no_frame_holds_surrogates_or_huge_numbers():
+    parser = Parser()
+    for text in (b'{"text": "a\\ud800", "count": ' + b"9" * 100_000 + b"}", b"[]"):
+        parser.feed(len(text).to_bytes(4, "little") + text)
+    assert parser.take()[0] == {"text": "a?", "count": 0}
+    with pytest.raises(FrameError):
+        parser.take()
+
+
+LATER = {  # what a cell leaves behind must neither end nor hold up the cells after it
+    "a timer that exits": "threading.Timer(0.3, os._exit, [1]).start()",
+    "an alarm": "signal.signal(signal.SIGALRM, lambda *_: os._exit(1))\n"
+    "signal.setitimer(signal.ITIMER_REAL, 0.3)",
+    "a watchdog": "faulthandler.dump_traceback_later(0.3, exit=True, file=open('/tmp/x', 'w'))",
+    "a fork that reads the pipe": "os.fork()",
+    "a fork behind Python's back": "ctypes.CDLL(None).fork()",
+    "a loop that is stopped": "asyncio.get_event_loop().stop()",
+    "tasks that are cancelled": "for task in asyncio.all_tasks(): task.cancel()",
+    "signals to all": "for number in (1, 9, 14, 15): os.kill(1, number)",
+    "no stdout": "sys.stdout = sys.stderr = None",
+    "a closed stdout": "sys.stdout.close()",
+    "no descriptors 0 to 2": "os.closerange(0, 3)",
+    "a pending exit": "import atexit\natexit.register(time.sleep, 1e6)\nexit()",
+}
+IMPORTS = "import asyncio, ctypes, faulthandler, signal, sys, threading\n"
+
+
+@pytest.mark.parametrize("what", LATER)
+def test_u01_a_later_cell_does_not_pay_for_what_is_left_behind(guest, what):
+    assert guest.run(f"{ALONE}{IMPORTS}{LATER[what]}", SECONDS).state == "ok"
+    for number in range(3):
+        ran = guest.run(f"import time\ntime.sleep(0.2)\nprint({number})", SECONDS)
+        assert (ran.state, said(ran)) == ("ok", f"{number}\n")
+
+
+@pytest.mark.parametrize("code", ["os.close(3)", "os.closerange(3, 256)", "os.dup2(0, 4)"])
+def test_u01_a_cell_that_takes_its_pipes_away_ends_by_itself(guest, code):
+    assert guest.run(f"{ALONE}{code}", SECONDS).state == "died"
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["exit()", "quit()", "import sys; sys.exit()", "raise SystemExit", "raise KeyboardInterrupt"],
+)
+def test_u01_what_was_bound_before_an_exit_stays_bound(guest, code):
+    ran = guest.run(f"x = 7\n{code}", SECONDS)
+    assert ran.left and said(guest.run("print(x)", SECONDS)) == "7\n"
+
+
+FILL = """
+for _ in range(3):
+    if not os.fork():
+        break
+held = bytearray(b"x") * 700_000_000
+time.sleep(60)"""
+
+
+def test_s06_memory_of_several_processes_is_added_up(guest):
+    guest.run(ALONE + FILL, SECONDS)
+    assert guest.kill()["reason"] == "memory"
+
+
+@pytest.mark.parametrize(
+    "where", ["mmap.mmap(-1, 4096)", "mmap.mmap(open('/dev/zero').fileno(), 9)"]
+)
+def test_s06_there_is_no_shared_memory_that_nobody_counts(guest, where):
+    assert guest.run(f"import mmap\n{where}", SECONDS).state == "error"
+
+
+def test_s06_address_space_has_an_end_and_tensors_can_be_shared(guest):
+    big = "import mmap\nmmap.mmap(-1, 6_000_000_000, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)"
+    assert "Cannot allocate memory" in said(guest.run(big, SECONDS))
+    assert guest.run("import torch\ntorch.zeros(1_000_000).share_memory_()", SECONDS).state == "ok"
+
+
+BOMB = """
+made = 0
+try:
+    while made < 3000:
+        if not os.fork():
+            time.sleep(60)
+        made += 1
+except OSError as error:
+    print(made, error.strerror)
+"""
+THREADS = """
+import threading
+try:
+    for made in range(500):
+        threading.Thread(target=time.sleep, args=[60]).start()
+except RuntimeError:
+    print(made)
+"""
+
+
+def test_s14_bombs_stop_at_the_limit_and_the_guest_beside_them_works(guest, guests):
+    ran = guest.run(ALONE + BOMB, SECONDS)
+    assert (
+        int(said(ran).split()[0]) <= LIMITS.processes if ran.state == "ok" else ran.state == "died"
+    )
+    beside = guests.start().wait_ready()
+    assert int(said(beside.run(ALONE + THREADS, SECONDS))) <= LIMITS.processes
+    other = guests.start().wait_ready()
+    code = "import threading\nt = threading.Thread(target=print, args=[1])\nt.start(); t.join()"
+    assert said(other.run(code, SECONDS)).strip() == "1"
+
+
+WRITE = """
+held = []
+for number in range({files}):
+    held.append(open(f"{folder}/{{number}}", "wb", buffering=0))
+    {unlink}
+    held[-1].write(b"x" * {size})
+"""
+
+
+@pytest.mark.parametrize(
+    ("files", "size", "unlink"),
+    [
+        (100, 4_000_000, "pass"),
+        (100, 4_000_000, "os.unlink(held[-1].name)"),
+        (5_000, 1, "held.pop().close(); continue"),
+    ],
+    ids=["large", "unlinked", "many"],
+)
+@pytest.mark.parametrize("folder", ["/scratch", "/tmp", "/dev/shm"])
+def test_s15_the_disk_is_not_filled(guest, folder, files, size, unlink):
+    ran = guest.run(
+        ALONE + WRITE.format(folder=folder, files=files, size=size, unlink=unlink), SECONDS
+    )
+    assert "No space left" in said(ran)
+
+
+FLOOD = """
+import os, struct
+data = b'{"kind": "display", "data": {"a": [' + b"[]," * 2_500_000 + b"[]]}}"
+while True:
+    os.write(4, struct.pack("<I", len(data)) + data)
+"""
+
+
+def test_s05_s07_floods_end_the_guest_and_stay_out_of_memory(guest, guests):
+    ran = guest.run(FLOOD, SECONDS)
+    assert (ran.state, ran.outputs) == ("killed", [])
+    same = guests.start().wait_ready()
+    shown = "from IPython.display import display, update_display\nx = 'x' * 100_000\n"
+    shown += "for _ in range(2_000): display(1, display_id='a')\nupdate_display(x, display_id='a')"
+    assert same.run(shown, SECONDS).flooded  # as large as all that it changes
+    same.kill()
+
+
+def test_small_prints_are_not_slow(guest):
+    ran = guest.run("import sys\nfor _ in range(200_000): sys.stdout.write('x')", SECONDS)
+    assert (ran.state, len(said(ran))) == ("ok", 200_000)
+
+
+PROBE = """
+found = []
+for path in ("/dev/x", "/x", "/usr/x", "/library/x", "/dev/pts/x", "/etc/x"):
+    try:
+        open(path, "w").write("COVERT")
+        found.append(path)
+    except OSError:
+        pass
+print("written", found, "pids", [n for n in os.listdir("/proc") if n.isdigit()],
+      "descriptors", os.listdir("/proc/self/fd"))
+"""
+
+
+def test_a_guest_sees_no_other_process_and_can_leave_nothing_for_the_next(guest):
+    text = said(guest.run(ALONE + PROBE, SECONDS))
+    assert "written [] pids ['1']" in text
+    descriptors = text.partition("descriptors")[2]
+    assert descriptors.count("'") // 2 <= 11  # 0 to 4, two files, an event loop
+
+
+ORDINARY = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import test_guest as t
+guests = t.open_guests("strict", t.LIMITS)
+guest = guests.start().wait_ready()
+print(t.os.getuid(), t.said(guest.run(t.ALONE + t.PROBE, t.SECONDS)))
+print("bomb", guest.run(t.ALONE + t.BOMB, t.SECONDS).state, guest.kill()["reason"])
+guests.close()
+"""
+
+
+def test_s14_s15_the_same_holds_for_an_ordinary_user():
+    """In a user namespace, which is what such a user has; what is his here is root's outside."""
+    command = ["unshare", "--user", "--map-user=1000", "--map-group=1000", sys.executable, "-c"]
+    place = str(Path(__file__).parent)
+    path = os.pathsep.join([place, str(Path(place).parent)])
+    done = subprocess.run(
+        [*command, ORDINARY, place],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": path},
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.startswith("1000 written [] pids ['1']")
+    assert "bomb died processes" in done.stdout

@@ -315,6 +315,13 @@ def linked_timestamp(lab: Lab, student: str):
     (place.parent / "timestamp.txt").symlink_to(lab.target)
 
 
+@made("S08", "many cells that print much")
+def many_prints(lab: Lab, student: str):
+    notebook = lab.notebook()
+    notebook.cells += [new_code_cell("print('x' * 900_000)", id=f"own{n}") for n in range(16)]
+    lab.put(student, notebook)
+
+
 @made("I32", "the same bytes as another student")
 def twin(lab: Lab, student: str):
     lab.put(student, honest(lab.root, **RIGHT, why="same"))

@@ -11,6 +11,7 @@ from pathlib import Path
 import experiment
 import pytest
 
+from course_lib.benchmarks.memory import status
 from course_lib.grading.sandbox.confinement import Limits
 from course_lib.grading.sandbox.hosts import open_guests
 from course_lib.grading.sandbox.inside.frames import FrameError, Parser
@@ -214,8 +215,10 @@ while True:
 
 
 def test_s05_s07_floods_end_the_guest_and_stay_out_of_memory(guest, guests):
+    before = status("VmHWM")
     ran = guest.run(FLOOD, SECONDS)
     assert (ran.state, ran.outputs) == ("killed", [])
+    assert status("VmHWM") - before < 400_000_000
     same = guests.start().wait_ready()
     shown = "from IPython.display import display, update_display\nx = 'x' * 100_000\n"
     shown += "for _ in range(2_000): display(1, display_id='a')\nupdate_display(x, display_id='a')"

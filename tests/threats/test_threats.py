@@ -6,8 +6,10 @@ import experiment
 import inputs
 import pytest
 from corpus import FULL, THREATS, complaint, read_hostile
+from grading_course import LESSON
 
 from course_lib.grading.course import Course
+from course_lib.grading.sanitize import KEPT
 
 read_hostile()
 pytestmark = [
@@ -67,6 +69,15 @@ def test_no_secret_shows_in_what_students_see(graded):
         own = path.relative_to(evidence.lab.root).parts[1] in neighbours
         found = [n for n, s in evidence.lab.secrets.items() if s in text]
         assert found in ([], ["written"] if own else []), path
+
+
+def test_s08_a_notebook_and_its_page_keep_what_fits(graded):
+    course = Course(graded[0].lab.root)
+    text = course.autograded_notebook("S08-0", LESSON).read_text(encoding="utf-8")
+    assert KEPT / 2 < len(text) < 2 * KEPT
+    assert "all cells together put out more than" in text
+    for page in (course.root / "feedback").rglob("*.html"):
+        assert page.stat().st_size < 4 * KEPT
 
 
 def test_nothing_of_a_students_runs_in_a_browser(graded):

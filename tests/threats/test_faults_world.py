@@ -152,7 +152,10 @@ def test_f12_guests_that_the_host_kills_for_its_memory_cost_no_points(course, ru
 
 def test_f14_a_worker_of_another_version_is_refused_by_name():
     """A real cluster's answer to this is in test_grading_executors.py."""
-    job, wanted = Job("ada", LESSON, "key", "{}", "seed"), on_dask.versions() | {"numpy": "9.9"}
+    job, wanted = (
+        Job("ada", LESSON, "key", b"", "{}", "seed"),
+        on_dask.versions() | {"numpy": "9.9"},
+    )
     with pytest.raises(GradingError, match=r"has numpy [\d.]+ instead of 9\.9: install there"):
         on_dask.run_on_worker(job, wanted, "strict", driver.SETTINGS.limits)
 

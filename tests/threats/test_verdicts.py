@@ -25,7 +25,7 @@ from course_lib.checks import grade as judged
 from course_lib.cli import main as cli
 from course_lib.exercises import lessons
 from course_lib.exercises.variants import variants
-from course_lib.grading.graded_cells import grade_id, read_notebook
+from course_lib.grading.graded_cells import grade_id
 from course_lib.grading.jobs import Job
 from course_lib.grading.judging.runner import Runner
 from course_lib.grading.run import Settings, grade
@@ -136,20 +136,27 @@ def test_s01_no_line_of_a_solution_that_is_still_due_can_be_read(borrowers):
         assert not [line for line in secret - answered if line in text], path
 
 
-def test_s01_what_an_earlier_lesson_handed_out_may_be_imported(tmp_path):
-    later = "05_scaled_dot_product"
-    notebook = nbformat.read(ROOT / "notebooks" / later / f"{later}.ipynb", as_version=4)
-    source = solution_source("scaled_dot_product_attention")
+def reports_of(runner: Runner, lesson: str, answers: dict[str, str], before: str = ""):
+    """Grade a lesson's release with some answers, and a cell of the student's own before them."""
+    text = (ROOT / "notebooks" / lesson / f"{lesson}.ipynb").read_text(encoding="utf-8")
+    notebook = nbformat.reads(text, as_version=4)
     for cell in notebook.cells:
-        if grade_id(cell) == "scaled_dot_product_attention-answer":
-            cell.source = f"from course_lib.attention import masked_softmax\n{source}"
+        cell.source = answers.get(grade_id(cell).removesuffix("-answer"), cell.source)
+    notebook.cells.insert(2, new_code_cell(before, id="before"))
+    data = nbformat.writes(notebook).encode()
+    result = runner.run(Job("ada", lesson, "key", data, text, "seed"))
+    assert not result.fault
+    return result.reports
+
+
+def test_s01_what_an_earlier_lesson_handed_out_may_be_imported():
+    name = "scaled_dot_product_attention"
+    code = f"from course_lib.attention import masked_softmax\n{solution_source(name)}"
     runner = Runner(None, QUICK.limits)
     try:
-        result = runner.run(Job("ada", later, "key", notebook, "seed"))
+        found = reports_of(runner, "05_scaled_dot_product", {name: code})[name]
     finally:
         runner.close()
-    graded = read_notebook(nbformat.reads(result.notebook, as_version=4)).exercises
-    found = graded["scaled_dot_product_attention"]
     assert found.points == found.max_points > 0
 
 
@@ -199,17 +206,8 @@ def points_of():
     runner = Runner(None, Limits())
 
     def graded(answer: str, before: str = "") -> float:
-        path = ROOT / "notebooks" / MEASURED / f"{MEASURED}.ipynb"
-        notebook = nbformat.read(path, as_version=4)
-        for cell in notebook.cells:
-            if grade_id(cell) == "blocked_attention-answer":
-                cell.source = answer
-        own = {"course": {"own": True}}
-        notebook.cells.insert(2, new_code_cell(before, id="before", metadata=own))
-        result = runner.run(Job("ada", MEASURED, "key", notebook, "seed"))
-        assert not result.fault
-        exercises = read_notebook(nbformat.reads(result.notebook, as_version=4)).exercises
-        return exercises["blocked_attention"].points
+        answers = {"blocked_attention": answer}
+        return reports_of(runner, MEASURED, answers, before)["blocked_attention"].points
 
     yield graded
     runner.close()

@@ -163,6 +163,7 @@ def command(level: str, library: Path, descriptor: int) -> tuple[list[str], dict
         "PATH": f"{Path(interpreter).parent}:/usr/local/bin:/usr/bin:/bin",
         "LANG": "C.UTF-8",
         "HOME": "/tmp",
+        "USER": "student",  # the guest's uid has no name
         "MPLCONFIGDIR": "/tmp/matplotlib",
         "IPYTHONDIR": "/tmp/ipython",
     }
@@ -189,6 +190,7 @@ def _bubblewrap(library: Path) -> list[str]:
             command += ["--symlink", str(path.readlink()), str(path)]
         elif path.is_dir():
             command += ["--ro-bind", str(path), str(path)]
+    command += ["--perms", "0755", "--dir", "/etc"]
     for path in ("/etc/ld.so.cache", "/etc/alternatives", "/etc/fonts", "/etc/localtime"):
         command += ["--ro-bind-try", path, path]
     installed = _installed_copy()

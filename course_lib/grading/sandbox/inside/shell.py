@@ -107,6 +107,7 @@ def make_shell() -> ZMQInteractiveShell:
     no_kernel = SimpleNamespace(eventloop=None, do_shutdown=lambda restart: None)
     shell = ZMQInteractiveShell.instance(config=config, kernel=no_kernel, colors="nocolor")
     shell.run_line_magic("matplotlib", "inline")
+    shell.run_line_magic("load_ext", "storemagic")
     builtins.input = _refuse("input()")
     getpass.getpass = _refuse("getpass()")
     sys.breakpointhook = _refuse("breakpoint()")

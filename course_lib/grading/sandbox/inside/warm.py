@@ -10,7 +10,7 @@ from course_lib.grading.sandbox.inside import shell as shells
 # What lessons import, and what a first cell, figure or traceback would import.
 _MODULES = """
 IPython.core.completerlib IPython.core.debugger IPython.core.logger IPython.core.oinspect
-IPython.core.pylabtools IPython.extensions.storemagic IPython.lib.display comm faulthandler
+IPython.core.pylabtools IPython.lib.display comm faulthandler
 stack_data.formatting pure_eval.utils pygments.lexers.python pygments.formatters.terminal256
 matplotlib.pyplot matplotlib.backends.backend_agg matplotlib_inline.backend_inline
 torch.nn.functional jaxtyping cProfile
@@ -30,6 +30,7 @@ def import_everything() -> None:
     shell.run_cell("import torch\n1 + 1", store_history=False)
     shell.run_cell("1 + None", store_history=False)
     shell.reset(new_session=True)
+    del sys.last_type, sys.last_value, sys.last_traceback
     _observe_an_answer()
 
 

@@ -125,8 +125,7 @@ async def _serve(inlet: Inlet) -> None:
 
     shell = shells.ZMQInteractiveShell.instance()
     watch_cells(shell)
-    if "" not in sys.path:
-        sys.path.insert(0, "")  # after all our own imports: a file here must not shadow a module
+    _import_from_the_working_folder()
     printed = [tempfile.TemporaryFile() for _ in range(2)]  # noqa: SIM115
     for descriptor, file in enumerate(printed, 1):
         os.dup2(file.fileno(), descriptor)
@@ -157,6 +156,16 @@ async def _serve(inlet: Inlet) -> None:
             raise OSError("this cell replaced the pipes of its process")
         done |= {"number": frame["number"], "crowded": _is_crowded()}
         shells.outlet.send({"kind": "done", **done})
+
+
+def _import_from_the_working_folder() -> None:
+    """Put "" where IPython puts it: after the standard library and before the packages.
+
+    This comes after all imports of ours, so no file there can shadow one of our modules.
+    """
+    folders = (os.path.basename(path) for path in sys.path)
+    before = (n for n, name in enumerate(folders) if name in ("site-packages", "dist-packages"))
+    sys.path.insert(next(before, len(sys.path)), "")
 
 
 async def _run_cell(shell: Any, frame: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from grading_course import LESSON, cell_of, solution_notebook
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
 from course_lib.grading.intake.rebuild import rebuild
-from course_lib.grading.intake.source_checks import missing_files
 from course_lib.grading.intake.submissions import (
     IntakeError,
     SubmittedCell,
@@ -372,17 +371,6 @@ def test_what_systems_browsers_and_jupyter_leave_is_not_mentioned(tmp_path):
     place(tmp_path / "ada" / LESSON, NAMED, "timestamp.txt", *left)
     (found,) = find_submissions(tmp_path, LESSON)
     assert (found.notices, found.others) == ((), ())
-
-
-@pytest.mark.parametrize(
-    "source", ["import my_masks", "from my_masks import *", "%run my_masks.py"]
-)
-def test_a_python_file_that_is_used_is_named(release, source):
-    rebuilt, _ = rebuild(release, [SubmittedCell("code", source, "causal_mask-answer")])
-    (notice,) = missing_files(rebuilt, {"my_masks", "another"})
-    assert notice.startswith("causal_mask: uses my_masks.py, and Python files handed in beside")
-    own = [SubmittedCell("code", "%%writefile my_masks.py\na = 1"), SubmittedCell("code", source)]
-    assert missing_files(rebuild(release, own)[0], {"my_masks"}) == []
 
 
 STUB = "def causal_mask(x):\n    raise NotImplementedError()"

@@ -28,9 +28,9 @@ class Job:
         name: of the submitted file, for messages.
         tests: ordinary tests with what the release hides of them.
         notices: what intake already found.
-        modules: names of Python files that were handed in beside it.
         earlier: check cells of the same submission as they were graded before.
         same: exercises whose check is the same as then; they are not judged again.
+        beside: names of the files in the notebook's folder, which the guest does not see.
     """
 
     student: str
@@ -42,9 +42,9 @@ class Job:
     name: str = "the notebook"
     tests: Mapping[str, str] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
-    modules: frozenset[str] = frozenset()
     earlier: tuple[NotebookNode, ...] = ()
     same: frozenset[str] = frozenset()
+    beside: frozenset[str] = frozenset()
 
 
 @dataclass

@@ -22,7 +22,7 @@ from course_lib.exercises import exercises
 from course_lib.grading.graded_cells import ANSWER
 from course_lib.grading.intake.gate import IntakeError
 from course_lib.grading.intake.rebuild import rebuild
-from course_lib.grading.intake.source_checks import missing_files, same_as_course, source_checks
+from course_lib.grading.intake.source_checks import same_as_course, source_checks
 from course_lib.grading.intake.submissions import SubmittedCell, parse, read_bytes
 from course_lib.grading.jobs import Job, Result
 
@@ -40,7 +40,7 @@ def read_submission(job: Job, result: Result) -> NotebookNode:
     release = _release(job.release)
     with _limited(job.name):
         notebook, notices = _rebuilt(job.lesson, release, job.data, job.name)
-        notices += [*source_checks(notebook), *missing_files(notebook, job.modules)]
+        notices += source_checks(notebook)
         result.same_as_course = tuple(same_as_course(notebook, job.lesson))
     result.notices = (*job.notices, *notices)
     return notebook

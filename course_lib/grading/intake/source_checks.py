@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +34,6 @@ _UNMETERED = re.compile(r"\bnp\.\w+|\bnumpy\b|\.tolist\b|\bmath\.(?:exp|tanh)\b"
 _TURNED = re.compile("[\u202a-\u202e\u2066-\u2069]")
 _MOST_NAMED = 6
 _STUB = "NotImplementedError"
-_WRITES_FILE = re.compile(r"^%%(?:writefile|file)\b.*?(\w+)\.py\s*$", re.MULTILINE)
 
 
 def source_checks(notebook: NotebookNode) -> list[str]:
@@ -64,29 +63,6 @@ def source_checks(notebook: NotebookNode) -> list[str]:
             if listed := ", ".join(f"`{word}`" for word in _unmetered(name, cell.source)):
                 found.append(f"{name}: look at its source: what {listed} spends is not measured")
     return list(dict.fromkeys(found))
-
-
-def missing_files(notebook: NotebookNode, modules: Collection[str]) -> list[str]:
-    """Notes on cells that use Python files which were handed in beside the notebook.
-
-    Args:
-        notebook: the rebuilt one.
-        modules: what these files are called, without `.py`.
-    """
-    cells = [c for c in notebook.cells if c.cell_type == "code" and is_theirs(c)]
-    written = {name for cell in cells for name in _WRITES_FILE.findall(cell.source)}
-    found = []
-    for name in sorted(set(modules) - written):
-        uses = re.compile(
-            rf"^\s*(?:from|import)\b.*\b{re.escape(name)}\b|\b{re.escape(name)}\.py\b", re.M
-        )
-        found += [
-            f"{_where(cell)}: uses {name}.py, and Python files handed in beside a notebook are not "
-            "used: ask for its code in the notebook"
-            for cell in cells
-            if uses.search(cell.source)
-        ]
-    return found
 
 
 def same_as_course(notebook: NotebookNode, lesson: str) -> list[str]:

@@ -171,11 +171,6 @@ def _notebooks(folder: Path, depth: int = _DEEPEST) -> Iterator[Path]:
             yield from _notebooks(path, depth - 1)
 
 
-def python_files(folder: Path) -> set[str]:
-    """Names of the modules that were handed in beside a notebook; no kernel sees them."""
-    return {path.stem for path in folder.glob("*.py")}
-
-
 def _left_aside(folder: Path, chosen: Path) -> tuple[str, ...]:
     """A notice of what lies beside the notebook: none of it reaches the kernel."""
     others = [

@@ -5,6 +5,7 @@ What builds on a wrong answer is judged once more with the course's version in i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
@@ -59,12 +60,15 @@ def grade_cells(
     flagged: dict[str, str] = {}
     reports: dict[str, Report] = {}
     unnamed: Unnamed = {}
+    errors: list[str] = []
     for index, cell in enumerate(notebook.cells):
         if not is_run(cell):
             continue
         session.check_budget()
         if not is_check(cell):
-            shown.keep(cell, _run_cell(session, index, cell))
+            ran = _run_cell(session, index, cell)
+            errors += [output.get("evalue", "") for output in ran.outputs]
+            shown.keep(cell, ran)
             continue
         if is_plain_test(cell):
             ran = _run_cell(session, index, cell)
@@ -83,6 +87,7 @@ def grade_cells(
             flagged[name] = "wrong with one set of inputs, right with another"
     _judge_beside_ours(session, job, notebook, reports, unnamed)
     reports |= {name: judge() for name, judge in unnamed.items()}
+    reports = {name: _with_files(one, job.beside, errors) for name, one in reports.items()}
     for report in reports.values():
         session.journal.note(_line(report))
     return reports, flagged
@@ -216,3 +221,21 @@ def _place(index: int, cell: NotebookNode) -> str:
 def _is_unexplained(report: Report) -> bool:
     """Return whether an answer is wrong and no known mistake gives what it gives."""
     return _is_judged(report) and report.outcome != "correct" and report.mistake is None
+
+
+def _with_files(report: Report, beside: Collection[str], errors: list[str]) -> Report:
+    """Name the files beside the notebook whose absence errors tell, where an answer is missing."""
+    if report.outcome not in ("raised", "not_attempted"):
+        return report
+    first, *others = report.findings
+    said = "\n".join((*errors, first.message))
+    asked = {f"{module}.py" for module in re.findall(r"No module named '(\w+)", said)}
+    asked |= set(re.findall(r"'([^'\n]+)'", said))
+    if unused := sorted(asked & {*beside}):
+        names = ", ".join(f"`{name}`" for name in unused)
+        message = (
+            f"{first.message.rstrip('.')}. Handed in with the notebook, but not used: {names}."
+        )
+        hint = "Grading runs the notebook alone. Put the code of that file into one of its cells."
+        first = replace(first, message=message, hint=hint)
+    return replace(report, findings=[first, *others])

@@ -99,7 +99,10 @@ for n in range(3):
 UPDATES = 'shown = display("before", display_id=True)\nprint("between")'
 REFUSED = "StdinNotImplementedError: {} is not available during grading".format
 ANYWHERE = {  # name: (cells, all that they show)
-    "a file here can be imported": (["import sys\nsys.path[0]"], "execute_result text/plain ''"),
+    "a file here comes before the environment's packages": (
+        ["import sys\nnext(path for path in sys.path if not path or 'site-packages' in path)"],
+        "execute_result text/plain ''",
+    ),
     "the environment's python is found": (
         ["import shutil, sys\nshutil.which('python') == sys.executable"],
         "execute_result text/plain True",

@@ -2,10 +2,9 @@
 
 import json
 import os
-import socket
 
-from corpus import BLANK, FIRST_LOST, NONE, WRONG, Lab, made
-from grading_course import CAUSAL, LENGTH, LESSON, RIGHT, cell_of, hand_in, honest
+from corpus import BLANK, NONE, WRONG, Lab, made
+from grading_course import CAUSAL, LESSON, RIGHT, cell_of, hand_in, honest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output, new_raw_cell
 
 NAME = f"{LESSON}.ipynb"
@@ -21,7 +20,6 @@ def as_bytes(row: str, what: str, content, *, words: str) -> None:
 
 as_bytes("I01", "truncated JSON", b'{"cells": [', words="is damaged")
 as_bytes("I02", "an empty file", b"", words="is empty")
-as_bytes("I02", "a thousand zero bytes", b"\0" * 1000, words="is empty")
 as_bytes(
     "I05",
     "lists nested 100 000 deep",
@@ -36,14 +34,6 @@ as_bytes(
 )
 as_bytes(
     "I06",
-    "half a million cells",
-    lambda: json.dumps(
-        {"nbformat": 4, "cells": [{"cell_type": "code", "source": "1"}] * 500_000}
-    ).encode(),
-    words="500,000 cells",
-)
-as_bytes(
-    "I06",
     "an answer of 30 MB",
     lambda: json.dumps(
         {"nbformat": 4, "cells": [{"cell_type": "code", "source": "x = 1\n" * 5_000_000}]}
@@ -52,7 +42,6 @@ as_bytes(
 )
 as_bytes("I07", "a list", b"[1, 2]", words="is not a notebook")
 as_bytes("I07", "cells that are null", b'{"nbformat": 4, "cells": null}', words="no list of cells")
-as_bytes("I07", "a text", b'"x"', words="is not a notebook")
 as_bytes(
     "I07",
     "cells of every wrong type",
@@ -65,7 +54,6 @@ as_bytes(
     words="holds no cells",
 )
 as_bytes("I10", "notebook format 99", b'{"nbformat": 99, "cells": []}', words="notebook format 99")
-as_bytes("I10", "notebook format null", b'{"cells": []}', words="ask for it saved by Jupyter")
 
 
 @made("I03", "not UTF-8", words="read as Windows-1252")
@@ -79,15 +67,6 @@ for encoding in ("utf-8-sig", "utf-16"):
     @made("I04", f"saved as {encoding}")
     def encoded(lab: Lab, student: str, encoding=encoding):
         lab.put(student, json.dumps(lab.notebook()).encode(encoding))
-
-
-@made("I06", "40 MB of outputs")
-def many_outputs(lab: Lab, student: str):
-    notebook = lab.notebook()
-    for cell in notebook.cells:
-        if cell.cell_type == "code":
-            cell.outputs = [new_output("stream", text="x" * 8_000_000)]
-    lab.put(student, notebook)
 
 
 @made("I08", "a lone surrogate")
@@ -172,20 +151,8 @@ def special(kind: str, make) -> None:
         make(place / NAME)
 
 
-def unix_socket(path) -> None:
-    """A socket file; made by its short relative name, since such paths must be short."""
-    before = os.getcwd()
-    os.chdir(path.parent)
-    with socket.socket(socket.AF_UNIX) as made_here:
-        made_here.bind(path.name)
-    os.chdir(before)
-
-
 special("pipe", lambda path: os.mkfifo(path))
-special("socket", unix_socket)
 special("folder", lambda path: path.mkdir())
-if os.geteuid() == 0:
-    special("device", lambda path: os.mknod(path, 0o20600, os.makedev(1, 5)))
 
 NAMES = ("a b", "Ünï", "Ünï", "o'brien", "a[1]", "two\nlines", "-rf", "x" * 200, "CON", "<b>b")
 for name in NAMES:
@@ -196,68 +163,56 @@ for name in NAMES:
         hand_in(lab.root, name, lab.notebook())
 
 
-@made("I20", "check and answer cells copied", words="the last answer graded")
-def copies(lab: Lab, student: str):
-    notebook = lab.notebook()
-    for name in ("causal_mask", "causal_mask-answer"):
-        notebook.cells.append(cell_of(notebook, name))
-    lab.put(student, notebook)
+def edited(row: str, what: str, edit, *, answers=RIGHT, **expected) -> None:
+    """Register the release with these answers, changed by a function."""
+
+    @made(row, what, **expected)
+    def put(lab: Lab, student: str):
+        notebook = honest(lab.root, **answers)
+        edit(notebook)
+        lab.put(student, notebook)
 
 
-@made("I21", "check cells deleted", words="deleted check cell restored")
-def no_checks(lab: Lab, student: str):
-    notebook = lab.notebook()
-    notebook.cells = [c for c in notebook.cells if "check(" not in c.source]
-    lab.put(student, notebook)
+def fill_outputs(notebook) -> None:
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs = [new_output("stream", text="x" * 8_000_000)]
 
 
-@made("I22", "answer retyped in a new cell", words="answer found in a cell of the student's own")
-def retyped(lab: Lab, student: str):
-    notebook = lab.notebook()
+def retype(notebook) -> None:
     at = notebook.cells.index(cell_of(notebook, "causal_mask-answer"))
     notebook.cells[at] = new_code_cell(CAUSAL, id="retyped")
-    lab.put(student, notebook)
 
 
-@made("I23", "metadata altered everywhere", points=NONE)
-def altered(lab: Lab, student: str):
-    notebook = honest(lab.root, **WRONG)
+def copy_cells(notebook) -> None:
+    notebook.cells += [cell_of(notebook, name) for name in ("causal_mask", "causal_mask-answer")]
+
+
+def alter(notebook) -> None:
     for cell in notebook.cells:
         if about := cell.metadata.get("nbgrader"):
             about.update(points=1000, grade=True, solution=True, locked=False, schema_version=99)
-    lab.put(student, notebook)
+        cell.metadata["tags"] = ["skip-execution", "raises-exception", "remove-cell", "demo"]
 
 
-@made("I23", "check cells emptied, made markdown, and other grade_ids", points=NONE)
-def altered_checks(lab: Lab, student: str):
-    notebook = honest(lab.root, **WRONG)
+def alter_checks(notebook) -> None:
     check = cell_of(notebook, "causal_mask")
     check.source, check.metadata["nbgrader"]["grade_id"] = "2.0", "nope"
     cell_of(notebook, "length_mask")["cell_type"] = "markdown"
-    lab.put(student, notebook)
 
 
-@made("I24", "tags that skip, hide or forgive", points=NONE)
-def tags(lab: Lab, student: str):
-    notebook = honest(lab.root, **WRONG)
-    for cell in notebook.cells:
-        cell.metadata["tags"] = ["skip-execution", "raises-exception", "remove-cell", "demo"]
-        cell.metadata["editable"] = cell.metadata["deletable"] = False
-    lab.put(student, notebook)
+def remove_checks(notebook) -> None:
+    notebook.cells = [c for c in notebook.cells if "check(" not in c.source]
 
 
-@made("I25", "answers below their checks", words="put back into the lesson's order")
-def reordered(lab: Lab, student: str):
-    notebook = lab.notebook()
-    notebook.cells.reverse()
-    lab.put(student, notebook)
-
-
-@made("I26", "another kernel")
-def kernel(lab: Lab, student: str):
-    notebook = lab.notebook()
-    notebook.metadata["kernelspec"] = {"name": "evil", "language": "R", "display_name": "R"}
-    lab.put(student, notebook)
+edited("I06", "40 MB of outputs", fill_outputs)
+edited("I20", "check and answer cells copied", copy_cells, words="the last answer graded")
+edited("I21", "check cells deleted", remove_checks, words="deleted check cell restored")
+edited("I22", "answer retyped", retype, words="answer found in a cell of the student's own")
+edited("I23", "metadata and tags (I24) altered", alter, answers=WRONG, points=NONE)
+edited("I23", "check cells emptied and renamed", alter_checks, answers=WRONG, points=NONE)
+edited("I25", "all cells reversed", lambda n: n.cells.reverse(), words="into the lesson's order")
+edited("I26", "another kernel", lambda n: n.metadata["kernelspec"].update(name="ir", language="R"))
 
 
 @made("I27", "outputs that claim points, and markup that runs", points=NONE)
@@ -326,47 +281,6 @@ def many_prints(lab: Lab, student: str):
 def twin(lab: Lab, student: str):
     lab.put(student, honest(lab.root, **RIGHT, why="same"))
     lab.put(f"{student}-twin", honest(lab.root, **RIGHT, why="same"))
-
-
-MEMORY = """import re
-FOUND = None
-def scan():
-    halves = "@SEED@".split("/")
-    pattern, found = re.compile(halves[0].encode() + b"(.{16})"), 0
-    try:
-        maps = open("/proc/self/maps").read().splitlines()
-        memory = open("/proc/self/mem", "rb", 0)
-    except OSError as error:
-        return f"refused {error.errno}"
-    for line in maps:
-        span, rights = line.split()[:2]
-        if "w" not in rights or "/" in line or "[v" in line:
-            continue
-        start, end = (int(x, 16) for x in span.split("-"))
-        try:
-            memory.seek(start)
-            data = memory.read(min(end - start, 100_000_000))
-        except (OSError, ValueError, OverflowError):
-            continue
-        found += sum(m[1] == halves[1].encode() for m in pattern.finditer(data))
-    return f"seed {found} times"
-def causal_mask(num_queries, num_keys=None, *, device=None):
-    global FOUND
-    FOUND = FOUND or scan()
-    return torch.zeros(num_queries, num_keys or num_queries, dtype=torch.bool)"""
-
-
-@made(
-    "T12",
-    "opens its own memory to look for the secret seed",
-    points=FIRST_LOST,
-    shows="memory: refused",
-)
-def memory_scan(lab: Lab, student: str):
-    """The halves of the seed stand apart in the code, so that the code itself is no find."""
-    seed = lab.secrets["seed"]
-    code = MEMORY.replace("@SEED@", f"{seed[:16]}/{seed[16:]}")
-    lab.put(student, lab.notebook(code, LENGTH, "print('memory:', FOUND)"))
 
 
 @made("T29", "claims to be someone else", points=NONE)

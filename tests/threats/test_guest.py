@@ -91,6 +91,7 @@ LATER = {  # what a cell leaves behind must neither end nor hold up the cells af
     "a fork behind Python's back": "ctypes.CDLL(None).fork()",
     "a loop that is stopped": "asyncio.get_event_loop().stop()",
     "tasks that are cancelled": "for task in asyncio.all_tasks(): task.cancel()",
+    "a task that exits": "async def leave(): raise SystemExit\nasyncio.ensure_future(leave())",
     "signals to all": "for number in (1, 9, 14, 15): os.kill(1, number)",
     "no stdout": "sys.stdout = sys.stderr = None",
     "a closed stdout": "sys.stdout.close()",
@@ -102,7 +103,7 @@ IMPORTS = "import asyncio, ctypes, faulthandler, signal, sys, threading\n"
 
 @pytest.mark.parametrize("what", LATER)
 def test_u01_a_later_cell_does_not_pay_for_what_is_left_behind(guest, what):
-    assert guest.run(f"{ALONE}{IMPORTS}{LATER[what]}", SECONDS).state == "ok"
+    assert guest.run(f"{ALONE}{IMPORTS}{LATER[what]};", SECONDS).state == "ok"
     for number in range(3):
         ran = guest.run(f"import time\ntime.sleep(0.2)\nprint({number})", SECONDS)
         assert (ran.state, said(ran)) == ("ok", f"{number}\n")
@@ -244,8 +245,13 @@ print("written", found, "pids", [n for n in os.listdir("/proc") if n.isdigit()],
 """
 
 
-def test_a_guest_sees_no_other_process_and_can_leave_nothing_for_the_next(guest):
-    text = said(guest.run(ALONE + PROBE, SECONDS))
+def test_a_guest_sees_no_other_process_and_can_leave_nothing_for_the_next(guest, guests):
+    leave = "import os\nfor folder in ('/tmp', '/dev/shm', '/scratch'): open(f'{folder}/x', 'w')\n"
+    assert guest.run(leave, SECONDS).state == "ok"
+    beside = guests.start().wait_ready()
+    look = "import glob\nprint(sum(map(glob.glob, ('/tmp/x', '/dev/shm/*', '/scratch/*')), []))"
+    assert said(beside.run(look, SECONDS)) == "[]\n"
+    text = said(beside.run(ALONE + PROBE, SECONDS))
     assert "written [] pids ['1']" in text
     descriptors = text.partition("descriptors")[2]
     assert descriptors.count("'") // 2 <= 11  # 0 to 4, two files, an event loop

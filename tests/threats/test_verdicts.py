@@ -1,4 +1,4 @@
-"""S01, S11 to S13, S16, S17, S22: whose solution it is, who is graded without walls, odd forms."""
+"""S01, S11 to S13, S16, S17: whose solution it is, who is graded without walls."""
 
 import functools
 import sys
@@ -8,11 +8,8 @@ import nbformat
 import pytest
 import torch
 from grading_course import (
-    CAUSAL,
-    LENGTH,
     LESSON,
     QUICK,
-    cell_of,
     hand_in,
     honest,
     make_course,
@@ -261,19 +258,3 @@ def test_s17_a_wrong_answer_gains_nothing_by_its_dtype(dtype, most):
             gained[variant.exercise, variant.name] = (as_it_is, score)
     assert len(WRONG) > 20
     assert gained == {}
-
-
-@pytest.mark.parametrize("place", ["first", "last", "two cells"])
-def test_s22_all_answers_in_one_cell_count_as_in_their_own(tmp_path, place):
-    root = make_course(tmp_path)
-    notebook = release(root)
-    source = f"import torch\n\n\n{CAUSAL}\n\n\n{LENGTH}"
-    cells = [new_code_cell(source, id="mine")]
-    if place == "two cells":  # the last definition counts
-        cells.insert(0, new_code_cell(source.replace("<", ">"), id="tried"))
-    at = 1 if place == "first" else notebook.cells.index(cell_of(notebook, "why"))
-    notebook.cells[at:at] = cells
-    hand_in(root, "ada", notebook)
-    (ada,) = grade(root, LESSON, settings=QUICK).students
-    assert [row.points for row in ada.rows] == [2.0, 2.0]
-    assert any("answer found in a cell of the student's own" in notice for notice in ada.notices)

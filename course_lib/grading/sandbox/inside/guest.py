@@ -114,8 +114,9 @@ def serve(inlet: Inlet) -> None:
     asyncio.set_event_loop(loop)
     serving = loop.create_task(_serve(inlet))
     serving.add_done_callback(lambda _: loop.stop())
-    while not serving.done():  # a cell may stop the loop that it runs in
-        loop.run_forever()
+    while not serving.done():  # a cell may stop the loop that it runs in, or a task of it may exit
+        with contextlib.suppress(SystemExit, KeyboardInterrupt):
+            loop.run_forever()
     serving.result()
 
 
@@ -228,8 +229,8 @@ def _end_timers() -> None:
 
 
 def _is_crowded() -> bool:
-    """Return whether threads or processes of earlier cells still run."""
-    if threading.active_count() > 1:
+    """Return whether threads, tasks or processes of earlier cells still run."""
+    if threading.active_count() > 1 or len(asyncio.all_tasks()) > 1:
         return True
     with contextlib.suppress(AttributeError, ChildProcessError):
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)

@@ -1,10 +1,16 @@
 """What stock nbgrader reads: `nbgrader` commands and formgrader, run from this folder."""
 
 import importlib.util
+from pathlib import Path
 
 c = get_config()  # noqa: F821  (defined by the loader)
 
 c.CourseDirectory.course_id = "attention"
+
+# This folder, also where a hub's own nbgrader_config.py names another one.
+_ROOT = Path(__file__).resolve().parent
+c.CourseDirectory.root = str(_ROOT)
+c.CourseDirectory.db_url = f"sqlite:///{_ROOT / 'gradebook.db'}"
 
 # `course build` writes both; they stay an ordinary nbgrader course without it.
 c.CourseDirectory.source_directory = "solutions"

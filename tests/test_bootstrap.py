@@ -313,6 +313,27 @@ def test_every_failure_is_one_sentence_and_not_zero(clone, monkeypatch, capsys, 
     assert "Traceback" not in said
 
 
+def test_pip_installs_into_venv_whatever_the_user_set_for_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("PIP_USER", "1")
+    monkeypatch.setenv("PIP_TARGET", "/elsewhere")
+    script = tmp_path / "python"
+    script.write_text('#!/bin/sh\necho "user $PIP_USER target $PIP_TARGET."')
+    script.chmod(0o755)
+    log = tmp_path / "log"
+    pip_run.install(script, [], log=log, say=print)
+    assert log.read_text() == "user 0 target .\n"
+
+
+@pytest.mark.parametrize("name", ["HTTPS_PROXY", "PIP_PROXY", "all_proxy"])
+def test_a_proxy_that_refuses_is_named(tmp_path, monkeypatch, name):
+    for one in ("PIP_PROXY", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(one, raising=False)
+    said = "connection broken by 'ProxyError'"
+    assert "connect to the network" in pip_run.explain(said, tmp_path, "")
+    monkeypatch.setenv(name, "http://127.0.0.1:9")
+    assert f"correct or unset {name}" in pip_run.explain(said, tmp_path, "")
+
+
 @pytest.mark.parametrize(
     ("output", "kind", "words"),
     [

@@ -1,5 +1,6 @@
 """What a person can get wrong, verb by verb: one sentence on stderr, an exit code, no traceback."""
 
+import io
 import json
 import os
 import re
@@ -14,6 +15,8 @@ from grading_course import LESSON, QUICK, UPPER, hand_in, honest, make_course
 from waiting import PATIENCE
 
 from course_lib.cli import main as cli
+from course_lib.grading.graded import GradedLesson, GradedSubmission
+from course_lib.grading.report.class_table import show
 from course_lib.grading.run import grade
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -297,3 +300,42 @@ def test_build_tells_a_machine_what_drifted(course, capsys):
     assert cli.main(["build", "02", "--check", "--json"]) == 1
     (drift,) = json.loads(capsys.readouterr().out)
     assert drift.keys() == {"path", "reason", "command"}
+
+
+def test_an_output_that_is_not_utf_8_gets_escapes(monkeypatch):
+    legacy = io.TextIOWrapper(io.BytesIO(), encoding="cp1252")
+    monkeypatch.setattr(sys, "stdout", legacy)
+    assert cli.main(["--version"]) == 0
+    show(GradedLesson("02_x", (GradedSubmission("Łukasz", problem="✗"),), {"x": 2.0}))
+    print("✓ Łukasz")
+    legacy.flush()
+    said = legacy.buffer.getvalue().decode("cp1252")
+    assert "\\u2713 \\u0141ukasz" in said and said.count("ukasz") > 1
+
+
+HUBS = """
+c = get_config()
+c.CourseDirectory.root = "/srv/nbgrader/course101"
+c.CourseDirectory.db_url = "sqlite:////srv/nbgrader/course101.db"
+"""
+DIRECTORY = """
+from nbgrader.apps.baseapp import NbGrader
+from nbgrader.coursedir import CourseDirectory
+app = NbGrader()
+app.initialize([])
+directory = CourseDirectory(parent=app)
+print(directory.root, directory.db_url)
+"""
+
+
+def test_a_hubs_own_configuration_does_not_move_the_course(tmp_path):
+    root = tmp_path / "course"
+    hub = tmp_path / "jupyter" / "nbgrader_config.py"
+    for folder in (root, hub.parent):
+        folder.mkdir()
+    hub.write_text(HUBS)
+    shutil.copy(ROOT / "nbgrader_config.py", root)
+    environ = os.environ | {"JUPYTER_CONFIG_DIR": str(hub.parent)}
+    command = [sys.executable, "-c", DIRECTORY]
+    done = subprocess.run(command, cwd=root, env=environ, capture_output=True, text=True)
+    assert done.stdout.split() == [str(root), f"sqlite:///{root / 'gradebook.db'}"], done.stderr

@@ -1,6 +1,7 @@
 import importlib.metadata
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -170,7 +171,27 @@ def test_a_weak_sandbox_is_bad_where_work_was_handed_in(tmp_path, monkeypatch):
     (tmp_path / "submitted").mkdir()
     finding = bad(doctor.look_at_sandbox(tmp_path))
     assert "apt-get install bubblewrap" in finding.seen
-    assert "course grade --trusted --sandbox basic" in finding.fix
+    assert "course grade LESSON --trusted --sandbox off" in finding.fix
+
+
+def test_packages_that_pythonpath_brings_in_are_named_by_doctor_and_verbs(tmp_path):
+    place = tmp_path / "numpy"
+    place.mkdir()
+    (place / "__init__.py").write_text("raise ImportError('multiarray failed to import')")
+    (tmp_path / "nbgrader_config.py").write_text("c = get_config()")
+    environ = os.environ | {"PYTHONPATH": str(tmp_path)}
+
+    def said(*verb):
+        command = [sys.executable, "-m", "course_lib.cli", *verb]
+        return subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True)
+
+    done = said("doctor", "--quiet")
+    assert done.returncode == 1
+    assert f"PYTHONPATH replaces numpy by the one in {tmp_path}" in done.stdout
+    assert "fix with: unset PYTHONPATH" in done.stdout and "delete .venv" not in done.stdout
+    done = said("grade", "02")
+    assert done.returncode == 1
+    assert f"packages of another Python from {tmp_path}: unset it and call again" in done.stderr
 
 
 # --- all of it ------------------------------------------------------------------------

@@ -386,6 +386,7 @@ def test_a_python_file_that_is_used_is_named(release, source):
 
 
 STUB = "def causal_mask(x):\n    raise NotImplementedError()"
+OLDER = 'def causal_mask(y):\n    """Docs."""\n    raise NotImplementedError'
 DEFINED = "def causal_mask(x):\n    return 2 * x"
 
 
@@ -410,6 +411,7 @@ CHECK = 'check("causal_mask")'
         (STUB, CHECK, ["%%time\n" + DEFINED], "a cell of the student's own"),
         (STUB, CHECK, ["from my_masks import causal_mask"], "a cell of the student's own"),
         (STUB, CHECK, [DEFINED.replace(":", "")], "a cell of the student's own"),
+        (OLDER, CHECK, [DEFINED, STUB], "a cell of the student's own"),
         ("# see the end", CHECK, [DEFINED], "a cell of the student's own"),
         ("!pip install x", CHECK, [DEFINED], "a cell of the student's own"),
     ],
@@ -420,8 +422,17 @@ def test_u05_an_answer_in_another_cell_is_found(release, answer, check, own, whe
     typed = own[0] if own else check
     assert cell_of(rebuilt, "causal_mask-answer").source == typed
     assert order.index(typed) < order.index(CHECK)
-    assert order.count(typed) == 1 and order.count(answer) == (answer != STUB)
+    assert order.count(typed) == 1 and order.count(answer) == (answer not in (STUB, OLDER))
     assert f"causal_mask-answer: answer found in {where}" in notices
+
+
+def test_one_cell_below_all_checks_answers_two_exercises(release):
+    cells = with_cells(release, "# see below", CHECK, f"{DEFINED}\n\ndef length_mask(x): pass")
+    cells = [replace(c, source="") if c.grade_id == "length_mask-answer" else c for c in cells]
+    rebuilt, notices = rebuild(release, cells)
+    assert cell_of(rebuilt, "causal_mask-answer").source == cells[-1].source
+    assert cell_of(rebuilt, "length_mask-answer").source == ""
+    assert len(notices) == 1
 
 
 @pytest.mark.parametrize(
@@ -444,7 +455,9 @@ def test_what_a_student_defines_in_a_check_cell_runs_before_the_check(release):
     rebuilt, notices = rebuild(release, handed_in)
     order = sources(rebuilt)
     assert order[order.index(CHECK) - 1] == f"helper = 1\n{CHECK}"
-    assert notices == ["causal_mask: edited cell restored"]
+    assert notices == [
+        "causal_mask: edited cell restored; what the student defines in it runs before it"
+    ]
 
 
 def test_a_name_bound_before_the_check_needs_no_answer_cell(release):

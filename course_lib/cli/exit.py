@@ -3,6 +3,7 @@
 import _thread
 import contextlib
 import errno
+import io
 import os
 import shlex
 import signal
@@ -11,6 +12,8 @@ import tempfile
 import threading
 import traceback
 from collections.abc import Iterator
+
+from course_lib.workspace.errors import of_pythonpath
 
 _REMEDIES = {
     errno.EACCES: "name another place, or make this one yours",
@@ -40,6 +43,8 @@ def explained(error: Exception) -> str:
     """Describe an unexpected error and say where to read the details."""
     if isinstance(error, OSError) and (found := sentence(error)):
         return found
+    if found := of_pythonpath(error):
+        return f"{found} and call again"
     text = "".join(traceback.format_exception(error))
     descriptor, log = tempfile.mkstemp(prefix="course-", suffix=".log")
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
@@ -76,6 +81,13 @@ def _interrupt() -> None:
         signal.pthread_kill(thread, signal.SIGINT)
     else:
         _thread.interrupt_main()
+
+
+def print_anything() -> None:
+    """Let stdout and stderr escape what their encoding lacks, cp1252 on Windows for example."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def flushed(code: int) -> int:

@@ -17,7 +17,7 @@ from typing import Annotated
 import typer
 
 from course_lib import __version__
-from course_lib.cli.exit import explained, flushed, no_lost_interrupt
+from course_lib.cli.exit import explained, flushed, no_lost_interrupt, print_anything
 from course_lib.cli.options import AsJson, Quiet, end_progress
 from course_lib.workspace.errors import CourseError, UsageError
 from course_lib.workspace.folder import course_root, find_root
@@ -45,6 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     scripts = str(Path(sys.executable).parent)  # nbgrader finds its helpers through PATH
     if scripts not in os.environ.get("PATH", "").split(os.pathsep):
         os.environ["PATH"] = os.pathsep.join([scripts, os.environ.get("PATH", "")])
+    print_anything()
     with no_lost_interrupt():
         return flushed(_run(None if argv is None else list(argv)))
 

@@ -14,7 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from course_lib import OLDEST_PYTHON
-from course_lib.setup.bootstrap import ROOT
+from course_lib.setup.bootstrap import NEEDED_MODULES, ROOT
+from course_lib.workspace.errors import of_pythonpath, pythonpath_of
 
 MEND_PACKAGES = "delete .venv in the course's folder, then there: python -m course_lib doctor"
 KERNEL_SECONDS = 60
@@ -55,13 +56,20 @@ def _safely(topic: str, look: Callable[[], Finding]) -> Finding:
     try:
         return look()
     except Exception as error:
-        return Finding(topic, False, f"{type(error).__name__}: {error}", MEND_PACKAGES)
+        fix = of_pythonpath(error) or MEND_PACKAGES
+        return Finding(topic, False, f"{type(error).__name__}: {error}", fix)
 
 
 def look_at_python() -> Finding:
+    """Say which Python runs, and whether PYTHONPATH replaces its packages by others."""
     oldest = ".".join(map(str, OLDEST_PYTHON))
     where = f"{platform.python_version()} on {platform.system()}, {sys.executable}"
     fix = f"install Python {oldest} or newer, then: python{oldest} -m course_lib doctor"
+    specs = ((name, importlib.util.find_spec(name)) for name in ("numpy", *NEEDED_MODULES))
+    found = [(name, folder) for name, s in specs if s and (folder := pythonpath_of(s.origin or ""))]
+    if found:
+        where = f"{where}; PYTHONPATH replaces {found[0][0]} by the one in {found[0][1]}"
+        return Finding("python", False, where, "unset PYTHONPATH")
     return Finding("python", sys.version_info >= OLDEST_PYTHON, where, fix)
 
 
@@ -217,7 +225,7 @@ def look_at_sandbox(root: Path | None) -> Finding:
     found = reached(None)
     seen = f"{found} for `course grade`; {found.holds}".removeprefix("sandbox ")
     needed = root is not None and (root / "submitted").is_dir()
-    fix = f"as said there, or if you trust them: course grade --trusted --sandbox {found.level}"
+    fix = "as said there, or if you trust them: course grade LESSON --trusted --sandbox off"
     return Finding("sandbox", found.level == "strict" or not needed, seen, fix)
 
 

@@ -39,6 +39,8 @@ def install(
     command = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
     command += ["--progress-bar", "off", "--retries", "2", *arguments]
     environ = {**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8"}
+    # Settings of the user's own pip that would install somewhere else than into .venv.
+    environ |= {"PIP_USER": "0", "PIP_TARGET": "", "PIP_PREFIX": "", "PIP_ROOT": ""}
     process = subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
@@ -129,7 +131,13 @@ def explain(text: str, place: Path, otherwise: str) -> str:
         version = f"{sys.version_info[0]}.{sys.version_info[1]}"
         return f"this Python lacks venv; on Debian or Ubuntu: sudo apt install python{version}-venv"
     if is_network(text):
-        return "no package index could be reached; connect to the network and call again"
+        reached = "no package index could be reached"
+        if proxy := _proxy():
+            return (
+                f"{reached} through the proxy that {proxy} names; correct or unset {proxy}, set "
+                "PIP_CERT if the proxy opens TLS, and call again"
+            )
+        return f"{reached}; connect to the network and call again"
     if re.search("Read-only file system|Permission denied|WinError 5|EACCES", text):
         return f"{place} cannot be written; clone the course into a folder of your own"
     missing = re.search(r"No matching distribution found for (\S+)", text)
@@ -141,6 +149,12 @@ def explain(text: str, place: Path, otherwise: str) -> str:
         return f"{otherwise}: {conflict[1].strip()}, but {conflict[2].strip()}"
     errors = re.findall(r"^(?:ERROR|Error|error): (.+)$", text, flags=re.MULTILINE)
     return f"{otherwise}: {errors[-1]}" if errors else f"{otherwise}: {_last_line(text)}"
+
+
+def _proxy() -> str | None:
+    """Name the variable that sets a proxy for pip, if one does."""
+    names = ("PIP_PROXY", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
+    return next((name for name in names if os.environ.get(name)), None)
 
 
 def _is_disk(text: str) -> re.Match | None:

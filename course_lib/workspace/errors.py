@@ -4,6 +4,25 @@ The command line prints the message of a `CourseError`, without a traceback, and
 code. Standard library only: the set-up raises them before anything is installed.
 """
 
+import os
+import traceback
+from pathlib import Path
+
+
+def of_pythonpath(error: BaseException) -> str | None:
+    """Return the remedy for an import that failed in a folder of PYTHONPATH; None for others."""
+    if isinstance(error, ImportError):
+        for frame in reversed(traceback.extract_tb(error.__traceback__)):
+            if folder := pythonpath_of(frame.filename):
+                return f"PYTHONPATH brings in packages of another Python from {folder}: unset it"
+    return None
+
+
+def pythonpath_of(file: str) -> str | None:
+    """Return the folder of PYTHONPATH that a file lies in, or None."""
+    folders = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    return next((folder for folder in folders if Path(file).is_relative_to(folder)), None)
+
 
 class CourseError(Exception):
     """Something a person has to change; `exit_code` is what the command line ends with."""

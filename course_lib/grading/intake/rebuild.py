@@ -119,7 +119,9 @@ def _restored(slots: Sequence[_Slot], submitted: Cells, homes: Homes) -> Iterato
         elif slot.is_answer and len(copies) > 1:
             yield f"{slot.name}: {len(copies)} answer cells, the last answer graded"
         elif slot.name and not slot.is_answer and edited:
-            yield f"{slot.name}: edited cell restored"
+            own = is_check(slot.cell) and any(bound_names(cell.source) for cell in edited)
+            defines = "; what the student defines in it runs before it" if own else ""
+            yield f"{slot.name}: edited cell restored{defines}"
 
 
 def _place_own_cells(
@@ -173,6 +175,7 @@ def _find_displaced(
     sources = {number: submitted[at].source for number, at in answers.items()}
     places, used, notices = dict(places), [], []
     code = [at for at in sorted(places, key=lambda at: (places[at], at)) if _is_code(submitted[at])]
+    code = [at for at in code if not _is_stub(submitted[at].source)]
     defined = {at: _defined(submitted[at].source) for at in code}
     bound = {at: _attempted(submitted[at].source) for at in code}
     for number, slot in enumerate(slots):
@@ -192,9 +195,11 @@ def _find_displaced(
         found = [at for at in pool if wanted & defined[at]] or [
             at for at in pool if wanted & bound[at]
         ]
+        is_open = is_open or _is_stub(sources[number])
         if not is_open:  # is what binds the name run too late for the check?
             check = (_check_of(slot, slots), 0)
-            if wanted & bound_names(sources[number]) or any(places[at] < check for at in found):
+            in_time = any(places.get(at, (0, 0)) < check for at in found)  # or used for an earlier
+            if in_time or wanted & bound_names(sources[number]):
                 continue
         if not found:
             continue
@@ -238,6 +243,21 @@ def _defined(source: str) -> set[str]:
     """Names of the functions and classes that a cell defines at its top level."""
     tree = parsed(source)
     return {node.name for node in tree.body if isinstance(node, _DEFINITIONS)} if tree else set()
+
+
+def _is_stub(source: str) -> bool:
+    """Whether all that a cell defines still raises, as an older release's stub does."""
+    tree = parsed(source) if "NotImplementedError" in source else None
+    defined = [node for node in tree.body if isinstance(node, _DEFINITIONS)] if tree else []
+    return bool(defined) and all(map(_only_raises, defined))
+
+
+def _only_raises(node: ast.stmt) -> bool:
+    if isinstance(node, ast.ClassDef):
+        methods = [one for one in node.body if isinstance(one, _DEFINITIONS)]
+        return bool(methods) and all(map(_only_raises, methods))
+    body = getattr(node, "body", [])
+    return isinstance(body[-1], ast.Raise) and len(body) <= 2 and "NotImpl" in ast.dump(body[-1])
 
 
 def _attempted(source: str) -> set[str]:

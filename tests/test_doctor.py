@@ -3,12 +3,14 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from course_lib.cli import main as cli
+from course_lib.cli.exit import explained
 from course_lib.grading.executors import local as executors
 from course_lib.grading.kernels.sandbox import Reached
 from course_lib.setup import doctor
@@ -123,6 +125,13 @@ def test_a_full_disk_is_found(tmp_path, monkeypatch):
     usage = SimpleNamespace(free=0.2e9)
     monkeypatch.setattr(doctor.shutil, "disk_usage", lambda folder: usage)
     assert bad(doctor.look_at_disk(tmp_path)).seen == "0.2 GB free"
+
+
+def test_a_tmpdir_with_too_long_a_name_is_named_by_doctor_and_verbs(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", "/tmp/" + "x" * 80)
+    finding = bad(doctor.look_at_disk(tmp_path))
+    assert finding.fix == "set TMPDIR to one of at most 70 characters"
+    assert finding.fix in explained(OSError("AF_UNIX path too long"))
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import threading
 import traceback
 from collections.abc import Iterator
 
-from course_lib.workspace.errors import of_pythonpath
+from course_lib.workspace.errors import long_tmpdir, of_pythonpath
 
 _REMEDIES = {
     errno.EACCES: "name another place, or make this one yours",
@@ -43,6 +43,8 @@ def explained(error: Exception) -> str:
     """Describe an unexpected error and say where to read the details."""
     if isinstance(error, OSError) and (found := sentence(error)):
         return found
+    if "AF_UNIX path too long" in str(error) and (found := long_tmpdir()):
+        return f"{found}, and call again"
     if found := of_pythonpath(error):
         return f"{found} and call again"
     text = "".join(traceback.format_exception(error))

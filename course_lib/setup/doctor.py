@@ -15,7 +15,7 @@ from pathlib import Path
 
 from course_lib import OLDEST_PYTHON
 from course_lib.setup.bootstrap import NEEDED_MODULES, ROOT
-from course_lib.workspace.errors import of_pythonpath, pythonpath_of
+from course_lib.workspace.errors import long_tmpdir, of_pythonpath, pythonpath_of
 
 MEND_PACKAGES = "delete .venv in the course's folder, then there: python -m course_lib doctor"
 KERNEL_SECONDS = 60
@@ -192,6 +192,9 @@ def _user() -> str:
 
 
 def look_at_disk(folder: Path) -> Finding:
+    if problem := long_tmpdir():
+        where, _, fix = problem.partition(": ")
+        return Finding("disk", False, where, fix)
     free = shutil.disk_usage(folder).free / 1e9
     fix = f"make {FREE_GB_WANTED:.0f} GB of room on the disk of {folder}"
     return Finding("disk", free >= FREE_GB_WANTED, f"{free:.1f} GB free", fix)

@@ -5,8 +5,12 @@ code. Standard library only: the set-up raises them before anything is installed
 """
 
 import os
+import sys
+import tempfile
 import traceback
 from pathlib import Path
+
+_LONGEST_TMPDIR = 70  # a socket's path has at most 107 bytes on Linux and 103 on macOS
 
 
 def of_pythonpath(error: BaseException) -> str | None:
@@ -16,6 +20,17 @@ def of_pythonpath(error: BaseException) -> str | None:
             if folder := pythonpath_of(frame.filename):
                 return f"PYTHONPATH brings in packages of another Python from {folder}: unset it"
     return None
+
+
+def long_tmpdir() -> str | None:
+    """Return what is wrong with a TMPDIR in which no socket can be made, or None."""
+    folder = tempfile.gettempdir()
+    if sys.platform == "win32" or len(os.fsencode(folder)) <= _LONGEST_TMPDIR:
+        return None
+    return (
+        f"the folder for temporary files, {folder}, has too long a name for sockets: set TMPDIR "
+        f"to one of at most {_LONGEST_TMPDIR} characters"
+    )
 
 
 def pythonpath_of(file: str) -> str | None:

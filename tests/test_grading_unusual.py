@@ -65,7 +65,7 @@ def test_a_file_beside_the_notebook_is_named_where_an_answer_needs_it(tmp_path, 
     [student] = grade(root, LESSON, settings=QUICK).students
     causal_mask, length_mask = student.rows
     assert (causal_mask.points, length_mask.points) == (0, 2)
-    assert f"Handed in beside the notebook, but not used: `{file}`." in causal_mask.message
+    assert f"`{file}` was handed in, but is not used." in causal_mask.message
 
 
 @pytest.mark.parametrize(

@@ -822,7 +822,7 @@ def is_full(verdicts: Verdicts) -> bool:
 
 
 def main() -> int:
-    """Print a table of the points; return how many differences nothing explains."""
+    """Print a table of the points; return how many submissions lose points unexpectedly."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("names", nargs="*", help="of submissions; all if none is named")
     names = parser.parse_args().names or list(UNUSUAL)
@@ -835,18 +835,19 @@ def main() -> int:
             "nbgrader": with_stock_nbgrader(folder, names),
         }
     differences = 0
-    print(f"{'submission':<28}{''.join(f'{way:>9}' for way in found)}")
+    print(f"{'submission':<36}{''.join(f'{way:>9}' for way in found)}")
     for name in names:
         verdicts = {way: each[name] for way, each in found.items()}
         totals = [sum(points or 0 for _, points in each.values()) for each in verdicts.values()]
-        same = all(each == verdicts["course"] for each in verdicts.values())
-        said = "" if same else LOST.get(name, "DIFFERENT")
-        print(f"{name:<28}{''.join(f'{total:>9g}' for total in totals)}  {said}".rstrip())
-        for exercise, verdict in verdicts["course"].items():
-            others = {way: each.get(exercise) for way, each in verdicts.items()}
-            if said == "DIFFERENT" and set(others.values()) != {verdict}:
-                print(f"    {exercise}: {others}")
-        differences += said == "DIFFERENT"
+        said = "" if all(map(is_full, verdicts.values())) else "DIFFERENT"
+        if said and name in LOST and is_full(verdicts["course"]):
+            said = LOST[name]
+        print(f"{name:<36}{''.join(f'{total:>9g}' for total in totals)}  {said}".rstrip())
+        if said == "DIFFERENT":
+            differences += 1
+            for exercise in verdicts["course"]:
+                each = {way: one.get(exercise) for way, one in verdicts.items()}
+                print(f"    {exercise}: {each}")
     return differences
 
 

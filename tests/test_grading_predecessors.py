@@ -17,6 +17,7 @@ from course_lib.grading.jobs import Job
 from course_lib.grading.judging import cells as judged_cells
 from course_lib.grading.judging.predecessors import Uses
 from course_lib.grading.judging.runner import Runner
+from course_lib.grading.publishing.check_outputs import fill_checks
 
 ROOT = Path(__file__).parents[1]
 POOLING = "01_kernel_pooling"
@@ -50,9 +51,11 @@ def handed_in(lesson, **answers):
 
 def graded(runner, lesson, **answers):
     """What became of each exercise, what its check shows, and how many kernels it took."""
-    result = runner.run(Job("ada", lesson, "key", handed_in(lesson, **answers), "seed"))
+    text = nbformat.writes(handed_in(lesson, **answers))
+    result = runner.run(Job("ada", lesson, "key", text.encode(), text, "seed"))
     assert result.fault is None, result.fault
-    notebook = nbformat.reads(result.notebook, as_version=4)
+    notebook = result.notebook
+    fill_checks(notebook, result.reports)
     shown = {
         cell.metadata.nbgrader.grade_id: cell.outputs[0]["data"]["text/plain"]
         for cell in notebook.cells
@@ -122,7 +125,8 @@ def test_nothing_but_points_is_taken_from_the_second_judgement():
     exercise = find("kernel_pooling")
     second = Report.on(exercise, "incorrect", 0.5, parts={"values": (0.5, 1.0)}, **about)
     first = Report.on(exercise, "incorrect", 0.25, [Finding("y", "as it was", "", "values")])
-    for before in (first, "time", Report.not_attempted(exercise, "stub")):
+    timed_out = Report.on(exercise, "timed_out", 0.0)
+    for before in (first, timed_out, Report.not_attempted(exercise, "stub")):
         taken = judged_cells._with_points_of(second, before, ["squared_distances"])
         assert taken.points == second.points and IN_PLACE in taken.text()
         assert secret not in taken.text() + taken.html() + str(taken.as_dict())

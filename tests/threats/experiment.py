@@ -1,7 +1,7 @@
 """Grade a class of honest and hostile submissions once, and gather what it did to the host."""
 
+import contextlib
 import hashlib
-import os
 import secrets
 import shutil
 import socket
@@ -14,9 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import nbformat
+import psutil
 import pytest
 from corpus import THREATS, Lab, Threat
 from grading_course import LESSON, RIGHT, honest, make_course
+from restart import processes
 
 from course_lib.grading.course import Course
 from course_lib.grading.graded import GradedLesson, GradedSubmission
@@ -151,27 +153,19 @@ def leftovers(spool: Path, patience: float = 60.0) -> list[str]:
     What a threat leaves behind would stay for an hour: nothing goes away by itself while we wait.
     """
     until = time.monotonic() + patience
-    while (found := [*_processes(str(spool)), *map(str, spool.glob("course-*"))]) and (
-        time.monotonic() < until
-    ):
+    while True:
+        alive = [str(p) for p in processes(spool) if not _is_server(p)]
+        found = [*alive, *map(str, spool.glob("course-*"))]
+        if not found or time.monotonic() > until:
+            return found
         time.sleep(0.1)
-    return found
 
 
-def _processes(mark: str) -> list[str]:
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            texts = []
-            for name in ("cmdline", "mountinfo", "environ"):
-                try:
-                    texts.append((entry / name).read_bytes().decode(errors="replace"))
-                except OSError:
-                    continue
-            ours = not texts or "from multiprocessing." in texts[0]  # servers of this process
-            if not ours and any(mark in text for text in texts):
-                found.append(f"process {entry.name}: {texts[0][:100]}")
-    return found
+def _is_server(process: psutil.Process) -> bool:
+    """Whether it serves this process, as multiprocessing has it, or has ended."""
+    with contextlib.suppress(psutil.Error):
+        return "from multiprocessing." in " ".join(process.cmdline())
+    return True
 
 
 class Sink:

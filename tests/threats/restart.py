@@ -4,6 +4,7 @@ python tests/threats/restart.py [MOMENTS] [STUDENTS]: as many moments drawn at r
 driver, a worker and the fork server in turn, over a class of as many; 100 and 30 take an hour.
 """
 
+import contextlib
 import os
 import random
 import secrets
@@ -17,6 +18,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 from grading_course import LESSON, UPPER, hand_in, honest, make_course  # noqa: E402
 from waiting import PATIENCE  # noqa: E402
@@ -25,7 +28,7 @@ from course_lib.grading.course import Course  # noqa: E402
 from course_lib.grading.report.read_grades import read_lesson  # noqa: E402
 
 VICTIMS = ("driver", "worker", "fork server")
-_SERVER = b"from multiprocessing.forkserver import main"
+_SERVER = "from multiprocessing.forkserver import main"
 
 
 @dataclass(frozen=True)
@@ -89,45 +92,33 @@ def strike(root: Path, victim: str, now: Callable[[], bool]) -> Struck:
             victim = ""
         run.wait(PATIENCE)
         started = time.monotonic()
-        while (left := sorted(processes(spool))) and time.monotonic() - started < PATIENCE:
+        while (left := [*processes(spool)]) and time.monotonic() - started < PATIENCE:
             time.sleep(0.05)
-        return Struck(victim or None, time.monotonic() - started, tuple(map(_named, left)))
+        return Struck(victim or None, time.monotonic() - started, tuple(map(str, left)))
     finally:
         run.kill()
         shutil.rmtree(spool, ignore_errors=True)
 
 
-def processes(spool: Path) -> Iterator[int]:
-    """All that know this run's folder for temporary files."""
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            try:
-                known = os.fsencode(spool) in (entry / "environ").read_bytes()
-                alive = b") Z " not in (entry / "stat").read_bytes()
-            except OSError:
-                continue
-            if known and alive:
-                yield int(entry.name)
+def processes(spool: Path) -> Iterator[psutil.Process]:
+    """Yield all that know this run's folder for temporary files: guests from what is mounted."""
+    for process in psutil.process_iter():
+        texts = []
+        for name in ("environ", "cmdline", "mountinfo"):
+            with contextlib.suppress(OSError):
+                texts.append(Path(f"/proc/{process.pid}/{name}").read_bytes())
+        with contextlib.suppress(psutil.Error):
+            known = any(os.fsencode(spool) in text for text in texts)
+            if known and process.status() != psutil.STATUS_ZOMBIE and process.pid != os.getpid():
+                yield process
 
 
 def _of(victim: str, driver: int, spool: Path) -> list[int]:
     if victim == "driver":
         return [driver]
-    servers = [pid for pid in processes(spool) if _SERVER in _read(pid, "cmdline")]
-    parents = {pid: int(_read(pid, "stat").rpartition(b")")[2].split()[1]) for pid in servers}
-    workers = [pid for pid, parent in parents.items() if parent in servers]
+    servers = {p.pid: p.ppid() for p in processes(spool) if _SERVER in " ".join(p.cmdline())}
+    workers = [pid for pid, parent in servers.items() if parent in servers]
     return workers if victim == "worker" else [pid for pid in servers if pid not in workers]
-
-
-def _read(pid: int, name: str) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/{name}").read_bytes()
-    except OSError:
-        return b""
-
-
-def _named(pid: int) -> str:
-    return f"{pid}: {_read(pid, 'cmdline')[:100].decode(errors='replace')}"
 
 
 def outcome(root: Path) -> dict:

@@ -1,11 +1,9 @@
 """F: what the world does to the grader: its clock, its memory, its versions, its disk."""
 
-import contextlib
 import csv
 import itertools
 import os
 import shutil
-import signal
 import threading
 import time
 from dataclasses import replace
@@ -13,6 +11,7 @@ from pathlib import Path
 
 import driver
 import experiment
+import psutil
 import pytest
 from grading_course import CAUSAL, LESSON, RIGHT, UPPER, hand_in, honest, make_course
 from waiting import wait_until
@@ -96,30 +95,10 @@ def test_f09_a_clock_that_jumps_changes_no_grade_and_no_duration(course, monkeyp
     assert 0 < summary.seconds < 80_000
 
 
-def descendants(pid: int) -> list[int]:
-    """All processes below one, those without children last."""
-    parents = {}
-    for entry in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parents[int(entry.parent.name)] = int(entry.read_text().rpartition(")")[2].split()[1])
-        except OSError:
-            continue
-    found = [pid]
-    for parent in found:
-        found += [child for child, known in parents.items() if known == parent]
-    return found[1:]
-
-
-def leaves(pid: int) -> list[int]:
-    """The processes below one that have no children, the oldest first."""
-    below = descendants(pid)
-    about = {}
-    for process in below:
-        with contextlib.suppress(OSError):
-            text = Path(f"/proc/{process}/stat").read_text()
-            about[process] = text.rpartition(")")[2].split()
-    parents = {int(fields[1]) for fields in about.values()}
-    return sorted(about.keys() - parents, key=lambda p: int(about[p][19]))
+def leaves(pid: int) -> list[psutil.Process]:
+    """Return the processes below one that have no children, the oldest first."""
+    below = psutil.Process(pid).children(recursive=True)
+    return sorted((p for p in below if not p.children()), key=lambda p: p.create_time())
 
 
 SLOW = f"import time\ntime.sleep(1.5)\n{CAUSAL}"
@@ -137,9 +116,9 @@ def test_f12_guests_that_the_host_kills_for_its_memory_cost_no_points(course, ru
         host = runner.guests._host.process.pid
         wait_until(lambda: len(leaves(host)) >= 2)
         time.sleep(0.2)  # the cell sleeps longer
-        for pid in leaves(host)[:struck]:
-            os.kill(pid, signal.SIGKILL)
-            killed.append(pid)
+        for process in leaves(host)[:struck]:
+            process.kill()
+            killed.append(process)
 
     def before(job):
         if job.student == "bob":
@@ -181,8 +160,8 @@ def test_f19_many_submissions_leave_no_descriptor_process_thread_or_folder(cours
     seen = []
 
     def look(job):
-        below = descendants(runner.guests._host.process.pid)
-        files = sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in ("self", *below))
+        below = psutil.Process(runner.guests._host.process.pid).children(recursive=True)
+        files = sum(process.num_fds() for process in (psutil.Process(), *below))
         folders = len(list(runner.guests._host.folder.rglob("*")))
         seen.append((len(below), folders, threading.active_count(), files))
 

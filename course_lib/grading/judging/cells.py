@@ -232,10 +232,7 @@ def _with_files(report: Report, beside: Collection[str], errors: list[str]) -> R
     asked = {f"{module}.py" for module in re.findall(r"No module named '(\w+)", said)}
     asked |= set(re.findall(r"'([^'\n]+)'", said))
     if unused := sorted(asked & {*beside}):
-        names = ", ".join(f"`{name}`" for name in unused)
-        message = (
-            f"{first.message.rstrip('.')}. Handed in with the notebook, but not used: {names}."
-        )
+        told = " ".join(f"`{name}` was handed in, but is not used." for name in unused)
         hint = "Grading runs the notebook alone. Put the code of that file into one of its cells."
-        first = replace(first, message=message, hint=hint)
+        first = replace(first, message=f"{first.message.rstrip('.')}. {told}", hint=hint)
     return replace(report, findings=[first, *others])

@@ -220,6 +220,16 @@ def test_the_only_function_of_the_answers_cell_is_recognised(student):
     student("del lower_triangle")
 
 
+def test_code_below_the_stubs_raise_is_reported_as_never_run(student):
+    first, *rest = CAUSAL.splitlines()
+    student.answer("\n".join([first, "    raise NotImplementedError()", *rest]))
+    shown = student.check()
+    assert "stands below `raise NotImplementedError()`, so it never runs" in shown
+    assert "not attempted" not in shown
+    student.answer(f"{first}\n    '''A stub.'''\n    raise NotImplementedError()")
+    assert "not attempted" in student.check()
+
+
 def test_another_name_beside_the_stub_is_recognised(student):
     student.answer("def causal_mask(num_queries, num_keys=None):\n    raise NotImplementedError()")
     student(CAUSAL.replace("causal_mask", "Causal_Mask"))

@@ -167,6 +167,8 @@ def _still_a_stub(exercise: Exercise, first: Observation) -> Report | None:
         return None
     if exercise.is_class and not first.raised.lines:  # torch's own, in the place of `forward`
         return _rejected(exercise, _NO_FORWARD)
+    if _is_own(first.raised) and first.raised.unreached:
+        return _rejected(exercise, _UNREACHED)
     if _is_own(first.raised):
         return Report.not_attempted(exercise, "It still raises NotImplementedError.")
     return None
@@ -248,6 +250,14 @@ _NO_FORWARD = Finding(
     "no_forward",
     "Your class has no method `forward`, so there is nothing to run when the module is called.",
     "Is it spelled like that, and is its `def` indented as far as that of `__init__`?",
+    "values",
+)
+
+
+_UNREACHED = Finding(
+    "unreached",
+    "Your code stands below `raise NotImplementedError()`, so it never runs.",
+    "Delete that line, run the cell again, then this check.",
     "values",
 )
 

@@ -4,6 +4,7 @@ This module runs inside the process that holds the student's code, so it imports
 library, NumPy and torch only, decides nothing, and never lets an exception out.
 """
 
+import ast
 import collections.abc
 import contextlib
 import io
@@ -267,12 +268,29 @@ class _Given(torch.autograd.Function):
 
 def _describe_exception(error: BaseException, phase: str) -> Raised:
     message = message_of(error)[:MAX_TEXT]
-    lines = []
+    lines, unreached = [], False
     for frame, number in traceback.walk_tb(error.__traceback__):
         filename = frame.f_code.co_filename
+        if isinstance(error, NotImplementedError):
+            unreached = _has_code_below(filename, number)
         if not filename.startswith(_LIBRARIES) and not filename.startswith("<frozen"):
             text = linecache.getline(filename, number).strip()
             lines.append((frame.f_code.co_name, number, text[:200]))
     classes = type.__dict__["__mro__"].__get__(type(error))
     kinds = tuple(class_name(kind) for kind in classes[:10])
-    return Raised(describe_type(error), message, tuple(lines[-4:]), phase, kinds)
+    return Raised(describe_type(error), message, tuple(lines[-4:]), phase, kinds, unreached)
+
+
+def _has_code_below(filename: str, number: int) -> bool:
+    """Return whether statements that can never run stand below a `raise` on a line of a file."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(filename)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    blocks = (getattr(node, "body", None) for node in ast.walk(tree))
+    return any(
+        isinstance(node, ast.Raise) and node.lineno == number
+        for block in blocks
+        if isinstance(block, list)
+        for node in block[:-1]
+    )

@@ -18,6 +18,7 @@ class Raised:
     lines: tuple[tuple[str, int, str], ...] = ()
     phase: str = "call"  # "construct", "inject", "call" or "backward"
     kinds: tuple[str, ...] = ()  # its class and those it is derived from
+    unreached: bool = False  # whether code stands below a `raise NotImplementedError`
 
 
 @dataclass

@@ -172,7 +172,7 @@ def _notebooks(folder: Path, depth: int = _DEEPEST) -> Iterator[Path]:
 
 
 def _left_aside(folder: Path, chosen: Path) -> tuple[str, ...]:
-    """A notice of what lies beside the notebook: none of it reaches the kernel."""
+    """A notice of what lies beside the notebook: none of it reaches the guest."""
     others = [
         path
         for path in sorted(folder.iterdir())

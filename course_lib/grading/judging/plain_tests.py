@@ -58,8 +58,8 @@ def shown_of_test(ran: Ran, stopped: str | None) -> list[NotebookNode]:
     """What a test put out, as far as it counts: errors, streams and the value of its last line.
 
     Args:
-        ran: the cell, as its kernel tells.
-        stopped: what ended the kernel, if something did: an error, which is no points.
+        ran: what became of the cell.
+        stopped: what ended the guest, if something did: an error, which is no points.
     """
     found = [_short(output) for output in ran.outputs]
     if stopped or (ran.state != "ok" and not any(o.output_type == "error" for o in found)):

@@ -49,7 +49,7 @@ class Limits:
             then it is interrupted, and a second later killed.
         total_seconds: of both together, for the whole submission.
         output: bytes that one cell may put out; the beginning is kept.
-        total_output: bytes that may come from its kernels in all, kept or not.
+        total_output: bytes that its guests may send in all, kept or not.
     """
 
     memory: int = 3_000_000_000

@@ -1,70 +1,34 @@
 """Map exercises to the parts of a Transformer, for the picture of a student's library.
 
-The parts are in the order of the computation. The picture leaves out names that are not exercises,
-and it shows exercises that are not listed here at its end.
+The parts are in the order of the computation, each with its depth in the model. The picture leaves
+out names that are not exercises, and it shows exercises that are not listed here at its end.
 """
 
 from collections.abc import Iterable
 
 from course_lib.plotting.library_map import Part
 
-PARTS = (
-    Part("tokens", 0, ("pad_batch", "shift_right", "positional_encoding", "shift_matrix")),
-    Part(
-        "scores",
-        2,
-        (
-            "squared_distances", "gaussian_as_dot_product", "bmm_loops", "bmm", "batched_scores",
-            "additive_scores", "factored_additive_scores", "score_variance", "rotary_embedding",
-        ),
-    ),
-    Part("mask", 2, ("length_mask", "causal_mask", "combine_masks", "additive_mask")),
-    Part("softmax", 2, ("stable_softmax", "masked_softmax", "softmax_statistics")),
-    Part("weighted sum", 2, ("weighted_sum", "kernel_pooling")),
-    Part(
-        "attention",
-        2,
-        (
-            "numpy_attention", "AdditiveAttention", "scaled_dot_product_attention",
-            "DotProductAttention", "blocked_attention", "RecomputedAttention", "Lookup",
-        ),
-    ),
-    Part(
-        "heads",
-        1,
-        (
-            "split_heads", "merge_heads", "MultiHeadAttention", "CausalSelfAttention",
-            "load_into_torch", "grouped_query_attention",
-        ),
-    ),
-    Part("blocks", 1, ("EncoderBlock", "DecoderBlock")),
-    Part("words", 0, ("greedy_decode", "generate", "KVCache")),
-    Part(
-        "learning",
-        -1,
-        (
-            "masked_cross_entropy", "next_token_loss", "leave_one_out", "fit_bandwidth",
-            "jacobian_wrt_query", "attention_backward",
-        ),
-    ),
-    Part(
-        "looking inside",
-        -1,
-        (
-            "most_attended", "effect_of_masking", "previous_token_score", "induction_score",
-            "ablate_head",
-        ),
-    ),
-    Part(
-        "tests",
-        -1,
-        (
-            "is_permutation_equivariant", "is_causal", "masking_equals_deleting",
-            "keys_permutation_invariant", "batch_items_independent", "broken_invariants",
-            "attention_cost",
-        ),
-    ),
-)  # fmt: skip
+_EXERCISES = {
+    ("tokens", 0): "pad_batch shift_right positional_encoding shift_matrix",
+    ("scores", 2): """squared_distances gaussian_as_dot_product bmm_loops bmm batched_scores
+        additive_scores factored_additive_scores score_variance rotary_embedding""",
+    ("mask", 2): "length_mask causal_mask combine_masks additive_mask",
+    ("softmax", 2): "stable_softmax masked_softmax softmax_statistics",
+    ("weighted sum", 2): "weighted_sum kernel_pooling",
+    ("attention", 2): """numpy_attention AdditiveAttention scaled_dot_product_attention
+        DotProductAttention blocked_attention RecomputedAttention Lookup""",
+    ("heads", 1): """split_heads merge_heads MultiHeadAttention CausalSelfAttention load_into_torch
+        grouped_query_attention""",
+    ("blocks", 1): "EncoderBlock DecoderBlock",
+    ("words", 0): "greedy_decode generate KVCache",
+    ("learning", -1): """masked_cross_entropy next_token_loss leave_one_out fit_bandwidth
+        jacobian_wrt_query attention_backward""",
+    ("looking inside", -1): """most_attended effect_of_masking previous_token_score induction_score
+        ablate_head""",
+    ("tests", -1): """is_permutation_equivariant is_causal masking_equals_deleting
+        keys_permutation_invariant batch_items_independent broken_invariants attention_cost""",
+}
+PARTS = [Part(name, depth, tuple(listed.split())) for (name, depth), listed in _EXERCISES.items()]
 
 
 def parts_of(exercises: Iterable[str]) -> list[Part]:
@@ -72,8 +36,5 @@ def parts_of(exercises: Iterable[str]) -> list[Part]:
     known = list(exercises)
     placed = {name for part in PARTS for name in part.exercises}
     others = Part("others", -1, tuple(name for name in known if name not in placed))
-    kept = [
-        part._replace(exercises=tuple(name for name in part.exercises if name in known))
-        for part in (*PARTS, others)
-    ]
-    return [part for part in kept if part.exercises]
+    shown = [(part, tuple(n for n in part.exercises if n in known)) for part in (*PARTS, others)]
+    return [part._replace(exercises=those) for part, those in shown if those]

@@ -111,7 +111,7 @@ def test_helpers_constants_and_aliases_come_along(notebook, file):
 def test_an_answer_may_be_written_in_many_ways(notebook, file, source):
     notebook.space["get_ipython"] = lambda: _Magic(notebook)
     assert notebook.solve(source=source) == KEPT
-    assert library.own("causal_mask").value(2).tolist() == [[True, False], [True, True]]
+    assert library.own("causal_mask")(2).tolist() == [[True, False], [True, True]]
 
 
 class _Magic:
@@ -186,7 +186,10 @@ def test_every_answer_of_the_course_can_be_kept(notebook, course):
         ),
         ([f"{CAUSAL} & globals()['there']"], "in a file of its own `causal_mask` gets 0 of 2"),
         (["count = 3", f"assert count == 3\n{CAUSAL}\nif count:\n    pass"], ""),
-        ([f"exec({CAUSAL!r})"], "it has no source in a cell of this notebook; define it"),
+        (
+            [f"exec({CAUSAL!r})"],
+            "`causal_mask` has no source in a cell of this notebook;",
+        ),
     ],
     ids=["tensor", "module", "alone", "fine", "exec"],
 )
@@ -210,7 +213,7 @@ def test_a_file_beside_the_notebook_does_not_come_along(notebook, file):
     finally:
         sys.path.remove("")
         sys.modules.pop("my_tools", None)
-    assert said.startswith(f"{NOT_KEPT}it has no source in a cell of this notebook")
+    assert said.startswith(f"{NOT_KEPT}`causal_mask` has no source in a cell of this notebook")
 
 
 def test_an_answer_checked_under_another_name_is_not_kept(notebook, file):

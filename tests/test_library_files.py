@@ -61,7 +61,7 @@ def test_it_is_among_the_jupyter_data_where_nothing_can_be_written(notebook, tmp
     place = tmp_path / "data" / "attention-course" / "my_attention"
     assert (place / "_causal_mask.py").is_file()
     forget()
-    assert library.own("causal_mask").day == TODAY
+    assert library.own("causal_mask") and library.kept()["causal_mask"] == TODAY
 
 
 def test_where_nothing_can_be_written_a_sentence_says_so(notebook, course):
@@ -100,11 +100,11 @@ def test_two_notebooks_that_write_at_once_both_get_in(notebook, file):
 
 def test_what_another_notebook_wrote_is_seen_at_once(notebook, file):
     notebook.solve()
-    assert library.own("causal_mask").value(2).tolist() == [[True, False], [True, True]]
+    assert library.own("causal_mask")(2).tolist() == [[True, False], [True, True]]
     text = file.read_text(encoding="utf-8")
     file.write_text(text.replace("<=", ">="), encoding="utf-8")  # as long, in the same second
     os.utime(file, ns=(1, 1))
-    assert library.own("causal_mask").value(2).tolist() == [[True, True], [False, True]]
+    assert library.own("causal_mask")(2).tolist() == [[True, True], [False, True]]
 
 
 BROKEN = {
@@ -139,7 +139,7 @@ def test_a_check_with_full_marks_replaces_a_broken_file(notebook, file):
     notebook.solve()
     file.write_text("def causal_mask(:\n", encoding="utf-8")
     assert notebook.solve().startswith("causal_mask: kept")
-    assert library.own("causal_mask").value(2).tolist() == [[True, False], [True, True]]
+    assert library.own("causal_mask")(2).tolist() == [[True, False], [True, True]]
 
 
 def test_deleting_it_harms_nothing(notebook, file):
@@ -151,7 +151,7 @@ def test_deleting_it_harms_nothing(notebook, file):
     assert library.own("causal_mask")
 
 
-def test_another_package_with_its_name_is_never_shadowed(notebook, tmp_path, capsys):
+def test_another_package_with_its_name_is_never_shadowed(notebook, file, tmp_path, capsys):
     notebook.solve()
     forget()
     (tmp_path / "my_attention.py").write_text("mine = 1")
@@ -160,11 +160,12 @@ def test_another_package_with_its_name_is_never_shadowed(notebook, tmp_path, cap
 
     assert my_attention.mine == 1
     assert library.own("causal_mask") is None
-    assert "something else with this name hides" in capsys.readouterr().out
+    hides = f"{tmp_path / 'my_attention.py'} has this name too and hides {file.parent}; rename it"
+    assert hides in capsys.readouterr().out and sys.modules["my_attention"] is my_attention
     forget()
     (tmp_path / "my_attention.py").write_text("1 / 0 # broken")
     assert library.own("causal_mask") is None
-    assert "my_attention.py stops with ZeroDivisionError" in capsys.readouterr().out
+    assert hides in capsys.readouterr().out
 
 
 # --- nobody there --------------------------------------------------------------------------

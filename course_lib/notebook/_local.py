@@ -153,9 +153,9 @@ def _going_on(exercise: str, namespace: dict) -> _Going:
         why = "yours was redefined after its last check"
     kept = library.own(exercise)
     if kept is not None:
-        session.from_library[exercise] = kept.value
-        said = f"your own from my_attention ({library.shown_day(kept.day)})"
-        return _Going(kept.value, said, f"your own NAMES{said.removeprefix('your own')}")
+        session.from_library[exercise] = kept
+        said = f"your own from my_attention ({library.shown_day(library.kept()[exercise])})"
+        return _Going(kept, said, f"your own NAMES{said.removeprefix('your own')}")
     if exercise not in course_lib.attention.__all__:
         return _Going(own_version(exercise), "")
     said = f"the course's version; {why}"
@@ -185,8 +185,9 @@ def own_version(name: str) -> object | None:
         return None
     kept = library.own(name)
     if kept is not None:
-        print(f"{name}: going on with your own from my_attention ({library.shown_day(kept.day)})")
-        return kept.value
+        day = library.shown_day(library.kept()[name])
+        print(f"{name}: going on with your own from my_attention ({day})")
+        return kept
     answer = vars(sys.modules["__main__"]).get(name)
     if answer is None:
         raise ImportError(

@@ -7,20 +7,18 @@ and checked once more. Only then does it replace the previous file. Nothing that
 costs points.
 """
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import importlib
 import importlib.util
 import io
+import math
 import os
 import re
 import shutil
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from types import ModuleType
@@ -44,19 +42,10 @@ cell. Change the files as you like, or delete some. `check` writes this one anew
 """
 '''
 _FUTURE = "from __future__ import annotations"
-_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-_IMPORTS = (ast.Import, ast.ImportFrom)
 _STUB = "# YOUR CODE HERE"
-LONGEST_CONSTANT = 2000  # characters
-_loaded: dict[str, tuple[int, int]] = {}  # the files of the package as they were last imported
-
-
-@dataclass(frozen=True)
-class Own:
-    """An answer of the library, and the day on which it got full marks ("" if not known)."""
-
-    value: object
-    day: str
+_CARRIED_ON = re.compile(r"[\w, ]+=\s*carry_on\(")
+_DEFINES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign)
+_LONGEST = 2000  # characters of a constant
 
 
 class NotKept(Exception):
@@ -96,27 +85,21 @@ def make_importable() -> None:
         sys.path.insert(0, _STAND_IN)
 
 
-def own(exercise: str) -> Own | None:
+def own(exercise: str) -> object | None:
     """Return the library's answer to an exercise, or None if it has none or a program runs."""
-    place = folder()
-    if not in_use() or not (place / f"_{exercise}.py").is_file():
+    if not in_use() or exercise not in kept():
         return None
     try:
-        value = getattr(_package(place), exercise, None)
+        return getattr(_package(folder()), exercise, None)
     except (NotKept, OSError) as reason:
         print(f"{PACKAGE}: {reason}. Until then the course's versions are used")
         return None
-    return None if value is None else Own(value, kept().get(exercise, ""))
 
 
 def kept() -> dict[str, str]:
     """Return the exercises in the library, each with its day or "", without importing them."""
-    found, place = {}, folder()
-    for name in names():
-        with contextlib.suppress(OSError):
-            text = (place / f"_{name}.py").read_text(encoding="utf-8", errors="replace")
-            found[name] = dict(_DATED.findall(text)).get(name, "")
-    return found
+    texts = _texts(folder())
+    return {name: dict(_DATED.findall(text)).get(name, "") for name, text in texts.items()}
 
 
 def shown_day(day: str) -> str:
@@ -155,6 +138,15 @@ def keep(exercise: str, value: object, namespace: Mapping[str, object]) -> str:
     return f"{exercise}: kept in your own library, {PACKAGE}/_{exercise}.py" if changed else ""
 
 
+def _texts(place: Path) -> dict[str, str]:
+    """Return the text of each answer's file, in the order of the course."""
+    found = {}
+    for name in names():
+        with contextlib.suppress(OSError):
+            found[name] = (place / f"_{name}.py").read_text(encoding="utf-8", errors="replace")
+    return found
+
+
 def _write(exercise: str, namespace: Mapping[str, object], place: Path) -> bool:
     """Write an answer, check what was written, and return whether that changed the library.
 
@@ -165,63 +157,52 @@ def _write(exercise: str, namespace: Mapping[str, object], place: Path) -> bool:
     cells = [str(cell) for cell in current_shell().history_manager.input_hist_parsed]
     source = source_with_needs(exercise, namespace, cells)
     path, trial = place / f"_{exercise}.py", place / f"_trial_{os.getpid()}.py"
-    before = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
-    if _DATED.sub("", before).strip() == source.strip():
+    if _DATED.sub("", _texts(place).get(exercise, "")).strip() == source.strip():
         return False
-    text = f"# Full marks for {exercise} on {date.today().isoformat()}\n{source}"
     try:
+        text = f"# Full marks for {exercise} on {date.today().isoformat()}\n{source}"
         trial.write_text(text, encoding="utf-8", newline="\n")
-        if fault := _fault(exercise, trial):
-            raise NotKept(
-                f"in a file of its own {fault}; let it use only its arguments, imports and what "
-                "this notebook defines, and check again"
-            )
-        if before:
-            shutil.copyfile(path, place / f"_{exercise}.before.py")
+        _check_again(exercise, trial)
+        if path.is_file():
+            shutil.copyfile(path, path.with_suffix(".before.py"))
         os.replace(trial, path)
     finally:
         trial.unlink(missing_ok=True)
-        for one in (trial, path):
-            Path(importlib.util.cache_from_source(one)).unlink(missing_ok=True)
+        # Python takes a compiled file for current if size and whole seconds are equal.
+        shutil.rmtree(place / "__pycache__", ignore_errors=True)
         _write_start(place)
         _forget()
     return True
 
 
-def _fault(exercise: str, trial: Path) -> str:
-    """Say why the answer in a file does not get full marks; "" if it does."""
-    name = f"{PACKAGE}.{trial.stem}"
+def _check_again(exercise: str, trial: Path) -> None:
+    """Raise NotKept unless the answer in a file gets full marks."""
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         _package(trial.parent, without=exercise)
         try:
-            answer = vars(importlib.import_module(name)).get(exercise)
+            answer = vars(importlib.import_module(f"{PACKAGE}.{trial.stem}")).get(exercise)
+            report = grade(find(exercise), answer, seed="public", naming_seconds=0.0)
+            points = f"{report.points:g} of {amount(report.max_points, 'point')}"
+            fault = "" if report.outcome == "correct" else f"`{exercise}` gets {points}"
         except (Exception, SystemExit) as error:
-            return f"it stops with {type(error).__name__}: {error}"
-        report = grade(find(exercise), answer, seed="public", naming_seconds=0.0)
-        sys.modules.pop(name, None)
-    if report.outcome == "correct":
-        return ""
-    return f"`{exercise}` gets {report.points:g} of {amount(report.max_points, 'point')}"
+            fault = f"it stops with {type(error).__name__}: {error}"
+    if fault:
+        remedy = "let it use only its arguments, imports and what this notebook defines"
+        raise NotKept(f"in a file of its own {fault}; {remedy}, and check again")
 
 
 def _write_start(place: Path, without: str = "") -> None:
     """Write the package's `__init__.py`, which imports every answer but `without`."""
-    answers = [n for n in names() if n != without and (place / f"_{n}.py").is_file()]
-    imports = "".join(f"from {PACKAGE}._{name} import {name}\n" for name in answers)
-    path, text = place / "__init__.py", f"{_ABOUT}\n{imports}"
-    if path.is_file() and path.read_text(encoding="utf-8", errors="replace") == text:
-        return
-    scratch = place / f".__init__.{os.getpid()}"
-    scratch.write_text(text, encoding="utf-8", newline="\n")
-    os.replace(scratch, path)
+    answers = [name for name in _texts(place) if name != without]
+    text = "\n".join([_ABOUT, *(f"from {PACKAGE}._{name} import {name}" for name in answers), ""])
+    path, scratch = place / "__init__.py", place / f".__init__.{os.getpid()}"
+    if not path.is_file() or path.read_text(encoding="utf-8", errors="replace") != text:
+        scratch.write_text(text, encoding="utf-8", newline="\n")
+        os.replace(scratch, path)
 
 
 def _package(place: Path, without: str = "") -> ModuleType:
-    """Import the library, again if its files have changed.
-
-    Args:
-        place: its folder.
-        without: an answer to leave out, because a new one is about to replace it.
+    """Import the library without one answer, anew if its files have changed.
 
     Raises:
         NotKept: a file cannot be imported, or another package has the library's name.
@@ -229,19 +210,24 @@ def _package(place: Path, without: str = "") -> ModuleType:
     """
     make_importable()
     _write_start(place, without)
-    files = {str(path): path.stat() for path in place.glob("*.py") if path.stem[1:] in names()}
-    stamps = {path: (about.st_mtime_ns, about.st_size) for path, about in files.items()}
-    if stamps != _loaded:
-        _forget()
     importlib.invalidate_caches()
+    found = str(getattr(importlib.util.find_spec(PACKAGE), "origin", ""))
+    if Path(found).parent != place:
+        raise NotKept(f"{found} has this name too and hides {place}; rename it")
+    texts = _texts(place)
+    if getattr(sys.modules.get(PACKAGE), "_texts", None) != texts:
+        _forget()
     try:
         package = importlib.import_module(PACKAGE)
     except (Exception, SystemExit) as error:
-        raise NotKept(_trouble(error)) from None
-    if Path(str(package.__file__)).parent != place:
-        raise NotKept(f"something else with this name hides {place}; rename it")
-    _loaded.clear()
-    _loaded.update(stamps)
+        places = [(f.filename, f.lineno) for f in traceback.extract_tb(error.__traceback__)]
+        if isinstance(error, SyntaxError):
+            places.append((str(error.filename), error.lineno))
+        file, line = [at for at in places if Path(at[0]).parent == place][-1]
+        said = " ".join(str(getattr(error, "msg", error)).split())[:200]
+        stops = f"stops with {type(error).__name__}: {said}; fix or delete that file"
+        raise NotKept(f"{Path(file).name}, line {line}, {stops}") from None
+    vars(package)["_texts"] = texts
     return package
 
 
@@ -249,20 +235,6 @@ def _forget() -> None:
     """Make the next import of the library read its files again."""
     for name in [one for one in sys.modules if one.partition(".")[0] == PACKAGE]:
         del sys.modules[name]
-
-
-def _trouble(error: BaseException) -> str:
-    """Say which file of the library raises an error, and what to do about it."""
-    said = " ".join(str(getattr(error, "msg", error)).split())[:200]
-    stops = f"stops with {type(error).__name__}: {said}; fix or delete that file"
-    frames = traceback.extract_tb(error.__traceback__)
-    places = [(f.filename, f.lineno) for f in frames if Path(f.filename).parent.name == PACKAGE]
-    if isinstance(error, SyntaxError) and error.filename:
-        places.append((error.filename, error.lineno))
-    if not places:  # another package has the library's name
-        return f"{frames[-1].filename} {stops}"
-    file, line = places[-1]
-    return f"{Path(file).name}, line {line}, {stops}"
 
 
 def source_with_needs(answer: str, namespace: Mapping[str, object], cells: Sequence[str]) -> str:
@@ -278,10 +250,9 @@ def source_with_needs(answer: str, namespace: Mapping[str, object], cells: Seque
     """
     found = _Collector(answer, namespace, cells)
     found.define(answer)
-    plain = sorted(line for line in found.imports if line.startswith("import "))
-    others = sorted(line for line in found.imports if line.startswith("from "))
     future = [_FUTURE] if any(_FUTURE in cell for cell in cells) else []
-    return "\n\n\n".join(["\n".join([*future, *plain, *others]), *found.pieces]).lstrip() + "\n"
+    imports = sorted(found.imports, key=lambda line: (line.startswith("from "), line))
+    return "\n\n\n".join(["\n".join([*future, *imports]), *found.pieces]).lstrip() + "\n"
 
 
 class _Collector:
@@ -289,7 +260,7 @@ class _Collector:
 
     def __init__(self, answer: str, namespace: Mapping[str, object], cells: Sequence[str]) -> None:
         self.answer, self.namespace = answer, namespace
-        self.statements = [found for cell in reversed(cells) for found in _statements(cell)]
+        self.statements = [found for cell in cells for found in _statements(cell)][::-1]
         self.imports: set[str] = set()
         self.pieces: list[str] = []
         self.seen = {answer}
@@ -304,141 +275,73 @@ class _Collector:
         self.pieces.append(source)
 
     def _need(self, name: str, value: object) -> None:
-        exercise = self._exercise(name, value)
-        if exercise == self.answer:
-            return
-        if exercise:
+        home = str(getattr(value, "__module__", ""))
+        elsewhere = home.startswith(("course_lib.attention.", f"{PACKAGE}."))
+        exercise = str(getattr(value, "__name__", name)) if elsewhere else name
+        is_answer = (elsewhere or home == "__main__") and exercise in names()
+        if is_answer and exercise != self.answer:
             renamed = "" if exercise == name else f" as {name}"
             if exercise in kept():
                 self.imports.add(f"from {PACKAGE}._{exercise} import {exercise}{renamed}")
             elif exercise in course_lib.attention.__all__:
                 self.imports.add(f"from course_lib import {exercise}{renamed}")
             else:
-                why = f"it uses `{exercise}`, which is not in it yet"
-                raise NotKept(f"{why}; run its check first, then this")
-        elif lines := self._imports_of(name):
-            self.imports |= lines
+                raise NotKept(f"it uses `{exercise}`, which is not in it yet; run its check first")
+        elif line := self._import_of(name):
+            self.imports.add(line)
         else:
             self.define(name)
-
-    @staticmethod
-    def _exercise(name: str, value: object) -> str:
-        """Return the exercise that a value is an answer to, or ""."""
-        home = str(getattr(value, "__module__", ""))
-        if home.startswith(("course_lib.attention.", f"{PACKAGE}.")):
-            name = str(getattr(value, "__name__", name))
-        elif home != "__main__":
-            return ""
-        return name if name in names() else ""
 
     def _source_of(self, name: str) -> str:
         """Return the statement that defines `name`, or an assignment of its value."""
         value = self.namespace[name]
-        for node, source, bound in self.statements:
-            if name in bound and _makes(node, name):
-                if isinstance(node, _DEFINITIONS) or _is_function(value):
+        is_code = isinstance(value, type) or type(value).__module__ in ("typing", "types")
+        if is_code or (callable(value) and not hasattr(value, "state_dict")):
+            for node, source, bound in self.statements:
+                if name in bound and isinstance(node, _DEFINES) and not _CARRIED_ON.match(source):
                     return source
-                break
-        if _is_function(value):
-            why = "has no source in a cell of this notebook"
-            raise NotKept(self._said(name, why, "define it there"))
-        text = _written(value)
-        if text is None:
-            why = "is neither a function, a class nor a simple constant"
-            raise NotKept(self._said(name, why, "make it inside the answer"))
-        return f"{name} = {text}"
+            why = "has no source in a cell of this notebook; define it there with `def` or `class`"
+            raise NotKept(f"`{name}` {why} and check again")
+        if isinstance(value, float) and not math.isfinite(value):
+            return f'{name} = float("{float(value)}")'
+        with contextlib.suppress(Exception):  # a value's own `repr` may do anything
+            text = repr(value)
+            if len(text) <= _LONGEST and type(ast.literal_eval(text)) is type(value):
+                return f"{name} = {text}"
+        why = "is neither a function, a class nor a simple constant; make it inside the answer"
+        raise NotKept(f"it uses `{name}`, which {why} and check again")
 
-    def _said(self, name: str, why: str, remedy: str) -> str:
-        if name == self.answer:
-            return f"it {why}; {remedy} with `def` or `class` and check again"
-        return f"it uses `{name}`, which {why}; {remedy} and check again"
-
-    def _imports_of(self, name: str) -> set[str]:
-        """Return the notebook's imports of `name`, if an import bound it last."""
-        latest = next((node for node, _, bound in self.statements if name in bound), None)
-        if not isinstance(latest, _IMPORTS):
-            return set()
-        found = [line for node, _, _ in self.statements for line in _import_lines(node, name)]
-        return {*found[:1], *(line for line in found if line.startswith(f"import {name}."))}
+    def _import_of(self, name: str) -> str:
+        """Return the import that bound `name` last, or "" if none did or a local file is meant."""
+        node = next((node for node, _, bound in self.statements if name in bound), None)
+        for alias in node.names if isinstance(node, ast.Import | ast.ImportFrom) else []:
+            module = getattr(node, "module", "")
+            bound = alias.asname or alias.name.partition(".")[0]
+            if bound == name and not _is_local(module or alias.name):
+                start = f"from {module} " if module else ""
+                return f"{start}import {ast.unparse(alias)}"
+        return ""
 
 
-def _statements(cell: str) -> list[tuple[ast.stmt, str, set[str]]]:
-    """Return a cell's statements, last first, each with its source and the names it binds."""
+def _statements(cell: str) -> Iterator[tuple[ast.stmt, str, set[str]]]:
+    """Yield a cell's statements, each with its source and the names it binds."""
     try:
         body = ast.parse(cell).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return []
-    found: list[tuple[ast.stmt, str, set[str]]] = []
+    except (SyntaxError, ValueError):
+        return
     for node in body:
         match node:  # %%time and the like, as IPython writes them
             case ast.Expr(ast.Call(ast.Attribute(attr="run_cell_magic"), [_, _, ast.Constant(b)])):
-                found = _statements(str(b)) + found
+                yield from _statements(str(b))
             case _:
-                source = _segment(node, cell)
-                found.insert(0, (node, source, bound_names(source)))
-    return found
-
-
-def _segment(node: ast.stmt, cell: str) -> str:
-    """Return a statement's lines, with its decorators and the comment at its end."""
-    first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
-    lines = cell.splitlines()[first - 1 : node.end_lineno]
-    return "\n".join(line.rstrip() for line in lines if line.strip() != _STUB)
-
-
-def _makes(node: ast.stmt, name: str) -> bool:
-    """Tell whether a statement defines a function, a class or a value.
-
-    `NAME = carry_on(...)` and `NAME = NAME` do not count.
-    """
-    if isinstance(node, _DEFINITIONS):
-        return True
-    made = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
-    called = made.func if isinstance(made, ast.Call) else None
-    going_on = isinstance(called, ast.Name) and called.id == "carry_on"
-    same = isinstance(made, ast.Name) and made.id == name
-    return made is not None and not going_on and not same
-
-
-def _is_function(value: object) -> bool:
-    """Tell whether a value is a function, a class or a type, but not a module with weights."""
-    if isinstance(value, type) or type(value).__module__ in ("typing", "types"):
-        return True
-    return callable(value) and not hasattr(value, "state_dict")
-
-
-def _written(value: object) -> str | None:
-    """Return a simple constant as source, or None for any other value."""
-    if isinstance(value, float) and value - value != 0:  # infinite or not a number
-        return f'float("{float(value)}")'
-    try:
-        text = repr(value)
-        plain = type(ast.literal_eval(text)) is type(value) and len(text) <= LONGEST_CONSTANT
-    except Exception:  # a value's own `repr` may do anything
-        return None
-    return text if plain else None
-
-
-def _import_lines(node: ast.stmt, name: str) -> list[str]:
-    """Return the parts of an import that bind `name`, except imports of local files."""
-    lines = []
-    for alias in node.names if isinstance(node, _IMPORTS) else []:
-        module = node.module if isinstance(node, ast.ImportFrom) else alias.name
-        bound = alias.asname or alias.name.partition(".")[0]
-        if bound == name and module and not _is_local(module):
-            suffix = f" as {alias.asname}" if alias.asname else ""
-            start = f"from {module} " if isinstance(node, ast.ImportFrom) else ""
-            lines.append(f"{start}import {alias.name}{suffix}")
-    return lines
+                first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
+                lines = cell.splitlines()[first - 1 : node.end_lineno]
+                source = "\n".join(line for line in lines if line.strip() != _STUB)
+                yield node, source, bound_names(source)
 
 
 def _is_local(module: str) -> bool:
-    """Tell whether a module is the notebook or a file beside it, so that no other place has it."""
-    if module == "__main__":
-        return True
-    file = getattr(sys.modules.get(module), "__file__", None)
-    if file is None or module.partition(".")[0] in ("course_lib", "my_attention"):
-        return False
-    path = Path(file).resolve()
-    installed = any(part in ("site-packages", "dist-packages") for part in path.parts)
-    return not installed and Path.cwd().resolve() in path.parents
+    """Tell whether a module is a file beside the notebook, which other notebooks lack."""
+    path = Path(getattr(sys.modules.get(module), "__file__", None) or sys.prefix).resolve()
+    shared = {"site-packages", "dist-packages", "course_lib", PACKAGE}
+    return Path.cwd() in path.parents and shared.isdisjoint(path.parts)

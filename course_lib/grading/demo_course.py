@@ -39,6 +39,8 @@ _CONFIG = f"""{_MARK}
 c = get_config()
 load_subconfig("{CONFIG}", path={{root!r}})
 c.CourseDirectory.source_directory = {{source!r}}
+c.CourseDirectory.root = {{folder!r}}
+c.CourseDirectory.db_url = {{database!r}}
 """
 _CELL = re.compile(r"^# %% (\[markdown\] )?(\w+)$", re.MULTILINE)
 
@@ -175,7 +177,13 @@ def make_folder(root: Path, folder: Path) -> None:
             raise GradingError(f"{folder} is not a demo: move it, or name another with --folder")
         shutil.rmtree(folder)
     (folder / "submitted").mkdir(parents=True, exist_ok=True)
-    text = _CONFIG.format(root=str(root), source=str(root / "solutions"))
+    here = folder.resolve()
+    text = _CONFIG.format(
+        root=str(root),
+        source=str(root / "solutions"),
+        folder=str(here),
+        database=f"sqlite:///{here / 'gradebook.db'}",
+    )
     config.write_text(text, encoding="utf-8")
 
 

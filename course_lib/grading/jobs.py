@@ -27,7 +27,6 @@ class Job:
         seed: from which the inputs of its checks are drawn, its own.
         name: of the submitted file, for messages.
         tests: ordinary tests with what the release hides of them.
-        notices: what intake already found.
         earlier: check cells of the same submission as they were graded before.
         same: exercises whose check is the same as then; they are not judged again.
         beside: names of the files in the notebook's folder, which the guest does not see.
@@ -41,7 +40,6 @@ class Job:
     seed: str
     name: str = "the notebook"
     tests: Mapping[str, str] = field(default_factory=dict)
-    notices: tuple[str, ...] = ()
     earlier: tuple[NotebookNode, ...] = ()
     same: frozenset[str] = frozenset()
     beside: frozenset[str] = frozenset()

@@ -141,7 +141,7 @@ def _begin(
     same &= {grade_id(cell) for cell in earlier}
     flagged = {name: why for name, why in entry.flagged.items() if name in same}
     about = {"work": work, "regraded": regraded, "flagged": flagged}
-    run.ledger.start(submission.student, key, run.checks, **about)
+    run.ledger.start(submission.student, key, run.checks, notices=submission.notices, **about)
     return Job(
         submission.student,
         run.lesson,
@@ -151,7 +151,6 @@ def _begin(
         seed_of(run.seed, submission.student, work),
         name,
         run.tests,
-        submission.notices,
         earlier,
         frozenset(same),
         frozenset(utf8(path.name) for path in submission.folder.iterdir()),
@@ -174,11 +173,12 @@ def receive(run: Run, result: Result) -> Entry:
         entry,
         attempts=max(entry.attempts, result.attempts),
         seconds=result.seconds,
-        notices=result.notices,
+        notices=(*entry.notices, *result.notices),
         same=result.same_as_course,
     )
     if result.fault or result.notebook is None:
         return left_blank(entry, result.fault or "not graded")
+    result.notebook.metadata.setdefault("course", {})["notices"] = list(entry.notices)
     fill_checks(result.notebook, result.reports)
     if entry.regraded and (before := run.course.read_graded(entry.student, run.lesson)):
         kept = keep_points(check_cells(before), result.notebook)

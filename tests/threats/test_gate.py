@@ -21,6 +21,7 @@ from course_lib.exercises import find
 from course_lib.grading import run
 from course_lib.grading.adapters.nbgrader import set_due_date
 from course_lib.grading.course import Course
+from course_lib.grading.executors.local import Serial
 from course_lib.grading.exports import ExportRequest, export
 from course_lib.grading.intake.gate import MOST_STAMP, read_stamp, secret_seed
 from course_lib.grading.publishing.publish import Publisher
@@ -172,7 +173,7 @@ def test_u06_lateness_is_current_after_every_run_without_grading_again(course, k
     ada(2, 4)
     stamp.unlink()
     ada(0, 0)
-    assert executor.asked == asked
+    assert set(executor.asked[len(asked) :]) <= {"dan"}  # whose notebook cannot be read
     assert others.stat() == shown
 
 
@@ -290,12 +291,14 @@ def test_s20_the_inputs_of_a_submission_are_its_own_and_stay(course, kept, monke
 
 
 @pytest.mark.parametrize("has_metadata", [True, False])
-def test_the_notebook_of_another_lesson_is_blank_with_its_name(course, kept, has_metadata):
+def test_the_notebook_of_another_lesson_is_blank_with_its_name(course, monkeypatch, has_metadata):
     other = nbformat.read(NOTEBOOKS / "03_batch_matmul/03_batch_matmul.ipynb", as_version=4)
     if not has_metadata:
         for cell in other.cells:
             cell.metadata = {}
     hand_in(course, "zoe", other)
-    problem, rows, _ = graded(course, kept, "zoe")["zoe"]
+    monkeypatch.setattr(run, "executor", lambda *a, **k: Serial(QUICK.sandbox, QUICK.limits))
+    summary = grade(course, LESSON, students=["zoe"], settings=QUICK)
+    problem, rows, _ = grades(summary)["zoe"]
     assert problem == f"this is the notebook of 03_batch_matmul: ask for that of {LESSON}"
     assert all(points is None for _, points, _ in rows)

@@ -42,7 +42,7 @@ def read_submission(job: Job, result: Result) -> NotebookNode:
         notebook, notices = _rebuilt(job.lesson, release, job.data, job.name)
         notices += source_checks(notebook)
         result.same_as_course = tuple(same_as_course(notebook, job.lesson))
-    result.notices = (*job.notices, *notices)
+    result.notices = tuple(notices)
     return notebook
 
 

@@ -112,7 +112,6 @@ class Runner:
         finally:
             session.close()
         result.notices += tuple(notice for _, notice in sorted(session.notices.items()))
-        notebook.metadata.setdefault("course", {})["notices"] = list(result.notices)
         result.notebook = notebook
 
     def _blame(self, why: str) -> str:

@@ -1,6 +1,5 @@
 """The commands of a page as a reader types them, and those that no test can run."""
 
-import glob
 import re
 import shlex
 import shutil
@@ -77,13 +76,6 @@ def read_pip(arguments):
         assert wanted.extras <= set(project["optional-dependencies"])
 
 
-def read_coverage(arguments):
-    """What it is to run must be there."""
-    assert arguments[0] in ("run", "combine")
-    paths = [word for word in arguments if word.startswith("tests/")]
-    assert all(glob.glob(path, root_dir=ROOT) for path in paths)
-
-
 def read_script(arguments):
     """The script must be there."""
     assert (ROOT / arguments[0]).is_file()
@@ -118,7 +110,6 @@ NOT_RUN = {
     "cd attention-course": Reason("the copy is where the tests are", read_nothing),
     "pip install": Reason("needs the network", read_pip),
     "conda env create": Reason("needs the network", read_conda),
-    "coverage": Reason("runs a quarter of the tests, for a quarter of an hour", read_coverage),
     "pg_dump": Reason("needs PostgreSQL; tests/test_grading_postgres.py has one", read_nothing),
     "nbgrader db upgrade": Reason("named for what it prints", read_nothing),
     "course build": Reason("executes all that is stale; `course build 02` is run", read_verb),

@@ -234,7 +234,7 @@ def run_tests(
         bool, typer.Option("--all", help="Include slow tests and notebooks, as CI does.")
     ] = False,
 ) -> None:
-    """Check style, tests and drift in about three minutes; arguments after -- go to pytest.
+    """Check style, tests and drift in less than three minutes; arguments after -- go to pytest.
 
     Example: course test --all
 

@@ -807,7 +807,7 @@ def _autograded(folder: Path, names: Collection[str]) -> dict[str, Verdicts]:
 
 
 def read_verdicts(notebook: nbformat.NotebookNode | None) -> Verdicts:
-    """Return what each check of a notebook says; nothing if there is no notebook."""
+    """Return the verdict of each check, or an empty dict if there is no notebook."""
     verdicts = {}
     for cell in check_cells(notebook) if notebook else ():
         read = read_check(cell)

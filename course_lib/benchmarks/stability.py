@@ -28,7 +28,7 @@ LESSON, HARMED = "02_masked_softmax", "length_mask"
 LIMITS = Limits(memory=1_000_000_000, cell_seconds=4.0)
 _BUSY = 8
 _ANSWER = solution_source(HARMED)
-# What stands in the cell of the answer. It begins with a guard where it could harm a machine that
+# The source of the answer cell. It begins with a guard where it could harm a machine that
 # does not confine it.
 _GUARD = "import os, threading, time\nassert os.getpid() == 1\n"
 NOTEBOOKS = {
@@ -52,7 +52,7 @@ NOTEBOOKS = {
 
 @dataclass
 class Stability:
-    """How often each notebook got which outcome.
+    """The outcomes of each notebook, and how often each occurred.
 
     Attributes:
         outcomes: a line with points and outcomes, and how often it came, by notebook.
@@ -66,7 +66,7 @@ class Stability:
         return [name for name, seen in self.outcomes.items() if len(seen) > 1]
 
     def text(self) -> str:
-        """One line for each outcome of each notebook."""
+        """Return one line for each outcome of each notebook."""
         lines = []
         for name, seen in self.outcomes.items():
             lines += [f"{name:12} {times:4} times  {line}" for line, times in seen.most_common()]
@@ -111,7 +111,7 @@ def measure(
 
 
 def _outcome(student: GradedSubmission) -> str:
-    """What must be the same for each copy, in one line."""
+    """Return in one line what must be the same for each copy."""
     if student.problem:
         return student.problem
     rows = [row for row in student.rows if row.outcome]
@@ -132,5 +132,5 @@ def _busy(number: int) -> Iterator[None]:
 
 
 def to_json(stability: Stability) -> str:
-    """The outcomes as one JSON document."""
+    """Return the outcomes as one JSON document."""
     return json.dumps({"outcomes": stability.outcomes, "unstable": stability.unstable}, indent=2)

@@ -86,7 +86,7 @@ def _interrupt() -> None:
 
 
 def print_anything() -> None:
-    """Let stdout and stderr escape what their encoding lacks, cp1252 on Windows for example."""
+    """Escape characters that the encoding of stdout or stderr lacks, such as cp1252 on Windows."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

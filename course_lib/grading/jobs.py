@@ -52,7 +52,7 @@ class Result:
     Attributes:
         notebook: the executed notebook; the checks that `reports` holds have no outputs yet.
         reports: by exercise, of all that were judged.
-        fault: why it is not graded, where that is no verdict on the answers.
+        fault: why the submission could not be graded; None if it was.
         notices: what a person should know of the submission.
         same_as_course: exercises whose answer is the course's own solution.
         flagged: exercises for a person to look at, with the reason.

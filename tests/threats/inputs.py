@@ -1,4 +1,4 @@
-"""I: what is submitted instead of a notebook, or as an odd one; three rows of T beside them."""
+"""Rows I: submissions that are not notebooks or are unusual ones; also three rows T."""
 
 import json
 import os

@@ -82,7 +82,7 @@ class Cells:
             self._running = run
 
     def end(self, result: Any) -> None:
-        """IPython's `post_run_cell`; also of a cell within the cell, as %%capture runs one."""
+        """Handle `post_run_cell`, which IPython also fires for a cell that %%capture runs."""
         run = self._running
         if run is None:
             return
@@ -93,7 +93,7 @@ class Cells:
         if result.info.store_history:
             self._running, self._previous = None, run
             run.after = {name: self._identity(name) for name in run.before}
-            # The course's version in an answer's place is no attempt of the student's.
+            # If the name holds the course's version, the student has attempted nothing.
             names = [n for n in run.before if run.error or not _is_courses(self._namespace.get(n))]
             self._latest.update(dict.fromkeys(names, run))
 
@@ -121,7 +121,7 @@ class Cells:
         return untouched and run.before[name] == run.after[name]
 
     def _definitions(self, source: str) -> tuple[str, ...]:
-        """The functions and classes that a cell defines at its top level."""
+        """Return the functions and classes that a cell defines at its top level."""
         tree = parse_cell(source, self._transform)
         body = tree.body if tree else ()
         names = [node.name[:_LONGEST] for node in body if isinstance(node, _SCOPES)]

@@ -150,7 +150,7 @@ def _listen(pipe: Connection, tasks: queue.SimpleQueue, ended: threading.Event) 
 
 
 def _begin(sandbox: str | None, limits: Limits, channel: socket.socket | None) -> None:
-    """In a new worker: forget secrets; guests come up with the first job.
+    """Prepare a new worker: forget secrets; guests start with the first job.
 
     Ctrl-C does nothing here, and is what it was for the processes that this one starts.
     """

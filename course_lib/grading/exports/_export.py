@@ -220,7 +220,9 @@ def _fill(
             outcome.closed[student] = reason
         elif number is not None and round(number, 2) == score:
             outcome.same.append(student)
-        elif there not in ("", "-") and not request.overwrite:  # both mean that there is no score
+        elif (
+            there not in ("", "-") and not request.overwrite
+        ):  # either means that there is no score
             outcome.kept[student] = f"{there} there, {here} here"
         else:
             sheet.rows[row][assignment.column] = here

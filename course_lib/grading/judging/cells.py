@@ -187,7 +187,7 @@ def _is_judged(report: Report) -> bool:
 
 
 def _run_cell(session: Session, index: int, cell: NotebookNode) -> Ran:
-    """Run a cell that is no check; note what ended the guest."""
+    """Run a cell that is not a check, and record why if it ended the guest."""
     ran = session.run(cell.source, index)
     if ran.left:
         session.notices[index] = (

@@ -1,6 +1,6 @@
 """Ordinary nbgrader tests: cells of asserts that run after the answers, beside `check` or alone.
 
-They are no observations: they run in the student's guest, in the sandbox, and count as nbgrader
+They run in the guest, beside the student's code, and count as nbgrader
 counts them. What they hide from students is in the source version, and comes back before they run.
 """
 
@@ -59,7 +59,7 @@ def shown_of_test(ran: Ran, stopped: str | None) -> list[NotebookNode]:
 
     Args:
         ran: what became of the cell.
-        stopped: what ended the guest, if something did: an error, which is no points.
+        stopped: why the guest ended, if it did; that counts as an error, which scores 0.
     """
     found = [_short(output) for output in ran.outputs]
     if stopped or (ran.state != "ok" and not any(o.output_type == "error" for o in found)):

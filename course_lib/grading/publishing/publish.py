@@ -152,7 +152,7 @@ class Publisher:
                 "again; what is graded is kept"
             )
         stamp = read_stamp(self._submitted(student))
-        # Without a file a time that somebody put into the gradebook stays.
+        # If there is no file, keep a time that somebody entered in the gradebook.
         was_read = self._submitted(student).is_dir() and self._kept_stamp(student).is_file()
         if stamp.text or stamp.problem or was_read:
             return submit(self.gradebook, self.lesson, student, timestamp=stamp.time)

@@ -209,7 +209,7 @@ class Guest:
         return ran
 
     def _write(self, data: bytes, watch: _Watch) -> None:
-        """Write to the guest as fast as it reads; whoever does not read has ended or will be."""
+        """Write to the guest as fast as it reads, until it has ended or used up its time."""
         view = memoryview(data)
         while view and not self.is_over and not watch.used_up():
             if select.select([], [self._writing], [], _TICK_SECONDS)[1]:

@@ -2,7 +2,7 @@
 
 It runs no student code, and it never sees a submission, a seed, the judge, the oracle or the
 exercises. Each process that asks for guests has a channel, a SOCK_SEQPACKET socket. A message is
-one JSON object; descriptors travel beside it.
+one JSON object, and file descriptors are sent along with it.
 """
 
 import contextlib

@@ -2,6 +2,7 @@
 
 import re
 
+import cmarkgfm
 import pytest
 
 from course_lib.grading.publishing.markup import LONGEST, highlighted, lesson_text, written
@@ -13,6 +14,18 @@ def test_a_written_answer_keeps_its_markdown():
         assert part in page
     assert '<td align="center">b</td>' in page
     assert 'href="https://a.org/?b=c&amp;d"' in written("[x](https://a.org/?b=c&d)")
+
+
+def test_a_text_of_the_lesson_is_parsed_once_for_a_class(monkeypatch):
+    """The parser does not free its memory, so a class would cost a page of it for each student."""
+    parsed, parse = [], cmarkgfm.markdown_to_html_with_extensions
+    monkeypatch.setattr(
+        cmarkgfm,
+        "markdown_to_html_with_extensions",
+        lambda source, *options: parsed.append(source) or parse(source, *options),
+    )
+    lesson_text.cache_clear()
+    assert len({lesson_text("The *same* text.") for _ in range(3)}) == len(parsed) == 1
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,8 @@ def written(source: str) -> Markup:
     return lesson_text(sanitize_prose(source))
 
 
+# Most texts of a lesson are the same for everyone, and cmarkgfm never frees what it has parsed.
+@functools.lru_cache(maxsize=200)
 def lesson_text(source: str) -> Markup:
     """Return Markdown as HTML. Of its tags, only those that format text remain."""
     if len(source) > LONGEST:

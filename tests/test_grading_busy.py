@@ -1,14 +1,12 @@
 """Grades do not depend on how busy the machine is, nor on processes that are lost on the way."""
 
-import subprocess
-import sys
-from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 from grading_course import CAUSAL, LENGTH, LESSON, QUICK, hand_in, honest, make_course
 
+from course_lib.benchmarks.stability import busy
 from course_lib.grading import demo_course
 from course_lib.grading.ledger import MAX_ATTEMPTS
 from course_lib.grading.run import grade
@@ -18,19 +16,6 @@ from course_lib.grading.sandbox.guests import Guest, GuestLost
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("warm")]
 
 ROOT = Path(__file__).parent.parent
-
-
-@contextmanager
-def busy(processes: int = 8):
-    """Others that want every processor all the time."""
-    command = [sys.executable, "-S", "-E", "-c", "while True: pass"]
-    started = [subprocess.Popen(command) for _ in range(processes)]
-    try:
-        yield
-    finally:
-        for process in started:
-            process.kill()
-            process.wait()
 
 
 def seen(summary) -> dict:
@@ -44,7 +29,7 @@ def test_a_sample_class_gets_the_same_grades_beside_eight_busy_processes(tmp_pat
     demo_course.submit(tmp_path, LESSON, students)
     settings = replace(demo_course.TRUSTED, executor="serial", force=True)
     quiet = grade(tmp_path, LESSON, settings=settings)
-    with busy():
+    with busy(8):
         beside = grade(tmp_path, LESSON, settings=settings)
     assert quiet.exit_code == 0 and len(quiet.students) == len(students)
     assert seen(beside) == seen(quiet)
@@ -75,7 +60,7 @@ def test_what_never_ends_is_told_from_what_others_held_up(tmp_path):
     for student, (code, _) in ENDLESS.items():
         hand_in(root, student, honest(root, causal_mask=code, length_mask=LENGTH))
     settings = replace(QUICK, limits=replace(QUICK.limits, cell_seconds=1.0))
-    with busy():
+    with busy(8):
         summary = grade(root, LESSON, settings=settings)
     rows = {s.student: s.rows for s in summary.students}
     assert [row.points for row in rows.pop("ada")] == [2, 2]

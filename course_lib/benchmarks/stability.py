@@ -101,7 +101,7 @@ def measure(
     for run in range(runs):
         beside = _BUSY if 0 < run == runs - 1 else 0
         tell(f"run {run + 1} of {runs}, beside {beside} busy processes")
-        with tempfile.TemporaryDirectory(prefix="course-bench-") as scratch, _busy(beside):
+        with tempfile.TemporaryDirectory(prefix="course-bench-") as scratch, busy(beside):
             folder = Path(scratch) / "class"
             make_folder(root, folder)
             submit(folder, LESSON, students)
@@ -120,8 +120,9 @@ def _outcome(student: GradedSubmission) -> str:
 
 
 @contextlib.contextmanager
-def _busy(number: int) -> Iterator[None]:
-    command = [sys.executable, "-c", "while True: pass"]
+def busy(number: int) -> Iterator[None]:
+    """Run processes that want a processor all the time."""
+    command = [sys.executable, "-S", "-E", "-c", "while True: pass"]
     processes = [subprocess.Popen(command) for _ in range(number)]
     try:
         yield

@@ -33,6 +33,7 @@ from course_lib.workspace.locks import only_one
 from course_lib.workspace.sources import bound_names, global_names
 
 PACKAGE = "my_attention"
+_imported: dict[str, str] = {}  # the answers of the package as it was last imported
 _STAND_IN = str(Path(__file__).parent / "stand_in")  # replaces the library when a program runs
 _DATED = re.compile(r"^# Full marks for (\w+) on (\d{4}-\d{2}-\d{2})$", re.MULTILINE)
 _ABOUT = '''"""Your own attention library: one file for each answer that got full marks.
@@ -215,7 +216,7 @@ def _package(place: Path, without: str = "") -> ModuleType:
     if Path(found).parent != place:
         raise NotKept(f"{found} has this name too and hides {place}; rename it")
     texts = _texts(place)
-    if getattr(sys.modules.get(PACKAGE), "_texts", None) != texts:
+    if PACKAGE not in sys.modules or _imported != texts:
         _forget()
     try:
         package = importlib.import_module(PACKAGE)
@@ -227,7 +228,8 @@ def _package(place: Path, without: str = "") -> ModuleType:
         said = " ".join(str(getattr(error, "msg", error)).split())[:200]
         stops = f"stops with {type(error).__name__}: {said}; fix or delete that file"
         raise NotKept(f"{Path(file).name}, line {line}, {stops}") from None
-    vars(package)["_texts"] = texts
+    _imported.clear()
+    _imported.update(texts)
     return package
 
 

@@ -12,23 +12,16 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple, cast
+from typing import cast
 
 from nbformat import NotebookNode
 
 from course_lib.checks.observe.cells import bound_in, parse_cell
-from course_lib.grading.graded import GradedExercise
+from course_lib.grading.graded import GradedExercise, GradedSubmission
 
 REPORT = "application/vnd.course.report+json"
 TIMEOUT = "CellTimeoutError"
 ANSWER = "-answer"  # ends the grade_id of an exercise's answer
-
-
-class NotebookGrades(NamedTuple):
-    """What a graded notebook says: its exercises by name, and notices for the instructor."""
-
-    exercises: dict[str, GradedExercise]
-    notices: tuple[str, ...]
 
 
 @functools.lru_cache(maxsize=100)
@@ -84,9 +77,8 @@ def check_cells(notebook: NotebookNode) -> list[NotebookNode]:
     return [cell for cell in notebook["cells"] if is_check(cell)]
 
 
-def read_notebook(notebook: NotebookNode) -> NotebookGrades:
+def read_notebook(notebook: NotebookNode, student: str = "") -> GradedSubmission:
     """Read the checks of a graded notebook, the notices in its metadata, and how setup ended."""
-    found = [read_check(cell) for cell in check_cells(notebook)]
     notices = notebook["metadata"].get("course", {}).get("notices", [])
     stopped = (
         f"the cell `{grade_id(cell)}` stopped: {o.get('ename')}: {o.get('evalue')}"[:300]
@@ -95,7 +87,8 @@ def read_notebook(notebook: NotebookNode) -> NotebookGrades:
         for o in ([] if is_check(cell) else cell.get("outputs", []))
         if o["output_type"] == "error"
     )
-    return NotebookGrades({one.exercise: one for one in found}, (*notices, *stopped))
+    rows = tuple(read_check(cell) for cell in check_cells(notebook))
+    return GradedSubmission(student, rows, notices=(*notices, *stopped))
 
 
 def read_check(cell: Mapping) -> GradedExercise:
@@ -104,62 +97,60 @@ def read_check(cell: Mapping) -> GradedExercise:
     A time-out costs the exercise its points; every other fault leaves it ungraded. An optional
     exercise counts 0 of 0 points, whatever became of it.
     """
-    read = _read_check(cell)
+    about = cell["metadata"]["nbgrader"]
+    blank = GradedExercise(about["grade_id"], None, float(about["points"]), "not_graded")
+    read = _read(cell, blank)
     return replace(read, points=0.0) if read.optional else read
 
 
-def _read_check(cell: Mapping) -> GradedExercise:
-    about = cell["metadata"]["nbgrader"]
-    exercise, most = about["grade_id"], float(about["points"])
-    outputs = cell.get("outputs", [])
+def _read(cell: Mapping, blank: GradedExercise) -> GradedExercise:
+    outputs, most = cell.get("outputs", []), blank.max_points
     if not cell.get("execution_count") and not outputs:
-        return _ungraded(exercise, most, "the check was not run")
+        return replace(blank, reason="the check was not run")
+    errors = [o for o in outputs if o["output_type"] == "error"]
     if is_plain_test(cell):
-        return _as_nbgrader_grades(cell)
-    if errors := [o.get("ename") for o in outputs if o["output_type"] == "error"]:
-        return _after_errors(exercise, most, errors)
+        return _as_nbgrader_grades(cell, blank, errors)
+    if any(error.get("ename") == TIMEOUT for error in errors):
+        reason = "stopped: the check did not end in time (an endless loop?)"
+        return replace(blank, points=0.0, outcome="timed_out", reason=reason)
+    if errors:
+        what = str(errors[0].get("ename"))[:80]
+        return replace(blank, reason=f"the check cell ended with {what}: look at the notebook")
     reports = [r for o in outputs if isinstance(r := o.get("data", {}).get(REPORT), Mapping)]
     report = reports[-1] if reports else {}
-    if report.get("exercise") != exercise:
-        return _ungraded(exercise, most, "the check left no report")
-    mistake = report.get("mistake")
-    mistake = mistake if isinstance(mistake, str) else None
-    message = _first_message(report.get("findings"))
-    outcome = str(report.get("outcome"))
+    if report.get("exercise") != blank.exercise:
+        return replace(blank, reason="the check left no report")
+    outcome, mistake, findings = map(report.get, ("outcome", "mistake", "findings"))
+    findings = findings if isinstance(findings, list) else []
+    read = replace(
+        blank,
+        outcome=str(outcome),
+        mistake=mistake if isinstance(mistake, str) else None,
+        message=next((str(f.get("message", "")) for f in findings if isinstance(f, Mapping)), None),
+    )
     if outcome == "checker_failed":
         reason = "the check itself failed, not the student's code: report it to the course"
-        return GradedExercise(exercise, None, most, outcome, mistake, reason, message=message)
+        return replace(read, reason=reason)
     points = _number([o for o in outputs if o["output_type"] == "execute_result"])
     if points is None or not 0 <= points <= most + 1e-9:
-        return _ungraded(exercise, most, "the check's last value is not a number of points")
-    if most and not _agree(points, report.get("points")):
-        return _ungraded(exercise, most, "the check's value and its report disagree")
-    return GradedExercise(exercise, min(points, most), most, outcome, mistake, message=message)
+        return replace(blank, reason="the check's last value is not a number of points")
+    told = report.get("points")
+    if most and not (isinstance(told, int | float) and math.isclose(points, told, abs_tol=1e-6)):
+        return replace(blank, reason="the check's value and its report disagree")
+    return replace(read, points=min(points, most))
 
 
-def _as_nbgrader_grades(cell: Mapping) -> GradedExercise:
+def _as_nbgrader_grades(cell: Mapping, blank: GradedExercise, errors: list) -> GradedExercise:
     """What nbgrader gives an ordinary test: nothing after an error, else a number or all."""
     from nbgrader.utils import determine_grade
 
     points, most = determine_grade(cast(NotebookNode, cell))
-    errors = [o for o in cell["outputs"] if o["output_type"] == "error"]
-    message = f"{errors[0].get('ename')}: {errors[0].get('evalue')}"[:300] if errors else None
     outcome = "correct" if points is not None and points >= most else "incorrect"
-    if errors and errors[0].get("ename") == TIMEOUT:
-        outcome = "timed_out"
-    return GradedExercise(grade_id(cell), points, most, outcome, message=message)
-
-
-def _after_errors(exercise: str, most: float, names: list) -> GradedExercise:
-    if TIMEOUT in names:
-        reason = "stopped: the check did not end in time (an endless loop?)"
-        return GradedExercise(exercise, 0.0, most, "timed_out", reason=reason)
-    what = str(names[0])[:80]
-    return _ungraded(exercise, most, f"the check cell ended with {what}: look at the notebook")
-
-
-def _ungraded(exercise: str, most: float, reason: str) -> GradedExercise:
-    return GradedExercise(exercise, None, most, "not_graded", reason=reason)
+    message = None
+    if errors:
+        message = f"{errors[0].get('ename')}: {errors[0].get('evalue')}"[:300]
+        outcome = "timed_out" if errors[0].get("ename") == TIMEOUT else outcome
+    return replace(blank, points=points, outcome=outcome, message=message)
 
 
 def _number(results: list[Mapping]) -> float | None:
@@ -172,14 +163,3 @@ def _number(results: list[Mapping]) -> float | None:
     except (TypeError, ValueError):
         return None
     return value if math.isfinite(value) else None
-
-
-def _agree(points: float, reported: object) -> bool:
-    return isinstance(reported, int | float) and math.isclose(points, reported, abs_tol=1e-6)
-
-
-def _first_message(findings: object) -> str | None:
-    if not isinstance(findings, list):
-        return None
-    messages = [str(f.get("message", "")) for f in findings if isinstance(f, Mapping)]
-    return messages[0] if messages else None

@@ -23,8 +23,8 @@ import nbformat
 
 from course_lib.grading.course import Course, quiet_nbgrader, write_atomically
 from course_lib.grading.executors import Executor, executor, shard_of
-from course_lib.grading.graded import GradedLesson
-from course_lib.grading.graded_cells import NotebookGrades, read_notebook
+from course_lib.grading.graded import GradedLesson, GradedSubmission
+from course_lib.grading.graded_cells import read_notebook
 from course_lib.grading.intake.submissions import Submission, find_submissions
 from course_lib.grading.jobs import Job, Result
 from course_lib.grading.ledger import Entry
@@ -109,9 +109,9 @@ def _chosen(run: Run, students: Sequence[str] | None) -> list[Submission]:
 
 def _grade(
     run: Run, submissions: Sequence[Submission], progress: Progress
-) -> dict[str, NotebookGrades]:
+) -> dict[str, GradedSubmission]:
     """Grade and publish; return what the graded notebooks say, by student."""
-    read: dict[str, NotebookGrades] = {}
+    read: dict[str, GradedSubmission] = {}
     tally = _Tally(run.lesson, len(submissions), progress)
     with Publisher(run.course, run.lesson).open() as publisher:
 
@@ -183,7 +183,7 @@ def _workers(settings: Settings, lesson: str = "") -> contextlib.closing[Executo
     return contextlib.closing(made)
 
 
-def _finish(run: Run, entry: Entry, publisher: Publisher) -> NotebookGrades | None:
+def _finish(run: Run, entry: Entry, publisher: Publisher) -> GradedSubmission | None:
     """Publish a graded submission, or clear a blank one; return what its graded notebook says."""
     if entry.state == "blank":
         publisher.leave_blank(entry.student)
@@ -191,9 +191,9 @@ def _finish(run: Run, entry: Entry, publisher: Publisher) -> NotebookGrades | No
         return None
     if entry.state == "published":
         notebook = run.course.read_graded(entry.student, run.lesson)
-        return read_notebook(notebook) if notebook else None
+        return read_notebook(notebook, entry.student) if notebook else None
     notebook = nbformat.v4.reads(entry.notebook)  # written by us
-    grades = read_notebook(notebook)
+    grades = read_notebook(notebook, entry.student)
     publisher.publish(entry.student, entry.notebook, notebook, grades)
     return grades
 
@@ -221,11 +221,11 @@ class _Tally:
         self.started = time.monotonic()
         tell(Step(lesson, 0, total, f"{total} submissions"))
 
-    def count(self, entry: Entry, grades: NotebookGrades | None) -> None:
+    def count(self, entry: Entry, grades: GradedSubmission | None) -> None:
         """Count one more submission."""
         self.counts[_WORDS[entry.state]] += 1
         if grades is not None and entry.state == "graded":
-            self.outcomes.update(one.outcome for one in grades.exercises.values())
+            self.outcomes.update(one.outcome for one in grades.rows)
         done = self.counts.total()
         left = (time.monotonic() - self.started) / done * (self.total - done)
         counts, outcomes = dict(self.counts), dict(self.outcomes)

@@ -15,8 +15,7 @@ from nbformat import NotebookNode, v4
 from nbgrader.utils import is_grade, is_solution
 
 from course_lib.grading.adapters.nbgrader import SubmittedNotebook
-from course_lib.grading.graded import GradedExercise
-from course_lib.grading.graded_cells import NotebookGrades
+from course_lib.grading.graded import GradedExercise, GradedSubmission
 from course_lib.grading.publishing.course_figures import CourseFigures
 from course_lib.grading.publishing.feedback import FILTERS, TEMPLATES
 from course_lib.grading.publishing.markup import highlighted, lesson_text
@@ -36,7 +35,7 @@ class Marks(NamedTuple):
     exercises: tuple[GradedExercise, ...]
 
 
-def marks_of(submitted: SubmittedNotebook, lesson: str, grades: NotebookGrades) -> Marks:
+def marks_of(submitted: SubmittedNotebook, lesson: str, grades: GradedSubmission) -> Marks:
     """Return the marks of a submission whose points are in the gradebook."""
     penalty = submitted.late_submission_penalty or 0
     about = {
@@ -51,7 +50,7 @@ def marks_of(submitted: SubmittedNotebook, lesson: str, grades: NotebookGrades) 
         waiting = grade.needs_manual_grade and grade.manual_score is None
         known = {"score": grade.score, "points": grade.max_score, "waiting": waiting}
         cells.setdefault(grade.name, {}).update(known)
-    return Marks(about, cells, tuple(grades.exercises.values()))
+    return Marks(about, cells, grades.rows)
 
 
 def get_ready(release: NotebookNode) -> None:

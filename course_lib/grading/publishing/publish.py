@@ -26,7 +26,8 @@ from course_lib.grading.adapters.nbgrader import (
 )
 from course_lib.grading.course import Course, write_atomically
 from course_lib.grading.gradebook import MAX_STUDENT_ID, opened
-from course_lib.grading.graded_cells import NotebookGrades, is_check
+from course_lib.grading.graded import GradedSubmission
+from course_lib.grading.graded_cells import is_check
 from course_lib.grading.intake.gate import STAMP, exchange_files, read_stamp
 from course_lib.grading.ledger import Entry, Ledger
 from course_lib.grading.publishing.course_figures import CourseFigures
@@ -60,7 +61,7 @@ class Publisher:
         get_ready(self.course.read_release(self.lesson)[1])
 
     def publish(
-        self, student: str, text: str, notebook: NotebookNode, grades: NotebookGrades
+        self, student: str, text: str, notebook: NotebookNode, grades: GradedSubmission
     ) -> None:
         """Write a graded submission: grades in one transaction, then files; its page is made later.
 
@@ -159,17 +160,18 @@ class Publisher:
         return submit(self.gradebook, self.lesson, student)
 
     def _grade(
-        self, about: SubmittedNotebook, notebook: NotebookNode, read: NotebookGrades
+        self, about: SubmittedNotebook, notebook: NotebookNode, read: GradedSubmission
     ) -> None:
         """What nbgrader's SaveAutoGrades and AssignLatePenalties do, in one go."""
         grades = {grade.name: grade for grade in about.grades}
+        points = {row.exercise: row.points for row in read.rows}
         comments = {comment.name: comment for comment in about.comments}
         for cell in notebook.cells:
             name = cell.metadata.get("nbgrader", {}).get("grade_id")
             if is_grade(cell) and name in grades:
                 grade = grades[name]
                 if is_check(cell):
-                    grade.auto_score = read.exercises[name].points
+                    grade.auto_score = points[name]
                 else:
                     grade.auto_score = self._penalties.score_of(cell)
                 by_hand = grade.manual_score is not None

@@ -16,7 +16,7 @@ from course_lib.grading.adapters.nbgrader import (
 )
 from course_lib.grading.course import Course
 from course_lib.grading.graded import BLANK, GradedExercise, GradedLesson, GradedSubmission
-from course_lib.grading.graded_cells import NotebookGrades, read_notebook
+from course_lib.grading.graded_cells import read_notebook
 from course_lib.grading.intake.gate import read_stamp
 from course_lib.grading.ledger import Entry, Ledger
 
@@ -25,7 +25,7 @@ def read_lesson(
     course: Course,
     lesson: str,
     *,
-    known: Mapping[str, NotebookGrades] | None = None,
+    known: Mapping[str, GradedSubmission] | None = None,
     brief: bool = False,
 ) -> GradedLesson:
     """Everything known about a lesson; no student where the gradebook knows none.
@@ -107,16 +107,17 @@ def _answer(name: str, most: float, grade: Grade | None) -> GradedExercise:
     return GradedExercise(name, points, most, state, extra_credit=extra)
 
 
-def _notebook(course: Course, student: str, lesson: str) -> NotebookGrades | None:
+def _notebook(course: Course, student: str, lesson: str) -> GradedSubmission | None:
     found = course.read_graded(student, lesson)
     return read_notebook(found) if found else None
 
 
 def _explained(
-    graded: GradedSubmission, entry: Entry, notebook: NotebookGrades | None
+    graded: GradedSubmission, entry: Entry, notebook: GradedSubmission | None
 ) -> GradedSubmission:
     """A submission with what its graded notebook and its entry in the ledger say of it."""
-    read, notices = notebook or NotebookGrades({}, ())
+    told = notebook or GradedSubmission(graded.student)
+    read = {row.exercise: row for row in told.rows}
     problem = entry.problem
     if problem is None and notebook is None:
         problem = "not graded yet"
@@ -125,7 +126,7 @@ def _explained(
         graded,
         rows=tuple(_with_report(row, read.get(row.exercise)) for row in graded.rows),
         problem=problem,
-        notices=tuple(dict.fromkeys([*entry.notices, *notices, *flags])),
+        notices=tuple(dict.fromkeys([*entry.notices, *told.notices, *flags])),
         seconds=entry.seconds.get("total", 0.0),
         same_as_course=entry.same,
     )

@@ -212,6 +212,76 @@ def test_what_an_answer_sets_is_put_back():
             assert settings() == before
 
 
+SETTINGS = {
+    "recursion limit": lambda: sys.setrecursionlimit(2500),
+    "warning filters": lambda: warnings.simplefilter("ignore"),
+    "error handling": lambda: np.seterr(all="ignore"),
+    "gradient mode": lambda: torch.set_grad_enabled(False),
+    "default dtype": lambda: torch.set_default_dtype(torch.float64),
+    "default device": lambda: torch.set_default_device("meta"),
+    "number of threads": lambda: torch.set_num_threads(2),
+    "anomaly detection": lambda: torch.autograd.set_detect_anomaly(True),
+}
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.filterwarnings("ignore:Anomaly Detection:UserWarning")
+def test_a_lasting_setting_costs_points_and_does_not_reach_the_next_exercise(setting):
+    def sets(scores, valid_lens=None, mask=None):
+        SETTINGS[setting]()
+        with torch.device("cpu"), torch.enable_grad():
+            return masked(scores, valid_lens, mask)
+
+    class Sets(torch.nn.Module):
+        def __init__(self, dropout=0.0):
+            super().__init__()
+            self.dropout = torch.nn.Dropout(dropout)
+
+        def forward(self, queries, keys, values, valid_lens=None, mask=None):
+            scores = queries @ keys.mT / queries.shape[-1] ** 0.5
+            weights = masked(scores, valid_lens, mask)
+            self.attention_weights = weights.detach()
+            result = self.dropout(weights) @ values
+            SETTINGS[setting]()
+            return result
+
+    for name, answer in {"masked_softmax": sets, "DotProductAttention": Sets}.items():
+        report = grade(name, answer)
+        said = {finding.id: finding.message for finding in report.findings}
+        assert setting in said["settings_changed"] and 0.8 < report.score < 0.96
+    assert grade("masked_softmax", masked).score == 1.0
+
+
+def test_a_check_starts_from_the_usual_settings():
+    seen = []
+
+    def length_mask(valid_lens, max_len):
+        seen.append((torch.get_default_dtype(), torch.is_grad_enabled()))
+        return torch.arange(max_len) < valid_lens[..., None]
+
+    torch.set_default_dtype(torch.float64)
+    torch.set_grad_enabled(False)
+    try:
+        grade("length_mask", length_mask)
+        assert torch.get_default_dtype() == torch.float64 and not torch.is_grad_enabled()
+    finally:
+        torch.set_default_dtype(torch.float32)
+        torch.set_grad_enabled(True)
+    assert set(seen) == {(torch.float32, True)}
+
+
+def test_a_setting_that_an_import_changes_is_not_held_against_an_answer(monkeypatch, tmp_path):
+    (tmp_path / "changes_filters.py").write_text("import warnings\nwarnings.simplefilter('once')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def imports(scores, valid_lens=None, mask=None):
+        import changes_filters  # noqa: F401
+
+        return masked(scores, valid_lens, mask)
+
+    assert grade("masked_softmax", imports).score == 1.0
+
+
 @pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning")
 def test_a_generator_is_asked_about_yield_and_a_coroutine_about_async():
     assert "yield" in grade("masked_softmax", generator_function).text()
@@ -228,7 +298,7 @@ def test_a_sparse_tensor_too_large_to_unfold_is_left_folded():
     assert recorded.data is None and recorded.shape == (10**6, 10**6)
 
 
-def masked(scores, valid_lens, mask):
+def masked(scores, valid_lens=None, mask=None):
     keep = torch.ones_like(scores, dtype=torch.bool) if mask is None else mask
     if valid_lens is not None:
         shape = [len(valid_lens)] + [1] * (scores.dim() - 1)

@@ -4,7 +4,7 @@ These are pure functions on plain data. A violation belongs to an aspect (raised
 values, gradients, mutated, dtype, ...). The aspects in `HYGIENE` count toward the hygiene share,
 whatever the probe. The others count toward the probe's own part."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +24,7 @@ from course_lib.checks.observe.probe import Probe
 from course_lib.checks.observe.record import Recorded
 from course_lib.reference import Expected
 
-HYGIENE = ("mutated", "dtype", "device", "rng", "training", "attached")
+HYGIENE = ("mutated", "dtype", "device", "rng", "training", "settings", "attached")
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,17 @@ def _of_a_call_that_returned(
         yield "rng", _GLOBAL_NUMBERS
     if seen.training_changed:
         yield "training", Problem("training_flag_changed", "The call changed `self.training`.")
+    if seen.settings:
+        yield "settings", _changed_settings(seen.settings)
+
+
+def _changed_settings(names: Sequence[str]) -> Problem:
+    return Problem(
+        "settings_changed",
+        f"Your code changes {' and '.join(names[:3])} and does not restore it, so all code that "
+        "runs afterwards is affected.",
+        "Which line sets it, and does a `with` block do the same for a few lines only?",
+    )
 
 
 def _of_the_outputs(

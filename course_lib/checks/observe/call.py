@@ -24,10 +24,10 @@ from course_lib.checks.observe.cost_meter import COURSE, Calls, Spending, Steps,
 from course_lib.checks.observe.global_state import (
     next_draws,
     random_states_kept,
-    restored_globals,
     seed_all,
     seed_torch,
     seeded_draws,
+    usual_settings,
 )
 from course_lib.checks.observe.observation import MAX_TEXT, Observation, Raised
 from course_lib.checks.observe.probe import Array, Built, Dtype, Probe
@@ -69,14 +69,16 @@ def observe(obj: Any, probe: Probe, *, watched: bool = True) -> Observation:
     kwargs = {n: materialise(a, device, dtype) for n, a in probe.kwargs.items()}
     started = time.perf_counter()
     stdout, stderr = _Unclosed(), _Unclosed()
-    with restored_globals(), warnings.catch_warnings(record=True) as caught:
+    streams = contextlib.redirect_stderr(stderr), contextlib.redirect_stdout(stdout)
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        with contextlib.redirect_stderr(stderr), contextlib.redirect_stdout(stdout):
+        with usual_settings() as changed, streams[0], streams[1]:
             try:
                 _run(obj, probe, seen, (args, kwargs), device, dtype, watched)
             except BaseException as error:  # also SystemExit and a student's own base class
                 phase = seen.raised.phase if seen.raised else "call"
                 seen.raised = _describe_exception(error, phase)
+    seen.settings = tuple(changed)
     seen.seconds = time.perf_counter() - started
     seen.stderr = stderr.getvalue()[:MAX_TEXT]
     seen.warnings = tuple(f"{w.category.__name__}: {w.message}"[:300] for w in caught[:5])
@@ -109,7 +111,7 @@ def _run(obj, probe: Probe, seen: Observation, inputs, device, dtype, watched) -
         seen.raised.phase = "backward"
         given = {**args, **kwargs}
         leaves = {n: given[n] for n, a in _arrays(probe).items() if a.requires_grad} | parameters
-        with meter or contextlib.nullcontext():
+        with torch.enable_grad(), meter or contextlib.nullcontext():
             seen.gradients, seen.grad_changed = _backward(result, probe.grad_outputs, leaves)
     if meter is not None:
         seen.spent["peak"] = meter.peak - (_OURS if probe.grad_outputs is not None else 0)

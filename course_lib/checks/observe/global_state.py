@@ -9,12 +9,12 @@ import gc
 import os
 import random
 import sys
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-
-_DEEPEST = 3000  # calls within calls, whatever limit a notebook has set
 
 
 def seed_torch(seed: int, device: str) -> None:
@@ -68,28 +68,75 @@ def _default_device() -> torch.device:
 _EMPTY = torch.empty
 
 
+def _set_device(device: torch.device) -> None:
+    torch.set_default_device(None if device.type == "cpu" else device)
+
+
+class _Setting(NamedTuple):
+    read: Callable[[], Any]
+    write: Callable[[Any], object]
+    usual: Any = None  # None: as it is
+
+
+_NUMPY = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
+_SETTINGS = {
+    "Python's recursion limit": _Setting(
+        sys.getrecursionlimit,
+        sys.setrecursionlimit,
+        3000,  # a deeper one overflows the C stack
+    ),
+    "Python's warning filters": _Setting(
+        lambda: warnings.filters[:], functools.partial(setattr, warnings, "filters")
+    ),
+    "NumPy's error handling": _Setting(np.geterr, lambda kinds: np.seterr(**kinds), _NUMPY),
+    "torch's gradient mode": _Setting(torch.is_grad_enabled, torch.set_grad_enabled, True),
+    "torch's default dtype": _Setting(
+        torch.get_default_dtype, torch.set_default_dtype, torch.float32
+    ),
+    "torch's default device": _Setting(_default_device, _set_device, torch.device("cpu")),
+    "torch's number of threads": _Setting(torch.get_num_threads, torch.set_num_threads, 1),
+    "torch's anomaly detection": _Setting(
+        torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly, False
+    ),
+    "torch's deterministic mode": _Setting(  # setting it imports torch's compiler
+        torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms, False
+    ),
+}
+
+
+def use_usual_settings() -> None:
+    """Set what an earlier cell may have changed for everyone in this process."""
+    for setting in _SETTINGS.values():
+        if setting.usual is not None and setting.read() != setting.usual:
+            with contextlib.suppress(RecursionError):  # the caller is deeper than the limit
+                setting.write(setting.usual)
+
+
 @contextlib.contextmanager
-def restored_globals() -> Iterator[None]:
-    """Puts back the global settings that a call may change.
+def usual_settings() -> Iterator[list[str]]:
+    """Let a call start from the usual settings, and restore those of its caller.
+
+    The list that this yields names afterwards which settings the call has left changed. If it
+    imported a module, that may have changed them, and the list stays empty.
 
     No garbage is collected meanwhile: what others clean up then would pass for the student's.
     """
-    dtype, folder = torch.get_default_dtype(), os.getcwd()
-    device, depth = _default_device(), sys.getrecursionlimit()
-    collecting = gc.isenabled()
+    before, folder = {name: s.read() for name, s in _SETTINGS.items()}, os.getcwd()
+    collecting, imported = gc.isenabled(), len(sys.modules)
     gc.disable()
-    with contextlib.suppress(RecursionError):  # a deeper one would overflow the C stack
-        sys.setrecursionlimit(min(depth, _DEEPEST))
+    use_usual_settings()
+    given = {name: s.read() for name, s in _SETTINGS.items()}
+    changed: list[str] = []
     try:
-        with torch.enable_grad(), np.errstate(all="warn", under="ignore"):
-            yield
+        yield changed
     finally:
-        sys.setrecursionlimit(depth)
+        for name, setting in _SETTINGS.items():
+            left = setting.read()
+            if left != given[name] and len(sys.modules) == imported:
+                changed.append(name)
+            if left != before[name]:
+                setting.write(before[name])
         if collecting:
             gc.enable()
-        if _default_device() != device:
-            torch.set_default_device(None if device.type == "cpu" else device)
-        if torch.get_default_dtype() != dtype:
-            torch.set_default_dtype(dtype)
         with contextlib.suppress(OSError):
             os.chdir(folder)

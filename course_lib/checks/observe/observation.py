@@ -35,6 +35,7 @@ class Observation:
     raised: Raised | None = None
     rng_touched: bool = False
     training_changed: bool = False
+    settings: tuple[str, ...] = ()  # what of Python, NumPy and torch is left set otherwise
     calls: dict[str, int] = field(default_factory=dict)  # where the probe has them counted
     steps: int = 0  # lines run by the student, counted where the probe has a group of `loops`
     own: tuple[str, ...] = ()

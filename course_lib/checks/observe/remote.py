@@ -13,11 +13,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType, ModuleType
 
-import numpy as np
-import torch
-
 from course_lib.checks.observe.call import observe_all
 from course_lib.checks.observe.codec import decode, encode
+from course_lib.checks.observe.global_state import use_usual_settings
 from course_lib.checks.observe.observation import (
     Observation,
     Raised,
@@ -166,15 +164,7 @@ def _end_watching() -> None:  # pragma: no cover - it would end the measurement 
 
 def _restore_defaults() -> None:
     """Undo what an earlier cell may have changed for everyone in this process."""
-    sys.setrecursionlimit(max(sys.getrecursionlimit(), 3000))
-    torch.set_default_dtype(torch.float32)
-    torch.set_default_device(None)
-    torch.set_grad_enabled(True)
-    torch.set_num_threads(1)
-    if torch.are_deterministic_algorithms_enabled():  # setting it imports torch's compiler
-        torch.use_deterministic_algorithms(False)
-    torch.autograd.set_detect_anomaly(False)
-    np.seterr(divide="warn", over="warn", under="ignore", invalid="warn")
+    use_usual_settings()
     gc.enable()
     for name in ("stdout", "stderr"):
         if getattr(sys, name, None) is None:

@@ -295,3 +295,9 @@ def slips(faults):
         return changes.detach()
 
     return effect_of_masking
+
+
+@wrong("settings_changed")
+def gradients_stay_off(model, source, valid_lens, target, position):
+    torch.set_grad_enabled(False)
+    return two_calls(model, source, valid_lens, target, position)

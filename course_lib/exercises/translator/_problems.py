@@ -5,7 +5,6 @@ compared with every two known mistakes at once, and with each rare one: it passe
 parts give its numbers, and is told about this part where a mistake in it does.
 """
 
-import copy
 import dataclasses
 import itertools
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -233,9 +232,10 @@ def _made(block, probe: Probe) -> Iterator[tuple[tuple[Made, ...], np.ndarray]]:
         if not one.changes.keys() & other.changes.keys()
     )
     for chosen in itertools.chain(single, pairs):
-        model = copy.copy(weights)
         steps = {name: step for _, changes in chosen for name, step in changes.items()}
-        model.__class__ = block.base.changed(steps)
+        kind = block.base.changed(steps)
+        model = kind.__new__(kind)
+        vars(model).update(vars(weights))  # to make layers again would take most of the time
         with torch.no_grad():
             outputs = model(*args).numpy()
         yield tuple(Made(row, frozenset(changes)) for row, changes in chosen), outputs

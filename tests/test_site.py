@@ -111,13 +111,14 @@ def test_the_first_cell_installs_what_a_notebook_imports_and_nothing_else():
 
 
 def test_work_done_in_a_launched_copy_is_graded_like_any_other():
-    from course_lib.grading.intake.submissions import parse
+    from course_lib.grading.graded_cells import grade_id
+    from course_lib.grading.intake.read import parse
 
     lesson = LESSONS[0]
     release = nbformat.read(ROOT / "notebooks" / lesson / f"{lesson}.ipynb", as_version=4)
     launched = launchable(copy.deepcopy(release), REPOSITORY)
     graded = [
-        [cell for cell in parse(nbformat.writes(found).encode())[0] if cell.grade_id]
+        [cell for cell in parse(nbformat.writes(found).encode())[0] if grade_id(cell)]
         for found in (release, launched)
     ]
     assert graded[0] and graded[0] == graded[1]

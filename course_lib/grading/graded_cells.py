@@ -22,6 +22,7 @@ from course_lib.grading.graded import GradedExercise, GradedSubmission
 REPORT = "application/vnd.course.report+json"
 TIMEOUT = "CellTimeoutError"
 ANSWER = "-answer"  # ends the grade_id of an exercise's answer
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 @functools.lru_cache(maxsize=100)
@@ -39,6 +40,12 @@ def parsed(source: str) -> ast.Module | None:
 def bound_names(source: str) -> set[str]:
     """The names that a cell binds, whatever the kind of statement."""
     return bound_in(source, _as_python)
+
+
+def definitions(source: str) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
+    """The functions and classes that a cell defines at its top level."""
+    tree = parsed(source)
+    return {one.name: one for one in tree.body if isinstance(one, DEFINITIONS)} if tree else {}
 
 
 def grade_id(cell: Mapping) -> str:

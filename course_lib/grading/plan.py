@@ -17,8 +17,8 @@ from course_lib.grading.course import Course, parse_graded
 from course_lib.grading.fingerprints import checks_digests, key_of, seed_of, work_of
 from course_lib.grading.graded_cells import check_cells, grade_id
 from course_lib.grading.intake.gate import IntakeError, utf8
-from course_lib.grading.intake.read import has_answers
-from course_lib.grading.intake.submissions import Submission, choose, read_bytes
+from course_lib.grading.intake.read import has_answers, read_bytes
+from course_lib.grading.intake.submissions import Submission, choose
 from course_lib.grading.jobs import Job, Result
 from course_lib.grading.judging.plain_tests import digests_of, tests_of
 from course_lib.grading.ledger import MAX_ATTEMPTS, Entry, Ledger

@@ -22,7 +22,6 @@ from course_lib.grading.fingerprints import seed_of, work_of
 from course_lib.grading.graded_cells import is_check, is_plain_test, read_check
 from course_lib.grading.intake.gate import secret_seed
 from course_lib.grading.intake.rebuild import rebuild
-from course_lib.grading.intake.submissions import SubmittedCell
 from course_lib.grading.sanitize import sanitize_outputs
 
 # What nbgrader_config.py sets; stock steps and ours in the order in which they run.
@@ -36,8 +35,7 @@ SANITIZE = [
 ]
 AUTOGRADE = [
     "course_lib.grading.preprocessors.ExecuteWithSeed",
-    "course_lib.grading.preprocessors.ForgiveStderr",
-    "course_lib.grading.preprocessors.SanitizeOutputs",
+    "course_lib.grading.preprocessors.CleanOutputs",
     "nbgrader.preprocessors.LimitOutput",
     "course_lib.grading.preprocessors.SaveCheckedGrades",
     "nbgrader.preprocessors.AssignLatePenalties",
@@ -71,25 +69,11 @@ class RebuildSubmission(NbGraderPreprocessor):
         if not path.is_file():
             self.log.warning("%s is missing: run `course build`", path)
             return nb, resources
-        rebuilt, notices = rebuild(_release(path, path.stat().st_mtime_ns), _reduced(nb))
+        rebuilt, notices = rebuild(_release(path, path.stat().st_mtime_ns), nb.cells)
         for notice in notices:
             self.log.warning("%s: %s", about["student"], notice)
         rebuilt.metadata.setdefault("course", {})["notices"] = notices
         return rebuilt, resources
-
-
-def _reduced(nb: NotebookNode) -> list[SubmittedCell]:
-    """Cells of a notebook that nbformat has read; `intake.parse` does it for raw bytes."""
-    return [
-        SubmittedCell(
-            cell.cell_type,
-            cell.source,
-            cell.metadata.get("nbgrader", {}).get("grade_id"),
-            cell.get("id"),
-            tuple(cell.get("outputs", ())),
-        )
-        for cell in nb.cells
-    ]
 
 
 class ExecuteWithSeed(Execute):
@@ -114,29 +98,23 @@ class ExecuteWithSeed(Execute):
                 os.environ[SEED] = before
 
 
-class ForgiveStderr(NbGraderPreprocessor):
-    """After execution: what `check` left on stderr is shown, and costs nothing."""
+class CleanOutputs(NbGraderPreprocessor):
+    """After execution: what `check` left on stderr costs nothing, and nothing else can run.
+
+    Of all cells but checks, plain text and pictures stay.
+    """
 
     def preprocess_cell(
         self, cell: NotebookNode, resources: dict, index: int
     ) -> tuple[NotebookNode, dict]:
-        """Turn stderr streams of check cells into stdout."""
-        if is_check(cell) and not is_plain_test(cell):
-            for output in cell.outputs:
-                if output.output_type == "stream":
-                    output.name = "stdout"
-        return cell, resources
-
-
-class SanitizeOutputs(NbGraderPreprocessor):
-    """After execution: of all cells but checks, only outputs stay in which nothing can run."""
-
-    def preprocess_cell(
-        self, cell: NotebookNode, resources: dict, index: int
-    ) -> tuple[NotebookNode, dict]:
-        """Keep plain text and pictures."""
-        if cell.cell_type == "code" and (not is_check(cell) or is_plain_test(cell)):
-            cell.outputs = sanitize_outputs(cell.outputs)
+        """Turn stderr streams of check cells into stdout; sanitize all others."""
+        if cell.cell_type == "code":
+            if is_check(cell) and not is_plain_test(cell):
+                for output in cell.outputs:
+                    if output.output_type == "stream":
+                        output.name = "stdout"
+            else:
+                cell.outputs = sanitize_outputs(cell.outputs)
         return cell, resources
 
 

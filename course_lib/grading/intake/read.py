@@ -1,49 +1,56 @@
-"""Read a submission in a worker: parse it and put its answers into the release notebook."""
+"""Read a submitted notebook without trusting it, and put its answers into the release notebook.
+
+A notebook is reduced to cells: kind, id, grade_id and source, and outputs for what is not run
+again. Everything else that a student's file may claim is left behind here.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import re
 import signal
 import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import nbformat
 from nbformat import NotebookNode
 
 from course_lib.exercises import exercises
-from course_lib.grading.graded_cells import ANSWER
-from course_lib.grading.intake.gate import IntakeError
+from course_lib.grading.graded_cells import ANSWER, grade_id
+from course_lib.grading.intake.gate import IntakeError, read_ordinary
 from course_lib.grading.intake.rebuild import rebuild
 from course_lib.grading.intake.source_checks import same_as_course, source_checks
-from course_lib.grading.intake.submissions import SubmittedCell, parse, read_bytes
-from course_lib.grading.jobs import Job, Result
+from course_lib.grading.jobs import Job
 
+MAX_BYTES = 100_000_000
+MAX_CELLS = 5_000
+MAX_SOURCE = 5_000_000  # characters in all cells together
+_KINDS = {"code": "code", "markdown": "markdown", "raw": "raw", "heading": "markdown"}
 _CHECK = re.compile(r"""\bcheck\(\s*["'](\w+)["']""")
 _SECONDS = 20  # of processor time; an honest submission takes a tenth of one
 _MEMORY = 600_000_000  # bytes beyond what the process holds
 
 
-def read_submission(job: Job, result: Result) -> NotebookNode:
-    """Return the release notebook with a student's answers; note what was found in the result.
+def read_submission(job: Job) -> tuple[NotebookNode, list[str], list[str]]:
+    """Return the release notebook with a student's answers.
+
+    Returns:
+        The notebook, notices for the instructor, and the exercises whose answer is the course's.
 
     Raises:
         IntakeError: it cannot be read; the message says why and what to ask for.
     """
-    release = _release(job.release)
     with _limited(job.name):
-        notebook, notices = _rebuilt(job.lesson, release, job.data, job.name)
-        notices += source_checks(notebook)
-        result.same_as_course = tuple(same_as_course(notebook, job.lesson))
-    result.notices = tuple(notices)
-    return notebook
+        notebook, notices = _rebuilt(job.lesson, _release(job.release), job.data, job.name)
+        same = same_as_course(notebook, job.lesson)
+        return notebook, [*notices, *source_checks(notebook)], same
 
 
 def has_answers(lesson: str, release: NotebookNode, path: Path) -> bool:
@@ -56,19 +63,19 @@ def has_answers(lesson: str, release: NotebookNode, path: Path) -> bool:
         return False
 
 
-def _rebuilt(
-    lesson: str, release: NotebookNode, data: bytes, name: str
-) -> tuple[NotebookNode, list[str]]:
-    cells, read = parse(data, name)
-    _refuse_another_lesson(lesson, cells)
-    notebook, restored = rebuild(release, cells)
-    return notebook, [*read, *restored]
-
-
 def _answers_in(notebook: NotebookNode) -> list[list[str]]:
     """The words of the cells that answers go into."""
     cells = (c for c in notebook.cells if c.metadata.get("nbgrader", {}).get("solution"))
     return [cell.source.split() for cell in cells]
+
+
+def read_bytes(path: Path) -> bytes:
+    """The bytes of a submitted notebook.
+
+    Raises:
+        IntakeError: a link, a folder, a device, or larger than MAX_BYTES.
+    """
+    return read_ordinary(path, MAX_BYTES, "ask for it with its outputs cleared")
 
 
 @functools.lru_cache(maxsize=2)
@@ -76,60 +83,126 @@ def _release(text: str) -> NotebookNode:
     return nbformat.reads(text, as_version=4)
 
 
+def _rebuilt(
+    lesson: str, release: NotebookNode, data: bytes, name: str
+) -> tuple[NotebookNode, list[str]]:
+    cells, read = parse(data, name)
+    known = exercises()
+    asked = {exercise for cell in cells for exercise in _CHECK.findall(cell.source)}
+    asked |= {grade_id(cell).removesuffix(ANSWER) for cell in cells}
+    found = Counter(known[exercise].lesson for exercise in asked & known.keys())
+    if found and lesson not in found:
+        other = found.most_common(1)[0][0]
+        raise IntakeError(f"this is the notebook of {other}: ask for that of {lesson}")
+    notebook, restored = rebuild(release, cells)
+    return notebook, [*read, *restored]
+
+
 @contextlib.contextmanager
 def _limited(name: str) -> Iterator[None]:
-    """Bound the memory and the processor time of this process while it reads hostile text.
+    """On Linux, bound the memory and the time of this process while it reads hostile text.
 
     Raises:
         IntakeError: more was needed.
     """
-    try:
-        with _limits():
-            yield
-    except (MemoryError, TimeoutError) as error:
-        why = str(error) or f"it took more than {_MEMORY / 1e6:.0f} MB of memory"
-        remedy = "ask for the lesson's notebook with the answers"
-        raise IntakeError(f"{name} could not be read ({why}): {remedy}") from None
-
-
-@contextlib.contextmanager
-def _limits() -> Iterator[None]:
     if sys.platform != "linux":
         yield
         return
     import resource
 
-    with open("/proc/self/statm", "rb") as file:
-        size = int(file.read().split()[0]) * resource.getpagesize()
-    limits = {resource.RLIMIT_AS: size + _MEMORY}
-    is_main = threading.current_thread() is threading.main_thread()
-    handler: Any = None
-    if is_main:  # no other thread can handle the signal, which would end the process
-        limits[resource.RLIMIT_CPU] = int(time.process_time()) + 1 + _SECONDS
-        handler = signal.signal(signal.SIGXCPU, _too_long)
-    before = {which: resource.getrlimit(which) for which in limits}
+    size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    most = size + _MEMORY if soft == resource.RLIM_INFINITY else min(size + _MEMORY, soft)
+    is_main = threading.current_thread() is threading.main_thread()  # else no signal is handled
+    handler = signal.signal(signal.SIGVTALRM, _too_long) if is_main else None
     try:
-        for which, most in limits.items():
-            known = [value for value in before[which] if value != resource.RLIM_INFINITY]
-            resource.setrlimit(which, (min([most, *known]), before[which][1]))
-        yield
-    finally:
-        for which, pair in before.items():
-            resource.setrlimit(which, pair)
+        resource.setrlimit(resource.RLIMIT_AS, (most, hard))
         if is_main:
-            signal.signal(signal.SIGXCPU, handler)
+            signal.setitimer(signal.ITIMER_VIRTUAL, _SECONDS)
+        yield
+    except (MemoryError, TimeoutError) as error:
+        why = str(error) or f"it took more than {_MEMORY / 1e6:.0f} MB of memory"
+        remedy = "ask for the lesson's notebook with the answers"
+        raise IntakeError(f"{name} could not be read ({why}): {remedy}") from None
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+        if is_main:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+            signal.signal(signal.SIGVTALRM, handler)
 
 
 def _too_long(number: int, frame: FrameType | None) -> NoReturn:
     raise TimeoutError(f"it took more than {_SECONDS} s of processor time")
 
 
-def _refuse_another_lesson(lesson: str, cells: Sequence[SubmittedCell]) -> None:
-    """Reject a notebook that belongs to another lesson instead of scoring it 0."""
-    known = exercises()
-    asked = {name for cell in cells for name in _CHECK.findall(cell.source)}
-    asked |= {(cell.grade_id or "").removesuffix(ANSWER) for cell in cells}
-    found = Counter(known[name].lesson for name in asked & known.keys())
-    if found and lesson not in found:
-        other = found.most_common(1)[0][0]
-        raise IntakeError(f"this is the notebook of {other}: ask for that of {lesson}")
+def parse(data: bytes, name: str = "the notebook") -> tuple[list[NotebookNode], list[str]]:
+    """Reduce the bytes of a notebook (nbformat 3 or 4) to its cells, with notices.
+
+    Raises:
+        IntakeError: not a notebook; the message says why and what to ask for.
+    """
+    notices: list[str] = []
+    if not data.strip(b"\0 \r\n\t"):
+        raise IntakeError(f"{name} is empty: ask for it again")
+    encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError:
+        notices.append("not UTF-8: read as Windows-1252")
+        text = data.decode("cp1252", errors="replace")
+    try:
+        document = json.loads(text, parse_int=lambda n: int(n) if len(n) < 20 else 0)
+    except RecursionError:
+        raise IntakeError(f"{name} is nested too deeply to be a notebook") from None
+    except ValueError as error:
+        where = f"line {error.lineno}" if isinstance(error, json.JSONDecodeError) else str(error)
+        raise IntakeError(f"{name} is damaged ({where}): ask for it again") from None
+    raw = _raw_cells(document, name)
+    cells = [cell for item in raw if (cell := _reduce(item)) is not None]
+    if not cells:
+        raise IntakeError(f"{name} holds no cells: ask for it again")
+    size = sum(len(cell.source) for cell in cells)
+    if len(cells) > MAX_CELLS or size > MAX_SOURCE:
+        held = f"{len(cells):,} cells with {size / 1e6:.1f} million characters"
+        raise IntakeError(f"{name} holds {held}: ask for the lesson's notebook with the answers")
+    if len(cells) < len(raw):
+        notices.append(f"{len(raw) - len(cells)} unreadable cell(s) left out")
+    return cells, notices
+
+
+def _raw_cells(document: object, name: str) -> Sequence:
+    if not isinstance(document, dict):
+        raise IntakeError(f"{name} is not a notebook: ask for it again")
+    version, cells = document.get("nbformat"), document.get("cells")
+    if version == 3:
+        sheets = document.get("worksheets")
+        sheets = sheets if isinstance(sheets, list) else []
+        parts = [sheet.get("cells") for sheet in sheets if isinstance(sheet, dict)]
+        cells = [cell for part in parts if isinstance(part, list) for cell in part]
+    elif version != 4:
+        raise IntakeError(f"{name} has notebook format {version!r}: ask for it saved by Jupyter")
+    if not isinstance(cells, list):
+        raise IntakeError(f"{name} holds no list of cells: ask for it again")
+    return cells
+
+
+def _reduce(item: object) -> NotebookNode | None:
+    """Keep what counts of one raw cell, each part of the type that it must have; None if none."""
+    if not isinstance(item, dict):
+        return None
+    kind, source = item.get("cell_type"), item.get("source", item.get("input"))
+    if isinstance(source, list) and all(isinstance(part, str) for part in source):
+        source = "".join(source)
+    if not isinstance(kind, str) or kind not in _KINDS or not isinstance(source, str):
+        return None
+    metadata = item.get("metadata")
+    nbgrader = metadata.get("nbgrader") if isinstance(metadata, dict) else None
+    name = nbgrader.get("grade_id") if isinstance(nbgrader, dict) else None
+    cell_id, outputs = item.get("id"), item.get("outputs")
+    return NotebookNode(
+        cell_type=_KINDS[kind],
+        source=source.encode("utf-8", "replace").decode("utf-8"),  # no lone surrogates
+        metadata={"nbgrader": {"grade_id": name if isinstance(name, str) else ""}},
+        id=cell_id if isinstance(cell_id, str) else None,
+        outputs=outputs if isinstance(outputs, list) else [],
+    )

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 from nbformat import NotebookNode
 
 from course_lib.exercises import find
-from course_lib.grading.graded_cells import ANSWER, grade_id, is_theirs, parsed
+from course_lib.grading.graded_cells import (
+    ANSWER,
+    DEFINITIONS,
+    definitions,
+    grade_id,
+    is_theirs,
+    parsed,
+)
 
 _SOLUTIONS = Path(__file__).resolve().parents[2] / "attention"
 _BUSINESS_OF_OTHERS = re.compile(
@@ -46,52 +54,31 @@ def source_checks(notebook: NotebookNode) -> list[str]:
         word for cell in notebook.cells if not is_theirs(cell) for word in _named(cell.source)
     }
     for cell in [cell for cell in notebook.cells if is_theirs(cell)]:
-        own = cell.metadata.get("course", {}).get("own")
-        name, where = grade_id(cell).removesuffix(ANSWER), _where(cell)
-        if strange := [f"`{word}`" for word in _named(cell.source) if word not in lessons]:
-            listed = ", ".join(strange[:_MOST_NAMED])
-            found.append(f"{where}: look at its source, which names {listed}")
-        if _TURNED.search(cell.source):
+        name, source = grade_id(cell).removesuffix(ANSWER), cell.source
+        where = name or "a cell of the student's own"
+        if strange := [word for word in _named(source) if word not in lessons]:
+            found.append(f"{where}: look at its source, which names {_listed(strange)}")
+        if _TURNED.search(source):
             found.append(f"{where}: look at its source, which reads differently than it runs")
-        if cell.cell_type == "code" and _has_unreached(cell.source):
-            found.append(f"{where}: the code below `raise NotImplementedError()` is never reached")
-        if cell.cell_type == "code" and not own:
-            found += [
-                f"{name}: names `{word}`, which this exercise leaves out"
-                for word in _forbidden(name, cell.source)
-            ]
-            if listed := ", ".join(f"`{word}`" for word in _unmetered(name, cell.source)):
-                found.append(f"{name}: look at its source: what {listed} spends is not measured")
+        if cell.cell_type == "code":
+            nodes = list(ast.walk(parsed(source) or ast.Module([], [])))
+            if any(map(_has_unreached, nodes)):
+                found.append(f"{where}: the code below `raise {_STUB}()` is never reached")
+            found += _left_out(name, source, nodes)
     return list(dict.fromkeys(found))
 
 
 def same_as_course(notebook: NotebookNode, lesson: str) -> list[str]:
     """Exercises whose answer is, but for docstrings and annotations, the course's own solution."""
     ours = _solutions(lesson.partition("_")[2])
-    same = []
-    for cell in notebook.cells:
-        name = grade_id(cell).removesuffix(ANSWER)
-        if cell.cell_type == "code" and is_theirs(cell) and name in ours:
-            theirs = dict(_definitions(cell.source))
-            if theirs.get(name) == ours[name]:
-                same.append(name)
-    return same
-
-
-def _where(cell: NotebookNode) -> str:
-    return grade_id(cell).removesuffix(ANSWER) or "a cell of the student's own"
-
-
-def _has_unreached(source: str) -> bool:
-    """Whether a stub's `raise` was left above the answer in a function."""
-    tree = parsed(source) if _STUB in source else None
-    functions = ast.walk(tree) if tree else ()
-    return any(
-        isinstance(line, ast.Raise) and _STUB in ast.dump(line)
-        for function in functions
-        if isinstance(function, ast.FunctionDef)
-        for line in function.body[:-1]
-    )
+    answers = {
+        grade_id(cell).removesuffix(ANSWER): cell.source
+        for cell in notebook.cells
+        if cell.cell_type == "code" and is_theirs(cell)
+    }
+    return [
+        name for name in answers if name in ours and _bare(answers[name]).get(name) == ours[name]
+    ]
 
 
 @functools.lru_cache(maxsize=1000)  # a release's cells are the same for everyone
@@ -100,69 +87,56 @@ def _named(source: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found[0] for found in _BUSINESS_OF_OTHERS.finditer(source)))
 
 
-def _forbidden(exercise: str, source: str) -> list[str]:
+def _listed(words: Sequence[str]) -> str:
+    return ", ".join(f"`{word}`" for word in words[:_MOST_NAMED])
+
+
+def _has_unreached(node: ast.AST) -> bool:
+    """Whether a stub's `raise` was left above the answer in a function."""
+    return isinstance(node, ast.FunctionDef) and any(
+        isinstance(line, ast.Raise) and _STUB in ast.dump(line) for line in node.body[:-1]
+    )
+
+
+def _left_out(name: str, source: str, nodes: Sequence[ast.AST]) -> Iterator[str]:
+    """What an exercise leaves out, and what escapes the meter where it limits what is spent."""
     try:
-        forbidden = find(exercise).forbidden
-    except KeyError:
-        return []
-    tree = parsed(source) if forbidden else None
-    if tree is None:
-        return []
-    names = {
-        node.id if isinstance(node, ast.Name) else node.attr
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Name | ast.Attribute)
-    }
-    return sorted(names & forbidden.keys())
-
-
-def _unmetered(exercise: str, source: str) -> list[str]:
-    """What escapes the meter, in an answer that may spend only so much."""
-    words = list(dict.fromkeys(found[0] for found in _UNMETERED.finditer(source)))
-    return words[:_MOST_NAMED] if words and _is_metered(exercise) else []
+        exercise = find(name)
+    except KeyError:  # the student's own cell, or no exercise of ours
+        return
+    names = {getattr(node, "id", None) or getattr(node, "attr", None) for node in nodes}
+    for word in sorted(exercise.forbidden.keys() & names):
+        yield f"{name}: names `{word}`, which this exercise leaves out"
+    unmetered = list(dict.fromkeys(found[0] for found in _UNMETERED.finditer(source)))
+    if unmetered and _is_metered(name):
+        what = _listed(unmetered)
+        yield f"{name}: look at its source: what {what} spends is not measured"
 
 
 @functools.cache
 def _is_metered(exercise: str) -> bool:
-    try:
-        return any(probe.at_most for probe in find(exercise).probes(np.random.default_rng(0)))
-    except KeyError:
-        return False
+    return any(probe.at_most for probe in find(exercise).probes(np.random.default_rng(0)))
 
 
 @functools.cache
 def _solutions(slug: str) -> dict[str, str]:
     path = _SOLUTIONS / f"_{slug}.py"
-    return dict(_definitions(path.read_text(encoding="utf-8"))) if path.is_file() else {}
+    return _bare(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
-def _definitions(source: str) -> Iterator[tuple[str, str]]:
-    """Functions and classes at the top level, with what they say but for docstrings and types."""
-    tree = parsed(source)
-    for node in tree.body if tree is not None else ():
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            try:
-                yield node.name, ast.dump(_Bare().visit(node))
-            except RecursionError:
-                continue
-
-
-class _Bare(ast.NodeTransformer):
-    """Leaves out docstrings, decorators and annotations."""
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        node.returns = None
-        return self._bare(node)
-
-    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        return self._bare(node)
-
-    def visit_arg(self, node: ast.arg) -> ast.AST:
-        node.annotation = None
-        return node
-
-    def _bare(self, node: ast.FunctionDef | ast.ClassDef) -> ast.AST:
-        node.decorator_list = []
-        if ast.get_docstring(node, clean=False) is not None:
-            node.body = node.body[1:] or [ast.Pass()]
-        return self.generic_visit(node)
+def _bare(source: str) -> dict[str, str]:
+    """What functions and classes say but for docstrings, decorators and annotations, by name."""
+    found = {}
+    for name, definition in definitions(source).items():
+        for node in ast.walk(definition):
+            if isinstance(node, ast.arg):
+                node.annotation = None
+            elif isinstance(node, DEFINITIONS):
+                node.decorator_list = []
+                if ast.get_docstring(node, clean=False) is not None:
+                    node.body = node.body[1:] or [ast.Pass()]
+                if not isinstance(node, ast.ClassDef):
+                    node.returns = None
+        with contextlib.suppress(RecursionError):
+            found[name] = ast.dump(definition)
+    return found

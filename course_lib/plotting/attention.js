@@ -1,54 +1,86 @@
-// The attention viewer: see attention.py. A word that is pointed at, touched or reached with the
-// arrow keys leaves its own weights; heads are chosen by their small maps. What shows weights of
-// its own making calls `viewer` anew for them.
+// The attention viewer: see attention.py. The keys stand in boxes that are shaded by their weight,
+// the queries below them, and an arc joins each pair. A word that is pointed at, touched or reached
+// with the arrow keys shows its own weights. The heat map is a second tab.
 const NS = "http://www.w3.org/2000/svg";
 const DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 const MASKED = 4095;
 const STEPS = 16;
 const FAINTEST = 0.02;
-const HELP = "Point at a word, touch it or go to it with Tab and arrow keys: its weights alone.";
+const SHADE = 0.7; // of full colour: words on it keep a contrast of 4.5:1 on light and dark pages
+const WIDEST_ARC = 6;
+const [SMALLEST_BOX, LARGEST_BOX] = [19, 34];
+const GLIDE = 250; // milliseconds
+const SHOWN_FROM = 0.005; // a smaller weight is written as 0.00, and is not written
+const HATCHED = "repeating-linear-gradient(-45deg, transparent 0 4px, var(--masked) 4px 5px)";
+const HELP = "Point at a word, touch it, or use Tab and the arrow keys to see its weights.";
 const STYLE = `
 .course-attention { font-size: 14px; line-height: 1.3; }
 .course-attention svg { display: block; overflow: visible; font-family: inherit; }
-.course-attention .heads { display: flex; flex-wrap: wrap; gap: 6px; margin-bottom: 8px; }
+.course-attention p { margin: 4px 0; }
+.course-attention .top { display: flex; flex-wrap: wrap; gap: 4px 16px; align-items: center;
+  justify-content: space-between; }
+.course-attention .title { font-weight: bold; margin: 0; }
+.course-attention .tabs { display: flex; width: auto; margin-left: auto; }
+.course-attention [role=tab] { font: inherit; font-size: 12px; color: inherit; cursor: pointer;
+  background: none; border: 0; border-bottom: 2px solid transparent; padding: 3px 8px;
+  min-height: 24px; }
+.course-attention [role=tab][aria-selected=true] { font-weight: bold;
+  border-bottom-color: currentColor; }
+.course-attention .heads { display: flex; flex-wrap: wrap; gap: 4px; margin: 4px 0; }
 .course-attention .head { padding: 4px; border: 2px solid transparent; border-radius: 4px;
   cursor: pointer; font-size: 12px; max-width: 84px; }
+.course-attention .head.bare { max-width: none; padding: 3px 8px; }
 .course-attention .head span { display: block; overflow: hidden; text-overflow: ellipsis; }
 .course-attention .head[aria-checked=true] { border-color: currentColor; font-weight: bold; }
-.course-attention .panels { display: flex; flex-wrap: wrap; gap: 16px 32px;
-  align-items: flex-start; }
-.course-attention .left { flex: 1 1 300px; max-width: 460px; min-width: 0; }
-.course-attention .arcs { display: grid;
-  grid-template-columns: minmax(0, max-content) minmax(60px, 1fr) minmax(0, max-content); }
-.course-attention .side { height: 24px; font-style: italic; white-space: nowrap; }
-.course-attention .side.query, .course-attention .query [role=option] { text-align: right; }
-.course-attention [role=option] { display: flex; align-items: center; gap: 4px;
-  box-sizing: border-box; height: var(--row); font-size: min(14px, var(--row));
-  line-height: 1; cursor: default; }
-.course-attention .query [role=option] { flex-direction: row-reverse; padding-right: 6px; }
-.course-attention .query .number { text-align: left; }
-.course-attention .key [role=option] { padding-left: 6px; }
-.course-attention .query[role=listbox] { border-right: 2px solid var(--query); }
-.course-attention .key[role=listbox] { border-left: 2px solid var(--key); }
+.course-attention .arcs { position: relative; display: grid; align-items: center;
+  grid-template-columns: max-content minmax(0, 1fr); column-gap: 10px; }
+.course-attention .gap svg { width: 100%; height: 100%; max-width: none; pointer-events: none; }
+.course-attention .side { font-size: 12px; font-style: italic; line-height: 30px; }
+.course-attention .side.key { align-self: end; }
+.course-attention .side.query { align-self: start; }
+.course-attention .gap { grid-column: 1 / -1; height: 110px; min-width: 0; }
+.course-attention [role=listbox] { display: flex; flex-wrap: wrap; justify-content: center;
+  margin: 0 auto; position: static; }
+.course-attention .key[role=listbox] { padding-top: 16px; row-gap: 16px; }
+.course-attention .query[role=listbox] { padding-bottom: 16px; row-gap: 16px; }
+.course-attention .words[role=listbox] { column-gap: 6px; justify-content: space-evenly; }
+.course-attention [role=option] { position: relative; box-sizing: border-box; height: 30px;
+  display: flex; align-items: center; justify-content: center; font-weight: 600; font-size: 17px;
+  line-height: 1; cursor: pointer; border-radius: 6px; border: 1px solid transparent;
+  background-clip: padding-box; }
+.course-attention .letters [role=option] { width: calc(var(--box) - 2px); margin: 0 1px;
+  font-size: calc(var(--box) * 0.6); font-family: ui-monospace, monospace; }
+.course-attention .words [role=option] { padding: 0 6px; max-width: 10em; }
+.course-attention .key [role=option] { border-color: color-mix(in srgb, var(--key) 60%, transparent); }
 .course-attention .word { overflow: hidden; text-overflow: ellipsis; white-space: nowrap;
-  line-height: 1.3; max-width: 8em; flex: 1; }
-.course-attention .number { flex: none; width: 4.2em; font-size: 0.86em; text-align: right;
-  font-variant-numeric: tabular-nums; }
-.course-attention .lit .word { font-weight: bold; text-decoration: underline; }
+  line-height: 1.3; }
+.course-attention .number { position: absolute; font-size: 11px; font-weight: normal;
+  font-family: system-ui, sans-serif; font-variant-numeric: tabular-nums; white-space: nowrap; }
+.course-attention .key .number { bottom: calc(100% + 2px); }
+.course-attention .query .number { top: calc(100% + 2px); }
+.course-attention .lit .word { text-decoration: underline 2px; text-underline-offset: 3px; }
 .course-attention .struck .word { text-decoration: line-through; }
-.course-attention .map { flex: 0 1 auto; max-width: 100%; height: auto; }
-.course-attention .map text, .course-attention .head text { fill: currentColor; }
-.course-attention p { margin: 4px 0; }
-.course-attention .said { min-height: 2.6em; }
-.course-attention .title { font-weight: bold; }
-.course-attention .note { font-size: 12px; max-width: 360px; }
+.course-attention .blank { border-bottom: 1px dashed currentColor; cursor: default; }
+.course-attention .blank .word { visibility: hidden; }
+.course-attention .all.dim { opacity: 0.12; }
+.course-attention .map { max-width: 100%; height: auto; }
+.course-attention .map text { fill: currentColor; }
+.course-attention .note { font-size: 12px; }
 .course-attention :focus { outline: none; }
 .course-attention :focus-visible { outline: 2px solid currentColor; outline-offset: 1px; }
+@media (max-width: 600px) {
+  .course-attention .arcs { grid-template-columns: minmax(0, 1fr); }
+  .course-attention .side { display: none; }
+  .course-attention .gap { height: 84px; }
+  .course-attention .head svg { width: 56px; height: auto; }
+  .course-attention .words [role=option] { font-size: 15px; padding: 0 3px; }
+}
 @media (forced-colors: active) {
   .course-attention .head { border-color: Canvas; }
   .course-attention .head[aria-checked=true] { border-color: Highlight; }
 }
-@media print { .course-attention .said { display: none; } }
+.course-attention [hidden] { display: none; }
+@media print { .course-attention .said, .course-attention .tabs { display: none; } }
 `;
 
 for (const figure of document.querySelectorAll("figure.course-figure[data-live=attention]")) {
@@ -56,10 +88,11 @@ for (const figure of document.querySelectorAll("figure.course-figure[data-live=a
   figure.removeAttribute("data-live");
   const still = stillOf(figure);
   const alt = still.alt ?? still.getAttribute("aria-label");
-  still.replaceWith(viewer(figure, { ...data, alt, numbers: decoded(data) }).root);
+  viewer(figure, { ...data, alt, numbers: decoded(data), put: (root) => still.replaceWith(root) });
 }
 
 function stillOf(figure) {
+  figure.removeAttribute("tabindex"); // the picture scrolls, its successor does not
   return figure.querySelector(":scope > svg, :scope > img");
 }
 
@@ -70,48 +103,60 @@ function decoded({ weights, levels }) {
   });
 }
 
-// The viewer's element, and `rest`, which says what is lit while nothing is pointed at. `numbers`
-// are the weights by head, query and key, null where masked; `sides` is what the two are called,
-// `head` is the first to be shown, and `chosen` is told of every other.
+function still() {
+  return matchMedia("(prefers-reduced-motion: reduce)").matches;
+}
+
+// Puts a viewer on the page with `put` and returns `rest`, which sets what is lit while nothing is
+// pointed at and how many queries are written. `numbers` are the weights by head, query and key,
+// null where masked. `sides` names the two sides, `head` is the first head to show, and `chosen`
+// is called with every other one.
 function viewer(figure, {
-  title, queries, keys, heads, note, scale, numbers, colours, alt, head = 0, chosen = () => {},
-  sides = { query: "queries", key: "keys" },
+  title, queries, keys, heads, note, scale, numbers, colours, alt, put, head = 0,
+  chosen = () => {}, sides = { query: "queries", key: "keys" },
 }) {
   const [rows, columns] = [queries.shown.length, keys.shown.length];
-  let lit = {};
-  let resting = {};
+  let resting = rows === 1 ? { query: 0 } : {};
+  let lit = resting;
+  let written = rows;
+  let moving = []; // the arcs that are painted for what is lit
+  let frame;
   // The weight of a query at a key, null where it is masked.
   const at = (query, key, of = head) => numbers[(of * rows + query) * columns + key];
-  const row = Math.min(24, Math.max(14, 600 / Math.max(rows, columns)));
 
   const lists = { query: words("query", queries), key: words("key", keys) };
-  const height = row * Math.max(rows, columns);
-  const curves = draw("svg", {
-    viewBox: `0 0 100 ${height}`, preserveAspectRatio: "none", role: "img", "aria-label": alt,
-    style: `width: 100%; height: ${height}px`, // JupyterLab gives others height: auto
-  });
-  const map = heatMap({ cell: Math.min(30, 330 / columns, 600 / rows), words: true });
-  const small = heads.map(() => heatMap({ cell: 64 / Math.max(rows, columns) }));
+  const everyArc = draw("g", { class: "all" });
+  const litArcs = draw("g", { class: "own" });
+  const curves = draw("svg", { role: "img", "aria-label": alt, fill: "none" }, everyArc, litArcs);
+  const gap = make("div", { class: "gap" }, curves);
+  const arcs = make("div", { class: "arcs", role: "tabpanel", "aria-label": "Arcs" },
+    ...line("key"), gap, ...line("query"));
+  const map = heatMap({ cell: Math.min(30, 760 / Math.max(rows, columns)), words: true });
+  const mapPanel = make("div", { role: "tabpanel", "aria-label": "Map" }, map.svg);
+  const small = rows < 4 ? [] : heads.map(() => heatMap({ cell: 72 / Math.max(rows, columns) }));
   const said = make("p", { class: "said" });
-  const arcs = make("div", { class: "arcs" },
-    make("div", { class: "side query", "aria-hidden": true }, sides.query), make("div"),
-    make("div", { class: "side key", "aria-hidden": true }, sides.key),
-    lists.query.list, curves, lists.key.list);
-  const panels = make("div", { class: "panels" }, make("div", { class: "left" }, arcs, said),
-    make("div", {}, map.svg, make("p", { class: "note" }, note)));
-  const root = make("div", { class: "course-attention", role: "group" },
-    make("style", {}, STYLE), ...picker(), panels);
-  root.setAttribute("aria-label", title ?? "Attention");
-  if (title) root.prepend(make("p", { class: "title" }, title));
-  root.style.setProperty("--row", `${row}px`);
+  const panels = make("div", {}, arcs, mapPanel);
+  const top = make("div", { class: "top" }, make("p", { class: "title" }, title ?? ""), tabs());
+  const root = make("div", { class: "course-attention", role: "group",
+    "aria-label": title ?? "Attention" }, make("style", {}, STYLE), top, ...picker(), panels, said,
+    make("p", { class: "note" }, note));
   for (const [name, colour] of Object.entries(colours)) root.style.setProperty(`--${name}`, colour);
   listen();
   small.forEach((each, of) => each.fill(of));
+  put(root);
   choose(head);
-  return { root, rest };
+  new ResizeObserver(() => redraw()).observe(arcs);
+  return rest;
 
-  function rest(wanted) {
+  // What is lit while nothing is pointed at, and how many queries are written so far.
+  function rest(wanted, count = rows) {
     resting = wanted;
+    written = count;
+    lists.query.options.forEach((option, i) => {
+      option.classList.toggle("blank", i >= written);
+      option.setAttribute("aria-hidden", i >= written);
+    });
+    redraw();
     show({});
   }
 
@@ -121,16 +166,48 @@ function viewer(figure, {
       role: "option", tabindex: i ? -1 : 0, ...(word.length > 10 && { title: word }),
     }, make("span", { class: "word", dir: "auto" }, word), make("span", { class: "number" })));
     const name = sides[side][0].toUpperCase() + sides[side].slice(1);
-    const list = make("div", { role: "listbox", "aria-label": name, class: side }, ...options);
-    return { list, options };
+    const kind = shown.every((word) => [...word].length === 1) ? "letters" : "words";
+    const list = make("div", { role: "listbox", "aria-label": name, "aria-orientation":
+      "horizontal", class: `${side} ${kind}` }, ...options);
+    return { list, options, kind };
   }
 
-  // The heads to choose from, as radio buttons with their maps.
+  function line(side) {
+    return [make("span", { class: `side ${side}`, "aria-hidden": true }, sides[side]),
+      make("div", {}, lists[side].list)];
+  }
+
+  function tabs() {
+    const names = ["Arcs", "Map"];
+    const buttons = names.map((name, i) => make("button", { type: "button", role: "tab" }, name));
+    const list = make("div", { class: "tabs", role: "tablist", "aria-label": "Show as" }, ...buttons);
+    const open = (which) => {
+      figure.openTab = which;
+      buttons.forEach((each, i) => {
+        each.setAttribute("aria-selected", i === which);
+        each.tabIndex = i === which ? 0 : -1;
+      });
+      arcs.hidden = which === 1;
+      mapPanel.hidden = which === 0;
+    };
+    buttons.forEach((each, i) => each.addEventListener("click", () => open(i)));
+    list.addEventListener("keydown", (event) => {
+      const to = step(event, figure.openTab, 2, true);
+      if (to === undefined) return;
+      open(to);
+      buttons[to].focus();
+    });
+    open(figure.openTab ?? 0);
+    return list;
+  }
+
+  // The heads to choose from, as radio buttons: with their maps, if these have four rows or more.
   function picker() {
     if (heads.length === 1) return [];
     const options = heads.map((name, of) => make("div",
-      { class: "head", role: "radio", "aria-checked": false, tabindex: -1, "aria-label": name },
-      small[of].svg, make("span", {}, name)));
+      { class: small.length ? "head" : "head bare", role: "radio", "aria-checked": false,
+        tabindex: -1, "aria-label": name },
+      ...small.slice(of, of + 1).map((each) => each.svg), make("span", {}, name)));
     const group = make("div", { class: "heads", role: "radiogroup", "aria-label": "Head" },
       ...options);
     options.forEach((option, of) => option.addEventListener("click", () => choose(of)));
@@ -155,30 +232,53 @@ function viewer(figure, {
     for (const side of ["query", "key"]) {
       lists[side].options.forEach((option, i) => {
         option.setAttribute("aria-label", sentence(side, i));
-        option.classList.toggle("struck", partners(side, i).every((weight) => weight === null));
       });
     }
     fillTable();
+    redraw();
     show(lit);
   }
 
-  // Leaves the weights of one query, one key or one place; {} brings back those at rest.
+  // Fits the boxes to the page and draws every arc anew.
+  function redraw() {
+    for (const { list, options, kind } of Object.values(lists)) {
+      const room = list.parentElement.clientWidth;
+      if (kind === "words" || !room) continue;
+      const lines = Math.ceil((options.length * SMALLEST_BOX) / room);
+      const each = Math.ceil(options.length / lines);
+      const box = Math.min(LARGEST_BOX, Math.floor(room / each));
+      list.style.setProperty("--box", `${box}px`);
+      list.style.maxWidth = `${box * each}px`;
+    }
+    const drawn = byLevel(head, FAINTEST,
+      (query, key) => (query < written ? arc(ends(query, key)) : ""));
+    everyArc.replaceChildren(...drawn.map(([level, d]) => stroke(d, (level / STEPS) * scale)));
+    cancelAnimationFrame(frame);
+    moving = wantedArcs();
+    paint(moving);
+  }
+
+  // Shows the weights of one query, one key or one pair; {} brings back those at rest.
   function show(wanted) {
     lit = "query" in wanted || "key" in wanted ? wanted : resting;
     const { query, key } = lit;
     const all = query === undefined && key === undefined;
-    curves.replaceChildren(...(all ? manyArcs() : fewArcs()));
+    everyArc.classList.toggle("dim", !all);
+    glide(wantedArcs());
     for (const side of ["query", "key"]) {
       const other = side === "query" ? key : query;
       lists[side].options.forEach((option, i) => {
-        const weight = other === undefined ? undefined
-          : side === "query" ? at(i, key) : at(query, i);
-        const told = weight !== undefined && (lit[side] ?? i) === i;
-        option.lastChild.textContent = told ? number(weight) : "";
-        option.classList.toggle("struck", told ? weight === null
-          : partners(side, i).every((each) => each === null));
+        const told = other !== undefined && (lit[side] ?? i) === i;
+        const seen = partners(side, i);
+        const blocked = told ? seen[other] === null : seen.every((each) => each === null);
+        const weight = told ? seen[other] : all && side === "key" ? Math.max(...seen) : 0;
+        const part = 100 * SHADE * Math.min(1, weight / scale);
+        option.lastChild.textContent = told && weight >= SHOWN_FROM ? narrow(weight, side) : "";
+        option.classList.toggle("struck", blocked);
         option.classList.toggle("lit", lit[side] === i);
         option.setAttribute("aria-selected", lit[side] === i);
+        option.style.background = blocked ? HATCHED
+          : `color-mix(in srgb, var(--weight) ${part}%, transparent)`;
       });
     }
     for (const each of [map, ...small]) each.mark(lit);
@@ -187,33 +287,72 @@ function viewer(figure, {
       : `${queries.said[query]} at ${keys.said[key]}: ${number(at(query, key))}.`;
   }
 
-  function manyArcs() {
-    const drawn = byLevel(head, FAINTEST, arc);
-    return drawn.map(([level, d]) => stroke(d, (level / STEPS) * scale));
+  // A box of one letter has no room for the leading zero.
+  function narrow(weight, side) {
+    const words = number(weight);
+    return lists[side].kind === "letters" ? words.replace(/^0/, "") : words;
   }
 
-  function fewArcs() {
+  // The arcs of what is lit, strongest first.
+  function wantedArcs() {
+    const { query, key } = lit;
+    if (query === undefined && key === undefined) return [];
     const found = [];
-    for (let query = 0; query < rows; query++) {
-      for (let key = 0; key < columns; key++) {
-        const isLit = (lit.query ?? query) === query && (lit.key ?? key) === key;
-        if (isLit && at(query, key)) found.push(stroke(arc(query, key), at(query, key)));
+    for (let i = query ?? 0; i <= (query ?? written - 1); i++) {
+      for (let j = key ?? 0; j <= (key ?? columns - 1); j++) {
+        if (at(i, j) >= SHOWN_FROM) found.push({ ...ends(i, j), weight: at(i, j) });
       }
     }
-    return found;
+    return found.sort((a, b) => b.weight - a.weight);
   }
 
-  function arc(query, key) {
-    const [start, end] = [row * (query + 0.5), row * (key + 0.5)];
-    return `M0 ${start}C50 ${start} 50 ${end} 100 ${end}`;
+  // Moves the painted arcs to where they are wanted, the strongest to the strongest.
+  function glide(wanted) {
+    cancelAnimationFrame(frame);
+    const from = moving;
+    if (still()) {
+      paint((moving = wanted));
+      return;
+    }
+    const begin = performance.now();
+    const move = (now) => {
+      const part = Math.min(1, Math.max(0, (now - begin) / GLIDE));
+      const eased = part * (2 - part);
+      moving = part === 1 ? wanted : wanted.map((to, i) => {
+        const old = from[i] ?? { ...to, weight: 0 };
+        return Object.fromEntries(Object.keys(to).map(
+          (name) => [name, old[name] + (to[name] - old[name]) * eased]));
+      });
+      paint(moving);
+      if (part < 1) frame = requestAnimationFrame(move);
+    };
+    move(begin);
+  }
+
+  function paint(wanted) {
+    litArcs.replaceChildren(...wanted.map((each) => stroke(arc(each), each.weight)));
+  }
+
+  // Where the arc of a pair begins, at its query, and where it ends, at its key.
+  function ends(query, key) {
+    const [below, above] = [lists.query.options[query], lists.key.options[key]];
+    return {
+      x: below.offsetLeft + below.offsetWidth / 2, y: below.offsetTop - gap.offsetTop,
+      x2: above.offsetLeft + above.offsetWidth / 2,
+      y2: above.offsetTop + above.offsetHeight - gap.offsetTop,
+    };
+  }
+
+  function arc({ x, y, x2, y2 }) {
+    const bend = (y - y2) * 0.55;
+    return `M${x} ${y}C${x} ${y - bend} ${x2} ${y2 + bend} ${x2} ${y2}`;
   }
 
   function stroke(d, weight) {
     const part = Math.min(1, weight / scale);
-    const path = draw("path", { d, fill: "none", opacity: Math.max(0.06, part) });
+    const path = draw("path", { d, opacity: 0.1 + 0.9 * part, "stroke-linecap": "round" });
     path.style.stroke = "var(--weight)";
-    path.style.strokeWidth = Math.max(0.6, part * Math.min(8, row / 2));
-    path.setAttribute("vector-effect", "non-scaling-stroke");
+    path.style.strokeWidth = Math.max(0.6, part * WIDEST_ARC);
     return path;
   }
 
@@ -280,14 +419,12 @@ function viewer(figure, {
       for (let i = 0; i < rows; i++) {
         for (let j = 0; j < columns; j++) {
           if (at(i, j, of) !== null) continue;
-          blocked += named ? `M${j} ${i + 1}l1-1` : `M${j} ${i}h1v1h-1z`;
-          if (named && cell > 12) blocked += `M${j} ${i + 0.5}l.5-.5M${j + 0.5} ${i + 1}l.5-.5`;
+          blocked += `M${j} ${i + 1}l1-1`;
+          if (cell > 12) blocked += `M${j} ${i + 0.5}l.5-.5M${j + 0.5} ${i + 1}l.5-.5`;
         }
       }
       const path = draw("path", { d: blocked, "stroke-width": 1.2 / cell });
-      path.style.stroke = named ? "var(--masked)" : "none";
-      path.style.fill = named ? "none" : "var(--masked)";
-      if (!named) path.setAttribute("opacity", 0.3);
+      path.style.stroke = "var(--masked)";
       inside.append(path);
       if (named && Math.max(rows, columns) <= 8 && cell >= 22) writeNumbers();
     }
@@ -324,7 +461,7 @@ function viewer(figure, {
       const { list, options } = lists[side];
       list.addEventListener("keydown", (event) => move(event, side, options));
       options.forEach((option, i) => {
-        const only = () => show({ [side]: i });
+        const only = () => option.classList.contains("blank") || show({ [side]: i });
         let wasLit = false;
         option.addEventListener("pointerdown", () => (wasLit = lit[side] === i));
         option.addEventListener("pointerenter", (event) => isTouch(event) || only());
@@ -365,22 +502,19 @@ function viewer(figure, {
     };
   }
 
-  // Up and down go along a list, left and right to the other one.
+  // Left and right go along a list, up to the keys and down to the queries.
   function move(event, side, options) {
     const now = options.indexOf(event.target);
-    const across = { ArrowLeft: "query", ArrowRight: "key" }[event.key];
-    if (across) {
-      event.preventDefault();
-      const there = lists[across].options;
-      there[Math.min(now, there.length - 1)].focus();
-      return;
-    }
-    const to = step(event, now, options.length, false);
-    if (to !== undefined) options[to].focus();
+    const across = { ArrowUp: "key", ArrowDown: "query" }[event.key];
+    const there = lists[across ?? side].options;
+    const count = (across ?? side) === "query" ? written : columns;
+    const to = across ? Math.min(now, count - 1) : step(event, now, count, false);
+    if (across) event.preventDefault();
+    if (to !== undefined) there[to].focus();
   }
 
   function partners(side, i) {
-    const count = side === "query" ? columns : rows;
+    const count = side === "query" ? columns : written;
     return Array.from({ length: count }, (_, j) => (side === "query" ? at(i, j) : at(j, i)));
   }
 

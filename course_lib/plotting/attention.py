@@ -1,4 +1,4 @@
-"""Draw the attention viewer: arcs from each query to the keys it attends to, and a map beside them.
+"""Draw the attention viewer: keys in a row, queries below, and an arc for each weight.
 
 `attention_data` reads the arguments and says what they show. This module draws the picture that
 remains without scripts, and attention.js replaces it where scripts run. All of them show the same
@@ -10,28 +10,33 @@ small. Hatching is a path, not a pattern, since patterns have identifiers that p
 
 import base64
 import io
+import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.image import imsave
 
 from course_lib.plotting import colours
-from course_lib.plotting.attention_data import LEVELS, Attention, note, read, sentence
-from course_lib.plotting.axes import NUMBERS_UP_TO
-from course_lib.plotting.colours import KEY, PLAIN, QUERY, WEIGHT, of_values, rgb
+from course_lib.plotting.attention_data import LEVELS, SHOWN_FROM, Attention, note, read, sentence
+from course_lib.plotting.colours import KEY, PLAIN, WEIGHT, of_values, rgb
 from course_lib.plotting.figures import ROWS_SHOWN, Live, Plot, Table
 from course_lib.plotting.svg import drawing, element, text
 
-WIDTH = 660
-ARCS = 330  # of the width
+WIDTH = 800  # at most, with the names of both sides
+SIDE = 58  # room for these names
+LINE, GAP = 46, 110  # height of a line of boxes with its numbers, and of the arcs
+BOX, SMALLEST_BOX, LARGEST_BOX = 30, 21.0, 34.0
 STEPS = 16  # of colour and width
+SHADE = 0.7  # of full colour: words on it keep a contrast of 4.5:1 on light and dark pages
+WIDEST_ARC = 6
 MOST_ARCS = 600
 FAINTEST_ARC = 0.02  # of the scale
+MAPS_FROM = 4  # queries
 MOST_DRAWN_CELLS = 400  # of a small map; beyond, it is an image with a pixel for each cell
-SMALL = 92
-FINE_HATCH_FROM = 12  # pixels of a cell
+SMALL = 110
 LETTER = 0.6  # the width of a letter, of its height
+LEAST_SHOWN = 480  # pixels; a narrower page scrolls the picture
 
 MASKED = 4095  # for attention.js, as are the digits
 DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
@@ -47,12 +52,14 @@ def attention(
     heads: Sequence[str] | None = None,
     item: int | None = None,
 ) -> Plot:
-    """Who looks at whom: an arc for each weight from a query's word to a key's, and a map beside.
+    """Draw the keys from left to right, the queries below, and an arc for each weight.
 
-    Where scripts run, pointing at a word, touching it or moving to it with the arrow keys leaves
-    its weights alone and writes their numbers; Escape brings all back. Heads are chosen by their
-    small maps. Without scripts a picture of the first head remains. Arcs and cells are as wide
-    and as coloured as the weight, against 1, 0.5, 0.2 or 0.1, whichever the largest still fits.
+    Each key stands in a box that is shaded by its weight. Where scripts run, pointing at a word,
+    touching it or moving to it with the arrow keys shows its own weights and their numbers from
+    0.01 up, and Escape brings all back. The heat map is on a second tab. Heads are chosen by their
+    names, with small maps from four queries up. Without scripts a picture remains. Arcs, boxes and
+    cells are as wide and as coloured as the weight, relative to 1, 0.5, 0.2 or 0.1, whichever the
+    largest weight still fits.
 
     Args:
         weights: `(num_queries, num_keys)` or `(num_heads, num_queries, num_keys)` numbers from 0
@@ -111,26 +118,113 @@ def _data(shown: Attention) -> dict[str, Any]:
 
 
 def _picture(shown: Attention) -> str:
-    """Draw the first head as arcs and as a map, the other heads as small maps, as one `<svg>`."""
-    _, num_queries, num_keys = shown.weights.shape
-    row = min(24.0, max(13.0, 600 / max(num_queries, num_keys)))
-    top = 22.0 if shown.title else 0.0
-    parts = [text(shown.title, WIDTH / 2, 10, 14, font_weight="bold")] if shown.title else []
-    many = len(shown.heads) > 1
-    if many:
-        parts.append(text(shown.heads[0], 0, top + 10, 12, text_anchor="start"))
-        top += 20
-    arcs, least = _arcs(shown, row, top)
-    map_, bottom = _map(shown, top)
-    bottom = max(bottom, top + 24 + row * max(num_queries, num_keys)) + 18
-    parts += [arcs, map_]
-    for words in (*note(shown), f"Arcs from {least:.2g} on."):
-        parts.append(text(words, 0, bottom, 11, text_anchor="start"))
+    """Draw the arcs of the first head, and small maps of all if they have rows enough."""
+    many, with_maps = len(shown.heads) > 1, shown.weights.shape[1] >= MAPS_FROM
+    keys = _placed(shown.keys.shown, WIDTH - SIDE)
+    queries = _placed(shown.queries.shown, WIDTH - SIDE)
+    width = SIDE + max(keys.width, queries.width, 340.0)
+    parts, bottom = [], 4.0
+    if shown.title:
+        parts.append(text(shown.title, 0, 12, 14, text_anchor="start", font_weight="bold"))
+        bottom = 24.0
+    for head in range(1 if with_maps else len(shown.heads)):
+        if many:
+            name = shown.heads[head]
+            parts.append(text(name, 0, bottom + 8, 12, text_anchor="start", font_weight="bold"))
+            bottom += 14
+        drawn, bottom = _stage(shown, head, keys, queries, bottom, width)
+        parts.append(drawn)
+    for words in note(shown):
+        parts.append(text(words, 0, bottom + 8, 11, text_anchor="start"))
         bottom += 15
-    if many:
-        small, bottom = _small_maps(shown, bottom + 6)
-        parts.append(small)
-    return drawing("".join(parts), WIDTH, bottom)
+    if with_maps:
+        maps, bottom = _small_maps(shown, bottom + 6, width)
+        parts.append(maps)
+    return drawing("".join(parts), width, bottom + 4, least=min(width, LEAST_SHOWN))
+
+
+class _Places(NamedTuple):
+    """Where the boxes of one side lie: their middles, lines and widths, and all lines together."""
+
+    middles: list[float]
+    lines: list[int]
+    widths: list[float]
+    width: float
+
+    @property
+    def height(self) -> float:
+        return LINE * (self.lines[-1] + 1)
+
+
+def _placed(names: list[str], room: float) -> _Places:
+    """Put the boxes of one side in lines of nearly the same length."""
+    letters = all(len(name) == 1 for name in names)
+    widths = [SMALLEST_BOX if letters else min(130.0, 14 + 9.5 * len(name)) for name in names]
+    gap = 0 if letters else 8
+    lines = math.ceil((sum(widths) + gap * len(widths)) / room)
+    each = math.ceil(len(names) / lines)
+    if letters:
+        widths = [min(LARGEST_BOX, room / each)] * len(names)
+    else:  # a few words stand far apart, as in a sentence above which there is a long word
+        gap = max(gap, min(60, 360 / len(names)))
+    middles, total = [], 0.0
+    for start in range(0, len(names), each):
+        at = 0.0
+        for width in widths[start : start + each]:
+            middles.append(at + (width + gap) / 2)
+            at += width + gap
+        total = max(total, at)
+    return _Places(middles, [i // each for i in range(len(names))], widths, total)
+
+
+def _stage(
+    shown: Attention, head: int, keys: _Places, queries: _Places, top: float, width: float
+) -> tuple[str, float]:
+    """Draw one head's keys, arcs and queries, and return where they end, too."""
+    weights = np.where(shown.masked[head], 0, shown.weights[head])
+    blocked = shown.masked[head].all(axis=0)
+    boxes = _boxes(shown.keys.shown, keys, top, width)
+    below = _boxes(shown.queries.shown, queries, top + keys.height + GAP - 16, width)
+    parts = [_arcs(shown, weights, boxes, below)]
+    strongest = weights.max(axis=0) / shown.scale
+    alone = len(weights) == 1
+    for i, (x, y, wide) in enumerate(boxes):
+        outline = {"x": x - wide / 2 + 1, "y": y, "width": wide - 2, "height": BOX, "rx": 6}
+        shade = SHADE * float(min(strongest[i], 1))
+        if shade >= 0.5 / STEPS:
+            parts.append(element("rect", **outline, fill=WEIGHT, fill_opacity=shade))
+        parts.append(element("rect", **outline, fill="none", stroke=KEY, stroke_opacity=0.6))
+        if blocked[i]:
+            strokes = "".join(f"M{x - wide / 2 + a:.4g} {y + BOX:.4g}l8-{BOX}" for a in (2, 10))
+            parts.append(element("path", d=strokes, stroke=PLAIN, stroke_width=1))
+        parts.append(_word(shown.keys.shown[i], x, y, wide, blocked=bool(blocked[i])))
+        if alone and weights[0, i] >= SHOWN_FROM:
+            told = f"{weights[0, i]:.2f}"
+            parts.append(text(told.removeprefix("0") if wide < 30 else told, x, y - 8, 11))
+    parts += [_word(shown.queries.shown[i], *place) for i, place in enumerate(below)]
+    for name, places in (("keys", boxes), ("queries", below)):
+        y = places[0][1] + BOX / 2
+        parts.append(text(name, 0, y, 12, text_anchor="start", font_style="italic"))
+    return "".join(parts), top + keys.height + GAP - 16 + queries.height
+
+
+def _boxes(
+    names: list[str], places: _Places, top: float, width: float
+) -> list[tuple[float, float, float]]:
+    """Return the middle, the top and the width of each box, its lines centered."""
+    left = SIDE + (width - SIDE - places.width) / 2
+    return [
+        (left + places.middles[i], top + 16 + LINE * places.lines[i], places.widths[i])
+        for i in range(len(names))
+    ]
+
+
+def _word(name: str, x: float, y: float, wide: float, *, blocked: bool = False) -> str:
+    size = min(18.0, wide * LETTER) if len(name) == 1 else 16.0
+    return text(
+        _short(name, wide, size), x, y + BOX / 2, size, font_weight=600,
+        text_decoration="line-through" if blocked else None,
+    )  # fmt: skip
 
 
 def _levels(weights: np.ndarray, scale: float, shape: Callable[[int, int], str]) -> dict[int, str]:
@@ -143,95 +237,31 @@ def _levels(weights: np.ndarray, scale: float, shape: Callable[[int, int], str])
     return dict(sorted(found.items()))
 
 
-def _arcs(shown: Attention, row: float, top: float) -> tuple[str, float]:
-    """Draw the words on both sides and the arcs; return the smallest weight with an arc, too."""
-    weights = np.where(shown.masked[0], 0, shown.weights[0])
+def _arcs(
+    shown: Attention,
+    weights: np.ndarray,
+    keys: list[tuple[float, float, float]],
+    queries: list[tuple[float, float, float]],
+) -> str:
+    """Draw an arc for each of the largest weights, from below its key to above its query."""
     least = shown.scale * max(FAINTEST_ARC, 0.5 / STEPS)
     if (weights >= least).sum() > MOST_ARCS:
         least = np.sort(weights, axis=None)[-MOST_ARCS]
-    size = min(13.0, row * 0.75)
-    room = [_width(tokens.shown, size, 100) for tokens in (shown.queries, shown.keys)]
-    left, right = room[0] + 6, ARCS - room[1] - 6
-    first = top + 22 + row / 2
-    drawn = _levels(  # arcs, two units wide and a row high for each place between their ends
-        np.where(weights >= least, weights, 0),
-        shown.scale,
-        lambda query, key: f"M0 {query}C1 {query} 1 {key} 2 {key}",
-    )
-    widest = min(8.0, row * 0.5)
+
+    def arc(query: int, key: int) -> str:
+        (x, y, _), (x2, y2, _) = queries[query], keys[key]
+        up, bend = y2 + BOX - y, (y2 + BOX - y) * 0.55
+        numbers = f"0 {bend:.0f} {x2 - x:.0f} {up - bend:.0f} {x2 - x:.0f} {up:.0f}"
+        return f"M{x:.0f} {y:.0f}c{numbers.replace(' -', '-')}"
+
+    drawn = _levels(np.where(weights >= least, weights, 0), shown.scale, arc)
     paths = [
         element(
-            "path",
-            d=d,
-            stroke_width=max(0.6, widest * level / STEPS),
-            opacity=level / STEPS,
-            vector_effect="non-scaling-stroke",
+            "path", d=d, stroke_width=max(0.6, WIDEST_ARC * level / STEPS), opacity=level / STEPS
         )
         for level, d in drawn.items()
     ]
-    place = f"translate({left:.2f} {first:.2f}) scale({(right - left) / 2:.2f} {row:.2f})"
-    parts = [element("g", "".join(paths), fill="none", stroke=WEIGHT, transform=place)]
-    sides = (("queries", shown.queries, left - 5, "end"), ("keys", shown.keys, right + 5, "start"))
-    blocked = shown.masked[0].all(axis=0)
-    for name, tokens, x, anchor in sides:
-        parts.append(text(name, x, top + 10, 11, text_anchor=anchor, font_style="italic"))
-        for i, word in enumerate(tokens.shown):
-            struck = "line-through" if name == "keys" and blocked[i] else None
-            word = _short(word, 100, size)
-            at = first + row * i
-            parts.append(text(word, x, at, size, text_anchor=anchor, text_decoration=struck))
-    for x, colour in ((left - 1, QUERY), (right + 1, KEY)):
-        count = shown.weights.shape[1 if colour == QUERY else 2]
-        line = f"M{x:.0f} {first - row / 2:.4g}v{row * count:.4g}"
-        parts.append(element("path", d=line, stroke=colour, stroke_width=2))
-    return "".join(parts), float(least)
-
-
-def _map(shown: Attention, top: float) -> tuple[str, float]:
-    """Draw the first head's map, keys across and queries down, and return where it ends, too."""
-    weights, masked = shown.weights[0], shown.masked[0]
-    num_queries, num_keys = weights.shape
-    left = ARCS + 30
-    size = 11.0
-    room = _width(shown.queries.shown, size, 80) + 6
-    cell = min(30.0, (WIDTH - left - room) / num_keys, 600 / num_queries)
-    named = cell >= size
-    if not named:
-        room = 16.0
-        cell = min((WIDTH - left - room) / num_keys, 600 / num_queries)
-    left += room
-    above = top + 22 + (_width(shown.keys.shown, size, 80) if named else 0)
-    inside = _cells(weights, masked, shown.scale) + _hatch(masked, cell)
-    place = f"translate({left:.2f} {above:.2f}) scale({cell:.3f})"
-    parts = [element("g", inside, transform=place)]
-    wide, high = cell * num_keys, cell * num_queries
-    parts.append(_frame(left, above, wide, high))
-    parts.append(text("keys", left + wide / 2, top + 10, 11, font_style="italic"))
-    if named:
-        for i, word in enumerate(shown.queries.shown):
-            y = above + cell * (i + 0.5)
-            parts.append(text(_short(word, 80, size), left - 5, y, size, text_anchor="end"))
-        parts.extend(
-            _above(_short(word, 80, size), left + cell * (i + 0.5), above - 5, size)
-            for i, word in enumerate(shown.keys.shown)
-        )
-    else:
-        x, y = left - 9, above + high / 2
-        turn = f"rotate(-90 {x:.2f} {y:.2f})"
-        parts.append(text("queries", x, y, 11, font_style="italic", transform=turn))
-    if max(weights.shape) <= NUMBERS_UP_TO and cell >= 22:
-        for (i, j), weight in np.ndenumerate(weights):
-            if not masked[i, j]:
-                short = f"{weight:.2f}".removeprefix("0")
-                parts.append(text(short, left + cell * (j + 0.5), above + cell * (i + 0.5), 10))
-    return "".join(parts), above + high
-
-
-def _above(word: str, x: float, y: float, size: float) -> str:
-    """Write a column's name vertically from the bottom up; a single letter stays upright."""
-    if len(word) == 1:
-        return text(word, x, y - size / 2, size, text_anchor="middle")
-    return text(word, x, y, size, text_anchor="start", transform=f"rotate(-90 {x:.2f} {y:.2f})")
+    return element("g", "".join(paths), fill="none", stroke=WEIGHT, stroke_linecap="round")
 
 
 def _cells(weights: np.ndarray, masked: np.ndarray, scale: float) -> str:
@@ -241,38 +271,28 @@ def _cells(weights: np.ndarray, masked: np.ndarray, scale: float) -> str:
     return element("g", "".join(paths), fill=WEIGHT)
 
 
-def _hatch(masked: np.ndarray, cell: float) -> str:
-    """Hatch each masked square with three strokes, or with one if the square is small."""
-    if not masked.any():
-        return ""
-    finer = ("M{j} {k}.5l.5-.5", "M{j}.5 {i}l.5-.5") if cell > FINE_HATCH_FROM else ()
-    shapes = "".join(("M{j} {i}l1-1", *finer))
-    d = "".join(shapes.format(i=i + 1, j=j, k=i) for i, j in np.argwhere(masked))
-    return element("path", d=d, stroke=PLAIN, stroke_width=1.2 / cell)
-
-
-def _small_maps(shown: Attention, top: float) -> tuple[str, float]:
-    """Draw a small map of each head except the first, and return where they end, too."""
+def _small_maps(shown: Attention, top: float, width: float) -> tuple[str, float]:
+    """Draw a small map of each head, queries down and keys across, and return where they end."""
     _, num_queries, num_keys = shown.weights.shape
     cell = SMALL / max(num_queries, num_keys)
-    step, height = WIDTH / 6, num_queries * cell + 28
-    parts = []
-    for place, head in enumerate(range(1, len(shown.heads))):
-        x, y = place % 6 * step, top + place // 6 * height
+    across = max(1, int(width // (SMALL + 20)))
+    parts, height = [], num_queries * cell + 28
+    for head, name in enumerate(shown.heads):
+        x, y = head % across * (SMALL + 20), top + head // across * height
         weights, masked = shown.weights[head], shown.masked[head]
-        name = _short(shown.heads[head], step - 8, 11)
-        parts.append(text(name, x, y + 8, 11, text_anchor="start"))
+        words = name if len(shown.heads) > 1 else "as a map"
+        parts.append(text(_short(words, SMALL, 11), x, y + 8, 11, text_anchor="start"))
         turn = f"translate({x:.2f} {y + 18:.2f}) scale({cell:.3f})"
         if weights.size <= MOST_DRAWN_CELLS:
             inside = _cells(weights, masked, shown.scale)
-            squares = "".join(f"M{j} {i}h1v1h-1z" for i, j in np.argwhere(masked))
-            inside += element("path", d=squares, fill=PLAIN, opacity=0.3) if squares else ""
+            squares = "".join(f"M{j} {i + 1}l1-1" for i, j in np.argwhere(masked))
+            line = {"stroke": PLAIN, "stroke_width": 1.2 / cell}
+            inside += element("path", d=squares, **line) if squares else ""
         else:
             inside = _pixels(weights, masked, shown.scale)
         parts.append(element("g", inside, transform=turn))
         parts.append(_frame(x, y + 18, num_keys * cell, num_queries * cell))
-    rows = -(-(len(shown.heads) - 1) // 6)
-    return "".join(parts), top + rows * height
+    return "".join(parts), top + -(-len(shown.heads) // across) * height
 
 
 def _pixels(weights: np.ndarray, masked: np.ndarray, scale: float) -> str:
@@ -297,12 +317,7 @@ def _frame(x: float, y: float, width: float, height: float) -> str:
     return element("path", d=d, fill="none", stroke="currentColor", stroke_opacity=0.4)
 
 
-def _width(words: list[str], size: float, most: float) -> float:
-    """Estimate the width of the longest word, at least that of the axis name and at most `most`."""
-    return min(most, max(42.0, max(map(len, words)) * size * LETTER))
-
-
 def _short(word: str, room: float, size: float) -> str:
     """Shorten a word with an ellipsis if it does not fit."""
-    letters = int(room / (size * LETTER))
+    letters = max(2, int(room / (size * LETTER)))
     return word if len(word) <= letters else word[: letters - 1] + "\N{HORIZONTAL ELLIPSIS}"

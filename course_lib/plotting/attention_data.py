@@ -14,6 +14,7 @@ LEVELS = 4093  # steps of a weight; odd, so that no step lies midway between two
 SCALES = (0.1, 0.2, 0.5, 1.0)
 AXES = {2: "(num_queries, num_keys)", 3: "(num_heads, num_queries, num_keys)"}
 EACH_QUERY_UP_TO = 8
+SHOWN_FROM = 0.005  # a smaller weight is written as 0.00, and is not written
 NAMED_UP_TO = 3  # more keys than this are counted, not named
 PATTERN_FROM = 0.5  # the average weight from which a pattern is named
 

@@ -1,11 +1,10 @@
 // What figures share that run a model on what one types: a text box, bars, the viewer anew.
 const LIVE_STYLE = `
 .course-live { font-size: 14px; line-height: 1.4; }
-.course-live p { margin: 6px 0; overflow-wrap: anywhere; }
+.course-live p { margin: 4px 0; overflow-wrap: anywhere; }
 .course-live input { font: inherit; font-size: 16px; color: inherit; background: transparent;
-  border: 1px solid var(--masked); border-radius: 4px; padding: 5px 8px; width: 26em;
-  max-width: 100%; box-sizing: border-box; display: block; margin-top: 2px; }
-.course-live label { display: block; } /* as wide as the page, not as its text box */
+  border: 1px solid var(--masked); border-radius: 6px; padding: 4px 8px; width: 20em;
+  max-width: 100%; box-sizing: border-box; margin-left: 8px; }
 .course-live button { font: inherit; color: inherit; background: transparent;
   border: 1px solid var(--masked); border-radius: 4px; padding: 5px 10px; min-height: 30px;
   min-width: 30px; cursor: pointer; }
@@ -16,7 +15,6 @@ const LIVE_STYLE = `
 .course-live .row { display: flex; flex-wrap: wrap; gap: 6px; align-items: center; margin: 8px 0; }
 .course-live .row > * { width: auto; } /* the site's grid makes them as wide as the page */
 .course-live .hint { min-height: 1.4em; }
-.course-live .result { font-size: 22px; font-weight: bold; line-height: 1.3; min-height: 1.3em; }
 .course-live .bars { list-style: none; margin: 4px 0 12px; padding: 0; max-width: 460px; }
 .course-live .bars li { display: grid; grid-template-columns: 6em 1fr 3em; gap: 8px; margin: 0;
   align-items: center; }
@@ -41,7 +39,7 @@ function livePage(figure, label, colours, ...parts) {
   for (const [name, colour] of Object.entries(colours)) page.style.setProperty(`--${name}`, colour);
   let waiting;
   still.replaceWith(page);
-  return { say, view };
+  return { say, view, place };
 
   // To a screen reader, where someone is at work in the figure.
   function say(words) {
@@ -52,15 +50,17 @@ function livePage(figure, label, colours, ...parts) {
 
   // Shows weights in a viewer of their own; nothing without any.
   function view(shown) {
-    if (!shown) return place.replaceChildren();
+    if (!shown) {
+      place.replaceChildren();
+      return undefined;
+    }
     const top = Math.max(...shown.numbers);
     const scale = [0.1, 0.2, 0.5, 1].find((each) => top <= each + 1e-3);
     const masked = shown.numbers.includes(null) ? " Hatched: masked." : "";
     const note = `Full colour and width: a weight of ${scale}.${masked}`;
-    const made = viewer(figure, { ...shown, colours, scale, note });
-    made.rest(shown.rest ?? {});
-    place.replaceChildren(made.root);
-    return made.rest;
+    return viewer(figure, {
+      ...shown, colours, scale, note, put: (root) => place.replaceChildren(root),
+    });
   }
 }
 
@@ -80,6 +80,16 @@ function textBox(label, start, changed) {
   return { input, box: make("label", {}, label, input) };
 }
 
+// Calls `then` once, when the figure is first to be seen.
+function whenSeen(figure, then) {
+  const watch = new IntersectionObserver(([entry]) => {
+    if (!entry.isIntersecting) return;
+    watch.disconnect();
+    then();
+  }, { threshold: 0.6 });
+  watch.observe(figure);
+}
+
 // A button that keeps the keyboard's focus where it can do nothing.
 function button(words, pressed) {
   const made = make("button", { type: "button" }, words);
@@ -89,10 +99,11 @@ function button(words, pressed) {
   return made;
 }
 
-// The five largest probabilities as bars, with their names.
+// The largest probabilities from 0.01 up as bars, five at most, with their names.
 function fillBars(list, probabilities, names) {
   const order = [...probabilities.keys()].sort((a, b) => probabilities[b] - probabilities[a]);
-  list.replaceChildren(...order.slice(0, 5).map((token) => {
+  const shown = order.slice(0, 5).filter((token) => probabilities[token] >= SHOWN_FROM);
+  list.replaceChildren(...shown.map((token) => {
     const bar = make("div", { class: "bar" });
     bar.style.width = `${100 * probabilities[token]}%`;
     return make("li", {}, make("span", {}, names[token]), bar,

@@ -5,6 +5,7 @@ const TENS = "zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig"
 const LARGEST = 9999;
 const MOST_WORDS = 12;
 const END = "<end>";
+const A_WORD = 700; // milliseconds
 const EMPTY = "Type a German numeral such as dreiundvierzig, or a number such as 43.";
 
 for (const figure of document.querySelectorAll("figure.course-figure[data-live=translator]")) {
@@ -17,79 +18,95 @@ function translatorPage(figure, data) {
   const { characters, words, text: first, colours } = data;
   const translate = translator(unpacked(data.weights), data);
   let now; // what was read: its letters, the steps of the translation, which of them is shown
+  let rest; // of the viewer
+  let writing; // the timer of the next word
 
   const { input, box } = textBox(
     `A German numeral, or a number from 1 to ${LARGEST}`, first, (typed) => change(typed));
   input.lang = "de";
   const hint = make("p", { class: "hint" });
-  const result = make("p", { class: "result", lang: "en" });
   const back = button("Back", () => go(now.step - 1));
   const next = button("Next word", () => go(now.step + 1));
   const whole = button("All words", () => go(-1));
+  const again = button("Write again", () => write(0));
   const place = make("span");
-  const bars = make("ol", { class: "bars", "aria-label": "The five most likely next words" });
+  const bars = make("ol", { class: "bars", "aria-label": "The most likely next words" });
   const story = make("p");
-  const output = make("div", {}, result,
-    make("div", { class: "row", role: "group", "aria-label": "Word by word" }, back, next, whole,
-      place), story, bars);
-  const { say, view } = livePage(figure, "A translator that runs in this page", colours, box,
-    hint, output);
+  const output = make("div", {}, make("div", { class: "row", role: "group",
+    "aria-label": "Word by word" }, again, back, next, whole, place), story, bars);
+  const { say, view, place: map } = livePage(figure, "A translator that runs in this page", colours,
+    make("div", { class: "row" }, box, hint), output);
+  output.before(map);
   figure.model = { german, read, translate: (letters) => translate(ids(letters)) };
-  change(first);
+  change(first, true);
+  whenSeen(figure, () => write(0));
 
   function ids(letters) {
     return [...letters].map((letter) => characters.indexOf(letter));
   }
 
-  function change(typed) {
+  function change(typed, quiet = false) {
+    clearTimeout(writing);
     const { letters, note, wrong } = read(typed, data);
     hint.textContent = wrong ?? note;
     input.setAttribute("aria-invalid", Boolean(wrong));
     output.hidden = Boolean(wrong);
+    now = undefined;
     if (wrong) {
       view();
       say(wrong);
       return;
     }
-    now = { letters, steps: translate(ids(letters)), step: -1 };
-    result.textContent = written(now.steps.length).join(" ");
+    const steps = translate(ids(letters));
+    now = { letters, steps, step: -1, written: steps.filter(({ word }) => words[word] !== END) };
+    showMap();
     go(-1);
-    say(`${result.textContent}. ${note}`);
+    say(`${said(now.written.length)}. ${note}`);
+    if (!quiet) write(0);
   }
 
-  // The first `count` words, without the end.
-  function written(count) {
-    return now.steps.slice(0, count).map(({ word }) => words[word]).filter((word) => word !== END);
+  // The first `count` words.
+  function said(count) {
+    return now.written.slice(0, count).map(({ word }) => words[word]).join(" ");
   }
 
-  // Shows what the decoder did at one step, or at -1 everything.
-  function go(step) {
-    const { steps } = now;
+  // Writes one word after the other, and then shows them all; at once where nothing may move.
+  function write(step) {
+    if (!now || still()) return;
+    const done = step >= now.written.length;
+    go(done ? -1 : step, true);
+    if (!done) writing = setTimeout(() => write(step + 1), A_WORD);
+  }
+
+  // Shows what the decoder did at one step, or at -1 everything; in `passing` only the arcs.
+  function go(step, passing = false) {
+    clearTimeout(writing);
+    const { steps, written } = now;
     const all = step < 0;
     now.step = step;
+    again.hidden = still();
     back.setAttribute("aria-disabled", all);
     whole.setAttribute("aria-disabled", all);
     next.setAttribute("aria-disabled", step === steps.length - 1);
-    place.textContent = all ? "Next word: see it written, one word after the other."
-      : `Step ${step + 1} of ${steps.length}`;
-    story.textContent = all ? "" : `Written so far: ${written(step).join(" ") || "nothing"}. Next:`;
-    fillBars(bars, all ? [] : steps[step].probabilities, words.map(shownWord));
-    showMap(all ? steps.filter(({ word }) => words[word] !== END) : steps.slice(0, step + 1),
-      all ? {} : { query: step });
-    if (all) return;
+    place.textContent = all ? "" : `Step ${step + 1} of ${steps.length}`;
+    story.textContent = all || passing ? "" : `Written so far: ${said(step) || "nothing"}. Next:`;
+    fillBars(bars, all || passing ? [] : steps[step].probabilities, words.map(shownWord));
+    if (written.length) {
+      const isWord = !all && step < written.length;
+      rest(isWord ? { query: step } : {}, isWord ? step + 1 : written.length);
+    }
+    if (all || passing) return;
     const { word, probabilities } = steps[step];
     const likely = `${shownWord(words[word])}, ${probabilities[word].toFixed(2)}`;
-    say(`${place.textContent}: ${likely}. ${figure.querySelector(".said").textContent}`);
+    say(`${place.textContent}: ${likely}. ${figure.querySelector(".said")?.textContent ?? ""}`);
   }
 
-  function showMap(rows, rest) {
-    if (!rows.length) return view(); // it wrote nothing
-    return view({
-      title: "Which letters each word looked at", heads: ["attention"], rest,
-      queries: tokens(rows.map(({ word }) => shownWord(words[word]))),
-      keys: tokens([...now.letters]), sides: { query: "words", key: "letters" },
-      numbers: rows.flatMap(({ map }) => map),
-      alt: `Each word of the translation and the letters of ${now.letters} that it looks at`,
+  function showMap() {
+    const rows = now.written;
+    rest = view(rows.length && {
+      heads: ["attention"], alt: `Which letters each word of ${said(rows.length)} looks at`,
+      queries: tokens(rows.map(({ word }) => words[word])), keys: tokens([...now.letters]),
+      sides: { query: "words", key: "letters" }, numbers: rows.flatMap(({ map }) => map),
     });
   }
 }

@@ -41,8 +41,8 @@ def browser():
 
 @pytest.fixture
 def page(browser):
-    """A page of a fresh context, 1280 x 900; `page.emulate_media` makes it dark."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    """A page of a fresh context, 1280 x 900, without motion; `page.emulate_media` changes that."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
     context.set_default_timeout(1000 * PATIENCE)
     yield context.new_page()
     context.close()

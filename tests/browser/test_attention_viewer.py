@@ -22,7 +22,12 @@ def viewer(**options):
 
 
 def arcs(figure):
-    return figure.locator(".arcs path").count()
+    """The number of arcs of what is lit; 0 where all are shown."""
+    return figure.locator(".arcs .own path").count()
+
+
+def dimmed(figure):
+    return figure.locator(".arcs .all.dim").count() == 1
 
 
 def option(figure, side, place):
@@ -33,59 +38,126 @@ def numbers(figure, side):
     return figure.locator(f".{side} .number").all_inner_texts()
 
 
-def test_pointing_at_a_word_leaves_its_weights_and_leaving_brings_all_back(put, page):
-    figure = put(viewer())
-    everything = arcs(figure)
-    heights = [figure.locator(s).bounding_box()["height"] for s in (".arcs svg", ".key[role]")]
-    assert heights[0] == heights[1]
+def test_letters_run_from_left_to_right_above_the_words_and_arcs_join_them(put):
+    figure = put(plotting.attention(np.eye(2, 14), ["forty", "three"], "dreiundvierzig"))
+    boxes = [box.bounding_box() for box in figure.locator(".key [role=option]").all()]
+    assert [box["x"] for box in boxes] == sorted(box["x"] for box in boxes)
+    assert len({box["y"] for box in boxes}) == 1
+    word = option(figure, "query", 0).bounding_box()
+    assert word["y"] > boxes[0]["y"] + boxes[0]["height"]
     option(figure, "query", 0).hover()
-    assert arcs(figure) == 3
-    assert numbers(figure, "key") == ["0.03", "0.04", "0.93", "masked"]
+    start, end = figure.locator(".own path").evaluate(
+        """(path) => [0, path.getTotalLength()].map((at) => {
+            const { x, y } = path.getPointAtLength(at).matrixTransform(path.getScreenCTM());
+            return [x, y];
+        })"""
+    )
+    assert start == pytest.approx([word["x"] + word["width"] / 2, word["y"]], abs=2)
+    box = boxes[0]
+    assert end == pytest.approx([box["x"] + box["width"] / 2, box["y"] + box["height"]], abs=2)
+
+
+def test_the_longest_numeral_is_at_most_300_pixels_high_at_1000(put, page):
+    page.set_viewport_size({"width": 1016, "height": 900})
+    figure = put(plotting.attention(np.full((6, 34), 1 / 34), "abcdef", "x" * 34))
+    assert figure.locator(".course-attention").bounding_box()["height"] <= 300
+    assert len({box.bounding_box()["y"] for box in figure.locator(".key [role=option]").all()}) == 1
+
+
+def test_pointing_at_a_word_shows_its_weights_and_leaving_brings_all_back(put, page):
+    figure = put(viewer())
+    assert arcs(figure) == 0 and not dimmed(figure)
+    option(figure, "query", 0).hover()
+    assert arcs(figure) == 3 and dimmed(figure)
+    assert numbers(figure, "key") == ["0.03", "0.04", "0.93", ""]
     assert figure.locator(".said").inner_text() == (
         "forty looks most at vierzig, 0.93; masked: <pad>."
     )
     option(figure, "key", 2).hover()
     assert numbers(figure, "query") == ["0.93", "0.10", "0.05"]
     assert numbers(figure, "key") == [""] * 4
-    figure.locator(".map rect").first.hover(position={"x": 5, "y": 5})
-    assert numbers(figure, "key") == ["0.03", "", "", ""] and arcs(figure) == 1
     page.mouse.move(1, 1)
-    assert arcs(figure) == everything
+    assert arcs(figure) == 0 and not dimmed(figure)
     assert numbers(figure, "key") == [""] * 4
+
+
+def test_the_map_is_one_tab_away(put, page):
+    figure = put(viewer())
+    assert not figure.locator(".map").is_visible()
+    page.get_by_role("tab", name="Map").click()
+    assert not figure.locator(".arcs").is_visible()
+    figure.locator(".map rect").first.hover(position={"x": 5, "y": 5})
+    assert figure.locator(".said").inner_text() == "forty at drei: 0.03."
+    page.keyboard.press("ArrowLeft")
+    assert page.get_by_role("tab", name="Arcs").get_attribute("aria-selected") == "true"
+    page.mouse.move(1, 1)
+    option(figure, "query", 0).hover()
+    assert arcs(figure) == 3
+
+
+def test_small_maps_of_heads_are_there_from_four_queries_on(put):
+    assert put(viewer()).locator(".heads svg").count() == 0
+    assert put(plotting.attention(np.full((2, 4, 4), 0.25))).locator(".heads svg").count() == 2
+
+
+def test_an_arc_glides_unless_motion_is_not_wanted(put, page):
+    figure = put(viewer())
+    page.emulate_media(reduced_motion="no-preference")
+    first = "figure => figure.querySelector('.own path').getAttribute('d')"
+    option(figure, "query", 0).hover()
+    figure.locator(".own path").nth(2).wait_for(state="attached")
+    seen = figure.evaluate(f"""async (figure) => {{
+        const path = {first}, seen = new Set();
+        figure.querySelectorAll(".query [role=option]")[2].dispatchEvent(
+            new PointerEvent("pointerenter"));
+        for (let frame = 0; frame < 40; frame++) {{
+            await new Promise(requestAnimationFrame);
+            seen.add(path(figure));
+        }}
+        return seen.size;
+    }}""")
+    assert seen > 2
+    page.emulate_media(reduced_motion="reduce")
+    option(figure, "query", 1).hover()
+    arrived = figure.evaluate(first)
+    page.wait_for_timeout(100)
+    assert figure.evaluate(first) == arrived
 
 
 def test_keys_go_along_the_words_and_each_is_read_as_a_sentence(put, page):
     figure = put(viewer())
-    everything = arcs(figure)
-    page.keyboard.press("Tab")  # the heads
-    page.keyboard.press("Tab")
+    for _ in range(4):  # the tabs, the heads, the keys, the queries
+        page.keyboard.press("Tab")
     queries = page.get_by_role("listbox", name="Queries")
     first = queries.get_by_role("option", name="forty looks most at vierzig, 0.93; masked: <pad>")
     assert first.evaluate("e => e === document.activeElement")
     assert first.get_attribute("aria-selected") == "true"
     assert arcs(figure) == 3
     page.keyboard.press("End")
-    assert numbers(figure, "key") == ["0.90", "0.05", "0.05", "masked"]
+    assert numbers(figure, "key") == ["0.90", "0.05", "0.05", ""]
+    page.keyboard.press("ArrowLeft")
     page.keyboard.press("ArrowUp")
-    page.keyboard.press("ArrowRight")
     seen = page.evaluate("document.activeElement.getAttribute('aria-label')")
     assert seen == "und is looked at most by and, 0.80"
     assert numbers(figure, "query") == ["0.04", "0.80", "0.05"]
+    page.keyboard.press("ArrowDown")
+    assert numbers(figure, "key") == ["0.10", "0.80", "0.10", ""]
     page.keyboard.press("Escape")
-    assert arcs(figure) == everything
-    assert figure.locator("[aria-selected=true]").count() == 0
+    assert arcs(figure) == 0
+    assert figure.locator("[aria-selected=true][role=option]").count() == 0
 
 
 def test_a_head_is_chosen_by_pointer_and_arrow_keys_and_changes_arcs_and_table(put, page):
     figure = put(viewer(heads=["names", "begin"]))
     names, begin = (page.get_by_role("radio", name=name) for name in ("names", "begin"))
-    before = figure.locator(".arcs svg").inner_html()
+    drawn = figure.locator(".arcs .all")
+    before = drawn.inner_html()
     begin.click()
     assert begin.get_attribute("aria-checked") == "true"
     assert names.get_attribute("aria-checked") == "false"
-    assert figure.locator(".arcs svg").inner_html() != before
+    assert drawn.inner_html() != before
     option(figure, "query", 0).hover()
-    assert numbers(figure, "key") == ["0.50", "0.50", "0.00", "masked"]
+    assert numbers(figure, "key") == ["0.50", "0.50", "", ""]
     figure.locator("summary").click()
     assert figure.locator("summary").inner_text() == "Data of begin"
     assert figure.get_by_role("row").nth(2).inner_text().split() == (
@@ -94,8 +166,7 @@ def test_a_head_is_chosen_by_pointer_and_arrow_keys_and_changes_arcs_and_table(p
     begin.press("ArrowRight")  # around
     assert names.get_attribute("aria-checked") == "true"
     assert names.evaluate("e => e === document.activeElement")
-    page.mouse.move(1, 1)
-    assert figure.locator(".arcs svg").inner_html() == before
+    assert drawn.inner_html() == before
 
 
 def test_a_finger_picks_a_word_and_the_same_tap_again_brings_all_back(browser, put, page):
@@ -105,13 +176,12 @@ def test_a_finger_picks_a_word_and_the_same_tap_again_brings_all_back(browser, p
         phone = context.new_page()
         phone.goto(address)
         figure = phone.locator("figure")
-        everything = arcs(figure)
         option(figure, "query", 2).tap()
-        assert numbers(figure, "key") == ["0.90", "0.05", "0.05", "masked"]
+        assert numbers(figure, "key") == ["0.90", "0.05", "0.05", ""]
         option(figure, "key", 0).tap()
         assert numbers(figure, "query") == ["0.03", "0.10", "0.90"]
         option(figure, "key", 0).tap()
-        assert arcs(figure) == everything
+        assert numbers(figure, "query") == [""] * 3 and not dimmed(figure)
         assert phone.evaluate("document.documentElement.scrollWidth") == 360
 
 
@@ -128,7 +198,7 @@ def test_axe_finds_nothing_and_a_telephone_needs_no_scrolling(put, page, axe, th
     assert axe(page, sees="masked") == []
     page.set_viewport_size({"width": 360, "height": 740})
     assert page.evaluate("document.documentElement.scrollWidth") == 360
-    for selector in (".arcs", ".map", ".heads"):
+    for selector in (".arcs", ".key[role=listbox]", ".query[role=listbox]", ".heads"):
         box = page.locator(selector).last.bounding_box()
         assert box["x"] >= 0 and box["x"] + box["width"] <= 360
 
@@ -137,10 +207,9 @@ def test_several_viewers_and_other_figures_do_not_touch_each_other(put, page):
     other = plotting.heatmap(np.eye(3))
     first = put(viewer(), viewer(), other)
     second = page.locator("figure").nth(1)
-    everything = arcs(second)
     first.get_by_role("radio", name="head 1").click()
     option(first, "query", 0).hover()
-    assert arcs(first) == 2 and arcs(second) == everything
+    assert arcs(first) == 2 and arcs(second) == 0
     assert second.get_by_role("radio", name="head 0").get_attribute("aria-checked") == "true"
     assert page.locator("[id]").count() <= page.locator("figure").nth(2).locator("[id]").count()
     assert page.locator("img").count() == 0

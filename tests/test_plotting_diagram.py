@@ -13,6 +13,7 @@ from matplotlib.textpath import TextToPath
 from course_lib import plotting
 from course_lib.authoring.read import read_cells
 from course_lib.plotting.diagram_layout import LEVELS
+from course_lib.plotting.diagram_strip import ROWS
 
 ROOT = Path(__file__).resolve().parents[1]
 SLUGS = sorted(path.parent.name for path in (ROOT / "solutions").glob("*/*.py"))
@@ -156,7 +157,7 @@ def calls(slug):
             heading = title[1]
             found[heading] = None
         elif heading and cell.kind == "code":
-            if "plotting.show(plotting.diagram(" in cell.source:
+            if re.search(r"plotting\.show\(plotting\.(diagram|diagram_strip)\(", cell.source):
                 assert cell.options == {"tags": ["demo", "hide-input"]}
                 assert cell.source.count("\n") <= 2
                 found[heading] = arguments_of(cell.source)
@@ -182,14 +183,51 @@ EVERY_CALL = [
 
 
 @pytest.mark.parametrize("slug", SLUGS)
-def test_every_section_opens_with_the_map(slug):
-    """Lesson 00 shows it once, with its parts list: nothing before that needs it."""
+def test_every_section_opens_with_the_map_or_its_strip(slug):
+    """Lesson 00 shows the map with its parts list, because nothing before that needs it."""
     found = calls(slug)
     if slug == "00_whole_game":
         assert [heading for heading, call in found.items() if call] == ["4. The parts list"]
         return
     assert len(found) >= 4
     assert [heading for heading, call in found.items() if call is None] == []
+
+
+@pytest.mark.parametrize("slug", SLUGS)
+def test_the_whole_map_is_shown_once_a_lesson(slug):
+    source = (ROOT / "solutions" / slug / f"{slug}.py").read_text(encoding="utf-8")
+    first = source.index("plotting.diagram(")
+    assert source.count("plotting.diagram(") == 1
+    assert first < source.find("plotting.diagram_strip(") or "plotting.diagram_strip(" not in source
+
+
+@pytest.mark.parametrize("part", WORDS)
+def test_a_strip_is_low_and_lights_its_parts_with_their_shapes(part):
+    calm = plotting.diagram_strip(part)
+    assert lit_boxes(calm) == []
+    assert float(re.search(r' height="(\d+)"', calm.svg)[1]) <= 60
+    boxes = [name for names in ROWS[part].values() for name in names]
+    assert set(boxes) <= set(LEVELS[part]().boxes)
+    lit = plotting.diagram_strip(
+        part, lit=boxes[-1], shapes={boxes[0]: (2, 3), boxes[-1]: "(n, D)"}
+    )
+    assert len(lit_boxes(lit)) == 1
+    assert {"(2, 3)", "(n, D)"} <= set(written(lit))
+    assert f"This section is about {boxes[-1]}. Shapes: {boxes[0]} (2, 3);" in lit.alt
+
+
+def test_a_strip_refuses_unknown_names_with_the_known_ones():
+    with pytest.raises(
+        ValueError, match=r"`lit` must name boxes of 'attention' = queries, .*score"
+    ):
+        plotting.diagram_strip("attention", lit="score")
+    with pytest.raises(ValueError, match=r"`shapes` must name .*scores -> mask.*; got q"):
+        plotting.diagram_strip("attention", shapes={"q": (2,)})
+
+
+def test_every_strip_of_a_lesson_can_be_drawn():
+    for _, _, call in EVERY_CALL:
+        assert "The row: " in plotting.diagram_strip(**call).alt
 
 
 def test_sections_light_what_they_are_about():

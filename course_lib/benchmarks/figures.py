@@ -40,6 +40,7 @@ DRAWN: dict[str, Callable[[], Plot]] = {
     "cell_origins": lambda: plotting.cell_origins({"x": (_CELLS, _CELLS // 4)}),
     "clickable_mask": lambda: plotting.clickable_mask(_WEIGHTS[:4, :4], masked_softmax),
     "diagram": lambda: plotting.diagram("heads", lit="scores"),
+    "diagram_strip": lambda: plotting.diagram_strip("heads", lit="scores"),
     "encoding_map": lambda: plotting.encoding_map(np.sin(_RNG.normal(size=(50, 32)))),
     "feature_cube": lambda: plotting.feature_cube([[1, 2], [0, -1]], [[0, 1], [1, 1]], [1, -2]),
     "fill_leakage": lambda: plotting.fill_leakage([-1, -32], {"near 0": {"float32": [0.1, 0]}}),

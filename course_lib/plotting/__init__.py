@@ -11,6 +11,7 @@ from course_lib.plotting.bug_hunt import learned_maps, progress, verdicts
 from course_lib.plotting.charts import bars, fill_leakage, lines, softmax_shift
 from course_lib.plotting.clickable_mask import clickable_mask
 from course_lib.plotting.diagram import diagram
+from course_lib.plotting.diagram_strip import diagram_strip
 from course_lib.plotting.display import interactive, show
 from course_lib.plotting.figures import Live, Plot, Table, figure_html
 from course_lib.plotting.heatmaps import gradient_map, heatmap, heatmap_grid, mask_gallery
@@ -39,6 +40,7 @@ __all__ = [
     "cell_origins",
     "clickable_mask",
     "diagram",
+    "diagram_strip",
     "encoding_map",
     "feature_cube",
     "figure_html",

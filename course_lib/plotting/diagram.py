@@ -70,11 +70,11 @@ def diagram(
         raise ValueError(f"`part` must be one of {', '.join(LEVELS)}; got {part!r}")
     sheet = _sheet(part)
     lit = (lit,) if isinstance(lit, str) else tuple(lit)
-    written = {name: _shape(shape) for name, shape in (shapes or {}).items()}
+    written = written_shapes(shapes)
     arrows = {arrow.name for arrow in sheet.arrows if arrow.target}
-    _refuse_unknown("lit", lit, sheet.boxes, f"boxes of {part!r}")
+    refuse_unknown("lit", lit, sheet.boxes, f"boxes of {part!r}")
     known = [*sheet.boxes, *sorted(arrows)]
-    _refuse_unknown("shapes", written, known, f"boxes or arrows of {part!r}")
+    refuse_unknown("shapes", written, known, f"boxes or arrows of {part!r}")
     if part == "encoder_decoder" and lit and _overview().boxes.keys() >= {*lit, *written}:
         sheet = _overview()  # no part inside an attention is highlighted
     labels = _labels(sheet, written)
@@ -91,14 +91,20 @@ def _overview() -> Sheet:
     return encoder_decoder(inside=False)
 
 
-def _refuse_unknown(
+def refuse_unknown(
     argument: str, names: Collection[str], known: Collection[str], what: str
 ) -> None:
+    """Raise a ValueError that lists the known names if one of `names` is not among them."""
     unknown = [name for name in names if name not in known]
     if unknown:
         raise ValueError(
             f"`{argument}` must name {what} = {', '.join(known)}; got {', '.join(unknown)}"
         )
+
+
+def written_shapes(shapes: Mapping[str, str | Sequence[object]] | None) -> dict[str, str]:
+    """Return each shape as Python writes it."""
+    return {name: _shape(shape) for name, shape in (shapes or {}).items()}
 
 
 def _shape(shape: str | Sequence[object]) -> str:

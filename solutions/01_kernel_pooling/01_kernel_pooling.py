@@ -55,7 +55,7 @@ plotting.show(plotting.diagram("attention", shapes=shapes | {"attention weights"
 
 # %% tags=["demo", "hide-input"]
 shapes = {"attention weights": (3,), "values": (3,), "weighted sum": "one number"}
-plotting.show(plotting.diagram("attention", lit="weighted sum", shapes=shapes))
+plotting.show(plotting.diagram_strip("attention", lit="weighted sum", shapes=shapes))
 
 # %% [markdown]
 # It fails: it returns a value only for a key that *equals* the query. The value of the *nearest* key
@@ -140,7 +140,7 @@ assert nearest_reading(places).unique().numel() == 40  # flat between jumps
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": (2, 2), "keys": (3, 2), "scores": (2, 3)}
-plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
+plotting.show(plotting.diagram_strip("attention", lit="scores", shapes=shapes))
 
 # %% [markdown]
 # *Broadcasting* stretches axes of size 1. On a line it takes one new axis on each side: moments as a
@@ -198,7 +198,7 @@ check("squared_distances")
 
 # %% tags=["demo", "hide-input"]
 shapes = {"scores": (1, 3), "mask": (1, 3), "softmax": (1, 3)}
-plotting.show(plotting.diagram("attention", lit="softmax", shapes=shapes))
+plotting.show(plotting.diagram_strip("attention", lit="softmax", shapes=shapes))
 
 # %% [markdown]
 # A *kernel* says how much. The Gaussian kernel of *bandwidth* $h > 0$ is $e^{-D/(2h^2)}$: 1 at
@@ -347,7 +347,7 @@ plotting.show(plotting.attention(weights, queries=letters, keys=letters), alt)
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": (241, 1), "keys": (40, 1), "scores": (241, 40)}
-plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
+plotting.show(plotting.diagram_strip("attention", lit="scores", shapes=shapes))
 
 # %% [markdown]
 # **Predict.** What does the output become for $h \to 0$? And for $h \to \infty$?
@@ -393,7 +393,7 @@ plotting.interactive(
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": (241, 1), "keys": (40, 1), "softmax": (241, 40)}
-plotting.show(plotting.diagram("attention", lit=("scores", "softmax"), shapes=shapes))
+plotting.show(plotting.diagram_strip("attention", lit=("scores", "softmax"), shapes=shapes))
 
 # %% [markdown]
 # No: any function that falls with the distance can compare queries with
@@ -433,7 +433,7 @@ plotting.show(plotting.kernel_fits(inputs, targets, places, fits, columns=2))
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": (3, 1), "keys": (3, 1), "scores": (3, 3), "mask": (3, 3)}
-plotting.show(plotting.diagram("attention", lit="mask", shapes=shapes))
+plotting.show(plotting.diagram_strip("attention", lit="mask", shapes=shapes))
 
 # %% [markdown]
 # The obvious attempt: predict each reading, and choose the bandwidth with the smallest mean squared
@@ -567,7 +567,7 @@ plotting.show(
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": (40, 1), "keys": (40, 1), "scores": (40, 40), "outputs": (40,)}
-plotting.show(plotting.diagram("attention", lit=("scores", "outputs"), shapes=shapes))
+plotting.show(plotting.diagram_strip("attention", lit=("scores", "outputs"), shapes=shapes))
 
 # %% [markdown]
 # An output that changes smoothly. Move the query from hour 2 by a hundredth. **Predict:** by how much
@@ -686,7 +686,7 @@ plotting.show(plotting.kernel_fits(inputs, targets, places, fit))
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": (4, 3), "keys": (6, 3), "scores": (4, 6)}
-plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
+plotting.show(plotting.diagram_strip("attention", lit="scores", shapes=shapes))
 
 # %% [markdown]
 # It is nearly the same one. Expand $\lVert q_i - k_j \rVert^2$ on paper, as you would $(a - b)^2$: one

@@ -59,7 +59,7 @@ plotting.show(plotting.diagram("attention", shapes=shapes))
 
 # %% tags=["demo", "hide-input"]
 shapes = {"scores": (3,), "mask": (3,), "softmax": (3,)}
-plotting.show(plotting.diagram("attention", lit="softmax", shapes=shapes))
+plotting.show(plotting.diagram_strip("attention", lit="softmax", shapes=shapes))
 
 # %% [markdown]
 # The *softmax* exponentiates each score and divides by the row's total. For scores
@@ -193,7 +193,7 @@ check("stable_softmax")
 
 # %% tags=["demo", "hide-input"]
 shapes = {"scores": (3, 2, 14), "valid_lens": (3,), "mask": (3, 2, 14)}
-plotting.show(plotting.diagram("attention", lit=("valid_lens", "mask"), shapes=shapes))
+plotting.show(plotting.diagram_strip("attention", lit=("valid_lens", "mask"), shapes=shapes))
 
 # %% [markdown]
 # *drei* has 4 letters, *dreizehn* 8, *dreiundvierzig* 14. In one batch, each is padded to the length
@@ -369,7 +369,7 @@ assert on_pads > 0.99
 
 # %% tags=["demo", "hide-input"]
 shapes = {"scores": (4, 4), "mask": (4, 4)}
-plotting.show(plotting.diagram("attention", lit="mask", shapes=shapes))
+plotting.show(plotting.diagram_strip("attention", lit="mask", shapes=shapes))
 
 # %% [markdown]
 # Its own position and the earlier ones: $\text{mask}_{ij} = (j \le i)$, shape `(n, n)`. This is
@@ -478,7 +478,7 @@ plotting.interactive(
 
 # %% tags=["demo", "hide-input"]
 shapes = {"scores": (5, 5), "valid_lens": (1,), "mask": (5, 5)}
-plotting.show(plotting.diagram("attention", lit="mask", shapes=shapes))
+plotting.show(plotting.diagram_strip("attention", lit="mask", shapes=shapes))
 
 # %% [markdown]
 # Both. A query may attend to a key only if **every** mask allows it, so masks combine with AND, which
@@ -568,7 +568,7 @@ check("combine_masks")
 
 # %% tags=["demo", "hide-input"]
 shapes = {"scores": (3,), "mask": (3,), "softmax": (3,)}
-plotting.show(plotting.diagram("attention", lit="mask", shapes=shapes))
+plotting.show(plotting.diagram_strip("attention", lit="mask", shapes=shapes))
 
 # %% [markdown]
 # The one whose exponential is 0. An *additive mask* $M$ holds 0 where a key is kept and $-\infty$
@@ -645,7 +645,7 @@ check("additive_mask")
 
 # %% tags=["demo", "hide-input"]
 shapes = {"scores": (3,), "mask": (3,), "softmax": (3,)}
-plotting.show(plotting.diagram("attention", lit=("mask", "softmax"), shapes=shapes))
+plotting.show(plotting.diagram_strip("attention", lit=("mask", "softmax"), shapes=shapes))
 
 # %% [markdown]
 # **Predict.** Allowed keys score 0 and 1; a forbidden one is filled with -1e6. Now subtract a million
@@ -739,7 +739,7 @@ plotting.interactive(draw_leakage, start={"level": -8192}, level=[-8, -64, -1024
 
 # %% tags=["demo", "hide-input"]
 shapes = {"scores": (3, 4), "mask": (3, 4), "softmax": (3, 4)}
-plotting.show(plotting.diagram("attention", lit=("mask", "softmax"), shapes=shapes))
+plotting.show(plotting.diagram_strip("attention", lit=("mask", "softmax"), shapes=shapes))
 
 # %% [markdown]
 # Such an *empty row* is no accident of bad data: an item of length 0 makes one, or a causal mask
@@ -878,7 +878,9 @@ assert weights.isfinite().all() and after.isnan().all()
 
 # %% tags=["demo", "hide-input"]
 shapes = {"scores": (3, 2, 14), "valid_lens": (3,), "softmax": (3, 2, 14)}
-plotting.show(plotting.diagram("attention", lit=("valid_lens", "mask", "softmax"), shapes=shapes))
+plotting.show(
+    plotting.diagram_strip("attention", lit=("valid_lens", "mask", "softmax"), shapes=shapes)
+)
 
 # %% [markdown]
 # Three things. Each snippet has a bug; find it before you run the cell:
@@ -1039,7 +1041,7 @@ check("02_masked_softmax")
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": (1, 3, 4), "keys": (1, 5, 4), "scores": (1, 3, 5), "values": (1, 5, 5)}
-plotting.show(plotting.diagram("attention", lit=("scores", "weighted sum"), shapes=shapes))
+plotting.show(plotting.diagram_strip("attention", lit=("scores", "weighted sum"), shapes=shapes))
 
 # %% [markdown]
 # Scores come from comparing queries with keys (lessons 03 to 05); weights become an output by

@@ -60,7 +60,7 @@ plotting.show(plotting.diagram("attention", shapes=shapes | {"outputs": "(B, n, 
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": (1, 2), "keys": (3, 2), "scores": (1, 3)}
-plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
+plotting.show(plotting.diagram_strip("attention", lit="scores", shapes=shapes))
 
 # %% [markdown]
 # The score of a query $q$ and a key $k_j$ is their dot product, one number. Put the keys into the
@@ -179,7 +179,7 @@ check("bmm_loops")
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": (2, 3, 4), "keys": (2, 5, 4), "scores": (2, 3, 5)}
-plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
+plotting.show(plotting.diagram_strip("attention", lit="scores", shapes=shapes))
 
 # %% [markdown]
 # First all products, then the sums. For one item the products are
@@ -291,7 +291,7 @@ check("bmm")
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": (8, 16, 16), "keys": (8, 16, 16), "scores": (8, 16, 16)}
-plotting.show(plotting.diagram("attention", lit=("scores", "weighted sum"), shapes=shapes))
+plotting.show(plotting.diagram_strip("attention", lit=("scores", "weighted sum"), shapes=shapes))
 
 # %% [markdown]
 # The four ways below multiply eight pairs of square matrices. The times were measured once, in
@@ -386,7 +386,7 @@ assert all(torch.allclose(answer, answers[0], atol=1e-5) for answer in answers)
 
 # %% tags=["demo", "hide-input"]
 shapes = {"keys": (3, 2), "scores": "(n, 3)"}
-plotting.show(plotting.diagram("attention", lit=("keys", "scores"), shapes=shapes))
+plotting.show(plotting.diagram_strip("attention", lit=("keys", "scores"), shapes=shapes))
 
 # %% [markdown]
 # A *transpose* turns rows into columns: the number at $(j, t)$ goes to $(t, j)$. A *reshape* keeps
@@ -574,7 +574,7 @@ check("batched_scores")
 
 # %% tags=["demo", "hide-input"]
 shapes = {"attention weights": (1, 2), "values": (2, 2), "weighted sum": (1, 2)}
-plotting.show(plotting.diagram("attention", lit="weighted sum", shapes=shapes))
+plotting.show(plotting.diagram_strip("attention", lit="weighted sum", shapes=shapes))
 
 # %% [markdown]
 # The sum of all values, each times its weight. For query $i$,
@@ -649,7 +649,7 @@ check("weighted_sum")
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": (2, 2, 3, 4), "keys": (2, 5, 4), "scores": (2, 2, 3, 5)}
-plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
+plotting.show(plotting.diagram_strip("attention", lit="scores", shapes=shapes))
 
 # %% [markdown]
 # `@` broadcasts leading axes, aligned from the right; an axis of size 1 is repeated. That is useful
@@ -702,7 +702,7 @@ assert for_each_head.data_ptr() == keys.data_ptr()
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": (1, 2, 4), "keys": (1, 3, 4), "scores": (1, 2, 3), "values": (1, 3, 5)}
-plotting.show(plotting.diagram("attention", lit=("scores", "weighted sum"), shapes=shapes))
+plotting.show(plotting.diagram_strip("attention", lit=("scores", "weighted sum"), shapes=shapes))
 
 # %% [markdown]
 # Count. An entry of $Q K^\top$ is a sum of $d$ products: $d$ multiplications and $d$ additions, which
@@ -797,7 +797,7 @@ plotting.interactive(draw_memory, start={"heads": 16}, heads=[1, 4, 16, 64])
 # %% tags=["demo", "hide-input"]
 lit = "scores", "softmax", "weighted sum"
 shapes = {"queries": (3, 2, 64), "keys": (3, 14, 64), "weighted sum": (3, 2, 64)}
-plotting.show(plotting.diagram("attention", lit=lit, shapes=shapes))
+plotting.show(plotting.diagram_strip("attention", lit=lit, shapes=shapes))
 
 # %% [markdown]
 # With the weights of lesson 02, attention is three lines. `F.scaled_dot_product_attention` must agree

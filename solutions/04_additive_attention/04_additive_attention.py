@@ -59,7 +59,7 @@ plotting.show(plotting.diagram("attention", shapes=shapes | {"scores": "(B, n, m
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": (2,), "keys": (1,), "scores": "one number"}
-plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
+plotting.show(plotting.diagram_strip("attention", lit="scores", shapes=shapes))
 
 # %% [markdown]
 # Translate both into a third language first. The *additive score* projects the query $q$ and the
@@ -121,7 +121,7 @@ for scale in (1, 10, 100):
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": (1, 4, 2), "keys": (1, 5, 1), "scores": (1, 4, 5)}
-plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
+plotting.show(plotting.diagram_strip("attention", lit="scores", shapes=shapes))
 
 # %% [markdown]
 # Project first: that is cheap, and done once for each query and each key. Then give both tensors
@@ -270,7 +270,7 @@ check("additive_scores")
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": (1, 4, 2), "keys": (1, 5, 1), "scores": (1, 4, 5)}
-plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
+plotting.show(plotting.diagram_strip("attention", lit="scores", shapes=shapes))
 
 # %% [markdown]
 # $$s(q_i, k_j) = w_v^\top (W_q q_i + W_k k_j) = \underbrace{w_v^\top W_q\, q_i}_{a_i} + \underbrace{w_v^\top W_k\, k_j}_{b_j}$$
@@ -378,7 +378,7 @@ assert without_tanh[-1] > 0.5
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": "(8, 1000, q)", "keys": "(8, 1000, k)", "scores": (8, 1000, 1000)}
-plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
+plotting.show(plotting.diagram_strip("attention", lit="scores", shapes=shapes))
 
 # %% [markdown]
 # With float32 an entry takes 4 bytes. Take $B = 8$ items, $n = m = 1000$ and $H = 128$:
@@ -444,7 +444,7 @@ print(f"scores at most {(torch.cat(rows, dim=1) - at_once).abs().max():.4f} apar
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": (1, 4, 2), "keys": (1, 5, 1), "scores": (1, 4, 5)}
-plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
+plotting.show(plotting.diagram_strip("attention", lit="scores", shapes=shapes))
 
 # %% [markdown]
 # The same four queries and five keys. The dot product multiplies the positions; that is all it
@@ -508,7 +508,9 @@ assert sharp.argmax(dim=-1).tolist() == [0, 1, 2, 3]
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": (1, 4, 2), "keys": (1, 5, 1), "attention weights": (1, 4, 5)}
-plotting.show(plotting.diagram("attention", lit=("scores", "attention weights"), shapes=shapes))
+plotting.show(
+    plotting.diagram_strip("attention", lit=("scores", "attention weights"), shapes=shapes)
+)
 
 # %% [markdown]
 # **Its weights must be found.** `parameters()` is how optimisers, `.to(device)` and checkpoints
@@ -635,7 +637,7 @@ check("AdditiveAttention")
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": (1, 2, 64), "keys": (1, 14, 64), "scores": (1, 2, 14)}
-plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
+plotting.show(plotting.diagram_strip("attention", lit="scores", shapes=shapes))
 
 # %% [markdown]
 # Lesson 00's translator compares words with letters by dot products. Take that out and put *your* module

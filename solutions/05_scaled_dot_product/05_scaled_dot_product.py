@@ -115,7 +115,7 @@ assert on_vierzig > 0.9 and on_drei > 0.9
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": (2000, 4), "keys": (2000, 4), "scores": (2000,)}
-plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
+plotting.show(plotting.diagram_strip("attention", lit="scores", shapes=shapes))
 
 # %% [markdown]
 # Take $q$ and $k$ with independent entries of mean 0 and variance 1. Each product $q_c k_c$ has
@@ -275,7 +275,7 @@ assert np.allclose(softmax(scaled / np.sqrt(8)), [0.827, 0.173], atol=5e-4)
 
 # %% tags=["demo", "hide-input"]
 shapes = {"scores": (400, 10), "mask": (400, 10), "softmax": (400, 10)}
-plotting.show(plotting.diagram("attention", lit="softmax", shapes=shapes))
+plotting.show(plotting.diagram_strip("attention", lit="softmax", shapes=shapes))
 
 # %% [markdown]
 # A softmax turns differences of scores into ratios of weights: a lead of 1 is a factor of
@@ -415,7 +415,7 @@ assert max(final["d = 32, with the root"] + final["d = 32, without"]) < 0.5
 # %% tags=["demo", "hide-input"]
 lit = "scores", "mask", "softmax", "weighted sum"
 shapes = {"queries": (1, 4), "keys": (3, 4), "values": (3, 1), "weighted sum": (1, 1)}
-plotting.show(plotting.diagram("attention", lit=lit, shapes=shapes))
+plotting.show(plotting.diagram_strip("attention", lit=lit, shapes=shapes))
 
 # %% [markdown]
 # You have met each part. Two traps from lesson 02 come back. The first is the mask's type: a common line
@@ -479,7 +479,7 @@ check("numpy_attention")
 # %% tags=["demo", "hide-input"]
 lit = "scores", "mask", "softmax", "weighted sum"
 shapes = {"queries": (2, 4, 3), "keys": (2, 5, 3), "values": (2, 5, 3), "weighted sum": (2, 4, 3)}
-plotting.show(plotting.diagram("attention", lit=lit, shapes=shapes))
+plotting.show(plotting.diagram_strip("attention", lit=lit, shapes=shapes))
 
 # %% [markdown]
 # The formula does not. Batches and heads are leading axes, and `queries @ keys.mT` takes any number of
@@ -710,7 +710,7 @@ assert apart > 0.1 and kept == 0
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": (1, 4), "keys": (2, 4), "values": (2, 4), "outputs": (1, 4)}
-plotting.show(plotting.diagram("attention", lit=("queries", "outputs"), shapes=shapes))
+plotting.show(plotting.diagram_strip("attention", lit=("queries", "outputs"), shapes=shapes))
 
 # %% [markdown]
 # Take one query, and values equal to the keys: $o(q) = \sum_j w_j k_j$. A small step $dq$ changes
@@ -793,7 +793,7 @@ assert (found[:, 1] < 0.1).float().mean() > 0.5
 # %% tags=["demo", "hide-input"]
 lit = "queries", "keys", "values", "outputs"
 shapes = {"queries": (1, 4), "keys": (2, 4), "values": (2, 1), "outputs": (1, 1)}
-plotting.show(plotting.diagram("attention", lit=lit, shapes=shapes))
+plotting.show(plotting.diagram_strip("attention", lit=lit, shapes=shapes))
 
 # %% [markdown]
 # ### First the softmax alone

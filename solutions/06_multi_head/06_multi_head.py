@@ -63,7 +63,7 @@ plotting.show(plotting.diagram("heads", shapes=shapes | {"attention weights": "(
 
 # %% tags=["demo", "hide-input"]
 shapes = {"attention weights": (1, 14), "values": (14, 22), "outputs": (1, 22)}
-plotting.show(plotting.diagram("attention", lit="attention weights", shapes=shapes))
+plotting.show(plotting.diagram_strip("attention", lit="attention weights", shapes=shapes))
 
 # %% [markdown]
 # Say you want two letters of *dreiundvierzig*: the `d` with which the ones begin, at place 0, and the
@@ -111,7 +111,7 @@ assert apart == 0 and len(found) == 2
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": (5, 6), "W_q": (5, 6), "split heads": (3, 5, 2)}
-plotting.show(plotting.diagram("heads", lit=("W_q", "split heads"), shapes=shapes))
+plotting.show(plotting.diagram_strip("heads", lit=("W_q", "split heads"), shapes=shapes))
 
 # %% [markdown]
 # Head $i$ has projections of its own, with $d = D/h$ rows each:
@@ -236,7 +236,7 @@ plotting.interactive(draw_split, way=["x.reshape(h, n, d)", "interleaved", "spli
 
 # %% tags=["demo", "hide-input"]
 shapes = {"head outputs": (2, 3, 5, 2), "merge heads": (2, 5, 6)}
-plotting.show(plotting.diagram("heads", lit="merge heads", shapes=shapes))
+plotting.show(plotting.diagram_strip("heads", lit="merge heads", shapes=shapes))
 
 # %% [markdown]
 # Each head returns `(n, d)`; together `(B, h, n, d)`. A position's result is its row of head 0,
@@ -299,7 +299,7 @@ assert differences["the two splits"].abs().max() > 1
 
 # %% tags=["demo", "hide-input"]
 shapes = {"head outputs": (1, 3, 5, 2), "merge heads": (1, 5, 6), "W_o": (1, 5, 6)}
-plotting.show(plotting.diagram("heads", lit="W_o", shapes=shapes))
+plotting.show(plotting.diagram_strip("heads", lit="W_o", shapes=shapes))
 
 # %% [markdown]
 # Without it, head $i$ could write to its own $d$ features of the output and to no others. The
@@ -455,7 +455,7 @@ assert not mha.attention_weights[0, :, :, 4:].any() and set(sizes) == {4 * 64 * 
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": (32, 1, 32), "attention weights": (32, 2, 1, 14), "outputs": (32, 1, 32)}
-plotting.show(plotting.diagram("heads", lit="attention weights", shapes=shapes))
+plotting.show(plotting.diagram_strip("heads", lit="attention weights", shapes=shapes))
 
 # %% [markdown]
 # Back to the two letters of section 1. Now they have to be learned: one query looks at 14 letters and
@@ -626,7 +626,7 @@ assert min(shares[1][1], shares[2][1]) > 90 and shares[1][2] < 250
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": "(B, n, D)", "keys": "(B, m, D)", "values": "(B, m, D)", "W_o": "(B, n, D)"}
-plotting.show(plotting.diagram("heads", lit=("W_q", "W_k", "W_v", "W_o"), shapes=shapes))
+plotting.show(plotting.diagram_strip("heads", lit=("W_q", "W_k", "W_v", "W_o"), shapes=shapes))
 
 # %% [markdown]
 # The best test there is: give both the same weights and compare. Torch stores them differently.
@@ -718,7 +718,7 @@ assert theirs[0].isnan().all()
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": (1, 4, 64), "head queries": (1, 4, 4, 16), "head keys": (1, 4, 4, 16)}
-plotting.show(plotting.diagram("heads", lit=("scores", "weighted sum"), shapes=shapes))
+plotting.show(plotting.diagram_strip("heads", lit=("scores", "weighted sum"), shapes=shapes))
 
 # %% [markdown]
 # Scores compare contents, and a sum does not depend on the order of its terms. If $P$ permutes the
@@ -843,7 +843,7 @@ for name, fn in functions.items():
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": (1, 4, 64), "keys": (1, 4, 64), "values": (1, 4, 64)}
-plotting.show(plotting.diagram("heads", lit=("queries", "keys", "values"), shapes=shapes))
+plotting.show(plotting.diagram_strip("heads", lit=("queries", "keys", "values"), shapes=shapes))
 
 # %% [markdown]
 # Put the place into the content: add to each input a vector that depends on its position $p$. The

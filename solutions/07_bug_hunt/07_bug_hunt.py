@@ -164,7 +164,7 @@ assert weights.mean(0).argmax(-1).tolist() == [7, 6, 5, 4, 3, 2, 1, 0]
 # %% tags=["demo", "hide-input"]
 lit = "split heads", "scores", "mask", "softmax", "weighted sum", "merge heads"
 shapes = {"queries": (64, 8, 32), "head queries": (64, 2, 8, 16), "outputs": (64, 8, 32)}
-plotting.show(plotting.diagram("heads", lit=lit, shapes=shapes))
+plotting.show(plotting.diagram_strip("heads", lit=lit, shapes=shapes))
 
 # %% [markdown]
 # The boxes are `BUGS["avocet"]` to `BUGS["jacana"]`, named after birds so that their names give
@@ -290,7 +290,7 @@ plotting.show(plotting.lines(steps, shown, x_label="step", y_label="loss"))
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": (3, 4, 6), "keys": (3, 14, 6), "values": (3, 14, 6), "outputs": (3, 4, 6)}
-plotting.show(plotting.diagram("heads", lit="outputs", shapes=shapes))
+plotting.show(plotting.diagram_strip("heads", lit="outputs", shapes=shapes))
 
 # %% [markdown]
 # An *invariant* is something that holds for every right implementation, whatever its weights. Each
@@ -533,7 +533,7 @@ check("broken_invariants")
 # %% tags=["demo", "hide-input"]
 lit = "scores", "mask", "softmax", "weighted sum"
 shapes = {"queries": (3, 4, 6), "keys": (3, 14, 6), "values": (3, 14, 6)}
-plotting.show(plotting.diagram("attention", lit=lit, shapes=shapes))
+plotting.show(plotting.diagram_strip("attention", lit=lit, shapes=shapes))
 
 # %% [markdown]
 # The boxes have one fault each. Real modules have several, and one hides the other: after each

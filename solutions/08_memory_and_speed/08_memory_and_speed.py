@@ -59,7 +59,9 @@ plotting.show(plotting.diagram("attention", shapes=shapes | {"scores": "(..., n,
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": (1024, 64), "keys": (1024, 64), "attention weights": (1024, 1024)}
-plotting.show(plotting.diagram("attention", lit=("scores", "attention weights"), shapes=shapes))
+plotting.show(
+    plotting.diagram_strip("attention", lit=("scores", "attention weights"), shapes=shapes)
+)
 
 # %% [markdown]
 # The meter below counts bytes, as the checks of this lesson do: how many are in use at once besides
@@ -131,7 +133,7 @@ assert 3 < peak / (n * n / 256) < 4
 
 # %% tags=["demo", "hide-input"]
 shapes = {"scores": (1, 8), "mask": (1, 8), "softmax": (1, 8)}
-plotting.show(plotting.diagram("attention", lit="softmax", shapes=shapes))
+plotting.show(plotting.diagram_strip("attention", lit="softmax", shapes=shapes))
 
 # %% [markdown]
 # A weight is $e^{s_j - c} / \sum_k e^{s_k - c}$, for any $c$; lesson 02 took the largest score for $c$,
@@ -193,7 +195,7 @@ check("softmax_statistics")
 # %% tags=["demo", "hide-input"]
 lit = "scores", "softmax", "weighted sum"
 shapes = {"queries": (1, 1), "keys": (3, 1), "values": (3, 1), "weighted sum": (1, 1)}
-plotting.show(plotting.diagram("attention", lit=lit, shapes=shapes))
+plotting.show(plotting.diagram_strip("attention", lit=lit, shapes=shapes))
 
 # %% [markdown]
 # An output is a sum of values, each times $e^{s_j - c}$, divided by $t$. Leave the division to the end.
@@ -314,7 +316,7 @@ assert page["blocked"][0] > page["plain"][0]
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": (5, 4), "keys": (5, 4), "values": (5, 3), "attention weights": (5, 5)}
-plotting.show(plotting.diagram("attention", lit="attention weights", shapes=shapes))
+plotting.show(plotting.diagram_strip("attention", lit="attention weights", shapes=shapes))
 
 # %% [markdown]
 # Every score can be computed again from the inputs, block by block. This trade of arithmetic for memory
@@ -478,7 +480,7 @@ for whose, table in tables.items():
 # %% tags=["demo", "hide-input"]
 lit = "scores", "mask", "softmax", "weighted sum"
 shapes = {"queries": "(B, h, n, d)", "keys": "(B, h, m, d)", "weighted sum": "(B, h, n, v)"}
-plotting.show(plotting.diagram("attention", lit=lit, shapes=shapes))
+plotting.show(plotting.diagram_strip("attention", lit=lit, shapes=shapes))
 
 # %% [markdown]
 # They have. `F.scaled_dot_product_attention` chooses between *math*, the plain way, and *fused kernels*:
@@ -547,7 +549,7 @@ assert kept["(B, h, n, d)"] < 200 < 1000 < kept["(B, n, d)"]
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": (1, 256, 32), "keys": (1, 256, 32), "scores": (1, 256, 256)}
-plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
+plotting.show(plotting.diagram_strip("attention", lit="scores", shapes=shapes))
 
 # %% [markdown]
 # A tanh is a stretched sigmoid, $\tanh x = 2\,\sigma(2x) - 1$ with $\sigma(y) = 1 / (1 + e^{-y})$, and the
@@ -614,7 +616,7 @@ check("factored_additive_scores")
 # %% tags=["demo", "hide-input"]
 lit = "scores", "softmax", "weighted sum"
 shapes = {"queries": (4096, 64), "keys": (4096, 64), "scores": (4096, 4096)}
-plotting.show(plotting.diagram("attention", lit=lit, shapes=shapes))
+plotting.show(plotting.diagram_strip("attention", lit=lit, shapes=shapes))
 
 # %% [markdown]
 # A processor does $P$ operations a second, and moves $\beta$ bytes a second from and to its memory. A step

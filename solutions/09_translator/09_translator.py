@@ -103,7 +103,7 @@ check("pad_batch")
 
 # %% tags=["demo", "hide-input"]
 shapes = {"decoder tokens": "(B, t)", "linear": "(B, t, V)"}
-plotting.show(plotting.diagram("encoder_decoder", lit="decoder tokens", shapes=shapes))
+plotting.show(plotting.diagram_strip("encoder_decoder", lit="decoder tokens", shapes=shapes))
 
 # %% [markdown]
 # No. Each word is predicted from the source and the *right* words before it, which are known while
@@ -153,7 +153,7 @@ check("shift_right")
 
 # %% tags=["demo", "hide-input"]
 shapes = {"linear": "(B, t, V)"}
-plotting.show(plotting.diagram("encoder_decoder", lit="logits", shapes=shapes))
+plotting.show(plotting.diagram_strip("encoder_decoder", lit="logits", shapes=shapes))
 
 # %% tags=["demo"]
 sources, targets = next(numerals.batches(64, torch.Generator().manual_seed(0)))
@@ -218,7 +218,7 @@ print(f"{masked_cross_entropy(logits, words, word_lens):.3f}")
 # %% tags=["demo", "hide-input"]
 shapes = {"inputs": "(B, m, D)", "second add": "(B, m, D)"}
 lit = "first norm", "first add", "second norm", "feed-forward", "second add"
-plotting.show(plotting.diagram("block", lit=lit, shapes=shapes))
+plotting.show(plotting.diagram_strip("block", lit=lit, shapes=shapes))
 
 # %% [markdown]
 # Attention averages values; every position then needs a network of its own to work on what it got.
@@ -276,7 +276,7 @@ check("EncoderBlock")
 # %% tags=["demo", "hide-input"]
 shapes = {"inputs": "(B, m, D)", "decoder inputs": "(B, t, D)"}
 lit = "masked self-attention", "cross-attention", "decoder feed-forward"
-plotting.show(plotting.diagram("encoder_decoder", lit=lit, shapes=shapes))
+plotting.show(plotting.diagram_strip("encoder_decoder", lit=lit, shapes=shapes))
 
 # %% [markdown]
 # Its own words first: only then does it know what to ask the source. Self-attention is causal.
@@ -335,7 +335,7 @@ check("DecoderBlock")
 # %% tags=["demo", "hide-input"]
 shapes = {"inputs": "(B, m, D)", "decoder inputs": "(B, t, D)", "linear": "(B, t, V)"}
 lit = "embedding", "decoder embedding", "linear"
-plotting.show(plotting.diagram("encoder_decoder", lit=lit, shapes=shapes))
+plotting.show(plotting.diagram_strip("encoder_decoder", lit=lit, shapes=shapes))
 
 # %% [markdown]
 # Two embeddings, a last norm, and a linear layer that turns vectors into one number for each word.
@@ -403,7 +403,7 @@ assert losses[-20:].mean() < 0.1
 # %% tags=["demo", "hide-input"]
 shapes = {"decoder tokens": "(B, t)", "linear": "(B, t, V)"}
 lit = "decoder tokens", "logits"
-plotting.show(plotting.diagram("encoder_decoder", lit=lit, shapes=shapes))
+plotting.show(plotting.diagram_strip("encoder_decoder", lit=lit, shapes=shapes))
 
 # %% [markdown]
 # No one. It reads what it wrote itself, and an early mistake is part of everything after it.
@@ -495,7 +495,7 @@ for text in ("zweitausenddreihundert", "neunzehnhundert"):
 
 # %% tags=["demo", "hide-input"]
 shapes = {"inputs": "(B, m, D)", "decoder inputs": "(B, t, D)"}
-plotting.show(plotting.diagram("encoder_decoder", lit="cross-attention", shapes=shapes))
+plotting.show(plotting.diagram_strip("encoder_decoder", lit="cross-attention", shapes=shapes))
 
 
 # %% tags=["demo", "nbval-ignore-output"]
@@ -531,7 +531,7 @@ assert weights.argmax(-1)[0] > 5 > weights.argmax(-1)[1]
 
 # %% tags=["demo", "hide-input"]
 shapes = {"inputs": "(B, m, D)", "decoder inputs": "(B, t, D)"}
-plotting.show(plotting.diagram("encoder_decoder", lit="cross-attention", shapes=shapes))
+plotting.show(plotting.diagram_strip("encoder_decoder", lit="cross-attention", shapes=shapes))
 
 # %% [markdown]
 # A claim about causes needs an intervention: take away what the word looked at, and see whether the
@@ -645,7 +645,7 @@ plotting.show(plotting.attention(weights, queries=words, keys=characters))
 # %% tags=["demo", "hide-input"]
 shapes = {"inputs": "(B, m, D)", "second add": "(B, m, D)"}
 lit = "first norm", "first add", "second norm", "second add"
-plotting.show(plotting.diagram("block", lit=lit, shapes=shapes))
+plotting.show(plotting.diagram_strip("block", lit=lit, shapes=shapes))
 
 # %% [markdown]
 # ### Residuals and norms
@@ -768,7 +768,7 @@ plotting.show(plotting.attention(weights, queries=words, keys=characters))
 # %% tags=["demo", "hide-input"]
 shapes = {"inputs": "(B, m, D)", "decoder inputs": "(B, t, D)"}
 lit = "cross-attention", "second add"
-plotting.show(plotting.diagram("encoder_decoder", lit=lit, shapes=shapes))
+plotting.show(plotting.diagram_strip("encoder_decoder", lit=lit, shapes=shapes))
 
 # %% [markdown]
 # A recurrent network reads one symbol after the other into a state of fixed size. The decoder starts

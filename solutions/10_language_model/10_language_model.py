@@ -133,7 +133,7 @@ print(f"knows the character before     {entropy(pairs):.2f}")
 # %% tags=["demo", "hide-input"]
 lit = ("first norm", "first add", "second norm", "feed-forward", "second add")
 shapes = {"inputs": "(B, n, D)", "second add": "(B, n, D)"}
-plotting.show(plotting.diagram("block", lit=lit, shapes=shapes))
+plotting.show(plotting.diagram_strip("block", lit=lit, shapes=shapes))
 
 # %% [markdown]
 # Two tables, one of vectors for the tokens and one for the positions; at the end a norm, and a
@@ -302,7 +302,7 @@ for temperature in (0.0, 0.7, 1.5):
 # %% tags=["demo", "hide-input"]
 lit = ("first norm", "first add")
 shapes = {"inputs": "(B, n, D)", "first add": "(B, n, D)"}
-plotting.show(plotting.diagram("block", lit=lit, shapes=shapes))
+plotting.show(plotting.diagram_strip("block", lit=lit, shapes=shapes))
 
 # %% [markdown]
 # Take the text away, and keep one thing that text does all the time: it repeats itself. The puzzle
@@ -394,7 +394,7 @@ assert (guesses == test[:, 13:]).double().mean() > 0.9
 # %% tags=["demo", "hide-input"]
 lit = "attention weights"
 shapes = {"attention weights": "(B, h, n, n)"}
-plotting.show(plotting.diagram("heads", lit=lit, shapes=shapes))
+plotting.show(plotting.diagram_strip("heads", lit=lit, shapes=shapes))
 
 # %% [markdown]
 # Turn each expectation into a number.
@@ -506,7 +506,7 @@ plotting.show(live_induction(stored))
 # %% tags=["demo", "hide-input"]
 lit = ("head outputs", "merge heads", "W_o")
 shapes = {"head outputs": "(B, h, n, D / h)"}
-plotting.show(plotting.diagram("heads", lit=lit, shapes=shapes))
+plotting.show(plotting.diagram_strip("heads", lit=lit, shapes=shapes))
 
 # %% [markdown]
 # Lesson 09 ended with a map that was no explanation. The remedy is the same here: intervene.
@@ -619,7 +619,7 @@ for model, label in ((solver, "seed 1"), (other, "seed 2")):
 # %% tags=["demo", "hide-input"]
 lit = ("head queries", "head keys", "scores")
 shapes = {"scores": "(B, h, n, n)"}
-plotting.show(plotting.diagram("heads", lit=lit, shapes=shapes))
+plotting.show(plotting.diagram_strip("heads", lit=lit, shapes=shapes))
 
 # %% [markdown]
 # ### Exercise: `rotary_embedding`
@@ -684,7 +684,7 @@ assert off_by_one < 1e-4
 # %% tags=["demo", "hide-input"]
 lit = ("head keys", "head values")
 shapes = {"attention weights": "(B, h, 1, n)"}
-plotting.show(plotting.diagram("heads", lit=lit, shapes=shapes))
+plotting.show(plotting.diagram_strip("heads", lit=lit, shapes=shapes))
 
 # %% [markdown]
 # ### Exercise: `KVCache`
@@ -788,7 +788,7 @@ print(f"256 positions: {again:.2f} s without the cache, {cached:.2f} s with it")
 # %% tags=["demo", "hide-input"]
 lit = ("W_k", "W_v", "head keys", "head values")
 shapes = {"attention weights": "(B, h, n, m)"}
-plotting.show(plotting.diagram("heads", lit=lit, shapes=shapes))
+plotting.show(plotting.diagram_strip("heads", lit=lit, shapes=shapes))
 
 # %% [markdown]
 # ### Exercise: `grouped_query_attention`

@@ -1,0 +1,153 @@
+"""A thin strip with the parts of attention in a row, where the whole map would be too much."""
+
+from collections.abc import Mapping, Sequence
+
+from course_lib.plotting.colours import INK, KEY, OUTPUT, QUERY, VALUE, WEIGHT
+from course_lib.plotting.diagram import refuse_unknown, written_shapes
+from course_lib.plotting.diagram_layout import LEVELS
+from course_lib.plotting.figures import Plot
+from course_lib.plotting.svg import drawing, element, text
+
+HIGH, GAP, BOX, SIZE, LETTER = 56, 13, 30, 11.5, 6.4
+LEAST = 0.85  # of the width; a narrower page scrolls the strip
+COLOURS = {
+    "queries": QUERY,
+    "keys": KEY,
+    "attention weights": WEIGHT,
+    "values": VALUE,
+    "W_o": OUTPUT,
+    "outputs": OUTPUT,
+    "logits": OUTPUT,
+}
+# What each part of the strip stands for: words, and the boxes of the map. A part without an arrow
+# in front begins with "+".
+HEAD_BOXES = [f"head {name}" for name in ("queries", "keys", "values")]
+ATTENTION = ("queries", "keys", "values", "scores", "mask", "valid_lens", "softmax",
+             "attention weights", "weighted sum", "outputs")  # fmt: skip
+LAYERS = ("W_q", "W_k", "W_v")
+ROWS: dict[str, dict[str, Sequence[str]]] = {
+    "attention": {
+        "queries": ["queries"],
+        "+keys": ["keys"],
+        "scores": ["scores"],
+        "mask": ["mask", "valid_lens"],
+        "softmax": ["softmax"],
+        "attention\nweights": ["attention weights"],
+        "+values": ["values"],
+        "weighted\nsum": ["weighted sum"],
+        "outputs": ["outputs"],
+    },
+    "heads": {
+        "queries,\nkeys, values": ATTENTION[:3],
+        "W_q, W_k,\nW_v": LAYERS,
+        "split\nheads": ["split heads", *HEAD_BOXES],
+        "scores": ["scores"],
+        "mask": ["mask", "valid_lens"],
+        "softmax": ["softmax"],
+        "attention\nweights": ["attention weights"],
+        "weighted\nsum": ["weighted sum"],
+        "merge\nheads": ["head outputs", "merge heads"],
+        "W_o": ["W_o"],
+        "outputs": ["outputs"],
+    },
+    "block": {
+        "inputs": ["inputs"],
+        "norm": ["first norm"],
+        "multi-head\nattention": [*ATTENTION, *LAYERS, "split heads", *HEAD_BOXES,
+                                  "head outputs", "merge heads", "W_o"],
+        "add": ["first add"],
+        "norm ": ["second norm"],
+        "feed-\nforward": ["feed-forward"],
+        "add ": ["second add"],
+    },
+    "encoder_decoder": {
+        "tokens": ["tokens"],
+        "embed": ["embedding"],
+        "self-\nattention": ["inputs", "first norm", "self-attention", "first add"],
+        "feed-\nforward": ["second norm", "feed-forward", "second add"],
+        "+tokens\nso far": ["decoder tokens"],
+        "embed ": ["decoder embedding"],
+        "masked self-\nattention": ["decoder inputs", "decoder first norm",
+                                    "masked self-attention", "decoder first add"],
+        "cross-\nattention": ["decoder second norm", "cross-attention", "decoder second add"],
+        "feed-\nforward ": ["decoder third norm", "decoder feed-forward", "decoder third add"],
+        "linear": ["linear"],
+        "logits": ["logits"],
+    },
+}  # fmt: skip
+
+
+def diagram_strip(
+    part: str,
+    *,
+    lit: str | Sequence[str] = (),
+    shapes: Mapping[str, str | Sequence[object]] | None = None,
+) -> Plot:
+    """Draw the parts of attention in a row, with those that a section is about highlighted.
+
+    The arguments are those of `diagram`, whose boxes the parts stand for. A highlighted part has a
+    thick border, a strong fill and bold words, and the shapes stand beneath.
+
+    Args:
+        part: how much of the map: "attention", "heads", "block" or "encoder_decoder".
+        lit: the box, or boxes, that the section is about.
+        shapes: a box, or an arrow `"box -> box"`, -> the shape of what leaves it.
+
+    Raises:
+        ValueError: if there is no such level, box or arrow; the message lists those there are.
+    """
+    refuse_unknown("part", [part], ROWS, "levels")
+    lit = (lit,) if isinstance(lit, str) else tuple(lit)
+    known = [box for boxes in ROWS[part].values() for box in boxes]
+    refuse_unknown("lit", lit, known, f"boxes of {part!r}")
+    written = written_shapes(shapes)
+    arrows = {arrow.name: arrow.source for arrow in LEVELS[part]().arrows if arrow.target}
+    refuse_unknown("shapes", written, [*known, *arrows], f"boxes or arrows of {part!r}")
+    beneath: dict[str, str] = {}
+    for name, shape in written.items():
+        beneath.setdefault(arrows.get(name, name), shape)
+    x, drawn = 2.0, []
+    for words, boxes in ROWS[part].items():
+        own = dict.fromkeys(beneath[box] for box in boxes if box in beneath)
+        label = " · ".join(own)
+        lines = words.strip("+ ").split("\n")
+        width = max(14 + LETTER * max(map(len, lines)), LETTER * len(label) * 0.95)
+        if drawn:
+            drawn.append(_link(x, arrow=not words.startswith("+")))
+            x += GAP
+        colour = COLOURS.get(boxes[0], INK) if len(boxes) == 1 else INK
+        is_lit = not set(boxes).isdisjoint(lit)
+        drawn.append(_part(lines, label, x, width, colour, lit=is_lit))
+        x += width
+    picture = drawing("".join(drawn), x + 2, HIGH, least=LEAST * x)
+    about = f"This section is about {', '.join(lit)}. " if lit else ""
+    told = "; ".join(f"{name} {shape}" for name, shape in written.items())
+    row = ", ".join(
+        words.strip("+ ").replace("-\n", "-").replace("\n", " ") for words in ROWS[part]
+    )
+    return Plot(picture, f"{about}{f'Shapes: {told}. ' if told else ''}The row: {row}.")
+
+
+def _part(lines: list[str], label: str, x: float, width: float, colour: str, *, lit: bool) -> str:
+    ink = "currentColor" if colour == INK else colour
+    box = element(
+        "rect", x=x, y=2, width=width, height=BOX, rx=5, fill=ink,
+        fill_opacity=(0.4 if lit else 0.1) / (2 if colour == INK else 1),
+        stroke=ink, stroke_width=2.5 if lit else 1,
+    )  # fmt: skip
+    weight = {"font_weight": 700 if lit else None}
+    for i, line in enumerate(lines):
+        y = 2 + BOX / 2 + 12 * (i - (len(lines) - 1) / 2)
+        box += text(line, x + width / 2, y, SIZE, **weight)
+    if label:
+        box += text(label, x + width / 2, BOX + 13, SIZE - 0.5, **weight)
+    return element("g", box, class_="box lit" if lit else "box")
+
+
+def _link(x: float, *, arrow: bool) -> str:
+    """Draw an arrow to the next part, or nothing between two that go on together."""
+    if not arrow:
+        return ""
+    y = 2 + BOX / 2
+    d = f"M{x + 1:.4g} {y:g}h{GAP - 4}m-4-3l4 3l-4 3"
+    return element("path", d=d, fill="none", stroke="currentColor", stroke_width=1.3)

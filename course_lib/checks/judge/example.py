@@ -1,7 +1,8 @@
-"""The smallest input that fails, and what came of it beside what the definition gives."""
+"""An input that fails, and the student's result beside the one that the definition gives."""
 
 import html
 import itertools
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -34,7 +35,8 @@ from course_lib.checks.observe.scenarios import STATISTICS
 from course_lib.reference import Expected
 
 MOST_ROWS, MOST_COLUMNS = 6, 8
-_TITLE = "The smallest input that fails:"
+MOST_NUMBERS = 24  # of an input that is called small
+_MOST_LINES = 8  # of an input that is not
 
 
 @dataclass(frozen=True)
@@ -73,11 +75,13 @@ class Example:
         inputs: name and value of each argument.
         results: each result, the student's beside the definition's.
         others: name and text of what cannot be set side by side.
+        is_small: whether the input has at most `MOST_NUMBERS` numbers.
     """
 
     inputs: tuple[tuple[str, str], ...] = ()
     results: tuple[Beside, ...] = ()
     others: tuple[tuple[str, str], ...] = ()
+    is_small: bool = True
 
     def __bool__(self) -> bool:
         return bool(self.inputs or self.results or self.others)
@@ -86,23 +90,45 @@ class Example:
         """As plain text; "" if there is none."""
         if not self:
             return ""
-        lines = [_TITLE, *(assignment(*pair) for pair in self.inputs)]
+        lines = self._input_lines()
+        if len(lines) > self._num_open:
+            rest = f"  ... and {len(lines) - self._num_open} more lines"
+            lines = [*lines[: self._num_open], rest]
+        lines = [self._title, *lines]
         for result in self.results:
             lines += result.lines()
         lines += [assignment(*pair) for pair in self.others]
         return "\n".join(lines)
 
     def html(self) -> str:
-        """The same words as HTML."""
-        parts = [paragraph(html.escape(_TITLE))]
-        if self.inputs:
-            text = "\n".join(assignment(*pair) for pair in self.inputs)
-            parts.append(listing(text, "The input"))
+        """The same words as HTML; what the text leaves out is folded."""
+        parts = [paragraph(html.escape(self._title))]
+        lines = self._input_lines()
+        if lines:
+            parts.append(listing("\n".join(lines[: self._num_open]), "The input"))
+        if rest := lines[self._num_open :]:
+            parts += [
+                f"<details><summary>{len(rest)} more lines</summary>",
+                listing("\n".join(rest), "The rest of the input"),
+                "</details>",
+            ]
         parts += [numbers_beside(r.name, r.yours, r.expected, MARK) for r in self.results]
         if self.others:
             text = "\n".join(assignment(*pair) for pair in self.others)
-            parts.append(listing(text, "What came of it"))
+            parts.append(listing(text, "The result"))
         return "\n".join(parts)
+
+    @property
+    def _title(self) -> str:
+        return "The smallest input that fails:" if self.is_small else "An input that fails:"
+
+    @property
+    def _num_open(self) -> int:
+        """How many lines of the input are shown at once."""
+        return sys.maxsize if self.is_small else _MOST_LINES
+
+    def _input_lines(self) -> list[str]:
+        return "\n".join(assignment(*pair) for pair in self.inputs).splitlines()
 
 
 def importance(violation: Violation) -> tuple[int, bool, int, int]:
@@ -168,7 +194,7 @@ def example_of(
     elif seen.raised is None and seen.outputs is not None and probe.scenario not in STATISTICS:
         results, others = _outputs(exercise, probe, expected.outputs, seen.outputs)
     wrong = [result for result in results if any(MARK in n for row in result.yours for n in row)]
-    return Example(inputs, tuple(wrong or results), tuple(others))
+    return Example(inputs, tuple(wrong or results), tuple(others), probe.num_inputs <= MOST_NUMBERS)
 
 
 def _outputs(
@@ -224,6 +250,8 @@ def _beside(name: str, expected: Any, got: Recorded, tolerance: float) -> Beside
     if not _fits(data):
         return Beside(f"{name}, {data.size} numbers, none of them wrong", ())
     where = f"{name}[{', '.join(map(str, place))}]" if place else name
+    if wrong.all():  # a frame around everything points nowhere
+        wrong = np.arange(wrong.size).reshape(wrong.shape) == 0
     return Beside(where, *told_apart(data, expected, wrong))
 
 

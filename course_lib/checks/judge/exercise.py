@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from course_lib.checks.observe.observation import Observation
 from course_lib.checks.observe.probe import Probe
 
 
@@ -83,6 +84,11 @@ class Property:
     violated: Callable[[Probe, Any], str | None]
     hint: str
     of: str = ""
+
+    def broken_by(self, probe: Probe, seen: Observation) -> str | None:
+        """Return the sentence about an observation that violates the property, else None."""
+        recorded = seen.attributes.get(self.of) if self.of else seen.outputs
+        return self.violated(probe, recorded)
 
 
 def of_its_name(*args: Any, **kwargs: Any) -> Any:

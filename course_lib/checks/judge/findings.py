@@ -10,6 +10,7 @@ from course_lib.checks.judge.example import (
     shown_first,
     with_numbers,
 )
+from course_lib.checks.judge.exercise import Property
 from course_lib.checks.judge.report import Finding
 from course_lib.checks.judge.violations import Violation
 from course_lib.checks.observe.observation import Observation
@@ -41,13 +42,21 @@ _TELLING = ("values", "kind", "shape", "type", "raised"), ("gradients", "attribu
 
 def example_for(exercise, violations, runs, outcomes) -> Example:
     """The smallest input that fails, with the student's result beside the definition's."""
+    first = most_telling(violations, outcomes)
+    if first is not None:
+        name = first.probe.name
+        with contextlib.suppress(Exception):  # what cannot be shown decides nothing
+            return example_of(exercise, first, by_name(runs)[name], outcomes[name][0])
+    return Example()
+
+
+def most_telling(violations, outcomes) -> Violation | None:
+    """Return the violation whose numbers tell a reader the most, or None if there is none."""
     for aspects in _TELLING:
         telling = [v for v in violations if v.aspect in aspects and v.probe.name in outcomes]
         if telling:
-            name = (first := min(telling, key=shown_first)).probe.name
-            with contextlib.suppress(Exception):  # what cannot be shown decides nothing
-                return example_of(exercise, first, by_name(runs)[name], outcomes[name][0])
-    return Example()
+            return min(telling, key=shown_first)
+    return None
 
 
 def findings_of(
@@ -59,16 +68,17 @@ def findings_of(
         What to say, and the violations that the first of it is about, for the example beneath.
     """
     findings = [_said_of(found, violations) for found in explanations]
-    about = _explained_by(explanations[0], violations) if explanations else []
+    about = explained_by(explanations[0], violations) if explanations else []
     explained = {key for found in explanations for key in found.explained}
     left = [v for v in violations if (v.probe.name, v.aspect) not in explained]
     known = {mistake.id for mistake in exercise.mistakes}
     if any(v.problem.id in known for v in left):  # a probe of one mistake alone has shown it
         left = [v for v in left if v.problem.id not in _UNNAMED]
-    elif any(v.aspect == "values" for v in left):
-        for finding, violation in _violated_properties(exercise, left, outcomes):
-            about = about or [violation]
-            findings.append(finding)
+    elif broken := violated_property(exercise, left, outcomes):
+        prop, violation = broken
+        about = about or [violation]
+        sentence = prop.broken_by(violation.probe, outcomes[violation.probe.name][0])
+        findings.append(Finding(prop.id, sentence or "", prop.hint, violation.part))
     said = {finding.id for finding in findings}
     plain = {v.problem.id for v in violations if v.part == "values"}
     misled = {v.probe.name for v in violations if v.aspect in ("type", "shape", "values")}
@@ -111,21 +121,18 @@ def _order(violation: Violation, misled: set[str]) -> tuple:
     return bool(misled) or violation.aspect != "mutated", shown_first(violation)
 
 
-def _explained_by(explanation: Explanation, violations: list[Violation]) -> list[Violation]:
+def explained_by(explanation: Explanation, violations: list[Violation]) -> list[Violation]:
     return [v for v in violations if (v.probe.name, v.aspect) in explanation.explained]
 
 
-def _violated_properties(exercise, violations, outcomes) -> list[tuple[Finding, Violation]]:
-    """The first property that a failing probe of the values breaks, with the student's numbers."""
+def violated_property(exercise, violations, outcomes) -> tuple[Property, Violation] | None:
+    """Return the first property that a failing probe of the values breaks, and its violation."""
     failing = [v for v in violations if v.aspect == "values"]
     for prop in exercise.properties:
         for violation in sorted(failing, key=importance):
-            seen = outcomes[violation.probe.name][0]
-            recorded = seen.attributes.get(prop.of) if prop.of else seen.outputs
-            sentence = prop.violated(violation.probe, recorded)
-            if sentence:
-                return [(Finding(prop.id, sentence, prop.hint, violation.part), violation)]
-    return []
+            if prop.broken_by(violation.probe, outcomes[violation.probe.name][0]):
+                return prop, violation
+    return None
 
 
 def notes_of(seen: dict[str, Observation]) -> list[str]:

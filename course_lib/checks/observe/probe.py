@@ -98,8 +98,12 @@ class Probe:
     @property
     def size(self) -> int:
         """How many numbers a reader has to look at."""
-        numbers = sum(_size(value) for value in self.inputs().values())
-        return numbers + sum(a.size for a in self.state.values())
+        return self.num_inputs + sum(a.size for a in self.state.values())
+
+    @property
+    def num_inputs(self) -> int:
+        """How many numbers the arguments hold, without injected weights."""
+        return sum(_size(value) for value in self.inputs().values())
 
     def inputs(self) -> dict[str, Any]:
         """All arguments by name."""

@@ -9,7 +9,8 @@ import ast
 import functools
 import hashlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from nbformat import NotebookNode
 
@@ -17,7 +18,9 @@ from course_lib.checks.judge.exercise import Exercise
 from course_lib.checks.judge.grade import judge_observed, still_missing
 from course_lib.checks.judge.prepare import prepare
 from course_lib.checks.judge.report import Finding, Report
+from course_lib.checks.judge.shrink import Observer
 from course_lib.checks.observe.codec import CodecError, decode
+from course_lib.checks.observe.observation import Observation
 from course_lib.checks.observe.probe import Array, Probe
 from course_lib.checks.observe.remote import REPLY_TYPES, Reply, Request
 from course_lib.exercises import find
@@ -144,15 +147,35 @@ def observe_and_judge(
             session.close()
         return ending
     started = time.monotonic()
-    judged = _judge(exercise, seed, probes, reply, unnamed is None)
+
+    def observe_more(more: Sequence[Probe]) -> Mapping[str, Observation]:
+        return _observe_more(session, replace(request, probes=list(more)), index)
+
+    judged = _judge(exercise, seed, probes, reply, unnamed is None, observe_more)
     if unnamed is not None:
         unnamed[name] = functools.partial(_judge_naming, session, exercise, seed, probes, reply)
     session.journal.spend("judge", time.monotonic() - started)
     return judged
 
 
+def _observe_more(session: Session, request: Request, index: int) -> Mapping[str, Observation]:
+    """Return observations of further probes, which decide no points; none if the guest is lost."""
+    ran = session.observe(request, index)
+    reply = _reply_in(ran, request.number)
+    if ran.state in LOST:
+        session.close()
+    if reply is None or not _is_plausible(reply, request.probes):
+        return {}
+    return reply.seen
+
+
 def _judge(
-    exercise: Exercise, seed: str, probes: list[Probe], reply: Reply, name_mistakes: bool
+    exercise: Exercise,
+    seed: str,
+    probes: list[Probe],
+    reply: Reply,
+    name_mistakes: bool,
+    observe_more: Observer | None = None,
 ) -> Report | str:
     """The report on what a guest says it saw, or "silent" where it cannot have seen that."""
     if reply.missing:
@@ -161,7 +184,14 @@ def _judge(
         return "silent"
     if any(s.raised and s.raised.type_name == "MemoryError" for s in reply.seen.values()):
         return "memory"
-    return judge_observed(exercise, seed, reply.subject, reply.seen, name_mistakes=name_mistakes)
+    return judge_observed(
+        exercise,
+        seed,
+        reply.subject,
+        reply.seen,
+        observe_more=observe_more,
+        name_mistakes=name_mistakes,
+    )
 
 
 def _judge_naming(

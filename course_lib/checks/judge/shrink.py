@@ -1,0 +1,244 @@
+"""Shrink an input on which an answer fails to one that a reader can check by hand."""
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from course_lib.checks.judge.comparisons import same_record
+from course_lib.checks.judge.exercise import Exercise, Mistake, Property
+from course_lib.checks.judge.prepare import expect
+from course_lib.checks.judge.violations import Violation, judge
+from course_lib.checks.observe.call import observe
+from course_lib.checks.observe.observation import Observation
+from course_lib.checks.observe.probe import Array, Probe
+from course_lib.checks.observe.scenarios import STATISTICS
+from course_lib.reference import Expected
+
+Observer = Callable[[Sequence[Probe]], Mapping[str, Observation]]
+
+SMALL_ENOUGH = 6  # numbers: no smaller input is looked for
+_MOST_TRIED = 12  # candidates at once
+_MOST_PROBES = 3
+_MOST_LENGTHS = 5
+_READABLE = 12  # numbers
+_CUTS = (1, 2, 3)
+_ASPECTS = ("values", "kind", "shape", "type", "raised", "attributes", "gradients", "mutated")
+_LARGEST = 10  # rounding would change what a larger entry is about
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A violation with what was expected of its probe and what was observed."""
+
+    violation: Violation
+    expected: Expected
+    seen: Observation
+
+
+def shrink(
+    exercise: Exercise,
+    failures: Sequence[Failure],
+    observe_more: Observer,
+    mistake: Mistake | None = None,
+    prop: Property | None = None,
+) -> Failure | None:
+    """Return a failure like the first one on the smallest input found, or None without one.
+
+    Args:
+        exercise: the exercise.
+        failures: the failure to shrink, and others of its kind that may lead to a smaller input.
+        observe_more: calls the student's answer on further probes.
+        mistake: the known mistake that explains the failure; it must also explain the smaller one.
+        prop: the property that the answer violates; it must do so on the smaller input, too.
+    """
+    first = failures[0]
+    probes = [failure.violation.probe for failure in failures[:_MOST_PROBES]]
+    probes = [p for p in probes if not p.raises and p.scenario not in STATISTICS]
+    if first.violation.aspect not in _ASPECTS or not probes:
+        return None
+    if first.violation.probe.num_inputs <= SMALL_ENOUGH:
+        return None
+
+    def first_that_fails(candidates: Iterable[Probe]) -> Failure | None:
+        runs = list(itertools.islice(_with_expectation(exercise, candidates), _MOST_TRIED))
+        seen = observe_more([candidate for candidate, _ in runs]) if runs else {}
+        for candidate, expected in runs:
+            if candidate.name not in seen:
+                return None
+            observed = seen[candidate.name]
+            for violation in judge(exercise, candidate, expected, observed):
+                found = Failure(violation, expected, observed)
+                if (
+                    _is_same(found, first)
+                    and (mistake is None or _reproduces(mistake, found))
+                    and (prop is None or prop.broken_by(candidate, observed))
+                ):
+                    return found
+        return None
+
+    tiny = [_rounded(candidate) for probe in probes for candidate in _sliced(probe)]
+    if found := first_that_fails(sorted(tiny, key=lambda candidate: candidate.num_inputs)):
+        return found
+    best = None
+    for probe in probes:
+        found = _cut_axis_by_axis(probe, first_that_fails)
+        if found and (best is None or _size(found) < _size(best)):
+            best = found
+        if best and _size(best) <= _READABLE:
+            break
+    return best
+
+
+def _cut_axis_by_axis(
+    probe: Probe, first_that_fails: Callable[[Iterable[Probe]], Failure | None]
+) -> Failure | None:
+    """Return the failure after cutting each length in turn as far as it still fails."""
+    best = None
+    for length in _lengths_in(probe):
+        cuts = [
+            _changed(probe, _Slice({length: n}), f"{probe.name}_{length}_{n}")
+            for n in _CUTS
+            if n < length
+        ]
+        shorter = [cut for cut in cuts if _keeps_its_keys(cut, probe)]
+        if found := first_that_fails(shorter):
+            best, probe = found, found.violation.probe
+    return first_that_fails([_rounded(probe)]) or best
+
+
+def _size(failure: Failure) -> int:
+    return failure.violation.probe.num_inputs
+
+
+def _is_same(found: Failure, first: Failure) -> bool:
+    """Return whether two violations are of the same kind; errors must come from the same line."""
+    same = (found.violation.aspect, found.violation.problem.id) == (
+        first.violation.aspect,
+        first.violation.problem.id,
+    )
+    if not same or found.seen.raised is None or first.seen.raised is None:
+        return same
+    return (found.seen.raised.type_name, found.seen.raised.lines[-1:]) == (
+        first.seen.raised.type_name,
+        first.seen.raised.lines[-1:],
+    )
+
+
+def _reproduces(mistake: Mistake, found: Failure) -> bool:
+    """Return whether a known mistake gives the student's result on the smaller input."""
+    if found.seen.outputs is None:
+        return True
+    probe = found.violation.probe
+    replays = (observe(m, probe, watched=False) for m in (mistake.model, *mistake.twins))
+    return any(same_record(probe, found.seen.outputs, replay.outputs) for replay in replays)
+
+
+def _with_expectation(
+    exercise: Exercise, candidates: Iterable[Probe]
+) -> Iterator[tuple[Probe, Expected]]:
+    """Yield the candidates that the oracle accepts, with what it expects of them."""
+    for candidate in candidates:
+        try:
+            with np.errstate(all="ignore"):
+                yield candidate, expect(exercise, candidate)
+        except Exception:  # the sizes do not fit together, or not those of the weights
+            continue
+
+
+def _rounded(probe: Probe) -> Probe:
+    """Return the probe with entries from -1, 0, 1 and 2."""
+    return _changed(probe, _round, f"{probe.name}_rounded")
+
+
+def _sliced(probe: Probe) -> list[Probe]:
+    """Return the probe with fewer items, queries, keys, features or heads.
+
+    Axes and arguments of the same length are taken for the same quantity; the oracle refuses the
+    candidates in which sizes do not fit together.
+    """
+    lengths = _lengths_in(probe)[-_MOST_LENGTHS:]
+    found = []
+    for number, chosen in enumerate(itertools.product((1, 2), repeat=len(lengths))):
+        sizes = {old: min(old, new) for old, new in zip(lengths, chosen, strict=True)}
+        candidate = _changed(probe, _Slice(sizes), f"{probe.name}_{number}")
+        if _keeps_its_keys(candidate, probe):
+            found.append(candidate)
+    return found
+
+
+def _lengths_in(probe: Probe) -> list[int]:
+    arrays = [a.data for value in probe.inputs().values() for a in _arrays(value)]
+    given = {size for a in (*arrays, *probe.state.values()) for size in a.shape}
+    given |= {n for n in (probe.construct or {}).values() if type(n) is int}
+    return sorted(size for size in given if size > 1)
+
+
+def _keeps_its_keys(candidate: Probe, probe: Probe) -> bool:
+    """Return whether no row of a mask lost its last True: that would be another question."""
+    return _has_empty_rows(probe) or not _has_empty_rows(candidate)
+
+
+def _has_empty_rows(probe: Probe) -> bool:
+    arrays = (a.data for value in probe.inputs().values() for a in _arrays(value))
+    return any(not data.any(-1).all() for data in arrays if data.dtype == bool and data.ndim)
+
+
+def _changed(probe: Probe, change: Callable[[str, Any], Any], name: str) -> Probe:
+    """Return a probe with changed arguments, which counts no calls."""
+    upstream = probe.grad_outputs
+    return replace(
+        probe,
+        name=name,
+        args={key: _apply(change, key, value) for key, value in probe.args.items()},
+        kwargs={key: _apply(change, key, value) for key, value in probe.kwargs.items()},
+        construct=probe.construct and {k: change(k, v) for k, v in probe.construct.items()},
+        state={key: change("", value) for key, value in probe.state.items()},
+        grad_outputs=None if upstream is None else change("", upstream),
+        counted=False,
+        loops="",
+        at_most={},
+    )
+
+
+def _apply(change: Callable[[str, Any], Any], name: str, value: Any) -> Any:
+    if isinstance(value, Array):
+        return replace(value, data=change(name, value.data))
+    if isinstance(value, list | tuple):
+        return type(value)(_apply(change, name, item) for item in value)
+    return change(name, value)
+
+
+@dataclass(frozen=True)
+class _Slice:
+    """Cut every axis whose length is a key of `sizes` to the first entries."""
+
+    sizes: Mapping[int, int]
+
+    def __call__(self, name: str, value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            data = value[tuple(slice(self.sizes.get(n, n)) for n in value.shape)]
+            is_length = "len" in name and data.dtype.kind in "iu"
+            cut = [new for old, new in self.sizes.items() if is_length and (value <= old).all()]
+            return np.minimum(data, min(cut)) if cut else data
+        if isinstance(value, int) and not isinstance(value, bool):
+            return self.sizes.get(value, value)
+        return value
+
+
+def _round(name: str, value: Any) -> Any:
+    """Round an array to -1, 0, 1 and 2; leave one with large or no finite numbers."""
+    is_float = isinstance(value, np.ndarray) and value.dtype.kind == "f"
+    if not is_float or not (np.abs(value) <= _LARGEST).all():
+        return value
+    return np.clip(np.rint(value), -1, 2).astype(value.dtype) + 0.0
+
+
+def _arrays(value: Any) -> Iterator[Array]:
+    if isinstance(value, Array):
+        yield value
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _arrays(item)

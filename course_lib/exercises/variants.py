@@ -34,7 +34,12 @@ class Variant:
 
 @dataclass
 class Row:
-    """What the check said of one variant over all seeds."""
+    """What the check said of one variant over all seeds.
+
+    Attributes:
+        numbers: for each seed, how many numbers the input has that the report shows; nothing
+            where it shows none, or where an argument is an object.
+    """
 
     exercise: str
     variant: str
@@ -45,6 +50,7 @@ class Row:
     messages: list[str] = field(default_factory=list)
     missed: int = 0
     seeds: int = 0
+    numbers: list[int] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
@@ -75,6 +81,8 @@ class Matrix:
             "wrong_rejected": sum(row.highest < 1.0 for row in wrong),
             "wrong_to_be_named": sum(row.expected is not None for row in wrong),
             "wrong_named": sum(row.expected is not None and row.ok for row in wrong),
+            "numbers_of_inputs_median": _quantile(wrong, 0.5),
+            "numbers_of_inputs_95_percent": _quantile(wrong, 0.95),
             "mistakes": len(known),
             "mistakes_answered": len(known & {(row.exercise, row.expected) for row in wrong}),
             "ok": self.ok,
@@ -102,8 +110,16 @@ class Matrix:
             f"{counts['wrong_rejected']} of {counts['wrong']} wrong ones lose points, "
             f"{counts['wrong_named']} of {counts['wrong_to_be_named']} are told their mistake; "
             f"{counts['mistakes_answered']} of {counts['mistakes']} known mistakes have an answer.",
+            f"The inputs shown have {counts['numbers_of_inputs_median']} numbers in the median, "
+            f"{counts['numbers_of_inputs_95_percent']} at the 95th percentile.",
         ]
         return "\n".join(lines[1:])
+
+
+def _quantile(rows: Sequence[Row], share: float) -> int:
+    """Return the largest number of numbers that this share of all shown inputs stays below."""
+    numbers = sorted(number for row in rows for number in row.numbers)
+    return numbers[min(int(share * len(numbers)), len(numbers) - 1)] if numbers else 0
 
 
 def right(answer) -> Any:
@@ -189,6 +205,8 @@ def judge_variant(variant: Variant, seeds: Iterable[object]) -> Row:
             fits = report.score < 1.0 and (variant.message is None or variant.message in said)
             fits = fits and report.outcome != "checker_failed"
         row.missed += not fits
+        if report.example.inputs and not report.example.has_objects:
+            row.numbers.append(report.example.numbers)
         row.messages += [name for name in said if name not in row.messages]
     return row
 

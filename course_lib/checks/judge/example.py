@@ -75,13 +75,15 @@ class Example:
         inputs: name and value of each argument.
         results: each result, the student's beside the definition's.
         others: name and text of what cannot be set side by side.
-        is_small: whether the input has at most `MOST_NUMBERS` numbers.
+        numbers: how many numbers the input has, without injected weights.
+        has_objects: whether an argument is an object, whose numbers nobody sees.
     """
 
     inputs: tuple[tuple[str, str], ...] = ()
     results: tuple[Beside, ...] = ()
     others: tuple[tuple[str, str], ...] = ()
-    is_small: bool = True
+    numbers: int = 0
+    has_objects: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.inputs or self.results or self.others)
@@ -117,6 +119,11 @@ class Example:
             text = "\n".join(assignment(*pair) for pair in self.others)
             parts.append(listing(text, "The result"))
         return "\n".join(parts)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether a reader can check it by hand."""
+        return self.numbers <= MOST_NUMBERS
 
     @property
     def _title(self) -> str:

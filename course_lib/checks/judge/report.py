@@ -52,7 +52,7 @@ class Report:
         mistake: id of the known mistake that gives the student's numbers, or None.
         parts: for each part, (earned, possible) as shares of 1.
         tally: what came of all probes, in one sentence, where the exercise counts them.
-        example: the smallest input that fails, and what came of it beside what should have.
+        example: an input that fails, and its result beside the one that the definition gives.
     """
 
     exercise: str

@@ -85,7 +85,7 @@ def shrink(
     best = None
     for probe in probes:
         found = _cut_axis_by_axis(probe, first_that_fails)
-        if found and (best is None or _size(found) < _size(best)):
+        if found and _size(found) <= _size(best or first):
             best = found
         if best and _size(best) <= _READABLE:
             break
@@ -98,11 +98,7 @@ def _cut_axis_by_axis(
     """Return the failure after cutting each length in turn as far as it still fails."""
     best = None
     for length in _lengths_in(probe):
-        cuts = [
-            _changed(probe, _Slice({length: n}), f"{probe.name}_{length}_{n}")
-            for n in _CUTS
-            if n < length
-        ]
+        cuts = [_cut(probe, {length: n}, f"{probe.name}_{length}_{n}") for n in _CUTS if n < length]
         shorter = [cut for cut in cuts if _keeps_its_keys(cut, probe)]
         if found := first_that_fails(shorter):
             best, probe = found, found.violation.probe
@@ -148,6 +144,16 @@ def _with_expectation(
             continue
 
 
+def _cut(probe: Probe, sizes: Mapping[int, int], name: str) -> Probe:
+    """Return the probe with every axis and size that is a key of `sizes` cut to its value."""
+    cut = _Slice(sizes)
+    return replace(
+        _changed(probe, cut, name),
+        construct=probe.construct and {key: cut(key, n) for key, n in probe.construct.items()},
+        state={key: cut(key, weights) for key, weights in probe.state.items()},
+    )
+
+
 def _rounded(probe: Probe) -> Probe:
     """Return the probe with entries from -1, 0, 1 and 2."""
     return _changed(probe, _round, f"{probe.name}_rounded")
@@ -163,7 +169,7 @@ def _sliced(probe: Probe) -> list[Probe]:
     found = []
     for number, chosen in enumerate(itertools.product((1, 2), repeat=len(lengths))):
         sizes = {old: min(old, new) for old, new in zip(lengths, chosen, strict=True)}
-        candidate = _changed(probe, _Slice(sizes), f"{probe.name}_{number}")
+        candidate = _cut(probe, sizes, f"{probe.name}_{number}")
         if _keeps_its_keys(candidate, probe):
             found.append(candidate)
     return found
@@ -194,8 +200,6 @@ def _changed(probe: Probe, change: Callable[[str, Any], Any], name: str) -> Prob
         name=name,
         args={key: _apply(change, key, value) for key, value in probe.args.items()},
         kwargs={key: _apply(change, key, value) for key, value in probe.kwargs.items()},
-        construct=probe.construct and {k: change(k, v) for k, v in probe.construct.items()},
-        state={key: change("", value) for key, value in probe.state.items()},
         grad_outputs=None if upstream is None else change("", upstream),
         counted=False,
         loops="",

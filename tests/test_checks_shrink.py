@@ -1,0 +1,102 @@
+"""The input that a report shows is small, fails, and fails for the reason that the report gives."""
+
+import numpy as np
+import pytest
+import torch
+
+from course_lib.checks import exercises, grade
+from course_lib.checks.judge.comparisons import same_record
+from course_lib.checks.judge.example import Example
+from course_lib.checks.judge.prepare import expect, prepare
+from course_lib.checks.judge.shrink import Failure, shrink
+from course_lib.checks.judge.violations import judge
+from course_lib.checks.observe.call import observe, observe_all
+from course_lib.exercises import find
+
+
+def failures_of(name, answer):
+    """Return each failure of an answer, on the probes of a fixed seed."""
+    found = []
+    for probe, expected in prepare(find(name), "a"):
+        seen = observe(answer, probe)
+        found += [Failure(v, expected, seen) for v in judge(find(name), probe, expected, seen)]
+    return found
+
+
+def over_queries(scores, valid_lens=None, mask=None):
+    allowed = torch.ones_like(scores, dtype=torch.bool) if mask is None else mask
+    return torch.softmax(scores.masked_fill(~allowed, -1e9), dim=-2)
+
+
+@pytest.mark.parametrize(
+    ("name", "mistake"),
+    [("masked_softmax", "over_queries"), ("bmm", None), ("MultiHeadAttention", "no_W_o")],
+)
+def test_a_shrunken_input_fails_like_the_first_and_has_small_whole_entries(name, mistake):
+    exercise = find(name)
+    known = {m.id: m for m in exercise.mistakes}
+    chosen = known[mistake] if mistake else exercise.mistakes[0]
+    large = [f for f in failures_of(name, chosen.model) if f.violation.aspect == "values"]
+    first = max(large, key=lambda failure: failure.violation.probe.num_inputs)
+    small = shrink(exercise, [first], lambda probes: observe_all(chosen.model, probes), chosen)
+    assert small is not None
+    probe = small.violation.probe
+    assert probe.num_inputs < first.violation.probe.num_inputs
+    assert small.violation.problem.id == first.violation.problem.id
+    again = observe(chosen.model, probe)
+    assert judge(exercise, probe, expect(exercise, probe), again)
+    assert same_record(probe, again.outputs, small.seen.outputs)
+    for value in probe.inputs().values():
+        if getattr(value, "data", None) is not None and value.data.dtype.kind == "f":
+            assert np.isin(value.data, (-1, 0, 1, 2)).all()
+
+
+def test_a_shrunken_mask_leaves_every_row_a_key():
+    exercise = find("masked_softmax")
+    failures = [
+        f for f in failures_of("masked_softmax", over_queries) if "mask" in f.violation.probe.kwargs
+    ]
+    full = [f for f in failures if f.violation.probe.kwargs["mask"].data.any(-1).all()]
+    small = shrink(exercise, full, lambda probes: observe_all(over_queries, probes))
+    assert small is not None
+    assert small.violation.probe.kwargs["mask"].data.any(-1).all()
+
+
+def test_an_answer_that_stops_answering_keeps_the_first_input():
+    exercise = find("masked_softmax")
+    failures = failures_of("masked_softmax", over_queries)
+    assert shrink(exercise, failures, lambda probes: {}) is None
+
+
+def test_a_report_shows_few_numbers():
+    report = grade("masked_softmax", over_queries)
+    assert report.example.is_small and report.example.numbers <= 6
+    assert "The smallest input that fails:" in report.text()
+
+
+def test_a_large_input_is_folded_and_not_called_the_smallest():
+    numbers = "\n".join(["[1, 2, 3]"] * 12)
+    example = Example(inputs=(("scores", numbers),), numbers=36)
+    assert "An input that fails:" in example.text() and "and 4 more lines" in example.text()
+    assert "<details><summary>4 more lines</summary>" in example.html()
+    assert example.html().count("[1, 2, 3]") == 12
+
+
+def test_one_entry_is_framed_where_all_differ():
+    report = grade("bmm", lambda a, b: -(a @ b) - 7)
+    framed = [
+        n
+        for result in report.example.results
+        for row in result.yours
+        for n in row
+        if n.endswith("≠")
+    ]
+    assert len(framed) == 1
+
+
+def test_every_exercise_names_a_mistake_on_the_shrunken_input():
+    """The sentence about a known mistake and the example beneath it belong together."""
+    for name in ("causal_mask", "batched_scores", "scaled_dot_product_attention"):
+        for mistake in exercises()[name].mistakes:
+            report = grade(name, mistake.model)
+            assert report.mistake is None or report.example.inputs, (name, mistake.id)

@@ -63,9 +63,7 @@ def kept_class(folder: Path, settings: Settings, seed: str, *others: str):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COURSE_CHECK_SEED", seed)
-        patch.setattr(
-            run, "executor", lambda *a, **k: Remembering(settings.sandbox, settings.limits)
-        )
+        patch.setattr(run, "executor", lambda *a, **k: Remembering(settings))
         summary = grade(root, LESSON, settings=settings)
     return folder / "before", results, grades(summary)
 

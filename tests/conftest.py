@@ -86,15 +86,17 @@ def host():
 @pytest.fixture(scope="module")
 def warm(host):
     """Share one host among the runs in this process, which saves seconds for each run."""
-    from course_lib.grading.executors import local
-    from course_lib.grading.judging.runner import Runner
+    from course_lib.grading.judging import runner
 
-    def shared(sandbox, limits):
-        channel = host.connect() if host is not None and sandbox != "off" else None
-        return Runner(sandbox, limits, channel)
+    own = runner.Runner
+
+    def shared(sandbox, limits, channel):
+        can_fork = host is not None and sandbox != "off" and sys.platform == "linux"
+        channel = host.connect() if can_fork else None
+        return own(sandbox, limits, channel)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(local, "Runner", shared)
+        patch.setattr(runner, "Runner", shared)
         yield
 
 

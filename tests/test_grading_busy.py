@@ -8,7 +8,7 @@ from grading_course import CAUSAL, LENGTH, LESSON, QUICK, hand_in, honest, make_
 
 from course_lib.benchmarks.stability import busy
 from course_lib.grading import demo_course
-from course_lib.grading.ledger import MAX_ATTEMPTS
+from course_lib.grading.jobs import MAX_ATTEMPTS
 from course_lib.grading.run import grade
 from course_lib.grading.sandbox import guests
 from course_lib.grading.sandbox.guests import Guest, GuestLost

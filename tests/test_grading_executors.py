@@ -17,8 +17,7 @@ from waiting import PATIENCE, wait_until
 
 from course_lib.grading.course import Course
 from course_lib.grading.executors import dask as on_dask
-from course_lib.grading.executors import executor, local, worker
-from course_lib.grading.judging.runner import Runner
+from course_lib.grading.executors import executor, local
 from course_lib.grading.ledger import Ledger
 from course_lib.grading.run import Settings, grade
 from course_lib.grading.sandbox import confinement
@@ -204,7 +203,6 @@ def test_shards_make_the_whole_and_land_without_being_run_again(tmp_path):
 def test_guests_that_are_not_forked_give_the_same_grades(tmp_path, monkeypatch):
     """What runs where nothing can be forked: macOS and Windows."""
     monkeypatch.setattr(sys, "platform", "darwin")
-    monkeypatch.setattr(local, "Runner", Runner)  # without the host that others share
     confinement.obstacles.cache_clear()
     root = make_course(tmp_path)
     hand_in(root, "ada", honest(root))
@@ -231,20 +229,20 @@ def test_an_executor_that_cannot_be_had_is_explained(name, words, monkeypatch):
         pytest.importorskip("distributed", reason="pip install 'dask[distributed]'")
         monkeypatch.setattr("course_lib.grading.executors.dask._CONNECT_SECONDS", 1)
     with pytest.raises(GradingError, match=words):
-        executor(name)
+        executor(Settings(name), LESSON)
 
 
 def test_without_dask_the_remedy_is_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(GradingError, match=r'pip install "attention-course\[scale\]"'):
-        executor("dask://127.0.0.1:1")
+        executor(Settings("dask://127.0.0.1:1"), LESSON)
 
 
 def test_ctrl_c_is_heard_after_a_worker_has_begun():
     done = []
 
     def begin():
-        with worker.defer_sigint():
+        with local.defer_sigint():
             os.kill(os.getpid(), signal.SIGINT)
             done.append("begun")
 
@@ -256,8 +254,8 @@ def test_ctrl_c_is_heard_after_a_worker_has_begun():
 def test_a_worker_keeps_no_secret_and_is_deaf_to_ctrl_c():
     code = (
         "import os, signal\n"
-        "from course_lib.grading.executors import worker\n"
-        "worker._begin('off', 'limits', None)\n"
+        "from course_lib.grading.executors import local\n"
+        "local.prepare_worker()\n"
         "os.kill(os.getpid(), signal.SIGINT)\n"
         "print(['DATABASE_URL' in os.environ, 'HOME' in os.environ])"
     )

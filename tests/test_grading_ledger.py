@@ -28,7 +28,6 @@ def entry(student="ada", **known):
         "k1",
         {"causal_mask": "d"},
         "graded",
-        1,
         notices=("a", "b"),
         flagged={"x": "why"},
         **known,
@@ -62,16 +61,6 @@ def test_a_damaged_entry_is_no_entry_and_hurts_no_other(tmp_path, damage):
     )
     assert ledger.get("ada") == Entry("ada")
     assert ledger.entries() == [ledger.get("bob")] != [Entry("bob")]
-
-
-def test_workers_that_were_lost_are_remembered_for_the_same_work(tmp_path):
-    ledger = Ledger(tmp_path)
-    assert [ledger.start("ada", "k").attempts for _ in range(5)] == [0] * 5
-    ledger.put(replace(ledger.start("ada", "k"), attempts=3))
-    assert ledger.start("ada", "k").attempts == 3
-    assert ledger.start("ada", "another").attempts == 0
-    ledger.put(entry("ada"))
-    assert ledger.start("ada", "k1").attempts == 0
 
 
 def test_an_entry_of_an_earlier_version_is_published_too(tmp_path):

@@ -337,6 +337,17 @@ def test_a_poison_submission_stays_aside_until_forced(tmp_path, monkeypatch):
     assert grade(root, LESSON, settings=replace(QUICK, force=True)).blanks == {}
 
 
+def test_an_unreadable_notebook_is_read_again_only_when_it_changes(tmp_path, monkeypatch):
+    root = make_course(tmp_path)
+    hand_in(root, "ada", '{"cells": [')
+    problem = grade(root, LESSON, settings=QUICK).students[0].problem
+    monkeypatch.setattr(run, "executor", None)  # it is asked for nothing
+    assert grade(root, LESSON, settings=QUICK).students[0].problem == problem
+    monkeypatch.undo()
+    hand_in(root, "ada", honest(root))
+    assert grade(root, LESSON, settings=QUICK).students[0].points == 4
+
+
 class Poisoned:
     """An executor whose workers all die."""
 

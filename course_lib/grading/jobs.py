@@ -1,7 +1,7 @@
-"""What crosses to a worker and back, to another process or another machine.
+"""What a class is graded with, and what crosses to a worker and back.
 
-A job holds plain data of the course and the bytes of a submission, which the worker parses. What
-comes back was made by the worker: nothing that a student's process made is ever unpickled.
+A worker may be another process or another machine. A job holds the bytes of a submission, which
+the worker parses. The worker makes the result: nothing from a student's process is ever unpickled.
 """
 
 from __future__ import annotations
@@ -11,7 +11,30 @@ from dataclasses import dataclass, field
 
 from nbformat import NotebookNode
 
-from course_lib.checks.judge.report import Report
+from course_lib.grading.sandbox.confinement import Limits
+
+MAX_ATTEMPTS = 3
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a class is graded.
+
+    Args:
+        executor: "processes", "serial" or "dask://HOST:PORT".
+        sandbox: "strict" or "off"; the stronger one that this machine has if None.
+        workers: number of processes; one for each core if 0.
+        shard: "k/n", this machine's share of the class; everything if None.
+        limits: what each submission may use.
+        force: grade again what has not changed since the last run.
+    """
+
+    executor: str = "processes"
+    sandbox: str | None = "strict"
+    workers: int = 0
+    shard: str | None = None
+    limits: Limits = field(default_factory=Limits)
+    force: bool = False
 
 
 @dataclass(frozen=True)
@@ -21,14 +44,13 @@ class Job:
     Args:
         student: only for messages.
         lesson: slug.
-        key: names what is graded: submission, release, seed and limits.
+        key: digest of what is graded: submission, release, seed and limits.
         data: the submitted notebook.
         release: the lesson's release notebook as text.
-        seed: from which the inputs of its checks are drawn, its own.
+        seed: the submission's own, from which the inputs of its checks are drawn.
         name: of the submitted file, for messages.
         tests: ordinary tests with what the release hides of them.
-        earlier: check cells of the same submission as they were graded before.
-        same: exercises whose check is the same as then; they are not judged again.
+        same: exercises that are not judged again, because neither work nor check has changed.
         beside: names of the files in the notebook's folder, which the guest does not see.
     """
 
@@ -40,37 +62,34 @@ class Job:
     seed: str
     name: str = "the notebook"
     tests: Mapping[str, str] = field(default_factory=dict)
-    earlier: tuple[NotebookNode, ...] = ()
     same: frozenset[str] = frozenset()
     beside: frozenset[str] = frozenset()
 
 
 @dataclass
 class Result:
-    """What grading one submission gave.
+    """The outcome of a job.
 
     Attributes:
-        notebook: the executed notebook; the checks that `reports` holds have no outputs yet.
-        reports: by exercise, of all that were judged.
+        notebook: the executed notebook; checks that were not judged again have no outputs.
         fault: why the submission could not be graded; None if it was.
+        is_final: whether the same submission would fail again, so that only `--force` tries it.
         notices: what a person should know of the submission.
         same_as_course: exercises whose answer is the course's own solution.
         flagged: exercises for a person to look at, with the reason.
         seconds: wall time by step: "start" (of guests), "cells", "observe", "judge", "total"; and
             "cpu", the processor time of worker and guests.
-        attempts: how many workers died with it.
-        log: what happened, a line each, for a person who looks into one submission.
+        log: what happened, one line each.
     """
 
     student: str
     lesson: str
     key: str
     notebook: NotebookNode | None = None
-    reports: dict[str, Report] = field(default_factory=dict)
     fault: str | None = None
+    is_final: bool = False
     notices: tuple[str, ...] = ()
     same_as_course: tuple[str, ...] = ()
     flagged: dict[str, str] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
-    attempts: int = 0
     log: list[str] = field(default_factory=list)

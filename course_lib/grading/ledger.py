@@ -11,14 +11,11 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
 
 from course_lib.workspace.errors import GradingError
 
-MAX_ATTEMPTS = 3
 _DAMAGED = (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError)
 
 
@@ -30,8 +27,8 @@ class Entry:
         key: names what was graded: submission, release, seed and limits.
         checks: digest of the check that judged it, by exercise.
         state: "started", "graded", "published" or "blank".
-        attempts: how many workers it took with it.
         problem: why it is blank, with the remedy.
+        is_final: whether it stays blank until it changes or `--force` is given.
         flagged: exercises for a person to look at, with the reason.
         same: exercises whose answer is the course's own solution.
         notebook: the graded notebook as JSON text, until it is published.
@@ -43,8 +40,8 @@ class Entry:
     key: str = ""
     checks: dict[str, str] = field(default_factory=dict)
     state: str = ""
-    attempts: int = 0
     problem: str | None = None
+    is_final: bool = False
     notices: tuple[str, ...] = ()
     flagged: dict[str, str] = field(default_factory=dict)
     same: tuple[str, ...] = ()
@@ -78,30 +75,13 @@ class Ledger:
                 found.append(_read(path))
         return found
 
-    def start(
-        self, student: str, key: str, checks: Mapping[str, str] | None = None, **known: Any
-    ) -> Entry:
-        """Note that work on a submission begins; another key, or other checks, begin anew.
-
-        Args:
-            student: whose.
-            key: of the submission.
-            checks: digests, by exercise.
-            known: more fields of the entry, for example `notices`.
-        """
-        before, checks = self.get(student), dict(checks or {})
-        same = (before.key, before.checks, before.state) == (key, checks, "started")
-        attempts = before.attempts if same else 0
-        return self.put(Entry(student, key, checks, "started", attempts, **known))
-
     def put(self, entry: Entry) -> Entry:
         """Keep an entry: it is on disk, or an error is raised and the old one still is.
 
         Raises:
             GradingError: the disk is full or cannot be written.
         """
-        content = asdict(entry)
-        text = json.dumps(content, ensure_ascii=False)
+        text = json.dumps(asdict(entry), ensure_ascii=False)
         document = json.dumps({"sha256": _digest(text), "entry": text})
         path = self._path(entry.student)
         scratch = path.with_name(f".{path.name}.{os.getpid()}")
@@ -112,7 +92,12 @@ class Ledger:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(scratch, path)
-            _sync_folder(self.folder)
+            if hasattr(os, "O_DIRECTORY"):  # the folder's own entry, where the system can do that
+                descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+                try:
+                    os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)
         except OSError as error:
             with contextlib.suppress(OSError):
                 scratch.unlink()
@@ -139,18 +124,8 @@ def _read(path: Path) -> Entry:
     content |= {name: tuple(content.get(name, ())) for name in ("notices", "same")}
     if content["state"] == "landed":  # the word of earlier versions
         content["state"] = "published"
-    return Entry(**content)
+    return Entry(**{one.name: content[one.name] for one in fields(Entry) if one.name in content})
 
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _sync_folder(folder: Path) -> None:
-    """After a rename: the folder's own entry on disk, where the system can do that."""
-    if hasattr(os, "O_DIRECTORY"):
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -23,7 +23,7 @@ from waiting import PATIENCE
 
 from course_lib.grading import run
 from course_lib.grading.course import Course
-from course_lib.grading.executors import worker as executors
+from course_lib.grading.executors import local
 from course_lib.grading.executors.local import Processes, Serial
 from course_lib.grading.ledger import Ledger
 from course_lib.grading.run import grade
@@ -118,71 +118,64 @@ def test_f01_f16_a_driver_that_is_killed_or_interrupted_is_finished_by_the_next(
     is_as_undisturbed(root, kept)
 
 
-def dies_once(folder, job):
-    """In a worker: the first to begin with bob takes its process along."""
-    mark = folder / "died"
-    if job.student == "bob" and not mark.exists():
-        mark.touch()
-        os._exit(9)
-    return kept_result(folder, job)
+class Dying:
+    """In a worker, in the place of its runner: bob takes the process along."""
 
+    def __init__(self, folder, how, settings, channel):
+        self.folder, self.how = folder, how
+        self.results = pickle.loads((folder / "results").read_bytes())
 
-def dies_always(folder, job):
-    """In a worker: bob takes every process along."""
-    if job.student == "bob":
-        os._exit(9)
-    return kept_result(folder, job)
+    def run(self, job):
+        mark = self.folder / "died"
+        if job.student == "bob" and (self.how == "always" or not mark.exists()):
+            mark.touch()
+            if self.how == "in the middle of its answer":
+                pipe = sys._getframe(1).f_locals["pipe"]
+                os.write(pipe.fileno(), struct.pack("!i", 1 << 20) + b"half")
+            os.kill(os.getpid(), signal.SIGKILL)
+        return replace(self.results[job.key], student=job.student)
 
-
-def dies_in_the_middle_of_its_answer(folder, job):
-    """In a worker: the first to begin with bob has sent half of what it has to say."""
-    mark = folder / "died"
-    if job.student == "bob" and not mark.exists():
-        mark.touch()
-        pipe = sys._getframe(1).f_locals["pipe"]
-        os.write(pipe.fileno(), struct.pack("!i", 1 << 20) + b"half")
-        os.kill(os.getpid(), signal.SIGKILL)
-    return kept_result(folder, job)
-
-
-def kept_result(folder, job):
-    results = pickle.loads((folder / "results").read_bytes())
-    return replace(results[job.key], student=job.student)
+    def close(self):
+        pass
 
 
 @pytest.fixture
 def in_workers(course, kept, monkeypatch):
+    """The class, to be graded by two workers that die: call it with how they do."""
     root, _ = course
     shutil.copy(kept[1], root.parent / "results")
-    pools = lambda *a, **k: Processes("strict", k["limits"], 2)  # noqa: E731
-    monkeypatch.setattr(run, "executor", pools)
-    return root
+    pool = Processes(replace(driver.SETTINGS, workers=2), LESSON)
+    monkeypatch.setattr(run, "executor", lambda *a: pool)
+
+    def graded(how):
+        monkeypatch.setattr(local, "make_runner", functools.partial(Dying, root.parent, how))
+        return grades(again(root))
+
+    return graded
 
 
-@pytest.mark.parametrize("dies", [dies_once, dies_in_the_middle_of_its_answer])
-def test_f02_a_lost_worker_costs_nobody_anything(in_workers, kept, monkeypatch, dies):
-    monkeypatch.setattr(executors, "run_here", functools.partial(dies, in_workers.parent))
-    assert grades(again(in_workers)) == kept[2]
-    assert (in_workers.parent / "died").exists()
+@pytest.mark.parametrize("how", ["once", "in the middle of its answer"])
+def test_f02_a_lost_worker_costs_nobody_anything(in_workers, kept, tmp_path, how):
+    assert in_workers(how) == kept[2]
+    assert (tmp_path / "died").exists()
 
 
-def test_f03_a_poison_submission_is_set_aside_and_the_rest_graded(in_workers, kept, monkeypatch):
-    monkeypatch.setattr(executors, "run_here", functools.partial(dies_always, in_workers.parent))
-    found = grades(again(in_workers))
+def test_f03_a_poison_submission_is_set_aside_and_the_rest_graded(in_workers, kept):
+    found = in_workers("always")
     problem, rows, _ = found.pop("bob")
     assert "--force" in problem and all(points is None for _, points, _ in rows)
     assert found == {name: known for name, known in kept[2].items() if name != "bob"}
 
 
-def test_f03_workers_that_do_not_come_up_are_no_fault_of_a_submission(
-    in_workers, kept, monkeypatch
-):
-    monkeypatch.setattr(executors, "_serve", os._exit)
+def test_f03_workers_that_do_not_come_up_are_no_fault_of_a_submission(course, kept, monkeypatch):
+    root, canned = course
+    pool = Processes(replace(driver.SETTINGS, workers=2), LESSON)
+    monkeypatch.setattr(run, "executor", lambda *a: pool)
+    monkeypatch.setattr(local, "_serve", os._exit)
     with pytest.raises(GradingError, match=r"no worker comes up on this machine \(exit code"):
-        again(in_workers)
-    monkeypatch.undo()
-    monkeypatch.setenv("COURSE_CHECK_SEED", SEED)
-    assert grades(again(in_workers)) == kept[2]
+        again(root)
+    monkeypatch.setattr(run, "executor", canned)
+    assert grades(again(root)) == kept[2]
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
@@ -200,7 +193,7 @@ def test_f04_a_host_that_is_killed_or_stopped_is_replaced(kept, course, monkeypa
                     time.sleep(0.2)
                 yield self.runner.run(job)
 
-    monkeypatch.setattr(run, "executor", lambda *a, **k: Struck("strict", k["limits"]))
+    monkeypatch.setattr(run, "executor", lambda *a: Struck(driver.SETTINGS))
     first = again(root)
     assert killed and all(points != 0 for _, points, _ in grades(first)["ada"][1])
     is_as_undisturbed(root, kept)
@@ -275,7 +268,7 @@ def test_f11_a_damaged_ledger_entry_regrades_that_one_only(course, kept, damage)
     path.write_bytes(data if damage == "flipped" else data[: len(data) // 2])
     canned.asked.clear()
     is_as_undisturbed(root, kept)
-    assert canned.asked == ["ada", "dan"]  # whose file is damaged: it is read each time
+    assert canned.asked == ["ada"]
 
 
 def test_f20_manual_grades_stay_when_all_is_graded_again(course, kept):
@@ -316,7 +309,7 @@ def test_f18_without_bubblewrap_strict_is_refused_with_the_cure(monkeypatch):
     confinement.obstacles.cache_clear()
     try:
         with pytest.raises(GradingError, match="apt-get install bubblewrap"):
-            Serial("strict", driver.SETTINGS.limits).runner.open(LESSON)
+            Serial(driver.SETTINGS).runner.open(LESSON)
     finally:
         confinement.obstacles.cache_clear()
 

@@ -21,7 +21,7 @@ from course_lib.grading.executors import dask as on_dask
 from course_lib.grading.exports import ExportRequest, export
 from course_lib.grading.jobs import Job
 from course_lib.grading.judging.runner import Runner
-from course_lib.grading.ledger import Ledger
+from course_lib.grading.ledger import Entry, Ledger
 from course_lib.grading.run import grade
 from course_lib.workspace.errors import GradingError
 
@@ -136,7 +136,7 @@ def test_f14_a_worker_of_another_version_is_refused_by_name():
         on_dask.versions() | {"numpy": "9.9"},
     )
     with pytest.raises(GradingError, match=r"has numpy [\d.]+ instead of 9\.9: install there"):
-        on_dask.run_on_worker(job, wanted, "strict", driver.SETTINGS.limits)
+        on_dask.run_on_worker(job, wanted, driver.SETTINGS)
 
 
 def test_f21_what_is_not_graded_is_listed_for_machines_and_empty_in_exports(course):
@@ -186,6 +186,6 @@ def test_f08_an_entry_is_on_disk_before_it_gets_its_name_and_the_name_after(tmp_
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(os, "replace", renamed)
     ledger = Ledger(tmp_path / "ledger")
-    ledger.start("ada", "key")
+    ledger.put(Entry("ada", "key"))
     (scratch, name) = calls[1]
     assert calls == [scratch, (scratch, name), ledger.folder]

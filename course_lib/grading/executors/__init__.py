@@ -1,89 +1,65 @@
 """Who loops over the submissions: this process, several, or many machines.
 
-All have one interface: `run(jobs)` takes jobs as it has room for them and yields a Result for each,
-in any order. A worker that is lost costs nothing but time; a job that takes three workers with it
+Each executor has `run(jobs)`, which takes jobs as it has room for them and yields a Result for each
+in any order, and `close()`. A lost worker costs only time. A job that takes three workers with it
 is set aside with a fault.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-from collections.abc import Iterable, Iterator
-from typing import Protocol
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, TypeAlias
 
 from course_lib.grading.executors.local import Processes, Serial
-from course_lib.grading.jobs import Job, Result
-from course_lib.grading.sandbox.confinement import Limits
+from course_lib.grading.jobs import Settings
 from course_lib.workspace.errors import GradingError
 
+if TYPE_CHECKING:
+    from course_lib.grading.executors.dask import OnDask
+
+Executor: TypeAlias = "Serial | Processes | OnDask"
 _ADDRESS = re.compile(r"dask://([\w.-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}", re.ASCII)
 
 
-class Executor(Protocol):
-    """Runs jobs."""
-
-    def run(self, jobs: Iterable[Job]) -> Iterator[Result]:
-        """Yield a result for each job."""
-        ...
-
-    def close(self) -> None:
-        """End all workers."""
-
-
-def executor(
-    name: str,
-    *,
-    sandbox: str | None = None,
-    limits: Limits | None = None,
-    workers: int = 0,
-    lesson: str = "",
-) -> Executor:
-    """The executor of a name.
-
-    Args:
-        name: "serial", "processes" or "dask://HOST:PORT".
-        sandbox: level for the students' code, the best there is if None.
-        limits: what each submission may use.
-        workers: how many processes; one for each core if 0.
-        lesson: that is graded, if jobs will come for certain: the host of its guests starts now.
+def executor(settings: Settings, lesson: str) -> Executor:
+    """Return the executor that the settings name, and start the host of a lesson's guests.
 
     Raises:
         GradingError: there is no such executor, or it cannot be reached.
     """
-    limits = limits or Limits()
+    name = settings.executor
     if name == "serial":
-        return Serial(sandbox, limits)
+        return Serial(settings)
     if name == "processes":
-        return Processes(sandbox, limits, workers or os.cpu_count() or 1, lesson)
+        return Processes(settings, lesson)
     if name.startswith("dask://"):
         from course_lib.grading.executors.dask import OnDask
 
         if not _ADDRESS.fullmatch(name):
             raise GradingError(f"--executor {name}: write dask://HOST:PORT of a Dask scheduler")
-        return OnDask(name.removeprefix("dask://"), sandbox, limits)
+        return OnDask(settings)
     raise GradingError(
         f"--executor {name}: there are serial, processes and dask://HOST:PORT of a Dask scheduler"
     )
 
 
 def shard_of(students: Iterable[str], shard: str | None) -> list[str]:
-    """The students of shard "k/n": the same ones on every machine, each in exactly one shard.
+    """Return the students of shard "k/n", which are the same on every machine.
 
     Raises:
         GradingError: not of the form k/n with 1 <= k <= n.
     """
-    students = list(students)
     if shard is None:
-        return students
+        return list(students)
     first, _, count = shard.partition("/")
     plain = shard.isascii() and first.isdigit() and count.isdigit()
     if not (plain and 1 <= int(first) <= int(count)):
         raise GradingError(f"--shard {shard}: write k/n with 1 <= k <= n, for example 2/8")
-    return [s for s in students if _share(s, int(count)) == int(first) - 1]
 
+    def share(student: str) -> int:
+        digest = hashlib.sha256(student.encode("utf-8", "surrogateescape")).digest()
+        return int.from_bytes(digest[:8], "big") % int(count)
 
-def _share(student: str, count: int) -> int:
-    digest = hashlib.sha256(student.encode("utf-8", "surrogateescape")).digest()
-    return int.from_bytes(digest[:8], "big") % count
+    return [student for student in students if share(student) == int(first) - 1]

@@ -21,14 +21,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from course_lib import __version__
-from course_lib.grading.executors.local import AHEAD, set_aside
-from course_lib.grading.jobs import Job, Result
-from course_lib.grading.judging.runner import Runner
-from course_lib.grading.sandbox.confinement import Limits
+from course_lib.grading.executors.local import AHEAD, make_runner, set_aside
+from course_lib.grading.jobs import Job, Result, Settings
 from course_lib.workspace.errors import GradingError
 
 if TYPE_CHECKING:
     from distributed import Future
+
+    from course_lib.grading.judging.runner import Runner
 
 _CONNECT_SECONDS = 15
 _ANSWER_SECONDS = 60  # a scheduler that is busy may take a while, a dead one is dead
@@ -47,21 +47,26 @@ class OnDask:
         GradingError: the scheduler cannot be reached.
     """
 
-    def __init__(self, address: str, sandbox: str | None, limits: Limits) -> None:
+    def __init__(self, settings: Settings) -> None:
         try:
             from distributed import Client
         except ImportError as error:
             raise GradingError(
                 'Dask is not installed here: pip install "attention-course[scale]"'
             ) from error
-        self.address, self.arguments = address, (versions(), sandbox, limits)
-        self._loggers = _silence()
+        self.address = settings.executor.removeprefix("dask://")
+        self.settings = settings
+        # What goes wrong is said once, by us: Dask's loggers rest meanwhile.
+        names = [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]
+        self.levels = {name: logging.getLogger(name).level for name in names}
+        _set_levels(dict.fromkeys(names, logging.CRITICAL + 1))
+        place = f"tcp://{self.address}"
         try:
-            self.client = Client(f"tcp://{address}", timeout=_CONNECT_SECONDS, set_as_default=False)
+            self.client = Client(place, timeout=_CONNECT_SECONDS, set_as_default=False)
         except (OSError, ValueError) as error:
-            _restore(self._loggers)
+            _set_levels(self.levels)
             raise GradingError(
-                f"no Dask scheduler answers at {address}: start one with `dask scheduler`"
+                f"no Dask scheduler answers at {self.address}: start one with `dask scheduler`"
             ) from error
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Result]:
@@ -113,7 +118,7 @@ class OnDask:
         """Keep a few jobs ahead for each worker, not the whole class in the scheduler."""
         room = AHEAD * max(1, self._workers()) - len(running)
         for _, job in zip(range(room), waiting, strict=False):
-            future = self.client.submit(run_on_worker, job, *self.arguments, pure=False)
+            future = self.client.submit(run_on_worker, job, versions(), self.settings, pure=False)
             running[future.key] = job
             future.add_done_callback(finished.put)
 
@@ -167,19 +172,10 @@ class OnDask:
         """Leave the cluster; its workers stay."""
         with contextlib.suppress(Exception):  # a scheduler that is gone cannot be left
             self.client.close(timeout=_CONNECT_SECONDS)
-        _restore(self._loggers)
+        _set_levels(self.levels)
 
 
-def _silence() -> dict[str, int]:
-    """What goes wrong is said once, by us: Dask's loggers rest; their levels until now."""
-    names = [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]
-    levels = {name: logging.getLogger(name).level for name in names}
-    for name in names:
-        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-    return levels
-
-
-def _restore(levels: dict[str, int]) -> None:
+def _set_levels(levels: dict[str, int]) -> None:
     for name, level in levels.items():
         logging.getLogger(name).setLevel(level)
 
@@ -204,8 +200,8 @@ def versions() -> dict[str, str]:
     }
 
 
-def run_on_worker(job: Job, wanted: dict, sandbox: str | None, limits: Limits) -> Result:
-    """On a worker: grade a job; the runner stays for the next one.
+def run_on_worker(job: Job, wanted: dict, settings: Settings) -> Result:
+    """On a worker: grade a job with a runner that stays for the next one.
 
     Raises:
         GradingError: this machine has other versions, or does not reach the sandbox level.
@@ -220,8 +216,8 @@ def run_on_worker(job: Job, wanted: dict, sandbox: str | None, limits: Limits) -
         )
     with _one_at_a_time:
         try:
-            runner = _runners.get((sandbox, limits)) or Runner(sandbox, limits)
-            _runners[sandbox, limits] = runner
+            key = settings.sandbox, settings.limits
+            runner = _runners.setdefault(key, make_runner(settings))
             runner.open(job.lesson)
         except Exception as error:
             raise GradingError(f"{machine} cannot grade: {error}") from error

@@ -2,60 +2,106 @@
 
 from __future__ import annotations
 
-import itertools
+import contextlib
+import gc
+import multiprocessing
+import os
+import queue
+import signal
+import socket
 import sys
-from collections import deque
-from collections.abc import Iterable, Iterator
-from multiprocessing.connection import wait
+import threading
+import traceback
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING
 
-from course_lib.grading.executors.worker import Task, Worker, processes
-from course_lib.grading.jobs import Job, Result
-from course_lib.grading.judging.runner import Runner
-from course_lib.grading.ledger import MAX_ATTEMPTS
+from course_lib.grading.jobs import MAX_ATTEMPTS, Job, Result, Settings
 from course_lib.grading.sandbox.confinement import Limits, Reached
-from course_lib.workspace.errors import GradingError
+from course_lib.workspace.environment import public_environment, without_secrets
+from course_lib.workspace.errors import CourseError, GradingError
 
 if TYPE_CHECKING:
+    from multiprocessing.context import ForkServerContext, SpawnContext
+
+    from course_lib.grading.judging.runner import Runner
     from course_lib.grading.sandbox.hosts import Host
 
 AHEAD = 2  # jobs that wait in line for each worker, so that none ever waits for the driver
 
 
 def set_aside(job: Job) -> Result:
-    """The result of a job that nobody could finish."""
+    """Return the result of a job that nobody could finish."""
     why = f"it ended the grader {MAX_ATTEMPTS} times: look at it, then grade it with --force"
-    return Result(job.student, job.lesson, job.key, fault=why, attempts=MAX_ATTEMPTS)
+    return Result(job.student, job.lesson, job.key, fault=why, is_final=True)
+
+
+def make_runner(settings: Settings, channel: socket.socket | None = None) -> Runner:
+    """Return what grades jobs; the driver of several processes does without its imports."""
+    from course_lib.grading.judging import runner
+
+    return runner.Runner(settings.sandbox, settings.limits, channel)
 
 
 class Serial:
     """One submission after the other in this process."""
 
-    def __init__(self, sandbox: str | None, limits: Limits) -> None:
-        self.runner = Runner(sandbox, limits)
+    def __init__(self, settings: Settings) -> None:
+        self.runner = make_runner(settings)
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Result]:
-        for job in jobs:
-            yield self.runner.run(job)
+        return map(self.runner.run, jobs)
 
     def close(self) -> None:
         self.runner.close()
+
+
+class _Worker:
+    """A process that grades one submission after the other, as the driver sees it."""
+
+    def __init__(self, settings: Settings, channel: socket.socket | None) -> None:
+        context = _context()
+        self.pipe, theirs = context.Pipe()
+        arguments = (theirs, make_runner, settings, channel)
+        self.process = context.Process(target=_serve, args=arguments)
+        try:
+            with defer_sigint():
+                self.process.start()
+        finally:
+            theirs.close()
+            if channel is not None:
+                channel.close()
+        self.jobs: deque[Job] = deque()  # the first is in hand, the others wait there
+        self.is_up = False
+
+    def send(self, job: Job | None) -> None:
+        with contextlib.suppress(OSError):  # it is gone, which the next look at it tells
+            self.pipe.send(job)
+
+    def join(self) -> None:
+        """Wait for its end; it may still have to write what nobody wants any more."""
+        with contextlib.suppress(OSError, EOFError):
+            while True:
+                self.pipe.recv_bytes()
+        self.process.join()
+        self.pipe.close()
 
 
 class Processes:
     """Several processes on this machine, whose guests come from one host.
 
     Each has a pipe of its own. One that is killed while it writes holds up nobody, which a queue
-    that all write to does not promise (`concurrent.futures` waits for ever), and its pipe tells
+    that all write to does not promise (`concurrent.futures` waits forever), and its pipe tells
     which submission it had in hand.
     """
 
-    def __init__(self, sandbox: str | None, limits: Limits, workers: int, lesson: str = "") -> None:
-        self.sandbox, self.limits, self.most = sandbox, limits, workers
-        self.workers: list[Worker] = []
+    def __init__(self, settings: Settings, lesson: str) -> None:
+        self.settings, self.lesson = settings, lesson
+        self.workers: list[_Worker] = []
         self.failed_starts = 0
-        processes()
-        self.host: Host | None = start_host(sandbox, limits, lesson) if lesson else None
+        self.host = start_host(settings.sandbox, settings.limits, lesson)
+        _context()  # workers are forked from a server, which imports the judge now
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Result]:
         """Yield a result for each job.
@@ -63,47 +109,52 @@ class Processes:
         Raises:
             GradingError: no worker comes up on this machine.
         """
-        waiting = (Task(job) for job in jobs)
-        again: deque[Task] = deque()
+        jobs, again, deaths = iter(jobs), deque[Job](), Counter[str]()
         while True:
-            self._hand_out(itertools.chain(_popped(again), waiting))
-            if not any(worker.tasks for worker in self.workers):
+            self._hand_out(again, jobs)
+            if not any(worker.jobs for worker in self.workers):
                 return
             ready = wait([worker.pipe for worker in self.workers])
             for worker in [w for w in self.workers if w.pipe in ready]:
                 try:
                     answer = worker.pipe.recv()
                 except (EOFError, OSError):
-                    yield from self._lost(worker, again)
+                    self.workers.remove(worker)
+                    worker.join()
+                    if not worker.is_up:
+                        self._failed_to_start(f"exit code {worker.process.exitcode}")
+                    elif worker.jobs:  # the one in hand is suspect, those behind it are not
+                        deaths[worker.jobs[0].student] += 1
+                        if deaths[worker.jobs[0].student] >= MAX_ATTEMPTS:
+                            yield set_aside(worker.jobs.popleft())
+                    again.extend(worker.jobs)
                     continue
                 if isinstance(answer, Exception):
                     raise answer
                 if answer is None:
                     worker.is_up, self.failed_starts = True, 0
                 else:
-                    worker.tasks.popleft()
+                    worker.jobs.popleft()
                     yield answer
 
-    def _hand_out(self, tasks: Iterator[Task]) -> None:
-        """Give each worker as many as it may have, all their first one first."""
+    def _hand_out(self, again: deque[Job], jobs: Iterator[Job]) -> None:
+        """Give each worker as many jobs as it may have, all their first one first."""
         for held in range(AHEAD):
-            for place in range(self.most):
-                if place < len(self.workers) and len(self.workers[place].tasks) > held:
+            for place in range(self.settings.workers or os.cpu_count() or 1):
+                if place < len(self.workers) and len(self.workers[place].jobs) > held:
                     continue
-                task = next(tasks, None)
-                if task is None:
+                job = again.popleft() if again else next(jobs, None)
+                if job is None:
                     return
                 if place == len(self.workers):
-                    self.workers.append(self._start(task.job.lesson))
-                self.workers[place].take(task)
+                    self.workers.append(self._start())
+                self.workers[place].jobs.append(job)
+                self.workers[place].send(job)
 
-    def _start(self, lesson: str) -> Worker:
-        if self.host is None:  # imports while the workers come up
-            self.host = start_host(self.sandbox, self.limits, lesson)
+    def _start(self) -> _Worker:
         while True:
             try:
-                channel = self.host.connect() if self.host else None
-                return Worker(self.sandbox, self.limits, channel)
+                return _Worker(self.settings, self.host.connect() if self.host else None)
             except (OSError, EOFError) as error:  # the fork server was lost, too
                 self._failed_to_start(error)
 
@@ -115,34 +166,14 @@ class Processes:
                 "serial, then run the same command again; what is graded is kept"
             )
 
-    def _lost(self, worker: Worker, again: deque[Task]) -> Iterator[Result]:
-        """A worker is gone: what it had in hand is suspect, what waited behind that is not."""
-        self.workers.remove(worker)
-        worker.join()
-        tasks = worker.tasks
-        if not worker.is_up:
-            self._failed_to_start(f"exit code {worker.process.exitcode}")
-        elif tasks:
-            tasks[0].deaths += 1
-            if tasks[0].deaths >= MAX_ATTEMPTS:
-                yield set_aside(tasks.popleft().job)
-        again.extend(tasks)
-
     def close(self) -> None:
         """End all workers; one that is busy finishes its submission first."""
         for worker in self.workers:
-            worker.end()
+            worker.send(None)
         for worker in self.workers:
             worker.join()
-        self.workers.clear()
         if self.host is not None:
             self.host.close()
-            self.host = None
-
-
-def _popped(tasks: deque[Task]) -> Iterator[Task]:
-    while tasks:
-        yield tasks.popleft()
 
 
 def start_host(level: str | None, limits: Limits, lesson: str) -> Host | None:
@@ -167,3 +198,97 @@ def reached(sandbox: str | None) -> Reached:
     trial = open_guests(sandbox)
     trial.close()
     return trial.reached
+
+
+def _context() -> ForkServerContext | SpawnContext:
+    """Return how workers are made: forked from a server that knows the judge, or started anew."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(
+        [__name__, "course_lib.grading.judging.runner", "course_lib.checks.judge.grade"]
+    )
+    from multiprocessing import forkserver, resource_tracker
+
+    resource_tracker.ensure_running()  # which listens to Ctrl-C again when it has started
+    # What starts now never hears the Ctrl-C of its terminal, which is for the driver.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        with without_secrets():
+            forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return context
+
+
+@contextlib.contextmanager
+def defer_sigint() -> Iterator[None]:
+    """Hear Ctrl-C afterwards: nobody could end a worker that has half begun."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heard: list = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if heard:
+        raise KeyboardInterrupt
+
+
+def _serve(
+    pipe: Connection,
+    make: Callable[[Settings, socket.socket | None], Runner],
+    settings: Settings,
+    channel: socket.socket | None,
+) -> None:
+    """Grade what comes through the pipe, up to its None; this is all that a worker does."""
+    prepare_worker()
+    runner = make(settings, channel)
+    jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+    ended = threading.Event()
+    threading.Thread(target=_listen, args=(pipe, jobs, ended), daemon=True).start()
+    pipe.send(None)
+    while (job := jobs.get()) is not None and not ended.is_set():
+        try:
+            answer = runner.run(job)
+        except CourseError as error:
+            answer = error
+        except Exception:
+            answer = RuntimeError(traceback.format_exc())
+        pipe.send(answer)
+    runner.close()
+
+
+def _listen(pipe: Connection, jobs: queue.SimpleQueue[Job | None], ended: threading.Event) -> None:
+    """Read on while a submission is graded, so that the driver never waits; die with it.
+
+    The fork server's end is no help there: each worker holds a pipe to it, so it outlives the
+    driver. The guests end with their worker.
+    """
+    with contextlib.suppress(OSError, EOFError):
+        while (job := pipe.recv()) is not None:
+            jobs.put(job)
+        ended.set()
+        jobs.put(None)
+        pipe.recv_bytes()  # nothing more comes through but its end
+    os.kill(os.getpid(), signal.SIGKILL if hasattr(signal, "SIGKILL") else signal.SIGTERM)
+
+
+def prepare_worker() -> None:
+    """Forget secrets, end with the fork server, and leave Ctrl-C to the driver.
+
+    Ctrl-C does nothing here, and is what it was for the processes that this one starts.
+    """
+    signal.signal(signal.SIGINT, lambda number, frame: None)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    if sys.platform == "linux":
+        from course_lib.grading.sandbox.inside import lockdown
+
+        with contextlib.suppress(OSError):
+            lockdown.die_with_parent()
+    for name in os.environ.keys() - public_environment().keys():
+        del os.environ[name]
+    gc.freeze()  # what was imported stays: nothing looks through it for garbage

@@ -10,13 +10,12 @@ from nbformat import NotebookNode
 from course_lib.grading.graded_cells import is_run
 from course_lib.grading.intake.gate import IntakeError
 from course_lib.grading.intake.read import read_submission
-from course_lib.grading.jobs import Job, Result
+from course_lib.grading.jobs import MAX_ATTEMPTS, Job, Result
 from course_lib.grading.judging.cells import grade_cells
 from course_lib.grading.judging.plain_tests import restore
 from course_lib.grading.judging.session import CannotJudge, Journal, Session
-from course_lib.grading.ledger import MAX_ATTEMPTS
+from course_lib.grading.publishing.check_outputs import fill_checks
 from course_lib.grading.publishing.shown import Shown
-from course_lib.grading.regrade import take_over
 from course_lib.grading.sandbox.confinement import Limits
 from course_lib.grading.sandbox.guests import Guest, GuestLost, Guests
 from course_lib.grading.sandbox.hosts import open_guests
@@ -83,7 +82,7 @@ class Runner:
                 if attempt == MAX_ATTEMPTS:
                     result.fault = self._blame(str(error))
             except (IntakeError, CannotJudge) as error:
-                result.fault = str(error)
+                result.fault, result.is_final = str(error), isinstance(error, IntakeError)
                 break
             except Exception as error:  # one submission must not end the run
                 what = f"{type(error).__name__}: {error}"[:300]
@@ -102,17 +101,17 @@ class Runner:
             CannotJudge: no other attempt would end otherwise.
         """
         restore(notebook, job.tests)
-        take_over(notebook, job.earlier, job.same)
         run = "\n".join(cell.source for cell in notebook.cells if is_run(cell))
         self._imports = tuple(module for word, module in _LATE.items() if word in run)
         journal = Journal(result.seconds, result.log)
         session = Session(notebook.cells, self.guest, self.limits, journal)
         shown = Shown(notebook)
         try:
-            result.reports, result.flagged = grade_cells(session, job, notebook, shown)
+            reports, result.flagged = grade_cells(session, job, notebook, shown)
         finally:
             session.close()
         result.notices += tuple(notice for _, notice in sorted(session.notices.items()))
+        fill_checks(notebook, reports)
         result.notebook = notebook
 
     def _blame(self, why: str) -> str:

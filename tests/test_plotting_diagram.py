@@ -157,7 +157,7 @@ def calls(slug):
             heading = title[1]
             found[heading] = None
         elif heading and cell.kind == "code":
-            if re.search(r"plotting\.show\(plotting\.(diagram|diagram_strip)\(", cell.source):
+            if re.search(r"plotting\.show\(\s*plotting\.(diagram|diagram_strip)\(", cell.source):
                 assert cell.options == {"tags": ["demo", "hide-input"]}
                 assert cell.source.count("\n") <= 4
                 found[heading] = arguments_of(cell.source)

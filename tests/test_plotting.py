@@ -78,6 +78,32 @@ def test_panels_side_by_side_stay_readable_where_they_have_to_be_scrolled():
     head = re.search(r"<figure [^>]*>", wide)[0]
     assert "overflow-x:auto" in head and 'tabindex="0"' in head
     assert re.search(r'<img [^>]*style="[^"]*;min-width:480px;', wide)
+    cuts = re.search(r'data-cuts="([^"]*)"', plotting.heatmap_grid(two, columns=2).svg)[1]
+    assert len(cuts.split()) == 1 and 150 < float(cuts) < 300
+
+
+def test_a_line_carries_its_name_at_its_end_and_names_do_not_overlap():
+    up, same = [1, 2, 3], [1, 2, 3.01]
+    plot = plotting.lines([0, 1, 2], {"one": up, "other": same}, x_label="x", y_label="y")
+    words = {text.text: text for text in elements(plot.svg, "text")}
+    assert not plot.figure.axes[0].get_legend()
+    first, second = (float(words[name].get("y")) for name in ("one", "other"))
+    assert abs(first - second) > 8
+
+
+def test_logarithmic_axes_say_1_10_100():
+    plot = plotting.lines(
+        [1, 10, 100], {"a": [1, 10, 100], "b": [1, 2, 3]}, x_label="x", y_label="y", log_x=True
+    )
+    assert {"1", "10", "100"} <= {text.text for text in elements(plot.svg, "text")}
+
+
+def test_the_weights_of_a_query_are_drawn_on_a_fixed_axis():
+    limits = {
+        plotting.query_weights([0, 1, 2], [1, 2, 3], 1.0, w, 2.0).figure.axes[1].get_ylim()
+        for w in ([0.4, 0.3, 0.3], [0.1, 0.45, 0.45])
+    }
+    assert limits == {(0, 0.5)}
 
 
 def test_figures_take_their_ink_and_ground_from_the_page(plot):

@@ -3,11 +3,12 @@
 Series differ in hatching, marker and dash as well as in colour.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from course_lib.plotting.axes import HATCHES, clean, colour, style
 from course_lib.plotting.colours import INK
@@ -17,6 +18,7 @@ from course_lib.plotting.words import as_array, curve_sentence, number
 
 POWERS = (0, -100, -200, -300)
 EXACT_ZERO = -360
+LABEL_POINTS = 10  # from one line's name to the next
 
 
 def bars(panels: Mapping[str, Mapping[str, Any]], *, x_label: str = "keys") -> Plot:
@@ -66,7 +68,8 @@ def lines(
     axes.set_xscale("log" if log_x else "linear")
     axes.set_yscale("log" if log_y else "linear")
     axes.set(xlabel=x_label, ylabel=y_label, title=title or "")
-    axes.legend(fontsize=8, frameon=False)
+    plain_ticks(axes)
+    name_ends(axes)
     words = [curve_sentence(name, across, values, log=log_y) for name, values in data.items()]
     alt = f"{title or y_label} over {x_label}: " + "; ".join(words) + "."
     return Plot(figure, alt, lines_table(x_label, across, data))
@@ -143,6 +146,72 @@ def draw_lines(
             linewidth=max(1.4, 4.0 - 0.9 * shrink),
         )
     clean(axes, grid=True)
+
+
+def name_ends(axes: Axes) -> None:
+    """Write the name of each line at its right end, names that would overlap apart from each other.
+
+    A legend takes their place where a line has no right end or there is only one line.
+    """
+    drawn = [line for line in axes.lines if not str(line.get_label()).startswith("_")]
+    ends = []
+    for line in drawn:
+        x, y = (as_array(values) for values in (line.get_xdata(), line.get_ydata()))
+        if np.isfinite(y).any():
+            last = int(np.flatnonzero(np.isfinite(y))[-1])
+            ends.append((line, x[last], y[last]))
+    if len(drawn) < 2 or len(ends) < len(drawn):
+        axes.legend(fontsize=8, frameon=False)
+        return
+    axes.autoscale_view()
+    axes.set_ylim(axes.get_ylim())
+    heights = [axes.transData.transform((x, y))[1] for _, x, y in ends]
+    apart = LABEL_POINTS * axes.figure.dpi / 72
+    wanted = _spread(heights, apart)
+    for (line, x, y), height, to in zip(ends, heights, wanted, strict=True):
+        axes.annotate(
+            str(line.get_label()),
+            (x, y),
+            xytext=(7, (to - height) * 72 / axes.figure.dpi),
+            textcoords="offset points",
+            va="center",
+            fontsize=8,
+            color=line.get_color(),
+            annotation_clip=False,
+        )
+
+
+def _spread(heights: Sequence[float], apart: float) -> list[float]:
+    """Return heights at least `apart` from each other, in the same order and near the given."""
+    order = np.argsort(heights, kind="stable")
+    groups: list[list[float]] = []  # the middle and the number of members of each run
+    for i in order:
+        groups.append([heights[i], 1])
+        while len(groups) > 1:
+            (low, n), (high, m) = groups[-2:]
+            if high - low >= apart * (n + m) / 2:
+                break
+            groups[-2:] = [[(low * n + high * m) / (n + m), n + m]]
+    placed = [
+        middle + apart * (k - (count - 1) / 2)
+        for middle, count in groups
+        for k in range(int(count))
+    ]
+    spread = [0.0] * len(heights)
+    for i, height in zip(order, placed, strict=True):
+        spread[i] = float(height)
+    return spread
+
+
+def plain_ticks(axes: Axes) -> None:
+    """Write 1, 10, 100 on a logarithmic axis, and powers only where numbers would be long."""
+    for axis, scale, limits in (
+        (axes.xaxis, axes.get_xscale(), axes.get_xlim()),
+        (axes.yaxis, axes.get_yscale(), axes.get_ylim()),
+    ):
+        if scale == "log" and limits[0] >= 1e-3 and limits[1] <= 1e6:
+            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+            axis.set_minor_formatter(NullFormatter())
 
 
 def _log_or_zero(weights: np.ndarray) -> np.ndarray:

@@ -1,10 +1,17 @@
 // A table of buttons, one for each query and key. Pressed means: the query may attend the key.
+const MOST_HIGH = 52;
+const LOOK = "width:clamp(36px,11vw,56px);height:54px;padding:0;border:1px solid #777;color:inherit;" +
+  "border-radius:6px;font:inherit;cursor:pointer;font-variant-numeric:tabular-nums;" +
+  (matchMedia("(prefers-reduced-motion: reduce)").matches ? "" : "transition:box-shadow .3s;");
+const PRESET = "font:inherit;color:inherit;background:none;border:1px solid #777;border-radius:4px;" +
+  "padding:5px 10px;margin:4px 2px 0 0;cursor:pointer";
 for (const figure of document.querySelectorAll('figure.course-figure[data-live="clickable_mask"]')) {
   const { weights, masks, num_keys } = JSON.parse(figure.querySelector("script.live").textContent);
   figure.dataset.live = "";
   const keys = [...Array(num_keys).keys()];
   const table = document.createElement("table");
-  table.style.cssText = "border-collapse:separate;border-spacing:2px;margin:0;font-size:0.85em;background:none";
+  table.style.cssText =
+    "border-collapse:separate;border-spacing:3px;margin:0;background:none;max-width:100%";
   const head = table.createTHead().insertRow();
   for (const words of ["", ...keys.map((key) => `key ${key}`), "sum"]) {
     const cell = document.createElement("th");
@@ -38,17 +45,22 @@ for (const figure of document.querySelectorAll('figure.course-figure[data-live="
     const now = weights[query][masks[query]];
     buttons.forEach((button, key) => {
       const allowed = (masks[query] >> key) & 1;
-      const words = now[key] < 0 ? "nan" : (now[key] / 1000).toFixed(2);
-      button.textContent = words;
+      const weight = now[key] < 0 ? NaN : now[key] / 1000;
+      const words = Number.isNaN(weight) ? "nan" : weight.toFixed(2);
+      button.textContent = allowed || weight !== 0 ? words : "";
       button.setAttribute("aria-pressed", Boolean(allowed));
       button.setAttribute("aria-label", `query ${query} may attend key ${key}: weight ${words}`);
-      const hatch = "repeating-linear-gradient(45deg,#777 0 1px,transparent 1px 7px)";
-      button.style.cssText =
-        "min-width:3.2em;min-height:2.4em;padding:0;border:1px solid #777;color:inherit;" +
-        "font:inherit;cursor:pointer;" +
-        `background:${allowed ? `rgb(135 87 201/${Math.max(0, 0.6 * now[key]) / 1000})` : hatch};`;
+      const hatch = "repeating-linear-gradient(45deg,transparent 0 6px,#777 6px 7px)";
+      const fill = `rgb(135 87 201 / ${0.7 * (weight || 0)})`;
+      button.style.cssText = LOOK + (allowed
+        ? `box-shadow:inset 0 -${MOST_HIGH * (weight || 0)}px 0 ${fill};background:none`
+        : `background:${hatch}`);
     });
-    sum.textContent = (now.reduce((total, weight) => total + weight, 0) / 1000).toFixed(2);
+    const total = now.reduce((sum, weight) => sum + weight, 0) / 1000;
+    sum.textContent = total.toFixed(2);
+    sum.style.cssText = "padding:0 0 0 6px;min-width:52px;background-repeat:no-repeat;" +
+      "background-position:left bottom 8px;background-image:linear-gradient(#8757c9,#8757c9);" +
+      `background-size:${46 * Math.max(0, total)}px 4px`;
   }
 
   const presets = document.createElement("p");
@@ -60,6 +72,7 @@ for (const figure of document.querySelectorAll('figure.course-figure[data-live="
     const button = document.createElement("button");
     button.type = "button";
     button.textContent = words;
+    button.style.cssText = PRESET;
     button.onclick = () => masks.forEach((_, query) => fill(query, (masks[query] = choose(query))));
     presets.append(button, " ");
   }

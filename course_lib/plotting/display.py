@@ -115,6 +115,7 @@ def _show_widgets(draw: Callable[..., Plot], controls: Sequence[Control]) -> Non
             options=list(zip(control.words, control.options, strict=True)),
             value=control.options[control.start],
             description=control.label,
+            layout=ipywidgets.Layout(width="min(36em, 100%)"),
         )
     picture = ipywidgets.HTML()
 

@@ -1,3 +1,5 @@
+const NARROW = 520;
+
 // Where scripts run, the still picture of a figure becomes part of the page: it takes the page's
 // colours, and its words can be selected. Where they do not, the picture stays as it is.
 function picture(source, alt) {
@@ -5,7 +7,41 @@ function picture(source, alt) {
   const svg = document.importNode(parsed, true);
   svg.setAttribute("role", "img");
   svg.setAttribute("aria-label", alt);
+  if (svg.dataset.cuts) new ResizeObserver(() => stack(svg)).observe(svg.ownerDocument.body);
   return svg;
+}
+
+// On a narrow page, panels that stand side by side are stacked: each is a window on the picture.
+function stack(svg) {
+  const room = svg.parentElement?.clientWidth;
+  const narrow = room < NARROW;
+  if (!room || narrow === Boolean(svg.whole)) return;
+  const names = ["viewBox", "width", "height"];
+  if (!narrow) {
+    svg.replaceChildren(...svg.whole);
+    names.forEach((name, i) => svg.setAttribute(name, svg.before[i]));
+    svg.whole = undefined;
+    return;
+  }
+  svg.before = names.map((name) => svg.getAttribute(name));
+  svg.whole = [...svg.childNodes];
+  const [, , width, height] = svg.before[0].split(" ").map(Number);
+  const ends = [0, ...svg.dataset.cuts.split(" ").map(Number), width];
+  const widest = Math.max(...ends.slice(1).map((end, i) => end - ends[i]));
+  svg.replaceChildren(...ends.slice(1).map((end, i) => {
+    const panel = document.createElementNS(svg.namespaceURI, "svg");
+    const size = { x: 0, y: i * height, width: end - ends[i], height,
+      viewBox: `${ends[i]} 0 ${end - ends[i]} ${height}` };
+    for (const [name, value] of Object.entries(size)) panel.setAttribute(name, value);
+    panel.append(...svg.whole.map((node) => node.cloneNode(true)));
+    return panel;
+  }));
+  const size = [widest, height * (ends.length - 1)];
+  svg.setAttribute("viewBox", `0 0 ${size.join(" ")}`);
+  const scale = svg.before[1] / width;
+  size.forEach((each, i) => svg.setAttribute(names[i + 1], each * scale));
+  svg.style.minWidth = "";
+  svg.parentElement.removeAttribute("tabindex");
 }
 
 for (const still of document.querySelectorAll("figure.course-figure > img.still")) {

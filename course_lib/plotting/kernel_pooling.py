@@ -15,6 +15,8 @@ from course_lib.plotting.display import new_figure
 from course_lib.plotting.figures import Plot, Table
 from course_lib.plotting.words import as_array, counted, curve_sentence, number
 
+FIXED_TOP = 0.5
+
 
 def kernel_fits(
     inputs: Any,
@@ -76,6 +78,7 @@ def query_weights(keys: Any, values: Any, query: float, weights: Any, output: fl
     above.legend(fontsize=8, frameon=False)
     below.set(xlabel="keys: hours (dashed: the query)", ylabel="attention weight")
     top = int(np.argmax(w))
+    below.set_ylim(0, FIXED_TOP if w[top] <= FIXED_TOP else 1)  # the same while one drags
     words = (
         f"Query at {number(query)} over {counted(len(x), 'key', 'keys')}: the largest weight, "
         f"{number(w[top])}, is on the key at {number(x[top])}; "

@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from course_lib.plotting.axes import clean, colour
-from course_lib.plotting.charts import draw_lines, lines_table
+from course_lib.plotting.charts import draw_lines, lines_table, name_ends
 from course_lib.plotting.colours import INK, PLAIN
 from course_lib.plotting.display import _has_front_end, new_figure
 from course_lib.plotting.figures import Plot, Table
@@ -38,7 +38,7 @@ def growth(
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
-    axes.legend(fontsize=8, frameon=False)
+    name_ends(axes)
     words = [curve_sentence(name, across, values, log=True) for name, values in data.items()]
     alt = f"{title or y_label} over {x_label}: " + "; ".join(words) + "."
     return Plot(figure, alt, lines_table(x_label, across, data))

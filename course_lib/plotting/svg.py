@@ -8,8 +8,10 @@ the page's `currentColor`.
 import html
 import io
 import re
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
@@ -26,7 +28,7 @@ _FONT_FAMILY = re.compile(r"font-family: [^;\"]*(; )?")
 
 def of_figure(figure: Figure) -> str:
     """The figure as one `<svg>`, `PIXELS_PER_INCH` wide for each inch, less where there is no room;
-    panels side by side get `PIXELS_SIDE_BY_SIDE`, and one scrolls."""
+    panels side by side get `PIXELS_SIDE_BY_SIDE`, and are stacked or scroll below that."""
     if figure.get_layout_engine() is not None:  # it would shift the parts a little at each drawing
         figure.draw_without_rendering()
         figure.set_layout_engine("none")
@@ -37,18 +39,37 @@ def of_figure(figure: Figure) -> str:
     _prolog, _, rest = buffer.getvalue().partition("<svg ")
     inside = rest.partition(">")[2].rpartition("</svg>")[0]
     shown = width * PIXELS_PER_INCH
-    least = min(shown, PIXELS_SIDE_BY_SIDE) if _side_by_side(figure) > 1 else 0
-    return drawing(_small(inside), width * 72, height * 72, shown, least)
+    cuts = _cuts(figure)
+    least = min(shown, PIXELS_SIDE_BY_SIDE) if cuts else 0
+    return drawing(_small(inside), width * 72, height * 72, shown, least, cuts)
 
 
-def _side_by_side(figure: Figure) -> int:
-    """How many panels stand beside each other; bars of colours do not count."""
-    places = [axes.get_position() for axes in figure.axes]
-    return len({round(place.x0, 2) for place in places if place.width > 0.1})
+def _cuts(figure: Figure) -> list[float]:
+    """Return where the panels that stand side by side can be cut apart, in points from the left.
+
+    A bar of colours belongs to the panel on its left. Without panels side by side the list is
+    empty.
+    """
+    columns: dict[float, list[float]] = {}
+    for axes in figure.axes:
+        place = axes.get_position()
+        box = axes.get_tightbbox()
+        if place.width <= 0.1 or box is None:
+            continue
+        ends = columns.setdefault(round(place.x0, 2), [np.inf, -np.inf])
+        ends[:] = [min(ends[0], box.x0), max(ends[1], box.x1)]
+    lefts = sorted(left for left, _ in columns.values())[1:]
+    points = 72 / figure.dpi
+    return [max(0.0, (left - 4) * points) for left in lefts]
 
 
 def drawing(
-    inside: str, width: float, height: float, shown: float | None = None, least: float = 0
+    inside: str,
+    width: float,
+    height: float,
+    shown: float | None = None,
+    least: float = 0,
+    cuts: Sequence[float] = (),
 ) -> str:
     """`inside` as an `<svg>` of `width` x `height` units.
 
@@ -57,14 +78,16 @@ def drawing(
         width, height: in its own units.
         shown: how many pixels wide it is where there is room, otherwise as many as units.
         least: below this width its words cannot be read, and one scrolls.
+        cuts: where figure.js cuts the picture, from the left, to stack the pieces on a narrow page.
     """
     shown = width if shown is None else shown
+    apart = f' data-cuts="{" ".join(f"{cut:.0f}" for cut in cuts)}"' if cuts else ""
     smallest = f";min-width:{least:.0f}px" if least else ""
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
         f'width="{shown:.0f}" height="{height * shown / width:.0f}" '
         f'viewBox="0 0 {width:g} {height:g}" fill="currentColor" stroke-linejoin="round" '
-        f'font-family="{FONT}" style="max-width:100%;height:auto{smallest}">{inside}</svg>'
+        f'font-family="{FONT}" style="max-width:100%;height:auto{smallest}"{apart}>{inside}</svg>'
     )
 
 

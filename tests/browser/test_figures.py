@@ -93,7 +93,7 @@ def test_a_click_masks_a_key_and_the_row_shares_its_weight_anew(page, axe):
     first = page.get_by_role("button", name="query 0 may attend key 0")
     assert first.inner_text() == "0.67"
     first.click()
-    assert first.inner_text() == "0.00" and first.get_attribute("aria-pressed") == "false"
+    assert first.inner_text() == "" and first.get_attribute("aria-pressed") == "false"
     other = page.get_by_role("button", name="query 0 may attend key 1")
     assert other.inner_text() == "0.73"  # e / (e + 1)
     page.get_by_role("button", name="mask every key").focus()
@@ -104,6 +104,23 @@ def test_a_click_masks_a_key_and_the_row_shares_its_weight_anew(page, axe):
     pressed = page.locator("tbody button[aria-pressed=true]")
     assert pressed.count() == 2 + 3  # the last query is aligned with the last key
     assert axe(page) == []
+
+
+def test_panels_side_by_side_are_stacked_on_a_phone_and_stand_apart_again(page):
+    plot = plotting.heatmap_grid({"left": torch.eye(3), "right": torch.eye(3)}, columns=2)
+    page.set_content(page_of(figure_html(plot)))
+    svg = page.locator("figure > svg")
+    titles = [svg.get_by_text(words, exact=True) for words in ("left", "right")]
+    low, wide = svg.bounding_box(), svg.inner_html()
+    assert titles[0].bounding_box()["y"] == titles[1].bounding_box()["y"]
+    page.set_viewport_size({"width": 360, "height": 700})
+    svg.locator("svg").first.wait_for(state="attached")
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+    assert svg.bounding_box()["height"] > low["height"]
+    assert svg.bounding_box()["width"] > 300
+    page.set_viewport_size({"width": 1280, "height": 700})
+    svg.locator("svg").first.wait_for(state="detached")
+    assert svg.inner_html() == wide
 
 
 def test_figures_fit_a_phone(page):

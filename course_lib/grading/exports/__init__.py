@@ -1,13 +1,11 @@
 """`course export`: grades as a plain table, or in the file that an LMS takes back.
 
-`_export` holds the steps. `sheet` reads and writes CSV, `lms` finds students and assignments in the
-files of Canvas, Moodle and Gradescope, `matching` pairs them with the gradebook's students and
-lessons, and `outcome` reports what was written.
+`_export` holds the steps, and `request` what is asked of them and what they did. `sheet` reads and
+writes CSV. `lms` pairs the gradebook's students and lessons with the rows and columns of an LMS.
 """
 
-from course_lib.grading.exports._export import ExportRequest, export
-from course_lib.grading.exports.matching import Matching
-from course_lib.grading.exports.outcome import LessonOutcome, Outcome
+from course_lib.grading.exports._export import export
+from course_lib.grading.exports.request import ExportRequest, Outcome
 from course_lib.workspace.errors import ExportError
 
-__all__ = ["ExportError", "ExportRequest", "LessonOutcome", "Matching", "Outcome", "export"]
+__all__ = ["ExportError", "ExportRequest", "Outcome", "export"]

@@ -2,52 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from course_lib.grading.adapters.nbgrader import assignments_of, students_of
 from course_lib.grading.course import Course, quiet_nbgrader
-from course_lib.grading.exports.lms import Assignment, closed, read_layout
-from course_lib.grading.exports.matching import match_lessons, match_students, read_mapping
-from course_lib.grading.exports.outcome import LessonOutcome, Outcome
-from course_lib.grading.exports.sheet import (
-    Sheet,
-    as_csv,
-    number_text,
-    parse_number,
-    plain_cell,
-    read_sheet,
-    write_new,
-)
+from course_lib.grading.exports import lms
+from course_lib.grading.exports.request import ExportRequest, Groups, Outcome
+from course_lib.grading.exports.sheet import Sheet, key, parse_number, read_sheet
 from course_lib.grading.graded import ABSENT, GradedLesson
 from course_lib.grading.report.read_grades import read_lesson
-from course_lib.workspace.errors import ExportError
+from course_lib.workspace.errors import ExportError, GradingError
 
-ABOUT = ("student", "last_name", "first_name", "email")
+# What spreadsheets take for the beginning of a formula: OWASP, "CSV Injection",
+# https://owasp.org/www-community/attacks/CSV_Injection
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+CLOSED = {"EX": "excused there", "N/A": "not assigned to this student there"}  # in Canvas
 PER_LESSON = ("written", "total", "max", "late_seconds", "state", "reason")
-
-
-@dataclass(frozen=True)
-class ExportRequest:
-    """What to export: the options of `course export`, whose help explains them.
-
-    `lessons` None means every graded lesson. `columns` are the columns of --map by lesson.
-    """
-
-    to: str = "csv"
-    lessons: Sequence[str] | None = None
-    into: Path | None = None
-    match: str | None = None
-    columns: Mapping[str, str] = field(default_factory=dict)
-    students: Path | None = None
-    scale: bool = False
-    overwrite: bool = False
-    output: Path | None = None
-    partial: bool = False
-    force: bool = False
-    dry_run: bool = False
 
 
 def export(root: Path, request: ExportRequest) -> Outcome:
@@ -56,9 +29,6 @@ def export(root: Path, request: ExportRequest) -> Outcome:
     Args:
         root: the course folder. The table is written to grades.csv there if no output is named.
         request: what to export. FILE.csv from an LMS becomes FILE_filled.csv beside it.
-
-    Returns:
-        What was written, and who got no score and why.
 
     Raises:
         GradingError: nothing was written. The message names the remedy.
@@ -78,22 +48,23 @@ def export(root: Path, request: ExportRequest) -> Outcome:
     output = request.output or course.root / "grades.csv"
     if not request.dry_run:
         table = grades_table(people, lessons, partial=request.partial)
-        write_new(output, table, force=request.force)
-    outcomes = tuple(LessonOutcome(one.lesson, points=one.all_points) for one in lessons)
-    for outcome, lesson in zip(outcomes, lessons, strict=True):
+        table.write(output, force=request.force)
+    outcomes = []
+    for lesson in lessons:
+        groups: Groups = {"written": {}, "not_graded": {}}
         for student, *_ in people:
             grade = lesson.of(student)
-            if grade.score(request.partial) is None:
-                outcome.not_graded[student] = grade.reason
-            else:
-                outcome.written.append(student)
+            missing = grade.score(request.partial) is None
+            groups["not_graded" if missing else "written"][student] = grade.reason
+        about = {"lesson": lesson.lesson, "column": "", "points": lesson.all_points}
+        outcomes.append(about | groups)
     return Outcome(output, request.dry_run, outcomes)
 
 
 def _read_gradebook(
     course: Course, request: ExportRequest
 ) -> tuple[list[tuple[str, ...]], list[GradedLesson]]:
-    """Return everyone, with the columns of `ABOUT`, and the lessons."""
+    """Return everyone's id, names and address, and the lessons with their headings."""
     kind, _, path = course.coursedir("").db_url.partition(":///")
     if kind == "sqlite" and not Path(path).is_file():  # opening it would make an empty one
         raise ExportError(f"there is no gradebook {path}; grade first: course grade LESSON")
@@ -110,53 +81,50 @@ def _read_gradebook(
             raise ExportError(f"{name} is not graded yet (graded: {has}): course grade {name}")
     if stray := sorted(set(request.columns) - set(names)):
         raise ExportError(f"--map names {stray[0]}, which is not exported: add it to the lessons")
-    lessons = [read_lesson(course, name, brief=True) for name in names]
-    return sorted(people), [replace(one, title=_heading(course, one.lesson)) for one in lessons]
-
-
-def _heading(course: Course, lesson: str) -> str:
-    """Return the heading of the released notebook; "" where it cannot be read."""
-    try:
-        path = course.step("release") / lesson / f"{lesson}.ipynb"
-        first = json.loads(path.read_text(encoding="utf-8"))["cells"][0]["source"]
-        heading = "".join(first).splitlines()[0]
-    except (OSError, ValueError, LookupError, TypeError):
-        return ""
-    return heading.lstrip("# ").strip() if heading.startswith("#") else ""
+    lessons = []
+    for name in names:
+        try:
+            first = course.read_release(name)[1].cells[0].source
+        except (GradingError, LookupError):
+            first = ""
+        title = first.partition("\n")[0].strip("# ") if first.startswith("#") else ""
+        lessons.append(replace(read_lesson(course, name, brief=True), title=title))
+    return sorted(people), lessons
 
 
 def grades_table(
     people: Sequence[Sequence[str]], lessons: Sequence[GradedLesson], *, partial: bool = False
-) -> str:
-    """Return the table as CSV: a row for each student, and the columns of each lesson.
+) -> Sheet:
+    """Return a table with a row for each student, and the columns of each lesson.
 
     What is not graded is blank. Optional exercises have no column.
     """
-    header = [*ABOUT]
+    header = ["student", "last_name", "first_name", "email"]
+    rows: list[list[str | float | None]] = [[*person] for person in people]
     for lesson in lessons:
-        header += [f"{lesson.lesson}/{name}" for name in (*_counted(lesson), *PER_LESSON)]
-    rows = [header]
-    for person in people:
-        cells = [cell for lesson in lessons for cell in _cells(lesson, person[0], partial)]
-        rows.append([plain_cell(cell) for cell in (*person, *cells)])
-    return as_csv(rows)
+        counted = [name for name, most in lesson.points_by_exercise.items() if most]
+        header += [f"{lesson.lesson}/{name}" for name in (*counted, *PER_LESSON)]
+        for row, (student, *_) in zip(rows, people, strict=True):
+            grade = lesson.of(student)
+            scores = {one.exercise: one.score for one in grade.rows}
+            written = [one.score for one in grade.answers if one.score is not None]
+            row += [scores.get(name) for name in counted]
+            row += [
+                sum(written) if written and len(written) == len(grade.answers) else None,
+                grade.score(partial),
+                lesson.all_points,
+                None if grade.state == ABSENT else grade.late_seconds,
+                grade.state,
+                "" if grade.reason == grade.state else grade.reason,
+            ]
+    return Sheet(Path(), header, [[plain_cell(cell) for cell in row] for row in rows])
 
 
-def _counted(lesson: GradedLesson) -> list[str]:
-    """Return the exercises that are worth points."""
-    return [name for name, most in lesson.points_by_exercise.items() if most]
-
-
-def _cells(lesson: GradedLesson, student: str, partial: bool) -> list[str | float | None]:
-    grade = lesson.of(student)
-    scores = {row.exercise: row.score for row in grade.rows}
-    points = [scores.get(name) for name in _counted(lesson)]
-    written = [answer.score for answer in grade.answers if answer.score is not None]
-    by_hand = sum(written) if written and len(written) == len(grade.answers) else None
-    late = None if grade.state == ABSENT else grade.late_seconds
-    reason = "" if grade.reason == grade.state else grade.reason
-    score = grade.score(partial)
-    return [*points, by_hand, score, lesson.all_points, late, grade.state, reason]
+def plain_cell(cell: str | float | None) -> str:
+    """Return a cell of the table. An apostrophe goes before text like a formula."""
+    if isinstance(cell, str):
+        return f"'{cell}" if cell.startswith(FORMULA_STARTS) else cell
+    return "" if cell is None else format(cell, ".10g")
 
 
 def _fill_file(
@@ -167,64 +135,64 @@ def _fill_file(
     if output.exists() and into.exists() and output.samefile(into):
         raise ExportError(f"{output} is the download itself, which is kept: name another --output")
     sheet = read_sheet(into)
-    layout = read_layout(sheet, request.to, id_name=request.match, columns=request.columns)
-    mapping = read_mapping(request.students) if request.students else {}
-    matching = match_students(students, sheet, layout, mapping)
-    skip_absent = request.lessons is None
-    pairs = match_lessons(lessons, sheet, layout, request.columns, skip_absent=skip_absent)
-    mark = sheet.decimal_mark(layout.numbers)
-    outcomes = [_fill(sheet, one, matching.rows, lesson, request, mark) for lesson, one in pairs]
+    layout = lms.read_layout(sheet, request)
+    rows, matching = lms.match_students(students, layout, request)
+    pairs = lms.match_lessons(lessons, layout, request)
+    outcomes = [_fill(layout, one, rows, lesson, request) for one, lesson in pairs.items()]
     if not request.dry_run:
-        write_new(output, sheet.text(), encoding=sheet.encoding, force=request.force)
-    return Outcome(output, request.dry_run, tuple(outcomes), into, matching)
+        sheet.write(output, force=request.force)
+    return Outcome(output, request.dry_run, outcomes, into, matching)
 
 
 def _fill(
-    sheet: Sheet,
-    assignment: Assignment,
+    layout: lms.Layout,
+    assignment: lms.Assignment,
     rows: Mapping[str, int],
     lesson: GradedLesson,
     request: ExportRequest,
-    mark: str,
-) -> LessonOutcome:
+) -> dict[str, Any]:
     """Put a lesson's scores into its column."""
     worth, most = assignment.points, lesson.all_points
     if request.scale and not (worth and most):
         raise ExportError(
-            f"{sheet.path} does not say how many points {assignment.name!r} is worth: "
+            f"{layout.sheet.path} does not say how many points {assignment.name!r} is worth: "
             "leave --scale out"
         )
     if worth is not None and abs(worth - most) > 0.005 and not request.scale:
         raise ExportError(
-            f"{sheet.path}: {assignment.name!r} is worth {worth:g} points there and "
+            f"{layout.sheet.path}: {assignment.name!r} is worth {worth:g} points there and "
             f"{lesson.lesson} {most:g} here: set {most:g} in the LMS and download again, "
             "or convert the scores with --scale"
         )
     factor = worth / most if request.scale and worth else 1.0
-    outcome = LessonOutcome(lesson.lesson, assignment.name, worth)
+    mark = layout.sheet.decimal_mark()
+    groups: Groups = {
+        name: {} for name in ["written", "same", "kept", "closed", "unplaced", "not_graded"]
+    }
     for student in dict.fromkeys([*rows, *(one.student for one in lesson.students)]):
-        grade, row = lesson.of(student), rows.get(student)
+        grade = lesson.of(student)
         score = grade.score(request.partial)
         if score is None:
-            outcome.not_graded[student] = grade.reason
+            groups["not_graded"][student] = grade.reason
             continue
-        if row is None:
-            outcome.unplaced.append(student)
+        if student not in rows:
+            groups["unplaced"][student] = ""
             continue
         score = round(score * factor, 2)
         if worth is not None and score > worth:
-            outcome.above.append(student)
-        there, here = sheet.rows[row][assignment.column].strip(), number_text(score, mark)
+            groups.setdefault("above", {})[student] = ""
+        cells = layout.sheet.rows[rows[student]]
+        there, here = cells[assignment.column].strip(), f"{score:.10g}".replace(".", mark)
         number = parse_number(there)
-        if reason := closed(sheet, row, assignment.column):
-            outcome.closed[student] = reason
+        if any(key(cells[at]) == "no" for at in layout.sheet.columns("Grade can be changed")):
+            groups["closed"][student] = "locked there"
+        elif there.upper() in CLOSED:
+            groups["closed"][student] = CLOSED[there.upper()]
         elif number is not None and round(number, 2) == score:
-            outcome.same.append(student)
-        elif (
-            there not in ("", "-") and not request.overwrite
-        ):  # either means that there is no score
-            outcome.kept[student] = f"{there} there, {here} here"
+            groups["same"][student] = ""
+        elif there not in ("", "-") and not request.overwrite:  # "-" is Moodle's blank
+            groups["kept"][student] = f"{there} there, {here} here"
         else:
-            sheet.rows[row][assignment.column] = here
-            outcome.written.append(student)
-    return outcome
+            cells[assignment.column] = here
+            groups["written"][student] = ""
+    return {"lesson": lesson.lesson, "column": assignment.name, "points": worth, **groups}

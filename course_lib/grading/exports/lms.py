@@ -1,4 +1,4 @@
-"""Find students and assignments in the files of Canvas, Moodle and Gradescope.
+"""Find the gradebook's students and lessons in the files of Canvas, Moodle and Gradescope.
 
 The column names are those of the programs that write the files:
 
@@ -12,87 +12,42 @@ The column names are those of the programs that write the files:
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from course_lib.grading.exports.sheet import Sheet, key, listed, parse_number
+from course_lib.grading.exports.request import ExportRequest, Groups
+from course_lib.grading.exports.sheet import Sheet, key, listed, parse_number, read_sheet
+from course_lib.grading.graded import GradedLesson
 from course_lib.workspace.errors import ExportError
 
-IDS = (
-    *("SIS Login ID", "SIS User ID", "Integration ID", "ID"),  # Canvas
-    *("Username", "ID number", "Email address", "Identifier"),  # Moodle
-    *("SID", "Email"),  # Gradescope
-)
-NAMES = (
-    "Student",
-    "Full name",
-    "Name",
-    "First name",
-    "FirstName",
-    "Last name",
-    "LastName",
-    "Surname",
-)
+IDS = ("SIS Login ID", "SIS User ID", "Integration ID", "ID")  # of Canvas
+IDS += ("Username", "ID number", "Email address", "Identifier")  # of Moodle
+IDS += ("SID", "Email")  # of Gradescope
 
 
-@dataclass(frozen=True)
-class Kind:
-    """A kind of file.
-
-    Attributes:
-        lms: canvas, moodle or gradescope.
-        needs: the columns by which it is recognized; without any, a column that fits `title`.
-        title: the headers of assignments. The group is what the instructor wrote.
-        read_only: headers that fit `title` and are computed by the LMS.
-        points: the header of the column with the maximum, where {} stands for `title`'s match.
-        single: whether the file belongs to a single assignment.
-    """
-
-    lms: str
-    needs: tuple[str, ...]
-    title: str
-    read_only: str = "(?!)"  # matches nothing
-    points: str = ""
-    single: bool = False
-
-
+# The LMS, headers by which to tell its file, the header of an assignment, and that of its maximum.
+# The group in an assignment's header is what the instructor wrote: "" in a file of one assignment,
+# {} in the header of the maximum.
 KINDS = (
-    Kind(
-        "canvas",
-        ("ID", "Section"),
-        r"(.*\S)\s*\(\d+\)",
-        read_only=r"(Current|Final) (Score|Points|Grade)|Override (Score|Grade|Status)",
-    ),
-    Kind(
+    ("canvas", ("ID", "Section"), r"(.*\S)\s*\(\d+\)", ""),
+    ("moodle", ("Identifier", "Grade", "Maximum Grade"), "Grade()", "Maximum Grade"),
+    (
         "moodle",
-        ("Identifier", "Grade", "Maximum Grade"),
-        "(Grade)",
-        points="Maximum Grade",
-        single=True,
+        (r".*\S\s+\((Real|Percentage|Letter|Feedback)\)",),
+        r"(?!(?:Course|Category) total\b)(?:[^:()]+:\s+)?(.*\S)\s+\(Real\)",
+        "",
     ),
-    Kind(
-        "moodle",
-        (),
-        r"(?:[^:()]+:\s+)?(.*\S)\s+\((?:Real|Percentage|Letter|Feedback)\)",
-        read_only=r"^(Course|Category) total\b|\((Percentage|Letter|Feedback)\)$",
-    ),
-    Kind(
-        "gradescope",
-        ("SID", "Email", "Total Score", "Max Points"),
-        "(Total Score)",
-        points="Max Points",
-        single=True,
-    ),
-    Kind("gradescope", ("SID", "Email"), "(.*)", points="{} - Max Points"),
+    ("gradescope", ("SID", "Email", "Max Points"), "Total Score()", "Max Points"),
+    ("gradescope", ("SID", "Email"), "(.*)", "{} - Max Points"),
 )
 _FLAGS = re.IGNORECASE | re.DOTALL
 _POSTING = re.compile(r"\s*(Muted|Manual Posting.*)?\s*", _FLAGS)
-_CLOSED = {"EX": "excused there", "N/A": "not assigned to this student there"}  # in Canvas
 
 
-@dataclass(frozen=True)
-class Assignment:
-    """A column for scores: its position, header, title, and maximum, if the file has one."""
+class Assignment(NamedTuple):
+    """A column for scores: its position, header, title ("" fits any lesson), and maximum."""
 
     column: int
     name: str
@@ -100,100 +55,166 @@ class Assignment:
     points: float | None = None
 
 
-@dataclass(frozen=True)
+@dataclass
 class Layout:
-    """The rows of students, the columns with their ids and names, and the assignments.
+    """Where a file has its students, their ids, and the assignments."""
 
-    `numbers` are columns that show how the file writes numbers. `single` is as in `Kind`.
-    """
+    sheet: Sheet
+    students: list[int]
+    ids: list[int]
+    assignments: list[Assignment]
 
-    students: Sequence[int]
-    ids: Sequence[int]
-    names: Sequence[int]
-    assignments: Sequence[Assignment]
-    numbers: Sequence[int]
-    single: bool = False
-
-
-def read_layout(
-    sheet: Sheet, lms: str, *, id_name: str | None, columns: Mapping[str, str]
-) -> Layout:
-    """Find students and assignments in a file of this LMS.
-
-    `id_name` is the only column in which to look for students' ids; None means all of `IDS`. A file
-    with column names in another language needs it, and the instructor's `columns` by lesson.
-
-    Raises:
-        ExportError: the file is not from this LMS, or holds no students.
-    """
-    ids = None if id_name is None else [sheet.column(id_name)]
-    kinds = [kind for kind in KINDS if _fits(kind, sheet)]
-    kind = next((kind for kind in kinds if kind.lms == lms), None)
-    if kind is not None:
-        layout = _layout(kind, sheet)
-    elif kinds:
-        raise ExportError(
-            f"{sheet.path} is not from {lms.title()}, it looks like {kinds[0].lms.title()}: "
-            f"use --to {kinds[0].lms}"
-        )
-    elif ids and columns:
-        found = [sheet.column(name) for name in columns.values()]
-        named = [Assignment(column, sheet.header[column], "") for column in found]
-        layout = Layout(range(len(sheet.rows)), ids, [], named, found)
-    else:
-        raise ExportError(
-            f"{sheet.path} does not look like a file from {lms.title()} (its columns: "
-            f"{listed(sheet.header, 6)}). Is it in another language? Name the columns: "
-            '--match COLUMN --map LESSON="COLUMN"'
-        )
-    if not layout.students:
-        raise ExportError(f"{sheet.path} holds no students: download it again")
-    return replace(layout, ids=ids or layout.ids)
+    def label(self, row: int) -> str:
+        """Return what is in a row's first cell, with the first id in parentheses."""
+        name, *_ = values = [value.strip() for value in self.sheet.rows[row]]
+        one_id = next((values[at] for at in self.ids if values[at]), "")
+        return name if one_id in ("", name) else f"{name} ({one_id})".strip()
 
 
-def _fits(kind: Kind, sheet: Sheet) -> bool:
-    if kind.needs:
-        return all(sheet.columns(name) for name in kind.needs)
-    return any(re.fullmatch(kind.title, name.strip(), _FLAGS) for name in sheet.header)
-
-
-def _layout(kind: Kind, sheet: Sheet) -> Layout:
-    """Find students and assignments in a file of this kind."""
+def read_layout(sheet: Sheet, request: ExportRequest) -> Layout:
+    """Find students and assignments in a file. One in another language needs --match and --map."""
+    ids = [sheet.column(request.match)] if request.match else sheet.columns(*IDS)
     # Canvas's rows "Points Possible" and "Manual Posting" belong to no student.
-    maxima = next((row for row in sheet.rows if "Points Possible" in row[0]), None)
+    maxima = [row for row in sheet.rows if "Points Possible" in row[0]]
     students = [
         at
         for at, row in enumerate(sheet.rows)
-        if row is not maxima and not all(_POSTING.fullmatch(value) for value in row)
+        if row not in maxima and not all(_POSTING.fullmatch(value) for value in row)
     ]
-    assignments, numbers = [], []
-    for column, name in enumerate(sheet.header):
-        title = re.fullmatch(kind.title, name.strip(), _FLAGS)
-        if title is None or re.search(kind.read_only, name.strip()):
-            continue
-        at = sheet.columns(kind.points.format(title[1])) if kind.points else []
-        texts = [row[at[0]] for row in sheet.rows] if at else [maxima[column] if maxima else ""]
-        points = max(filter(None, map(parse_number, texts)), default=None)
-        read_only = not at and points is None and texts[0].strip()  # Canvas's "(read only)"
-        if read_only or (kind.points and not at):
-            continue
-        assignments.append(Assignment(column, name.strip(), title[1], points))
-        numbers += [column, *at]
-    return Layout(
-        students, sheet.columns(*IDS), sheet.columns(*NAMES), assignments, numbers, kind.single
+    if not students:
+        raise ExportError(f"{sheet.path} holds no students: download it again")
+    heads = [name.strip() for name in sheet.header]
+    kinds = [
+        kind
+        for kind in KINDS
+        if all(any(re.fullmatch(need, head, _FLAGS) for head in heads) for need in kind[1])
+    ]
+    kind = next((kind for kind in kinds if kind[0] == request.to), None)
+    if kind is not None:
+        return Layout(sheet, students, ids, list(_assignments(sheet, maxima, *kind[2:])))
+    if request.match and request.columns and not kinds:
+        found = {name: sheet.column(name) for name in request.columns.values()}
+        return Layout(sheet, students, ids, [Assignment(at, one, one) for one, at in found.items()])
+    language = 'in another language? Name the columns: --match COLUMN --map LESSON="COLUMN"'
+    cure = f"from {kinds[0][0].title()}? Use --to {kinds[0][0]}" if kinds else language
+    raise ExportError(
+        f"{sheet.path} does not look like a file from {request.to.title()} (its columns: "
+        f"{listed(sheet.header)}). Is it {cure}"
     )
 
 
-def closed(sheet: Sheet, row: int, column: int) -> str:
-    """Return why the LMS does not change a cell; "" if it does."""
-    if any(key(sheet.rows[row][at]) == "no" for at in sheet.columns("Grade can be changed")):
-        return "locked there"
-    return _CLOSED.get(sheet.rows[row][column].strip().upper(), "")
+def _assignments(
+    sheet: Sheet, maxima: list[list[str]], assignment: str, maximum: str
+) -> Iterator[Assignment]:
+    for column, name in enumerate(sheet.header):
+        title = re.fullmatch(assignment, name.strip(), _FLAGS)
+        if title is None:
+            continue
+        at = sheet.columns(maximum.format(title[1])) if maximum else []
+        texts = [row[at[0]] for row in sheet.rows] if at else [row[column] for row in maxima]
+        points = max(filter(None, map(parse_number, texts)), default=None)
+        read_only = points is None and any(map(str.strip, texts))  # as Canvas says of totals
+        if at or not (maximum or read_only):
+            yield Assignment(column, name.strip(), title[1], points)
 
 
-def student_label(sheet: Sheet, layout: Layout, row: int) -> str:
-    """Return a student's name in the file, with the first id in parentheses."""
-    values = [value.strip() for value in sheet.rows[row]]
-    name = " ".join(values[column] for column in layout.names if values[column])
-    one_id = next((values[column] for column in layout.ids if values[column]), "")
-    return name if one_id in ("", name) else f"{name} ({one_id})".strip()
+def match_students(
+    students: Sequence[str], layout: Layout, request: ExportRequest
+) -> tuple[dict[str, int], Groups]:
+    """Find the row of each id of the gradebook, and say who has none.
+
+    An id has to be found in exactly one row, and a row by exactly one student. If no row has the
+    whole id, the part of an e-mail address before the @ counts. Names are not compared. The file
+    of --students has ids of the LMS by id of the gradebook, and overrides the other ids.
+    """
+    whole, local = defaultdict(set), defaultdict(set)
+    for row in layout.students:
+        for column in layout.ids:
+            value = key(layout.sheet.rows[row][column])
+            whole[value].add(row)
+            local[value.rpartition("@")[0]].add(row)
+            # Moodle: a downloaded submission's folder has the number of "Participant 12".
+            if numbered := re.fullmatch(r"\D+\s(\d+)", value):
+                whole[numbered[1]].add(row)
+    names = {student: key(student) for student in students}
+    given = _read_mapping(request)
+    found = {one: whole[key(given[name])] for one, name in names.items() if name in given}
+    taken = set().union(*found.values())
+    for one, name in names.items():
+        found.setdefault(one, (whole[name] or local[name]) - taken)
+    claims = Counter(row for rows in found.values() for row in rows)
+    groups: Groups = {"matched": {}, "unmatched": {}, "ambiguous": {}}
+    groups["left_over"] = {layout.label(row): "" for row in layout.students if row not in claims}
+    for student in students:
+        rows = found[student]
+        if len(rows) > 1 or any(claims[row] > 1 for row in rows):
+            groups["ambiguous"][student] = f"could be {listed(map(layout.label, sorted(rows)))}"
+        else:
+            groups["matched" if rows else "unmatched"][student] = ""
+    if unknown := dict.fromkeys(sorted(given.keys() - names.values()), ""):
+        groups["unknown"] = unknown
+    return {student: min(found[student]) for student in groups["matched"]}, groups
+
+
+def _read_mapping(request: ExportRequest) -> dict[str, str]:
+    """Read the file of --students, with the columns nbgrader_id and lms_id."""
+    mapping: dict[str, str] = {}
+    if request.students:
+        sheet = read_sheet(request.students)
+        columns = sheet.column("nbgrader_id"), sheet.column("lms_id")
+        for row in sheet.rows:
+            student, lms_id = (row[at].strip() for at in columns)
+            if student and lms_id and mapping.setdefault(key(student), lms_id) != lms_id:
+                raise ExportError(f"{sheet.path} has a second lms_id for {student!r}: remove one")
+    return mapping
+
+
+def match_lessons(
+    lessons: Sequence[GradedLesson], layout: Layout, request: ExportRequest
+) -> dict[Assignment, GradedLesson]:
+    """Find the column of each lesson: the one that --map names, or one with its name.
+
+    If no lesson was asked for, those without a column are left out, as long as one has a column.
+    """
+    found: dict[str, list[Assignment]] = {}
+    for lesson in lessons:
+        named = request.columns.get(lesson.lesson)
+        found[lesson.lesson] = [
+            one
+            for one in layout.assignments
+            if (key(named) in (key(one.name), key(one.title)) if named else is_about(one, lesson))
+        ]
+    skip_absent = request.lessons is None and any(found.values())
+    pairs: dict[Assignment, GradedLesson] = {}
+    for lesson in lessons:
+        name, path, columns = lesson.lesson, layout.sheet.path, found[lesson.lesson]
+        if skip_absent and not columns and name not in request.columns:
+            continue
+        if len(columns) != 1 or columns[0] in pairs:
+            problem = "several columns match" if columns else "no column matches"
+            if len(columns) == 1:
+                problem = f"{pairs[columns[0]].lesson} already fills the column of"
+            names = listed(repr(one.name) for one in columns or layout.assignments)
+            raise ExportError(
+                f"{path}: {problem} {request.columns.get(name, name)!r}. Name an assignment with "
+                f'--map {name.partition("_")[0]}="COLUMN": {names or "there are none"}'
+            )
+        pairs[columns[0]] = lesson
+    return pairs
+
+
+def is_about(assignment: Assignment, lesson: GradedLesson) -> bool:
+    """Return whether an assignment's title names a lesson; a part of the name is not enough.
+
+    "Lesson" and the number are optional: 02_masked_softmax, Lesson 2: Masked softmax, Lesson 2.
+    The heading of the lesson's notebook counts with and without a subtitle.
+    """
+    number = lesson.lesson.partition("_")[0].lstrip("0")
+    number = f"0*{number}" if number.isdecimal() else "(?!)"  # matches nothing
+    kind = "(?:lesson|assignment|notebook)"
+    texts = (assignment.title, lesson.lesson, lesson.title, lesson.title.partition(":")[0])
+    title, *names = (" ".join(re.findall(r"[^\W_]+", key(text))) for text in texts)
+    if not assignment.title or re.fullmatch(rf"{kind} {number}", title):
+        return True
+    prefix = re.compile(rf"^(?:{kind}\b ?)?(?:{number}\b ?)?")
+    return prefix.sub("", title) in {prefix.sub("", name) for name in names} - {""}

@@ -58,6 +58,7 @@ DRAWN: dict[str, Callable[[], Plot]] = {
     "live_translator": trained.live_translator,
     "mask_gallery": lambda: plotting.mask_gallery({"causal": np.tri(5, dtype=bool)}),
     "online_softmax": lambda: plotting.online_softmax(_ROW, _ROW, 3, 2),
+    "query_plane": lambda: plotting.query_plane([[1.5, 0.5], [-1, 1], [0, -1.5]]),
     "query_weights": lambda: plotting.query_weights(_X, _X, 2.0, np.full(40, 0.025), 3.0),
     "roofline": lambda: plotting.roofline(100, 12, {"a": (2, 20), "b": (50, 90)}),
     "running_softmax": lambda: plotting.running_softmax(_ROW, 3),

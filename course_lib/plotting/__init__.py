@@ -25,6 +25,7 @@ from course_lib.plotting.memory_and_speed import (
 )
 from course_lib.plotting.multi_head import encoding_map, head_blocks
 from course_lib.plotting.online_softmax import online_softmax, tiles
+from course_lib.plotting.query_plane import query_plane
 from course_lib.plotting.scaled_dot_product import saturation
 from course_lib.plotting.source import show_source
 from course_lib.plotting.whole_game import bottleneck
@@ -60,6 +61,7 @@ __all__ = [
     "mask_gallery",
     "online_softmax",
     "progress",
+    "query_plane",
     "query_weights",
     "roofline",
     "running_softmax",

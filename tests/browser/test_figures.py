@@ -148,3 +148,33 @@ def test_what_a_control_moves_can_be_dragged_in_the_picture(page):
     assert slider.get_attribute("aria-valuetext") == "1.5"
     page.mouse.move(at[1], box["y"] + 40)  # nothing is pressed: it stays
     assert slider.get_attribute("aria-valuetext") == "1.5"
+
+
+PLANE = plotting.query_plane([[1.5, 0.5], [-0.5, 1.5]], names=["right", "up"], scales=[1, 8])
+
+
+def test_a_query_is_dragged_and_the_weights_follow(page, axe):
+    page.set_content(page_of(figure_html(PLANE)))
+    said = page.locator(".said")
+    assert said.inner_text().startswith("Query (1.50, 0.50): right gets the most weight, 0.9")
+    box = page.locator(".plane svg").bounding_box()
+    page.mouse.move(box["x"] + 200, box["y"] + 150)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 150, box["y"] + 16)
+    page.mouse.up()
+    assert said.inner_text().startswith("Query (0.00, 2.00): up gets the most weight, 0.8")
+    assert axe(page) == []
+
+
+def test_a_query_moves_by_keys_and_a_slider_sharpens_its_weights(page):
+    page.set_content(page_of(figure_html(PLANE)))
+    tip = page.get_by_role("slider", name="Query")
+    tip.focus()
+    for key in ("ArrowLeft", "ArrowUp", "ArrowUp"):
+        page.keyboard.press(key)
+    assert tip.get_attribute("aria-valuetext").startswith("Query (1.38, 0.75): right gets")
+    before = page.locator(".said").inner_text()
+    page.get_by_role("slider", name="Scores times").press("ArrowRight")
+    assert "right gets the most weight, 1.00" in page.locator(".said").inner_text() != before
+    page.set_viewport_size({"width": 360, "height": 700})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360

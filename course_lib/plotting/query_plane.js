@@ -1,0 +1,169 @@
+// A query to drag: see query_plane.py, which computed the weights of every place it can go to.
+const PLANE_STYLE = `
+.course-live .plane { display: flex; flex-wrap: wrap; gap: 8px 28px; align-items: center; }
+.course-live .plane svg { display: block; width: 300px; max-width: 100%; height: auto;
+  touch-action: pan-y; cursor: grab; overflow: visible; }
+.course-live .query-tip { touch-action: none; }
+.course-live .plane text { fill: currentColor; font: 600 13px system-ui, sans-serif;
+  text-anchor: middle; dominant-baseline: central; }
+.course-live .scores { display: grid; grid-template-columns: auto 90px 3em 90px 3em; gap: 8px;
+  align-items: center; font-variant-numeric: tabular-nums; margin: 0; }
+.course-live .scores .half { position: relative; height: 14px; }
+.course-live .scores .half i, .course-live .scores .from0 i { display: block; height: 14px;
+  min-width: 1px; forced-color-adjust: none; }
+.course-live .scores .half i { position: absolute; background: var(--key); }
+.course-live .scores .from0 i { background: var(--weight); }
+.course-live .signs span::before { content: ""; display: inline-block; width: 10px; height: 10px;
+  border-radius: 5px; margin: 0 5px 0 10px; background: var(--sign); forced-color-adjust: none; }
+.course-live input[type=range] { width: min(13em, 100%); padding: 0; vertical-align: middle; }
+.course-live .query-tip:focus { outline: none; }
+.course-live .query-tip:focus-visible circle { stroke: currentColor; stroke-width: 2; }
+`;
+
+for (const figure of document.querySelectorAll("figure.course-figure[data-live=query_plane]")) {
+  const data = JSON.parse(figure.querySelector("script.live").textContent);
+  figure.removeAttribute("data-live");
+  planePage(figure, data);
+}
+
+function planePage(figure, { keys, values, names, reach, steps, start, scales, scale, levels,
+  weights, colours }) {
+  const all = decoded({ weights, levels });
+  const middle = 150;
+  const unit = (middle - 16) / reach;
+  const place = ([x, y]) => [middle + x * unit, middle - y * unit];
+  let at = start; // the column and the row of the query in the grid
+  let size = scale;
+
+  const still = stillOf(figure);
+  const drawn = draw("g", {});
+  const tip = draw("g", { class: "query-tip", tabindex: 0, role: "slider", "aria-valuemin": -180,
+    "aria-valuemax": 180, "aria-label": "Query: its direction; the arrow keys move it" },
+    draw("circle", { r: 14, "fill-opacity": 0.35 }));
+  tip.firstChild.style.fill = "var(--query)";
+  const svg = draw("svg", { viewBox: "0 0 300 300" }, draw("path", {
+    d: "M0 150H300M150 0V300", stroke: "currentColor", "stroke-opacity": 0.25 }), drawn, tip);
+  const rows = names.map((name) => row(name));
+  const bars = make("div", { class: "scores", "aria-hidden": true },
+    ...["", "query · key", "", "weight", ""].map((word) => make("i", {}, word)),
+    ...rows.flatMap((each) => each.cells));
+  const said = make("p", { class: "said" });
+  const signs = make("p", { class: "signs", "aria-hidden": true }, ...Object.entries(
+    { query: "query", key: "keys", value: "values", output: "weighted average" }).map(([role, word]) => {
+    const sign = make("span", {}, word);
+    sign.style.setProperty("--sign", `var(--${role})`);
+    return sign;
+  }));
+  const page = make("div", { class: "course-live", role: "group",
+    "aria-label": "A query to drag among keys" }, make("style", {}, LIVE_STYLE + PLANE_STYLE),
+    make("p", {}, "Drag the tip of the query, or move it with the arrow keys."),
+    make("div", { class: "plane" }, svg, make("div", {}, bars, ...slider(), signs)), said);
+  for (const [name, colour] of Object.entries(colours)) page.style.setProperty(`--${name}`, colour);
+  still.replaceWith(page);
+  svg.addEventListener("pointerdown", (event) => {
+    svg.setPointerCapture(event.pointerId);
+    tip.focus({ preventScroll: true });
+    drag(event);
+  });
+  svg.addEventListener("pointermove", (event) => event.buttons && drag(event));
+  tip.addEventListener("keydown", (event) => {
+    const by = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
+    if (!by[event.key]) return;
+    event.preventDefault();
+    go(at.map((each, i) => each + by[event.key][i]));
+  });
+  go(start);
+
+  function row(name) {
+    const half = make("div", { class: "half" }, make("i"));
+    const full = make("div", { class: "from0" }, make("i"));
+    const [product, weight] = [make("span"), make("span")];
+    return { half, full, product, weight,
+      cells: [make("b", {}, name), half, product, full, weight] };
+  }
+
+  function slider() {
+    if (scales.length === 1) return [];
+    const input = make("input", { type: "range", min: 0, max: scales.length - 1, step: 1,
+      value: scale });
+    const told = make("output");
+    const change = () => {
+      size = Number(input.value);
+      told.textContent = ` ${scales[size]}`;
+      input.setAttribute("aria-valuetext", scales[size]);
+      go(at);
+    };
+    input.addEventListener("input", change);
+    told.textContent = ` ${scales[scale]}`;
+    input.setAttribute("aria-valuetext", scales[scale]);
+    return [make("label", {}, "Scores times ", input, told)];
+  }
+
+  function drag({ clientX, clientY }) {
+    const box = svg.getBoundingClientRect();
+    const [x, y] = [(clientX - box.left) / box.width, (clientY - box.top) / box.height];
+    const [across, up] = [300 * x - middle, middle - 300 * y];
+    go([across, up].map((each) => Math.round(((each / unit + reach) / (2 * reach)) * steps)));
+  }
+
+  function go(wanted) {
+    at = wanted.map((each) => Math.min(steps, Math.max(0, each)));
+    const query = at.map((each) => (each / steps) * 2 * reach - reach);
+    const from = ((size * (steps + 1) + at[1]) * (steps + 1) + at[0]) * keys.length;
+    const now = all.slice(from, from + keys.length);
+    const products = keys.map((key) => (key[0] * query[0] + key[1] * query[1]) * scales[size]);
+    const output = [0, 1].map((axis) => total(now.map((weight, i) => weight * values[i][axis])));
+    const widest = Math.max(2, ...products.map(Math.abs));
+    rows.forEach(({ half, full, product, weight }, i) => {
+      const part = (45 * products[i]) / widest;
+      half.firstChild.style.cssText = `left:${45 + Math.min(0, part)}px;width:${Math.abs(part)}px`;
+      full.firstChild.style.width = `${90 * now[i]}px`;
+      product.textContent = products[i].toFixed(1);
+      weight.textContent = now[i].toFixed(2);
+    });
+    paint(query, now, output);
+    const best = largest(now);
+    said.textContent = `Query (${query.map((each) => each.toFixed(2)).join(", ")}): ` +
+      `${names[best]} gets the most weight, ${now[best].toFixed(2)}. The average is ` +
+      `(${output.map((each) => each.toFixed(2)).join(", ")}).`;
+    const angle = Math.round((Math.atan2(query[1], query[0]) * 180) / Math.PI);
+    tip.setAttribute("aria-valuenow", angle);
+    tip.setAttribute("aria-valuetext", said.textContent);
+    const [x, y] = place(query);
+    tip.setAttribute("transform", `translate(${x} ${y})`);
+  }
+
+  function paint(query, now, output) {
+    const [x, y] = place(output);
+    drawn.replaceChildren(
+      ...keys.flatMap((key, i) => {
+        const far = 1 + 0.28 / Math.max(Math.hypot(...key), 0.3);
+        const [left, top] = place(key.map((each) => each * far));
+        return [...arrow(key, "key", 2), draw("text", { x: left, y: top }, names[i])];
+      }),
+      ...values.map((value, i) => {
+        const [cx, cy] = place(value);
+        return painted("value", "circle", { cx, cy, r: 4 + 9 * now[i], opacity: 0.7 });
+      }),
+      ...arrow(query, "query", 3.5),
+      painted("output", "path", { d: `M${x} ${y - 8}l8 8-8 8-8-8z` }));
+  }
+
+  function arrow(to, role, width) {
+    const [x, y] = place(to);
+    const long = Math.max(Math.hypot(x - middle, y - middle), 1e-6);
+    const [dx, dy] = [(x - middle) / long, (y - middle) / long];
+    const [a, b] = [x - 9 * dx, y - 9 * dy];
+    const line = painted(role, "path", { d: `M${middle} ${middle}L${a} ${b}`, fill: "none",
+      "stroke-width": width });
+    line.style.stroke = `var(--${role})`;
+    return [line, painted(role, "path", {
+      d: `M${x} ${y}L${a - 5 * dy} ${b + 5 * dx} ${a + 5 * dy} ${b - 5 * dx}z` })];
+  }
+
+  function painted(role, tag, attributes) {
+    const made = draw(tag, attributes);
+    made.style.fill = `var(--${role})`;
+    return made;
+  }
+}

@@ -1,0 +1,195 @@
+"""A query to drag in the plane: dot products, weights, and the weighted average that moves.
+
+The weights of every query on a grid, under every scale, are computed when the figure is made: by
+the function that is given, which may be the reader's own. The page only looks them up.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from course_lib.plotting.attention import DIGITS
+from course_lib.plotting.attention_data import LEVELS
+from course_lib.plotting.colours import KEY, OUTPUT, PLAIN, QUERY, VALUE, WEIGHT
+from course_lib.plotting.figures import Live, Plot, Table
+from course_lib.plotting.svg import drawing, element, text
+from course_lib.plotting.words import as_array, number
+
+REACH, STEPS = 2.0, 32  # the plane goes from -REACH to REACH, in so many steps of the query
+MOST_KEYS = 6
+SIDE, WIDTH, ROW = 300, 640, 34
+
+
+def query_plane(
+    keys: Any,
+    values: Any = None,
+    attention: Callable[..., Any] | None = None,
+    *,
+    names: Sequence[str] | None = None,
+    query: tuple[float, float] = (1.5, 0.5),
+    scales: Sequence[float] = (1.0,),
+    scale: float | None = None,
+) -> Plot:
+    """Draw a query among keys and values in the plane, its dot products, its weights, its output.
+
+    Where scripts run, the query is dragged or moved with the arrow keys, and a slider multiplies
+    the scores.
+
+    Args:
+        keys: `(num_keys, 2)` numbers between -2 and 2, at most 6 keys.
+        values: `(num_keys, 2)` in the same range; the keys themselves if not given.
+        attention: called once as `attention(queries, keys, values)` with float32 tensors
+            `(1, num_queries, 2)`, `(1, num_keys, 2)` and `(1, num_keys, 2)`. It returns the
+            weights `(1, num_queries, num_keys)`, alone or after the outputs. The softmax of the
+            dot products if not given.
+        names: of the keys; otherwise k1, k2 and so on.
+        query: where the query begins.
+        scales: what the queries are multiplied by before `attention` sees them; a slider if there
+            are several.
+        scale: the one to begin with; the first if not given.
+
+    Raises:
+        ValueError: if a shape, a range or the number of keys is wrong.
+    """
+    points = _in_the_plane("keys", keys)
+    carried = points if values is None else _in_the_plane("values", values)
+    if len(points) > MOST_KEYS or len(carried) != len(points):
+        raise ValueError(
+            f"`values` must have a row for each key, at most {MOST_KEYS}; got {len(points)} keys "
+            f"and {len(carried)} values"
+        )
+    labels = list(names or (f"k{i + 1}" for i in range(len(points))))
+    ticks = np.linspace(-REACH, REACH, STEPS + 1)
+    grid = np.stack(np.meshgrid(ticks, ticks), axis=-1).reshape(-1, 2)  # rows of equal y
+    every = np.concatenate([grid * factor for factor in scales])
+    weights = _weights(every, points, carried, attention).reshape(len(scales), len(grid), -1)
+    start = [int(np.abs(ticks - place).argmin()) for place in query]
+    first = list(scales).index(scales[0] if scale is None else scale)
+    at = ticks[start]
+    now = weights[first, start[1] * (STEPS + 1) + start[0]]
+    digits = np.rint(np.clip(weights, 0, 1) * LEVELS).astype(int)
+    data = {
+        "keys": points.tolist(),
+        "values": carried.tolist(),
+        "names": labels,
+        "reach": REACH,
+        "steps": STEPS,
+        "start": start,
+        "scales": list(scales),
+        "scale": first,
+        "levels": LEVELS,
+        "weights": "".join(DIGITS[n // 64] + DIGITS[n % 64] for n in digits.flat),
+        "colours": {
+            "query": QUERY, "key": KEY, "value": VALUE, "weight": WEIGHT, "output": OUTPUT,
+            "masked": PLAIN,
+        },
+    }  # fmt: skip
+    output, products = now @ carried, points @ at
+    best = int(now.argmax())
+    alt = (
+        f"A query at ({number(at[0])}, {number(at[1])}) among {len(points)} keys in the plane. Its "
+        f"dot product is largest with {labels[int(products.argmax())]}, "
+        f"{number(products.max())}; {labels[best]} gets the weight {number(now[best])}. The "
+        f"weighted average of the values is ({number(output[0])}, {number(output[1])})."
+    )
+    rows = [
+        [name, number(product), number(weight)]
+        for name, product, weight in zip(labels, products, now, strict=True)
+    ]
+    table = Table(["key", "dot product with the query", "weight"], rows)
+    picture = _picture(points, carried, labels, at, products, now)
+    return Plot(
+        picture, alt, table, live=Live("query_plane", data, ("network", "attention", "live"))
+    )
+
+
+def _in_the_plane(argument: str, given: Any) -> np.ndarray:
+    points = as_array(given).astype(float)
+    if points.ndim != 2 or points.shape[1] != 2 or np.abs(points).max() > REACH:
+        raise ValueError(
+            f"`{argument}` must be (num_keys, 2) numbers between -2 and 2; got shape {points.shape}"
+        )
+    return points
+
+
+def _weights(
+    queries: np.ndarray, keys: np.ndarray, values: np.ndarray, attention: Callable[..., Any] | None
+) -> np.ndarray:
+    if attention is None:
+        scores = queries @ keys.T
+        powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return powers / powers.sum(axis=1, keepdims=True)
+    import torch  # not with the module: a class report draws without it
+
+    tensors = (torch.tensor(part[None], dtype=torch.float32) for part in (queries, keys, values))
+    found = attention(*tensors)
+    weights = as_array(found[1] if isinstance(found, tuple) else found)
+    expected = (1, len(queries), len(keys))
+    if weights.shape != expected:
+        raise ValueError(f"`attention` must return weights {expected}; got {weights.shape}")
+    return weights[0]
+
+
+def _picture(
+    keys: np.ndarray,
+    values: np.ndarray,
+    names: Sequence[str],
+    query: np.ndarray,
+    products: np.ndarray,
+    weights: np.ndarray,
+) -> str:
+    """Draw the plane, and beside it the dot products and the weights as bars."""
+    middle = SIDE / 2
+
+    def place(point: np.ndarray) -> tuple[float, float]:
+        x, y = point * (middle - 16) / REACH
+        return middle + x, middle - y
+
+    faint: dict[str, Any] = {"stroke": "currentColor", "stroke_opacity": 0.25}
+    parts = [element("path", d=f"M0 {middle}H{SIDE}M{middle} 0V{SIDE}", **faint)]
+    for key, name in zip(keys, names, strict=True):
+        parts.append(_arrow(place(np.zeros(2)), place(key), KEY, 2))
+        x, y = place(key * (1 + 0.28 / max(float(np.hypot(*key)), 0.3)))
+        parts.append(text(name, x, y, 13, font_weight=600))
+    for value, weight in zip(values, weights, strict=True):
+        x, y = place(value)
+        parts.append(element("circle", cx=x, cy=y, r=4 + 9 * weight, fill=VALUE, opacity=0.7))
+    parts.append(_arrow(place(np.zeros(2)), place(query), QUERY, 3.5))
+    x, y = place(weights @ values)
+    parts.append(element("path", d=f"M{x:.4g} {y - 8:.4g}l8 8-8 8-8-8z", fill=OUTPUT))
+    left = SIDE + 30
+    for x, words in ((left + 40, "query · key"), (left + 190, "weight")):
+        parts.append(text(words, x, 20, 13, text_anchor="start", font_style="italic"))
+    widest = max(1.0, float(np.abs(products).max()))
+    for i, (name, product, weight) in enumerate(zip(names, products, weights, strict=True)):
+        y = 44 + ROW * i
+        parts.append(text(name, left, y, 14, text_anchor="start", font_weight=600))
+        half = 40 * product / widest
+        start = left + 80 + min(half, 0)
+        bar: dict[str, Any] = {"y": y - 7, "height": 14}
+        parts.append(element("rect", x=start, width=abs(half), fill=KEY, **bar))
+        parts.append(text(number(product), left + 130, y, 12, text_anchor="start"))
+        parts.append(element("rect", x=left + 190, width=70 * weight, fill=WEIGHT, **bar))
+        parts.append(text(f"{weight:.2f}", left + 266, y, 12, text_anchor="start"))
+    y = 54 + ROW * len(names)
+    signs = (("query", QUERY), ("keys", KEY), ("values", VALUE), ("weighted average", OUTPUT))
+    for i, (words, colour) in enumerate(signs):
+        x = left + 120 * (i % 2)
+        line = y + 20 * (i // 2)
+        parts.append(element("circle", cx=x + 5, cy=line, r=5, fill=colour))
+        parts.append(text(words, x + 16, line, 12, text_anchor="start"))
+    return drawing("".join(parts), WIDTH, max(SIDE, y + 40), least=480)
+
+
+def _arrow(start: tuple[float, float], end: tuple[float, float], colour: str, width: float) -> str:
+    (x, y), (x2, y2) = start, end
+    length = max(float(np.hypot(x2 - x, y2 - y)), 1e-6)
+    dx, dy = (x2 - x) / length, (y2 - y) / length
+    a, b = x2 - 9 * dx, y2 - 9 * dy
+    d = f"M{x:.4g} {y:.4g}L{a:.4g} {b:.4g}"
+    head = (
+        f"M{x2:.4g} {y2:.4g}L{a - 5 * dy:.4g} {b + 5 * dx:.4g} {a + 5 * dy:.4g} {b - 5 * dx:.4g}z"
+    )
+    line = element("path", d=d, stroke=colour, stroke_width=width, fill="none")
+    return line + element("path", d=head, fill=colour)

@@ -109,6 +109,7 @@ SWITCHED_OFF = {
     "inside both": (0, 1),
     "inside the outer, after the inner": (0,),
     "inside the second": (1,),
+    "after the with, after a step from inside": (),
     "after the with": (),
     "after the with, left by an error": (),
 }
@@ -135,24 +136,35 @@ def ablate_head(
     heads = (layer, head), (second_layer, second_head)
     off = [heads[i] for i in SWITCHED_OFF[moment]]
     given = dict(model.options)
-    if "training" in moment:
-        given["embedding"] = _after_a_step(given, tokens, off)
+    if "step" in moment:
+        given = _after_a_step(given, tokens, layer, heads[:1])
     return Expected((logits_without(given, tokens, off), "nothing"))
 
 
-def _after_a_step(model, tokens, off) -> np.ndarray:
-    """The embedding less 0.01 times the gradient of half the sum of squared logits."""
-    embedding, step = model["embedding"], 1e-5
-    moved = embedding.copy()
-    for place in np.ndindex(embedding.shape):
-        losses = []
-        for sign in (1, -1):
-            near = embedding.copy()
-            near[place] += sign * step
-            found = logits_without({**model, "embedding": near}, tokens, off)
-            losses.append(float((found**2).sum()) / 2)
-        moved[place] -= 0.01 * (losses[0] - losses[1]) / (2 * step)
-    return moved
+def _after_a_step(model, tokens, layer, off) -> dict[str, Any]:
+    """The model after a step of gradient descent with these heads off.
+
+    The step changes the embedding and, unless it is frozen with the first block, `W_o` of the
+    layer. The loss is half the sum of squared logits, and the step 0.01 times the gradient.
+    """
+    layers = [dict(each) for each in model["layers"]]
+    near, step = {**model, "embedding": model["embedding"].copy(), "layers": layers}, 1e-5
+    weights = [near["embedding"]]
+    if layer > 0:
+        layers[layer]["W_o"] = layers[layer]["W_o"].copy()
+        weights.append(layers[layer]["W_o"])
+    gradients = [np.zeros(weight.shape) for weight in weights]
+    for weight, gradient in zip(weights, gradients, strict=True):
+        for place in np.ndindex(weight.shape):
+            kept, losses = weight[place], []
+            for sign in (1, -1):
+                weight[place] = kept + sign * step
+                losses.append(float((logits_without(near, tokens, off) ** 2).sum()) / 2)
+            weight[place] = kept
+            gradient[place] = (losses[0] - losses[1]) / (2 * step)
+    for weight, gradient in zip(weights, gradients, strict=True):
+        weight -= 0.01 * gradient
+    return near
 
 
 def logits_without(

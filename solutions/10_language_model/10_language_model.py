@@ -525,7 +525,9 @@ plotting.show(plotting.diagram_strip("heads", lit=lit, shapes=shapes))
 #   of the same size, one block for each head. How many features `W_o` writes says nothing about that,
 #   and nothing else about the part is known.
 # - **Inside the `with`** the output of this head is 0: what `W_o` reads in its block is 0. The other heads
-#   and layers go on, `W_o` still adds its bias if it has one, and gradients are computed as usual.
+#   and layers go on, and `W_o` still adds its bias if it has one. Gradients are those of this
+#   computation, even if the backward pass runs after the `with`: the head's columns of `W_o.weight`
+#   get a gradient of 0, and the weights keep their numbers throughout.
 # - **Afterwards the model is what it was:** the same parameters with the same numbers, `requires_grad`
 #   and `.grad`, the same hooks and layers, the same mode, train or eval. An error that is raised inside
 #   comes out, and the model is what it was then, too. One `with` may be inside another or follow it,

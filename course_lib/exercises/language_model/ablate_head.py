@@ -70,6 +70,7 @@ _AS_BEFORE = "After the `with`, the model must be what it was before."
 _BOTH = "With one `with` inside another, both heads are off inside."
 _OUTER = "After the inner `with`, the head of the outer one is still off."
 _GRADIENTS = "Inside the `with`, gradients are computed as usual, including those of other heads."
+_AFTER_A_STEP = "after the with, after a step from inside"
 _AFTER, _OUTSIDE_THE_INNER = "after the with", "inside the outer, after the inner"
 
 
@@ -119,15 +120,21 @@ def _edges(rng) -> list[Probe]:
 
 
 def _gradients(rng) -> list[Probe]:
-    def gradient(name, layer, head, **options) -> Probe:
-        options |= {"part": "gradients", "tolerance": 1e-5}
-        return _probe(name, rng, layer, head, "inside, after a step of training", **options).says(
-            _GRADIENTS
+    def gradient(name, layer, head, moment="inside, after a step of training", **options) -> Case:
+        return _probe(
+            name, rng, layer, head, moment, "gradients", tolerance=1e-5, num_heads=2, **options
         )
 
     return [
-        gradient("gradient_of_one_layer", 0, 1, layers=1, embed_dim=6),
-        gradient("gradient", 1, 1),
+        gradient("gradient_of_one_layer", 0, 1, layers=1, embed_dim=4).says(_GRADIENTS),
+        gradient("gradient", 1, 1, embed_dim=3).says(
+            "Inside the `with`, this head's columns of `W_o.weight` get a gradient of 0, and all "
+            "others the usual one."
+        ),
+        gradient("gradient_afterwards", 1, 0, _AFTER_A_STEP, embed_dim=3).says(
+            "A backward pass of what was computed inside the `with` gives the same gradients when "
+            "it runs after the `with`."
+        ),
     ]
 
 
@@ -230,9 +237,8 @@ def _detached(features) -> Callable:
     return hook
 
 
-@in_steps(columns=True, copy=True, restored="always")
-def _zeroed(columns, copy, restored) -> Callable:
-    """The same with the weights of W_o, set to 0 and put back."""
+def _zeroed(columns=True, copy=True, restored="always") -> Callable:
+    """The weights of W_o are set to 0 and put back: the logits are right, the gradients are not."""
 
     @contextlib.contextmanager
     def ablate_head(model, layer, head) -> Iterator[None]:
@@ -279,6 +285,11 @@ EXERCISE = Exercise(
             "The entries of `W_o.weight` that you set to 0 are still 0 after the `with`. If you "
             "put something back, it is a view of the weights, which became 0 along with them.",
             "Which method makes a copy of a slice?",
+        ),
+        mistake("weights_zeroed", _zeroed()).says(
+            "You set columns of `W_o.weight` to 0. The logits are right, but these columns get a "
+            "gradient, and a backward pass after the `with` uses the restored weights.",
+            "If `W_o` reads zeros instead, what is the gradient of these columns?",
         ),
         mistake("nothing_switched_off", _switch(removed="too early")).says(
             "Inside the `with` the model computes what it always does. A hook that returns "
@@ -335,8 +346,7 @@ EXERCISE = Exercise(
         "features, if the head said nothing?",
         "A forward pre-hook of `W_o` gets `(module, inputs)` before W_o runs; W_o reads what the "
         "hook returns instead. Register it before the `yield` and remove it afterwards, in a "
-        "`finally`. Or set columns of `W_o.weight` to 0 and put back a copy of them, also in a "
-        "`finally`.",
+        "`finally`. Leave `W_o.weight` alone: its gradient needs the numbers that it has.",
         "Three heads of two features: which columns of (batch, n, 6) are those of head 1? A "
         "forward pre-hook sees what a module is about to read and may replace it. Afterwards the "
         "hook must be gone, even if the block raised.",

@@ -59,7 +59,7 @@ def removed_by_the_hook_itself(model, layer, head):
         yield
 
 
-@right
+@wrong("weights_zeroed")
 @contextlib.contextmanager
 def columns_of_the_weight(model, layer, head):
     part = part_of(model, layer)
@@ -72,7 +72,7 @@ def columns_of_the_weight(model, layer, head):
         part.W_o.weight.data[:, own] = kept
 
 
-@right
+@wrong()
 @contextlib.contextmanager
 def whole_weight_under_no_grad(model, layer, head):
     part = part_of(model, layer)

@@ -94,12 +94,16 @@ def head_switched_off(target, probe, args, kwargs):
 
     def look(now):
         if now == moment:
-            found.append(_seen(model, tokens, now))
+            found.append(_seen(model, tokens, now, given["layer"]))
 
+    if moment == "after the with, after a step from inside":
+        with target(model, *heads[0]):
+            logits = model(tokens)
+        return _after_a_step(model, tokens, logits, given["layer"]), _NOTHING
     came_out = _through(target, model, heads, moment, look)
     if not moment.startswith("after the with"):
         return found[0]
-    logits, changes = _seen(model, tokens, moment)
+    logits, changes = _seen(model, tokens, moment, given["layer"])
     if "error" in moment and not came_out:
         return logits, "the error, which does not come out"
     return logits, changes if changes != _NOTHING else _changed(before, _state_of(model))
@@ -134,22 +138,35 @@ def _through(target, model, heads, moment, look: Callable[[str], None]) -> bool:
     return False
 
 
-def _seen(model, tokens, moment):
-    """Logits, after a call with fewer tokens; after a step of the embedding, if that is meant."""
+def _seen(model, tokens, moment, layer):
+    """Logits, after a call with fewer tokens; after a step of training, if that is meant."""
     model(tokens[:1, :1])
     logits = model(tokens)
-    if moment.startswith("inside") and "training" not in moment:
+    if moment.startswith("inside") and "step" not in moment:
         return logits, _NOTHING
     if not logits.requires_grad:
         return logits, "the gradients, of which there are none"
-    if "training" not in moment:
-        return logits, _NOTHING
-    (gradient,) = torch.autograd.grad((logits**2).sum() / 2, [model.embedding])
-    kept = model.embedding.detach().clone()
-    model.embedding.data -= 0.01 * gradient
-    logits = model(tokens)
-    model.embedding.data.copy_(kept)
+    if "step" in moment:
+        logits = _after_a_step(model, tokens, logits, layer)
     return logits, _NOTHING
+
+
+def _after_a_step(model, tokens, logits, layer):
+    """What the model says after a step down the gradient of its logits; its weights are put back.
+
+    The step changes the embedding, and W_o of the layer unless that is frozen.
+    """
+    parts = (part for part in model.blocks[layer].modules() if isinstance(part, _Part))
+    weights = [model.embedding, *(part.W_o.weight for part in parts)]
+    weights = [weight for weight in weights if weight.requires_grad]
+    gradients = torch.autograd.grad((logits**2).sum() / 2, weights, allow_unused=True)
+    kept = [weight.detach().clone() for weight in weights]
+    for weight, gradient in zip(weights, gradients, strict=True):
+        weight.data -= 0.0 if gradient is None else 0.01 * gradient
+    logits = model(tokens)
+    for weight, before in zip(weights, kept, strict=True):
+        weight.data.copy_(before)
+    return logits
 
 
 class _Same:

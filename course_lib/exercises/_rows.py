@@ -14,6 +14,10 @@ Given = dict[str, Any]  # arguments of a call, or fields of its probe, by their 
 # What probes of several exercises are given, and what is said of them.
 FLOAT32: Given = {"dtype": "float32", "tolerance": 1e-4}
 BETWEEN: Given = {"scenario": "between_calls"}
+INDEPENDENT = (
+    "Calls and modules are independent: outputs and `attention_weights` are those of the module's "
+    "last call, whatever came before and whatever other modules do."
+)
 STRIDED = "Non-contiguous tensors must work."
 _FIELDS = {field.name for field in fields(Probe)} - {"args", "kwargs"}
 
@@ -60,6 +64,32 @@ def edge(name: str, **given) -> Case:
 def _argument(value: Any) -> Any:
     made = isinstance(value, list) and any(isinstance(item, Array) for item in value)
     return tensor(value) if isinstance(value, np.ndarray | list) and not made else value
+
+
+_LARGEST = {dtype: float(np.finfo(dtype).max) for dtype in ("float16", "float32", "float64")}
+
+
+def at_the_largest(make: Callable[[float], Mapping], share: float = 1.0) -> list[Probe]:
+    """Edge cases with the largest finite numbers where they must have no effect, in each dtype.
+
+    Args:
+        make: `make(size)` gives the fields of a probe that holds numbers as large as `size` there.
+        share: of the largest number, where the answer has to multiply it by weights.
+    """
+    return [
+        edge(f"largest_{dtype}", **make(share * largest), dtype=dtype).says(
+            f"What is masked has no effect, not even with the largest numbers of {dtype}."
+        )
+        for dtype, largest in _LARGEST.items()
+    ]
+
+
+def with_last_key(given: Mapping, size: float) -> Mapping:
+    """The arguments with the last key and its value filled with `size`, with both signs."""
+    for name in ("keys", "values"):
+        given[name].data[..., -1, :] = size
+        given[name].data[..., -1, ::2] = -size
+    return given
 
 
 def in_steps(**right: Any) -> Callable[[Callable], Callable[..., Any]]:

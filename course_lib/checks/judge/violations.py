@@ -186,10 +186,9 @@ def _wrong_attribute(probe: Probe, name: str, value: np.ndarray, got: Recorded |
             f"`self.{name}` must have shape {np.shape(value)}; yours has {tuple(got.shape)}.",
         )
     if not arrays_agree(np.asarray(value), got.data, tolerance_for(probe, got)):
-        return "attributes", Problem(
-            "attribute_values",
-            f"`self.{name}` does not hold the weights after the softmax and before dropout.",
-        )
+        held = f"`self.{name}` does not hold the weights after the softmax and before dropout."
+        says = held if probe.scenario == "call" else probe.says
+        return "attributes", Problem("attribute_values", says)
     if got.requires_grad:
         return "attached", Problem(
             "attribute_attached",
@@ -206,6 +205,13 @@ def tolerance_of_gradient(got: Recorded) -> float:
 
 
 def _wrong_gradient(probe, name, value, got: Recorded | None) -> Problem | None:
+    if got is None and not np.any(value):
+        return Problem(
+            "gradient_cut",
+            f"The gradient of `{name}` should be 0, but your result has no graph, so `backward()` "
+            "raises an error.",
+            "Which step makes a new tensor instead of computing with the given ones?",
+        )
     if got is None or got.data is None:
         if not np.any(value):
             return None

@@ -64,24 +64,45 @@ def apply_function_twice(target, probe, args, kwargs):
 @scenario
 def between_calls(target, probe, args, kwargs):
     """One call, with calls on other numbers of the same shapes before and after it."""
-
-    def other(value):
-        return value.flip(0) if isinstance(value, torch.Tensor) and value.dim() else value
-
-    others = [other(value) for value in args.values()]
-    other_kwargs = {name: other(value) for name, value in kwargs.items()}
-    target(*others, **other_kwargs)
+    others, named = _flipped(args).values(), _flipped(kwargs)
+    target(*others, **named)
     result = target(*args.values(), **kwargs)
-    target(*others, **other_kwargs)
+    target(*others, **named)
     return result
 
 
 @scenario
 def after_another_call(target, probe, args, kwargs):
-    """One call, after one with other numbers of the same shapes."""
-    first = {n: v.flip(0) if isinstance(v, torch.Tensor) else v for n, v in args.items()}
-    target(*first.values(), **kwargs)
-    return target(*args.values(), **kwargs)
+    """One call of a module, after one with other numbers, while others of its class are used."""
+    others = _flipped(args), _flipped(kwargs)
+    target(*others[0].values(), **others[1])
+    return _beside_other_modules(target, probe, args, kwargs)
+
+
+def _flipped(given):
+    """Other numbers of the same shapes."""
+    return {n: v.flip(0) if torch.is_tensor(v) and v.dim() else v for n, v in given.items()}
+
+
+def _beside_other_modules(target, probe, args, kwargs):
+    """One call of a module, before and after which a second one gets other numbers.
+
+    The second one keeps the weights that it is made with. A third one, of twice the sizes, is only
+    made. What an answer keeps on its class, or in a global variable, is theirs by then.
+    """
+
+    def changed(given):  # so that these are not the numbers of any earlier call
+        return {n: 1 - v if v.is_floating_point() else v for n, v in _flipped(given).items()}
+
+    kind, others, named = type(target), changed(args).values(), changed(kwargs)
+    twice = {n: 2 * v if type(v) is int else v for n, v in probe.construct.items()}
+    with torch.random.fork_rng(devices=[]):  # our draws must not count as the answer's
+        second = kind(**probe.construct).to(next(iter(args.values()))).train(target.training)
+        kind(**twice)
+        second(*others, **named)
+    result = target(*args.values(), **kwargs)
+    second(*others, **named)
+    return result
 
 
 @scenario
@@ -111,25 +132,9 @@ def after_a_shorter_call(target, probe, args, kwargs):
 
 @scenario
 def among_other_calls(target, probe, args, kwargs):
-    """One call of a module, between others that must not matter to it or to what it keeps.
-
-    Before it, the module gets one key fewer and neither lengths nor a mask, then other numbers,
-    lengths and masks of the same shapes; after it, a second module gets those.
-    """
-
-    def other(value):
-        return value.flip(0) if torch.is_tensor(value) and value.dim() else value
-
-    others = [other(value) for value in args.values()]
-    other_kwargs = {name: other(value) for name, value in kwargs.items()}
+    """As `after_another_call`, after a call with one key fewer and neither lengths nor a mask."""
     target(args["queries"], args["keys"][:, :-1], args["values"][:, :-1])
-    target(*others, **other_kwargs)
-    result = target(*args.values(), **kwargs)
-    with torch.random.fork_rng(devices=[]):  # our draws must not count as the answer's
-        second = type(target)(**probe.construct).to(args["queries"])
-    second.load_state_dict(target.state_dict())
-    second.train(target.training)(*others, **other_kwargs)
-    return result
+    return after_another_call(target, probe, args, kwargs)
 
 
 @scenario

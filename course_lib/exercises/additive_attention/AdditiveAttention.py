@@ -15,7 +15,7 @@ from course_lib.exercises._attention.mistakes import Row, known
 from course_lib.exercises._attention.modules import AttentionModule
 from course_lib.exercises._attention.properties import INSIDE_THE_VALUES, WEIGHTS
 from course_lib.exercises._attention.steps import NO_STEP
-from course_lib.exercises._rows import Given
+from course_lib.exercises._rows import INDEPENDENT, Given
 from course_lib.reference import additive_attention as oracle
 
 
@@ -137,9 +137,7 @@ def _modes(rng) -> list[Probe]:
     large["args"]["values"] = tensor(dropout_values(rng, 4, 30))
     mixed = np.tril(np.ones((3, 5), dtype=bool), 2)
     return [
-        _probe("among_other_calls", "Calls and modules are independent: outputs and "
-                                    "`attention_weights` are those of the module's last call, "
-                                    "whatever came before.",
+        _probe("among_other_calls", INDEPENDENT,
                _module_problem(rng, 2, 3, 5, 6, 4, 7, 8), valid_lens=[4, 2], mask=mixed,
                scenario="among_other_calls"),
         _probe("dropout_off_in_eval", "In eval mode dropout does nothing.",

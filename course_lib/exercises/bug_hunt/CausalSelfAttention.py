@@ -16,7 +16,7 @@ from course_lib.exercises._attention.mistakes import Row, known
 from course_lib.exercises._attention.modules import AttentionModule, WithHeads
 from course_lib.exercises._attention.properties import WEIGHTS
 from course_lib.exercises._attention.steps import NO_STEP, Softmax
-from course_lib.exercises._rows import Given, mistake
+from course_lib.exercises._rows import INDEPENDENT, Given, mistake
 from course_lib.reference import bug_hunt as oracle
 from course_lib.reference.masked_softmax import softmax_of
 
@@ -183,9 +183,7 @@ def _causal_edges(rng) -> list[Probe]:
               "the weights. Pass both on to each layer.", "edges",
               scenario="made_with_device_and_dtype",
               **_causal_problem(rng, 1, 3, 4, 2, [2])),
-        Probe("after_another_call", "Each call is independent: outputs and `attention_weights` "
-                                    "are those of the last one.",
-              "edges", scenario="after_another_call",
+        Probe("after_another_call", INDEPENDENT, "edges", scenario="after_another_call",
               **_causal_problem(rng, 2, 5, 6, 2, [2, 4])),
         Probe("after_a_shorter_call", "Each call is independent: the one before had one position "
                                       "less.",

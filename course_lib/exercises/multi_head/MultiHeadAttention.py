@@ -13,6 +13,7 @@ from course_lib.exercises._attention.mistakes import Row, known, tiled_over_head
 from course_lib.exercises._attention.modules import AttentionModule, WithHeads
 from course_lib.exercises._attention.properties import INSIDE_THE_VALUES, WEIGHTS, ZERO_QUERY
 from course_lib.exercises._attention.steps import Softmax
+from course_lib.exercises._rows import INDEPENDENT
 from course_lib.reference import multi_head as oracle
 
 _SAYS_OUTPUT = "The outputs must be those of the formula, head by head, for the injected weights."
@@ -214,10 +215,7 @@ def _attention_modes(rng, probe) -> list[Probe]:
     edge = functools.partial(probe, part="edges")
     embed_dim = 2 * (10 + 3)
     return [
-        edge("among_other_calls", "Calls and modules are independent: outputs and "
-                                  "`attention_weights` are those of the module's last call, "
-                                  "whatever came before.",
-             (2, 3, 4, 2, 2), valid_lens=np.array([2, 3]),
+        edge("among_other_calls", INDEPENDENT, (2, 3, 4, 2, 2), valid_lens=np.array([2, 3]),
              mask=_some_of(rng, 2, 3, 4) | (np.arange(4) == 0), scenario="among_other_calls"),
         edge("dropout_in_eval_mode", "In eval mode nothing is dropped, whatever `dropout` is.",
              (2, 3, 4, 2, 2), construct={"dropout": 0.5}),

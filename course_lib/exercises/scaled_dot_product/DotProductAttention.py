@@ -11,6 +11,7 @@ from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._attention.mistakes import known
 from course_lib.exercises._attention.modules import AttentionModule
 from course_lib.exercises._attention.properties import KEPT, WEIGHTS
+from course_lib.exercises._rows import INDEPENDENT
 from course_lib.exercises.scaled_dot_product._problems import (
     WRONG_FACTOR,
     garbage,
@@ -29,7 +30,6 @@ _TRAIN = (
     "divided by 1 - dropout; `attention_weights` holds the weights from before that."
 )
 _EMPTY = "A query that may attend to no key gets output 0 and weights 0."
-_EACH_CALL = "Outputs and `attention_weights` are those of the last call."
 _GRADIENT = "The gradients of queries, keys and values must be those of the formula."
 
 
@@ -89,10 +89,10 @@ def _edges(rng) -> list[Probe]:
         edge("one_key", "A single key gets weight 1.", problem((1,), 1, 1, 1, 1), 0.1),
         edge("float32", "Float32 inputs must work and give float32 outputs.",
              {**problem((2,), 3, 5, 4, 6), **lens}, 0.1, dtype="float32", tolerance=1e-4),
-        edge("after_another_call", _EACH_CALL,
+        edge("after_another_call", INDEPENDENT,
              {**problem((2,), 3, 4, 3, 5), "valid_lens": tensor([3, 2])}, 0.1,
              scenario="after_another_call"),
-        edge("after_a_shorter_call", _EACH_CALL, {**problem((2,), 3, 5, 4, 2), **lens}, 0.1,
+        edge("after_a_shorter_call", INDEPENDENT, {**problem((2,), 3, 5, 4, 2), **lens}, 0.1,
              random_mask(rng, 3, 5) | (np.arange(5) == 0), scenario="after_a_shorter_call"),
     ]  # fmt: skip
 

@@ -137,7 +137,7 @@ def _edges(rng) -> list[Probe]:
         ),
         edge("after_another_call", scenario="after_another_call", **problem(
             2, 5, sizes, [2, 4]
-        )).says("Each call is independent of those before it."),
+        )).says("Calls and blocks are independent of each other."),
         edge("float32", **FLOAT32, **problem(2, 5, sizes, [2, 4])).says(
             "Float32 inputs and weights give float32 outputs."
         ),

@@ -262,3 +262,11 @@ PastOrReal = but(
 @faulty("root", "triangle", "nan", "merge")
 def mended_in_part(faults):
     return with_the_faults(faults)
+
+
+@wrong("attribute_values")
+class WeightsKeptOnTheClass(Permuted):
+    def forward(self, *inputs, **named):
+        outputs = super().forward(*inputs, **named)
+        type(self).attention_weights = vars(self).pop("attention_weights")
+        return outputs

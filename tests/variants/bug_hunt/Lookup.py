@@ -216,3 +216,11 @@ def mended_in_part(faults):
 @faulty("root", "axis", "eval_mode")
 def axis_left(faults):
     return with_the_faults(faults)
+
+
+@wrong("attribute_values")
+class WeightsKeptOnTheClass(FilledAndZeroed):
+    def forward(self, *inputs, **named):
+        outputs = super().forward(*inputs, **named)
+        type(self).attention_weights = vars(self).pop("attention_weights")
+        return outputs

@@ -568,3 +568,18 @@ class StraightIntoTheHeads(Base):
         weights = safe_softmax(q @ k.mT / math.sqrt(self.d), ok)
         self.attention_weights = weights.detach()
         return self.W_o((self.dropout(weights) @ v).transpose(1, 2).flatten(2))
+
+
+@wrong("attribute_values")
+class WeightsKeptOnTheClass(LoopOverHeads):
+    def forward(self, *inputs, **named):
+        outputs = super().forward(*inputs, **named)
+        type(self).attention_weights = vars(self).pop("attention_weights")
+        return outputs
+
+
+@wrong()
+class HeadsCountedOnTheClass(LoopOverHeads):
+    def __init__(self, *sizes, **named):
+        super().__init__(*sizes, **named)
+        type(self).num_heads = vars(self).pop("num_heads")

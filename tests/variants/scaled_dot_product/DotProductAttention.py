@@ -260,3 +260,11 @@ def with_faults(faults):
             return dropped @ values
 
     return Attention
+
+
+@wrong("attribute_values")
+class WeightsKeptOnTheClass(LayerInInit):
+    def forward(self, *inputs, **named):
+        outputs = super().forward(*inputs, **named)
+        type(self).attention_weights = vars(self).pop("attention_weights")
+        return outputs

@@ -171,7 +171,7 @@ def _prepare_module(
             args, kwargs = inputs
             module(*args.values(), **kwargs)
     seen.raised.phase = "inject"
-    parameters = dict(module.named_parameters())
+    parameters = _parameters(module)
     seen.parameters = {name: tuple(p.shape) for name, p in parameters.items()}
     if any(name not in parameters for name in probe.state):
         seen.without_parameters = _what_instead(module, probe, inputs)
@@ -189,6 +189,21 @@ def _prepare_module(
             parameters[name].copy_(drawn)
     module.train(probe.training)
     return module, {name: parameters[name] for name in probe.state}
+
+
+def _parameters(module: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
+    """A module's parameters by name; layers of a Sequential go by position, as if unnamed."""
+    places = {}
+    for path, part in module.named_modules():
+        if isinstance(part, torch.nn.Sequential):
+            for place, layer in enumerate(part.named_children()):
+                start = f"{path}." if path else ""
+                places[f"{start}{layer[0]}"] = f"{start}{place}"
+    found = {}
+    for name, parameter in module.named_parameters():
+        owner, _, own = name.rpartition(".")
+        found[f"{places.get(owner, owner)}.{own}" if owner else own] = parameter
+    return found
 
 
 def _what_instead(module, probe, inputs) -> str:
@@ -238,10 +253,14 @@ def _floating(dtype: str | None) -> torch.dtype:
 
 
 def _backward(result, grad_outputs, leaves) -> tuple[dict[str, Recorded], bool]:
-    """The gradients of the leaves, and whether the gradient handed over was written into."""
+    """The gradients of the leaves, and whether the gradient handed over was written into.
+
+    There are none of a result without a graph.
+    """
     first = result[0] if isinstance(result, tuple | list) else result
-    usable = isinstance(first, torch.Tensor) and first.requires_grad
-    if not usable or first.shape != np.shape(grad_outputs):  # a wrong shape is an error of its own
+    if not isinstance(first, torch.Tensor) or not first.requires_grad:
+        return {}, False
+    if first.shape != np.shape(grad_outputs):  # a wrong shape is an error of its own
         return {name: record(None) for name in leaves}, False
     grad = torch.from_numpy(np.array(grad_outputs)).to(device=first.device, dtype=first.dtype)
     before = grad.tolist()

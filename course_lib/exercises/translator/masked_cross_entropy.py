@@ -8,7 +8,15 @@ import torch
 
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._rows import FLOAT32, STRIDED, Given, case, edge, mistake
+from course_lib.exercises._rows import (
+    FLOAT32,
+    STRIDED,
+    Given,
+    at_the_largest,
+    case,
+    edge,
+    mistake,
+)
 
 
 def _drawn(rng, sizes, valid_lens, dtype="int64", requires_grad=False, **options) -> Given:
@@ -81,6 +89,7 @@ def _edges(rng) -> list[Probe]:
         edge("garbage_in_pads", **_with_garbage(_drawn(rng, (3, 4, 6), [2, 4, 1]), 1e6)).says(
             "Whatever lies beyond an item's length changes nothing, however large it is."
         ),
+        *at_the_largest(lambda size: _with_garbage(_drawn(rng, (2, 3, 4), [2, 1]), size)),
         edge("int32", **_drawn(rng, (2, 5, 3), [5, 5], "int32")).says(
             "Targets and lengths may be int32."
         ),

@@ -1,5 +1,7 @@
 """Answers to `DecoderBlock`, as different hands would write them."""
 
+from collections import OrderedDict
+
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -512,3 +514,11 @@ def around_the_parts(faults):
             return b + self.feed_forward(self.norm_3(b))
 
     return Module
+
+
+@right
+class NamedLayers(ThreeLines):
+    def __init__(self, embed_dim, num_heads, hidden_dim, *, device=None, dtype=None):
+        super().__init__(embed_dim, num_heads, hidden_dim, device=device, dtype=dtype)
+        up, relu, down = self.feed_forward
+        self.feed_forward = nn.Sequential(OrderedDict(up=up, relu=relu, down=down))

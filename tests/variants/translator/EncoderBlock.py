@@ -1,6 +1,7 @@
 """Answers to `EncoderBlock`, as different hands would write them."""
 
 import math
+from collections import OrderedDict
 
 import torch
 from torch import nn
@@ -613,3 +614,11 @@ def around_the_parts(faults):
             return thought if "no residual at last" in faults else h + thought
 
     return Module
+
+
+@right
+class NamedLayers(OneStatementEach):
+    def __init__(self, embed_dim, num_heads, hidden_dim, *, device=None, dtype=None):
+        super().__init__(embed_dim, num_heads, hidden_dim, device=device, dtype=dtype)
+        up, relu, down = self.feed_forward
+        self.feed_forward = nn.Sequential(OrderedDict(up=up, relu=relu, down=down))

@@ -14,7 +14,7 @@ def real_positions(targets, valid_lens):
 def gathered(logits, targets, valid_lens):
     chosen = logits.log_softmax(-1).gather(2, targets.long().unsqueeze(2)).squeeze(2)
     real = real_positions(targets, valid_lens)
-    return -(chosen * real).sum() / max(int(real.sum()), 1)
+    return -chosen.masked_fill(~real, 0.0).sum() / max(int(real.sum()), 1)
 
 
 @right
@@ -45,13 +45,15 @@ def log_of_the_total(logits, targets, valid_lens):
     one_hot = F.one_hot(targets.long(), logits.shape[-1]).bool()
     chosen = logits.masked_fill(~one_hot, 0).sum(-1)
     losses = torch.logsumexp(logits, dim=-1) - chosen
-    weights = real_positions(targets, valid_lens).to(logits.dtype)
-    return torch.einsum("bt,bt->", losses, weights) / weights.sum().clamp_min(1)
+    real = real_positions(targets, valid_lens)
+    weights = real.to(logits.dtype)
+    total = torch.einsum("bt,bt->", losses.masked_fill(~real, 0), weights)
+    return total / weights.sum().clamp_min(1)
 
 
 @right
 def item_by_item(logits, targets, valid_lens):
-    total, count = logits.new_zeros(()), 0
+    total, count = logits[:, :0].sum(), 0
     for item, words, length in zip(logits, targets, valid_lens.tolist(), strict=True):
         log_p = torch.log_softmax(item[:length], dim=-1)
         for position in range(length):
@@ -202,3 +204,17 @@ def slips(faults):
         return losses.sum() / (count if "nan" in faults else max(int(count), 1))
 
     return masked_cross_entropy
+
+
+@wrong("gradient_cut")
+def a_new_zero_without_words(logits, targets, valid_lens):
+    if not real_positions(targets, valid_lens).any():
+        return torch.tensor(0.0, dtype=logits.dtype)
+    return gathered(logits, targets, valid_lens)
+
+
+@wrong("not_a_number")
+def times_zero(logits, targets, valid_lens):
+    losses = F.cross_entropy(logits.mT, targets.long(), reduction="none")
+    real = real_positions(targets, valid_lens)
+    return (losses * real).sum() / real.sum().clamp(min=1)

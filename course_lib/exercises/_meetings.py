@@ -31,6 +31,7 @@ _NUDGES = {
     "last_item": ((1.0, _MIXED, -1, None), "that is off in the last item alone"),
     "first_row": ((1.0, _MIXED, None, 0), "that is off in the first {row} alone"),
     "last_row": ((1.0, _MIXED, None, -1), "that is off in the last {row} alone"),
+    "one_entry": ((0.01, "first", 0, 0), "that is off by a hundredth in one entry alone"),
     "turns_nan": ((np.nan, _MIXED, None, None), "whose outputs become nan"),
 }
 _WHEN = {
@@ -240,6 +241,10 @@ DESCRIBED = {
     "average_over_keys_removed": "a module that masks its weights and still uses padded values: it "
     "first subtracts the average of all values",
     "plain_average": "a module that returns the plain average of all values",
+    "real_average": "a module that returns the average of the real values",
+    "first_value": "a module that returns the first value",
+    "batch_average": "a module that returns the average of all values of the batch",
+    "reversed_by_order": "a module that reverses its features if the keys are in another order",
     "first_key_special": "a module that prefers its first key, whichever it is",
     "last_key_special": "a module that prefers its last key, whichever it is",
     "middle_keys_special": "a module that prefers the keys in the middle",

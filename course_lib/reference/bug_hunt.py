@@ -43,6 +43,10 @@ BROKEN = {
     "length_of_first_item_for_all": ("items_apart", "masking_equals_deleting"),
     "length_of_neighbour": ("items_apart", "masking_equals_deleting", "empty_rows_zero"),
     "later_items_doubled": ("items_apart", "masking_equals_deleting"),
+    "real_average": (),
+    "first_value": ("keys_permutation",),
+    "batch_average": ("items_apart", "masking_equals_deleting"),
+    "reversed_by_order": ("keys_permutation", "masking_equals_deleting"),
 }
 BIRDS = tuple(BROKEN)[1:11]
 

@@ -85,8 +85,10 @@ def _record(value, depth) -> Recorded:
         return _record_tensor(value)
     if kind is np.ndarray:
         return _record_array(value)
-    if kind is bool or isinstance(value, np.bool_):
-        return Recorded("bool", name, data=np.array(bool(value)))
+    if kind is bool:
+        return Recorded("bool", name, data=np.array(value))
+    if isinstance(value, np.bool_):
+        return Recorded("object", name, data=np.array(value))
     if kind is int or isinstance(value, np.integer):
         return Recorded("int", name, data=np.array(float(value)))
     if kind is float or isinstance(value, np.floating):

@@ -58,8 +58,18 @@ HERE = {
     "one_item": "Here the batch is one item.",
     "two_items": "Here the batch is two items.",
     "four_items": "Here the batch is four items.",
+    "value_size": "Here the values have another size than the keys.",
+    "keys_in_order": "Here the first keys are in order.",
     "strided": "Here the tensors are not contiguous.",
 }
+
+
+def values_of_another_size(rng, *names, valid_lens=None) -> Probe:
+    """A meeting with two modules that take values of any size."""
+    inputs = inputs_of(rng) | {"values": tensor(rng.normal(0, 1.4, (3, 5, 4)))}
+    if valid_lens is not None:
+        inputs["valid_lens"] = tensor(valid_lens)
+    return meeting("value_size", *modules(rng, *names), says=HERE["value_size"], **inputs)
 
 
 def meet_with_lengths(rng) -> Callable:

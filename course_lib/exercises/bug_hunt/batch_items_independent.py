@@ -6,7 +6,14 @@ from course_lib.checks.judge.exercise import Exercise
 from course_lib.checks.observe.probe import Probe
 from course_lib.exercises import _meetings as meetings
 from course_lib.exercises._rows import in_steps, mistake
-from course_lib.exercises.bug_hunt._tests import asked, constant, meet_with_lengths, pairs, same
+from course_lib.exercises.bug_hunt._tests import (
+    asked,
+    constant,
+    meet_with_lengths,
+    pairs,
+    same,
+    values_of_another_size,
+)
 
 _BROKEN = (
     *("fulmar", "batch_average_removed", "length_of_first_item_for_all", "length_of_neighbour"),
@@ -25,6 +32,7 @@ def _items_probes(rng) -> list[Probe]:
         meet("four_items", ("later_items_doubled", "sound"), [2, 6, 1, 4], n=2, m=6),
         meet("one_query_and_key", ("later_items_doubled", "sound"), [1, 1], n=1, m=1),
         meet("all_real", ("sound", "later_items_doubled"), [5, 5, 5], n=2),
+        values_of_another_size(rng, "batch_average", "real_average", valid_lens=[2, 4, 3]),
         meet("strided", ("fulmar", "sound"), [2, 4, 1], strided=True),
         meetings.in_train_mode(rng, "company", **drawn),
         *meetings.module_edges(rng, "company", "later_items_doubled", [2, 3, 2]),

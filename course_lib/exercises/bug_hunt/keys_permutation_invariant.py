@@ -9,7 +9,14 @@ from course_lib.checks.judge.exercise import Exercise
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises import _meetings as meetings
 from course_lib.exercises._rows import Given, mistake
-from course_lib.exercises.bug_hunt._tests import HERE, asked, constant, pairs, same
+from course_lib.exercises.bug_hunt._tests import (
+    HERE,
+    asked,
+    constant,
+    pairs,
+    same,
+    values_of_another_size,
+)
 
 _BROKEN = (
     *("jacana", "first_key_special", "last_key_special", "middle_keys_special"),
@@ -34,6 +41,8 @@ def _permutation_probes(rng) -> list[Probe]:
         meet("one_key", "first_key_special", "sound", m=1),
         meet("two_keys", "sound", "first_key_special", n=3, m=2),
         meet("five_keys", "middle_keys_special", "sound", b=2, n=3, m=7),
+        values_of_another_size(rng, "first_value", "plain_average"),
+        meet("keys_in_order", "reversed_by_order", "sound", _keys_in_order(rng)),
         meet("strided", "first_key_special", "sound", n=5, m=4, strided=True),
         meetings.in_train_mode(rng, "order", **_keys_in_order(rng)),
         *meetings.module_edges(rng, "order", "first_key_special", num_keys=3),

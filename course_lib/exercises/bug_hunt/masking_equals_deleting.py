@@ -9,7 +9,14 @@ from course_lib.checks.judge.exercise import Exercise
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises import _meetings as meetings
 from course_lib.exercises._rows import Given, in_steps, mistake
-from course_lib.exercises.bug_hunt._tests import asked, constant, meet_with_lengths, pairs, same
+from course_lib.exercises.bug_hunt._tests import (
+    asked,
+    constant,
+    meet_with_lengths,
+    pairs,
+    same,
+    values_of_another_size,
+)
 
 _BROKEN = (
     *("curlew", "fulmar", "zero_after_softmax", "zeroed_pads", "one_key_more"),
@@ -32,6 +39,7 @@ def _masking_probes(rng) -> list[Probe]:
         meet("one_key", ("sound", "bittern"), [1, 1], m=1),
         meet("nothing_to_delete", ("sound", "bittern"), [5, 5, 5]),
         meet("first_item_full", ("curlew", "sound"), [7, 2, 3], m=7),
+        values_of_another_size(rng, "real_average", "plain_average", valid_lens=[2, 4, 3]),
         meet("strided", ("curlew", "sound"), [2, 4, 2], strided=True),
         meetings.in_train_mode(rng, "pads", **drawn),
         *meetings.module_edges(rng, "pads", "curlew", [2, 3, 2]),

@@ -33,6 +33,9 @@ def _split_probes(rng) -> list[Probe]:
             "As many heads as features: each head holds one feature."
         ),
         edge("one_position", x=normal(3, 1, 8), num_heads=2).says("A single position must work."),
+        edge("one_head_and_position", x=normal(2, 1, 5), num_heads=1).says(
+            "One head and one position must each have their axis."
+        ),
         *(
             edge(name, x=normal(2, 3, features), num_heads=heads, raises="ValueError").says(
                 f"{features} features cannot be divided among {heads} heads: that must be a "

@@ -23,6 +23,10 @@ def _values(rng) -> list[Probe]:
         case("worked", attention_weights=worked).says(
             "Row 0 has its largest weight at position 2; row 1 has two, and the first is at 0."
         ),
+        case(
+            "close",
+            attention_weights=[[0.332, 0.331, 0.334, 0.003], [0.2501, 0.2496, 0.2502, 0.2501]],
+        ).says("The largest weight may be larger by a thousandth only."),
         case("one_map", **_map(rng, 4, 6)).says(
             "Each query, a row of the map, gets the position of the largest weight in its row."
         ),

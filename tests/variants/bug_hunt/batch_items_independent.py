@@ -2,6 +2,7 @@
 
 import itertools
 
+import numpy as np
 import torch
 
 from course_lib.exercises.variants import faulty, right, wrong
@@ -171,3 +172,13 @@ def with_faults(faults):
         return True
 
     return batch_items_independent
+
+
+@wrong("raised")
+def keys_and_values_stacked(module, queries, keys, values, valid_lens):
+    return stacked(module, queries, *torch.stack([keys, values]), valid_lens)
+
+
+@wrong("wrong_type")
+def bool_of_numpy(module, queries, keys, values, valid_lens):
+    return np.bool_(stacked(module, queries, keys, values, valid_lens))

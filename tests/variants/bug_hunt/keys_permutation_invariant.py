@@ -2,6 +2,7 @@
 
 import itertools
 
+import numpy as np
 import torch
 
 from course_lib.exercises.variants import faulty, right, wrong
@@ -173,3 +174,24 @@ def with_faults(faults):
         return True
 
     return keys_permutation_invariant
+
+
+@wrong("accepts_reversed_by_order")
+def sorted_numbers(module, queries, keys, values):
+    outputs = module(queries, keys, values).sort(-1).values
+    for order in itertools.permutations(range(keys.shape[1])):
+        order = list(order)
+        shuffled = module(queries, keys[:, order], values[:, order]).sort(-1).values
+        if not torch.allclose(shuffled, outputs, atol=1e-6):
+            return False
+    return True
+
+
+@wrong("raised")
+def keys_and_values_stacked(module, queries, keys, values):
+    return every_permutation(module, queries, *torch.stack([keys, values]))
+
+
+@wrong("wrong_type")
+def bool_of_numpy(module, queries, keys, values):
+    return np.bool_(every_permutation(module, queries, keys, values))

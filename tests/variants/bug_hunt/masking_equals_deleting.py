@@ -1,5 +1,6 @@
 """Answers to `masking_equals_deleting`, as different hands would write them."""
 
+import numpy as np
 import torch
 
 from course_lib.exercises.variants import faulty, right, wrong
@@ -221,3 +222,18 @@ def batch_trimmed(module, queries, keys, values, valid_lens):
     with_lengths = module(queries, keys, values, valid_lens)
     trimmed = module(queries, keys[:, real], values[:, real])
     return torch.allclose(with_lengths, trimmed, atol=1e-5)
+
+
+@wrong("raised")
+def keys_and_values_stacked(module, queries, keys, values, valid_lens):
+    return item_by_item(module, queries, *torch.stack([keys, values]), valid_lens)
+
+
+@wrong("wrong_type")
+def bool_of_numpy(module, queries, keys, values, valid_lens):
+    return np.bool_(item_by_item(module, queries, keys, values, valid_lens))
+
+
+@wrong("wrong_type")
+def bool_of_torch(module, queries, keys, values, valid_lens):
+    return torch.tensor(item_by_item(module, queries, keys, values, valid_lens))

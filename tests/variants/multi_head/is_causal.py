@@ -1,5 +1,6 @@
 """Answers to `is_causal`."""
 
+import numpy as np
 import torch
 
 from course_lib.exercises.variants import faulty, right, wrong
@@ -195,3 +196,8 @@ def without_a_clone(fn, x):
         if not torch.allclose(fn(changed)[:, :t], before[:, :t], atol=1e-5):
             return False
     return True
+
+
+@wrong("wrong_type")
+def bool_of_numpy(fn, x):
+    return np.bool_(replaced_by_zeros_and_more(fn, x))

@@ -2,6 +2,7 @@
 
 import itertools
 
+import numpy as np
 import torch
 
 from course_lib.exercises.variants import faulty, right, wrong
@@ -215,3 +216,20 @@ def last_axis_shuffled(fn, x):
     moved = fn(x[..., order])
     y = fn(x)
     return torch.allclose(moved, y.roll(-1, dims=-1), atol=1e-5)
+
+
+@wrong("accepts_one_entry")
+def mean_of_the_difference(fn, x):
+    y = fn(x)
+    for i in range(x.shape[1] - 1):
+        order = list(range(x.shape[1]))
+        order[i], order[i + 1] = order[i + 1], order[i]
+        difference = (fn(x[:, order]) - y[:, order]).abs().mean()
+        if not difference < 1e-3:
+            return False
+    return True
+
+
+@wrong("wrong_type")
+def bool_of_numpy(fn, x):
+    return np.bool_(all_adjacent_swaps(fn, x))

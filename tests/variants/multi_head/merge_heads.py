@@ -76,3 +76,10 @@ def with_faults(faults):
         return merged.squeeze() if "axes of size 1 lost" in faults else merged
 
     return merge
+
+
+@wrong()
+def one_head_squeezed(x):
+    if x.shape[1] == 1:
+        return x.transpose(1, 2).squeeze(1).reshape(len(x), *x.shape[2:-1], -1).squeeze(1)
+    return contiguous_view(x)

@@ -111,11 +111,15 @@ def _one_of_each(outputs, like):
 def cache_steps(target, probe, args, kwargs):
     """A cache that is filled as `appended` says; after each part the next query attends."""
     keys, values, queries, appended = args.values()
-    cache, outputs = target(), []
+    cache, outputs, parts = target(), [], []
     ends = list(itertools.accumulate(appended))
     for i, (start, end) in enumerate(itertools.pairwise([0, *ends])):
-        cache.append(keys[:, :, start:end], values[:, :, start:end])
+        parts.append((keys[:, :, start:end], values[:, :, start:end]))
+        cache.append(*parts[-1])
         outputs.append(cache.attend(queries[:, :, i : i + 1]))
+    for (part, other), size in zip(parts, appended, strict=True):
+        if part.shape[2] != size or other.shape[2] != size:
+            keys.zero_()  # an argument was changed, which is noted of the whole
     return _one_of_each(outputs, queries)
 
 

@@ -83,7 +83,7 @@ def _later_items_doubled(outputs):
 
 
 class PlainAverage(nn.Module):
-    """The average of all values for every query, whatever the lengths."""
+    """The average of all values for every query, whatever the lengths, and of any size."""
 
     def __init__(self, embed_dim, num_heads):
         super().__init__()
@@ -91,11 +91,47 @@ class PlainAverage(nn.Module):
     def forward(self, queries, keys, values, valid_lens=None):
         self.attention_weights = values.new_ones(len(keys), 1, queries.shape[1], keys.shape[1])
         self.attention_weights /= keys.shape[1]
-        return values.mean(1, keepdim=True).expand(-1, queries.shape[1], -1)
+        outputs = self.of(values, valid_lens)
+        return outputs.expand(len(values), queries.shape[1], -1)
+
+    def of(self, values, valid_lens):
+        return values.mean(1, keepdim=True)
+
+
+class RealAverage(PlainAverage):
+    def of(self, values, valid_lens):
+        if valid_lens is None:
+            return super().of(values, None)
+        real = torch.arange(values.shape[1], device=values.device) < valid_lens[:, None]
+        weights = (real / real.sum(1, keepdim=True)).to(values.dtype)
+        return weights[:, None] @ values
+
+
+class FirstValue(PlainAverage):
+    def of(self, values, valid_lens):
+        return values[:, :1]
+
+
+class BatchAverage(PlainAverage):
+    def of(self, values, valid_lens):
+        return values.mean((0, 1), keepdim=True)
+
+
+class ReversedByOrder(Sound):
+    """The features of an item are reversed if feature 1 of its keys does not ascend."""
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        outputs = super().forward(queries, keys, values, valid_lens, mask)
+        other = (keys[:, 1:, 1] < keys[:, :-1, 1]).any(1)
+        return torch.where(other[:, None, None], outputs.flip(-1), outputs)
 
 
 STRANGERS = {
     "plain_average": PlainAverage,
+    "real_average": RealAverage,
+    "first_value": FirstValue,
+    "batch_average": BatchAverage,
+    "reversed_by_order": ReversedByOrder,
     "zero_after_softmax": _stranger(
         lambda module, scores, allowed: torch.softmax(scores, -1) * allowed
     ),

@@ -237,7 +237,7 @@ def _detached(features) -> Callable:
     return hook
 
 
-def _zeroed(columns=True, copy=True, restored="always") -> Callable:
+def _zeroed(columns=True, restored="always") -> Callable:
     """The weights of W_o are set to 0 and put back: the logits are right, the gradients are not."""
 
     @contextlib.contextmanager
@@ -245,7 +245,7 @@ def _zeroed(columns=True, copy=True, restored="always") -> Callable:
         (part,) = _parts(model, layer)
         own = _block_of(part, head)
         weights = part.W_o.weight.data[:, own] if columns else part.W_o.weight.data[own]
-        kept = weights.clone() if copy else weights
+        kept = weights.clone()
         weights.zero_()
         try:
             yield
@@ -280,11 +280,6 @@ EXERCISE = Exercise(
         mistake("never_restored", _switch(removed="never")).says(
             "The hook that switches the head off is still there after the `with`.",
             "What does `register_forward_pre_hook` return, and what can you do with it?",
-        ),
-        mistake("weights_stay_zero", _zeroed(copy=False)).says(
-            "The entries of `W_o.weight` that you set to 0 are still 0 after the `with`. If you "
-            "put something back, it is a view of the weights, which became 0 along with them.",
-            "Which method makes a copy of a slice?",
         ),
         mistake("weights_zeroed", _zeroed()).says(
             "You set columns of `W_o.weight` to 0. The logits are right, but these columns get a "

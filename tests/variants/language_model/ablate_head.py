@@ -280,7 +280,7 @@ def keeps_only_this_head(model, layer, head):
         handle.remove()
 
 
-@wrong("weights_stay_zero")
+@wrong("left_over")
 @contextlib.contextmanager
 def weight_remembered_as_it_is(model, layer, head):
     weight = part_of(model, layer).W_o.weight.data

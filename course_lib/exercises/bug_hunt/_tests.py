@@ -7,6 +7,7 @@ import torch
 
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._meetings import inputs_of, lengths_of, meeting, modules, name_of
+from course_lib.exercises._rows import Given
 from course_lib.reference import Expected
 from course_lib.reference import bug_hunt as oracle
 
@@ -66,7 +67,7 @@ HERE = {
 
 def values_of_another_size(rng, *names, valid_lens=None) -> Probe:
     """A meeting with two modules that take values of any size."""
-    inputs = inputs_of(rng) | {"values": tensor(rng.normal(0, 1.4, (3, 5, 4)))}
+    inputs: Given = inputs_of(rng) | {"values": tensor(rng.normal(0, 1.4, (3, 5, 4)))}
     if valid_lens is not None:
         inputs["valid_lens"] = tensor(valid_lens)
     return meeting("value_size", *modules(rng, *names), says=HERE["value_size"], **inputs)

@@ -22,11 +22,7 @@ _AGAIN = "then run the same command again; what is graded is kept and is publish
 
 @contextmanager
 def opened(coursedir: CourseDirectory) -> Iterator[Gradebook]:
-    """The gradebook of a course, opened and closed.
-
-    Raises:
-        GradingError: it cannot be reached, now or later; the message has the remedy.
-    """
+    """Open the gradebook of a course, and raise a `GradingError` with a remedy if it fails."""
     url = _url_of(coursedir.db_url)
     try:
         with Gradebook(coursedir.db_url, coursedir.course_id) as gradebook:
@@ -37,25 +33,13 @@ def opened(coursedir: CourseDirectory) -> Iterator[Gradebook]:
         if error.name not in ("psycopg", "psycopg2"):
             raise
         raise GradingError(
-            f"{shown(url)} needs a driver that is not installed here: "
+            f"{_shown(url)} needs a driver that is not installed here: "
             'pip install "attention-course[scale]", and begin the URL with postgresql+psycopg://'
         ) from error
 
 
-def shown(url: URL) -> str:
-    """The place of a gradebook, without password and options."""
-    if url.get_backend_name() == "sqlite":
-        return f"the gradebook {url.database}"
-    place = URL.create(url.drivername, url.username, None, url.host, url.port, url.database)
-    return f"the gradebook {place}"
-
-
 def _url_of(text: str) -> URL:
-    """The parsed URL; what is wrong with it is said without showing any of it.
-
-    Raises:
-        GradingError: it is none, or holds a password that is not written as a URL wants it.
-    """
+    """Parse the URL; an error shows nothing of it."""
     remedy = "write postgresql+psycopg://USER@HOST:PORT/DATABASE, and the password into ~/.pgpass"
     try:
         url = make_url(text)
@@ -72,15 +56,22 @@ def _url_of(text: str) -> URL:
     return url
 
 
+def _shown(url: URL) -> str:
+    """Return the place of a gradebook, without password and options."""
+    if url.get_backend_name() == "sqlite":
+        return f"the gradebook {url.database}"
+    return f"the gradebook {url.set(query={})._replace(password=None)}"
+
+
 def _explained(url: URL, error: SQLAlchemyError) -> str:
     cause = getattr(error, "orig", None) or error
     reason = next(iter(str(cause).splitlines()), type(cause).__name__)
     if url.get_backend_name() == "sqlite":
-        return f"{shown(url)} cannot be used ({reason}): fix or restore it, {_AGAIN}"
+        return f"{_shown(url)} cannot be used ({reason}): fix or restore it, {_AGAIN}"
     for secret in (url.password, url.query.get("password")):
         if isinstance(secret, str) and secret:
             reason = reason.replace(secret, "***")
     return (
-        f"{shown(url)} cannot be used ({reason}): see that its server runs and that user, password "
-        f"and name of the database are right, {_AGAIN}"
+        f"{_shown(url)} cannot be used ({reason}): see that its server runs and that user, "
+        f"password and name of the database are right, {_AGAIN}"
     )

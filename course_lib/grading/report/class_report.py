@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import mean, median
@@ -18,8 +18,8 @@ from markupsafe import Markup
 
 from course_lib.checks.judge.html import inline
 from course_lib.grading.course import Course, quiet_nbgrader, write_atomically
-from course_lib.grading.graded import GradedExercise, GradedLesson, GradedSubmission
-from course_lib.grading.report.outcomes import OUTCOMES, STOPPED, outcome_of
+from course_lib.grading.graded import GradedLesson, GradedSubmission
+from course_lib.grading.report.class_table import OUTCOMES, STOPPED, outcome_of
 from course_lib.grading.report.read_grades import read_lesson
 from course_lib.workspace.errors import GradingError
 
@@ -29,14 +29,7 @@ NUM_SLOWEST = 5
 
 
 def write_report(root: Path, lesson: str | None = None) -> Path:
-    """Write the class report.
-
-    Args:
-        root: the course folder.
-        lesson: only this one; every graded lesson if None.
-
-    Returns:
-        The page: report.html in the course folder.
+    """Write report.html in a course folder, of one lesson or of every graded one; return its path.
 
     Raises:
         GradingError: nothing is graded yet.
@@ -52,7 +45,14 @@ def write_report(root: Path, lesson: str | None = None) -> Path:
             f"{course.root}: nothing is graded for {what}: run `course grade {lesson or 'LESSON'}`"
         )
     path = course.root / "report.html"
-    write_atomically(path, render(summaries, _feedback_links(course, summaries)))
+    links = {}
+    for summary in summaries:
+        for record in summary.students:
+            name, student = summary.lesson, record.student
+            page = course.step("feedback") / student / name / f"{name}.html"
+            if page.is_file() and page.is_relative_to(course.root):
+                links[name, student] = quote(page.relative_to(course.root).as_posix())
+    write_atomically(path, render(summaries, links))
     return path
 
 
@@ -68,31 +68,24 @@ def render(summaries: Sequence[GradedLesson], links: dict[tuple[str, str], str])
         lstrip_blocks=True,
     )
     environment.filters["inline"] = lambda text: Markup(inline(text))
-    sections = [_section(summary, links) for summary in summaries]
-    return environment.get_template("report.html.j2").render(sections=sections, outcomes=OUTCOMES)
+    environment.globals |= {
+        "links": links,
+        "outcome_of": outcome_of,
+        "outcomes": OUTCOMES,
+        "share": _share,
+        "stopped": STOPPED,
+    }
+    sections = [_section(summary) for summary in summaries]
+    return environment.get_template("report.html.j2").render(sections=sections)
 
 
-def _feedback_links(
-    course: Course, summaries: Sequence[GradedLesson]
-) -> dict[tuple[str, str], str]:
-    links = {}
-    for summary in summaries:
-        for record in summary.students:
-            lesson, student = summary.lesson, record.student
-            page = course.step("feedback") / student / lesson / f"{lesson}.html"
-            if page.is_file() and page.is_relative_to(course.root):
-                links[lesson, student] = quote(page.relative_to(course.root).as_posix())
-    return links
-
-
-def _section(summary: GradedLesson, links: dict[tuple[str, str], str]) -> dict:
+def _section(summary: GradedLesson) -> dict:
     shares = [share for s in summary.students if (share := _share(s, summary)) is not None]
-    graded = f"{len(shares)} of {len(summary.students)}"
     return {
         "lesson": summary.lesson,
         "summary": summary,
         "facts": {
-            "students graded": graded,
+            "students graded": f"{len(shares)} of {len(summary.students)}",
             "mean": f"{mean(shares):.0%}" if shares else "none",
             "median": f"{median(shares):.0%}" if shares else "none",
             "late": sum(s.late_seconds > 0 for s in summary.students),
@@ -105,9 +98,6 @@ def _section(summary: GradedLesson, links: dict[tuple[str, str], str]) -> dict:
         "looks": needs_a_look(summary),
         "written": written(summary),
         "slowest": slowest(summary),
-        "students": [
-            _student(s, summary, links.get((summary.lesson, s.student))) for s in summary.students
-        ],
     }
 
 
@@ -143,23 +133,21 @@ def _exercise(name: str, summary: GradedLesson) -> dict:
 
 def mistakes(summary: GradedLesson) -> list[dict]:
     """Return the mistakes that the checks named, by exercise, the most frequent first."""
-    found = []
-    for name in summary.exercises:
-        rows = [(who, row) for who, row in summary.rows if row.exercise == name and row.mistake]
-        for mistake, count in Counter(row.mistake for _, row in rows).most_common():
-            who = [student for student, row in rows if row.mistake == mistake]
-            found.append(
-                {
-                    "exercise": name,
-                    "star": summary.star(name),
-                    "mistake": mistake,
-                    "message": next(row.message for _, row in rows if row.mistake == mistake),
-                    "count": count,
-                    "share": count / max(len(summary.students), 1),
-                    "who": who,
-                }
-            )
-    return found
+    found = defaultdict(list)
+    for student, row in summary.rows:
+        if row.mistake:
+            found[row.exercise, row.mistake].append((student, row.message))
+    place = {name: at for at, name in enumerate(summary.exercises)}
+    ordered = sorted(found.items(), key=lambda one: (place[one[0][0]], -len(one[1])))
+    return [
+        {
+            "exercise": exercise,
+            "mistake": mistake,
+            "message": made[0][1],
+            "who": [student for student, _ in made],
+        }
+        for (exercise, mistake), made in ordered
+    ]
 
 
 def of_everyone(summary: GradedLesson) -> list[str]:
@@ -175,20 +163,16 @@ def needs_a_look(summary: GradedLesson) -> list[dict]:
     lowest = {student for _, student in ranked[:NUM_LOWEST]}
     looks, known = [], of_everyone(summary)
     for student in summary.students:
-        reasons = [reason for reason in _reasons(student) if reason[2] not in known]
+        reasons = sorted(reason for reason in _reasons(student) if reason[2] not in known)
         if student.student in lowest:
             share = scores[student.student]
-            reasons.append((4, "lowest", f"among the lowest scores: {share:.0%}"))
+            reasons = sorted([*reasons, (4, "lowest", f"among the lowest scores: {share:.0%}")])
         if reasons:
-            reasons.sort()
-            looks.append(
-                {
-                    "student": student.student,
-                    "urgency": reasons[0][0],
-                    "reasons": [(kind, text) for _, kind, text in reasons],
-                }
-            )
-    return sorted(looks, key=lambda look: (look["urgency"], look["student"]))
+            looks.append((reasons[0][0], student.student, reasons))
+    return [
+        {"student": student, "reasons": [(kind, text) for _, kind, text in reasons]}
+        for _, student, reasons in sorted(looks)
+    ]
 
 
 def _reasons(student: GradedSubmission) -> Iterator[tuple[int, str, str]]:
@@ -209,36 +193,20 @@ def _reasons(student: GradedSubmission) -> Iterator[tuple[int, str, str]]:
 
 def written(summary: GradedLesson) -> list[dict]:
     """Return how many answers to each written question wait, are graded, or were left blank."""
-    names = dict.fromkeys(name for s in summary.students for name in s.written)
-    found = []
-    for name in names:
-        states = {s.student: s.written[name] for s in summary.students if name in s.written}
-        counts = Counter(states.values())
-        found.append(
-            {
-                "name": name,
-                "waiting": [who for who, state in states.items() if state == "waiting"],
-                "graded": counts["graded"],
-                "left_blank": counts["left blank"],
-            }
-        )
-    return found
+    found: dict[str, dict[str, list[str]]] = {}
+    for student in summary.students:
+        for name, state in student.written.items():
+            states = found.setdefault(name, {"waiting": [], "graded": [], "left blank": []})
+            states[state].append(student.student)
+    return [{"name": name, **states} for name, states in found.items()]
 
 
-def slowest(summary: GradedLesson) -> list[dict]:
-    """Return the submissions that took longest to grade, compared with the median."""
+def slowest(summary: GradedLesson) -> list[tuple[str, float, float]]:
+    """Return the submissions that took longest: seconds, and how many times the median."""
     timed = [student for student in summary.students if student.seconds > 0]
     usual = median(student.seconds for student in timed) if timed else 0
     longest = sorted(timed, key=lambda student: -student.seconds)[:NUM_SLOWEST]
-    return [
-        {
-            "student": student.student,
-            "seconds": f"{student.seconds:.1f}",
-            "share": student.seconds / longest[0].seconds,
-            "times": f"{student.seconds / usual:.1f}",
-        }
-        for student in longest
-    ]
+    return [(one.student, one.seconds, one.seconds / usual) for one in longest]
 
 
 def _duration(seconds: float) -> str:
@@ -247,24 +215,3 @@ def _duration(seconds: float) -> str:
     days, hours, minutes = minutes // 1440, minutes // 60 % 24, minutes % 60
     parts = [(days, "day"), (hours, "hour"), (0 if days else minutes, "minute")]
     return " ".join(f"{n} {unit}{'s' * (n != 1)}" for n, unit in parts if n)
-
-
-def _student(student: GradedSubmission, summary: GradedLesson, link: str | None) -> dict:
-    rows = {row.exercise: row for row in student.rows}
-    share = _share(student, summary)
-    return {
-        "student": student.student,
-        "link": link,
-        "late": student.late_seconds > 0,
-        "problem": student.problem,
-        "cells": [_cell(rows[name]) for name in summary.exercises],
-        "points": "" if student.points is None else f"{student.points:g}",
-        "share": "" if share is None else f"{share:.0%}",
-        "written": ", ".join(sorted(set(student.written.values()))),
-    }
-
-
-def _cell(row: GradedExercise) -> dict:
-    points = "" if row.shown is None else f"{row.shown:g}"
-    title = row.reason or row.mistake or STOPPED.get(row.outcome) or OUTCOMES[outcome_of(row)][1]
-    return {"outcome": outcome_of(row), "points": points, "title": title}

@@ -8,9 +8,17 @@ from rich.text import Text
 
 from course_lib.grading.graded import GradedExercise, GradedLesson, GradedSubmission
 from course_lib.grading.intake.gate import one_line
-from course_lib.grading.report.outcomes import OUTCOMES, outcome_of
 from course_lib.plotting.words import counted
 
+OUTCOMES = {
+    "correct": ("✓", "right"),
+    "incorrect": ("✗", "wrong"),
+    "raised": ("!", "raised an error"),
+    "stopped": ("∞", "stopped"),
+    "not_attempted": ("–", "not attempted"),
+    "not_graded": ("?", "not graded"),
+}
+STOPPED = {"timed_out": "out of time", "out_of_memory": "out of memory", "crashed": "crashed"}
 _STYLES = {"correct": "green", "not_attempted": "dim", "not_graded": "yellow"}  # red if none
 LEGEND = (
     "✓ right  ✗ wrong  ! error  ∞ stopped  – not attempted  ? not graded  ⧗ late\n"
@@ -18,6 +26,12 @@ LEGEND = (
     "\n★: optional, counts no points"
 )
 _WRITTEN = {"waiting": "waits", "left blank": "–", "graded": "graded"}
+
+
+def outcome_of(row: GradedExercise) -> str:
+    """Return the key of `OUTCOMES` that a row counts under."""
+    outcome = "stopped" if row.outcome in STOPPED else row.outcome
+    return outcome if outcome in OUTCOMES else "not_graded"
 
 
 def show(summary: GradedLesson) -> None:

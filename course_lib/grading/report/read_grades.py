@@ -28,7 +28,7 @@ def read_lesson(
     known: Mapping[str, GradedSubmission] | None = None,
     brief: bool = False,
 ) -> GradedLesson:
-    """Everything known about a lesson; no student where the gradebook knows none.
+    """Return everything known about a lesson.
 
     Args:
         course: the course folder.
@@ -52,7 +52,9 @@ def read_lesson(
             student = submission.student.id
             graded = _from_gradebook(submission, exercises, answers)
             if graded.state == BLANK or not brief:
-                notebook = (known or {}).get(student) or _notebook(course, student, lesson)
+                notebook = (known or {}).get(student)
+                if notebook is None and (found := course.read_graded(student, lesson)):
+                    notebook = read_notebook(found)
                 graded = _explained(graded, entries.get(student, Entry(student)), notebook)
                 if problem := read_stamp(submitted / student / lesson).problem:
                     graded = replace(graded, notices=(*graded.notices, problem))
@@ -80,36 +82,23 @@ def _from_gradebook(
     grades = {grade.cell.name: grade for nb in submission.notebooks for grade in nb.grades}
     return GradedSubmission(
         submission.student.id,
-        tuple(_exercise(name, most, grades.get(name)) for name, most in exercises.items()),
-        tuple(_answer(name, most, grades.get(name)) for name, most in answers.items()),
+        tuple(_graded(name, most, grades.get(name), False) for name, most in exercises.items()),
+        tuple(_graded(name, most, grades.get(name), True) for name, most in answers.items()),
         late_seconds=float(submission.total_seconds_late),
         late_penalty=sum(nb.late_submission_penalty or 0.0 for nb in submission.notebooks),
     )
 
 
-def _exercise(name: str, most: float, grade: Grade | None) -> GradedExercise:
+def _graded(name: str, most: float, grade: Grade | None, by_person: bool) -> GradedExercise:
+    """What the gradebook says of a cell that a machine, or else a person, grades."""
     if grade is None:
-        return GradedExercise(name, None, most, "not_graded")
+        return GradedExercise(name, None, most, "waiting" if by_person else "not_graded")
     by_hand = grade.manual_score is not None
-    points = grade.manual_score if by_hand else grade.auto_score
-    extra = grade.extra_credit or 0.0
-    return GradedExercise(name, points, most, "not_graded", by_hand=by_hand, extra_credit=extra)
-
-
-def _answer(name: str, most: float, grade: Grade | None) -> GradedExercise:
-    if grade is None:
-        return GradedExercise(name, None, most, "waiting")
-    by_hand = grade.manual_score is not None
-    waits = grade.needs_manual_grade and not by_hand
+    waits = by_person and grade.needs_manual_grade and not by_hand
     points = grade.manual_score if by_hand else None if waits else grade.auto_score
     state = "graded" if by_hand else "waiting" if waits else "left blank"
-    extra = grade.extra_credit or 0.0
-    return GradedExercise(name, points, most, state, extra_credit=extra)
-
-
-def _notebook(course: Course, student: str, lesson: str) -> GradedSubmission | None:
-    found = course.read_graded(student, lesson)
-    return read_notebook(found) if found else None
+    outcome, extra = state if by_person else "not_graded", grade.extra_credit or 0.0
+    return GradedExercise(name, points, most, outcome, by_hand=by_hand, extra_credit=extra)
 
 
 def _explained(
@@ -118,9 +107,7 @@ def _explained(
     """A submission with what its graded notebook and its entry in the ledger say of it."""
     told = notebook or GradedSubmission(graded.student)
     read = {row.exercise: row for row in told.rows}
-    problem = entry.problem
-    if problem is None and notebook is None:
-        problem = "not graded yet"
+    problem = entry.problem or (None if notebook else "not graded yet")
     flags = [f"{name}: {reason}" for name, reason in entry.flagged.items()]
     return replace(
         graded,
@@ -133,7 +120,7 @@ def _explained(
 
 
 def _with_report(row: GradedExercise, read: GradedExercise | None) -> GradedExercise:
-    """The gradebook's points with the notebook's outcome, mistake and message."""
+    """Add the notebook's outcome, mistake and message to the gradebook's points."""
     if read is None:
         return row if row.points is not None else replace(row, reason="no graded notebook")
     return replace(

@@ -42,6 +42,12 @@ def test_the_histogram_counts_every_student_once():
     assert {bar["share"] for bar in histogram([])} == {0}
 
 
+def test_students_who_submitted_nothing_are_listed():
+    page = render([summary(student("a", 4, 4))], {}, ["a", "<b>", "c"])
+    assert "<p><strong>Nothing submitted:</strong> &lt;b&gt;, c</p>" in page
+    assert "Nothing submitted" not in render([summary(student("a", 4, 4))], {}, ["a"])
+
+
 def test_written_answers_are_counted_by_question():
     states = {"a": "waiting", "b": "graded", "c": "left blank", "d": "waiting"}
     class_ = [student(name, 4, 4, written={"why": state}) for name, state in states.items()]

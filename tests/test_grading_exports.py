@@ -473,8 +473,14 @@ def test_the_table_has_a_row_a_student_and_blanks_where_nothing_is_graded(course
     assert of("cyd", *columns) == ["4", "", "2", "", "10", "not graded"]
     assert of("dan", *columns) == ["", "", "", "", "10", "nothing submitted"]
     assert of("'=cmd()", "total", "late_seconds") == ["0", "0"]
-    assert of("o'brien", "total", "late_seconds") == ["7.25", "3600"]
+    assert of("o'brien", "total", "late_seconds", "late_penalty") == ["7.25", "3600", "0.5"]
     assert of("bob", "total", "reason", lesson=OTHER) == ["2", ""]
+    totals = {
+        name: [row[of] for of in ("total", "max", "lessons")] for name, row in by_student.items()
+    }
+    assert (totals["ada"], totals["bob"]) == (["15", "15", "2"], ["2", "5", "1"])
+    assert totals["dan"] == ["", "", "0"]
+    assert "      nothing submitted: dan" in outcome.text()
     assert by_student["ada"]["last_name"] == "'-Doe"
 
 

@@ -20,7 +20,7 @@ from course_lib.workspace.errors import ExportError, GradingError
 # https://owasp.org/www-community/attacks/CSV_Injection
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 CLOSED = {"EX": "excused there", "N/A": "not assigned to this student there"}  # in Canvas
-PER_LESSON = ("written", "total", "max", "late_seconds", "state", "reason")
+PER_LESSON = ("written", "total", "max", "late_seconds", "late_penalty", "state", "reason")
 
 
 def export(root: Path, request: ExportRequest) -> Outcome:
@@ -95,9 +95,10 @@ def _read_gradebook(
 def grades_table(
     people: Sequence[Sequence[str]], lessons: Sequence[GradedLesson], *, partial: bool = False
 ) -> Sheet:
-    """Return a table with a row for each student, and the columns of each lesson.
+    """Return a table with a row for each student, the columns of each lesson, and totals.
 
-    What is not graded is blank. Optional exercises have no column.
+    What is not graded is blank. Optional exercises have no column. The totals are of the lessons
+    in which the student has a score.
     """
     header = ["student", "last_name", "first_name", "email"]
     rows: list[list[str | float | None]] = [[*person] for person in people]
@@ -114,9 +115,15 @@ def grades_table(
                 grade.score(partial),
                 lesson.all_points,
                 None if grade.state == ABSENT else grade.late_seconds,
+                None if grade.state == ABSENT else grade.late_penalty,
                 grade.state,
                 "" if grade.reason == grade.state else grade.reason,
             ]
+    header += ["total", "max", "lessons"]
+    for row, (student, *_) in zip(rows, people, strict=True):
+        scores = [(lesson.of(student).score(partial), lesson.all_points) for lesson in lessons]
+        graded = [(score, most) for score, most in scores if score is not None]
+        row += [*map(sum, zip(*graded, strict=True)), len(graded)] if graded else [None, None, 0]
     return Sheet(Path(), header, [[plain_cell(cell) for cell in row] for row in rows])
 
 

@@ -17,6 +17,7 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from course_lib.checks.judge.html import inline
+from course_lib.grading.adapters.nbgrader import students_of
 from course_lib.grading.course import Course, quiet_nbgrader, write_atomically
 from course_lib.grading.graded import GradedLesson, GradedSubmission
 from course_lib.grading.report.class_table import OUTCOMES, STOPPED, outcome_of
@@ -38,6 +39,8 @@ def write_report(root: Path, lesson: str | None = None) -> Path:
     with quiet_nbgrader():
         lessons = [lesson] if lesson else course.lessons()
         summaries = [read_lesson(course, name) for name in lessons]
+        with course.gradebook() as gradebook:
+            everyone = sorted(student.id for student in students_of(gradebook))
     summaries = [summary for summary in summaries if summary.students]
     if not summaries:
         what = lesson or "any lesson"
@@ -52,12 +55,22 @@ def write_report(root: Path, lesson: str | None = None) -> Path:
             page = course.step("feedback") / student / name / f"{name}.html"
             if page.is_file() and page.is_relative_to(course.root):
                 links[name, student] = quote(page.relative_to(course.root).as_posix())
-    write_atomically(path, render(summaries, links))
+    write_atomically(path, render(summaries, links, everyone))
     return path
 
 
-def render(summaries: Sequence[GradedLesson], links: dict[tuple[str, str], str]) -> str:
-    """Return the page for some lessons. `links` has feedback pages by lesson and student."""
+def render(
+    summaries: Sequence[GradedLesson],
+    links: dict[tuple[str, str], str],
+    everyone: Sequence[str] = (),
+) -> str:
+    """Return the page for some lessons.
+
+    Args:
+        summaries: the lessons.
+        links: feedback pages by lesson and student.
+        everyone: the students of the class, of whom some may have submitted nothing.
+    """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -75,20 +88,24 @@ def render(summaries: Sequence[GradedLesson], links: dict[tuple[str, str], str])
         "share": _share,
         "stopped": STOPPED,
     }
-    sections = [_section(summary) for summary in summaries]
+    sections = [_section(summary, everyone) for summary in summaries]
     return environment.get_template("report.html.j2").render(sections=sections)
 
 
-def _section(summary: GradedLesson) -> dict:
+def _section(summary: GradedLesson, everyone: Sequence[str]) -> dict:
     shares = [share for s in summary.students if (share := _share(s, summary)) is not None]
+    submitted = {student.student for student in summary.students}
+    absent = [student for student in everyone if student not in submitted]
     return {
         "lesson": summary.lesson,
         "summary": summary,
+        "absent": absent,
         "facts": {
             "students graded": f"{len(shares)} of {len(summary.students)}",
             "mean": f"{mean(shares):.0%}" if shares else "none",
             "median": f"{median(shares):.0%}" if shares else "none",
             "late": sum(s.late_seconds > 0 for s in summary.students),
+            "nothing submitted": len(absent),
             "written answers waiting": sum(map(len, summary.waiting.values())),
         },
         "warnings": of_everyone(summary),

@@ -6,7 +6,6 @@ A page that cannot be rendered becomes a plain one: points, what the checks say,
 from __future__ import annotations
 
 import functools
-import html
 import pkgutil
 from typing import Any, NamedTuple
 
@@ -55,7 +54,7 @@ def marks_of(submitted: SubmittedNotebook, lesson: str, grades: GradedSubmission
 
 def get_ready(release: NotebookNode) -> None:
     """Import what pages need, and fill the caches with what is the same on all of them."""
-    _template()
+    _template("index")
     for cell in release.cells:
         (highlighted if cell.cell_type == "code" else lesson_text)(cell.source)
 
@@ -68,38 +67,13 @@ def feedback_page(notebook: str, marks: Marks, figures: CourseFigures) -> str:
             if is_grade(cell) or is_solution(cell):
                 cell.metadata.nbgrader.update(marks.cells[cell.metadata.nbgrader.grade_id])
         shown, resources = figures.preprocess(graded, {"nbgrader": marks.about})
-        return _template().render(nb=shown, resources=resources)
+        return _template("index").render(nb=shown, resources=resources)
     except Exception as error:  # no page holds up the pages of others
-        return plain_page(marks, type(error).__name__)
+        return _template("plain").render(marks._asdict(), why=type(error).__name__)
 
 
 @functools.cache
-def _template() -> Template:
+def _template(name: str) -> Template:
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True)
     environment.filters |= {name: pkgutil.resolve_name(path) for name, path in FILTERS.items()}
-    return environment.get_template("feedback/index.html.j2")
-
-
-def plain_page(marks: Marks, why: str) -> str:
-    """Return a page of points and what the checks say, with nothing of the notebook itself."""
-    about, head = marks.about, f"Feedback: {html.escape(str(marks.about['notebook']))}"
-    rows = "".join(
-        f"<tr><th scope='row'>{html.escape(one.exercise)}</th><td>{_points(one)}</td>"
-        f"<td>{html.escape(one.message or '')}</td></tr>\n"
-        for one in marks.exercises
-    )
-    return f"""<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><title>{head}</title>
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'">
-</head><body>
-<h1>{head}</h1>
-<p><strong>{about["score"]:g} of {about["max_score"]:g} points</strong></p>
-<p>Your notebook cannot be shown here ({html.escape(why)}). Your points are not affected.</p>
-<table>
-{rows}</table>
-</body></html>
-"""
-
-
-def _points(one: GradedExercise) -> str:
-    return "not graded yet" if one.points is None else f"{one.points:g} of {one.max_points:g}"
+    return environment.get_template(f"feedback/{name}.html.j2")

@@ -36,12 +36,7 @@ from course_lib.workspace.errors import GradingError
 
 
 class Publisher:
-    """Where the results of one lesson go.
-
-    Args:
-        course: the course folder.
-        lesson: slug.
-    """
+    """Writes the results of one lesson."""
 
     def __init__(self, course: Course, lesson: str) -> None:
         self.course, self.lesson = course, lesson
@@ -63,13 +58,9 @@ class Publisher:
     def publish(
         self, student: str, text: str, notebook: NotebookNode, grades: GradedSubmission
     ) -> None:
-        """Write a graded submission: grades in one transaction, then files; its page is made later.
+        """Write a graded notebook, as text and parsed: first its grades, then the files.
 
-        Args:
-            student: whose.
-            text: the graded notebook as it is to lie in autograded/.
-            notebook: the same, parsed.
-            grades: what its checks say.
+        Its page is made later.
         """
         started = time.monotonic()
         with one_transaction(self.gradebook):
@@ -100,7 +91,6 @@ class Publisher:
             yield replace(entry, notebook="", seconds=seconds)
 
     def _write_page(self, student: str, page: str) -> Path:
-        """Put a page where nbgrader's GenerateFeedback does, with its permissions."""
         place = self.course.step("feedback") / student / self.lesson / f"{self.lesson}.html"
         place.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(place, page)

@@ -290,7 +290,7 @@ def test_no_time_to_name_a_mistake_costs_its_name_and_no_points():
 
 def test_words_are_right_or_wrong():
     assert close(probe(), "yes", record("yes")) is None
-    assert close(probe(), "yes", record("no")).message == "It multiplies by W."
+    assert close(probe(), "yes", record("no")).id == "wrong_values"
     assert close(probe(), None, record("anything")) is None
 
 
@@ -341,7 +341,8 @@ def test_a_call_that_the_exercise_leaves_out_is_named_with_the_reason():
     without = doubling(forbidden={"add": "Multiply."})
     assert grade(without, lambda x: 2 * x).points == 4
     (finding,) = grade(without, lambda x: torch.add(x, x)).findings
-    assert finding.message == "Your code calls `add`, which this exercise rules out. Multiply."
+    assert finding.message.startswith("Your code calls `add`, itself or through another function")
+    assert finding.message.endswith("which this exercise rules out. Multiply.")
 
 
 def test_what_torch_has_not_implemented_is_an_attempt():
@@ -405,7 +406,7 @@ def test_nothing_is_said_where_nothing_that_is_shown_differs():
         Observation(outputs=record(torch.ones(1, 2))),
     ):
         expected = Expected(np.ones((1, 2)), {}, {})
-        assert with_numbers(one, violation, expected, seen) == "It multiplies by W."
+        assert with_numbers(one, violation, expected, seen) == ""
 
 
 def test_entries_of_other_shapes_and_equal_ones_have_no_difference_to_show():
@@ -466,7 +467,7 @@ def test_on_an_accelerator_plain_problems_appear_once_more_in_float32():
     assert moved and [probe.name for probe, _ in here] == [p.name for p, _ in there[: len(here)]]
     for each in moved:
         assert (each.device, each.dtype, each.loops) == ("cuda", "float32", "")
-        assert each.part == "values" and each.name.endswith("_on_cuda") and "on cuda" in each.says
+        assert each.part == "values" and each.name.endswith("_on_cuda")
     edges = [probe.name for probe, _ in here if probe.part != "values"]
     assert not any(each.name.removesuffix("_on_cuda") in edges for each in moved)
 

@@ -1,18 +1,28 @@
 """What a report says: what was expected, whose mistake, and for which part of what failed."""
 
+import contextlib
+import dataclasses
+import math
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
+from torch.nn import functional as F
 
+from course_lib import masked_softmax
 from course_lib.checks import exercises, grade
 from course_lib.checks.judge.comparisons import entry_that_differs, in_digits
 from course_lib.checks.judge.example import MARK, _beside
+from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
+from course_lib.checks.judge.grade import grade as grade_as
 from course_lib.checks.judge.score import shares_of
+from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.checks.observe.record import Recorded
 from course_lib.exercises.variants import variants
+from course_lib.reference import Expected
 
 ROOT = Path(__file__).parent.parent
 
@@ -24,11 +34,18 @@ def lower(num_queries, num_keys=None, *, device=None):
     )
 
 
+def without_itself(num_queries, num_keys=None, *, device=None):
+    num_keys = num_queries if num_keys is None else num_keys
+    return lower(num_queries, num_keys).tril(num_keys - num_queries - 1)
+
+
 def test_the_students_numbers_are_beside_those_of_the_definition():
     report = grade("causal_mask", lambda num_queries, num_keys=None: lower(num_queries, num_keys).T)
-    text = report.example.text()
-    assert "mask, yours:" in text and "by the definition:" in text
-    square = grade("causal_mask", lambda num_queries, num_keys=None: lower(num_queries).mT)
+    assert "mask, shapes" in report.example.text()
+
+    square = grade("causal_mask", without_itself)
+    assert "mask, yours:" in square.example.text()
+    assert "by the definition:" in square.example.text()
     (shown,) = square.example.results
     assert len(shown.yours) == len(shown.expected)
     for yours, expected in zip(shown.yours, shown.expected, strict=True):
@@ -37,8 +54,8 @@ def test_the_students_numbers_are_beside_those_of_the_definition():
 
 
 def test_a_differing_entry_is_marked_without_colour_too():
-    html = grade("causal_mask", lambda n, num_keys=None: lower(n).mT).html()
-    assert f"<strong>True{MARK}</strong>" in html and "1px solid currentColor" in html
+    html = grade("causal_mask", without_itself).html()
+    assert f"<strong>False{MARK}</strong>" in html and "1px solid currentColor" in html
 
 
 def test_values_have_names():
@@ -110,6 +127,162 @@ def test_a_mistake_that_explains_everything_is_named_without_a_number():
     report = grade("causal_mask", upper)
     assert report.mistake == "upper_triangular"
     assert "problems that fail" not in report.text()
+
+
+def lookups(**mistakes):
+    """An exercise of four problems, which asks for x + n, and its mistakes by id."""
+
+    def probes(rng):
+        cases = ((3, 2, "values"), (4, 2, "values"), (5, 3, "values"), (2, 1, "edges"))
+        return [
+            Probe(
+                f"p{n}",
+                f"It must hold for n = {n}.",
+                part,
+                {"x": tensor([1.0] * size), "n": float(n)},
+            )
+            for n, size, part in cases
+        ]
+
+    return Exercise(
+        name="added",
+        points=4,
+        minutes=1,
+        difficulty=1,
+        returns=(Returned("sum"),),
+        probes=probes,
+        oracle=lambda x, n: Expected(x + n),
+        mistakes=[Mistake(id, model, f"{id}!", "Why?") for id, model in mistakes.items()],
+        hints=("", "", ""),
+    )
+
+
+def off(**by):
+    """An answer to `lookups` that is off by so much for some n: `off(n3=1)`."""
+    return lambda x, n: x + n + by.get(f"n{n:g}", 0)
+
+
+def test_a_mistake_is_named_if_it_explains_three_quarters_of_the_failing_problems():
+    known = lookups(one_more=off(n2=1, n3=1, n4=1, n5=1))
+    whole = grade_as(known, off(n2=1, n3=1, n4=1, n5=1))
+    assert [finding.message for finding in whole.findings] == ["one_more!"]
+    most = grade_as(known, off(n2=1, n3=1, n4=1, n5=7))
+    assert most.mistake == "one_more" and most.findings[0].message.startswith("In 3 of the 4 ")
+    for answer in (off(n2=1, n3=1, n4=8, n5=7), off(n2=1, n3=1, n4=1)):
+        assert grade_as(known, answer).mistake is None
+
+
+def test_two_mistakes_with_the_same_numbers_are_both_mentioned():
+    models = {"one": off(n3=1), "another": off(n3=1), "a_third": off(n3=2)}
+    report = grade_as(lookups(**models), off(n3=1))
+    assert [finding.id for finding in report.findings] == ["one", "another"]
+    assert report.findings[1].message == "Another mistake gives the same numbers: another!"
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (off(n2=1), "It must hold for n = 2. In your `sum`, [0] is 4; the definition gives 3."),
+        (off(n2=1, n4=1), "It must hold for n = 4."),
+        (off(n4=1, n5=1), "In your `sum`, [0] is 6; the definition gives 5."),
+    ],
+)
+def test_what_a_problem_is_about_is_said_only_if_it_can_be_the_reason(answer, said):
+    (finding,) = grade_as(lookups(), answer).findings
+    assert finding.message.startswith(said)
+
+
+def test_type_and_shape_come_before_values_and_plain_values_before_edges():
+    def answer(x, n):
+        right = x + n
+        if n == 5:
+            return right[:-1]
+        return {2: right / 0, 3: right, 4: right + 1}[n]
+
+    ids = [finding.id for finding in grade_as(lookups(), answer).findings]
+    assert ids == ["wrong_shape", "wrong_values"]
+
+
+def test_a_formula_is_said_if_two_problems_of_different_sizes_agree():
+    def formulas(probe, outputs):
+        factor = float(outputs.data[0]) / (1 + probe.args["n"])
+        return {f"It is {name}." for name, k in (("n", probe.args["n"]), ("2", 2)) if k == factor}
+
+    told = Property("factor", lambda probe, outputs: "A factor.", "Why?", formulas=formulas)
+    one = dataclasses.replace(lookups(), properties=(told,))
+    said = {}
+    for wrong in ((4, 5), (3, 4), (4,)):
+        report = grade_as(one, lambda x, n, wrong=wrong: (x + n) * (2 if n in wrong else 1))
+        said[wrong] = report.findings[0].message
+    assert said == {(4, 5): "A factor. It is 2.", (3, 4): "A factor.", (4,): "A factor."}
+
+
+def half_the_products(queries, keys, values, valid_lens=None, mask=None):
+    weights = masked_softmax(queries @ keys.mT * 0.5, valid_lens, mask)
+    return weights @ values, weights
+
+
+class HeadsOfAPosition(nn.Module):
+    """Without the transpose, the heads of a position attend to each other."""
+
+    def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False, *, device=None, dtype=None):
+        super().__init__()
+        self.num_heads = num_heads
+        for name in ("W_q", "W_k", "W_v", "W_o"):
+            layer = nn.Linear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
+            setattr(self, name, layer)
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        given = zip((self.W_q, self.W_k, self.W_v), (queries, keys, values), strict=True)
+        q, k, v = (layer(x).unflatten(-1, (self.num_heads, -1)) for layer, x in given)
+        weights = torch.softmax(q @ k.mT / math.sqrt(q.shape[-1]), -1)
+        self.attention_weights = weights.detach()
+        return self.W_o((weights @ v).flatten(2))
+
+
+def without_dim(scores, valid_lens=None, mask=None):
+    allowed = torch.ones_like(scores, dtype=torch.bool) if mask is None else mask
+    if valid_lens is not None:
+        real = torch.arange(scores.shape[-1]) < valid_lens[..., None]
+        while real.dim() < scores.dim():
+            real = real.unsqueeze(1)
+        allowed = allowed & real
+    return torch.nan_to_num(F.softmax(scores.masked_fill(~allowed, -math.inf)))
+
+
+def rolled_over_all_items(targets, start):
+    rolled = targets.roll(1)
+    rolled[:1, :1] = start
+    return rolled
+
+
+@contextlib.contextmanager
+def without_such_a_part(model, layer, head):
+    model.blocks[layer].no_such_part.weight.zero_()
+    yield
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "said", "unsaid"),
+    [
+        ("scaled_dot_product_attention", half_the_products,
+         "It is 0.5 in all problems, whatever their sizes are.", "number of queries"),
+        ("MultiHeadAttention", HeadsOfAPosition, "`self.attention_weights` must have shape",
+         "gradient"),
+        ("masked_softmax", without_dim, "your softmax runs over these.", "over the queries"),
+        ("masked_softmax", without_dim, "Implicit dimension choice for softmax", "nan"),
+        ("shift_right", rolled_over_all_items, "`inputs`, [1, 0] is", "the very word"),
+        ("ablate_head", without_such_a_part, "in `model.blocks[layer].no_such_part",
+         "in `return next(self.gen)`"),
+    ],
+)  # fmt: skip
+def test_a_report_says_nothing_false_of_answers_that_no_known_mistake_explains(
+    name, answer, said, unsaid
+):
+    for seed in ("a", "b", "c"):
+        report = grade(name, answer, seed=seed)
+        text = "\n".join([*(f.message for f in report.findings[:1]), *report.notes])
+        assert report.mistake is None and said in text and unsaid not in text, text
 
 
 def test_a_changed_argument_is_said_before_what_it_breaks():

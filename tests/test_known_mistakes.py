@@ -1,6 +1,7 @@
 """Known mistakes are real: each one runs, and an answer in tests/variants makes it."""
 
 import dataclasses
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -95,3 +96,39 @@ def test_an_exercise_knows_what_students_do_and_no_curiosities(name):
     exercise = exercises()[name]
     assert exercise.mistakes and len(own_mistakes(name)) <= MOST[exercise.is_class]
     assert len(IN_TABLE) <= MOST_SHARED
+
+
+NO_SIZES = ("axis", "layer", "head", "second_layer", "second_head", "position", "start", "end")
+NO_SIZES += ("max_len", "bytes_per_element", "valid_lens", "mask")
+
+
+def sizes_of(probe):
+    """The axes of floating and integer arrays, counted from the last, and the numbers given."""
+    found = {}
+    for name, value in {**probe.inputs(), **(probe.construct or {})}.items():
+        if name in NO_SIZES or isinstance(value, bool):
+            continue
+        if isinstance(value, Array) and value.data.dtype != bool:
+            shape = reversed(value.data.shape)
+            found |= {f"{name}[{-axis}]": size for axis, size in enumerate(shape, start=1)}
+        elif isinstance(value, int):
+            found[name] = value
+    return found
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_in_most_plain_problems_no_two_sizes_are_equal_by_coincidence(name):
+    """Two sizes that differ in some probe differ in most of the plain ones.
+
+    Otherwise a mistake that takes one for the other gives a student's numbers by chance. Sizes
+    that are equal in all probes are the same, such as the features of queries and keys.
+    """
+    runs = prepare(find(name), "sizes")
+    sizes = {probe.name: sizes_of(probe) for probe, _ in runs}
+    plain = [sizes[probe.name] for probe, _ in runs if probe.part == "values"]
+    pairs = {pair for found in sizes.values() for pair in itertools.combinations(found, 2)}
+    for one, other in pairs:
+        differ = [s[one] != s[other] for s in sizes.values() if {one, other} <= s.keys()]
+        wanted = [s[one] != s[other] for s in plain if {one, other} <= s.keys()]
+        if any(differ) and wanted:
+            assert sum(wanted) > len(wanted) / 2, f"{one} and {other}"

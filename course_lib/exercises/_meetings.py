@@ -16,7 +16,7 @@ from course_lib.checks.judge.exercise import Returned
 from course_lib.checks.observe.probe import Array, Built, Probe, tensor
 from course_lib.exercises._rows import Given
 
-ANSWERS = (Returned("about object_1", "bool"), Returned("about object_2", "bool"))
+ANSWERS = (Returned("result", "bool"), Returned("result", "bool"))
 _MIXED = "mixed"
 # name: (amount, direction, item, row) of what is off, and how the object is described.
 _NUDGES = {
@@ -55,7 +55,7 @@ def judged(probe: Probe, expected, recorded) -> Problem | None:
         said = "rejects" if want else "accepts"
         what = described(built, probe.name)
         if want and built.name == "specimen" and name not in ("sound", "rounding", "nudged"):
-            what += ", a fault that cannot show here"
+            what += ". With these inputs its fault changes nothing, so the test must return True"
         message = f"Your test {said} {what}. {probe.says}".strip()
         hint = _WHY_REJECTED[name == "rounding"] if want else _WHY_ACCEPTED
         return Problem(f"{said}_{probe.name if name == 'nudged' else name}", message, hint)

@@ -24,6 +24,9 @@ class Problem:
     hint: str = ""
 
 
+WRONG_VALUES = Problem("wrong_values", "")  # the report adds the numbers
+
+
 def tolerance_for(probe: Probe, recorded: Recorded) -> float:
     """What the dtype of the question can tell apart: 1e-7 in float64, 1e-4 in float32, in half
     precision what the format holds. A coarser answer to a question in float64 gets 2e-6, which
@@ -79,17 +82,17 @@ def close(probe: Probe, expected: Any, recorded: Recorded) -> Problem | None:
     if expected is None:
         return None
     if isinstance(expected, str):
-        return None if recorded.text == expected else Problem("wrong_values", probe.says)
+        return None if recorded.text == expected else WRONG_VALUES
     expected = np.asarray(expected)
     data = recorded.numbers
     if arrays_agree(expected, data, tolerance_for(probe, recorded)):
         return None
     if data.dtype.kind in "fc" and np.isnan(data).any():
         return Problem("not_a_number", "Your result contains NaN.", _WHERE_NAN)
-    return _nearly(probe, expected, data) or Problem("wrong_values", probe.says)
+    return _nearly(expected, data) or WRONG_VALUES
 
 
-def _nearly(probe: Probe, expected: np.ndarray, data: np.ndarray) -> Problem | None:
+def _nearly(expected: np.ndarray, data: np.ndarray) -> Problem | None:
     """What to say of numbers that are right but for their last digits."""
     if expected.dtype.kind != "f" or data.dtype.kind != "f" or not np.isfinite(expected).all():
         return None
@@ -99,7 +102,7 @@ def _nearly(probe: Probe, expected: np.ndarray, data: np.ndarray) -> Problem | N
         return None
     return Problem(
         "precision_lost",
-        f"{probe.says} Your numbers agree to about {int(-np.log10(error))} digits only.",
+        f"Your numbers agree to about {int(-np.log10(error))} digits only.",
         "Does a step along the way round, add a small constant, or compute in a smaller dtype?",
     )
 
@@ -139,7 +142,7 @@ def dropout_on_weights(probe: Probe, expected: Any, recorded: Recorded) -> Probl
     weights, found = ours @ inverse, theirs @ inverse
     if not same(found @ values, theirs).all():
         on_output = same(theirs, 0) | same(theirs, ours / (1 - p))
-        return _DROPOUT["output"] if on_output.all() else Problem("wrong_values", probe.says)
+        return _DROPOUT["output"] if on_output.all() else WRONG_VALUES
     dropped = same(found, 0)
     if not (dropped | same(found, weights / (1 - p))).all():
         return _wrong_dropout(probe, found, weights, p, same)
@@ -169,7 +172,7 @@ def _wrong_dropout(probe, found, weights, p, same) -> Problem:
     sums = found.sum(axis=-1)
     if same(sums, weights.sum(axis=-1)).all():
         return _DROPOUT["scores"]
-    return Problem("wrong_values", probe.says)
+    return WRONG_VALUES
 
 
 def _wrong_drops(dropped: np.ndarray, counted: np.ndarray, p: float) -> Problem | None:

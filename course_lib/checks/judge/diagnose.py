@@ -1,6 +1,5 @@
 """Find the known mistake that reproduces the student's numbers."""
 
-import itertools
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ from course_lib.reference import Expected
 
 Outcomes = Mapping[str, tuple[Observation, list[Violation]]]
 Replays = Iterable[tuple[Mistake, Outcomes]]  # what each known mistake does, run as it is asked for
+LEAST = 0.75  # of the failing problems that a mistake must explain to be named
 
 
 @dataclass(frozen=True)
@@ -28,29 +28,25 @@ class Explanation:
     """A mistake and the violations it reproduces, as (probe name, aspect).
 
     Attributes:
-        num_explained: how many of the probes that fail it explains in full.
-        num_failing: how many fail.
+        num_explained: the number of failing probes that it explains.
+        num_failing: the number of failing probes.
+        says_little: the results are only words or bools, which other mistakes may give too.
     """
 
     mistake: Mistake
     explained: frozenset[tuple[str, str]]
-    num_explained: int = 0
-    num_failing: int = 0
+    num_explained: int
+    num_failing: int
+    says_little: bool = False
 
     @property
     def is_whole(self) -> bool:
-        """Whether it explains all that is wrong."""
+        """Whether it explains all failing probes."""
         return self.num_explained == self.num_failing
 
 
 class Answer:
-    """What a student's answer did, with which each mistake is compared.
-
-    Attributes:
-        failing: its violations, as (probe name, aspect).
-        results: those that are not of the hygiene, or all if there are no others.
-        numbers: those of them that matter most: wrong results, or all if no result is wrong.
-    """
+    """What a student's answer did, with which each mistake is compared."""
 
     def __init__(
         self,
@@ -59,144 +55,127 @@ class Answer:
         seconds: float | None = None,
     ) -> None:
         self._until = math.inf if seconds is None else time.process_time() + seconds
-        self._half_time = math.inf if seconds is None else self._until - seconds / 2
-        self.probes = {probe.name: probe for probe, _ in runs}
-        self.outcomes = outcomes
-        self.failing = frozenset(
+        self._probes = {probe.name: probe for probe, _ in runs}
+        self._outcomes = outcomes
+        self._failing = frozenset(
             (name, violation.aspect) for name, (_, found) in outcomes.items() for violation in found
         )
-        others = frozenset(key for key in self.failing if key[1] not in HYGIENE)
-        self.results = others or self.failing
-        self.numbers = frozenset(k for k in self.failing if k[1] in _NUMBERS) or self.failing
-        self.is_mutating = any(aspect == "mutated" for _, aspect in self.failing)
-        self.says_little = all(_says_little(outcomes[name][0]) for name, _ in self.failing)
+        self._is_mutating = any(aspect == "mutated" for _, aspect in self._failing)
+        self._wanted = self._to_explain()
+        failing = [name for name, keys in self._wanted.items() if keys]
+        self._num_failing = len(failing)
+        self._least = max(1, math.ceil(LEAST * len(failing)))
+        self._says_little = all(_says_little(outcomes[name][0]) for name in failing)
+        if self._says_little:  # words and bools fit too many mistakes
+            self._least = max(1, len(failing))
 
-    def whole(self, replays: Replays) -> list[Explanation]:
-        """The first mistake that reproduces everything, in a list; an empty one without it."""
-        return self.explanations(replays, self.results, len(self.results), stop_at_first=True)
+    def explanations(self, replays: Replays, *, whole: bool = False) -> list[Explanation]:
+        """The mistakes that explain the most failing probes, if these are enough; mostly one.
 
-    def explanations(
-        self,
-        replays: Replays,
-        wanted: frozenset[tuple[str, str]],
-        least: int,
-        *,
-        partial: bool = False,
-        stop_at_first: bool = False,
-    ) -> list[Explanation]:
-        """The mistakes that reproduce at least so many of the wanted violations.
-
-        With `partial`, a mistake may give other numbers where the student's are wrong too.
+        Args:
+            replays: what each mistake does, by probe name.
+            whole: accept only mistakes that explain all failing probes.
         """
-        if len(wanted) < least:
-            return []
-        ordered = self._in_order(wanted)
-        found: list[Explanation] = []
+        least, best = self._num_failing if whole else self._least, []
         for mistake, replayed in replays:
-            if time.process_time() > self._until or (found and stop_at_first):
+            if time.process_time() > self._until:
                 break
-            explained = self._reproduced_by(replayed, ordered, len(wanted) - least, partial)
-            if explained:
-                one = self._explanation(mistake, explained)
-                found += [one] if one.num_explained and self._is_cause(one) else []
-        return found
+            found = self._explanation(mistake, replayed, least)
+            if found is None or any(one.mistake.id == mistake.id for one in best):
+                continue
+            best = [one for one in best if one.num_explained == found.num_explained] + [found]
+            least = found.num_explained
+        most = max((len(one.explained) for one in best), default=0)
+        return [one for one in best if len(one.explained) == most]
 
-    @property
-    def is_half_time(self) -> bool:
-        """Whether half of the time for naming is over."""
-        return time.process_time() > self._half_time
+    def may_be(self, *members: Outcomes) -> bool:
+        """Whether mistakes may be made together here, judging by a few probes.
 
-    def may_be(self, *members: Outcomes) -> bool | None:
-        """Whether mistakes may be made together here, by what each does alone on a few probes.
-
-        Not (None) where neither does anything alone and the answer is wrong, or one does and the
-        answer is right. Where one alone does something, both together mostly do just that; False
-        where they would not.
+        Where neither mistake does anything alone, the answer must be right; elsewhere wrong.
         """
-        apart = True
-        wrong = [name for name, keys in self._in_order(self.results).items() if keys]
-        right = [name for name in self.outcomes if not self.outcomes[name][1]]
-        for name in (*wrong[:_FEW_WRONG], *right[:_FEW_RIGHT]):
-            active = [theirs for theirs in members if _numbers_of(theirs[name][1])]
-            failing = {(name, aspect) for aspect in _numbers_of(self.outcomes[name][1])}
-            if bool(active) != bool(failing):
-                return None
-            if len(active) == 1:
-                alone = active[0]
-                apart &= all(self._is_same(key, alone[name][0], alone) for key in failing)
-        return apart
-
-    def _in_order(self, wanted: frozenset[tuple[str, str]]) -> dict[str, set[tuple[str, str]]]:
-        """What is wanted of each probe: wrong values first, which settle most, then what else is
-        wanted; what takes long last."""
-        places: dict[str, set[tuple[str, str]]] = {name: set() for name in self.outcomes}
-        for key in wanted:
-            places[key[0]].add(key)
-        slow = {name for name, (seen, _) in self.outcomes.items() if seen.seconds > _LONG}
-        names = sorted(
-            places, key=lambda n: (n in slow, (n, "values") not in wanted, not places[n])
+        wrong = [name for name, keys in self._wanted.items() if keys]
+        right = [name for name in self._outcomes if not self._outcomes[name][1]]
+        return all(
+            any(_has_wrong_numbers(theirs[name][1]) for theirs in members)
+            == _has_wrong_numbers(self._outcomes[name][1])
+            for name in (*wrong[:_FEW_WRONG], *right[:_FEW_RIGHT])
         )
-        return {name: places[name] for name in names}
 
-    def _is_cause(self, found: Explanation) -> bool:
+    def _to_explain(self) -> dict[str, set[tuple[str, str]]]:
+        """The violations of each probe that a mistake must reproduce.
+
+        These are wrong results, else gradients or attributes, else matters of hygiene. What
+        settles most comes first: wrong values, then other violations, then slow probes.
+        """
+        places: dict[str, set[tuple[str, str]]] = {name: set() for name in self._outcomes}
+        others = {key for key in self._failing if key[1] not in HYGIENE}
+        if any(key[1] != "attributes" for key in others):
+            others = {key for key in others if key[1] != "attributes"}
+        for key in others or self._failing:
+            places[key[0]].add(key)
+        for name, keys in places.items():
+            places[name] = {key for key in keys if key[1] in _NUMBERS} or keys
+
+        def order(name: str) -> tuple[bool, bool, bool]:
+            is_slow = self._outcomes[name][0].seconds > _LONG
+            return is_slow, (name, "values") not in places[name], not places[name]
+
+        return {name: places[name] for name in sorted(places, key=order)}
+
+    def _explanation(self, mistake: Mistake, replayed: Outcomes, least: int) -> Explanation | None:
+        """What a mistake explains; None once fewer than `least` probes are left to explain.
+
+        Looks at one probe after the other, because each has to be run.
+        """
+        explained: set[tuple[str, str]] = set()
+        num_explained = self._num_failing
+        for name, wanted in self._wanted.items():
+            seen, found = replayed[name]
+            keys = {(name, violation.aspect) for violation in found}
+            same = {key for key in self._failing & keys if self._is_same(key, seen, replayed)}
+            if self._rules_out(name, keys - same):
+                return None
+            explained |= same
+            num_explained -= bool(wanted - same)
+            if num_explained < least:
+                return None
+        if not self._is_cause(explained):
+            return None
+        numbers = num_explained, self._num_failing
+        return Explanation(mistake, frozenset(explained), *numbers, self._says_little)
+
+    def _is_cause(self, explained: set[tuple[str, str]]) -> bool:
         """Whether a mistake changes arguments as the student does, where nothing else is wrong.
 
         What breaks the gradients is then the change itself, not a mistake with the same error.
         """
-        only_follows = self.is_mutating and not any(key[1] in _RESULTS for key in self.failing)
-        return not only_follows or any(aspect == "mutated" for _, aspect in found.explained)
+        only_follows = self._is_mutating and not any(key[1] in _RESULTS for key in self._failing)
+        return not only_follows or any(aspect == "mutated" for _, aspect in explained)
 
-    def _explanation(self, mistake: Mistake, explained: frozenset) -> Explanation:
-        """With the number of failing probes it explains; hygiene is a matter of its own."""
-        left = {name for name, _ in self.results - explained}
-        failed = {name for name, _ in self.results}
-        return Explanation(mistake, explained, len(failed - left), len(failed))
-
-    def _reproduced_by(
-        self, replayed: Outcomes, places: dict[str, set], spare: int, partial: bool
-    ) -> frozenset[tuple[str, str]]:
-        """The violations that a mistake reproduces, or none once it is ruled out.
-
-        Looks at one probe after the other, as each has to be run, until more of the violations
-        wanted there are missed than can be spared.
-        """
-        explained = set()
-        for name, wanted in places.items():
-            seen, found = replayed[name]
-            keys = {(name, violation.aspect) for violation in found}
-            same = {key for key in self.failing & keys if self._is_same(key, seen, replayed)}
-            if keys != same and self._rules_out(name, keys - same, partial):
-                return frozenset()
-            explained |= same
-            spare -= len(wanted - same)
-            if spare < 0:
-                return frozenset()
-        return frozenset(explained)
-
-    def _rules_out(self, name: str, others: set[tuple[str, str]], partial: bool) -> bool:
-        """Whether violations that the student did not make, or made otherwise, are too much."""
+    def _rules_out(self, name: str, others: set[tuple[str, str]]) -> bool:
+        """Whether a mistake does what the student did not, judging by the violations it adds."""
         if (name, "mutated") in others and (
-            (name, "mutated") in self.failing or not self.is_mutating
+            (name, "mutated") in self._failing or not self._is_mutating
         ):
             return True  # it changes another argument, or the student none at all
         numbers = {
             (name, aspect)  # where the student's call raised, there are no numbers to compare
             for _, aspect in others
-            if aspect in _NUMBERS and (aspect == "raised" or (name, "raised") not in self.failing)
+            if aspect in _NUMBERS and (aspect == "raised" or (name, "raised") not in self._failing)
         }
-        return bool(numbers) and (not partial or not numbers <= self.failing)
+        return not numbers <= self._failing
 
     def _is_same(self, key: tuple[str, str], theirs: Observation, replayed: Outcomes) -> bool:
         """Whether both made this violation with the same numbers."""
         name, aspect = key
-        probe, ours = self.probes[name], self.outcomes[name][0]
+        probe, ours = self._probes[name], self._outcomes[name][0]
         if aspect == "raised":
             return self._raises_the_same(ours, theirs, replayed)
         if aspect in ("values", "shape", "type", "kind"):
             return same_record(probe, ours.outputs, theirs.outputs)
         if aspect == "gradients":
             wrong = {violation.aspect for violation in replayed[name][1]}
-            return ((name, "values") in self.failing) == ("values" in wrong) and same_records(
+            return ((name, "values") in self._failing) == ("values" in wrong) and same_records(
                 probe, ours.gradients, theirs.gradients, 1e-5
             )
         if aspect == "attributes":
@@ -214,11 +193,11 @@ class Answer:
         errors = [error_of(seen) for seen in (ours, theirs)]
         if errors[0] == errors[1] or None in errors or UNEXPECTED in errors:
             return errors[0] == errors[1]
-        failing = {name for name, aspect in self.failing if aspect == "raised"}
-        return failing != set(self.outcomes) and all(
+        failing = {name for name, aspect in self._failing if aspect == "raised"}
+        return failing != set(self._outcomes) and all(
             (name in failing)
             == any(violation.aspect == "raised" for violation in replayed[name][1])
-            for name in self.outcomes
+            for name in self._outcomes
         )
 
 
@@ -236,8 +215,8 @@ _FEW_WRONG, _FEW_RIGHT = 4, 10  # probes
 _NUMBERS = ("raised", *_RESULTS)
 
 
-def _numbers_of(found: Sequence[Violation]) -> list[str]:
-    return [violation.aspect for violation in found if violation.aspect in _NUMBERS]
+def _has_wrong_numbers(found: Sequence[Violation]) -> bool:
+    return any(violation.aspect in _NUMBERS for violation in found)
 
 
 def explain(
@@ -247,7 +226,7 @@ def explain(
     seconds: float | None = None,
     pairs: Callable[[], Sequence] = tuple,
 ) -> list[Explanation]:
-    """The mistakes that together reproduce the most of what went wrong, the largest first.
+    """The known mistakes that give the student's numbers on the most failing probes.
 
     Args:
         runs: the probes with what was expected.
@@ -256,56 +235,24 @@ def explain(
         student: the observation and violations of each probe, by probe name.
         seconds: of processor time, after which no further mistake is tried; any time if None.
         pairs: two known mistakes at once (`checks.judge.prepare.pairs`), asked for where no single
-            one reproduces everything.
+            one explains everything.
 
     Returns:
-        The first mistake that reproduces everything, or the first pair. If there is none: at most
-        two, of which the first reproduces at least half of the violations in the part that matters
-        most; else one that gives at least a third of the wrong values (and two of them), and other
-        wrong values elsewhere; empty if nothing tried gives the student's numbers. Where the
-        results are words, or single bools, which many mistakes share, only one that explains
-        everything counts.
+        The mistakes that explain all failing probes; several only if they all give the same
+        numbers there. Otherwise the first pair that does, or the mistakes that explain the most
+        failing probes, but at least `LEAST` of them. Results that are only words or bools fit
+        many mistakes, so those need a mistake that explains all.
     """
     answer = Answer(runs, student, seconds)
-    whole = answer.whole(replays)
-    if whole or answer.says_little:
-        return whole
-    return answer.whole(_likely_first(pairs(), answer)) or _in_parts(replays, answer)
+    found = answer.explanations(replays)
+    if found and found[0].is_whole:
+        return found
+    both = answer.explanations(_likely(pairs(), answer), whole=True)
+    return both[:1] or found
 
 
-def _likely_first(pairs: Sequence, answer: Answer) -> Iterator[tuple[Mistake, Outcomes]]:
-    """The pairs that may be it, with what they do; those that hide nothing of each other first."""
-    others = []
+def _likely(pairs: Sequence, answer: Answer) -> Iterator[tuple[Mistake, Outcomes]]:
+    """The pairs that may be it, with what they do."""
     for pair in pairs:
-        if answer.is_half_time:  # the rest is for what a single mistake explains in part
-            return
-        if (apart := answer.may_be(*pair.members)) is not None:
-            if apart:
-                yield pair.mistake, pair.outcomes
-            else:
-                others.append(pair)
-    for pair in itertools.takewhile(lambda pair: not answer.is_half_time, others):
-        yield pair.mistake, pair.outcomes
-
-
-def _in_parts(replays: Replays, answer: Answer) -> list[Explanation]:
-    """Mistakes that reproduce some of what went wrong."""
-    named: list[Explanation] = []
-    remaining = answer.failing
-    while remaining and len(named) < 2:
-        wanted = remaining if named else answer.numbers
-        least = 1 if named else math.ceil(len(wanted) / 2)
-        candidates = answer.explanations(replays, wanted, least)
-        if not candidates:
-            break
-        named.append(max(candidates, key=lambda found: len(found.explained & remaining)))
-        remaining = remaining - named[-1].explained
-    return named or _partial(replays, answer)
-
-
-def _partial(replays: Replays, answer: Answer) -> list[Explanation]:
-    """The mistake that gives the most of the student's numbers, and others elsewhere."""
-    wanted = frozenset(key for key in answer.failing if key[1] == "values")
-    least = max(2, math.ceil(len(wanted) / 3))
-    found = answer.explanations(replays, wanted, least, partial=True)
-    return sorted(found, key=lambda one: -len(one.explained))[:1]
+        if answer.may_be(*pair.members):
+            yield pair.mistake, pair.outcomes

@@ -2,6 +2,8 @@
 
 import contextlib
 
+import numpy as np
+
 from course_lib.checks.judge.diagnose import Explanation
 from course_lib.checks.judge.example import (
     Example,
@@ -10,20 +12,19 @@ from course_lib.checks.judge.example import (
     shown_first,
     with_numbers,
 )
-from course_lib.checks.judge.exercise import Property
 from course_lib.checks.judge.report import Finding
-from course_lib.checks.judge.violations import Violation
+from course_lib.checks.judge.shrink import Failure, Observer, shrink
+from course_lib.checks.judge.violations import HYGIENE, Violation
 from course_lib.checks.observe.observation import Observation
+from course_lib.checks.observe.probe import Array, Probe
 from course_lib.reference import Expected
 
 _MAX_FINDINGS = 4
-
-
 _UNNAMED = ("wrong_values", "not_a_number", "attribute_values")
 _NUMBERS_RIGHT = " What it holds is right."
-_OF_THE_CASE = {"raised", "wrong_shape"}  # where only edge cases fail so, the case is the reason
-
-
+_OF_THE_VALUES = ("wrong_values", "precision_lost")
+_OF_THE_EDGES = (*_OF_THE_VALUES, "not_a_number", "wrong_shape", "raised")
+_NOTHING_KNOWN = "Your result is not that of the definition."
 _POINTERS = {
     "values": "Work that entry out by hand: which numbers go into it?",
     "gradients": (
@@ -31,23 +32,60 @@ _POINTERS = {
     ),
     "attributes": "Which tensor do you store, and at which point in the call?",
 }
+_TELLING = ("values", "kind", "shape", "type", "raised"), ("gradients", "attributes", "mutated")
 
 
 def by_name(runs) -> dict[str, Expected]:
     return {probe.name: expected for probe, expected in runs}
 
 
-_TELLING = ("values", "kind", "shape", "type", "raised"), ("gradients", "attributes", "mutated")
-
-
-def example_for(exercise, violations, runs, outcomes) -> Example:
-    """The smallest input that fails, with the student's result beside the definition's."""
-    first = most_telling(violations, outcomes)
-    if first is not None:
-        name = first.probe.name
-        with contextlib.suppress(Exception):  # what cannot be shown decides nothing
-            return example_of(exercise, first, by_name(runs)[name], outcomes[name][0])
+def example_for(exercise, failure: Failure | None) -> Example:
+    """The input that fails, with the student's result beside the definition's."""
+    with contextlib.suppress(Exception):  # what cannot be shown decides nothing
+        if failure is not None:
+            return example_of(exercise, failure.violation, failure.expected, failure.seen)
     return Example()
+
+
+class _Failures:
+    """The failures of an answer, of which the first that is said is shown on a small input.
+
+    Attributes:
+        shown: the failure that the report shows, None as long as none is said.
+    """
+
+    def __init__(self, exercise, runs, outcomes, observe_more: Observer | None):
+        self._exercise, self._outcomes = exercise, outcomes
+        self._expected, self._observe_more = by_name(runs), observe_more
+        self.shown: Failure | None = None
+
+    def say(self, violation: Violation, like: list[Violation], mistake=None, prop=None) -> Failure:
+        """Return the failure to speak of: this one, on a smaller input if it is the first.
+
+        Args:
+            violation: what is wrong.
+            like: violations among which there may be others of its kind.
+            mistake: the known mistake that explains it.
+            prop: the property that it breaks.
+        """
+        failure = self._failure(violation)
+        if self.shown is not None or not any(violation.aspect in group for group in _TELLING):
+            return failure
+        self.shown = failure
+        if self._observe_more is not None:
+            kind = violation.aspect, violation.problem.id, violation.part
+            others = [v for v in like if (v.aspect, v.problem.id, v.part) == kind]
+            others.remove(violation)
+            known = [v for v in sorted(others, key=importance) if v.probe.name in self._outcomes]
+            failures = [failure, *map(self._failure, known)]
+            with np.errstate(all="ignore"), contextlib.suppress(Exception):  # decides nothing
+                small = shrink(self._exercise, failures, self._observe_more, mistake, prop)
+                self.shown = small or failure
+        return self.shown
+
+    def _failure(self, violation: Violation) -> Failure:
+        name = violation.probe.name
+        return Failure(violation, self._expected[name], self._outcomes[name][0])
 
 
 def most_telling(violations, outcomes) -> Violation | None:
@@ -60,79 +98,158 @@ def most_telling(violations, outcomes) -> Violation | None:
 
 
 def findings_of(
-    exercise, violations, explanations: list[Explanation], outcomes, expected
-) -> tuple[list[Finding], list[Violation]]:
-    """Named mistakes first, then properties, then what is left, each thing said once.
+    exercise,
+    violations,
+    explanations: list[Explanation],
+    outcomes,
+    runs,
+    observe_more: Observer | None,
+) -> tuple[list[Finding], Failure | None]:
+    """A named mistake first, then type, shape, numbers that are not finite, and values.
 
     Returns:
-        What to say, and the violations that the first of it is about, for the example beneath.
+        What to say, and the failure to show beneath.
     """
-    findings = [_said_of(found, violations) for found in explanations]
-    about = explained_by(explanations[0], violations) if explanations else []
+    failures = _Failures(exercise, runs, outcomes, observe_more)
+    findings = []
+    if explanations:
+        about = [v for v in violations if (v.probe.name, v.aspect) in explanations[0].explained]
+        findings = _named(explanations, about[0].part)
+        if telling := most_telling(about, outcomes):
+            failures.say(telling, about, explanations[0].mistake)
     explained = {key for found in explanations for key in found.explained}
     left = [v for v in violations if (v.probe.name, v.aspect) not in explained]
     known = {mistake.id for mistake in exercise.mistakes}
     if any(v.problem.id in known for v in left):  # a probe of one mistake alone has shown it
         left = [v for v in left if v.problem.id not in _UNNAMED]
-    elif broken := violated_property(exercise, left, outcomes):
-        prop, violation = broken
-        about = about or [violation]
-        sentence = prop.broken_by(violation.probe, outcomes[violation.probe.name][0])
-        findings.append(Finding(prop.id, sentence or "", prop.hint, violation.part))
-    said = {finding.id for finding in findings}
-    plain = {v.problem.id for v in violations if v.part == "values"}
     misled = {v.probe.name for v in violations if v.aspect in ("type", "shape", "values")}
-    left.sort(key=lambda v: (v.problem.id not in known, *_order(v, misled)))
-    for violation in left:  # the smallest of each kind
+    left.sort(
+        key=lambda v: (
+            v.problem.id not in known,
+            _rank(v, misled),
+            v.problem.id in _UNNAMED,
+            shown_first(v),
+        )
+    )
+    cases = _Cases(violations, runs[0][0])
+    said = {finding.id for finding in findings}
+    asked = False
+    for violation in left:
         problem = violation.problem
+        if violation.aspect == "values" and problem.id not in known and not asked:
+            asked = True
+            if finding := _violated_property(exercise, left, outcomes, failures):
+                said |= {finding.id, "wrong_values"}
+                findings.append(finding)
         follows = violation.aspect == "gradients" or problem.id == "attribute_values"
         if follows and violation.probe.name in misled:
             continue  # wrong outputs have other gradients and weights: nothing new is said
-        if problem.id not in said and len(findings) < _MAX_FINDINGS:
-            said.add(problem.id)
-            about = about or [violation]
-            name = violation.probe.name
-            message = with_numbers(exercise, violation, expected[name], outcomes[name][0])
-            if violation.part == "edges" and problem.id in _OF_THE_CASE - plain:
-                message = f"{violation.probe.says} {message}".strip()
-            message += _NUMBERS_RIGHT if violation.aspect == "kind" else ""
-            hint = problem.hint or _POINTERS.get(violation.aspect, "")
-            findings.append(Finding(problem.id, message, hint, violation.part))
-    return findings, about
+        if problem.id in said or len(findings) >= _MAX_FINDINGS:
+            continue
+        said.add(problem.id)
+        failure = failures.say(violation, left)
+        message = with_numbers(exercise, failure.violation, failure.expected, failure.seen)
+        if problem.id in (_OF_THE_EDGES if violation.part == "edges" else _OF_THE_VALUES):
+            message = f"{cases.of(violation)} {message}".strip() or _NOTHING_KNOWN
+        message += _NUMBERS_RIGHT if violation.aspect == "kind" else ""
+        hint = problem.hint or _POINTERS.get(violation.aspect, "")
+        findings.append(Finding(problem.id, message, hint, violation.part))
+    return findings, failures.shown
 
 
-def _said_of(found: Explanation, violations: list[Violation]) -> Finding:
-    """A known mistake, and how much of what fails it explains, where that is not everything."""
-    part = next(v.part for v in violations if (v.probe.name, v.aspect) in found.explained)
-    message = found.mistake.message
-    if not found.is_whole:
+class _Cases:
+    """What the failing probes are about, said only where that can be the reason.
+
+    A probe's sentence is not the reason if probes of the values fail that are about other things.
+    """
+
+    def __init__(self, violations: list[Violation], plainest: Probe):
+        failing = (v.probe for v in violations if v.aspect not in HYGIENE)
+        self._plain = {probe.says for probe in failing if probe.part == "values"}
+        self._formula = plainest.says
+
+    def of(self, violation: Violation) -> str:
+        """The sentence of a violation's probe, or "" where it may mislead."""
+        probe = violation.probe
+        if probe.part == "gradients" and violation.aspect != "gradients":
+            return ""
+        if not self._plain <= {probe.says} and probe.says != self._formula:
+            return ""
+        return f"{probe.says} (Here on {probe.device}.)" if probe.device != "cpu" else probe.says
+
+
+def _named(explanations: list[Explanation], part: str) -> list[Finding]:
+    """The known mistake, the share of failing problems that it explains, and its equal."""
+    first, *others = explanations
+    message = first.mistake.message
+    if not first.is_whole:
         message = (
-            f"In {found.num_explained} of the {found.num_failing} problems that fail, your "
+            f"In {first.num_explained} of the {first.num_failing} problems that fail, your "
             f"results are exactly those of this mistake: {message}"
         )
-    return Finding(found.mistake.id, message, found.mistake.hint, part)
+    elif first.says_little:
+        message = f"Your answers are those that this mistake would give: {message}"
+    findings = [Finding(first.mistake.id, message, first.mistake.hint, part)]
+    for other in [one.mistake for one in others[:1]]:
+        message = f"Another mistake gives the same numbers: {other.message}"
+        findings.append(Finding(other.id, message, other.hint, part))
+    return findings
 
 
-def _order(violation: Violation, misled: set[str]) -> tuple:
-    """What is said first: of the input that is shown, so that its numbers are those beneath.
+def _rank(violation: Violation, misled: set[str]) -> int:
+    """What is said first: a forbidden call, type, shape, an error, NaN, values, all else.
 
-    Where the numbers are right, a changed argument is why the rest fails.
+    An error in a case at the edges comes after wrong values. Where the numbers are right, a
+    changed argument is why the rest fails.
     """
-    return bool(misled) or violation.aspect != "mutated", shown_first(violation)
+    problem, aspect = violation.problem, violation.aspect
+    if problem.id == "forbidden_call" or (aspect == "mutated" and not misled):
+        return 0
+    if problem.id == "attribute_missing" or aspect in ("parameters", "type", "kind"):
+        return 1
+    if problem.id == "attribute_shape" or aspect == "shape":
+        return 2
+    if aspect == "raised" and violation.part == "values":
+        return 3
+    if problem.id == "not_a_number":
+        return 4
+    return 5 if aspect == "values" else 6
 
 
-def explained_by(explanation: Explanation, violations: list[Violation]) -> list[Violation]:
-    return [v for v in violations if (v.probe.name, v.aspect) in explanation.explained]
-
-
-def violated_property(exercise, violations, outcomes) -> tuple[Property, Violation] | None:
-    """Return the first property that a failing probe of the values breaks, and its violation."""
-    failing = [v for v in violations if v.aspect == "values"]
+def _violated_property(exercise, violations, outcomes, failures: _Failures) -> Finding | None:
+    """The first property that a failing probe of the values breaks, with the student's numbers."""
+    failing = sorted((v for v in violations if v.aspect == "values"), key=importance)
     for prop in exercise.properties:
-        for violation in sorted(failing, key=importance):
+        for violation in failing:
             if prop.broken_by(violation.probe, outcomes[violation.probe.name][0]):
-                return prop, violation
+                failure = failures.say(violation, failing, prop=prop)
+                sentence = prop.broken_by(failure.violation.probe, failure.seen) or ""
+                sentence += _formula(prop, failing, outcomes)
+                return Finding(prop.id, sentence, prop.hint, violation.part)
     return None
+
+
+def _formula(prop, failing: list[Violation], outcomes) -> str:
+    """The one formula that fits the numbers of at least two problems of different sizes."""
+    guesses = []
+    for violation in failing:
+        seen = outcomes[violation.probe.name][0]
+        if (found := prop.formulas(violation.probe, prop.recorded(seen))) is not None:
+            guesses.append((violation.probe, found))
+    if len({_sizes(probe) for probe, _ in guesses}) < 2:
+        return ""
+    common = set.intersection(*(set(found) for _, found in guesses))
+    return f" {common.pop()}" if len(common) == 1 else ""
+
+
+def _sizes(probe: Probe) -> tuple:
+    """The shapes of a probe's arrays, and the whole numbers that it gives."""
+    given = [*probe.inputs().values(), *(probe.construct or {}).values()]
+    return tuple(
+        value.data.shape if isinstance(value, Array) else value
+        for value in given
+        if isinstance(value, Array | int)
+    )
 
 
 def notes_of(seen: dict[str, Observation]) -> list[str]:

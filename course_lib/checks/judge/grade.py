@@ -1,7 +1,6 @@
 """From an object to a report: observe every probe, judge, name the mistake, count the points."""
 
 import contextlib
-import dataclasses
 import difflib
 import functools
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,22 +9,17 @@ from typing import Any
 import torch
 
 from course_lib.checks.judge.comparisons import Problem
-from course_lib.checks.judge.diagnose import Explanation, Outcomes, explain
-from course_lib.checks.judge.example import importance
+from course_lib.checks.judge.diagnose import Outcomes, explain
 from course_lib.checks.judge.exercise import Exercise
 from course_lib.checks.judge.findings import (
-    by_name,
     example_for,
-    explained_by,
     findings_of,
-    most_telling,
     notes_of,
-    violated_property,
 )
 from course_lib.checks.judge.prepare import accelerator, pairs, prepare, replays
 from course_lib.checks.judge.report import Finding, Report
 from course_lib.checks.judge.score import BEYOND_A_LIMIT, beyond_a_limit, score_of
-from course_lib.checks.judge.shrink import Failure, Observer, shrink
+from course_lib.checks.judge.shrink import Observer
 from course_lib.checks.judge.violations import Violation, forbidden_in, judge
 from course_lib.checks.observe.call import observe_all
 from course_lib.checks.observe.global_state import random_states_kept
@@ -159,65 +153,25 @@ def _judge_all(
         complete = {name: outcome for name, outcome in outcomes.items() if name in seen}
         explanations = explain(runs, known, complete, naming_seconds, both)
     earned, parts = score_of(exercise, runs, outcomes, extra)
-    outcome = "raised" if _all_raised(runs, outcomes) else "incorrect"
-    if name_mistakes and observe_more is not None:
-        small = _smaller(exercise, violations, explanations, runs, outcomes, observe_more)
-        if small is not None:
-            probe = small.violation.probe
-            runs = (*runs, (probe, small.expected))
-            outcomes = {**outcomes, probe.name: (small.seen, [small.violation])}
-            violations = [small.violation, *_of_other_kinds(violations, small.violation)]
-            explanations = [_and_the_small(found, small) for found in explanations]
-    findings, about = findings_of(exercise, violations, explanations, outcomes, by_name(runs))
+    findings, shown = findings_of(
+        exercise,
+        violations,
+        explanations,
+        outcomes,
+        runs,
+        observe_more if name_mistakes else None,
+    )
     return Report.on(
         exercise,
-        outcome,
+        "raised" if _all_raised(runs, outcomes) else "incorrect",
         earned,
         findings=findings,
         mistake=explanations[0].mistake.id if explanations else None,
         parts=parts,
         tally=tally,
-        example=example_for(exercise, about, runs, outcomes)
-        or example_for(exercise, violations, runs, outcomes),
+        example=example_for(exercise, shown),
         notes=[BEYOND_A_LIMIT] * beyond_a_limit(outcomes) + notes_of(seen),
     )
-
-
-def _smaller(
-    exercise: Exercise,
-    violations: list[Violation],
-    explanations: list[Explanation],
-    runs: Runs,
-    outcomes: Outcomes,
-    observe_more: Observer,
-) -> Failure | None:
-    """Return the failure that the report begins with, on a smaller input where one fails alike."""
-    expected, prop, mistake = by_name(runs), None, None
-    if explanations:
-        mistake = explanations[0].mistake
-        violations = explained_by(explanations[0], violations)
-        first = most_telling(violations, outcomes)
-    elif broken := violated_property(exercise, violations, outcomes):
-        prop, first = broken
-    else:
-        first = most_telling(violations, outcomes)
-    if first is None:
-        return None
-    others = (v for v in violations if v.aspect == first.aspect and v.probe.name in outcomes)
-    others = (v for v in others if v.problem.id == first.problem.id and v is not first)
-    names = [(v, v.probe.name) for v in (first, *sorted(others, key=importance))]
-    failures = [Failure(v, expected[name], outcomes[name][0]) for v, name in names]
-    return shrink(exercise, failures, observe_more, mistake, prop)
-
-
-def _of_other_kinds(violations: list[Violation], shown: Violation) -> list[Violation]:
-    kind = shown.aspect, shown.problem.id
-    return [v for v in violations if (v.aspect, v.problem.id) != kind]
-
-
-def _and_the_small(found: Explanation, small: Failure) -> Explanation:
-    key = small.violation.probe.name, small.violation.aspect
-    return dataclasses.replace(found, explained=found.explained | {key})
 
 
 def _still_a_stub(exercise: Exercise, first: Observation) -> Report | None:

@@ -61,9 +61,7 @@ def _moves(probe: Probe) -> bool:
 
 
 def _moved(probe: Probe, device: str) -> Probe:
-    says = f"{probe.says} (Here on {device} in float32.)"
-    name = f"{probe.name}_on_{device}"
-    changes = {"name": name, "says": says, "device": device, "dtype": "float32"}
+    changes = {"name": f"{probe.name}_on_{device}", "device": device, "dtype": "float32"}
     return dataclasses.replace(probe, **changes, loops="")  # sizes are compared on the CPU alone
 
 

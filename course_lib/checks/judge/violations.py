@@ -184,6 +184,7 @@ def _wrong_attribute(probe: Probe, name: str, value: np.ndarray, got: Recorded |
         return "attributes", Problem(
             "attribute_shape",
             f"`self.{name}` must have shape {np.shape(value)}; yours has {tuple(got.shape)}.",
+            "Which axes should it have, and in which order?",
         )
     if not arrays_agree(np.asarray(value), got.data, tolerance_for(probe, got)):
         held = f"`self.{name}` does not hold the weights after the softmax and before dropout."
@@ -279,7 +280,10 @@ def forbidden_in(exercise: Exercise, runs, seen) -> list[Violation]:
         calls = seen[probe.name].calls if probe.name in seen else {}
         for name, reason in exercise.forbidden.items():
             if name in calls:
-                message = f"Your code calls `{name}`, which this exercise rules out. {reason}"
+                message = (
+                    f"Your code calls `{name}`, itself or through another function, which this "
+                    f"exercise rules out. {reason}"
+                )
                 found.append(
                     Violation(probe, "forbidden", Problem("forbidden_call", message), "values")
                 )

@@ -14,6 +14,7 @@ import traceback
 import warnings
 import zlib
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,7 @@ from course_lib.checks.observe.scenarios import BUILDERS, SCENARIOS
 from course_lib.checks.observe.suggestion import message_of
 
 _LIBRARIES = (COURSE, *(path for module in (torch, np) for path in module.__path__))
+_STANDARD_LIBRARY = str(Path(contextlib.__file__).parent)
 
 
 _ENDS_ALL = ("NotImplementedError", "KeyboardInterrupt")
@@ -294,7 +296,7 @@ def _describe_exception(error: BaseException, phase: str) -> Raised:
         filename = frame.f_code.co_filename
         if isinstance(error, NotImplementedError):
             unreached = _has_code_below(filename, number)
-        if not filename.startswith(_LIBRARIES) and not filename.startswith("<frozen"):
+        if not filename.startswith((*_LIBRARIES, _STANDARD_LIBRARY, "<frozen")):
             text = linecache.getline(filename, number).strip()
             lines.append((frame.f_code.co_name, number, text[:200]))
     classes = type.__dict__["__mro__"].__get__(type(error))

@@ -106,11 +106,20 @@ def rows_that_do_not_sum_to_one(probe, weights, allowed) -> str | None:
     if place is None:
         return None
     digits = 3 if abs(sums[place] - 1) > 1e-3 else 9
-    sentence = f"The weights of {place_of(place)} sum to {sums[place]:.{digits}f} instead of 1."
-    columns = weights.sum(-2)
-    if weights.shape[-2] > 1 and (np.isclose(columns, 1) | np.isclose(columns, 0)).all():
-        sentence += " Those of each key do: your softmax runs over the queries."
-    return sentence
+    return f"The weights of {place_of(place)} sum to {sums[place]:.{digits}f} instead of 1."
+
+
+@of_weights
+def axes_that_sum_to_one(probe, weights, allowed) -> set[str] | None:
+    """Over which other axes of (batch, num_queries, num_keys) the weights sum to 1, or to 0."""
+    if weights.ndim != 3:
+        return None
+    axes = {"queries": 1, "items of the batch": 0}
+    return {
+        f"Over the {name} they do sum to 1: your softmax runs over these."
+        for name, axis in axes.items()
+        if np.isclose(weights.sum(axis), np.round(weights.sum(axis)).clip(0, 1)).all()
+    }
 
 
 @of_weights
@@ -279,6 +288,7 @@ _OF_WEIGHTS = {
     "rows_do_not_sum_to_one": (
         rows_that_do_not_sum_to_one,
         "Over which axis does your softmax run, and what changes the weights after it?",
+        axes_that_sum_to_one,
     ),
     "dropped_keys_have_all_weight": (
         all_weight_on_dropped_keys,
@@ -309,8 +319,17 @@ _OF_WEIGHTS = {
         "What tells two equal keys apart in your scores?",
     ),
 }
-RETURNED = tuple(Property(name, *said) for name, said in _OF_WEIGHTS.items())
-WEIGHTS = tuple(Property(name, *said, of=KEPT) for name, said in _OF_WEIGHTS.items())
+
+
+def _of_weights(of: str) -> tuple[Property, ...]:
+    """The properties of weights that are returned ("") or kept as an attribute."""
+    return tuple(
+        Property(name, violated, hint, of, *formulas)
+        for name, (violated, hint, *formulas) in _OF_WEIGHTS.items()
+    )
+
+
+RETURNED, WEIGHTS = _of_weights(""), _of_weights(KEPT)
 ZERO_QUERY = Property(
     "unequal_weights_of_a_zero_query",
     unequal_weights_of_a_zero_query,

@@ -1,5 +1,6 @@
 """Lesson 03: what the two products cost."""
 
+import itertools
 from collections.abc import Callable
 
 import numpy as np
@@ -65,8 +66,8 @@ def _counts(probe, expected, recorded) -> Problem | None:
     if not wrong:
         return None
     right = [key for key in expected if key not in wrong]
-    start = f"`{right[0]}` is right, `{wrong[0]}` is not. " if right else ""
-    return Problem("wrong_values", start + probe.says)
+    said = f"`{right[0]}` is right, `{wrong[0]}` is not." if right else ""
+    return Problem("wrong_values", said)
 
 
 def _is_count(recorded, value) -> bool:
@@ -89,27 +90,30 @@ def _wrong_count(name, **formulas: Callable) -> Model:
     return mistake(name, _cost(**formulas))
 
 
-def _counts_explained(probe, outputs) -> str | None:
-    """What is known of each wrong count on its own, where no single mistake explains both."""
-    if probe.name != "very_long":  # whose sizes no two formulas share by chance
-        return None
-    given = {name: int(value) for name, value in probe.inputs().items()}
-    given.setdefault("bytes_per_element", 4)
-    said = []
+def _wrong_counts(probe, outputs) -> dict[str, tuple[float, int, set[str]]]:
+    """Each wrong count: what it is, what it should be, and the mistakes that would explain it."""
+    given = {"bytes_per_element": 4} | {name: int(n) for name, n in probe.inputs().items()}
+    found = {}
     for key, right in oracle.attention_cost(**given).outputs.items():
         got = outputs.items.get(key)
-        if got is None or got.data is None or got.data.size != 1:
-            return None
-        if _is_count(got, right):
+        if got is None or got.data is None or got.data.size != 1 or _is_count(got, right):
             continue
-        for known in EXERCISE.mistakes:
-            wrong = known.model(**given)[key]
-            if wrong != right and _is_count(got, wrong):
-                said.append(f"`{key}`: {known.message}")
-                break
-        else:
-            return None
-    return " ".join(said)
+        models = {f"`{key}`: {known.message}": known.model for known in EXERCISE.mistakes}
+        fits = {said for said, model in models.items() if _is_count(got, model(**given)[key])}
+        found[key] = float(got.data.reshape(())), right, fits
+    return found
+
+
+def _counts_that_differ(probe, outputs) -> str | None:
+    wrong = _wrong_counts(probe, outputs)
+    said = [f"`{key}` is {got:g} instead of {right}" for key, (got, right, _) in wrong.items()]
+    return f"Your {', and your '.join(said)}." if said else None
+
+
+def _formulas(probe, outputs) -> set[str] | None:
+    wrong = _wrong_counts(probe, outputs)
+    choices = itertools.product(*(fits for *_, fits in wrong.values()))
+    return {" ".join(said) for said in choices} if wrong else None
 
 
 @in_steps(
@@ -191,7 +195,12 @@ EXERCISE = Exercise(
         ),
     ),
     properties=(
-        Property("counts_explained", _counts_explained, "Which sizes does this count multiply?"),
+        Property(
+            "counts_explained",
+            _counts_that_differ,
+            "Which sizes does this count multiply?",
+            formulas=_formulas,
+        ),
     ),
     hints=(
         "Count the entries of the scores first, then how many multiply-adds one entry takes. Do "

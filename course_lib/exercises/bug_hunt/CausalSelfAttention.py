@@ -139,7 +139,7 @@ def _judged_empty(probe, expected, recorded) -> Problem | None:
 
 
 def _causal_probes(rng) -> list[Probe]:
-    identity = _causal_problem(rng, 2, 4, 6, 2)
+    identity = _causal_problem(rng, 3, 4, 6, 2)
     identity["state"] = identity["state"] | {"W_o.weight": np.eye(6)}
     by_hand = _causal_problem(rng, 1, 3, 2, 1)
     by_hand["args"]["x"] = tensor([[[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]])
@@ -152,11 +152,11 @@ def _causal_probes(rng) -> list[Probe]:
         Probe("one_head", "With one head, nothing is split or merged.",
               **_causal_problem(rng, 2, 5, 3, 1)),
         Probe("two_heads", "Each head compares its own block of features.",
-              **_causal_problem(rng, 2, 5, 6, 2)),
+              **_causal_problem(rng, 3, 5, 6, 2)),
         Probe("heads_side_by_side", "If W_o is the identity, a position holds the features of "
                                     "head 0, then those of head 1.", **identity),
         Probe("padded", "Positions beyond an item's length are not attended to.",
-              **_causal_problem(rng, 3, 4, 6, 3, [2, 4, 1])),
+              **_causal_problem(rng, 3, 4, 6, 2, [2, 4, 1])),
         Probe("one_position", "A position that sees only itself has weight 1 in every head.",
               **_causal_problem(rng, 2, 1, 6, 3)),
     ]  # fmt: skip

@@ -91,7 +91,7 @@ _ROOTS = {
 
 
 def _no_preference(rng) -> Probe:
-    problem = lookup_problem(rng, 2, 2, 5, (4, 3, 6), 2)
+    problem = lookup_problem(rng, 2, 2, 5, (4, 3, 6), 7)
     problem["args"]["queries"].data[:] = 0.0
     says = "With queries of 0, all scores are equal and each output is the plain average."
     return Probe("no_preference", says, compare="axis", **problem)
@@ -142,7 +142,7 @@ def _lookup_probes(rng) -> list[Probe]:
         _quiet(rng),
         Probe("plain", "Without lengths, all keys are real. Query, key and hidden sizes differ; "
                        "only one of them belongs under the root.",
-              **lookup_problem(rng, 2, 3, 5, (4, 6, 7), 2)),
+              **lookup_problem(rng, 2, 3, 5, (4, 6, 7), 8)),
         Probe("padded", "Rows sum to 1 over the real keys.", **padded),
         Probe("one_key", "One real key: every query gets its value.", **one),
         Probe("key_alone", "One query and one key: the output is its value.",

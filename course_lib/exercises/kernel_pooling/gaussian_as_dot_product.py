@@ -7,7 +7,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from course_lib.checks.judge.comparisons import Problem, arrays_agree, tolerance_for
+from course_lib.checks.judge.comparisons import (
+    WRONG_VALUES,
+    Problem,
+    arrays_agree,
+    tolerance_for,
+)
 from course_lib.checks.judge.exercise import Exercise, Property, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._rows import FLOAT32, STRIDED, Case, case, mistake
@@ -84,7 +89,7 @@ def _same_softmax(probe, expected, recorded) -> Problem | None:
     theirs = _softmax_rows(recorded.data.astype(np.float64))
     if arrays_agree(ours, theirs, tolerance_for(probe, recorded)):
         return None
-    return Problem("wrong_values", probe.says)
+    return WRONG_VALUES
 
 
 def _dots(query, dot, key, scale=lambda h: h**2) -> Callable:

@@ -233,6 +233,10 @@ def frequencies(probe, expected, recorded) -> Problem | None:
     told = told_by_frequencies(drawn, others)
     if told is None:
         return None
+    if told == "temperature_ignored":
+        asked = " and ".join(f"{name}={value}" for name, value in drawn.asked.items())
+        message = f"With {asked}, your tokens are as frequent as they should be at temperature 1."
+        return Problem(told, message, "Which branch of your code leaves the temperature out?")
     if told:
         return Problem(told, *TOLD[told])
     return Problem(

@@ -60,7 +60,7 @@ def _values(rng) -> list[Probe]:
         sampled("drawn", num_tokens=2).says(f"{often} says."),
         sampled("cold", temperature=0.5).says(f"{often} says, here at temperature 0.5."),
         sampled("hot", temperature=3.0).says(f"{often} says, here at temperature 3."),
-        sampled("top_k", top_k=2).says(
+        sampled("top_k", top_k=3).says(
             "Only the `top_k` likeliest tokens are drawn, in proportion to their probabilities."
         ),
     ]

@@ -41,24 +41,24 @@ _LIMITS = {"peak": 8000, "kept": 1500}  # the weights have 8320 bytes, those of 
 def _values(rng) -> list[Probe]:
     probe = functools.partial(_probe, rng)
     draw = functools.partial(problem, rng, requires_grad=True)
-    climbing = rising(rng, 3, 6, 2, 2)
+    climbing = rising(rng, 3, 6, 4, 5)
     climbing = {name: tensor(a.data, requires_grad=True) for name, a in climbing.items()}
     both = "Outputs and gradients are those of softmax(Q K^T / sqrt(d)) V."
     return [
         probe("worked_number", both, by_hand(requires_grad=True), 2, upstream=np.ones((1, 1))),
-        probe("random", both, draw(3, 5, 3, 4), 2),
-        probe("batch", "Each item of a batch has its own gradients.", draw(2, 4, 2, 3, 2), 3),
-        probe("wide", "There may be any number of features.", draw(2, 4, 7, 2), 2),
+        probe("random", both, draw(3, 5, 4, 6), 2),
+        probe("batch", "Each item of a batch has its own gradients.", draw(3, 6, 4, 1, 2), 5),
+        probe("wide", "There may be any number of features.", draw(2, 4, 7, 5), 3),
         probe("heads", "There may be any number of leading axes.", draw(1, 4, 2, 1, 2, 2), 3),
         probe("rising", "It holds when later keys have larger scores.", climbing, 2),
-        probe("mask", "A mask (n, m) holds in the backward pass too.", draw(3, 6, 2, 2), 2,
+        probe("mask", "A mask (n, m) holds in the backward pass too.", draw(3, 6, 4, 5), 2,
               some(rng, 3, 6)),
         probe("lengths", "A mask (B, 1, m), as lengths make it, holds for all queries of an item.",
-              draw(1, 5, 2, 2, 2), 2, lengths(5, 4, 2)),
+              draw(1, 5, 4, 6, 2), 3, lengths(5, 4, 2)),
         probe("memory", "With 65 keys in blocks of 2, neither pass may hold all weights or all "
                         "scores at once, and none of them may be kept for the backward pass.",
               _narrow(rng, 16, 65), 2, at_most=_LIMITS),
-        probe("strided", "Inputs need not be contiguous.", draw(2, 5, 2, 3, strided=True), 2),
+        probe("strided", "Inputs need not be contiguous.", draw(3, 6, 4, 5, strided=True), 2),
     ]  # fmt: skip
 
 

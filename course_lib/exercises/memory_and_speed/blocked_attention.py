@@ -37,30 +37,30 @@ def _values(rng) -> list[Probe]:
         "keys": tensor([[0.0, 1, 0, 0], [1.0, 0, 0, 0], [3.0, 0, 1, 0]]),
         "values": tensor([[1.0], [3.0], [5.0]]),
     }
-    falling = rising(rng, 3, 8, 2, 3)
+    falling = rising(rng, 4, 8, 2, 5)
     falling = falling | {"keys": tensor(falling["keys"].data[::-1].copy())}
     same = "The results are softmax(Q K^T / sqrt(d)) V and the log sum exp of each query."
     return [
         probe("worked_number", same, by_hand(), 2),
         probe("scaled", "The scores are divided by sqrt(d), here by 2.", scaled, 2),
-        probe("random", same, problem(rng, 3, 7, 4, 5, 2), 3),
-        probe("no_batch", "A batch axis may be missing.", problem(rng, 4, 9, 3, 2), 4),
+        probe("random", same, problem(rng, 5, 7, 4, 6, 2), 3),
+        probe("no_batch", "A batch axis may be missing.", problem(rng, 5, 9, 3, 2), 4),
         probe("square", "With as many keys as queries and no mask, every query still sees all "
                         "keys.", problem(rng, 5, 5, 3, 3), 2),
-        probe("heads", "There may be any number of leading axes.", problem(rng, 2, 5, 3, 4, 2, 3),
-              5),
+        probe("heads", "There may be any number of leading axes.", problem(rng, 4, 8, 5, 6, 2, 3),
+              7),
         probe("rising", "If later keys score higher, everything before them is rescaled.",
-              rising(rng, 3, 8, 2, 3), 3),
+              rising(rng, 4, 8, 2, 5), 3),
         probe("falling", "If the first keys score highest, later ones count less.", falling, 3),
-        probe("mask", "A mask (n, m) holds for every block.", problem(rng, 3, 7, 4, 2), 3,
-              some(rng, 3, 7)),
+        probe("mask", "A mask (n, m) holds for every block.", problem(rng, 5, 7, 4, 2), 3,
+              some(rng, 5, 7)),
         probe("mask_of_items", "A mask (B, n, m) has columns for every block.",
-              problem(rng, 2, 8, 3, 4, 3), 3, some(rng, 3, 2, 8)),
+              problem(rng, 6, 8, 5, 4, 3), 2, some(rng, 3, 6, 8)),
         probe("lengths", "A mask (B, 1, m), as lengths make it, holds for all queries of an item.",
-              problem(rng, 3, 7, 2, 3, 2), 2, lengths(7, 5, 3)),
+              problem(rng, 4, 7, 5, 6, 3), 2, lengths(7, 5, 3, 6)),
         probe("memory", "With 125 keys in blocks of 12, the 80 x 125 scores must never exist all "
                         "at once.", problem(rng, 80, 125, 2, 1), 12, at_most=_LIMIT),
-        probe("strided", "Inputs need not be contiguous.", problem(rng, 3, 6, 2, 4, strided=True),
+        probe("strided", "Inputs need not be contiguous.", problem(rng, 3, 6, 2, 5, strided=True),
               4),
     ]  # fmt: skip
 

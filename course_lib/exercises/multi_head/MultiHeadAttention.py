@@ -106,15 +106,15 @@ def _attention_values(rng, probe) -> list[Probe]:
               inputs={"queries": np.zeros((1, 2, 4)), "keys": rows, "values": rows},
               state=_passing_through(rng, 4)),
         probe("one_key", "A single key has weight 1 in every head: each output is its value.",
-              (2, 3, 1, 2, 2), state=_passing_through(rng, 4)),
-        probe("cross", _SAYS_OUTPUT, (2, 3, 4, 3, 2)),
+              (3, 5, 1, 2, 2), state=_passing_through(rng, 4)),
+        probe("cross", _SAYS_OUTPUT, (2, 4, 5, 3, 2)),
         probe("blocks", "With W_v and W_o set to identities, head i must fill the i-th block of "
-              "features with averages of the i-th block of the values.", (2, 3, 4, 2, 3),
+              "features with averages of the i-th block of the values.", (4, 3, 5, 2, 3),
               state=_passing_through(rng, 6)),
         probe("zero_queries_and_lengths", "Queries of zeros weight all keys within the length "
-                                          "equally.", (3, 1, 4, 2, 2),
-              inputs={"queries": np.zeros((3, 1, 4)), "keys": rng.normal(0, 1.3, (3, 4, 4)),
-              "values": rng.normal(0, 1.3, (3, 4, 4))}, valid_lens=np.array([3, 1, 2])),
+                                          "equally.", (3, 1, 5, 2, 2),
+              inputs={"queries": np.zeros((3, 1, 4)), "keys": rng.normal(0, 1.3, (3, 5, 4)),
+              "values": rng.normal(0, 1.3, (3, 5, 4))}, valid_lens=np.array([3, 1, 2])),
         probe("zero_queries_and_mask", "Queries of zeros weight all allowed keys equally.",
               (1, 1, 5, 2, 2),
               inputs={"queries": np.zeros((1, 1, 4)), "keys": rng.normal(0, 1.3, (1, 5, 4)),
@@ -123,7 +123,7 @@ def _attention_values(rng, probe) -> list[Probe]:
 
 
 def _attention_masks(rng, probe) -> list[Probe]:
-    size = batch, n, m, num_heads, _ = 2, 3, 4, 3, 2
+    size = batch, n, m, num_heads, _ = 2, 4, 5, 3, 2
     return [
         probe("lengths_per_item", "Lengths of shape (batch,) must hold for every query and every "
               "head of an item.", size, valid_lens=_lens(rng, m, batch)),
@@ -136,15 +136,15 @@ def _attention_masks(rng, probe) -> list[Probe]:
         probe("mask_per_head", "A mask of shape (batch, num_heads, n, m) gives each head its own.",
               size, mask=_some_of(rng, batch, num_heads, n, m)),
         probe("lengths_and_mask", "With both given, a key must be allowed by both.",
-              (3, 2, 6, 2, 2), valid_lens=np.array([5, 3, 4]),
-              mask=np.array([[True, True, False, True, False, True]] * 2)),
+              (3, 5, 6, 2, 2), valid_lens=np.array([5, 3, 4]),
+              mask=np.array([[True, True, False, True, False, True]] * 5)),
         probe("lengths_per_query_and_mask_per_item", "With both given, a key must be allowed by "
-              "both.", (2, 3, 5, 2, 2), valid_lens=_lens(rng, 5, 2, 3),
-              mask=_some_of(rng, 2, 3, 5) | (np.arange(5) == 0)),
-        probe("bias", "With `bias=True` each of the four layers adds its bias.", (2, 2, 3, 2, 2),
+              "both.", (3, 6, 5, 2, 2), valid_lens=_lens(rng, 5, 3, 6),
+              mask=_some_of(rng, 3, 6, 5) | (np.arange(5) == 0)),
+        probe("bias", "With `bias=True` each of the four layers adds its bias.", (1, 5, 3, 2, 2),
               construct={"bias": True}),
         probe("built_by_position", "`__init__` takes embed_dim, num_heads, dropout and bias in "
-              "this order.", (2, 3, 4, 2, 3), construct={"dropout": 0.0, "bias": True},
+              "this order.", (4, 3, 5, 2, 3), construct={"dropout": 0.0, "bias": True},
               scenario="built_by_position"),
     ]  # fmt: skip
 

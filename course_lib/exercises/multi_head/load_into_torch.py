@@ -131,6 +131,11 @@ def _load_nothing(mha, reference) -> None:
     reference.load_state_dict(mha.state_dict(), strict=False)
 
 
+def _other_mode(probe, outputs) -> str | None:
+    changed = outputs.items[4].numbers.any()
+    return "After the call a module is not in the mode it was in before." if changed else None
+
+
 EXERCISE = Exercise(
     points=3,
     minutes=20,
@@ -183,6 +188,11 @@ EXERCISE = Exercise(
         ),
     ),
     properties=(
+        Property(
+            "another_mode_afterwards",
+            _other_mode,
+            "What was `training` of both modules before you changed it?",
+        ),
         Property("source_changed", _source_changed, "Which tensor may `copy_` be called on?"),
     ),
     hints=(

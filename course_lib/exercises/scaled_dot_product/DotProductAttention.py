@@ -6,17 +6,17 @@ from typing import Any
 import numpy as np
 
 from course_lib.checks.judge.comparisons import dropout_values
-from course_lib.checks.judge.exercise import Exercise, Property
+from course_lib.checks.judge.exercise import Exercise
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._attention.mistakes import known
 from course_lib.exercises._attention.modules import AttentionModule
 from course_lib.exercises._attention.properties import KEPT, WEIGHTS
 from course_lib.exercises._rows import INDEPENDENT
 from course_lib.exercises.scaled_dot_product._problems import (
-    WRONG_FACTOR,
     garbage,
     problem_of,
     random_mask,
+    wrong_factor,
 )
 from course_lib.exercises.scaled_dot_product.scaled_dot_product_attention import RETURNS, worked
 from course_lib.reference import scaled_dot_product as oracle
@@ -119,7 +119,7 @@ EXERCISE = Exercise(
     oracle=oracle.dot_product_attention,
     builds_on=("masked_softmax", "scaled_dot_product_attention"),
     mistakes=known(AttentionModule, without={"head_axis_forgotten", "empty_row_gradient_nan"}),
-    properties=(Property(*WRONG_FACTOR, of=KEPT), *WEIGHTS),
+    properties=(wrong_factor(KEPT), *WEIGHTS),
     hints=(
         "It is the function you wrote, with a dropout layer between its weights and the values, "
         "and one line that remembers the weights.",

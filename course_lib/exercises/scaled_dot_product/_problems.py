@@ -90,8 +90,7 @@ def _inputs(probe) -> list[np.ndarray]:
 _FEWEST_DIFFERENCES = 4
 
 
-@of_weights
-def _slope(probe, weights, allowed) -> str | None:
+def _slope_of(probe, weights, allowed) -> float | None:
     """The factor between q . k and the logits of the allowed keys, if there is one."""
     if (weights[allowed] <= 1e-12).any() or (abs(weights[~allowed]) > 1e-9).any():
         return None
@@ -103,32 +102,45 @@ def _slope(probe, weights, allowed) -> str | None:
         mean = mean / np.maximum(allowed.sum(-1, keepdims=True), 1)
         return np.where(allowed, numbers - mean, 0.0)
 
-    queries, keys, values = _inputs(probe)
+    queries, keys, _ = _inputs(probe)
     x = centred(queries @ np.swapaxes(keys, -1, -2))
     y = centred(np.log(np.where(allowed, weights, 1.0)))
     if (x * x).sum() < 1e-9 or (y * y).sum() < 1e-9:
         return None
-    slope, (n, d), m = float((x * y).sum() / (x * x).sum()), queries.shape[-2:], keys.shape[-2]
-    if not np.allclose(y, slope * x, atol=1e-4) or math.isclose(slope, d**-0.5, rel_tol=1e-3):
+    slope = float((x * y).sum() / (x * x).sum())
+    is_right = math.isclose(slope, queries.shape[-1] ** -0.5, rel_tol=1e-3)
+    return None if is_right or not np.allclose(y, slope * x, atol=1e-4) else slope
+
+
+@of_weights
+def _slope(probe, weights, allowed) -> str | None:
+    if (slope := _slope_of(probe, weights, allowed)) is None:
         return None
+    d = _inputs(probe)[0].shape[-1]
     return (
         f"Your weights are those of {slope:.3f} times q . k. Here d is {d}, so the factor should "
-        f"be 1/sqrt({d}) = {d**-0.5:.3f}.{_from_where(slope, n, m, d, values.shape[-1])}"
+        f"be 1/sqrt({d}) = {d**-0.5:.3f}."
     )
 
 
-def _from_where(slope, n, m, d, v) -> str:
-    """Which size a wrong factor may come from."""
+@of_weights
+def _factors(probe, weights, allowed) -> set[str] | None:
+    """What a wrong factor may be, in words that do not depend on the problem."""
+    if (slope := _slope_of(probe, weights, allowed)) is None:
+        return None
+    queries, keys, values = _inputs(probe)
+    (n, d), m, v = queries.shape[-2:], keys.shape[-2], values.shape[-1]
     factors = {
-        "there is no division at all": 1.0,
-        "it is 1/d": 1 / d,
-        "it is sqrt(d)": d**0.5,
-        f"it is 1/sqrt({m}), and {m} is the number of keys": m**-0.5,
-        f"it is 1/sqrt({n}), and {n} is the number of queries": n**-0.5,
-        f"it is 1/sqrt({v}), and {v} is the size of a value": v**-0.5,
+        "1/d": 1 / d,
+        "sqrt(d)": d**0.5,
+        "1/sqrt(m), where m is the number of keys": m**-0.5,
+        "1/sqrt(n), where n is the number of queries": n**-0.5,
+        "1/sqrt(v), where v is the size of a value": v**-0.5,
     }
-    fits = [words for words, factor in factors.items() if math.isclose(slope, factor, rel_tol=1e-3)]
-    return f" In yours, {fits[0]}." if len(fits) == 1 else ""
+    fits = {words for words, factor in factors.items() if math.isclose(slope, factor, rel_tol=1e-3)}
+    return {f"In all problems, yours is {words}." for words in fits} | {
+        f"It is {slope:.3g} in all problems, whatever their sizes are."
+    }
 
 
 @of_weights
@@ -200,11 +212,17 @@ def _drops(probe, weights, allowed) -> str | None:
     )
 
 
-WRONG_FACTOR = (
-    "wrong_factor",
-    _slope,
-    "What do you divide the dot products by, and which size does it come from?",
-)
+def wrong_factor(of: str = "") -> Property:
+    """The property that weights are those of q . k / sqrt(d), returned or kept as an attribute."""
+    return Property(
+        "wrong_factor",
+        _slope,
+        "What do you divide the dot products by, and which size does it come from?",
+        of,
+        _factors,
+    )
+
+
 PROPERTIES = (
     Property(
         "returned_in_the_other_order",
@@ -222,6 +240,6 @@ PROPERTIES = (
         _extreme,
         "Which function turns scores into weights that are all above 0?",
     ),
-    Property(*WRONG_FACTOR),
+    wrong_factor(),
     *RETURNED[1:],
 )

@@ -36,7 +36,7 @@ def _values(rng) -> list[Probe]:
         case("worked", args=_of(query, keys, [[1], [3]], [[1]])).says(_FORMULA),
         # the row sum is 0: only the root matters
         case("balanced", args=_of(query, keys, [[-1], [1]], [[1]])).says(_FORMULA),
-        case("one_feature", args=problem(2, 3, 1, 2)).says("It must hold for d = 1."),
+        case("one_feature", args=problem(2, 3, 1, 4)).says("It must hold for d = 1."),
         case("random", args=problem(2, 3, 5, 4)).says(_FORMULA),
         case("wide", args=problem(4, 3, 7, 2, strided=True)).says("It must hold for any sizes."),
         case("square", args=problem(4, 4, 3, 3)).says(

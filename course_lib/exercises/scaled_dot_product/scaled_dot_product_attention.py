@@ -50,15 +50,15 @@ def _values_probes(rng) -> list[Probe]:
         Probe("matrices", "Without a batch axis it must work too: queries (n, d), keys (m, d), "
               "values (m, v).", args=problem((), 4, 5, 3, 2)),
         Probe("lengths_per_item", "Lengths of shape (batch,) give every item its own length.",
-              args={**problem((3,), 2, 5, 3, 4), "valid_lens": tensor([4, 1, 3])}),
+              args={**problem((3,), 2, 5, 6, 4), "valid_lens": tensor([4, 1, 3])}),
         Probe("lengths_per_query", "Lengths of shape (batch, num_queries) give every query its "
                                    "own length.",
               args={**problem((2,), 3, 5, 6, 4), "valid_lens": tensor([[1, 4, 2], [3, 2, 4]])}),
-        Probe("mask_of_all_items", _MASK, args=problem((2,), 4, 4, 5, 6, strided=True),
-              kwargs={"mask": tensor(random_mask(rng, 4, 4))}),
+        Probe("mask_of_all_items", _MASK, args=problem((2,), 3, 4, 5, 6, strided=True),
+              kwargs={"mask": tensor(random_mask(rng, 3, 4))}),
         Probe("lengths_and_mask", _BOTH,
-              args={**problem((2,), 4, 4, 7, 6), "valid_lens": tensor([2, 3])},
-              kwargs={"mask": tensor(np.tril(np.ones((4, 4), dtype=bool), 1))}),
+              args={**problem((2,), 3, 4, 7, 6), "valid_lens": tensor([2, 3])},
+              kwargs={"mask": tensor(np.tril(np.ones((3, 4), dtype=bool), 1))}),
         Probe("heads", _HEADS, args={**problem((2, 3), 4, 5, 7, 6), "valid_lens": tensor([2, 4])}),
         Probe("zero_query", "A query of zeros scores all keys equally, so its output is the mean "
                             "of the allowed values.",

@@ -98,7 +98,7 @@ _ALONE = {  # the same problem for each: the steps that it is about, and what mu
 
 def _values(rng) -> list[Probe]:
     problem = functools.partial(_problem, rng)
-    whole = problem(2, (4, 3), (6, 2, 5), [1, 2])
+    whole = problem(2, (5, 4), (6, 3, 7), [1, 3])
     given = {"y": tensor([[[1.0, 3.0]]]), "memory": tensor([[[2.0, 0.0]]])}
     worked = identities(problem(1, (1, 1), (2, 1, 2), **given))
     named = problem(3, (5, 4), (4, 2, 7))

@@ -81,7 +81,7 @@ _ALONE = {  # the same problem for each: the steps that it is about, and what mu
 
 
 def _values(rng) -> list[Probe]:
-    whole = _problem(rng, 2, 3, (6, 2, 5), [1, 2])
+    whole = _problem(rng, 2, 4, (6, 3, 5), [1, 3])
     worked = identities(_problem(rng, 1, 1, (2, 1, 2), x=tensor([[[2.0, 4.0]]])))
     named = _problem(rng, 3, 4, (4, 2, 7))
     by_name = {"valid_lens": tensor([3, 1, 2])}

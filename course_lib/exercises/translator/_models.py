@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from course_lib.checks.judge.exercise import Returned
+from course_lib.checks.judge.exercise import Property, Returned
 from course_lib.checks.observe.probe import Built
 from course_lib.exercises._rows import Given
 from course_lib.reference import Expected
@@ -18,6 +18,29 @@ ON_A_GPU = (
     "the two do not mix."
 )
 LOOKED_AT = (Returned("a graph was built", "bool"), Returned("another mode than before", "bool"))
+
+
+def _noted(place: int, sentence: str) -> Callable:
+    """Return a check that says the sentence where the noted bool is True."""
+
+    def violated(probe, outputs) -> str | None:
+        return sentence if bool(outputs.items[place].numbers.any()) else None
+
+    return violated
+
+
+AS_BEFORE = (
+    Property(
+        "graph_built",
+        _noted(1, "The model ran with gradients on, so autograd built a graph of every call."),
+        "Which context manager turns gradients off for a few lines?",
+    ),
+    Property(
+        "another_mode_afterwards",
+        _noted(2, "After the call the model is not in the mode it was in before."),
+        "What was `model.training` before you changed it?",
+    ),
+)
 
 MODES = {  # probes of how the model is called: options of `scripted`, and what is said
     "comes_in_train_mode": (

@@ -10,6 +10,7 @@ from course_lib.checks.judge.exercise import Exercise, Property, Returned
 from course_lib.checks.observe.probe import Built, Probe, tensor
 from course_lib.exercises._rows import STRIDED, Case, case, in_steps, mistake
 from course_lib.exercises.translator._models import (
+    AS_BEFORE,
     ELSEWHERE,
     LOOKED_AT,
     MODES,
@@ -261,6 +262,7 @@ EXERCISE = Exercise(
         ),
     ),
     properties=(
+        *AS_BEFORE,
         Property("words_after_the_end", _first_wrong_word, "Which items have ended by now?"),
     ),
     hints=(

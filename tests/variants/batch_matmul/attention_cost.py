@@ -129,7 +129,7 @@ one_item = wrong("batch_forgotten")(
 operations_of_one_item = wrong("counts_explained")(
     counting(lambda b, n, m, d, d_v, size: (2 * n * m * (d + d_v), b * n * m * size))
 )
-queries_and_keys_stored = wrong("wrong_values")(
+queries_and_keys_stored = wrong("counts_explained")(
     counting(lambda b, n, m, d, d_v, size: (2 * b * n * m * (d + d_v), b * (n + m) * size))
 )
 

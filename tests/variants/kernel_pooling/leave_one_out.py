@@ -222,7 +222,7 @@ no_half = wrong("half_missing")(
 bandwidth_once = wrong("bandwidth_not_squared")(
     scoring(lambda squared, h, own: (-squared / (2 * h)).masked_fill(own, -math.inf))
 )
-infinitely_far_and_nan_when_alone = wrong("nan_when_alone")(
+infinitely_far_and_nan_when_alone = wrong("not_a_number")(
     scoring(lambda squared, h, own: -squared.masked_fill(own, math.inf) / (2 * h**2))
 )
 very_far_from_itself = wrong("distance_filled_with_a_large_number")(

@@ -131,7 +131,9 @@ counted_as_people_do = but(
     "positions_from_one", place=lambda x, o: torch.arange(o + 1, o + 1 + x.shape[-2])[:, None]
 )
 exponent_without_two = but("base_100", rates=lambda d: 10000.0 ** (-torch.arange(d // 2) / d))
-faster_and_faster = but("rate_multiplied", rates=lambda d: 10000.0 ** (torch.arange(0, d, 2) / d))
+faster_and_faster = but(
+    "rate_multiplied", rates=lambda d: 10000.0 ** (torch.arange(0, d, 2).double() / d)
+)
 one_speed = but("one_rate", rates=lambda d: torch.ones(d // 2))
 multiplied_only = but("stretched", turn=lambda a, b, cos, sin: (a * cos, b * sin))
 as_in_lesson_06 = but(None, turn=lambda a, b, cos, sin: (a + sin, b + cos))

@@ -135,6 +135,13 @@ def or_for_is_none(num_queries, num_keys=None, *, device=None):
 
 
 @wrong("true_means_drop")
+def true_where_dropped(num_queries, num_keys=None, *, device=None):
+    num_keys = num_queries if num_keys is None else num_keys
+    ones = torch.ones(num_queries, num_keys, dtype=torch.bool, device=device)
+    return ones.triu(num_keys - num_queries + 1)
+
+
+@wrong("future_seen")
 def what_transformer_code_has(num_queries, num_keys=None, *, device=None):
     shape = (num_queries, num_queries if num_keys is None else num_keys)
     return torch.triu(torch.ones(shape, device=device), diagonal=1) == 1

@@ -443,7 +443,7 @@ OnlySelfAttention = but(
     "keys_and_values_from_queries", project=of_layers(lambda a, b, c, q, k, v: (a(q), b(q), c(q)))
 )
 KeysAndValuesExchanged = but(
-    "wrong_values", project=of_layers(lambda a, b, c, q, k, v: (a(q), b(v), c(k)))
+    "outside_the_values", project=of_layers(lambda a, b, c, q, k, v: (a(q), b(v), c(k)))
 )
 CopiedLine = but(
     "values_through_W_k", project=of_layers(lambda a, b, c, q, k, v: (a(q), b(k), b(v)))
@@ -466,7 +466,8 @@ Interleaved = but(
     merge=lambda self, x: torch.stack(list(x.unbind(1)), -1).flatten(2),
 )
 SplitsInTurn = but(
-    "wrong_values", split=lambda self, x: x.unflatten(-1, (self.d, self.h)).permute(0, 3, 1, 2)
+    "outside_the_values",
+    split=lambda self, x: x.unflatten(-1, (self.d, self.h)).permute(0, 3, 1, 2),
 )
 AveragedHeads = but("heads_averaged", merge=lambda self, x: torch.cat([x.mean(1)] * self.h, -1))
 OutputLayerForgotten = but("no_W_o", last=lambda self, x: x)

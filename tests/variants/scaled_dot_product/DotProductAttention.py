@@ -239,7 +239,7 @@ MaskIgnoredWithHeads = but(
     weigh=lambda self, s, lens, m: masked_softmax(s, lens, m if s.dim() < 4 else None)
 )
 MasksInEvalModeOnly = but(
-    "wrong_values",
+    "dropped_key_has_weight",
     weigh=lambda self, s, lens, m: s.softmax(-1) if self.training else masked_softmax(s, lens, m),
 )
 

@@ -237,7 +237,7 @@ batch_kept = but(
 as_a_list = but("wrong_type", compare=lambda masked, whole: (masked - whole).tolist())
 never_evaluated = but("train_mode_kept", enter=lambda model: None, leave=lambda model, was: None)
 never_back = but("left_in_eval_mode", leave=lambda model, was: None)
-always_trains_after = but("wrong_values", leave=lambda model, was: model.train())
+always_trains_after = but("another_mode_afterwards", leave=lambda model, was: model.train())
 
 
 @wrong("most_likely_word")

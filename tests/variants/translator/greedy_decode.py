@@ -207,7 +207,7 @@ end_of_the_first_item = but(
 )
 never_evaluated = but("train_mode_kept", enter=lambda model: None, leave=lambda model, was: None)
 never_back = but("left_in_eval_mode", leave=lambda model, was: None)
-always_trains_after = but("wrong_values", leave=lambda model, was: model.train())
+always_trains_after = but("another_mode_afterwards", leave=lambda model, was: model.train())
 flag_alone = but(enter=lambda model: setattr(model, "training", False))
 column_on_the_cpu = but("raised", column=lambda source, start: torch.full((len(source), 1), start))
 all_lengths_full = but(

@@ -37,6 +37,7 @@ def test_the_verb_prints_a_line_a_figure_and_the_median():
         "diagram_strip",
         "query_plane",
         "tiles",
+        "training_moment",
         *live,
     }
 

@@ -66,6 +66,9 @@ DRAWN: dict[str, Callable[[], Plot]] = {
     "shape_flow": lambda: plotting.shape_flow([_SHAPES], batch=2),
     "softmax_shift": lambda: plotting.softmax_shift([2, 1], [0, -1], [0.7, 0.3], [0.7, 0.3]),
     "tiles": lambda: plotting.tiles(3, 4, 5),
+    "training_moment": lambda: plotting.training_moment(
+        [3.0, 2.0, 1.0], 9, plotting.Guess(["forty", "three"], np.eye(2, 14)), "dreiundvierzig"
+    ),
     "verdicts": lambda: plotting.verdicts({"a": {"trains": True}, "b": {"trains": False}}),
 }
 

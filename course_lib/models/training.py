@@ -15,6 +15,7 @@ def train(
     *,
     max_lr: float = 4e-3,
     label: str = "training",
+    watch: Callable[[int, float], None] | None = None,
 ) -> Tensor:
     """Trains `model` in place behind a progress bar, and leaves it in eval mode.
 
@@ -27,6 +28,9 @@ def train(
         num_steps: how many batches.
         max_lr: the learning rate in the middle of the one cycle.
         label: stands before the bar.
+        watch: called after every step with the number of steps so far and the loss, in eval mode
+            and without gradients, such as `plotting.watch_training` returns; it takes the place
+            of the bar.
 
     Returns:
         The losses, one a step taken, on the CPU.
@@ -38,13 +42,18 @@ def train(
     losses = []
     model.train()
     try:
-        for _ in plotting.progress(num_steps, label):
+        for step in range(num_steps) if watch else plotting.progress(num_steps, label):
             loss = next_loss()
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
             cycle.step()
             losses.append(loss.detach())
+            if watch:
+                model.eval()
+                with torch.no_grad():
+                    watch(step + 1, losses[-1].item())
+                model.train()
     except KeyboardInterrupt:
         print(f"Stopped after {len(losses)} of {num_steps} steps; the model keeps what it learned.")
     model.eval()

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
-from course_lib.models.numerals import Numerals
+from course_lib import plotting
+from course_lib.models.numerals import Numerals, english
 from course_lib.models.training import train
 from course_lib.models.translator import Translator
 
@@ -125,8 +126,17 @@ def train_translator(
     *,
     batch: int = 64,
     max_lr: float = 4e-3,
+    watch: int | None = None,
 ) -> Tensor:
-    """Trains on random numbers, some twenty seconds; the losses, one a step."""
+    """Trains on random numbers, some twenty seconds; the losses, one a step.
+
+    Args:
+        model: made by `new_translator`.
+        numerals: what it learns.
+        num_steps, batch: how many batches, and how many numerals in each.
+        max_lr: the learning rate in the middle of the cycle.
+        watch: a number whose translation a figure shows while the model learns.
+    """
     device = next(model.parameters()).device
     batches = numerals.batches(batch, torch.Generator().manual_seed(0))
 
@@ -141,7 +151,18 @@ def train_translator(
         logits = model(source, valid_lens, inputs)
         return F.cross_entropy(logits.mT, wanted, ignore_index=model.pad)
 
-    return train(model, next_loss, num_steps, max_lr=max_lr, label="learning numerals")
+    watched = None
+    if watch is not None:
+        source = numerals.say(watch)
+        watched = plotting.watch_training(
+            num_steps,
+            lambda: plotting.Guess(*translate(model, numerals, source)),
+            source,
+            wanted=english(watch),
+        )
+    return train(
+        model, next_loss, num_steps, max_lr=max_lr, label="learning numerals", watch=watched
+    )
 
 
 @torch.no_grad()

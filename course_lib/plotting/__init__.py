@@ -28,9 +28,11 @@ from course_lib.plotting.online_softmax import online_softmax, tiles
 from course_lib.plotting.query_plane import query_plane
 from course_lib.plotting.scaled_dot_product import saturation
 from course_lib.plotting.source import show_source
+from course_lib.plotting.training import Guess, training_moment, watch_training
 from course_lib.plotting.whole_game import bottleneck
 
 __all__ = [
+    "Guess",
     "Live",
     "Plot",
     "Table",
@@ -71,5 +73,7 @@ __all__ = [
     "show_source",
     "softmax_shift",
     "tiles",
+    "training_moment",
     "verdicts",
+    "watch_training",
 ]

@@ -120,9 +120,8 @@ def _data(shown: Attention) -> dict[str, Any]:
 def _picture(shown: Attention) -> str:
     """Draw the arcs of the first head, and small maps of all if they have rows enough."""
     many, with_maps = len(shown.heads) > 1, shown.weights.shape[1] >= MAPS_FROM
-    keys = _placed(shown.keys.shown, WIDTH - SIDE)
-    queries = _placed(shown.queries.shown, WIDTH - SIDE)
-    width = SIDE + max(keys.width, queries.width, 340.0)
+    sides = (_placed(tokens.shown, WIDTH - SIDE).width for tokens in (shown.keys, shown.queries))
+    width = SIDE + max(*sides, 340.0)
     parts, bottom = [], 4.0
     if shown.title:
         parts.append(text(shown.title, 0, 12, 14, text_anchor="start", font_weight="bold"))
@@ -132,7 +131,7 @@ def _picture(shown: Attention) -> str:
             name = shown.heads[head]
             parts.append(text(name, 0, bottom + 8, 12, text_anchor="start", font_weight="bold"))
             bottom += 14
-        drawn, bottom = _stage(shown, head, keys, queries, bottom, width)
+        drawn, bottom = stage(shown, head, bottom, width)
         parts.append(drawn)
     for words in note(shown):
         parts.append(text(words, 0, bottom + 8, 11, text_anchor="start"))
@@ -177,10 +176,16 @@ def _placed(names: list[str], room: float) -> _Places:
     return _Places(middles, [i // each for i in range(len(names))], widths, total)
 
 
-def _stage(
-    shown: Attention, head: int, keys: _Places, queries: _Places, top: float, width: float
+def stage(
+    shown: Attention,
+    head: int,
+    top: float,
+    width: float,
+    sides: tuple[str, str] = ("keys", "queries"),
 ) -> tuple[str, float]:
     """Draw one head's keys, arcs and queries, and return where they end, too."""
+    keys = _placed(shown.keys.shown, width - SIDE)
+    queries = _placed(shown.queries.shown, width - SIDE)
     weights = np.where(shown.masked[head], 0, shown.weights[head])
     blocked = shown.masked[head].all(axis=0)
     boxes = _boxes(shown.keys.shown, keys, top, width)
@@ -202,7 +207,7 @@ def _stage(
             told = f"{weights[0, i]:.2f}"
             parts.append(text(told.removeprefix("0") if wide < 30 else told, x, y - 8, 11))
     parts += [_word(shown.queries.shown[i], *place) for i, place in enumerate(below)]
-    for name, places in (("keys", boxes), ("queries", below)):
+    for name, places in zip(sides, (boxes, below), strict=True):
         y = places[0][1] + BOX / 2
         parts.append(text(name, 0, y, 12, text_anchor="start", font_style="italic"))
     return "".join(parts), top + keys.height + GAP - 16 + queries.height

@@ -114,12 +114,13 @@ def figure_html(plot: Plot, caption: str | None = None, *, inline: bool = False)
     return figure + _script("figure.js", *(f"{each}.js" for each in (*uses, name)))
 
 
-def stepper(frames: Sequence[Plot], controls: Sequence[Control]) -> Plot:
+def stepper(frames: Sequence[Plot], controls: Sequence[Control], *, plays: bool = False) -> Plot:
     """A figure whose picture changes with controls that need no kernel.
 
     Args:
         frames: a plot for each choice of options, the last control's options innermost.
         controls: at least one.
+        plays: whether a button plays the first control from its first option to its last.
     """
     place = 0
     for control in controls:
@@ -136,6 +137,7 @@ def stepper(frames: Sequence[Plot], controls: Sequence[Control]) -> Plot:
             {"name": c.label, "options": c.words, "start": c.start, "slides": c.slides}
             for c in controls
         ],
+        "plays": plays,
         "frames": base64.b64encode(packed).decode("ascii"),
     }
     return replace(frames[place], live=Live("stepper", data))

@@ -1,13 +1,14 @@
+const FRAME = 250; // milliseconds
 // Gives each figure that has frames its controls, one for each argument of what drew them.
 for (const figure of document.querySelectorAll('figure.course-figure[data-live="stepper"]')) {
-  const { controls, frames } = JSON.parse(figure.querySelector("script.live").textContent);
+  const { controls, frames, plays } = JSON.parse(figure.querySelector("script.live").textContent);
   figure.dataset.live = "";
   const packed = Uint8Array.from(atob(frames), (letter) => letter.charCodeAt(0));
   const unpacked = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
-  new Response(unpacked).json().then((pictures) => steps(figure, controls, pictures));
+  new Response(unpacked).json().then((pictures) => steps(figure, controls, pictures, plays));
 }
 
-function steps(figure, controls, pictures) {
+function steps(figure, controls, pictures, plays) {
   const said = document.createElement("span");
   said.setAttribute("aria-live", "polite");
   said.style.cssText = "position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)";
@@ -17,6 +18,7 @@ function steps(figure, controls, pictures) {
   form.className = "course-controls";
   form.onsubmit = () => false;
   form.append(...inputs.map((each) => each.label));
+  if (plays) form.prepend(player(inputs[0].control, controls[0].options.length, said));
   figure.prepend(form);
 
   // Frames lie in the order of a nested loop over the controls, the last one innermost.
@@ -47,6 +49,36 @@ function drag(figure, controls, { control }, pictures) {
   figure.addEventListener("pointerdown", pull);
   figure.addEventListener("pointermove", pull);
   figure.style.touchAction = "pan-y";
+}
+
+// A button that moves a slider from its beginning to its end, and stops it.
+function player(control, count, said) {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.style.cssText = "font:inherit;color:inherit;background:none;border:1px solid #777;" +
+    "border-radius:4px;padding:5px 12px;margin:0 10px 6px 0;min-width:5em;cursor:pointer";
+  button.textContent = "Play";
+  let timer;
+  const stop = () => {
+    clearInterval(timer);
+    timer = undefined;
+    button.textContent = "Play";
+    said.setAttribute("aria-live", "polite");
+  };
+  const move = (to) => {
+    control.value = to;
+    control.dispatchEvent(new Event("input"));
+    if (to >= count - 1) stop();
+  };
+  button.onclick = () => {
+    if (timer) return stop();
+    button.textContent = "Pause";
+    said.setAttribute("aria-live", "off"); // every frame would be read aloud
+    timer = setInterval(() => move(Number(control.value) + 1), FRAME);
+    move(Number(control.value) >= count - 1 ? 0 : Number(control.value));
+    return undefined;
+  };
+  return button;
 }
 
 function input({ name, options, start, slides }, changed) {

@@ -47,7 +47,7 @@ device = "cuda" if torch.cuda.is_available() else "cpu"
 # %% tags=["demo", "nbval-ignore-output"]
 numerals = Numerals()  # 1 to 9999 in German letters and in English words
 model = new_translator(numerals).to(device)
-losses = train_translator(model, numerals)
+losses = train_translator(model, numerals, watch=43)
 
 asked = numerals.unseen[:200]
 answers = {number: " ".join(translate(model, numerals, number)[0]) for number in asked}

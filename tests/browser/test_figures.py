@@ -178,3 +178,18 @@ def test_a_query_moves_by_keys_and_a_slider_sharpens_its_weights(page):
     assert "right gets the most weight, 1.00" in page.locator(".said").inner_text() != before
     page.set_viewport_size({"width": 360, "height": 700})
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_recorded_steps_play_and_pause(page, axe):
+    frames = [drawn(f"step {step}") for step in range(30)]
+    control = _control("step", list(range(30)), {"step": 29})
+    page.set_content(page_of(figure_html(stepper(frames, [control], plays=True), "Recorded.")))
+    play = page.get_by_role("button", name="Play")
+    assert axe(page) == []
+    play.press("Enter")
+    slider = "document.querySelector('input[type=range]')"
+    page.wait_for_function(f"{slider}.value > 2 && {slider}.value < 29")
+    page.get_by_role("button", name="Pause").click()
+    shown = page.evaluate(f"{slider}.value")
+    assert play.is_visible() and 2 < int(shown) < 29
+    assert page.get_by_role("img", name=f"It says step {shown}.").count() == 1

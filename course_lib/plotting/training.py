@@ -1,0 +1,157 @@
+"""A training that one can watch: the loss, what the model makes of one example, and its arcs.
+
+In a live kernel one figure changes in place, in a terminal one line. Elsewhere the moments are
+recorded, and the page plays them.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from course_lib.plotting.attention import WIDTH, stage
+from course_lib.plotting.attention_data import read
+from course_lib.plotting.colours import OUTPUT
+from course_lib.plotting.display import _has_front_end, put
+from course_lib.plotting.figures import Control, Plot, figure_html, stepper
+from course_lib.plotting.svg import drawing, element, text
+from course_lib.plotting.words import as_array, number
+
+MOMENTS = 40
+CURVE, MARGIN = 64, 44  # height of the curve, and room for its numbers
+LINE, LETTERS = 20, 88  # height of a line of text, and how many letters it holds
+LINES = 4
+RECORDED = "The end of the training. All of it plays where scripts run."
+
+
+class Guess(NamedTuple):
+    """What a model makes of an example: words, and how much each looked at which letter."""
+
+    words: Sequence[str]
+    weights: Any = None
+
+
+def training_moment(
+    losses: Any, num_steps: int, guess: Guess, source: str = "", *, wanted: str | None = None
+) -> Plot:
+    """Draw one moment of a training: the loss so far, and the guess of the model.
+
+    Args:
+        losses: one for each step so far.
+        num_steps: of the whole training.
+        guess: words with weights `(len(words), len(source))`, or text without weights.
+        source: what the guess translates.
+        wanted: the correct answer; it gets a tick.
+    """
+    so_far = as_array(losses).astype(float)
+    made = " ".join(guess.words)
+    right = wanted is not None and made == wanted
+    step = len(so_far)
+    head = f"step {step} of {num_steps}, loss {so_far[-1]:.2f}"
+    parts = [text(head, 0, 10, 13, text_anchor="start")]
+    parts.append(_curve(so_far, num_steps, 24))
+    top = 24.0 + CURVE + 10
+    if guess.weights is None:
+        lines = [made[at : at + LETTERS] for at in range(0, len(made), LETTERS)][:LINES]
+        for i, line in enumerate(lines):
+            y = top + 10 + LINE * i
+            style = {"text_anchor": "start", "style": "white-space:pre;font-family:monospace"}
+            parts.append(text(line.replace("\n", "\N{RETURN SYMBOL}"), 0, y, 14, **style))
+        bottom = top + LINE * LINES
+        alt = f"{head[0].upper()}{head[1:]}. The model writes: {made}"
+    else:
+        words = list(guess.words) or ["nothing"]
+        weights = as_array(guess.weights).astype(float)[: len(words)]
+        if not guess.words:
+            weights = np.zeros((1, len(source)))
+        shown = read(weights, words, source, mask=None, title=None, heads=None, item=None)
+        drawn, bottom = stage(shown, 0, top, WIDTH, sides=("letters", "words"))
+        parts.append(drawn)
+        result = f"{source} \N{RIGHTWARDS ARROW} {made or 'nothing'}"
+        result += " \N{CHECK MARK}" if right else ""
+        parts.append(text(result, WIDTH, 10, 15, text_anchor="end", font_weight="bold"))
+        alt = f"{head[0].upper()}{head[1:]}. {source} becomes {made or 'nothing'}"
+        alt += ", which is right." if right else "."
+    return Plot(drawing("".join(parts), WIDTH, bottom, least=480), alt)
+
+
+def _curve(losses: np.ndarray, num_steps: int, top: float) -> str:
+    """Draw the loss over the steps; the axis goes from 0 to the largest loss."""
+    highest = float(losses.max()) or 1.0
+    wide = WIDTH - MARGIN
+    shown = np.unique(np.linspace(0, len(losses) - 1, 200).astype(int))
+    x = MARGIN + wide * (shown + 1) / num_steps
+    y = top + CURVE * (1 - losses[shown] / highest)
+    points = " ".join(f"{a:.0f},{b:.1f}" for a, b in zip(x, y, strict=True))
+    frame = f"M{MARGIN} {top}v{CURVE}h{wide}"
+    return (
+        element("path", d=frame, fill="none", stroke="currentColor", stroke_opacity=0.4)
+        + element("polyline", points=points, fill="none", stroke=OUTPUT, stroke_width=2)
+        + element("circle", cx=float(x[-1]), cy=float(y[-1]), r=4, fill=OUTPUT)
+        + text(number(highest), MARGIN - 6, top + 5, 11, text_anchor="end")
+        + text("0", MARGIN - 6, top + CURVE - 3, 11, text_anchor="end")
+        + text("loss", 0, top + CURVE / 2, 12, text_anchor="start", font_style="italic")
+    )
+
+
+def watch_training(
+    num_steps: int,
+    guess: Callable[[], Guess | str],
+    source: str = "",
+    *,
+    wanted: str | None = None,
+) -> Callable[[int, float], None]:
+    """Return a callback for `models.training.train` that shows how a model learns.
+
+    Call it after every step with the number of steps so far and the loss. In a live kernel it
+    updates one figure in place, in a terminal one line. At the last step it displays a figure that
+    plays the recorded moments.
+
+    Args:
+        num_steps: of the training.
+        guess: called at some 40 moments; it returns what the model now makes of `source`, or a
+            text that it writes.
+        source: the example.
+        wanted: the correct answer to it.
+    """
+    shares = np.linspace(0, 1, MOMENTS) ** 1.6  # most happens early
+    moments = set((1 + shares * (num_steps - 1)).round().astype(int).tolist())
+    losses: list[float] = []
+    frames: list[Plot] = []
+    steps: list[int] = []
+    live = _has_front_end()
+    handle: Any = None
+
+    def watch(step: int, loss: float) -> None:
+        nonlocal handle
+        losses.append(float(loss))
+        if step not in moments:
+            return
+        made = guess()
+        made = Guess([made]) if isinstance(made, str) else made
+        frames.append(training_moment(losses, num_steps, made, source, wanted=wanted))
+        steps.append(step)
+        done = step == num_steps
+        if live:
+            handle = _updated(handle, page() if done else figure_html(frames[-1], inline=True))
+        elif done:
+            put(frames[-1].alt, page)
+        elif sys.stderr.isatty():
+            print(f"\r\033[K{frames[-1].alt}"[:200], end="", file=sys.stderr, flush=True)
+
+    def page() -> str:
+        plot = stepper(frames, [Control("step", steps, len(steps) - 1)], plays=True)
+        return figure_html(plot, RECORDED)
+
+    return watch
+
+
+def _updated(handle: Any, page: str) -> Any:
+    """Show the page where the handle's was, and return the handle."""
+    from IPython.display import HTML, display
+
+    if handle is None:
+        return display(HTML(page), display_id=True)
+    handle.update(HTML(page))
+    return handle

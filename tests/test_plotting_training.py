@@ -1,0 +1,120 @@
+"""A training that one can watch: in a kernel, on a page, in a terminal, and in its words."""
+
+import base64
+import gzip
+import json
+import re
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from course_lib import plotting
+from course_lib.models.numerals import Numerals
+from course_lib.models.training import train
+from course_lib.models.whole_game import new_translator, train_translator
+from course_lib.plotting import Guess, display, training
+
+RIGHT = Guess(["forty", "three"], np.eye(2, 14))
+
+
+@pytest.fixture
+def pages(monkeypatch):
+    """What is displayed without a front end, as (words, page)."""
+    found = []
+    monkeypatch.setattr(training, "_has_front_end", lambda: False)
+    monkeypatch.setattr(training, "put", lambda words, page: found.append((words, page())))
+    return found
+
+
+def test_a_moment_says_the_loss_and_the_guess_and_whether_it_is_right():
+    options = {"source": "dreiundvierzig", "wanted": "forty three"}
+    right = plotting.training_moment([3.0, 0.5], 10, RIGHT, **options)
+    assert right.alt == (
+        "Step 2 of 10, loss 0.50. dreiundvierzig becomes forty three, which is right."
+    )
+    assert "✓" in right.svg
+    wrong = plotting.training_moment([3.0], 10, Guess(["six"], np.full((1, 14), 1 / 14)), **options)
+    assert wrong.alt == "Step 1 of 10, loss 3.00. dreiundvierzig becomes six."
+    assert "✓" not in wrong.svg
+
+
+def test_a_model_that_writes_nothing_can_be_drawn():
+    plot = plotting.training_moment([1.0], 2, Guess([], np.zeros((0, 4))), "drei")
+    assert plot.alt.endswith("drei becomes nothing.")
+
+
+def test_the_first_words_of_a_language_model_are_shown_without_arcs():
+    plot = plotting.training_moment([1.0], 2, Guess(["The <cat>\nsat"]))
+    assert "The &lt;cat&gt;\N{RETURN SYMBOL}sat" in plot.svg and " C" not in plot.svg
+    assert plot.alt.endswith("The model writes: The <cat>\nsat")
+
+
+def test_the_page_plays_the_recorded_moments(pages):
+    watch = plotting.watch_training(200, lambda: RIGHT, "dreiundvierzig", wanted="forty three")
+    for step in range(1, 201):
+        watch(step, 1 / step)
+    [(words, page)] = pages
+    assert words.startswith("Step 200 of 200, loss 0.01.")
+    data = json.loads(re.search(r'class="live">(.*?)</script>', page, re.S)[1])
+    frames = json.loads(gzip.decompress(base64.b64decode(data["frames"])))
+    assert data["plays"] and 30 <= len(frames) <= 40
+    assert frames[0]["alt"].startswith("Step 1 of 200")
+    assert data["controls"][0]["start"] == len(frames) - 1
+
+
+def test_in_a_kernel_one_figure_changes_in_place(monkeypatch):
+    shown, updates = [], []
+
+    class Handle:
+        def update(self, page):
+            updates.append(page.data)
+
+    def displayed(page, display_id):
+        shown.append(page.data)
+        return Handle()
+
+    monkeypatch.setattr(training, "_has_front_end", lambda: True)
+    monkeypatch.setattr("IPython.display.display", displayed)
+    watch = plotting.watch_training(50, lambda: "some text")
+    for step in range(1, 51):
+        watch(step, 1.0)
+    assert len(shown) == 1 and len(updates) > 10
+    assert 'data-live="stepper"' in updates[-1]
+    assert not any("<script" in page for page in updates[:-1])
+
+
+def test_in_a_terminal_there_is_one_line_and_elsewhere_none(pages, capsys, monkeypatch):
+    for terminal in (True, False):
+        monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)  # noqa: B023
+        watch = plotting.watch_training(3, lambda: RIGHT, "dreiundvierzig")
+        for step in (1, 2):
+            watch(step, 1.0)
+        said = capsys.readouterr().err
+        assert said.count("\n") == 0
+        assert ("Step 2 of 3, loss 1.00. dreiundvierzig becomes forty three" in said) == terminal
+
+
+def test_watching_does_not_change_what_is_learned(pages):
+    numerals = Numerals(numbers=range(1, 50))
+    models = [new_translator(numerals) for _ in range(2)]
+    losses = [
+        train_translator(model, numerals, 4, batch=4, watch=watch)
+        for model, watch in zip(models, (None, 43), strict=True)
+    ]
+    assert torch.equal(*losses)
+    assert "dreiundvierzig becomes" in pages[0][0]
+
+
+def test_a_callback_is_called_in_eval_mode_after_each_step_and_replaces_the_bar(monkeypatch):
+    model = torch.nn.Linear(1, 1)
+    seen = []
+
+    def watch(step, loss):
+        seen.append((step, loss, model.training, torch.is_grad_enabled()))
+
+    monkeypatch.setattr(display, "_has_front_end", lambda: pytest.fail("a bar was asked for"))
+    train(model, lambda: model(torch.ones(1)).square().sum(), 3, watch=watch)
+    assert [step for step, *_ in seen] == [1, 2, 3]
+    assert {(training, grad) for *_, training, grad in seen} == {(False, False)}

@@ -35,7 +35,7 @@ from course_lib.grading.judging.exercise import (
 from course_lib.grading.judging.plain_tests import shown_of_test
 from course_lib.grading.judging.predecessors import Uses
 from course_lib.grading.judging.session import LOST, CannotJudge, Session
-from course_lib.grading.publishing.shown import Shown
+from course_lib.grading.publishing.check_outputs import Shown
 from course_lib.grading.sandbox.guests import Ran
 
 

@@ -14,8 +14,7 @@ from course_lib.grading.jobs import MAX_ATTEMPTS, Job, Result
 from course_lib.grading.judging.cells import grade_cells
 from course_lib.grading.judging.plain_tests import restore
 from course_lib.grading.judging.session import CannotJudge, Journal, Session
-from course_lib.grading.publishing.check_outputs import fill_checks
-from course_lib.grading.publishing.shown import Shown
+from course_lib.grading.publishing.check_outputs import Shown, fill_checks
 from course_lib.grading.sandbox.confinement import Limits
 from course_lib.grading.sandbox.guests import Guest, GuestLost, Guests
 from course_lib.grading.sandbox.hosts import open_guests

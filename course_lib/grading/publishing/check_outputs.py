@@ -1,4 +1,4 @@
-"""What a check cell holds after grading: the report as text, page and data, and the points."""
+"""What cells hold after grading: cleaned outputs within one budget, and reports with points."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ from nbformat import NotebookNode
 from course_lib.checks.judge.points import Points
 from course_lib.checks.judge.report import Report
 from course_lib.grading.graded_cells import REPORT, check_cells, grade_id
-from course_lib.grading.sanitize import made_output, plain_text, sanitize_tree
+from course_lib.grading.sandbox.guests import Ran
+from course_lib.grading.sanitize import (
+    KEPT,
+    made_output,
+    plain_text,
+    sanitize_outputs,
+    sanitize_tree,
+)
 
 
 def fill_checks(notebook: NotebookNode, reports: Mapping[str, Report]) -> None:
@@ -28,3 +35,24 @@ def _outputs(report: Report) -> list[NotebookNode]:
         result = {"data": value, "metadata": {}, "execution_count": None}
         outputs.append(made_output("execute_result", **result))
     return outputs
+
+
+class Shown:
+    """Outputs of a submission's cells, up to `KEPT` in all.
+
+    Args:
+        notebook: rebuilt; outputs that it holds already count.
+    """
+
+    def __init__(self, notebook: NotebookNode) -> None:
+        outputs = (cell.outputs for cell in notebook.cells if cell.get("outputs"))
+        self.room = KEPT - sum(len(str(each)) for each in outputs)
+
+    def keep(self, cell: NotebookNode, ran: Ran) -> None:
+        """Put what a cell displayed into the cell."""
+        self.room -= ran.size
+        if self.room >= 0:
+            cell.outputs = sanitize_outputs(ran.outputs)
+        else:
+            said = f"[left out: all cells together put out more than {KEPT:,} bytes]\n"
+            cell.outputs = [made_output("stream", name="stdout", text=said)] if ran.outputs else []

@@ -24,11 +24,7 @@ _STILL = re.compile(r'<img class="still" alt="([^"]*)"[^>]*? src="data:image/svg
 
 
 class CourseFigures(NbGraderPreprocessor):
-    """Puts the figures of demo cells into a notebook that becomes a feedback page.
-
-    Args:
-        source: the folder of the lessons' solutions; that of nbgrader's course if not given.
-    """
+    """Puts the figures of demo cells, from the solutions in `source`, into a feedback page."""
 
     def __init__(self, source: Path | None = None, **options: Any) -> None:
         super().__init__(**options)
@@ -51,29 +47,23 @@ class CourseFigures(NbGraderPreprocessor):
         return nb, resources
 
 
+def figures_of(path: Path) -> dict[str, str]:
+    """Return the figures of a solution notebook, if there is one, by the ids of demo cells."""
+    return _read(path, path.stat().st_mtime_ns) if path.is_file() else {}
+
+
 @functools.lru_cache(maxsize=4)
 def _read(path: Path, changed: int) -> dict[str, str]:
     found = {}
     for cell in nbformat.read(path, as_version=4).cells:
-        if cell.cell_type != "code" or "demo" not in cell.metadata.get("tags", []):
-            continue
-        pages = [output.get("data", {}).get("text/html", "") for output in cell.outputs]
-        pictures = _STILL.findall("".join(pages))
-        if pictures:
-            found[cell.id] = "".join(_figure(alt, picture) for alt, picture in pictures)
+        if cell.cell_type == "code" and "demo" in cell.metadata.get("tags", []):
+            pages = "".join(out.get("data", {}).get("text/html", "") for out in cell.outputs)
+            if pictures := _STILL.findall(pages):
+                found[cell.id] = "".join(_figure(alt, picture) for alt, picture in pictures)
     return found
 
 
-def figures_of(path: Path) -> dict[str, str]:
-    """The figures of a solution notebook by the ids of their demo cells; none where it is gone."""
-    try:
-        return _read(path, path.stat().st_mtime_ns)
-    except OSError:
-        return {}
-
-
 def _figure(alt: str, picture: str) -> str:
-    named = f'<svg role="img" aria-label="{alt}" '
-    svg = unquote(picture).replace("<svg ", named, 1)
+    svg = unquote(picture).replace("<svg ", f'<svg role="img" aria-label="{alt}" ', 1)
     reached = ' tabindex="0"' if ";min-width:" in svg else ""  # it scrolls where there is no room
     return f'<figure class="ours"{reached}>{svg}<figcaption>{MARK}</figcaption></figure>'

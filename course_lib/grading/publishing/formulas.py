@@ -55,8 +55,10 @@ def with_formulas(source: str, render: Callable[[str], str]) -> str:
         if found["number"] is None:
             return _MARK.sub(as_written, found[0])
         number = int(found["number"])
-        formula = formulas.get(number)
-        drawn = _mathml(formula) if formula and number < MOST else None
+        drawn = None
+        if number < MOST and (formula := formulas.get(number)):
+            tex, display = formula["inline"], formula["display"]
+            drawn = _mathml(display or tex, "block" if display else "inline")
         written = as_written(found)
         return drawn or written
 
@@ -64,13 +66,8 @@ def with_formulas(source: str, render: Callable[[str], str]) -> str:
     return _CODE_TAG_OR_MARK.sub(put_back, render(_FORMULA.sub(set_aside, text)))
 
 
-def _mathml(formula: re.Match[str]) -> str | None:
-    display = formula["display"]
-    return _converted(display or formula["inline"], "block" if display else "inline")
-
-
 @functools.lru_cache(maxsize=500)
-def _converted(tex: str, display: str) -> str | None:
+def _mathml(tex: str, display: str) -> str | None:
     """Return the formula as a `<math>` element, or None if it cannot be drawn or does more."""
     if len(tex) > LONGEST:
         return None

@@ -43,16 +43,12 @@ def written(source: str) -> Markup:
 @functools.lru_cache(maxsize=200)
 def lesson_text(source: str) -> Markup:
     """Return Markdown as HTML. Of its tags, only those that format text remain."""
-    if len(source) > LONGEST:
-        return as_written(source)
     try:
+        if len(source) > LONGEST:
+            raise OverflowError
         return Markup(with_formulas(source, _sanitized))
-    except _TooLarge:
+    except OverflowError:
         return as_written(source)
-
-
-class _TooLarge(Exception):
-    """A short text became a long page."""
 
 
 def _sanitized(source: str) -> str:
@@ -60,7 +56,7 @@ def _sanitized(source: str) -> str:
         source, Options.CMARK_OPT_UNSAFE, ["autolink", "strikethrough", "table"]
     )
     if len(page) > _GROWTH * len(source) + 1000:
-        raise _TooLarge
+        raise OverflowError  # a short text became a long page
     return _SANITIZER.clean(page)
 
 

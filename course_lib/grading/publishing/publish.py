@@ -117,15 +117,15 @@ class Publisher:
 
     def _is_current(self, submission: Submission) -> bool:
         """Whether time and penalty are what they would be if it was published now."""
-        student = submission.student.id
-        if self._submitted(student).is_dir():
-            kept = self._kept_stamp(student)
+        submitted = self._submitted(submission.student.id)
+        if submitted.is_dir():
+            kept = self._kept_stamp(submission.student.id)
             text = kept.read_text(encoding="utf-8").strip() if kept.is_file() else ""
-            if text != read_stamp(self._submitted(student)).text:
+            if text != read_stamp(submitted).text:
                 return False
         return all(
-            (self._penalties.penalty(notebook) or 0.0) == (notebook.late_submission_penalty or 0.0)
-            for notebook in submission.notebooks
+            (self._penalties.penalty(one) or 0.0) == (one.late_submission_penalty or 0.0)
+            for one in submission.notebooks
         )
 
     def _submitted(self, student: str) -> Path:

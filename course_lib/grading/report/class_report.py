@@ -81,24 +81,21 @@ def render(
         lstrip_blocks=True,
     )
     environment.filters["inline"] = lambda text: Markup(inline(text))
-    environment.globals |= {
-        "links": links,
-        "outcome_of": outcome_of,
-        "outcomes": OUTCOMES,
-        "share": _share,
-        "stopped": STOPPED,
-    }
+    known = (histogram, mistakes, needs_a_look, of_everyone, outcome_of, share, slowest, written)
+    environment.globals |= {one.__name__: one for one in known}
+    environment.globals |= {"links": links, "outcomes": OUTCOMES, "stopped": STOPPED}
     sections = [_section(summary, everyone) for summary in summaries]
     return environment.get_template("report.html.j2").render(sections=sections)
 
 
 def _section(summary: GradedLesson, everyone: Sequence[str]) -> dict:
-    shares = [share for s in summary.students if (share := _share(s, summary)) is not None]
+    shares = [part for s in summary.students if (part := share(s, summary)) is not None]
     submitted = {student.student for student in summary.students}
     absent = [student for student in everyone if student not in submitted]
     return {
         "lesson": summary.lesson,
         "summary": summary,
+        "shares": shares,
         "absent": absent,
         "facts": {
             "students graded": f"{len(shares)} of {len(summary.students)}",
@@ -108,24 +105,18 @@ def _section(summary: GradedLesson, everyone: Sequence[str]) -> dict:
             "nothing submitted": len(absent),
             "written answers waiting": sum(map(len, summary.waiting.values())),
         },
-        "warnings": of_everyone(summary),
-        "scores": histogram(shares),
         "exercises": [_exercise(name, summary) for name in summary.exercises],
-        "mistakes": mistakes(summary),
-        "looks": needs_a_look(summary),
-        "written": written(summary),
-        "slowest": slowest(summary),
     }
 
 
 def histogram(shares: Sequence[float]) -> list[dict]:
     """Return how many students have which tenth of the points. All of them count as the last."""
-    counts = Counter(min(math.floor(share * 10 + 1e-9), 9) for share in shares)
+    counts = Counter(min(math.floor(one * 10 + 1e-9), 9) for one in shares)
     most = max(counts.values(), default=1)
     return [{"lowest": 10 * n, "count": counts[n], "share": counts[n] / most} for n in range(10)]
 
 
-def _share(student: GradedSubmission, summary: GradedLesson) -> float | None:
+def share(student: GradedSubmission, summary: GradedLesson) -> float | None:
     """Return the share of the machine-graded points; None if something is not graded."""
     if student.blanks or student.points is None or not summary.max_points:
         return None
@@ -134,16 +125,14 @@ def _share(student: GradedSubmission, summary: GradedLesson) -> float | None:
 
 def _exercise(name: str, summary: GradedLesson) -> dict:
     rows = [row for _, row in summary.rows if row.exercise == name]
-    counts = Counter(outcome_of(row) for row in rows)
     points = [row.points for row in rows if row.points is not None]
-    most = rows[0].max_points if rows else 0
+    most = summary.points_by_exercise[name]
     return {
         "name": name,
         "title": _BREAK.sub("\u200b", name),
         "star": summary.star(name),
-        "counts": counts,
-        "mean": f"{mean(points):.1f}" if points else "none",
-        "max_points": f"{most:g}",
+        "counts": Counter(outcome_of(row) for row in rows),
+        "mean": f"{mean(points):.1f} of {most:g}" if points else f"none of {most:g}",
         "share": mean(points) / most if points and most else 0,
     }
 
@@ -175,15 +164,15 @@ def of_everyone(summary: GradedLesson) -> list[str]:
 
 def needs_a_look(summary: GradedLesson) -> list[dict]:
     """Return the students whose work a person should look at, the most urgent first."""
-    scores = {s.student: _share(s, summary) for s in summary.students}
+    scores = {s.student: share(s, summary) for s in summary.students}
     ranked = sorted((v, k) for k, v in scores.items() if v is not None and v < 1)
     lowest = {student for _, student in ranked[:NUM_LOWEST]}
     looks, known = [], of_everyone(summary)
     for student in summary.students:
         reasons = sorted(reason for reason in _reasons(student) if reason[2] not in known)
         if student.student in lowest:
-            share = scores[student.student]
-            reasons = sorted([*reasons, (4, "lowest", f"among the lowest scores: {share:.0%}")])
+            part = scores[student.student]
+            reasons = sorted([*reasons, (4, "lowest", f"among the lowest scores: {part:.0%}")])
         if reasons:
             looks.append((reasons[0][0], student.student, reasons))
     return [

@@ -100,7 +100,7 @@ def test_the_slowest_come_first_beside_the_median():
 def test_mistakes_come_in_course_order_the_most_frequent_first():
     a, b, c = (student(n, 4, 1, outcome="incorrect", mistake="often") for n in "abc")
     d = student("d", 1, 1, outcome="incorrect", mistake="seldom")
-    found = [(m["exercise"], m["mistake"], len(m["who"])) for m in mistakes(summary(d, a, b, c))]
+    found = [(one[0], one[1], len(one[3])) for one in mistakes(summary(d, a, b, c))]
     assert found == [("double", "seldom", 1), ("square", "often", 3), ("square", "seldom", 1)]
 
 

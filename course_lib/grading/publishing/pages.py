@@ -21,13 +21,7 @@ from course_lib.grading.publishing.markup import highlighted, lesson_text
 
 
 class Marks(NamedTuple):
-    """What the gradebook says of a submission.
-
-    Args:
-        about: nbgrader's own names: score, max_score, late_penalty, ...
-        cells: score, points, waiting and comment of each graded cell.
-        exercises: what the checks say, for a plain page.
-    """
+    """What the gradebook says of a submission and of its cells, and what its checks say."""
 
     about: dict[str, Any]
     cells: dict[str, dict[str, Any]]

@@ -42,8 +42,7 @@ class Publisher:
         self.course, self.lesson = course, lesson
         self._penalties = LatePenalties(course.config)
         self._figures = CourseFigures(course.step("source"))
-        self._marks: dict[str, Marks] = {}
-        self._seconds: dict[str, float] = {}
+        self._published: dict[str, tuple[Marks, float]] = {}
 
     @contextlib.contextmanager
     def open(self) -> Iterator[Publisher]:
@@ -76,19 +75,18 @@ class Publisher:
             write_atomically(kept, f"{stamp}\n")
         else:
             kept.unlink(missing_ok=True)
-        self._marks[student] = marks_of(about, self.lesson, grades)
-        self._seconds[student] = time.monotonic() - started
+        marks = marks_of(about, self.lesson, grades)
+        self._published[student] = marks, time.monotonic() - started
 
     def write_pages(self, ledger: Ledger) -> Iterator[Entry]:
         """Make the feedback pages of what was published; yield the entry of each complete one."""
-        for student in list(self._marks):
-            entry = ledger.get(student)
-            page = feedback_page(entry.notebook, self._marks.pop(student), self._figures)
+        for student in list(self._published):
+            entry, (marks, seconds) = ledger.get(student), self._published.pop(student)
+            page = feedback_page(entry.notebook, marks, self._figures)
             place = self._write_page(student, page)
             for name, text in exchange_files(self._submitted(student)).items():
                 write_atomically(place.with_name(name), text)
-            seconds = entry.seconds | {"write": self._seconds.pop(student)}
-            yield replace(entry, notebook="", seconds=seconds)
+            yield replace(entry, notebook="", seconds=entry.seconds | {"write": seconds})
 
     def _write_page(self, student: str, page: str) -> Path:
         place = self.course.step("feedback") / student / self.lesson / f"{self.lesson}.html"

@@ -137,23 +137,15 @@ def _exercise(name: str, summary: GradedLesson) -> dict:
     }
 
 
-def mistakes(summary: GradedLesson) -> list[dict]:
-    """Return the mistakes that the checks named, by exercise, the most frequent first."""
+def mistakes(summary: GradedLesson) -> list[tuple[str, str, str | None, list[str]]]:
+    """Return each exercise's mistakes, the most frequent first, with message and students."""
     found = defaultdict(list)
     for student, row in summary.rows:
         if row.mistake:
             found[row.exercise, row.mistake].append((student, row.message))
     place = {name: at for at, name in enumerate(summary.exercises)}
     ordered = sorted(found.items(), key=lambda one: (place[one[0][0]], -len(one[1])))
-    return [
-        {
-            "exercise": exercise,
-            "mistake": mistake,
-            "message": made[0][1],
-            "who": [student for student, _ in made],
-        }
-        for (exercise, mistake), made in ordered
-    ]
+    return [(*named, made[0][1], [student for student, _ in made]) for named, made in ordered]
 
 
 def of_everyone(summary: GradedLesson) -> list[str]:

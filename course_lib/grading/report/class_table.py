@@ -60,19 +60,16 @@ def _cells(student: GradedSubmission, summary: GradedLesson) -> list[Text]:
     if student.problem:
         rest = [Text("?", style="yellow") for _ in summary.exercises]
         return [name, *rest, Text("blank", style="yellow"), Text("")]
-    by_name = {row.exercise: row for row in student.rows}
-    shown = [_points(by_name[exercise]) for exercise in summary.exercises]
     total = "?" if student.points is None else f"{student.points:g}"
     written = [_WRITTEN[state] for state in sorted(set(student.written.values()))]
-    return [name, *shown, Text(total), Text(", ".join(written))]
+    return [name, *map(_points, student.rows), Text(total), Text(", ".join(written))]
 
 
 def _points(row: GradedExercise) -> Text:
     outcome = outcome_of(row)
-    symbol, style = OUTCOMES[outcome][0], _STYLES.get(outcome, "red")
-    if row.by_hand:
-        symbol = "✎"
-    return Text(f"{symbol} {'' if row.shown is None else format(row.shown, '.3g')}", style=style)
+    symbol = "✎" if row.by_hand else OUTCOMES[outcome][0]
+    points = "" if row.shown is None else f"{row.shown:.3g}"
+    return Text(f"{symbol} {points}", style=_STYLES.get(outcome, "red"))
 
 
 def _notes(summary: GradedLesson) -> list[Text]:

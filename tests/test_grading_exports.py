@@ -341,6 +341,7 @@ NOT_ABOUT = ("Masked softmax quiz", "3 masked softmax", "softmax", "2", "02", "L
 def test_a_column_with_the_lessons_name_is_the_lessons_and_no_other(name):
     lesson = GradedLesson(LESSON, title="02 · Softmax with a mask: all of it")
     assert is_about(Assignment(0, "", name), lesson) == (name in ABOUT)
+    assert is_about(Assignment(0, "", "Lesson 0"), GradedLesson("00_whole_game"))
 
 
 def test_a_named_column_is_filled(filled):

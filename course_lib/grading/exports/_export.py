@@ -172,7 +172,7 @@ def _fill(
             "or convert the scores with --scale"
         )
     factor = worth / most if request.scale and worth else 1.0
-    mark = layout.sheet.decimal_mark()
+    mark, locks = layout.sheet.decimal_mark, layout.sheet.columns("Grade can be changed")
     groups: Groups = {
         name: {} for name in ["written", "same", "kept", "closed", "unplaced", "not_graded"]
     }
@@ -191,7 +191,7 @@ def _fill(
         cells = layout.sheet.rows[rows[student]]
         there, here = cells[assignment.column].strip(), f"{score:.10g}".replace(".", mark)
         number = parse_number(there)
-        if any(key(cells[at]) == "no" for at in layout.sheet.columns("Grade can be changed")):
+        if any(key(cells[at]) == "no" for at in locks):
             groups["closed"][student] = "locked there"
         elif there.upper() in CLOSED:
             groups["closed"][student] = CLOSED[there.upper()]

@@ -209,8 +209,8 @@ def is_about(assignment: Assignment, lesson: GradedLesson) -> bool:
     "Lesson" and the number are optional: 02_masked_softmax, Lesson 2: Masked softmax, Lesson 2.
     The heading of the lesson's notebook counts with and without a subtitle.
     """
-    number = lesson.lesson.partition("_")[0].lstrip("0")
-    number = f"0*{number}" if number.isdecimal() else "(?!)"  # matches nothing
+    number = lesson.lesson.partition("_")[0]
+    number = f"0*{int(number)}" if number.isdecimal() else "(?!)"  # matches nothing
     kind = "(?:lesson|assignment|notebook)"
     texts = (assignment.title, lesson.lesson, lesson.title, lesson.title.partition(":")[0])
     title, *names = (" ".join(re.findall(r"[^\W_]+", key(text))) for text in texts)

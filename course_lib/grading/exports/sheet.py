@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import csv
+import functools
 import io
 import re
 import unicodedata
@@ -42,6 +43,7 @@ class Sheet:
             raise ExportError(f"{has}; its columns: {listed(self.header)}")
         return found[0]
 
+    @functools.cached_property
     def decimal_mark(self) -> str:
         """Return the mark with which most numbers of the file are written."""
         numbers = [text for row in self.rows for text in row if parse_number(text) is not None]

@@ -13,8 +13,8 @@ from course_lib.cli import main as cli
 from course_lib.models import trained
 from course_lib.models.language_model import repeated_tokens
 from course_lib.models.numerals import Numerals, english
-from course_lib.models.whole_game import meeting, translate
-from course_lib.plotting import figure_html
+from course_lib.models.whole_game import meeting, new_translator, translate
+from course_lib.plotting import figure_html, memory_and_speed
 from course_lib.workspace.errors import BuildError
 from course_lib.workspace.sources import digest_of, reached
 
@@ -104,9 +104,19 @@ def test_both_fit_into_a_page_and_say_what_is_to_be_seen(induction):
     assert "the lines of forty and three cross" in translator.alt
     assert len(figure_html(translator)) < 450_000
     letters = trained.live_induction(induction)
+    same = trained.live_induction()  # on any page, without the reader's parts
+    assert same.alt == letters.alt and same.live.data["weights"] == letters.live.data["weights"]
     assert letters.alt.startswith("After KTQBXKTQ a small model expects B. In layer 1 head ")
-    assert "at B, place 3, which followed the Q before it" in letters.alt
+    assert "at B, position 3, which followed the Q before it" in letters.alt
     assert len(figure_html(letters)) < 250_000
+
+
+def test_the_readers_model_stands_beside_the_stored_one_in_a_live_kernel(monkeypatch):
+    mine = new_translator(Numerals())
+    for someone, names in ((True, ["", "yours"]), (False, [""])):
+        monkeypatch.setattr(memory_and_speed, "_has_front_end", lambda found=someone: found)
+        plot = trained.live_translator(yours=mine)
+        assert list(plot.live.data["weights"]) == names
 
 
 def test_lines_that_do_not_cross_are_not_said_to():

@@ -58,16 +58,18 @@ def filled(model: Model, stored: dict[str, np.ndarray]) -> Model:
 
 
 def live_translator(
-    model: Translator | None = None, parts: Sequence[str] = ("drei", "und", "vierzig")
+    parts: Sequence[str] = ("drei", "und", "vierzig"), *, yours: Translator | None = None
 ) -> plotting.Plot:
     """A translator that runs in the page, on whatever German numeral one types.
 
     Args:
-        model: made by `new_translator` and trained; the stored one if not given.
         parts: the numeral to begin with, cut into what stands for different English words.
+        yours: a model made by `new_translator`, to be chosen beside the stored one. Only in a live
+            kernel: its weights would make a stored page too large.
     """
     numerals = Numerals()
-    model = trained_translator(numerals) if model is None else model
+    model = trained_translator(numerals)
+    others = {} if yours is None else plotting.live(lambda: {"yours": yours.state_dict()}, {})
     words, attention_weights = translate(model, numerals, "".join(parts))
     return plotting.live_translator(
         model.state_dict(),
@@ -78,22 +80,50 @@ def live_translator(
         parts=parts,
         translation=words,
         attention_weights=attention_weights,
+        others=others,
     )
 
 
+class _CausalAttention(nn.MultiheadAttention):
+    """PyTorch's attention in four heads that sees what came before, and keeps its maps."""
+
+    def __init__(self, embed_dim: int):
+        super().__init__(embed_dim, 4, bias=False, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:  # pyright: ignore[reportIncompatibleMethodOverride] - called by Block alone
+        later = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
+        outputs, self.attention_weights = super().forward(
+            x, x, x, attn_mask=later, average_attn_weights=False
+        )
+        return outputs
+
+
 @torch.no_grad()
-def live_induction(model: LanguageModel, text: str = "KTQBXKTQ") -> plotting.Plot:
+def live_induction(model: LanguageModel | None = None, text: str = "KTQBXKTQ") -> plotting.Plot:
     """A model of letters that runs in the page, on whatever one types.
 
     Args:
-        model: such as `trained_induction` gives, of the letters A to Z.
+        model: such as `trained_induction` gives, of the letters A to Z; the stored one, made of
+            PyTorch's own parts, if not given.
         text: what to begin with; its last letter is in it before.
     """
+    given = model
+    if model is None:
+        stored = weights(INDUCTION)
+        parts = [_CausalAttention(stored["norm.weight"].size) for _ in range(2)]
+        renamed = {
+            name.replace("W_qkv.weight", "in_proj_weight").replace("W_o", "out_proj"): array
+            for name, array in stored.items()
+        }
+        positions = torch.from_numpy(renamed.pop("positions"))
+        model = filled(LanguageModel(len(LETTERS), parts, positions), renamed)
     tokens = torch.tensor([[LETTERS.index(letter) for letter in text]])
     logits = model(tokens.to(model.positions.device))
     blocks: Any = model.blocks
     return plotting.live_induction(
-        {**model.state_dict(), "positions": model.positions},
+        weights(INDUCTION)
+        if given is None
+        else {**given.state_dict(), "positions": given.positions},
         LETTERS,
         text=text,
         next_letter=LETTERS[int(logits[0, -1].argmax())],

@@ -25,6 +25,7 @@ function inductionPage(figure, { letters, text: first, longest, heads, head, col
     go(to);
     places.children[to].focus();
   });
+  const headName = (of) => `layer ${Math.floor(of / heads)} head ${of % heads}`;
   figure.model = { predict: (typed) => predict(ids(typed)) };
   change(first);
 
@@ -50,16 +51,19 @@ function inductionPage(figure, { letters, text: first, longest, heads, head, col
     now = { typed, ...predict(ids(typed)), head: now?.head ?? head };
     places.replaceChildren(...[...typed].map((letter, place) => {
       const choice = make("button", { type: "button", role: "radio",
-        "aria-label": `${letter}, place ${place}` }, letter);
+        "aria-label": `${letter}, position ${place}` }, letter);
       choice.addEventListener("click", () => go(place));
       return choice;
     }));
     const names = tokens([...typed]);
     rest = view({ queries: names, keys: names, numbers: now.maps.flat(3), head: now.head,
       title: "Which letters each letter looks at",
-      heads: now.maps.flatMap((layer, l) => layer.map((_, h) => `layer ${l} head ${h}`)),
+      heads: now.maps.flat().map((_, of) => headName(of)),
       alt: `Each letter of ${typed} and the letters before it that it looks at`,
-      chosen: (of) => (now.head = of) });
+      chosen: (of) => {
+        now.head = of;
+        if (now.place !== undefined) story.textContent = told(now.place);
+      } });
     go(typed.length - 1);
   }
 
@@ -69,23 +73,31 @@ function inductionPage(figure, { letters, text: first, longest, heads, head, col
       choice.setAttribute("aria-checked", i === place);
       choice.tabIndex = i === place ? 0 : -1;
     });
-    const probabilities = softmax(now.logits[place]);
-    fillBars(bars, probabilities, letters);
-    story.textContent = told(place, probabilities);
+    fillBars(bars, softmax(now.logits[place]), letters);
+    story.textContent = told(place);
     rest({ query: place });
     say(story.textContent);
   }
 
-  // What is expected after a letter, and what followed it before.
-  function told(place, probabilities) {
-    const { typed } = now;
-    const best = largest(probabilities);
-    const expected = `After ${typed.slice(0, place + 1)} the model expects ${letters[best]} ` +
-      `(probability ${probabilities[best].toFixed(2)}).`;
-    const before = place ? typed.lastIndexOf(typed[place], place - 1) : -1;
-    return before < 0 ? `${expected} No ${typed[place]} came before: it has to guess.`
-      : `${expected} The ${typed[place]} before, at place ${before}, was followed by ` +
-        `${typed[before + 1]}.`;
+  // What is expected after a letter, and what the chosen head looked at.
+  function told(place) {
+    const { typed, maps, head } = now;
+    const probabilities = softmax(now.logits[place]);
+    const expected = letters[largest(probabilities)];
+    const row = maps.flat()[head][place].slice(0, place + 1);
+    const at = largest(row);
+    let same = 0; // letters before both that are the same
+    while (same < at && typed[at - 1 - same] === typed[place - same]) same++;
+    const before = typed.slice(at - Math.max(1, same), at);
+    const follows = at ? `, which followed ${same ? "the same " : ""}${before}` : "";
+    const looked = at === place ? "looked at this letter itself"
+      : `looked at the ${typed[at]} at position ${at}${follows}`;
+    const other = at < place && typed[at] !== expected
+      ? ` That is not the ${expected} that the model expects: what a head reads is not yet the answer.`
+      : "";
+    return `After ${typed.slice(0, place + 1)} the model expects ${expected} (probability ` +
+      `${Math.max(...probabilities).toFixed(2)}). With ${row[at].toFixed(2)} of its weight, ` +
+      `${headName(head)} ${looked}.${other}`;
   }
 }
 

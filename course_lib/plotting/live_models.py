@@ -36,6 +36,7 @@ def live_translator(
     parts: Sequence[str],
     translation: Sequence[str],
     attention_weights: Any,
+    others: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Plot:
     """A text box for German numerals, their translation word by word, and what each word looks at.
 
@@ -51,6 +52,7 @@ def live_translator(
         parts: the example's numeral, cut into what stands for different words.
         translation: what the model makes of it.
         attention_weights: how much each word looks at which character, `(len(translation), m)`.
+        others: the weights of further models by their names, to compare.
     """
     text = "".join(parts)
     still = attention(attention_weights, translation, text)
@@ -62,7 +64,8 @@ def live_translator(
         "window": window,
         "longest": len(as_array(weights["positions"])),
         "colours": _COLOURS,
-        "weights": _packed(weights),
+        "weights": {"": _packed(weights)}
+        | {name: _packed(more) for name, more in (others or {}).items()},
     }
     alt = f"A trained translator reads {text} and writes {' '.join(translation)}: "
     alt += _crossing(parts, translation, as_array(attention_weights))
@@ -112,7 +115,7 @@ def live_induction(
     }
     alt = (
         f"After {text} a small model expects {next_letter}. In {name} the last {text[-1]} looks "
-        f"with {maps[-1][best, -1, follows]:.2f} of its weight at {text[follows]}, place "
+        f"with {maps[-1][best, -1, follows]:.2f} of its weight at {text[follows]}, position "
         f"{follows}, which followed the {text[-1]} before it."
     )
     return replace(still, alt=alt, live=Live("induction", data, _USES))

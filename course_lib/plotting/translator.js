@@ -16,7 +16,9 @@ for (const figure of document.querySelectorAll("figure.course-figure[data-live=t
 
 function translatorPage(figure, data) {
   const { characters, words, text: first, colours } = data;
-  const translate = translator(unpacked(data.weights), data);
+  const models = Object.entries(data.weights).map(([name, packed]) => (
+    { name: name || "trained beforehand", translate: translator(unpacked(packed), data) }));
+  let model = models[0];
   let now; // what was read: its letters, the steps of the translation, which of them is shown
   let rest; // of the viewer
   let writing; // the timer of the next word
@@ -32,12 +34,13 @@ function translatorPage(figure, data) {
   const place = make("span");
   const bars = make("ol", { class: "bars", "aria-label": "The most likely next words" });
   const story = make("p");
+  const compared = make("p");
   const output = make("div", {}, make("div", { class: "row", role: "group",
-    "aria-label": "Word by word" }, again, back, next, whole, place), story, bars);
+    "aria-label": "Word by word" }, again, back, next, whole, place), story, bars, compared);
   const { say, view, place: map } = livePage(figure, "A translator that runs in this page", colours,
-    make("div", { class: "row" }, box, hint), output);
+    ...choice(), make("div", { class: "row" }, box, hint), output);
   output.before(map);
-  figure.model = { german, read, translate: (letters) => translate(ids(letters)) };
+  figure.model = { german, read, translate: (letters) => model.translate(ids(letters)) };
   change(first, true);
   whenSeen(figure, () => write(0));
 
@@ -57,7 +60,9 @@ function translatorPage(figure, data) {
       say(wrong);
       return;
     }
-    const steps = translate(ids(letters));
+    const steps = model.translate(ids(letters));
+    compared.textContent = models.filter((each) => each !== model).map(({ name, translate }) =>
+      `The model “${name}” writes: ${sentence(translate(ids(letters)))}.`).join(" ");
     now = { letters, steps, step: -1, written: steps.filter(({ word }) => words[word] !== END) };
     showMap();
     go(-1);
@@ -67,7 +72,37 @@ function translatorPage(figure, data) {
 
   // The first `count` words.
   function said(count) {
-    return now.written.slice(0, count).map(({ word }) => words[word]).join(" ");
+    return sentence(now.written.slice(0, count));
+  }
+
+  function sentence(steps) {
+    return steps.map(({ word }) => words[word]).filter((word) => word !== END).join(" ");
+  }
+
+  // A choice of models, where there are several.
+  function choice() {
+    if (models.length === 1) return [];
+    const options = models.map((each) => make("button", { type: "button", role: "radio",
+      "aria-checked": each === model }, each.name));
+    const choose = (to) => {
+      model = models[to];
+      options.forEach((option, i) => {
+        option.setAttribute("aria-checked", i === to);
+        option.tabIndex = i === to ? 0 : -1;
+      });
+      if (now) change(input.value);
+    };
+    options.forEach((option, i) => option.addEventListener("click", () => choose(i)));
+    const group = make("div", { class: "row", role: "radiogroup", "aria-label": "Model" },
+      ...options);
+    group.addEventListener("keydown", (event) => {
+      const to = step(event, models.indexOf(model), models.length, true);
+      if (to === undefined) return;
+      choose(to);
+      options[to].focus();
+    });
+    choose(0);
+    return [group];
   }
 
   // Writes one word after the other, and then shows them all; at once where nothing may move.

@@ -96,7 +96,7 @@ plotting.show(plotting.attention(weights, queries=words, keys="dreiundvierzig"),
 # trained beforehand runs in the page. *Next word* writes the translation one word at a time.
 
 # %% tags=["demo"]
-plotting.show(live_translator())
+plotting.show(live_translator(yours=model))
 
 # %% [markdown]
 # ## 3. What attention was invented for

@@ -11,6 +11,7 @@ from course_lib.attention import CausalSelfAttention
 from course_lib.models import trained
 from course_lib.models.numerals import Numerals, german
 from course_lib.models.whole_game import translate
+from course_lib.plotting import memory_and_speed
 
 NUMERALS = ["eins", "zwei", "elf", "fünf", "zwölf", "dreißig", "einundzwanzig", "dreiundvierzig"]
 NUMERALS += ["hunderteins", "fünfhundertfünfundfünfzig", "neuntausendneunhundertneunundneunzig"]
@@ -240,6 +241,22 @@ def test_a_screen_reader_hears_the_result_and_nothing_before_one_types(translato
     translator.locator(".heard", has_text="twelve. 12 in German: zwölf.").wait_for(state="attached")
 
 
+def test_the_readers_model_is_chosen_beside_the_stored_one(put, page, axe, monkeypatch):
+    monkeypatch.setattr(memory_and_speed, "_has_front_end", lambda: True)
+    mine = trained.trained_translator(Numerals())
+    forty, fifty = (Numerals().target[word] for word in ("forty", "fifty"))
+    for part in mine.to_logits.parameters():  # it confuses two words
+        part.data[[forty, fifty]] = part.data[[fifty, forty]]
+    figure = put(trained.live_translator(yours=mine))
+    assert figure.get_by_text("The model “yours” writes: fifty three.").is_visible()
+    stored = figure.get_by_role("radio", name="trained beforehand")
+    stored.press("ArrowRight")
+    assert figure.get_by_role("radio", name="yours").get_attribute("aria-checked") == "true"
+    assert result(figure) == "fifty three"
+    assert figure.get_by_text("The model “trained beforehand” writes: forty three.").is_visible()
+    assert axe(page) == []
+
+
 # --- induction ------------------------------------------------------------------------
 
 
@@ -256,14 +273,31 @@ def test_the_induction_model_goes_on_as_before_and_its_head_shows_why(induction)
     assert chosen.get_attribute("aria-checked") == "true"
 
 
+def test_the_story_says_what_the_chosen_head_looked_at(induction):
+    story = induction.locator("p", has_text="expects")
+    assert story.inner_text().endswith(
+        "layer 1 head 2 looked at the B at position 3, which followed the same KTQ."
+    )
+    induction.get_by_role("radio", name="layer 0 head 0").click()
+    assert "layer 0 head 0 looked at" in story.inner_text()
+    typed(induction, "ATTENTIONATT")
+    for head in induction.get_by_role("radiogroup", name="Head").get_by_role("radio").all():
+        head.click()
+        said, words = induction.locator(".said").inner_text(), story.inner_text()
+        letter = re.search(r"looks most at (\w)", said)[1]
+        assert f"looked at the {letter} at" in words or "letter itself" in words
+        expected = re.search(r"expects (\w)", words)[1]
+        assert ("That is not the" in words) == (letter != expected and "itself" not in words)
+
+
 def test_a_place_is_chosen_by_pointer_and_arrow_keys(induction, page):
     places = induction.get_by_role("radiogroup", name="Predict after")
-    places.get_by_role("radio", name="T, place 6").click()
+    places.get_by_role("radio", name="T, position 6").click()
     assert induction.locator(".bars li").first.inner_text().split()[0] == "Q"
     page.keyboard.press("ArrowLeft")
     assert induction.get_by_text("After KTQBXK the model expects T").is_visible()
     page.keyboard.press("Home")
-    assert induction.get_by_text("No K came before").is_visible()
+    assert induction.get_by_text("looked at this letter itself").is_visible()
     first = places.get_by_role("radio").first
     assert first.evaluate("e => e === document.activeElement")
     assert first.get_attribute("aria-checked") == "true"

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import nbformat
@@ -98,6 +99,17 @@ def make_course(root: Path, lesson=None) -> Path:
     return root
 
 
+def make_class(root: Path, students: Sequence[str]) -> Path:
+    """A course with an ungraded class: all answers of every third student are wrong or missing."""
+    from course_lib.grading.course import Course
+
+    root.mkdir(exist_ok=True)
+    Course(make_course(root)).check_seed()  # the same in all copies of the class
+    for number, student in enumerate(students):
+        hand_in(root, student, honest(root, **({"causal_mask": UPPER} if number % 3 == 2 else {})))
+    return root
+
+
 def release(root: Path):
     """A fresh copy of the release notebook."""
     return nbformat.read(root / "notebooks" / LESSON / f"{LESSON}.ipynb", as_version=4)
@@ -134,8 +146,21 @@ def hand_in(root: Path, student: str, notebook, name: str = f"{LESSON}.ipynb") -
     return path
 
 
-def nbgrader(root: Path, *arguments: str, **environ: str) -> None:
-    """Run stock nbgrader in a folder, as a person would."""
+def scores(root: Path) -> dict:
+    """The machine's points in the gradebook, by student and cell."""
+    from course_lib.grading.course import Course
+
+    with Course(root).gradebook() as gradebook:
+        return {
+            (submission.student.id, g.cell.name): g.auto_score
+            for submission in gradebook.assignment_submissions(LESSON)
+            for notebook in submission.notebooks
+            for g in notebook.grades
+        }
+
+
+def nbgrader(root: Path, *arguments: str, **environ: str) -> str:
+    """Run stock nbgrader in a folder, as a person would; return what it prints."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     done = subprocess.run(
         [sys.executable, "-m", "nbgrader", *arguments],
@@ -146,3 +171,4 @@ def nbgrader(root: Path, *arguments: str, **environ: str) -> None:
         timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
+    return done.stdout

@@ -1,17 +1,13 @@
 """`course demo` grades the sample class as its files describe and leaves the clone unchanged."""
 
-import ast
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import nbformat
 import pytest
-from waiting import PATIENCE
+from grading_course import nbgrader, scores
 
 import course_lib
 from course_lib.checks import exercises
@@ -19,7 +15,6 @@ from course_lib.checks import grade as grade_answer
 from course_lib.grading.course import Course
 from course_lib.grading.demo_course import answer, demo, make_folder, sample_class, sample_lessons
 from course_lib.grading.publishing.course_figures import figures_of
-from course_lib.grading.report.class_report import write_report
 from course_lib.workspace.errors import GradingError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -101,16 +96,6 @@ class TestDemo:
         assert [s.student for s in done.summaries[0].students if s.late_seconds] == ["late"]
         assert "causal_mask: deleted check cell restored" in record(done, "check-deleted").notices
 
-    def test_every_place_that_is_named_exists(self, done):
-        for what in ("report.html", "autograded", "submitted", "gradebook.db"):
-            assert (done.folder / what).exists()
-        assert len(list(done.folder.glob("feedback/*/*/*.html"))) == len(sample_class(LESSON))
-
-    def test_feedback_holds_a_report_for_each_exercise(self, done):
-        page = done.folder / "feedback" / "over-queries" / LESSON / f"{LESSON}.html"
-        text = page.read_text(encoding="utf-8")
-        assert text.count('role="status"') == len(done.summaries[0].exercises)
-
     def test_feedback_shows_the_courses_figures_without_a_script(self, done):
         page = done.folder / "feedback" / "over-queries" / LESSON / f"{LESSON}.html"
         text = page.read_text(encoding="utf-8")
@@ -118,24 +103,24 @@ class TestDemo:
         assert all(figure in text for figure in figures.values())
         assert text.count("<figcaption>From the course's own run") >= len(figures) > 10
         assert "<script" not in text and "data:image" not in text
+        assert text.count('role="status"') == len(done.summaries[0].exercises)
 
-    def test_the_secret_seed_is_in_no_feedback_and_no_notebook(self, done):
-        seed = Course(done.folder).check_seed()
-        for path in done.folder.glob("*ed*/*/*/*.*"):
-            assert seed not in path.read_text(encoding="utf-8")
-
-    def test_the_table_and_the_places_are_shown(self, done, capsys):
+    def test_the_places_and_the_tables_are_shown_and_the_report_links_feedback(self, done, capsys):
+        for what in ("autograded", "submitted", "gradebook.db"):
+            assert (done.folder / what).exists()
+        page = (done.folder / "report.html").read_text(encoding="utf-8")
+        assert "over_queries" in page
+        assert f'href="feedback/over-queries/{LESSON}/{LESSON}.html"' in page
         done.show()
         printed = capsys.readouterr().out
         assert all(student in printed for student in MISTAKES)
         assert "report.html" in printed and "GradedLesson(" not in printed
         assert json.dumps(done.as_dict())
 
-    def test_the_report_names_mistakes_and_links_feedback(self, done):
-        page = write_report(done.folder).read_text(encoding="utf-8")
-        assert "over_queries" in page
-        assert f'href="feedback/over-queries/{LESSON}/{LESSON}.html"' in page
-        assert "<script" not in page
+    def test_the_secret_seed_is_in_no_feedback_and_no_notebook(self, done):
+        seed = Course(done.folder).check_seed()
+        for path in done.folder.glob("*ed*/*/*/*.*"):
+            assert seed not in path.read_text(encoding="utf-8")
 
     def test_feedback_says_what_waits_for_a_person(self, done):
         for student in done.summaries[0].students:
@@ -143,47 +128,25 @@ class TestDemo:
             waits = "Your answer: <strong>not graded yet</strong>" in page.read_text()
             assert waits == ("waiting" in student.written.values()), student.student
 
-    def test_the_solution_gets_100_per_cent_and_validates(self, done):
+    def test_stock_nbgrader_grades_validates_writes_feedback_and_exports(self, done):
         source = ROOT / "solutions" / LESSON / f"{LESSON}.ipynb"
         place = done.folder / "submitted" / "instructor" / LESSON
         place.mkdir(parents=True)
         (place / source.name).write_bytes(source.read_bytes())
-        assert nbgrader(done.folder, "autograde", LESSON, "--student=instructor").returncode == 0
-        assert sum(v for k, v in points(done.folder).items() if k[0] == "instructor" and v) == (
-            done.summaries[0].max_points
-        )
-        result = nbgrader(done.folder, "validate", str(place / source.name))
-        assert "Success" in result.stdout, result.stdout + result.stderr
 
-    def test_stock_feedback_and_export_work(self, done):
-        force = nbgrader(
-            done.folder, "generate_feedback", LESSON, "--force", "--student=over-queries"
-        )
-        assert force.returncode == 0, force.stderr
+        def stock(*arguments):
+            seed = Course(done.folder).check_seed()
+            return nbgrader(done.folder, *arguments, COURSE_CHECK_SEED=seed, OMP_NUM_THREADS="1")
+
+        stock("autograde", LESSON, "--student=instructor")
+        points = [v for (student, _), v in scores(done.folder).items() if student == "instructor"]
+        assert sum(filter(None, points)) == done.summaries[0].max_points
+        assert "Success" in stock("validate", str(place / source.name))
+        stock("generate_feedback", LESSON, "--force", "--student=over-queries")
         page = done.folder / "feedback" / "over-queries" / LESSON / f"{LESSON}.html"
         assert "<figcaption>From the course's own run" in page.read_text(encoding="utf-8")
-        assert nbgrader(done.folder, "export").returncode == 0
+        stock("export")
         assert ",late," in (done.folder / "grades.csv").read_text()
-
-
-def points(folder: Path) -> dict:
-    with Course(folder).gradebook() as gradebook:
-        return {
-            (submission.student.id, g.cell.name): g.auto_score
-            for submission in gradebook.assignment_submissions(LESSON)
-            for notebook in submission.notebooks
-            for g in notebook.grades
-        }
-
-
-def nbgrader(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    seed = Course(folder).check_seed()
-    env = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1", "COURSE_CHECK_SEED": seed}
-    command = [sys.executable, "-m", "nbgrader", *arguments]
-    return subprocess.run(
-        command, cwd=folder, env=env, capture_output=True, text=True, timeout=PATIENCE
-    )
 
 
 def test_a_folder_that_is_not_a_demo_is_left_alone(tmp_path):
@@ -226,9 +189,11 @@ def test_samples_belong_to_exercises_and_hand_in_what_they_say(lesson):
 @pytest.mark.parametrize("lesson", sample_lessons())
 def test_samples_are_graded_as_their_stories_say(lesson):
     """Without the notebook around them: each answer beside the lesson's imports."""
-    release = release_of(lesson)
+    sources = (cell.source for cell in release_of(lesson).cells if cell.cell_type == "code")
+    imports = re.findall(r"^(?:import|from) (?!course_lib).*$", "\n".join(sources), re.MULTILINE)
     for student in sample_class(lesson):
-        namespace = imports(release) | reference_versions()
+        namespace = {name: getattr(course_lib, name) for name in exercises()}
+        exec("\n".join(imports), namespace)
         outcomes, named = {}, []
         for name, code in student.code.items():
             try:
@@ -244,18 +209,3 @@ def test_samples_are_graded_as_their_stories_say(lesson):
             assert outcomes and "correct" not in outcomes.values(), (student.name, outcomes)
         if student.name not in (*ALL_RIGHT, "blank", "raises"):
             assert named and not {"values", "raised"} & set(named), (student.name, named)
-
-
-def imports(release) -> dict:
-    """What the lesson's own cells import."""
-    namespace = {}
-    for cell in release.cells:
-        if cell.cell_type == "code" and not cell.metadata.get("nbgrader", {}).get("solution"):
-            for node in ast.parse(re.sub(r"^%", "# %", cell.source, flags=re.MULTILINE)).body:
-                if isinstance(node, ast.Import | ast.ImportFrom):
-                    exec(ast.unparse(node), namespace)
-    return namespace
-
-
-def reference_versions() -> dict:
-    return {name: getattr(course_lib, name) for name in exercises()}

@@ -12,7 +12,16 @@ from pathlib import Path
 
 import psutil  # noqa: F401  (asks once what the platform is, which a test replaces)
 import pytest
-from grading_course import LENGTH, LESSON, QUICK, UPPER, hand_in, honest, make_course
+from grading_course import (
+    LENGTH,
+    LESSON,
+    QUICK,
+    UPPER,
+    hand_in,
+    honest,
+    make_class,
+    make_course,
+)
 from waiting import PATIENCE, wait_until
 
 from course_lib.grading.course import Course
@@ -26,15 +35,6 @@ from course_lib.workspace.errors import GradingError
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("warm")]
 
 STUDENTS = ["ada", "bob", "eve", "kim", "lea", "max"]
-
-
-def make_class(folder: Path) -> Path:
-    folder.mkdir(exist_ok=True)
-    root = make_course(folder)
-    for number, student in enumerate(STUDENTS):
-        answers = {"causal_mask": UPPER} if number % 3 == 2 else {}
-        hand_in(root, student, honest(root, **answers))
-    return root
 
 
 def points(summary) -> dict:
@@ -54,17 +54,11 @@ def cluster():
         yield running
 
 
-@pytest.fixture(params=["serial", "processes", "dask"])
-def name(request):
-    """The name of each executor."""
-    if request.param != "dask":
-        return request.param
-    cluster = request.getfixturevalue("cluster")
-    return "dask://" + cluster.scheduler_address.removeprefix("tcp://")
-
-
-def test_all_give_the_same_grades(name, tmp_path):
-    root = make_class(tmp_path)
+@pytest.mark.parametrize("name", ["serial", "processes", "dask"])
+def test_all_give_the_same_grades(name, request, tmp_path):
+    root = make_class(tmp_path, STUDENTS)
+    if name == "dask":
+        name = request.getfixturevalue("cluster").scheduler_address.replace("tcp", "dask")
     summary = grade(root, LESSON, settings=replace(QUICK, executor=name, workers=2))
     assert points(summary) == EXPECTED and summary.exit_code == 0
     states = {e.state for e in Ledger(Course(root).ledger_path(LESSON)).entries()}
@@ -86,8 +80,8 @@ def kill_when(root: Path, landed: int, victims) -> threading.Thread:
 
 
 def test_a_killed_dask_worker_costs_nobody(cluster, tmp_path):
-    root = make_class(tmp_path)
-    name = "dask://" + cluster.scheduler_address.removeprefix("tcp://")
+    root = make_class(tmp_path, STUDENTS)
+    name = cluster.scheduler_address.replace("tcp", "dask")
     thread = kill_when(root, 1, lambda: [w.pid for w in cluster.workers.values()])
     summary = grade(root, LESSON, settings=replace(QUICK, executor=name))
     thread.join()
@@ -123,7 +117,7 @@ def dask(tmp_path):
 
 def test_a_killed_scheduler_ends_the_run_in_one_line_and_the_next_run_finishes(dask, tmp_path):
     name, (scheduler, _) = dask()
-    root = make_class(tmp_path / "course")
+    root = make_class(tmp_path / "course", STUDENTS)
     command = ["-m", "course_lib.cli", "grade", LESSON, "--quiet", "--trusted", "--sandbox", "off"]
     run = subprocess.Popen(
         [sys.executable, *command, "--executor", name],
@@ -154,7 +148,7 @@ def test_a_scheduler_that_hangs_and_one_without_workers_are_not_waited_for(
     monkeypatch.setattr(on_dask, "_LOOK_SECONDS", 0.2)
     monkeypatch.setattr(on_dask, "_CONNECT_SECONDS", 5)
     name, (scheduler, only_worker) = dask()
-    root = make_class(tmp_path / "course")
+    root = make_class(tmp_path / "course", STUDENTS)
     only_worker.kill()
     only_worker.wait()
     settings = replace(QUICK, executor=name)
@@ -173,31 +167,26 @@ def test_a_scheduler_that_hangs_and_one_without_workers_are_not_waited_for(
         grade(root, LESSON, settings=settings)
 
 
-def test_a_worker_with_other_versions_is_refused_by_name(cluster, tmp_path, monkeypatch):
-    root = make_class(tmp_path)
+def test_f14_a_worker_with_other_versions_is_refused_by_name(cluster, tmp_path, monkeypatch):
+    root = make_class(tmp_path, STUDENTS)
     wanted = on_dask.versions() | {"torch": "9.0"}
     monkeypatch.setattr(on_dask, "versions", lambda: wanted)
-    name = "dask://" + cluster.scheduler_address.removeprefix("tcp://")
+    name = cluster.scheduler_address.replace("tcp", "dask")
     words = r"the Dask worker on .* has torch [\d.]+ instead of 9\.0: install there what"
     with pytest.raises(GradingError, match=words):
         grade(root, LESSON, settings=replace(QUICK, executor=name))
     assert not (root / "autograded").exists()
 
 
-def test_shards_make_the_whole_and_land_without_being_run_again(tmp_path):
-    first, second = make_class(tmp_path / "1"), make_class(tmp_path / "2")
-    os.environ["COURSE_CHECK_SEED"] = "shared"
-    try:
-        one = grade(first, LESSON, settings=replace(QUICK, shard="1/2"))
-        two = grade(second, LESSON, settings=replace(QUICK, shard="2/2"))
-        assert {**points(one), **points(two)} == EXPECTED
-        for part in ("autograded", ".course/ledger"):
-            shutil.copytree(second / part, first / part, dirs_exist_ok=True)
-        seen = []
-        whole = grade(first, LESSON, progress=seen.append, settings=replace(QUICK, executor="none"))
-    finally:
-        del os.environ["COURSE_CHECK_SEED"]
-    assert points(whole) == EXPECTED
+def test_shards_make_the_whole_and_land_without_being_run_again(tmp_path, monkeypatch):
+    first, second = (make_class(tmp_path / part, STUDENTS) for part in "12")
+    monkeypatch.setenv("COURSE_CHECK_SEED", "shared")
+    one = grade(first, LESSON, settings=replace(QUICK, shard="1/2"))
+    two = grade(second, LESSON, settings=replace(QUICK, shard="2/2"))
+    assert {**points(one), **points(two)} == EXPECTED
+    for part in ("autograded", ".course/ledger"):
+        shutil.copytree(second / part, first / part, dirs_exist_ok=True)
+    assert points(grade(first, LESSON, settings=replace(QUICK, executor="none"))) == EXPECTED
 
 
 def test_guests_that_are_not_forked_give_the_same_grades(tmp_path, monkeypatch):
@@ -217,22 +206,12 @@ def test_guests_that_are_not_forked_give_the_same_grades(tmp_path, monkeypatch):
     assert summary.students[2].rows[0].outcome == "crashed"
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("threads", "there are serial, processes and dask"),
-        ("dask://127.0.0.1:1", "no Dask scheduler answers at 127.0.0.1:1"),
-    ],
-)
-def test_an_executor_that_cannot_be_had_is_explained(name, words, monkeypatch):
-    if name.startswith("dask"):
-        pytest.importorskip("distributed", reason="pip install 'dask[distributed]'")
-        monkeypatch.setattr("course_lib.grading.executors.dask._CONNECT_SECONDS", 1)
-    with pytest.raises(GradingError, match=words):
-        executor(Settings(name), LESSON)
-
-
-def test_without_dask_the_remedy_is_to_install_it(monkeypatch):
+def test_a_scheduler_or_dask_that_cannot_be_had_is_explained(monkeypatch):
+    """What else an executor may be called: test_cli_mistakes.py."""
+    pytest.importorskip("distributed", reason="pip install 'dask[distributed]'")
+    monkeypatch.setattr(on_dask, "_CONNECT_SECONDS", 1)
+    with pytest.raises(GradingError, match=r"no Dask scheduler answers at 127\.0\.0\.1:1"):
+        executor(Settings("dask://127.0.0.1:1"), LESSON)
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(GradingError, match=r'pip install "attention-course\[scale\]"'):
         executor(Settings("dask://127.0.0.1:1"), LESSON)

@@ -24,6 +24,7 @@ from grading_course import (
     make_course,
     nbgrader,
     release,
+    scores,
     solution_notebook,
 )
 from nbformat.v4 import new_code_cell
@@ -77,7 +78,7 @@ def graded(tmp_path_factory, warm):
     hand_in(root, "right", honest(root))
     hand_in(root, "solution", (root / "solutions" / LESSON / f"{LESSON}.ipynb").read_bytes())
     hand_in(root, "blank", release(root))
-    hand_in(root, "wrong", honest(root, causal_mask=UPPER, why="<b>I see"))
+    hand_in(root, "wrong", honest(root, **RIGHT | {"causal_mask": UPPER, "why": "<b>I see"}))
     hand_in(root, "noisy", honest(root, causal_mask=THREAD))
     hand_in(root, "loops", honest(root, causal_mask=LOOPS, length_mask=LENGTH))
     hand_in(root, "stuck", honest(root, causal_mask=STUCK, length_mask=LENGTH))
@@ -91,7 +92,7 @@ def graded(tmp_path_factory, warm):
     for number, code in enumerate(LEAVES):
         answer = f"{CAUSAL}\n{code}"
         hand_in(root, f"leaves-{number}", honest(root, causal_mask=answer, length_mask=LENGTH))
-    hand_in(root, "forger", honest(root, causal_mask="check = lambda name: 2.0"))
+    hand_in(root, "forger", honest(root, **RIGHT | {"causal_mask": "check = lambda name: 2.0"}))
     (root / "submitted" / "empty" / LESSON).mkdir(parents=True)
     doubled = honest(root)
     doubled.cells.append(cell_of(doubled, "causal_mask"))
@@ -121,7 +122,9 @@ def record(graded, student):
 
 
 @pytest.mark.parametrize(
-    "student", ["right", "solution", "doubled", "renamed", "o'brien", "a[1] b"]
+    "student",
+    ["right", "solution", "doubled", "renamed", "o'brien", "a[1] b", "goes-on", "ends"]
+    + [f"leaves-{number}" for number in range(len(LEAVES))],
 )
 def test_honest_work_gets_every_point(graded, student):
     assert record(graded, student).points == 4
@@ -148,31 +151,28 @@ WANTED = "You have `lower_triangle`; the exercise asks for `causal_mask`."
     [
         ("colonless", "raised", STOPPED),
         ("misnamed", "not_attempted", WANTED),
+        ("forger", "not_attempted", "causal_mask"),
         ("loops", "timed_out", "did not end within 2 s"),
         ("stuck", "timed_out", "did not end within 2 s"),
         ("dead", "crashed", "it ended its process"),
+        ("wrong", "incorrect", "upper triangular"),
     ],
 )
-def test_what_is_not_an_answer_costs_its_own_exercise_and_says_why(graded, student, outcome, words):
+def test_what_is_no_right_answer_costs_its_own_exercise_and_says_why(
+    graded, student, outcome, words
+):
     first, second = record(graded, student).rows
     assert (first.points, first.outcome, second.points) == (0, outcome, 2)
     assert words in first.message
 
 
 def test_what_follows_an_exercise_goes_on_with_the_students_own(graded):
-    assert record(graded, "goes-on").points == 4
     path = Course(graded[0]).autograded_notebook("goes-on", LESSON)
-    cell = next(c for c in nbformat.read(path, as_version=4).cells if c.source == GOES_ON)
-    said, value = cell.outputs
+    cells = {cell.source: cell for cell in nbformat.read(path, as_version=4).cells}
+    said, value = cells[GOES_ON].outputs
     assert "going on with yours; each exercise is graded by itself" in said.text
     assert value.data["text/plain"] == "'__main__'"
-
-
-def test_mistakes_and_messages_are_recorded(graded):
-    row = record(graded, "wrong").rows[0]
-    assert (row.points, row.mistake) == (0, "upper_triangular")
-    assert "upper triangular" in row.message
-    assert graded[1].waiting == {"solution": ["why"], "wrong": ["why"]}
+    assert cells["1 / 0"].outputs == [], "cells for show are not run"
 
 
 @pytest.mark.parametrize(
@@ -181,59 +181,38 @@ def test_mistakes_and_messages_are_recorded(graded):
 )
 def test_what_cannot_be_graded_is_blank_with_a_reason(graded, student, reason):
     assert reason in record(graded, student).problem
-    assert record(graded, student).points is None
     with Course(graded[0]).gradebook() as gradebook:
         submission = gradebook.find_submission(LESSON, student)
         scores = [g.auto_score for nb in submission.notebooks for g in nb.grades]
     assert scores == [None, None, None]
 
 
-@pytest.mark.parametrize("number", range(len(LEAVES)))
-def test_a_cell_that_asks_the_interpreter_to_end_costs_nothing(graded, number):
-    left = record(graded, f"leaves-{number}")
-    assert left.points == 4
-    assert "(causal_mask-answer) asked the interpreter to end: later cells ran" in left.notices[0]
-
-
-def test_a_cell_that_ends_its_process_costs_no_other_cell(graded):
-    assert record(graded, "ends").points == 4
-    notice = record(graded, "ends").notices[-1]
-    assert notice == "cell 6 ended its process (crash): all other cells ran again without it"
-
-
-def test_an_own_check_has_no_say(graded):
-    assert [(r.points, r.outcome) for r in record(graded, "forger").rows] == [
-        (0, "not_attempted")
-    ] * 2
-
-
-def test_blanks_set_the_exit_code(graded):
-    assert graded[1].exit_code == 3
-    assert set(graded[1].blanks) == {"broken", "empty"}
+@pytest.mark.parametrize(
+    ("student", "which", "words"),
+    [
+        ("leaves-0", 0, "(causal_mask-answer) asked the interpreter to end: later cells ran"),
+        ("ends", -1, "cell 6 ended its process (crash): all other cells ran again without it"),
+        ("renamed", 0, "should be called"),
+        ("doubled", 0, "answer cells"),
+    ],
+)
+def test_notices_say_what_was_mended(graded, student, which, words):
+    assert words in record(graded, student).notices[which]
 
 
 def test_lateness_is_recorded_and_costs_nothing(graded):
-    late = record(graded, "o'brien")
-    assert (late.late_seconds, late.points) == (24 * 3600 + 60, 4)
+    assert record(graded, "o'brien").late_seconds == 24 * 3600 + 60
     assert record(graded, "a[1] b").late_seconds == 0
 
 
-def test_notices_say_what_was_mended(graded):
-    assert "should be called" in record(graded, "renamed").notices[0]
-    assert any("answer cells" in n for n in record(graded, "doubled").notices)
-
-
-def test_the_summary_is_json(graded):
+def test_the_summary_is_json_and_every_student_is_announced(graded):
     again = json.loads(json.dumps(graded[1].as_dict()))
     assert again["exit_code"] == 3
+    assert set(again["blanks"]) == {"broken", "empty"}
     assert len(again["rows"]) == 2 * len(graded[1].students)
-
-
-def test_every_student_is_announced(graded):
-    lines = [str(step) for step in graded[2]]
-    total = len(graded[1].students)
-    assert sum(f" of {total} (" in line for line in lines) == total
-    last = graded[2][-1]
+    assert again["waiting"] == {"solution": ["why"], "wrong": ["why"]}
+    total, last = len(graded[1].students), graded[2][-1]
+    assert sum(f" of {total} (" in str(step) for step in graded[2]) == total
     assert (last.done, last.total, last.seconds_left) == (total, total, 0.0)
     assert last.counts == {"graded": total - 2, "not gradable": 2}
     assert last.outcomes["correct"] > 10 and last.outcomes["timed_out"] == 2
@@ -244,7 +223,7 @@ def test_each_submission_has_a_log_that_says_what_happened(graded):
     log = course.log_path("wrong", LESSON).read_text()
     assert "guest ready" in log
     assert "check causal_mask: incorrect (upper_triangular), 0 of 2" in log
-    assert "check length_mask: not_attempted, 0 of 2" in log
+    assert "check length_mask: correct, 2 of 2" in log
     assert course.check_seed() not in log
     assert "crash" in course.log_path("dead", LESSON).read_text()
     assert "is damaged" in course.log_path("broken", LESSON).read_text()
@@ -358,26 +337,10 @@ class Poisoned:
         pass
 
 
-def test_demo_cells_are_not_run(graded):
-    path = Course(graded[0]).autograded_notebook("right", LESSON)
-    shown = [c for c in nbformat.read(path, as_version=4).cells if c.source == "1 / 0"]
-    assert shown[0].outputs == []
-
-
-def test_feedback_shows_each_report(graded):
-    page = graded[0] / "feedback" / "wrong" / LESSON / f"{LESSON}.html"
-    assert not re.search(r"\b1 points", page.read_text())
-    assert page.read_text().count('role="status"') == 2
-
-
-def test_the_table_names_students_and_reasons(graded, capsys):
+def test_tables_and_the_class_report_name_everyone_and_are_escaped(graded, capsys):
     show(graded[1])
     printed = capsys.readouterr().out
-    assert "o'brien" in printed
-    assert "no notebook was submitted" in printed
-
-
-def test_the_class_report_is_escaped_and_stands_alone(graded):
+    assert "o'brien" in printed and "no notebook was submitted" in printed
     page = write_report(graded[0]).read_text()
     assert "Your mask is upper triangular" in page
     assert "a[1] b" in page
@@ -472,15 +435,6 @@ def test_exercises_come_and_go_and_what_people_gave_stays(tmp_path):
     assert totals == {"ada": 2 + 2 + 1.5, "bob": 4}
 
 
-def test_a_gradebook_without_the_lesson_is_filled_from_the_source(tmp_path):
-    root = make_course(tmp_path)
-    (root / "gradebook.db").unlink()
-    before = (root / "notebooks" / LESSON / f"{LESSON}.ipynb").read_bytes()
-    hand_in(root, "ada", honest(root))
-    assert grade(root, LESSON, settings=QUICK).students[0].points == 4
-    assert (root / "notebooks" / LESSON / f"{LESSON}.ipynb").read_bytes() == before
-
-
 def test_a_new_gradebook_has_the_newest_schema(tmp_path):
     write_alembic_ini(tmp_path / "alembic.ini", f"sqlite:///{make_course(tmp_path)}/gradebook.db")
     command = [sys.executable, "-m", "alembic", "-c", tmp_path / "alembic.ini", "current"]
@@ -534,20 +488,12 @@ def said(root: Path, student: str, source: str = 'check("causal_mask")') -> str:
     return "\n".join(o.get("data", {}).get("text/plain", "") for o in cell.outputs)
 
 
-def scores(root: Path) -> dict:
-    with Course(root).gradebook() as gradebook:
-        return {
-            (submission.student.id, g.cell.name): g.auto_score
-            for submission in gradebook.assignment_submissions(LESSON)
-            for notebook in submission.notebooks
-            for g in notebook.grades
-        }
-
-
 def test_a_fault_of_the_grader_leaves_one_submission_blank_and_grades_the_rest(
     tmp_path, monkeypatch
 ):
+    """A gradebook without the lesson is filled from its source beforehand."""
     root = make_course(tmp_path)
+    (root / "gradebook.db").unlink()
     for student in ("ada", "eve", "max"):
         hand_in(root, student, honest(root))
     graded = runner.grade_cells

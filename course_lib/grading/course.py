@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import functools
 import hashlib
 import os
 import sys
@@ -11,7 +10,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 import nbformat
@@ -95,18 +94,13 @@ class Course:
 
     def read_graded(self, student: str, lesson: str) -> NotebookNode | None:
         """A student's graded notebook; None if there is none or it is damaged."""
-        try:
-            text = self.autograded_notebook(student, lesson).read_text(encoding="utf-8")
-            return parse_graded(text)
-        except OSError:
-            return None
+        with suppress(OSError):
+            path = self.autograded_notebook(student, lesson)
+            return parse_graded(path.read_text(encoding="utf-8"))
+        return None
 
     def release_path(self, lesson: str) -> Path:
-        """The release notebook of a lesson.
-
-        Raises:
-            GradingError: there is none.
-        """
+        """The release notebook of a lesson; GradingError is raised if there is none."""
         path = self.step("release") / lesson / f"{lesson}.ipynb"
         if not path.is_file():
             known = sorted(p.parent.name for p in self.step("release").glob("*/*.ipynb"))
@@ -117,11 +111,7 @@ class Course:
         return path
 
     def read_release(self, lesson: str) -> tuple[str, NotebookNode]:
-        """The release notebook of a lesson, as text and parsed.
-
-        Raises:
-            GradingError: there is none, or it is damaged.
-        """
+        """The release notebook of a lesson, as text and parsed; GradingError if it is damaged."""
         path = self.release_path(lesson)
         try:
             text = path.read_text(encoding="utf-8")
@@ -130,11 +120,9 @@ class Course:
             raise GradingError(f"{path} is damaged: run `course build {lesson}`") from error
         return text, notebook
 
-    @contextmanager
-    def gradebook(self) -> Iterator[Gradebook]:
-        """The course's gradebook, opened and closed."""
-        with opened(self.coursedir("")) as gradebook:
-            yield gradebook
+    def gradebook(self) -> AbstractContextManager[Gradebook]:
+        """The course's gradebook, to be opened and closed by `with`."""
+        return opened(self.coursedir(""))
 
     def lessons(self) -> list[str]:
         """Lessons that the gradebook knows, in order."""
@@ -147,30 +135,26 @@ class Course:
         Points and comments stay. Those that someone gave by hand in cells that are gone are kept
         in .course/removed/LESSON_TIME.csv.
         """
-        released = _graded_cells(release)
-        known, submissions = self._known_cells(lesson)
-        if known == released:
-            return
-        if known and submissions and set(known) != set(released):
-            with self.gradebook() as gradebook:
-                change_cells(gradebook, lesson, release, functools.partial(self._keep, lesson))
-        with tempfile.TemporaryDirectory() as scratch:  # leaves the real release unchanged
-            self.generate(lesson, scratch)
 
-    def _keep(self, lesson: str, table: str) -> None:
-        """What a person gave in cells that a lesson no longer has."""
-        kept = self.private / "removed" / f"{lesson}_{time.strftime('%Y%m%d-%H%M%S')}.csv"
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(kept, table)
+        def keep(table: str) -> None:
+            kept = self.private / "removed" / f"{lesson}_{time.strftime('%Y%m%d-%H%M%S')}.csv"
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(kept, table)
 
-    def _known_cells(self, lesson: str) -> tuple[dict[str, str], int]:
+        marks = [cell.metadata["nbgrader"] for cell in release.cells if "nbgrader" in cell.metadata]
+        released = {about["grade_id"]: about.get("checksum") for about in marks}
         with self.gradebook() as gradebook:
             try:
                 notebook = gradebook.find_notebook(lesson, lesson)
             except MissingEntry:
-                return {}, 0
-            cells = {cell.name: cell.checksum for cell in notebook.source_cells}
-            return cells, len(notebook.submissions)
+                known = {}
+            else:
+                known = {cell.name: cell.checksum for cell in notebook.source_cells}
+                if known and notebook.submissions and known.keys() != released.keys():
+                    change_cells(gradebook, lesson, release, keep)
+        if known != released:
+            with tempfile.TemporaryDirectory() as scratch:  # leaves the real release unchanged
+                self.generate(lesson, scratch)
 
     def generate(self, lesson: str, release_directory: str) -> None:
         """Run generate_assignment, which adds a lesson to the gradebook and writes its release.
@@ -194,13 +178,8 @@ class Course:
             ) from error
 
     def check_seed(self) -> str:
-        """The secret from which hidden check inputs are drawn, made at first use.
-
-        COURSE_CHECK_SEED, where it is set, wins over the secret kept in the course folder.
-        """
-        if given := os.environ.get(SEED):
-            return given
-        return secret_seed(self.private / "check_seed")
+        """The secret from which hidden check inputs are drawn, made at first use."""
+        return os.environ.get(SEED) or secret_seed(self.private / "check_seed")
 
 
 def write_atomically(path: Path, text: str, *, encoding: str = "utf-8") -> None:
@@ -220,9 +199,3 @@ def parse_graded(text: str) -> NotebookNode | None:
     except (ValueError, TypeError, AttributeError, LookupError):
         return None
     return notebook if "cells" in notebook and "metadata" in notebook else None
-
-
-def _graded_cells(notebook: NotebookNode) -> dict[str, str]:
-    """Checksums of the cells that nbgrader keeps, by grade_id."""
-    kept = [cell.metadata["nbgrader"] for cell in notebook.cells if "nbgrader" in cell.metadata]
-    return {about["grade_id"]: about.get("checksum") for about in kept}

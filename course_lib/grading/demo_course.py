@@ -25,6 +25,7 @@ from nbformat import NotebookNode
 from course_lib.grading.adapters.nbgrader import set_due_date
 from course_lib.grading.course import CONFIG, Course, quiet_nbgrader
 from course_lib.grading.graded import GradedLesson
+from course_lib.grading.graded_cells import ANSWER, grade_id, is_theirs
 from course_lib.grading.report.class_report import write_report
 from course_lib.grading.report.class_table import summary_table
 from course_lib.grading.run import Settings, grade
@@ -40,7 +41,7 @@ c = get_config()
 load_subconfig("{CONFIG}", path={{root!r}})
 c.CourseDirectory.source_directory = {{source!r}}
 c.CourseDirectory.root = {{folder!r}}
-c.CourseDirectory.db_url = {{database!r}}
+c.CourseDirectory.db_url = "sqlite:///" + {{folder!r}} + "/gradebook.db"
 """
 _CELL = re.compile(r"^# %% (\[markdown\] )?(\w+)$", re.MULTILINE)
 
@@ -68,24 +69,20 @@ class SampleStudent:
     hours_late: float = 0
 
 
-@dataclass(frozen=True)
 class Demo:
-    """A graded sample class: the summaries, and the folder that holds everything."""
+    """A graded sample class: the summaries, and the folder that holds everything.
 
-    folder: Path
-    summaries: tuple[GradedLesson, ...]
+    Attributes:
+        exit_code: 0 if everything that needs no person is graded.
+        places: where to find each result, as paths relative to the current folder.
+    """
 
-    @property
-    def exit_code(self) -> int:
-        """0 if everything that needs no person is graded."""
-        return max(summary.exit_code for summary in self.summaries)
-
-    @property
-    def places(self) -> dict[str, str]:
-        """Where to find each result, as paths relative to the current folder."""
-        near = Path(os.path.relpath(self.folder))
+    def __init__(self, folder: Path, summaries: Sequence[GradedLesson]) -> None:
+        self.folder, self.summaries = folder, summaries
+        self.exit_code = max(summary.exit_code for summary in summaries)
+        near = Path(os.path.relpath(folder))
         course = Path(sys.executable).with_name("course")
-        return {
+        self.places = {
             "class report": str(near / "report.html"),
             "feedback": str(near / "feedback" / "STUDENT" / "LESSON" / "LESSON.html"),
             "graded notebooks": str(near / "autograded"),
@@ -145,7 +142,7 @@ def demo(
         summaries.append(grade(folder, lesson, progress=progress, settings=TRUSTED))
     tell("writing the class report")
     write_report(folder)
-    return Demo(folder, tuple(summaries))
+    return Demo(folder, summaries)
 
 
 def sample_lessons() -> list[str]:
@@ -154,11 +151,7 @@ def sample_lessons() -> list[str]:
 
 
 def sample_class(lesson: str) -> list[SampleStudent]:
-    """Return the students of a lesson's sample class.
-
-    Raises:
-        GradingError: the lesson has no sample class.
-    """
+    """Return the students of a lesson's sample class; raise GradingError if it has none."""
     if lesson not in sample_lessons():
         known = ", ".join(sample_lessons())
         raise GradingError(f"{lesson} has no sample class; these lessons have one: {known}")
@@ -177,22 +170,12 @@ def make_folder(root: Path, folder: Path) -> None:
             raise GradingError(f"{folder} is not a demo: move it, or name another with --folder")
         shutil.rmtree(folder)
     (folder / "submitted").mkdir(parents=True, exist_ok=True)
-    here = folder.resolve()
-    text = _CONFIG.format(
-        root=str(root),
-        source=str(root / "solutions"),
-        folder=str(here),
-        database=f"sqlite:///{here / 'gradebook.db'}",
-    )
-    config.write_text(text, encoding="utf-8")
+    here, source = str(folder.resolve()), str(root / "solutions")
+    config.write_text(_CONFIG.format(root=str(root), source=source, folder=here), "utf-8")
 
 
 def submit(folder: Path, lesson: str, students: Sequence[SampleStudent]) -> None:
-    """Release a lesson in the demo's folder, set its due date, and submit every answer.
-
-    Raises:
-        GradingError: the lesson is not built.
-    """
+    """Release a lesson in the demo's folder, set its due date, and submit every answer."""
     course = Course(folder)
     with quiet_nbgrader():
         course.generate(lesson, "notebooks")
@@ -231,16 +214,13 @@ def answer(release: NotebookNode, student: SampleStudent) -> NotebookNode:
     notebook = copy.deepcopy(release)
     cells = []
     for cell in notebook.cells:
-        about = cell.metadata.get("nbgrader", {})
-        name = about.get("grade_id", "")
-        if not about.get("solution"):
-            if name in student.deleted_checks:
-                continue
-        elif cell.cell_type == "markdown":
+        name = grade_id(cell)
+        exercise = name.removesuffix(ANSWER)
+        if is_theirs(cell) and cell.cell_type == "markdown":
             cell.source = student.text.get(name, cell.source)
-        elif not student.blank and name.removesuffix("-answer") not in student.unanswered:
-            exercise = name.removesuffix("-answer")
+        elif is_theirs(cell) and not student.blank and exercise not in student.unanswered:
             cell.source = student.code.get(exercise) or solution_source(exercise)
-        cells.append(cell)
+        if is_theirs(cell) or name not in student.deleted_checks:
+            cells.append(cell)
     notebook.cells = cells
     return notebook

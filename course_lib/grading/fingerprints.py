@@ -45,21 +45,17 @@ def checks_digests(lesson: str, package: Path = _PACKAGE) -> MappingProxyType[st
     if about.integration is not None:
         judged = about.integration.judged_as or about.integration.chain[-1]
         starts[lesson] = [home / "__init__.py", home / f"{judged}.py"]
-    engine = [package / name for name in _ENGINE]
-    return MappingProxyType(
-        {name: _digest([*engine, *files], package) for name, files in starts.items()}
-    )
 
+    def decides(path: Path) -> bool:  # of grading only the files of the engine can change points
+        name = path.relative_to(package).as_posix()
+        return name in _ENGINE or name.startswith(("checks/", "exercises/", "reference/"))
 
-def _digest(files: list[Path], package: Path) -> str:
-    decide = reached(files, package, skip=lambda path: not _decides(path, package))
-    return hashlib.sha256(f"{VERSION}/{digest_of(decide, package)}".encode()).hexdigest()
+    def digest(files: list[Path]) -> str:
+        files = [*(package / name for name in _ENGINE), *files]
+        decisive = reached(files, package, skip=lambda path: not decides(path))
+        return hashlib.sha256(f"{VERSION}/{digest_of(decisive, package)}".encode()).hexdigest()
 
-
-def _decides(path: Path, package: Path) -> bool:
-    """Whether a file can change points: of grading only the files named above can."""
-    name = path.relative_to(package).as_posix()
-    return name in _ENGINE or name.startswith(("checks/", "exercises/", "reference/"))
+    return MappingProxyType({name: digest(files) for name, files in starts.items()})
 
 
 def key_of(data: bytes, release: str, seed: str, limits: Limits) -> str:

@@ -24,7 +24,7 @@ class Entry:
     """The state of one submission.
 
     Attributes:
-        key: names what was graded: submission, release, seed and limits.
+        key: digest of what was graded: submission, release, seed and limits.
         checks: digest of the check that judged it, by exercise.
         state: "started", "graded", "published" or "blank".
         problem: why it is blank, with the remedy.
@@ -52,35 +52,22 @@ class Entry:
 
 
 class Ledger:
-    """The entries of one lesson.
-
-    Args:
-        folder: where they lie; made when the first one is written.
-    """
+    """The entries of one lesson in a folder, which is made when the first one is written."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def get(self, student: str) -> Entry:
         """A student's entry; an empty one if there is none, or if it is damaged."""
-        with contextlib.suppress(*_DAMAGED):
-            return _read(self._path(student))
-        return Entry(student)
+        return _read(self._path(student)) or Entry(student)
 
     def entries(self) -> list[Entry]:
         """All entries that can be read."""
-        found = []
-        for path in sorted(self.folder.glob("*.json")):
-            with contextlib.suppress(*_DAMAGED):
-                found.append(_read(path))
-        return found
+        found = map(_read, sorted(self.folder.glob("*.json")))
+        return [entry for entry in found if entry is not None]
 
     def put(self, entry: Entry) -> Entry:
-        """Keep an entry: it is on disk, or an error is raised and the old one still is.
-
-        Raises:
-            GradingError: the disk is full or cannot be written.
-        """
+        """Keep an entry: it is on disk, or GradingError is raised and the old one still is."""
         text = json.dumps(asdict(entry), ensure_ascii=False)
         document = json.dumps({"sha256": _digest(text), "entry": text})
         path = self._path(entry.student)
@@ -116,15 +103,17 @@ class Ledger:
         return self.folder / f"{name}.json"
 
 
-def _read(path: Path) -> Entry:
-    document = json.loads(path.read_text(encoding="utf-8"))
-    if document["sha256"] != _digest(document["entry"]):
-        raise ValueError(f"{path} is damaged")
-    content = json.loads(document["entry"])
-    content |= {name: tuple(content.get(name, ())) for name in ("notices", "same")}
-    if content["state"] == "landed":  # the word of earlier versions
-        content["state"] = "published"
-    return Entry(**{one.name: content[one.name] for one in fields(Entry) if one.name in content})
+def _read(path: Path) -> Entry | None:
+    """Read an entry, also of an earlier version; None if there is none or it is damaged."""
+    with contextlib.suppress(*_DAMAGED):
+        document = json.loads(path.read_text(encoding="utf-8"))
+        if document["sha256"] == _digest(document["entry"]):
+            content = json.loads(document["entry"])
+            content |= {name: tuple(content.get(name, ())) for name in ("notices", "same")}
+            if content["state"] == "landed":  # the word of earlier versions
+                content["state"] = "published"
+            return Entry(**{f.name: content[f.name] for f in fields(Entry) if f.name in content})
+    return None
 
 
 def _digest(text: str) -> str:

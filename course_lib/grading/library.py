@@ -7,7 +7,7 @@ import importlib.util
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from course_lib.exercises import lessons
@@ -52,35 +52,23 @@ def stage_library(folder: Path, lesson: str) -> Path:
 
     Compiled modules come along: their dates are kept, so they are taken for what they are.
     """
-    target = library_of(folder, lesson)
-    for name in (*_VISIBLE, *_solutions(lesson), *_of_lessons(lesson)):
-        _copy(_PACKAGE / name, target / "course_lib" / name)
-    init = attention_init(_PACKAGE, handed_out(lesson))
+    target, before, checks = library_of(folder, lesson), handed_out(lesson), _PACKAGE / _OF_LESSONS
+    due = {f"_{slug[3:]}" for slug in set(lessons()) - set(before)}
+    solutions = (path for path in (_PACKAGE / "attention").glob("_[a-z]*.py"))
+    visible = [_PACKAGE / name for name in _VISIBLE]
+    visible += [path for path in solutions if path.stem not in due]
+    # What checks bring along, but for later lessons: lesson 07 shows a sound answer to one of 06.
+    # An assignment that has no place among the lessons may use any lesson's checks.
+    graded = [*before, lesson] if _NUMBERED.match(lesson) else lessons() if lesson else ()
+    starts = [checks / "__init__.py", *(checks / f"{slug[3:]}.py" for slug in graded)]
+    visible += [path for path in reached(starts, _PACKAGE) if path.is_relative_to(checks)]
+    for path in visible:
+        _copy(path, target / "course_lib" / path.relative_to(_PACKAGE))
+    init = attention_init(_PACKAGE, before)
     (target / "course_lib" / "attention" / "__init__.py").write_text(init, encoding="utf-8")
     (target / "course_lib" / "grading" / "__init__.py").write_text("")
     shutil.copy(_PACKAGE / "notebook" / "stand_in" / "my_attention.py", target)
     return target
-
-
-def _solutions(lesson: str) -> Iterator[str]:
-    """The solutions of earlier lessons, and what all solutions share."""
-    left_out = {f"_{slug[3:]}" for slug in set(lessons()) - set(handed_out(lesson))}
-    for path in sorted((_PACKAGE / "attention").glob("_[a-z]*.py")):
-        if path.stem not in left_out:
-            yield f"attention/{path.name}"
-
-
-def _of_lessons(lesson: str) -> Iterator[str]:
-    """What checks bring along, but for later lessons: lesson 07 shows a sound answer to one of 06.
-
-    An assignment that has no place among the lessons may use any lesson's checks.
-    """
-    elsewhere = lessons() if lesson else ()
-    graded = [*handed_out(lesson), lesson] if _NUMBERED.match(lesson) else elsewhere
-    starts = {_PACKAGE / _OF_LESSONS / f"{slug[3:]}.py" for slug in graded}
-    for path in reached({*starts, _PACKAGE / _OF_LESSONS / "__init__.py"}, _PACKAGE):
-        if path.is_relative_to(_PACKAGE / _OF_LESSONS):
-            yield path.relative_to(_PACKAGE).as_posix()
 
 
 def _copy(source: Path, copy: Path) -> None:

@@ -98,8 +98,6 @@ def _grade(
             pool = _started(run, workers)  # they come up while the gradebook is opened
         run.course.ensure_assignment(run.lesson, run.notebook)
         with Publisher(run.course, run.lesson).open() as publisher:
-            if pool is not None:
-                publisher.get_ready()
             graded = publisher.graded()
             known = {student for student, is_current in graded.items() if is_current}
 

@@ -1,7 +1,7 @@
 """Kill a real run at a moment, look at what it leaves, finish it, compare with an undisturbed one.
 
 python tests/threats/restart.py [MOMENTS] [STUDENTS]: as many moments drawn at random, for the
-driver, a worker and the fork server in turn, over a class of as many; 100 and 30 take an hour.
+driver, a worker and the fork server in turn, over a class of as many; 100 and 30 take half an hour.
 """
 
 import contextlib
@@ -21,11 +21,10 @@ from pathlib import Path
 import psutil
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
-from grading_course import LESSON, UPPER, hand_in, honest, make_course  # noqa: E402
+from grading_course import LESSON, make_class  # noqa: E402
 from waiting import PATIENCE  # noqa: E402
 
-from course_lib.grading.course import Course  # noqa: E402
-from course_lib.grading.report.read_grades import read_lesson  # noqa: E402
+from course_lib.grading.run import Settings, grade  # noqa: E402
 
 VICTIMS = ("driver", "worker", "fork server")
 _SERVER = "from multiprocessing.forkserver import main"
@@ -46,41 +45,29 @@ class Struck:
     left: tuple[str, ...] = ()
 
 
-def make_class(folder: Path, students: int) -> Path:
-    """A course with a class, ungraded: every third makes a mistake."""
-    root = folder / "course"
-    root.mkdir(parents=True)
-    make_course(root)
-    for number in range(students):
-        wrong = {"causal_mask": UPPER} if number % 3 == 2 else {}
-        hand_in(root, f"s{number:02}", honest(root, **wrong))
-    return root
+def finish(root: Path) -> dict:
+    """Grade to the end, in this process, which has imported everything; what counts of it.
 
-
-def begin(root: Path, spool: Path, said: int = subprocess.PIPE) -> subprocess.Popen:
-    """`course grade` in a process of its own; whatever it starts knows `spool`."""
-    command = [sys.executable, "-m", "course_lib.cli", "grade", LESSON, "--workers", "2", "--quiet"]
-    environ = {**os.environ, "TMPDIR": str(spool), "COURSE_CHECK_SEED": "restart" * 4}
-    return subprocess.Popen(
-        command,
-        cwd=root,
-        env=environ,
-        stdout=subprocess.DEVNULL,
-        stderr=said,
-        text=True,
-    )
-
-
-def finish(root: Path, spool: Path) -> str:
-    """Grade to the end; what it says that it should not."""
-    _, said = begin(root, spool).communicate(timeout=PATIENCE)
-    return said
+    That is, by student, points in the gradebook and whether there are the files for them.
+    """
+    graded = grade(root, LESSON, settings=Settings(workers=2))
+    return {
+        s.student: (
+            s.problem,
+            tuple((row.exercise, row.points, row.outcome) for row in s.rows),
+            (root / "autograded" / s.student / LESSON / f"{LESSON}.ipynb").is_file(),
+            (root / "feedback" / s.student / LESSON / f"{LESSON}.html").is_file(),
+        )
+        for s in graded.students
+    }
 
 
 def strike(root: Path, victim: str, now: Callable[[], bool]) -> Struck:
     """Begin to grade, kill -9 a process of the run when it is time, wait for the others."""
-    spool = Path(tempfile.mkdtemp(prefix="st-"))
-    run = begin(root, spool, subprocess.DEVNULL)
+    spool = Path(tempfile.mkdtemp(prefix="st-"))  # known to whatever the run starts
+    command = [sys.executable, "-m", "course_lib.cli", "grade", LESSON, "--workers", "2", "--quiet"]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    run = subprocess.Popen(command, cwd=root, env={**os.environ, "TMPDIR": str(spool)}, **quiet)
     try:
         target: list[int] = []
         while run.poll() is None and not target:
@@ -121,50 +108,30 @@ def _of(victim: str, driver: int, spool: Path) -> list[int]:
     return workers if victim == "worker" else [pid for pid in servers if pid not in workers]
 
 
-def outcome(root: Path) -> dict:
-    """What counts at the end: points by student in the gradebook, and the files for them."""
-    graded = read_lesson(Course(root), LESSON)
-    return {
-        s.student: (
-            s.problem,
-            tuple((row.exercise, row.points, row.outcome) for row in s.rows),
-            (root / "autograded" / s.student / LESSON / f"{LESSON}.ipynb").is_file(),
-            (root / "feedback" / s.student / LESSON / f"{LESSON}.html").is_file(),
-        )
-        for s in graded.students
-    }
-
-
 def main(moments: int = 100, students: int = 30) -> int:
     """Print a line for each kill; 1 if any left a process after 5 s or changed a grade."""
     with tempfile.TemporaryDirectory(prefix="restart-") as name:
         folder = Path(name)
-        root = make_class(folder, students)
+        root = make_class(folder / "course", [f"s{n:02}" for n in range(students)])
         shutil.copytree(root, folder / "undisturbed")
         started = time.monotonic()
-        finish(folder / "undisturbed", folder)
-        whole, expected = time.monotonic() - started, outcome(folder / "undisturbed")
+        strike(folder / "undisturbed", "driver", lambda: False)
+        whole, expected = time.monotonic() - started, finish(folder / "undisturbed")
         seed = secrets.randbits(32)
         print(f"an undisturbed run takes {whole:.1f} s; drawn with {seed}", flush=True)
         draw, failed = random.Random(seed), 0
         for moment in range(moments):
-            failed += not _one(folder, VICTIMS[moment % 3], draw.uniform(0, whole), expected)
+            copy, after = folder / "copy", draw.uniform(0, whole)
+            shutil.copytree(root, copy)
+            until = time.monotonic() + after
+            struck = strike(copy, VICTIMS[moment % 3], lambda: time.monotonic() > until)  # noqa: B023
+            same = finish(copy) == expected
+            shutil.rmtree(copy)
+            told = f"{struck.victim or 'over':12} {after:5.1f} s, gone in {struck.lasted:.1f} s, "
+            print(told + ("same" if same else "OTHER GRADES"), *struck.left, flush=True)
+            failed += not same or bool(struck.left) or struck.lasted > 5
         print(f"{failed} of {moments} not as expected")
     return int(failed > 0)
-
-
-def _one(folder: Path, victim: str, after: float, expected: dict) -> bool:
-    """One kill, told in a line; whether all was well."""
-    copy = folder / "copy"
-    shutil.copytree(folder / "course", copy)
-    until = time.monotonic() + after
-    struck = strike(copy, victim, lambda: time.monotonic() > until)
-    said = finish(copy, folder)
-    same = outcome(copy) == expected
-    shutil.rmtree(copy)
-    told = f"{struck.victim or 'over':12} {after:5.1f} s, gone in {struck.lasted:.1f} s, "
-    print(told + ("same" if same else "OTHER GRADES"), *struck.left, said, flush=True)
-    return same and not struck.left and struck.lasted <= 5
 
 
 if __name__ == "__main__":

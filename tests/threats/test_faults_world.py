@@ -17,13 +17,10 @@ from grading_course import CAUSAL, LESSON, RIGHT, UPPER, hand_in, honest, make_c
 from waiting import wait_until
 
 from course_lib.grading import run
-from course_lib.grading.executors import dask as on_dask
 from course_lib.grading.exports import ExportRequest, export
-from course_lib.grading.jobs import Job
 from course_lib.grading.judging.runner import Runner
 from course_lib.grading.ledger import Entry, Ledger
 from course_lib.grading.run import grade
-from course_lib.workspace.errors import GradingError
 
 pytestmark = [
     pytest.mark.slow,
@@ -127,16 +124,6 @@ def test_f12_guests_that_the_host_kills_for_its_memory_cost_no_points(course, ru
     shared.before = before
     assert points(graded(root)) == {"ada": [2, 2], "bob": [2, 2], "cyd": [2, 2]}
     assert len(killed) == (struck or 2)
-
-
-def test_f14_a_worker_of_another_version_is_refused_by_name():
-    """A real cluster's answer to this is in test_grading_executors.py."""
-    job, wanted = (
-        Job("ada", LESSON, "key", b"", "{}", "seed"),
-        on_dask.versions() | {"numpy": "9.9"},
-    )
-    with pytest.raises(GradingError, match=r"has numpy [\d.]+ instead of 9\.9: install there"):
-        on_dask.run_on_worker(job, wanted, driver.SETTINGS)
 
 
 def test_f21_what_is_not_graded_is_listed_for_machines_and_empty_in_exports(course):

@@ -5,23 +5,21 @@ import shutil
 import experiment
 import pytest
 import restart
-from grading_course import LESSON
+from grading_course import LESSON, make_class
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(bool(experiment.obstacle()), reason=experiment.obstacle() or "none"),
 ]
-STUDENTS = 5
 
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
     """(a class that is not graded, what counts once it is)."""
     folder = tmp_path_factory.mktemp("restart")
-    root = restart.make_class(folder, STUDENTS)
+    root = make_class(folder / "course", ["ada", "bob", "cyd", "eve", "fay"])
     shutil.copytree(root, folder / "graded")
-    assert restart.finish(folder / "graded", folder) == ""
-    return root, restart.outcome(folder / "graded")
+    return root, restart.finish(folder / "graded")
 
 
 @pytest.mark.parametrize(
@@ -37,8 +35,7 @@ def test_s09_a_run_that_is_killed_leaves_no_process_and_is_finished_by_the_next(
     struck = restart.strike(root, victim, lambda: len(list(ledger.glob("*.json"))) >= begun)
     assert struck.left == ()
     assert struck.victim == victim
-    assert restart.finish(root, tmp_path) == ""
-    assert restart.outcome(root) == undisturbed[1]
+    assert restart.finish(root) == undisturbed[1]
 
 
 def test_s10_deaths_of_the_driver_count_against_nobody(undisturbed, tmp_path):
@@ -48,5 +45,4 @@ def test_s10_deaths_of_the_driver_count_against_nobody(undisturbed, tmp_path):
     for _ in range(4):
         struck = restart.strike(root, "driver", lambda: any(ledger.glob("*.json")))
         assert (struck.victim, struck.left) == ("driver", ())
-    assert restart.finish(root, tmp_path) == ""
-    assert restart.outcome(root) == undisturbed[1]
+    assert restart.finish(root) == undisturbed[1]

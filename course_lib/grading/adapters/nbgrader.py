@@ -1,19 +1,18 @@
-"""nbgrader: its gradebook, typed and in one transaction; late penalties; how scores are saved."""
+"""nbgrader: its gradebook in one transaction; late penalties; how scores are saved."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any, Protocol, cast
+from typing import Any, TypeAlias
 
 from nbformat import NotebookNode
 from nbgrader import api
 from nbgrader.api import Gradebook
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.dbutil import ALEMBIC_DIR
-from nbgrader.plugins import LateSubmissionPlugin
 from nbgrader.preprocessors import AssignLatePenalties, NbGraderPreprocessor, SaveAutoGrades
 from nbgrader.utils import determine_grade
 from traitlets.config import Config
@@ -21,123 +20,31 @@ from traitlets.config import Config
 WRITTEN_AGAINST = "0.9.6"
 
 
-# The gradebook's rows, as far as we use them: nbgrader's own classes name columns, not types.
+# The gradebook's rows: nbgrader's own classes declare columns, which tell a type checker nothing.
+Assignment: TypeAlias = Any
+Submission: TypeAlias = Any
+SubmittedNotebook: TypeAlias = Any
+Grade: TypeAlias = Any
 
 
-class Student(Protocol):
-    """Someone in the gradebook."""
-
-    id: str
-    last_name: str | None
-    first_name: str | None
-    email: str | None
-
-
-class Cell(Protocol):
-    """A graded cell of a lesson."""
-
-    name: str
-    cell_type: str
-    max_score: float
-
-
-class Notebook(Protocol):
-    """The notebook of a lesson; the cells that a person grades as a whole are its tasks."""
-
-    name: str
-    source_cells: Sequence[Cell]
-    grade_cells: Sequence[Cell]
-    task_cells: Sequence[Cell]
-
-
-class Assignment(Protocol):
-    """A lesson."""
-
-    name: str
-    num_submissions: int
-    notebooks: Sequence[Notebook]
-
-
-class Grade(Protocol):
-    """Points of one cell of one student."""
-
-    name: str
-    cell: Cell
-    auto_score: float | None
-    manual_score: float | None
-    extra_credit: float | None
-    needs_manual_grade: bool
-
-    @property
-    def score(self) -> float:
-        """What counts."""
-        ...
-
-    @property
-    def max_score(self) -> float:
-        """What it is worth."""
-        ...
-
-
-class Comment(Protocol):
-    """What is said of one cell of one student."""
-
-    name: str
-    auto_comment: str | None
-
-    @property
-    def comment(self) -> str | None:
-        """The grader's own, else the machine's."""
-        ...
-
-
-class Submission(Protocol):
-    """A lesson as a student submitted it."""
-
-    student: Student
-    notebooks: Sequence[SubmittedNotebook]
-    grades: Sequence[Grade]
-    total_seconds_late: float
-
-
-class SubmittedNotebook(Protocol):
-    """The notebook of a submission."""
-
-    student: Student
-    assignment: Submission
-    grades: Sequence[Grade]
-    comments: Sequence[Comment]
-    late_submission_penalty: float | None
-
-    @property
-    def score(self) -> float:
-        """Points of all its cells, the late penalty not taken off."""
-        ...
-
-    @property
-    def max_score(self) -> float:
-        """What it is worth."""
-        ...
-
-
-def students_of(gradebook: Gradebook) -> list[Student]:
-    """Everyone in the gradebook."""
-    return cast(list[Student], gradebook.students)
+def students_of(gradebook: Gradebook) -> Any:
+    """Return everyone in the gradebook."""
+    return gradebook.students
 
 
 def assignments_of(gradebook: Gradebook) -> list[Assignment]:
-    """Lessons that the gradebook knows."""
-    return cast(list[Assignment], gradebook.assignments)
+    """Return the lessons that the gradebook knows."""
+    return gradebook.assignments
 
 
 def assignment_of(gradebook: Gradebook, lesson: str) -> Assignment:
-    """A lesson; `MissingEntry` is raised if there is none."""
-    return cast(Assignment, gradebook.find_assignment(lesson))
+    """Return a lesson; raise `MissingEntry` if there is none."""
+    return gradebook.find_assignment(lesson)
 
 
 def submissions_of(gradebook: Gradebook, lesson: str) -> list[Submission]:
-    """Who submitted a lesson."""
-    return cast(list[Submission], gradebook.assignment_submissions(lesson))
+    """Return all submissions of a lesson."""
+    return gradebook.assignment_submissions(lesson)
 
 
 def set_due_date(gradebook: Gradebook, lesson: str, date: str) -> None:
@@ -153,8 +60,7 @@ def submit(
     columns: dict[str, Any] = known
     gradebook.update_or_create_student(student)
     gradebook.update_or_create_submission(lesson, student, **columns)
-    found = gradebook.find_submission_notebook(lesson, lesson, student)
-    return cast(SubmittedNotebook, found)
+    return gradebook.find_submission_notebook(lesson, lesson, student)
 
 
 @functools.cache
@@ -196,11 +102,9 @@ class LatePenalties:
         late = notebook.assignment.total_seconds_late
         if late <= 0:
             return None
-        plugin = cast(LateSubmissionPlugin, self._step.plugin_inst)
+        plugin: Any = self._step.plugin_inst
         penalty = plugin.late_submission_penalty(notebook.student.id, notebook.score, late)
-        if penalty is None:
-            return None
-        return self._step._check_late_penalty(cast(Any, notebook), penalty)
+        return None if penalty is None else self._step._check_late_penalty(notebook, penalty)
 
     def score_of(self, cell: NotebookNode) -> float | None:
         """What nbgrader itself gives a cell."""
@@ -216,10 +120,8 @@ class SaveScores(SaveAutoGrades):
 
     def _add_score(self, cell: NotebookNode, resources: dict) -> None:
         name = cell.metadata["nbgrader"]["grade_id"]
-        found = self.gradebook.find_grade(
-            name, self.notebook_id, self.assignment_id, self.student_id
-        )
-        grade = cast(Grade, found)
+        place = self.notebook_id, self.assignment_id, self.student_id
+        grade: Grade = self.gradebook.find_grade(name, *place)
         grade.auto_score = self.score_of(cell)
         grade.needs_manual_grade = grade.manual_score is not None or grade.auto_score is None
         self.gradebook.db.commit()

@@ -41,11 +41,7 @@ _one_at_a_time = threading.Lock()
 
 
 class OnDask:
-    """Runs jobs on the workers of a Dask scheduler.
-
-    Raises:
-        GradingError: the scheduler cannot be reached.
-    """
+    """Jobs on the workers of a Dask scheduler; GradingError if it cannot be reached."""
 
     def __init__(self, settings: Settings) -> None:
         try:
@@ -70,23 +66,19 @@ class OnDask:
             ) from error
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Result]:
-        """Yield a result for each job.
-
-        Raises:
-            GradingError: the scheduler or all workers were lost, or a worker must not grade.
-        """
+        """Yield a result for each job; raise GradingError if that is impossible."""
         suspects = []
         for job, result in self._work(jobs):
-            if result is None:
-                suspects.append(job)
-            else:
+            if result is not None:
                 yield result
+            else:
+                suspects.append(job)
         for job in suspects:  # each alone: Dask suspects all that waited on the lost workers
             for _, result in self._work([job]):
                 yield result or set_aside(job)
 
     def _work(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Result | None]]:
-        """Each job with its result; with None if it was on too many workers that were lost."""
+        """Yield each job with its result, or with None if too many workers were lost with it."""
         from distributed import KilledWorker
         from distributed.client import FutureCancelledError
 
@@ -123,7 +115,7 @@ class OnDask:
             future.add_done_callback(finished.put)
 
     def _next(self, finished: queue.SimpleQueue[Future]) -> Future:
-        """The next future that is done; meanwhile scheduler and workers are looked after."""
+        """Wait for a future, and see meanwhile that scheduler and workers are there."""
         seen = time.monotonic()
         while True:
             try:
@@ -139,7 +131,7 @@ class OnDask:
                     ) from None
 
     def _result(self, future: Future) -> Result:
-        """A future's result; it is computed once more where the worker that held it was lost."""
+        """Return a future's result, which may have to be computed once more."""
         while True:
             try:
                 return future.result(timeout=_ANSWER_SECONDS)
@@ -147,11 +139,7 @@ class OnDask:
                 self._workers()
 
     def _workers(self) -> int:
-        """How many workers there are.
-
-        Raises:
-            GradingError: the scheduler does not answer, or is a new one that knows no job of ours.
-        """
+        """Return how many workers there are; raise GradingError if the scheduler is gone."""
         scheduler = self.client.scheduler
         if self.client.status != "running" or scheduler is None:
             raise self._lost("the connection broke")
@@ -182,16 +170,12 @@ def _set_levels(levels: dict[str, int]) -> None:
 
 @functools.cache
 def versions() -> dict[str, str]:
-    """What grades depend on and every machine must have alike, by name."""
-    sources = hashlib.sha256()
-    library = Path(__file__).resolve().parents[2]
-    decisive = (
-        path
-        for name in ("checks", "exercises", "notebook", "reference", "grading")
-        for path in library.glob(f"{name}/**/*.py")
-    )
-    for path in sorted(decisive):
-        sources.update(path.relative_to(library).as_posix().encode() + b"\0" + path.read_bytes())
+    """Return what grades depend on and every machine must have alike, by name."""
+    sources, library = hashlib.sha256(), Path(__file__).resolve().parents[2]
+    for room in ("checks", "exercises", "grading", "notebook", "reference"):
+        for path in sorted(library.glob(f"{room}/**/*.py")):
+            name = path.relative_to(library).as_posix()
+            sources.update(name.encode() + b"\0" + path.read_bytes())
     return {
         "the course": f"{__version__} ({sources.hexdigest()[:8]})",
         "torch": version("torch").partition("+")[0],  # built for CPU here and CUDA there: fine

@@ -91,9 +91,7 @@ class _Worker:
 class Processes:
     """Several processes on this machine, whose guests come from one host.
 
-    Each has a pipe of its own. One that is killed while it writes holds up nobody, which a queue
-    that all write to does not promise (`concurrent.futures` waits forever), and its pipe tells
-    which submission it had in hand.
+    Each has a pipe of its own, so that one that is killed while it writes holds up nobody.
     """
 
     def __init__(self, settings: Settings, lesson: str) -> None:
@@ -104,11 +102,7 @@ class Processes:
         _context()  # workers are forked from a server, which imports the judge now
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Result]:
-        """Yield a result for each job.
-
-        Raises:
-            GradingError: no worker comes up on this machine.
-        """
+        """Yield a result for each job; raise GradingError if no worker comes up."""
         jobs, again, deaths = iter(jobs), deque[Job](), Counter[str]()
         while True:
             self._hand_out(again, jobs)
@@ -188,11 +182,7 @@ def start_host(level: str | None, limits: Limits, lesson: str) -> Host | None:
 
 
 def reached(sandbox: str | None) -> Reached:
-    """Return the sandbox level that this machine reaches, after trying it out.
-
-    Raises:
-        GradingError: it does not reach the level asked for.
-    """
+    """Try out the sandbox; raise GradingError if it does not reach the level asked for."""
     from course_lib.grading.sandbox.hosts import open_guests
 
     trial = open_guests(sandbox)

@@ -10,14 +10,13 @@ import pkgutil
 from typing import Any, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, Template
-from nbformat import NotebookNode, v4
+from nbformat import v4
 from nbgrader.utils import is_grade, is_solution
 
 from course_lib.grading.adapters.nbgrader import SubmittedNotebook
 from course_lib.grading.graded import GradedExercise, GradedSubmission
 from course_lib.grading.publishing.course_figures import CourseFigures
 from course_lib.grading.publishing.feedback import FILTERS, TEMPLATES
-from course_lib.grading.publishing.markup import highlighted, lesson_text
 
 
 class Marks(NamedTuple):
@@ -44,13 +43,6 @@ def marks_of(submitted: SubmittedNotebook, lesson: str, grades: GradedSubmission
         known = {"score": grade.score, "points": grade.max_score, "waiting": waiting}
         cells.setdefault(grade.name, {}).update(known)
     return Marks(about, cells, grades.rows)
-
-
-def get_ready(release: NotebookNode) -> None:
-    """Import what pages need, and fill the caches with what is the same on all of them."""
-    _template("index")
-    for cell in release.cells:
-        (highlighted if cell.cell_type == "code" else lesson_text)(cell.source)
 
 
 def feedback_page(notebook: str, marks: Marks, figures: CourseFigures) -> str:

@@ -31,7 +31,7 @@ from course_lib.grading.graded_cells import is_check
 from course_lib.grading.intake.gate import STAMP, exchange_files, read_stamp
 from course_lib.grading.ledger import Entry, Ledger
 from course_lib.grading.publishing.course_figures import CourseFigures
-from course_lib.grading.publishing.pages import Marks, feedback_page, get_ready, marks_of
+from course_lib.grading.publishing.pages import Marks, feedback_page, marks_of
 from course_lib.workspace.errors import GradingError
 
 
@@ -49,10 +49,6 @@ class Publisher:
         """Hold the gradebook open, for many results at a time."""
         with opened(self.course.coursedir(self.lesson)) as self.gradebook:
             yield self
-
-    def get_ready(self) -> None:
-        """Prepare what all feedback pages need while the workers start."""
-        get_ready(self.course.read_release(self.lesson)[1])
 
     def publish(
         self, student: str, text: str, notebook: NotebookNode, grades: GradedSubmission

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import nbformat
 from nbformat import NotebookNode
-from nbgrader.api import Gradebook, MissingEntry
+from nbgrader.api import MissingEntry
 from nbgrader.converters import GenerateAssignment
 from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
@@ -23,7 +23,7 @@ from sqlalchemy.exc import SAWarning
 from traitlets import TraitError
 from traitlets.config import Config
 
-from course_lib.grading.adapters.nbgrader import assignments_of
+from course_lib.grading.adapters.nbgrader import Gradebook
 from course_lib.grading.changed_cells import change_cells
 from course_lib.grading.gradebook import opened
 from course_lib.grading.intake.gate import secret_seed
@@ -127,7 +127,7 @@ class Course:
     def lessons(self) -> list[str]:
         """Lessons that the gradebook knows, in order."""
         with self.gradebook() as gradebook:
-            return sorted(assignment.name for assignment in assignments_of(gradebook))
+            return sorted(assignment.name for assignment in gradebook.assignments)
 
     def ensure_assignment(self, lesson: str, release: NotebookNode) -> None:
         """Bring the gradebook's idea of a lesson in line with its release notebook.

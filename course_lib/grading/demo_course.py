@@ -22,7 +22,6 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from course_lib.grading.adapters.nbgrader import set_due_date
 from course_lib.grading.course import CONFIG, Course, quiet_nbgrader
 from course_lib.grading.graded import GradedLesson
 from course_lib.grading.graded_cells import ANSWER, grade_id, is_theirs
@@ -180,7 +179,7 @@ def submit(folder: Path, lesson: str, students: Sequence[SampleStudent]) -> None
     with quiet_nbgrader():
         course.generate(lesson, "notebooks")
         with course.gradebook() as gradebook:
-            set_due_date(gradebook, lesson, DUE.isoformat())
+            gradebook.update_or_create_assignment(lesson, duedate=DUE.isoformat())
     notebook = nbformat.read(course.release_path(lesson), as_version=4)
     for student in students:
         place = folder / "submitted" / student.name / lesson

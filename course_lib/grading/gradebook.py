@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from nbgrader import api
 from nbgrader.coursedir import CourseDirectory
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
@@ -25,7 +26,7 @@ def opened(coursedir: CourseDirectory) -> Iterator[Gradebook]:
     """Open the gradebook of a course, and raise a `GradingError` with a remedy if it fails."""
     url = _url_of(coursedir.db_url)
     try:
-        with Gradebook(coursedir.db_url, coursedir.course_id) as gradebook:
+        with api.Gradebook(coursedir.db_url, coursedir.course_id) as gradebook:
             yield gradebook
     except SQLAlchemyError as error:
         raise GradingError(_explained(url, error)) from error

@@ -19,7 +19,6 @@ from course_lib.checks.judge.prepare import prepare
 from course_lib.cli.options import progress
 from course_lib.exercises import find
 from course_lib.grading import run
-from course_lib.grading.adapters.nbgrader import set_due_date
 from course_lib.grading.course import Course
 from course_lib.grading.executors.local import Serial
 from course_lib.grading.exports import ExportRequest, export
@@ -158,7 +157,7 @@ def test_u06_lateness_is_current_after_every_run_without_grading_again(course, k
     ada(0, 0)
     asked, shown = list(executor.asked), others.stat()
     with Course(course).gradebook() as gradebook:
-        set_due_date(gradebook, LESSON, "2026-03-01")
+        gradebook.update_or_create_assignment(LESSON, duedate="2026-03-01")
     ada(1, 0)
     config.write_text(f"{config.read_text()}\nc.LateSubmissionPlugin.penalty_method = 'zero'\n")
     ada(1, 4, students=["bob"])

@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 
 from nbformat import NotebookNode
 from nbgrader import api
-from nbgrader.api import Gradebook
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.dbutil import ALEMBIC_DIR
 from nbgrader.preprocessors import AssignLatePenalties, NbGraderPreprocessor, SaveAutoGrades
@@ -20,46 +19,20 @@ from traitlets.config import Config
 WRITTEN_AGAINST = "0.9.6"
 
 
-# The gradebook's rows: nbgrader's own classes declare columns, which tell a type checker nothing.
+# The gradebook and its rows: nbgrader declares columns, which tell a type checker nothing.
+Gradebook: TypeAlias = Any
 Assignment: TypeAlias = Any
 Submission: TypeAlias = Any
 SubmittedNotebook: TypeAlias = Any
 Grade: TypeAlias = Any
 
 
-def students_of(gradebook: Gradebook) -> Any:
-    """Return everyone in the gradebook."""
-    return gradebook.students
-
-
-def assignments_of(gradebook: Gradebook) -> list[Assignment]:
-    """Return the lessons that the gradebook knows."""
-    return gradebook.assignments
-
-
-def assignment_of(gradebook: Gradebook, lesson: str) -> Assignment:
-    """Return a lesson; raise `MissingEntry` if there is none."""
-    return gradebook.find_assignment(lesson)
-
-
-def submissions_of(gradebook: Gradebook, lesson: str) -> list[Submission]:
-    """Return all submissions of a lesson."""
-    return gradebook.assignment_submissions(lesson)
-
-
-def set_due_date(gradebook: Gradebook, lesson: str, date: str) -> None:
-    """Set the date, in ISO 8601, after which a lesson is late; a new lesson is added."""
-    due: dict[str, Any] = {"duedate": date}
-    gradebook.update_or_create_assignment(lesson, **due)
-
-
 def submit(
     gradebook: Gradebook, lesson: str, student: str, **known: datetime | None
 ) -> SubmittedNotebook:
     """Note that a student submitted a lesson, and its `timestamp`; return the notebook."""
-    columns: dict[str, Any] = known
     gradebook.update_or_create_student(student)
-    gradebook.update_or_create_submission(lesson, student, **columns)
+    gradebook.update_or_create_submission(lesson, student, **known)
     return gradebook.find_submission_notebook(lesson, lesson, student)
 
 

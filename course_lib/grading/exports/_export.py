@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from course_lib.grading.adapters.nbgrader import assignments_of, students_of
 from course_lib.grading.course import Course, quiet_nbgrader
 from course_lib.grading.exports import lms
 from course_lib.grading.exports.request import ExportRequest, Groups, Outcome
@@ -71,9 +70,9 @@ def _read_gradebook(
     with course.gradebook() as gradebook:
         people = [
             (one.id, one.last_name or "", one.first_name or "", one.email or "")
-            for one in students_of(gradebook)
+            for one in gradebook.students
         ]
-        graded = sorted(one.name for one in assignments_of(gradebook) if one.num_submissions)
+        graded = sorted(one.name for one in gradebook.assignments if one.num_submissions)
     names = request.lessons or graded or ["LESSON"]
     for name in names:
         if name not in graded:

@@ -21,7 +21,6 @@ from course_lib.grading.adapters.nbgrader import (
     Submission,
     SubmittedNotebook,
     one_transaction,
-    submissions_of,
     submit,
 )
 from course_lib.grading.course import Course, write_atomically
@@ -105,7 +104,7 @@ class Publisher:
         """Students of whom the gradebook has grades; whether their lateness is as it is now."""
         return {
             one.student.id: self._is_current(one)
-            for one in submissions_of(self.gradebook, self.lesson)
+            for one in self.gradebook.assignment_submissions(self.lesson)
             if any(notebook.grades for notebook in one.notebooks)
         }
 

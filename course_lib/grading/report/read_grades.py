@@ -11,8 +11,6 @@ from course_lib.grading.adapters.nbgrader import (
     Assignment,
     Grade,
     Submission,
-    assignment_of,
-    submissions_of,
 )
 from course_lib.grading.course import Course
 from course_lib.grading.graded import BLANK, GradedExercise, GradedLesson, GradedSubmission
@@ -41,14 +39,14 @@ def read_lesson(
     submitted = course.step("submitted")
     with course.gradebook() as gradebook:
         try:
-            assignment = assignment_of(gradebook, lesson)
+            assignment = gradebook.find_assignment(lesson)
         except MissingEntry:
             return GradedLesson(lesson)
         exercises, answers = _points(assignment)
         if not exercises and not answers:
             return GradedLesson(lesson)
         students = []
-        for submission in submissions_of(gradebook, lesson):
+        for submission in gradebook.assignment_submissions(lesson):
             student = submission.student.id
             graded = _from_gradebook(submission, exercises, answers)
             if graded.state == BLANK or not brief:

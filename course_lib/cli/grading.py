@@ -69,21 +69,28 @@ def grade(
 
     Example: course grade 02_masked_softmax --student ada
     """
-    from course_lib.grading import run
-    from course_lib.grading.report.class_table import show
+    from course_lib.grading import executors
+    from course_lib.grading.jobs import Settings
 
     root = course_root()
     if sandbox != "strict" and not trusted:
         raise UsageError(_UNTRUSTED.format(sandbox))
-    settings = run.Settings(executor, sandbox, workers, shard, force=force)
-    graded = (
-        run.grade(root, lesson, students=student, progress=progress(quiet), settings=settings)
-        for lesson in chosen_assignments(root, lessons) or []
-    )
-    summaries = [lesson.only(student) if student else lesson for lesson in graded]
+    settings = Settings(executor, sandbox, workers, shard, force=force)
+    summaries = []
+    for lesson in chosen_assignments(root, lessons) or []:
+        with executors.started_ahead(root, lesson, settings) as pool:
+            from course_lib.grading import run  # nbgrader: a second, in which workers come up
+
+            shown = progress(quiet)
+            graded = run.grade(
+                root, lesson, students=student, progress=shown, settings=settings, pool=pool
+            )
+            summaries.append(graded.only(student) if student else graded)
     if as_json:
         typer.echo(json.dumps([summary.as_dict() for summary in summaries], indent=2))
     else:
+        from course_lib.grading.report.class_table import show
+
         for summary in summaries:
             show(summary)
     raise typer.Exit(max(summary.exit_code for summary in summaries))

@@ -46,6 +46,7 @@ def grade(
     students: Sequence[str] | None = None,
     progress: Progress | None = None,
     settings: Settings | None = None,
+    pool: Executor | None = None,
 ) -> GradedLesson:
     """Grade what was submitted for a lesson and write feedback.
 
@@ -55,6 +56,7 @@ def grade(
         students: only these; everyone if None.
         progress: called with a `Step` for each submission; its text is a line for a terminal.
         settings: executor, sandbox and limits.
+        pool: an executor that was started beforehand, to be closed by whoever did that.
 
     Returns:
         The whole lesson as it is in the gradebook afterwards.
@@ -80,22 +82,22 @@ def grade(
         found = find_submissions(course.step("submitted"), lesson, students)
         mine = set(shard_of([submission.student for submission in found], settings.shard))
         chosen = [submission for submission in found if submission.student in mine]
-        known = _grade(run, chosen, progress or (lambda step: None))
+        known = _grade(run, chosen, progress or (lambda step: None), pool)
         summary = read_lesson(course, lesson, known=known)
     return replace(summary, seconds=time.monotonic() - started)
 
 
 def _grade(
-    run: Run, submissions: Sequence[Submission], progress: Progress
+    run: Run, submissions: Sequence[Submission], progress: Progress, pool: Executor | None
 ) -> dict[str, GradedSubmission]:
     """Grade and publish; return what the graded notebooks say, by student."""
     read: dict[str, GradedSubmission] = {}
     counts, outcomes, started = Counter[str](), Counter[str](), time.monotonic()
     progress(Step(run.lesson, 0, len(submissions), f"{len(submissions)} submissions"))
     with contextlib.ExitStack() as workers:
-        pool = None
-        if any(s.notebook and not run.ledger.get(s.student).state for s in submissions):
-            pool = _started(run, workers)  # they come up while the gradebook is opened
+        new = any(s.notebook and not run.ledger.get(s.student).state for s in submissions)
+        if new and pool is None:  # workers come up while the gradebook is opened
+            pool = _started(run, workers)
         run.course.ensure_assignment(run.lesson, run.notebook)
         with Publisher(run.course, run.lesson).open() as publisher:
             graded = publisher.graded()

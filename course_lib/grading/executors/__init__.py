@@ -7,9 +7,11 @@ is set aside with a fault.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from course_lib.grading.executors.local import Processes, Serial
@@ -43,6 +45,18 @@ def executor(settings: Settings, lesson: str) -> Executor:
     raise GradingError(
         f"--executor {name}: there are serial, processes and dask://HOST:PORT of a Dask scheduler"
     )
+
+
+@contextlib.contextmanager
+def started_ahead(root: Path, lesson: str, settings: Settings) -> Iterator[Executor | None]:
+    """Start an executor before nbgrader is imported, if more work is there than was graded."""
+    submitted = len([*(root / "submitted").glob(f"*/{lesson}")])
+    known = len([*(root / ".course" / "ledger" / lesson).glob("*.json")])
+    if submitted <= known:
+        yield None
+        return
+    with contextlib.closing(executor(settings, lesson)) as pool:
+        yield pool
 
 
 def shard_of(students: Iterable[str], shard: str | None) -> list[str]:

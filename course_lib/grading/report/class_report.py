@@ -17,7 +17,6 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from course_lib.checks.judge.html import inline
-from course_lib.grading.adapters.nbgrader import students_of
 from course_lib.grading.course import Course, quiet_nbgrader, write_atomically
 from course_lib.grading.graded import GradedLesson, GradedSubmission
 from course_lib.grading.report.class_table import OUTCOMES, STOPPED, outcome_of
@@ -40,7 +39,7 @@ def write_report(root: Path, lesson: str | None = None) -> Path:
         lessons = [lesson] if lesson else course.lessons()
         summaries = [read_lesson(course, name) for name in lessons]
         with course.gradebook() as gradebook:
-            everyone = sorted(student.id for student in students_of(gradebook))
+            everyone = sorted(student.id for student in gradebook.students)
     summaries = [summary for summary in summaries if summary.students]
     if not summaries:
         what = lesson or "any lesson"

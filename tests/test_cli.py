@@ -147,7 +147,7 @@ def test_build_check_fails_on_drift(course, monkeypatch, capsys, drifts, code):
 def test_grade_grades_each_lesson_and_returns_the_worst_code(course, monkeypatch, capsys):
     asked = []
 
-    def grade(root, lesson, *, students, progress, settings):
+    def grade(root, lesson, *, students, progress, settings, pool):
         asked.append((lesson, students, settings.sandbox, settings.shard))
         return summary(3 if lesson.startswith("02") else 0)
 

@@ -3,6 +3,7 @@
 import gc
 import importlib
 import os
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -81,6 +82,28 @@ def host():
     yield started
     if started is not None:
         started.close()
+
+
+@pytest.fixture(scope="module")
+def strict():
+    """Guests at level `strict`."""
+    from grading_course import GUEST_LIMITS, LESSON
+
+    from course_lib.grading.sandbox.hosts import open_guests
+
+    if shutil.which("bwrap") is None:
+        pytest.skip("bwrap is missing: apt-get install bubblewrap")
+    guests = open_guests("strict", GUEST_LIMITS, LESSON)
+    yield guests
+    guests.close()
+
+
+@pytest.fixture
+def guest(strict):
+    """A fresh guest at level `strict`."""
+    started = strict.start().wait_ready()
+    yield started
+    started.kill()
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ from course_lib.grading.sandbox.confinement import Limits
 
 LESSON = "02_masked_softmax"
 QUICK = Settings("serial", None, limits=Limits(cell_seconds=2.0))
+GUEST_LIMITS = Limits(memory=1_000_000_000, disk=20_000_000, file_size=5_000_000)
 CONFIG = """
 c = get_config()
 c.CourseDirectory.course_id = "tiny"

@@ -4,38 +4,21 @@ What one cell does must not reach a later cell, another guest or the process tha
 """
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import experiment
 import pytest
+from grading_course import GUEST_LIMITS as LIMITS
 
 from course_lib.benchmarks.memory import status
-from course_lib.grading.sandbox.confinement import Limits
-from course_lib.grading.sandbox.hosts import open_guests
 from course_lib.grading.sandbox.inside.frames import FrameError, Parser
 
 pytestmark = pytest.mark.skipif(bool(experiment.obstacle()), reason=experiment.obstacle() or "none")
-LIMITS = Limits(memory=1_000_000_000, disk=20_000_000, file_size=5_000_000)
 SECONDS = 20.0
 ALONE = "import os, time\nassert os.getpid() == 1\n"
-
-
-@pytest.fixture(scope="module")
-def guests():
-    """What guests at level `strict` come from."""
-    started = open_guests("strict", LIMITS)
-    yield started
-    started.close()
-
-
-@pytest.fixture
-def guest(guests):
-    """A guest that is ready."""
-    started = guests.start().wait_ready()
-    yield started
-    started.kill()
 
 
 def said(ran) -> str:
@@ -109,9 +92,28 @@ def test_u01_a_later_cell_does_not_pay_for_what_is_left_behind(guest, what):
         assert (ran.state, said(ran)) == ("ok", f"{number}\n")
 
 
-@pytest.mark.parametrize("code", ["os.close(3)", "os.closerange(3, 256)", "os.dup2(0, 4)"])
-def test_u01_a_cell_that_takes_its_pipes_away_ends_by_itself(guest, code):
+LIMITED = "import resource\nresource.setrlimit(resource.RLIMIT_CPU, (1, 1))"
+
+
+@pytest.mark.parametrize("code", ["os.close(3)", "os.closerange(3, 256)", "os.dup2(0, 4)", LIMITED])
+def test_u01_a_cell_that_takes_its_pipes_or_its_time_away_ends_by_itself(guest, code):
     assert guest.run(f"{ALONE}{code}", SECONDS).state == "died"
+    assert guest.kill()["code"] != signal.SIGKILL  # which would be a fault of this machine
+
+
+ORPHANS = """import subprocess
+for _ in range(30):
+    subprocess.run("sleep 0.01 & exit", shell=True)
+time.sleep(0.1)"""
+
+
+def test_u01_orphans_that_have_ended_do_not_count_as_processes_for_ever(guest):
+    """A later cell still learns how a child of its own has ended."""
+    assert guest.run(f"{ALONE}child = os.spawnlp(os.P_NOWAIT, 'false', 'false')", 20).state == "ok"
+    assert "256" in said(guest.run("print(os.waitpid(child, 0)[1])", SECONDS))
+    for _ in range(4):
+        ran = guest.run(ALONE + ORPHANS, SECONDS)
+        assert ran.state == "ok", said(ran)
 
 
 @pytest.mark.parametrize(
@@ -169,14 +171,14 @@ except RuntimeError:
 """
 
 
-def test_s14_bombs_stop_at_the_limit_and_the_guest_beside_them_works(guest, guests):
+def test_s14_bombs_stop_at_the_limit_and_the_guest_beside_them_works(guest, strict):
     ran = guest.run(ALONE + BOMB, SECONDS)
     assert (
         int(said(ran).split()[0]) <= LIMITS.processes if ran.state == "ok" else ran.state == "died"
     )
-    beside = guests.start().wait_ready()
+    beside = strict.start().wait_ready()
     assert int(said(beside.run(ALONE + THREADS, SECONDS))) <= LIMITS.processes
-    other = guests.start().wait_ready()
+    other = strict.start().wait_ready()
     code = "import threading\nt = threading.Thread(target=print, args=[1])\nt.start(); t.join()"
     assert said(other.run(code, SECONDS)).strip() == "1"
 
@@ -215,12 +217,12 @@ while True:
 """
 
 
-def test_s05_s07_floods_end_the_guest_and_stay_out_of_memory(guest, guests):
+def test_s05_s07_floods_end_the_guest_and_stay_out_of_memory(guest, strict):
     before = status("VmHWM")
     ran = guest.run(FLOOD, SECONDS)
     assert (ran.state, ran.outputs) == ("killed", [])
     assert status("VmHWM") - before < 400_000_000
-    same = guests.start().wait_ready()
+    same = strict.start().wait_ready()
     shown = "from IPython.display import display, update_display\nx = 'x' * 100_000\n"
     shown += "for _ in range(2_000): display(1, display_id='a')\nupdate_display(x, display_id='a')"
     assert same.run(shown, SECONDS).flooded  # as large as all that it changes
@@ -245,10 +247,10 @@ print("written", found, "pids", [n for n in os.listdir("/proc") if n.isdigit()],
 """
 
 
-def test_a_guest_sees_no_other_process_and_can_leave_nothing_for_the_next(guest, guests):
+def test_a_guest_sees_no_other_process_and_can_leave_nothing_for_the_next(guest, strict):
     leave = "import os\nfor folder in ('/tmp', '/dev/shm', '/scratch'): open(f'{folder}/x', 'w')\n"
     assert guest.run(leave, SECONDS).state == "ok"
-    beside = guests.start().wait_ready()
+    beside = strict.start().wait_ready()
     look = "import glob\nprint(sum(map(glob.glob, ('/tmp/x', '/dev/shm/*', '/scratch/*')), []))"
     assert said(beside.run(look, SECONDS)) == "[]\n"
     text = said(beside.run(ALONE + PROBE, SECONDS))
@@ -261,7 +263,8 @@ ORDINARY = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import test_guest as t
-guests = t.open_guests("strict", t.LIMITS)
+from course_lib.grading.sandbox.hosts import open_guests
+guests = open_guests("strict", t.LIMITS)
 guest = guests.start().wait_ready()
 print(t.os.getuid(), t.said(guest.run(t.ALONE + t.PROBE, t.SECONDS)))
 print("bomb", guest.run(t.ALONE + t.BOMB, t.SECONDS).state, guest.kill()["reason"])

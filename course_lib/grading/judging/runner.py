@@ -16,8 +16,8 @@ from course_lib.grading.judging.plain_tests import restore
 from course_lib.grading.judging.session import CannotJudge, Journal, Session
 from course_lib.grading.publishing.check_outputs import Shown, fill_checks
 from course_lib.grading.sandbox.confinement import Limits
-from course_lib.grading.sandbox.guests import Guest, GuestLost, Guests
-from course_lib.grading.sandbox.hosts import open_guests
+from course_lib.grading.sandbox.guests import Guest, GuestLost
+from course_lib.grading.sandbox.hosts import Guests, open_guests
 
 # What torch imports when something is first done, a second's work: an optimiser made, a gradient
 # handed to a backward pass.

@@ -220,7 +220,7 @@ class Session:
 
         Linux kills a process that is out of processor time in the same way; that is the student's.
         """
-        level = self._guest.guests.reached.level if self._guest else ""
+        level = self._guest.level if self._guest else ""
         killed = ending.get("reason") == "signal" and ending.get("code") == signal.SIGKILL
         cpu = ending.get("cpu", 0.0)
         in_time = cpu < 0.9 * self.limits.cpu_seconds

@@ -8,16 +8,15 @@
 
 import dataclasses
 import functools
+import importlib
 import os
 import shutil
 import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 
 from course_lib.grading.sandbox import cgroup
-from course_lib.workspace.errors import GradingError
 
 LEVELS = ("strict", "off")
 _PACKAGE = Path(__file__).resolve().parents[2]
@@ -39,28 +38,18 @@ _EPERM, _ENOSYS = 1, 38
 class Limits:
     """What one submission may use.
 
-    Args:
-        memory: bytes of all its processes together.
-        disk: bytes in each of its empty folders, which are memory too.
-        file_size: bytes of one file.
-        processes: how many at once.
-        cpu_seconds: of processor time of one process.
-        cell_seconds: of processor time that a cell may take, and as many in which it only waits;
-            then it is interrupted, and a second later killed.
-        total_seconds: of both together, for the whole submission.
-        output: bytes that one cell may put out; the beginning is kept.
-        total_output: bytes that its guests may send in all, kept or not.
+    A cell that uses up its seconds is interrupted, and a second later killed.
     """
 
-    memory: int = 3_000_000_000
-    disk: int = 100_000_000
-    file_size: int = 50_000_000
-    processes: int = 64
-    cpu_seconds: int = 300
-    cell_seconds: float = 30.0
-    total_seconds: float = 300.0
-    output: int = 1_000_000
-    total_output: int = 500_000_000
+    memory: int = 3_000_000_000  # bytes of all its processes together
+    disk: int = 100_000_000  # bytes in each of its empty folders, which are memory too
+    file_size: int = 50_000_000  # bytes of one file
+    processes: int = 64  # how many at once
+    cpu_seconds: int = 300  # of processor time of one process
+    cell_seconds: float = 30.0  # of processor time of a cell, and as many in which it only waits
+    total_seconds: float = 300.0  # of both together, for the whole submission
+    output: int = 1_000_000  # bytes that one cell may put out; the beginning is kept
+    total_output: int = 500_000_000  # bytes that its guests may send in all, kept or not
 
 
 @dataclass(frozen=True)
@@ -75,12 +64,11 @@ class Reached:
         """How memory, processes and the disk are held to their limits at this level."""
         if sys.platform != "linux":
             return "no limit but time"
-        folder = (
-            "folders in memory of a fixed size" if self.level == "strict" else "a counted folder"
+        strict = self.level == "strict"
+        folder = "folders in memory of a fixed size" if strict else "a counted folder"
+        whole = (
+            "a cgroup for the whole" if cgroup.place() else "the whole looked at 20 times a second"
         )
-        whole = "the whole looked at 20 times a second"
-        if cgroup.place() is not None:
-            whole = "a cgroup for the whole"
         return f"limits of each process for memory and processes, {whole}; {folder}"
 
     def __str__(self) -> str:
@@ -98,25 +86,17 @@ def obstacles() -> dict[str, str]:
     if lost := [folder for folder in _python_folders() if _is_hidden(_inside(folder))]:
         return {"strict": f"Python lies in {lost[0]}; install it outside of /tmp"}
     try:
-        _seccomp()
+        importlib.import_module("pyseccomp")
     except (ImportError, OSError, RuntimeError) as error:
         return {"strict": f"libseccomp is missing ({error}); apt-get install libseccomp2"}
     return {}
 
 
-def refuse(wanted: str, reasons: dict[str, str]) -> GradingError:
-    """Return the error for a level that cannot be had: what is missing and what to do."""
-    remedy = ", or say --trusted --sandbox off if you trust all who handed in"
-    return GradingError(
-        f"sandbox {wanted} cannot be had here: {reasons.get(wanted, 'its probe failed')}. Fix "
-        f"that{remedy if wanted == 'strict' else ''}"
-    )
-
-
 @functools.cache
 def filter_program() -> str:
     """Return the compiled system call filter in hex."""
-    seccomp = _seccomp()
+    import pyseccomp as seccomp
+
     rules, refuse_with = seccomp.SyscallFilter(seccomp.ALLOW), seccomp.ERRNO
     for name in _REFUSED.split():
         rules.add_rule(refuse_with(_EPERM), name)
@@ -129,16 +109,14 @@ def filter_program() -> str:
     # Shared memory without a file stays when a process lets go of it, and nobody counts it then.
     shared = seccomp.Arg(3, seccomp.MASKED_EQ, _SHARED_ANONYMOUS, _SHARED_ANONYMOUS)
     rules.add_rule(refuse_with(_EPERM), "mmap", shared)
+    # With a shorter limit the system ends a process by SIGKILL, as if this machine were to blame.
+    for call, which in (("setrlimit", 0), ("prlimit64", 1)):
+        of_time = [seccomp.Arg(which, seccomp.EQ, 0), seccomp.Arg(which + 1, seccomp.NE, 0)]
+        rules.add_rule(seccomp.KILL_PROCESS, call, *of_time)
     with tempfile.TemporaryFile() as file:
         rules.export_bpf(file)
         file.seek(0)
         return file.read().hex()
-
-
-def _seccomp() -> ModuleType:
-    import pyseccomp
-
-    return pyseccomp
 
 
 def environment(library: str) -> dict[str, str]:
@@ -173,8 +151,8 @@ def command(level: str, library: Path, descriptor: int) -> tuple[list[str], dict
 
 
 def _bubblewrap(library: Path) -> list[str]:
-    command = ["bwrap", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
-    command += ["--unshare-cgroup-try", "--die-with-parent", "--new-session"]
+    command = ["bwrap", "--die-with-parent", "--new-session", "--unshare-cgroup-try"]
+    command += [f"--unshare-{kind}" for kind in ("pid", "net", "ipc", "uts")]
     if os.getuid() != 0:
         command += ["--unshare-user", "--uid", "0", "--gid", "0"]
     command += ["--cap-drop", "ALL"]
@@ -184,8 +162,7 @@ def _bubblewrap(library: Path) -> list[str]:
         for parent in reversed(Path(_inside(path)).parents[:-1]):
             command += ["--perms", "0755", "--dir", str(parent)]
         command += ["--ro-bind", path, _inside(path)]
-    for name in ("bin", "sbin", "lib", "lib32", "lib64"):
-        path = Path("/", name)
+    for path in map(Path, ("/bin", "/sbin", "/lib", "/lib32", "/lib64")):
         if path.is_symlink():
             command += ["--symlink", str(path.readlink()), str(path)]
         elif path.is_dir():
@@ -193,27 +170,13 @@ def _bubblewrap(library: Path) -> list[str]:
     command += ["--perms", "0755", "--dir", "/etc"]
     for path in ("/etc/ld.so.cache", "/etc/alternatives", "/etc/fonts", "/etc/localtime"):
         command += ["--ro-bind-try", path, path]
-    installed = _installed_copy()
-    if installed:
-        command += ["--tmpfs", _inside(installed), "--remount-ro", _inside(installed)]
+    if any(_PACKAGE.is_relative_to(prefix) for prefix in (*_python_folders(), "/usr")):
+        installed = _inside(str(_PACKAGE))  # it holds the solutions, so it must not be seen
+        command += ["--tmpfs", installed, "--remount-ro", installed]
     command += ["--ro-bind", str(library), "/library", "--perms", "0755", "--dir", "/scratch"]
     command += ["--size", "50000000", "--tmpfs", "/tmp"]  # the host's; each guest has its own
-    return [
-        *command,
-        "--proc",
-        "/proc",
-        "--dev",
-        "/dev",
-        "--ro-bind",
-        "/dev/null",
-        "/dev/zero",
-        "--remount-ro",
-        "/dev",
-        "--remount-ro",
-        "/",
-        "--chdir",
-        "/",
-    ]
+    command += ["--proc", "/proc", "--dev", "/dev", "--ro-bind", "/dev/null", "/dev/zero"]
+    return [*command, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/"]
 
 
 def _inside(path: str) -> str:
@@ -230,7 +193,7 @@ def _is_hidden(path: str) -> bool:
 
 
 def _python_paths() -> list[str]:
-    """What of Python's folders is shown: of a virtual environment nothing else that lies in it."""
+    """Return what of Python's folders is shown: of a virtual environment, its own files alone."""
     venv = Path(sys.prefix)
     shown = [venv / name for name in ("pyvenv.cfg", "bin", "lib", "lib64")]
     if not shown[0].is_file():
@@ -240,13 +203,7 @@ def _python_paths() -> list[str]:
 
 
 def _python_folders() -> list[str]:
-    """Where the interpreter and its packages lie, outside /usr."""
+    """Return the folders outside /usr that the interpreter and its packages lie in."""
     folders = {sys.prefix, sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable))}
     outside = sorted(os.path.realpath(f) for f in folders if not f.startswith("/usr/"))
-    return [sys.prefix, *outside] if sys.prefix not in outside else outside
-
-
-def _installed_copy() -> str | None:
-    """The course_lib that is installed among the packages and must not be seen, if any."""
-    prefixes = [sys.prefix, *_python_folders(), "/usr"]
-    return str(_PACKAGE) if any(_PACKAGE.is_relative_to(prefix) for prefix in prefixes) else None
+    return list(dict.fromkeys([sys.prefix, *outside]))

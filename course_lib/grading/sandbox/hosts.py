@@ -1,9 +1,6 @@
 """Where guests come from: forked from a host process, or started one by one.
 
-    driver or worker --channel--> host (in bubblewrap) --fork--> guest (in namespaces of its own)
-
-One host serves a driver and all its workers. It ends with the process that started it, and its
-guests end with it.
+One host serves a driver and all its workers. It ends with them, and its guests end with it.
 """
 
 from __future__ import annotations
@@ -12,15 +9,12 @@ import contextlib
 import json
 import os
 import secrets
-import select
 import shutil
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -31,12 +25,12 @@ import psutil
 from course_lib.grading.library import stage_library
 from course_lib.grading.sandbox import cgroup, confinement
 from course_lib.grading.sandbox.confinement import Limits, Reached
-from course_lib.grading.sandbox.guests import START_SECONDS, Guest, GuestLost, Guests
+from course_lib.grading.sandbox.guests import Guest, GuestLost
 from course_lib.grading.sandbox.inside import WRITABLE
+from course_lib.grading.sandbox.processes import Forked, Spawned
 from course_lib.workspace.environment import public_environment
+from course_lib.workspace.errors import GradingError
 
-_END_SECONDS = 120.0
-_MESSAGE = 1 << 16
 _FOLDER = "course-guests-"
 
 
@@ -69,28 +63,24 @@ def open_guests(
             return ForkedGuests(reached, limits, lesson, channel)
         except GuestLost as error:
             reasons[candidate] = str(error)
-    raise confinement.refuse(level or "off", reasons)
+    wanted = level or "off"
+    remedy = ", or say --trusted --sandbox off if you trust all who handed in"
+    raise GradingError(
+        f"sandbox {wanted} cannot be had here: {reasons.get(wanted, 'its probe failed')}. Fix "
+        f"that{remedy if wanted == 'strict' else ''}"
+    )
 
 
 class Host:
     """The process that forks guests, and the folder that it needs on disk.
 
-    Args:
-        level: "strict" or "off".
-        limits: what each guest may use.
-        lesson: that is graded: no solution of it or of a later one is in the sandbox.
-
     Attributes:
-        channel: the socket to it of the process that started it.
+        channel: the socket to it.
         last_error: the last line of its standard error, once it is closed.
     """
 
     def __init__(self, level: str, limits: Limits, lesson: str = "") -> None:
-        from course_lib.grading.sandbox.inside import lockdown  # which only Linux can import
-
-        _remove_folders_of_the_dead()
-        self.folder = Path(tempfile.mkdtemp(prefix=f"{_FOLDER}{os.getpid()}-"))
-        self.folder.chmod(0o711)
+        self.folder = _make_folder()
         self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         library = stage_library(self.folder, lesson)
         command, environ = confinement.command(level, library, theirs.fileno())
@@ -106,20 +96,17 @@ class Host:
             start_new_session=True,
         )
         theirs.close()
+        tasks = (each.info for each in psutil.process_iter(["uids", "num_threads"]))
+        ours = [task["num_threads"] for task in tasks if task["uids"].real == os.getuid()]
         program = confinement.filter_program() if level == "strict" else ""
         settings = {"level": level, "place": str(self.folder), "filter": program}
-        settings |= {"change_user": os.getuid() == 0, **asdict(limits)}
-        settings["others"] = lockdown.tasks_of(os.getuid())
+        settings |= {"change_user": os.getuid() == 0, "others": sum(ours), **asdict(limits)}
         with contextlib.suppress(OSError):  # it has ended, which the next message tells
             self.channel.send(json.dumps(settings).encode())
 
     def connect(self) -> socket.socket:
         """Return a channel for another process."""
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs, contextlib.suppress(OSError):
-            message = json.dumps({"request": "join"}).encode()
-            socket.send_fds(self.channel, [message], [theirs.fileno()])
-        return ours
+        return self.channel.dup()
 
     def close(self) -> None:
         """End it and with it all guests, and remove its folder."""
@@ -133,24 +120,20 @@ class Host:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def _remove_folders_of_the_dead() -> None:
-    """Remove what processes of ours left that were killed."""
+def _make_folder() -> Path:
+    """Make a folder, and remove those that processes of ours left that were killed."""
     for path in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*-*"):
         with contextlib.suppress(OSError, ValueError):
             owner = int(path.name.removeprefix(_FOLDER).partition("-")[0])
             if path.lstat().st_uid == os.getuid() and not psutil.pid_exists(owner):
                 shutil.rmtree(path, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=f"{_FOLDER}{os.getpid()}-"))
+    folder.chmod(0o711)
+    return folder
 
 
 class ForkedGuests:
     """Guests forked from a host, which is replaced when it dies.
-
-    Args:
-        reached: the sandbox level.
-        limits: what each guest may use.
-        lesson: that is graded.
-        channel: to a host that another process started; one of our own is started where that
-            fails, now or later.
 
     Raises:
         GuestLost: the host or its first guest does not come up at this level.
@@ -164,145 +147,72 @@ class ForkedGuests:
         channel: socket.socket | None = None,
     ) -> None:
         self.reached, self.limits, self.lesson = reached, limits, lesson
-        self._host: Host | None = None
-        self._channel = channel
-        self._alive: dict[str, cgroup.Group | None] = {}
-        self._endings: dict[str, dict[str, Any]] = {}
+        self._channel, self._host = channel, None
+        self._alive: list[Forked] = []
         try:
-            if channel is None or not self._is_ready():
-                self._launch()
+            if channel is not None:
+                with contextlib.suppress(GuestLost):
+                    self.start().wait_ready().kill()
+                    return
+                self.close()
             self.start().wait_ready().kill()
-        except BaseException:
+        except BaseException as error:
+            host = self._host
             self.close()
+            if host and isinstance(error, GuestLost) and "(host)" in str(error):
+                raise GuestLost(f"its host does not start: {host.last_error}") from error
             raise
 
     def start(self, imports: Sequence[str] = ()) -> Guest:
-        """Fork a guest; a host that has died is replaced first."""
+        """Fork a guest, which need not be ready yet; a host that has died is replaced first.
+
+        Args:
+            imports: modules that it finds imported.
+        """
+        if any((each.ending() or {}).get("reason") == "host" for each in self._alive):
+            self.close()
         if self._channel is None:
-            self._launch()
-        assert self._channel is not None
-        name = secrets.token_hex(4)
-        group = cgroup.group(name, self.limits.memory, self.limits.processes)
-        message = {"request": "fork", "name": name, "imports": list(imports)}
-        their_reading, writing = os.pipe()
+            self._host = Host(self.reached.level, self.limits, self.lesson)
+            self._channel = self._host.channel
+        group = cgroup.group(secrets.token_hex(4), self.limits.memory, self.limits.processes)
         reading, their_writing = os.pipe()
+        their_reading, writing = os.pipe()
         os.set_blocking(writing, False)
+        control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        process = Forked(control, group)
+        self._alive = [*(each for each in self._alive if each.ending() is None), process]
+        passed = [theirs.fileno(), their_reading, their_writing, *([group.door] if group else [])]
         try:
-            doors = [group.door] if group else []
-            data, pipes = json.dumps(message).encode(), [their_reading, their_writing]
-            socket.send_fds(self._channel, [data], [*pipes, *doors])
+            socket.send_fds(self._channel, [json.dumps([*imports]).encode()], passed)
         except OSError as error:
-            self._lose_host()
+            self.close()
             raise GuestLost("the process that forks guests has ended") from error
         finally:
+            theirs.close()
             os.close(their_reading)
             os.close(their_writing)
-        self._alive[name] = group
-        return Guest(name, self, reading, writing, self.limits.output)
-
-    def usage(self, guest: Guest) -> dict[str, float] | None:
-        self._send({"request": "usage", "name": guest.name})
-        until = time.monotonic() + _END_SECONDS
-        while guest.name in self._alive and time.monotonic() < until:
-            event = self._receive(1.0)
-            if event and event["event"] == "usage" and event["name"] == guest.name:
-                return event["used"]
-        return None
-
-    def ending(self, guest: Guest, seconds: float = 0.0) -> dict[str, Any] | None:
-        until = time.monotonic() + seconds
-        while guest.name in self._alive:
-            left = until - time.monotonic()
-            if self._receive(max(0.0, left)) is None and left <= 0:
-                return None
-        return self._endings.get(guest.name)
-
-    def interrupt(self, guest: Guest) -> None:
-        self._send({"request": "interrupt", "name": guest.name})
-
-    def kill(self, guest: Guest) -> None:
-        if self.ending(guest) is None:
-            self._send({"request": "kill", "name": guest.name})
-            if self.ending(guest, _END_SECONDS) is None:
-                self._lose_host()
+        return Guest(process, self.reached.level, reading, writing, self.limits.output)
 
     def close(self) -> None:
-        self._lose_host()
-
-    def _launch(self) -> None:
-        self._lose_host()
-        self._host = host = Host(self.reached.level, self.limits, self.lesson)
-        self._channel = host.channel
-        if not self._is_ready():
-            self._lose_host()
-            raise GuestLost(f"its host does not start: {host.last_error}")
-
-    def _is_ready(self) -> bool:
-        """Wait for the host's greeting.
-
-        Raises:
-            GuestLost: it cannot fork safely.
-        """
-        ready = self._receive(START_SECONDS)
-        if ready and ready.get("threads") != 1:
-            raise GuestLost(f"its host has {ready.get('threads')} threads, so it cannot fork")
-        return ready is not None
-
-    def _send(self, message: dict[str, Any]) -> None:
-        with contextlib.suppress(OSError):
-            if self._channel is not None:
-                self._channel.send(json.dumps(message).encode())
-
-    def _receive(self, seconds: float) -> dict[str, Any] | None:
-        """Return the next event, or None if there is none by then; note how guests end."""
-        if self._channel is None or not select.select([self._channel], [], [], seconds)[0]:
-            return None
-        try:
-            data = self._channel.recv(_MESSAGE)
-        except OSError:
-            data = b""
-        if not data:
-            self._lose_host()
-            return None
-        event = json.loads(data)
-        if event["event"] == "ended":
-            self._end(event["name"], event)
-        return event
-
-    def _end(self, name: str, ending: dict[str, Any]) -> None:
-        group = self._alive.pop(name, None)
-        if group is not None:
-            if group.ran_out_of_memory():
-                ending = ending | {"reason": "memory"}
-            group.remove()
-        self._endings[name] = ending
-
-    def _lose_host(self) -> None:
-        """Leave the host, which ends our guests; end it if it is ours."""
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
+        """End all guests and leave the host; end it if it is ours."""
         if self._host is not None:
             self._host.close()
-            self._host = None
-        for name in list(self._alive):
-            self._end(name, {"reason": "host"})
+        for process in self._alive:
+            process.kill()
+        if self._channel is not None:
+            self._channel.close()
+        self._channel = self._host = None
+        self._alive.clear()
 
 
 class SpawnedGuests:
-    """Guests that are ordinary processes, started anew: slower by the time of their imports.
-
-    Args:
-        reached: the sandbox level, always "off".
-        limits: what each guest may use.
-        lesson: that is graded.
-    """
+    """Guests that are ordinary processes, started anew: slower by the time of their imports."""
 
     def __init__(self, reached: Reached, limits: Limits, lesson: str = "") -> None:
         self.reached, self.limits = reached, limits
-        self._folder = Path(tempfile.mkdtemp(prefix=f"{_FOLDER}{os.getpid()}-"))
+        self._folder = _make_folder()
         self._library = stage_library(self._folder, lesson)
-        self._processes: dict[str, subprocess.Popen] = {}
+        self._started: list[Spawned] = []
 
     def start(self, imports: Sequence[str] = ()) -> Guest:
         """Start a guest in an empty folder.
@@ -310,18 +220,13 @@ class SpawnedGuests:
         Raises:
             GuestLost: it does not start.
         """
-        name = secrets.token_hex(4)
-        place, home = self._folder / name, self._folder / f"{name}-home"
-        place.mkdir()
-        home.mkdir()
+        place, home = (tempfile.mkdtemp(dir=self._folder) for _ in range(2))
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
         environ = public_environment() | confinement.environment(str(self._library))
-        environ |= {"PATH": path, **dict.fromkeys(WRITABLE, str(home))}
-        command = [sys.executable, "-P", "-m", "course_lib.grading.sandbox.inside.guest"]
-        ours, theirs = socket.socketpair()  # on Windows, only sockets can be waited for
+        environ |= {"PATH": path, **dict.fromkeys(WRITABLE, home)}
         try:
             process = subprocess.Popen(
-                command,
+                [sys.executable, "-P", "-m", "course_lib.grading.sandbox.inside.guest"],
                 env=environ,
                 cwd=place,
                 stdin=subprocess.PIPE,
@@ -331,46 +236,22 @@ class SpawnedGuests:
         except OSError as error:
             raise GuestLost(f"a guest does not start: {error}") from error
         assert process.stdin is not None and process.stdout is not None
-        self._processes[name] = process
+        self._started.append(Spawned(process))
+        ours, theirs = socket.socketpair()  # on Windows, only sockets can be waited for
         threading.Thread(target=_copy, args=(process.stdout, theirs), daemon=True).start()
         writing = os.dup(process.stdin.fileno())
         process.stdin.close()
-        return Guest(name, self, ours.detach(), writing, self.limits.output)
-
-    def usage(self, guest: Guest) -> dict[str, float] | None:
-        with contextlib.suppress(psutil.Error):
-            process = psutil.Process(self._processes[guest.name].pid)
-            cpu = 0.0
-            for each in (process, *process.children(recursive=True)):
-                with contextlib.suppress(psutil.Error):
-                    cpu += sum(each.cpu_times()[:4])  # its own, and its late children's
-            return {"cpu": cpu, "waited": 0.0}
-        return None
-
-    def ending(self, guest: Guest, seconds: float = 0.0) -> dict[str, Any] | None:
-        try:
-            code = self._processes[guest.name].wait(seconds)
-        except subprocess.TimeoutExpired:
-            return None
-        return {"reason": "signal" if code < 0 else "exit", "code": abs(code)}
-
-    def interrupt(self, guest: Guest) -> None:
-        with contextlib.suppress(OSError, ValueError):
-            self._processes[guest.name].send_signal(signal.SIGINT)
-
-    def kill(self, guest: Guest) -> None:
-        with contextlib.suppress(psutil.Error):
-            process = psutil.Process(self._processes[guest.name].pid)
-            for each in (*process.children(recursive=True), process):
-                with contextlib.suppress(psutil.Error):
-                    each.kill()
-        self._processes[guest.name].wait()
+        level, most = self.reached.level, self.limits.output
+        return Guest(self._started[-1], level, ours.detach(), writing, most)
 
     def close(self) -> None:
-        for process in self._processes.values():
+        """End all guests and clean up."""
+        for process in self._started:
             process.kill()
-            process.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+Guests = ForkedGuests | SpawnedGuests
 
 
 def _copy(source: Any, target: socket.socket) -> None:

@@ -1,4 +1,4 @@
-"""Length-prefixed JSON on a pipe: four bytes of length, then the text."""
+"""Length-prefixed JSON on a pipe: four bytes of length, followed by the text."""
 
 import contextlib
 import json
@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from typing import Any
 
 MAX_FRAME = 8_000_000  # bytes; an honest reply to a probe request has about 700,000
-_DEEPEST = 50  # containers within each other: what takes a frame apart later recurses
+_DEEPEST = 50  # containers within each other, because later steps recurse into them
 _HEAD = struct.Struct("<I")
-_HOLD_SECONDS, _MOST_HELD = 0.05, 200  # a text that is held, and how many of them
+_HOLD_SECONDS = 0.05
 
 
 class FrameError(Exception):
@@ -21,10 +21,7 @@ class FrameError(Exception):
 
 
 class Parser:
-    """Cuts bytes into frames.
-
-    Nothing that it returns is nested deeply or has lone surrogates or huge integers.
-    """
+    """Cut bytes into frames without deep nesting, lone surrogates and huge integers."""
 
     def __init__(self) -> None:
         self._data = bytearray()
@@ -54,86 +51,84 @@ class Parser:
 
 def _decode(text: bytes) -> dict[str, Any]:
     try:
-        frame = json.loads(text.decode(), parse_int=_short_int)  # of bytes, it would guess more
+        frame = json.loads(text.decode(), parse_int=_short_int)  # from bytes it guesses UTF-16
         if b"\\ud" in text.lower():
-            clean = json.dumps(frame, ensure_ascii=False).encode("utf-8", "replace")
-            frame = json.loads(clean.decode(), parse_int=_short_int)
+            frame = json.loads(_dump(frame).decode(), parse_int=_short_int)
+        if isinstance(frame, dict) and _depth(frame) <= _DEEPEST:
+            return frame
     except (ValueError, RecursionError) as error:
         raise FrameError(str(error)) from None
-    if not isinstance(frame, dict) or _is_deep(frame):
-        raise FrameError("a frame that is not a flat object")
-    return frame
+    raise FrameError("a frame that is not a flat object")
 
 
-def _is_deep(frame: dict[str, Any]) -> bool:
-    level: list[Any] = [frame]
-    for _ in range(_DEEPEST):
-        dicts = (child for each in level if isinstance(each, dict) for child in each.values())
-        lists = (child for each in level if isinstance(each, list) for child in each)
-        level = [child for child in (*dicts, *lists) if isinstance(child, dict | list)]
-    return bool(level)
+def _depth(value: object) -> int:
+    if isinstance(value, dict):
+        value = [*value.values()]
+    return 1 + max(map(_depth, value), default=0) if isinstance(value, list) else 0
 
 
 def _short_int(digits: str) -> int:
     return int(digits) if len(digits) < 20 else 0
 
 
+def _dump(frame: dict[str, Any]) -> bytes:
+    """Return a frame as text; a value that JSON cannot hold becomes a string."""
+    return json.dumps(frame, default=str, ensure_ascii=False).encode("utf-8", "replace")
+
+
 def encode(frame: dict[str, Any]) -> bytes:
-    """Return a frame as bytes; a value that JSON cannot hold becomes its text."""
-    text = json.dumps(frame, default=str, ensure_ascii=False).encode("utf-8", "replace")
+    """Return a frame as bytes."""
+    text = _dump(frame)
     return _HEAD.pack(len(text)) + text
+
+
+def read_frames(descriptor: int) -> Iterator[dict[str, Any]]:
+    """Yield frames until the pipe is closed; a process that student code forked gets none."""
+    parser, owner = Parser(), os.getpid()
+    while os.getpid() == owner and (data := os.read(descriptor, 1 << 20)):
+        parser.feed(data)
+        while (taken := parser.take()) is not None:
+            yield taken[0]
 
 
 class Outlet:
     """The end of a pipe that frames are written to, by the process that opened it alone."""
 
     def __init__(self) -> None:
-        self.descriptor, self._owner = -1, 0
+        self.descriptor = self._owner = -1
         self._lock = threading.RLock()
-        self._held: list[tuple[str, str]] = []  # texts of one stream
+        self._held: list[dict[str, Any]] = []  # texts
         self._sent = 0.0
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self.close)
 
     def open(self, descriptor: int) -> None:
         """Write to a descriptor from now on."""
         self.descriptor, self._owner = descriptor, os.getpid()
-        self._lock = threading.RLock()
 
     @property
     def is_open(self) -> bool:
         """Whether frames reach the pipe; in a child that student code forked they do not."""
-        return self.descriptor >= 0 and self._owner == os.getpid()
+        return self._owner == os.getpid()
 
-    def send(self, frame: dict[str, Any]) -> None:
-        """Write a whole frame. An interrupt is held back until it is complete."""
+    def send(self, *frames: dict[str, Any]) -> None:
+        """Write what is held and whole frames. An interrupt waits until they are complete."""
         if not self.is_open:
             return
         with self._lock, _interrupt_blocked():
             held, self._held = self._held, []
-            frames = (
-                [{"kind": held[0][0], "text": "".join(text for _, text in held)}] if held else []
-            )
-            data = memoryview(b"".join(map(encode, [*frames, frame] if frame else frames)))
+            data = memoryview(b"".join(map(encode, [*held, *frames])))
             self._sent = time.monotonic()
             while data:
                 data = data[os.write(self.descriptor, data) :]
 
-    def print(self, name: str, text: str, *, hold: bool) -> None:
-        """Send a text, together with others that follow on it at once if told to hold it."""
+    def print(self, kind: str, text: str, *, hold: bool) -> None:
+        """Send a text; hold it for a moment if told to, together with those that follow."""
         with self._lock:
-            if self._held and self._held[0][0] != name:
-                self.send({})
-            self._held.append((name, text))
-            now = time.monotonic() > self._sent + _HOLD_SECONDS or len(self._held) > _MOST_HELD
-            if now or not hold:
-                self.send({})
-
-    def close(self) -> None:
-        """Close the pipe in this process."""
-        if self.descriptor >= 0:
-            os.close(self.descriptor)
-        self.descriptor = -1
+            if self._held and self._held[-1]["kind"] == kind:
+                self._held[-1]["text"] += text
+            else:
+                self._held.append({"kind": kind, "text": text})
+            if not hold or time.monotonic() > self._sent + _HOLD_SECONDS:
+                self.send()
 
 
 @contextlib.contextmanager
@@ -146,23 +141,3 @@ def _interrupt_blocked() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-class Inlet:
-    """The end of a pipe that frames are read from, by the process that made it alone."""
-
-    def __init__(self, descriptor: int) -> None:
-        self.descriptor, self._owner = descriptor, os.getpid()
-        self._parser = Parser()
-
-    def next(self) -> dict[str, Any] | None:
-        """Wait for the next frame; return None when the other side has closed the pipe.
-
-        In a process that student code forked there is none: the frames are not for it.
-        """
-        while (taken := self._parser.take()) is None:
-            data = os.read(self.descriptor, 1 << 20) if os.getpid() == self._owner else b""
-            if not data:
-                return None
-            self._parser.feed(data)
-        return taken[0]

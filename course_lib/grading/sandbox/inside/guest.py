@@ -5,57 +5,57 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import faulthandler
+import glob
 import os
 import random
 import signal
 import sys
 import tempfile
 import threading
-import time
 import traceback
 from collections.abc import Callable, Iterator
 from typing import IO, Any, NoReturn
 
+from course_lib.checks.observe import remote
+from course_lib.checks.observe.cells import watch_cells
 from course_lib.grading.sandbox.inside import WRITABLE
 from course_lib.grading.sandbox.inside import shell as shells
-from course_lib.grading.sandbox.inside.frames import Inlet
+from course_lib.grading.sandbox.inside.frames import read_frames
 
 _INLET, _OUTLET = 3, 4
+_MOST_ZOMBIES = 8
 
 
-def become_guest(slot: dict[str, Any], pipes: tuple[int, int], group: int | None) -> NoReturn:
+def become_guest(
+    slot: dict[str, Any], reading: int, writing: int, group: int | None = None
+) -> NoReturn:
     """Confine this forked process and serve a submission; never return.
 
     Args:
         slot: what `lockdown.confine` takes, and the guest's working `folder`.
-        pipes: to read frames from and to write them to.
+        reading: the pipe to read frames from.
+        writing: the pipe to write them to.
         group: file of a cgroup to enter, if there is one.
     """
     from course_lib.grading.sandbox.inside import lockdown
 
     try:
-        started = time.monotonic()
         lockdown.die_with_parent()
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
         os.setsid()
         if group is not None:
             with contextlib.suppress(OSError):  # then the other limits hold alone
                 os.write(group, b"0")
-        _keep_descriptors(*pipes)
+        _keep_descriptors(reading, writing)
         shells.outlet.open(_OUTLET)
         lockdown.confine(slot)
-        if slot["level"] == "off":
-            lockdown.adopt_orphans()
         if slot["level"] == "off":
             os.environ.update(dict.fromkeys(WRITABLE, slot["folder"]))
         os.chdir(slot["folder"])
         tempfile.tempdir = None  # looked up again, in this environment
-        _seed_everything()
-        shells.outlet.send({"kind": "ready", "seconds": time.monotonic() - started})
-        serve(Inlet(_INLET))
+        serve(_INLET)
     except BaseException:
         with contextlib.suppress(Exception):
             shells.outlet.send({"kind": "refused", "text": traceback.format_exc()[-4000:]})
@@ -67,49 +67,45 @@ def _keep_descriptors(reading: int, writing: int) -> None:
     import fcntl
 
     high = [fcntl.fcntl(each, fcntl.F_DUPFD, _OUTLET + 1) for each in (reading, writing)]
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1, 2):
-        os.dup2(nowhere, descriptor)
+    _lead_nowhere()
     for descriptor, low in zip(high, (_INLET, _OUTLET), strict=True):
         os.dup2(descriptor, low, inheritable=False)
     os.closerange(_OUTLET + 1, 4096)
 
 
-def _seed_everything() -> None:
-    import numpy as np
-    import torch
-
-    random.seed(0)
-    np.random.seed(0)  # noqa: NPY002  (what a notebook's own code draws from)
-    torch.manual_seed(0)
+def _lead_nowhere() -> None:
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nowhere, descriptor)
 
 
 def main() -> None:
     """Serve a submission as an ordinary process, where a warm process cannot fork safely."""
-    from course_lib.grading.sandbox.inside.warm import import_everything
-
     pipes = [os.dup(descriptor) for descriptor in (0, 1)]
     if sys.platform == "win32":
         import msvcrt
 
         for descriptor in pipes:
             msvcrt.setmode(descriptor, os.O_BINARY)
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1, 2):
-        os.dup2(nowhere, descriptor)
-    import_everything()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _lead_nowhere()
+    shells.import_everything()
     shells.outlet.open(pipes[1])
-    _seed_everything()
-    shells.outlet.send({"kind": "ready", "seconds": 0.0})
-    serve(Inlet(pipes[0]))
+    serve(pipes[0])
 
 
-def serve(inlet: Inlet) -> None:
-    """Answer frames until the pipe is closed.
+def serve(inlet: int) -> None:
+    """Say that this guest is ready, and answer frames until the pipe is closed.
 
     All cells share one event loop, as in a kernel: a task that one cell starts goes on in the next.
     """
+    import numpy as np
+    import torch
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002  (what a notebook's own code draws from)
+    torch.manual_seed(0)
+    shells.outlet.send({"kind": "ready"})
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     serving = loop.create_task(_serve(inlet))
@@ -120,25 +116,19 @@ def serve(inlet: Inlet) -> None:
     serving.result()
 
 
-async def _serve(inlet: Inlet) -> None:
-    from course_lib.checks.observe import remote
-    from course_lib.checks.observe.cells import watch_cells
-
+async def _serve(inlet: int) -> None:
     shell = shells.ZMQInteractiveShell.instance()
     watch_cells(shell)
     _import_from_the_working_folder()
-    printed = [tempfile.TemporaryFile() for _ in range(2)]  # noqa: SIM115
-    for descriptor, file in enumerate(printed, 1):
+    printed = {name: tempfile.TemporaryFile() for name in ("stdout", "stderr")}  # noqa: SIM115
+    for descriptor, file in enumerate(printed.values(), 1):
         os.dup2(file.fileno(), descriptor)
-    streams = shells.Stream("stdout", 1), shells.Stream("stderr", 2)
+    streams = [shells.Stream(name, descriptor) for descriptor, name in enumerate(printed, 1)]
     sys.stdin, sys.stdout, sys.stderr = shells.NoInput(), *streams
     pipes = _identities(inlet)
-    while True:
+    for frame in read_frames(inlet):
         with contextlib.suppress(asyncio.CancelledError):  # a cell may cancel all tasks
             await asyncio.sleep(0)
-        frame = inlet.next()
-        if frame is None:
-            return
         for stream in streams:
             stream.written = stream.writes = 0
         if "observe" in frame:
@@ -150,8 +140,10 @@ async def _serve(inlet: Inlet) -> None:
             continue
         done = await _run_cell(shell, frame)
         _end_timers()
-        _restore_streams(*streams)
-        for name, file in zip(("stdout", "stderr"), printed, strict=True):
+        for stream in streams:  # for a cell that set one to None, or closed it
+            if getattr(getattr(sys, stream.name, None), "closed", True):
+                setattr(sys, stream.name, stream)
+        for name, file in printed.items():
             _send_printed(name, file)
         if _identities(inlet) != pipes:
             raise OSError("this cell replaced the pipes of its process")
@@ -181,15 +173,14 @@ async def _run_cell(shell: Any, frame: dict[str, Any]) -> dict[str, Any]:
                 transformed = shell.transform_cell(code)
             except Exception:
                 failed = sys.exc_info()
-            options |= {"transformed_cell": transformed, "preprocessing_exc_tuple": failed}
-            if shell.should_run_async(code, **_without_history(options)):
-                task = asyncio.ensure_future(shell.run_cell_async(code, **options))
+            prepared = {"transformed_cell": transformed, "preprocessing_exc_tuple": failed}
+            if shell.should_run_async(code, **prepared):
+                task = asyncio.ensure_future(shell.run_cell_async(code, **options, **prepared))
                 interruptible(task)
                 result = await task
                 shell.events.trigger("post_execute")
                 shell.events.trigger("post_run_cell", result)
             else:
-                options = {k: options[k] for k in ("store_history", "cell_id")}
                 result = shell.run_cell(code, **options)
         except (KeyboardInterrupt, asyncio.CancelledError) as interrupt:
             shell.showtraceback((type(interrupt), interrupt, interrupt.__traceback__))
@@ -202,10 +193,6 @@ async def _run_cell(shell: Any, frame: dict[str, Any]) -> dict[str, Any]:
     return {"ok": error is None, "count": shell.execution_count - 1, "left": left}
 
 
-def _without_history(options: dict[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in options.items() if k not in ("store_history", "cell_id")}
-
-
 @contextlib.contextmanager
 def _interruptible() -> Iterator[Callable[[asyncio.Future], object]]:
     """Let SIGINT raise KeyboardInterrupt, or cancel the task that is handed over."""
@@ -216,8 +203,8 @@ def _interruptible() -> Iterator[Callable[[asyncio.Future], object]]:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _identities(inlet: Inlet) -> list[int]:
-    return [os.fstat(each).st_ino for each in (inlet.descriptor, shells.outlet.descriptor)]
+def _identities(inlet: int) -> list[int]:
+    return [os.fstat(each).st_ino for each in (inlet, shells.outlet.descriptor)]
 
 
 def _end_timers() -> None:
@@ -230,26 +217,34 @@ def _end_timers() -> None:
 
 def _is_crowded() -> bool:
     """Return whether threads, tasks or processes of earlier cells still run."""
-    if threading.active_count() > 1 or len(asyncio.all_tasks()) > 1:
-        return True
     with contextlib.suppress(AttributeError, ChildProcessError):
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            _reap_many()
         return True
-    return False
+    return threading.active_count() > 1 or len(asyncio.all_tasks()) > 1
 
 
-def _restore_streams(stdout: shells.Stream, stderr: shells.Stream) -> None:
-    """Give a cell that set them to None, or closed them, its streams back."""
-    for name, stream in (("stdout", stdout), ("stderr", stderr)):
-        if getattr(getattr(sys, name, None), "closed", True):
-            setattr(sys, name, stream)
+def _reap_many() -> None:
+    """Reap zombies if there are many, because this process is the parent of all orphans.
+
+    A few may be children of its own, which a later cell waits for.
+    """
+    zombies = []
+    for path in glob.glob("/proc/[0-9]*/stat"):
+        with contextlib.suppress(OSError), open(path, "rb") as file:
+            state, parent = file.read().rpartition(b")")[2].split()[:2]
+            if state == b"Z" and int(parent) == os.getpid():
+                zombies.append(int(path.split("/")[2]))
+    for pid in zombies if len(zombies) > _MOST_ZOMBIES else ():
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
 
 
 def _send_printed(name: str, file: IO[bytes]) -> None:
     """Send what was written to a descriptor past Python, by a subprocess for example."""
     size = os.fstat(file.fileno()).st_size
     if size:
-        text = os.pread(file.fileno(), shells.most_output, 0).decode("utf-8", "replace")
+        text = os.pread(file.fileno(), shells.MOST_OUTPUT, 0).decode("utf-8", "replace")
         os.ftruncate(file.fileno(), 0)
         os.lseek(file.fileno(), 0, os.SEEK_SET)
         shells.outlet.send({"kind": name, "text": text, "size": size})

@@ -1,4 +1,4 @@
-"""The IPython shell of a guest: a kernel's shell whose outputs are frames instead of messages.
+"""The IPython shell that all guests inherit: a kernel's shell whose outputs are frames.
 
 Libraries look at the name of the shell's class to learn where they run, so it has the name of the
 class that it extends.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import getpass
+import importlib
 import inspect
 import io
 import os
@@ -29,26 +30,26 @@ from traitlets.config import Config
 from course_lib.grading.sandbox.inside.frames import Outlet
 
 outlet = Outlet()
-most_output = 1_000_000  # characters of one output, and of what one cell may print
+MOST_OUTPUT = 1_000_000  # characters of one output, and of what one cell may print
 _SHOWN, _LINES = 2_000, 100  # characters that remain of what is longer; lines of a traceback
 _AT_ONCE = 100  # writes of a cell that are sent each by itself, so that a crash loses none
+# What lessons import, and what a first cell, figure or traceback would import.
+_MODULES = """
+IPython.core.completerlib IPython.core.debugger IPython.core.logger IPython.core.oinspect
+IPython.core.pylabtools IPython.lib.display comm faulthandler
+stack_data.formatting pure_eval.utils pygments.lexers.python pygments.formatters.terminal256
+matplotlib.pyplot matplotlib.backends.backend_agg matplotlib_inline.backend_inline
+torch.nn.functional jaxtyping cProfile
+course_lib.attention course_lib.checks.observe.remote course_lib.notebook course_lib.plotting
+"""
 
 
 class Publisher(DisplayPublisher):
     """Sends what `display` shows."""
 
-    def publish(
-        self,
-        data: dict[str, Any],
-        metadata: dict[str, Any] | None = None,
-        source: object = None,
-        *,
-        transient: dict[str, Any] | None = None,
-        update: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        kind = "update" if update else "display"
-        name = (transient or {}).get("display_id")
+    def publish(self, data: Any, metadata: Any = None, source: Any = None, **options: Any) -> None:
+        kind = "update" if options.get("update") else "display"
+        name = (options.get("transient") or {}).get("display_id")
         _send_bundle(kind, data, metadata, display_id=name)
 
     def clear_output(self, wait: bool = False) -> None:
@@ -60,16 +61,14 @@ class Hook(DisplayHook):
 
     def write_output_prompt(self) -> None: ...
 
-    def write_format_data(
-        self, format_dict: dict[str, Any], md_dict: dict[str, Any] | None = None
-    ) -> None:
+    def write_format_data(self, format_dict: Any, md_dict: Any = None) -> None:
         _send_bundle("result", format_dict, md_dict, count=self.prompt_count)
 
     def finish_displayhook(self) -> None: ...
 
 
 class Compiler(CachingCompiler):
-    """Registers each cell's file, so that a traceback need not search all modules for it.
+    """Registers each cell's file, because a traceback would look for it in all modules.
 
     That search would copy 14 MB of the memory that a guest shares with its host.
     """
@@ -101,8 +100,17 @@ class ZMQInteractiveShell(zmqshell.ZMQInteractiveShell):
     def set_next_input(self, text: str, replace: bool = False) -> None: ...
 
 
-def make_shell() -> ZMQInteractiveShell:
-    """Return the shell that all guests inherit, with inline figures."""
+def import_everything() -> ZMQInteractiveShell:
+    """Import what guests need, run a cell, an error and a probe request; return the shell."""
+    import torch
+
+    from course_lib.checks.observe.codec import encode
+    from course_lib.checks.observe.probe import Probe, array, tensor
+    from course_lib.checks.observe.remote import Request, reply_to
+
+    torch.set_num_threads(1)
+    for name in _MODULES.split():
+        importlib.import_module(name)
     config = Config(HistoryManager={"enabled": False})
     no_kernel = SimpleNamespace(eventloop=None, do_shutdown=lambda restart: None)
     shell = ZMQInteractiveShell.instance(config=config, kernel=no_kernel, colors="nocolor")
@@ -112,6 +120,18 @@ def make_shell() -> ZMQInteractiveShell:
     getpass.getpass = _refuse("getpass()")
     sys.breakpointhook = _refuse("breakpoint()")
     os._exit = _by_main_thread_alone(os._exit)
+    shell.run_cell("import torch\n1 + 1", store_history=False)
+    shell.run_cell("1 + None", store_history=False)
+    shell.reset(new_session=True)
+    del sys.last_type, sys.last_value, sys.last_traceback
+    ones = torch.ones(2, 3).numpy()
+    probes = [
+        Probe("tensor", "", args={"scores": tensor(ones, requires_grad=True)}, grad_outputs=ones),
+        Probe("strided", "", args={"scores": tensor(ones, strided=True)}, loops="loops"),
+        Probe("array", "", args={"scores": array(ones)}),
+    ]
+    answer = {"softmax": lambda scores: getattr(scores, "softmax", lambda axis: scores)(-1)}
+    reply_to(encode(Request("softmax", probes)), answer)
     return shell
 
 
@@ -128,7 +148,7 @@ def _by_main_thread_alone(leave: Callable[[int], NoReturn]) -> Callable[[int], N
     def _exit(status: int) -> NoReturn:
         if threading.current_thread() is not threading.main_thread():
             raise SystemExit(status)
-        outlet.send({})  # what is held
+        outlet.send()  # what is held
         leave(status)
 
     return _exit
@@ -148,8 +168,8 @@ class Stream(io.TextIOBase):
         if not isinstance(text, str):
             raise TypeError(f"write() argument must be str, not {type(text).__name__}")
         self.written += len(text)
-        if self.written > most_output:
-            raise OSError(f"more than {most_output:,} characters were printed")
+        if self.written > MOST_OUTPUT:
+            raise OSError(f"more than {MOST_OUTPUT:,} characters were printed")
         if outlet.is_open:
             self.writes += 1
             outlet.print(self.name, text, hold=self.writes > _AT_ONCE)
@@ -171,30 +191,22 @@ class NoInput(io.TextIOBase):
     """A standard input that nobody types into."""
 
     name, encoding = "stdin", "UTF-8"
+    read = readline = _refuse("reading from stdin")
 
     def readable(self) -> bool:
         return True
-
-    def readline(self, size: int | None = -1, /) -> str:
-        raise StdinNotImplementedError("reading from stdin is not available during grading")
-
-    def read(self, size: int | None = -1, /) -> str:
-        return self.readline()
 
     def fileno(self) -> int:
         return 0
 
 
-def _send_bundle(
-    kind: str, data: dict[str, Any], metadata: dict[str, Any] | None, **more: Any
-) -> None:
+def _send_bundle(kind: str, data: Any, metadata: Any, **more: Any) -> None:
     clean: Any
-    about: Any
     try:
         clean, about = json_clean(encode_images(data)), json_clean(metadata or {})
     except Exception:  # json_clean refuses what JSON cannot hold
         clean, about = {mime: str(content) for mime, content in data.items()}, {}
     for mime, content in clean.items():
-        if isinstance(content, str) and len(content) > most_output:
+        if isinstance(content, str) and len(content) > MOST_OUTPUT:
             clean[mime] = f"{content[:_SHOWN]} ... [{len(content):,} characters in all]"
     outlet.send({"kind": kind, "data": clean, "metadata": about, **more})

@@ -1,0 +1,110 @@
+"""A guest's process: what it has used, how it ended, and how it is stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import select
+import signal
+import socket
+import subprocess
+from typing import Any
+
+import psutil
+
+from course_lib.grading.sandbox.cgroup import Group
+
+_END_SECONDS = 120.0
+_MESSAGE = 1 << 16
+
+
+class Forked:
+    """A guest's process, through a socket to its host: the guest is killed when that closes."""
+
+    def __init__(self, control: socket.socket, group: Group | None) -> None:
+        self._control, self._group = control, group
+        self._ending: dict[str, Any] | None = None
+
+    def usage(self) -> dict[str, float] | None:
+        """Return what its processes have used: `cpu` and `waited`, in seconds."""
+        self._send(b"usage")
+        event = self._receive(_END_SECONDS)
+        return event if event and "waited" in event else None
+
+    def ending(self, seconds: float = 0.0) -> dict[str, Any] | None:
+        """Return how it ended, waiting that long; None if it is not known to have ended."""
+        self._receive(seconds)
+        return self._ending
+
+    def interrupt(self) -> None:
+        """Send SIGINT."""
+        self._send(b"interrupt")
+
+    def kill(self) -> None:
+        """End it and everything it started."""
+        if self._ending is None:
+            self._send(b"kill")
+            if self.ending(_END_SECONDS) is None:
+                self._end({"reason": "host"})
+
+    def _send(self, request: bytes) -> None:
+        with contextlib.suppress(OSError):  # its host has ended, which the next event tells
+            self._control.send(request)
+
+    def _receive(self, seconds: float) -> dict[str, Any] | None:
+        """Return the next event, or None if there is none by then."""
+        if self._ending or not select.select([self._control], [], [], seconds)[0]:
+            return None
+        try:
+            data = self._control.recv(_MESSAGE)
+        except OSError:
+            data = b""
+        event = json.loads(data) if data else {"reason": "host"}
+        if "reason" in event:
+            self._end(event)
+        return event
+
+    def _end(self, ending: dict[str, Any]) -> None:
+        self._control.close()
+        if self._group is not None:
+            if self._group.ran_out_of_memory():
+                ending["reason"] = "memory"
+            self._group.remove()
+        self._ending = ending
+
+
+class Spawned:
+    """A guest's process that was started anew."""
+
+    def __init__(self, process: subprocess.Popen) -> None:
+        self._process = process
+
+    def usage(self) -> dict[str, float] | None:
+        cpu = 0.0
+        for each in self._family():
+            with contextlib.suppress(psutil.Error):
+                cpu += sum(each.cpu_times()[:4])  # its own, and its late children's
+        return {"cpu": cpu, "waited": 0.0}
+
+    def ending(self, seconds: float = 0.0) -> dict[str, Any] | None:
+        try:
+            code = self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
+        return {"reason": "signal" if code < 0 else "exit", "code": abs(code)}
+
+    def interrupt(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self._process.send_signal(signal.SIGINT)
+
+    def kill(self) -> None:
+        for each in self._family():
+            with contextlib.suppress(psutil.Error):
+                each.kill()
+        self._process.wait()
+
+    def _family(self) -> list[psutil.Process]:
+        with contextlib.suppress(psutil.Error):
+            process = psutil.Process(self._process.pid)
+            return [*process.children(recursive=True), process]
+        return []

@@ -5,7 +5,8 @@ with `course grade`, and prints the points of each and every difference.
 
 Each submission is the course's own except for the cells written here: `# %% NAME` begins the answer
 to an exercise, and `# %%` a cell of the student's own, above or below the answer next to it. A line
-`<NAME>` stands for the course's solution.
+`<NAME>` stands for the course's solution, and `<NAME + NUMBER>` for one of two short answers that
+are correct if the number is 0.
 """
 
 import argparse
@@ -31,6 +32,14 @@ from course_lib.workspace.errors import GradingError
 
 LESSON = "02_masked_softmax"
 ROOT = Path(__file__).parent.parent
+_SHORT = {
+    "length_mask": """def length_mask(valid_lens, max_len):
+    return torch.arange(max_len, device=valid_lens.device) + NUMBER < valid_lens[..., None]""",
+    "causal_mask": """def causal_mask(num_queries, num_keys=None, *, device=None):
+    m = num_queries if num_keys is None else num_keys
+    rows = torch.arange(num_queries, device=device)[:, None]
+    return torch.arange(m, device=device) <= rows + m - num_queries + NUMBER""",
+}
 Verdicts = dict[str, tuple[str, float | None]]  # outcome and points by exercise
 
 # Where an ordinary kernel or stock nbgrader cannot give full points, and why.
@@ -51,24 +60,6 @@ from torch import Tensor
 # %% causal_mask
 from my_masks import causal_mask
 """,
-    "written_in_a_folder": """
-# %%
-%mkdir -p parts
-%cd parts
-# %%
-%%writefile my_lengths.py
-import torch
-def length_mask(valid_lens, max_len):
-    return torch.arange(max_len, device=valid_lens.device) < valid_lens[..., None]
-# %%
-%cd -q ..
-%pwd
-# %% length_mask
-import sys
-
-sys.path.insert(0, "parts")
-from my_lengths import length_mask
-""",
     "file_named_like_a_standard_module": """
 # %%
 %%writefile statistics.py
@@ -77,17 +68,13 @@ mean = None
 from statistics import mean
 
 zero = mean([0, 0])
-def length_mask(valid_lens, max_len):
-    return torch.arange(max_len, device=valid_lens.device) + zero < valid_lens[..., None]
+<length_mask + zero>
 """,
     "run_a_written_file": """
 # %%
 %%writefile my_causal.py
 import torch
-def causal_mask(num_queries, num_keys=None, *, device=None):
-    m = num_queries if num_keys is None else num_keys
-    rows = torch.arange(num_queries, device=device)[:, None]
-    return torch.arange(m, device=device) <= rows + m - num_queries
+<causal_mask + 0>
 # %% causal_mask
 %run my_causal.py
 """,
@@ -130,31 +117,6 @@ def filled(value, mask, dtype):
     return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~mask, value)
 
 additive_mask = partial(filled, -math.inf)
-""",
-    "callable_object": """
-# %% additive_mask
-class Additive:
-    def __init__(self, value):
-        self.value = value
-
-    def __call__(self, mask, dtype):
-        return torch.zeros_like(mask, dtype=dtype).masked_fill(~mask, self.value)
-
-additive_mask = Additive(float("-inf"))
-""",
-    "module": """
-# %% combine_masks
-class Combine(nn.Module):
-    def forward(self, *masks):
-        given = [mask for mask in masks if mask is not None]
-        if not given:
-            return None
-        result = given[0]
-        for mask in given[1:]:
-            result = result & mask
-        return result
-
-combine_masks = Combine().eval()
 """,
     "decorated": """
 # %%
@@ -238,8 +200,7 @@ exec(inspect.getsource(causal_mask_draft).replace("_draft", "").replace(">=", "<
     "run_cell": """
 # %% length_mask
 get_ipython().run_cell('''
-def length_mask(valid_lens, max_len):
-    return torch.arange(max_len, device=valid_lens.device) < valid_lens[..., None]
+<length_mask + 0>
 ''')
 """,
     "helper_below_the_answer": """
@@ -252,19 +213,6 @@ def positions(count, device):
 
 compared = lambda keys, lens: keys < lens[..., None]
 """,
-    "recursion": """
-# %% combine_masks
-def combine_masks(*masks):
-    if not masks:
-        return None
-    first, rest = masks[0], combine_masks(*masks[1:])
-    return rest if first is None else first if rest is None else first & rest
-# %%
-sys = __import__("sys")
-sys.setrecursionlimit(20_000)
-depth = lambda n: 0 if n == 0 else 1 + depth(n - 1)
-print(depth(5_000))
-""",
     "timed_cell": """
 # %% causal_mask
 %%time
@@ -274,15 +222,6 @@ print(depth(5_000))
 # %%
 %%timeit -n 1 -r 1
 causal_mask(3)
-""",
-    "captured_cell": """
-# %% causal_mask
-%%capture captured
-print("not shown")
-<causal_mask>
-# %%
-captured.show()
-print(len(captured.stdout))
 """,
     "magics": """
 # %%
@@ -306,8 +245,7 @@ $x$
 import os
 
 %time offset = int(os.environ["MY_SETTING"]) - 1
-def length_mask(valid_lens, max_len):
-    return torch.arange(max_len, device=valid_lens.device) + offset < valid_lens[..., None]
+<length_mask + offset>
 # %%
 length_mask?
 # %%
@@ -340,10 +278,7 @@ shift = int(subprocess.run([sys.executable, "shifted.py"], capture_output=True, 
 here = !python shifted.py
 shift += int(here[0]) + len(where) - 1
 # %% causal_mask
-def causal_mask(num_queries, num_keys=None, *, device=None):
-    m = num_queries if num_keys is None else num_keys
-    rows = torch.arange(num_queries, device=device)[:, None]
-    return torch.arange(m, device=device) <= rows + m - num_queries + shift
+<causal_mask + shift>
 """,
     "reset": """
 # %%
@@ -379,26 +314,7 @@ zero = await task + await loop.run_in_executor(None, lambda: 0)
 zero += [n async for n in numbers()][0]
 # %% length_mask
 shift = await later(zero)
-def length_mask(valid_lens, max_len):
-    return torch.arange(max_len, device=valid_lens.device) + shift < valid_lens[..., None]
-""",
-    "task_in_the_background": """
-# %%
-import asyncio
-
-ticks = []
-async def tick():
-    while True:
-        ticks.append(1)
-        await asyncio.sleep(0.001)
-
-ticking = asyncio.ensure_future(tick())
-# %%
-await asyncio.sleep(0.05)
-# %% length_mask
-shift = 0 if len(ticks) > 2 else 1
-def length_mask(valid_lens, max_len):
-    return torch.arange(max_len, device=valid_lens.device) + shift < valid_lens[..., None]
+<length_mask + shift>
 """,
     "threads": """
 # %%
@@ -415,8 +331,7 @@ speaking.start()
 speaking.join()
 # %% length_mask
 shift = squares[0]
-def length_mask(valid_lens, max_len):
-    return torch.arange(max_len, device=valid_lens.device) + shift < valid_lens[..., None]
+<length_mask + shift>
 """,
     "processes": """
 # %%
@@ -433,19 +348,7 @@ with ProcessPoolExecutor(2) as executor:
     more = list(executor.map(square, range(3)))
 # %% length_mask
 shift = squares[0] + more[0]
-def length_mask(valid_lens, max_len):
-    return torch.arange(max_len, device=valid_lens.device) + shift < valid_lens[..., None]
-""",
-    "data_loader": """
-# %%
-from torch.utils.data import DataLoader, TensorDataset
-
-loader = DataLoader(TensorDataset(torch.arange(8)), batch_size=2, num_workers=2, shuffle=True)
-total = sum(int(batch[0].sum()) for batch in loader)
-# %% length_mask
-shift = total - 28
-def length_mask(valid_lens, max_len):
-    return torch.arange(max_len, device=valid_lens.device) + shift < valid_lens[..., None]
+<length_mask + shift>
 """,
     "fork": """
 # %%
@@ -459,29 +362,13 @@ if child == 0:
 _, status = os.waitpid(child, 0)
 # %% length_mask
 shift = os.waitstatus_to_exitcode(status) - 7
-def length_mask(valid_lens, max_len):
-    return torch.arange(max_len, device=valid_lens.device) + shift < valid_lens[..., None]
-""",
-    "default_dtype": """
-# %%
-torch.set_default_dtype(torch.float64)
-# %% causal_mask
-<causal_mask>
+<length_mask + shift>
 """,
     "gradients_off": """
 # %%
 torch.set_grad_enabled(False)
 torch.manual_seed(1)
 torch.set_num_threads(1)
-# %% causal_mask
-<causal_mask>
-""",
-    "errors_for_warnings": """
-# %%
-import warnings
-
-warnings.simplefilter("error")
-np.seterr(all="raise", under="ignore")
 # %% causal_mask
 <causal_mask>
 """,
@@ -499,13 +386,6 @@ sys.stdout.flush()
 logger = logging.getLogger(__name__)
 <causal_mask>
 logger.info("defined")
-""",
-    "many_lines": """
-# %%
-for line in range(5_000):
-    print(line, "x" * 30)
-# %% causal_mask
-<causal_mask>
 """,
     "progress_bars": """
 # %%
@@ -636,42 +516,6 @@ except Exception as error:
 def length_mask(valid_lens: Tensor, max_len: int) -> Tensor:
     return torch.arange(max_len, device=valid_lens.device) < valid_lens.unsqueeze(-1)
 """,
-    "checked_types": """
-# %% length_mask
-from dataclasses import dataclass
-from typing import Protocol
-
-from jaxtyping import jaxtyped
-
-@dataclass(frozen=True)
-class Keys:
-    count: int
-
-    def before(self, lens: Int[Tensor, "..."]) -> Bool[Tensor, "... keys"]:
-        return torch.arange(self.count, device=lens.device) < lens[..., None]
-
-@jaxtyped(typechecker=None)
-def length_mask(valid_lens: Int[Tensor, "..."], max_len: int) -> Bool[Tensor, "... {max_len}"]:
-    return Keys(max_len).before(valid_lens)
-""",
-    "counters_and_caches": """
-# %% causal_mask
-import functools
-
-calls, seen = 0, {}
-
-@functools.lru_cache(maxsize=None)
-def rows_of(num_queries, device):
-    return torch.arange(num_queries, device=device)[:, None]
-
-def causal_mask(num_queries, num_keys=None, *, device=None):
-    global calls
-    calls += 1
-    m = num_queries if num_keys is None else num_keys
-    rows = rows_of(num_queries, device)
-    seen[id(rows)] = calls
-    return torch.arange(m, device=device) <= rows + m - num_queries
-""",
     "stored_in_files": """
 # %%
 import json
@@ -686,8 +530,7 @@ with tempfile.TemporaryDirectory() as folder, open(os.path.join(folder, "a"), "w
     pickle.dump(Tensor, file)
 # %% length_mask
 zero = int(torch.load("zero.pt")[0]) + json.load(open("zero.json"))["zero"]
-def length_mask(valid_lens, max_len):
-    return torch.arange(max_len, device=valid_lens.device) + zero < valid_lens[..., None]
+<length_mask + zero>
 """,
     "names_and_characters": """
 # %%
@@ -740,7 +583,7 @@ def _write_answers(notebook: nbformat.NotebookNode, text: str) -> None:
     above, below, answers = {}, {}, {}
     pending: list[str] = []
     for exercise, source in re.findall(r"^# %%(?: (\w+))?\n(.*?)(?=^# %%|\Z)", text, re.M | re.S):
-        source = re.sub(r"^( *)<(\w+)>$", _solution, source.strip(), flags=re.M)
+        source = re.sub(r"^( *)<(\w+)(?: \+ (\w+))?>$", _solution, source.strip(), flags=re.M)
         if exercise:
             above[exercise], pending, answers[exercise] = pending, [], source
         else:
@@ -760,7 +603,9 @@ def _write_answers(notebook: nbformat.NotebookNode, text: str) -> None:
 
 
 def _solution(found: re.Match) -> str:
-    return "\n".join(f"{found[1]}{line}" for line in solution_source(found[2]).splitlines())
+    indent, name, number = found.groups()
+    source = _SHORT[name].replace("NUMBER", number) if number else solution_source(name)
+    return "\n".join(f"{indent}{line}" for line in source.splitlines())
 
 
 def in_a_kernel(folder: Path, names: Collection[str]) -> dict[str, Verdicts]:

@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -110,7 +110,7 @@ def run(folder: Path, threats: list[Threat] = THREATS, settings: Settings = STRI
     spool = Path(tempfile.mkdtemp(prefix="th-"))
     with ExitStack() as stack:
         patch = stack.enter_context(pytest.MonkeyPatch.context())
-        sink = stack.enter_context(listening())
+        sink = Sink(stack)
         lab = make_lab(folder, sink.port)
         neighbours = fill(lab, threats)
         patch.setenv("TMPDIR", str(spool))
@@ -120,9 +120,9 @@ def run(folder: Path, threats: list[Threat] = THREATS, settings: Settings = STRI
         evidence = Evidence(lab, summary, time.monotonic() - started, lines=lines)
         evidence.left = leftovers(spool)
         time.sleep(1.0)  # what a daemon of theirs would do now
-        evidence.changed = sorted(
-            str(name) for name in before.keys() ^ digests(lab).keys() | _differing(before, lab)
-        )
+        after = digests(lab)
+        paths = before.keys() | after.keys()
+        evidence.changed = sorted(str(p) for p in paths if before.get(p) != after.get(p))
         evidence.packets = sink.heard
     if not evidence.left:
         shutil.rmtree(spool)
@@ -140,11 +140,6 @@ def digests(lab: Lab) -> dict[Path, str]:
         if path.stat().st_size < 50_000_000:
             found[path] = hashlib.sha256(path.read_bytes()).hexdigest()
     return found
-
-
-def _differing(before: dict[Path, str], lab: Lab) -> set[Path]:
-    now = digests(lab)
-    return {path for path in before if path in now and before[path] != now[path]}
 
 
 def leftovers(spool: Path, patience: float = 60.0) -> list[str]:
@@ -192,10 +187,3 @@ class Sink:
                 continue
             except OSError:
                 return
-
-
-@contextmanager
-def listening() -> Iterator[Sink]:
-    """A host with open ears."""
-    with ExitStack() as stack:
-        yield Sink(stack)

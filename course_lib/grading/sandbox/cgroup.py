@@ -16,15 +16,10 @@ _REMOVE_SECONDS = 1.0
 
 
 class Group:
-    """A group that a guest enters before anything of a student's runs in it.
+    """A group that a guest enters before student code runs in it.
 
-    Args:
-        folder: of the group.
-        memory: bytes of all its processes together, files in memory included.
-        processes: how many at once, threads included.
-
-    Attributes:
-        door: descriptor to which a process writes "0" to enter.
+    Files in memory count as memory, and threads as processes. To enter, a process writes "0" to the
+    descriptor `door`.
 
     Raises:
         OSError: it cannot be made.

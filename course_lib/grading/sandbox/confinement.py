@@ -122,9 +122,7 @@ def filter_program() -> str:
 def environment(library: str) -> dict[str, str]:
     """Return what a guest's environment holds at every level."""
     return {
-        "OMP_NUM_THREADS": "1",
-        "MKL_NUM_THREADS": "1",
-        "OPENBLAS_NUM_THREADS": "1",
+        **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
         "MPLBACKEND": "module://matplotlib_inline.backend_inline",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONHASHSEED": "0",
@@ -206,4 +204,4 @@ def _python_folders() -> list[str]:
     """Return the folders outside /usr that the interpreter and its packages lie in."""
     folders = {sys.prefix, sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable))}
     outside = sorted(os.path.realpath(f) for f in folders if not f.startswith("/usr/"))
-    return list(dict.fromkeys([sys.prefix, *outside]))
+    return outside if sys.prefix in outside else [sys.prefix, *outside]

@@ -48,14 +48,9 @@ class Ran:
 
 
 class Guest:
-    """One guest: a process that runs a submission's cells.
+    """One guest: a process that runs a submission's cells, and the pipes from it and to it.
 
-    Args:
-        process: tells what it has used and how it ended, interrupts and kills it.
-        level: of its sandbox.
-        reading: descriptor of the pipe that its frames come from.
-        writing: descriptor of the pipe to it.
-        most_output: bytes of output kept of one cell; ten times as much ends the guest.
+    It keeps `most_output` bytes of output of one cell; ten times as much ends the guest.
     """
 
     def __init__(
@@ -93,14 +88,10 @@ class Guest:
         return self._closed or self.process.ending() is not None
 
     def run(self, code: str, seconds: float, *, history: bool = True, cell_id: str = "") -> Ran:
-        """Run a cell for `seconds` of its own time; then interrupt it, a second later kill it.
+        """Run a cell; interrupt it after `seconds` of its own time, and kill it a second later.
 
-        Args:
-            code: source of the cell.
-            seconds: of processor time of all its processes, and by the clock less the time in
-                which they waited for a processor.
-            history: whether the cell gets a number.
-            cell_id: nbformat's id of the cell.
+        That is processor time of all its processes, and time by the clock in which they did not
+        wait for a processor. With `history`, the cell gets a number.
         """
         frame = {"run": code, "history": history, "cell_id": cell_id or None}
         return self._ask(frame, seconds, self.most_output, is_cell=True)

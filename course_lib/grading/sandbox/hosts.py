@@ -40,13 +40,10 @@ def open_guests(
     lesson: str = "",
     channel: socket.socket | None = None,
 ) -> Guests:
-    """Start what guests come from.
+    """Start what guests come from, at the stronger level that this machine has if it is None.
 
-    Args:
-        level: "strict" or "off"; the stronger one that this machine has if None.
-        limits: what each guest may use.
-        lesson: that is graded: guests see the solutions of those before it, none if "".
-        channel: to a host that another process started.
+    Guests see the solutions of lessons before the graded `lesson`, none if it is "". A `channel`
+    leads to a host that another process started.
 
     Raises:
         GradingError: this machine does not reach the level; the message says why and the remedy.
@@ -72,12 +69,7 @@ def open_guests(
 
 
 class Host:
-    """The process that forks guests, and the folder that it needs on disk.
-
-    Attributes:
-        channel: the socket to it.
-        last_error: the last line of its standard error, once it is closed.
-    """
+    """The process that forks guests, and the folder that it needs on disk."""
 
     def __init__(self, level: str, limits: Limits, lesson: str = "") -> None:
         self.folder = _make_folder()
@@ -164,11 +156,7 @@ class ForkedGuests:
             raise
 
     def start(self, imports: Sequence[str] = ()) -> Guest:
-        """Fork a guest, which need not be ready yet; a host that has died is replaced first.
-
-        Args:
-            imports: modules that it finds imported.
-        """
+        """Fork a guest with these modules imported; a host that has died is replaced first."""
         if any((each.ending() or {}).get("reason") == "host" for each in self._alive):
             self.close()
         if self._channel is None:

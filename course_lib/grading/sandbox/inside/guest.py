@@ -31,11 +31,8 @@ def become_guest(
 ) -> NoReturn:
     """Confine this forked process and serve a submission; never return.
 
-    Args:
-        slot: what `lockdown.confine` takes, and the guest's working `folder`.
-        reading: the pipe to read frames from.
-        writing: the pipe to write them to.
-        group: file of a cgroup to enter, if there is one.
+    `slot` is what `lockdown.confine` takes, and the guest's working `folder`. The descriptors are
+    those of its two pipes and, if there is one, of the cgroup to enter.
     """
     from course_lib.grading.sandbox.inside import lockdown
 
@@ -119,13 +116,17 @@ def serve(inlet: int) -> None:
 async def _serve(inlet: int) -> None:
     shell = shells.ZMQInteractiveShell.instance()
     watch_cells(shell)
-    _import_from_the_working_folder()
+    # "" comes where IPython puts it: after the standard library and before the packages. That is
+    # done after all imports of ours, so no file there can shadow one of our modules.
+    folders = enumerate(map(os.path.basename, sys.path))
+    packages = (n for n, name in folders if name in ("site-packages", "dist-packages"))
+    sys.path.insert(next(packages, len(sys.path)), "")
     printed = {name: tempfile.TemporaryFile() for name in ("stdout", "stderr")}  # noqa: SIM115
     for descriptor, file in enumerate(printed.values(), 1):
         os.dup2(file.fileno(), descriptor)
     streams = [shells.Stream(name, descriptor) for descriptor, name in enumerate(printed, 1)]
     sys.stdin, sys.stdout, sys.stderr = shells.NoInput(), *streams
-    pipes = _identities(inlet)
+    pipes = [(each, os.fstat(each).st_ino) for each in (inlet, shells.outlet.descriptor)]
     for frame in read_frames(inlet):
         with contextlib.suppress(asyncio.CancelledError):  # a cell may cancel all tasks
             await asyncio.sleep(0)
@@ -139,26 +140,19 @@ async def _serve(inlet: int) -> None:
             shells.outlet.send({"kind": "reply", "number": frame["number"], "text": reply})
             continue
         done = await _run_cell(shell, frame)
-        _end_timers()
+        faulthandler.cancel_dump_traceback_later()  # no cell pays for an earlier one's timers
+        for timer in ("ITIMER_REAL", "ITIMER_VIRTUAL", "ITIMER_PROF"):
+            if hasattr(signal, timer):
+                signal.setitimer(getattr(signal, timer), 0)
         for stream in streams:  # for a cell that set one to None, or closed it
             if getattr(getattr(sys, stream.name, None), "closed", True):
                 setattr(sys, stream.name, stream)
         for name, file in printed.items():
             _send_printed(name, file)
-        if _identities(inlet) != pipes:
+        if any(os.fstat(each).st_ino != identity for each, identity in pipes):
             raise OSError("this cell replaced the pipes of its process")
         done |= {"number": frame["number"], "crowded": _is_crowded()}
         shells.outlet.send({"kind": "done", **done})
-
-
-def _import_from_the_working_folder() -> None:
-    """Put "" where IPython puts it: after the standard library and before the packages.
-
-    This comes after all imports of ours, so no file there can shadow one of our modules.
-    """
-    folders = (os.path.basename(path) for path in sys.path)
-    before = (n for n, name in enumerate(folders) if name in ("site-packages", "dist-packages"))
-    sys.path.insert(next(before, len(sys.path)), "")
 
 
 async def _run_cell(shell: Any, frame: dict[str, Any]) -> dict[str, Any]:
@@ -201,18 +195,6 @@ def _interruptible() -> Iterator[Callable[[asyncio.Future], object]]:
         yield lambda task: signal.signal(signal.SIGINT, lambda *_: task.cancel())
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def _identities(inlet: int) -> list[int]:
-    return [os.fstat(each).st_ino for each in (inlet, shells.outlet.descriptor)]
-
-
-def _end_timers() -> None:
-    """No cell is interrupted or ended by what an earlier one has set up."""
-    faulthandler.cancel_dump_traceback_later()
-    if hasattr(signal, "setitimer"):
-        for timer in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF):
-            signal.setitimer(timer, 0)
 
 
 def _is_crowded() -> bool:

@@ -193,9 +193,6 @@ class NoInput(io.TextIOBase):
     name, encoding = "stdin", "UTF-8"
     read = readline = _refuse("reading from stdin")
 
-    def readable(self) -> bool:
-        return True
-
     def fileno(self) -> int:
         return 0
 

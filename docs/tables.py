@@ -16,7 +16,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 from course_lib.authoring.inputs import Course
 from course_lib.authoring.times import course_times, spoken
 from course_lib.checks import exercises, lessons
-from course_lib.exercises import find
+from course_lib.exercises import counted_points
 from course_lib.exercises import variants as matrix
 from course_lib.workspace.errors import UsageError
 from course_lib.workspace.folder import find_lesson
@@ -66,12 +66,10 @@ def lesson_table() -> str:
     course, rows, total = Course.at(ROOT), [], 0
     found = course_times(course)
     for slug, lesson in lessons().items():
-        names = [*lesson.exercises, *([slug] if lesson.integration else [])]
-        points = sum(find(name).points for name in names if not course.starred(name))
         title = f"[{lesson.number:02d} {lesson.title}](notebooks/{slug}/{slug}.ipynb)"
         title += " ★" * lesson.starred
         stars = [f"`{name}`{' ★' * course.starred(name)}" for name in lesson.exercises]
-        rows.append([title, ", ".join(stars), points + lesson.written.points, found[slug]])
+        rows.append([title, ", ".join(stars), counted_points(slug), found[slug]])
         total += rows[-1][2]
     rows.append(["All", "", total, found["all"]])
     told = [[*row, _unbroken(time.core), _unbroken(time.whole)] for *row, time in rows]

@@ -1,9 +1,12 @@
 """Progress: who keeps it, where, and that nothing which goes wrong with it reaches a student."""
 
 import json
+import re
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 
+import nbformat
 import pytest
 import torch
 from pages import what_it_loads, words_of
@@ -15,6 +18,7 @@ from course_lib.cli import main as cli
 from course_lib.notebook import _progress as kept
 from course_lib.workspace.locks import only_one
 
+ROOT = Path(__file__).parents[1]
 EXERCISE = "causal_mask"
 MOST = checks.exercises()[EXERCISE].points
 
@@ -188,22 +192,68 @@ def test_the_command_prints_it_as_text_and_as_data(place, capsys):
     assert json.loads(capsys.readouterr().out) == course_lib.progress().as_dict()
 
 
-def test_text_and_table_tell_the_same(place):
+def test_text_and_html_tell_the_same(place):
     kept.keep(report(1.0, "correct"))
     kept.keep(report(1.0, "correct", "02_masked_softmax"))
     shown = course_lib.progress()
     line_of_it = next(one for one in repr(shown).splitlines() if "causal_mask" in one)
     assert line_of_it.split()[:6] == ["✓", "causal_mask", "correct", "2", "of", "2"]
-    assert "Not begun: 00 The whole game; 01 Kernel pooling; 03" in repr(shown)
-    assert words_of(shown.text()) <= words_of(shown._repr_html_())
+    text = re.sub("[█░`]", "", shown.text())
+    assert words_of(text) <= words_of(shown._repr_html_())
     assert what_it_loads(shown._repr_html_()) == []
+
+
+def test_each_lesson_has_a_bar_and_each_list_is_folded(place):
+    kept.keep(report(1.0, "correct"))
+    text, page = course_lib.progress().text(), course_lib.progress().html()
+    for lesson in checks.lessons().values():
+        title = f"{lesson.number:02d} {lesson.title.partition(':')[0]}"
+        assert re.search(rf"^{title}.* [█░]{{12}} +\d of \d", text, re.MULTILINE)
+    assert re.search("^02 Masked softmax +█+░+ +1 of 5 +2 of 16 points$", text, re.MULTILINE)
+    assert "<summary>The best result of each check" in page and "<summary>Your library as" in page
+    assert page.index("Your progress") < page.index("<details") < page.index("<svg")
+
+
+def test_the_text_fits_80_columns_and_breaks_no_word(place):
+    for name, exercise in checks.exercises().items():
+        kept.keep(Report(name, "raised", 0.3, exercise.points))
+    shown = course_lib.progress()
+    lines = shown.text().splitlines()
+    paths = {f"  {shown.place}", f"  {shown.library_place}"}
+    assert paths <= set(lines) and max(len(line) for line in lines if line not in paths) <= 80
+    assert all(any(name in line.split() for line in lines) for name in checks.exercises())
+
+
+def test_the_next_exercise_is_the_first_open_one_of_the_core_path(place):
+    assert course_lib.progress().following() == "most_attended"
+    kept.keep(report(1.0, "correct", "most_attended"))
+    shown = course_lib.progress()
+    assert shown.following() == "stable_softmax", "lesson 01 is optional"
+    assert "Next on the core path: `stable_softmax` in lesson 02 Masked softmax." in shown.text()
+    for name in checks.exercises():
+        kept.keep(report(1.0, "correct", name))
+    assert course_lib.progress().following() is None
+    assert "You have finished the core path." in course_lib.progress().text()
+
+
+def test_progress_counts_the_points_of_the_readme_and_of_the_graded_cells(place):
+    shown = course_lib.progress().as_dict()
+    graded = 0.0
+    for slug in checks.lessons():
+        release = nbformat.read(ROOT / "notebooks" / slug / f"{slug}.ipynb", as_version=4)
+        graded += sum(cell.metadata.get("nbgrader", {}).get("points", 0) for cell in release.cells)
+    (row,) = [
+        line
+        for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+        if line.startswith("| All |")
+    ]
+    assert float(row.split("|")[3]) == shown["max_points"] == graded
 
 
 def test_the_library_is_counted_and_drawn(place):
     folder = place.parent.parent / "my_attention"
-    assert f"0 of {len(checks.exercises())} answers are in your own library, {folder}; next: " in (
-        course_lib.progress().text()
-    )
+    count = f"0 of {len(checks.exercises())} answers are in your own library,"
+    assert f"{count}\n  {folder}\n" in course_lib.progress().text()
     folder.mkdir()
     (folder / "_causal_mask.py").write_text(
         "# Full marks for causal_mask on 2026-01-02\ncausal_mask = 1"

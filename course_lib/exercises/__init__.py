@@ -65,6 +65,14 @@ def find(name: str) -> Exercise:
     )
 
 
+def counted_points(slug: str) -> float:
+    """The points that count in a lesson's grade: checks without a star, written answer."""
+    lesson = _lessons()[slug]
+    checks = [find(name) for name in (*lesson.exercises, *[slug] * bool(lesson.integration))]
+    written = lesson.written.points if lesson.written else 0
+    return written + sum(check.points for check in checks if not check.starred)
+
+
 def _load(slug: str, name: str) -> Exercise:
     module, file = f"{__name__}.{slug[3:]}.{name}", f"course_lib/exercises/{slug[3:]}/{name}.py"
     try:

@@ -10,21 +10,23 @@ import contextlib
 import html
 import json
 import os
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from textwrap import wrap
 
-from course_lib.checks.judge.html import block, hidden, paragraph, table
+from course_lib.checks.judge.html import bar, block, folded, hidden, inline, paragraph, table
 from course_lib.checks.judge.report import OPTIONAL, WORDS, Report, amount
 from course_lib.checks.observe.cells import current_shell, someone_answers
-from course_lib.exercises import find, lessons, names
+from course_lib.exercises import counted_points, find, lessons, names
 from course_lib.notebook import library
 from course_lib.workspace.folder import find_root
 from course_lib.workspace.locks import only_one
 
 _COUNTED = ("correct", "incorrect", "raised")
 _NOT_BEGUN = "not_attempted"
-_ALONE = "Written questions are graded by a person and not counted here."
+_WIDTH = 12  # of a bar, in characters
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class Best:
 
 @dataclass(frozen=True)
 class Line:
-    """One exercise and how far it is."""
+    """One check and how far it is."""
 
     lesson: str
     exercise: str
@@ -50,7 +52,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Progress:
-    """Results across the lessons, shown as a table in a notebook and as text elsewhere."""
+    """Results across the lessons, with bars in a notebook and as text elsewhere."""
 
     lines: tuple[Line, ...]
     place: Path
@@ -63,33 +65,58 @@ class Progress:
         for line in lines:
             del line["best"]
         library = {"answers": self.library, "place": str(self.library_place)}
+        sums = _sums(self.lines, *lessons())
+        following = self.following()
         place = str(self.place)
-        return {"exercises": lines, **_sums(self.lines), "library": library, "place": place}
+        return {"exercises": lines, **sums, "next": following, "library": library, "place": place}
+
+    def following(self) -> str | None:
+        """Return the first exercise of the core path that is not correct yet."""
+        for line in self.lines:
+            is_core = not (line.starred or lessons()[line.lesson].starred)
+            is_done = line.best.outcome == "correct" or line.exercise in self.library
+            if is_core and not is_done and line.exercise in names():
+                return line.exercise
+        return None
 
     def text(self) -> str:
-        """Return the progress as plain text."""
-        lines = [f"Your progress: {_summed(self.lines)}"]
-        for title, part in self._begun():
-            width = max(len(_name(line)) for line in part)
-            lines += ["", f"{title}: {_summed(part)}"]
+        """Return the progress as plain text of at most 80 columns."""
+        head = f"Your progress: {_told(_sums(self.lines, *lessons()))}"
+        bars = []
+        for slug, part in self._by_lesson():
+            sums = _sums(part, slug)
+            filled = _WIDTH * sums["num_correct"] // sums["num_exercises"]
+            drawn = "█" * filled + "░" * (_WIDTH - filled)
+            count, points = _short(sums)
+            bars.append(f"{_title(slug):<33} {drawn} {count:>8}  {points:>16}")
+        results = []
+        for slug, part in self._begun():
+            results += ["", _title(slug)]
             for line in part:
                 symbol, word = WORDS[line.best.outcome]
-                columns = f"  {symbol} {_name(line):<{width}}  {word:<22} {_points(line):<18}"
-                lines.append(f"{columns}{_local(line.best.when)}".rstrip())
-        return "\n".join([*lines, "", *self._notes()])
+                columns = f"  {symbol} {_name(line):<28} {word:<21} {_points(line):<10} "
+                results.append(f"{columns}{_local(line.best.when)}".rstrip())
+        notes = [line for note in self._notes() for line in ("", *note)]
+        return "\n".join([*wrap(head, 80), *wrap(self._next(), 80), "", *bars, *results, *notes])
 
     def html(self) -> str:
         """Return an HTML fragment with the same content as the text."""
-        groups = []
-        for title, part in self._begun():
-            lesson = f"{html.escape(title)}<br>{_summed(part)}"
-            groups.append([(lesson, *_cells(line)) for line in part])
-        parts = [paragraph(f"<strong>Your progress: {_summed(self.lines)}</strong>")]
-        if groups:
-            columns = ("Lesson", "Exercise", "So far", "Points", "When")
-            parts.append(table("The best result of each check", columns, groups))
-        parts += [self._picture()]
-        parts += [paragraph(html.escape(note), small=True) for note in self._notes()]
+        head = f"<strong>Your progress: {_told(_sums(self.lines, *lessons()))}</strong>"
+        rows = []
+        for slug, part in self._by_lesson():
+            sums = _sums(part, slug)
+            drawn = bar(sums["num_correct"], sums["num_exercises"])
+            rows.append((html.escape(_title(slug)), drawn, *_short(sums)))
+        parts = [paragraph(head), paragraph(inline(self._next())), table(rows)]
+        results = []
+        for slug, part in self._begun():
+            results.append(paragraph(f"<strong>{html.escape(_title(slug))}</strong>"))
+            results.append(table(map(_cells, part)))
+        if results:
+            parts.append(folded("The best result of each check", "\n".join(results)))
+        parts.append(folded("Your library as a map", self._picture()))
+        notes = (html.escape(" ".join(note)) for note in self._notes())
+        parts += [paragraph(note, small=True) for note in notes]
         return block("neutral", parts)
 
     def _picture(self) -> str:
@@ -98,29 +125,37 @@ class Progress:
         from course_lib.plotting.figures import figure_html
         from course_lib.plotting.library_map import library_map
 
-        plot = library_map(parts_of(names()), self.library, self._next())
+        following = self.following()
+        plot = library_map(parts_of(names()), self.library, [following] if following else [])
         return figure_html(plot, inline=True)
 
-    def _next(self) -> list[str]:
-        """Return the first exercises that are not in the library yet."""
-        return [name for name in names() if name not in self.library][:3]
+    def _next(self) -> str:
+        following = self.following()
+        if following is None:
+            return "You have finished the core path."
+        return f"Next on the core path: `{following}` in lesson {_title(find(following).lesson)}."
+
+    def _by_lesson(self) -> list[tuple[str, list[Line]]]:
+        return [(slug, [one for one in self.lines if one.lesson == slug]) for slug in lessons()]
 
     def _begun(self) -> list[tuple[str, list[Line]]]:
-        """Return the lessons with at least one try, by title."""
-        parts = [
-            (_title(slug), [line for line in self.lines if line.lesson == slug])
-            for slug in lessons()
-        ]
-        return [(title, part) for title, part in parts if any(line.best.tries for line in part)]
+        """Return the lessons with at least one try."""
+        return [pair for pair in self._by_lesson() if any(line.best.tries for line in pair[1])]
 
-    def _notes(self) -> list[str]:
-        begun = [title for title, _ in self._begun()]
-        others = [title for slug in lessons() if (title := _title(slug)) not in begun]
-        waiting = [f"Not begun: {'; '.join(others)}."] if others else []
-        count = f"{len(self.library)} of {len(names())} answers are in your own library"
-        following = f"; next: {', '.join(self._next())}" if self._next() else ""
-        where = f"{count}, {self.library_place}{following}."
-        return [*waiting, where, _ALONE, f"Kept on this machine only, in {self.place}."]
+    def _notes(self) -> list[list[str]]:
+        """Return what to know beside the results, in lines of at most 80 columns but for paths."""
+        written = _sums(self.lines, *lessons())["written_points"]
+        counted = (
+            f"★ is optional. The points include {written:g} for written answers, which a person "
+            "grades and which do not count as earned here."
+        )
+        library = f"{len(self.library)} of {len(names())} answers are in your own library,"
+        kept = "These results are kept on this machine only, in"
+        return [
+            wrap(counted, 80),
+            [library, f"  {self.library_place}"],
+            [kept, f"  {self.place}"],
+        ]
 
     def _repr_html_(self) -> str:
         return self.html()
@@ -136,9 +171,8 @@ def read_progress() -> Progress:
     lines = []
     for slug, lesson in lessons().items():
         for name in (*lesson.exercises, *([slug] if lesson.integration else [])):
-            exercise = find(name)
-            starred = exercise.starred or lesson.starred
-            lines.append(Line(slug, name, exercise.points, best.get(name, Best()), starred))
+            about = find(name)
+            lines.append(Line(slug, name, about.points, best.get(name, Best()), about.starred))
     return Progress(tuple(lines), place, library.kept(), library.folder())
 
 
@@ -200,43 +234,50 @@ def _cells(line: Line) -> tuple[str, ...]:
 
 
 def _name(line: Line) -> str:
-    return "all of it together" if line.exercise == line.lesson else line.exercise
+    return "all together" if line.exercise == line.lesson else line.exercise
 
 
 def _title(slug: str) -> str:
     lesson = lessons()[slug]
-    return f"{lesson.number:02d} {lesson.title.partition(':')[0]}"
+    return f"{lesson.number:02d} {lesson.title.partition(':')[0]}{' ★' * lesson.starred}"
 
 
-def _sums(lines) -> dict:
-    """Count what is correct, separately for the core path and for optional exercises."""
-    core = [line for line in lines if not line.starred]
+def _sums(lines: Iterable[Line], *slugs: str) -> dict:
+    """Count the checks of lessons, optional exercises apart, and the points that grades count."""
+    counted = [line for line in lines if not line.starred]
     starred = [line for line in lines if line.starred]
+    max_points = sum(map(counted_points, slugs))
     return {
-        "num_correct": _num_correct(core),
-        "num_exercises": len(core),
-        "points": round(sum(line.best.points for line in core), 1),
-        "max_points": sum(line.max_points for line in core),
+        "num_correct": _num_correct(counted),
+        "num_exercises": len(counted),
+        "points": round(sum(line.best.points for line in counted), 1),
+        "max_points": max_points,
+        "written_points": max_points - sum(line.max_points for line in counted),
         "num_starred_correct": _num_correct(starred),
         "num_starred": len(starred),
     }
 
 
-def _num_correct(lines) -> int:
+def _num_correct(lines: Iterable[Line]) -> int:
     return sum(line.best.outcome == "correct" for line in lines)
 
 
-def _summed(lines) -> str:
-    sums = _sums(lines)
-    text = "{num_correct} of {num_exercises} correct, {points:g} of {max_points:g} points"
-    text += f"; {OPTIONAL}: {{num_starred_correct}} of {{num_starred}}" * bool(sums["num_starred"])
-    return text.format(**sums)
+def _told(sums: Mapping[str, float]) -> str:
+    return (
+        "{num_correct} of {num_exercises} checks correct, {points:g} of {max_points:g} points; "
+        "{optional}: {num_starred_correct} of {num_starred}"
+    ).format(optional=OPTIONAL, **sums)
+
+
+def _short(sums: Mapping[str, float]) -> tuple[str, str]:
+    count = f"{sums['num_correct']} of {sums['num_exercises']}"
+    return count, f"{sums['points']:g} of {amount(sums['max_points'], 'point')}"
 
 
 def _points(line: Line) -> str:
-    return f"{line.best.points:g} of {amount(line.max_points, 'point')}{' ★' * line.starred}"
+    return f"{line.best.points:g} of {line.max_points:g}{' ★' * line.starred}"
 
 
 def _local(when: str) -> str:
     """Format a time in the student's time zone."""
-    return f"{datetime.fromisoformat(when).astimezone():%d %b %Y, %H:%M}" if when else ""
+    return f"{datetime.fromisoformat(when).astimezone():%d %b %H:%M}" if when else ""

@@ -15,7 +15,9 @@ _LISTING = (
     "margin:.6em 0;padding:0;background:transparent;color:inherit;"
     "font-family:ui-monospace,monospace"
 )
-_CELL = "text-align:{};padding:.15em .8em .15em 0;vertical-align:top"
+_BAR = "display:inline-block;width:12em;height:.6em;border:1px solid currentColor"
+_FILLED = f"display:block;height:100%;background:{BARS['good']}"
+_CELL = "text-align:left;padding:.15em .8em .15em 0"
 
 
 def block(bar: str, parts: Iterable[str], *, announced: bool = False) -> str:
@@ -55,6 +57,17 @@ def listing(text: str, label: str) -> str:
     )
 
 
+def folded(summary: str, content: str) -> str:
+    """HTML that one click opens."""
+    return f'<details style="margin:.3em 0"><summary>{summary}</summary>{content}</details>'
+
+
+def bar(done: float, total: float) -> str:
+    """A bar that is filled in proportion; a screen reader leaves it out."""
+    filled = f'<span style="{_FILLED};width:{done / total:.1%}"></span>'
+    return f'<span aria-hidden="true" style="{_BAR}">{filled}</span>'
+
+
 def numbers_beside(
     name: str,
     yours: Sequence[Sequence[str]],
@@ -88,40 +101,23 @@ def _grid(caption: str, rows: Sequence[Sequence[str]], mark: str) -> str:
             text = f"<strong>{html.escape(number)}</strong>" if differs else html.escape(number)
             border = "1px solid currentColor" if differs else "1px solid transparent"
             cells.append(f'<td style="{_NUMBER};border:{border}">{text}</td>')
-        lines.append(f"<tr>{''.join(cells)}</tr>")
+        lines.append(f'<tr style="{_PLAIN}">{"".join(cells)}</tr>')
     return "\n".join([*lines, "</table>"])
 
 
+_PLAIN = "background:transparent!important"  # Jupyter stripes rows, and marks one under the mouse
 _GRID = (
     "border-collapse:separate;border-spacing:2px;margin:.3em 0;font-family:ui-monospace,monospace"
 )
 _CAPTION = "text-align:left;caption-side:top;white-space:nowrap;color:inherit;padding:0"
-_NUMBER = "text-align:right;padding:.1em .45em;background:transparent;color:inherit"
+_NUMBER = f"text-align:right;padding:.1em .45em;{_PLAIN};color:inherit"
 
 
-def table(caption: str, columns: Sequence[str], groups: Iterable[Sequence[Sequence[str]]]) -> str:
-    """A table of HTML cells.
-
-    Args:
-        caption: what it shows.
-        columns: headings of the columns.
-        groups: rows that belong together; the first cell of a group's first row names the group,
-            the second cell of each row names the row.
-    """
-    left = _CELL.format("left")
-    heads = "".join(f'<th scope="col" style="{left}">{name}</th>' for name in columns)
-    lines = [
-        '<table style="border-collapse:collapse">',
-        f'<caption style="text-align:left;padding:.2em 0">{caption}</caption>',
-        f"<thead><tr>{heads}</tr></thead>",
-    ]
-    for rows in groups:
-        lines.append("<tbody>")
-        for number, (group, name, *cells) in enumerate(rows):
-            first = f'<th scope="rowgroup" rowspan="{len(rows)}" style="{left}">{group}</th>'
-            line = "" if number else first
-            line += f'<th scope="row" style="{left};font-weight:normal">{name}</th>'
-            line += "".join(f'<td style="{left}">{cell}</td>' for cell in cells)
-            lines.append(f"<tr>{line}</tr>")
-        lines.append("</tbody>")
+def table(rows: Iterable[Sequence[str]]) -> str:
+    """A table of HTML cells; the first cell of a row names it."""
+    lines = ['<table style="border-collapse:collapse;margin:.3em 0">']
+    for name, *cells in rows:
+        line = f'<th scope="row" style="{_CELL};font-weight:normal">{name}</th>'
+        line += "".join(f'<td style="{_CELL}">{cell}</td>' for cell in cells)
+        lines.append(f'<tr style="{_PLAIN}">{line}</tr>')
     return "\n".join([*lines, "</table>"])

@@ -137,14 +137,15 @@ function viewer(figure, {
   const said = make("p", { class: "said" });
   const panels = make("div", {}, arcs, mapPanel);
   const top = make("div", { class: "top" }, make("p", { class: "title" }, title ?? ""), tabs());
+  const picked = picker();
   const root = make("div", { class: "course-attention", role: "group",
-    "aria-label": title ?? "Attention" }, make("style", {}, STYLE), top, ...picker(), panels, said,
+    "aria-label": title ?? "Attention" }, make("style", {}, STYLE), top, picked.list, panels, said,
     make("p", { class: "note" }, note));
   for (const [name, colour] of Object.entries(colours)) root.style.setProperty(`--${name}`, colour);
   listen();
   small.forEach((each, of) => each.fill(of));
   put(root);
-  choose(head);
+  picked.choose(head);
   new ResizeObserver(() => redraw()).observe(arcs);
   return rest;
 
@@ -178,56 +179,31 @@ function viewer(figure, {
   }
 
   function tabs() {
-    const names = ["Arcs", "Map"];
-    const buttons = names.map((name, i) => make("button", { type: "button", role: "tab" }, name));
-    const list = make("div", { class: "tabs", role: "tablist", "aria-label": "Show as" }, ...buttons);
-    const open = (which) => {
+    const buttons = ["Arcs", "Map"].map((name) => make("button", { type: "button" }, name));
+    const { list, choose } = choices("Show as", buttons, (which) => {
       figure.openTab = which;
-      buttons.forEach((each, i) => {
-        each.setAttribute("aria-selected", i === which);
-        each.tabIndex = i === which ? 0 : -1;
-      });
       arcs.hidden = which === 1;
       mapPanel.hidden = which === 0;
-    };
-    buttons.forEach((each, i) => each.addEventListener("click", () => open(i)));
-    list.addEventListener("keydown", (event) => {
-      const to = step(event, figure.openTab, 2, true);
-      if (to === undefined) return;
-      open(to);
-      buttons[to].focus();
-    });
-    open(figure.openTab ?? 0);
+    }, "tab");
+    list.className = "tabs";
+    choose(figure.openTab ?? 0);
     return list;
   }
 
-  // The heads to choose from, as radio buttons: with their maps, if these have four rows or more.
+  // The heads to choose from: with their maps, if these have four rows or more.
   function picker() {
-    if (heads.length === 1) return [];
     const options = heads.map((name, of) => make("div",
-      { class: small.length ? "head" : "head bare", role: "radio", "aria-checked": false,
-        tabindex: -1, "aria-label": name },
+      { class: small.length ? "head" : "head bare", "aria-label": name },
       ...small.slice(of, of + 1).map((each) => each.svg), make("span", {}, name)));
-    const group = make("div", { class: "heads", role: "radiogroup", "aria-label": "Head" },
-      ...options);
-    options.forEach((option, of) => option.addEventListener("click", () => choose(of)));
-    group.addEventListener("keydown", (event) => {
-      const to = step(event, head, heads.length, true);
-      if (to === undefined) return;
-      choose(to);
-      options[to].focus();
-    });
-    picker.options = options;
-    return [group];
+    const { list, choose } = choices("Head", options, showHead);
+    list.className = "heads";
+    list.hidden = heads.length === 1;
+    return { list, choose };
   }
 
-  function choose(of) {
+  function showHead(of) {
     head = of;
     chosen(of);
-    for (const [i, option] of (picker.options ?? []).entries()) {
-      option.setAttribute("aria-checked", i === of);
-      option.tabIndex = i === of ? 0 : -1;
-    }
     map.fill(of);
     for (const side of ["query", "key"]) {
       lists[side].options.forEach((option, i) => {
@@ -564,6 +540,32 @@ function number(weight) {
 
 function isTouch(event) {
   return event.pointerType === "touch";
+}
+
+// A group of options of which one is chosen, by pointer or arrow keys: radio buttons or tabs.
+// Returns the group and `choose`, which calls `chosen` with a place.
+function choices(label, options, chosen, kind = "radio") {
+  const isTab = kind === "tab";
+  const list = make("div", { role: isTab ? "tablist" : "radiogroup", "aria-label": label },
+    ...options);
+  let now = 0;
+  const choose = (to) => {
+    now = to;
+    options.forEach((option, i) => {
+      option.setAttribute("role", kind);
+      option.setAttribute(isTab ? "aria-selected" : "aria-checked", i === to);
+      option.tabIndex = i === to ? 0 : -1;
+    });
+    chosen(to);
+  };
+  options.forEach((option, i) => option.addEventListener("click", () => choose(i)));
+  list.addEventListener("keydown", (event) => {
+    const to = step(event, now, options.length, true);
+    if (to === undefined) return;
+    choose(to);
+    options[to].focus();
+  });
+  return { list, choose };
 }
 
 // Where an arrow key leads from place `now` of `count`; undefined for other keys. JupyterLab leaves

@@ -108,12 +108,7 @@ def _data(shown: Attention) -> dict[str, Any]:
         "levels": LEVELS,
         "scale": shown.scale,
         "weights": "".join(DIGITS[n // 64] + DIGITS[n % 64] for n in levels.flat),
-        "colours": {
-            "query": colours.QUERY,
-            "key": colours.KEY,
-            "weight": colours.WEIGHT,
-            "masked": colours.PLAIN,
-        },
+        "colours": colours.ROLES,
     }
 
 

@@ -18,6 +18,14 @@ VALUE = "#2a8a5c"
 WEIGHT = "#8757c9"
 OUTPUT = "#c2417c"
 PLAIN = "#777777"  # data, what is masked, what has no role
+ROLES = {  # for the scripts
+    "query": QUERY,
+    "key": KEY,
+    "value": VALUE,
+    "weight": WEIGHT,
+    "output": OUTPUT,
+    "masked": PLAIN,
+}
 POSITIVE, NEGATIVE = "#1b8592", "#c9503f"
 SERIES = ("#4c7d92", "#9a7420", "#7d6f9e", "#6f8030", "#a0607a", PLAIN)  # what has no role
 

@@ -11,7 +11,7 @@ function inductionPage(figure, { letters, text: first, longest, heads, head, col
   const { input, box } = textBox(
     `Letters, at most ${longest}; repeat some`, first, (typed) => change(typed));
   const hint = make("p", { class: "hint" });
-  const places = make("div", { class: "row", role: "radiogroup", "aria-label": "Predict after" });
+  const places = make("div");
   const story = make("p");
   const bars = make("ol", { class: "bars", "aria-label": "The five most likely next letters" });
   const output = make("div", {}, make("p", { "aria-hidden": true }, "Predict after:"), places,
@@ -19,12 +19,6 @@ function inductionPage(figure, { letters, text: first, longest, heads, head, col
   const { say, view } = livePage(figure, "A model of letters that runs in this page", colours, box,
     hint, output);
   let rest;
-  places.addEventListener("keydown", (event) => {
-    const to = step(event, now.place, now.typed.length, true);
-    if (to === undefined) return;
-    go(to);
-    places.children[to].focus();
-  });
   const headName = (of) => `layer ${Math.floor(of / heads)} head ${of % heads}`;
   figure.model = { predict: (typed) => predict(ids(typed)) };
   change(first);
@@ -49,12 +43,11 @@ function inductionPage(figure, { letters, text: first, longest, heads, head, col
       return;
     }
     now = { typed, ...predict(ids(typed)), head: now?.head ?? head };
-    places.replaceChildren(...[...typed].map((letter, place) => {
-      const choice = make("button", { type: "button", role: "radio",
-        "aria-label": `${letter}, position ${place}` }, letter);
-      choice.addEventListener("click", () => go(place));
-      return choice;
-    }));
+    const options = [...typed].map((letter, place) => make("button", { type: "button",
+      "aria-label": `${letter}, position ${place}` }, letter));
+    const picked = choices("Predict after", options, go);
+    picked.list.className = "row";
+    places.replaceChildren(picked.list);
     const names = tokens([...typed]);
     rest = view({ queries: names, keys: names, numbers: now.maps.flat(3), head: now.head,
       title: "Which letters each letter looks at",
@@ -64,15 +57,11 @@ function inductionPage(figure, { letters, text: first, longest, heads, head, col
         now.head = of;
         if (now.place !== undefined) story.textContent = told(now.place);
       } });
-    go(typed.length - 1);
+    picked.choose(typed.length - 1);
   }
 
   function go(place) {
     now.place = place;
-    [...places.children].forEach((choice, i) => {
-      choice.setAttribute("aria-checked", i === place);
-      choice.tabIndex = i === place ? 0 : -1;
-    });
     fillBars(bars, softmax(now.logits[place]), letters);
     story.textContent = told(place);
     rest({ query: place });

@@ -11,19 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from course_lib.plotting import colours
 from course_lib.plotting.attention import attention
+from course_lib.plotting.colours import ROLES
 from course_lib.plotting.figures import Live, Plot
 from course_lib.plotting.words import as_array
 
 _USES = ("network", "attention", "live")
-_COLOURS = {
-    "query": colours.QUERY,
-    "key": colours.KEY,
-    "weight": colours.WEIGHT,
-    "output": colours.OUTPUT,
-    "masked": colours.PLAIN,
-}
 
 
 def live_translator(
@@ -63,7 +56,7 @@ def live_translator(
         "heads": num_heads,
         "window": window,
         "longest": len(as_array(weights["positions"])),
-        "colours": _COLOURS,
+        "colours": ROLES,
         "weights": {"": _packed(weights)}
         | {name: _packed(more) for name, more in (others or {}).items()},
     }
@@ -110,7 +103,7 @@ def live_induction(
         "longest": len(as_array(weights["positions"])),
         "heads": num_heads,
         "head": last * num_heads + best,
-        "colours": _COLOURS,
+        "colours": ROLES,
         "weights": _packed(weights),
     }
     alt = (

@@ -11,7 +11,7 @@ import numpy as np
 
 from course_lib.plotting.attention import DIGITS
 from course_lib.plotting.attention_data import LEVELS
-from course_lib.plotting.colours import KEY, OUTPUT, PLAIN, QUERY, VALUE, WEIGHT
+from course_lib.plotting.colours import KEY, OUTPUT, QUERY, ROLES, VALUE, WEIGHT
 from course_lib.plotting.figures import Live, Plot, Table
 from course_lib.plotting.svg import drawing, element, text
 from course_lib.plotting.words import as_array, number
@@ -80,11 +80,8 @@ def query_plane(
         "scale": first,
         "levels": LEVELS,
         "weights": "".join(DIGITS[n // 64] + DIGITS[n % 64] for n in digits.flat),
-        "colours": {
-            "query": QUERY, "key": KEY, "value": VALUE, "weight": WEIGHT, "output": OUTPUT,
-            "masked": PLAIN,
-        },
-    }  # fmt: skip
+        "colours": ROLES,
+    }
     output, products = now @ carried, points @ at
     best = int(now.argmax())
     alt = (

@@ -82,27 +82,14 @@ function translatorPage(figure, data) {
   // A choice of models, where there are several.
   function choice() {
     if (models.length === 1) return [];
-    const options = models.map((each) => make("button", { type: "button", role: "radio",
-      "aria-checked": each === model }, each.name));
-    const choose = (to) => {
+    const options = models.map(({ name }) => make("button", { type: "button" }, name));
+    const { list, choose } = choices("Model", options, (to) => {
       model = models[to];
-      options.forEach((option, i) => {
-        option.setAttribute("aria-checked", i === to);
-        option.tabIndex = i === to ? 0 : -1;
-      });
       if (now) change(input.value);
-    };
-    options.forEach((option, i) => option.addEventListener("click", () => choose(i)));
-    const group = make("div", { class: "row", role: "radiogroup", "aria-label": "Model" },
-      ...options);
-    group.addEventListener("keydown", (event) => {
-      const to = step(event, models.indexOf(model), models.length, true);
-      if (to === undefined) return;
-      choose(to);
-      options[to].focus();
     });
+    list.className = "row";
     choose(0);
-    return [group];
+    return [list];
   }
 
   // Writes one word after the other, and then shows them all; at once where nothing may move.

@@ -45,8 +45,9 @@ def every_plot():
         "large heatmap": plotting.heatmap(np.eye(40)),
         "grid": plotting.heatmap_grid({"a": WEIGHTS, "b": WEIGHTS.flip(0)}, masks={"b": MASK}),
         "gallery": plotting.mask_gallery({"padding": MASK, "square": np.tri(4, dtype=bool)}),
-        "gradient": plotting.gradient_map({"fine": GRADIENT, "broken": broken}),
-        "shift": plotting.softmax_shift([2, 1], [0, -1], [0.73, 0.27], [0.73, 0.27]),
+        "gradient": plotting.heatmap_grid(
+            {"fine": GRADIENT, "broken": broken}, quantity="gradient", limits=None
+        ),
         "leak": plotting.fill_leakage(
             FILLS, {f"near {at}": {n: leak(at, d) for n, d in dtypes.items()} for at in (0, -1024)}
         ),
@@ -334,10 +335,10 @@ def test_heatmap_refuses_three_axes():
         plotting.heatmap(torch.zeros(2, 3, 4))
 
 
-def test_gradient_alt_says_where_nan_is_and_how_large_the_rest_is():
+def test_alt_of_a_map_says_where_nan_is_and_where_the_rest_is_largest():
     alt = every_plot()["gradient"].alt
-    assert "fine: all 6 entries finite, largest size 0.40 at query 0, key 1" in alt
-    assert "broken: nan in the row of query 1 (3 of 3); largest size 0.40 at query 0, key 1" in alt
+    assert "fine: Gradient values of 2 queries over 3 keys; query 0 has its largest" in alt
+    assert "query 1 has no finite gradient; query 1: nan at keys 0-2" in alt
 
 
 def test_leak_alt_names_the_first_fill_with_an_exact_zero():
@@ -353,7 +354,8 @@ def test_leak_refuses_fills_that_are_not_negative():
 
 
 def test_bars_alt_lists_the_values():
-    assert "as given 2, 1; maximum subtracted 0, -1" in every_plot()["shift"].alt
+    alt = plotting.bars({"scores": {"as given": [2, 1], "shifted": [0, -1]}}).alt
+    assert "as given 2, 1; shifted 0, -1" in alt
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from course_lib import plotting
+from course_lib import plotting, split_heads
 
 FIRST = [("Q", "n", 3, "d", 4), "×", ("Kᵀ", "d", 4, "m", 5), "=", ("scores", "n", 3, "m", 5)]
 SECOND = [("W", "n", 3, "m", 5), "×", ("V", "m", 5, "v", 6), "=", ("outputs", "n", 3, "v", 6)]
@@ -55,3 +55,27 @@ def test_cells_carry_number_and_owner_so_that_colour_is_not_the_only_cue():
     figure = plotting.cell_origins({"turned": (KEYS.mT, OWNERS.mT)}).figure
     written = [text.get_text() for text in figure.axes[0].texts]
     assert written[:4] == ["0", "k0", "2", "k1"]
+
+
+HEADS = (torch.arange(4) // 2).expand(3, 4)
+NUMBERS = 10 * torch.arange(3)[:, None] + torch.arange(4)
+
+
+def test_blocks_lie_below_each_other_and_say_whose_numbers_they_hold():
+    plot = plotting.cell_origins(
+        {
+            "x": (NUMBERS, HEADS),
+            "reshaped": (NUMBERS.reshape(2, 3, 2), HEADS.reshape(2, 3, 2)),
+            "split": (
+                split_heads(NUMBERS[None].float(), 2)[0],
+                split_heads(HEADS[None].float(), 2)[0],
+            ),
+        },
+        owner="head",
+    )
+    assert "x (3 x 4): column 0 is head 0, column 1 is head 0, column 2 is head 1" in plot.alt
+    assert "reshaped (2 x 3 x 2): head 0 holds numbers of heads 0-1," in plot.alt
+    assert "split (2 x 3 x 2): head 0 holds numbers of head 0, head 1 holds" in plot.alt
+    written = [text.get_text() for text in plot.figure.axes[1].texts]
+    assert {"head 0", "head 1"} <= set(written)
+    assert written.count("h0") == written.count("h1") == 6

@@ -44,9 +44,7 @@ DRAWN: dict[str, Callable[[], Plot]] = {
     "encoding_map": lambda: plotting.encoding_map(np.sin(_RNG.normal(size=(50, 32)))),
     "feature_cube": lambda: plotting.feature_cube([[1, 2], [0, -1]], [[0, 1], [1, 1]], [1, -2]),
     "fill_leakage": lambda: plotting.fill_leakage([-1, -32], {"near 0": {"float32": [0.1, 0]}}),
-    "gradient_map": lambda: plotting.gradient_map({"fine": _RNG.normal(size=(3, 4))}),
     "growth": lambda: plotting.growth([1, 10], {"a": [1, 100]}, x_label="n", y_label="MiB"),
-    "head_blocks": lambda: plotting.head_blocks({"x": (_CELLS, _CELLS % 4 // 2)}),
     "heatmap": lambda: plotting.heatmap(_WEIGHTS),
     "heatmap_grid": lambda: plotting.heatmap_grid({"a": _WEIGHTS, "b": _WEIGHTS}),
     "kernel_fits": lambda: plotting.kernel_fits(_X, np.sin(_X), _X, {"fit": np.sin(_X)}),
@@ -64,7 +62,6 @@ DRAWN: dict[str, Callable[[], Plot]] = {
     "running_softmax": lambda: plotting.running_softmax(_ROW, 3),
     "saturation": lambda: plotting.saturation([1.0, 0.5, 0.0, -1.0], 2.0),
     "shape_flow": lambda: plotting.shape_flow([_SHAPES], batch=2),
-    "softmax_shift": lambda: plotting.softmax_shift([2, 1], [0, -1], [0.7, 0.3], [0.7, 0.3]),
     "tiles": lambda: plotting.tiles(3, 4, 5),
     "training_moment": lambda: plotting.training_moment(
         [3.0, 2.0, 1.0], 9, plotting.Guess(["forty", "three"], np.eye(2, 14)), "dreiundvierzig"

@@ -8,13 +8,13 @@ from course_lib.plotting.additive_attention import feature_cube
 from course_lib.plotting.attention import attention
 from course_lib.plotting.batch_matmul import cell_by_cell, cell_origins, shape_flow
 from course_lib.plotting.bug_hunt import learned_maps, progress, verdicts
-from course_lib.plotting.charts import bars, fill_leakage, lines, softmax_shift
+from course_lib.plotting.charts import bars, fill_leakage, lines
 from course_lib.plotting.clickable_mask import clickable_mask
 from course_lib.plotting.diagram import diagram
 from course_lib.plotting.diagram_strip import diagram_strip
 from course_lib.plotting.display import interactive, show
 from course_lib.plotting.figures import Live, Plot, Table, figure_html
-from course_lib.plotting.heatmaps import gradient_map, heatmap, heatmap_grid, mask_gallery
+from course_lib.plotting.heatmaps import heatmap, heatmap_grid, mask_gallery
 from course_lib.plotting.kernel_pooling import kernel_fits, query_weights
 from course_lib.plotting.live_models import live_induction, live_translator
 from course_lib.plotting.memory_and_speed import (
@@ -23,7 +23,7 @@ from course_lib.plotting.memory_and_speed import (
     roofline,
     running_softmax,
 )
-from course_lib.plotting.multi_head import encoding_map, head_blocks
+from course_lib.plotting.multi_head import encoding_map
 from course_lib.plotting.online_softmax import online_softmax, tiles
 from course_lib.plotting.query_plane import query_plane
 from course_lib.plotting.scaled_dot_product import saturation
@@ -48,9 +48,7 @@ __all__ = [
     "feature_cube",
     "figure_html",
     "fill_leakage",
-    "gradient_map",
     "growth",
-    "head_blocks",
     "heatmap",
     "heatmap_grid",
     "interactive",
@@ -71,7 +69,6 @@ __all__ = [
     "shape_flow",
     "show",
     "show_source",
-    "softmax_shift",
     "tiles",
     "training_moment",
     "verdicts",

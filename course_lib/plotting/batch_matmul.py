@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 from matplotlib.patches import Rectangle
 
-from course_lib.plotting.axes import clean, colour, draw_cells, name_ticks
+from course_lib.plotting.axes import colour, draw_cells
 from course_lib.plotting.colours import INK, KEY, QUERY
 from course_lib.plotting.display import new_figure
 from course_lib.plotting.figures import Plot
@@ -18,6 +18,7 @@ UNIT = 0.34
 GAP = 2.1
 DEPTH = 0.22
 MAX_SHEETS = 3
+BLOCK_GAP = 0.7
 FACES = {"input": (QUERY, 0.25), "made": (KEY, 0.45)}
 
 Box = tuple[str, str, int, str, int]
@@ -45,23 +46,25 @@ def shape_flow(rows: Sequence[Sequence[Box | str]], *, batch: int = 1) -> Plot:
 
 
 def cell_origins(panels: Mapping[str, tuple[Any, Any]], *, owner: str = "key") -> Plot:
-    """Matrices side by side, each cell coloured and lettered by the row it came from.
+    """Tensors side by side, each cell coloured and lettered by what its number belongs to.
 
     Args:
-        panels: title -> `(numbers, owners)`, two matrices of one shape: what is in a cell,
-            and the number of the row that it belonged to at first.
-        owner: what such a row is called.
+        panels: title -> `(numbers, owners)` of one shape: a matrix, or blocks
+            `(num_blocks, rows, columns)`, drawn below each other. `owners` holds the number of
+            the key, or of whatever `owner` is, that a number belonged to at first.
+        owner: what the numbers belong to, and what a block is called.
     """
     data = {name: (as_array(n), as_array(o).astype(int)) for name, (n, o) in panels.items()}
-    total = 1 + max(int(owners.max()) for _, owners in data.values())
-    tallest = max(numbers.shape[0] for numbers, _ in data.values())
-    figure = new_figure(6.0, max(1.9, 0.9 + 0.45 * tallest))
-    grid = np.atleast_1d(figure.subplots(1, len(data), sharey=False))
+    heights = [_height(numbers) for numbers, _ in data.values()]
+    figure = new_figure(6.0, max(1.9, 0.6 + 0.36 * max(heights)))
+    ratios = [numbers.shape[-1] + 1.5 for numbers, _ in data.values()]
+    grid = np.atleast_1d(figure.subplots(1, len(data), width_ratios=ratios))
     for axes, (name, (numbers, owners)) in zip(grid, data.items(), strict=True):
-        _draw_cells(axes, numbers, owners, total, owner[0])
+        _draw_blocks(axes, numbers, owners, owner)
+        axes.set(xlim=(-1.2, numbers.shape[-1] + 0.1), ylim=(max(heights), -0.1))
         axes.set_title(name, fontsize=8.5)
     words = [_origin_sentence(name, owners, owner) for name, (_, owners) in data.items()]
-    return Plot(figure, "Cells by the row they came from. " + " ".join(words))
+    return Plot(figure, f"Numbers by the {owner} they belong to. " + " ".join(words))
 
 
 def cell_by_cell(matrix: Any, step: int) -> Plot:
@@ -166,27 +169,42 @@ def _flow_sentence(rows: Sequence[Sequence[Box | str]], batch: int) -> str:
     return "Shapes: " + "; ".join(sentences) + f"; {count}."
 
 
-def _draw_cells(
-    axes: Axes, numbers: np.ndarray, owners: np.ndarray, total: int, letter: str
-) -> None:
-    draw_cells(axes, np.array([to_rgba(colour(i), 0.4) for i in range(total)])[owners])
-    for (row, column), value in np.ndenumerate(numbers):
-        place: dict[str, Any] = {"ha": "center", "va": "center", "color": INK}
-        axes.text(column, row - 0.12, f"{value:g}", fontsize=9, **place)
-        axes.text(column, row + 0.3, f"{letter}{owners[row, column]}", fontsize=6.5, **place)
-    num_rows, num_columns = numbers.shape
-    name_ticks(axes, [str(i) for i in range(num_columns)])
-    name_ticks(axes, [str(i) for i in range(num_rows)], rows=True)
-    clean(axes)
-    axes.set_xlabel(f"{num_rows} rows, {num_columns} columns", fontsize=8)
+def _height(numbers: np.ndarray) -> float:
+    blocks = numbers.shape[0] if numbers.ndim == 3 else 1
+    return blocks * numbers.shape[-2] + (blocks - 1) * BLOCK_GAP
+
+
+def _draw_blocks(axes: Axes, numbers: np.ndarray, owners: np.ndarray, owner_name: str) -> None:
+    stacked = numbers.ndim == 3
+    numbers = numbers if stacked else numbers[None]
+    owners = owners if stacked else owners[None]
+    for (i, row, column), value in np.ndenumerate(numbers):
+        owner = int(owners[i, row, column])
+        top = i * (numbers.shape[1] + BLOCK_GAP) + row
+        face = (colour(owner), 0.4)
+        cell = Rectangle((column + 0.03, top + 0.03), 0.94, 0.94, facecolor=face, edgecolor="none")
+        axes.add_patch(cell)
+        middle: dict[str, Any] = {"ha": "center", "va": "center", "color": INK}
+        axes.text(column + 0.5, top + 0.36, f"{value:g}", fontsize=7.5, **middle)
+        axes.text(column + 0.5, top + 0.78, f"{owner_name[0]}{owner}", fontsize=5.5, **middle)
+    for i in range(len(numbers) if stacked else 0):
+        centre = i * (numbers.shape[1] + BLOCK_GAP) + numbers.shape[1] / 2
+        turned: dict[str, Any] = {"rotation": 90, "ha": "center", "va": "center", "fontsize": 7.5}
+        axes.text(-0.45, centre, f"{owner_name} {i}", **turned)
+    axes.axis("off")
 
 
 def _origin_sentence(name: str, owners: np.ndarray, owner: str) -> str:
-    rows_are_whole = all(len(set(row.tolist())) == 1 for row in owners)
-    axis, lines = ("row", owners) if rows_are_whole else ("column", owners.T)
+    if owners.ndim == 3:
+        axis, lines = owner, owners
+    else:
+        rows_are_whole = all(len(set(row.tolist())) == 1 for row in owners)
+        axis, lines = ("row", owners) if rows_are_whole else ("column", owners.T)
     parts = []
     for i, line in enumerate(lines):
-        inside = sorted(set(line.tolist()))
+        inside = sorted(set(line.ravel().tolist()))
         verb = f"is {owner}" if len(inside) == 1 else f"mixes {owner}s"
+        if owners.ndim == 3:
+            verb = f"holds numbers of {owner}{'s' * (len(inside) > 1)}"
         parts.append(f"{axis} {i} {verb} {ranges(inside)}")
-    return f"{name} ({owners.shape[0]} x {owners.shape[1]}): {', '.join(parts)}."
+    return f"{name} ({' x '.join(map(str, owners.shape))}): {', '.join(parts)}."

@@ -39,16 +39,6 @@ def bars(panels: Mapping[str, Mapping[str, Any]], *, x_label: str = "keys") -> P
     return Plot(figure, alt, _bars_table(data, x_label))
 
 
-def softmax_shift(scores: Any, shifted: Any, weights: Any, shifted_weights: Any) -> Plot:
-    """A row of scores before and after its maximum is subtracted, and the softmax of both."""
-    return bars(
-        {
-            "scores": {"as given": scores, "maximum subtracted": shifted},
-            "softmax of the scores": {"as given": weights, "maximum subtracted": shifted_weights},
-        }
-    )
-
-
 def lines(
     x: Any,
     series: Mapping[str, Any],

@@ -119,39 +119,6 @@ def mask_gallery(masks: Mapping[str, Any], *, columns: int = 3) -> Plot:
     return Plot(figure, "Masks, queries in rows and keys in columns. " + ". ".join(words) + ".")
 
 
-def gradient_map(panels: Mapping[str, Any]) -> Plot:
-    """Gradients with respect to the scores, side by side; nan cells are hatched and say so.
-
-    Args:
-        panels: title -> `(num_queries, num_keys)` gradient.
-    """
-    data = {name: as_array(panel).astype(float) for name, panel in panels.items()}
-    finite = [np.abs(values[np.isfinite(values)]) for values in data.values()]
-    top = float(max((part.max() for part in finite if part.size), default=0.0)) or 1.0
-    figure, grid = panels_for([values.shape for values in data.values()], len(data), extra=0.8)
-    for axes, (name, values) in zip(grid, data.items(), strict=True):
-        draw_values(axes, values, np.zeros(values.shape, dtype=bool), (-top, top))
-        panel_labels(axes, values.shape, name)
-    colour_bar(figure, grid, (-top, top), "signed", "gradient")
-    words = [f"{name}: {_gradient_sentence(values)}" for name, values in data.items()]
-    nothing = {name: (values, np.zeros(values.shape, bool)) for name, values in data.items()}
-    alt = "Gradient of each score. " + ". ".join(words) + "."
-    return Plot(figure, alt, map_table(nothing))
-
-
-def _gradient_sentence(values: np.ndarray) -> str:
-    bad = ~np.isfinite(values)
-    parts = []
-    if (~bad).any():
-        sizes = np.where(bad, -1.0, np.abs(values))
-        query, key = np.unravel_index(int(np.argmax(sizes)), values.shape)
-        parts.append(f"largest size {number(sizes[query, key])} at query {query}, key {key}")
-    if not bad.any():
-        return f"all {values.size} entries finite, {parts[0]}"
-    rows = [f"query {i} ({int(row.sum())} of {row.size})" for i, row in enumerate(bad) if row.any()]
-    return "nan in the row of " + ", ".join(rows) + "".join(f"; {part}" for part in parts)
-
-
 def _values_and_blocked(weights: Any, mask: Any) -> tuple[np.ndarray, np.ndarray]:
     values = as_array(weights).astype(float)
     if values.ndim != 2:

@@ -8,14 +8,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator
 
 from course_lib.plotting.axes import clean, colour
-from course_lib.plotting.charts import draw_lines, lines_table, name_ends
+from course_lib.plotting.charts import lines
 from course_lib.plotting.colours import INK, PLAIN
 from course_lib.plotting.display import _has_front_end, new_figure
 from course_lib.plotting.figures import Plot, Table
-from course_lib.plotting.words import as_array, counted, curve_sentence, number
+from course_lib.plotting.words import as_array, counted, number
 
 
 def live(measure: Callable[[], Any], recorded: Any) -> Any:
@@ -27,21 +28,15 @@ def growth(
     sizes: Any, series: Mapping[str, Any], *, x_label: str, y_label: str, title: str | None = None
 ) -> Plot:
     """How costs grow with a size: both axes logarithmic, a tick at each size that was tried."""
+    labels = {"x_label": x_label, "y_label": y_label, "title": title}
+    plot = lines(sizes, series, **labels, log_x=True, log_y=True)
+    assert isinstance(plot.figure, Figure)
+    axes = plot.figure.axes[0]
     across = as_array(sizes).astype(float)
-    data = {name: as_array(values).astype(float) for name, values in series.items()}
-    figure = new_figure(5.5, 3.2)
-    axes = figure.subplots()
-    draw_lines(axes, across, data)
-    axes.set(xscale="log", yscale="log", xlabel=x_label, ylabel=y_label, title=title or "")
     axes.set_xticks(across, [number(size) for size in across])
     axes.xaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.yaxis.set_minor_formatter(NullFormatter())
-    name_ends(axes)
-    words = [curve_sentence(name, across, values, log=True) for name, values in data.items()]
-    alt = f"{title or y_label} over {x_label}: " + "; ".join(words) + "."
-    return Plot(figure, alt, lines_table(x_label, across, data))
+    return plot
 
 
 def running_softmax(scores: Any, block_size: int) -> Plot:

@@ -127,7 +127,11 @@ shifted = scores - 3.0
 before = np.exp(scores) / np.exp(scores).sum()
 after = np.exp(shifted) / np.exp(shifted).sum()
 assert np.allclose(before, after)
-plotting.show(plotting.softmax_shift(scores, shifted, before, after))
+panels = {
+    "scores": {"as given": scores, "maximum subtracted": shifted},
+    "softmax of the scores": {"as given": before, "maximum subtracted": after},
+}
+plotting.show(plotting.bars(panels))
 
 # %% [markdown]
 # <details><summary>What you should see</summary>
@@ -798,7 +802,7 @@ for name, mask in {"no empty row": some, "query 1 is empty": empty}.items():
     print(f"{name:16} row totals", weights.detach().sum(dim=-1))
 assert gradients["query 1 is empty"][1].isnan().all()
 assert gradients["no empty row"].isfinite().all()
-plotting.show(plotting.gradient_map(gradients))
+plotting.show(plotting.heatmap_grid(gradients, quantity="gradient", limits=None, columns=2))
 
 # %% [markdown]
 # <details><summary>What you should see</summary>

@@ -211,7 +211,7 @@ owners = (torch.arange(4) // 2).expand(3, 4)  # which head a feature belongs to
 def draw_split(way):
     shown = {f"yours: {way}": way, "target: split_heads": "split_heads(x, 2)"}
     blocks = {name: (as_blocks(w, cells), as_blocks(w, owners)) for name, w in shown.items()}
-    return plotting.head_blocks({"x, shape (n, D)": (cells, owners)} | blocks)
+    return plotting.cell_origins({"x, shape (n, D)": (cells, owners)} | blocks, owner="head")
 
 
 assert set(as_blocks("x.reshape(h, n, d)", owners)[0].flatten().tolist()) == {0, 1}

@@ -19,7 +19,7 @@ from course_lib.plotting.diagram_layout import (
     encoder_decoder,
 )
 from course_lib.plotting.figures import Plot
-from course_lib.plotting.svg import drawing, element, text
+from course_lib.plotting.svg import arrow, drawing, element, joined, text
 
 SHOWN = 1.15  # pixels per unit, if there is room
 MAP_HEIGHT, MAP_ACROSS = 42, 0.34  # size of a small map: its units, and its share of the whole map
@@ -60,21 +60,18 @@ def diagram(
         part: how much of it: "attention", "heads", "block" or "encoder_decoder".
         lit: the box, or boxes, that the section is about. Of "encoder_decoder" the inside of an
             attention is left out where boxes are lit and none of them is there.
-        shapes: a box -> the shape of what leaves it, or an arrow `"box -> box"` -> the shape of
-            what takes that way; a tuple or a string.
+        shapes: a box -> the shape of what leaves it, a tuple or a string.
 
     Raises:
-        ValueError: if there is no such level, box or arrow; the message lists those there are.
+        ValueError: if there is no such level or box; the message lists those there are.
     """
     if part not in LEVELS:
         raise ValueError(f"`part` must be one of {', '.join(LEVELS)}; got {part!r}")
     sheet = _sheet(part)
     lit = (lit,) if isinstance(lit, str) else tuple(lit)
     written = written_shapes(shapes)
-    arrows = {arrow.name for arrow in sheet.arrows if arrow.target}
     refuse_unknown("lit", lit, sheet.boxes, f"boxes of {part!r}")
-    known = [*sheet.boxes, *sorted(arrows)]
-    refuse_unknown("shapes", written, known, f"boxes or arrows of {part!r}")
+    refuse_unknown("shapes", written, sheet.boxes, f"boxes of {part!r}")
     if part == "encoder_decoder" and lit and _overview().boxes.keys() >= {*lit, *written}:
         sheet = _overview()  # no part inside an attention is highlighted
     labels = _labels(sheet, written)
@@ -114,23 +111,21 @@ def _shape(shape: str | Sequence[object]) -> str:
 
 
 def _labels(sheet: Sheet, written: Mapping[str, str]) -> dict[str, str]:
-    """Return the shape on each arrow: its own, or its box's if it leaves that box first."""
+    """Return the shape on the first arrow that leaves each box."""
     labels: dict[str, str] = {}
     left = set()
-    for arrow in sheet.arrows:
-        if arrow.name in written:
-            labels[arrow.name] = written[arrow.name]
-        elif arrow.source in written and arrow.source not in left:
-            labels[arrow.name] = written[arrow.source]
-        left.add(arrow.source)
+    for way in sheet.arrows:
+        if way.source in written and way.source not in left:
+            labels[way.name] = written[way.source]
+        left.add(way.source)
     return labels
 
 
 def _picture(sheet: Sheet, lit: Sequence[str], labels: Mapping[str, str]) -> str:
     parts = [_frame(frame) for frame in sheet.frames]
-    for arrow in sheet.arrows:
-        near = arrow.source in lit or arrow.target in lit
-        parts.append(_arrow(arrow, labels.get(arrow.name), near=near))
+    for way in sheet.arrows:
+        near = way.source in lit or way.target in lit
+        parts.append(_arrow(way, labels.get(way.name), near=near))
     parts += [_box(box, lit=box.name in lit, inside=lit) for box in sheet.boxes.values()]
     width, height = sheet.right - sheet.left, sheet.height + 3
     moved = element("g", "".join(parts), transform=f"translate({-sheet.left:g})")
@@ -170,10 +165,10 @@ def _small_map(x: float, top: float, lit: Sequence[str]) -> str:
     sheet = _sheet("attention")
     down = MAP_HEIGHT / sheet.height
     drawn = []
-    for arrow in sheet.arrows[:-1]:
-        points = [(x + (a - 180) * MAP_ACROSS, top + b * down) for a, b in arrow.points]
+    for way in sheet.arrows[:-1]:
+        points = [(x + (a - 180) * MAP_ACROSS, top + b * down) for a, b in way.points]
         line = {"stroke": "currentColor", "stroke_width": 1.0, "opacity": 0.6}
-        drawn.append(element("polyline", points=_points(points), **line))
+        drawn.append(element("polyline", points=joined(points), **line))
     for box in sheet.boxes.values():
         left, right = (x + (side - 180) * MAP_ACROSS for side in (box.left, box.right))
         small = replace(
@@ -183,30 +178,13 @@ def _small_map(x: float, top: float, lit: Sequence[str]) -> str:
     return "".join(drawn)
 
 
-def _arrow(arrow: Arrow, label: str | None, *, near: bool) -> str:
-    (x0, y0), (x, y) = arrow.points[-2:]
-    length = abs(x - x0) + abs(y - y0)
-    dx, dy = (x - x0) / length, (y - y0) / length
-    base = (x - 6 * dx, y - 6 * dy)
-    line = [*arrow.points[:-1], base]
-    head = [
-        (x, y),
-        (base[0] - 3.5 * dy, base[1] + 3.5 * dx),
-        (base[0] + 3.5 * dy, base[1] - 3.5 * dx),
-    ]
-    drawn = element(
-        "polyline", points=_points(line), fill="none", stroke="currentColor",
-        stroke_width=2.2 if near else 1.2,
-    ) + element("polygon", points=_points(head))  # fmt: skip
-    drawn = element("g", drawn, opacity=None if near else 0.6)
+def _arrow(way: Arrow, label: str | None, *, near: bool) -> str:
+    line = arrow(way.points, 2.2 if near else 1.2)
+    drawn = element("g", line, opacity=None if near else 0.6)
     if label is None:
         return drawn
     weight = {"font_weight": 700 if near else None}
-    return drawn + text(label, *arrow.at, SMALLEST, text_anchor=arrow.anchor, **weight)
-
-
-def _points(points: Sequence[tuple[float, float]]) -> str:
-    return " ".join(f"{round(x, 2):g},{round(y, 2):g}" for x, y in points)
+    return drawn + text(label, *way.at, SMALLEST, text_anchor=way.anchor, **weight)
 
 
 def _frame(frame: Frame) -> str:
@@ -220,7 +198,7 @@ def _frame(frame: Frame) -> str:
         behind = [(right + 5 * i, top + 5 * i + 5), (right + 5 * i + 5, top + 5 * i + 5),
                   (right + 5 * i + 5, bottom + 5 * i + 5), (left + 5 * i + 5, bottom + 5 * i + 5),
                   (left + 5 * i + 5, bottom + 5 * i)]  # fmt: skip
-        drawn.append(element("polyline", points=_points(behind), **line))
+        drawn.append(element("polyline", points=joined(behind), **line))
     words = text(frame.words, right - 6, bottom - 9, SMALLEST, text_anchor="end", opacity=0.75)
     return "".join(drawn) + words
 
@@ -242,8 +220,8 @@ def _words(part: str, sheet: Sheet, lit: Sequence[str], labels: Mapping[str, str
     return f"The map of attention: this section is about {_listed(lit)}.{into}{out}{rest} {path}"
 
 
-def _of(labels: Mapping[str, str], arrow: Arrow) -> str:
-    return f" {labels[arrow.name]}" if arrow.name in labels else ""
+def _of(labels: Mapping[str, str], way: Arrow) -> str:
+    return f" {labels[way.name]}" if way.name in labels else ""
 
 
 def _listed(names: Sequence[str]) -> str:

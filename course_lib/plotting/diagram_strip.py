@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from course_lib.plotting.colours import INK, KEY, OUTPUT, QUERY, VALUE, WEIGHT
 from course_lib.plotting.diagram import refuse_unknown, written_shapes
-from course_lib.plotting.diagram_layout import LEVELS
 from course_lib.plotting.figures import Plot
-from course_lib.plotting.svg import drawing, element, text
+from course_lib.plotting.svg import arrow, drawing, element, text
 
 HIGH, GAP, BOX, SIZE, LETTER = 56, 13, 30, 11.5, 6.4
 LEAST = 0.85  # of the width; a narrower page scrolls the strip
@@ -91,29 +90,26 @@ def diagram_strip(
     Args:
         part: how much of the map: "attention", "heads", "block" or "encoder_decoder".
         lit: the box, or boxes, that the section is about.
-        shapes: a box, or an arrow `"box -> box"`, -> the shape of what leaves it.
+        shapes: a box -> the shape of what leaves it.
 
     Raises:
-        ValueError: if there is no such level, box or arrow; the message lists those there are.
+        ValueError: if there is no such level or box; the message lists those there are.
     """
     refuse_unknown("part", [part], ROWS, "levels")
     lit = (lit,) if isinstance(lit, str) else tuple(lit)
     known = [box for boxes in ROWS[part].values() for box in boxes]
     refuse_unknown("lit", lit, known, f"boxes of {part!r}")
     written = written_shapes(shapes)
-    arrows = {arrow.name: arrow.source for arrow in LEVELS[part]().arrows if arrow.target}
-    refuse_unknown("shapes", written, [*known, *arrows], f"boxes or arrows of {part!r}")
-    beneath: dict[str, str] = {}
-    for name, shape in written.items():
-        beneath.setdefault(arrows.get(name, name), shape)
+    refuse_unknown("shapes", written, known, f"boxes of {part!r}")
     x, drawn = 2.0, []
     for words, boxes in ROWS[part].items():
-        own = dict.fromkeys(beneath[box] for box in boxes if box in beneath)
+        own = dict.fromkeys(written[box] for box in boxes if box in written)
         label = " · ".join(own)
         lines = words.strip("+ ").split("\n")
         width = max(14 + LETTER * max(map(len, lines)), LETTER * len(label) * 0.95)
         if drawn:
-            drawn.append(_link(x, arrow=not words.startswith("+")))
+            y = 2 + BOX / 2
+            drawn += [] if words.startswith("+") else [arrow([(x + 1, y), (x + GAP - 1, y)], 1.2)]
             x += GAP
         colour = COLOURS.get(boxes[0], INK) if len(boxes) == 1 else INK
         is_lit = not set(boxes).isdisjoint(lit)
@@ -142,12 +138,3 @@ def _part(lines: list[str], label: str, x: float, width: float, colour: str, *, 
     if label:
         box += text(label, x + width / 2, BOX + 13, SIZE - 0.5, **weight)
     return element("g", box, class_="box lit" if lit else "box")
-
-
-def _link(x: float, *, arrow: bool) -> str:
-    """Draw an arrow to the next part, or nothing between two that go on together."""
-    if not arrow:
-        return ""
-    y = 2 + BOX / 2
-    d = f"M{x + 1:.4g} {y:g}h{GAP - 4}m-4-3l4 3l-4 3"
-    return element("path", d=d, fill="none", stroke="currentColor", stroke_width=1.3)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from course_lib.plotting.colours import SERIES
 from course_lib.plotting.diagram_layout import SMALLEST
 from course_lib.plotting.figures import Plot, Table
-from course_lib.plotting.svg import drawing, element, text
+from course_lib.plotting.svg import arrow, drawing, element, text
 
 OWN = SERIES[0]
 WIDTH, SHOWN = 360.0, 1.15  # units, and pixels per unit if there is room
@@ -168,10 +168,7 @@ def _frame(level: int, top: float, bottom: float) -> str:
 
 
 def _arrow(top: float, bottom: float) -> str:
-    x = WIDTH / 2
-    head = f"{x:g},{bottom:g} {x - 3.5:g},{bottom - 6:g} {x + 3.5:g},{bottom - 6:g}"
-    line = element("line", x1=x, y1=top, x2=x, y2=bottom - 6, stroke="currentColor")
-    return element("g", line + element("polygon", points=head), opacity=0.6)
+    return element("g", arrow([(WIDTH / 2, top), (WIDTH / 2, bottom)], 1.0), opacity=0.6)
 
 
 def _legend(y: float) -> str:

@@ -13,7 +13,7 @@ from course_lib.plotting.attention import DIGITS
 from course_lib.plotting.attention_data import LEVELS
 from course_lib.plotting.colours import KEY, OUTPUT, QUERY, ROLES, VALUE, WEIGHT
 from course_lib.plotting.figures import Live, Plot, Table
-from course_lib.plotting.svg import drawing, element, text
+from course_lib.plotting.svg import arrow, drawing, element, text
 from course_lib.plotting.words import as_array, number
 
 REACH, STEPS = 2.0, 32  # the plane goes from -REACH to REACH, in so many steps of the query
@@ -146,13 +146,13 @@ def _picture(
     faint: dict[str, Any] = {"stroke": "currentColor", "stroke_opacity": 0.25}
     parts = [element("path", d=f"M0 {middle}H{SIDE}M{middle} 0V{SIDE}", **faint)]
     for key, name in zip(keys, names, strict=True):
-        parts.append(_arrow(place(np.zeros(2)), place(key), KEY, 2))
+        parts.append(arrow([(middle, middle), place(key)], 2, KEY))
         x, y = place(key * (1 + 0.28 / max(float(np.hypot(*key)), 0.3)))
         parts.append(text(name, x, y, 13, font_weight=600))
     for value, weight in zip(values, weights, strict=True):
         x, y = place(value)
         parts.append(element("circle", cx=x, cy=y, r=4 + 9 * weight, fill=VALUE, opacity=0.7))
-    parts.append(_arrow(place(np.zeros(2)), place(query), QUERY, 3.5))
+    parts.append(arrow([(middle, middle), place(query)], 3.5, QUERY))
     x, y = place(weights @ values)
     parts.append(element("path", d=f"M{x:.4g} {y - 8:.4g}l8 8-8 8-8-8z", fill=OUTPUT))
     left = SIDE + 30
@@ -177,16 +177,3 @@ def _picture(
         parts.append(element("circle", cx=x + 5, cy=line, r=5, fill=colour))
         parts.append(text(words, x + 16, line, 12, text_anchor="start"))
     return drawing("".join(parts), WIDTH, max(SIDE, y + 40), least=480)
-
-
-def _arrow(start: tuple[float, float], end: tuple[float, float], colour: str, width: float) -> str:
-    (x, y), (x2, y2) = start, end
-    length = max(float(np.hypot(x2 - x, y2 - y)), 1e-6)
-    dx, dy = (x2 - x) / length, (y2 - y) / length
-    a, b = x2 - 9 * dx, y2 - 9 * dy
-    d = f"M{x:.4g} {y:.4g}L{a:.4g} {b:.4g}"
-    head = (
-        f"M{x2:.4g} {y2:.4g}L{a - 5 * dy:.4g} {b + 5 * dx:.4g} {a + 5 * dy:.4g} {b - 5 * dx:.4g}z"
-    )
-    line = element("path", d=d, stroke=colour, stroke_width=width, fill="none")
-    return line + element("path", d=head, fill=colour)

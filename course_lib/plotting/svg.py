@@ -110,6 +110,27 @@ def text(words: object, x: float, y: float, size: float = 11, **attributes: obje
     return element("text", html.escape(str(words)), x=x, y=y, font_size=size, **style)
 
 
+def arrow(
+    points: Sequence[tuple[float, float]], width: float = 1.4, colour: str = "currentColor"
+) -> str:
+    """A line through the points with a head at the last one."""
+    (x0, y0), (x, y) = points[-2:]
+    length = max(float(np.hypot(x - x0, y - y0)), 1e-6)
+    dx, dy = (x - x0) / length, (y - y0) / length
+    size = 5 + width / 2
+    base, side = (x - size * dx, y - size * dy), 0.58 * size
+    head = [(x, y), (base[0] - side * dy, base[1] + side * dx)]
+    head.append((base[0] + side * dy, base[1] - side * dx))
+    line = {"stroke": colour, "stroke_width": width, "fill": "none"}
+    drawn = element("polyline", points=joined([*points[:-1], base]), **line)
+    return drawn + element("polygon", points=joined(head), fill=colour)
+
+
+def joined(points: Sequence[tuple[float, float]]) -> str:
+    """The points as the attribute of that name."""
+    return " ".join(f"{round(x, 2):g},{round(y, 2):g}" for x, y in points)
+
+
 def _short(value: object) -> str:
     return f"{round(value, 2):g}" if isinstance(value, float) else str(value)
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from course_lib.plotting.colours import OUTPUT, PLAIN, WEIGHT
 from course_lib.plotting.diagram_layout import SMALLEST
 from course_lib.plotting.figures import Plot
-from course_lib.plotting.svg import drawing, element, text
+from course_lib.plotting.svg import arrow, drawing, element, text
 
 PANEL, GAP, HEIGHT, SHOWN = 172, 16, 172, 1.6
 SOURCE = {"drei": (0, 42), "und": (58, 98), "vierzig": (114, 172)}  # pieces, and where they lie
@@ -71,24 +71,8 @@ def _box(words: str, ends: tuple[float, float], row: str, colour: str, line: flo
 
 def _right_of(boxes: Mapping[str, tuple[float, float]], one: str, other: str, row: str) -> str:
     y = ROWS[row] + BOX / 2
-    return _arrow(boxes[one][1], y, boxes[other][0], y)
+    return arrow([(boxes[one][1], y), (boxes[other][0], y)])
 
 
 def _down(x: float, x_end: float, upper: str, lower: str) -> str:
-    return _arrow(x, ROWS[upper] + BOX, x_end, ROWS[lower])
-
-
-def _arrow(x: float, y: float, x_end: float, y_end: float) -> str:
-    """A line with a head at its end."""
-    length = ((x_end - x) ** 2 + (y_end - y) ** 2) ** 0.5
-    dx, dy = (x_end - x) / length, (y_end - y) / length
-    base_x, base_y = x_end - 6 * dx, y_end - 6 * dy
-    head = [
-        (x_end, y_end),
-        (base_x - 3.5 * dy, base_y + 3.5 * dx),
-        (base_x + 3.5 * dy, base_y - 3.5 * dx),
-    ]
-    points = " ".join(f"{a:.2f},{b:.2f}" for a, b in head)
-    line = element("line", x1=x, y1=y, x2=base_x, y2=base_y, stroke="currentColor",
-                   stroke_width=1.4)  # fmt: skip
-    return line + element("polygon", points=points)
+    return arrow([(x, ROWS[upper] + BOX), (x_end, ROWS[lower])])

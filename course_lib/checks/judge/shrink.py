@@ -1,6 +1,7 @@
 """Shrink an input on which an answer fails to one that a reader can check by hand."""
 
 import itertools
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,6 +26,7 @@ _MOST_PROBES = 3
 _MOST_LENGTHS = 5
 _READABLE = 12  # numbers
 _CUTS = (1, 2, 3)
+_SECONDS = 0.25  # of processor time
 _ASPECTS = ("values", "kind", "shape", "type", "raised", "attributes", "gradients", "mutated")
 _LARGEST = 10  # rounding would change what a larger entry is about
 
@@ -61,9 +63,15 @@ def shrink(
         return None
     if first.violation.probe.num_inputs <= SMALL_ENOUGH:
         return None
+    in_backward = first.seen.raised is not None and first.seen.raised.phase == "backward"
+    if first.violation.aspect != "gradients" and not in_backward:  # differentiating takes long
+        probes = [replace(probe, grad_outputs=None) for probe in probes]
+    until = time.process_time() + _SECONDS
 
     def first_that_fails(candidates: Iterable[Probe]) -> Failure | None:
-        runs = list(itertools.islice(_with_expectation(exercise, candidates), _MOST_TRIED))
+        expectations = _with_expectation(exercise, candidates)
+        in_time = itertools.takewhile(lambda run: time.process_time() < until, expectations)
+        runs = list(itertools.islice(in_time, _MOST_TRIED))
         seen = observe_more([candidate for candidate, _ in runs]) if runs else {}
         for candidate, expected in runs:
             if candidate.name not in seen:

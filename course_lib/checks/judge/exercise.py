@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from course_lib.checks.observe.observation import Observation
 from course_lib.checks.observe.probe import Probe
+
+if TYPE_CHECKING:  # it imports torch, which whoever only lists the exercises does not need
+    from course_lib.checks.observe.observation import Observation
 
 
 @dataclass(frozen=True)
@@ -88,11 +90,11 @@ class Property:
     of: str = ""
     formulas: Callable[[Probe, Any], Collection[str] | None] = lambda probe, recorded: None
 
-    def broken_by(self, probe: Probe, seen: Observation) -> str | None:
+    def broken_by(self, probe: Probe, seen: "Observation") -> str | None:
         """Return the sentence about an observation that violates the property, else None."""
         return self.violated(probe, self.recorded(seen))
 
-    def recorded(self, seen: Observation) -> Any:
+    def recorded(self, seen: "Observation") -> Any:
         """Return the record that the property is about."""
         return seen.attributes.get(self.of) if self.of else seen.outputs
 

@@ -86,7 +86,7 @@ _SETTINGS = {
         3000,  # a deeper one overflows the C stack
     ),
     "Python's warning filters": _Setting(
-        lambda: warnings.filters[:], functools.partial(setattr, warnings, "filters")
+        lambda: list(warnings.filters), lambda kept: setattr(warnings, "filters", list(kept))
     ),
     "NumPy's error handling": _Setting(np.geterr, lambda kinds: np.seterr(**kinds), _NUMPY),
     "torch's gradient mode": _Setting(torch.is_grad_enabled, torch.set_grad_enabled, True),

@@ -15,7 +15,7 @@ from course_lib.exercises import find
 from course_lib.grading import plan
 from course_lib.grading.course import Course, quiet_nbgrader
 from course_lib.grading.judging import exercise as judging
-from course_lib.grading.judging.session import CannotJudge, Journal, Session
+from course_lib.grading.judging.session import CannotJudge, Session
 from course_lib.grading.ledger import Entry
 from course_lib.grading.report.read_grades import read_lesson
 from course_lib.grading.sandbox.confinement import Limits
@@ -34,7 +34,8 @@ def test_a_reply_is_judged_by_what_it_can_have_seen():
     probes = [probe for probe, _ in prepare(exercise, "seed")]
 
     def judged(reply):
-        return judging._judge(exercise, "seed", probes, reply, name_mistakes=True)
+        doubt = judging.doubt_about(reply, probes)
+        return doubt or judging.judge_reply(exercise, "seed", reply, name_mistakes=True)
 
     missing = judged(Reply("1", missing=("length_mask",)))
     assert "needs your own `length_mask`" in missing.findings[0].message
@@ -56,7 +57,7 @@ def test_a_reply_is_judged_by_what_it_can_have_seen():
     ],
 )
 def test_a_submission_may_use_and_put_out_only_so_much_as_a_whole(used, received, why):
-    session = Session([], lambda: None, Limits(total_seconds=5.0, total_output=100), Journal())
+    session = Session([], lambda: None, Limits(total_seconds=5.0, total_output=100))
     session._used, session._received = used, received
     if why is None:
         session.check_budget()
@@ -80,7 +81,7 @@ def test_a_cell_that_is_harmful_only_in_the_new_guest_is_left_out_there():
             return "crash"
 
     cells = [new_code_cell(source) for source in ("a = 1", "fatal()", "b = 2")]
-    renewed = Guests(cells, lambda: None, Limits(), Journal())
+    renewed = Guests(cells, lambda: None, Limits())
     renewed.renew(3)
     assert ran == ["guest", "a = 1", "fatal()", "guest", "b = 2"]
     assert renewed.harmful == {1: "crash"}

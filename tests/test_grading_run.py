@@ -261,10 +261,11 @@ def test_points_do_not_fall_when_a_check_is_mended_until_a_person_agrees(
     judge = judging.observe_and_judge
 
     def fixed(session, job, name, *arguments, **options):
-        report = judge(session, job, name, *arguments, **options)
+        verdict = judge(session, job, name, *arguments, **options)
+        report = verdict.named(False)
         if name == "length_mask":
-            return report
-        return replace(report, score=0.5 * report.score, outcome="incorrect")
+            return verdict
+        return judging.settled(replace(report, score=0.5 * report.score, outcome="incorrect"))
 
     monkeypatch.setattr(judging, "observe_and_judge", fixed)
     monkeypatch.setattr(plan, "checks_digests", lambda lesson: dict.fromkeys(NAMES, "fixed"))

@@ -1,4 +1,7 @@
-"""Rows I: submissions that are not notebooks or are unusual ones; also three rows T."""
+"""Rows I: submissions that are unusual as a whole; also four rows S and T.
+
+What is only read and refused is tried without the grader, in `tests/test_grading_intake.py`.
+"""
 
 import json
 import os
@@ -10,114 +13,24 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_output, new_raw_ce
 NAME = f"{LESSON}.ipynb"
 
 
-def as_bytes(row: str, what: str, content, *, words: str) -> None:
-    """Register bytes, or a function that gives them, in place of a notebook: not gradable."""
-
-    @made(row, what, points=BLANK, words=words)
-    def put(lab: Lab, student: str):
-        lab.put(student, content() if callable(content) else content)
+@made("I06", "more than the hard cap", points=BLANK, words="ask for it with its outputs cleared")
+def over_the_cap(lab: Lab, student: str):
+    lab.put(student, b'{"cells": [' + b" " * 100_000_001)
 
 
-as_bytes("I01", "truncated JSON", b'{"cells": [', words="is damaged")
-as_bytes("I02", "an empty file", b"", words="is empty")
-as_bytes(
-    "I05",
-    "lists nested 100 000 deep",
-    b'{"nbformat": 4, "cells": ' + b"[" * 100_000,
-    words="nested too deeply",
-)
-as_bytes(
-    "I06",
-    "more than the hard cap",
-    lambda: b'{"cells": [' + b" " * 100_000_001,
-    words="ask for it with its outputs cleared",
-)
-as_bytes(
-    "I06",
-    "an answer of 30 MB",
-    lambda: json.dumps(
-        {"nbformat": 4, "cells": [{"cell_type": "code", "source": "x = 1\n" * 5_000_000}]}
-    ).encode(),
-    words="million characters",
-)
-as_bytes("I07", "a list", b"[1, 2]", words="is not a notebook")
-as_bytes("I07", "cells that are null", b'{"nbformat": 4, "cells": null}', words="no list of cells")
-as_bytes(
-    "I07",
-    "cells of every wrong type",
-    json.dumps(
-        {
-            "nbformat": 4,
-            "cells": [1, None, [], {"cell_type": 3}, {"cell_type": "code", "source": {}}],
-        }
-    ).encode(),
-    words="holds no cells",
-)
-as_bytes("I10", "notebook format 99", b'{"nbformat": 99, "cells": []}', words="notebook format 99")
+@made("I06", "an answer of 30 MB", points=BLANK, words="million characters")
+def long_answer(lab: Lab, student: str):
+    cell = {"cell_type": "code", "source": "x = 1\n" * 5_000_000}
+    lab.put(student, json.dumps({"nbformat": 4, "cells": [cell]}))
 
 
-@made("I03", "not UTF-8", words="read as Windows-1252")
-def latin_1(lab: Lab, student: str):
-    text = json.dumps(lab.notebook(f"# déjà vu\n{CAUSAL}"), ensure_ascii=False)
-    lab.put(student, text.encode("latin-1"))
-
-
-for encoding in ("utf-8-sig", "utf-16"):
-
-    @made("I04", f"saved as {encoding}")
-    def encoded(lab: Lab, student: str, encoding=encoding):
-        lab.put(student, json.dumps(lab.notebook()).encode(encoding))
-
-
-@made("I08", "a lone surrogate")
-def surrogate(lab: Lab, student: str):
-    text = json.dumps(lab.notebook(f"# MARK\n{CAUSAL}"))
-    lab.put(student, text.replace("MARK", "\\ud800"))
-
-
-@made("I09", "NaN, infinity and a number of a million digits")
-def odd_numbers(lab: Lab, student: str):
-    odd = '"a": NaN, "b": -Infinity, "c": 1e999, "n": ' + "9" * 1_000_000
-    text = json.dumps(lab.notebook())
-    lab.put(student, text.replace('"nbformat": 4', f'"nbformat": 4, {odd}', 1))
-
-
-@made("I10", "notebook format 3")
-def version_3(lab: Lab, student: str):
-    cells = [
-        {
-            "cell_type": c.cell_type,
-            "metadata": c.metadata,
-            "input" if c.cell_type == "code" else "source": c.source,
-        }
-        for c in lab.notebook().cells
-    ]
-    lab.put(student, {"nbformat": 3, "metadata": {}, "worksheets": [{"cells": cells}]})
-
-
-@made("I11", "a folder with only data", points=BLANK, words="no notebook was submitted")
-def missing(lab: Lab, student: str):
-    lab.put(student, "1,2", "data.csv")
-
-
-for name in (f"{LESSON} (1).ipynb", "final.ipynb", f"{LESSON.upper()}.IPYNB"):
-
-    @made("I12", f"called {name}", words="which should be called")
-    def renamed(lab: Lab, student: str, name=name):
-        lab.put(student, lab.notebook(), name)
-
-
-@made("I13", "more notebooks beside it", words="other files not looked at: 02_masked_softmax-Copy1")
-def more(lab: Lab, student: str):
-    lab.put(student, lab.notebook())
-    for name in ("old.ipynb", f"{LESSON}-Copy1.ipynb"):
-        lab.put(student, honest(lab.root, **WRONG), name)
-
-
-@made("I14", "two candidates", points=BLANK, words="rename the one to grade")
-def two(lab: Lab, student: str):
-    lab.put(student, lab.notebook(), "a.ipynb")
-    lab.put(student, honest(lab.root, **WRONG), "b.ipynb")
+@made("I06", "40 MB of outputs")
+def long_outputs(lab: Lab, student: str):
+    notebook = honest(lab.root, **RIGHT)
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs = [new_output("stream", text="x" * 8_000_000)]
+    lab.put(student, notebook)
 
 
 @made("I15", "a link to the solution", points=BLANK, words="not an ordinary file")
@@ -141,78 +54,49 @@ def stolen_folder(lab: Lab, student: str):
     (lab.root / "submitted" / student / LESSON).symlink_to(lab.root / "submitted/A-honest" / LESSON)
 
 
-def special(kind: str, make) -> None:
-    """Register something that is no file under the notebook's name."""
-
-    @made("I17", f"a {kind} for a notebook", points=BLANK, words="not an ordinary file")
-    def put(lab: Lab, student: str):
-        place = lab.root / "submitted" / student / LESSON
-        place.mkdir(parents=True)
-        make(place / NAME)
+@made("I17", "a pipe for a notebook", points=BLANK, words="not an ordinary file")
+def pipe(lab: Lab, student: str):
+    (lab.root / "submitted" / student / LESSON).mkdir(parents=True)
+    os.mkfifo(lab.root / "submitted" / student / LESSON / NAME)
 
 
-special("pipe", lambda path: os.mkfifo(path))
-special("folder", lambda path: path.mkdir())
+NAMES = (
+    "a b",
+    "Ünï",
+    "U\u0308ni\u0308",
+    "o'brien",
+    "a[1]",
+    "two\nlines",
+    "-rf",
+    "x" * 200,
+    "CON",
+    "<b>b",
+)
 
-NAMES = ("a b", "Ünï", "Ünï", "o'brien", "a[1]", "two\nlines", "-rf", "x" * 200, "CON", "<b>b")
-for name in NAMES:
 
-    @made("I19", f"a student called {name[:20]!r}")
-    def odd_name(lab: Lab, student: str, name=name):
-        lab.put(student, lab.notebook())
+@made("I19", "beside students with odd names")
+def odd_names(lab: Lab, student: str):
+    for name in (student, *NAMES):
         hand_in(lab.root, name, lab.notebook())
 
 
-def edited(row: str, what: str, edit, *, answers=RIGHT, **expected) -> None:
-    """Register the release with these answers, changed by a function."""
-
-    @made(row, what, **expected)
-    def put(lab: Lab, student: str):
-        notebook = honest(lab.root, **answers)
-        edit(notebook)
-        lab.put(student, notebook)
-
-
-def fill_outputs(notebook) -> None:
-    for cell in notebook.cells:
-        if cell.cell_type == "code":
-            cell.outputs = [new_output("stream", text="x" * 8_000_000)]
-
-
-def retype(notebook) -> None:
-    at = notebook.cells.index(cell_of(notebook, "causal_mask-answer"))
-    notebook.cells[at] = new_code_cell(CAUSAL, id="retyped")
-
-
-def copy_cells(notebook) -> None:
-    notebook.cells += [cell_of(notebook, name) for name in ("causal_mask", "causal_mask-answer")]
-
-
-def alter(notebook) -> None:
+@made("I23", "metadata and tags (I24) altered", points=NONE)
+def altered(lab: Lab, student: str):
+    notebook = honest(lab.root, **WRONG)
     for cell in notebook.cells:
         if about := cell.metadata.get("nbgrader"):
             about.update(points=1000, grade=True, solution=True, locked=False, schema_version=99)
         cell.metadata["tags"] = ["skip-execution", "raises-exception", "remove-cell", "demo"]
+    lab.put(student, notebook)
 
 
-def alter_checks(notebook) -> None:
+@made("I23", "check cells emptied and renamed", points=NONE)
+def altered_checks(lab: Lab, student: str):
+    notebook = honest(lab.root, **WRONG)
     check = cell_of(notebook, "causal_mask")
     check.source, check.metadata["nbgrader"]["grade_id"] = "2.0", "nope"
     cell_of(notebook, "length_mask")["cell_type"] = "markdown"
-
-
-def remove_checks(notebook) -> None:
-    notebook.cells = [c for c in notebook.cells if "check(" not in c.source]
-
-
-edited("I06", "40 MB of outputs", fill_outputs)
-edited("I20", "check and answer cells copied", copy_cells, words="the last answer graded")
-edited("I21", "check cells deleted", remove_checks, words="deleted check cell restored")
-edited("I22", "answer retyped", retype, words="answer found in a cell of the student's own")
-edited("I23", "metadata and tags (I24) altered", alter, answers=WRONG, points=NONE)
-edited("I23", "check cells emptied and renamed", alter_checks, answers=WRONG, points=NONE)
-edited("I25", "all cells reversed", lambda n: n.cells.reverse(), words="into the lesson's order")
-edited("I26", "another kernel", lambda n: n.metadata["kernelspec"].update(name="ir", language="R"))
+    lab.put(student, notebook)
 
 
 @made("I27", "outputs that claim points, and markup that runs", points=NONE)
@@ -258,29 +142,11 @@ def configuration(lab: Lab, student: str):
         (place / name).write_text(evil)
 
 
-@made("I30", "a timestamp of garbage")
-def timestamp(lab: Lab, student: str):
-    lab.put(student, lab.notebook())
-    lab.put(student, b"\xff\0 yesterday" * 1000, "timestamp.txt")
-
-
-@made("I30", "a timestamp that is a link")
-def linked_timestamp(lab: Lab, student: str):
-    place = lab.put(student, lab.notebook())
-    (place.parent / "timestamp.txt").symlink_to(lab.target)
-
-
 @made("S08", "many cells that print much")
 def many_prints(lab: Lab, student: str):
     notebook = lab.notebook()
     notebook.cells += [new_code_cell("print('x' * 900_000)", id=f"own{n}") for n in range(16)]
     lab.put(student, notebook)
-
-
-@made("I32", "the same bytes as another student")
-def twin(lab: Lab, student: str):
-    lab.put(student, honest(lab.root, **RIGHT, why="same"))
-    lab.put(f"{student}-twin", honest(lab.root, **RIGHT, why="same"))
 
 
 @made("T29", "claims to be someone else", points=NONE)

@@ -1,16 +1,13 @@
-"""One exercise of a notebook: observed in the student's guest, judged here.
-
-Each step takes a `Session` and returns what happened.
-"""
+"""One exercise of a notebook: observed in the student's guest, judged here."""
 
 from __future__ import annotations
 
 import ast
-import functools
 import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from nbformat import NotebookNode
 
@@ -24,10 +21,11 @@ from course_lib.checks.observe.observation import Observation
 from course_lib.checks.observe.probe import Array, Probe
 from course_lib.checks.observe.remote import REPLY_TYPES, Reply, Request
 from course_lib.exercises import find
-from course_lib.grading.graded_cells import ANSWER, grade_id, is_check
+from course_lib.grading.graded_cells import is_check
 from course_lib.grading.jobs import Job
-from course_lib.grading.judging.session import LOST, Session
-from course_lib.grading.sandbox.guests import Ran
+from course_lib.grading.judging.session import MAYBE_ANOTHERS, CannotJudge, Session
+from course_lib.grading.sandbox.confinement import Limits
+from course_lib.grading.sandbox.guests import GuestLost
 
 # What ended an exercise before it could be judged: the outcome, and what its student reads.
 ENDINGS = {
@@ -45,42 +43,44 @@ ENDINGS = {
     "crash": ("crashed", "it ended its process (a crash, or an exit)"),
     "silent": ("crashed", "after it ran, this notebook gave no readable answer"),
 }
-# Endings that an earlier exercise may have prepared: these are tried once more without it.
-MAYBE_ANOTHERS = ("silent", "crash", "memory", "processes")
-Unnamed = dict[str, Callable[[], Report]]
 
 
-def judge_twice(
-    session: Session, job: Job, name: str, index: int, unnamed: Unnamed | None = None
-) -> Report:
-    """Return the report on an exercise; try it again where other exercises may be to blame.
+class Verdict(NamedTuple):
+    """The report on an answer.
 
-    With `unnamed`, no known mistake is looked for: that gets, by name, what does it later.
+    Attributes:
+        report: names no mistake, unless that has been done.
+        named: judges again and looks for known mistakes, too, which takes longer; if told so,
+            also for a smaller input that fails, in the guest as it is then.
     """
-    answer = answer_of(session, name)
-    if answer in session.harmful:
-        return _stopped(session, name, session.harmful[answer])
-    if session.only is not None and (more := needed(session, name)) - session.only - {name}:
-        session.renew(index, only=session.only | more)
-    judged = observe_and_judge(session, job, name, index, unnamed=unnamed)
-    if judged in MAYBE_ANOTHERS or (session.crowded and not _is_right(judged)):
-        session.renew(index, only=needed(session, name))
-        judged = observe_and_judge(session, job, name, index, unnamed=unnamed)
-    if isinstance(judged, Report) and judged.outcome == "raised":
+
+    report: Report
+    named: Callable[[bool], Report]
+
+
+def settled(report: Report) -> Verdict:
+    """A verdict to which nothing is to be added."""
+    return Verdict(report, lambda in_guest: report)
+
+
+def judge_twice(session: Session, job: Job, name: str, index: int) -> Verdict:
+    """Return the verdict on an exercise; try it again where other exercises may be to blame."""
+    if ending := session.ending_of_answer(name):
+        return _stopped(session.limits, name, ending)
+    judged = observe_and_judge(session, job, name, index)
+    is_right = isinstance(judged, Verdict) and judged.report.outcome == "correct"
+    if judged in MAYBE_ANOTHERS or (session.crowded and not is_right):
+        session.renew(index, only=session.needed(name))
+        judged = observe_and_judge(session, job, name, index)
+    if isinstance(judged, Verdict) and judged.report.outcome == "raised":
         # An earlier cell may have deleted what the lesson imports, torch for example.
         session.run(_lesson_imports(session.cells[:index]), index, history=False)
-        judged = observe_and_judge(session, job, name, index, unnamed=unnamed)
-    if session.only is not None:
-        session.only.add(name)
-    if isinstance(judged, str):
-        return _stopped(session, name, judged)
-    session.stopped.discard(name)
-    return judged
+        judged = observe_and_judge(session, job, name, index)
+    return _stopped(session.limits, name, judged) if isinstance(judged, str) else judged
 
 
-def _stopped(session: Session, name: str, ending: str) -> Report:
-    """Return the report on an exercise that ended before it could be judged."""
-    limits = session.limits
+def _stopped(limits: Limits, name: str, ending: str) -> Verdict:
+    """Return the verdict on an exercise that ended before it could be judged."""
     outcome, words = ENDINGS[ending]
     sentence = words.format(
         seconds=limits.cell_seconds,
@@ -89,41 +89,19 @@ def _stopped(session: Session, name: str, ending: str) -> Report:
         output=limits.output / 1e6,
     )
     message = f"Stopped, because {sentence}. The other exercises are judged as usual."
-    return Report.on(find(name), outcome, 0.0, [Finding(outcome, message, "", "values")])
-
-
-def _is_right(judged: Report | str) -> bool:
-    return isinstance(judged, Report) and judged.outcome == "correct"
-
-
-def needed(session: Session, name: str) -> set[str]:
-    """The exercises whose answers an exercise is judged by, and those that these build on."""
-    judged = find(name).chain or (name,)
-    return {*judged, *session.uses.before(judged)}
-
-
-def answer_of(session: Session, name: str) -> int | None:
-    """The place of an exercise's answer among the cells."""
-    answers = (i for i, c in enumerate(session.cells) if grade_id(c) == f"{name}{ANSWER}")
-    return next(answers, None)
+    return settled(Report.on(find(name), outcome, 0.0, [Finding(outcome, message, "", "values")]))
 
 
 def right_with_other_inputs(session: Session, job: Job, name: str, index: int) -> bool:
     """Whether another draw of inputs finds nothing wrong with an answer that lost points."""
-    again = observe_and_judge(session, job, name, index, variant="/again", unnamed={})
-    return isinstance(again, Report) and again.outcome == "correct"
+    again = observe_and_judge(session, job, name, index, variant="/again")
+    return isinstance(again, Verdict) and again.report.outcome == "correct"
 
 
 def observe_and_judge(
-    session: Session,
-    job: Job,
-    name: str,
-    index: int,
-    *,
-    variant: str = "",
-    unnamed: Unnamed | None = None,
-) -> Report | str:
-    """Return the report on an exercise, or how its observation ended, a key of `ENDINGS`.
+    session: Session, job: Job, name: str, index: int, *, variant: str = ""
+) -> Verdict | str:
+    """Return the verdict on an exercise, or how its observation ended, a key of `ENDINGS`.
 
     Args:
         session: the student's guest, which only observes.
@@ -131,59 +109,62 @@ def observe_and_judge(
         name: of the exercise.
         index: of its check cell.
         variant: added to the seed, for other inputs.
-        unnamed: gets, by name, what judges once more and looks for known mistakes, too; this
-            does if None.
     """
     exercise, seed = find(name), f"{job.seed}{variant}"
     probes = [probe for probe, _ in prepare(exercise, seed)]
     number = hashlib.sha256(f"{job.key}/{name}/{seed}".encode()).hexdigest()
     request = Request(name, probes, tuple(exercise.chain), exercise.takes_all, number)
-    ran = session.observe(request, index)
-    reply = _reply_in(ran, number)
+    text, ending = session.observe(request, index)
+    reply = _reply_in(text, number)
     if reply is None:
-        ending = session.ending_of(ran)
-        if ran.state in LOST:
-            session.stopped.add(name)
-            session.close()
         return ending
-    started = time.monotonic()
+    if doubt := doubt_about(reply, probes):
+        return doubt
 
     def observe_more(more: Sequence[Probe]) -> Mapping[str, Observation]:
         return _observe_more(session, replace(request, probes=list(more)), index)
 
-    judged = _judge(exercise, seed, probes, reply, unnamed is None, observe_more)
-    if unnamed is not None:
-        unnamed[name] = functools.partial(_judge_naming, session, exercise, seed, probes, reply)
-    session.journal.spend("judge", time.monotonic() - started)
-    return judged
+    def judge(in_guest: bool, name_mistakes: bool = True) -> Report:
+        started = time.monotonic()
+        more = observe_more if in_guest else None
+        report = judge_reply(exercise, seed, reply, more, name_mistakes=name_mistakes)
+        session.spend("judge", time.monotonic() - started)
+        return report
+
+    return Verdict(judge(in_guest=False, name_mistakes=False), judge)
 
 
 def _observe_more(session: Session, request: Request, index: int) -> Mapping[str, Observation]:
     """Return observations of further probes, which decide no points; none if the guest is lost."""
-    ran = session.observe(request, index)
-    reply = _reply_in(ran, request.number)
-    if ran.state in LOST:
+    try:
+        text, _ = session.observe(request, index, counts=False)
+    except (GuestLost, CannotJudge):
         session.close()
-    if reply is None or not _is_plausible(reply, request.probes):
         return {}
-    return reply.seen
+    reply = _reply_in(text, request.number)
+    return reply.seen if reply and _is_plausible(reply, request.probes) else {}
 
 
-def _judge(
+def _reply_in(text: str | None, number: str) -> Reply | None:
+    """Return the reply to the request of a number, or None."""
+    try:
+        reply = decode(text, Reply, REPLY_TYPES) if text is not None else None
+    except CodecError:
+        return None
+    return reply if reply and reply.number == number else None
+
+
+def judge_reply(
     exercise: Exercise,
     seed: str,
-    probes: list[Probe],
     reply: Reply,
-    name_mistakes: bool,
     observe_more: Observer | None = None,
-) -> Report | str:
-    """The report on what a guest says it saw, or "silent" where it cannot have seen that."""
+    *,
+    name_mistakes: bool = True,
+) -> Report:
+    """The report on what a guest says it saw."""
     if reply.missing:
         return still_missing(exercise, reply.missing)
-    if not _is_plausible(reply, probes):
-        return "silent"
-    if any(s.raised and s.raised.type_name == "MemoryError" for s in reply.seen.values()):
-        return "memory"
     return judge_observed(
         exercise,
         seed,
@@ -194,26 +175,17 @@ def _judge(
     )
 
 
-def _judge_naming(
-    session: Session, exercise: Exercise, seed: str, probes: list[Probe], reply: Reply
-) -> Report:
-    judged = _judge(exercise, seed, probes, reply, True)
-    return judged if isinstance(judged, Report) else _stopped(session, exercise.name, judged)
-
-
-def _reply_in(ran: Ran, number: str) -> Reply | None:
-    """Return the reply to the request of a number, or None."""
-    if ran.state != "ok" or ran.reply is None:
-        return None
-    try:
-        reply = decode(ran.reply, Reply, REPLY_TYPES)
-    except CodecError:
-        return None
-    return reply if reply.number == number else None
+def doubt_about(reply: Reply, probes: list[Probe]) -> str:
+    """Return "silent" for a reply that observing these probes cannot give, or "memory"."""
+    if reply.missing:
+        return ""
+    if not _is_plausible(reply, probes):
+        return "silent"
+    raised = [seen.raised.type_name for seen in reply.seen.values() if seen.raised]
+    return "memory" if "MemoryError" in raised else ""
 
 
 def _is_plausible(reply: Reply, probes: list[Probe]) -> bool:
-    """Return whether observing these probes can give such a reply; any other was forged."""
     if reply.subject and not reply.subject.is_callable:
         return not reply.seen
     asked = {probe.name: probe for probe in probes}

@@ -16,31 +16,23 @@ class Uses:
 
     Args:
         cells: of the notebook; only answers and the student's own cells define anything.
-        sources: what else is defined.
     """
 
-    def __init__(self, cells: Sequence[NotebookNode], sources: Iterable[str] = ()) -> None:
-        self._cells = cells
+    def __init__(self, cells: Sequence[NotebookNode]) -> None:
         self._exercises = [grade_id(cell) for cell in cells if is_check(cell)]
-        self._named: dict[str, set[str]] = {}
         theirs = (cell.source for cell in cells if is_run(cell) and is_theirs(cell))
-        for source in (*theirs, *sources):
-            for name, named in _definitions(source):
-                self._named.setdefault(name, set()).update(named)
+        self._named = [one for source in theirs for one in _definitions(source)]
 
-    def with_sources(self, sources: Iterable[str]) -> Uses:
-        """The same with more definitions."""
-        return Uses(self._cells, sources)
-
-    def before(self, names: Collection[str]) -> list[str]:
+    def before(self, names: Collection[str], sources: Iterable[str] = ()) -> list[str]:
         """The exercises of this notebook that some answers build on, in its order.
 
         Args:
             names: of the answers' exercises; they are not among those that are returned.
+            sources: what else is defined.
         """
-        found, new = set(names), set(names)
-        while new:
-            new = {name for known in new for name in self._named.get(known, ())} - found
+        named = [*self._named, *(one for source in sources for one in _definitions(source))]
+        found = set(names)
+        while new := {one for name, ones in named if name in found for one in ones} - found:
             found |= new
         return [name for name in self._exercises if name in found and name not in names]
 

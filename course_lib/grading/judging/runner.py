@@ -7,14 +7,13 @@ import time
 
 from nbformat import NotebookNode
 
-from course_lib.grading.graded_cells import is_run
+from course_lib.grading.graded_cells import check_cells, grade_id, is_run
 from course_lib.grading.intake.gate import IntakeError
 from course_lib.grading.intake.read import read_submission
 from course_lib.grading.jobs import MAX_ATTEMPTS, Job, Result
 from course_lib.grading.judging.cells import grade_cells
-from course_lib.grading.judging.plain_tests import restore
-from course_lib.grading.judging.session import CannotJudge, Journal, Session
-from course_lib.grading.publishing.check_outputs import Shown, fill_checks
+from course_lib.grading.judging.session import CannotJudge, Session
+from course_lib.grading.publishing.check_outputs import fill_checks
 from course_lib.grading.sandbox.confinement import Limits
 from course_lib.grading.sandbox.guests import Guest, GuestLost
 from course_lib.grading.sandbox.hosts import Guests, open_guests
@@ -99,16 +98,17 @@ class Runner:
             GuestLost: a guest was lost, and not by what ran in it.
             CannotJudge: no other attempt would end otherwise.
         """
-        restore(notebook, job.tests)
+        for cell in check_cells(notebook):
+            cell.source = job.tests.get(grade_id(cell), cell.source)
         run = "\n".join(cell.source for cell in notebook.cells if is_run(cell))
         self._imports = tuple(module for word, module in _LATE.items() if word in run)
-        journal = Journal(result.seconds, result.log)
-        session = Session(notebook.cells, self.guest, self.limits, journal)
-        shown = Shown(notebook)
+        session = Session(notebook.cells, self.guest, self.limits)
         try:
-            reports, result.flagged = grade_cells(session, job, notebook, shown)
+            reports, result.flagged = grade_cells(session, job, notebook)
         finally:
             session.close()
+            result.seconds = session.seconds
+            result.log += session.log
         result.notices += tuple(notice for _, notice in sorted(session.notices.items()))
         fill_checks(notebook, reports)
         result.notebook = notebook

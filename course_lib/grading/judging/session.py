@@ -9,41 +9,25 @@ from __future__ import annotations
 import functools
 import signal
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 from nbformat import NotebookNode
 
 from course_lib.checks.observe.codec import encode
 from course_lib.checks.observe.remote import Request
+from course_lib.exercises import find
 from course_lib.grading.graded_cells import ANSWER, grade_id, is_check, is_plain_test, is_run
 from course_lib.grading.judging.predecessors import Uses
 from course_lib.grading.sandbox.confinement import Limits
 from course_lib.grading.sandbox.guests import Guest, GuestLost, Ran
 
 LOST = ("died", "killed", "timeout")  # states of `Ran` after which a guest is not used again
+# Endings that an earlier exercise may have prepared: these are tried once more without it.
+MAYBE_ANOTHERS = ("silent", "crash", "memory", "processes")
 
 
 class CannotJudge(Exception):
     """A submission gets no points and loses none: the reason is for a person."""
-
-
-@dataclass
-class Journal:
-    """What grading a submission took: seconds by step, and a line for whatever happened."""
-
-    seconds: dict[str, float] = field(default_factory=dict)
-    lines: list[str] = field(default_factory=list)
-    started: float = field(default_factory=time.monotonic)
-
-    def spend(self, step: str, seconds: float) -> None:
-        """Add to the time of a step."""
-        self.seconds[step] = self.seconds.get(step, 0.0) + seconds
-
-    def note(self, what: str) -> None:
-        """One more line, with the time."""
-        self.lines.append(f"{time.monotonic() - self.started:8.3f} s  {what}")
 
 
 class Session:
@@ -53,33 +37,29 @@ class Session:
         cells: of the notebook, as they are rerun in a new guest.
         new_guest: gives one that has just been started.
         limits: what the submission may use.
-        journal: where time and events are noted.
 
     Attributes:
         harmful: cells that ended a guest, by index, and why (a key of `exercise.ENDINGS`).
-        stopped: exercises whose answer ended the guest when it was called: none goes on with it.
         notices: what a person should know of cells that ended the interpreter, or asked it to.
-        ours: source of the course's that runs in place of an answer, by exercise.
-        only: exercises whose answers alone have run in this guest; None if all have.
         crowded: whether threads or processes of earlier cells still run in this guest.
+        seconds: by step.
+        log: a line for whatever happened, with the time.
     """
 
     def __init__(
-        self,
-        cells: Sequence[NotebookNode],
-        new_guest: Callable[[], Guest],
-        limits: Limits,
-        journal: Journal,
+        self, cells: Sequence[NotebookNode], new_guest: Callable[[], Guest], limits: Limits
     ) -> None:
         self.cells, self.new_guest, self.limits = cells, new_guest, limits
-        self.journal = journal
         self.harmful: dict[int, str] = {}
-        self.stopped: set[str] = set()
-        self.ours: dict[str, str] = {}
-        self.only: set[str] | None = None
-        self.crowded = False
         self.notices: dict[int, str] = {}
+        self.crowded = False
+        self.seconds: dict[str, float] = {}
+        self.log: list[str] = []
+        self._began = time.monotonic()
         self._guest: Guest | None = None
+        self._ours: dict[str, str] = {}  # source of the course's in place of answers
+        self._only: set[str] | None = None  # of which exercises the answers have run; None: all
+        self._stopped: set[str] = set()  # exercises whose answer ended the guest that called it
         self._received = 0  # bytes from guests that have ended
         self._used = 0.0  # seconds, see `Ran.seconds`
 
@@ -88,21 +68,77 @@ class Session:
         """What the notebook's definitions name."""
         return Uses(self.cells)
 
+    def needed(self, name: str) -> set[str]:
+        """The exercises whose answers an exercise is judged by, and those that these build on."""
+        judged = find(name).chain or (name,)
+        return {*judged, *self.uses.before(judged)}
+
+    def spend(self, step: str, seconds: float) -> None:
+        """Add to the time of a step."""
+        self.seconds[step] = self.seconds.get(step, 0.0) + seconds
+
+    def note(self, what: str) -> None:
+        """Add a line to the log."""
+        self.log.append(f"{time.monotonic() - self._began:8.3f} s  {what}")
+
     def run(self, code: str, index: int, *, history: bool = True) -> Ran:
         """Run code where a cell's turn is, in a guest that ran what comes before.
 
         Raises:
             GuestLost: a guest was lost, and not by what ran in it.
         """
-        return self._run(self._guest_at(index), code, index, history=history)
+        return self._run(self._guest or self.renew(index), code, index, history=history)
 
-    def observe(self, request: Request, index: int) -> Ran:
-        """Call a student's answer as a request says, in place of the check at an index."""
-        return self._observe(self._guest_at(index), request)
+    def run_cell(self, index: int) -> Ran:
+        """Run a cell when its turn has come, and record why if it ended the guest."""
+        cell = self.cells[index]
+        ran, name = self.run(cell.source, index), grade_id(cell)
+        place = f"cell {index + 1} ({name})" if name else f"cell {index + 1}"
+        if ran.left:
+            self.notices[index] = f"{place} asked the interpreter to end: later cells ran"
+        exercise = name.removesuffix(ANSWER) if name.endswith(ANSWER) else None
+        died = ran.state == "died" and self.ending_of(ran) in MAYBE_ANOTHERS
+        if died or (self.crowded and ran.state != "ok"):
+            self.renew(index, self.needed(exercise) if exercise else None)
+            ran = self.run(cell.source, index)
+        if exercise and self._only is not None:
+            self._only.add(exercise)
+        why = ""
+        if ran.state in LOST:
+            self.harmful[index] = self.ending_of(ran)
+            why = f" ({self.harmful[index]})"
+            self.notices[index] = (
+                f"{place} ended its process{why}: all other cells ran again without it"
+            )
+            self.close()  # what stopped in time may still fill the memory
+        if ran.state != "ok":
+            name = name or cell.get("id", "")
+            self.note(f"cell {index + 1} {name}: {ran.state}{why} after {ran.seconds:.2f} s")
+        return ran
 
-    def remember(self, name: str, index: int) -> None:
-        """Let the guest remember an answer as it is now, for the integration."""
-        self.observe(Request(name, []), index)
+    def observe(
+        self, request: Request, index: int, *, counts: bool = True
+    ) -> tuple[str | None, str]:
+        """Call a student's answer as a request says, in place of the check at an index.
+
+        Unless it `counts`, an answer that ends the guest is not given up for that.
+
+        Returns:
+            The reply, and how it ended if that is not what it should be: a key of
+            `exercise.ENDINGS`.
+        """
+        if self._guest and self._only is not None:
+            needed = self.needed(request.name)
+            if not needed <= self._only:
+                self.renew(index, only=self._only | needed)
+        ran = self._observe(self._guest or self.renew(index), request)
+        ending = self.ending_of(ran)
+        if ran.state in LOST:
+            self._stopped |= {request.name} if counts else set()
+            self.close()
+        elif ran.state == "ok":
+            self._stopped.discard(request.name)
+        return ran.reply if ran.state == "ok" else None, ending
 
     def renew(self, before: int, only: set[str] | None = None) -> Guest:
         """Return a new guest in which all harmless cells before an index have run again.
@@ -111,18 +147,18 @@ class Session:
         damage.
         """
         guest = self._connect()
-        self.only = only
+        self._only = only
         for index, cell in enumerate(self.cells[:before]):
             name = grade_id(cell).removesuffix(ANSWER)
             is_answer = grade_id(cell).endswith(ANSWER)
-            if name in self.ours:
+            if name in self._ours:
                 if is_answer:
-                    self._run(guest, self.ours[name], index, history=False)
+                    self._run(guest, self._ours[name], index, history=False)
             elif not is_run(cell) or index in self.harmful:
                 continue
             elif is_check(cell) and not is_plain_test(cell):
                 self._observe(guest, Request(name, []))
-                if name in self.stopped:
+                if name in self._stopped:  # no other goes on with it
                     self._run(guest, f"globals().pop({name!r}, None)", index, history=False)
             elif only is None or not is_answer or name in only:
                 ran = self._run(guest, cell.source, index)
@@ -130,6 +166,19 @@ class Session:
                     self.harmful[index] = self.ending_of(ran)
                     guest = self._connect()
         return guest
+
+    def put_in_place(self, ours: Mapping[str, str], name: str) -> None:
+        """Let the next guest run the course's answers to some exercises, and try this one again."""
+        self.close()
+        self._ours = dict(ours)
+        for index, cell in enumerate(self.cells):
+            if grade_id(cell) == f"{name}{ANSWER}":
+                self.harmful.pop(index, None)
+
+    def ending_of_answer(self, name: str) -> str:
+        """Why the cell of an answer ended its guest, a key of `exercise.ENDINGS`; "" if not."""
+        endings = {grade_id(self.cells[index]): ending for index, ending in self.harmful.items()}
+        return endings.get(f"{name}{ANSWER}", "")
 
     def ending_of(self, ran: Ran) -> str:
         """Why code did not end as it should: a key of `exercise.ENDINGS`.
@@ -147,7 +196,12 @@ class Session:
         reason = ending.get("reason", "")
         if reason in ("memory", "processes"):
             return reason
-        if self._by_the_system(ran, ending):
+        # At "strict", nothing in a guest can kill it from outside. Linux kills a process that is
+        # out of processor time in the same way; that is the student's.
+        level = self._guest.level if self._guest else ""
+        killed = reason == "signal" and ending.get("code") == signal.SIGKILL
+        in_time = ending.get("cpu", 0.0) < 0.9 * self.limits.cpu_seconds
+        if level == "strict" and ran.state == "died" and killed and in_time:
             raise GuestLost("the system killed its process (out of memory?)")
         if reason in ("host", "refused"):
             raise GuestLost(f"its process was lost ({ending.get('detail') or reason})")
@@ -183,27 +237,24 @@ class Session:
         ending = self._guest.kill()
         self._received += self._guest.received
         self._guest = None
-        self.journal.spend("cpu", ending.get("cpu", 0.0))
+        self.spend("cpu", ending.get("cpu", 0.0))
         peak = ending.get("peak", 0) / 1e6
-        self.journal.note(f"guest ended ({ending.get('reason', '?')}), at most {peak:.0f} MB")
-
-    def _guest_at(self, index: int) -> Guest:
-        return self._guest or self.renew(index)
+        self.note(f"guest ended ({ending.get('reason', '?')}), at most {peak:.0f} MB")
 
     def _connect(self) -> Guest:
         self.close()
         started = time.monotonic()
         self.crowded = False
         self._guest = self.new_guest()
-        self.journal.spend("start", time.monotonic() - started)
-        self.journal.note("guest ready")
+        self.spend("start", time.monotonic() - started)
+        self.note("guest ready")
         return self._guest
 
     def _run(self, guest: Guest, code: str, index: int, *, history: bool = True) -> Ran:
         started = time.monotonic()
         cell_id = self.cells[index].get("id", "")
         ran = guest.run(code, self.limits.cell_seconds, history=history, cell_id=cell_id)
-        self.journal.spend("cells", time.monotonic() - started)
+        self.spend("cells", time.monotonic() - started)
         self.crowded = ran.crowded
         self._used += ran.seconds
         return ran
@@ -211,17 +262,6 @@ class Session:
     def _observe(self, guest: Guest, request: Request) -> Ran:
         started = time.monotonic()
         ran = guest.observe(encode(request), self.limits.cell_seconds)
-        self.journal.spend("observe", time.monotonic() - started)
+        self.spend("observe", time.monotonic() - started)
         self._used += ran.seconds
         return ran
-
-    def _by_the_system(self, ran: Ran, ending: dict[str, Any]) -> bool:
-        """Return whether a guest was killed from outside: at "strict", nothing in it can do that.
-
-        Linux kills a process that is out of processor time in the same way; that is the student's.
-        """
-        level = self._guest.level if self._guest else ""
-        killed = ending.get("reason") == "signal" and ending.get("code") == signal.SIGKILL
-        cpu = ending.get("cpu", 0.0)
-        in_time = cpu < 0.9 * self.limits.cpu_seconds
-        return level == "strict" and ran.state == "died" and killed and in_time

@@ -3,6 +3,7 @@
 import copy
 import json
 import os
+from pathlib import Path
 
 import nbformat
 import pytest
@@ -11,11 +12,13 @@ from nbformat.v4 import new_code_cell, new_markdown_cell
 
 from course_lib.grading.graded_cells import grade_id
 from course_lib.grading.intake.gate import IntakeError
-from course_lib.grading.intake.read import parse, read_bytes
+from course_lib.grading.intake.read import parse, read_bytes, read_submission
 from course_lib.grading.intake.rebuild import rebuild
 from course_lib.grading.intake.submissions import choose, find_submissions
+from course_lib.grading.jobs import Job
 from course_lib.workspace.errors import GradingError
 
+NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 ANSWER = "causal_mask-answer"
 STUB = "def causal_mask(x):\n    raise NotImplementedError()"
 OLDER = 'def causal_mask(y):\n    """Docs."""\n    raise NotImplementedError'
@@ -293,6 +296,16 @@ def test_links_and_folders_are_no_notebooks(tmp_path):
             read_bytes(path)
 
 
+@pytest.mark.parametrize("lost", [None, "metadata"])
+def test_the_notebook_of_another_lesson_is_refused_by_its_name(release, lost):
+    other = nbformat.read(NOTEBOOKS / "03_batch_matmul/03_batch_matmul.ipynb", as_version=4)
+    for cell in other.cells:
+        cell.metadata = {} if lost else cell.metadata
+    job = Job("ada", LESSON, "key", json.dumps(other).encode(), nbformat.writes(release), "seed")
+    with pytest.raises(IntakeError, match=f"of 03_batch_matmul: ask for that of {LESSON}"):
+        read_submission(job)
+
+
 def place(folder, *names):
     for name in names:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -339,6 +352,7 @@ NAMED = f"{LESSON}.ipynb"
         ([f"../{LESSON} (2).ipynb"], set(), f"{LESSON} (2).ipynb is not where it is looked for"),
         ([f"../{LESSON}.zip"], set(), f"{LESSON}.zip is not where it is looked for"),
         ([f"../Copy of {LESSON}/x.ipynb"], set(), f"Copy of {LESSON} is not where"),
+        ([f"../{LESSON.upper()}/{NAMED}"], set(), f"put it into ada/{LESSON}/"),
     ],
 )
 def test_u05_an_answer_is_found_in_another_notebook_or_its_place_is_named(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from nbformat import NotebookNode
@@ -16,6 +16,7 @@ from nbgrader.api import Comment, Grade, Gradebook
 from nbgrader.utils import is_grade, is_locked, is_solution
 
 from course_lib.grading.adapters.nbgrader import one_transaction
+from course_lib.grading.graded_cells import grade_id
 
 HEADER = ("student", "cell", "points", "extra_credit", "comment")
 
@@ -32,68 +33,63 @@ def change_cells(
         keep: gets what a person gave in cells that are gone, CSV with `HEADER`, before they go.
     """
     wanted = {
-        "grade": {name: cell for name, cell in _named(release) if is_grade(cell)},
-        "solution": {name: cell for name, cell in _named(release) if is_solution(cell)},
-        "source": dict(_named(release)),
+        (kind, grade_id(cell)): cell
+        for cell in release.cells
+        for kind, is_kind in (("grade", is_grade), ("solution", is_solution), ("source", _is_kept))
+        if is_kind(cell)
     }
     with one_transaction(gradebook):
         notebook: Any = gradebook.find_notebook(lesson, lesson)
-        lost = [row for submitted in notebook.submissions for row in _by_hand(submitted, wanted)]
-        if lost:
-            keep(_as_table(lost))
-        for kind, cells in wanted.items():
-            known = {cell.name: cell for cell in getattr(notebook, f"{kind}_cells")}
-            for name in known.keys() - cells.keys():
-                _remove(gradebook, notebook, known[name])
-            for name in cells.keys() - known.keys():
-                _add(gradebook, notebook, lesson, kind, cells[name])
-
-
-def _as_table(rows: list[tuple]) -> str:
-    text = io.StringIO()
-    csv.writer(text).writerows([HEADER, *rows])
-    return text.getvalue()
-
-
-def _named(release: NotebookNode) -> Iterator[tuple[str, NotebookNode]]:
-    """The cells that nbgrader keeps, as SaveCells chooses them."""
-    for cell in release.cells:
-        if is_grade(cell) or is_solution(cell) or is_locked(cell):
-            yield cell.metadata["nbgrader"]["grade_id"], cell
-
-
-def _by_hand(submitted: Any, wanted: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple]:
-    """What a person gave for cells that are no longer wanted."""
-    comments = {comment.name: comment.manual_comment for comment in submitted.comments}
-    grades = {grade.name: grade for grade in submitted.grades}
-    for name in sorted((grades.keys() - wanted["grade"]) | (comments.keys() - wanted["solution"])):
-        grade, comment = grades.get(name), comments.get(name)
-        points = (None, None) if grade is None else (grade.manual_score, grade.extra_credit)
-        if any((*points, comment)) or points[0] is not None:
-            yield (submitted.student.id, name, *points, comment)
-
-
-def _remove(gradebook: Gradebook, notebook: Any, cell: Any) -> None:
-    for submitted in notebook.submissions:
-        for given in (*submitted.grades, *submitted.comments):
-            if given.cell_id == cell.id:
+        known = {
+            (kind, cell.name): cell
+            for kind in ("grade", "solution", "source")
+            for cell in getattr(notebook, f"{kind}_cells")
+        }
+        gone = [cell for key, cell in sorted(known.items()) if key not in wanted]
+        if lost := [row for cell in gone for row in _by_hand(cell)]:
+            text = io.StringIO()
+            csv.writer(text).writerows([HEADER, *lost])
+            keep(text.getvalue())
+        for cell in gone:
+            for given in _given(cell):
                 gradebook.db.delete(given)
-    gradebook.db.delete(cell)
-    gradebook.db.flush()
+            gradebook.db.delete(cell)
+        gradebook.db.flush()
+        for (kind, name), cell in wanted.items():
+            if (kind, name) not in known:
+                _add(gradebook, notebook, kind, name, cell)
 
 
-def _add(gradebook: Gradebook, notebook: Any, lesson: str, kind: str, cell: NotebookNode) -> None:
-    about = cell.metadata["nbgrader"]
-    name = about["grade_id"]
-    if kind == "grade":
-        known: dict[str, Any] = {"max_score": about["points"], "cell_type": cell.cell_type}
-        made: Any = gradebook.add_grade_cell(name, lesson, lesson, **known)
-        row: Any = Grade
-    elif kind == "solution":
-        made, row = gradebook.add_solution_cell(name, lesson, lesson), Comment
-    else:  # its text is brought in line with the release afterwards
-        gradebook.add_source_cell(name, lesson, lesson, cell_type=cell.cell_type)
+def _is_kept(cell: NotebookNode) -> bool:
+    """Whether nbgrader's SaveCells keeps the text of a cell."""
+    return is_grade(cell) or is_solution(cell) or is_locked(cell)
+
+
+def _given(cell: Any) -> list[Any]:
+    """The grades or the comments of a cell, one of each student."""
+    return [*(getattr(cell, "grades", None) or ()), *(getattr(cell, "comments", None) or ())]
+
+
+def _by_hand(cell: Any) -> Iterator[tuple]:
+    """What a person gave for a cell that is no longer wanted."""
+    for given in _given(cell):
+        columns = ("manual_score", "extra_credit", "manual_comment")
+        values = [getattr(given, column, None) for column in columns]
+        if values[0] is not None or any(values):
+            yield (given.notebook.student.id, cell.name, *values)
+
+
+def _add(gradebook: Gradebook, notebook: Any, kind: str, name: str, cell: NotebookNode) -> None:
+    lesson = notebook.assignment.name
+    known: dict[str, Any] = {"cell_type": cell.cell_type}
+    if kind == "source":  # its text is brought in line with the release afterwards
+        gradebook.add_source_cell(name, lesson, lesson, **known)
         return
+    if kind == "grade":
+        known["max_score"] = cell.metadata["nbgrader"]["points"]
+        made, row = gradebook.add_grade_cell(name, lesson, lesson, **known), Grade
+    else:
+        made, row = gradebook.add_solution_cell(name, lesson, lesson), Comment
     for submitted in notebook.submissions:
         gradebook.db.add(row(cell_id=made.id, notebook=submitted))
     gradebook.db.flush()

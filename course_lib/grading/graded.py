@@ -44,7 +44,6 @@ class GradedExercise:
 
     @property
     def score(self) -> float | None:
-        """Points with the extra credit that a person gave."""
         return None if self.points is None else self.points + self.extra_credit
 
 
@@ -82,6 +81,11 @@ class GradedSubmission:
         return {} if self.problem else {one.exercise: one.outcome for one in self.answers}
 
     @property
+    def waiting(self) -> list[str]:
+        """Written answers that a person has yet to grade."""
+        return [name for name, state in self.written.items() if state == "waiting"]
+
+    @property
     def blanks(self) -> dict[str, str]:
         """Exercises that are not graded, with the reason; "" for the whole submission."""
         if self.problem:
@@ -117,17 +121,10 @@ class GradedSubmission:
         return max(0.0, sum(score for score in scores if score is not None) - self.late_penalty)
 
     def as_dict(self) -> dict:
-        """JSON-able."""
-        return {
-            "student": self.student,
+        names = ("student", "written", "late_seconds", "problem", "notices", "seconds")
+        return {name: getattr(self, name) for name in (*names, "same_as_course")} | {
             "rows": [{"student": self.student, **asdict(one)} for one in self.rows],
-            "written": self.written,
             "written_points": sum(one.score or 0.0 for one in self.answers),
-            "late_seconds": self.late_seconds,
-            "problem": self.problem,
-            "notices": self.notices,
-            "seconds": self.seconds,
-            "same_as_course": self.same_as_course,
         }
 
 
@@ -147,7 +144,6 @@ class GradedLesson:
 
     @property
     def exercises(self) -> tuple[str, ...]:
-        """Names of the machine-graded exercises, in the lesson's order."""
         return tuple(self.points_by_exercise)
 
     def star(self, exercise: str) -> str:
@@ -160,14 +156,9 @@ class GradedLesson:
         return sum(self.points_by_exercise.values())
 
     @property
-    def written_points(self) -> float:
-        """What a person can give."""
-        return sum(self.points_by_answer.values())
-
-    @property
     def all_points(self) -> float:
-        """What both can give."""
-        return self.max_points + self.written_points
+        """What a machine and a person can give together."""
+        return self.max_points + sum(self.points_by_answer.values())
 
     @cached_property
     def _by_student(self) -> dict[str, GradedSubmission]:
@@ -179,9 +170,7 @@ class GradedLesson:
 
     def only(self, students: Collection[str]) -> GradedLesson:
         """The same of some students alone."""
-        return replace(
-            self, students=tuple(one for one in self.students if one.student in students)
-        )
+        return replace(self, students=tuple(s for s in self.students if s.student in students))
 
     @property
     def rows(self) -> list[tuple[str, GradedExercise]]:
@@ -191,11 +180,7 @@ class GradedLesson:
     @property
     def waiting(self) -> dict[str, list[str]]:
         """Written answers that a person has yet to grade, by student."""
-        found = {
-            s.student: [name for name, state in s.written.items() if state == "waiting"]
-            for s in self.students
-        }
-        return {student: names for student, names in found.items() if names}
+        return {one.student: one.waiting for one in self.students if one.waiting}
 
     @property
     def blanks(self) -> dict[str, dict[str, str]]:
@@ -208,17 +193,11 @@ class GradedLesson:
         return INCOMPLETE if self.blanks else COMPLETE
 
     def as_dict(self) -> dict:
-        """JSON-able: everything the table shows, and the reasons."""
+        """Return as data everything that the table shows, and the reasons."""
+        names = ("lesson", "exercises", "max_points", "seconds", "waiting", "blanks", "exit_code")
         students = [student.as_dict() for student in self.students]
-        return {
-            "lesson": self.lesson,
+        return {name: getattr(self, name) for name in names} | {
             "students": students,
-            "exercises": self.exercises,
-            "max_points": self.max_points,
-            "written_points": self.written_points,
-            "seconds": self.seconds,
+            "written_points": sum(self.points_by_answer.values()),
             "rows": [row for student in students for row in student["rows"]],
-            "waiting": self.waiting,
-            "blanks": self.blanks,
-            "exit_code": self.exit_code,
         }

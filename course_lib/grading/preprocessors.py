@@ -43,13 +43,6 @@ AUTOGRADE = [
 ]
 
 
-def release_path(coursedir, lesson: str, notebook: str) -> Path:
-    """Where a course keeps the release notebook of a lesson."""
-    return Path(coursedir.format_path(coursedir.release_directory, ".", lesson)) / (
-        f"{notebook}.ipynb"
-    )
-
-
 @functools.lru_cache(maxsize=4)
 def _release(path: Path, changed: int) -> NotebookNode:
     """A release notebook, parsed once for a class; `changed` is when its file was."""
@@ -64,8 +57,9 @@ class RebuildSubmission(NbGraderPreprocessor):
 
     def preprocess(self, nb: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
         """Replace the notebook by the rebuilt one; notices go to its metadata and the log."""
-        about = resources["nbgrader"]
-        path = release_path(coursedir_of(self), about["assignment"], about["notebook"])
+        about, course = resources["nbgrader"], coursedir_of(self)
+        folder = course.format_path(course.release_directory, ".", about["assignment"])
+        path = Path(folder) / f"{about['notebook']}.ipynb"
         if not path.is_file():
             self.log.warning("%s is missing: run `course build`", path)
             return nb, resources
@@ -85,7 +79,6 @@ class ExecuteWithSeed(Execute):
     def preprocess(
         self, nb: NotebookNode, resources: Any = None, km: KernelManager | None = None
     ) -> tuple[NotebookNode, dict]:
-        """Execute the notebook."""
         about, before = resources["nbgrader"], os.environ.get(SEED)
         private = Path(coursedir_of(self).root) / ".course" / "check_seed"
         work = work_of(nbformat.writes(nb).encode())
@@ -107,7 +100,6 @@ class CleanOutputs(NbGraderPreprocessor):
     def preprocess_cell(
         self, cell: NotebookNode, resources: dict, index: int
     ) -> tuple[NotebookNode, dict]:
-        """Turn stderr streams of check cells into stdout; sanitize all others."""
         if cell.cell_type == "code":
             if is_check(cell) and not is_plain_test(cell):
                 for output in cell.outputs:

@@ -43,9 +43,7 @@ def sanitize_tree(value: Any) -> Any:
         return plain_text(value)
     if isinstance(value, Mapping):
         return {key: sanitize_tree(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [sanitize_tree(item) for item in value]
-    return value
+    return [sanitize_tree(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def sanitize_prose(source: str) -> str:
@@ -88,26 +86,14 @@ def _sanitize(output: Mapping) -> NotebookNode | None:
         name, value = _text(output.get("ename"))[:200], _text(output.get("evalue"))[:2000]
         return made_output("error", ename=name, evalue=value, traceback=lines)
     if kind in ("display_data", "execute_result") and isinstance(output.get("data"), Mapping):
-        data, metadata = _sanitize_data(output["data"])
-        if not data:
-            return None
+        text = _text(output["data"].get("text/plain"))[:MOST]
+        data = {mime: _joined(output["data"].get(mime)) for mime in _PICTURES}
+        data = {mime: picture for mime, picture in data.items() if _BASE64.fullmatch(picture)}
+        metadata = {mime: {"alt": text[:2000]} for mime in data if text}
+        data |= {"text/plain": text} if text else {}
         count = {"execution_count": None} if kind == "execute_result" else {}
-        return made_output(kind, data=data, metadata=metadata, **count)
+        return made_output(kind, data=data, metadata=metadata, **count) if data else None
     return None
-
-
-def _sanitize_data(data: Mapping) -> tuple[dict, dict]:
-    kept: dict[str, str] = {}
-    metadata: dict[str, dict] = {}
-    if text := _text(data.get("text/plain"))[:MOST]:
-        kept["text/plain"] = text
-    for kind in _PICTURES:
-        picture = _joined(data.get(kind))
-        if picture and _BASE64.fullmatch(picture):
-            kept[kind] = picture
-            if text:
-                metadata[kind] = {"alt": text[:2000]}
-    return kept, metadata
 
 
 def _text(value: Any) -> str:

@@ -1,12 +1,11 @@
 """Notes on sources for a person; the course's own solutions refuse while an answer is observed."""
 
 import ast
-import inspect
 from pathlib import Path
 
 import pytest
 import torch
-from grading_course import CAUSAL, LESSON
+from grading_course import CAUSAL
 from nbformat.v4 import new_code_cell, new_notebook
 
 from course_lib.attention import causal_mask
@@ -14,7 +13,7 @@ from course_lib.authoring.paste import solution_source
 from course_lib.checks import exercises
 from course_lib.checks.observe import remote
 from course_lib.grading.demo_course import SAMPLES
-from course_lib.grading.intake.source_checks import same_as_course, source_checks
+from course_lib.grading.intake.source_checks import source_checks
 
 ROOT = Path(__file__).parents[1]
 
@@ -105,14 +104,6 @@ def test_what_the_meter_does_not_see_is_noted_where_something_is_measured():
     ] == []
 
 
-def test_an_answer_equal_to_the_solution_is_noticed_whatever_its_docstring():
-    ours = inspect.getsource(inspect.unwrap(causal_mask))
-    assert same_as_course(notebook(ours.replace('"""Lets', '"""Mine: lets')), LESSON) == [
-        "causal_mask"
-    ]
-    assert same_as_course(notebook(CAUSAL), LESSON) == []
-
-
 def test_every_solution_refuses_and_then_works_again():
     import course_lib
 
@@ -126,5 +117,3 @@ def test_every_solution_refuses_and_then_works_again():
 
 def test_odd_sources_are_no_obstacle():
     assert source_checks(notebook("import torch\ntorch.softmax", "no_exercise")) == []
-    too_deep = CAUSAL + "\n    return " + "+".join(["1"] * 700)
-    assert same_as_course(notebook(too_deep), LESSON) == []

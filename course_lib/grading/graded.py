@@ -55,7 +55,6 @@ class GradedSubmission:
         rows: the exercises graded by machine, in the lesson's order.
         answers: the written ones, graded by a person.
         problem: why nothing of it is graded.
-        same_as_course: exercises whose answer is the course's; for the record, not for a look.
     """
 
     student: str
@@ -66,7 +65,6 @@ class GradedSubmission:
     problem: str | None = None
     notices: tuple[str, ...] = ()
     seconds: float = 0.0
-    same_as_course: tuple[str, ...] = ()
     absent: bool = False
 
     @property
@@ -122,7 +120,7 @@ class GradedSubmission:
 
     def as_dict(self) -> dict:
         names = ("student", "written", "late_seconds", "problem", "notices", "seconds")
-        return {name: getattr(self, name) for name in (*names, "same_as_course")} | {
+        return {name: getattr(self, name) for name in names} | {
             "rows": [{"student": self.student, **asdict(one)} for one in self.rows],
             "written_points": sum(one.score or 0.0 for one in self.answers),
         }

@@ -75,7 +75,6 @@ class Result:
         fault: why the submission could not be graded; None if it was.
         is_final: whether the same submission would fail again, so that only `--force` tries it.
         notices: what a person should know of the submission.
-        same_as_course: exercises whose answer is the course's own solution.
         flagged: exercises for a person to look at, with the reason.
         seconds: wall time by step: "start" (of guests), "cells", "observe", "judge", "total"; and
             "cpu", the processor time of worker and guests.
@@ -89,7 +88,6 @@ class Result:
     fault: str | None = None
     is_final: bool = False
     notices: tuple[str, ...] = ()
-    same_as_course: tuple[str, ...] = ()
     flagged: dict[str, str] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     log: list[str] = field(default_factory=list)

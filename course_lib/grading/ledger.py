@@ -30,7 +30,6 @@ class Entry:
         problem: why it is blank, with the remedy.
         is_final: whether it stays blank until it changes or `--force` is given.
         flagged: exercises for a person to look at, with the reason.
-        same: exercises whose answer is the course's own solution.
         notebook: the graded notebook as JSON text, until it is published.
         work: digest of the submission alone.
         regraded: the same work was graded before, and nobody asked to forget that.
@@ -44,7 +43,6 @@ class Entry:
     is_final: bool = False
     notices: tuple[str, ...] = ()
     flagged: dict[str, str] = field(default_factory=dict)
-    same: tuple[str, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
     notebook: str = ""
     work: str = ""
@@ -109,7 +107,7 @@ def _read(path: Path) -> Entry | None:
         document = json.loads(path.read_text(encoding="utf-8"))
         if document["sha256"] == _digest(document["entry"]):
             content = json.loads(document["entry"])
-            content |= {name: tuple(content.get(name, ())) for name in ("notices", "same")}
+            content["notices"] = tuple(content.get("notices", ()))
             if content["state"] == "landed":  # the word of earlier versions
                 content["state"] = "published"
             return Entry(**{f.name: content[f.name] for f in fields(Entry) if f.name in content})

@@ -127,7 +127,6 @@ def receive(run: Run, result: Result) -> Entry:
         entry,
         seconds=result.seconds,
         notices=(*entry.notices, *result.notices),
-        same=result.same_as_course,
     )
     if result.fault or result.notebook is None:
         problem = result.fault or "not graded"

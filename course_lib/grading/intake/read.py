@@ -26,7 +26,7 @@ from course_lib.exercises import exercises
 from course_lib.grading.graded_cells import ANSWER, grade_id
 from course_lib.grading.intake.gate import IntakeError, read_ordinary
 from course_lib.grading.intake.rebuild import rebuild
-from course_lib.grading.intake.source_checks import same_as_course, source_checks
+from course_lib.grading.intake.source_checks import source_checks
 from course_lib.grading.jobs import Job
 
 MAX_BYTES = 100_000_000
@@ -38,19 +38,15 @@ _SECONDS = 20  # of processor time; an honest submission takes a tenth of one
 _MEMORY = 600_000_000  # bytes beyond what the process holds
 
 
-def read_submission(job: Job) -> tuple[NotebookNode, list[str], list[str]]:
-    """Return the release notebook with a student's answers.
-
-    Returns:
-        The notebook, notices for the instructor, and the exercises whose answer is the course's.
+def read_submission(job: Job) -> tuple[NotebookNode, list[str]]:
+    """Return the release notebook with a student's answers, and notices for the instructor.
 
     Raises:
         IntakeError: it cannot be read; the message says why and what to ask for.
     """
     with _limited(job.name):
         notebook, notices = _rebuilt(job.lesson, _release(job.release), job.data, job.name)
-        same = same_as_course(notebook, job.lesson)
-        return notebook, [*notices, *source_checks(notebook)], same
+        return notebook, [*notices, *source_checks(notebook)]
 
 
 def has_answers(lesson: str, release: NotebookNode, path: Path) -> bool:

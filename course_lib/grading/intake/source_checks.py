@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import functools
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 from nbformat import NotebookNode
@@ -15,14 +13,11 @@ from nbformat import NotebookNode
 from course_lib.exercises import find
 from course_lib.grading.graded_cells import (
     ANSWER,
-    DEFINITIONS,
-    definitions,
     grade_id,
     is_theirs,
     parsed,
 )
 
-_SOLUTIONS = Path(__file__).resolve().parents[2] / "attention"
 _BUSINESS_OF_OTHERS = re.compile(
     r"sys\.modules|meta_path|settrace|setprofile|_getframe|addaudithook|get_referrers|get_objects"
     r"|ast_transformers|input_transformers\w*|do_execute|user_ns|_ih\b|run_cell\w*"
@@ -68,19 +63,6 @@ def source_checks(notebook: NotebookNode) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def same_as_course(notebook: NotebookNode, lesson: str) -> list[str]:
-    """Exercises whose answer is, but for docstrings and annotations, the course's own solution."""
-    ours = _solutions(lesson.partition("_")[2])
-    answers = {
-        grade_id(cell).removesuffix(ANSWER): cell.source
-        for cell in notebook.cells
-        if cell.cell_type == "code" and is_theirs(cell)
-    }
-    return [
-        name for name in answers if name in ours and _bare(answers[name]).get(name) == ours[name]
-    ]
-
-
 @functools.lru_cache(maxsize=1000)  # a release's cells are the same for everyone
 def _named(source: str) -> tuple[str, ...]:
     """What of the business of others a cell's source names, each once."""
@@ -116,27 +98,3 @@ def _left_out(name: str, source: str, nodes: Sequence[ast.AST]) -> Iterator[str]
 @functools.cache
 def _is_metered(exercise: str) -> bool:
     return any(probe.at_most for probe in find(exercise).probes(np.random.default_rng(0)))
-
-
-@functools.cache
-def _solutions(slug: str) -> dict[str, str]:
-    path = _SOLUTIONS / f"_{slug}.py"
-    return _bare(path.read_text(encoding="utf-8")) if path.is_file() else {}
-
-
-def _bare(source: str) -> dict[str, str]:
-    """What functions and classes say but for docstrings, decorators and annotations, by name."""
-    found = {}
-    for name, definition in definitions(source).items():
-        for node in ast.walk(definition):
-            if isinstance(node, ast.arg):
-                node.annotation = None
-            elif isinstance(node, DEFINITIONS):
-                node.decorator_list = []
-                if ast.get_docstring(node, clean=False) is not None:
-                    node.body = node.body[1:] or [ast.Pass()]
-                if not isinstance(node, ast.ClassDef):
-                    node.returns = None
-        with contextlib.suppress(RecursionError):
-            found[name] = ast.dump(definition)
-    return found

@@ -71,8 +71,8 @@ class Runner:
         started, cpu = time.monotonic(), time.process_time()
         for attempt in range(1, MAX_ATTEMPTS + 1):
             try:
-                notebook, notices, same = read_submission(job)
-                result.notices, result.same_as_course = tuple(notices), tuple(same)
+                notebook, notices = read_submission(job)
+                result.notices = tuple(notices)
                 self._grade(job, notebook, result)
                 break
             except GuestLost as error:

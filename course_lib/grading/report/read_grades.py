@@ -113,7 +113,6 @@ def _explained(
         problem=problem,
         notices=tuple(dict.fromkeys([*entry.notices, *told.notices, *flags])),
         seconds=entry.seconds.get("total", 0.0),
-        same_as_course=entry.same,
     )
 
 

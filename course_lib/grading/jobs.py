@@ -50,7 +50,8 @@ class Job:
         seed: the submission's own, from which the inputs of its checks are drawn.
         name: of the submitted file, for messages.
         tests: ordinary tests with what the release hides of them.
-        same: exercises that are not judged again, because neither work nor check has changed.
+        same: exercises that are not judged again, because neither work nor check has changed,
+            and whether each was right.
         beside: names of the files in the notebook's folder, which the guest does not see.
     """
 
@@ -62,7 +63,7 @@ class Job:
     seed: str
     name: str = "the notebook"
     tests: Mapping[str, str] = field(default_factory=dict)
-    same: frozenset[str] = frozenset()
+    same: Mapping[str, bool] = field(default_factory=dict)
     beside: frozenset[str] = frozenset()
 
 

@@ -68,15 +68,17 @@ def plan(run: Run, submission: Submission, known: Collection[str]) -> Entry | Jo
     except IntakeError as error:
         blank = replace(entry, notices=submission.notices, problem=str(error))
         return replace(blank, state="blank", notebook="", is_final=False)
-    key, same = key_of(data, run.release, run.seed, run.settings.limits), set[str]()
+    key, right = key_of(data, run.release, run.seed, run.settings.limits), {}
     if entry.key == key and not run.settings.force:
         if entry.is_final and entry.checks == run.checks:
             return entry
+        same: set[str] = set()
         if entry.state in ("graded", "published"):
             same = {name for name, digest in run.checks.items() if entry.checks.get(name) == digest}
         if len(same) == len(run.checks) and (done := unchanged(run, entry, known)):
             return done
-        same &= {grade_id(cell) for cell in _checks_before(run, entry)}
+        before = {grade_id(cell): read_check(cell) for cell in _checks_before(run, entry)}
+        right = {name: before[name].outcome == "correct" for name in same & before.keys()}
     work = work_of(data)
     begun = Entry(
         submission.student,
@@ -84,8 +86,8 @@ def plan(run: Run, submission: Submission, known: Collection[str]) -> Entry | Jo
         dict(run.checks),
         "started",
         notices=submission.notices,
-        flagged={name: why for name, why in entry.flagged.items() if name in same},
-        notebook=entry.notebook if same else "",
+        flagged={name: why for name, why in entry.flagged.items() if name in right},
+        notebook=entry.notebook if right else "",
         work=work,
         regraded=(entry.state == "published" or entry.regraded)
         and entry.work == work
@@ -101,7 +103,7 @@ def plan(run: Run, submission: Submission, known: Collection[str]) -> Entry | Jo
         seed_of(run.seed, submission.student, work),
         submission.notebook.name,
         run.tests,
-        frozenset(same),
+        right,
         frozenset(utf8(path.name) for path in submission.folder.iterdir()),
     )
 

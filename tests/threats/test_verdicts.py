@@ -7,14 +7,7 @@ from pathlib import Path
 import nbformat
 import pytest
 import torch
-from grading_course import (
-    LESSON,
-    QUICK,
-    hand_in,
-    honest,
-    make_course,
-    release,
-)
+from grading_course import LESSON, cell_of, hand_in, honest, make_course, release
 from nbformat.v4 import new_code_cell
 
 from course_lib.authoring.paste import solution_source
@@ -22,7 +15,7 @@ from course_lib.checks import grade as judged
 from course_lib.cli import main as cli
 from course_lib.exercises import lessons
 from course_lib.exercises.variants import variants
-from course_lib.grading.graded_cells import grade_id, read_notebook
+from course_lib.grading.graded_cells import read_notebook
 from course_lib.grading.jobs import Job
 from course_lib.grading.judging.runner import Runner
 from course_lib.grading.run import Settings, grade
@@ -101,20 +94,17 @@ def test_s01_an_answer_that_is_the_courses_own_is_worth_nothing_and_is_flagged(b
 
 def test_s01_no_line_of_a_solution_that_is_still_due_can_be_read(borrowers):
     root, _ = borrowers
-    given = release(root)
-    handed_out = {line.strip() for cell in given.cells for line in cell.source.splitlines()}
-    answered = {
-        line.strip()
-        for name in lessons()[LESSON].exercises
-        for line in solution_source(name).splitlines()
-    }
-    secret = {
-        line.strip()
-        for slug in lessons()
-        if slug >= LESSON
-        for line in (ROOT / "course_lib" / "attention" / f"_{slug[3:]}.py").read_text().splitlines()
-    }
-    secret = {line for line in secret - handed_out if len(line) > 30}
+
+    def lines(*texts: str) -> set[str]:
+        return {line.strip() for text in texts for line in text.splitlines()}
+
+    answered = lines(*map(solution_source, lessons()[LESSON].exercises))
+    sources = [
+        ROOT / f"course_lib/attention/_{slug[3:]}.py" for slug in lessons() if slug >= LESSON
+    ]
+    handed_out = lines(*(cell.source for cell in release(root).cells))
+    secret = lines(*(path.read_text() for path in sources)) - handed_out
+    secret = {line for line in secret if len(line) > 30}
     assert len(secret) > 200
     shown = {
         path: "".join(
@@ -133,28 +123,29 @@ def test_s01_no_line_of_a_solution_that_is_still_due_can_be_read(borrowers):
         assert not [line for line in secret - answered if line in text], path
 
 
-def reports_of(runner: Runner, lesson: str, answers: dict[str, str], before: str = ""):
-    """Grade a lesson's release with some answers, and a cell of the student's own before them."""
-    text = (ROOT / "notebooks" / lesson / f"{lesson}.ipynb").read_text(encoding="utf-8")
-    notebook = nbformat.reads(text, as_version=4)
-    for cell in notebook.cells:
-        cell.source = answers.get(grade_id(cell).removesuffix("-answer"), cell.source)
-    notebook.cells.insert(2, new_code_cell(before, id="before"))
-    data = nbformat.writes(notebook).encode()
-    result = runner.run(Job("ada", lesson, "key", data, text, "seed"))
-    assert not result.fault
-    return {row.exercise: row for row in read_notebook(result.notebook).rows}
+@pytest.fixture(scope="module")
+def points_of():
+    """Points of an answer to an exercise, with a cell of the student's own before the answer."""
+    runner = Runner(None, Limits())
+
+    def graded(lesson: str, name: str, answer: str, before: str = "") -> tuple[float, float]:
+        text = (ROOT / "notebooks" / lesson / f"{lesson}.ipynb").read_text(encoding="utf-8")
+        notebook = nbformat.reads(text, as_version=4)
+        cell_of(notebook, f"{name}-answer").source = answer
+        notebook.cells.insert(2, new_code_cell(before, id="before"))
+        job = Job("ada", lesson, "key", nbformat.writes(notebook).encode(), text, "seed")
+        rows = {row.exercise: row for row in read_notebook(runner.run(job).notebook).rows}
+        return rows[name].points, rows[name].max_points
+
+    yield graded
+    runner.close()
 
 
-def test_s01_what_an_earlier_lesson_handed_out_may_be_imported():
+def test_s01_what_an_earlier_lesson_handed_out_may_be_imported(points_of):
     name = "scaled_dot_product_attention"
     code = f"from course_lib.attention import masked_softmax\n{solution_source(name)}"
-    runner = Runner(None, QUICK.limits)
-    try:
-        found = reports_of(runner, "05_scaled_dot_product", {name: code})[name]
-    finally:
-        runner.close()
-    assert found.points == found.max_points > 0
+    points, most = points_of("05_scaled_dot_product", name, code)
+    assert points == most > 0
 
 
 def test_s11_s12_s13_no_class_is_graded_below_strict_that_is_not_trusted(
@@ -175,7 +166,6 @@ def test_s11_s12_s13_no_class_is_graded_below_strict_that_is_not_trusted(
     assert not (root / "autograded").exists() and not (root / ".course" / "ledger").exists()
 
 
-MEASURED = "08_memory_and_speed"
 ALL_AT_ONCE = """def blocked_attention(queries, keys, values, mask=None, block_size=128):
     scores = queries @ keys.mT / math.sqrt(queries.shape[-1])
     if mask is not None:
@@ -197,26 +187,14 @@ StorageWeakRef.expired = lambda self: True""",
 }
 
 
-@pytest.fixture(scope="module")
-def points_of():
-    """Points of an answer to `blocked_attention` with a cell of the student's own before it."""
-    runner = Runner(None, Limits())
-
-    def graded(answer: str, before: str = "") -> float:
-        answers = {"blocked_attention": answer}
-        return reports_of(runner, MEASURED, answers, before)["blocked_attention"].points
-
-    yield graded
-    runner.close()
-
-
 @pytest.mark.parametrize("name", WRAPPED)
 def test_s16_who_wraps_what_measures_an_answer_gains_nothing(points_of, name):
+    measured = functools.partial(points_of, "08_memory_and_speed", "blocked_attention")
     in_blocks = solution_source("blocked_attention")
-    honest, right = points_of(ALL_AT_ONCE), points_of(in_blocks)
-    assert 0 < honest < right
-    assert points_of(ALL_AT_ONCE, WRAPPED[name]) <= honest
-    assert points_of(in_blocks, WRAPPED[name]) < right
+    honest, right = measured(ALL_AT_ONCE), measured(in_blocks)
+    assert 0 < honest[0] < right[0]
+    assert measured(ALL_AT_ONCE, WRAPPED[name]) <= honest
+    assert measured(in_blocks, WRAPPED[name]) < right
 
 
 def rounded(answer, dtype, back=False):

@@ -157,30 +157,21 @@ def secret_seed(path: Path) -> str:
         GradingError: the file is empty or damaged, so that inputs could be guessed.
     """
     if not path.exists() and not path.is_symlink():
-        _make_seed(path)
+        path.parent.mkdir(exist_ok=True)
+        scratch = path.with_name(f".{path.name}.{os.getpid()}")
+        descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(secrets.token_hex(16) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        with contextlib.suppress(FileExistsError):  # someone else was first: theirs counts
+            os.link(scratch, path)
+        scratch.unlink()
+    remedy = "put the copy of it back; without one, delete it: everyone is graded with a new seed"
     try:
         seed = read_ordinary(path, MOST_SEED).decode("utf-8").strip()
     except (IntakeError, UnicodeDecodeError) as error:
-        raise GradingError(f"{path}: {error}; {_NEW_SEED}") from error
+        raise GradingError(f"{path}: {error}; {remedy}") from error
     if not seed.isprintable() or not seed:
-        raise GradingError(f"{path} is {'damaged' if seed else 'empty'}; {_NEW_SEED}")
+        raise GradingError(f"{path} is {'damaged' if seed else 'empty'}; {remedy}")
     return seed
-
-
-_NEW_SEED = (
-    "put the copy of it back; without one, delete it: a new seed is made, and everyone is graded "
-    "anew"
-)
-
-
-def _make_seed(path: Path) -> None:
-    path.parent.mkdir(exist_ok=True)
-    scratch = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(secrets.token_hex(16) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    with contextlib.suppress(FileExistsError):  # someone else was first: theirs counts
-        os.link(scratch, path)
-    scratch.unlink()

@@ -6,7 +6,6 @@ the same grades as `course grade`.
 
 from __future__ import annotations
 
-import functools
 import os
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from course_lib.grading.course import SEED
 from course_lib.grading.fingerprints import seed_of, work_of
 from course_lib.grading.graded_cells import is_check, is_plain_test, read_check
 from course_lib.grading.intake.gate import secret_seed
+from course_lib.grading.intake.read import released
 from course_lib.grading.intake.rebuild import rebuild
 from course_lib.grading.sanitize import sanitize_outputs
 
@@ -43,12 +43,6 @@ AUTOGRADE = [
 ]
 
 
-@functools.lru_cache(maxsize=4)
-def _release(path: Path, changed: int) -> NotebookNode:
-    """A release notebook, parsed once for a class; `changed` is when its file was."""
-    return nbformat.read(path, as_version=4)
-
-
 class RebuildSubmission(NbGraderPreprocessor):
     """First step of sanitising: the student's answers in the release notebook.
 
@@ -63,7 +57,7 @@ class RebuildSubmission(NbGraderPreprocessor):
         if not path.is_file():
             self.log.warning("%s is missing: run `course build`", path)
             return nb, resources
-        rebuilt, notices = rebuild(_release(path, path.stat().st_mtime_ns), nb.cells)
+        rebuilt, notices = rebuild(released(path.read_text(encoding="utf-8")), nb.cells)
         for notice in notices:
             self.log.warning("%s: %s", about["student"], notice)
         rebuilt.metadata.setdefault("course", {})["notices"] = notices
@@ -111,7 +105,7 @@ class CleanOutputs(NbGraderPreprocessor):
 
 
 class SaveCheckedGrades(SaveScores):
-    """Saves scores, those of check cells as `cells.read_check` reads them."""
+    """Saves scores, those of check cells as `read_check` reads them."""
 
     def score_of(self, cell: NotebookNode) -> float | None:
         """Points of a graded cell; None leaves it to a person."""

@@ -45,7 +45,7 @@ def read_submission(job: Job) -> tuple[NotebookNode, list[str]]:
         IntakeError: it cannot be read; the message says why and what to ask for.
     """
     with _limited(job.name):
-        notebook, notices = _rebuilt(job.lesson, _release(job.release), job.data, job.name)
+        notebook, notices = _rebuilt(job.lesson, released(job.release), job.data, job.name)
         return notebook, [*notices, *source_checks(notebook)]
 
 
@@ -75,7 +75,8 @@ def read_bytes(path: Path) -> bytes:
 
 
 @functools.lru_cache(maxsize=2)
-def _release(text: str) -> NotebookNode:
+def released(text: str) -> NotebookNode:
+    """A release notebook, parsed once for a class."""
     return nbformat.reads(text, as_version=4)
 
 

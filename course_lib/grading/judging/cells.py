@@ -27,8 +27,7 @@ from course_lib.grading.judging.exercise import (
 from course_lib.grading.judging.plain_tests import shown_of_test
 from course_lib.grading.judging.predecessors import Uses
 from course_lib.grading.judging.session import CannotJudge, Session
-from course_lib.grading.sandbox.guests import Ran
-from course_lib.grading.sanitize import KEPT, made_output, sanitize_outputs
+from course_lib.grading.publishing.check_outputs import Shown
 
 
 def grade_cells(
@@ -51,7 +50,7 @@ def grade_cells(
     flagged: dict[str, str] = {}
     verdicts: dict[str, Verdict] = {}
     errors: list[str] = []
-    room = KEPT - sum(len(str(output)) for cell in notebook.cells for output in _shown_in(cell))
+    shown = Shown(notebook)
     for index, cell in enumerate(notebook.cells):
         if not is_run(cell):
             continue
@@ -78,8 +77,7 @@ def grade_cells(
             cell.outputs = shown_of_test(ran, session.harmful.get(index))
         else:
             errors += [output.get("evalue", "") for output in ran.outputs]
-            room -= ran.size
-            cell.outputs = _shown(ran, room)
+            shown.keep(cell, ran)
     _judge_beside_ours(session, job, notebook, verdicts)
     reports = {name: verdict.named(False) for name, verdict in verdicts.items()}
     reports = {name: _with_files(one, job.beside, errors) for name, one in reports.items()}
@@ -88,18 +86,6 @@ def grade_cells(
         points = f"{report.points:g} of {report.max_points:g}"
         session.note(f"check {name}: {report.outcome}{mistake}, {points}")
     return reports, flagged
-
-
-def _shown_in(cell: NotebookNode) -> list[NotebookNode]:
-    return cell.get("outputs") or []
-
-
-def _shown(ran: Ran, room: int) -> list[NotebookNode]:
-    """What a cell displayed, if there is room for that."""
-    if room >= 0 or not ran.outputs:
-        return sanitize_outputs(ran.outputs)
-    said = f"[left out: all cells together put out more than {KEPT:,} bytes]\n"
-    return [made_output("stream", name="stdout", text=said)]
 
 
 def _builds_on_wrong(uses: Uses, verdicts: Mapping[str, Verdict], name: str) -> bool:

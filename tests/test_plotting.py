@@ -358,6 +358,12 @@ def test_bars_alt_lists_the_values():
     assert "as given 2, 1; shifted 0, -1" in alt
 
 
+def test_bars_carry_their_names():
+    plot = plotting.bars({"loss": {"": [1, 2]}}, x_label="head", ticks=["0.0", "1.3"])
+    assert {"0.0", "1.3"} <= {text.text for text in elements(plot.svg, "text")}
+    assert plot.table.head == ["head", "0.0", "1.3"]
+
+
 @pytest.mark.parametrize(
     ("value", "words"),
     [(0.618, "0.62"), (2.0, "2"), (-8192.0, "-8192"), (1.6e-28, "1.6e-28"), (np.nan, "nan")],

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from course_lib.plotting.axes import HATCHES, clean, colour, style
+from course_lib.plotting.axes import HATCHES, clean, colour, name_ticks, style
 from course_lib.plotting.colours import INK
 from course_lib.plotting.display import new_figure
 from course_lib.plotting.figures import Plot, Table
@@ -21,8 +21,16 @@ EXACT_ZERO = -360
 LABEL_POINTS = 10  # from one line's name to the next
 
 
-def bars(panels: Mapping[str, Mapping[str, Any]], *, x_label: str = "keys") -> Plot:
-    """Panels of grouped bars with their values written above: title -> series -> values."""
+def bars(
+    panels: Mapping[str, Mapping[str, Any]],
+    *,
+    x_label: str = "keys",
+    ticks: Sequence[str] | None = None,
+) -> Plot:
+    """Panels of grouped bars with their values written above: title -> series -> values.
+
+    The bars are named by `ticks`, otherwise by their numbers.
+    """
     data = {
         title: {name: as_array(values).astype(float) for name, values in series.items()}
         for title, series in panels.items()
@@ -33,10 +41,12 @@ def bars(panels: Mapping[str, Mapping[str, Any]], *, x_label: str = "keys") -> P
         _draw_bars(axes, series)
         axes.set_title(title, fontsize=9)
         axes.set_xlabel(x_label)
+        if ticks:
+            name_ticks(axes, ticks)
         if len(series) > 1:
             axes.legend(fontsize=7, frameon=False)
     alt = ". ".join(_bars_sentence(*item) for item in data.items()) + "."
-    return Plot(figure, alt, _bars_table(data, x_label))
+    return Plot(figure, alt, _bars_table(data, x_label, ticks))
 
 
 def lines(
@@ -238,11 +248,13 @@ def lines_table(x_label: str, across: np.ndarray, series: Mapping[str, np.ndarra
     return Table([x_label, *series], rows)
 
 
-def _bars_table(panels: Mapping[str, Mapping[str, np.ndarray]], x_label: str) -> Table:
+def _bars_table(
+    panels: Mapping[str, Mapping[str, np.ndarray]], x_label: str, ticks: Sequence[str] | None
+) -> Table:
     most = max(len(values) for series in panels.values() for values in series.values())
     rows = [
         [", ".join(filter(None, (title, name))), *map(number, values)]
         for title, series in panels.items()
         for name, values in series.items()
     ]
-    return Table([x_label, *map(str, range(most))], rows)
+    return Table([x_label, *(ticks or map(str, range(most)))], rows)

@@ -168,7 +168,7 @@ measured = {
     for name, scaled in (("q . k", False), ("q . k / sqrt(d)", True))
 }
 figure = plotting.lines(
-    sizes, measured, x_label="d", y_label="variance of a score", log_x=True, log_y=True
+    sizes, measured, x_label="features d", y_label="variance of a score", log_x=True, log_y=True
 )
 plotting.show(figure)
 assert np.allclose(measured["q . k"], sizes, rtol=0.25)
@@ -297,7 +297,9 @@ for d in sizes:
     for name, divisor in zip(largest, (1.0, math.sqrt(d)), strict=True):
         weights = torch.softmax(products / divisor, dim=-1)
         largest[name].append(weights.max(dim=-1).values.mean().item())
-figure = plotting.lines(sizes, largest, x_label="d", y_label="largest weight of 10", log_x=True)
+figure = plotting.lines(
+    sizes, largest, x_label="features d", y_label="largest weight of 10", log_x=True
+)
 plotting.show(figure)
 assert largest["softmax(q . k)"][-1] > 0.9
 assert 8.8e6 < math.exp(16) < 9e6
@@ -767,7 +769,7 @@ for d in sizes:
     for name, median in zip(names, found.median(dim=0).values.tolist(), strict=True):
         ratios[name].append(median)
 label = "gradient norm / that of equal weights"
-plotting.show(plotting.lines(sizes, ratios, x_label="d", y_label=label, log_x=True))
+plotting.show(plotting.lines(sizes, ratios, x_label="features d", y_label=label, log_x=True))
 print(f"d = 128, unscaled: below 0.1 for {(found[:, 1] < 0.1).float().mean():.0%} of the queries")
 assert ratios["softmax(q . k)"][-1] < 0.1
 assert min(ratios["softmax(q . k / sqrt(d))"]) > 0.6

@@ -564,7 +564,7 @@ off = [loss_without(solver, test, name) for name in names]
 for name, loss in zip(names, off, strict=True):
     print(f"without {name}   {loss:.3f}")
 panels = {"induction score": {"": induction}, "loss without it": {"": off}}
-plotting.show(plotting.bars(panels, x_label="head: 0 is in layer 0, 1 to 4 in layer 1"))
+plotting.show(plotting.bars(panels, x_label="layer and head", ticks=names))
 assert loss_without(solver, test) < 0.3 and off[0] > 1
 
 # %% [markdown]
@@ -584,7 +584,7 @@ other, _ = learn_puzzle(seed=2)
 _, induction = scores(other, test)
 off = [loss_without(other, test, name) for name in names]
 panels = {"induction score": {"": induction}, "loss without it": {"": off}}
-plotting.show(plotting.bars(panels, x_label="head: 0 is in layer 0, 1 to 4 in layer 1"))
+plotting.show(plotting.bars(panels, x_label="layer and head", ticks=names))
 
 # %% [markdown]
 # **Predict.** In the course's run all four heads of layer 1 have a high score now, and each can be
@@ -747,16 +747,16 @@ assert difference < 1e-4
 
 # %% tags=["demo"]
 D, lengths = 64, torch.tensor([16, 64, 256, 1024, 4096])
-products = {"without": [], "with": []}
+products = {"without a cache": [], "with a cache": []}
 for n in lengths.tolist():
     i = torch.arange(1, n + 1, dtype=torch.float64)  # tokens read when the i-th is written
     without = 4 * D**2 * i + 2 * D * i**2  # all projections again, all scores again
     cached = 4 * D**2 + 2 * D * i  # one position's projections, one row of scores
-    products["without"].append(without.sum().item())
-    products["with"].append(cached.sum().item())
-    times = products["without"][-1] / products["with"][-1]
+    products["without a cache"].append(without.sum().item())
+    products["with a cache"].append(cached.sum().item())
+    times = products["without a cache"][-1] / products["with a cache"][-1]
     print(f"{n:5d} tokens: {times:6.0f} times the products")
-labels = {"x_label": "tokens written", "y_label": "products"}
+labels = {"x_label": "tokens written", "y_label": "multiplications"}
 plotting.show(plotting.lines(lengths, products, **labels, log_x=True, log_y=True))
 
 # %% tags=["demo", "nbval-ignore-output"]

@@ -1,5 +1,7 @@
 """A kernel that runs cells one at a time, as a front end does, ids of cells included or not."""
 
+import html
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -7,6 +9,7 @@ from pathlib import Path
 from jupyter_client.manager import KernelManager
 from nbformat.v4 import output_from_msg
 
+REPORT = "application/vnd.course.report+json"
 OUTPUTS = ("stream", "display_data", "execute_result", "error")
 
 
@@ -15,6 +18,7 @@ class LiveNotebook:
 
     def __init__(self, client, someone: bool = False) -> None:
         self.client, self.someone = client, someone
+        self.updates: list[str] = []  # the plain text of outputs that replaced earlier ones
 
     def run(self, source: str, cell_id: str = "") -> list:
         """The outputs of a cell."""
@@ -37,6 +41,8 @@ class LiveNotebook:
                 continue
             if reply["msg_type"] in OUTPUTS:
                 _add(outputs, output_from_msg(reply))
+            elif reply["msg_type"] == "update_display_data":
+                self.updates.append(reply["content"]["data"]["text/plain"])
             elif reply["content"].get("execution_state") == "idle":
                 return outputs
 
@@ -44,10 +50,19 @@ class LiveNotebook:
         """What a cell prints, displays and raises, as text."""
         return "\n".join(
             output.get("text")
+            or _report_text(output.get("data", {}))
             or output.get("data", {}).get("text/plain")
             or f"{output.get('ename')}: {output.get('evalue')}"
             for output in self.run(source, cell_id)
         )
+
+
+def _report_text(data) -> str:
+    """A report as text; nothing for other data."""
+    page = data["text/html"] if REPORT in data else ""
+    page = re.sub(r"<script>.*</script>", "", page, flags=re.DOTALL)
+    page = re.sub("</?code>", "", page, count=2)  # around the exercise's name
+    return html.unescape(re.sub("<.*?>", "", re.sub("</?code>", "`", page)))
 
 
 def _add(outputs: list, output) -> None:

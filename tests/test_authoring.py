@@ -122,15 +122,13 @@ def test_exercise_heading_says_points_minutes_and_difficulty(course):
     assert written.startswith("### Why toys?\n\n*3 points · about 5 minutes · graded by a person*")
 
 
-def test_below_the_check_are_a_hint_of_its_own_and_the_cell_that_carries_on(course):
+def test_below_the_check_is_the_cell_that_carries_on(course):
     found = cells(course.release(SLUG))
     at = list(found).index("double-check")
-    assert list(found)[at : at + 3] == ["double-check", "double-hint", "double-next"]
-    hint, carry_on = found["double-hint"], found["double-next"]
-    code = [line for line in hint.source.split("\n") if not line.startswith("#")]
-    assert hint.source.startswith('# hint("double", 1)  #') and code == []
-    assert carry_on.source == 'double = carry_on("double")'
-    assert "nbgrader" not in hint.metadata and "nbgrader" not in carry_on.metadata
+    assert list(found)[at : at + 2] == ["double-check", "double-next"]
+    assert "double-hint" not in found
+    assert found["double-next"].source == 'double = carry_on("double")'
+    assert "nbgrader" not in found["double-next"].metadata
 
 
 def test_no_version_path_or_time_is_recorded(course):

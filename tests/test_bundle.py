@@ -372,7 +372,7 @@ def test_a_lesson_works_in_its_bundle(student):
             return torch.ones(num_queries, num_keys or num_queries).triu().bool()
     """)
     answers = {"stable_softmax-answer": right, "causal_mask-answer": wrong}
-    answers["length_mask-hint"] = 'hint("length_mask", 1)'
+    answers["length_mask-next"] = 'hint("length_mask", 1)'
     home = folder / "notebooks" / LESSON
     done = python(
         "-c", WORK, f"{LESSON}.ipynb", json.dumps(answers), executable=executable, cwd=home
@@ -380,15 +380,15 @@ def test_a_lesson_works_in_its_bundle(student):
     outputs = json.loads(done.stdout)
 
     def said(cell):
-        shown = [o.get("text") or o.get("data", {}).get("text/plain", "") for o in outputs[cell]]
-        return "".join(shown)
+        data = [{"text/plain": o.get("text", ""), **o.get("data", {})} for o in outputs[cell]]
+        return "".join(one.get("text/html", one["text/plain"]) for one in data)
 
     assert "2 of 2 points" in said("stable_softmax-check")
     assert "going on with your own, which passed its check" in said("stable_softmax-next")
     assert "going on with your own version; the course's comes" in said("causal_mask-next")
     assert "every query sees the future" in said("causal_mask-check")
     assert "not attempted" in said("length_mask-check")
-    assert "Hint 1 of 3 for length_mask" in said("length_mask-hint")
+    assert "Hint 1 of 3 for length_mask" in said("length_mask-next")
     every = [output for cell in outputs.values() for output in cell]
     assert [o for o in outputs["setup"] if o["output_type"] != "stream"] == []
     missing = {"FileNotFoundError", "ImportError", "ModuleNotFoundError"}

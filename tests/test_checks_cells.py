@@ -7,7 +7,7 @@ import uuid
 
 import pytest
 from grading_course import CAUSAL, LENGTH, SETUP, UPPER
-from live_notebook import live_notebook
+from live_notebook import REPORT, live_notebook
 
 import course_lib
 from course_lib.checks.judge.grade import judge_observed
@@ -124,7 +124,7 @@ def test_stock_grading_goes_on_with_the_courses_version():
 def test_a_syntax_error_is_an_error_with_pythons_own_line(student):
     assert "SyntaxError" in student.answer(COLONLESS)
     report = student.check()
-    assert "causal_mask: stopped with an error  (0 of 2 points)" in report
+    assert "causal_mask: stopped with an error (0 of 2 points)" in report
     assert "SyntaxError: expected ':'" in report
     assert "(line 1: `def causal_mask(num_queries, num_keys=None, *, device=None)`)" in report
     student.answer(CAUSAL)
@@ -287,7 +287,7 @@ def test_what_a_notebook_defines_is_listed_without_its_instances():
 # --- the number below the report -----------------------------------------------------------
 
 
-def test_points_are_a_float_that_shows_nothing():
+def test_points_are_a_float_that_shows_no_number():
     points = course_lib.check("causal_mask", lambda n, num_keys=None: None)
     assert isinstance(points, float) and type(points) is Points and points == 0.0
     assert type(points + 1) is float and json.dumps(Points(3.3)) == "3.3"
@@ -297,14 +297,14 @@ def test_points_are_a_float_that_shows_nothing():
     assert Points(3.3)._repr_mimebundle_() == {"text/plain": "3.3", "text/html": UNSEEN}
 
 
-def test_a_check_leaves_the_number_for_nbgrader_and_no_text_for_a_reader(kernel):
+def test_one_output_has_the_number_for_nbgrader_and_the_report_for_a_reader(kernel):
     from nbconvert import HTMLExporter
     from nbformat.v4 import new_code_cell, new_notebook
     from nbgrader.utils import determine_grade
 
     kernel.run(CAUSAL)
     outputs = kernel.run('check("causal_mask")')
-    assert [output.output_type for output in outputs] == ["display_data", "execute_result"]
+    assert [output.output_type for output in outputs] == ["execute_result"]
     assert outputs[-1].data["text/plain"] == "2.0"
     about = {"nbgrader": {"grade": True, "grade_id": "x", "solution": False, "points": 4.0}}
     cell = new_code_cell("", outputs=outputs, metadata=about)
@@ -315,3 +315,45 @@ def test_a_check_leaves_the_number_for_nbgrader_and_no_text_for_a_reader(kernel)
             new_notebook(cells=[cell])
         )
         assert "2 of 2 points" in page and mark not in page
+
+
+@pytest.mark.parametrize(
+    ("cell", "shown"),
+    [
+        ('check("causal_mask");', ["causal_mask"]),
+        ('points = check("causal_mask")\nprint(points)', ["2.0\n", "causal_mask"]),
+        ('check("causal_mask")\ncheck("length_mask")', ["causal_mask", "length_mask"]),
+        ('[check(name) for name in ("causal_mask", "length_mask")]\n1', None),
+        ('check("causal_mask")\n1 / 0', None),
+    ],
+)
+def test_every_check_of_a_cell_shows_its_report(kernel, cell, shown):
+    kernel.run(CAUSAL)
+    outputs = kernel.run(cell)
+    reports = [o.data[REPORT]["exercise"] for o in outputs if REPORT in o.get("data", {})]
+    assert reports == [name for name in ("causal_mask", "length_mask") if name in cell]
+    if shown:
+        assert [o.get("text") or o.data[REPORT]["exercise"] for o in outputs] == shown
+
+
+def test_a_console_gets_the_report_as_text(tmp_path):
+    with live_notebook(tmp_path, someone=True) as console:
+        console.run(SETUP)
+        console.run(CAUSAL)
+        report, points = console.run('check("causal_mask")')
+    assert report.data["text/plain"].startswith("✓ causal_mask: correct  (2 of 2 points)")
+    assert points.data["text/plain"] == "2.0"
+
+
+def test_a_check_corrects_the_line_of_the_cell_below(tmp_path):
+    with live_notebook(tmp_path, someone=True) as notebook:
+        notebook.run(SETUP.replace("check, hint", "carry_on, check, hint"))
+        (line,) = notebook.run(CARRY_ON, "causal_mask-next")
+        assert line.data["text/plain"] == f"{COURSES}yours has not passed its check yet"
+        notebook.run(CAUSAL, "causal_mask-answer")
+        (report,) = notebook.run('check("causal_mask")', "causal_mask-check")
+        assert notebook.updates == [OWN]
+    page = report.data["text/html"]
+    assert "You have built 1 of the 58 parts of your Transformer." in page
+    assert "helps to exclude the keys" in page and "kept in your own library" in page
+    assert page.endswith("</script>") and report.data["text/plain"] == "2.0"

@@ -1,5 +1,6 @@
 """The HTML of reports and hints: legible everywhere, nothing loaded, as complete as the text."""
 
+import random
 import re
 
 import pytest
@@ -9,6 +10,7 @@ from pages import what_it_loads, words_of
 import course_lib
 from course_lib.checks import exercises, grade
 from course_lib.checks.judge import html as fragment
+from course_lib.checks.judge.report import Report
 from course_lib.notebook import _local
 
 PAPER, EDITOR = "#ffffff", "#1f1f1f"  # the darkest common ones: JupyterLab #111111, VS Code this
@@ -65,6 +67,48 @@ def test_a_report_says_the_same_as_text_and_as_html(answer):
     assert words_of(page) == words_of(plain(report.text()))
     assert what_it_loads(page) == []
     assert not re.search(r"(?<!border-left:4px solid )#[0-9a-f]{3,6}\b", page)  # no colour of text
+
+
+def test_hints_are_folded_in_a_report_one_by_one():
+    for name, exercise in exercises().items():
+        page = grade(name, None).html(exercise.hints)
+        summaries = re.findall("<details.*?><summary>(.*?)</summary>", page)
+        assert summaries == [
+            "Hint 1: the concept",
+            "Hint 2: where to look",
+            "Hint 3: a last push",
+        ]
+        assert words_of(plain(" ".join(exercise.hints))) <= words_of(page)
+    assert "<details" not in grade("causal_mask", ANSWERS["correct"]).html(("a", "b", "c"))
+
+
+def test_no_stripe_or_color_of_jupyter_reaches_a_matrix():
+    page = grade("causal_mask", ANSWERS["wrong"]).html()
+    tags = re.findall("<(?:tr|td)\\b.*?>", page)
+    assert len(tags) > 4 and all("background:transparent!important" in tag for tag in tags)
+
+
+@pytest.mark.parametrize("most", [1, 2, 5, 22])
+def test_points_by_part_add_up_to_the_points(most):
+    generator = random.Random(most)
+    for _ in range(500):
+        weights = [generator.random() for _ in range(generator.randint(2, 4))]
+        shares = [weight / sum(weights) for weight in weights]
+        kept = [generator.choice([0.0, 1.0, generator.random()]) for _ in shares]
+        earned = [share * part for share, part in zip(shares, kept, strict=True)]
+        parts = dict(zip("abcd", zip(earned, shares, strict=True), strict=False))
+        report = Report("x", "incorrect", min(sum(earned), 0.99), most, parts=parts)
+        found = re.findall(r"(\d+\.\d)/(\d+\.\d)", report.text())
+        pairs = [(float(one), float(of)) for one, of in found]
+        assert sum(one for one, _ in pairs) == pytest.approx(report.points)
+        assert sum(of for _, of in pairs) == pytest.approx(most)
+        assert all(one <= of for one, of in pairs)
+
+
+def test_shapes_that_differ_have_a_line_of_their_own():
+    report = grade("length_mask", lambda valid_lens, num_keys: torch.zeros(2, dtype=torch.bool))
+    line = next(line for line in report.text().splitlines() if "the right shape is" in line)
+    assert line.startswith("  The shape of your ") and words_of(line) <= words_of(report.html())
 
 
 def test_what_a_page_loads_is_found():

@@ -131,6 +131,15 @@ def test_own_cells_stay_where_they_stood(release):
     assert notices == []
 
 
+@pytest.mark.parametrize("source", ['# hint("causal_mask", 1)  # stuck?', 'hint("causal_mask", 2)'])
+def test_a_hint_cell_of_an_earlier_release_is_a_cell_of_the_student(release, source):
+    cells = as_submitted(release)
+    at = next(i for i, cell in enumerate(cells) if "check(" in cell.source) + 1
+    cells.insert(at, new_code_cell(source, id="causal_mask-hint"))
+    rebuilt, notices = rebuild(release, cells)
+    assert source in sources(rebuilt) and notices == []
+
+
 @pytest.mark.parametrize(
     ("answer", "check", "own", "where"),
     [

@@ -182,7 +182,6 @@ def _notebook_cells(part: Part, course: Course, slug: str, solutions, ids: CellI
             graded = _nbgrader(name, _CHECK, worth)
             return [
                 new_code_cell(f'check("{name}")', id=f"{name}-check", metadata=graded),
-                new_code_cell(_ask(name), id=f"{name}-hint"),
                 new_code_cell(f'{name} = carry_on("{name}")', id=f"{name}-next"),
             ]
     return [new_code_cell(source, id=ids.next(), metadata=tags)]
@@ -208,11 +207,6 @@ def _under(heading: str, facts: str, starred: bool) -> str:
 def _nbgrader(grade_id: str, flags: dict, points: float | None = None) -> dict:
     metadata = {**flags, "grade_id": grade_id, "schema_version": 3, "task": False}
     return {"nbgrader": metadata if points is None else {**metadata, "points": points}}
-
-
-def _ask(name: str) -> str:
-    """Return the source of a hint cell, which runs nothing until the student uncomments it."""
-    return f"# hint(\"{name}\", 1)  # stuck? Remove the first '#' and run; then level 2, 3"
 
 
 def _facts(course: Course, name: str) -> str:

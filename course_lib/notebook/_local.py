@@ -5,7 +5,8 @@ import difflib
 import inspect
 import os
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any, NamedTuple
@@ -13,18 +14,26 @@ from typing import Any, NamedTuple
 import course_lib
 from course_lib.checks.judge.exercise import Exercise
 from course_lib.checks.judge.grade import grade
-from course_lib.checks.judge.html import block, inline, listing, paragraph
+from course_lib.checks.judge.html import bar, block, inline, paragraph
 from course_lib.checks.judge.points import Points
-from course_lib.checks.judge.report import MIMETYPE, Report
-from course_lib.checks.observe.cells import current_shell, watch_cells
+from course_lib.checks.judge.report import MIMETYPE, Report, hint_html
+from course_lib.checks.observe.cells import current_shell, someone_answers, watch_cells
 from course_lib.checks.observe.observation import answer_in, subject_of
 from course_lib.checks.observe.remote import in_place
 from course_lib.exercises import find, lessons, names
 from course_lib.notebook import library
 from course_lib.notebook._certificate import Certificate, read_certificate
 from course_lib.notebook._progress import Progress, keep, read_progress
+from course_lib.notebook.library_parts import purpose_of
 
 NAMING_SECONDS = 0.5  # of processor time, in a notebook; grading takes what it takes
+OWN = "your own, which passed its check"
+# JupyterLab keeps the next cell in place, so that a report above it grows out of sight.
+_SCROLL = """<script>(() => {
+const output = document.currentScript.parentElement;
+if (!output.closest(".jp-Cell") || Math.abs(Date.now() / 1000 - NOW) > 60) return;
+for (const shown of [output, output.querySelector("p")]) shown.scrollIntoView({block: "nearest"});
+})();</script>"""
 
 
 @dataclass
@@ -35,16 +44,18 @@ class Session:
         last: the answers as last checked, for the check of a lesson as a whole.
         right: the answers that got full marks in their last check.
         from_library: the answers that `carry_on` took from the student's library.
+        said: the exercises of which a line says whose answer the notebook goes on with.
+        unshown: the points of checks whose reports are not displayed yet.
     """
 
     last: dict[str, object] = field(default_factory=dict)
     right: dict[str, object] = field(default_factory=dict)
     from_library: dict[str, object] = field(default_factory=dict)
+    said: set[str] = field(default_factory=set)
+    unshown: list[Points] = field(default_factory=list)
 
 
 session = Session()
-watch_cells(current_shell())
-library.make_importable()
 
 
 def check(exercise: str, obj: object = None, *, seed: object = None) -> float:
@@ -59,11 +70,10 @@ def check(exercise: str, obj: object = None, *, seed: object = None) -> float:
 
     Returns:
         The points: 0.0 if there is nothing to grade and, under grading, for an optional
-        exercise. A notebook does not display this float, because the report shows the points.
+        exercise. A notebook shows the report in place of this float.
     """
     if exercise not in _checkable():
-        _show(*_no_such_exercise(exercise))
-        return Points(0.0)
+        return _shown(0.0, *_no_such_exercise(exercise))
     wanted, namespace = find(exercise), _namespace()
     if seed is None:
         seed = os.environ.get("COURSE_CHECK_SEED", "public")  # secret under grading
@@ -79,10 +89,15 @@ def check(exercise: str, obj: object = None, *, seed: object = None) -> float:
             report = grade(wanted, obj, seed=seed, subject=subject, naming_seconds=NAMING_SECONDS)
             _note(exercise, obj, report)
     keep(report)
-    _show(report.text(), report.html(), report)
+    built = []
     if report.outcome == "correct" and not wanted.chain:
-        _say(library.keep(exercise, obj, namespace))
-    return Points(report.counted if "NBGRADER_EXECUTION" in os.environ else report.points)
+        built = _built(exercise, library.keep(exercise, obj, namespace))
+        if exercise in session.said and namespace.get(exercise) is obj:
+            _say_going_on(exercise, OWN, update=True)
+    text = "\n".join([report.text(), *(f"\n{words}" for words, _ in built)])
+    page = report.html(wanted.hints, [fragment for _, fragment in built])
+    points = report.counted if "NBGRADER_EXECUTION" in os.environ else report.points
+    return _shown(points, text, page, {MIMETYPE: report.as_dict()})
 
 
 def hint(exercise: str, level: int = 1) -> None:
@@ -96,11 +111,8 @@ def hint(exercise: str, level: int = 1) -> None:
         _show(text, paragraph(text))
         return
     title, words = f"Hint {level} of {len(hints)} for {exercise}:", hints[level - 1]
-    if "\n" in words:
-        parts = [paragraph(inline(title)), listing(words, title)]
-        _show(f"{title}\n{words}", block("hint", parts))
-    else:
-        _show(f"{title} {words}", block("hint", [paragraph(inline(f"{title} {words}"))]))
+    separator = "\n" if "\n" in words else " "
+    _show(f"{title}{separator}{words}", block("hint", [paragraph(title), hint_html(words)]))
 
 
 def carry_on(exercise: str, *more: str) -> Any:
@@ -126,9 +138,11 @@ def carry_on(exercise: str, *more: str) -> Any:
             raise ValueError(_no_such_exercise(name)[0])
     going = {name: _going_on(name, namespace) for name in (exercise, *more)}
     if more:
-        _say(_summed_up(going))
-    else:
-        _say(going[exercise].said and f"{exercise}: going on with {going[exercise].said}")
+        line = _summed_up(going)
+        if line:
+            print(line)
+    elif going[exercise].said:
+        _say_going_on(exercise, going[exercise].said)
     found = tuple(going[name].value for name in (exercise, *more))
     return found if more else found[0]
 
@@ -148,7 +162,7 @@ def _going_on(exercise: str, namespace: dict) -> _Going:
     elif own is None:
         why = "yours has not passed its check yet"
     elif here is own or here is None or subject_of(here).home.startswith("course_lib."):
-        return _Going(own, "your own, which passed its check", "your own NAMES")
+        return _Going(own, OWN, "your own NAMES")
     else:
         why = "yours was redefined after its last check"
     kept = library.own(exercise)
@@ -160,6 +174,18 @@ def _going_on(exercise: str, namespace: dict) -> _Going:
         return _Going(own_version(exercise), "")
     said = f"the course's version; {why}"
     return _Going(getattr(course_lib, exercise), said, "the course's NAMES")
+
+
+def _say_going_on(exercise: str, whose: str, *, update: bool = False) -> None:
+    """Display whose answer the notebook goes on with, or update that line where it stands."""
+    line = f"{exercise}: going on with {whose}"
+    if getattr(_shell(), "kernel", None) is None:
+        print(line)
+        return
+    from IPython.display import display
+
+    session.said.add(exercise)
+    display({"text/plain": line}, raw=True, display_id=f"carry-on-{exercise}", update=update)
 
 
 def _summed_up(going: dict[str, _Going]) -> str:
@@ -269,27 +295,73 @@ def _no_such_exercise(name: object) -> tuple[str, str]:
     return text, paragraph(inline(text))
 
 
+def _built(exercise: str, kept: str) -> list[tuple[str, str]]:
+    """Return what the student has built so far, as pairs of text and HTML, if a library is kept."""
+    if not library.in_use():
+        return []
+    count, total = len(library.kept()), len(names())
+    said = f"`{exercise}` helps to {purpose_of(exercise)}. "
+    said += f"You have built {count} of the {total} parts of your Transformer."
+    lines = [(said, paragraph(inline(said)) + bar(count, total))]
+    return [*lines, (kept, paragraph(inline(kept), small=True))] if kept else lines
+
+
+def _shell() -> Any:
+    """Return IPython's shell, or None outside of IPython."""
+    ipython = sys.modules.get("IPython")
+    return ipython.get_ipython() if ipython else None
+
+
 def _namespace() -> dict:
     """Return the notebook's variables, or those of the module that called `check`."""
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython else None
+    shell = _shell()
     return shell.user_ns if shell is not None else sys._getframe(2).f_globals
 
 
-def _say(sentence: str) -> None:
-    if sentence:
-        print(sentence)
+def _shown(points: float, text: str, page: str, report: Mapping[str, object] = {}) -> Points:
+    """Return points that the notebook shows as the report, being the result of the check's cell.
+
+    If they are not its result, the next check or the end of the cell displays the report. A
+    console would show only the number, so the report is displayed at once there.
+    """
+    _display_unshown()
+    data = {"text/plain": text, "text/html": page, **report}
+    kernel = getattr(_shell(), "kernel", None)
+    if kernel is None:
+        _show(text, page)
+        return Points(points)
+    if someone_answers(_shell()):
+        if "cellId" not in kernel.get_parent("shell").get("metadata", {}):
+            _display(data)
+            return Points(points)
+        data["text/html"] = page + _SCROLL.replace("NOW", str(int(time.time())))
+    session.unshown.append(Points.shown_as(data, points))
+    return session.unshown[-1]
 
 
-def _show(text: str, fragment: str, report: Report | None = None) -> None:
-    """Display plain text, HTML and the report's data as one output; outside Jupyter, print."""
-    ipython = sys.modules.get("IPython")
-    if ipython is None or ipython.get_ipython() is None:
+def _display_unshown(cell: Any = None) -> None:
+    """Display the reports that are not the result of the cell that has just run."""
+    for points in session.unshown:
+        if points is not getattr(cell, "result", None):
+            _display(points.shown)
+    session.unshown.clear()
+
+
+def _show(text: str, page: str) -> None:
+    """Display plain text and HTML as one output; outside Jupyter, print."""
+    if _shell() is None:
         print(text)
-        return
+    else:
+        _display({"text/plain": text, "text/html": page})
+
+
+def _display(data: Mapping[str, object]) -> None:
     from IPython.display import display
 
-    bundle: dict[str, Any] = {"text/plain": text, "text/html": fragment}
-    if report is not None:
-        bundle[MIMETYPE] = report.as_dict()
-    display(bundle, raw=True)
+    display(data, raw=True)
+
+
+watch_cells(current_shell())
+if _shell() is not None:
+    _shell().events.register("post_run_cell", _display_unshown)
+library.make_importable()

@@ -29,6 +29,26 @@ _EXERCISES = {
         keys_permutation_invariant batch_items_independent broken_invariants attention_cost""",
 }
 PARTS = [Part(name, depth, tuple(listed.split())) for (name, depth), listed in _EXERCISES.items()]
+_PURPOSES = {
+    "tokens": "turn sequences into vectors that attention can read",
+    "scores": "compute how well each key matches each query",
+    "mask": "exclude the keys that a query must not use",
+    "softmax": "turn scores into weights that sum to 1",
+    "weighted sum": "average the values with the attention weights",
+    "attention": "turn queries, keys and values into outputs",
+    "heads": "attend in several ways at once",
+    "blocks": "stack attention into a deep model",
+    "words": "write the output one token at a time",
+    "learning": "fit a model to its data",
+    "looking inside": "find out what a trained model attends to",
+    "tests": "measure the properties of an attention layer",
+}
+
+
+def purpose_of(exercise: str) -> str:
+    """Return what an exercise's part of the Transformer is for: what it "helps to" do."""
+    part = next((part.name for part in PARTS if exercise in part.exercises), "")
+    return _PURPOSES.get(part, "complete the model")
 
 
 def parts_of(exercises: Iterable[str]) -> list[Part]:

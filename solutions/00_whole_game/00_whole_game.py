@@ -192,8 +192,8 @@ grade("most_attended", row_by_row, seed="public")
 # </details>
 #
 # Now write a better one where it says `YOUR CODE HERE`. Run the cell, then the check below it, as
-# often as you like. Below the check wait three hints: the idea, where to look, a last push. They
-# cost nothing.
+# often as you like. Its report ends with three folded hints: the concept, where to look, and a last
+# push. One click opens a hint, and hints cost nothing.
 
 # %% [markdown]
 # ### Exercise: `most_attended`

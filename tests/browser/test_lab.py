@@ -29,6 +29,21 @@ RIGHT = HEAD + (
     "    everything = torch.ones(num_queries, num_keys, dtype=torch.bool, device=device)\n"
     "    return everything.tril(num_keys - num_queries)"
 )
+NOT_YET, STOPPED, CORRECT = "not yet", "stopped with an error", "correct"
+ANSWERS = [
+    ("stable_softmax", "def stable_softmax(scores, dim=-1):\n    return scores.exp()", NOT_YET),
+    ("length_mask", "def length_mask(valid_lens, num_keys):\n    return 1 / 0", STOPPED),
+    ("causal_mask", WRONG, NOT_YET),
+    ("causal_mask", RIGHT, CORRECT),
+    ("causal_mask", WRONG, NOT_YET),
+    ("combine_masks", "def combine_masks(*masks):\n    return masks[0]", NOT_YET),
+    ("additive_mask", "def additive_mask(mask, dtype):\n    return mask.to(dtype)", NOT_YET),
+    (
+        "masked_softmax",
+        "def masked_softmax(scores, valid_lens=None, *, mask=None):\n    return scores.softmax(-2)",
+        NOT_YET,
+    ),
+]
 # JupyterLab's body has no height, so axe-core takes everything in it for invisible.
 VISIBLE = "body { position: static !important; height: 100vh; overflow: visible !important }"
 
@@ -149,25 +164,26 @@ def test_a_student_gets_from_a_wrong_answer_to_a_validated_one(course, address, 
     assert "Your mask is upper triangular" in said and "The smallest input that fails" in said
     reports = ".jp-RenderedHTML"  # reports, hints, progress, figures
     assert axe(page, reports, sees="Your mask is upper triangular") == []
-    lab.write(lab.cell('# hint("causal_mask", 1)'), 'hint("causal_mask", 3)')
+    checked = lab.cell('check("causal_mask")')
     lab.theme("JupyterLab Dark")
-    lab.look_at(page.get_by_text("Hint 3 of 3 for causal_mask"))
+    lab.look_at(checked.get_by_text("Hint 3: a last push")).click()
     assert axe(page, reports, sees="keeps the lower triangle") == []
+    lab.write(lab.cell('carry_on("causal_mask")'), 'causal_mask = carry_on("causal_mask")')
+    lab.look_at(page.get_by_text("going on with the course's version; yours has not passed"))
 
     lab.write(lab.cell("def causal_mask(num_queries, num_keys=None, *, device=None)"), RIGHT)
     page.keyboard.press("Shift+Enter")
     assert "2 of 2 points" in lab.report("causal_mask: correct")
-    below = lab.cell('check("causal_mask")').locator(".jp-OutputArea-output")
-    report, kept, points = below.all_inner_texts()
-    assert report.startswith("✓ causal_mask: correct") and not points
-    assert kept.startswith("causal_mask: kept in your own library")
-    page.keyboard.press("Shift+Enter")  # the hint, which changes nothing
-    page.keyboard.press("Shift+Enter")
     lab.look_at(page.get_by_text("causal_mask: going on with your own, which passed its check"))
-    lab.write(lab.cell('hint("causal_mask", 3)'), "from course_lib import progress\n\nprogress()")
+    (report,) = checked.locator(".jp-OutputArea-output").all_inner_texts()
+    assert report.startswith("✓ causal_mask: correct")
+    assert "You have built 1 of the 58 parts of your Transformer." in report
+    assert "causal_mask: kept in your own library" in report
+    lab.write(lab.cell('carry_on("causal_mask")'), "from course_lib import progress\n\nprogress()")
     done = lab.look_at(page.get_by_text("Your progress: 1 of"))
+    page.get_by_text("The best result of each check").click()
     row = page.get_by_role("row").filter(has=page.get_by_role("rowheader", name="causal_mask"))
-    assert re.search(r"correct\s+2 of 2 points", row.inner_text())
+    assert re.search(r"correct\s+2 of 2", row.inner_text())
     assert axe(page, reports, sees="Your progress: 1 of") == []
     lab.theme("JupyterLab Light")
     lab.look_at(done)
@@ -185,6 +201,32 @@ def test_a_student_gets_from_a_wrong_answer_to_a_validated_one(course, address, 
 
     page.goto(f"{address}/notebooks/notebooks/{LESSON}/{LESSON}.ipynb")  # plain Jupyter Notebook
     assert "2 of 2 points" in lab.report("causal_mask: correct")
+
+
+# Where the verdict and the panel that scrolls lie on the page.
+PLACES = """report => {
+    const panel = report.closest(".jp-WindowedPanel-outer").getBoundingClientRect();
+    const verdict = report.querySelector("p").getBoundingClientRect();
+    return [panel.top, verdict.top, verdict.bottom, panel.bottom];
+}"""
+
+
+def test_the_verdict_is_in_view_after_every_check(address, page):
+    page.set_viewport_size({"width": 1366, "height": 768})
+    lab = Lab(page, address)
+    lab.open_lesson()
+    lab.choose("Kernel", "Restart Kernel…")
+    page.get_by_role("button", name="Confirm Kernel Restart").click()
+    lab.look_at(lab.cell("import carry_on")).locator(".cm-content").click()
+    page.keyboard.press("Shift+Enter")
+    for name, answer, said in ANSWERS:
+        lab.write(lab.look_at(lab.cell(f"def {name}(")), answer)
+        page.keyboard.press("Shift+Enter")  # the check below it
+        report = page.get_by_role("status").filter(has_text=f"{name}: {said}")
+        report.wait_for(state="attached")
+        report.evaluate("() => new Promise(done => setTimeout(done, 500))")
+        top, verdict_top, verdict_bottom, bottom = report.evaluate(PLACES)
+        assert top <= verdict_top < verdict_bottom <= bottom, (name, said)
 
 
 def test_figures_are_still_without_trust_and_alive_in_a_kernel(course, address, page):

@@ -16,7 +16,7 @@ from course_lib.checks.judge.comparisons import (
     tolerance_for,
 )
 from course_lib.checks.judge.exercise import Exercise
-from course_lib.checks.judge.html import listing, numbers_beside, paragraph
+from course_lib.checks.judge.html import folded, listing, numbers_beside, paragraph
 from course_lib.checks.judge.in_text import (
     MARK,
     SMALL,
@@ -47,14 +47,19 @@ class Beside:
         name: of the result, with the part of it that is shown.
         yours: rows of numbers; differing ones carry `MARK`.
         expected: rows of numbers, or none if there is nothing to compare with.
+        shapes: a sentence about both shapes where they differ.
     """
 
     name: str
     yours: tuple[tuple[str, ...], ...]
     expected: tuple[tuple[str, ...], ...] = ()
+    shapes: str = ""
 
     def lines(self) -> list[str]:
         """As plain text."""
+        return [f"  {self.shapes}"] * bool(self.shapes) + self._numbers()
+
+    def _numbers(self) -> list[str]:
         if not self.expected:
             return [f"  {self.name}, yours:", *in_columns(self.yours)]
         left, right = in_columns(self.yours), in_columns(self.expected)
@@ -109,12 +114,11 @@ class Example:
         if lines:
             parts.append(listing("\n".join(lines[: self._num_open]), "The input"))
         if rest := lines[self._num_open :]:
-            parts += [
-                f"<details><summary>{len(rest)} more lines</summary>",
-                listing("\n".join(rest), "The rest of the input"),
-                "</details>",
-            ]
-        parts += [numbers_beside(r.name, r.yours, r.expected, MARK) for r in self.results]
+            hidden_lines = listing("\n".join(rest), "The rest of the input")
+            parts.append(folded(f"{len(rest)} more lines", hidden_lines))
+        for result in self.results:
+            parts += [paragraph(html.escape(result.shapes))] * bool(result.shapes)
+            parts.append(numbers_beside(result.name, result.yours, result.expected, MARK))
         if self.others:
             text = "\n".join(assignment(*pair) for pair in self.others)
             parts.append(listing(text, "The result"))
@@ -238,9 +242,10 @@ def _beside(name: str, expected: Any, got: Recorded, tolerance: float) -> Beside
     expected, data = np.asarray(expected), got.numbers
     if data.shape != expected.shape:
         return Beside(
-            f"{name}, shapes {data.shape} and {expected.shape}",
+            name,
             in_rows(data) if _fits(data) else (("...",),),
             in_rows(expected) if _fits(expected) else (("...",),),
+            f"The shape of your {name} is {data.shape}; the right shape is {expected.shape}.",
         )
     wrong = differing(expected, data, tolerance)
     place = ()

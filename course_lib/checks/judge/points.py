@@ -1,18 +1,31 @@
-"""The points that `check` returns: a number that nbgrader reads and a notebook does not show."""
+"""The points that `check` returns: a number for nbgrader, which a notebook shows as a report."""
+
+from collections.abc import Mapping
+
+UNSEEN = "<span></span>"  # some front ends take an empty text for none, and show the number
 
 
 class Points(float):
     """Points of a check; a float in every way but how a notebook shows it.
 
-    Front ends show a result's HTML where it has one, and this HTML is empty to the eye. nbgrader
-    reads the plain text, which is the number. Copied or pickled, it is a plain float.
+    Front ends show a result's HTML where it has one, and nbgrader reads the plain text, which is
+    the number. Copied or pickled, it is a plain float.
+
+    Attributes:
+        shown: what a notebook shows, by MIME type.
     """
 
-    def _repr_mimebundle_(self, include=None, exclude=None) -> dict[str, str]:
-        return {"text/plain": float.__repr__(self), "text/html": UNSEEN}
+    shown: Mapping[str, object] = {"text/html": UNSEEN}
+
+    @classmethod
+    def shown_as(cls, report: Mapping[str, object], points: float) -> "Points":
+        """Return points that a notebook shows as a report."""
+        made = cls(points)
+        made.shown = report
+        return made
+
+    def _repr_mimebundle_(self, include=None, exclude=None) -> dict[str, object]:
+        return {**self.shown, "text/plain": float.__repr__(self)}
 
     def __reduce__(self) -> tuple[type, tuple[float]]:
         return float, (float(self),)
-
-
-UNSEEN = "<span></span>"  # some front ends take an empty text for none, and show the number

@@ -1,12 +1,13 @@
 """What a student reads: one report, as text and as HTML."""
 
 import html
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from course_lib.checks.judge.example import Example
 from course_lib.checks.judge.exercise import Exercise
-from course_lib.checks.judge.html import block, hidden, inline, paragraph
+from course_lib.checks.judge.html import block, folded, hidden, inline, listing, paragraph
 
 MIMETYPE = "application/vnd.course.report+json"
 WORDS = {
@@ -20,6 +21,7 @@ WORDS = {
     "crashed": ("∞", "stopped"),
 }
 OPTIONAL = "★ optional"
+HINTS = ("the concept", "where to look", "a last push")
 _BARS = {"correct": "good", "incorrect": "bad", "raised": "bad"}
 _BARS |= dict.fromkeys(("timed_out", "out_of_memory", "crashed"), "bad")
 
@@ -27,6 +29,28 @@ _BARS |= dict.fromkeys(("timed_out", "out_of_memory", "crashed"), "bad")
 def amount(number: float, noun: str) -> str:
     """A number with its noun: "1 point", "2 points"."""
     return f"{number:g} {noun}{'s' * (number != 1)}"
+
+
+def hint_html(words: str) -> str:
+    """A hint as HTML. If it has several lines, it is code."""
+    return listing(words, "Hint") if "\n" in words else paragraph(inline(words))
+
+
+def _whole_numbers(
+    exact: Mapping[str, float], total: int, most: Mapping[str, int]
+) -> dict[str, int]:
+    """Round numbers so that they add up to `total` and none exceeds its most.
+
+    Parts that earn nothing or everything keep that if possible.
+    """
+    rounded = {part: int(number + 1e-9) for part, number in exact.items()}
+    partial = {part: 0 < number < most[part] - 1e-9 for part, number in exact.items()}
+    while left := total - sum(rounded.values()):
+        step = 1 if left > 0 else -1
+        room = [part for part, number in rounded.items() if 0 <= number + step <= most[part]]
+        part = max(room, key=lambda one: (partial[one], step * (exact[one] - rounded[one])))
+        rounded[part] += step
+    return rounded
 
 
 @dataclass(frozen=True)
@@ -93,8 +117,7 @@ class Report:
     @staticmethod
     def not_attempted(exercise: Exercise, why: str) -> "Report":
         """Nothing to grade yet."""
-        hint = f'`hint("{exercise.name}", 1)` shows where to begin.'
-        finding = Finding("not_attempted", why, hint, "values")
+        finding = Finding("not_attempted", why, "", "values")
         return Report.on(exercise, "not_attempted", 0.0, [finding])
 
     @staticmethod
@@ -160,7 +183,7 @@ class Report:
             lines += ["", self.example.text()]
         if self.outcome == "incorrect" and self.parts:
             lines += ["", self._parts_line()]
-        if self.outcome in ("incorrect", "raised"):
+        if self._offers_hints():
             lines += ["", f'More help: hint("{self.exercise}", 1), 2 or 3']
         lines += [f"Note: {note}" for note in self.notes]
         return "\n".join(lines)
@@ -169,14 +192,28 @@ class Report:
         star = f"; {OPTIONAL}" if self.starred else ""
         return f"{self.points:g} of {amount(self.max_points, 'point')}{star}"
 
-    def _parts_line(self) -> str:
-        return "Points by part: " + ", ".join(
-            f"{part} {earned * self.max_points:.1f}/{possible * self.max_points:.1f}"
-            for part, (earned, possible) in self.parts.items()
-        )
+    def _offers_hints(self) -> bool:
+        not_begun = any(finding.id == "not_attempted" for finding in self.findings)
+        return self.outcome in ("incorrect", "raised") or not_begun
 
-    def html(self) -> str:
-        """The report as an HTML fragment that says what the text says."""
+    def _parts_line(self) -> str:
+        """Return the points of each part, in tenths that add up to the points of the whole."""
+        shares = {part: share for part, (_, share) in self.parts.items() if share}
+        whole = round(10 * self.max_points)
+        exact = {part: whole * share for part, share in shares.items()}
+        possible = _whole_numbers(exact, whole, dict.fromkeys(shares, whole))
+        exact = {part: possible[part] * self.parts[part][0] / shares[part] for part in shares}
+        earned = _whole_numbers(exact, round(10 * self.points), possible)
+        told = (f"{part} {earned[part] / 10:.1f}/{possible[part] / 10:.1f}" for part in shares)
+        return f"Points by part: {', '.join(told)}"
+
+    def html(self, hints: Sequence[str] = (), below: Iterable[str] = ()) -> str:
+        """The report as an HTML fragment that says what the text says.
+
+        Args:
+            hints: each is folded. Without them the report says how to ask for one.
+            below: further fragments for its end.
+        """
         symbol, word = WORDS[self.outcome]
         name = f"{hidden(symbol)} <code>{html.escape(self.exercise)}</code>"
         parts = [paragraph(f"<strong>{name}: {word}</strong> ({self._worth()})")]
@@ -189,11 +226,14 @@ class Report:
             parts.append(self.example.html())
         if self.outcome == "incorrect" and self.parts:
             parts.append(paragraph(self._parts_line(), small=True))
-        if self.outcome in ("incorrect", "raised"):
+        if self._offers_hints() and hints:
+            summaries = (f"Hint {level}: {what}" for level, what in enumerate(HINTS, start=1))
+            parts += map(folded, summaries, map(hint_html, hints))
+        elif self._offers_hints():
             help_line = f'More help: `hint("{self.exercise}", 1)`, 2 or 3'
             parts.append(paragraph(inline(help_line), small=True))
         parts += [paragraph(inline(f"Note: {note}"), small=True) for note in self.notes]
-        return block(_BARS.get(self.outcome, "neutral"), parts, announced=True)
+        return block(_BARS.get(self.outcome, "neutral"), [*parts, *below], announced=True)
 
     def _repr_html_(self) -> str:
         return self.html()

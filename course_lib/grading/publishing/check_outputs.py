@@ -29,12 +29,10 @@ def fill_checks(notebook: NotebookNode, reports: Mapping[str, Report]) -> None:
 def _outputs(report: Report) -> list[NotebookNode]:
     data = {"text/plain": plain_text(report.text()), "text/html": plain_text(report.html())}
     data[REPORT] = sanitize_tree(report.as_dict())
-    outputs = [made_output("display_data", data=data, metadata={})]
-    if report.outcome != "checker_failed":
-        value = Points(report.counted)._repr_mimebundle_()
-        result = {"data": value, "metadata": {}, "execution_count": None}
-        outputs.append(made_output("execute_result", **result))
-    return outputs
+    if report.outcome == "checker_failed":
+        return [made_output("display_data", data=data, metadata={})]
+    data = Points.shown_as(data, report.counted)._repr_mimebundle_()
+    return [made_output("execute_result", data=data, metadata={}, execution_count=None)]
 
 
 class Shown:

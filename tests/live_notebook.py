@@ -50,16 +50,17 @@ class LiveNotebook:
         """What a cell prints, displays and raises, as text."""
         return "\n".join(
             output.get("text")
-            or _report_text(output.get("data", {}))
-            or output.get("data", {}).get("text/plain")
+            or plain_text(output.get("data", {}))
             or f"{output.get('ename')}: {output.get('evalue')}"
             for output in self.run(source, cell_id)
         )
 
 
-def _report_text(data) -> str:
-    """A report as text; nothing for other data."""
-    page = data["text/html"] if REPORT in data else ""
+def plain_text(data) -> str:
+    """What a front end shows of an output, as text."""
+    if REPORT not in data:
+        return data.get("text/plain", "")
+    page = data["text/html"]
     page = re.sub(r"<script>.*</script>", "", page, flags=re.DOTALL)
     page = re.sub("</?code>", "", page, count=2)  # around the exercise's name
     return html.unescape(re.sub("<.*?>", "", re.sub("</?code>", "`", page)))

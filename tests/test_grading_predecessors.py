@@ -6,6 +6,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from grading_course import QUICK
+from live_notebook import plain_text
 from nbformat.v4 import new_code_cell, new_notebook
 
 from course_lib.authoring.paste import solution_source
@@ -56,7 +57,7 @@ def graded(runner, lesson, **answers):
     assert result.fault is None, result.fault
     notebook = result.notebook
     shown = {
-        cell.metadata.nbgrader.grade_id: cell.outputs[0]["data"]["text/plain"]
+        cell.metadata.nbgrader.grade_id: plain_text(cell.outputs[0]["data"])
         for cell in notebook.cells
         if cell.metadata.get("nbgrader", {}).get("grade") and cell.cell_type == "code"
     }

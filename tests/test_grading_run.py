@@ -27,6 +27,7 @@ from grading_course import (
     scores,
     solution_notebook,
 )
+from live_notebook import plain_text
 from nbformat.v4 import new_code_cell
 from nbgrader.dbutil import write_alembic_ini
 
@@ -486,7 +487,7 @@ def said(root: Path, student: str, source: str = 'check("causal_mask")') -> str:
     """The plain text that a cell of a graded notebook shows."""
     notebook = nbformat.read(Course(root).autograded_notebook(student, LESSON), as_version=4)
     cell = next(cell for cell in notebook.cells if cell.source == source)
-    return "\n".join(o.get("data", {}).get("text/plain", "") for o in cell.outputs)
+    return "\n".join(plain_text(output.get("data", {})) for output in cell.outputs)
 
 
 def test_a_fault_of_the_grader_leaves_one_submission_blank_and_grades_the_rest(

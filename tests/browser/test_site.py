@@ -285,7 +285,7 @@ def test_a_launched_notebook_installs_the_course_and_its_checks_work(
     )
     assert done.returncode == 0, done.stderr
     shown = nbformat.read(folder / "lesson.ipynb", as_version=4).cells[-1].outputs
-    assert "✓ stable_softmax: correct" in shown[0]["data"]["text/plain"]
+    assert "<code>stable_softmax</code>: correct" in shown[0]["data"]["text/html"]
     installed = list(tmp_path.glob("venv/lib/*/site-packages/course_lib/__init__.py"))
     assert installed
 

@@ -358,6 +358,13 @@ def test_bars_alt_lists_the_values():
     assert "as given 2, 1; shifted 0, -1" in alt
 
 
+def test_a_masked_cell_is_empty_unless_weight_leaks_into_it():
+    mask = [[True, False], [True, False]]
+    plot = plotting.heatmap([[1.0, 0.0], [0.7, 0.3]], mask=mask)
+    written = [text.get_text() for text in plot.figure.axes[0].texts]
+    assert written == ["1.00", "", "0.70", "0.30"]
+
+
 def test_bars_carry_their_names():
     plot = plotting.bars({"loss": {"": [1, 2]}}, x_label="head", ticks=["0.0", "1.3"])
     assert {"0.0", "1.3"} <= {text.text for text in elements(plot.svg, "text")}

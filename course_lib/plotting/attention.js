@@ -409,7 +409,7 @@ function viewer(figure, {
       numbersOf.replaceChildren();
       for (let i = 0; i < rows; i++) {
         for (let j = 0; j < columns; j++) {
-          if (at(i, j) === null) continue;
+          if (!(at(i, j) >= SHOWN_FROM)) continue;
           const words = at(i, j).toFixed(2).replace(/^0/, "");
           numbersOf.append(draw("text", { x: (j + 0.5) * cell, y: (i + 0.5) * cell }, words));
         }

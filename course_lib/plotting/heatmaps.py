@@ -160,12 +160,16 @@ def panels_for(
 def draw_values(
     axes: Axes, values: np.ndarray, blocked: np.ndarray, limits: tuple[float, float]
 ) -> None:
-    """A map of numbers, hatched where they are blocked or not finite, with the numbers in it."""
+    """A map of numbers, hatched where they are blocked or not finite, with the numbers in it.
+
+    A blocked cell stays empty unless something other than 0 is in it.
+    """
     hatched = blocked | ~np.isfinite(values)
     colours = of_values(np.where(hatched, np.nan, values), limits, map_of(limits))
     draw_cells(axes, colours, hatched)
     written = [f"{value:.2f}" if np.isfinite(value) else str(value) for value in values.flat]
-    write_cells(axes, np.array(written).reshape(values.shape), hatched)
+    words = np.where(blocked & (values == 0), "", np.array(written).reshape(values.shape))
+    write_cells(axes, words, hatched)
 
 
 def label_axes(

@@ -9,9 +9,6 @@ from torch import nn
 
 from course_lib import is_causal, load_into_torch
 from course_lib.attention import DecoderBlock, EncoderBlock
-from course_lib.checks import grade
-from course_lib.exercises.translator import DecoderBlock as decoder
-from course_lib.exercises.translator import EncoderBlock as encoder
 from course_lib.reference import translator as oracle
 
 SIZES = st.integers(1, 4)
@@ -157,26 +154,3 @@ def test_blocks_compile_as_one_graph(plain_import):
     ):
         compiled = torch.compile(block, backend="eager", fullgraph=True)
         torch.testing.assert_close(compiled(*given_), block(*given_))
-
-
-@pytest.mark.parametrize("exercise", [encoder, decoder])
-def test_a_problem_is_about_each_step_that_a_mistake_changes(exercise):
-    looked_at = {step for steps, _ in exercise._ALONE.values() for step in steps}
-    for row in (*exercise.BLOCK.likely, *exercise.BLOCK.rare):
-        for changes in (row.changes, *row.twins):
-            assert changes.keys() & looked_at or "layers" in changes, row.id
-
-
-@pytest.mark.slow
-def test_three_faults_in_different_parts_are_told():
-    """A single position sees no mask, so there the other two are alone."""
-
-    answer = decoder.Decoder.answer(
-        {
-            "stored": lambda self, memory: self.norm_2(memory),
-            "added_feed": lambda self, x, norm, start: norm(x),
-            "seen": lambda self, n: None,
-        }
-    )
-    said = [finding.id for finding in grade("DecoderBlock", answer, seed=0).findings]
-    assert said[0] == "residual_of_the_normed_around_feed_forward_network"

@@ -1,39 +1,39 @@
 """Lesson 09: the block of an encoder, judged with injected weights."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._attention.mistakes import Row, known
-from course_lib.exercises._rows import FLOAT32, Given, case, edge
+from course_lib.exercises._rows import FLOAT32, Given, case, edge, mistake
 from course_lib.exercises.translator._blocks import (
     ADDED_TO_THE_INPUT,
-    NETWORK,
-    ONE_HEAD,
+    DEVICE_AND_DTYPE,
+    NO_RELU,
+    NO_RESIDUAL,
+    OF_THE_NORMED,
+    POST_NORM,
+    PREVIOUS_SUM,
     Block,
     Heads,
-    Part,
-    all_around,
-    rare,
-    tril,
-)
-from course_lib.exercises.translator._problems import (
-    OUTPUTS_NORMED,
     Sizes,
-    Stepwise,
-    alone,
     built,
     far_from_the_bend,
     identities,
     inputs,
-    judged_eps,
     nearly_equal,
-    told_first,
-    up_to_eps,
+    no_residual,
+    not_normed,
+    of_the_normed,
+    post_norm,
+    pre_norm,
+    small_differences,
+    two_layers,
+    without,
+    without_relu,
 )
 from course_lib.reference import translator as oracle
 
@@ -49,60 +49,36 @@ def _problem(rng, batch, n, sizes: Sizes, valid_lens=None, **options) -> Given:
     return {"args": args, **built(rng, _LAYERS, 2, sizes)}
 
 
-_ALONE = {  # the same problem for each: the steps that it is about, and what must hold
-    "attention_reads": (
-        ("read_attention", "found_attention"),
-        "The attention reads norm_1(x), and its result is used as it is.",
-    ),
-    "first_sum": (("added_attention", "total_attention"), "h is the sum of this result and x."),
-    "network_reads": (
-        ("read_feed", "found_feed", "part_feed"),
-        "The network reads norm_2(h), and its result is used as it is.",
-    ),
-    "second_sum": (("added_feed", "total_feed"), "The outputs are the sum of this result and h."),
-    "each_norm": (
-        ("norms", "pick", "order"),
-        "norm_1 comes before the attention, norm_2 before the network.",
-    ),
-    "relu": (
-        ("activate", "last"),
-        "There is a ReLU between the two linear layers, and nowhere else.",
-    ),
-    "lengths": (
-        ("lengths", "result", "entry", "part_attention"),
-        "Positions beyond an item's length are not attended to, but still get outputs.",
-    ),
-    "self_attention": (
-        ("roles", "seen", "heads"),
-        "Queries, keys and values are all the normalised x, in `num_heads` heads, and each "
-        "position may attend to every real one.",
-    ),
-}
-
-
 def _values(rng) -> list[Probe]:
-    whole = _problem(rng, 2, 4, (6, 3, 5), [1, 3])
-    worked = identities(_problem(rng, 1, 1, (2, 1, 2), x=tensor([[[2.0, 4.0]]])))
-    named = _problem(rng, 3, 4, (4, 2, 7))
+    problem = functools.partial(_problem, rng)
+    worked = identities(problem(1, 1, (2, 1, 2), x=tensor([[[2.0, 4.0]]])))
+    nothing = without(problem(2, 3, (6, 2, 4), [3, 2]), "attention", "feed_forward")
     by_name = {"valid_lens": tensor([3, 1, 2])}
+    by_position = {"scenario": "built_by_position"}
     return [
         case("worked", **worked).says("With one position, each step can be done by hand."),
-        case("one_position", compare="any", **_problem(rng, 2, 1, (5, 1, 3))).says(
-            "A lone position attends to itself with weight 1."
+        case("no_part", **nothing).says(
+            "If both parts return zeros, the block returns x itself, even where it is padded."
         ),
-        *(
-            Probe(name, says, compare=name, **whole) for name, (_, says) in _ALONE.items()
+        case("attention_alone", **without(problem(2, 4, (6, 3, 5)), "feed_forward")).says(
+            "If the network returns zeros, the outputs are x + attention(norm_1(x))."
         ),
-        case("no_lengths", **_problem(rng, 2, 5, (6, 3, 4))).says(
-            "Without lengths, every position is real."
+        case("network_alone", **without(problem(2, 3, (5, 1, 4)), "attention")).says(
+            "If the attention returns zeros, the outputs are x + network(norm_2(x))."
         ),
-        case("by_name", by_name=by_name, **named).says("The lengths may be passed by name."),
-        case(
-            "built_by_position",
-            scenario="built_by_position",
-            **_problem(rng, 2, 3, (6, 3, 4), [3, 2]),
-        ).says("`__init__` takes embed_dim, num_heads and hidden_dim in this order."),
-    ]  # fmt: skip
+        case("lengths", **without(problem(2, 4, (6, 3, 5), [1, 3]), "feed_forward")).says(
+            "Positions beyond an item's length are not attended to, but still get outputs."
+        ),
+        case("both_parts", **problem(2, 5, (6, 3, 4))).says(
+            "The network reads norm_2(h), and its result is added to h."
+        ),
+        case("by_name", by_name=by_name, **problem(3, 4, (6, 2, 7))).says(
+            "The lengths may be passed by name."
+        ),
+        case("built_by_position", **by_position, **problem(2, 3, (6, 3, 4), [3, 2])).says(
+            "`__init__` takes embed_dim, num_heads and hidden_dim in this order."
+        ),
+    ]
 
 
 def _edges(rng) -> list[Probe]:
@@ -111,41 +87,32 @@ def _edges(rng) -> list[Probe]:
     garbage["args"]["x"].data[0, 2:] *= 1e4
     garbage["args"]["x"].data[1, 3:] *= -1e4
     sizes = 6, 2, 5
+    nearly = problem(2, 3, sizes, [2, 3], x=nearly_equal(rng, (2, 3, 6)))
+    meta = {"scenario": "made_with_device_and_dtype"}
+    again = {"scenario": "after_another_call"}
     return [
         edge("length_0", **problem(3, 4, (6, 3, 4), [0, 4, 2])).says(
             "In an item of length 0 the attention adds nothing."
         ),
-        edge("all_of_length_0", **problem(2, 3, (4, 2, 5), [0, 0])).says(
-            "If no item has a real position, the attention adds nothing."
-        ),
-        edge(
-            "device_and_dtype",
-            scenario="made_with_device_and_dtype",
-            **problem(1, 2, (4, 2, 5), [2]),
-        ).says(
-            "`device=` and `dtype=` set the device and the dtype of the weights. Pass both "
-            "on to each layer."
-        ),
+        edge("device_and_dtype", **meta, **problem(1, 2, (4, 2, 5), [2])).says(DEVICE_AND_DTYPE),
         edge("garbage", **garbage).says(
             "The contents of padded positions change no other output, however large."
         ),
-        edge("small_differences", compare="eps", **problem(
-            2, 3, sizes, [2, 3], x=nearly_equal(rng, (2, 3, 6))
-        )).says("Features that hardly differ are normalised with 1e-5 under the root."),
+        edge("small_differences", **nearly | {"tolerance": None, "compare": "small"}).says(
+            "Features that hardly differ are normalized with 1e-5 under the root, the default of "
+            "`nn.LayerNorm`."
+        ),
         edge("train", training=True, **problem(2, 5, sizes, [3, 5])).says(
             "The block has no dropout: train and eval mode give the same."
         ),
-        edge("after_another_call", scenario="after_another_call", **problem(
-            2, 5, sizes, [2, 4]
-        )).says("Calls and blocks are independent of each other."),
-        edge("float32", **FLOAT32, **problem(2, 5, sizes, [2, 4])).says(
+        edge("after_another_call", **again, **problem(2, 5, sizes, [2, 4])).says(
+            "Calls and blocks are independent of each other."
+        ),
+        edge("float32", **problem(2, 5, sizes, [2, 4]) | FLOAT32).says(
             "Float32 inputs and weights give float32 outputs."
         ),
         edge("longer", **problem(1, 70, (4, 2, 3))).says("Any number of positions must work."),
-        edge("strided", **problem(2, 5, (4, 1, 6), [5, 3], strided=True)).says(
-            "The memory layout of a tensor does not matter."
-        ),
-    ]  # fmt: skip
+    ]
 
 
 def _gradients(rng) -> list[Probe]:
@@ -161,154 +128,52 @@ def _gradients(rng) -> list[Probe]:
     ]
 
 
-class Encoder(Block):
-    """`EncoderBlock`, with the steps roles, lengths and seen."""
+class _Encoder(Block):
+    norms = (1, 2)
 
-    order = ("attention", "feed")
-    norms: Mapping[str, int] = {"attention": 1, "feed": 2}
-    read_attention = read_feed = Block.read
-    found_attention = found_feed = Block.found
-    added_attention = added_feed = Block.added
-    total_attention = total_feed = Block.total
+    def make_attentions(self, embed_dim, num_heads) -> None:
+        self.attention = Heads(embed_dim, num_heads)
 
-    def __init__(self, embed_dim, num_heads, hidden_dim, *, device=None, dtype=None) -> None:
-        super().__init__(embed_dim, num_heads, hidden_dim, device=device, dtype=dtype)
-        self.attention = Heads(embed_dim, num_heads, device=device, dtype=dtype)
+    def parts(self, valid_lens=None) -> Sequence[Callable]:
+        return lambda *z: self.attend(*z, valid_lens=valid_lens), self.network
 
-    def forward(self, x, valid_lens=None) -> Tensor:
-        return self.run(x, valid_lens)
-
-    def part_attention(self, given, normed, x) -> Tensor:
-        inputs = *self.roles(normed, x), self.lengths(*given), self.seen(x.shape[1])
-        return self.attend(self.attention, *inputs)
-
-    def roles(self, normed, x) -> tuple[Tensor, Tensor, Tensor]:
-        return normed, normed, normed
-
-    def lengths(self, valid_lens) -> Tensor | None:
-        return valid_lens
-
-    def seen(self, n) -> Tensor | None:
-        return None
+    def attend(self, queries, keys=None, values=None, *, valid_lens) -> Tensor:
+        keys = queries if keys is None else keys
+        return self.attention(queries, keys, keys if values is None else values, valid_lens)
 
 
-def _real(x, valid_lens) -> Tensor:
-    """Which positions are real, (batch, num_positions)."""
+def _lengths_ignored(self, valid_lens=None) -> Sequence[Callable]:
+    return _Encoder.parts(self)
+
+
+def _one_head(self, valid_lens=None) -> Sequence[Callable]:
+    self.attention.num_heads = 1
+    return _Encoder.parts(self, valid_lens)
+
+
+def _pads_zeroed(self, x, valid_lens=None) -> Tensor:
+    outputs = _Encoder.forward(self, x, valid_lens)
     if valid_lens is None:
-        return torch.ones(x.shape[:2], dtype=torch.bool)
-    return torch.arange(x.shape[1]) < valid_lens[:, None]
+        return outputs
+    return outputs * (torch.arange(x.shape[1]) < valid_lens[:, None])[..., None]
 
 
-def _zeroed(self, x, valid_lens) -> Tensor:
-    return x * _real(x, valid_lens)[..., None]
+def _added_to_the_input(self, x, valid_lens=None) -> Tensor:
+    attend, network = self.parts(valid_lens)
+    return x + network(self.norm_2(pre_norm(x, self.norm_1, attend)))
 
 
-def _queries_masked(self, given, normed, x) -> Tensor:
-    return _zeroed(self, Encoder.part_attention(self, given, normed, x), *given)
+def _network_reads_the_input(self, x, valid_lens=None) -> Tensor:
+    attend, network = self.parts(valid_lens)
+    return pre_norm(x, self.norm_1, attend) + network(self.norm_2(x))
 
 
-def _pads_attended(self, given, normed, x) -> Tensor:
-    real = _real(x, *given)[:, None, None]
-    mask = ~real if given[0] is not None else None
-    return self.attend(self.attention, normed, normed, normed, None, mask)
+def _queries_normed(x, norm, part) -> Tensor:
+    return x + part(norm(x), x)
 
 
-def _items_attended(self, given, normed, x) -> Tensor:
-    turned = normed.transpose(0, 1)
-    return self.attend(self.attention, turned, turned, turned).transpose(0, 1)
-
-
-_PARTS = {
-    "attention": Part("attention", "the attention"),
-    "feed": Part("feed_forward_network", "the feed-forward network"),
-}
-_AROUND = all_around(_PARTS)
-_OWN = (
-    Row("lengths_ignored", {"lengths": lambda self, valid_lens: None}).says(
-        "The lengths change nothing: padded positions are attended to.",
-        "Which call takes `valid_lens`, and do you pass it?",
-    ),
-    Row(
-        "one_norm_for_both",
-        {"norms": {"attention": 1, "feed": 1}},
-        twins=({"norms": {"attention": 2, "feed": 2}},),
-    ).says(
-        "You use one of the two norms in both places and the other never.",
-        "Which norm does each of the two formulas name?",
-    ),
-    Row("norms_exchanged", {"norms": {"attention": 2, "feed": 1}}).says(
-        "Your two norms are swapped.",
-        "Which of them comes first?",
-    ),
-    Row(
-        "only_queries_normed",
-        {"roles": lambda self, normed, x: (normed, x, x)},
-        twins=(
-            {"roles": lambda self, normed, x: (normed, normed, x)},
-            {"roles": lambda self, normed, x: (normed, x, normed)},
-            {"roles": lambda self, normed, x: (x, normed, normed)},
-        ),
-    ).says(
-        "Your queries, keys and values are not all the normalised x: some of them are x itself.",
-        "What are the three arguments in attention(norm_1(x))?",
-    ),
-    ADDED_TO_THE_INPUT,
-    Row(
-        "network_reads_the_input",
-        {"read_feed": lambda self, x, norm, start: norm(start)},
-    ).says(
-        "The feed-forward network reads the block's input x; it never sees the attention's result.",
-        "What is h, and where does the second formula use it?",
-    ),
-    *NETWORK,
-    Row("looks_back_only", {"seen": lambda self, n: tril(n)}).says(
-        "Your attention is causal. An encoder reads the whole sequence.",
-        "Is the whole source known before anything is written?",
-    ),
-    Row("pads_zeroed", {"result": _zeroed}).says(
-        "You set the outputs of padded positions to 0. Nothing attends to them, so you can leave "
-        "them alone.",
-        "Which axis of the weights do the lengths cut: queries or keys?",
-    ),
-    ONE_HEAD,
-)
-_KNOWN = (
-    *("post_norm_everywhere", "residual_of_the_normed_everywhere"),
-    *("norm_of_the_result_everywhere", "normed_twice_everywhere"),
-    *("no_residual_around_attention", "no_residual_around_feed_forward_network"),
-    *("not_normed_around_attention", "not_normed_around_feed_forward_network"),
-    "residual_of_the_normed_around_attention",
-    "residual_of_the_normed_around_feed_forward_network",
-)
-_RARE = (
-    Row(
-        "network_first",
-        {"order": ("feed", "attention"), "norms": {"feed": 1, "attention": 2}},
-        twins=({"order": ("feed", "attention")},),
-    ).says(
-        "Your network comes before the attention.",
-        "What should a position have read before the network works on it?",
-    ),
-    Row("queries_masked", {"part_attention": _queries_masked}).says(
-        "In your attention padded positions find nothing; they too should attend to the real ones.",
-        "Which axis of the weights do the lengths cut: queries or keys?",
-    ),
-    Row("pads_attended", {"part_attention": _pads_attended}).says(
-        "Your mask is inverted: padded positions are attended to, real ones are not.",
-        "True means 'may attend'. Which positions does your code allow?",
-    ),
-    Row("pads_zeroed_before", {"entry": _zeroed, "lengths": lambda self, valid_lens: None}).says(
-        "You set padded positions to 0 instead of passing the lengths: a zero still gets "
-        "attention.",
-        "What weight does a score of 0 get?",
-    ),
-    Row("items_attended", {"part_attention": _items_attended}).says(
-        "Your attention runs along the batch: the items attend to each other.",
-        "Which axis of x holds the positions, and which one does `MultiHeadAttention` expect?",
-    ),
-    *rare(_PARTS),
-)
-BLOCK = Stepwise(Encoder, (*_AROUND.values(), *_OWN), _RARE)
+def _all_but_values_normed(x, norm, part) -> Tensor:
+    return x + part(norm(x), norm(x), x)
 
 
 EXERCISE = Exercise(
@@ -317,13 +182,73 @@ EXERCISE = Exercise(
     difficulty=2,
     is_class=True,
     returns=(Returned("outputs", "tensor", "float", ("batch", "num_positions", "embed_dim")),),
-    probes=lambda rng: up_to_eps([*_values(rng), *_edges(rng), *_gradients(rng)]),
+    probes=lambda rng: [*_values(rng), *_edges(rng), *_gradients(rng)],
     oracle=oracle.encoder_block,
     builds_on=("MultiHeadAttention",),
-    comparisons={name: alone(BLOCK, *steps) for name, (steps, _) in _ALONE.items()}
-    | {"any": alone(BLOCK), "eps": judged_eps(oracle.encoder_block)},
-    mistakes=known(Encoder, *(_AROUND[name] for name in _KNOWN), *_OWN),
-    properties=(*told_first(BLOCK, ("any", *_ALONE)), OUTPUTS_NORMED),
+    comparisons={"small": small_differences},
+    mistakes=(
+        mistake("post_norm", _Encoder.but(joins=(post_norm, post_norm))).says(*POST_NORM),
+        mistake(
+            "residual_of_the_normed",
+            _Encoder.but(joins=(of_the_normed, of_the_normed)),
+        ).says(*OF_THE_NORMED),
+        mistake(
+            "no_residual",
+            _Encoder.but(joins=(no_residual, no_residual)),
+            twins=(
+                _Encoder.but(joins=(no_residual, pre_norm)),
+                _Encoder.but(joins=(pre_norm, no_residual)),
+            ),
+        ).says(*NO_RESIDUAL),
+        mistake(
+            "not_normed",
+            _Encoder.but(joins=(not_normed, pre_norm)),
+            twins=(_Encoder.but(joins=(pre_norm, not_normed)),),
+        ).says(
+            "One of the two parts reads its input without normalizing it.",
+            "Which norm belongs to which part, and where do you call it?",
+        ),
+        mistake(
+            "one_norm_for_both",
+            _Encoder.but(norms=(1, 1)),
+            twins=(_Encoder.but(norms=(2, 2)),),
+        ).says(
+            "You use one of the two norms in both places and the other never.",
+            "Which norm does each of the two formulas name?",
+        ),
+        mistake(
+            "only_queries_normed",
+            _Encoder.but(joins=(_queries_normed, pre_norm)),
+            twins=(_Encoder.but(joins=(_all_but_values_normed, pre_norm)),),
+        ).says(
+            "Your queries, keys and values are not all norm_1(x): some of them are x itself.",
+            "What are the three arguments of the attention?",
+        ),
+        mistake("added_to_the_input", _Encoder.but(forward=_added_to_the_input)).says(
+            *ADDED_TO_THE_INPUT
+        ),
+        mistake("network_reads_the_input", _Encoder.but(forward=_network_reads_the_input)).says(
+            "The feed-forward network reads the block's input x; it never sees the attention's "
+            "result.",
+            PREVIOUS_SUM,
+        ),
+        mistake(
+            "no_relu", _Encoder.but(network=without_relu), twins=(_Encoder.but(layers=two_layers),)
+        ).says(*NO_RELU),
+        mistake("lengths_ignored", _Encoder.but(parts=_lengths_ignored)).says(
+            "The lengths change nothing: padded positions are attended to.",
+            "Which call takes `valid_lens`, and do you pass it?",
+        ),
+        mistake("pads_zeroed", _Encoder.but(forward=_pads_zeroed)).says(
+            "You set the outputs of padded positions to 0. No position attends to them, so leave "
+            "them as they are.",
+            "Which axis of the weights do the lengths cut: queries or keys?",
+        ),
+        mistake("one_head", _Encoder.but(parts=_one_head)).says(
+            "Your attention has a single head, whatever `num_heads` is.",
+            "Where does `num_heads` enter your `__init__`?",
+        ),
+    ),
     hints=(
         "Two parts, joined in the same way: normalise the input, let the part work on that, add "
         "its result to the input. Keep the two apart: the normalised input and the one you add "

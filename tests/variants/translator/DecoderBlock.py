@@ -34,34 +34,6 @@ class ThreeLines(Layers):
 
 
 @right
-class StepByStep(Layers):
-    def forward(self, y, memory, valid_lens=None):
-        normed = self.norm_1(y)
-        attended = self.self_attention(normed)
-        a = attended + y
-        queries = self.norm_2(a)
-        read = self.cross_attention(
-            queries=queries, keys=memory, values=memory, valid_lens=valid_lens
-        )
-        b = read + a
-        hidden = self.feed_forward[0](self.norm_3(b))
-        hidden = torch.where(hidden > 0, hidden, torch.zeros_like(hidden))
-        return self.feed_forward[2](hidden) + b
-
-
-@right
-class ByFunctions(Layers):
-    def normed(self, x, norm):
-        return F.layer_norm(x, (x.shape[-1],), norm.weight, norm.bias, 1e-5)
-
-    def forward(self, y, memory, valid_lens=None):
-        y = torch.add(y, self.self_attention(self.normed(y, self.norm_1)))
-        z = self.normed(y, self.norm_2)
-        y = torch.add(y, self.cross_attention(z, memory, memory, valid_lens))
-        return torch.add(y, self.feed_forward(self.normed(y, self.norm_3)))
-
-
-@right
 class LengthsAsAMask(Layers):
     def forward(self, y, memory, valid_lens=None):
         mask = None
@@ -87,24 +59,10 @@ class PositionByPosition(Layers):
         return now + self.feed_forward(self.norm_3(now))
 
 
-@right
-class OneHelper(Layers):
-    def forward(self, y, memory, valid_lens=None):
-        def across(z):
-            return self.cross_attention(z, memory, memory, valid_lens)
-
-        parts = (
-            (self.norm_1, self.self_attention),
-            (self.norm_2, across),
-            (self.norm_3, self.feed_forward),
-        )
-        for norm, part in parts:
-            y = y + part(norm(y))
-        return y
-
-
 class OwnCausal(nn.Module):
     """Somebody's own, by torch."""
+
+    is_causal = True
 
     def __init__(self, embed_dim, num_heads, *, device=None, dtype=None):
         super().__init__()
@@ -114,7 +72,7 @@ class OwnCausal(nn.Module):
 
     def forward(self, x):
         q, k, v = self.W_qkv(x).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
-        heads = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        heads = F.scaled_dot_product_attention(q, k, v, is_causal=self.is_causal)
         return self.W_o(heads.transpose(1, 2).flatten(2))
 
 
@@ -125,42 +83,15 @@ class WithTheirOwnAttention(ThreeLines):
         self.self_attention = OwnCausal(embed_dim, num_heads, device=device, dtype=dtype)
 
 
-# wrong: the whole forward
+@right
+class NamedLayers(ThreeLines):
+    def __init__(self, embed_dim, num_heads, hidden_dim, *, device=None, dtype=None):
+        super().__init__(embed_dim, num_heads, hidden_dim, device=device, dtype=dtype)
+        up, relu, down = self.feed_forward
+        self.feed_forward = nn.Sequential(OrderedDict(up=up, relu=relu, down=down))
 
 
-@wrong("all_read_the_input")
-class SideBySide(Layers):
-    def forward(self, y, memory, valid_lens=None):
-        read = self.self_attention(self.norm_1(y))
-        found = self.cross_attention(self.norm_2(y), memory, memory, valid_lens)
-        return y + read + found + self.feed_forward(self.norm_3(y))
-
-
-@wrong("post_norm_everywhere+lengths_ignored")
-class FirstPaperWithoutLengths(Layers):
-    def forward(self, y, memory, valid_lens=None):
-        y = self.norm_1(y + self.self_attention(y))
-        y = self.norm_2(y + self.cross_attention(y, memory, memory))
-        return self.norm_3(y + self.feed_forward(y))
-
-
-@wrong("outputs_are_normed")
-class FirstPaperWithOneNorm(Layers):
-    def forward(self, y, memory, valid_lens=None):
-        y = self.norm_1(y + self.self_attention(y))
-        y = self.norm_1(y + self.cross_attention(y, memory, memory, valid_lens))
-        return self.norm_1(y + self.feed_forward[2](self.feed_forward[0](y)))
-
-
-@wrong("no_residual_everywhere")
-class NothingAdded(Layers):
-    def forward(self, y, memory, valid_lens=None):
-        y = self.self_attention(self.norm_1(y))
-        y = self.cross_attention(self.norm_2(y), memory, memory, valid_lens)
-        return self.feed_forward(self.norm_3(y))
-
-
-@wrong("post_norm_everywhere")
+@wrong("post_norm")
 class AsInTheFirstPaper(Layers):
     def forward(self, y, memory, valid_lens=None):
         y = self.norm_1(y + self.self_attention(y))
@@ -168,7 +99,7 @@ class AsInTheFirstPaper(Layers):
         return self.norm_3(y + self.feed_forward(y))
 
 
-@wrong("residual_of_the_normed_everywhere")
+@wrong("residual_of_the_normed")
 class OverwritesY(Layers):
     def forward(self, y, memory, valid_lens=None):
         y = self.norm_1(y)
@@ -179,28 +110,12 @@ class OverwritesY(Layers):
         return y + self.feed_forward(y)
 
 
-@wrong("norm_of_the_result_everywhere")
-class NormsTheResults(Layers):
+@wrong("no_residual")
+class NothingAdded(Layers):
     def forward(self, y, memory, valid_lens=None):
-        y = y + self.norm_1(self.self_attention(y))
-        y = y + self.norm_2(self.cross_attention(y, memory, memory, valid_lens))
-        return y + self.norm_3(self.feed_forward(y))
-
-
-@wrong("normed_twice_everywhere")
-class BothSides(Layers):
-    def forward(self, y, memory, valid_lens=None):
-        y = self.norm_1(y + self.self_attention(self.norm_1(y)))
-        y = self.norm_2(y + self.cross_attention(self.norm_2(y), memory, memory, valid_lens))
-        return self.norm_3(y + self.feed_forward(self.norm_3(y)))
-
-
-@wrong("across_comes_first")
-class AsksBeforeItReads(Layers):
-    def forward(self, y, memory, valid_lens=None):
-        y = y + self.cross_attention(self.norm_1(y), memory, memory, valid_lens)
-        y = y + self.self_attention(self.norm_2(y))
-        return y + self.feed_forward(self.norm_3(y))
+        y = self.self_attention(self.norm_1(y))
+        y = self.cross_attention(self.norm_2(y), memory, memory, valid_lens)
+        return self.feed_forward(self.norm_3(y))
 
 
 @wrong("added_to_the_input")
@@ -211,51 +126,19 @@ class AddsY(Layers):
         return y + self.feed_forward(self.norm_3(b))
 
 
-@wrong("across_added_to_the_input")
-class AddsYAcross(Layers):
+@wrong()
+class SideBySide(Layers):
     def forward(self, y, memory, valid_lens=None):
-        a = y + self.self_attention(self.norm_1(y))
-        b = y + self.cross_attention(self.norm_2(a), memory, memory, valid_lens)
-        return b + self.feed_forward(self.norm_3(b))
-
-
-@wrong("the_input_asks")
-class AsksWithY(Layers):
-    def forward(self, y, memory, valid_lens=None):
-        a = y + self.self_attention(self.norm_1(y))
-        b = a + self.cross_attention(self.norm_2(y), memory, memory, valid_lens)
-        return b + self.feed_forward(self.norm_3(b))
-
-
-@wrong("network_before_the_memory")
-class NetworkInBetween(Layers):
-    def forward(self, y, memory, valid_lens=None):
-        y = y + self.self_attention(self.norm_1(y))
-        y = y + self.feed_forward(self.norm_2(y))
-        return y + self.cross_attention(self.norm_3(y), memory, memory, valid_lens)
+        read = self.self_attention(self.norm_1(y))
+        found = self.cross_attention(self.norm_2(y), memory, memory, valid_lens)
+        return y + read + found + self.feed_forward(self.norm_3(y))
 
 
 @wrong()
-class NoSelfAttention(Layers):
+class AsksBeforeItReads(Layers):
     def forward(self, y, memory, valid_lens=None):
-        y = y + self.cross_attention(self.norm_2(y), memory, memory, valid_lens)
-        return y + self.feed_forward(self.norm_3(y))
-
-
-@wrong("residual_of_the_normed_around_attention_across")
-class OverwritesOnce(Layers):
-    def forward(self, y, memory, valid_lens=None):
-        y = y + self.self_attention(self.norm_1(y))
-        y = self.norm_2(y)
-        y = y + self.cross_attention(y, memory, memory, valid_lens)
-        return y + self.feed_forward(self.norm_3(y))
-
-
-@wrong("not_normed_around_attention_across")
-class QueriesNotNormed(Layers):
-    def forward(self, y, memory, valid_lens=None):
-        y = y + self.self_attention(self.norm_1(y))
-        y = y + self.cross_attention(y, memory, memory, valid_lens)
+        y = y + self.cross_attention(self.norm_1(y), memory, memory, valid_lens)
+        y = y + self.self_attention(self.norm_2(y))
         return y + self.feed_forward(self.norm_3(y))
 
 
@@ -266,15 +149,6 @@ class InPlace(Layers):
         y += self.cross_attention(self.norm_2(y), memory, memory, valid_lens)
         y += self.feed_forward(self.norm_3(y))
         return y
-
-
-@wrong()
-class ReturnsTheMemoryToo(ThreeLines):
-    def forward(self, y, memory, valid_lens=None):
-        return super().forward(y, memory, valid_lens), memory
-
-
-# wrong in one step
 
 
 class Almost(Layers):
@@ -303,122 +177,81 @@ def without_lengths(self, y, z, memory, valid_lens):
     return y + self.cross_attention(z, memory, memory)
 
 
-def of_all_three(norm):
-    """The steps of a block that has one norm only."""
-    return {
-        "read": lambda self, y, z, lens: y + self.self_attention(getattr(self, norm)(y)),
-        "ask": lambda self, y, z, memory, lens: (
-            y + self.cross_attention(getattr(self, norm)(y), memory, memory, lens)
-        ),
-        "think": lambda self, y, z: y + self.feed_forward(getattr(self, norm)(y)),
-    }
+def memory_normed(self, y, z, memory, valid_lens):
+    memory = self.norm_2(memory)
+    return y + self.cross_attention(z, memory, memory, valid_lens)
 
 
 but = wrong_in(Almost)
-NothingAddedFirst = but(
-    "no_residual_around_self_attention", read=lambda self, y, z, lens: self.self_attention(z)
-)
-NothingAddedAcross = but(
-    "no_residual_around_attention_across",
-    ask=lambda self, y, z, memory, lens: self.cross_attention(z, memory, memory, lens),
-)
-NothingAddedLast = but(
-    "no_residual_around_feed_forward_network", think=lambda self, y, z: self.feed_forward(z)
-)
+NothingAddedFirst = but("no_residual", read=lambda self, y, z, lens: self.self_attention(z))
+NothingAddedLast = but("no_residual", think=lambda self, y, z: self.feed_forward(z))
 ReadsItself = but(
     "across_to_itself",
     ask=lambda self, y, z, memory, lens: y + self.cross_attention(z, z, z, lens),
 )
-MemoryAsks = but(
-    "memory_asks",
-    ask=lambda self, y, z, memory, lens: y + self.cross_attention(memory, z, z, lens),
-)
-ValuesFromY = but(
-    "values_from_y",
-    ask=lambda self, y, z, memory, lens: y + self.cross_attention(z, memory, z, lens),
-)
+MemoryAsks = but(ask=lambda self, y, z, memory, lens: y + self.cross_attention(memory, z, z, lens))
+ValuesFromY = but(ask=lambda self, y, z, memory, lens: y + self.cross_attention(z, memory, z, lens))
 LengthsForgotten = but("lengths_ignored", ask=without_lengths)
 LengthsOnTheFirst = but("lengths_on_self_attention", read=and_lengths, ask=without_lengths)
-LengthsOnBoth = but("lengths_on_both", read=and_lengths)
-MemoryNormed = but(
-    "memory_normed",
-    ask=lambda self, y, z, memory, lens: (
-        y + self.cross_attention(z, self.norm_2(memory), self.norm_2(memory), lens)
-    ),
-)
-MemoryNormedByTheFirst = but(
-    "memory_normed",
-    ask=lambda self, y, z, memory, lens: (
-        y + self.cross_attention(z, m := self.norm_1(memory), m, lens)
-    ),
-)
-KeysNormed = but(
-    "only_keys_normed",
-    ask=lambda self, y, z, memory, lens: (
-        y + self.cross_attention(z, self.norm_2(memory), memory, lens)
-    ),
-)
-ReadsItselfAsItIs = but(
-    "across_to_itself",
-    ask=lambda self, y, z, memory, lens: y + self.cross_attention(z, y, y, lens),
-)
-CausalAcross = but(
-    "across_causal",
-    ask=lambda self, y, z, memory, lens: (
-        y
-        + self.cross_attention(
-            z, memory, memory, lens, torch.ones(y.shape[1], memory.shape[1]).tril().bool()
-        )
-    ),
-)
-NothingFoundAcross = but("attention_across_skipped", ask=lambda self, y, z, memory, lens: y)
-OneNorm = but("one_norm_for_all", **of_all_three("norm_1"))
-SecondNormTwice = but(
-    "norms_out_of_order", think=lambda self, y, z: y + self.feed_forward(self.norm_2(y))
-)
-FirstAndSecondExchanged = but(
-    "norms_out_of_order",
-    read=lambda self, y, z, lens: y + self.self_attention(self.norm_2(y)),
-    ask=lambda self, y, z, memory, lens: (
-        y + self.cross_attention(self.norm_1(y), memory, memory, lens)
-    ),
-)
-PostNormAtTheEnd = but(
-    "post_norm_around_feed_forward_network",
-    think=lambda self, y, z: self.norm_3(y + self.feed_forward(y)),
-)
-NotCausal = but(
-    "not_causal", read=lambda self, y, z, lens: y + whole_sequence(self.self_attention, z)
-)
-GeluInside = but(
-    "another_activation",
-    think=lambda self, y, z: y + self.feed_forward[2](F.gelu(self.feed_forward[0](z))),
-)
-ReluOutside = but("relu_at_the_end", think=lambda self, y, z: y + F.relu(self.feed_forward(z)))
+LengthsOnBoth = but(read=and_lengths)
+MemoryNormed = but("memory_normed", ask=memory_normed)
+SecondNormTwice = but(think=lambda self, y, z: y + self.feed_forward(self.norm_2(y)))
+GeluInside = but(think=lambda self, y, z: y + self.feed_forward[2](F.gelu(self.feed_forward[0](z))))
+ReluOutside = but(think=lambda self, y, z: y + F.relu(self.feed_forward(z)))
 
 
-def whole_sequence(attention, x):
-    """`CausalSelfAttention` with the mask left out."""
-    q, k, v = (
-        part.unflatten(-1, (attention.num_heads, -1)).transpose(1, 2)
-        for part in attention.W_qkv(x).chunk(3, -1)
-    )
-    return attention.W_o(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
-
-
-@wrong("y_zeroed_before")
-class ZeroesY(ThreeLines):
+@wrong("one_norm_for_all")
+class OneNorm(ThreeLines):
     def forward(self, y, memory, valid_lens=None):
-        if valid_lens is not None:
-            y = y.masked_fill((torch.arange(y.shape[1]) >= valid_lens[:, None])[..., None], 0.0)
+        self.norm_2 = self.norm_3 = self.norm_1
         return super().forward(y, memory, valid_lens)
 
 
-@wrong("self_attention_with_four_layers")
-class MultiHeadTwice(Layers):
+class NotCausal(OwnCausal):
+    is_causal = False
+
+
+class Changed(ThreeLines):
+    """A right block but for the layers that `change` replaces."""
+
     def __init__(self, embed_dim, num_heads, hidden_dim, *, device=None, dtype=None):
         super().__init__(embed_dim, num_heads, hidden_dim, device=device, dtype=dtype)
-        self.self_attention = MultiHeadAttention(embed_dim, num_heads, device=device, dtype=dtype)
+        self.change(embed_dim, num_heads, {"device": device, "dtype": dtype})
+
+    def change(self, d, h, options):
+        raise NotImplementedError
+
+
+@wrong("not_causal")
+class LooksAhead(Changed):
+    def change(self, d, h, options):
+        self.self_attention = NotCausal(d, h, **options)
+
+
+@wrong("no_relu")
+class TwoLinearLayers(Changed):
+    def change(self, d, h, options):
+        first, _, second = self.feed_forward
+        self.feed_forward = nn.Sequential(first, second)
+
+
+@wrong()
+class OneHeadEach(Changed):
+    def change(self, d, h, options):
+        self.self_attention = CausalSelfAttention(d, 1, **options)
+        self.cross_attention = MultiHeadAttention(d, 1, **options)
+
+
+@wrong("missing_parameter")
+class TwoNorms(Changed):
+    def change(self, d, h, options):
+        self.norm_3 = self.norm_2
+
+
+@wrong("self_attention_with_four_layers")
+class MultiHeadTwice(Changed):
+    def change(self, d, h, options):
+        self.self_attention = MultiHeadAttention(d, h, **options)
 
     def forward(self, y, memory, valid_lens=None):
         z = self.norm_1(y)
@@ -427,98 +260,24 @@ class MultiHeadTwice(Layers):
         return y + self.feed_forward(self.norm_3(y))
 
 
-@wrong("module_not_begun")
-class NotBegun(ThreeLines):
-    def __init__(self, embed_dim, num_heads, hidden_dim, *, device=None, dtype=None):
-        self.norm_1 = nn.LayerNorm(embed_dim, device=device, dtype=dtype)
-
-
-@wrong("parameters_renamed")
-class OtherNames(Layers):
-    def __init__(self, embed_dim, num_heads, hidden_dim, *, device=None, dtype=None):
-        super().__init__(embed_dim, num_heads, hidden_dim, device=device, dtype=dtype)
-        self.masked_attention = self._modules.pop("self_attention")
-
-    def forward(self, y, memory, valid_lens=None):
-        y = y + self.masked_attention(self.norm_1(y))
-        y = y + self.cross_attention(self.norm_2(y), memory, memory, valid_lens)
-        return y + self.feed_forward(self.norm_3(y))
-
-
-@wrong("no_relu")
-class TwoLinearLayers(ThreeLines):
-    def __init__(self, embed_dim, num_heads, hidden_dim, *, device=None, dtype=None):
-        super().__init__(embed_dim, num_heads, hidden_dim, device=device, dtype=dtype)
-        self.feed_forward = nn.Sequential(
-            nn.Linear(embed_dim, hidden_dim, device=device, dtype=dtype),
-            nn.Linear(hidden_dim, embed_dim, device=device, dtype=dtype),
-        )
-
-
-@wrong("one_head")
-class OneHeadEach(ThreeLines):
-    def __init__(self, embed_dim, num_heads, hidden_dim, *, device=None, dtype=None):
-        super().__init__(embed_dim, num_heads, hidden_dim, device=device, dtype=dtype)
-        self.self_attention = CausalSelfAttention(embed_dim, 1, device=device, dtype=dtype)
-        self.cross_attention = MultiHeadAttention(embed_dim, 1, device=device, dtype=dtype)
-
-
-@wrong("missing_parameter")
-class TwoNorms(ThreeLines):
-    def __init__(self, embed_dim, num_heads, hidden_dim, *, device=None, dtype=None):
-        super().__init__(embed_dim, num_heads, hidden_dim, device=device, dtype=dtype)
-        self.norm_3 = self.norm_2
-
-
-@wrong()
-class MemoryFirst(ThreeLines):
-    def forward(self, memory, y, valid_lens=None):
-        return super().forward(y, memory, valid_lens)
-
-
-@faulty("post-norm", "lengths on the first", "across to itself", "not causal")
+@faulty("not causal", "lengths ignored", "no relu")
 def in_several_ways(faults):
-    class Module(Layers):
-        def read(self, z, valid_lens):
+    class Module(Almost):
+        def read(self, y, z, valid_lens):
             if "not causal" in faults:
-                return whole_sequence(self.self_attention, z)
-            return self.self_attention(z, valid_lens if "lengths on the first" in faults else None)
+                q, k, v = self.self_attention.W_qkv(z).chunk(3, -1)
+                heads = self.cross_attention.num_heads
+                q, k, v = (x.unflatten(-1, (heads, -1)).transpose(1, 2) for x in (q, k, v))
+                found = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+                return y + self.self_attention.W_o(found)
+            return super().read(y, z, valid_lens)
 
-        def ask(self, z, memory, valid_lens):
-            keys = z if "across to itself" in faults else memory
-            lens = None if "lengths on the first" in faults else valid_lens
-            return self.cross_attention(z, keys, keys, lens)
+        def ask(self, y, z, memory, valid_lens):
+            return super().ask(y, z, memory, None if "lengths ignored" in faults else valid_lens)
 
-        def forward(self, y, memory, valid_lens=None):
-            if "post-norm" in faults:
-                y = self.norm_1(y + self.read(y, valid_lens))
-                y = self.norm_2(y + self.ask(y, memory, valid_lens))
-                return self.norm_3(y + self.feed_forward(y))
-            y = y + self.read(self.norm_1(y), valid_lens)
-            y = y + self.ask(self.norm_2(y), memory, valid_lens)
-            return y + self.feed_forward(self.norm_3(y))
+        def think(self, y, z):
+            if "no relu" in faults:
+                return y + self.feed_forward[2](self.feed_forward[0](z))
+            return super().think(y, z)
 
     return Module
-
-
-@faulty("memory normed", "nothing added first", "nothing added across", "lengths ignored")
-def around_the_parts(faults):
-    class Module(Layers):
-        def forward(self, y, memory, valid_lens=None):
-            memory = self.norm_2(memory) if "memory normed" in faults else memory
-            valid_lens = None if "lengths ignored" in faults else valid_lens
-            read = self.self_attention(self.norm_1(y))
-            a = read if "nothing added first" in faults else y + read
-            found = self.cross_attention(self.norm_2(a), memory, memory, valid_lens)
-            b = found if "nothing added across" in faults else a + found
-            return b + self.feed_forward(self.norm_3(b))
-
-    return Module
-
-
-@right
-class NamedLayers(ThreeLines):
-    def __init__(self, embed_dim, num_heads, hidden_dim, *, device=None, dtype=None):
-        super().__init__(embed_dim, num_heads, hidden_dim, device=device, dtype=dtype)
-        up, relu, down = self.feed_forward
-        self.feed_forward = nn.Sequential(OrderedDict(up=up, relu=relu, down=down))

@@ -1,6 +1,7 @@
 import importlib.metadata
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -179,6 +180,11 @@ def test_packages_that_pythonpath_brings_in_are_named_by_doctor_and_verbs(tmp_pa
     assert done.returncode == 1
     assert f"PYTHONPATH replaces numpy by the one in {tmp_path}" in done.stdout
     assert "fix with: unset PYTHONPATH" in done.stdout and "delete .venv" not in done.stdout
+    lesson = "02_masked_softmax"
+    for folder in ("solutions", "notebooks"):
+        shutil.copytree(doctor.ROOT / folder / lesson, tmp_path / folder / lesson)
+    handed_in = tmp_path / "submitted" / "ada" / lesson
+    shutil.copytree(doctor.ROOT / "notebooks" / lesson, handed_in)
     done = said("grade", "02")
     assert done.returncode == 1
     assert f"packages of another Python from {tmp_path}: unset it and call again" in done.stderr

@@ -188,20 +188,27 @@ def test_the_modules_of_the_checks_break_what_the_oracle_says(name):
     assert broken == set(oracle.BROKEN[name]) & set(judged)
 
 
+def with_device_and_dtype(kind):
+    """A class of lesson 07 with all arguments that lesson 06 asks for."""
+
+    class WithDeviceAndDtype(kind):
+        def __init__(self, *sizes, device=None, dtype=None, **options):
+            super().__init__(*sizes, **options)
+            self.to(device=device, dtype=dtype)
+
+    return WithDeviceAndDtype
+
+
 @pytest.mark.parametrize("name", BUGS)
 def test_each_bird_is_a_mistake_that_lesson_06_names(name):
-    report = grade("MultiHeadAttention", BUGS[name], seed="birds")
+    report = grade("MultiHeadAttention", with_device_and_dtype(BUGS[name]), seed="birds")
     assert report.mistake == CAUGHT_BY[name]
     assert report.score < 1
 
 
 def test_the_sound_module_is_a_right_answer_to_lesson_06():
-    class WithDeviceAndDtype(Sound):
-        def __init__(self, *sizes, device=None, dtype=None, **options):
-            super().__init__(*sizes, **options)
-            self.to(device=device, dtype=dtype)
-
-    assert grade("MultiHeadAttention", WithDeviceAndDtype, seed="birds").score == 1.0
+    report = grade("MultiHeadAttention", with_device_and_dtype(Sound), seed="birds")
+    assert report.score == 1.0
 
 
 def test_a_printed_source_is_the_class_and_nothing_more():
@@ -264,6 +271,8 @@ def test_a_report_on_a_test_names_no_bird(name):
 def test_the_three_tests_agree_with_the_oracle(name, dtype):
     module = build(name, 6, 2, 5, dtype=dtype)
     queries, keys, values = (x.to(dtype) for x in inputs())
+    # `reversed_by_order` shows if a swap, or leaving out the last key, makes this ascend.
+    keys[..., 1] = torch.tensor([0.1, 0.2, 0.3, 0.5, 0.4])
     lens = torch.tensor([3, 1, 4])
     for said, invariant in (
         (masking_equals_deleting(module, queries, keys, values, lens), "masking_equals_deleting"),

@@ -10,7 +10,7 @@ import pytest
 from course_lib.checks import exercises
 from course_lib.checks.judge.prepare import prepare
 from course_lib.checks.observe.call import observe
-from course_lib.checks.observe.probe import Array
+from course_lib.checks.observe.probe import Array, Built
 from course_lib.exercises import find
 from course_lib.exercises._attention.mistakes import SHARED
 from course_lib.exercises.variants import variants
@@ -103,14 +103,18 @@ NO_SIZES += ("max_len", "bytes_per_element", "valid_lens", "mask")
 
 
 def sizes_of(probe):
-    """The axes of floating and integer arrays, counted from the last, and the numbers given."""
+    """The axes of floating and integer arrays, counted from the last, and the numbers given.
+
+    A module that is handed to a student's test sets the number of features of its inputs.
+    """
+    first = 2 if any(isinstance(value, Built) for value in probe.inputs().values()) else 1
     found = {}
     for name, value in {**probe.inputs(), **(probe.construct or {})}.items():
         if name in NO_SIZES or isinstance(value, bool):
             continue
         if isinstance(value, Array) and value.data.dtype != bool:
-            shape = reversed(value.data.shape)
-            found |= {f"{name}[{-axis}]": size for axis, size in enumerate(shape, start=1)}
+            shape = value.data.shape
+            found |= {f"{name}[{-axis}]": shape[-axis] for axis in range(first, len(shape) + 1)}
         elif isinstance(value, int):
             found[name] = value
     return found

@@ -8,7 +8,7 @@ import torch
 
 from course_lib.checks.judge.exercise import Exercise, Property, Returned
 from course_lib.checks.observe.probe import Built, Probe, tensor
-from course_lib.exercises._rows import STRIDED, Case, case, in_steps, mistake
+from course_lib.exercises._rows import Case, case, in_steps, mistake
 from course_lib.exercises.translator._models import (
     AS_BEFORE,
     ELSEWHERE,
@@ -88,7 +88,6 @@ def _edges(rng) -> list[Probe]:
             "probability that has become 0."
         ),
         edge("int32", (4, 3, 5), 1, dtype="int32").says("Source and target may be int32."),
-        edge("strided", (5, 4, 4), 3, strided=True).says(STRIDED),
         edge("another_device", (4, 3, 3), 2, **ELSEWHERE).says(ON_A_GPU),
     ]
 
@@ -175,11 +174,6 @@ def _in_its_place(source, position, id) -> torch.Tensor:
     return torch.where(_positions(source) == position, id, source)
 
 
-def _deleted(source, position, model) -> torch.Tensor:
-    """The source without the position: those behind it move up, and a last one fills up."""
-    return torch.cat([source[:, :position], source[:, position + 1 :], source[:, :1]], dim=1)
-
-
 EXERCISE = Exercise(
     points=3,
     minutes=15,
@@ -197,10 +191,6 @@ EXERCISE = Exercise(
             "You compare probabilities instead of their logarithms.",
             "Which of the two tells 0.001 from 0.01 as clearly as 0.1 from 1?",
         ),
-        mistake("logits", _effect(number=lambda logits: logits)).says(
-            "You compare logits. A constant added to all logits of a word changes nothing.",
-            "What turns logits into probabilities?",
-        ),
         mistake(
             "only_this_position",
             _effect(mask=lambda source, at: (_positions(source) == at)[None]),
@@ -211,17 +201,6 @@ EXERCISE = Exercise(
         mistake("nothing_masked", _effect(mask=_without_mask)).says(
             "Both of your calls see everything, so nothing changes.",
             "Does the mask reach the model?",
-        ),
-        mistake(
-            "zero_in_its_place",
-            _effect(
-                mask=_without_mask,
-                source_masked=lambda source, at, model: _in_its_place(source, at, 0),
-            ),
-        ).says(
-            "You write 0 into the source instead of masking: 0 is an id like any other, and the "
-            "model attends to it.",
-            "How do you tell `model` not to attend to a position?",
         ),
         mistake(
             "pad_in_its_place",
@@ -244,40 +223,10 @@ EXERCISE = Exercise(
             "You cut the source off at the position, which also hides everything after it.",
             "Which positions may the model still attend to?",
         ),
-        mistake(
-            "deleted",
-            _effect(
-                mask=_without_mask,
-                source_masked=_deleted,
-                lens_masked=lambda lens, at: lens - (at < lens).long(),
-            ),
-        ).says(
-            "You delete the position from the source: everything after it moves up by one place, "
-            "so a model with positions sees another sentence.",
-            "How can a position be there without being attended to?",
-        ),
-        mistake(
-            "query_masked",
-            _effect(
-                mask=_without_mask,
-                inputs_masked=lambda inputs, at, model: _in_its_place(inputs, at, model.pad),
-            ),
-        ).says(
-            "You hide a word that the decoder has said; the exercise asks you to hide a position "
-            "of the source.",
-            "Which sequence gives the queries of this attention, and which the keys?",
-        ),
         mistake("target_read", _effect(read=lambda target, model: target)).says(
             "Your decoder reads the target as it is: it reads each word while it has to predict "
             "that word, and never reads the start.",
             "Which exercise turned the targets into the decoder's inputs?",
-        ),
-        mistake(
-            "most_likely_word",
-            _effect(words=lambda target, whole: whole.argmax(-1)),
-        ).says(
-            "You follow the words that the model thinks most likely, not those of `target`.",
-            "Which words' log-probabilities does the exercise ask for?",
         ),
         mistake("graph_kept", _effect(graph=True)).says(
             "The numbers are right, but they carry the graphs of two calls.",

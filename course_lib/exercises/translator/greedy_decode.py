@@ -8,7 +8,7 @@ import torch
 
 from course_lib.checks.judge.exercise import Exercise, Property, Returned
 from course_lib.checks.observe.probe import Built, Probe, tensor
-from course_lib.exercises._rows import STRIDED, Case, case, in_steps, mistake
+from course_lib.exercises._rows import Case, case, in_steps, mistake
 from course_lib.exercises.translator._models import (
     AS_BEFORE,
     ELSEWHERE,
@@ -47,18 +47,12 @@ def _plain(rng) -> list[Probe]:
         _given("several", scripted(rng), sources(rng, 3, 5), lengths, 7).says(
             "Each item ends at its own `end` and has pads after it, while the others go on."
         ),
-        _given("same_length", scripted(rng), sources(rng, 2, 4), [3, 3], 9).says(
-            "If all items end at once, the result ends with them."
-        ),
         _given("without_an_end", scripted(rng), sources(rng, 2, 6), [6, 5], 4).says(
             "If no item has ended after `max_len` words, all are cut there, without `end`."
         ),
         _given("one_without_an_end", scripted(rng), sources(rng, 3, 5), [5, 1, 2], 4).says(
             "An item that has not ended after `max_len` words is cut there, even if others have "
             "ended."
-        ),
-        _given("ends_just_in_time", scripted(rng), sources(rng, 2, 5), [3, 1], 4).says(
-            "`end` may be the last of `max_len` words."
         ),
     ]
 
@@ -98,15 +92,11 @@ _READ_OTHERWISE = (
 
 def _edges(rng) -> list[Probe]:
     edge = functools.partial(_given, part="edges")
-    strided = tensor(sources(rng, 2, 4), strided=True)
     int32 = sources(rng, 2, 4, dtype="int32")
     pads = scripted(rng, says_pads=True)
     return [
         edge("empty_source", scripted(rng), sources(rng, 3, 4), [2, 0, 3], 6).says(
             "A source of length 0 is translated like any other; here it ends at once."
-        ),
-        edge("one_position", scripted(rng), sources(rng, 2, 1), [1, 0], 5).says(
-            "A source may have one position."
         ),
         edge("one_word_at_most", scripted(rng), sources(rng, 3, 4), [4, 0, 2], 1).says(
             "With `max_len=1` each translation is one word."
@@ -118,7 +108,6 @@ def _edges(rng) -> list[Probe]:
             "Only `end` ends a translation: if the model says the pad's id, that is a word."
         ),
         edge("int32", scripted(rng), int32, [2, 4], 7).says("The source may be int32."),
-        edge("strided", scripted(rng), strided, [4, 2], 7).says(STRIDED),
         edge("another_device", scripted(rng), sources(rng, 2, 3), [1, 3], 5, **ELSEWHERE).says(
             ON_A_GPU
         ),
@@ -176,15 +165,6 @@ def _decoder(before, after, graph, read, choose, fill, is_over, most, finish) ->
     return greedy_decode
 
 
-def _one_pass(model, source, valid_lens, start, end, max_len) -> torch.Tensor:
-    was_training = model.training
-    with torch.no_grad():
-        words = model.eval()(source, valid_lens, source).argmax(-1)[:, :max_len]
-    model.train(was_training)
-    ended = (words == end).long().cumsum(1) - (words == end).long() > 0
-    return words.masked_fill(ended, model.pad)
-
-
 EXERCISE = Exercise(
     points=4,
     minutes=20,
@@ -200,10 +180,6 @@ EXERCISE = Exercise(
         mistake("stops_at_first_end", _decoder(is_over=lambda ended: ended.any())).says(
             "All translations stop as soon as one of them has ended.",
             "Which item may end the loop?",
-        ),
-        mistake("always_max_len", _decoder(is_over=lambda ended: False)).says(
-            "Your result always has `max_len` columns; the last ones may hold nothing but pads.",
-            "When is there nothing left to say?",
         ),
         mistake("start_returned", _decoder(finish=lambda words, end, pad: words)).says(
             "Your result begins with `start`, which is no word of the translation.",
@@ -224,20 +200,11 @@ EXERCISE = Exercise(
             "not read again.",
             "What must `inputs` hold when the third word is chosen?",
         ),
-        mistake("one_pass", _one_pass).says(
-            "Your decoder reads the source in place of its own words and chooses all words in one "
-            "pass.",
-            "What has been said before the first word, and what before the second?",
-        ),
         mistake(
             "first_position_read", _decoder(choose=lambda logits: logits[:, 0].argmax(-1))
         ).says(
             "You read the logits of the first position, so each step gives the word after `start`.",
             "At which position does the model say what comes after the last word?",
-        ),
-        mistake("over_positions", _decoder(choose=lambda logits: logits.argmax(1)[:, -1])).says(
-            "Your argmax runs over the positions instead of the vocabulary.",
-            "Which axis of (B, t, V) holds the words to choose from?",
         ),
         mistake("zero_for_pad", _decoder(fill=lambda words, ended, pad: words * ~ended)).says(
             "After `end` you have zeros; this model's pad has another id.",

@@ -69,13 +69,6 @@ def _edges(rng) -> list[Probe]:
     large = _drawn(rng, (2, 3, 4), [3, 3])
     large["logits"].data[:] *= 600
     return [
-        edge("one_item", **_drawn(rng, (1, 4, 6), [3])).says("One item is a batch of one."),
-        edge("one_position", **_drawn(rng, (3, 1, 5), [1, 0, 1])).says(
-            "One position is a sequence of one."
-        ),
-        edge("one_word_of_one_item", **_drawn(rng, (1, 1, 3), [1])).says(
-            "The loss of a single word is -log of its probability."
-        ),
         edge("empty_item", **_drawn(rng, (3, 4, 5), [2, 0, 4])).says(
             "An item of length 0 adds nothing and does not count."
         ),
@@ -170,15 +163,6 @@ def _zero_ignored(logits, targets, valid_lens) -> torch.Tensor:
     return _average(_losses(logits, targets), targets != 0)
 
 
-def _class_zero(logits, targets, valid_lens) -> torch.Tensor:
-    return _mean(_losses(logits, targets.masked_fill(~_real(targets, valid_lens), 0)))
-
-
-def _logits_zeroed(logits, targets, valid_lens) -> torch.Tensor:
-    real = _real(targets, valid_lens)
-    return _mean(_losses(logits * real[..., None], targets))
-
-
 def _logged_first(logits, targets) -> torch.Tensor:
     return -_taken(logits.softmax(-1).log(), targets)
 
@@ -220,39 +204,16 @@ _MISTAKES = (
         ),
         twins=(_averaged(lambda losses, real: _sum(losses, real) / len(losses)),),
     ),
-    mistake("pads_as_class_zero", _class_zero).says(
-        "You set the targets of pads to 0 and still count them: the model learns to say word 0 "
-        "there.",
-        "What loss should a position have that is not there?",
-    ),
     mistake("zero_is_ignored", _zero_ignored).says(
         "You leave out the targets that are 0 (`ignore_index=0`?). A real word may have the id 0, "
         "and a pad another.",
         "What says which positions are real?",
-    ),
-    mistake("logits_zeroed", _logits_zeroed).says(
-        "You set the logits of pads to 0. Equal logits still count: each pad adds the log of the "
-        "vocabulary's size to your loss.",
-        "At which step can you leave a position out without a trace?",
-    ),
-    mistake(
-        "log_forgotten", _of(lambda logits, targets: -_taken(logits.softmax(-1), targets))
-    ).says(
-        "Your loss averages probabilities instead of their logarithms.",
-        "What is the loss of a word that the model thinks impossible?",
     ),
     mistake(
         "softmax_twice", _of(lambda logits, targets: _losses(logits.softmax(-1), targets))
     ).says(
         "You take the softmax twice: `cross_entropy` and `log_softmax` expect logits.",
         "Which of your functions contains a softmax?",
-    ),
-    mistake(
-        "softmax_over_positions",
-        _of(lambda logits, targets: -_taken(torch.log_softmax(logits, 1), targets)),
-    ).says(
-        "Your softmax runs over the positions instead of the words.",
-        "Along which axis of (batch, positions, vocabulary) do the candidates compete?",
     ),
     replace(
         mistake("log_of_softmax", _of(_logged_first)).says(
@@ -265,10 +226,6 @@ _MISTAKES = (
             _of(_logged_first, _times_real),
             _of(_taken_first, _times_real),
         ),
-    ),
-    mistake("sign", _of(lambda logits, targets: -_losses(logits, targets))).says(
-        "Your loss has the wrong sign: the better the model, the larger it is.",
-        "Is the logarithm of a probability positive or negative?",
     ),
     mistake("one_position_more", _one_more).says(
         "One pad of each item counts: position j is real if j is smaller than the length.",

@@ -153,13 +153,6 @@ EXERCISE = Exercise(
             "Your lengths count the pads: each is the width of the batch.",
             "What would a mask made of these lengths hide?",
         ),
-        mistake(
-            "length_of_the_first",
-            _with_lengths(lambda s, t, pad: torch.full((len(t),), len(s[0]))),
-        ).says(
-            "All items get the length of the first.",
-            "Which items are shorter, and which are longer?",
-        ),
         mistake("padded_in_front", _with_tokens(_in_front)).says(
             "Your pads come before the tokens; lengths say how many *leading* positions are real.",
             "Which positions does `length_mask` allow for an item of length 1?",
@@ -176,13 +169,6 @@ EXERCISE = Exercise(
             "padded_with_zero",
             lambda sequences, pad: (_padded(sequences, 0), _lengths(sequences)),
         ).says("Your rows are filled with 0, whatever `pad` is.", "Where does `pad` enter?"),
-        mistake(
-            "one_column_more",
-            _with_tokens(lambda s, pad: _padded(s, pad, max(map(len, s)) + 1)),
-        ).says(
-            "Your batch is one column wider than its longest item.",
-            "How many pads does the longest item need?",
-        ),
         mistake("positions_first", _with_tokens(lambda s, pad: _padded(s, pad).mT)).says(
             "The axes are the wrong way round: yours is (positions, batch).",
             "What does `batch_first` mean in `pad_sequence`?",

@@ -117,13 +117,6 @@ EXERCISE = Exercise(
             "How many inputs does the decoder need to predict t words?",
         ),
         mistake(
-            "column_too_many",
-            lambda targets, start: torch.cat([_column(targets, start), targets], dim=1),
-        ).says(
-            "Your result is one column too wide: the last word is still there.",
-            "Which prediction would read the last word?",
-        ),
-        mistake(
             "column_on_the_cpu",
             lambda targets, start: torch.cat([torch.full((len(targets), 1), start), targets], 1)[
                 :, : targets.shape[1]

@@ -25,30 +25,11 @@ def torchs_own_unreduced(logits, targets, valid_lens):
 
 
 @right
-def torchs_own_ignoring(logits, targets, valid_lens):
-    real = real_positions(targets, valid_lens)
-    words = targets.long().masked_fill(~real, -100)
-    total = F.cross_entropy(logits.flatten(0, 1), words.flatten(), reduction="sum")
-    return total / real.sum().clamp(min=1)
-
-
-@right
 def only_the_real(logits, targets, valid_lens):
     real = real_positions(targets, valid_lens)
     if not real.any():
         return logits.sum() * 0
     return F.cross_entropy(logits[real], targets[real].long())
-
-
-@right
-def log_of_the_total(logits, targets, valid_lens):
-    one_hot = F.one_hot(targets.long(), logits.shape[-1]).bool()
-    chosen = logits.masked_fill(~one_hot, 0).sum(-1)
-    losses = torch.logsumexp(logits, dim=-1) - chosen
-    real = real_positions(targets, valid_lens)
-    weights = real.to(logits.dtype)
-    total = torch.einsum("bt,bt->", losses.masked_fill(~real, 0), weights)
-    return total / weights.sum().clamp_min(1)
 
 
 @right
@@ -60,21 +41,6 @@ def item_by_item(logits, targets, valid_lens):
             total = total - log_p[position, int(words[position])]
             count += 1
     return total / count if count else total
-
-
-@right
-def nll(logits, targets, valid_lens):
-    keep = real_positions(targets, valid_lens).flatten()
-    log_p = F.log_softmax(logits, dim=2).flatten(0, 1)[keep]
-    total = F.nll_loss(log_p, targets.flatten()[keep].to(torch.int64), reduction="sum")
-    return total / max(len(log_p), 1)
-
-
-@right
-def nan_replaced(logits, targets, valid_lens):
-    real = real_positions(targets, valid_lens)
-    losses = F.cross_entropy(logits.permute(0, 2, 1), targets.long(), reduction="none")
-    return torch.nan_to_num(losses[real].sum() / real.sum())
 
 
 def steps(
@@ -96,41 +62,23 @@ pads_are_cheap = but("mean_over_all", average=lambda losses, real: losses.mean()
 items_averaged = but(
     "mean_of_means", average=lambda losses, real: (losses.sum(1) / real.sum(1).clamp(min=1)).mean()
 )
-over_the_batch = but("summed", average=lambda losses, real: losses.sum() / len(losses))
 total = but("summed", average=lambda losses, real: losses.sum())
 zero_over_zero = but("nan_without_words", average=lambda losses, real: losses.sum() / real.sum())
-kept_mean = but("nan_without_words", average=lambda losses, real: losses[real].mean())
-zero_losses_left_out = but(average=lambda losses, real: losses[losses != 0].mean())
 small_number_added = but(
     "precision_lost", average=lambda losses, real: losses.sum() / (real.sum() + 1e-5)
 )
 one_loss_each = but("wrong_shape", average=lambda losses, real: losses.sum(1) / real.sum(1))
 as_a_number = but("wrong_type", average=lambda losses, real: (losses.sum() / real.sum()).item())
-median = but(average=lambda losses, real: losses[real].median() if real.any() else losses.sum())
-squared = but(average=lambda losses, real: (losses**2).sum() / real.sum().clamp(min=1))
-log_of_the_mean = but(
-    average=lambda losses, real: -((-losses).exp() * real).sum().div(real.sum().clamp(min=1)).log()
-)
 up_to_the_length = but(
     "one_position_more",
     real=lambda targets, lens: torch.arange(targets.shape[1]) <= lens[:, None],
 )
-from_one = but(
-    real=lambda targets, lens: (
-        torch.arange(1, targets.shape[1] + 1, device=targets.device) < lens[:, None]
-    ),
-)
 guessed_from_zero = but("zero_is_ignored", real=lambda targets, lens: targets != 0)
-everything = but("pads_counted", real=lambda targets, lens: targets >= 0)
-upside_down = but(real=lambda targets, lens: ~real_positions(targets, lens))
-longest = but(real=lambda targets, lens: real_positions(targets, lens.max().expand_as(lens)))
 positions_on_the_cpu = but(
     "raised", real=lambda targets, lens: torch.arange(targets.shape[1]) < lens[:, None]
 )
-not_a_log = but("log_forgotten", log_p=lambda logits: logits.softmax(-1))
 softmaxed_before = but("softmax_twice", log_p=lambda logits: F.log_softmax(logits.softmax(-1), -1))
-along_the_sequence = but("softmax_over_positions", log_p=lambda logits: logits.log_softmax(dim=1))
-positive_log = but("sign", log_p=lambda logits: -logits.log_softmax(-1))
+positive_log = but(log_p=lambda logits: -logits.log_softmax(-1))
 log_of_softmax = but(
     "log_of_softmax", log_p=lambda logits: torch.log(torch.softmax(logits, dim=-1))
 )
@@ -143,9 +91,6 @@ def log_of_softmax_times_real(logits, targets, valid_lens):
     return -(chosen.log() * real).sum() / real.sum().clamp(min=1)
 
 
-log_of_softmax_and_a_bit = but(log_p=lambda logits: torch.log(logits.softmax(-1) + 1e-9))
-base_two = but(log_p=lambda logits: logits.log_softmax(-1) / 0.6931471805599453)
-logits_as_they_are = but(log_p=lambda logits: logits)
 in_float32 = but("dtype_changed", log_p=lambda logits: logits.float().log_softmax(-1))
 detached = but("gradient_cut", log_p=lambda logits: logits.detach().log_softmax(-1))
 
@@ -158,18 +103,6 @@ def flat_cross_entropy(logits, targets, valid_lens):
 @wrong()
 def ignore_index_zero(logits, targets, valid_lens):
     return F.cross_entropy(logits.mT, targets.long(), ignore_index=0)
-
-
-@wrong("logits_zeroed")
-def masked_logits(logits, targets, valid_lens):
-    logits = logits * real_positions(targets, valid_lens)[..., None]
-    return F.cross_entropy(logits.transpose(1, 2), targets.long())
-
-
-@wrong("pads_as_class_zero")
-def masked_targets(logits, targets, valid_lens):
-    targets = targets * real_positions(targets, valid_lens)
-    return F.cross_entropy(logits.transpose(1, 2), targets.long())
 
 
 @wrong()
@@ -185,12 +118,6 @@ def pads_written_into_the_targets(logits, targets, valid_lens):
     targets[~real] = -100
     words = targets.flatten().long()
     return F.cross_entropy(logits.flatten(0, 1), words, reduction="sum") / max(int(real.sum()), 1)
-
-
-@wrong()
-def torchs_mean_of_the_real(logits, targets, valid_lens):
-    words = targets.long().masked_fill(~real_positions(targets, valid_lens), -100)
-    return F.cross_entropy(logits.mT, words)
 
 
 @faulty("nan", "int64 only", "log of softmax", "over all")

@@ -1,8 +1,5 @@
 """Answers to `pad_batch`, as different hands would write them."""
 
-import itertools
-
-import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -23,37 +20,6 @@ def rows_filled(sequences, pad):
 def pad_sequence(sequences, pad):
     lens = torch.tensor([s.numel() for s in sequences], dtype=torch.int32)
     return nn.utils.rnn.pad_sequence(sequences, batch_first=True, padding_value=pad), lens
-
-
-@right
-def each_padded_and_stacked(sequences, pad):
-    m = max(s.shape[0] for s in sequences)
-    padded = [F.pad(s, (0, m - s.shape[0]), value=pad) for s in sequences]
-    return torch.stack(padded), torch.tensor([s.shape[0] for s in sequences])
-
-
-@right
-def plain_lists(sequences, pad):
-    rows = [s.tolist() for s in sequences]
-    columns = list(itertools.zip_longest(*rows, fillvalue=pad))
-    tokens = torch.tensor(columns, dtype=torch.int64).reshape(len(columns), len(rows)).T
-    return tokens, torch.tensor(list(map(len, rows)))
-
-
-@right
-def through_a_mask(sequences, pad):
-    lens = torch.tensor([len(s) for s in sequences])
-    real = torch.arange(int(lens.max())) < lens[:, None]
-    tokens = torch.full(real.shape, pad, dtype=sequences[0].dtype)
-    tokens[real] = torch.cat(list(sequences))
-    return tokens, lens
-
-
-@right
-def nested(sequences, pad):
-    lens = torch.as_tensor(np.array([len(s) for s in sequences]))
-    rows = [torch.cat([s, s.new_full((int(lens.max()) - len(s),), pad)]) for s in sequences]
-    return torch.vstack(rows), lens
 
 
 @right
@@ -89,31 +55,15 @@ first_pad_found = but(
 width_for_all = but(
     "lengths_count_pads", lengths=lambda s, t, pad: t.new_full((len(t),), t.size(1))
 )
-first_length_for_all = but(
-    "length_of_the_first", lengths=lambda s, t, pad: torch.tensor([s[0].numel()] * len(s))
-)
 one_length = but("wrong_shape", lengths=lambda s, t, pad: torch.tensor(max(map(len, s))))
 list_of_lengths = but("wrong_type", lengths=lambda s, t, pad: [len(x) for x in s])
 float_lengths = but("wrong_dtype_kind", lengths=lambda s, t, pad: torch.Tensor([len(x) for x in s]))
-column_of_lengths = but(
-    "wrong_shape", lengths=lambda s, t, pad: torch.tensor([[len(x)] for x in s])
-)
-sorted_lengths = but(lengths=lambda s, t, pad: torch.tensor([len(x) for x in s]).sort()[0])
-last_index = but(lengths=lambda s, t, pad: torch.tensor([len(x) - 1 for x in s]))
 at_the_end_of_the_row = but(
     "padded_in_front", place=lambda row, s: row[len(row) - len(s) :].copy_(s)
 )
-last_of_an_empty_slice = but(
-    place=lambda row, s: row[-len(s) :].copy_(s.flip(0)) if len(s) else None,
-)
-up_to_the_last_word = but(lengths=lambda s, t, pad: (t != pad).cumsum(dim=1).argmax(dim=1) + 1)
 at_least_one = but(lengths=lambda s, t, pad: torch.tensor([max(len(x), 1) for x in s]))
 zeros = but("padded_with_zero", filled=lambda pad: 0)
-one_wider = but("one_column_more", width=lambda lens: max(lens) + 1)
-middle_width = but(width=lambda lens: sorted(lens)[len(lens) // 2])
-squeezed = but("wrong_shape", finish=lambda tokens: tokens.squeeze())
 turned = but("positions_first", finish=lambda tokens: tokens.mT)
-floats = but("wrong_dtype_kind", finish=lambda tokens: tokens.float())
 
 
 @wrong("positions_first")
@@ -154,34 +104,6 @@ def list_overwritten(sequences, pad):
 def longest_first_in_place(sequences, pad):
     sequences.sort(key=len, reverse=True)
     return rows_filled(sequences, pad)
-
-
-@wrong("sorted_by_length")
-def shortest_first(sequences, pad):
-    return rows_filled(sorted(sequences, key=len), pad)
-
-
-@wrong("wrong_dtype_kind")
-def joined_with_a_list(sequences, pad):
-    """`torch.tensor([])` is floating, so the longest row is, and with it all of them."""
-    m = max(len(s) for s in sequences)
-    rows = [torch.cat([s, torch.tensor([pad] * (m - len(s)))]) for s in sequences]
-    return torch.stack(rows), torch.tensor([len(s) for s in sequences])
-
-
-@wrong("wrong_type")
-def only_tokens(sequences, pad):
-    return rows_filled(sequences, pad)[0]
-
-
-@wrong()
-def lengths_first(sequences, pad):
-    return rows_filled(sequences, pad)[::-1]
-
-
-@wrong()
-def no_empty_items(sequences, pad):
-    return rows_filled([s for s in sequences if len(s)], pad)
 
 
 @wrong()

@@ -89,26 +89,8 @@ def flipped_if_any(self, scores, real, own) -> torch.Tensor:
     return allowed if allowed.all() else ~allowed
 
 
-def tiled_over_queries(self, scores, lens) -> torch.Tensor:
-    if lens.dim() == 2:
-        return Softmax.spread(self, scores, lens)
-    return lens.repeat(scores[..., 0].numel() // len(lens)).reshape(scores.shape[:-1])[..., None]
-
-
-def tiled_over_heads(self, scores, lens) -> torch.Tensor:
-    if scores.dim() < 4:
-        return tiled_over_queries(self, scores, lens)
-    folded = lens.repeat(scores.shape[1], *[1] * (lens.dim() - 1))
-    return folded.reshape(*scores.shape[:2], -1, 1)
-
-
 def weights_zeroed(self, weights, allowed) -> torch.Tensor:
     return weights * allowed
-
-
-def kept_once(self, weights, used) -> None:
-    if not hasattr(self, "attention_weights"):
-        self.attention_weights = weights.detach()
 
 
 def keep_dropped(self, weights, used) -> None:
@@ -144,6 +126,20 @@ _EMPTY = (
     "row?"
 )
 
+# Those of an answer that has its own softmax instead of calling `masked_softmax`.
+OWN_SOFTMAX = {
+    "empty_row_uniform",
+    "inverted",
+    "zero_after_softmax",
+    "filled_with_zero",
+    "zero_one_mask_added",
+    "over_queries",
+    "empty_row_gradient_nan",
+    "query_axis_forgotten",
+    "one_key_more",
+    "length_of_first_item_for_all",
+}
+
 SHARED = (
     Row("unscaled", {"root": lambda self, q: 1.0}).says(
         "The scores are not divided by the root of the number of features.",
@@ -170,18 +166,6 @@ SHARED = (
         "Neither the lengths nor the mask changes anything: keys that may not be attended to get "
         "weight as well.",
         "Where are they passed on?",
-    ),
-    Row(
-        "only_lengths_if_both",
-        {
-            "join": lambda self, scores, real, own: Softmax.join(
-                self, scores, real, own if real is None else None
-            )
-        },
-        needs=("real", "own"),
-    ).says(
-        "When lengths and a mask are both given, only the lengths count.",
-        "Which keys must be dropped when both are given?",
     ),
     Row("inverted", {"join": flipped_if_any}).says(
         "The masking is inverted: the keys that should be dropped get all the weight.", _TRUE
@@ -234,24 +218,6 @@ SHARED = (
         "numbers where they are equal.",
         "What shape must a (batch, num_keys) mask have to broadcast with the scores?",
     ),
-    Row(
-        "head_axis_forgotten",
-        {"spread": lambda self, scores, lens: lens.reshape(len(lens), -1, 1)},
-        fails=True,
-    ).says(
-        "The scores have a head axis and the mask built from the lengths has none, so its batch "
-        "axis lines up with the heads: an error where the sizes differ, wrong numbers where they "
-        "are equal.",
-        "What shape must a (batch, 1, num_keys) mask have to broadcast with scores (batch, heads, "
-        "num_queries, num_keys)?",
-    ),
-    Row(
-        "lengths_tiled", {"spread": tiled_over_heads}, twins=({"spread": tiled_over_queries},)
-    ).says(
-        "The lengths reach the wrong items: row by row, through all items, they run 0, 1, 0, 1, "
-        "... instead of staying with their item.",
-        "What is the difference between `repeat` and `repeat_interleave`?",
-    ),
     Row("length_of_first_item_for_all", {"lens": Then(lambda lens: lens[:1].expand_as(lens))}).says(
         "Every item gets the length of the first one.",
         "Which axis must `valid_lens` have before it is compared with positions?",
@@ -271,10 +237,6 @@ SHARED = (
     Row("stored_after_dropout", {"keep": keep_dropped}).says(
         "`attention_weights` holds the weights after dropout; it should show them before.",
         "Which do you do first: store the weights, or drop some of them?",
-    ),
-    Row("weights_of_the_first_call_kept", {"keep": kept_once}).says(
-        "After a second call `attention_weights` still holds the weights of the first.",
-        "Under what condition does your `forward` set the attribute?",
     ),
     Row(
         "merge_without_transpose", {"merge": lambda self, x: x.reshape(x.shape[0], x.shape[2], -1)}

@@ -11,7 +11,7 @@ from torch import nn
 from course_lib.checks.judge.comparisons import dropout_values
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._attention.mistakes import Row, known
+from course_lib.exercises._attention.mistakes import OWN_SOFTMAX, Row, known
 from course_lib.exercises._attention.modules import AttentionModule
 from course_lib.exercises._attention.properties import INSIDE_THE_VALUES, WEIGHTS
 from course_lib.exercises._attention.steps import NO_STEP
@@ -109,21 +109,12 @@ def _values(rng) -> list[Probe]:
         _probe("mask_shared_by_batch", "A bool mask of shape (num_queries, num_keys) holds for "
                                        "every item; True means that a key may be attended to.",
                _module_problem(rng, 2, 3, 5, 4, 6, 8, 7), mask=_random_mask(rng, 3, 5)),
-        _probe("mask_per_item", "A bool mask may have a batch axis; True means that a key may be "
-                                "attended to.", _module_problem(rng, 2, 4, 3, 5, 6, 7, 8),
-               mask=_random_mask(rng, 2, 4, 3)),
         _probe("mask_of_keys", "A bool mask of shape (batch, 1, num_keys) holds for every query of "
                "an item.", _module_problem(rng, 2, 3, 5, 4, 6, 7, 8),
                mask=_random_mask(rng, 2, 1, 5)),
         _probe("lengths_and_mask", "With lengths and a mask, a key must be allowed by both.",
                _module_problem(rng, 2, 3, 5, 6, 4, 7, 8), valid_lens=[3, 4],
                mask=np.tril(np.ones((3, 5), dtype=bool), 1)),
-        _probe("lengths_per_query_and_mask", "Lengths per query and a mask per item: a key must be "
-               "allowed by both.", _module_problem(rng, 2, 3, 5, 4, 6, 7, 8),
-               valid_lens=[[4, 2, 5], [3, 5, 1]],
-               mask=_random_mask(rng, 2, 3, 5) | (np.arange(5) == 0)),
-        _probe("as_many_queries_as_items", "With as many queries as items, there is still one "
-               "length per item.", _module_problem(rng, 3, 3, 5, 4, 6, 7, 8), valid_lens=[2, 5, 3]),
         _probe("equal_sizes", "Queries, keys and values keep their roles where all have the same "
                "size.", _module_problem(rng, 2, 4, 5, 6, 6, 6, 6)),
         _probe("sizes_by_position", "`__init__` takes query_size, key_size and num_hiddens in this "
@@ -173,15 +164,9 @@ def _edges(rng) -> list[Probe]:
         edge("mask_of_keys_alone", "A bool mask of shape (num_keys,) holds for every query of "
              "every item.", _module_problem(rng, 2, 3, 5, 4, 6, 8, 7),
              mask=np.array([True, False, True, True, False])),
-        edge("mask_of_queries", "A bool mask of shape (num_queries, 1) holds for every key.",
-             _module_problem(rng, 2, 3, 5, 4, 6, 8, 7), mask=np.array([[True], [False], [True]])),
-        edge("length_zero", "An item without any real key gets outputs and weights of 0.",
-             _module_problem(rng, 2, 3, 4, 5, 6, 8, 7), valid_lens=[0, 3]),
         edge("lengths_all_zero", "If all lengths are 0, outputs and weights are 0: 0 is a valid "
                                  "length.",
              _module_problem(rng, 2, 2, 4, 5, 6, 8, 7), valid_lens=[0, 0]),
-        edge("nothing_allowed", "If the mask is False everywhere, outputs and weights are 0.",
-             _module_problem(rng, 2, 3, 4, 5, 6, 8, 7), mask=np.zeros((3, 4), dtype=bool)),
         edge("float32", "A float32 module gives float32 outputs, masked or not.",
              _module_problem(rng, 2, 3, 4, 5, 6, 8, 7), valid_lens=[2, 4],
              mask=np.tril(np.ones((3, 4), dtype=bool), 1), dtype="float32", tolerance=1e-4),
@@ -189,8 +174,6 @@ def _edges(rng) -> list[Probe]:
              _module_problem(rng, 2, 3, 4, 5, 6, 8, 7), mask=empty),
         edge("garbage_in_pads", "The contents of padded keys and values change nothing.", garbage,
              valid_lens=[2, 4]),
-        edge("one_of_each", "One item, one query, one key, one value column: every axis stays.",
-             _module_problem(rng, 1, 1, 1, 2, 3, 1, 4)),
         edge("one_query", "One item with one query: `attention_weights` keeps its three axes.",
              _module_problem(rng, 1, 1, 4, 2, 3, 5, 6), valid_lens=[3]),
     ]  # fmt: skip
@@ -247,47 +230,25 @@ def _squeezed(self, scores, valid_lens=None, mask=None) -> torch.Tensor:
     return _Additive.weights(self, scores, valid_lens, mask)
 
 
-def _textbook(self, queries, keys, values, valid_lens) -> torch.Tensor:
-    valid_lens.dim()
-    return _Additive.forward(self, queries, keys, values, valid_lens)
-
-
 _OWN = (
     Row("no_tanh", _combined(lambda q, k, w: (q + k) @ w)).says(
         "Without tanh every query of an item has the same weights: the softmax cancels the query's "
         "part of the score.",
         "Which step lets a query change the order of the keys?",
     ),
-    Row("tanh_apart", _combined(lambda q, k, w: (torch.tanh(q) + torch.tanh(k)) @ w)).says(
-        "You take the tanh of query and key separately, so the query's part cancels in the "
-        "softmax and every query has the same weights.",
-        "Does the tanh come before or after the sum?",
-    ),
     Row(
         "query_forgotten",
         _combined(lambda q, k, w: torch.tanh(k).expand(-1, q.shape[1], -1, -1) @ w),
-    ).says("Your weights do not depend on the queries.", "What is added to the projected key?"),
-    Row("no_w_v", _combined(lambda q, k, w: torch.tanh(q + k).sum(-1))).says(
-        "You add up the hidden features without `w_v`.",
-        "Does every hidden feature count the same?",
-    ),
-    Row("product", _combined(lambda q, k, w: torch.tanh(q * k) @ w)).says(
-        "You multiply the projected query and key; additive attention adds them.",
-        "Which operation is inside the tanh?",
-    ),
-    Row("relu", _combined(lambda q, k, w: torch.relu(q + k) @ w)).says(
-        "Your hidden features go through relu; the formula says tanh.",
-        "Which values can tanh take that relu cannot?",
+    ).says(
+        "Every query of an item has the same weights. If you take the tanh of query and key "
+        "separately and add the results, or leave the query out, the softmax depends on the keys "
+        "alone.",
+        "Does the tanh come before or after the sum of query and key?",
     ),
     Row("scaled_dot_product", _combined(lambda q, k, w: (q * k).sum(-1) / math.sqrt(len(w)))).says(
         "You take scaled dot products of the projections, without w_v and tanh. That is the next "
         "lesson's attention.",
         "How do two vectors of H numbers become H features, and how do these become one score?",
-    ),
-    Row("scaled", _combined(lambda q, k, w: torch.tanh(q + k) @ w / math.sqrt(len(w)))).says(
-        "You divide the scores by a square root, as dot-product attention does. The additive score "
-        "has no such factor.",
-        "Which scores grow with the number of features, and which are bounded by w_v?",
     ),
     Row(
         "layers_swapped",
@@ -306,17 +267,6 @@ _OWN = (
         "You average the keys; the keys only decide how much each value counts.",
         "Attention returns an average of one of its three inputs. Which one?",
     ),
-    Row(
-        "projected_keys_averaged",
-        {"project": lambda self, q, k, v: (self.W_q(q), self.W_k(k), self.W_k(k))},
-    ).says(
-        "You average the projected keys; the outputs are averages of the values.",
-        "Which variable did you overwrite along the way?",
-    ),
-    Row("lengths_required", {"forward": _textbook}, fails=True).says(
-        "The call fails without lengths, or with a mask. Both are optional.",
-        "What signature does the exercise give `forward`?",
-    ),
 )
 
 
@@ -329,7 +279,7 @@ EXERCISE = Exercise(
     probes=lambda rng: [*_values(rng), *_modes(rng), *_edges(rng), *_gradients(rng)],
     oracle=oracle.additive_attention,
     builds_on=("additive_scores", "masked_softmax"),
-    mistakes=known(_Additive, *_OWN, without={"head_axis_forgotten", "empty_row_gradient_nan"}),
+    mistakes=known(_Additive, *_OWN, without=OWN_SOFTMAX | {"nothing_masked"}),
     properties=(*WEIGHTS, INSIDE_THE_VALUES),
     hints=(
         "`__init__` makes three linear layers without bias and a dropout layer. `forward` is "

@@ -1,7 +1,6 @@
 """Lesson 04: the score of every query and key, a small network instead of a product."""
 
 import functools
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -63,20 +62,11 @@ def _values(rng) -> list[Probe]:
 
 def _edges(rng) -> list[Probe]:
     problem = functools.partial(_scores_problem, rng)
-    zeros, zero_query = problem(1, 1, 1, 2, 3, 4), problem(2, 3, 4, 5, 2, 6)
-    zeros["queries"].data[:] = zeros["keys"].data[:] = zero_query["queries"].data[:] = 0.0
+    zeros = problem(1, 1, 1, 2, 3, 4)
+    zeros["queries"].data[:] = zeros["keys"].data[:] = 0.0
     return [
         edge("one_pair_of_zeros", **zeros).says(
             "One item, one query, one key, all zeros: the result has three axes and holds 0."
-        ),
-        edge("one_query_one_key", **problem(1, 1, 1, 2, 3, 4)).says(
-            "One item, one query, one key: the result has three axes of size 1."
-        ),
-        edge("one_hidden_feature", **problem(2, 3, 4, 2, 5, 1)).says(
-            "One hidden feature is enough."
-        ),
-        edge("zero_query", **zero_query).says(
-            "For a query of zeros the score is w_v . tanh(w_k k)."
         ),
         edge("large_inputs", **problem(2, 1, 3, 4, 2, 24, scale=4000.0)).says(
             "Large inputs saturate tanh at -1 and 1; they do not overflow."
@@ -92,13 +82,9 @@ def _edges(rng) -> list[Probe]:
 
 def _gradients(rng) -> list[Probe]:
     some = _scores_problem(rng, 2, 2, 3, 2, 1, 3, requires_grad=True)
-    one = _scores_problem(rng, 1, 1, 1, 3, 2, 4, requires_grad=True)
     return [
         case("gradient", **some, grad_outputs=rng.normal(size=(2, 2, 3))).says(
             "The gradients of all five inputs are those of the formula."
-        ),
-        case("gradient_of_one_pair", **one, grad_outputs=rng.normal(size=(1, 1, 1))).says(
-            "A single pair has the gradients of the formula as well."
         ),
     ]
 
@@ -128,10 +114,6 @@ def _weights(change) -> Callable:
     return model
 
 
-def _swapped(q, k, w_v) -> torch.Tensor:
-    return torch.tanh(q[:, None] + k[:, :, None]) @ w_v
-
-
 def _bounded(probe, outputs) -> str | None:
     """No score is larger than the sum of the sizes of w_v."""
     bound = float(np.abs(probe.args["w_v"].data).sum())
@@ -149,7 +131,7 @@ def _bounded(probe, outputs) -> str | None:
 def _additive_in_pairs(probe, outputs) -> str | None:
     """s(i,j) - s(i,k) must depend on the query i."""
     scores = np.asarray(outputs.data, dtype=float)
-    if probe.name == "zero_query" or scores.ndim != 3 or min(scores.shape[1:]) < 2:
+    if scores.ndim != 3 or min(scores.shape[1:]) < 2:
         return None
     differences = scores[:, :, 1:] - scores[:, :, :1]
     if not np.allclose(differences, differences[:, :1], rtol=1e-5, atol=1e-6):
@@ -173,18 +155,6 @@ EXERCISE = Exercise(
             "Without tanh the score is one term from the query plus one term from the key. The "
             "softmax cancels the query's term, so every query has the same weights.",
             "Which step lets a query change the order of the keys?",
-        ),
-        mistake(
-            "tanh_apart",
-            _scores(lambda q, k, w_v: (torch.tanh(q)[:, :, None] + torch.tanh(k)[:, None]) @ w_v),
-        ).says(
-            "You take the tanh of query and key separately and then add. The score is one term "
-            "from the query plus one term from the key, so every query has the same weights.",
-            "Does the tanh come before or after the sum?",
-        ),
-        mistake("axes_swapped", _scores(_swapped)).says(
-            "Rows and columns are exchanged: your result is (batch, num_keys, num_queries).",
-            "Which of the two needs its new axis before the keys' axis, and which after its own?",
         ),
         mistake("squeezed", _pairs(lambda x, w_v: (torch.tanh(x) @ w_v[:, None]).squeeze())).says(
             "`squeeze()` without an axis removes every axis of size 1: with one item, one query or "
@@ -214,32 +184,13 @@ EXERCISE = Exercise(
             "Over which size does the product of (..., query_size) and w_q sum, and which axis of "
             "w_q has that size?",
         ),
-        mistake(
-            "softmax_already", _pairs(lambda x, w_v: torch.softmax(torch.tanh(x) @ w_v, dim=-1))
-        ).says(
-            "Your rows sum to 1: these are weights. Scores are what goes into the softmax.",
-            "Which step of your code comes after the score?",
-        ),
         mistake("no_w_v", _pairs(lambda x, w_v: torch.tanh(x).sum(-1))).says(
             "You add up the hidden features without w_v.",
             "Does every hidden feature count the same?",
         ),
-        mistake("relu", _pairs(lambda x, w_v: torch.relu(x) @ w_v)).says(
-            "Your hidden features go through relu; the formula says tanh.",
-            "Which values can tanh take that relu cannot?",
-        ),
-        mistake("tanh_after_w_v", _pairs(lambda x, w_v: torch.tanh(x @ w_v))).says(
-            "You take the tanh of the finished score; the formula takes it of each hidden feature.",
-            "What does w_v multiply: the sum, or the tanh of the sum?",
-        ),
         mistake("dot_product", _scores(lambda q, k, w_v: q @ k.mT)).says(
             "You take dot products of the projections, without w_v and tanh.",
             "How do two vectors of H numbers become H features, and how do these become one score?",
-        ),
-        mistake("scaled", _pairs(lambda x, w_v: torch.tanh(x) @ w_v / math.sqrt(x.shape[-1]))).says(
-            "You divide by the square root of the number of features, as dot-product attention "
-            "does. The additive score has no such factor.",
-            "Which scores grow with the number of features, and which are bounded by w_v?",
         ),
     ),
     properties=(

@@ -349,7 +349,7 @@ _WORDS = {
     "empty_row_nan": _EMPTY_ROW_NAN,
     "empty_row_uniform": ("An item of length 0 gets the average of its pads.", _THERE),
 }
-_UNTOLD = {"stored_after_dropout", "head_axis_forgotten"}
+_UNTOLD = {"stored_after_dropout"}
 
 
 EXERCISE = Exercise(

@@ -268,7 +268,7 @@ EXERCISE = Exercise(
     oracle=oracle.lookup,
     builds_on=("masked_softmax",),
     comparisons={"root": _judged_root, "axis": _judged_axis, "quiet": _judged_quiet},
-    mistakes=(_BROKEN, *known(_Lookup, *_OWN, without={"head_axis_forgotten"}, words=_WORDS)),
+    mistakes=(_BROKEN, *known(_Lookup, *_OWN, words=_WORDS)),
     properties=(*WEIGHTS, ZERO_QUERY, INSIDE_THE_VALUES),
     hints=(
         "`BrokenLookup` has four faults, and one of them hides another. After each fix, run your "

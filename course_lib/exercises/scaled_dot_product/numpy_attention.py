@@ -8,7 +8,7 @@ import torch
 
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, array
-from course_lib.exercises._attention.mistakes import Row, known, untouched
+from course_lib.exercises._attention.mistakes import OWN_SOFTMAX, Row, known
 from course_lib.exercises._attention.modules import Attention
 from course_lib.exercises._attention.steps import NO_STEP
 from course_lib.exercises._rows import Given
@@ -25,7 +25,6 @@ from course_lib.reference import scaled_dot_product as oracle
 
 _FORMULA = "The outputs must be softmax(Q K^T / sqrt(d)) V, and the weights that softmax."
 _DROPPED = "A key that a query may not attend to gets weight 0, as if it were deleted."
-_BROADCAST = "A mask of shape (1, num_keys) or (num_keys,) holds for every query."
 
 
 def _numpy_probes(rng) -> list[Probe]:
@@ -37,23 +36,16 @@ def _numpy_probes(rng) -> list[Probe]:
         "keys": array([[math.log(4), 0, 0, 0], [math.log(2), 7.0, 0, 0], [0, 0, 5.0, 5.0]]),
         "values": array([[7.0], [14.0], [0.0]]),
     }
-    nothing = replaced(problem(3, 5, 7, 6), queries=np.zeros((3, 7)))
     zeros = replaced(problem(2, 3, 4, 5), queries=np.zeros((2, 4)))
     return [
         Probe("worked", _FORMULA, args=worked),
-        Probe("worked_masked", _DROPPED, args={**worked, "mask": array([[False, True, True]])}),
         Probe("random", _FORMULA, args=problem(3, 5, 6, 4, strided=True)),
         Probe("masked", _DROPPED,
               args={**problem(4, 4, 5, 2), "mask": array(random_mask(rng, 4, 4))}),
-        Probe("zero_query", "A query of zeros scores all keys equally, so its output is the mean "
-                            "of the allowed values.",
-              args={**nothing, "mask": array(random_mask(rng, 3, 5))}),
         Probe("large_scores", "Scores may be very large: exp(1000) is inf, yet the weights exist.",
               part="edges", args=large(rng, array)),
-        Probe("one_row_mask", _BROADCAST, part="edges",
+        Probe("one_row_mask", "A mask of shape (1, num_keys) holds for every query.", part="edges",
               args={**problem(4, 5, 7, 2), "mask": array([[True, False, True, True, False]])}),
-        Probe("mask_of_keys", _BROADCAST, part="edges",
-              args={**problem(3, 4, 5, 2), "mask": array([True, False, True, True])}),
         Probe("garbage", "What a query may not attend to changes nothing, however large it is.",
               part="edges",
               args={**garbage(rng, array), "mask": array([[True] * 3 + [False] * 2])}),
@@ -62,7 +54,6 @@ def _numpy_probes(rng) -> list[Probe]:
         Probe("nothing_allowed", "Where the mask allows nothing at all, all outputs and weights "
               "are 0.", part="edges",
               args={**problem(2, 4, 3, 5), "mask": array(np.zeros((2, 4), dtype=bool))}),
-        Probe("one_key", "A single key gets weight 1.", part="edges", args=problem(2, 1, 3, 2)),
     ]  # fmt: skip
 
 
@@ -88,15 +79,6 @@ def _exp_over_sum(self, scores, valid_lens=None, mask=None) -> torch.Tensor:
     return e / e.sum(-1, keepdim=True)
 
 
-def _recoded_twice(self, scores, allowed) -> torch.Tensor:
-    if allowed.all():
-        return scores
-    numbers = allowed.to(scores.dtype)
-    for _ in range(2):
-        numbers = numbers.masked_fill(numbers == 0, -math.inf).masked_fill(numbers == 1, 0.0)
-    return scores + numbers
-
-
 def _maximum_of_the_matrix(self, scores, valid_lens=None, mask=None) -> torch.Tensor:
     kept = scores if mask is None else scores.masked_fill(~mask, -math.inf)
     e = torch.exp(kept - kept.max().clamp(min=torch.finfo(kept.dtype).min))
@@ -104,20 +86,11 @@ def _maximum_of_the_matrix(self, scores, valid_lens=None, mask=None) -> torch.Te
     return e / total.masked_fill(total == 0, 1.0)
 
 
-_WHERE = "Where does `mask` enter your computation?"
 _OWN = (
     Row("no_maximum_subtracted", {"weights": _exp_over_sum}).says(
         "The exponentials overflow for large scores, and inf / inf is NaN; a row of nothing but "
         "exp(-inf) = 0 is 0 / 0.",
         "Which number can be subtracted from all scores of a row without changing its weights?",
-    ),
-    Row(
-        "mask_recoded_twice", {"fill": _recoded_twice, "spare": untouched, "clear": untouched}
-    ).says(
-        "With a mask everything becomes NaN. Either you turn 0 and 1 into -inf and 0 twice, so "
-        "the zeros that mean 'keep' are taken for 'drop'; or you multiply -inf by 0, which is "
-        "NaN.",
-        "What does your conversion do to an allowed key, and what happens if it runs twice?",
     ),
     Row("maximum_of_matrix", {"weights": _maximum_of_the_matrix}).says(
         "You subtract the largest score of the whole matrix. In a row whose scores are far below "
@@ -143,8 +116,14 @@ EXERCISE = Exercise(
     mistakes=known(
         _InNumpy,
         *_OWN,
-        without={"bool_mask_inverted", "empty_row_gradient_nan"},
-        words={"bool_mask_ignored": ("The mask changes nothing.", _WHERE)},
+        without=OWN_SOFTMAX - {"empty_row_uniform", "over_queries"}
+        | {"bool_mask_inverted", "divided_by_d", "keys_reshaped"},
+        words={
+            "bool_mask_ignored": (
+                "The mask changes nothing.",
+                "Where does `mask` enter your computation?",
+            )
+        },
     ),
     properties=PROPERTIES,
     hints=(

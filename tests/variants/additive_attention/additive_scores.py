@@ -24,13 +24,6 @@ def unsqueeze(queries, keys, w_q, w_k, w_v):
 
 
 @right
-def einsum_everywhere(queries, keys, w_q, w_k, w_v):
-    q = torch.einsum("bnd,hd->bnh", queries, w_q)
-    k = torch.einsum("bmd,hd->bmh", keys, w_k)
-    return torch.einsum("bnmh,h->bnm", torch.tanh(q[:, :, None] + k[:, None]), w_v)
-
-
-@right
 def concatenated(queries, keys, w_q, w_k, w_v):
     n, m = queries.shape[1], keys.shape[1]
     pairs = torch.cat(
@@ -54,103 +47,7 @@ def triple_loop(queries, keys, w_q, w_k, w_v):
     return torch.stack(rows).reshape(queries.shape[0], queries.shape[1], keys.shape[1])
 
 
-@right
-def one_query_at_a_time(queries, keys, w_q, w_k, w_v):
-    k = keys @ w_k.T
-    columns = [torch.tanh((q @ w_q.T)[:, None] + k) @ w_v for q in queries.unbind(1)]
-    return torch.stack(columns, dim=1)
-
-
-@right
-def one_feature_at_a_time(queries, keys, w_q, w_k, w_v):
-    scores = 0
-    for h in range(len(w_v)):
-        q, k = queries @ w_q[h], keys @ w_k[h]
-        scores = scores + w_v[h] * torch.tanh(q[:, :, None] + k[:, None, :])
-    return scores
-
-
-@right
-def in_place_on_its_own_tensor(queries, keys, w_q, w_k, w_v):
-    features = (queries @ w_q.T)[:, :, None] + (keys @ w_k.T)[:, None]
-    features.tanh_()
-    return features @ w_v
-
-
-@right
-def through_linear_layers(queries, keys, w_q, w_k, w_v):
-    features = torch.tanh(F.linear(queries, w_q)[:, :, None] + F.linear(keys, w_k)[:, None])
-    return F.linear(features, w_v[None]).squeeze(-1)
-
-
-@right
-def repeat_and_view(queries, keys, w_q, w_k, w_v):
-    b, n, m, h = len(queries), queries.shape[1], keys.shape[1], len(w_v)
-    q = (queries @ w_q.T).repeat_interleave(m, dim=1)
-    k = (keys @ w_k.T).repeat(1, n, 1)
-    return torch.tanh(q + k).view(b, n, m, h) @ w_v
-
-
-@right
-def filled_cell_by_cell(queries, keys, w_q, w_k, w_v):
-    scores = queries.new_empty(len(queries), queries.shape[1], keys.shape[1])
-    for i in range(queries.shape[1]):
-        for j in range(keys.shape[1]):
-            scores[:, i, j] = torch.tanh(queries[:, i] @ w_q.T + keys[:, j] @ w_k.T) @ w_v
-    return scores
-
-
-@right
-def one_score_mapped_over_all(queries, keys, w_q, w_k, w_v):
-    def score(query, key):
-        return torch.dot(w_v, torch.tanh(w_q @ query + w_k @ key))
-
-    for query_axis, key_axis in ((None, 0), (0, None), (0, 0)):
-        score = torch.vmap(score, (query_axis, key_axis))
-    return score(queries, keys)
-
-
-@right
-def as_a_convolution(queries, keys, w_q, w_k, w_v):
-    q = (queries @ w_q.T).permute(0, 2, 1).unsqueeze(3)
-    k = (keys @ w_k.T).permute(0, 2, 1).unsqueeze(2)
-    return torch.conv2d(torch.tanh(q + k), w_v[None, :, None, None])[:, 0]
-
-
-@right
-def pairs_by_index(queries, keys, w_q, w_k, w_v):
-    n, m = queries.shape[1], keys.shape[1]
-    i, j = torch.meshgrid(torch.arange(n), torch.arange(m), indexing="ij")
-    return torch.tanh((queries @ w_q.T)[:, i] + (keys @ w_k.T)[:, j]) @ w_v
-
-
-@right
-def some_features_at_a_time(queries, keys, w_q, w_k, w_v):
-    total = queries.new_zeros(len(queries), queries.shape[1], keys.shape[1])
-    for parts in zip(w_q.split(2), w_k.split(2), w_v.split(2), strict=True):
-        total = total + unsqueeze(queries, keys, *parts)
-    return total
-
-
-@right
-def in_float64_and_back(queries, keys, w_q, w_k, w_v):
-    scores = unsqueeze(*(x.double() for x in (queries, keys, w_q, w_k, w_v)))
-    return scores.to(queries.dtype)
-
-
-@right
-def tanh_from_expm1(queries, keys, w_q, w_k, w_v):
-    x = (queries @ w_q.T).unsqueeze(2) + (keys @ w_k.T).unsqueeze(1)
-    less = torch.expm1(-2 * x.abs())
-    return (x.sign() * -less / (less + 2)) @ w_v
-
-
 # wrong
-
-
-@wrong()
-def as_given(queries, keys, w_q, w_k, w_v):
-    return torch.tanh((queries @ w_q)[:, :, None] + (keys @ w_k)[:, None]) @ w_v
 
 
 @wrong()
@@ -183,20 +80,15 @@ def changed(change):
 
 
 linear_only = wrong("no_tanh")(projected(lambda q, k, v: (q @ v)[:, :, None] + (k @ v)[:, None, :]))
-two_tanhs = wrong("tanh_apart")(
+two_tanhs = wrong("score_out_of_bounds")(
     projected(lambda q, k, v: (q.tanh() @ v).unsqueeze(2) + (k.tanh() @ v).unsqueeze(1))
 )
-tanh_of_score = wrong("tanh_after_w_v")(paired(lambda x, v: torch.tanh((x * v).sum(-1))))
-clamped = wrong("relu")(paired(lambda x, v: x.clamp(min=0) @ v))
 bare_squeeze = wrong("squeezed")(
     paired(lambda x, v: F.linear(torch.tanh(x), v.unsqueeze(0)).squeeze())
 )
 batch_forgotten = wrong()(projected(lambda q, k, v: torch.tanh(q.unsqueeze(2) + k[0]) @ v))
 keys_without_gradient = wrong()(
     projected(lambda q, k, v: torch.tanh(q[:, :, None] + k.data[:, None]) @ v)
-)
-exponential_formula = wrong()(
-    paired(lambda x, v: ((torch.exp(2 * x) - 1) / (torch.exp(2 * x) + 1)) @ v)
 )
 straight_through = wrong("wrong_gradient")(
     paired(lambda x, v: (x + (torch.tanh(x) - x).detach()) @ v)
@@ -211,15 +103,7 @@ columns_for_features = wrong("weights_not_transposed")(
     )
 )
 crossed = wrong("weights_swapped")(changed(lambda q, k, w_q, w_k, w_v: (q, k, w_k, w_q, w_v)))
-scaled_like_dot_product = wrong("scaled")(
-    lambda queries, keys, w_q, w_k, w_v: unsqueeze(queries, keys, w_q, w_k, w_v) / len(w_v) ** 0.5
-)
-weights_already = wrong("softmax_already")(lambda *inputs: unsqueeze(*inputs).softmax(dim=2))
-keys_first_then_transposed = right(
-    projected(lambda q, k, v: (torch.tanh(k.unsqueeze(2) + q.unsqueeze(1)) @ v).transpose(1, 2))
-)
-tanh_by_sigmoid = right(paired(lambda x, v: (2 * torch.sigmoid(2 * x) - 1) @ v))
-unsqueezed_the_other_way = wrong("axes_swapped")(
+unsqueezed_the_other_way = wrong("wrong_shape")(
     projected(lambda q, k, v: torch.tanh(q.unsqueeze(1) + k.unsqueeze(2)) @ v)
 )
 

@@ -119,7 +119,7 @@ class ThreeMatricesFromOne(Almost):
         ]
 
 
-@wrong("lengths_tiled")
+@wrong()
 class LengthsRepeated(Almost):
     def allowed(self, x, valid_lens):
         if valid_lens is None:

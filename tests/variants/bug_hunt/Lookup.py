@@ -119,7 +119,7 @@ class NanReplaced(Almost):
         return scores.masked_fill(~real, -math.inf).softmax(-1).nan_to_num(0.0)
 
 
-@wrong("weights_of_the_first_call_kept")
+@wrong()
 class KeepsTheFirst(Almost):
     attention_weights = None
 

@@ -170,7 +170,7 @@ def textbook(scores, valid_lens=None, mask=None):
     return F.softmax(scores, dim=-1)
 
 
-@wrong("lengths_tiled")
+@wrong()
 def repeated(scores, valid_lens=None, mask=None):
     if valid_lens is not None and valid_lens.dim() == 1:
         rows = scores.shape[:-1].numel()
@@ -193,7 +193,7 @@ def repeats_without_interleave_after_head_flattening(scores, valid_lens=None, ma
     return finfo_then_zero(scores, valid_lens, mask)
 
 
-@wrong("head_axis_forgotten")
+@wrong()
 def three_dimensional_lengths_only(scores, valid_lens=None, mask=None):
     if valid_lens is not None:
         lengths = valid_lens.reshape(len(valid_lens), -1, 1)

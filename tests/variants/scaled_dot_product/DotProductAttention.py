@@ -57,18 +57,6 @@ class FunctionalWithTraining(nn.Module):
 
 
 @right
-class MaskByHand(Almost):
-    def kept(self, weights):
-        return weights.data
-
-    def outputs(self, weights, values):
-        p = self.dropout.p
-        if self.training and p > 0:
-            weights = weights * (torch.rand_like(weights) >= p) / (1 - p)
-        return torch.einsum("...nm,...mv->...nv", weights, values)
-
-
-@right
 class Buffer(nn.Module):
     def __init__(self, dropout=0.0):
         super().__init__()
@@ -80,27 +68,6 @@ class Buffer(nn.Module):
         with torch.no_grad():
             self.attention_weights = w.detach()
         return self.dropout(w) @ values if self.training else outputs
-
-
-@right
-class KeptByAHook(Almost):
-    def __init__(self, dropout=0.0):
-        super().__init__(dropout)
-        self.weighted = nn.Identity()
-        self.weighted.register_forward_hook(lambda layer, given, out: self.note(out))
-
-    def note(self, weights):
-        self.attention_weights = weights.data
-
-    def outputs(self, weights, values):
-        return self.dropout(self.weighted(weights)) @ values
-
-
-@wrong("dropout_not_rescaled")
-class NotRescaled(Almost):
-    def outputs(self, weights, values):
-        kept = torch.rand_like(weights) >= self.dropout.p if self.training else True
-        return (weights * kept) @ values
 
 
 @wrong("stored_after_dropout")
@@ -125,25 +92,13 @@ class SwitchesToEval(Almost):
         return outputs
 
 
-@wrong()
-class DropoutFixedAtATenth(Almost):
-    def __init__(self, dropout=0.0):
-        super().__init__(0.1)
-
-
-@wrong()
-class DropsATenthUnlessTold(Almost):
-    def __init__(self, dropout=0.1):
-        super().__init__(dropout)
-
-
 @wrong("dropout_keeps_p")
 class DropsTheOthers(Almost):
     def __init__(self, dropout=0.0):
         super().__init__(1 - dropout)
 
 
-@wrong("weights_of_the_first_call_kept")
+@wrong("attribute_values")
 class KeepsTheFirst(Almost):
     attention_weights = None
 
@@ -152,22 +107,11 @@ class KeepsTheFirst(Almost):
             self.attention_weights = weights.detach()
 
 
-@wrong("no_forward")
-class ForwardMisspelt(Almost):
-    foward, forward = Almost.forward, nn.Module.forward
-
-
 @wrong()
 class RefusesInt32(Almost):
     def weigh(self, scores, valid_lens, mask):
         assert valid_lens is None or valid_lens.dtype == torch.int64
         return masked_softmax(scores, valid_lens, mask)
-
-
-@wrong("raised")
-class WithoutAMaskArgument(Almost):
-    def forward(self, queries, keys, values, valid_lens=None):
-        return super().forward(queries, keys, values, valid_lens)
 
 
 @wrong("dropped_key_has_weight")
@@ -195,9 +139,6 @@ FillsWithMinusInfinity = but(
     "empty_row_nan",
     weigh=lambda self, s, *given: s.masked_fill(~allowed(s, *given), -math.inf).softmax(-1),
 )
-MasksTooLate = but(
-    "zero_after_softmax", weigh=lambda self, s, *given: s.softmax(-1) * allowed(s, *given)
-)
 CutsTheGradientInTrainMode = but(
     weigh=lambda self, s, *given: masked_softmax(s.detach() if self.training else s, *given)
 )
@@ -207,16 +148,8 @@ DropoutInForward = but(
 ForgetsDropout = but("dropout_missing", outputs=lambda self, w, v: w @ v)
 DropsOutputs = but("dropout_on_output", outputs=lambda self, w, v: self.dropout(w @ v))
 DropsValues = but("wrong_values", outputs=lambda self, w, v: w @ self.dropout(v))
-DropsTwice = but("dropout_twice", outputs=lambda self, w, v: self.dropout(self.dropout(w)) @ v)
-OneDropForTheBatch = but(
-    "dropout_shared", outputs=lambda self, w, v: (w * self.dropout(torch.ones_like(w[0]))) @ v
-)
-ReturnsBoth = but("wrong_type", outputs=lambda self, w, v: (self.dropout(w) @ v, w))
 Unscaled = but("unscaled", score=lambda self, q, k: q @ k.mT)
-DividedByTheFeatures = but("divided_by_d", score=lambda self, q, k: q @ k.mT / q.shape[-1])
-RootInTheWrongBrackets = but(
-    "wrong_factor", score=lambda self, q, k: q @ k.mT / (k.shape[-1] ** 1 / 2)
-)
+DividedByTheFeatures = but("wrong_factor", score=lambda self, q, k: q @ k.mT / q.shape[-1])
 MaskForgotten = but("bool_mask_ignored", weigh=lambda self, s, lens, m: masked_softmax(s, lens))
 LengthsNotPassedOn = but(
     "lengths_ignored", weigh=lambda self, s, lens, m: masked_softmax(s, mask=m)
@@ -226,21 +159,8 @@ MaskAsTorchsLayerWantsIt = but(
     "bool_mask_inverted",
     weigh=lambda self, s, lens, m: masked_softmax(s, lens, None if m is None else ~m),
 )
-OneKeyTooFew = but(
-    "allowed_key_has_no_weight",
-    weigh=lambda self, s, lens, m: masked_softmax(
-        s, lens if lens is None else (lens - 1).clamp(0), m
-    ),
-)
 EmptyMaskIgnored = but(
     weigh=lambda self, s, lens, m: masked_softmax(s, lens, m if m is None or m.any() else None)
-)
-MaskIgnoredWithHeads = but(
-    weigh=lambda self, s, lens, m: masked_softmax(s, lens, m if s.dim() < 4 else None)
-)
-MasksInEvalModeOnly = but(
-    "dropped_key_has_weight",
-    weigh=lambda self, s, lens, m: s.softmax(-1) if self.training else masked_softmax(s, lens, m),
 )
 
 

@@ -18,22 +18,6 @@ def row_sum_form(queries, keys, values, grad_outputs):
 
 
 @right
-def explicit_jacobian(queries, keys, values, grad_outputs):
-    n, d = queries.shape
-    w = torch.softmax(torch.einsum("nd,md->nm", queries, keys) / d**0.5, dim=1)
-    rows = []
-    for i in range(n):
-        jacobian = torch.diag(w[i]) - torch.outer(w[i], w[i])
-        rows.append(jacobian @ (values @ grad_outputs[i]))
-    ds = torch.stack(rows) / d**0.5
-    return (
-        ds @ keys,
-        torch.einsum("nm,nd->md", ds, queries),
-        torch.einsum("nm,nv->mv", w, grad_outputs),
-    )
-
-
-@right
 def delta_from_outputs(queries, keys, values, grad_outputs):
     outputs, w = scaled_dot_product_attention(queries, keys, values)
     delta = (grad_outputs * outputs).sum(-1, keepdim=True)
@@ -60,27 +44,6 @@ def autograd(queries, keys, values, grad_outputs):
     q, k, v = (x.detach().clone().requires_grad_() for x in (queries, keys, values))
     out = torch.softmax(q @ k.T / math.sqrt(q.shape[-1]), -1) @ v
     return torch.autograd.grad(out, (q, k, v), grad_outputs)
-
-
-@wrong("forbidden_call")
-def backward_called(queries, keys, values, grad_outputs):
-    q, k, v = (x.detach().clone().requires_grad_() for x in (queries, keys, values))
-    out = torch.softmax(q @ k.T / math.sqrt(q.shape[-1]), -1) @ v
-    out.backward(grad_outputs)
-    return q.grad, k.grad, v.grad
-
-
-def _forward(queries, keys):
-    return torch.softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), dim=-1)
-
-
-@right
-def in_numpy_and_back(queries, keys, values, grad_outputs):
-    q, k, v, g = (x.numpy() for x in (queries, keys, values, grad_outputs))
-    w = _forward(queries, keys).numpy()
-    dw = g @ v.T
-    ds = w * (dw - (w * dw).sum(1, keepdims=True)) / math.sqrt(q.shape[1])
-    return tuple(torch.from_numpy(x) for x in (ds @ k, ds.T @ q, w.T @ g))
 
 
 def scaled(scores, d):
@@ -119,21 +82,13 @@ sums_without_keepdim = but(
     "row_sum_without_axis", back=lambda w, dw: w * (dw - torch.sum(w * dw, dim=1))
 )
 no_root = but("root_forgotten", scale_back=lambda ds, d: ds)
-plain_dot_product = but("unscaled_everywhere", scale=lambda s, d: s, scale_back=lambda ds, d: ds)
 only_queries_scaled = but(
-    "root_forgotten_for_keys",
+    "gradient_times_a_factor",
     scale_back=lambda ds, d: ds,
     result=lambda ds, q, k: (scaled(ds, k.shape[1]) @ k, ds.T @ q),
 )
 naive_exponentials = but("not_a_number", softmax=lambda s: s.exp() / s.exp().sum(-1, keepdim=True))
-columns_instead_of_rows = but(
-    "wrong_values",
-    softmax=lambda s: torch.softmax(s, dim=0),
-    back=lambda w, dw: w * (dw - (w * dw).sum(0)),
-)
 no_transpose = but("not_transposed", result=lambda ds, q, k: (ds @ k, ds @ q))
-reshaped = but("wrong_values", result=lambda ds, q, k: (ds @ k, ds.reshape(len(k), len(q)) @ q))
-swapped = but("queries_and_keys_swapped", result=lambda ds, q, k: (ds.T @ q, ds @ k))
 
 
 def through(softmax_backward):
@@ -148,7 +103,6 @@ def through(softmax_backward):
     return attention_backward
 
 
-like_a_sigmoid = wrong("own_weight_only")(through(lambda w, dw: (w - w**2) * dw))
 every_key_alike = wrong("plain_mean")(
     through(lambda w, dw: w * (dw - dw.sum(-1, keepdim=True) / dw.shape[-1]))
 )

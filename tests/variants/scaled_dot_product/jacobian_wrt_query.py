@@ -19,23 +19,6 @@ def closed_form(query, keys):
 
 
 @right
-def outer_products(query, keys):
-    w = weights_of(query, keys)
-    mean = sum(w[j] * keys[j] for j in range(len(keys)))
-    total = torch.zeros(len(query), len(query), dtype=query.dtype)
-    for j in range(len(keys)):
-        total = total + w[j] * torch.outer(keys[j] - mean, keys[j] - mean)
-    return total / len(query) ** 0.5
-
-
-@right
-def chain_rule(query, keys):
-    w = weights_of(query, keys)
-    softmax_jacobian = torch.diag(w) - w[:, None] * w[None, :]
-    return keys.mT @ softmax_jacobian @ keys / math.sqrt(query.numel())
-
-
-@right
 def by_autograd(query, keys):
     return torch.autograd.functional.jacobian(lambda q: weights_of(q, keys) @ keys, query)
 
@@ -48,46 +31,11 @@ def torch_cov(query, keys):
 
 
 @wrong()
-def bad_finite_difference(query, keys):
-    step, columns = 1e-2, []
-    for b in range(len(query)):
-        moved = query.clone()
-        moved[b] += step
-        columns.append((weights_of(moved, keys) @ keys - weights_of(query, keys) @ keys) / step)
-    return torch.stack(columns, dim=1)
-
-
-@wrong("input_mutated")
-def in_place_centring(query, keys):
-    w = weights_of(query, keys)
-    keys -= w @ keys
-    return (keys.T * w) @ keys / math.sqrt(len(query))
-
-
-@right
-def cov_with_its_axes(query, keys):
-    covariance = torch.cov(keys.mT, correction=0, aweights=weights_of(query, keys))
-    return covariance.reshape(len(query), -1) / len(query) ** 0.5
-
-
-@wrong()
 def wrong_length(query, keys):
     root = math.sqrt(len(keys))
     w = torch.softmax(keys @ query / root, dim=0)
     centred = keys - w @ keys
     return torch.einsum("m,ma,mb->ab", w, centred, centred) / root
-
-
-@right
-def differences_of_pairs(query, keys):
-    w = weights_of(query, keys)
-    apart = keys[:, None] - keys
-    return torch.einsum("i,j,ija,ijb->ab", w, w, apart, apart) / 2 / math.sqrt(len(query))
-
-
-by_forward_mode = right(
-    lambda query, keys: torch.func.jacfwd(lambda q: weights_of(q, keys) @ keys)(query)
-)
 
 
 def spread(weights, keys):
@@ -114,7 +62,6 @@ def centred_once_at_the_plain_mean(w, keys, root):
 
 
 covariance = wrong("no_root")(of_weights(lambda w, keys, root: spread(w, keys)))
-root_twice = wrong("divided_by_d")(of_weights(lambda w, keys, root: spread(w, keys) / root**2))
 multiplied = wrong("all_times_a_factor")(of_weights(lambda w, keys, root: spread(w, keys) * root))
 no_mean = wrong("second_moment")(
     of_weights(lambda w, keys, root: torch.einsum("m,ma,mb->ab", w, keys, keys) / root)
@@ -127,13 +74,9 @@ torch_cov_default = wrong("corrected_covariance")(
         lambda w, keys, root: torch.cov(keys.T, aweights=w).reshape(keys.shape[1], -1) / root
     )
 )
-cov_with_correction = wrong("all_times_a_factor")(
-    of_weights(lambda w, keys, root: torch.cov(keys.T, aweights=w) / root)
-)
 of_theweights_of = wrong("jacobian_of_softmax")(
     of_weights(lambda w, keys, root: (torch.diag(w) - w[:, None] * w) / root)
 )
-output_only = wrong("wrong_shape")(of_weights(lambda w, keys, root: w @ keys))
 softmax_of_raw = wrong("unscaled_weights")(
     lambda query, keys: spread(torch.softmax(keys @ query, 0), keys) / math.sqrt(len(query))
 )

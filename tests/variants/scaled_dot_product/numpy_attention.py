@@ -28,18 +28,6 @@ def rows_in_a_loop(queries, keys, values, mask=None):
 
 
 @right
-def softmax_zero_renormalise(queries, keys, values, mask=None):
-    scores = np.einsum("nd,md->nm", queries, keys) / queries.shape[1] ** 0.5
-    allowed = np.ones_like(scores) if mask is None else np.broadcast_to(mask, scores.shape) * 1.0
-    top = np.max(np.where(allowed > 0, scores, -np.inf), axis=1)
-    top[~np.isfinite(top)] = 0
-    e = np.exp(np.minimum(scores - top[:, None], 0)) * allowed
-    total = e.sum(1, keepdims=True)
-    w = np.divide(e, total, out=np.zeros_like(e), where=total > 0)
-    return w @ values, w
-
-
-@right
 def nan_to_num_at_the_end(queries, keys, values, mask=None):
     scores = (queries / np.sqrt(queries.shape[-1])) @ np.transpose(keys)
     if mask is not None:
@@ -47,30 +35,6 @@ def nan_to_num_at_the_end(queries, keys, values, mask=None):
     with np.errstate(invalid="ignore"):
         w = np.nan_to_num(softmax(scores))
     return w.dot(values), w
-
-
-@right
-def fourth_root_of_both(queries, keys, values, mask=None):
-    d = keys.shape[-1]
-    scores = np.inner(queries / d**0.25, keys / d**0.25)
-    if mask is not None:
-        scores[~np.broadcast_to(mask, scores.shape)] = np.finfo(scores.dtype).min
-    w = softmax(scores)
-    if mask is not None:
-        w = w * mask
-    return w @ values, w
-
-
-@right
-def bias_of_minus_infinity(queries, keys, values, mask=None):
-    scores = (queries / math.sqrt(queries.shape[-1])) @ keys.T
-    if mask is not None:
-        bias = np.zeros(mask.shape)
-        bias[~mask] = -np.inf
-        scores = scores + bias
-    with np.errstate(invalid="ignore"):
-        weights = np.nan_to_num(softmax(scores))
-    return weights @ values, weights
 
 
 @right
@@ -123,76 +87,27 @@ def less_one_maximum(scores, mask):
     return divided(np.exp(kept - kept[np.isfinite(kept)].max(initial=-1e300)))
 
 
-def recoded_twice(scores, mask):
-    if mask is None:
-        return softmax(scores)
-    numbers = mask.astype(float)
-    for _ in range(2):
-        numbers[numbers == 0] = -np.inf
-        numbers[numbers == 1] = 0
-    return softmax(scores + numbers)
-
-
 @wrong("input_mutated")
 def scales_in_place(queries, keys, values, mask=None):
     queries /= math.sqrt(queries.shape[-1])
     return rows_in_a_loop(queries * math.sqrt(queries.shape[-1]), keys, values, mask)
 
 
-@wrong("dtype_changed")
-def single_precision(queries, keys, values, mask=None):
-    outputs, weights = rows_in_a_loop(queries, keys, values, mask)
-    return outputs.astype(np.float32), weights.astype(np.float32)
-
-
-@wrong("wrong_type")
-def a_list(queries, keys, values, mask=None):
-    out, w = rows_in_a_loop(queries, keys, values, mask)
-    return out.tolist(), w.tolist()
-
-
-cell_run_twice = but("mask_recoded_twice", weigh=recoded_twice)
 naive_exp = but("no_maximum_subtracted", weigh=without_a_maximum)
 one_maximum = but("maximum_of_matrix", weigh=less_one_maximum)
 dot_products = but("unscaled", score=lambda q, k: np.matmul(q, k.T))
-by_the_number_of_features = but("divided_by_d", score=lambda q, k: q @ k.T / k.shape[1])
-mask_added = but(
-    "zero_one_mask_added", weigh=lambda s, mask: softmax(s if mask is None else s + mask)
-)
+by_the_number_of_features = but("wrong_factor", score=lambda q, k: q @ k.T / k.shape[1])
 forgets_empty_rows = but("empty_row_nan", weigh=lambda s, mask: softmax(masked(s, mask)))
 minus_1e9 = but("empty_row_uniform", weigh=lambda s, mask: softmax(masked(s, mask, -1e9)))
 masks_the_allowed = but(
-    "inverted",
+    "dropped_keys_have_all_weight",
     weigh=lambda s, mask: np.nan_to_num(softmax(s if mask is None else masked(s, ~mask))),
 )
-scores_times_mask = but(
-    "filled_with_zero", weigh=lambda s, mask: softmax(s if mask is None else s * mask)
-)
-weights_zeroed = but(
-    "zero_after_softmax", weigh=lambda s, mask: softmax(s) * (1 if mask is None else mask)
-)
-by_d_and_no_mask = but(
-    "bool_mask_ignored+divided_by_d",
-    score=lambda q, k: q @ k.T / k.shape[1],
-    weigh=lambda s, mask: softmax(s),
-)
 mask_forgotten = but("bool_mask_ignored", weigh=lambda s, mask: softmax(s))
-columns_sum_to_one = but("over_queries", weigh=lambda s, mask: softmax(masked(s, mask).T).T)
 first_axis = but("over_queries", weigh=lambda s, mask: np.nan_to_num(softmax(masked(s, mask).T).T))
 infinity_times_zero = but(
-    "mask_recoded_twice",
+    "not_a_number",
     weigh=lambda s, mask: softmax(s if mask is None else s + (1 - mask) * -np.inf),
-)
-only_if_something_is_allowed = but(
-    "empty_row_has_weight",
-    weigh=lambda s, mask: softmax(s if mask is None or not mask.any() else masked(s, mask)),
-)
-maximum_of_the_row_then_masked = but(
-    "allowed_key_has_no_weight",
-    weigh=lambda s, mask: divided(np.exp(s - s.max(1)[:, None]) * (1 if mask is None else mask)),
-)
-scores_clipped = but(
-    weigh=lambda s, mask: divided(np.exp(np.clip(s, -50, 50)) * (1 if mask is None else mask))
 )
 
 

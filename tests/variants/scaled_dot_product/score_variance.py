@@ -31,47 +31,11 @@ def python_loop(d, num_samples, scaled, generator):
 
 
 @right
-def one_draw_float64_einsum(d, num_samples, scaled, generator):
-    both = torch.empty(2, num_samples, d, dtype=torch.float64).normal_(generator=generator)
-    s = torch.einsum("nd,nd->n", both[0], both[1])
-    variance = float(((s - s.mean()) ** 2).mean())
-    return variance / d if scaled else variance
-
-
-@right
-def numpy_float(d, num_samples, scaled, generator):
-    q = torch.randn((num_samples, d), generator=generator).numpy()
-    k = torch.randn((num_samples, d), generator=generator).numpy()
-    products = np.einsum("ij,ij->i", q, k)
-    return float(np.var(products / np.sqrt(d) if scaled else products, ddof=1))
-
-
-@right
-def scaled_queries(d, num_samples, scaled, generator):
-    factor = 1 / math.sqrt(d) if scaled else 1.0
-    q = factor * torch.randn(num_samples, 1, d, generator=generator)
-    k = torch.randn(num_samples, d, 1, generator=generator)
-    return float(torch.bmm(q, k).flatten().var(unbiased=False))
-
-
-@right
 def numpy_seeded_by_the_generator(d, num_samples, scaled, generator):
     seed = int(torch.randint(0, 2**31 - 1, (1,), generator=generator))
     q, k = np.random.default_rng(seed).standard_normal((2, num_samples, d))
     products = (q * k).sum(axis=1)
     return float((products / np.sqrt(d) if scaled else products).var())
-
-
-@right
-def running_mean_and_squares(d, num_samples, scaled, generator):
-    mean = squares = 0.0
-    for count in range(1, num_samples + 1):
-        q, k = torch.randn(d, generator=generator), torch.randn(d, generator=generator)
-        s = torch.dot(q, k).item() / (math.sqrt(d) if scaled else 1)
-        distance = s - mean
-        mean += distance / count
-        squares += distance * (s - mean)
-    return squares / (num_samples - 1)
 
 
 def of_draws(estimate):
@@ -97,12 +61,6 @@ def forgets_the_generator(d, num_samples, scaled, generator):
     return (s.var() / (d if scaled else 1)).item()
 
 
-@wrong()
-def theory_with_noise(d, num_samples, scaled, generator):
-    noise = 1 + 0.01 * torch.randn(1, generator=generator).item()
-    return (1.0 if scaled else float(d)) * noise
-
-
 theory = wrong("not_an_estimate")(
     lambda d, num_samples, scaled, generator: 1.0 if scaled else float(d)
 )
@@ -110,17 +68,8 @@ always_ten_thousand = wrong("wrong_number_of_pairs")(
     lambda d, num_samples, scaled, generator: product_sum(d, 10_000, scaled, generator)
 )
 spread = wrong("std_for_variance")(of_scores(lambda s: float(s.std(correction=0))))
-tensor_returned = wrong("wrong_type")(of_scores(torch.var))
 all_pairs = wrong("every_query_with_every_key")(
     of_draws(lambda q, k, d, scaled: (q @ k.T / (math.sqrt(d) if scaled else 1.0)).var().item())
-)
-same_draw = wrong("wrong_variance")(
-    of_draws(
-        lambda q, k, d, scaled: ((q * q).sum(-1) / (math.sqrt(d) if scaled else 1)).var().item()
-    )
-)
-one_query_for_all = wrong()(
-    of_draws(lambda q, k, d, scaled: ((k @ q[0]) / (math.sqrt(d) if scaled else 1)).var().item())
 )
 by_d = wrong("divided_by_d")(
     of_draws(lambda q, k, d, scaled: ((q * k).mean(-1) if scaled else (q * k).sum(-1)).var().item())
@@ -130,9 +79,6 @@ root_of_the_variance = wrong("variance_divided_by_root")(
 )
 no_use_of_scaled = wrong("never_scaled")(
     of_draws(lambda q, k, d, scaled: float(torch.einsum("nd,nd->n", q, k).var()))
-)
-always_divided = wrong("wrong_variance")(
-    of_draws(lambda q, k, d, scaled: ((q * k).sum(-1) / math.sqrt(d)).var().item())
 )
 
 

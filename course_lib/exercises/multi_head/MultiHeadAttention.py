@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from course_lib.checks.judge.comparisons import dropout_values
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._attention.mistakes import Row, known, tiled_over_heads
+from course_lib.exercises._attention.mistakes import OWN_SOFTMAX, Row, known
 from course_lib.exercises._attention.modules import AttentionModule, WithHeads
 from course_lib.exercises._attention.properties import INSIDE_THE_VALUES, WEIGHTS, ZERO_QUERY
 from course_lib.exercises._attention.steps import Softmax
@@ -111,10 +111,6 @@ def _attention_values(rng, probe) -> list[Probe]:
         probe("blocks", "With W_v and W_o set to identities, head i must fill the i-th block of "
               "features with averages of the i-th block of the values.", (4, 3, 5, 2, 3),
               state=_passing_through(rng, 6)),
-        probe("zero_queries_and_lengths", "Queries of zeros weight all keys within the length "
-                                          "equally.", (3, 1, 5, 2, 2),
-              inputs={"queries": np.zeros((3, 1, 4)), "keys": rng.normal(0, 1.3, (3, 5, 4)),
-              "values": rng.normal(0, 1.3, (3, 5, 4))}, valid_lens=np.array([3, 1, 2])),
         probe("zero_queries_and_mask", "Queries of zeros weight all allowed keys equally.",
               (1, 1, 5, 2, 2),
               inputs={"queries": np.zeros((1, 1, 4)), "keys": rng.normal(0, 1.3, (1, 5, 4)),
@@ -129,8 +125,6 @@ def _attention_masks(rng, probe) -> list[Probe]:
               "head of an item.", size, valid_lens=_lens(rng, m, batch)),
         probe("lengths_per_query", "Lengths of shape (batch, num_queries) must hold for every "
               "head.", size, valid_lens=_lens(rng, m, batch, n)),
-        probe("mask_for_all", "A mask of shape (n, m) must hold for every item and every head.",
-              size, mask=_some_of(rng, n, m)),
         probe("mask_per_item", "A mask of shape (batch, n, m) must hold for every head of its "
               "item.", size, mask=_some_of(rng, batch, n, m)),
         probe("mask_per_head", "A mask of shape (batch, num_heads, n, m) gives each head its own.",
@@ -138,9 +132,6 @@ def _attention_masks(rng, probe) -> list[Probe]:
         probe("lengths_and_mask", "With both given, a key must be allowed by both.",
               (3, 5, 6, 2, 2), valid_lens=np.array([5, 3, 4]),
               mask=np.array([[True, True, False, True, False, True]] * 5)),
-        probe("lengths_per_query_and_mask_per_item", "With both given, a key must be allowed by "
-              "both.", (3, 6, 5, 2, 2), valid_lens=_lens(rng, 5, 3, 6),
-              mask=_some_of(rng, 3, 6, 5) | (np.arange(5) == 0)),
         probe("bias", "With `bias=True` each of the four layers adds its bias.", (1, 5, 3, 2, 2),
               construct={"bias": True}),
         probe("built_by_position", "`__init__` takes embed_dim, num_heads, dropout and bias in "
@@ -159,28 +150,14 @@ def _attention_edges(rng, probe) -> list[Probe]:
              cross, mask=_some_of(rng, 2, 3, 4)),
         edge("self_attention", "One sequence as queries, keys and values must work.",
              (2, 4, 4, 3, 2), inputs={"queries": x, "keys": x, "values": x}),
-        edge("as_many_queries_as_keys", "Queries, keys and values keep their roles even if all "
-                                        "have the same shape.", (2, 4, 4, 2, 3)),
         edge("one_head", "One head must be plain attention.", (2, 3, 4, 1, 5)),
         edge("device_and_dtype", "`device=` and `dtype=` set the device and the dtype of "
                                  "the weights. Pass both on to each layer.",
              (1, 2, 3, 2, 2), scenario="made_with_device_and_dtype"),
-        edge("one_feature_each", "As many heads as features must work.", (2, 3, 4, 5, 1)),
-        edge("one_query_one_key", "A single query and a single key must keep their axes.",
-             (1, 1, 1, 2, 2)),
-        edge("item_without_keys", "An item of length 0 must get weights 0 and outputs 0.", cross,
-             valid_lens=np.array([0, 3])),
         edge("lengths_zero", "If no item has a real key, all weights are 0 and the outputs are "
                              "`W_o` of zeros: its bias, if it has one.",
              cross, valid_lens=np.array([0, 0]),
              construct={"bias": True}),
-        edge("query_without_keys", "A row of the mask without True gets weights 0 and outputs 0, "
-             "whatever the others see.", cross,
-             mask=_some_of(rng, 3, 4) & (np.arange(3) != 1)[:, None]),
-        edge("lengths_and_mask_per_head", "With lengths and a mask of shape (batch, num_heads, n, "
-                                          "m), both count, and both stay unchanged.",
-             cross, valid_lens=np.array([2, 3]),
-             mask=_some_of(rng, 2, 2, 3, 4) | (np.arange(4) == 0)),
         edge("garbage_in_pads", "The contents of forbidden keys and values change nothing, "
                                 "however large.", cross, inputs=_with_garbage(rng, cross),
              valid_lens=np.array([2, 1])),
@@ -260,13 +237,13 @@ class _MultiHead(WithHeads, AttentionModule):
         return self.W_o(self.merge(averages))
 
 
-def _tiled_mask(self, scores, mask) -> Tensor:
+def _lengths_tiled(self, scores, lens) -> Tensor:
+    batch, num_heads = scores.shape[:2]
+    return lens.repeat(num_heads, *[1] * (lens.dim() - 1)).reshape(batch, num_heads, -1, 1)
+
+
+def _mask_tiled(self, scores, mask) -> Tensor:
     return mask.repeat(self.num_heads, 1, 1).view(scores.shape) if mask.dim() == 3 else mask
-
-
-def _mask_of_one_head(self, scores, mask) -> Tensor:
-    mask = _MultiHead.own(self, scores, mask)
-    return mask[:, :1] if mask.dim() == 4 else mask
 
 
 _OWN = (
@@ -279,16 +256,12 @@ _OWN = (
         "The merged heads are returned as they are: `W_o` is never used.",
         "Which layer mixes the heads' results?",
     ),
-    Row("inputs_not_projected", {"layers": lambda self, q, k, v: (q, k, v)}).says(
-        "The inputs go into the heads as they are: `W_q`, `W_k` and `W_v` are never used.",
-        "What happens to queries, keys and values before they are split?",
-    ),
     Row("item_mask_read_as_head_mask", {"own": Softmax.own}, fails=True).says(
         "The batch axis of a (batch, n, m) mask lands on the axis of the heads: it raises, or, "
         "with as many items as heads, gives each head the mask of an item.",
         "Which axis is missing from (batch, n, m)?",
     ),
-    Row("masks_tiled", {"spread": tiled_over_heads, "own": _tiled_mask}).says(
+    Row("masks_tiled", {"spread": _lengths_tiled, "own": _mask_tiled}).says(
         "The masks reach the wrong items. A folded batch runs item 0 head 0, item 0 head 1, ..., "
         "but your lengths and masks run item 0, item 1, item 0, ...",
         "What is the difference between `repeat` and `repeat_interleave`?",
@@ -308,29 +281,6 @@ _OWN = (
         "Which argument is V projected from?",
     ),
     Row(
-        "keys_and_values_from_queries",
-        {"layers": lambda self, q, k, v: (self.W_q(q), self.W_k(q), self.W_v(q))},
-        fails=True,
-    ).says(
-        "You project keys and values from the queries, so only self-attention can work.",
-        "Which argument does each layer read?",
-    ),
-    Row(
-        "one_head",
-        {
-            "split": lambda self, x: x.unsqueeze(1),
-            "merge": lambda self, x: x.squeeze(1),
-            "own": _mask_of_one_head,
-        },
-    ).says(
-        "All features go through a single head, whatever `num_heads` is.",
-        "Where does `num_heads` enter?",
-    ),
-    Row("heads_averaged", {"merge": lambda self, x: x.mean(1).repeat(1, 1, self.num_heads)}).says(
-        "You average the heads' outputs; they belong side by side.",
-        "How many different features does a position have after the merge?",
-    ),
-    Row(
         "interleaved_heads",
         {
             "split": lambda self, x: x.unflatten(-1, (-1, self.num_heads)).permute(0, 3, 1, 2),
@@ -342,6 +292,14 @@ _OWN = (
     ),
 )
 
+# Two of a softmax of one's own stay: lesson 07 shows modules that make them.
+_NOT_MADE = OWN_SOFTMAX - {"over_queries", "filled_with_zero"} | {
+    "lengths_ignored",
+    "bool_mask_inverted",
+    "nothing_masked",
+    "divided_by_d",
+    "keys_reshaped",
+}
 
 EXERCISE = Exercise(
     points=7,
@@ -352,7 +310,7 @@ EXERCISE = Exercise(
     probes=_attention_probes,
     oracle=oracle.multi_head_attention,
     builds_on=("masked_softmax", "split_heads", "merge_heads"),
-    mistakes=known(_MultiHead, *_OWN, without={"lengths_tiled", "empty_row_gradient_nan"}),
+    mistakes=known(_MultiHead, *_OWN, without=_NOT_MADE),
     properties=(*WEIGHTS, ZERO_QUERY, INSIDE_THE_VALUES),
     hints=(
         "Project, split, attend in every head at once, merge, project. The scores have one axis "

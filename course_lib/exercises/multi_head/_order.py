@@ -23,10 +23,10 @@ def asked(keeps) -> Callable:
 
 
 def meeter(rng) -> Callable:
-    def meet(name, first, second, *sizes, strided=False, x=None) -> Probe:
+    def meet(name, first, second, *sizes, x=None) -> Probe:
         # Six positions: an answer may try all their orders, 720 of them.
         x = rng.normal(0, 1.3, sizes or (2, 6, 3)) if x is None else x
-        return meeting(name, *functions(first, second), x=tensor(x, strided=strided))
+        return meeting(name, *functions(first, second), x=tensor(x))
 
     return meet
 

@@ -89,42 +89,29 @@ def _source_changed(probe, outputs) -> str | None:
     return "The weights of `mha` have changed; it must stay as it was."
 
 
-_LEFT = "Which parameters does `reference` have that `mha` does not?"
-
-
 def _share(mha, reference) -> None:
     reference.out_proj.weight = mha.W_o.weight
 
 
-@in_steps(order="qkv", weight=None, out=None, biases=True, after=lambda mha, reference: None)
-def _loader(order, weight, out, biases: bool | str, after) -> Callable:
-    """A wrong `load_into_torch`: `weight` and `out` change what is copied."""
+@in_steps(order="qkv", change=lambda w: w, out=True, zeros=True, after=lambda mha, reference: None)
+def _loader(order, change, out, zeros, after) -> Callable:
+    """A wrong `load_into_torch`: `zeros` replace biases that `mha` does not have."""
 
     def load_into_torch(mha, reference) -> None:
         layers = [getattr(mha, f"W_{part}") for part in order]
         with torch.no_grad():
-            if weight is not False:
-                weights = [(weight or (lambda w: w))(x.weight) for x in layers]
-                reference.in_proj_weight.copy_(torch.cat(weights))
-            if out is not False:
-                reference.out_proj.weight.copy_((out or (lambda w: w))(mha.W_o.weight))
-            if biases:
-                _load_biases(mha, reference, layers, biases)
+            reference.in_proj_weight.copy_(torch.cat([change(x.weight) for x in layers]))
+            if out:
+                reference.out_proj.weight.copy_(change(mha.W_o.weight))
+            if mha.W_o.bias is not None:
+                reference.in_proj_bias.copy_(torch.cat([x.bias for x in layers]))
+                reference.out_proj.bias.copy_(mha.W_o.bias)
+            elif zeros and reference.in_proj_bias is not None:
+                reference.in_proj_bias.zero_()
+                reference.out_proj.bias.zero_()
         after(mha, reference)
 
     return load_into_torch
-
-
-def _load_biases(mha, reference, layers, biases) -> None:
-    """Copies the biases, or zeros unless `biases` is "own"."""
-    if reference.in_proj_bias is None:
-        return
-    if mha.W_o.bias is not None:
-        reference.in_proj_bias.copy_(torch.cat([x.bias for x in layers]))
-        reference.out_proj.bias.copy_(mha.W_o.bias)
-    elif biases != "own":
-        reference.in_proj_bias.zero_()
-        reference.out_proj.bias.zero_()
 
 
 def _load_nothing(mha, reference) -> None:
@@ -157,25 +144,18 @@ EXERCISE = Exercise(
             "v.",
             "In which order does torch cut `in_proj_weight` into three?",
         ),
-        mistake("transposed", _loader(weight=lambda w: w.T, out=lambda w: w.T)).says(
+        mistake("transposed", _loader(change=lambda w: w.T)).says(
             "You transpose all weights, but `nn.Linear` and `nn.MultiheadAttention` both compute "
             "x W^T, so you can copy them as they are.",
             "What shape does `nn.Linear.weight` have, and what do its rows mean?",
-        ),
-        mistake("input_forgotten", _loader(weight=False, biases=False)).says(
-            "You load the output projection but not `in_proj_weight`. If all sizes are equal, "
-            "torch does not look at `q_proj_weight` and its like.",
-            "Where does torch keep the three input projections?",
         ),
         mistake("output_forgotten", _loader(out=False)).says(
             "You load the three input projections but not the output projection.",
             "Where does torch keep W_o?",
         ),
-        mistake("old_biases_left", _loader(biases="own")).says(
-            "Where `mha` has no biases, the reference keeps its old ones.", _LEFT
-        ),
-        mistake("biases_never_touched", _loader(biases=False)).says(
-            "You load the weights but leave the biases as they were.", _LEFT
+        mistake("old_biases_left", _loader(zeros=False)).says(
+            "Where `mha` has no biases, the reference keeps its old ones.",
+            "Which parameters does `reference` have that `mha` does not?",
         ),
         mistake("nothing_loaded", _load_nothing).says(
             "The reference has not changed: its parameters have other names than those of `mha`, "

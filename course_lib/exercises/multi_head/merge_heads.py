@@ -26,11 +26,9 @@ def _merge_probes(rng) -> list[Probe]:
         edge("one_head", x=normal(2, 1, 4, 3)).says(
             "With one head, its features are all there is."
         ),
-        edge("one_feature_each", x=normal(2, 5, 3, 1)).says("Heads of one feature must work."),
         edge("one_head_and_position", x=normal(3, 1, 1, 4)).says(
             "One head and one position: the axis of the positions must stay."
         ),
-        edge("one_position", x=normal(1, 3, 1, 2)).says("A single position must keep its axis."),
         case(
             "gradient",
             x=tensor(normal(1, 2, 3, 2), requires_grad=True),

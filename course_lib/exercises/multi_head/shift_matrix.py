@@ -19,11 +19,9 @@ def _probes(rng) -> list[Probe]:
     back = -int(rng.integers(2, 9))
     return [
         case("worked_number", offset=1, embed_dim=2).says(_SHIFTS),
-        case("one_on", offset=1, embed_dim=6).says(_SHIFTS),
         case("further", offset=int(rng.integers(3, 9)), embed_dim=8).says(_SHIFTS),
         case("many_columns", offset=5, embed_dim=2 * int(rng.integers(8, 12))).says(_SHIFTS),
         edge("back", offset=back, embed_dim=2).says("A negative offset goes back."),
-        edge("back_wide", offset=back, embed_dim=6).says("A negative offset goes back."),
         edge("not_at_all", offset=0, embed_dim=4).says("An offset of 0 changes nothing."),
         edge("far", offset=1200, embed_dim=4, tolerance=5e-3).says("Any offset must work."),
     ]

@@ -29,10 +29,6 @@ def _split_probes(rng) -> list[Probe]:
         edge("one_head", x=normal(2, 3, 5), num_heads=1).says(
             "One head keeps all features: only an axis is added."
         ),
-        edge("one_feature_each", x=normal(3, 4, 5), num_heads=5).says(
-            "As many heads as features: each head holds one feature."
-        ),
-        edge("one_position", x=normal(3, 1, 8), num_heads=2).says("A single position must work."),
         edge("one_head_and_position", x=normal(2, 1, 5), num_heads=1).says(
             "One head and one position must each have their axis."
         ),

@@ -42,25 +42,6 @@ def gradient(fn, x):
     return True
 
 
-@right
-def jacobian(fn, x):
-    jac = torch.autograd.functional.jacobian(fn, x)
-    strength = jac.abs().sum(dim=(0, 2, 3, 5))
-    return bool((strength.triu(1) < 1e-9).all())
-
-
-@right
-def local_noise(fn, x):
-    generator = torch.Generator().manual_seed(3)
-    noise = torch.randn(x.shape, generator=generator, dtype=x.dtype)
-    y = fn(x)
-    later = torch.arange(x.shape[1])[None, :, None]
-    return all(
-        torch.allclose(fn(torch.where(later >= t, noise, x))[:, :t], y[:, :t])
-        for t in range(1, x.shape[1])
-    )
-
-
 @wrong("last_position_only")
 def only_the_last(fn, x):
     changed = x.clone()
@@ -68,29 +49,11 @@ def only_the_last(fn, x):
     return torch.allclose(fn(changed)[:, :-1], fn(x)[:, :-1])
 
 
-@wrong("accepts_second_looks_ahead")
-def at_the_middle(fn, x):
-    half = x.shape[1] // 2
-    changed = x.clone()
-    changed[:, half:] = 0
-    return torch.allclose(fn(changed)[:, :half], fn(x)[:, :half])
-
-
 @wrong("first_output_only")
 def first_output(fn, x):
     changed = x.clone()
     changed[:, 1:] = 0.5
     return torch.allclose(fn(changed)[:, 0], fn(x)[:, 0])
-
-
-@wrong("input_mutated")
-def in_place(fn, x):
-    y = fn(x).clone()
-    for t in range(x.shape[1] - 1, 0, -1):
-        x[:, t:] = 0
-        if not torch.allclose(fn(x)[:, :t], y[:, :t]):
-            return False
-    return True
 
 
 def _close(a, b):
@@ -117,22 +80,6 @@ def suffixes(change=_moved, **options):
 
 
 @right
-def outputs_of_prefixes(fn, x):
-    y = fn(x)
-    return all(torch.allclose(fn(x[:, :t]), y[:, :t]) for t in range(1, x.shape[1]))
-
-
-@wrong()
-def gradient_of_the_sum_of_features(fn, x):
-    x = x.detach().clone().requires_grad_()
-    for i in range(x.shape[1] - 1):
-        (gradient,) = torch.autograd.grad(fn(x)[:, i].sum(), x, allow_unused=True)
-        if gradient is not None and gradient[:, i + 1 :].abs().max() > 1e-6:
-            return False
-    return True
-
-
-@right
 def one_position_at_a_time_and_no_nan(fn, x):
     y = fn(x)
     for t in range(x.shape[1]):
@@ -146,22 +93,15 @@ def one_position_at_a_time_and_no_nan(fn, x):
 forgets_to_clone_the_outputs = wrong("nothing_changed")(
     lambda fn, x: torch.allclose(fn(x), fn(x.clone()))
 )
-compares_everything = wrong("always_false")(lambda fn, x: False)
-zeros_written = wrong("zeros_stay")(suffixes(lambda y, t: y[:, t:].zero_()))
-first_feature_only = wrong("one_feature_changed")(suffixes(lambda y, t: y[:, t:, 0].add_(1.7)))
+zeros_written = wrong("accepts_first_sees_last")(suffixes(lambda y, t: y[:, t:].zero_()))
 strictly = wrong("own_position_forbidden")(suffixes(first=0, reach=1))
-first_changed_output_compared = wrong("rejects_running_sum")(suffixes(reach=1))
 range_from_two = wrong("accepts_next_position")(suffixes(first=2))
-poisoned = wrong("nan_spreads")(suffixes(lambda y, t: y[:, t:].fill_(torch.nan)))
 global_noise = wrong("global_rng_used")(suffixes(lambda y, t: y[:, t:].normal_()))
 exactly_equal = wrong("rejects_rounding")(suffixes(agree=torch.equal))
 three_hundredths_allowed = wrong("accepts_a_hundredth")(
     suffixes(agree=lambda a, b: (a - b).abs().max() <= 0.03)
 )
 signed = wrong()(suffixes(agree=lambda a, b: (b - a).max() < 1e-6))
-every_number_shifted = right(
-    lambda fn, x: _suffixes(fn, x, lambda y, t: y[:, t:].add_(torch.linspace(0.6, 1.9, y.shape[2])))
-)
 wrong_direction = wrong("past_changed")(
     lambda fn, x: all(
         _close(fn(torch.cat([0 * x[:, :t], x[:, t:]], 1))[:, t:], fn(x)[:, t:])

@@ -1,7 +1,6 @@
 """Answers to `load_into_torch`."""
 
 import torch
-from torch import nn
 
 from course_lib.exercises.variants import faulty, right, wrong
 
@@ -48,19 +47,6 @@ def slice_by_slice(mha, reference):
         reference.out_proj.bias[:] = 0.0 if mha.W_o.bias is None else mha.W_o.bias
 
 
-@right
-def new_parameters(mha, reference):
-    parts = [mha.W_q, mha.W_k, mha.W_v]
-    reference.in_proj_weight = nn.Parameter(torch.cat([p.weight.detach() for p in parts]))
-    reference.out_proj.weight = nn.Parameter(mha.W_o.weight.detach().clone())
-    if mha.W_o.bias is not None:
-        reference.in_proj_bias = nn.Parameter(torch.cat([p.bias.detach() for p in parts]))
-        reference.out_proj.bias = nn.Parameter(mha.W_o.bias.detach().clone())
-    elif reference.in_proj_bias is not None:
-        nn.init.zeros_(reference.in_proj_bias)
-        nn.init.zeros_(reference.out_proj.bias)
-
-
 @torch.no_grad()
 def _copy(mha, reference, order="qkv", change=lambda x: x, weights=True, out=True, bias=True):
     layers = [getattr(mha, f"W_{name}") for name in order]
@@ -78,43 +64,15 @@ def _copy(mha, reference, order="qkv", change=lambda x: x, weights=True, out=Tru
 
 keys_first = wrong("order_kqv")(lambda mha, reference: _copy(mha, reference, "kqv"))
 all_transposed = wrong("transposed")(lambda mha, reference: _copy(mha, reference, change=torch.t))
-only_weights = wrong("biases_never_touched")(
-    lambda mha, reference: _copy(mha, reference, bias=False)
-)
 biases_if_any = wrong("old_biases_left")(
     lambda mha, reference: _copy(mha, reference, bias=mha.W_q.bias is not None)
 )
 only_the_inputs = wrong("output_forgotten")(lambda mha, reference: _copy(mha, reference, out=False))
-only_the_output = wrong("input_forgotten")(
-    lambda mha, reference: _copy(mha, reference, weights=False, bias=False)
-)
 
 
 @wrong("nothing_loaded")
 def not_strict(mha, reference):
     reference.load_state_dict(mha.state_dict(), strict=False)
-
-
-@wrong()
-def assumes_biases(mha, reference):
-    only_weights(mha, reference)
-    with torch.no_grad():
-        stacked = torch.cat([mha.W_q.bias, mha.W_k.bias, mha.W_v.bias])
-        reference.in_proj_bias.copy_(stacked)
-        reference.out_proj.bias.copy_(mha.W_o.bias)
-
-
-@wrong()
-def assumes_the_reference_has_biases(mha, reference):
-    only_weights(mha, reference)
-    with torch.no_grad():
-        reference.in_proj_bias.zero_()
-        reference.out_proj.bias.zero_()
-
-
-@wrong("raised")
-def assigns_a_tensor(mha, reference):
-    reference.in_proj_weight = torch.cat([mha.W_q.weight, mha.W_k.weight, mha.W_v.weight])
 
 
 @wrong("shared")

@@ -20,13 +20,6 @@ def loop_over_heads(x):
     return out
 
 
-@right
-def einsum_blocks(x):
-    batch, heads, n, d = x.shape
-    eye = torch.eye(heads * d, dtype=x.dtype).reshape(heads, d, heads * d)
-    return torch.einsum("bhnd,hdk->bnk", x, eye)
-
-
 @wrong("reshape_without_transpose")
 def plain_reshape(x):
     batch, heads, n, d = x.shape
@@ -39,31 +32,14 @@ def view_after_transpose(x):
     return x.transpose(1, 2).view(batch, n, heads * d)
 
 
-@wrong("dtype_changed")
-def float32_buffer(x):
-    batch, heads, n, d = x.shape
-    out = torch.zeros(batch, n, heads * d)
-    for h in range(heads):
-        out[:, :, h * d : (h + 1) * d] = x[:, h]
-    return out
-
-
 added = wrong("summed")(lambda x: sum(x[:, h] for h in range(x.shape[1])))
 stacked_last = wrong("interleaved")(lambda x: torch.stack(list(x.unbind(1)), dim=-1).flatten(2))
 forgot_to_join = wrong("axes_left")(lambda x: x.permute(0, 2, 1, 3))
 squeezed = wrong("size_one_axes_lost")(lambda x: torch.cat(x.split(1, dim=1), dim=-1).squeeze())
-squeezed_heads = wrong()(
-    lambda x: torch.cat([part.squeeze() for part in x.split(1, dim=1)], dim=-1)
-)
-rebuilt = wrong("gradient_cut")(
-    lambda x: torch.tensor(x.transpose(1, 2).flatten(2).tolist(), dtype=x.dtype)
-)
-to_numpy = wrong("wrong_type")(lambda x: x.detach().transpose(1, 2).flatten(2).numpy())
 hard_coded_head_dim = wrong()(
     lambda x: x.transpose(1, 2).reshape(x.shape[0], x.shape[2], x.shape[1] * 2)
 )
 permute_and_flatten = right(lambda x: x.permute(0, 2, 1, 3).flatten(2))
-concatenate = right(lambda x: torch.cat(x.unbind(dim=1), dim=-1))
 
 
 @faulty("not transposed", "axes of size 1 lost")

@@ -19,38 +19,10 @@ def loops(num_positions, embed_dim):
 
 
 @right
-def exponential_form(num_positions, embed_dim):
-    position = torch.arange(num_positions).unsqueeze(1)
-    rates = torch.exp(torch.arange(0, embed_dim, 2) * (-math.log(10000.0) / embed_dim))
-    pe = torch.zeros(num_positions, embed_dim)
-    pe[:, 0::2] = torch.sin(position * rates)
-    pe[:, 1::2] = torch.cos(position * rates)[:, : embed_dim // 2]
-    return pe
-
-
-@right
-def shifted_sine(num_positions, embed_dim):
-    columns = torch.arange(embed_dim, dtype=torch.float64)
-    odd = columns % 2
-    rates = torch.pow(10000.0, (columns - odd) / embed_dim)
-    positions = torch.arange(num_positions, dtype=torch.float64)
-    return torch.sin(positions[:, None] / rates + odd * math.pi / 2)
-
-
-@right
 def through_numpy(num_positions, embed_dim):
     p, c = np.meshgrid(np.arange(num_positions), np.arange(embed_dim), indexing="ij")
     angles = p / np.power(10000, (c - c % 2) / embed_dim)
     return torch.from_numpy(np.where(c % 2, np.cos(angles), np.sin(angles)))
-
-
-@right
-def complex_numbers(num_positions, embed_dim):
-    pairs = (embed_dim + 1) // 2
-    rates = 10000.0 ** (-2 * torch.arange(pairs, dtype=torch.float64) / embed_dim)
-    angles = torch.outer(torch.arange(num_positions, dtype=torch.float64), rates)
-    hands = torch.polar(torch.ones_like(angles), math.pi / 2 - angles)
-    return torch.view_as_real(hands).flatten(1)[:, :embed_dim]
 
 
 def _angles(num_positions, embed_dim, start=0, base=10000.0):
@@ -100,13 +72,6 @@ def crashes_on_odd(a, embed_dim):
     return pe
 
 
-@wrong()
-def half_precision(num_positions, embed_dim):
-    p = torch.arange(num_positions, dtype=torch.float16)[:, None]
-    a = p / 10000 ** (torch.arange(0, embed_dim, 2) / embed_dim).half()
-    return _turned(a, embed_dim).double()
-
-
 concatenated = wrong("in_halves")(
     of_angles(lambda a, size: torch.cat([a.sin(), a.cos()[:, : size // 2]], dim=1))
 )
@@ -119,8 +84,6 @@ forgets_the_two = wrong("base_100")(
 from_one = wrong("positions_from_one")(
     lambda num_positions, embed_dim: _turned(_angles(num_positions, embed_dim, start=1), embed_dim)
 )
-with_a_batch_axis = wrong("wrong_shape")(of_angles(lambda a, size: _turned(a, size).unsqueeze(0)))
-whole_numbers = wrong("wrong_dtype_kind")(of_angles(lambda a, size: _turned(a, size).long()))
 
 
 @faulty("base of 100", "last column zero")

@@ -38,29 +38,6 @@ def exponential_of_one_step(offset, embed_dim):
     return torch.linalg.matrix_exp(offset * torch.block_diag(*(rate * quarter for rate in rates)))
 
 
-@right
-def step_by_step(offset, embed_dim):
-    step = loops(1 if offset >= 0 else -1, embed_dim).double()
-    return torch.linalg.matrix_power(step, abs(offset)).float()
-
-
-@right
-def three_diagonals(offset, embed_dim):
-    angles = (offset * _rates(embed_dim)).repeat_interleave(2)
-    same, one_on = torch.eye(embed_dim, dtype=torch.float64), torch.ones(embed_dim - 1).double()
-    one_on[1::2] = 0.0
-    ahead = torch.diag(one_on, 1)
-    return angles.cos() * same + angles.sin() * ahead - angles.sin()[:, None] * ahead.T
-
-
-@right
-def by_complex_numbers(offset, embed_dim):
-    """i times a hand, one column of the identity after the other."""
-    hands = torch.view_as_complex(torch.eye(embed_dim).double().unflatten(1, (-1, 2)))
-    turned = hands * torch.polar(torch.ones(embed_dim // 2).double(), -offset * _rates(embed_dim))
-    return torch.view_as_real(turned).flatten(1).T
-
-
 def _blocks(block):
     """A matrix from `block(cos, sin)`, a nested list, of each pair."""
 
@@ -72,7 +49,6 @@ def _blocks(block):
 
 
 counter_clockwise = wrong("backwards")(_blocks(lambda c, s: [[c, -s], [s, c]]))
-transposed = wrong("backwards")(lambda offset, embed_dim: loops(offset, embed_dim).T)
 both_signs = wrong("no_minus")(_blocks(lambda c, s: [[c, s], [s, c]]))
 
 
@@ -107,11 +83,6 @@ def a_permutation(offset, embed_dim):
 
 stays = wrong()(lambda offset, embed_dim: torch.eye(embed_dim))
 one_step_only = wrong()(lambda offset, embed_dim: loops(1, embed_dim))
-cosines_alone = wrong()(_blocks(lambda c, s: [[c, 0.0], [0.0, c]]))
-angles_alone = wrong("wrong_shape")(lambda offset, embed_dim: offset * _rates(embed_dim))
-one_block_a_pair = wrong("wrong_shape")(
-    lambda offset, embed_dim: torch.stack([loops(offset, 2)] * (embed_dim // 2))
-)
 
 
 @faulty("base of 100", "never back")

@@ -21,17 +21,6 @@ def slices(x, num_heads):
     return torch.cat(heads, dim=1)
 
 
-@right
-def filled_loop(x, num_heads):
-    batch, n, size = x.shape
-    if size % num_heads:
-        raise ValueError("not divisible")
-    out = x.new_zeros(batch, num_heads, n, size // num_heads)
-    for h in range(num_heads):
-        out[:, h] = x[..., h * out.shape[-1] : (h + 1) * out.shape[-1]]
-    return out
-
-
 @wrong("other_error")
 def asserts(x, num_heads):
     assert x.shape[-1] % num_heads == 0, "not divisible"
@@ -62,32 +51,11 @@ def checked(split):
     return split_heads
 
 
-@right
-@checked
-def einsum_with_blocks(x, num_heads):
-    eye = torch.eye(x.shape[-1], dtype=x.dtype).reshape(num_heads, -1, x.shape[-1])
-    return torch.einsum("bnk,hdk->bhnd", x, eye)
-
-
-@right
-@checked
-def unfolded(x, num_heads):
-    size = x.shape[-1] // num_heads
-    return x.unfold(-1, size, size).transpose(1, 2)
-
-
 @wrong("folded_into_the_batch")
 @checked
 def folded(x, num_heads):
     x = x.reshape(x.shape[0], x.shape[1], num_heads, -1).permute(0, 2, 1, 3)
     return x.reshape(-1, x.shape[2], x.shape[3])
-
-
-@wrong("gradient_cut")
-@checked
-def through_numpy(x, num_heads):
-    moved = x.detach().numpy().reshape(x.shape[0], x.shape[1], num_heads, -1)
-    return torch.from_numpy(moved.transpose(0, 2, 1, 3).copy())
 
 
 @wrong()
@@ -97,12 +65,8 @@ def two_heads_whatever(x, num_heads):
     return torch.stack([x[..., :half], x[..., half : 2 * half]], dim=1)
 
 
-chunk_and_stack = right(checked(lambda x, h: torch.stack(x.chunk(h, dim=-1), dim=1)))
 unflatten_and_permute = right(
     checked(lambda x, h: x.unflatten(2, (h, x.shape[2] // h)).permute(0, 2, 1, 3))
-)
-gather_by_index = right(
-    checked(lambda x, h: x[:, :, torch.arange(x.shape[-1]).reshape(h, -1)].movedim(2, 1))
 )
 just_a_view = wrong("view_without_transpose")(
     checked(lambda x, h: x.contiguous().view(x.shape[0], h, x.shape[1], x.shape[2] // h))
@@ -116,13 +80,6 @@ heads_first = wrong("batch_and_heads_swapped")(
 )
 positions_shared_out = wrong("splits_the_sequence")(
     checked(lambda x, h: x.view(x.size(0), h, x.size(1) // h, x.size(2)))
-)
-blocks_of_positions = wrong("wrong_shape")(
-    checked(lambda x, h: torch.stack(x.chunk(h, dim=1), dim=1))
-)
-list_of_heads = wrong("wrong_type")(checked(lambda x, h: list(x.chunk(h, dim=-1))))
-in_float32 = wrong("dtype_changed")(
-    checked(lambda x, h: torch.stack(x.float().chunk(h, dim=-1), dim=1))
 )
 
 

@@ -119,12 +119,10 @@ def _positions(source) -> torch.Tensor:
     read=lambda target, model: torch.cat([target.new_full((1, 1), model.start), target], dim=1)[
         :, : target.shape[1]
     ],
-    inputs_masked=lambda inputs, position, model: inputs,
     source_masked=lambda source, position, model: source,
     lens_masked=lambda valid_lens, position: valid_lens,
     mask=lambda source, position: (_positions(source) != position)[None],
     number=lambda logits: torch.log_softmax(logits, -1),
-    words=lambda target, whole: target,
     change=lambda masked, whole: masked - whole,
     before=lambda model: model.eval(),
     after=lambda model, was_training: model.train(was_training),
@@ -132,12 +130,10 @@ def _positions(source) -> torch.Tensor:
 )
 def _effect(
     read,
-    inputs_masked,
     source_masked,
     lens_masked,
     mask,
     number,
-    words,
     change,
     before,
     after,
@@ -153,10 +149,10 @@ def _effect(
             masked = model(
                 source_masked(source, position, model),
                 lens_masked(valid_lens, position),
-                inputs_masked(inputs, position, model),
+                inputs,
                 mask(source, position),
             )
-            chosen = words(target, whole).long()[..., None]
+            chosen = target.long()[..., None]
             parts = (n.gather(-1, chosen)[0, :, 0] for n in (number(masked), whole))
             changes = change(*parts)
         after(model, was_training)
@@ -199,8 +195,8 @@ EXERCISE = Exercise(
             "What does True mean in this course's masks?",
         ),
         mistake("nothing_masked", _effect(mask=_without_mask)).says(
-            "Both of your calls see everything, so nothing changes.",
-            "Does the mask reach the model?",
+            "In both of your calls the model sees every position, so all changes are 0.",
+            "Do you pass the mask to `model` in one of the calls?",
         ),
         mistake(
             "pad_in_its_place",
@@ -229,7 +225,8 @@ EXERCISE = Exercise(
             "Which exercise turned the targets into the decoder's inputs?",
         ),
         mistake("graph_kept", _effect(graph=True)).says(
-            "The numbers are right, but they carry the graphs of two calls.",
+            "The numbers are correct, but the model ran with gradients on, so autograd built a "
+            "graph of each call.",
             "What does `torch.no_grad()` do?",
         ),
         mistake(

@@ -174,7 +174,8 @@ EXERCISE = Exercise(
     oracle=asked(oracle.greedy_decode, "pad"),
     mistakes=(
         mistake("goes_on_after_end", _decoder(fill=lambda words, ended, pad: words)).says(
-            "An item goes on after its end: your result contains what the model says after `end`.",
+            "An item goes on after its end: your result contains words that the model predicts "
+            "after `end`.",
             "What belongs after `end`?",
         ),
         mistake("stops_at_first_end", _decoder(is_over=lambda ended: ended.any())).says(
@@ -182,7 +183,7 @@ EXERCISE = Exercise(
             "Which item may end the loop?",
         ),
         mistake("start_returned", _decoder(finish=lambda words, end, pad: words)).says(
-            "Your result begins with `start`, which is no word of the translation.",
+            "Your result begins with `start`, which is not a word of the translation.",
             "Which column did you put there yourself?",
         ),
         mistake(
@@ -190,21 +191,25 @@ EXERCISE = Exercise(
             _decoder(
                 finish=lambda words, end, pad: words[:, 1:].masked_fill(words[:, 1:] == end, pad)
             ),
-        ).says("Your result lacks `end`.", "How can a reader tell an end from a cut?"),
+        ).says(
+            "You remove `end` from the result. It is the last word of a finished translation.",
+            "How can a reader tell a finished translation from one cut at `max_len`?",
+        ),
         mistake("one_word_short", _decoder(most=lambda max_len: max_len - 1)).says(
             "Your translations have at most `max_len - 1` words.",
             "Does `start` count as a word?",
         ),
         mistake("last_word_only", _decoder(read=lambda inputs, source: inputs[:, -1:])).says(
-            "Your model reads only the last word. It has no memory: it does not know what it does "
-            "not read again.",
+            "You pass only the last word to the model. The model has no memory, so it predicts "
+            "without the earlier words.",
             "What must `inputs` hold when the third word is chosen?",
         ),
         mistake(
             "first_position_read", _decoder(choose=lambda logits: logits[:, 0].argmax(-1))
         ).says(
-            "You read the logits of the first position, so each step gives the word after `start`.",
-            "At which position does the model say what comes after the last word?",
+            "You use the logits of the first position, so every step predicts the word after "
+            "`start`.",
+            "At which position does the model predict the word that follows the last one?",
         ),
         mistake("zero_for_pad", _decoder(fill=lambda words, ended, pad: words * ~ended)).says(
             "After `end` you have zeros; this model's pad has another id.",

@@ -199,7 +199,7 @@ _MISTAKES = (
     ),
     replace(
         mistake("summed", _averaged(_sum)).says(
-            "You do not divide your sum over the real words by their number.",
+            "You do not divide the sum of the losses by the number of real words.",
             "What is the loss a mean of?",
         ),
         twins=(_averaged(lambda losses, real: _sum(losses, real) / len(losses)),),
@@ -207,7 +207,7 @@ _MISTAKES = (
     mistake("zero_is_ignored", _zero_ignored).says(
         "You leave out the targets that are 0 (`ignore_index=0`?). A real word may have the id 0, "
         "and a pad another.",
-        "What says which positions are real?",
+        "Which argument tells you which positions are real?",
     ),
     mistake(
         "softmax_twice", _of(lambda logits, targets: _losses(logits.softmax(-1), targets))

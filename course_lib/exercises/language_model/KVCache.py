@@ -58,11 +58,6 @@ def _edges(rng) -> list[Probe]:
     large = _sizes(rng, 1, 2, 3, 2, (2, 2))
     large["queries"] = tensor(800 * large["queries"].data)
     return [
-        probe("one_position", _sizes(rng, 2, 3, 4, 5, (1,))).says(
-            "A single position has the weight 1."
-        ),
-        probe("one_head", _sizes(rng, 2, 1, 3, 2, (1, 2))).says("One head is enough."),
-        probe("one_item", _sizes(rng, 1, 3, 2, 4, (3, 1))).says("One item is enough."),
         probe("large_scores", large).says("Large scores do not overflow."),
         probe("many_positions", _sizes(rng, 1, 1, 2, 1, (1, 2047, 1, 60))).says(
             "There is no limit to the number of positions."
@@ -114,8 +109,8 @@ def _all(keys, values) -> tuple[torch.Tensor, torch.Tensor]:
     return keys, values
 
 
-@in_steps(join=_joined, join_values=None, root=_root, seen=_all, axis=-1, forgets=False)
-def _model(join, join_values, root, seen, axis, forgets) -> type:
+@in_steps(join=_joined, root=_root, seen=_all, axis=-1, forgets=False)
+def _model(join, root, seen, axis, forgets) -> type:
     """A right cache, of which each step may be changed."""
 
     class KVCache:
@@ -124,7 +119,7 @@ def _model(join, join_values, root, seen, axis, forgets) -> type:
 
         def append(self, keys, values) -> None:
             self.keys = join(self.keys, keys)
-            self.values = (join_values or join)(self.values, values)
+            self.values = join(self.values, values)
 
         def attend(self, query) -> torch.Tensor:
             keys, values = seen(self.keys, self.values)
@@ -143,11 +138,6 @@ def _along(axis) -> Callable:
 def _into_the_beginning(old, new) -> torch.Tensor:
     """`buffer[:, :, :s] = new` in a buffer that has as many places as positions came at most."""
     return new if old is None else torch.cat([new, old[:, :, new.shape[2] :]], dim=2)
-
-
-def _without_newest(keys, values) -> tuple[torch.Tensor, torch.Tensor]:
-    last = max(1, keys.shape[2] - 1)
-    return keys[:, :, :last], values[:, :, :last]
 
 
 _SCALE = "What must q . k be divided by so that its size does not grow with d?"
@@ -181,10 +171,6 @@ EXERCISE = Exercise(
             "You join the new positions along an axis other than that of the positions.",
             "Which axis of (B, h, s, d) counts the positions?",
         ),
-        mistake("newest_left_out", _model(seen=_without_newest)).says(
-            "The newest position is left out, but a token also attends to itself.",
-            "Which positions does a causal mask allow to the last query?",
-        ),
         mistake("first_position_only", _model(seen=lambda k, v: (k[:, :, :1], v[:, :, :1]))).says(
             "Every query gets the value of the first position: torch's `is_causal` aligns a single "
             "query with the first key.",
@@ -193,37 +179,10 @@ EXERCISE = Exercise(
         mistake("unscaled", _model(root=lambda q, k, v: 1.0)).says(
             "The scores are not divided by the root of d.", _SCALE
         ),
-        mistake("divided_by_d", _model(root=lambda q, k, v: q.shape[-1])).says(
-            "The scores are divided by d instead of its root.", _SCALE
-        ),
-        mistake(
-            "root_of_the_number_of_positions", _model(root=lambda q, k, v: math.sqrt(k.shape[2]))
-        ).says(
-            "You divide the scores by the root of the number of positions; it should be the root "
-            "of d.",
-            "How many products does one score sum?",
-        ),
-        mistake("root_of_v", _model(root=lambda q, k, v: math.sqrt(v.shape[3]))).says(
-            "You divide the scores by the root of v, the size of a value; it should be the root "
-            "of d.",
-            "How many products does one score sum?",
-        ),
         mistake("over_the_query", _model(axis=-2)).says(
             "The softmax runs over the single query, so each weight is 1 and the values are "
             "simply summed.",
             "Which axis of the scores holds the positions?",
-        ),
-        mistake(
-            "values_the_other_way",
-            _model(join_values=lambda old, new: new if old is None else torch.cat([new, old], 2)),
-        ).says(
-            "New keys go after the old ones but new values go before them, so they no longer "
-            "match.",
-            "Which value belongs to the first key after two calls?",
-        ),
-        mistake("keys_for_values", _model(seen=lambda k, v: (k, k))).says(
-            "You average the keys with the weights; they should average the values.",
-            "Which of the two has size v?",
         ),
     ),
     properties=(

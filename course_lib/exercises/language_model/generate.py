@@ -81,8 +81,6 @@ def _edges(rng) -> list[Probe]:
     whole = text_problem(rng, 2, 4, 3, 6)
     int32 = whole | {"prompt": whole["prompt"].astype(np.int32)}
     return [
-        greedy("one_text", 1, 3, 4, 5).says("One prompt is enough."),
-        greedy("one_position", 3, 1, 4, 6).says("A prompt may be a single token."),
         greedy("context_of_one", 3, 2, 4, 1).says("A context may be a single token."),
         greedy("nothing_to_add", 2, 3, 0, 5).says("With `num_tokens=0` the prompts come back."),
         _called(edge, "int32", int32, **_GREEDY).says("A prompt may be int32 or int64."),
@@ -166,11 +164,6 @@ def _restricted(logits, top_k, ruled_out=-torch.inf) -> torch.Tensor:
     return logits.masked_fill(logits < smallest, ruled_out)
 
 
-def _largest(logits, top_k) -> torch.Tensor:
-    """Sorted, so that an index into them is no token."""
-    return logits if top_k is None else logits.topk(min(top_k, logits.shape[-1])).values
-
-
 def _draw(logits, temperature, top_k, generator) -> torch.Tensor:
     weights = torch.softmax(_restricted(logits, top_k) / temperature, dim=-1)
     return torch.multinomial(weights, 1, generator=generator)
@@ -227,39 +220,23 @@ _MISTAKES = (
         "Which part of a long text may the model read?",
     ),
     mistake("first_tokens_read", _model(lambda tokens, length: tokens[:, :length])).says(
-        "The model always reads the first `context_length` tokens, so it never sees what it wrote "
-        "last.",
+        "You always pass the first `context_length` tokens to the model, so it never sees the "
+        "tokens "
+        "that it wrote last.",
         "Which end of a long text should be cut off?",
-    ),
-    mistake("last_token_read", _model(lambda tokens, length: tokens[:, -1:])).says(
-        "You give the model the last token alone, but what comes next also depends on those "
-        "before it.",
-        "How much of the text may the model read?",
-    ),
-    mistake("one_token_less_read", _model(lambda tokens, n: tokens[:, -max(1, n - 1) :])).says(
-        "The model reads one token fewer than it could.",
-        "How many tokens does your slice keep?",
     ),
     mistake(
         "prompt_cut",
         _model(kept=_last_tokens),
         twins=(_model(finish=lambda tokens, num_given: tokens[:, num_given:]),),
     ).says(
-        "Your texts lack their beginning: the prompt, or whatever no longer fits into the context.",
+        "The beginning of your texts is missing: the prompt, or the tokens that no longer fit "
+        "into the context.",
         "Which of the two is as long as the context: what the model reads, or what you return?",
     ),
     mistake("zero_not_treated", _model(choose=_draw), fails=True).says(
         "At temperature 0 you divide the logits by 0.",
         "What is left to draw when the likeliest token is certain?",
-    ),
-    mistake(
-        "drawn_at_0",
-        _model(choose=lambda x, t, k, g: _draw(x, max(t, 1e-8), k, g)),
-        twins=(_model(choose=lambda x, t, k, g: _draw(x, t or 1e-8, k, None if t == 0 else g)),),
-    ).says(
-        "At temperature 0 you still draw, at a tiny temperature. The token is right, but it uses "
-        "up a random number; at 0 nothing should be drawn.",
-        "Which function finds the likeliest token without drawing?",
     ),
     _said("temperature_multiplied", _drawing(lambda x, t, k, g: (x, 1 / t, k, g))),
     _said("temperature_ignored", _drawing(lambda x, t, k, g: (x, 1.0, k, g))),
@@ -267,11 +244,6 @@ _MISTAKES = (
         "top_k_ignored",
         _drawing(lambda x, t, k, g: (x, t, None, g)),
         twins=(_drawing(lambda x, t, k, g: (_restricted(x, k, 0.0), t, None, g)),),
-    ),
-    mistake("place_for_token", _drawing(lambda x, t, k, g: (_largest(x, k), t, None, g))).says(
-        "With `top_k` you append the rank among the k largest logits, 0 for the likeliest, "
-        "instead of the token that has this rank.",
-        "What does `topk` return besides the largest numbers?",
     ),
     mistake(
         "always_the_likeliest",
@@ -285,7 +257,7 @@ _MISTAKES = (
         "Which argument makes `torch.multinomial` draw from `generator`?",
     ),
     mistake("mode_left_alone", _model(before="as_it_was")).says(
-        "You leave the model in whatever mode it came; in train mode, dropout disturbs it.",
+        "You do not switch the model to eval mode, so in train mode dropout changes its logits.",
         "What do layers with dropout do in train mode?",
     ),
 )

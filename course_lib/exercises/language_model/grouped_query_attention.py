@@ -53,16 +53,12 @@ def _values(rng) -> list[Probe]:
     return [
         case("worked", args=_worked()).says(_GROUPS),
         case("two_groups", args=drawn(2, 6, 2, 3, 5, 4, 7)).says(_GROUPS),
-        case("three_groups", args=drawn(3, 6, 3, 4, 5, 2, 1)).says(_GROUPS),
         case("multi_head", args=drawn(2, 3, 3, 4, 5, 6, 2)).says(
             "With as many groups as heads, each head has its own keys and values."
         ),
         case("multi_query", args=drawn(2, 4, 1, 3, 5, 6, 7)).says(
             "With one group, all heads share its keys and values."
         ),
-        case(
-            "mean_within_lengths", args=_equal(drawn(2, 4, 1, 3, 5, 6, 7)), valid_lens=[4, 2]
-        ).says("Queries of 0 get the mean of the values within the length."),
         case(
             "mean_of_the_allowed",
             args=_equal(drawn(2, 6, 1, 3, 5, 4, 7)),
@@ -125,13 +121,6 @@ def _edges(rng) -> list[Probe]:
         _edge("mask_per_item", drawn(3, 4, 2, 5, 6, 1, 7), mask=_masks(rng, 3, 1, 5, 6)).says(
             "A mask (batch, 1, n, m) holds for every head of its item."
         ),
-        _edge("mask_of_one_item", drawn(2, 6, 2, 4, 5, 3, 1), mask=_masks(rng, 6, 1, 5)).says(
-            "A mask (h, 1, m) has one row for each head, the same in every item."
-        ),
-        _edge("one_of_each", drawn(1, 1, 1, 1, 1, 3, 2)).says("A single key gets weight 1."),
-        _edge("one_query", drawn(3, 6, 2, 1, 7, 4, 5), [7, 2, 4]).says(
-            "A single query, as in decoding, must work."
-        ),
         _edge("garbage", _garbage(rng), [3, 2]).says(
             "What a query may not attend to changes nothing, however large it is."
         ),
@@ -186,20 +175,14 @@ class _Grouped(Attention):
         return cls.changed(changes)().grouped
 
     def grouped(self, queries, keys, values, valid_lens=None, mask=None) -> torch.Tensor:
-        self.check(queries.shape[1], keys.shape[1])
-        q, k = self.pair(queries, keys)
-        v = self.pair_values(queries, values)
-        return self.attend((q, k, v), valid_lens, mask)[0]
+        h = queries.shape[1]
+        self.check(h, keys.shape[1])
+        shared = self.share(h, keys), self.share(h, values)
+        return self.attend((queries, *shared), valid_lens, mask)[0]
 
     def check(self, h, g) -> None:
         if h % g:
             raise ValueError("no whole number of heads for each group")
-
-    def pair(self, queries, x) -> tuple[torch.Tensor, torch.Tensor]:
-        return queries, self.share(queries.shape[1], x)
-
-    def pair_values(self, queries, values) -> torch.Tensor:
-        return self.pair(queries, values)[1]
 
     def share(self, h, x) -> torch.Tensor:
         return x.repeat_interleave(h // x.shape[1], dim=1)
@@ -211,19 +194,6 @@ def _tiled(self, h, x) -> torch.Tensor:
 
 def _first_group(self, h, x) -> torch.Tensor:
     return x[:, :1].expand(-1, h, -1, -1)
-
-
-def _backwards(self, h, x) -> torch.Tensor:
-    return _Grouped.share(self, h, x).flip(1)
-
-
-def _averaged(self, h, x) -> torch.Tensor:
-    return x.mean(1, keepdim=True).expand(-1, h, -1, -1)
-
-
-def _by_reshape(self, h, x) -> torch.Tensor:
-    """Repeats every number as often as the group has heads, then cuts to the shape."""
-    return x.repeat(1, 1, 1, h // x.shape[1]).reshape(len(x), h, *x.shape[2:])
 
 
 def _over_queries(self, queries, keys, values, valid_lens=None, mask=None) -> torch.Tensor:
@@ -320,27 +290,8 @@ EXERCISE = Exercise(
             "Which axis of the queries did you cut into groups, and which axis is in front of it?",
         ),
         Row("first_group_for_all", {"share": _first_group}).says(
-            "All heads use the first group.", "Which group does the last head belong to?"
-        ),
-        Row("groups_averaged", {"share": _averaged}).says(
-            "All heads use the average of the groups' keys and values.",
-            "How many heads use the keys of group 0, and do they use any others?",
-        ),
-        Row("groups_backwards", {"share": _backwards}).says(
-            "The first heads use the last group, and the last heads use the first.",
-            "Which group does head 0 belong to?",
-        ),
-        Row("repeated_along_features", {"share": _by_reshape}).says(
-            "You repeat keys and values along an axis other than that of the groups, and a "
-            "reshape then gives them the right shape: their numbers are mixed up.",
-            "Along which axis must a group be repeated?",
-        ),
-        Row(
-            "values_not_shared_alike",
-            {"pair_values": lambda self, queries, values: _tiled(self, queries.shape[1], values)},
-        ).says(
-            "The keys go to the right heads, the values to others.",
-            "Do keys and values go through the same steps?",
+            "All heads use the keys and values of group 0.",
+            "Which group does the last head belong to?",
         ),
     ),
     properties=(

@@ -4,7 +4,6 @@ import functools
 from collections.abc import Callable
 from dataclasses import replace
 
-import numpy as np
 import torch
 
 from course_lib.checks.judge.exercise import Exercise, Returned
@@ -60,9 +59,6 @@ def _edges(rng) -> list[Probe]:
         edge("odd", **weights(3, 7, causal=True)).says(
             "Without a period, half of an odd number of positions is rounded down."
         ),
-        edge("itself", attention_weights=np.stack([np.eye(3)] * 2), period=2).says(
-            "A head that looks only at its own position has the score 0."
-        ),
         edge("one_head", **weights(1, 5), period=2).says(
             "With a single head the result still has one axis."
         ),
@@ -70,17 +66,11 @@ def _edges(rng) -> list[Probe]:
             "With a period of 1 each token but the first repeats the one before: position i "
             "should look at itself."
         ),
-        edge("last_one", **weights(2, 6), period=5).says(
-            "With a period of n - 1 one position counts, the last."
-        ),
         edge("never_repeats", **weights(3, 4), period=4).says(
             "If the text ends before it repeats itself, no position counts and the scores are 0."
         ),
         edge("long_period", **weights(3, 4), period=9).says(
             "If the text ends before it repeats itself, no position counts and the scores are 0."
-        ),
-        edge("two_positions", **weights(3, 2)).says(
-            "Of two positions the period is 1: position 1 should look at itself."
         ),
         edge("one_position", **weights(2, 1)).says(
             "A single position repeats nothing, so the scores are 0."
@@ -91,10 +81,6 @@ def _edges(rng) -> list[Probe]:
 
 def _half(weights, period) -> int:
     return weights.shape[-1] // 2 if period is None else period
-
-
-def _half_or_more(weights, period) -> int:
-    return (weights.shape[-1] + 1) // 2 if period is None else period
 
 
 @in_steps(
@@ -125,11 +111,6 @@ def _same_token_if_any(attention_weights, period=None) -> torch.Tensor:
     return _mean(ahead=0)(attention_weights, period)
 
 
-def _one_repeat(weights, period) -> torch.Tensor:
-    end = max(2 * period, 1)
-    return weights[:, :end, :end]
-
-
 def _nan_of_nothing(attention_weights, period=None) -> torch.Tensor:
     period = _half(attention_weights, period)
     return attention_weights.diagonal(1 - period, 1, 2)[:, 1:].mean(-1)
@@ -152,31 +133,14 @@ EXERCISE = Exercise(
             ),
             twins=(_same_token_if_any,),
         ),
-        mistake("one_too_far", _mean(ahead=2)).says(
-            "You read the weight on i - period + 2, one position too far.", _FOLLOWED
-        ),
         mistake("first_half_counted", _mean(first=lambda n, p: p - 1)).says(
             "You also count position period - 1, with its weight on position 0. It still belongs "
             "to the first pass: nothing repeats there yet.",
             "Which position does the first entry of your diagonal belong to?",
         ),
-        mistake("first_repeat_missed", _mean(first=lambda n, p: p + 1)).says(
-            "You leave out i = period, the first position that counts.",
-            "Is position `period` the first one that repeats, or the last one that does not?",
-        ),
-        mistake("wraps_around", _mean(first=lambda n, p: 0)).says(
-            "You also count positions of the first pass. There i - period + 1 is not above 0, and "
-            "a negative index counts from the end.",
-            "From which i on does the text repeat itself?",
-        ),
         mistake("divided_by_n", _mean(counted=lambda n, p: n)).says(
             "The sum is right, but you divide it by the number of all positions, including those "
             "that do not count.",
-            "How many positions i >= period are there?",
-        ),
-        mistake("divided_by_period", _mean(counted=lambda n, p: p)).says(
-            "The sum is right, but you divide it by the period. That many positions count only if "
-            "the text occurs exactly twice.",
             "How many positions i >= period are there?",
         ),
         mistake("summed", _mean(counted=lambda n, p: 1)).says(
@@ -192,18 +156,9 @@ EXERCISE = Exercise(
             "Your period is always half of the text, whatever `period` says.",
             "Where does `period` enter?",
         ),
-        mistake("rounded_up", _mean(period_of=_half_or_more)).says(
-            "Without a period, you round half of an odd number of positions up; it must be "
-            "rounded down.",
-            "Which operator divides whole numbers and rounds down?",
-        ),
-        mistake("one_repeat_only", _mean(read=_one_repeat)).says(
-            "You stop after the first repetition; if the text occurs three times, the later "
-            "positions count too.",
-            "Up to which i does the mean run?",
-        ),
         mistake("over_heads", _mean(end=torch.mean)).says(
-            "All heads together get one number.", "Over which axis must the mean not run?"
+            "You average over the heads as well; each head must get its own score.",
+            "Over which axis must the mean not run?",
         ),
         mistake("nan_of_nothing", _nan_of_nothing).says(
             "The mean of nothing is NaN: if the period is as long as the text, no position counts.",

@@ -82,15 +82,6 @@ def _last_counted(logits, tokens) -> torch.Tensor:
     return _of_each(logits, tokens.roll(-1, dims=1)).mean()
 
 
-def _texts_joined(logits, tokens) -> torch.Tensor:
-    return F.cross_entropy(logits.flatten(0, 1)[:-1], tokens.flatten()[1:].long())
-
-
-def _over_positions(logits, tokens) -> torch.Tensor:
-    picked = logits.log_softmax(1)[:, :-1].gather(-1, tokens[:, 1:, None].long())
-    return -picked.mean()
-
-
 def _reshaped(logits, tokens) -> torch.Tensor:
     batch, n, vocabulary = logits.shape
     swapped = logits[:, :-1].reshape(batch, vocabulary, n - 1)
@@ -110,7 +101,8 @@ def _too_good(probe, outputs) -> str | None:
 
 
 _NO_SHIFT = mistake("no_shift", lambda logits, tokens: _of_each(logits, tokens).mean()).says(
-    "You ask each position for the token it has just read, so a model that copies would be "
+    "You compare each position with the token that it has just read, so a model that copies would "
+    "be "
     "perfect.",
     "Position i has read tokens 0 to i. Which is the first one it does not know?",
 )
@@ -140,51 +132,18 @@ EXERCISE = Exercise(
             "there.",
             "How many predictions does a text of n tokens test?",
         ),
-        mistake("texts_joined", _texts_joined).says(
-            "You join the texts before the shift, so the last position of one is asked for the "
-            "first token of the next.",
-            "Which comes first, the shift or the joining of batch and positions?",
-        ),
-        mistake(
-            "divided_by_all_positions",
-            lambda logits, tokens: _right_pairs(logits, tokens).sum() / tokens.numel(),
-        ).says(
-            "The sum is right, but you divide it by n positions per text; only n - 1 of them "
-            "predict a known token.",
-            "How many terms does your sum have?",
-        ),
         mistake("summed", _of_right_pairs(torch.sum)).says(
             "You add up the losses, so a longer text costs more; the exercise asks for the mean.",
             "How many predictions must the sum be divided by?",
-        ),
-        mistake("summed_over_positions", _of_right_pairs(lambda losses: losses.sum(1).mean())).says(
-            "You add up the losses within a text and average over the texts only.",
-            "How many predictions must the sum be divided by?",
-        ),
-        mistake("sign", _of_right_pairs(lambda losses: -losses.mean())).says(
-            "This is the mean of log p; the loss is its negative.",
-            "What is the sign of the logarithm of a probability?",
         ),
         mistake("softmax_twice", lambda x, tokens: _right_pairs(x.softmax(-1), tokens).mean()).says(
             "You take the softmax twice: `cross_entropy` and `log_softmax` expect logits.",
             "Which of your steps turns scores into probabilities?",
         ),
-        mistake("softmax_over_positions", _over_positions).says(
-            "Your softmax runs over the positions; at each position the probability belongs to "
-            "the vocabulary.",
-            "Which axis of (batch, n, vocabulary) must sum to 1?",
-        ),
         mistake("reshaped", _reshaped).says(
             "You reshape the logits to (batch, vocabulary, n - 1), which mixes positions and "
             "vocabulary. Swap the axes, or join batch and positions.",
             "What is the difference between `reshape` and `transpose`?",
-        ),
-        mistake("bits", _of_right_pairs(lambda losses: losses.mean() / math.log(2))).says(
-            "This is the loss in bits; the exercise asks for the natural logarithm.",
-            "What is the loss of a fair coin?",
-        ),
-        mistake("perplexity", _of_right_pairs(lambda losses: losses.mean().exp())).says(
-            "This is the perplexity, exp of the loss.", "What do you have before the last step?"
         ),
         mistake("log_of_softmax", _log_of_softmax).says(
             "With large logits a probability underflows to 0, and its logarithm is -inf.",

@@ -107,21 +107,13 @@ EXERCISE = Exercise(
             "You average the weight of each position on itself.",
             "How far does the diagonal have to move, and in which direction?",
         ),
-        mistake("two_back", _mean(2, first=2)).says(
-            "You go back two positions instead of one.",
-            "In which row does the diagonal of the weights on i - 1 begin?",
-        ),
         mistake("summed", _mean(1, counted=lambda n: 1)).says(
             "You add up the weights without dividing by their number.",
             "What score would a head get that always looks at the previous token?",
         ),
         mistake("over_heads", lambda w: w.diagonal(-1, 1, 2).mean()).says(
-            "All heads together get one number.",
+            "You average over the heads as well; each head must get its own score.",
             "Over which axis must the mean not run?",
-        ),
-        mistake("over_the_wrong_axis", lambda w: w.diagonal(-1, 1, 2).mean(0)).says(
-            "Your mean runs over the heads and leaves the positions.",
-            "Which axis of your tensor of weights should be gone at the end?",
         ),
         mistake("nan_of_nothing", _nan_of_nothing).says(
             "The mean of nothing is NaN: a single position has nothing to look back at.",

@@ -160,15 +160,6 @@ def _one_after_the_other(first, second, angles) -> tuple[torch.Tensor, torch.Ten
     return first, first * angles.sin() + second * angles.cos()
 
 
-def _stretched(first, second, angles) -> tuple[torch.Tensor, torch.Tensor]:
-    return first * angles.cos(), second * angles.sin()
-
-
-def _angles_in_halves(first, second, angles) -> tuple[torch.Tensor, torch.Tensor]:
-    """The angles twice in a row, as they fit features that are paired in halves."""
-    return _an_angle_each(first, second, torch.cat([angles, angles], dim=-1))
-
-
 def _first_axis(x, offset) -> torch.Tensor:
     steps = offset + torch.arange(len(x)).double()
     return steps.reshape(-1, *[1] * (x.dim() - 1))
@@ -189,11 +180,6 @@ EXERCISE = Exercise(
             "are the neighbours 2i and 2i + 1.",
             "Which feature is the partner of feature 0?",
         ),
-        mistake("put_back_in_halves", _model(unpair=_joined)).says(
-            "You rotate neighbours, but put them back in halves: all first coordinates, then all "
-            "second ones.",
-            "In what order does `torch.cat` put the features, and what was their order in `x`?",
-        ),
         mistake(
             "clockwise", _model(turn=lambda first, second, angles: _turned(first, second, -angles))
         ).says(
@@ -209,7 +195,7 @@ EXERCISE = Exercise(
             "How many angles does a row of d features need?",
         ),
         mistake("offset_ignored", _model(places=lambda x, offset: _places(x, 0))).says(
-            "The offset changes nothing.", "Where do your positions begin?"
+            "You do not use `offset`.", "At which position does your first row begin?"
         ),
         mistake("positions_from_one", _model(places=lambda x, offset: _places(x, offset + 1))).says(
             "Your first row is at position 1; without an offset it must be at 0 and is not "
@@ -220,29 +206,10 @@ EXERCISE = Exercise(
             "The exponent lacks its factor 2: pair i turns by p / 10000^(2i/d).",
             "Write down the angles of position 1 for d = 4. Are they 1 and 1/100?",
         ),
-        mistake("rate_multiplied", _model(rates=lambda d: 1 / _rates(d))).says(
-            "You multiply the angles by 10000^(2i/d); they must be divided by it, so that later "
-            "pairs turn ever more slowly.",
-            "By which angle does the last pair turn from one position to the next?",
-        ),
-        mistake("one_rate", _model(rates=lambda d: torch.ones(1).double())).says(
-            "All pairs turn at the same speed; pair i is slower by the factor 10000^(2i/d).",
-            "Where does the index of the pair enter your angles?",
-        ),
         mistake("first_number_overwritten", _model(turn=_one_after_the_other)).says(
             "You compute the second coordinate from the first one after its rotation; both need "
             "the old values.",
             "What value does the first coordinate have in your second line?",
-        ),
-        mistake("stretched", _model(turn=_stretched)).says(
-            "You only multiply each feature by its cosine or sine; a rotation mixes the two of a "
-            "pair.",
-            "Which four products make a rotation?",
-        ),
-        mistake("angles_in_halves", _model(turn=_angles_in_halves)).says(
-            "You pair neighbours, but your angles run a1, a2, ..., a1, a2, ..., which suits "
-            "features paired in halves.",
-            "Which angle belongs to feature 1?",
         ),
         mistake("first_axis_counted", _model(places=_first_axis)).says(
             "You count positions along the first axis, which is the batch as soon as there is one.",

@@ -45,20 +45,6 @@ def factor_in_a_hook(model, layer, head):
         hook.remove()
 
 
-@right
-@contextlib.contextmanager
-def removed_by_the_hook_itself(model, layer, head):
-    part = part_of(model, layer)
-
-    def hook(module, args):
-        x = args[0].unflatten(-1, (part.num_heads, -1))
-        kept = [torch.zeros_like(h) if i == head else h for i, h in enumerate(x.unbind(-2))]
-        return torch.cat(kept, dim=-1)
-
-    with part.W_o.register_forward_pre_hook(hook):
-        yield
-
-
 @wrong("weights_zeroed")
 @contextlib.contextmanager
 def columns_of_the_weight(model, layer, head):
@@ -70,20 +56,6 @@ def columns_of_the_weight(model, layer, head):
         yield
     finally:
         part.W_o.weight.data[:, own] = kept
-
-
-@wrong()
-@contextlib.contextmanager
-def whole_weight_under_no_grad(model, layer, head):
-    part = part_of(model, layer)
-    before = part.W_o.weight.detach().clone()
-    with torch.no_grad():
-        part.W_o.weight[:, columns_of(part, head)] = 0
-    try:
-        yield
-    finally:
-        with torch.no_grad():
-            part.W_o.weight.copy_(before)
 
 
 @right
@@ -123,24 +95,6 @@ def object_of_a_class(model, layer, head):
 class ClassOfThisSignature(_Off):
     def __init__(self, model, layer, head):
         super().__init__(part_of(model, layer), head)
-
-
-@right
-@contextlib.contextmanager
-def forward_exchanged(model, layer, head):
-    W_o = part_of(model, layer).W_o
-    own, plain = columns_of(part_of(model, layer), head), W_o.forward
-
-    def forward(x):
-        mask = torch.ones(x.shape[-1], dtype=x.dtype)
-        mask[own] = 0
-        return plain(x * mask)
-
-    W_o.forward = forward
-    try:
-        yield
-    finally:
-        W_o.forward = plain
 
 
 @right
@@ -189,49 +143,11 @@ but = wrong_in(stepwise)
 forgets_to_remove = but("never_restored", end=lambda handle, part: None)
 everything_off = but("all_heads", zero=lambda x, own: 0 * x)
 counted_from_one = but("next_head", features=lambda part, head: columns_of(part, head + 1))
-strided_features = but("interleaved", features=lambda part, head: slice(head, None, part.num_heads))
 in_all_layers = but(
     "every_layer", parts=lambda m, layer: [part_of(m, i) for i in range(len(m.blocks))]
 )
-first_layer_always = but(parts=lambda model, layer: [part_of(model, 0)])
-takes_out_of_the_graph = but(
-    "gradients_cut",
-    zero=lambda x, own: x.detach().index_fill(-1, torch.arange(x.shape[-1])[own], 0.0),
-)
-half_off = but(
-    zero=lambda x, own: x.index_copy(-1, torch.arange(x.shape[-1])[own], 0.5 * x[..., own])
-)
-mean_instead_of_zero = but(
-    zero=lambda x, own: x.index_copy(
-        -1,
-        torch.arange(x.shape[-1])[own],
-        x[..., own].mean((0, 1), keepdim=True).expand_as(x[..., own]),
-    )
-)
-last_position_only = but(
-    zero=lambda x, own: torch.cat(
-        [x[:, :-1], x[:, -1:].index_fill(-1, torch.arange(x.shape[-1])[own], 0.0)], 1
-    )
-)
 eval_mode = but("left_over", begin=lambda model: model.eval())
-frozen = but("left_over", begin=lambda model: model.requires_grad_(False))
-gradients_cleared = but("left_over", begin=lambda model: model.zero_grad())
 all_hooks_removed = but("left_over", end=lambda handle, part: part.W_o._forward_pre_hooks.clear())
-
-
-@wrong("size_of_what_it_writes")
-@contextlib.contextmanager
-def size_of_the_embedding(model, layer, head):
-    part = part_of(model, layer)
-    size = model.embedding.shape[1] // part.num_heads
-    part_features = list(range(head * size, (head + 1) * size))
-    hook = part.W_o.register_forward_pre_hook(
-        lambda _, inputs: inputs[0].index_fill(-1, torch.tensor(part_features, dtype=torch.long), 0)
-    )
-    try:
-        yield
-    finally:
-        hook.remove()
 
 
 @wrong("not_restored_after_an_error")
@@ -243,83 +159,12 @@ def without_finally(model, layer, head):
     handle.remove()
 
 
-@wrong("not_restored_after_an_error")
-@contextlib.contextmanager
-def weights_without_finally(model, layer, head):
-    part = part_of(model, layer)
-    own = columns_of(part, head)
-    kept = part.W_o.weight.data[:, own].clone()
-    part.W_o.weight.data[:, own] = 0.0
-    yield
-    part.W_o.weight.data[:, own] = kept
-
-
 @wrong("nothing_switched_off")
 @contextlib.contextmanager
 def yields_last(model, layer, head):
     with stepwise(model, layer, head):
         pass
     yield
-
-
-@wrong("other_heads")
-@contextlib.contextmanager
-def keeps_only_this_head(model, layer, head):
-    part = part_of(model, layer)
-    own = columns_of(part, head)
-
-    def hook(module, inputs):
-        x = torch.zeros_like(inputs[0])
-        x[..., own] = inputs[0][..., own]
-        return x
-
-    handle = part.W_o.register_forward_pre_hook(hook)
-    try:
-        yield
-    finally:
-        handle.remove()
-
-
-@wrong("left_over")
-@contextlib.contextmanager
-def weight_remembered_as_it_is(model, layer, head):
-    weight = part_of(model, layer).W_o.weight.data
-    before = weight
-    weight[:, columns_of(part_of(model, layer), head)] = 0
-    try:
-        yield
-    finally:
-        weight.copy_(before)
-
-
-@wrong("rows_of_the_weight")
-@contextlib.contextmanager
-def rows(model, layer, head):
-    part = part_of(model, layer)
-    own = columns_of(part, head)
-    kept = part.W_o.weight.data.clone()
-    part.W_o.weight.data[own, :] = 0
-    try:
-        yield
-    finally:
-        part.W_o.weight.data[:] = kept
-
-
-@wrong("rows_of_the_weight")
-@contextlib.contextmanager
-def features_of_the_output(model, layer, head):
-    part = part_of(model, layer)
-
-    def hook(module, inputs, output):
-        output = output.clone()
-        output[..., columns_of(part, head)] = 0
-        return output
-
-    handle = part.W_o.register_forward_hook(hook)
-    try:
-        yield
-    finally:
-        handle.remove()
 
 
 @wrong("nothing_switched_off")
@@ -336,48 +181,6 @@ def hook_without_a_return(model, layer, head):
         yield
     finally:
         handle.remove()
-
-
-@wrong("left_over")
-@contextlib.contextmanager
-def times_zero_and_back(model, layer, head):
-    part = part_of(model, layer)
-    factor = torch.ones(part.W_o.in_features)
-    factor[columns_of(part, head)] = 0
-    part.W_o.weight.data *= factor
-    try:
-        yield
-    finally:
-        part.W_o.weight.data /= factor
-
-
-@wrong("left_over")
-@contextlib.contextmanager
-def always_back_to_train_mode(model, layer, head):
-    part = part_of(model, layer)
-    kept = part.W_o.weight.detach().clone()
-    model.eval()
-    part.W_o.weight.data[:, columns_of(part, head)] = 0
-    try:
-        yield
-    finally:
-        part.W_o.weight.data.copy_(kept)
-        model.train()
-
-
-@wrong("raised")
-def hook_for_good(model, layer, head):
-    part = part_of(model, layer)
-    part.W_o.register_forward_pre_hook(lambda _, inputs: (0 * inputs[0],))
-
-
-@wrong()
-@contextlib.contextmanager
-def from_this_head_on(model, layer, head):
-    part = part_of(model, layer)
-    first = columns_of(part, head).start
-    with stepwise(model, layer, head, features=lambda part, head: slice(first, None)):
-        yield
 
 
 @wrong("gradients_off")
@@ -404,29 +207,6 @@ def errors_suppressed(model, layer, head):
     handle.remove()
 
 
-@wrong("left_over")
-@contextlib.contextmanager
-def new_parameter(model, layer, head):
-    part = part_of(model, layer)
-    before = part.W_o.weight.detach().clone()
-    changed = before.clone()
-    changed[:, columns_of(part, head)] = 0
-    part.W_o.weight = torch.nn.Parameter(changed)
-    try:
-        yield
-    finally:
-        part.W_o.weight = torch.nn.Parameter(before)
-
-
-@wrong("raised")
-@contextlib.contextmanager
-def called_attention(model, layer, head):
-    part = model.blocks[layer].attention
-    own = columns_of(part, head)
-    with stepwise(model, layer, head, features=lambda *_: own):
-        yield
-
-
 @wrong()
 @contextlib.contextmanager
 def copies_the_model(model, layer, head):
@@ -438,40 +218,6 @@ def copies_the_model(model, layer, head):
 @wrong("not_a_context_manager")
 def plain_generator(model, layer, head):
     with stepwise(model, layer, head):
-        yield
-
-
-@wrong()
-@contextlib.contextmanager
-def whole_block_skipped(model, layer, head):
-    handle = model.blocks[layer].register_forward_hook(lambda module, inputs, output: inputs[0])
-    try:
-        yield
-    finally:
-        handle.remove()
-
-
-@wrong()
-@contextlib.contextmanager
-def weights_back_as_rounded(model, layer, head):
-    part = part_of(model, layer)
-    kept = part.W_o.weight.data.half()
-    part.W_o.weight.data[:, columns_of(part, head)] = 0
-    try:
-        yield
-    finally:
-        part.W_o.weight.data.copy_(kept)
-
-
-@wrong()
-@contextlib.contextmanager
-def bias_too(model, layer, head):
-    part = part_of(model, layer)
-
-    def after(module, inputs, output):
-        return output if module.bias is None else output - module.bias
-
-    with stepwise(model, layer, head), part.W_o.register_forward_hook(after):
         yield
 
 

@@ -37,18 +37,6 @@ def indexed(queries, keys, values, valid_lens=None, mask=None):
 
 
 @right
-def expanded_and_flattened(queries, keys, values, valid_lens=None, mask=None):
-    (B, h, _, d), (g, m) = queries.shape, keys.shape[1:3]
-    if h % g != 0:
-        raise ValueError("h must be divisible by g")
-    r = h // g
-    k = keys[:, :, None].expand(B, g, r, m, d).reshape(B, h, m, d)
-    v = values[:, :, None].expand(B, g, r, m, values.shape[-1]).reshape(B, h, m, -1)
-    scores = torch.einsum("bhnd,bhmd->bhnm", queries, k) * d**-0.5
-    return torch.einsum("bhnm,bhmv->bhnv", masked_softmax(scores, valid_lens, mask), v)
-
-
-@right
 def queries_of_a_group_as_rows(queries, keys, values, valid_lens=None, mask=None):
     """All queries of a group are rows of one matrix product."""
     (B, h, n, d), g = queries.shape, keys.shape[1]
@@ -57,43 +45,6 @@ def queries_of_a_group_as_rows(queries, keys, values, valid_lens=None, mask=None
     scores = (rows @ keys.mT / math.sqrt(d)).reshape(B, h, n, -1)
     weights = masked_softmax(scores, valid_lens, mask)
     return (weights.reshape(B, g, h // g * n, -1) @ values).reshape(B, h, n, -1)
-
-
-@right
-def five_axes_in_einsum(queries, keys, values, valid_lens=None, mask=None):
-    (B, h, n, d), g = queries.shape, keys.shape[1]
-    refuse(h, g)
-    q = queries.reshape(B, g, h // g, n, d)
-    scores = torch.einsum("bgrnd,bgmd->bgrnm", q, keys) / math.sqrt(d)
-    weights = masked_softmax(scores.reshape(B, h, n, -1), valid_lens, mask)
-    weights = weights.reshape(B, g, h // g, n, -1)
-    return torch.einsum("bgrnm,bgmv->bgrnv", weights, values).flatten(1, 2)
-
-
-@right
-def head_by_head(queries, keys, values, valid_lens=None, mask=None):
-    h, g = queries.shape[1], keys.shape[1]
-    refuse(h, g)
-    shape = (*queries.shape[:3], keys.shape[2])
-    outputs = []
-    for i in range(h):
-        own = None if mask is None else mask.expand(shape)[:, i]
-        q, k, v = queries[:, i], keys[:, i * g // h], values[:, i * g // h]
-        outputs.append(sdpa(q, k, v, valid_lens, own)[0])
-    return torch.stack(outputs, dim=1)
-
-
-@right
-def group_by_group(queries, keys, values, valid_lens=None, mask=None):
-    h, g = queries.shape[1], keys.shape[1]
-    refuse(h, g)
-    shape, outputs = (*queries.shape[:3], keys.shape[2]), []
-    masks = None if mask is None else mask.expand(shape).chunk(g, 1)
-    for j, q in enumerate(queries.chunk(g, dim=1)):
-        k = keys[:, j : j + 1].expand(-1, h // g, -1, -1)
-        v = values[:, j : j + 1].expand(-1, h // g, -1, -1)
-        outputs.append(sdpa(q, k, v, valid_lens, None if masks is None else masks[j])[0])
-    return torch.cat(outputs, dim=1)
 
 
 @right
@@ -129,10 +80,6 @@ def shared_as_well_as_it_goes(queries, keys, values, valid_lens=None, mask=None)
     return sdpa(queries, keys[:, group], values[:, group], valid_lens, mask)[0]
 
 
-def asserted(h, g):
-    assert h % g == 0, "uneven"
-
-
 def repeated(x, times):
     return x.repeat_interleave(times, dim=1)
 
@@ -166,79 +113,24 @@ def filled(scores, given, number=-math.inf):
     return scores.masked_fill(~allowed_of(scores, *given), number)
 
 
-def upside_down(scores, valid_lens, mask):
-    if valid_lens is None and mask is None:
-        return scores.softmax(-1)
-    return masked_softmax(scores, mask=~allowed_of(scores, valid_lens, mask))
-
-
-def lengths_without_axes(scores, valid_lens, mask):
-    if valid_lens is not None:
-        real = torch.arange(scores.shape[-1]) < valid_lens[..., None]
-        real = real if valid_lens.dim() == 2 else real[:, None]
-        mask = real if mask is None else real & mask
-    return masked_softmax(scores, mask=mask)
-
-
-def mask_tiled_over_groups(scores, valid_lens, mask):
-    if mask is not None and mask.dim() == 4 and mask.shape[1] > 1:
-        mask = mask.unflatten(1, (2, -1)).transpose(1, 2).flatten(1, 2)
-    return masked_softmax(scores, valid_lens, mask)
-
-
-def lengths_of_groups(scores, valid_lens, mask):
-    lens = None if valid_lens is None else valid_lens.flip(0)
-    return masked_softmax(scores, lens, mask)
-
-
 but = wrong_in(attention)
 tiled = but("groups_tiled", share=lambda x, times: torch.cat([x] * times, dim=1))
 only_group_0 = but("first_group_for_all", share=lambda x, times: x[:, :1])
-mean_of_groups = but("groups_averaged", share=lambda x, times: x.mean(dim=1, keepdim=True))
-last_first = but("groups_backwards", share=lambda x, times: repeated(x.flip(1), times))
-values_tiled = but(
-    "values_not_shared_alike", share_values=lambda x, times: x.repeat(1, times, 1, 1)
-)
-keys_tiled = but(share=lambda x, times: x.repeat(1, times, 1, 1), share_values=repeated)
-along_features = but(
-    "repeated_along_features",
-    share=lambda x, times: x.repeat(1, 1, 1, times).reshape(
-        len(x), x.shape[1] * times, *x.shape[2:]
-    ),
-)
-keys_side_by_side = but(
-    share=lambda x, times: x.repeat_interleave(times, 2).reshape(len(x), -1, *x.shape[2:])
-)
-asserts = but("other_error", check=asserted)
 left_to_torch = but("other_error", check=lambda h, g: None)
 no_root = but("unscaled", score=lambda q, k: q @ k.mT)
-root_of_all_heads = but(score=lambda q, k: q @ k.mT / math.sqrt(q.shape[1] * q.shape[3]))
 by_d = but("divided_by_d", score=lambda q, k: q @ k.mT / q.shape[-1])
 softmax_over_queries = but(
     "over_queries", weigh=lambda s, *given: filled(s, given).softmax(-2).nan_to_num()
 )
-softmax_over_heads = but(weigh=lambda s, *given: filled(s, given).softmax(1).nan_to_num())
 no_mask = but("bool_mask_ignored", weigh=lambda s, lens, m: masked_softmax(s, lens))
 no_lengths = but("lengths_ignored", weigh=lambda s, lens, m: masked_softmax(s, mask=m))
 neither = but("nothing_masked", weigh=lambda s, *given: s.softmax(-1))
-turned_over = but("inverted", weigh=upside_down)
 nan_rows = but("empty_row_nan", weigh=lambda s, *given: filled(s, given).softmax(-1))
-billion = but("empty_row_uniform", weigh=lambda s, *given: filled(s, given, -1e9).softmax(-1))
-times_the_mask = but(
-    "zero_after_softmax", weigh=lambda s, *given: s.softmax(-1) * allowed_of(s, *given)
-)
 nan_gradients = but(
     "empty_row_gradient_nan",
     weigh=lambda s, *given: (s + allowed_of(s, *given).log()).softmax(-1).nan_to_num(0.0),
 )
-axes_missing = but(weigh=lengths_without_axes)
-mask_of_groups = but(weigh=mask_tiled_over_groups)
-lengths_turned = but(weigh=lengths_of_groups)
-both_returned = but("wrong_type", result=lambda weights, values: (weights @ values, weights))
-heads_merged = but("wrong_shape", result=lambda w, v: (w @ v).transpose(1, 2).flatten(2))
-groups_summed = but("wrong_shape", result=lambda w, v: (w @ v).mean(1))
 cut_off = but("gradient_cut", result=lambda w, v: (w @ v).detach())
-single_precision = but("dtype_changed", result=lambda w, v: (w @ v).float())
 
 
 @wrong("groups_over_queries")
@@ -251,16 +143,6 @@ def cut_without_turning(queries, keys, values, valid_lens=None, mask=None):
     weights = masked_softmax(scores, valid_lens, mask).transpose(1, 2)
     outputs = weights.reshape(B, g, n * h // g, -1) @ values
     return outputs.reshape(B, n, h, -1).transpose(1, 2)
-
-
-@wrong()
-def groups_of_neighbours_counted_otherwise(queries, keys, values, valid_lens=None, mask=None):
-    (B, h, n, d), g = queries.shape, keys.shape[1]
-    refuse(h, g)
-    q = queries.reshape(B, h // g, g, n, d)
-    scores = q @ keys[:, None].mT / math.sqrt(d)
-    weights = masked_softmax(scores.flatten(1, 2), valid_lens, mask).unflatten(1, (-1, g))
-    return (weights @ values[:, None]).flatten(1, 2)
 
 
 @wrong("forbidden_call")
@@ -276,55 +158,6 @@ def scaled_in_place(queries, keys, values, valid_lens=None, mask=None):
     with torch.no_grad():
         queries /= math.sqrt(queries.shape[-1])
     return attention(queries, keys, values, valid_lens, mask, score=lambda q, k: q @ k.mT)
-
-
-@wrong()
-def queries_of_a_group_averaged(queries, keys, values, valid_lens=None, mask=None):
-    h, g = queries.shape[1], keys.shape[1]
-    refuse(h, g)
-    mean = queries.unflatten(1, (g, -1)).mean(2)
-    own = None if mask is None else mask.expand(*queries.shape[:3], keys.shape[2])[:, :: h // g]
-    return repeated(sdpa(mean, keys, values, valid_lens, own)[0], h // g)
-
-
-@wrong()
-def either_mask_is_enough(queries, keys, values, valid_lens=None, mask=None):
-    if valid_lens is not None and mask is not None:
-        real = torch.arange(keys.shape[2]) < valid_lens.reshape(len(valid_lens), 1, -1, 1)
-        return attention(queries, keys, values, mask=real | mask)
-    return attention(queries, keys, values, valid_lens, mask)
-
-
-@wrong()
-def heads_and_positions_mixed(queries, keys, values, valid_lens=None, mask=None):
-    outputs = attention(queries, keys, values, valid_lens, mask)
-    return outputs.transpose(1, 2).reshape(outputs.shape)
-
-
-@wrong("raised")
-def one_mask_for_each_group(queries, keys, values, valid_lens=None, mask=None):
-    h, g = queries.shape[1], keys.shape[1]
-    refuse(h, g)
-    outputs = []
-    for j, q in enumerate(queries.chunk(g, dim=1)):
-        k, v = (x[:, j : j + 1].expand(-1, h // g, -1, -1) for x in (keys, values))
-        outputs.append(sdpa(q, k, v, valid_lens, mask)[0])
-    return torch.cat(outputs, dim=1)
-
-
-@wrong("raised")
-def five_axes_meet_the_mask(queries, keys, values, valid_lens=None, mask=None):
-    h, g = queries.shape[1], keys.shape[1]
-    refuse(h, g)
-    scores = queries.unflatten(1, (g, -1)) @ keys[:, :, None].mT / math.sqrt(queries.shape[-1])
-    weights = masked_softmax(scores, valid_lens, mask)
-    return (weights @ values[:, :, None]).flatten(1, 2)
-
-
-@wrong("raised")
-def without_sharing(queries, keys, values, valid_lens=None, mask=None):
-    refuse(queries.shape[1], keys.shape[1])
-    return sdpa(queries, keys, values, valid_lens, mask)[0]
 
 
 @faulty("tiled", "unscaled", "not refused", "lengths lost", "detached")

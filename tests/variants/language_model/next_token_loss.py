@@ -1,7 +1,5 @@
 """Answers to `next_token_loss`."""
 
-import math
-
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -12,13 +10,6 @@ from course_lib.exercises.variants import faulty, right, wrong
 @right
 def swapped_axes(logits, tokens):
     return F.cross_entropy(logits[:, :-1].transpose(1, 2), tokens[:, 1:].long())
-
-
-@right
-def gathered(logits, tokens):
-    logp = torch.log_softmax(logits, dim=-1)
-    picked = logp[:, :-1].gather(2, tokens[:, 1:].long().unsqueeze(2))
-    return -picked.mean()
 
 
 @right
@@ -37,31 +28,10 @@ def one_hot(logits, tokens):
 
 
 @right
-def einsum_of_probabilities(logits, tokens):
-    logits = logits - logits.amax(-1, keepdim=True)
-    logp = logits - logits.exp().sum(-1, keepdim=True).log()
-    wanted = torch.eye(logits.shape[-1], dtype=logits.dtype)[tokens.long()]
-    n = logits.shape[1] - 1
-    return -torch.einsum("bnv,bnv->", logp[:, :n], wanted[:, 1:]) / (len(logits) * n)
-
-
-@right
 def ignored_target(logits, tokens):
     targets = tokens.long().roll(-1, dims=1)
     targets[:, -1] = -100
     return nn.CrossEntropyLoss()(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1))
-
-
-@right
-def item_by_item(logits, tokens):
-    """All texts are of one length, so the mean of their means is the mean."""
-    means = [F.cross_entropy(x[:-1], t[1:].long()) for x, t in zip(logits, tokens)]
-    return torch.stack(means).mean()
-
-
-@wrong("no_shift")
-def as_it_is(logits, tokens):
-    return F.cross_entropy(logits.flatten(0, 1), tokens.flatten().long())
 
 
 @wrong("no_shift")
@@ -80,32 +50,9 @@ def rolled(logits, tokens):
     return F.cross_entropy(logits.mT, torch.roll(tokens, -1, 1).long())
 
 
-@wrong("texts_joined")
-def one_long_text(logits, tokens):
-    rows, targets = logits.reshape(-1, logits.shape[-1]), tokens.reshape(-1).long()
-    return F.cross_entropy(rows[:-1], targets[1:])
-
-
-@wrong("divided_by_all_positions")
-def masked_mean(logits, tokens):
-    losses = F.cross_entropy(logits[:, :-1].mT, tokens[:, 1:].long(), reduction="none")
-    return F.pad(losses, (0, 1)).mean()
-
-
 @wrong("summed")
 def added_up(logits, tokens):
     return F.cross_entropy(logits[:, :-1].mT, tokens[:, 1:].long(), reduction="sum")
-
-
-@wrong("summed_over_positions")
-def mean_of_texts(logits, tokens):
-    losses = F.cross_entropy(logits[:, :-1].mT, tokens[:, 1:].long(), reduction="none")
-    return losses.sum(dim=1).mean()
-
-
-@wrong("sign")
-def likelihood(logits, tokens):
-    return logits[:, :-1].log_softmax(-1).gather(-1, tokens[:, 1:, None].long()).mean()
 
 
 @wrong("softmax_twice")
@@ -114,26 +61,10 @@ def probabilities_into_cross_entropy(logits, tokens):
     return F.cross_entropy(p[:, :-1].reshape(-1, p.shape[-1]), tokens[:, 1:].reshape(-1).long())
 
 
-@wrong("softmax_over_positions")
-def wrong_dim(logits, tokens):
-    logp = F.log_softmax(logits, dim=1)
-    return F.nll_loss(logp[:, :-1].transpose(1, 2), tokens[:, 1:].long())
-
-
 @wrong("reshaped")
 def viewed_into_shape(logits, tokens):
     logits = logits[:, :-1]
     return F.cross_entropy(logits.reshape(len(logits), -1, logits.shape[1]), tokens[:, 1:].long())
-
-
-@wrong("bits")
-def in_bits(logits, tokens):
-    return swapped_axes(logits, tokens) / math.log(2)
-
-
-@wrong("perplexity")
-def how_many_it_hesitates_between(logits, tokens):
-    return torch.exp(swapped_axes(logits, tokens))
 
 
 @wrong("log_of_softmax")
@@ -142,35 +73,9 @@ def naive(logits, tokens):
     return -torch.log(torch.gather(p, 2, tokens[:, 1:].long()[..., None])).mean()
 
 
-@wrong()
-def small_number_added(logits, tokens):
-    p = torch.softmax(logits, dim=-1)[:, :-1]
-    return -torch.log(torch.gather(p, 2, tokens[:, 1:].long()[..., None]) + 1e-8).mean()
-
-
-@wrong("raised")
-def axes_left(logits, tokens):
-    return F.cross_entropy(logits[:, :-1], tokens[:, 1:].long())
-
-
 @wrong("raised")
 def int64_only(logits, tokens):
     return F.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())
-
-
-@wrong()
-def first_text_only(logits, tokens):
-    return F.cross_entropy(logits[0, :-1], tokens[0, 1:].long())
-
-
-@wrong()
-def last_prediction_only(logits, tokens):
-    return F.cross_entropy(logits[:, -2], tokens[:, -1].long())
-
-
-@wrong()
-def two_ahead(logits, tokens):
-    return F.cross_entropy(logits[:, :-2].flatten(0, 1), tokens[:, 2:].flatten().long())
 
 
 @wrong("wrong_shape")
@@ -181,18 +86,6 @@ def one_for_each(logits, tokens):
 @wrong("wrong_type")
 def plain_number(logits, tokens):
     return swapped_axes(logits, tokens).item()
-
-
-@wrong()
-def mean_probability(logits, tokens):
-    p = torch.softmax(logits, dim=-1)[:, :-1]
-    return 1 - torch.gather(p, 2, tokens[:, 1:].long()[..., None]).mean()
-
-
-@wrong()
-def log_of_the_mean(logits, tokens):
-    p = torch.softmax(logits, dim=-1)[:, :-1]
-    return -torch.gather(p, 2, tokens[:, 1:].long()[..., None]).mean().log()
 
 
 @faulty("naive", "int64", "narrowed")

@@ -15,33 +15,10 @@ def loop_over_positions(attention_weights):
 
 
 @right
-def fancy_index(attention_weights):
-    n = attention_weights.shape[-1]
-    if n == 1:
-        return attention_weights.new_zeros(len(attention_weights))
-    i = torch.arange(1, n)
-    return attention_weights[:, i, i - 1].mean(-1)
-
-
-@right
 def masked_sum(attention_weights):
     n = attention_weights.shape[-1]
     place = torch.ones(n, n, dtype=torch.bool).tril(-1).triu(-1)
     return (attention_weights * place).sum((1, 2)) / max(n - 1, 1)
-
-
-@right
-def trace_of_the_shifted(attention_weights):
-    shifted = attention_weights[:, 1:, :-1]
-    traces = [torch.trace(matrix) for matrix in shifted]
-    return torch.stack(traces) / max(shifted.shape[1], 1)
-
-
-@right
-def einsum_over_the_diagonal(attention_weights):
-    return torch.einsum("hii->h", attention_weights[:, 1:, :-1]) / max(
-        attention_weights.shape[1] - 1, 1
-    )
 
 
 @right
@@ -68,36 +45,6 @@ def from_position_zero(attention_weights):
     return sum(attention_weights[:, i, i - 1] for i in range(n)) / n
 
 
-@wrong("wraps_around")
-def rolled(attention_weights):
-    return attention_weights.roll(1, dims=-1).diagonal(dim1=1, dim2=2).mean(-1)
-
-
-@wrong()
-def one_position_short(attention_weights):
-    n = attention_weights.shape[-1]
-    seen = [attention_weights[:, i, i - 1] for i in range(1, n - 1)]
-    return sum(seen, torch.zeros_like(attention_weights[:, 0, 0])) / max(n - 1, 1)
-
-
-@wrong()
-def both_neighbours(attention_weights):
-    both = [attention_weights.diagonal(k, 1, 2).sum(-1) for k in (-1, 1)]
-    return sum(both) / max(2 * attention_weights.shape[-1] - 2, 1)
-
-
-@wrong()
-def the_middle_one(attention_weights):
-    below = attention_weights.diagonal(-1, 1, 2)
-    return below.median(-1).values if below.shape[1] else below.sum(-1)
-
-
-@wrong()
-def one_where_there_is_nothing(attention_weights):
-    below = attention_weights.diagonal(-1, 1, 2)
-    return below.mean(-1) if below.shape[1] else torch.ones_like(attention_weights[:, 0, 0])
-
-
 @wrong("divided_by_n")
 def mean_of_a_padded_diagonal(attention_weights):
     n = attention_weights.shape[1]
@@ -109,26 +56,6 @@ def mean_of_a_padded_diagonal(attention_weights):
 def mean_of_fancy_index(attention_weights):
     i = torch.arange(1, attention_weights.shape[-1])
     return attention_weights[:, i, i - 1].mean(1)
-
-
-@wrong()
-def mean_of_the_whole_band(attention_weights):
-    n = attention_weights.shape[-1]
-    place = torch.eye(n).roll(-1, 1).tril()
-    return (attention_weights * place).mean((1, 2)).to(attention_weights.dtype)
-
-
-@wrong()
-def share_of_largest_weights(attention_weights):
-    n = attention_weights.shape[-1]
-    best = attention_weights.argmax(-1)[:, 1:]
-    return (best == torch.arange(n - 1)).double().mean(-1)
-
-
-@wrong()
-def all_before(attention_weights):
-    n = attention_weights.shape[-1]
-    return attention_weights.tril(-1).sum((1, 2)) / max(n - 1, 1)
 
 
 @wrong("wrong_type")
@@ -145,12 +72,6 @@ def in_float32(attention_weights):
     return scores
 
 
-@wrong()
-def head_axis_squeezed(attention_weights):
-    n = attention_weights.shape[-1]
-    return attention_weights.squeeze(0).diagonal(-1, -2, -1).sum(-1) / max(n - 1, 1)
-
-
 @wrong("input_mutated")
 def first_row_cleared(attention_weights):
     attention_weights[:, 0] = 0
@@ -158,19 +79,12 @@ def first_row_cleared(attention_weights):
     return attention_weights.roll(1, -1).diagonal(0, 1, 2).sum(-1) / max(n - 1, 1)
 
 
-@wrong("raised")
-def by_view(attention_weights):
-    h, n, _ = attention_weights.shape
-    flat = attention_weights.view(h, n * n)
-    return flat[:, n :: n + 1].sum(-1) / max(n - 1, 1)
-
-
 above = wrong("transposed")(lambda w: w.diagonal(1, 1, 2).sum(-1) / max(w.shape[1] - 1, 1))
 main_diagonal = wrong("own_position")(lambda w: torch.einsum("hii->h", w) / w.shape[1])
-two_below = wrong("two_back")(lambda w: w.diagonal(-2, 1, 2).sum(-1) / max(w.shape[1] - 2, 1))
+two_below = wrong()(lambda w: w.diagonal(-2, 1, 2).sum(-1) / max(w.shape[1] - 2, 1))
 not_divided = wrong("summed")(lambda w: w[:, 1:, :-1].diagonal(0, 1, 2).sum(-1))
 one_for_all = wrong("over_heads")(lambda w: w[:, 1:, :-1].diagonal(0, 1, 2).mean())
-of_positions = wrong("over_the_wrong_axis")(lambda w: w.diagonal(-1, 1, 2).mean(dim=0))
+of_positions = wrong()(lambda w: w.diagonal(-1, 1, 2).mean(dim=0))
 first_head = wrong()(lambda w: w[0].diagonal(-1).mean().expand(len(w)))
 with_epsilon = wrong()(lambda w: w.diagonal(-1, 1, 2).sum(-1) / (w.shape[1] - 1 + 1e-6))
 without_axes = wrong()(lambda w: w.diagonal(-1).mean(-1))

@@ -55,30 +55,6 @@ def matrices(x, offset=0):
     return torch.einsum("pkij,...pkj->...pki", rows.to(x.dtype), pairs).flatten(-2)
 
 
-@right
-def written_into_a_copy(x, offset=0):
-    angles = angles_of(x, offset)
-    cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
-    result = x.clone()
-    result[..., 0::2] = x[..., 0::2] * cos - x[..., 1::2] * sin
-    result[..., 1::2] = x[..., 0::2] * sin + x[..., 1::2] * cos
-    return result
-
-
-@right
-def exponential_rates(x, offset=0):
-    n, d = x.shape[-2], x.shape[-1]
-    if d % 2 != 0:
-        raise ValueError("even")
-    rates = torch.exp(torch.arange(d // 2) * (-2 * math.log(10000.0) / d))
-    angles = torch.outer(torch.arange(n) + offset, rates)
-    a, b = x.unflatten(-1, (d // 2, 2)).unbind(-1)
-    out = torch.empty_like(x)
-    out[..., ::2] = a * angles.cos() - b * angles.sin()
-    out[..., 1::2] = b * angles.cos() + a * angles.sin()
-    return out
-
-
 def woven(new):
     return torch.stack(new, dim=-1).flatten(-2)
 
@@ -104,14 +80,6 @@ def in_steps(
 but = wrong_in(in_steps)
 
 
-def halves(x):
-    return x.chunk(2, -1)
-
-
-def joined(new):
-    return torch.cat(new, dim=-1)
-
-
 def other_way(a, b, cos, sin):
     return a * cos + b * sin, b * cos - a * sin
 
@@ -124,30 +92,13 @@ def of_axis(axis):
     return place
 
 
-concatenated = but("put_back_in_halves", join=joined)
 signs_swapped = but("clockwise", turn=other_way)
 always_from_zero = but("offset_ignored", place=lambda x, o: torch.arange(x.shape[-2])[:, None])
 counted_as_people_do = but(
     "positions_from_one", place=lambda x, o: torch.arange(o + 1, o + 1 + x.shape[-2])[:, None]
 )
 exponent_without_two = but("base_100", rates=lambda d: 10000.0 ** (-torch.arange(d // 2) / d))
-faster_and_faster = but(
-    "rate_multiplied", rates=lambda d: 10000.0 ** (torch.arange(0, d, 2).double() / d)
-)
-one_speed = but("one_rate", rates=lambda d: torch.ones(d // 2))
-multiplied_only = but("stretched", turn=lambda a, b, cos, sin: (a * cos, b * sin))
-as_in_lesson_06 = but(None, turn=lambda a, b, cos, sin: (a + sin, b + cos))
 counts_the_batch = but("first_axis_counted", place=of_axis(0))
-another_base = but(rates=lambda d: 1000.0 ** (-torch.arange(0, d, 2) / d))
-divided_by_d_less_two = but(rates=lambda d: 10000.0 ** (-torch.arange(0, d, 2) / max(d - 2, 1)))
-halves_and_clockwise = but(pair=halves, join=joined, turn=other_way)
-halves_from_one = but(
-    pair=halves, join=joined, place=lambda x, o: torch.arange(x.shape[-2])[:, None] + o + 1
-)
-sine_and_cosine_swapped = but(turn=lambda a, b, cos, sin: (a * sin - b * cos, a * cos + b * sin))
-both_signs_plus = but(turn=lambda a, b, cos, sin: (a * cos + b * sin, a * sin + b * cos))
-backwards = but(place=lambda x, o: torch.arange(-o, x.shape[-2] - o)[:, None])
-pairs_exchanged = but(pair=lambda x: (x[..., 1::2], x[..., ::2]))
 
 
 @wrong("halves_paired")
@@ -167,14 +118,6 @@ def an_angle_each(x, offset=0):
     return (x * angles.cos() + quarter * angles.sin()).to(x.dtype)
 
 
-@wrong("angles_in_halves")
-def half_of_each_way(x, offset=0):
-    angles = angles_of(x, offset)
-    angles = torch.cat((angles, angles), dim=-1)
-    quarter = torch.stack((-x[..., 1::2], x[..., ::2]), dim=-1).reshape(x.shape)
-    return (x * angles.cos() + quarter * angles.sin()).to(x.dtype)
-
-
 @wrong("first_number_overwritten")
 def overwrites(x, offset=0):
     cos, sin = (f(angles_of(x, offset)).to(x.dtype) for f in (torch.cos, torch.sin))
@@ -190,16 +133,6 @@ def odd_goes_through(x, offset=0):
     if d % 2 == 0:
         return in_steps(x, offset)
     return torch.cat([in_steps(x[..., :-1], offset), x[..., -1:]], dim=-1)
-
-
-@wrong("other_error")
-def fails_by_itself_for_odd_sizes(x, offset=0):
-    d = x.shape[-1]
-    angles = torch.arange(offset, offset + x.shape[-2])[:, None]
-    angles = angles * 10000.0 ** (-torch.arange(0, d, 2) / d)
-    a, b = x[..., ::2], x[..., 1::2]
-    new = a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()
-    return woven(new).to(x.dtype)
 
 
 @wrong("other_error")
@@ -228,13 +161,6 @@ def angles_as_coarse_as_the_input(x, offset=0):
     return woven((a * cos - b * sin, a * sin + b * cos)).to(x.dtype)
 
 
-@wrong("wrong_values")
-def angles_rounded_to_the_input(x, offset=0):
-    angles = angles_of(x, offset).to(x.dtype)
-    a, b = x[..., ::2], x[..., 1::2]
-    return woven((a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()))
-
-
 @wrong("dtype_changed")
 def angles_in_float64(x, offset=0):
     rates = 10000.0 ** (-torch.arange(0, x.shape[-1], 2).double() / x.shape[-1])
@@ -245,37 +171,12 @@ def angles_in_float64(x, offset=0):
     )
 
 
-@wrong()
-def offset_added_to_the_angles(x, offset=0):
-    angles = angles_of(x, 0) + offset
-    a, b = x[..., ::2], x[..., 1::2]
-    new = a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()
-    return woven(new).to(x.dtype)
-
-
-@wrong()
-def offset_moves_the_rows(x, offset=0):
-    return in_steps(torch.roll(x, offset, dims=-2), 0)
-
-
 @wrong("raised")
 def table_of_2048(x, offset=0):
     angles = angles_of(x.new_zeros(2048, x.shape[-1]), 0)[offset : offset + x.shape[-2]]
     a, b = x[..., ::2], x[..., 1::2]
     new = a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()
     return woven(new).to(x.dtype)
-
-
-@wrong("raised")
-def three_axes_only(x, offset=0):
-    batch, n, d = x.shape
-    return in_steps(x, offset)
-
-
-@wrong()
-def positions_before_heads(x, offset=0):
-    """Takes (batch, n, heads, d), as some libraries do."""
-    return in_steps(x.transpose(-2, -3), offset).transpose(-2, -3) if x.dim() == 4 else in_steps(x)
 
 
 @wrong()

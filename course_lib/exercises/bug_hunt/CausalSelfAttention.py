@@ -149,8 +149,6 @@ def _causal_probes(rng) -> list[Probe]:
         _past_alone(rng),
         _merge_alone(rng),
         _root_alone(rng),
-        Probe("one_head", "With one head, nothing is split or merged.",
-              **_causal_problem(rng, 2, 5, 3, 1)),
         Probe("two_heads", "Each head compares its own block of features.",
               **_causal_problem(rng, 3, 5, 6, 2)),
         Probe("heads_side_by_side", "If W_o is the identity, a position holds the features of "
@@ -172,9 +170,6 @@ def _causal_edges(rng) -> list[Probe]:
         _empty_alone(rng),
         Probe("empty", "An item of length 0 gets zeros.", "edges",
               **_causal_problem(rng, 3, 4, 5, 1, [0, 4, 2])),
-        Probe("all_empty",
-              "If no item has a real position, everything is zero: 0 is a valid length.", "edges",
-              **_causal_problem(rng, 2, 4, 6, 3, [0, 0])),
         Probe("garbage", "The contents of padded positions change no other output, however large.",
               "edges", **garbage),
         Probe("train", "The module has no dropout: train and eval mode give the same.",
@@ -233,7 +228,7 @@ def _indices(n) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 class _Causal(WithHeads, AttentionModule):
-    """The right module, with the steps thirds, past and result."""
+    """The right module, with the steps thirds and past."""
 
     own = drop = NO_STEP
 
@@ -244,7 +239,7 @@ class _Causal(WithHeads, AttentionModule):
         self.W_o = nn.Linear(embed_dim, embed_dim, bias=False, device=device, dtype=dtype)
 
     def forward(self, x, valid_lens=None) -> torch.Tensor:
-        return self.result(self.attend((x, x, x), valid_lens)[0], valid_lens)
+        return self.attend((x, x, x), valid_lens)[0]
 
     def project(self, queries, keys, values) -> Sequence[torch.Tensor]:
         return [self.split(x) for x in self.thirds(self.W_qkv(queries))]
@@ -265,9 +260,6 @@ class _Causal(WithHeads, AttentionModule):
     def out(self, averages) -> torch.Tensor:
         return self.W_o(self.merge(averages))
 
-    def result(self, outputs, valid_lens) -> torch.Tensor:
-        return outputs
-
 
 def _causal_with_lengths_only(self, scores, real, own) -> torch.Tensor:
     return Softmax.join(self, scores, real, None if real is None else self.past(scores.shape[-1]))
@@ -276,18 +268,6 @@ def _causal_with_lengths_only(self, scores, real, own) -> torch.Tensor:
 def _either(self, scores, real, own) -> torch.Tensor:
     past = self.past(scores.shape[-1])
     return past.expand(scores.shape) if real is None else (past | real).expand(scores.shape)
-
-
-def _first_lengths(self, valid_lens) -> torch.Tensor:
-    if not hasattr(self, "first") or self.first.shape != valid_lens.shape:
-        self.first = valid_lens.clone()
-    return self.first
-
-
-def _pads_zeroed(self, outputs, valid_lens) -> torch.Tensor:
-    if valid_lens is None:
-        return outputs
-    return outputs * (torch.arange(outputs.shape[1]) < valid_lens[:, None])[..., None]
 
 
 _BROKEN = mistake("not_fixed", BrokenCausalSelfAttention).says(
@@ -306,10 +286,6 @@ _OWN = (
         "Each position sees one later position too.",
         "Which diagonal is the last one that position i may see?",
     ),
-    Row("only_the_future", {"past": lambda self, n: torch.ones(n, n).triu(1).bool()}).says(
-        "Each position sees only the later ones: your mask is True where a key must not be seen.",
-        "What does True mean in the mask that `masked_softmax` takes?",
-    ),
     Row("causal_with_lengths_only", {"join": _causal_with_lengths_only}).says(
         "Without lengths, every position sees all others, including later ones.",
         "Which of your conditions is inside `if valid_lens is not None`?",
@@ -317,11 +293,6 @@ _OWN = (
     Row("either_is_enough", {"join": _either}).says(
         "Your mask allows a position that is real or in the past; it must be both.",
         "A padded position in the past: may anyone attend to it?",
-    ),
-    Row("pads_zeroed", {"result": _pads_zeroed}).says(
-        "You set the outputs of padded positions to 0. They may attend to the real ones; it is "
-        "only that nothing attends to them.",
-        "Which axis of the weights do the lengths cut: queries or keys?",
     ),
     Row(
         "thirds_in_turn",
@@ -337,10 +308,6 @@ _OWN = (
     ).says(
         "Your heads take every h-th feature instead of a contiguous block.",
         "In `(..., num_heads, head_dim)`, which axis moves fastest?",
-    ),
-    Row("lengths_of_the_first_call_kept", {"lens": _first_lengths}).says(
-        "A second call still uses the lengths of the first.",
-        "What does your module store in one call and use in the next?",
     ),
 )
 _THERE = "What does `masked_softmax` of lesson 02 do there?"

@@ -84,19 +84,6 @@ EXERCISE = Exercise(
             "You name `queries_apart` for every bird.",
             "Which birds keep it? Try a test of it on each.",
         ),
-        mistake(
-            "order_reversed", lambda: dict(zip(_KEY, list(_KEY.values())[::-1], strict=True))
-        ).says(
-            "Your answers fit the birds in reverse order.",
-            "Did you pair two lists that run in different directions?",
-        ),
-        mistake(
-            "counted_on_by_one",
-            lambda: dict(zip(_KEY, [*list(_KEY.values())[1:], _KEY["avocet"]], strict=True)),
-        ).says(
-            "Each bird has the answer for the next one in the list.",
-            "Does your list of answers begin with the first bird?",
-        ),
     ),
     hints=(
         "Do not look for the fault first. Run tests: each invariant is two calls and a "

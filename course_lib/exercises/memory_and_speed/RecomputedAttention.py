@@ -1,7 +1,6 @@
 """`RecomputedAttention`: what must be kept for the backward pass, and what is made of it."""
 
 import functools
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -153,20 +152,6 @@ EXERCISE = Exercise(
             "The gradients of queries and keys lack the factor 1/sqrt(d).",
             "The scores are Q K^T / sqrt(d): what is their derivative with respect to Q?",
         ),
-        mistake(
-            "root_forgotten_for_queries",
-            wrong.Recomputed.but(order=lambda q, k, v: (q * math.sqrt(q.shape[-1]), k, v)),
-        ).says(
-            "The gradient of the queries lacks the factor 1/sqrt(d); that of the keys has it.",
-            "The scores are Q K^T / sqrt(d): what is their derivative with respect to Q?",
-        ),
-        mistake(
-            "scores_not_scaled_again", wrong.Recomputed.but(score_again=lambda q, k: q @ k.mT)
-        ).says(
-            "In the backward pass you recompute the scores without 1/sqrt(d); these are not the "
-            "scores that the log sum exp belongs to.",
-            "Which scores did the forward pass see?",
-        ),
         mistake("mask_forgotten", wrong.Recomputed.but(fill_again=wrong.no_fill)).says(
             "The backward pass forgets the mask: forbidden keys get weights and gradients.",
             "Which scores did the forward pass see?",
@@ -176,17 +161,6 @@ EXERCISE = Exercise(
             "gradients of the keys.",
             "What could you subtract there instead?",
         ),
-        mistake(
-            "nan_hidden",
-            wrong.Recomputed.but(
-                shift_again=lambda kept: kept,
-                order=lambda q, k, v: (q.nan_to_num(0.0), k.nan_to_num(0.0), v.nan_to_num(0.0)),
-            ),
-        ).says(
-            "You replace NaN in the finished gradients, but by then what the other queries sent "
-            "to the same keys is lost.",
-            "In which step does -inf - (-inf) first occur, and what could it subtract instead?",
-        ),
         mistake("short_block_dropped", wrong.Recomputed.but(blocks_again=wrong.full_blocks)).says(
             "The backward pass leaves out the last block if it is shorter than the others.",
             "Which keys and values get no gradient?",
@@ -195,17 +169,6 @@ EXERCISE = Exercise(
             "The gradient of the queries is that of the last block only: every block overwrites "
             "it.",
             "Which of the three gradients collects a share from every block?",
-        ),
-        mistake(
-            "keys_and_values_swapped", wrong.Recomputed.but(order=lambda q, k, v: (q, v, k))
-        ).says(
-            "The gradients of keys and values are swapped.",
-            "In which order does `forward` take its arguments?",
-        ),
-        mistake("no_gradients", wrong.Recomputed.but(order=lambda q, k, v: (None,) * 3)).says(
-            "`backward` returns None for the three tensors. Inside `forward` autograd records "
-            "nothing, so nobody else computes the gradients.",
-            "Which formulas of lesson 05 belong here?",
         ),
         mistake(
             "all_at_once", wrong.Recomputed.answer({"gradients": wrong.gradients_at_once})

@@ -46,12 +46,6 @@ def masked(scores, mask, num_keys, block, fill=infinity, part=columns) -> torch.
     )
 
 
-def first_columns(mask, num_keys, block) -> torch.Tensor:
-    """The first columns of the mask for every block."""
-    size = len(range(num_keys)[block])
-    return columns(mask, num_keys, slice(0, size))
-
-
 class Blocked(Stepped):
     """Attention in blocks, in steps; product, root and own are those of any attention."""
 
@@ -98,28 +92,6 @@ class Blocked(Stepped):
         return self.divide(outputs, totals), self.end(maxima, totals).squeeze(-1)
 
 
-def one_block(which: int) -> Callable:
-    """Only one of the blocks: 0 the first, -1 the last."""
-    return Blocked.but(blocks=lambda m, b: [starts(m, b)[which]])
-
-
-def each_apart(combine: Callable) -> Callable:
-    """Attention within each block by itself, the blocks' outputs combined."""
-
-    def blocked_attention(
-        queries, keys, values, mask=None, block_size=128
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        results = []
-        for start in starts(keys.shape[-2], block_size):
-            block = slice(start, start + block_size)
-            allowed = None if mask is None else columns(mask, keys.shape[-2], block)
-            results.append(at_once(queries, keys[..., block, :], values[..., block, :], allowed))
-        outputs = combine(torch.stack([result[0] for result in results]))
-        return outputs, torch.stack([result[1] for result in results]).logsumexp(0)
-
-    return blocked_attention
-
-
 def at_once(queries, keys, values, mask=None, block_size=128) -> tuple[torch.Tensor, torch.Tensor]:
     """The plain way, with all scores in one tensor."""
     scores = queries @ keys.mT / math.sqrt(queries.shape[-1])
@@ -144,17 +116,12 @@ def row_sums_kept(grad, outputs, weights, grad_weights) -> torch.Tensor:
     return (grad * outputs).sum(-1, True)
 
 
-def in_order(*grads) -> tuple:
-    """The gradients as `forward` takes its arguments."""
-    return grads
-
-
 class Recomputed(Blocked):
     """The same in an own function, with steps of the backward pass."""
 
     blocks_again, fill_again = staticmethod(starts), staticmethod(infinity)
     shift_again, weigh = staticmethod(finite), staticmethod(weights_again)
-    row_sums, order = staticmethod(row_sums_kept), staticmethod(in_order)
+    row_sums = staticmethod(row_sums_kept)
     add_queries, keep_weights = True, False
 
     @classmethod
@@ -179,9 +146,6 @@ class Recomputed(Blocked):
     def root_again(self, q) -> float:
         return self.root(q)
 
-    def score_again(self, q, k) -> torch.Tensor:
-        return self.score(q, k)
-
     def gradients(self, ctx, grad) -> tuple:
         queries, keys, values, mask, outputs, kept = ctx.saved_tensors
         mask = None if mask is None else self.own(None, mask)
@@ -189,7 +153,7 @@ class Recomputed(Blocked):
         for start in self.blocks_again(keys.shape[-2], ctx.block_size):
             block = slice(start, start + ctx.block_size)
             k, grad_weights = keys[..., block, :], grad @ values[..., block, :].mT
-            scores = self.score_again(queries, k)
+            scores = self.score(queries, k)
             scores = masked(scores, mask, keys.shape[-2], block, self.fill_again)
             weights = self.weigh(scores, self.shift_again(kept))
             grad_weights = grad_weights - self.row_sums(grad, outputs, weights, grad_weights)
@@ -197,7 +161,7 @@ class Recomputed(Blocked):
             grads[0] = grad_scores @ k + (grads[0] if self.add_queries else 0.0)
             grads[1][..., block, :] = grad_scores.mT @ queries
             grads[2][..., block, :] = weights.mT @ grad
-        return self.order(*grads)
+        return tuple(grads)
 
 
 def at_once_weights(queries, keys, mask) -> torch.Tensor:

@@ -1,10 +1,8 @@
 """`blocked_attention`: where blocks lose a factor, a column, or a whole block."""
 
 import functools
-import math
 
 import numpy as np
-import torch
 
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
@@ -54,8 +52,6 @@ def _values(rng) -> list[Probe]:
         probe("falling", "If the first keys score highest, later ones count less.", falling, 3),
         probe("mask", "A mask (n, m) holds for every block.", problem(rng, 5, 7, 4, 2), 3,
               some(rng, 5, 7)),
-        probe("mask_of_items", "A mask (B, n, m) has columns for every block.",
-              problem(rng, 6, 8, 5, 4, 3), 2, some(rng, 3, 6, 8)),
         probe("lengths", "A mask (B, 1, m), as lengths make it, holds for all queries of an item.",
               problem(rng, 4, 7, 5, 6, 3), 2, lengths(7, 5, 3, 6)),
         probe("memory", "With 125 keys in blocks of 12, the 80 x 125 scores must never exist all "
@@ -72,8 +68,6 @@ def _edges(rng) -> list[Probe]:
     empty = some(rng, 2, 3, 8)
     empty[0, 1], empty[1, 2] = False, False
     return [
-        edge("fitting",
-             "The block size may divide the number of keys.", problem(rng, 2, 6, 3, 4), 3),
         edge("one_by_one", "A block may be one key.", problem(rng, 3, 4, 1, 3), 1),
         edge("one_block", "A block may be larger than needed.", problem(rng, 2, 5, 3, 2), 9),
         edge("one_key", "A single key has weight 1.", problem(rng, 2, 1, 1, 2, 1), 4),
@@ -161,18 +155,9 @@ EXERCISE = Exercise(
             "When the maximum rises, you rescale the sums so far but not the outputs.",
             "What do the numerator and the denominator of a weight have in common?",
         ),
-        mistake("blocks_averaged", wrong.each_apart(lambda results: results.mean(0))).says(
-            "You normalise each block on its own and average the results, so all blocks weigh the "
-            "same, whatever their scores.",
-            "How much does each block weigh in the whole softmax?",
-        ),
         mistake("short_block_dropped", wrong.Blocked.but(blocks=wrong.full_blocks)).says(
             "The last block is left out if it is shorter than the others.",
             "Where does the last block begin if block_size does not divide the number of keys?",
-        ),
-        mistake("first_columns_of_mask", wrong.Blocked.but(part=wrong.first_columns)).says(
-            "Every block gets the first columns of the mask.",
-            "Do you take the same slice of keys, values and mask?",
         ),
         mistake("one_column_mask", wrong.Blocked.but(part=wrong.sliced_without_expanding)).says(
             "A mask with a single column stands for all keys. If you slice it as it is, nothing "
@@ -190,20 +175,6 @@ EXERCISE = Exercise(
         mistake("empty_row", wrong.Blocked.but(shift_of=lambda larger: larger)).says(
             "Where a query has seen only masked keys, -inf - (-inf) is NaN, and NaN stays.",
             "What could you subtract there instead of the maximum?",
-        ),
-        mistake(
-            "nan_hidden",
-            wrong.Blocked.but(
-                shift_of=lambda larger: larger,
-                divide=lambda outputs, totals: (outputs / totals).nan_to_num(0.0),
-                end=lambda maxima, totals: torch.where(
-                    totals.isnan(), -math.inf, maxima + totals.log()
-                ),
-            ),
-        ).says(
-            "You replace NaN in the result, but by then a query whose first block was entirely "
-            "masked has lost its sums.",
-            "In which step does -inf - (-inf) first occur, and what could it subtract instead?",
         ),
         mistake("maximum_for_logsumexp", wrong.Blocked.but(end=lambda maxima, totals: maxima)).says(
             "You return the maximum instead of the log sum exp; the sum is missing.",

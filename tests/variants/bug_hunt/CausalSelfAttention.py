@@ -93,59 +93,6 @@ class Almost(Layers):
         return self.W_o(heads.transpose(1, 2).flatten(2))
 
 
-@right
-class PositionByPosition(Layers):
-    """Each position meets only what lies behind it, so there is no triangle."""
-
-    def forward(self, x, valid_lens=None):
-        q, k, v = self.heads(x)
-        rows, outputs = [], []
-        for i in range(x.shape[1]):
-            scores = (q[:, :, i : i + 1] @ k[:, :, : i + 1].mT) / math.sqrt(self.d)
-            rows.append(safe(scores, allowed(x, valid_lens)[..., i : i + 1, : i + 1]))
-            outputs.append(rows[-1] @ v[:, :, : i + 1])
-        rows = [F.pad(row.detach(), (0, x.shape[1] - row.shape[-1])) for row in rows]
-        self.attention_weights = torch.cat(rows, dim=2)
-        return self.W_o(torch.cat(outputs, dim=2).transpose(1, 2).flatten(2))
-
-
-@right
-class ThreeMatricesFromOne(Almost):
-    def parts(self, x):
-        matrices = self.W_qkv.weight.reshape(3, x.shape[-1], -1)
-        return [
-            (x @ matrix.T).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
-            for matrix in matrices
-        ]
-
-
-@wrong()
-class LengthsRepeated(Almost):
-    def allowed(self, x, valid_lens):
-        if valid_lens is None:
-            return allowed(x, None)
-        lens = valid_lens.repeat(self.num_heads).view(len(x), self.num_heads, 1, 1)
-        return allowed(x, None) & (torch.arange(x.shape[1]) < lens)
-
-
-@wrong("pads_zeroed")
-class PadsZeroed(Almost):
-    def forward(self, x, valid_lens=None):
-        outputs = super().forward(x, valid_lens)
-        if valid_lens is None:
-            return outputs
-        return outputs * (torch.arange(x.shape[1]) < valid_lens[:, None]).unsqueeze(-1)
-
-
-@wrong("lengths_of_the_first_call_kept")
-class RemembersLengths(Almost):
-    def allowed(self, x, valid_lens):
-        if valid_lens is not None:
-            self.lens = getattr(self, "lens", valid_lens)
-            valid_lens = self.lens if len(self.lens) == len(x) else valid_lens
-        return allowed(x, valid_lens)
-
-
 @wrong("raised")
 class EightPositionsAtMost(Almost):
     def allowed(self, x, valid_lens):
@@ -191,43 +138,17 @@ ViewAsItLies = but(
     "merge_without_transpose",
     finish=lambda self, heads: self.W_o(heads.reshape(len(heads), heads.shape[2], -1)),
 )
-DropsInTrainMode = but(
-    finish=lambda self, heads: Almost.finish(self, F.dropout(heads, 0.1, self.training))
-)
-ColumnsSumToOne = but(
-    "over_queries",
-    weigh=lambda self, s, ok: s.masked_fill(~ok, -torch.inf).softmax(dim=2).nan_to_num(0.0),
-)
-LargeNegativeNumber = but(
-    "empty_row_uniform", weigh=lambda self, s, ok: F.softmax(torch.where(ok, s, -1e9), dim=-1)
-)
-RootForgotten = but("unscaled", score=lambda self, q, k: q @ k.mT)
 NoMask = but("not_causal", allowed=lambda self, x, lens: allowed(x, lens, causal=False))
-LengthsNotUsed = but("lengths_ignored", allowed=lambda self, x, lens: allowed(x, None))
-FirstLength = but(
-    "length_of_first_item_for_all",
-    allowed=lambda self, x, n: allowed(x, None if n is None else n[:1].expand_as(n)),
-)
-OnePadMore = but(
-    "one_key_more", allowed=lambda self, x, lens: allowed(x, None if lens is None else lens + 1)
-)
 CausalInsideTheIf = but(
     "causal_with_lengths_only",
     allowed=lambda self, x, lens: allowed(x, lens, causal=lens is not None),
 )
 AllFourFaults = wrong("not_fixed")(with_the_faults({"root", "triangle", "nan", "merge"}))
 RootAndTriangle = wrong("scale_embed_dim+sees_the_future")(with_the_faults({"root", "triangle"}))
-RootAndMerge = wrong("scale_embed_dim+merge_without_transpose")(with_the_faults({"root", "merge"}))
 OneAhead = but(
     "sees_one_ahead",
     allowed=lambda self, x, lens: (
         allowed(x, lens, causal=False) & torch.ones(x.shape[1], x.shape[1]).tril(1).bool()
-    ),
-)
-TrueIsHidden = but(
-    "only_the_future",
-    allowed=lambda self, x, lens: (
-        allowed(x, lens, causal=False) & torch.ones(x.shape[1], x.shape[1]).triu(1).bool()
     ),
 )
 RootOfEmbedDim = but(
@@ -235,10 +156,6 @@ RootOfEmbedDim = but(
 )
 UpperTriangle = but("sees_the_future", allowed=lambda self, x, lens: upside_down(x, lens))
 MinusInfinity = but("empty_row_nan", weigh=lambda self, s, ok: minus_infinity(s, ok))
-ViewInsteadOfTranspose = but(
-    "split_without_transpose",
-    parts=in_thirds(lambda self, x: x.contiguous().view(len(x), self.num_heads, -1, self.d)),
-)
 HeadsInTurn = but(
     "heads_in_turn",
     parts=in_thirds(lambda self, x: x.unflatten(-1, (-1, self.num_heads)).permute(0, 3, 1, 2)),
@@ -250,7 +167,6 @@ ThirdsInTurn = but(
         for part in self.W_qkv(x).unflatten(-1, (-1, 3)).unbind(-1)
     ],
 )
-ValuesBeforeKeys = but(parts=lambda self, x: [self.heads(x)[i] for i in (0, 2, 1)])
 PastOrReal = but(
     "either_is_enough",
     allowed=lambda self, x, lens: (

@@ -61,16 +61,6 @@ class ItemByItem(Layers):
         return F.dropout(weights, self.dropout.p, training=self.training) @ values
 
 
-@wrong("missing_parameter")
-class OneMatrix(nn.Module):
-    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0, *, device=None, dtype=None):
-        super().__init__()
-        self.W = nn.Linear(key_size, query_size, bias=False, device=device, dtype=dtype)
-
-    def forward(self, queries, keys, values, valid_lens=None):
-        return torch.softmax(queries @ self.W(keys).mT, -1) @ values
-
-
 class Almost(Layers):
     """A right module in steps; what follows changes one of them."""
 
@@ -97,59 +87,12 @@ class Almost(Layers):
         return self.dropout(weights) @ values
 
 
-@right
-class WeightsOfTorch(Almost):
-    """torch's own attention over the identity gives the weights."""
-
-    def forward(self, queries, keys, values, valid_lens=None):
-        q, k = self.W_q(queries), self.W_k(keys)
-        eye = torch.eye(keys.shape[1], dtype=q.dtype).expand(len(keys), -1, -1)
-        real = real_keys(keys, valid_lens)
-        weights = F.scaled_dot_product_attention(q, k, eye, attn_mask=real | ~real.any(-1, True))
-        weights = weights * real
-        self.keep(weights)
-        return self.outputs(weights, values)
-
-
-@right
-class NanReplaced(Almost):
-    """`masked_fill` stands between the NaN of an empty row and the gradients."""
-
-    def weights(self, scores, real):
-        return scores.masked_fill(~real, -math.inf).softmax(-1).nan_to_num(0.0)
-
-
-@wrong()
-class KeepsTheFirst(Almost):
-    attention_weights = None
-
-    def keep(self, weights):
-        if self.attention_weights is None:
-            self.attention_weights = weights.detach()
-
-
 @wrong("input_mutated")
 class ZeroesPads(Almost):
     def outputs(self, weights, values):
         if not values.requires_grad:
             values *= (weights > 0).any(1)[..., None]
         return super().outputs(weights, values)
-
-
-@wrong()
-class EmptyInTrainModeIsNan(Almost):
-    def weights(self, scores, real):
-        if self.training:
-            return scores.masked_fill(~real, -math.inf).softmax(-1)
-        return scores.masked_fill(~real, torch.finfo(scores.dtype).min).softmax(-1) * real
-
-
-@wrong("stored_after_dropout")
-class KeepsWhatIsLeft(Almost):
-    def outputs(self, weights, values):
-        weights = self.dropout(weights)
-        self.attention_weights = weights.detach()
-        return torch.einsum("bnm,bmv->bnv", weights, values)
 
 
 def with_the_faults(faults):
@@ -178,29 +121,18 @@ RootOfQuerySize = but(
 RootOfNumKeys = but(
     "scale_of_the_number_of_keys", root=lambda self, queries, q, k: k.shape[1] ** 0.5
 )
-RootForgotten = but("unscaled", root=lambda self, queries, q, k: 1)
 MaskAfterwards = but(
     "zero_after_softmax", weights=lambda self, s, real: torch.where(real, s.softmax(-1), 0.0)
 )
 MinusInfinity = but(
     "empty_row_nan", weights=lambda self, s, real: s.masked_fill(~real, -math.inf).softmax(dim=2)
 )
-ScoresTimesMask = but(
-    "filled_with_zero", weights=lambda self, s, real: torch.softmax(s * real, dim=-1)
-)
-LargeNegativeNumber = but(
-    "empty_row_uniform", weights=lambda self, s, real: torch.where(real, s, -1e12).softmax(-1)
-)
-OnePadMore = but("one_key_more", lengths=lambda self, lens: None if lens is None else lens + 1)
 FirstLength = but(
     "length_of_first_item_for_all",
     lengths=lambda self, lens: None if lens is None else lens[:1].expand(len(lens)),
 )
-LengthsOnlyIfAny = but(lengths=lambda self, lens: lens if lens is not None and lens.any() else None)
-TrainsUnmasked = but(lengths=lambda self, lens: None if self.training else lens)
-DropsOutputs = but("dropout_on_output", outputs=lambda self, w, v: self.dropout(w @ v))
+OnePadMore = but("one_key_more", lengths=lambda self, lens: None if lens is None else lens + 1)
 DropsValues = but("dropout_on_values", outputs=lambda self, w, v: w @ self.dropout(v))
-ReturnsBoth = but("wrong_type", outputs=lambda self, w, v: (self.dropout(w) @ v, w))
 AllFourFaults = wrong("not_fixed")(with_the_faults({"root", "mask_after", "eval_mode", "axis"}))
 ColumnsSumToOne = wrong("over_queries")(with_the_faults({"axis"}))
 RootAndDropout = wrong("scale_of_the_queries+dropout_in_eval")(
@@ -210,11 +142,6 @@ RootAndDropout = wrong("scale_of_the_queries+dropout_in_eval")(
 
 @faulty("root", "mask_after", "eval_mode")
 def mended_in_part(faults):
-    return with_the_faults(faults)
-
-
-@faulty("root", "axis", "eval_mode")
-def axis_left(faults):
     return with_the_faults(faults)
 
 

@@ -16,19 +16,6 @@ def item_by_item(module, queries, keys, values, valid_lens):
 
 
 @right
-def with_no_grad_and_all(module, queries, keys, values, valid_lens):
-    with torch.no_grad():
-        masked = module(queries, keys, values, valid_lens)
-        return all(
-            bool(
-                (masked[b] - module(queries[[b]], keys[[b], :n], values[[b], :n])[0]).abs().max()
-                < 1e-6
-            )
-            for b, n in enumerate(valid_lens.tolist())
-        )
-
-
-@right
 def by_index_of_real_keys(module, queries, keys, values, valid_lens):
     masked = module(queries, keys, values, valid_lens=valid_lens)
     agree = True
@@ -41,17 +28,6 @@ def by_index_of_real_keys(module, queries, keys, values, valid_lens):
     return agree
 
 
-@wrong("accepts_turns_nan")
-def passes_the_length_too(module, queries, keys, values, valid_lens):
-    masked = module(queries, keys, values, valid_lens)
-    for b in range(len(keys)):
-        s, n = slice(b, b + 1), int(valid_lens[b])
-        short = module(queries[s], keys[s, :n], values[s, :n], torch.tensor([n]))
-        if (masked[s] - short).abs().max() > 1e-5:
-            return False
-    return True
-
-
 @right
 def items_of_one_length_together(module, queries, keys, values, valid_lens):
     masked = module(queries, keys, values, valid_lens)
@@ -60,17 +36,6 @@ def items_of_one_length_together(module, queries, keys, values, valid_lens):
         deleted = module(queries[at], keys[at, :n], values[at, :n])
         if not torch.allclose(masked[at], deleted, atol=1e-6):
             return False
-    return True
-
-
-@right
-def asserts_and_catches(module, queries, keys, values, valid_lens):
-    try:
-        for b, n in enumerate(valid_lens.tolist()):
-            masked = module(queries, keys, values, valid_lens)
-            torch.testing.assert_close(masked[b], module(queries, keys[:, :n], values[:, :n])[b])
-    except AssertionError:
-        return False
     return True
 
 
@@ -118,14 +83,6 @@ def _each(module, queries, keys, values, valid_lens, agree):
     ]
 
 
-@wrong("accepts_curlew")
-def stops_at_a_full_item(module, queries, keys, values, valid_lens):
-    inputs = (module, queries, keys, values, valid_lens)
-    agreed = _each(*inputs, lambda a, b: torch.allclose(a, b, atol=1e-6))
-    full = (valid_lens == keys.shape[1]).tolist()
-    return all(agreed[: full.index(True)] if True in full else agreed)
-
-
 @wrong("one_too_few")
 def one_too_few(module, queries, keys, values, valid_lens):
     masked = module(queries, keys, values, valid_lens)
@@ -135,23 +92,6 @@ def one_too_few(module, queries, keys, values, valid_lens):
         )
         for b, n in enumerate((valid_lens + 1).tolist())
     )
-
-
-@right
-def not_larger_than_rounding(module, queries, keys, values, valid_lens):
-    masked = module(queries, keys, values, valid_lens)
-    for b in range(len(keys)):
-        s, n = slice(b, b + 1), int(valid_lens[b])
-        short = module(queries[s], keys[s, :n], values[s, :n], torch.tensor([n]))
-        if not (masked[s] - short).abs().max() <= 1e-5:
-            return False
-    return True
-
-
-@wrong("accepts_train_mode")
-def in_eval_mode(module, queries, keys, values, valid_lens):
-    module.eval()
-    return all(_each(module, queries, keys, values, valid_lens, torch.allclose))
 
 
 @wrong("always_false")
@@ -169,7 +109,7 @@ _first_verdicts = {}
 def remembers_the_first_verdict(module, *inputs):
     sizes = tuple(x.shape for x in inputs)
     if sizes not in _first_verdicts:
-        _first_verdicts[sizes] = smallest_verdict(module, *inputs)
+        _first_verdicts[sizes] = item_by_item(module, *inputs)
     return _first_verdicts[sizes]
 
 
@@ -183,19 +123,15 @@ def _close(a, b):
 
 
 signed = wrong("accepts_all_smaller")(each(lambda a, b: (a - b).max() < 1e-6))
-signed_the_other_way = wrong("accepts_all_larger")(each(lambda a, b: (b - a).max() < 1e-6))
 mean_difference = wrong("accepts_features_cancel")(each(lambda a, b: abs((a - b).mean()) < 1e-6))
 first_feature = wrong("accepts_last_feature")(each(lambda a, b: _close(a[:, 0], b[:, 0])))
 only_the_first_query = wrong("accepts_last_row")(each(lambda a, b: _close(a[0], b[0])))
-only_the_last_query = wrong("accepts_first_row")(each(lambda a, b: _close(a[-1], b[-1])))
 all_but_the_last = wrong("accepts_last_item")(each(_close, slice(-1)))
 exactly_equal = wrong("rejects_rounding")(each(torch.equal))
 three_hundredths_allowed = wrong("accepts_a_hundredth")(
     each(lambda a, b: torch.allclose(a, b, rtol=0, atol=0.03))
 )
-smallest_verdict = right(lambda *inputs: min(_each(*inputs, lambda a, b: torch.dist(a, b) < 1e-5)))
 returns_inside_the_loop = wrong("first_item_only")(each(_close, slice(1)))
-last_verdict_wins = wrong("accepts_first_item")(each(_close, slice(-1, None)))
 
 
 @faulty("one_sided", "first_item", "first_query", "loose")
@@ -232,8 +168,3 @@ def keys_and_values_stacked(module, queries, keys, values, valid_lens):
 @wrong("wrong_type")
 def bool_of_numpy(module, queries, keys, values, valid_lens):
     return np.bool_(item_by_item(module, queries, keys, values, valid_lens))
-
-
-@wrong("wrong_type")
-def bool_of_torch(module, queries, keys, values, valid_lens):
-    return torch.tensor(item_by_item(module, queries, keys, values, valid_lens))

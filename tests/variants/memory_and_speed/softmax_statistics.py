@@ -1,13 +1,28 @@
 """Answers to `softmax_statistics`."""
 
 import functools
-import itertools
 import math
 
-import numpy as np
 import torch
 
 from course_lib.exercises.variants import faulty, right, wrong, wrong_in
+
+
+@right
+def folded(blocks):
+    """Each block's own statistics, then two of them merged at a time."""
+
+    def of_one(block):
+        top = block.amax(-1)
+        safe = top.clamp(min=torch.finfo(top.dtype).min)
+        return top, torch.exp(block - safe.unsqueeze(-1)).sum(-1)
+
+    def merge(left, right):
+        top = torch.maximum(left[0], right[0])
+        safe = top.clamp(min=torch.finfo(top.dtype).min)
+        return top, sum(total * torch.exp(m - safe) for m, total in (left, right))
+
+    return functools.reduce(merge, map(of_one, blocks))
 
 
 @right
@@ -34,94 +49,11 @@ def through_logsumexp(blocks):
     return m, torch.where(m == -math.inf, torch.zeros_like(m), (lse - m).exp())
 
 
-@right
-def column_by_column(blocks):
-    m = s = None
-    for block in blocks:
-        for j in range(block.shape[-1]):
-            x = block[..., j]
-            if m is None:
-                m, s = x.clone(), (x > -math.inf).to(x.dtype)
-                continue
-            new = torch.maximum(m, x)
-            grow = torch.nan_to_num(torch.exp(m - new), nan=0.0)
-            s = s * grow + torch.nan_to_num(torch.exp(x - new), nan=0.0)
-            m = new
-    return m, s
-
-
-@right
-def folded(blocks):
-    """Each block's own statistics, then two of them merged at a time."""
-
-    def of_one(block):
-        top = block.amax(-1)
-        safe = top.clamp(min=torch.finfo(top.dtype).min)
-        return top, torch.exp(block - safe.unsqueeze(-1)).sum(-1)
-
-    def merge(left, right):
-        top = torch.maximum(left[0], right[0])
-        safe = top.clamp(min=torch.finfo(top.dtype).min)
-        return top, sum(total * torch.exp(m - safe) for m, total in (left, right))
-
-    return functools.reduce(merge, map(of_one, blocks))
-
-
-@right
-def in_numpy(blocks):
-    m = s = None
-    for block in blocks:
-        x = block.detach().numpy()
-        new = x.max(-1) if m is None else np.maximum(m, x.max(-1))
-        safe = np.where(np.isneginf(new), 0, new)
-        here = np.exp(x - safe[..., None]).sum(-1)
-        s = here if m is None else here + s * np.exp(m - safe)
-        m = new
-    return torch.from_numpy(m), torch.from_numpy(s)
-
-
-@right
-def one_over_the_largest_weight(blocks):
-    """The largest weight of a softmax is 1 / total."""
-    m = s = None
-    for b in blocks:
-        top = b.amax(-1)
-        own = torch.where(top > -math.inf, 1 / torch.softmax(b, -1).amax(-1), torch.zeros_like(top))
-        if m is None:
-            m, s = top, own
-            continue
-        new = torch.maximum(m, top)
-        safe = new.clamp_min(torch.finfo(new.dtype).min)
-        s, m = s * (m - safe).exp() + own * (top - safe).exp(), new
-    return m, s
-
-
 @wrong()
 def two_passes_over_a_stream(blocks):
     """The second pass finds nothing left."""
     m = functools.reduce(torch.maximum, [b.amax(-1) for b in blocks])
     return m, sum((b - m[..., None]).exp().sum(-1) for b in blocks)
-
-
-@wrong("raised")
-def asks_for_the_next_block(blocks):
-    """Works with a generator; a list of blocks is none."""
-    first = next(blocks)
-    return running(itertools.chain([first], blocks))
-
-
-@right
-def rescales_only_where_it_rises(blocks):
-    m = s = None
-    for b in blocks:
-        top = b.amax(-1)
-        if m is None:
-            m, s = torch.full_like(top, -math.inf), torch.zeros_like(top)
-        up = top > m
-        s = torch.where(up, s * torch.exp(torch.where(up, m - top, 0.0)), s)
-        m = torch.where(up, top, m)
-        s = s + torch.exp(b - torch.nan_to_num(m, neginf=0.0).unsqueeze(-1)).sum(-1)
-    return m, s
 
 
 def guarded(m):
@@ -146,15 +78,6 @@ def by_block(
     return m, s
 
 
-def whole(blocks):
-    """The blocks that are not shorter than the first."""
-    size = None
-    for b in blocks:
-        size = size or b.shape[-1]
-        if b.shape[-1] >= size:
-            yield b
-
-
 def of_results(change):
     """The right statistics, changed."""
     return lambda blocks: change(*running(blocks))
@@ -163,12 +86,6 @@ def of_results(change):
 @wrong("all_blocks_at_once")
 def concatenated(blocks):
     return by_block([torch.cat(list(blocks), dim=-1)])
-
-
-@wrong("first_block_only")
-def returns_in_the_loop(blocks):
-    for b in blocks:
-        return by_block([b])
 
 
 @wrong("maximum_starts_at_0")
@@ -183,38 +100,15 @@ def from_zero(blocks):
     return m, s
 
 
-@wrong("not_a_number")
-def shifted_by_the_first_block(blocks):
-    c = m = None
-    s = 0.0
-    for b in blocks:
-        if c is None:
-            m = b.amax(-1)
-            c = guarded(m)
-        m = torch.maximum(m, b.amax(-1))
-        s = s + (b - c[..., None]).exp().sum(-1)
-    return m, s * (c - guarded(m)).exp()
-
-
 but = wrong_in(by_block)
 never_rescaled = but("sum_not_rescaled", fade=lambda m, shift: 1.0)
-grows = but("rescaled_the_wrong_way", fade=lambda m, shift: (shift - guarded(m)).exp())
 each_block_anew = but("maximum_not_carried", carry=lambda m, own: own, fade=lambda m, shift: 1.0)
 plain_sum = but("not_shifted", shift=torch.zeros_like, fade=lambda m, shift: 1.0)
 unguarded = but("empty_row", shift=lambda m: m)
 overwrites_the_blocks = but(
     "input_mutated", exponentials=lambda b, shift: b.sub_(shift.unsqueeze(-1)).exp_()
 )
-whole_blocks_only = wrong("short_block_dropped")(lambda blocks: by_block(whole(blocks)))
-sums_first = wrong("wrong_maximum")(of_results(lambda m, s: (s, m)))
 log_of_sum = wrong("impossible_total")(of_results(lambda m, s: (m, torch.log(s))))
-totals_in_float32 = wrong("dtype_changed")(of_results(lambda m, s: (m, s.float())))
-
-
-@wrong("nan_hidden")
-def nan_replaced_at_the_end(blocks):
-    m, s = unguarded(blocks)
-    return m, s.nan_to_num(0.0)
 
 
 @faulty("not_rescaled", "no_guard", "in_place", "all_kept")

@@ -80,6 +80,7 @@ def _values(rng) -> list[Probe]:
         case("worked", args=worked, by_name={"moment": "inside"}, **_OBSERVED).says(_OFF),
         _probe("first_head", rng, 0, 0).says(_OFF),
         _probe("middle_head", rng, 1, 1).says(_OFF),
+        _probe("last_head", rng, 0, 3, num_heads=4, embed_dim=8).says(_OFF),
         _probe("afterwards", rng, 1, 2, _AFTER).says(_AS_BEFORE),
         _probe("after_an_error", rng, 0, 1, f"{_AFTER}, left by an error").says(
             "An error raised inside must come out, and the model must be what it was."

@@ -60,6 +60,9 @@ def _values(rng) -> list[Probe]:
             "With one group, all heads share its keys and values."
         ),
         case(
+            "mean_within_lengths", args=_equal(drawn(2, 4, 1, 3, 5, 6, 7)), valid_lens=[4, 2]
+        ).says("Queries of 0 get the mean of the values within the length."),
+        case(
             "mean_of_the_allowed",
             args=_equal(drawn(2, 6, 1, 3, 5, 4, 7)),
             by_name={"mask": _masks(rng, 3, 5)},

@@ -55,20 +55,6 @@ def grid_and_refine(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
     return math.exp((low + high) / 2)
 
 
-@right
-def parameter_in_float32(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
-    raw = torch.nn.Parameter(torch.tensor([math.log(initial)]))
-    train(raw, num_steps, lr, lambda: loss(inputs, targets, raw.exp()))
-    return raw.exp().item()
-
-
-@right
-def softplus(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
-    raw = torch.tensor(math.log(math.expm1(initial)), dtype=torch.float64, requires_grad=True)
-    train(raw, num_steps, lr, lambda: loss(inputs, targets, torch.nn.functional.softplus(raw)))
-    return torch.nn.functional.softplus(raw).item()
-
-
 @wrong("gradient_cut")
 def item_before_backward(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
     log_h = torch.tensor(math.log(initial), requires_grad=True)
@@ -95,32 +81,10 @@ def adam_on_h_itself(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
     return h.item()
 
 
-@wrong()
-def gradients_add_up(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
-    log_h = torch.tensor(math.log(initial), dtype=torch.float64, requires_grad=True)
-    optimizer = torch.optim.SGD([log_h], lr=lr)
-    for _ in range(num_steps):
-        loss(inputs, targets, log_h.exp()).backward()
-        optimizer.step()
-    return log_h.exp().item()
-
-
 @wrong("input_mutated")
 def centres_the_targets(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
     targets -= targets.mean()
     return descend(inputs, targets, initial, num_steps, lr).exp().item()
-
-
-@right
-def smaller_and_smaller_steps(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
-    def error(place):
-        return float((leave_one_out(inputs, targets, math.exp(place)) - targets).square().mean())
-
-    place, step = math.log(initial), 0.5
-    while step > 1e-4:
-        best = min((place, place - step, place + step), key=error)  # stays on a plain
-        place, step = best, step / 2 if best == place else step
-    return math.exp(place)
 
 
 @wrong("not_the_best")
@@ -131,21 +95,6 @@ def five_steps_only(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
         optimizer.zero_grad()
         (leave_one_out(inputs, targets, place.exp()) - targets).square().mean().backward()
         optimizer.step()
-    return place.exp().item()
-
-
-@right
-def lbfgs(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
-    place = torch.tensor([math.log(initial)], dtype=torch.float64, requires_grad=True)
-    optimizer = torch.optim.LBFGS([place], max_iter=num_steps, line_search_fn="strong_wolfe")
-
-    def closure():
-        optimizer.zero_grad()
-        error = loss(inputs, targets, place.exp())
-        error.backward()
-        return error
-
-    optimizer.step(closure)
     return place.exp().item()
 
 
@@ -193,7 +142,6 @@ uphill = wrong("error_maximised")(
     lambda *args, **given: descend(*args, **given, sign=-1.0).exp().item()
 )
 tensor = wrong("wrong_type")(lambda *args, **given: descend(*args, **given).exp().detach())
-tensor_with_graph = wrong()(lambda *args, **given: descend(*args, **given).exp())
 
 
 @faulty("training_error", "reseeds", "centred_in_place")

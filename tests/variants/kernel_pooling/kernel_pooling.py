@@ -1,7 +1,5 @@
 """Answers to `kernel_pooling`."""
 
-import math
-
 import torch
 
 from course_lib.exercises.variants import faulty, right, wrong
@@ -20,33 +18,12 @@ def softmax_of_cdist(queries, keys, values, bandwidth):
 
 
 @right
-def shifted_exp_over_sum(queries, keys, values, bandwidth):
-    if len(values.shape) != 2:
-        raise ValueError(f"values has shape {tuple(values.shape)}")
-    d = distances(queries, keys)
-    d = d - d.min(dim=1, keepdim=True).values
-    kernel = torch.exp(-d / (2 * bandwidth**2))
-    weights = kernel / kernel.sum(dim=1, keepdim=True)
-    return torch.einsum("nm,mv->nv", weights, values), weights
-
-
-@right
 def query_norm_dropped(queries, keys, values, bandwidth):
     if values.dim() == 1:
         raise ValueError("values")
     scores = (queries @ keys.T - (keys**2).sum(-1) / 2) / bandwidth**2
     weights = torch.nn.functional.softmax(scores, dim=-1)
     return torch.matmul(weights, values), weights
-
-
-@right
-def log_density(queries, keys, values, bandwidth):
-    if values.dim() != 2:
-        raise ValueError("values")
-    constant = math.log(bandwidth * math.sqrt(2 * math.pi))
-    log_pdf = -distances(queries, keys) / (2 * bandwidth**2) - constant
-    weights = torch.exp(log_pdf - torch.logsumexp(log_pdf, dim=1, keepdim=True))
-    return weights.mm(values), weights
 
 
 @right
@@ -71,73 +48,10 @@ def bandwidth_as_unit(queries, keys, values, bandwidth):
     return (weights.unsqueeze(-1) * values).sum(1), weights
 
 
-@right
-def through_a_ready_made_attention(queries, keys, values, bandwidth):
-    if values.dim() != 2:
-        raise ValueError("values must have two axes")
-    penalty = -keys.square().sum(-1) / (2 * bandwidth**2)
-    scale = 1 / bandwidth**2
-    outputs = torch.nn.functional.scaled_dot_product_attention(
-        queries, keys, values, attn_mask=penalty.expand(len(queries), -1), scale=scale
-    )
-    return outputs, torch.softmax(scale * queries @ keys.T + penalty, dim=-1)
-
-
-@right
-def inputs_scaled_first(queries, keys, values, bandwidth=1.0, *, check=True):
-    if check and values.ndim != 2:
-        raise ValueError(f"values: {tuple(values.shape)}")
-    differences = queries.unsqueeze(1) / bandwidth - keys.unsqueeze(0) / bandwidth
-    weights = torch.softmax(-differences.square().sum(2) / 2, dim=1)
-    return (weights.unsqueeze(2) * values).sum(1), weights
-
-
-@right
-def from_a_normal_distribution(queries, keys, values, bandwidth):
-    if values.dim() != 2:
-        raise ValueError("values must have two axes")
-    spread = torch.as_tensor(bandwidth, dtype=queries.dtype)
-    density = torch.distributions.Normal(queries[:, None], spread).log_prob(keys)
-    weights = density.sum(-1).softmax(dim=1)
-    return weights @ values, weights
-
-
-@right
-def softmin_in_a_list(queries, keys, values, bandwidth):
-    if values.dim() != 2:
-        raise ValueError("values must have two axes")
-    weights = torch.nn.functional.softmin(distances(queries, keys) / (2 * bandwidth**2), dim=-1)
-    return [torch.nn.functional.linear(weights, values.mT), weights]
-
-
-@right
-def unpacking_raises(queries, keys, values, bandwidth):
-    _, _ = values.shape
-    weights = torch.softmax(-distances(queries, keys) / (2 * bandwidth * bandwidth), 1)
-    return torch.tensordot(weights, values, dims=1), weights
-
-
-class NotTwoAxes(ValueError):
-    pass
-
-
-@right
-def error_of_its_own(queries, keys, values, bandwidth):
-    if values.dim() != 2:
-        raise NotTwoAxes(tuple(values.shape))
-    weights = torch.softmax(-0.5 * (torch.cdist(queries, keys) / bandwidth) ** 2, dim=1)
-    return weights @ values, weights
-
-
 @wrong("no_error")
 def no_check(queries, keys, values, bandwidth):
     weights = torch.softmax(-distances(queries, keys) / (2 * bandwidth**2), -1)
     return weights @ values, weights
-
-
-@wrong()
-def flat_values_unsqueezed(queries, keys, values, bandwidth):
-    return no_check(queries, keys, values if values.dim() == 2 else values[:, None], bandwidth)
 
 
 @wrong("other_error")
@@ -171,44 +85,22 @@ def divided(kernel):
     return kernel / kernel.sum(-1, keepdim=True)
 
 
-@wrong()
-def dot_products(queries, keys, values, bandwidth):
-    if values.dim() != 2:
-        raise ValueError("values")
-    weights = torch.softmax(queries @ keys.T / (2 * bandwidth**2), -1)
-    return weights @ values, weights
-
-
 softmax_over_rows = wrong("over_queries")(
     weighing(lambda squared, h: torch.softmax(-squared / (2 * h**2), 0))
 )
 kernel_sum = wrong("not_normalised")(weighing(kernel))
 sign_forgotten = wrong("plus_distance")(scoring(lambda squared, h: squared / (2 * h**2)))
-cdist_not_squared = wrong("distance_not_squared")(
-    scoring(lambda squared, h: -torch.sqrt(squared) / (2 * h**2))
-)
-precedence = wrong("bandwidth_multiplied")(scoring(lambda squared, h: -squared / 2 * h**2))
 no_half = wrong("half_missing")(scoring(lambda squared, h: -squared / h**2))
 bandwidth_unused = wrong("bandwidth_ignored")(scoring(lambda squared, h: -squared / 2))
 bandwidth_once = wrong("bandwidth_not_squared")(scoring(lambda squared, h: -squared / (2 * h)))
-two_in_the_square = wrong("wrong_ratio_of_weights")(
-    scoring(lambda squared, h: -squared / (2 * h) ** 2)
-)
 exponentiated_twice = wrong("softmax_of_the_kernel")(scoring(kernel))
 rooted = wrong("gradient_not_finite")(
     scoring(lambda squared, h: -(torch.sqrt(squared) ** 2) / (2 * h**2))
 )
 no_grad = wrong("gradient_cut")(scoring(lambda squared, h: -squared.detach() / (2 * h**2)))
-bandwidth_kept_away_from_0 = wrong()(scoring(lambda squared, h: -squared / (2 * max(h, 0.1) ** 2)))
 naive = wrong("far_query_nan")(weighing(lambda squared, h: divided(kernel(squared, h))))
-nan_becomes_0 = wrong("far_query_underflows")(
+nan_becomes_0 = wrong("rows_do_not_sum_to_one")(
     weighing(lambda squared, h: divided(kernel(squared, h)).nan_to_num(0.0))
-)
-epanechnikov = wrong("not_a_number")(
-    weighing(lambda squared, h: divided((1 - squared / h**2).clamp(min=0)))
-)
-divided_by_the_number_of_keys = wrong("rows_do_not_sum_to_one")(
-    weighing(lambda squared, h: kernel(squared, h) / squared.shape[1])
 )
 forgot_the_weights = wrong("wrong_type")(lambda *inputs: bandwidth_as_unit(*inputs)[0])
 weights_first = wrong("order_swapped")(lambda *inputs: bandwidth_as_unit(*inputs)[::-1])
@@ -219,7 +111,7 @@ single_precision = wrong("dtype_changed")(
 )
 
 
-@faulty("bandwidth_once", "no_shift", "no_check", "detached", "always_float64")
+@faulty("no_shift", "no_check", "detached", "always_float64")
 def several_faults(faults):
     def kernel_pooling(queries, keys, values, bandwidth):
         if "no_check" not in faults and values.dim() != 2:
@@ -229,7 +121,7 @@ def several_faults(faults):
         squared = distances(queries, keys)
         if "detached" in faults:
             squared = squared.detach()
-        scores = -squared / (2 * (bandwidth if "bandwidth_once" in faults else bandwidth**2))
+        scores = -squared / (2 * bandwidth**2)
         if "no_shift" not in faults:
             scores = scores - scores.max(dim=1, keepdim=True).values
         kernel = torch.exp(scores)

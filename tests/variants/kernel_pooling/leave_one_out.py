@@ -50,29 +50,6 @@ def delete_and_loop(inputs, targets, bandwidth):
     return torch.stack(predictions)
 
 
-@right
-def kernel_without_diagonal(inputs, targets, bandwidth):
-    kernel = torch.exp(scores_of(inputs, bandwidth)) - torch.eye(len(inputs), dtype=inputs.dtype)
-    return ((kernel @ targets) / kernel.sum(1)).nan_to_num()
-
-
-@right
-def filled_with_a_large_number(inputs, targets, bandwidth):
-    scores = scores_of(inputs, bandwidth)
-    scores = scores - 1e9 * torch.eye(len(inputs), dtype=scores.dtype)
-    weights = torch.softmax(scores, 1) * ~torch.eye(len(inputs), dtype=torch.bool)
-    return weights.matmul(targets)
-
-
-@right
-def where_and_einsum(inputs, targets, bandwidth):
-    number = torch.arange(len(inputs))
-    other = number[:, None] != number[None, :]
-    minus = torch.tensor(-math.inf, dtype=inputs.dtype)
-    weights = torch.softmax(torch.where(other, scores_of(inputs, bandwidth), minus), -1)
-    return torch.einsum("ij,j->i", weights.masked_fill(~other, 0.0), targets)
-
-
 @wrong("twins_left_out")
 def by_value(inputs, targets, bandwidth):
     predictions = []
@@ -89,57 +66,6 @@ def default_dtype(inputs, targets, bandwidth):
     for i, p in enumerate(masked_diagonal(inputs, targets, bandwidth)):
         predictions[i] = p
     return predictions
-
-
-@right
-def rows_without_the_diagonal(inputs, targets, bandwidth):
-    n = inputs.numel()
-    others = ~torch.eye(n, dtype=torch.bool)
-    xs, ys = (values.expand(n, n)[others].view(n, n - 1) for values in (inputs, targets))
-    scaled = (inputs.unsqueeze(1) - xs) / bandwidth
-    return ((-scaled.square() / 2).softmax(dim=1) * ys).sum(dim=1)
-
-
-@wrong("outside_the_other_targets")
-def sorted_first(inputs, targets, bandwidth):
-    inputs, order = torch.sort(inputs)
-    scores = scores_of(inputs, bandwidth).masked_fill(diagonal(inputs), -math.inf)
-    return scores.softmax(-1) @ targets[order]
-
-
-@right
-def the_others_by_number(inputs, targets, bandwidth):
-    n = len(inputs)
-    others = (torch.arange(n)[:, None] + torch.arange(1, n)) % n
-    scores = -(((inputs[:, None] - inputs[others]) / bandwidth) ** 2) / 2
-    return (scores.softmax(-1) * targets[others]).sum(-1)
-
-
-@right
-def through_a_ready_made_attention(inputs, targets, bandwidth):
-    scores = scores_of(inputs, bandwidth).fill_diagonal_(-math.inf)[None]
-    zeros = torch.zeros_like(inputs)[None, :, None]
-    outputs = torch.nn.functional.scaled_dot_product_attention(
-        zeros, zeros, targets[None, :, None], attn_mask=scores
-    )
-    return outputs[0, :, 0].nan_to_num(0.0)
-
-
-@right
-def two_triangles(inputs, targets, bandwidth):
-    weights = torch.softmax(scores_of(inputs, bandwidth), -1)
-    weights = weights.triu(1) + weights.tril(-1)
-    return (weights @ targets / weights.sum(-1)).nan_to_num(0.0)
-
-
-@right
-def in_chunks(inputs, targets, bandwidth):
-    numbers, predictions = torch.arange(len(inputs)), []
-    for part in numbers.split(3):
-        scores = -((inputs[part][:, None] - inputs) ** 2) / (2 * bandwidth**2)
-        scores = scores.masked_fill(part[:, None] == numbers, -math.inf)
-        predictions.append(scores.softmax(-1).nan_to_num(0) @ targets)
-    return torch.cat(predictions)
 
 
 def scoring(score):
@@ -179,31 +105,7 @@ def infinitely_far_from_itself(inputs, targets, bandwidth):
     return (weights if len(inputs) > 1 else 0 * targets[None]) @ targets
 
 
-@wrong()
-def bandwidth_kept_away_from_0(inputs, targets, bandwidth):
-    if isinstance(bandwidth, torch.Tensor):
-        bandwidth = bandwidth.clamp(min=0.1)
-    return nan_when_alone(inputs, targets, bandwidth)
-
-
-@wrong("nan_when_alone")
-def divides_by_what_is_left(inputs, targets, bandwidth):
-    weights = scores_of(inputs, bandwidth).softmax(1) * ~diagonal(inputs)
-    return weights @ targets / weights.sum(1)
-
-
-@wrong("minus_infinity_weight")
-@weighing
-def masked_after_the_softmax(scores, own):
-    weights = torch.softmax(scores, dim=1)
-    weights[own] = -math.inf
-    return weights
-
-
 everyone = wrong("no_exclusion")(weighing(lambda s, own: torch.softmax(s, -1)))
-diagonal_set_to_zero = wrong("no_exclusion")(
-    weighing(lambda s, own: s.masked_fill(own, 0.0).softmax(-1))
-)
 zero_afterwards = wrong("not_renormalised")(
     weighing(lambda s, own: s.softmax(-1).masked_fill(own, 0))
 )
@@ -213,23 +115,16 @@ column_softmax = wrong("over_queries")(
 nan_when_alone = wrong("nan_when_alone")(
     weighing(lambda s, own: s.masked_fill(own, -math.inf).softmax(-1))
 )
-predicts_itself_when_alone = wrong("wrong_values")(
-    weighing(lambda s, own: s.masked_fill(own, -1e9).softmax(-1))
-)
 no_half = wrong("half_missing")(
     scoring(lambda squared, h, own: (-squared / h**2).masked_fill(own, -math.inf))
 )
 bandwidth_once = wrong("bandwidth_not_squared")(
     scoring(lambda squared, h, own: (-squared / (2 * h)).masked_fill(own, -math.inf))
 )
-infinitely_far_and_nan_when_alone = wrong("not_a_number")(
-    scoring(lambda squared, h, own: -squared.masked_fill(own, math.inf) / (2 * h**2))
-)
 very_far_from_itself = wrong("distance_filled_with_a_large_number")(
     scoring(lambda squared, h, own: -(squared + 1e9 * own) / (2 * h**2))
 )
 never_divides_by_0 = wrong("precision_lost")(with_epsilon(1e-10))
-epsilon_a_little_larger = wrong()(with_epsilon(1e-8))
 float_bandwidth = wrong("bandwidth_without_gradient")(
     lambda inputs, targets, h: masked_diagonal(inputs, targets, float(torch.as_tensor(h).detach()))
 )

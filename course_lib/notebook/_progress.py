@@ -71,13 +71,17 @@ class Progress:
         return {"exercises": lines, **sums, "next": following, "library": library, "place": place}
 
     def following(self) -> str | None:
-        """Return the first exercise of the core path that is not correct yet."""
-        for line in self.lines:
-            is_core = not (line.starred or lessons()[line.lesson].starred)
-            is_done = line.best.outcome == "correct" or line.exercise in self.library
-            if is_core and not is_done and line.exercise in names():
-                return line.exercise
-        return None
+        """Return the next open exercise of the core path, counted from the last one done."""
+        starred = {slug for slug, lesson in lessons().items() if lesson.starred}
+        core = [
+            line
+            for line in self.lines
+            if not line.starred and line.lesson not in starred and line.exercise != line.lesson
+        ]
+        done = [line.best.outcome == "correct" or line.exercise in self.library for line in core]
+        last = max((place for place, is_done in enumerate(done) if is_done), default=-1)
+        places = (*range(last + 1, len(core)), *range(last))
+        return next((core[place].exercise for place in places if not done[place]), None)
 
     def text(self) -> str:
         """Return the progress as plain text of at most 80 columns."""

@@ -28,10 +28,13 @@ from course_lib.notebook.library_parts import purpose_of
 
 NAMING_SECONDS = 0.5  # of processor time, in a notebook; grading takes what it takes
 OWN = "your own, which passed its check"
-# JupyterLab keeps the next cell in place, so that a report above it grows out of sight.
+# JupyterLab keeps the next cell in place, so that a report above it grows out of sight. "Run All"
+# and an opened notebook stay where they are.
 _SCROLL = """<script>(() => {
-const output = document.currentScript.parentElement;
-if (!output.closest(".jp-Cell") || Math.abs(Date.now() / 1000 - NOW) > 60) return;
+const output = document.currentScript.parentElement, cell = output.closest(".jp-Cell");
+const isCurrent = [cell, cell?.nextElementSibling].some(
+    each => each?.classList.contains("jp-mod-active"));
+if (!isCurrent || Math.abs(Date.now() / 1000 - NOW) > 60) return;
 for (const shown of [output, output.querySelector("p")]) shown.scrollIntoView({block: "nearest"});
 })();</script>"""
 

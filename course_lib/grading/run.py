@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import nbformat
 
@@ -46,7 +46,7 @@ def grade(
     students: Sequence[str] | None = None,
     progress: Progress | None = None,
     settings: Settings | None = None,
-    pool: Executor | None = None,
+    pool: Any = None,
 ) -> GradedLesson:
     """Grade what was submitted for a lesson and write feedback.
 
@@ -56,7 +56,7 @@ def grade(
         students: only these; everyone if None.
         progress: called with a `Step` for each submission; its text is a line for a terminal.
         settings: executor, sandbox and limits.
-        pool: an executor that was started beforehand, to be closed by whoever did that.
+        pool: an `Executor` that was started beforehand, to be closed by whoever did that.
 
     Returns:
         The whole lesson as it is in the gradebook afterwards.

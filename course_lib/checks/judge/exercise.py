@@ -2,14 +2,11 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from course_lib.checks.observe.probe import Probe
-
-if TYPE_CHECKING:  # it imports torch, which whoever only lists the exercises does not need
-    from course_lib.checks.observe.observation import Observation
 
 
 @dataclass(frozen=True)
@@ -90,11 +87,11 @@ class Property:
     of: str = ""
     formulas: Callable[[Probe, Any], Collection[str] | None] = lambda probe, recorded: None
 
-    def broken_by(self, probe: Probe, seen: "Observation") -> str | None:
+    def broken_by(self, probe: Probe, seen: Any) -> str | None:
         """Return the sentence about an observation that violates the property, else None."""
         return self.violated(probe, self.recorded(seen))
 
-    def recorded(self, seen: "Observation") -> Any:
+    def recorded(self, seen: Any) -> Any:
         """Return the record that the property is about."""
         return seen.attributes.get(self.of) if self.of else seen.outputs
 

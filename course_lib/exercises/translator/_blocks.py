@@ -151,12 +151,18 @@ def not_normed(x, norm, part) -> Tensor:
 
 
 class Block(nn.Module):
-    """A block whose `parts` are joined one after the other; `but` changes some of that."""
+    """A block whose `parts` are joined one after the other; `but` changes some of that.
 
+    Only a changed one can be made, so that no right answer lies in the files of a bundle.
+    """
+
+    is_changed = False
     joins: Sequence[Callable] = (pre_norm,) * 3
     norms: Sequence[int] = (1, 2, 3)
 
     def __init__(self, embed_dim, num_heads, hidden_dim, *, device=None, dtype=None) -> None:
+        if not self.is_changed:
+            raise TypeError("change at least one of the steps")
         super().__init__()
         self.make_attentions(embed_dim, num_heads)
         self.feed_forward = nn.Sequential(*self.layers(embed_dim, hidden_dim))
@@ -167,9 +173,7 @@ class Block(nn.Module):
     @classmethod
     def but(cls, **changes: Any) -> type:
         """A block in which these methods or values are others, and so a wrong one."""
-        if not changes:
-            raise TypeError("change at least one of the steps")
-        return type(cls.__name__, (cls,), changes)
+        return type(cls.__name__, (cls,), {**changes, "is_changed": bool(changes)})
 
     def make_attentions(self, embed_dim, num_heads) -> None:
         raise NotImplementedError

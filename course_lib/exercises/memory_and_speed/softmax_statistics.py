@@ -65,8 +65,8 @@ def _sizes(rng) -> list[Probe]:
 
 def _extremes(rng) -> list[Probe]:
     probe, draw = functools.partial(_probe, part="edges"), _draw(rng)
-    empty_first, empty_row, holes = (draw(3, n) for n in (8, 7, 9))
-    empty_first[1, :3] = empty_row[0] = empty_row[2, 3:] = -math.inf
+    empty_alone, empty_first, empty_row, holes = (draw(3, n) for n in (4, 8, 7, 9))
+    empty_alone[1] = empty_first[1, :3] = empty_row[0] = empty_row[2, 3:] = -math.inf
     holes[rng.random(holes.shape) < 0.3] = -math.inf
     holes[:, 4] = 0.5
     large = np.array([[800.0, -900.0, 801.0, 799.0, 802.0], [-900.0, -901.0, -902.0, -899.5, -950]])
@@ -80,6 +80,9 @@ def _extremes(rng) -> list[Probe]:
         probe("holes", holes, 4, 5).says("A score of -inf adds nothing."),
         probe("empty_block", empty_first, 3, 5).says(
             "A row whose first block holds nothing but -inf goes on with the next."
+        ),
+        probe("empty_row_in_one_block", empty_alone, 4).says(
+            "A row of nothing but -inf has maximum -inf and sum 0, in a single block too."
         ),
         probe("empty_row", empty_row, 3, 4).says(
             "A row of nothing but -inf has maximum -inf and sum 0."

@@ -71,7 +71,7 @@ def _given(cell: Any) -> list[Any]:
 
 
 def _by_hand(cell: Any) -> Iterator[tuple]:
-    """What a person gave for a cell that is no longer wanted."""
+    """Yield the points and comments that a person gave for a cell that no longer exists."""
     for given in _given(cell):
         columns = ("manual_score", "extra_credit", "manual_comment")
         values = [getattr(given, column, None) for column in columns]

@@ -56,7 +56,7 @@ def grade(
         students: only these; everyone if None.
         progress: called with a `Step` for each submission; its text is a line for a terminal.
         settings: executor, sandbox and limits.
-        pool: an `Executor` that was started beforehand, to be closed by whoever did that.
+        pool: a running `Executor`. The caller closes it.
 
     Returns:
         The whole lesson as it is in the gradebook afterwards.

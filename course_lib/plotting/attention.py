@@ -54,7 +54,7 @@ def attention(
 ) -> Plot:
     """Draw the keys from left to right, the queries below, and an arc for each weight.
 
-    Each key stands in a box that is shaded by its weight. Where scripts run, pointing at a word,
+    Each key has a box, which is shaded by its weight. Where scripts run, pointing at a word,
     touching it or moving to it with the arrow keys shows its own weights and their numbers from
     0.01 up, and Escape brings all back. The heat map is on a second tab. Heads are chosen by their
     names, with small maps from four queries up. Without scripts a picture remains. Arcs, boxes and

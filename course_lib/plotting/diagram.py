@@ -63,7 +63,7 @@ def diagram(
         shapes: a box -> the shape of what leaves it, a tuple or a string.
 
     Raises:
-        ValueError: if there is no such level or box; the message lists those there are.
+        ValueError: for an unknown level or box; the message lists the known ones.
     """
     if part not in LEVELS:
         raise ValueError(f"`part` must be one of {', '.join(LEVELS)}; got {part!r}")

@@ -93,7 +93,7 @@ def diagram_strip(
         shapes: a box -> the shape of what leaves it.
 
     Raises:
-        ValueError: if there is no such level or box; the message lists those there are.
+        ValueError: for an unknown level or box; the message lists the known ones.
     """
     refuse_unknown("part", [part], ROWS, "levels")
     lit = (lit,) if isinstance(lit, str) else tuple(lit)

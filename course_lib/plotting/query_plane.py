@@ -16,7 +16,7 @@ from course_lib.plotting.figures import Live, Plot, Table
 from course_lib.plotting.svg import arrow, drawing, element, text
 from course_lib.plotting.words import as_array, number
 
-REACH, STEPS = 2.0, 32  # the plane goes from -REACH to REACH, in so many steps of the query
+REACH, STEPS = 2.0, 32  # the plane covers -REACH to REACH, and the query moves in STEPS steps
 MOST_KEYS = 6
 SIDE, WIDTH, ROW = 300, 640, 34
 
@@ -136,7 +136,7 @@ def _picture(
     products: np.ndarray,
     weights: np.ndarray,
 ) -> str:
-    """Draw the plane, and beside it the dot products and the weights as bars."""
+    """Draw the plane and, next to it, the dot products and weights as bars."""
     middle = SIDE / 2
 
     def place(point: np.ndarray) -> tuple[float, float]:

@@ -46,7 +46,7 @@ class Explanation:
 
 
 class Answer:
-    """What a student's answer did, with which each mistake is compared."""
+    """The observations of a student's answer, compared with those of each known mistake."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Answer:
             self._least = max(1, len(failing))
 
     def explanations(self, replays: Replays, *, whole: bool = False) -> list[Explanation]:
-        """The mistakes that explain the most failing probes, if these are enough; mostly one.
+        """Return the mistakes that explain the most failing probes, if these are enough.
 
         Args:
             replays: what each mistake does, by probe name.
@@ -89,9 +89,9 @@ class Answer:
         return [one for one in best if len(one.explained) == most]
 
     def may_be(self, *members: Outcomes) -> bool:
-        """Whether mistakes may be made together here, judging by a few probes.
+        """Return whether a few probes allow that these mistakes are made together.
 
-        Where neither mistake does anything alone, the answer must be right; elsewhere wrong.
+        The answer must be right where no mistake alone changes the result, and wrong elsewhere.
         """
         wrong = [name for name, keys in self._wanted.items() if keys]
         right = [name for name in self._outcomes if not self._outcomes[name][1]]
@@ -102,7 +102,7 @@ class Answer:
         )
 
     def _to_explain(self) -> dict[str, set[tuple[str, str]]]:
-        """The violations of each probe that a mistake must reproduce.
+        """Return the violations of each probe that a mistake must reproduce.
 
         These are wrong results, else gradients or attributes, else matters of hygiene. What
         settles most comes first: wrong values, then other violations, then slow probes.
@@ -123,7 +123,7 @@ class Answer:
         return {name: places[name] for name in sorted(places, key=order)}
 
     def _explanation(self, mistake: Mistake, replayed: Outcomes, least: int) -> Explanation | None:
-        """What a mistake explains; None once fewer than `least` probes are left to explain.
+        """Return what a mistake explains, or None if it explains fewer than `least` probes.
 
         Looks at one probe after the other, because each has to be run.
         """
@@ -145,15 +145,15 @@ class Answer:
         return Explanation(mistake, frozenset(explained), *numbers, self._says_little)
 
     def _is_cause(self, explained: set[tuple[str, str]]) -> bool:
-        """Whether a mistake changes arguments as the student does, where nothing else is wrong.
+        """Return whether a mistake changes the arguments, if that is all that the student does.
 
-        What breaks the gradients is then the change itself, not a mistake with the same error.
+        Gradients are then wrong because of the change, not because of another mistake.
         """
         only_follows = self._is_mutating and not any(key[1] in _RESULTS for key in self._failing)
         return not only_follows or any(aspect == "mutated" for _, aspect in explained)
 
     def _rules_out(self, name: str, others: set[tuple[str, str]]) -> bool:
-        """Whether a mistake does what the student did not, judging by the violations it adds."""
+        """Return whether a mistake causes violations that the student's answer does not have."""
         if (name, "mutated") in others and (
             (name, "mutated") in self._failing or not self._is_mutating
         ):
@@ -166,7 +166,7 @@ class Answer:
         return not numbers <= self._failing
 
     def _is_same(self, key: tuple[str, str], theirs: Observation, replayed: Outcomes) -> bool:
-        """Whether both made this violation with the same numbers."""
+        """Return whether both made this violation with the same numbers."""
         name, aspect = key
         probe, ours = self._probes[name], self._outcomes[name][0]
         if aspect == "raised":
@@ -187,7 +187,7 @@ class Answer:
         return True
 
     def _raises_the_same(self, ours, theirs, replayed: Outcomes) -> bool:
-        """The same error, or the same calls of all fail in some way."""
+        """Return whether both raised the same error, or failed in the same calls."""
         if any(seen.raised and seen.raised.phase == "inject" for seen in (ours, theirs)):
             return missing_from(ours) == missing_from(theirs)
         errors = [error_of(seen) for seen in (ours, theirs)]
@@ -202,7 +202,7 @@ class Answer:
 
 
 def _says_little(seen: Observation) -> bool:
-    """Whether a result is words or bools only, which say little about how they came about."""
+    """Return whether a result is only words or bools, which fit many mistakes."""
     if seen.raised is not None or seen.outputs is None:
         return False
     parts = seen.outputs.items.values() or [seen.outputs]
@@ -226,7 +226,7 @@ def explain(
     seconds: float | None = None,
     pairs: Callable[[], Sequence] = tuple,
 ) -> list[Explanation]:
-    """The known mistakes that give the student's numbers on the most failing probes.
+    """Return the known mistakes that give the student's numbers on the most failing probes.
 
     Args:
         runs: the probes with what was expected.
@@ -252,7 +252,7 @@ def explain(
 
 
 def _likely(pairs: Sequence, answer: Answer) -> Iterator[tuple[Mistake, Outcomes]]:
-    """The pairs that may be it, with what they do."""
+    """Yield the pairs of mistakes that are possible, with their outcomes."""
     for pair in pairs:
         if answer.may_be(*pair.members):
             yield pair.mistake, pair.outcomes

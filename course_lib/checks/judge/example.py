@@ -108,7 +108,7 @@ class Example:
         return "\n".join(lines)
 
     def html(self) -> str:
-        """The same words as HTML; what the text leaves out is folded."""
+        """Return the same words as HTML, with the rest of a large input folded."""
         parts = [paragraph(html.escape(self._title))]
         lines = self._input_lines()
         if lines:

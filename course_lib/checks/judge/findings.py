@@ -24,7 +24,7 @@ _UNNAMED = ("wrong_values", "not_a_number", "attribute_values")
 _NUMBERS_RIGHT = " What it holds is right."
 _OF_THE_VALUES = ("wrong_values", "precision_lost")
 _OF_THE_EDGES = (*_OF_THE_VALUES, "not_a_number", "wrong_shape", "raised")
-_NOTHING_KNOWN = "Your result is not that of the definition."
+_NOTHING_KNOWN = "Your result differs from the one that the definition gives."
 _POINTERS = {
     "values": "Work that entry out by hand: which numbers go into it?",
     "gradients": (
@@ -40,7 +40,7 @@ def by_name(runs) -> dict[str, Expected]:
 
 
 def example_for(exercise, failure: Failure | None) -> Example:
-    """The input that fails, with the student's result beside the definition's."""
+    """Return the input that fails, with the student's result beside the definition's."""
     with contextlib.suppress(Exception):  # what cannot be shown decides nothing
         if failure is not None:
             return example_of(exercise, failure.violation, failure.expected, failure.seen)
@@ -48,10 +48,10 @@ def example_for(exercise, failure: Failure | None) -> Example:
 
 
 class _Failures:
-    """The failures of an answer, of which the first that is said is shown on a small input.
+    """The failures of an answer. The report shows the first one it speaks of, on a small input.
 
     Attributes:
-        shown: the failure that the report shows, None as long as none is said.
+        shown: the failure that the report shows, or None before it speaks of any.
     """
 
     def __init__(self, exercise, runs, outcomes, observe_more: Observer | None):
@@ -105,10 +105,9 @@ def findings_of(
     runs,
     observe_more: Observer | None,
 ) -> tuple[list[Finding], Failure | None]:
-    """A named mistake first, then type, shape, numbers that are not finite, and values.
+    """Return what to say, and the failure to show beneath it.
 
-    Returns:
-        What to say, and the failure to show beneath.
+    A named mistake comes first, then types, shapes, numbers that are not finite, and values.
     """
     failures = _Failures(exercise, runs, outcomes, observe_more)
     findings = []
@@ -158,9 +157,9 @@ def findings_of(
 
 
 class _Cases:
-    """What the failing probes are about, said only where that can be the reason.
+    """The sentences of the failing probes, for those that can be the reason.
 
-    A probe's sentence is not the reason if probes of the values fail that are about other things.
+    A probe's sentence is not the reason if plain probes about something else fail, too.
     """
 
     def __init__(self, violations: list[Violation], plainest: Probe):
@@ -169,7 +168,7 @@ class _Cases:
         self._formula = plainest.says
 
     def of(self, violation: Violation) -> str:
-        """The sentence of a violation's probe, or "" where it may mislead."""
+        """Return the sentence of a violation's probe, or "" if it may mislead."""
         probe = violation.probe
         if probe.part == "gradients" and violation.aspect != "gradients":
             return ""
@@ -179,7 +178,7 @@ class _Cases:
 
 
 def _named(explanations: list[Explanation], part: str) -> list[Finding]:
-    """The known mistake, the share of failing problems that it explains, and its equal."""
+    """Return findings on the known mistake, with its share of the problems, and on its equal."""
     first, *others = explanations
     message = first.mistake.message
     if not first.is_whole:
@@ -197,10 +196,10 @@ def _named(explanations: list[Explanation], part: str) -> list[Finding]:
 
 
 def _rank(violation: Violation, misled: set[str]) -> int:
-    """What is said first: a forbidden call, type, shape, an error, NaN, values, all else.
+    """Return the rank of a violation: forbidden call, type, shape, error, NaN, values, the rest.
 
-    An error in a case at the edges comes after wrong values. Where the numbers are right, a
-    changed argument is why the rest fails.
+    An error at the edges comes after wrong values. If the numbers are right, the rest fails
+    because of a changed argument.
     """
     problem, aspect = violation.problem, violation.aspect
     if problem.id == "forbidden_call" or (aspect == "mutated" and not misled):
@@ -217,7 +216,7 @@ def _rank(violation: Violation, misled: set[str]) -> int:
 
 
 def _violated_property(exercise, violations, outcomes, failures: _Failures) -> Finding | None:
-    """The first property that a failing probe of the values breaks, with the student's numbers."""
+    """Return a finding on the first property that wrong values break, or None."""
     failing = sorted((v for v in violations if v.aspect == "values"), key=importance)
     for prop in exercise.properties:
         for violation in failing:
@@ -230,7 +229,7 @@ def _violated_property(exercise, violations, outcomes, failures: _Failures) -> F
 
 
 def _formula(prop, failing: list[Violation], outcomes) -> str:
-    """The one formula that fits the numbers of at least two problems of different sizes."""
+    """Return the formula that fits at least two problems of different sizes, if only one does."""
     guesses = []
     for violation in failing:
         seen = outcomes[violation.probe.name][0]
@@ -243,7 +242,7 @@ def _formula(prop, failing: list[Violation], outcomes) -> str:
 
 
 def _sizes(probe: Probe) -> tuple:
-    """The shapes of a probe's arrays, and the whole numbers that it gives."""
+    """Return the shapes of a probe's arrays and the integers among its arguments."""
     given = [*probe.inputs().values(), *(probe.construct or {}).values()]
     return tuple(
         value.data.shape if isinstance(value, Array) else value

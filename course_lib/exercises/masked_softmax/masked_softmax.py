@@ -141,7 +141,7 @@ def _gradients(rng) -> list[Probe]:
 
     return [
         case("gradient", **gradient(2, 3, 4, lens=[2, 3])).says(
-            "The gradient of the scores is that of the formula, 0 for dropped keys."
+            "The scores have the gradient of the formula, which is 0 for dropped keys."
         ),
         case("gradient_with_empty_row", **gradient(2, 3, mask=_EMPTY)).says(
             "An empty row has gradient 0, and the other gradients stay finite."

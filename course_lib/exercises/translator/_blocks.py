@@ -222,7 +222,7 @@ NO_RESIDUAL = (
     "In x + f(norm(x)), which term comes before the plus?",
 )
 NO_RELU = (
-    "There is no ReLU between the two linear layers, so together they are one linear layer.",
+    "There is no ReLU between the two linear layers, so together they are still linear.",
     "What do you get if you multiply by one matrix and then by another?",
 )
 PREVIOUS_SUM = "Which of your variables holds the previous sum?"

@@ -252,10 +252,10 @@ def _serve(
 
 
 def _listen(pipe: Connection, jobs: queue.SimpleQueue[Job | None], ended: threading.Event) -> None:
-    """Read on while a submission is graded, so that the driver never waits; die with it.
+    """Receive jobs while a submission is graded, and exit when the driver has exited.
 
-    The fork server's end is no help there: each worker holds a pipe to it, so it outlives the
-    driver. The guests end with their worker.
+    The fork server cannot end the workers, because it runs as long as one of them does. The
+    guests end with their worker.
     """
     with contextlib.suppress(OSError, EOFError):
         while (job := pipe.recv()) is not None:

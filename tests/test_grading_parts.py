@@ -94,8 +94,8 @@ def test_work_that_was_graded_and_not_published_is_known_by_the_ledgers_notebook
     about = {"nbgrader": {"grade_id": "x", "grade": True, "solution": False, "points": 2}}
     notebook = new_notebook(cells=[new_code_cell("1"), new_code_cell("check()", metadata=about)])
     entry = Entry("ada", notebook=nbformat.writes(notebook))
-    assert [cell.source for cell in plan._checks_before(None, entry)] == ["check()"]
-    assert plan._checks_before(None, Entry("ada", notebook="damaged")) == []
+    assert plan._graded_before(None, entry).cells[1].source == "check()"
+    assert plan._graded_before(None, Entry("ada", notebook="damaged")) is None
 
 
 def test_a_submission_without_a_grade_of_a_cell_is_not_graded(tmp_path):

@@ -16,7 +16,6 @@ from course_lib.exercises import find, lessons
 from course_lib.grading.graded_cells import is_theirs, read_notebook
 from course_lib.grading.jobs import Job
 from course_lib.grading.judging import cells as judged_cells
-from course_lib.grading.judging.exercise import settled
 from course_lib.grading.judging.predecessors import Uses
 from course_lib.grading.judging.runner import Runner
 
@@ -127,10 +126,10 @@ def test_nothing_but_points_is_taken_from_the_second_judgement():
     first = Report.on(exercise, "incorrect", 0.25, [Finding("y", "as it was", "", "values")])
     timed_out = Report.on(exercise, "timed_out", 0.0)
     for before in (first, timed_out, Report.not_attempted(exercise, "stub")):
-        taken = judged_cells._with_points_of(second, settled(before), ["squared_distances"])
+        taken = judged_cells._with_points_of(second, before, ["squared_distances"])
         assert taken.points == second.points and IN_PLACE in taken.text()
         assert secret not in taken.text() + taken.html() + str(taken.as_dict())
-    taken = judged_cells._with_points_of(second, settled(first), ["squared_distances"])
+    taken = judged_cells._with_points_of(second, first, ["squared_distances"])
     assert "as it was" in taken.text()
 
 

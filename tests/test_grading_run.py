@@ -34,8 +34,7 @@ from nbgrader.dbutil import write_alembic_ini
 from course_lib.grading import plan, run
 from course_lib.grading.course import Course
 from course_lib.grading.executors.local import set_aside
-from course_lib.grading.judging import exercise as judging
-from course_lib.grading.judging import runner
+from course_lib.grading.judging import cells, runner
 from course_lib.grading.report.class_report import write_report
 from course_lib.grading.report.class_table import show
 from course_lib.grading.run import grade
@@ -230,23 +229,16 @@ def test_each_submission_has_a_log_that_says_what_happened(graded):
     assert "is damaged" in course.log_path("broken", LESSON).read_text()
 
 
-def test_a_changed_check_judges_only_what_depends_on_it(graded, tmp_path, monkeypatch):
+def test_a_changed_check_grades_again_once(graded, tmp_path, monkeypatch):
     root = tmp_path / "course"
     shutil.copytree(graded[0], root)
     before = {s.student: [(r.points, r.outcome) for r in s.rows] for s in graded[1].students}
-    judged, judge = [], judging.observe_and_judge
-    digests = {**plan.checks_digests(LESSON), "length_mask": "another"}
-    monkeypatch.setattr(plan, "checks_digests", lambda lesson: digests)
-    monkeypatch.setattr(
-        judging,
-        "observe_and_judge",
-        lambda session, job, name, *a, **k: (
-            judged.append(name) or judge(session, job, name, *a, **k)
-        ),
-    )
+    judged, judge = [], cells.judge_twice
+    monkeypatch.setattr(plan, "checks_digest", lambda lesson: "another")
+    monkeypatch.setattr(cells, "judge_twice", lambda *a, **k: judged.append(a[2]) or judge(*a, **k))
     some = ["right", "wrong", "renamed"]
     summary = grade(root, LESSON, students=some, settings=QUICK)
-    assert judged == ["length_mask"] * 3
+    assert judged == [*NAMES] * 3
     after = {s.student: [(r.points, r.outcome) for r in s.rows] for s in summary.students}
     assert after == before
     judged.clear()
@@ -259,17 +251,16 @@ def test_points_do_not_fall_when_a_check_is_mended_until_a_person_agrees(
 ):
     root = tmp_path / "course"
     shutil.copytree(graded[0], root)
-    judge = judging.observe_and_judge
+    judge = cells.judge_twice
 
     def fixed(session, job, name, *arguments, **options):
-        verdict = judge(session, job, name, *arguments, **options)
-        report = verdict.named(False)
+        report = judge(session, job, name, *arguments, **options)
         if name == "length_mask":
-            return verdict
-        return judging.settled(replace(report, score=0.5 * report.score, outcome="incorrect"))
+            return report
+        return replace(report, score=0.5 * report.score, outcome="incorrect", mistake="half")
 
-    monkeypatch.setattr(judging, "observe_and_judge", fixed)
-    monkeypatch.setattr(plan, "checks_digests", lambda lesson: dict.fromkeys(NAMES, "fixed"))
+    monkeypatch.setattr(cells, "judge_twice", fixed)
+    monkeypatch.setattr(plan, "checks_digest", lambda lesson: "fixed")
 
     def again(**options):
         summary = grade(root, LESSON, students=["right"], settings=replace(QUICK, **options))

@@ -182,11 +182,30 @@ class Course:
         return os.environ.get(SEED) or secret_seed(self.private / "check_seed")
 
 
-def write_atomically(path: Path, text: str, *, encoding: str = "utf-8") -> None:
-    """Write a text file completely or not at all, without translating line ends."""
+def write_atomically(
+    path: Path, text: str, *, encoding: str = "utf-8", durably: bool = False
+) -> None:
+    """Write a text file completely or not at all, without translating line ends.
+
+    With `durably`, the file and its name are on disk afterwards.
+    """
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
-    scratch.write_text(text, encoding=encoding, newline="")
-    os.replace(scratch, path)
+    try:
+        with scratch.open("w", encoding=encoding, newline="") as file:
+            file.write(text)
+            if durably:
+                file.flush()
+                os.fsync(file.fileno())
+        os.replace(scratch, path)
+    except OSError:
+        scratch.unlink(missing_ok=True)
+        raise
+    if durably and hasattr(os, "O_DIRECTORY"):  # where the system can do that
+        descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def parse_graded(text: str) -> NotebookNode | None:

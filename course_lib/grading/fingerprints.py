@@ -1,16 +1,12 @@
-"""What a result depends on, as digests: change any of it and what depends on it is graded again."""
+"""What a result depends on, as digests: change any of it and the submission is graded again."""
 
 from __future__ import annotations
 
 import functools
 import hashlib
 import hmac
-from dataclasses import astuple
 from pathlib import Path
-from types import MappingProxyType
 
-from course_lib.checks import lessons
-from course_lib.grading.sandbox.confinement import Limits
 from course_lib.workspace.sources import digest_of, reached
 
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -28,42 +24,30 @@ VERSION = "1"  # of the rules by which points are given; a new one regrades ever
 
 
 @functools.cache
-def checks_digests(lesson: str, package: Path = _PACKAGE) -> MappingProxyType[str, str]:
-    """For each exercise of a lesson a digest of the sources that decide its points.
+def checks_digest(lesson: str, package: Path = _PACKAGE) -> str:
+    """Return a digest of the sources that decide the points of a lesson.
 
-    These are the engine, the exercise's own file, the oracle, and what they import; comments and
-    messages are left out. The integration is there under the lesson's slug.
-
-    Args:
-        lesson: slug.
-        package: the folder of `course_lib` whose files are read.
+    These are the engine, the exercises, the oracle, and what they import; comments are left out.
     """
-    if lesson not in lessons():  # an ordinary nbgrader assignment
-        return MappingProxyType({})
-    home, about = package / "exercises" / lesson[3:], lessons()[lesson]
-    starts = {name: [home / f"{name}.py"] for name in about.exercises}
-    if about.integration is not None:
-        judged = about.integration.judged_as or about.integration.chain[-1]
-        starts[lesson] = [home / "__init__.py", home / f"{judged}.py"]
 
     def decides(path: Path) -> bool:  # of grading only the files of the engine can change points
         name = path.relative_to(package).as_posix()
         return name in _ENGINE or name.startswith(("checks/", "exercises/", "reference/"))
 
-    def digest(files: list[Path]) -> str:
-        files = [*(package / name for name in _ENGINE), *files]
-        decisive = reached(files, package, skip=lambda path: not decides(path))
-        return hashlib.sha256(f"{VERSION}/{digest_of(decisive, package)}".encode()).hexdigest()
-
-    return MappingProxyType({name: digest(files) for name, files in starts.items()})
+    files = [package / name for name in _ENGINE]
+    files += (package / "exercises" / lesson[3:]).glob("*.py")
+    return digest_of(reached(files, package, skip=lambda path: not decides(path)), package)
 
 
-def key_of(data: bytes, release: str, seed: str, limits: Limits) -> str:
-    """What a result is kept under: all that it depends on but for the checks."""
-    digest = hashlib.sha256()
-    for part in (data, release.encode(), seed.encode(), repr(astuple(limits)).encode()):
-        digest.update(len(part).to_bytes(8, "big") + part)
-    return digest.hexdigest()
+def key_of(data: bytes, *conditions: object) -> str:
+    """Return what a result is kept under: digests of the submission, and of all it depends on."""
+    known = hashlib.sha256(repr((VERSION, *conditions)).encode("utf-8", "surrogatepass"))
+    return f"{work_of(data)}/{known.hexdigest()}"
+
+
+def same_work(key: str, other: str) -> bool:
+    """Return whether two keys are of the same submission, whatever it is graded with."""
+    return key.partition("/")[0] == other.partition("/")[0]
 
 
 def work_of(data: bytes) -> str:

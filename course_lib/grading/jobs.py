@@ -44,14 +44,13 @@ class Job:
     Args:
         student: only for messages.
         lesson: slug.
-        key: digest of what is graded: submission, release, seed and limits.
+        key: digests of the submission and of what it is graded with.
         data: the submitted notebook.
         release: the lesson's release notebook as text.
         seed: the submission's own, from which the inputs of its checks are drawn.
         name: of the submitted file, for messages.
         tests: ordinary tests with what the release hides of them.
-        same: exercises that are not judged again, because neither work nor check has changed,
-            and whether each was right.
+        notices: what a person should know of the folder.
         beside: names of the files in the notebook's folder, which the guest does not see.
     """
 
@@ -63,7 +62,7 @@ class Job:
     seed: str
     name: str = "the notebook"
     tests: Mapping[str, str] = field(default_factory=dict)
-    same: Mapping[str, bool] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
     beside: frozenset[str] = frozenset()
 
 
@@ -72,11 +71,10 @@ class Result:
     """The outcome of a job.
 
     Attributes:
-        notebook: the executed notebook; checks that were not judged again have no outputs.
+        notebook: the executed notebook.
         fault: why the submission could not be graded; None if it was.
         is_final: whether the same submission would fail again, so that only `--force` tries it.
         notices: what a person should know of the submission.
-        flagged: exercises for a person to look at, with the reason.
         seconds: wall time by step: "start" (of guests), "cells", "observe", "judge", "total"; and
             "cpu", the processor time of worker and guests.
         log: what happened, one line each.
@@ -89,6 +87,5 @@ class Result:
     fault: str | None = None
     is_final: bool = False
     notices: tuple[str, ...] = ()
-    flagged: dict[str, str] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     log: list[str] = field(default_factory=list)

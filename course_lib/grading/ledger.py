@@ -10,10 +10,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 
+from course_lib.grading.course import write_atomically
 from course_lib.workspace.errors import GradingError
 
 _DAMAGED = (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError)
@@ -24,29 +24,21 @@ class Entry:
     """The state of one submission.
 
     Attributes:
-        key: digest of what was graded: submission, release, seed and limits.
-        checks: digest of the check that judged it, by exercise.
-        state: "started", "graded", "published" or "blank".
+        key: digests of the submission and of what it was graded with.
+        state: "graded", "published" or "blank".
         problem: why it is blank, with the remedy.
         is_final: whether it stays blank until it changes or `--force` is given.
-        flagged: exercises for a person to look at, with the reason.
         notebook: the graded notebook as JSON text, until it is published.
-        work: digest of the submission alone.
-        regraded: the same work was graded before, and nobody asked to forget that.
     """
 
     student: str
     key: str = ""
-    checks: dict[str, str] = field(default_factory=dict)
     state: str = ""
     problem: str | None = None
     is_final: bool = False
     notices: tuple[str, ...] = ()
-    flagged: dict[str, str] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     notebook: str = ""
-    work: str = ""
-    regraded: bool = False
 
 
 class Ledger:
@@ -68,24 +60,10 @@ class Ledger:
         """Keep an entry: it is on disk, or GradingError is raised and the old one still is."""
         text = json.dumps(asdict(entry), ensure_ascii=False)
         document = json.dumps({"sha256": _digest(text), "entry": text})
-        path = self._path(entry.student)
-        scratch = path.with_name(f".{path.name}.{os.getpid()}")
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            with scratch.open("w", encoding="utf-8") as file:
-                file.write(document)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(scratch, path)
-            if hasattr(os, "O_DIRECTORY"):  # the folder's own entry, where the system can do that
-                descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
-                try:
-                    os.fsync(descriptor)
-                finally:
-                    os.close(descriptor)
+            write_atomically(self._path(entry.student), document, durably=True)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                scratch.unlink()
             raise GradingError(
                 f"{self.folder} cannot be written ({error.strerror}): make room, then run the "
                 "same command again; what is graded is kept"
@@ -108,8 +86,6 @@ def _read(path: Path) -> Entry | None:
         if document["sha256"] == _digest(document["entry"]):
             content = json.loads(document["entry"])
             content["notices"] = tuple(content.get("notices", ()))
-            if content["state"] == "landed":  # the word of earlier versions
-                content["state"] = "published"
             return Entry(**{f.name: content[f.name] for f in fields(Entry) if f.name in content})
     return None
 

@@ -23,7 +23,7 @@ import nbformat
 
 from course_lib.grading.course import Course, quiet_nbgrader, write_atomically
 from course_lib.grading.executors import Executor, executor, shard_of
-from course_lib.grading.graded import GradedLesson, GradedSubmission
+from course_lib.grading.graded import GradedLesson
 from course_lib.grading.graded_cells import read_notebook
 from course_lib.grading.intake.submissions import Submission, find_submissions
 from course_lib.grading.jobs import Job, Result, Settings
@@ -82,16 +82,15 @@ def grade(
         found = find_submissions(course.step("submitted"), lesson, students)
         mine = set(shard_of([submission.student for submission in found], settings.shard))
         chosen = [submission for submission in found if submission.student in mine]
-        known = _grade(run, chosen, progress or (lambda step: None), pool)
-        summary = read_lesson(course, lesson, known=known)
+        _grade(run, chosen, progress or (lambda step: None), pool)
+        summary = read_lesson(course, lesson)
     return replace(summary, seconds=time.monotonic() - started)
 
 
 def _grade(
     run: Run, submissions: Sequence[Submission], progress: Progress, pool: Executor | None
-) -> dict[str, GradedSubmission]:
-    """Grade and publish; return what the graded notebooks say, by student."""
-    read: dict[str, GradedSubmission] = {}
+) -> None:
+    """Grade and publish."""
     counts, outcomes, started = Counter[str](), Counter[str](), time.monotonic()
     progress(Step(run.lesson, 0, len(submissions), f"{len(submissions)} submissions"))
     with contextlib.ExitStack() as workers:
@@ -102,12 +101,10 @@ def _grade(
         with Publisher(run.course, run.lesson).open() as publisher:
             graded = publisher.graded()
             known = {student for student, is_current in graded.items() if is_current}
+            begun: dict[str, Job] = {}
 
             def finish(entry: Entry) -> None:
-                if grades := _finish(run, entry, publisher):
-                    read[entry.student] = grades
-                    if entry.state == "graded":
-                        outcomes.update(one.outcome for one in grades.rows)
+                outcomes.update(_finish(run, entry, publisher))
                 counts[_WORDS[entry.state]] += 1
                 done, total = counts.total(), len(submissions)
                 left = (time.monotonic() - started) / done * (total - done)
@@ -118,6 +115,7 @@ def _grade(
                 for submission in submissions:
                     planned = plan(run, submission, known)
                     if isinstance(planned, Job):
+                        begun[planned.student] = planned
                         yield planned
                     else:
                         finish(planned)
@@ -126,7 +124,7 @@ def _grade(
             for first in waiting:  # no worker is started for a class that has not changed
                 pool = pool or _started(run, workers)
                 for result in pool.run(itertools.chain([first], waiting)):
-                    entry = receive(run, result)
+                    entry = receive(run, begun.pop(result.student), result)
                     _write_log(run, entry, result)
                     finish(entry)
             workers.close()
@@ -135,33 +133,30 @@ def _grade(
                     _finish(run, again, publisher)
             for entry in publisher.write_pages(run.ledger):
                 run.ledger.published(entry)
-    return read
 
 
 def _started(run: Run, stack: contextlib.ExitStack) -> Executor:
     return stack.enter_context(contextlib.closing(executor(run.settings, run.lesson)))
 
 
-def _finish(run: Run, entry: Entry, publisher: Publisher) -> GradedSubmission | None:
-    """Publish a graded submission, or clear a blank one; return what its graded notebook says."""
+def _finish(run: Run, entry: Entry, publisher: Publisher) -> list[str]:
+    """Publish a graded submission, or clear a blank one; return the outcomes of its checks."""
     if entry.state == "blank":
         publisher.leave_blank(entry.student)
         run.ledger.put(entry)
-        return None
-    if entry.state == "published":
-        notebook = run.course.read_graded(entry.student, run.lesson)
-        return read_notebook(notebook, entry.student) if notebook else None
+    if entry.state != "graded":
+        return []
     notebook = nbformat.v4.reads(entry.notebook)  # written by us
     grades = read_notebook(notebook, entry.student)
     publisher.publish(entry.student, entry.notebook, notebook, grades)
-    return grades
+    return [row.outcome for row in grades.rows]
 
 
 def _write_log(run: Run, entry: Entry, result: Result) -> None:
     """Write what happened to one submission in its newest run."""
-    path = run.course.log_path(result.student, run.lesson)
+    path = run.course.log_path(entry.student, run.lesson)
     path.parent.mkdir(parents=True, exist_ok=True)
-    lines = [f"{result.student!r}, {run.lesson}, {time.strftime('%Y-%m-%d %H:%M:%S%z')}"]
+    lines = [f"{entry.student!r}, {run.lesson}, {time.strftime('%Y-%m-%d %H:%M:%S%z')}"]
     lines += [f"note: {notice}" for notice in entry.notices] + result.log
     if result.fault:
         lines.append(f"blank: {result.fault}")

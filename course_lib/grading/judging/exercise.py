@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 import hashlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 from nbformat import NotebookNode
 
@@ -45,42 +44,39 @@ ENDINGS = {
 }
 
 
-class Verdict(NamedTuple):
-    """The report on an answer.
+def judge_twice(
+    session: Session, job: Job, name: str, index: int, *, name_mistakes: bool = True
+) -> Report:
+    """Judge an exercise; try it again where other exercises may be to blame.
 
-    Attributes:
-        report: names no mistake, unless that has been done.
-        named: judges again and looks for known mistakes, too, which takes longer; if told so,
-            also for a smaller input that fails, in the guest as it is then.
+    Args:
+        session: the student's guest, which only observes.
+        job: holds the seed.
+        name: of the exercise.
+        index: of its check cell.
+        name_mistakes: look for known mistakes and a smaller input that fails. Without it, only
+            outcome and points are wanted, which takes less time.
     """
-
-    report: Report
-    named: Callable[[bool], Report]
-
-
-def settled(report: Report) -> Verdict:
-    """A verdict to which nothing is to be added."""
-    return Verdict(report, lambda in_guest: report)
-
-
-def judge_twice(session: Session, job: Job, name: str, index: int) -> Verdict:
-    """Return the verdict on an exercise; try it again where other exercises may be to blame."""
     if ending := session.ending_of_answer(name):
         return _stopped(session.limits, name, ending)
-    judged = observe_and_judge(session, job, name, index)
-    is_right = isinstance(judged, Verdict) and judged.report.outcome == "correct"
+
+    def judge() -> Report | str:
+        return observe_and_judge(session, job, name, index, name_mistakes=name_mistakes)
+
+    judged = judge()
+    is_right = isinstance(judged, Report) and judged.outcome == "correct"
     if judged in MAYBE_ANOTHERS or (session.crowded and not is_right):
         session.renew(index, only=session.needed(name))
-        judged = observe_and_judge(session, job, name, index)
-    if isinstance(judged, Verdict) and judged.report.outcome == "raised":
+        judged = judge()
+    if isinstance(judged, Report) and judged.outcome == "raised":
         # An earlier cell may have deleted what the lesson imports, torch for example.
         session.run(_lesson_imports(session.cells[:index]), index, history=False)
-        judged = observe_and_judge(session, job, name, index)
+        judged = judge()
     return _stopped(session.limits, name, judged) if isinstance(judged, str) else judged
 
 
-def _stopped(limits: Limits, name: str, ending: str) -> Verdict:
-    """Return the verdict on an exercise that ended before it could be judged."""
+def _stopped(limits: Limits, name: str, ending: str) -> Report:
+    """Return the report on an exercise that ended before it could be judged."""
     outcome, words = ENDINGS[ending]
     sentence = words.format(
         seconds=limits.cell_seconds,
@@ -89,30 +85,23 @@ def _stopped(limits: Limits, name: str, ending: str) -> Verdict:
         output=limits.output / 1e6,
     )
     message = f"Stopped, because {sentence}. The other exercises are judged as usual."
-    return settled(Report.on(find(name), outcome, 0.0, [Finding(outcome, message, "", "values")]))
+    return Report.on(find(name), outcome, 0.0, [Finding(outcome, message, "", "values")])
 
 
 def right_with_other_inputs(session: Session, job: Job, name: str, index: int) -> bool:
     """Whether another draw of inputs finds nothing wrong with an answer that lost points."""
-    again = observe_and_judge(session, job, name, index, variant="/again")
-    return isinstance(again, Verdict) and again.report.outcome == "correct"
+    other = replace(job, seed=f"{job.seed}/again")
+    again = observe_and_judge(session, other, name, index, name_mistakes=False)
+    return isinstance(again, Report) and again.outcome == "correct"
 
 
 def observe_and_judge(
-    session: Session, job: Job, name: str, index: int, *, variant: str = ""
-) -> Verdict | str:
-    """Return the verdict on an exercise, or how its observation ended, a key of `ENDINGS`.
-
-    Args:
-        session: the student's guest, which only observes.
-        job: holds the seed.
-        name: of the exercise.
-        index: of its check cell.
-        variant: added to the seed, for other inputs.
-    """
-    exercise, seed = find(name), f"{job.seed}{variant}"
-    probes = [probe for probe, _ in prepare(exercise, seed)]
-    number = hashlib.sha256(f"{job.key}/{name}/{seed}".encode()).hexdigest()
+    session: Session, job: Job, name: str, index: int, *, name_mistakes: bool = True
+) -> Report | str:
+    """Return the report on an exercise, or how its observation ended, a key of `ENDINGS`."""
+    exercise = find(name)
+    probes = [probe for probe, _ in prepare(exercise, job.seed)]
+    number = hashlib.sha256(f"{job.key}/{name}/{job.seed}".encode()).hexdigest()
     request = Request(name, probes, tuple(exercise.chain), exercise.takes_all, number)
     text, ending = session.observe(request, index)
     reply = _reply_in(text, number)
@@ -124,14 +113,33 @@ def observe_and_judge(
     def observe_more(more: Sequence[Probe]) -> Mapping[str, Observation]:
         return _observe_more(session, replace(request, probes=list(more)), index)
 
-    def judge(in_guest: bool, name_mistakes: bool = True) -> Report:
-        started = time.monotonic()
-        more = observe_more if in_guest else None
-        report = judge_reply(exercise, seed, reply, more, name_mistakes=name_mistakes)
-        session.spend("judge", time.monotonic() - started)
-        return report
+    started = time.monotonic()
+    report = judge_reply(
+        exercise, job.seed, reply, observe_more=observe_more, name_mistakes=name_mistakes
+    )
+    session.spend("judge", time.monotonic() - started)
+    return report
 
-    return Verdict(judge(in_guest=False, name_mistakes=False), judge)
+
+def judge_reply(
+    exercise: Exercise,
+    seed: str,
+    reply: Reply,
+    *,
+    observe_more: Observer | None = None,
+    name_mistakes: bool = True,
+) -> Report:
+    """Return the report on what a guest says it saw."""
+    if reply.missing:
+        return still_missing(exercise, reply.missing)
+    return judge_observed(
+        exercise,
+        seed,
+        reply.subject,
+        reply.seen,
+        observe_more=observe_more,
+        name_mistakes=name_mistakes,
+    )
 
 
 def _observe_more(session: Session, request: Request, index: int) -> Mapping[str, Observation]:
@@ -152,27 +160,6 @@ def _reply_in(text: str | None, number: str) -> Reply | None:
     except CodecError:
         return None
     return reply if reply and reply.number == number else None
-
-
-def judge_reply(
-    exercise: Exercise,
-    seed: str,
-    reply: Reply,
-    observe_more: Observer | None = None,
-    *,
-    name_mistakes: bool = True,
-) -> Report:
-    """The report on what a guest says it saw."""
-    if reply.missing:
-        return still_missing(exercise, reply.missing)
-    return judge_observed(
-        exercise,
-        seed,
-        reply.subject,
-        reply.seen,
-        observe_more=observe_more,
-        name_mistakes=name_mistakes,
-    )
 
 
 def doubt_about(reply: Reply, probes: list[Probe]) -> str:

@@ -6,8 +6,6 @@ from students is in the source version, and comes back before they run.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import nbformat
@@ -39,11 +37,6 @@ def tests_of(course: Course, lesson: str, release: NotebookNode) -> dict[str, st
             f"{path} cannot be read, and it holds the hidden tests: put it back"
         ) from error
     return {grade_id(c): c.source for c in check_cells(source) if grade_id(c) in wanted}
-
-
-def digests_of(tests: Mapping[str, str]) -> dict[str, str]:
-    """A digest of each test: a changed one is run again."""
-    return {name: hashlib.sha256(text.encode()).hexdigest() for name, text in tests.items()}
 
 
 def shown_of_test(ran: Ran, stopped: str | None) -> list[NotebookNode]:

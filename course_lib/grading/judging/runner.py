@@ -104,12 +104,13 @@ class Runner:
         self._imports = tuple(module for word, module in _LATE.items() if word in run)
         session = Session(notebook.cells, self.guest, self.limits)
         try:
-            reports, result.flagged = grade_cells(session, job, notebook)
+            reports, notices = grade_cells(session, job, notebook)
         finally:
             session.close()
             result.seconds = session.seconds
             result.log += session.log
         result.notices += tuple(notice for _, notice in sorted(session.notices.items()))
+        result.notices += tuple(notices)
         fill_checks(notebook, reports)
         result.notebook = notebook
 

@@ -35,22 +35,15 @@ def _outputs(report: Report) -> list[NotebookNode]:
     return [made_output("execute_result", data=data, metadata={}, execution_count=None)]
 
 
-class Shown:
-    """Outputs of a submission's cells, up to `KEPT` in all.
+def room_for_outputs(notebook: NotebookNode) -> int:
+    """Return how many characters the cells of a rebuilt notebook may still put out."""
+    outputs = (cell.outputs for cell in notebook.cells if cell.get("outputs"))
+    return KEPT - sum(len(str(each)) for each in outputs)
 
-    Args:
-        notebook: rebuilt; outputs that it holds already count.
-    """
 
-    def __init__(self, notebook: NotebookNode) -> None:
-        outputs = (cell.outputs for cell in notebook.cells if cell.get("outputs"))
-        self.room = KEPT - sum(len(str(each)) for each in outputs)
-
-    def keep(self, cell: NotebookNode, ran: Ran) -> None:
-        """Put what a cell displayed into the cell."""
-        self.room -= ran.size
-        if self.room >= 0:
-            cell.outputs = sanitize_outputs(ran.outputs)
-        else:
-            said = f"[left out: all cells together put out more than {KEPT:,} bytes]\n"
-            cell.outputs = [made_output("stream", name="stdout", text=said)] if ran.outputs else []
+def shown_of_cell(ran: Ran, room: int) -> list[NotebookNode]:
+    """Return what a cell displayed; if there is no room for it, a sentence that says so."""
+    if room >= 0:
+        return sanitize_outputs(ran.outputs)
+    said = f"[left out: all cells together put out more than {KEPT:,} bytes]\n"
+    return [made_output("stream", name="stdout", text=said)] if ran.outputs else []

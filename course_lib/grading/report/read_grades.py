@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from nbgrader.api import MissingEntry
@@ -23,17 +22,12 @@ def read_lesson(
     course: Course,
     lesson: str,
     *,
-    known: Mapping[str, GradedSubmission] | None = None,
     brief: bool = False,
 ) -> GradedLesson:
     """Return everything known about a lesson.
 
-    Args:
-        course: the course folder.
-        lesson: slug.
-        known: what graded notebooks say that need not be read again, by student.
-        brief: read the graded notebook only where points are missing, to say why. Mistakes and
-            messages are left out then.
+    If `brief`, only graded notebooks in which points are missing are read, to say why. Mistakes
+    and messages are left out then.
     """
     entries = {e.student: e for e in Ledger(course.ledger_path(lesson)).entries()}
     submitted = course.step("submitted")
@@ -50,9 +44,8 @@ def read_lesson(
             student = submission.student.id
             graded = _from_gradebook(submission, exercises, answers)
             if graded.state == BLANK or not brief:
-                notebook = (known or {}).get(student)
-                if notebook is None and (found := course.read_graded(student, lesson)):
-                    notebook = read_notebook(found)
+                found = course.read_graded(student, lesson)
+                notebook = read_notebook(found) if found else None
                 graded = _explained(graded, entries.get(student, Entry(student)), notebook)
                 if problem := read_stamp(submitted / student / lesson).problem:
                     graded = replace(graded, notices=(*graded.notices, problem))
@@ -106,12 +99,11 @@ def _explained(
     told = notebook or GradedSubmission(graded.student)
     read = {row.exercise: row for row in told.rows}
     problem = entry.problem or (None if notebook else "not graded yet")
-    flags = [f"{name}: {reason}" for name, reason in entry.flagged.items()]
     return replace(
         graded,
         rows=tuple(_with_report(row, read.get(row.exercise)) for row in graded.rows),
         problem=problem,
-        notices=tuple(dict.fromkeys([*entry.notices, *told.notices, *flags])),
+        notices=tuple(dict.fromkeys([*entry.notices, *told.notices])),
         seconds=entry.seconds.get("total", 0.0),
     )
 

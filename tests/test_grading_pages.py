@@ -1,17 +1,180 @@
-"""Feedback pages: outputs are escaped, and pictures have an alternative text."""
+"""Feedback pages show Markdown, formulas, figures and outputs, and run nothing of a student's."""
 
-from nbformat.v4 import new_code_cell, new_notebook, new_output, new_raw_cell, writes
+import re
+from pathlib import Path
 
-from course_lib.grading.publishing.course_figures import CourseFigures
+import cmarkgfm
+import nbformat
+import pytest
+from nbconvert.filters import markdown2html_mistune
+from nbformat.v4 import (
+    new_code_cell,
+    new_markdown_cell,
+    new_notebook,
+    new_output,
+    new_raw_cell,
+    writes,
+)
+
+from course_lib.grading import sanitize
+from course_lib.grading.publishing.course_figures import CourseFigures, figures_of
+from course_lib.grading.publishing.formulas import LONGEST as LONGEST_FORMULA
+from course_lib.grading.publishing.formulas import MOST
+from course_lib.grading.publishing.markup import LONGEST, highlighted, lesson_text, written
 from course_lib.grading.publishing.pages import Marks, feedback_page
+from course_lib.plotting.figures import Plot, figure_html
 
-ABOUT = {
-    "assignment": "<i>",
-    "notebook": "<i>",
-    "score": 1.0,
-    "max_score": 2.0,
-    "late_penalty": 0.5,
-}
+ROOT = Path(__file__).resolve().parent.parent
+
+# --- Markdown and code --------------------------------------------------------------------
+
+
+def test_a_written_answer_keeps_its_markdown():
+    page = written("so **bold** ~~old~~\n\n- one\n\n2. two\n\n| a |\n|:-:|\n| b |")
+    for part in ("<strong>bold</strong>", "<del>old</del>", "<li>one</li>", '<ol start="2">'):
+        assert part in page
+    assert '<td align="center">b</td>' in page
+    assert 'href="https://a.org/?b=c&amp;d"' in written("[x](https://a.org/?b=c&d)")
+
+
+def test_the_text_of_a_lesson_is_parsed_once_for_a_class(monkeypatch):
+    parsed, parse = [], cmarkgfm.markdown_to_html_with_extensions
+
+    def counted(source, *options):
+        parsed.append(source)
+        return parse(source, *options)
+
+    monkeypatch.setattr(cmarkgfm, "markdown_to_html_with_extensions", counted)
+    lesson_text.cache_clear()
+    assert len({lesson_text("The *same* text.") for _ in range(3)}) == len(parsed) == 1
+
+
+HOSTILE = [
+    "<script>f()</script>",
+    '<p onclick="f()">a</p> `<b>` <!-- x --> <?php ?>',
+    "<math><mtext><style><img src=x onerror=f()></style></mtext></math>",
+    "<svg><a xlink:href='javascript:f()'>x</a></svg>",
+    "<a href='javascript:f()' title='> <img src=x onerror=f()>'>b</a>",
+    "[x](&#106;avascript:f())",
+    "[x]( <javascript:f()>)",
+    "[x][1]\n\n[1]:\n  data:text/html,f()",
+    "<javascript:f()>",
+    "![x](https://example.org/x.png)",
+    '![x](x"onerror="f())',
+]
+
+
+@pytest.mark.parametrize("source", HOSTILE)
+def test_nothing_in_markdown_runs_or_is_fetched(source):
+    in_formgrader = markdown2html_mistune(sanitize.sanitize_prose(source))
+    for page in (written(source), lesson_text(source), in_formgrader):
+        tags = " ".join(re.findall("<[^>]*>", page))
+        for part in ("script", "<style", "<img", "<svg", "<math", "onclick", "data:", "<!-", "<?"):
+            assert part not in tags
+        assert not re.search('href="(?!https:)', tags)
+
+
+def test_tags_are_text_in_a_written_answer_and_fold_an_answer_of_the_lesson():
+    source = "<details><summary>Answer</summary>\n\n*b*\n\n</details>"
+    assert "<details" not in written(source) and "details&gt;" in written(source)
+    folded = "<details><summary>Answer</summary>\n<p><em>b</em></p>\n</details>\n"
+    assert lesson_text(source) == folded
+
+
+def test_code_is_highlighted_and_escaped():
+    page = highlighted("def f(): return '<b>' # \u202e\ud800x")
+    assert '<span class="k">def</span>' in page and "&lt;b&gt;" in page
+    assert "\u202e" not in page and "\ud800" not in page
+
+
+@pytest.mark.parametrize("render", [written, lesson_text, highlighted])
+def test_a_text_that_is_too_long_is_only_escaped(render):
+    page = render("*<b>*" + "a" * LONGEST)
+    assert page.startswith('<pre class="as-written" tabindex="0">*&lt;')
+    assert "<b>" not in page and "<em>" not in page
+
+
+# --- formulas -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("solutions/*/*.ipynb")), ids=lambda p: p.stem)
+def test_every_formula_of_a_lesson_is_drawn(path):
+    cells = nbformat.read(path, as_version=4).cells
+    texts = [cell.source for cell in cells if cell.cell_type == "markdown"]
+    made = [lesson_text(text) for text in texts]
+    formulas = any("$" in text for text in texts)  # lesson 00 has none
+    assert sum(text.count("<math") for text in made) > 10 * formulas - 1
+    outside_code = [re.sub(r"<(pre|code)\b.*?</\1>|<[^>]*>", "", t, flags=re.S) for t in made]
+    assert [text for text in outside_code if "$" in text] == []
+
+
+def test_a_formula_becomes_mathml_inline_or_on_a_line_of_its_own():
+    made = written("so $a < \\sqrt{d}_i$ and\n\n$$\ne^{-x_i}\n$$")
+    assert re.search(r'<p>so <math[^>]*display="inline".*<mo>&lt;</mo>.*<msqrt>', made)
+    assert re.search(r'<math[^>]*display="block".*<msup>', made)
+
+
+NOT_DRAWN = [r"\href{javascript:alert(1)}{x}", r"\class{a}{b}", r"\frac{", "{" * 900]
+NOT_DRAWN += [r"\style{position:fixed}{x}", "x" * (LONGEST_FORMULA + 1)]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("`$HOME` and `$PATH`", "<code>$HOME</code> and <code>$PATH</code>"),
+        ("```\n$x$ and $y$\n```", "$x$ and $y$\n"),
+        ("it costs $5 or $6", "it costs $5 or $6"),
+        ("escaped \\$x\\$", "escaped $x$"),
+        ("an empty one: $$$$", "an empty one: $$$$"),
+        ("$a\n\nb$", "<p>$a</p>"),
+        *((f"${tex}$", f"<p>${tex}$</p>\n") for tex in NOT_DRAWN),
+    ],
+)
+def test_what_is_not_a_formula_or_does_more_than_draw_stays_text(text, shown):
+    assert shown in written(text) and "<math" not in written(text)
+
+
+def test_markup_in_a_formula_is_drawn_as_signs():
+    made = lesson_text("$<script>alert(1)</script>$ $\\text{<img src=x onerror=alert(1)>}$")
+    assert "<script" not in made and "<img" not in made and "<mo>&lt;</mo>" in made
+
+
+def test_formulas_are_limited_in_number_and_cannot_be_repeated_by_a_mark():
+    made = written(" ".join(f"$a_{number}$" for number in range(MOST + 5)))
+    assert made.count("<math") == MOST and f"$a_{MOST}$" in made
+    assert written("$x$ &#xE000;0&#xE001; &#xE000;7&#xE001;").count("<math") == 1
+
+
+# --- figures of the course ----------------------------------------------------------------
+
+
+def test_only_a_demo_cell_of_the_solution_shows_the_figure_of_the_course(tmp_path):
+    svg = '<svg xmlns="http://www.w3.org/2000/svg" width="40"><text>5 &lt; 6</text></svg>'
+    page = figure_html(Plot(svg, alt='a "peak" at 5 < 6'))
+    demo, outputs = {"tags": ["demo"]}, [new_output("display_data", {"text/html": page})]
+    kinds = {"drawn": demo, "hidden": demo, "text": demo, "plain": {}}
+    source = [new_code_cell(id=i, metadata=kinds[i], outputs=outputs) for i in kinds]
+    (tmp_path / "01_toy").mkdir()
+    nbformat.write(new_notebook(cells=source), tmp_path / "01_toy/01_toy.ipynb")
+    outputs = [new_output("stream", text="mine"), new_output("display_data", {"text/plain": "x"})]
+    cells = [
+        new_code_cell(id="drawn", metadata=demo, outputs=outputs),
+        new_code_cell(id="hidden", metadata={"tags": ["hide-input"]}),
+        new_code_cell(id="own-1", metadata=demo),
+        new_code_cell(id="plain", metadata=demo),
+        new_markdown_cell(id="text"),
+    ]
+    resources = {"nbgrader": {"assignment": "01_toy"}}
+    made, _ = CourseFigures(tmp_path).preprocess(new_notebook(cells=cells), resources)
+    mine, figure = made.cells[0].outputs
+    assert mine.text == "mine" and not any(cell.get("outputs") for cell in made.cells[1:])
+    shown = figure.data["text/html"]
+    assert 'aria-label="a &quot;peak&quot; at 5 &lt; 6"' in shown and "<script" not in shown
+    assert "<text>5 &lt; 6</text></svg><figcaption>From the course's own run" in shown
+    assert figures_of(tmp_path / "gone.ipynb") == {}
+
+
+# --- outputs ------------------------------------------------------------------------------
 
 
 def test_a_page_shows_outputs_and_runs_nothing_of_them(tmp_path):
@@ -24,8 +187,9 @@ def test_a_page_shows_outputs_and_runs_nothing_of_them(tmp_path):
         new_output("display_data", {"application/javascript": "<b>", "image/svg+xml": "<b>"}),
     ]
     cells = [new_code_cell("'<b>'", outputs=outputs), new_raw_cell("<b>raw")]
-    notebook = writes(new_notebook(cells=cells))
-    page = feedback_page(notebook, Marks(ABOUT, {}, ()), CourseFigures(tmp_path))
+    about = {"assignment": "<i>", "notebook": "<i>", "score": 1.0, "max_score": 2.0}
+    marks = Marks(about | {"late_penalty": 0.5}, {}, ())
+    page = feedback_page(writes(new_notebook(cells=cells)), marks, CourseFigures(tmp_path))
     assert "<b>" not in page and "\x1b" not in page
     for part in (
         "<h1>Feedback: &lt;i&gt;</h1>",
@@ -39,3 +203,27 @@ def test_a_page_shows_outputs_and_runs_nothing_of_them(tmp_path):
         "&lt;b&gt;raw</pre>",
     ):
         assert part in page
+
+
+def test_prose_that_runs_nothing_stays_as_it_is():
+    source = "Since $a < b$, `x[0]` is [here](https://example.org) and\n\n- 3 > 2"
+    assert sanitize.sanitize_prose(source) == source
+
+
+def test_outputs_keep_text_and_pictures_only():
+    data = {"text/html": "<b>", "text/plain": "b", "image/png": "AAAA", "image/svg+xml": "<svg>"}
+    bad = {"image/png": 'x" onerror="f()', "application/javascript": "f()"}
+    outputs = [new_output("display_data", data, metadata={"x": 1}), new_output("display_data", bad)]
+    (kept,) = sanitize.sanitize_outputs([*outputs, None, {"output_type": "what"}])
+    assert kept.data == {"text/plain": "b", "image/png": "AAAA"}
+    assert kept.metadata == {"image/png": {"alt": "b"}}
+
+
+def test_outputs_are_cut_and_control_characters_and_too_many_colors_are_removed():
+    texts = ["\x1b[31mred\x1b[0m\x1b[2J\x00\u202e 10%\r20%\n", "x" * sanitize.MOST]
+    stream, rest = sanitize.sanitize_outputs([new_output("stream", text=text) for text in texts])
+    assert stream.text == "20%\n" and "left out" in rest.text
+    assert sanitize.plain_text("\x1b[31mred\x1b[0m\x07", colours=True) == "\x1b[31mred\x1b[0m"
+    assert sanitize.sanitize_tree({"a": ["\x1b[2Jx", 1]}) == {"a": ["x", 1]}
+    (kept,) = sanitize.sanitize_outputs([new_output("stream", text="\x1b[31m." * 5000)])
+    assert kept.text == "." * 5000  # so many colors would stop formgrader

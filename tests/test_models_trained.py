@@ -6,14 +6,20 @@ import numpy as np
 import pytest
 import torch
 
-from course_lib.attention import CausalSelfAttention, positional_encoding
+from course_lib.attention import CausalSelfAttention, masked_softmax, positional_encoding
 from course_lib.authoring import stored
 from course_lib.authoring.inputs import Course
 from course_lib.cli import main as cli
 from course_lib.models import trained
 from course_lib.models.language_model import repeated_tokens
 from course_lib.models.numerals import Numerals, english
-from course_lib.models.whole_game import meeting, new_translator, translate
+from course_lib.models.whole_game import (
+    meeting,
+    new_translator,
+    translate,
+    translate_batch,
+    use_softmax,
+)
 from course_lib.plotting import figure_html, memory_and_speed
 from course_lib.workspace.errors import BuildError
 from course_lib.workspace.sources import digest_of, reached
@@ -67,6 +73,21 @@ def test_what_meets_in_the_translator_gives_its_own_map(translator):
     torch.testing.assert_close(torch.softmax(scores, dim=-1), translator.maps)
     meeting(translator, Numerals(), [7])
     assert not translator.decoder.cross_attention._forward_pre_hooks
+
+
+def test_a_translator_runs_on_the_softmax_it_is_given():
+    numerals = Numerals()
+    model = trained.trained_translator(numerals)
+    numbers = [*range(1, 100), 7777]
+    right = [english(number) for number in numbers]
+    assert translate_batch(model, numerals, numbers) == right
+    use_softmax(model, masked_softmax)
+    assert translate_batch(model, numerals, numbers) == right
+    masked = model.maps
+    use_softmax(model, lambda scores, valid_lens: torch.softmax(scores, dim=-1))
+    assert translate_batch(model, numerals, numbers) != right
+    assert model.maps.shape == masked.shape
+    assert (masked[0, :, 4:] == 0).all() and (model.maps[0, :, 4:] > 0).all()
 
 
 def test_the_translators_lines_cross(translator):

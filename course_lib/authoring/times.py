@@ -16,7 +16,7 @@ from course_lib.authoring.read import HEADING, TOGETHER, Part, assign_roles, rea
 from course_lib.workspace.errors import BuildError
 
 WORDS_A_MINUTE = 150
-MOST_CORE, MOST_WHOLE = 14 * 60, 26 * 60  # minutes that the course may take
+MOST_CORE, MOST_WHOLE = 15 * 60, 26 * 60  # minutes that the course may take
 STAR, TIME = "★", "{time}"
 _ANY_HEADING = re.compile(r"(#{1,6})\s")
 _WRITTEN = re.compile(r"###+ Written question\b")

@@ -1,6 +1,7 @@
 """Lesson 00's translator, made of PyTorch's own parts; lesson 09 makes one of the reader's."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -74,6 +75,66 @@ class Across(nn.MultiheadAttention):
         self.attention_weights = None if weights is None else weights.detach()
         return outputs
 
+    def projected(self, y: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the queries made of `y`, and the keys and values made of `memory`."""
+        w_q, w_k, w_v = self.in_proj_weight.chunk(3)  # torch stacks the three projections
+        b_q, b_k, b_v = self.in_proj_bias.chunk(3)
+        return F.linear(y, w_q, b_q), F.linear(memory, w_k, b_k), F.linear(memory, w_v, b_v)
+
+
+class OwnAttention(nn.Module):
+    """Cross-attention with the projections of a trained one and a reader's own function.
+
+    Args:
+        trained: the attention whose projections stay in use.
+        attend: called as `attend(queries, keys, values, valid_lens)`, with the projected queries
+            `(batch, t, embed_dim)`, keys and values `(batch, m, embed_dim)`. Returns the outputs
+            `(batch, t, embed_dim)` and the attention weights `(batch, t, m)`.
+    """
+
+    def __init__(self, trained: Across, attend: Callable[..., tuple[Tensor, Tensor]]):
+        super().__init__()
+        self.trained, self.attend = trained, attend
+
+    def forward(self, y: Tensor, memory: Tensor, valid_lens: Tensor) -> Tensor:
+        """Return the outputs `(batch, t, embed_dim)`; keep the weights in `attention_weights`."""
+        outputs, weights = self.attend(*self.trained.projected(y, memory), valid_lens)
+        self.attention_weights = weights.detach()
+        return self.trained.out_proj(outputs)
+
+
+def use_attention(model: Translator, attend: Callable[..., tuple[Tensor, Tensor]]) -> None:
+    """Make a trained translator compute its cross-attention with `attend`.
+
+    Args:
+        model: made by `new_translator`.
+        attend: see `OwnAttention`.
+    """
+    model.decoder.cross_attention = OwnAttention(_trained_attention(model), attend)
+
+
+def use_softmax(model: Translator, softmax: Callable[[Tensor, Tensor], Tensor]) -> None:
+    """Make a trained translator compute its attention weights over the characters with `softmax`.
+
+    Args:
+        model: made by `new_translator`.
+        softmax: called as `softmax(scores, valid_lens)`, with scores `(batch, t, m)`. Returns the
+            weights in the same shape.
+    """
+
+    def attend(
+        queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        weights = softmax(queries @ keys.mT / math.sqrt(EMBED_DIM), valid_lens)
+        return weights @ values, weights
+
+    use_attention(model, attend)
+
+
+def _trained_attention(model: Translator) -> Across:
+    attention: Any = model.decoder.cross_attention
+    return attention.trained if isinstance(attention, OwnAttention) else attention
+
 
 class Meeting(NamedTuple):
     """What meets where words look at characters: before the projections, and after them."""
@@ -105,10 +166,8 @@ def meeting(model: Translator, numerals: Numerals, numbers: Sequence[int]) -> Me
     model(source, valid_lens, pad_sequence(begun, batch_first=True)[:, :-1])
     hook.remove()
     words, characters = given
-    w_q, w_k, w_v = attention.in_proj_weight.chunk(3)
-    b_q, b_k, b_v = attention.in_proj_bias.chunk(3)
-    queries, keys = F.linear(words, w_q, b_q), F.linear(characters, w_k, b_k)
-    return Meeting(words, characters, queries, keys, F.linear(characters, w_v, b_v), valid_lens)
+    projected = _trained_attention(model).projected(words, characters)
+    return Meeting(words, characters, *projected, valid_lens)
 
 
 def new_translator(numerals: Numerals, seed: int = 0) -> Translator:
@@ -191,6 +250,27 @@ def translate(model: Translator, numerals: Numerals, text: str | int) -> tuple[l
         written.append(int(model(source, valid_lens, inputs)[0, -1].argmax()))
     words = numerals.target.words(written)
     return words, model.maps[0, : len(words)].cpu()
+
+
+@torch.no_grad()
+def translate_batch(model: Translator, numerals: Numerals, numbers: Sequence[int]) -> list[str]:
+    """Return the translations of several numbers, computed in one padded batch.
+
+    Args:
+        model: a trained translator.
+        numerals: whose vocabularies it was trained with.
+        numbers: the numbers to translate. Their numerals are padded to the longest one.
+    """
+    sources = [numerals.source_ids(number) for number in numbers]
+    valid_lens = torch.tensor([len(source) for source in sources])
+    source = pad_sequence(sources, batch_first=True)  # the id of a pad is 0
+    words = torch.full((len(sources), 1), model.start)
+    for _ in range(12):
+        newest = model(source, valid_lens, words)[:, -1].argmax(dim=-1, keepdim=True)
+        words = torch.cat([words, newest], dim=1)
+    ended = (words == model.end).cumsum(dim=1) > 0
+    rows = zip(words, ended, strict=True)
+    return [" ".join(numerals.target.words(row[~over])) for row, over in rows]
 
 
 def _think() -> nn.Sequential:

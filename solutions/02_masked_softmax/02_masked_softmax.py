@@ -2,20 +2,19 @@
 # # 02 · Masked softmax
 #
 # **The question.** Lesson 00's translator reads *dreiundvierzig* and writes *forty three*. Put a
-# longer numeral beside it in the batch, forget one argument, and it writes *forty thousand forty
-# thousand forty thousand*. What did that argument do?
+# longer numeral into the same batch, replace its masked softmax with a plain one, and it writes
+# *forty thousand forty thousand*. What does the mask do, and how do you write such a softmax yourself?
 #
 # **After this you can**
 #
-# - compute a softmax that survives scores of any size;
+# - compute a softmax that survives scores of any size, over the axis you mean;
 # - write padding, causal and cross-attention masks, and combine them;
-# - say what filling with -1e6, -1e9 and minus infinity does in each dtype;
-# - keep a query that may see nothing from poisoning your gradients;
-# - assemble `masked_softmax`, which every later lesson calls.
+# - say why a forbidden key needs a score of minus infinity, before the softmax;
+# - keep a query that may attend to nothing from turning your gradients into nan;
+# - write `masked_softmax`, which every later lesson calls, and repair the translator with it.
 #
-# **Time:** {time}. **You need:** broadcasting and indexing in NumPy and PyTorch, and an
-# idea of what a gradient is. Lesson 00 shows how exercises, checks and hints work; lesson 01 helps,
-# but is not required.
+# **Time:** {time}. **You need:** broadcasting and indexing in NumPy and PyTorch, and some idea of
+# what a gradient is. Lesson 01 shows where scores and weights come from.
 
 # %%
 import math
@@ -30,48 +29,41 @@ from torch.nn.utils.rnn import pad_sequence
 from course_lib import carry_on, check, hint, plotting
 from course_lib.models.numerals import Numerals, english
 from course_lib.models.trained import trained_translator
+from course_lib.models.whole_game import translate_batch, use_softmax
 
 torch.set_printoptions(precision=4, sci_mode=False, linewidth=100)
-
-# %% [markdown]
-# ## Words and shapes
 
 # %% tags=["demo", "hide-input"]
 shapes = {"scores": "(..., n, m)", "valid_lens": "(B,)", "attention weights": "(..., n, m)"}
 plotting.show(plotting.diagram("attention", shapes=shapes))
 
 # %% [markdown]
-# | letter | counts | | name | shape |
-# |---|---|---|---|---|
-# | `B` | items in a batch | | `scores` | `(..., n, m)`: one per query and key, before the softmax |
-# | `n` | queries | | `attention_weights` | `(..., n, m)`, after it: each row sums to 1 |
-# | `m` | keys | | `valid_lens` | `(B,)` or `(B, n)`: how many leading keys are real |
-# | `h` | heads | | `mask` | bool, broadcastable to `(..., n, m)` |
+# | name | what it is | shape |
+# |---|---|---|
+# | `scores` | one number for each query and key, before the softmax | `(..., n, m)` |
+# | `attention_weights` | the same after the softmax; each row sums to 1 | `(..., n, m)` |
+# | `valid_lens` | how many leading keys are real | `(B,)` or `(B, n)` |
+# | `mask` | bool, True where a query **may attend** to a key | broadcastable to `(..., n, m)` |
 #
-# A row belongs to a query, a column to a key. In a *mask*, **True means "may attend"**. In
-# signatures, `Float[Tensor, "*batch num_queries num_keys"]` is a floating tensor whose last two
-# axes are queries and keys, with any number of axes in front.
+# A row belongs to a query and a column to a key. `B` counts the items in a batch, `n` the queries,
+# `m` the keys, and `h` the heads. In signatures, `Float[Tensor, "*batch num_queries num_keys"]` is a
+# floating-point tensor with any number of axes in front of the last two.
 
 # %% [markdown]
 # ## 1. A softmax that survives
 #
 # *How do you turn any row of numbers into positive weights that sum to 1?*
-
-# %% tags=["demo", "hide-input"]
-shapes = {"scores": (3,), "mask": (3,), "softmax": (3,)}
-plotting.show(plotting.diagram_strip("attention", lit="softmax", shapes=shapes))
-
-# %% [markdown]
-# The *softmax* exponentiates each score and divides by the row's total. For scores
+#
+# The *softmax* exponentiates each score and divides by the sum of its row. For scores
 # $s \in \mathbb{R}^{n \times m}$, and for each query $i$ and key $j$,
 #
 # $$w_{ij} = \frac{e^{s_{ij}}}{\sum_{k=1}^{m} e^{s_{ik}}}, \qquad w \in \mathbb{R}^{n \times m}.$$
 #
-# **By hand.** The row $(\ln 1, \ln 2, \ln 4)$ has the exponentials $1, 2, 4$ and the total 7, so the
-# weights are $(1/7, 2/7, 4/7)$. Adding $\ln 2$ to a score doubles its weight relative to the others:
-# a softmax turns *differences* of scores into *ratios* of weights.
+# **By hand.** The row $(\ln 1, \ln 2, \ln 4)$ has the exponentials $1, 2, 4$ and the sum 7, so the
+# weights are $(1/7, 2/7, 4/7)$. Adding $\ln 2$ to a score doubles its weight relative to the others.
+# A softmax turns *differences* of scores into *ratios* of weights.
 #
-# **Predict.** What is the softmax of a row that holds a single score, $-3.7$? And for $+50$?
+# **Predict.** What is the softmax of a row with a single score, $-3.7$? And $+50$?
 
 # %% tags=["demo"]
 for row in (np.log([1.0, 2.0, 4.0]), np.array([-3.7]), np.array([50.0])):
@@ -82,16 +74,40 @@ for row in (np.log([1.0, 2.0, 4.0]), np.array([-3.7]), np.array([50.0])):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# 1, both times: $e^{s}/e^{s} = 1$. A softmax belongs to a whole row. A lone key receives all the
-# attention, however low it scores.
+# The weight is 1 both times, because $e^{s}/e^{s} = 1$. A softmax belongs to a whole row. A lone key
+# receives all the attention, however low its score.
+#
+# </details>
+#
+# ### Over which axis?
+#
+# **Predict.** Two queries score three keys. One call below runs the softmax over the last axis, the
+# other over the first. In which result does each *query* distribute a weight of 1 among its keys? What
+# does the other result say?
+
+# %% tags=["demo"]
+scores = torch.tensor([[2.0, 0.0, 1.0], [0.0, 0.0, 3.0]])  # (n = 2, m = 3)
+for dim in (-1, 0):
+    weights = torch.softmax(scores, dim=dim)
+    print(f"dim={dim}: sums of rows", weights.sum(dim=1), "of columns", weights.sum(dim=0))
+assert torch.allclose(torch.softmax(scores, dim=-1).sum(dim=1), torch.ones(2))
+assert torch.allclose(torch.softmax(scores, dim=0).sum(dim=0), torch.ones(3))
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# Keys lie along the last axis, so `dim=-1` is correct. With `dim=0` each *key* distributes a weight of
+# 1 among the queries, and adding a query to the batch changes the answers of the others. With as many
+# queries as keys, both results have the same shape and look plausible. This is one of the most common
+# mistakes in attention code.
 #
 # </details>
 #
 # ### Where the formula breaks
 #
-# **Predict.** The scores 1000, 1001 and 1002 differ by as little as 0, 1 and 2 do, so they deserve
-# the same weights. What does the formula make of them? (The `errstate` line keeps NumPy's warnings
-# off the page.)
+# **Predict.** The scores 1000, 1001 and 1002 have the same differences as 0, 1 and 2, so they should
+# get the same weights. What does the formula make of them? (The `errstate` line silences NumPy's
+# warnings.)
 
 # %% tags=["demo"]
 with np.errstate(over="ignore", invalid="ignore"):
@@ -103,83 +119,33 @@ with np.errstate(over="ignore", invalid="ignore"):
 for dtype in (np.float16, np.float32, np.float64):
     limit = np.log(float(np.finfo(dtype).max))
     print(f"{dtype.__name__}: exp overflows above a score of {limit:.2f}")
-
-# %% [markdown]
-# <details><summary>What came of it</summary>
-#
-# Every exponential is infinite, and infinity divided by infinity is *nan*, "not a number". In
-# half precision a score of 12 is already too much.
-#
-# </details>
-#
-# The remedy costs one subtraction. For any number $c$,
-#
-# $$\frac{e^{s_j - c}}{\sum_k e^{s_k - c}} = \frac{e^{-c}\, e^{s_j}}{e^{-c} \sum_k e^{s_k}} = \frac{e^{s_j}}{\sum_k e^{s_k}},$$
-#
-# so you may shift a whole row without changing its weights. Which $c$ keeps every exponent at 0
-# or below, and at least one of them at 0?
-#
-# **Predict.** The picture shifts the row $(2, 1, 3)$ by $c = 3$. Which bars move?
-
-# %% tags=["demo"]
-scores = np.array([2.0, 1.0, 3.0])
-shifted = scores - 3.0
-before = np.exp(scores) / np.exp(scores).sum()
-after = np.exp(shifted) / np.exp(shifted).sum()
-assert np.allclose(before, after)
-panels = {
-    "scores": {"as given": scores, "maximum subtracted": shifted},
-    "softmax of the scores": {"as given": before, "maximum subtracted": after},
-}
-plotting.show(plotting.bars(panels))
-
-# %% [markdown]
-# <details><summary>What you should see</summary>
-#
-# Other bars on the left, the same bars on the right: a softmax knows differences only.
-#
-# </details>
-
-# %% [markdown]
-# ### Find the bug ★
-#
-# To divide each row by its own total, this code transposes, divides, and transposes back.
-# **Predict.** For which of the two shapes does it fail, and how?
-
-
-# %% tags=["demo"]
-def transposing_softmax(scores):
-    exponentials = np.exp(scores)
-    return (exponentials.T / exponentials.sum(axis=-1)).T
-
-
-rng = np.random.default_rng(0)
-try:
-    transposing_softmax(rng.normal(size=(2, 3, 4)))
-except ValueError as error:
-    print("(2, 3, 4):", error)
-totals = transposing_softmax(rng.normal(size=(3, 3, 4))).sum(axis=-1)
-print("(3, 3, 4): row totals", totals.round(2).tolist())
-assert not np.allclose(totals, 1)
+assert np.log(float(np.finfo(np.float16).max)) < 12
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Both. On a matrix it is right, but `.T` reverses *all* axes. With three items of three queries the
-# shapes fit by accident, and rows are divided by totals of other items. What you want is a total
-# that *keeps its axis*: `(3, 3, 1)` divides `(3, 3, 4)`, in any number of dimensions.
+# Every exponential is infinite, and infinity divided by infinity is *nan*, "not a number". In half
+# precision, a score of 12 is already too large.
 #
 # </details>
+#
+# One subtraction repairs it. For any number $c$,
+#
+# $$\frac{e^{s_j - c}}{\sum_k e^{s_k - c}} = \frac{e^{-c}\, e^{s_j}}{e^{-c} \sum_k e^{s_k}} = \frac{e^{s_j}}{\sum_k e^{s_k}},$$
+#
+# so you may shift a whole row without changing its weights. Which $c$ keeps every exponent at 0 or
+# below, and at least one of them at 0?
 
 # %% [markdown]
 # ### Exercise: `stable_softmax`
 #
-# Write the softmax that the rest of the lesson can lean on, in NumPy.
+# Write this softmax in NumPy, for any number of axes. `torch.softmax`, which the rest of the lesson
+# uses, shifts its rows in the same way.
 #
 # - **Takes** `scores`, a float array with any number of axes, and `axis`, the axis that must sum to
 #   1 (the last by default).
-# - **Returns** a new array of the same shape and dtype: non-negative, summing to 1 along `axis`,
-#   finite for any finite scores. `scores` stays as it was.
+# - **Returns** a new array of the same shape and dtype, non-negative, summing to 1 along `axis`, and
+#   finite for any finite scores. Do not change `scores`.
 #
 # **Worked number.** With $\ln 3 = 1.098612$, the row $(0, 1.098612)$ has exponentials 1 and 3, so
 # the answer is $(0.25, 0.75)$. The row $(1000, 1001.098612)$ gives the same.
@@ -191,84 +157,88 @@ from course_lib.attention import stable_softmax
 check("stable_softmax")
 
 # %% [markdown]
-# ## 2. Padding: some keys are not there
+# ## 2. Padding: some keys are not real
 #
-# *A batch is a rectangle, numerals are not. What happens to the cells that fill it up?*
+# *How do numerals of different lengths fit into one rectangle?*
 
 # %% tags=["demo", "hide-input"]
 shapes = {"scores": (3, 2, 14), "valid_lens": (3,), "mask": (3, 2, 14)}
 plotting.show(plotting.diagram_strip("attention", lit=("valid_lens", "mask"), shapes=shapes))
 
 # %% [markdown]
-# *drei* has 4 letters, *dreizehn* 8, *dreiundvierzig* 14. In one batch, each is padded to the length
-# of the longest with a token of its own, the *pad*.
+# *drei* has 4 letters, *dreizehn* 8 and *dreiundvierzig* 14. In one batch, each numeral is padded to
+# the length of the longest with a special token, the *pad*.
 #
-# **Predict.** Lesson 00's translator is told how long each numeral is. Batch 1 to 99, and tell it that
-# every numeral is as long as the batch. How many come out right? And with 777 in the same batch, and
-# with 7777?
-
+# The next cell replaces the softmax between words and letters in lesson 00's translator with a plain
+# one, and has it translate a batch of the numbers 1 to 99. (`translate_batch` pads the numerals and
+# writes the most likely next word for all of them at once. Lesson 09 builds it.)
+#
+# **Predict.** How many of the 99 are correct? And with 777 (*siebenhundertsiebenundsiebzig*) in the
+# same batch, or with 7777?
 
 # %% tags=["demo", "nbval-ignore-output"]
 numerals = Numerals()
 model = trained_translator(numerals)
+use_softmax(model, lambda scores, valid_lens: torch.softmax(scores, dim=-1))
 
 
-@torch.no_grad()
-def translate_batch(numbers, masked):
-    sources = [numerals.source_ids(number) for number in numbers]
-    tokens = pad_sequence(sources, batch_first=True, padding_value=0)  # (B, m)
-    lens = torch.tensor([len(source) for source in sources])
-    lens = lens if masked else torch.full_like(lens, tokens.shape[1])
-    words = torch.full((len(numbers), 1), model.start)
-    for _ in range(6):
-        newest = model(tokens, lens, words)[:, -1].argmax(dim=-1, keepdim=True)
-        words = torch.cat([words, newest], dim=1)
-    ended = (words == model.end).cumsum(dim=1) > 0
-    return [
-        " ".join(numerals.target.words(row[~end])) for row, end in zip(words, ended, strict=True)
-    ]
+def num_correct(translations):
+    wanted = [english(number) for number in range(1, 100)]
+    return sum(a == b for a, b in zip(translations, wanted, strict=False))
 
 
-right = translate_batch([*range(1, 100), 7777], masked=True)[:99]
+counts = []
 for others in ([], [777], [7777]):
-    unmasked = translate_batch([*range(1, 100), *others], masked=False)[:99]
-    same = sum(a == b for a, b in zip(unmasked, right, strict=True))
-    print(f"beside {others}: {same} of 99 right; 43 is", unmasked[42])
-assert right == [english(number) for number in range(1, 100)] and same < 60
-
-# %% [markdown]
-# <details><summary>What came of it</summary>
-#
-# The longer the neighbour, the worse: beside 7777 more than half go wrong. To the model a pad is a
-# letter like any other: it is compared with every query, gets a score, and takes a share of the
-# attention. Told the lengths, it gets all 99 right.
-#
-# </details>
-#
-# **Predict.** Could you write a score of 0 for every pad? Say a query scores two letters $(2, 1)$ and
-# two pads $(0, 0)$. How much attention do the pads get together: nothing, about 2 %, or about 17 %?
-
-# %% tags=["demo"]
-weights = stable_softmax(np.array([2.0, 1.0, 0.0, 0.0]))
-print("weights", weights.round(4), f"- the two pads together {weights[2:].sum():.4f}")
-assert 0.16 < weights[2:].sum() < 0.17
+    translations = translate_batch(model, numerals, [*range(1, 100), *others])
+    counts.append(num_correct(translations))
+    print(f"beside {others}: {counts[-1]} of 99 correct; 43 is", translations[42])
+assert counts[0] > 70 and max(counts[1:]) < 45
+assert translations[42] == "forty thousand forty thousand"
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# About 17 %. A score of 0 is an ordinary score, and $e^0 = 1$. Only a score whose exponential is 0
-# is no score at all.
+# The longer the neighbor, the worse the translations. Beside 7777, fewer than half are correct. To
+# the model, a pad is a token like any other. Every query compares itself with it, gives it a score,
+# and gives it a share of the attention.
 #
 # </details>
 #
-# So you need to say which keys are real. The compact way is a tensor of lengths
-# $\ell_0, \dots, \ell_{B-1}$, called `valid_lens`; the explicit way is a mask of shape `(B, m)`:
+# **Predict.** Could you set the score of every pad to 0? Say a query scores two letters $(2, 1)$ and
+# two pads $(0, 0)$. How much attention do the pads get together? Or could you set their *weights* to
+# 0 after the softmax?
+
+# %% tags=["demo"]
+weights = torch.softmax(torch.tensor([2.0, 1.0, 0.0, 0.0]), dim=-1)
+print("score 0:", weights, f"- the two pads together {weights[2:].sum():.4f}")
+
+real = torch.tensor([1.0, 1.0, 0.0, 0.0])
+print("weight 0 afterwards:", weights * real, f"- the row sums to {(weights * real).sum():.4f}")
+
+high = torch.softmax(torch.tensor([2.0, 1.0, 200.0, 0.0]), dim=-1) * real
+print("a pad with score 200:", high, "- divided by the sum", high / high.sum())
+assert 0.16 < weights[2:].sum() < 0.17 and (weights * real).sum() < 0.84
+assert (high / high.sum()).isnan().all()
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# With a score of 0, the pads get about 17 %, because 0 is an ordinary score and $e^0 = 1$. Weights
+# set to 0 *after* the softmax leave a row that does not sum to 1. Dividing by the sum repairs that
+# row, but not one in which a pad had a very high score: the real keys have already underflowed to 0,
+# and $0/0$ is nan. So the mask must act *before* the softmax. To remove a key, you need a score whose
+# exponential is 0.
+#
+# </details>
+#
+# You have to say which keys are real. The compact way is a tensor of lengths
+# $\ell_0, \dots, \ell_{B-1}$, called `valid_lens`. The explicit way is a mask of shape `(B, m)`:
 #
 # $$\text{mask}_{bj} = (j \lt \ell_b), \qquad j = 0, \dots, m - 1.$$
 #
-# **By hand.** `valid_lens = [4, 8, 14]` over 14 keys: item 0 keeps keys 0 to 3. "Less than", not "at
-# most": key 4 is the fifth. True are $4 + 8 + 14 = 26$ of 42 cells. Lengths 0 and $m$ are
-# allowed; they give a row of False and a row of True.
+# **By hand.** Take `valid_lens = [4, 8, 14]` and 14 keys. Item 0 keeps keys 0 to 3. The sign is "less
+# than", because key 4 is already the fifth. True are $4 + 8 + 14 = 26$ of 42 cells. Lengths 0 and $m$
+# are allowed. They give a row of False and a row of True.
 #
 # Where do lengths come from? From the token ids, if the pad has an id that no letter has:
 
@@ -285,22 +255,20 @@ print("valid_lens", valid_lens.tolist(), "- real cells", int(real.sum()), "of", 
 assert valid_lens.tolist() == [4, 8, 14]
 
 # %% [markdown]
-# `tokens != pad` is a mask already, also where pads stand at the start. Lengths are smaller, and
-# still right where a real token happens to have the pad's id.
-
-# %% [markdown]
+# `tokens != pad` is already a mask, and it works even if the pads stand at the start. Lengths take
+# less memory, and stay correct even if a real token shares the pad's id.
+#
 # ### Exercise: `length_mask`
 #
 # - **Takes** `valid_lens`, an integer tensor of shape `(B,)` (one length for each item) or
-#   `(B, n)` (one for each query), every length in `0..max_len`; and `max_len`, the number of keys
-#   after padding.
-# - **Returns** a bool tensor, True where the key is real: shape `(B, max_len)` or
+#   `(B, n)` (one for each query), and `max_len`, the number of keys after padding. Every length lies in
+#   `0..max_len`.
+# - **Returns** a bool tensor, True where the key is real, of shape `(B, max_len)` or
 #   `(B, n, max_len)`, on the device of `valid_lens`.
 #
 # **Worked number.** `length_mask(torch.tensor([2, 0]), 3)` is
-# `[[True, True, False], [False, False, False]]`. With `valid_lens` of shape `(1, 2)`, say
-# `[[1, 3]]`, and `max_len=3` the result has shape `(1, 2, 3)`: query 0 sees one key, query 1 all
-# three.
+# `[[True, True, False], [False, False, False]]`. With `valid_lens` `[[1, 3]]`, of shape `(1, 2)`, and
+# `max_len=3`, the result has shape `(1, 2, 3)`. Query 0 may attend to one key, and query 1 to all three.
 
 # %%
 from course_lib.attention import length_mask
@@ -309,26 +277,28 @@ from course_lib.attention import length_mask
 check("length_mask")
 
 # %% [markdown]
-# ### A batch axis that lands in the wrong place
+# ### A batch axis in the wrong place
 #
-# The mask `(B, m)` knows nothing of queries. Scores are `(B, n, m)`.
+# The mask `(B, m)` has no axis for queries, and scores are `(B, n, m)`.
 #
-# **Predict.** Three items of three queries each. How many keys may the queries of *drei* see if you
-# apply the mask to the scores as it is? And if you give it a query axis first: `(B, 1, m)`?
+# **Predict.** There are three items of three queries each. How many keys may the queries of *drei*
+# attend to if you broadcast the mask to the scores as it is? And if you give it a query axis first, as
+# in `(B, 1, m)`?
 
 # %% tags=["demo"]
 scores = torch.zeros(3, 3, 14)  # (B, n, m)
-as_it_is = length_mask(valid_lens, 14).expand_as(scores)
-with_query_axis = length_mask(valid_lens, 14)[:, None, :].expand_as(scores)
-print("as it is,        queries of drei see", as_it_is[0].sum(dim=1).tolist(), "keys")
-print("with query axis, queries of drei see", with_query_axis[0].sum(dim=1).tolist(), "keys")
-assert as_it_is[0, 1:, 4:].any() and not with_query_axis[0, :, 4:].any()
+mask = length_mask(valid_lens, 14)
+broadcast = {"(B, m)": mask.expand_as(scores), "(B, 1, m)": mask[:, None, :].expand_as(scores)}
+for shape, full in broadcast.items():
+    print(f"{shape:9}: the queries of drei may attend to", full[0].sum(dim=1).tolist(), "keys")
+assert broadcast["(B, m)"][0].sum(dim=1).tolist() == [4, 8, 14]
+assert broadcast["(B, 1, m)"][0].sum(dim=1).tolist() == [4, 4, 4]
 
 # %% [markdown]
-# <details><summary>What came of it</summary>
+# <details><summary>Answer</summary>
 #
-# Broadcasting lined up `B` with `n`, so each *query* got the length of an *item*: 4, 8 and 14. With 2
-# queries you would have got an error; with as many queries as items you get wrong numbers.
+# Broadcasting aligned `B` with `n`, so each *query* got the length of an *item*. With 2 queries you
+# would have seen an error. With as many queries as items, you get wrong numbers in silence.
 #
 # </details>
 #
@@ -338,104 +308,101 @@ assert as_it_is[0, 1:, 4:].any() and not with_query_axis[0, :, 4:].any()
 #
 # | where | True means |
 # |---|---|
-# | `F.scaled_dot_product_attention(attn_mask=...)`, and this course | take part |
+# | `F.scaled_dot_product_attention(attn_mask=...)`, and this course | may attend |
 # | `nn.MultiheadAttention(key_padding_mask=..., attn_mask=...)` | ignore |
 #
-# **Predict.** Which of the three calls below is right, and how do the other two fail?
+# **Predict.** Which of the two calls below is correct? What does the other one do to each of the three
+# numerals?
 
 # %% tags=["demo"]
 torch.manual_seed(0)
 attention = nn.MultiheadAttention(embed_dim=4, num_heads=1, batch_first=True).eval()
 x = torch.randn(3, 14, 4)
-for name, given in {"~real": ~real, "real": real, "valid_lens": valid_lens[:, None]}.items():
-    try:
-        with torch.no_grad():
-            weights = attention(x, x, x, key_padding_mask=given)[1]  # (B, n, m)
-        on_pads = (weights * ~real[:, None, :]).sum(dim=-1)[0, 0].item()
-        print(f"key_padding_mask={name}: weight on the pads of drei {on_pads:.2f}")
-    except AssertionError as error:
-        print(f"key_padding_mask={name}: {error}")
-assert on_pads > 0.99
+for name, given in {"~real": ~real, "real": real}.items():
+    with torch.no_grad():
+        weights = attention(x, x, x, key_padding_mask=given)[1]  # (B, n, m)
+    on_pads = (weights * ~real[:, None, :]).sum(dim=-1)[:, 0]
+    print(f"key_padding_mask={name:5}: weight on the pads of {batch}", on_pads)
+assert on_pads[:2].min() > 0.99 and on_pads[2].isnan()
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# `~real` is right. `real` ignores the letters and attends to the pads, without a word of warning.
-# Lengths are refused: they have to become a mask first, and for `nn.MultiheadAttention` that mask has
-# to be inverted.
+# `~real` is correct. `real` ignores the letters and attends to the pads, without any warning. The
+# longest numeral has no pads, so the inverted mask forbids all of its keys, and its weights are nan.
+# Section 6 explains why.
 #
 # </details>
 
 # %% [markdown]
 # ## 3. Causal masks: no looking ahead
 #
-# *A model that predicts the next word must not read it. Which keys may query $i$ see?*
+# *A model that predicts the next word must not read it. Which keys may query $i$ attend to?*
 
 # %% tags=["demo", "hide-input"]
 shapes = {"scores": (4, 4), "mask": (4, 4)}
 plotting.show(plotting.diagram_strip("attention", lit="mask", shapes=shapes))
 
 # %% [markdown]
-# Its own position and the earlier ones: $\text{mask}_{ij} = (j \le i)$, shape `(n, n)`. This is
-# the *causal mask*.
+# A query may attend to its own position and to earlier ones: $\text{mask}_{ij} = (j \le i)$, of shape
+# `(n, n)`. This is the *causal mask*.
 #
-# **Predict.** The line below was meant to write it. Find the bug: which keys does the **first**
-# token see, and which the **last**?
+# **Predict.** A colleague wrote the line below for it. Which keys may the **first** token attend to,
+# and which the **last**?
 
 # %% tags=["demo"]
 no_future = torch.ones(4, 4).triu().bool()
 for query in range(4):
-    print(f"query {query} may attend keys", no_future[query].nonzero().flatten().tolist())
-assert no_future[0].all()
+    print(f"query {query} may attend to keys", no_future[query].nonzero().flatten().tolist())
+assert no_future[0].all() and no_future[3].tolist() == [False, False, False, True]
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The first token sees everything, its whole future included; the last one sees only itself. Earlier
-# tokens are in the *lower* triangle. An upper triangle is right only where 1 means "drop", and
-# then without the diagonal.
+# The first token may attend to everything, its whole future included. The last one may attend only to
+# itself. Earlier tokens are in the *lower* triangle. An upper triangle is correct only where True
+# means "ignore", and then without the diagonal.
 #
 # </details>
 #
-# ### When queries and keys differ in number
+# ### When there are more keys than queries
 #
-# A decoder that has written *forty* keeps its key and computes a query for the newest word only:
-# $n$ queries, $m \ge n$ keys. **The last query belongs to the last key**:
+# A decoder that has written *forty* keeps its key, and computes a query for the newest word only. It
+# has $n$ queries and $m \ge n$ keys, and **the last query belongs to the last key**:
 #
 # $$\text{mask}_{ij} = (j \le i + m - n), \qquad \text{shape } (n, m).$$
 #
-# **By hand.** For $n = 2$ and $m = 5$ the offset is 3: query 0 sees keys 0 to 3, query 1 sees keys
-# 0 to 4.
+# **By hand.** For $n = 2$ and $m = 5$ the offset is 3. Query 0 may attend to keys 0 to 3, and query 1
+# to keys 0 to 4.
 #
-# **Predict.** Does `F.scaled_dot_product_attention(is_causal=True)` agree? With scores of 0 a query
-# shares its weight evenly among the keys it sees, and values that form an identity matrix make the
-# output show the weights.
+# **Predict.** Does `F.scaled_dot_product_attention(is_causal=True)` agree? If all scores are 0, a query
+# shares its weight evenly among the keys it may attend to, and if the values form an identity matrix,
+# the output shows the weights.
 
 # %% tags=["demo"]
 queries, keys, values = torch.zeros(1, 2, 3), torch.zeros(1, 5, 3), torch.eye(5)[None]
-first_aligned = F.scaled_dot_product_attention(queries, keys, values, is_causal=True)[0]
-print(first_aligned)
-assert first_aligned[0].tolist() == [1, 0, 0, 0, 0]
+shown = F.scaled_dot_product_attention(queries, keys, values, is_causal=True)[0]
+print(shown)
+assert shown.tolist() == [[1, 0, 0, 0, 0], [0.5, 0.5, 0, 0, 0]]
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# No. It aligns the **first** query with the **first** key, so query 0 sees one key of five. If these
-# are the two newest words, they forget nearly all that came before. Check the alignment whenever
-# $n \ne m$.
+# It does not agree. It aligns the **first** query with the **first** key, so query 0 sees one key of
+# five. If the two queries are the newest words, they forget nearly everything that came before. Check
+# the alignment whenever $n \ne m$.
 #
 # </details>
 
 # %% [markdown]
 # ### Exercise: `causal_mask`
 #
-# - **Takes** `num_queries` and `num_keys`; without the second, there are as many keys as queries.
-#   The keyword argument `device` sets the device of the mask. Pass it on to torch, as in
-#   `torch.ones(2, 3, device=device)`; None means torch's default device.
+# - **Takes** `num_queries` and `num_keys`. Without the second, there are as many keys as queries.
+#   The keyword argument `device` is the device of the mask; pass it on to torch.
 # - **Returns** a bool tensor of shape `(num_queries, num_keys)`, True where query $i$ may attend to
 #   key $j$. The last query is aligned with the last key.
 #
-# **Worked number.** `causal_mask(2, 3)` has the offset $3 - 2 = 1$, so query 0 sees keys 0 and 1,
+# **Worked number.** `causal_mask(2, 3)` has the offset $3 - 2 = 1$, so query 0 sees keys 0 and 1 and
 # query 1 sees all three: `[[True, True, False], [True, True, True]]`. `causal_mask(3)` has
 # $1 + 2 + 3 = 6$ True cells.
 
@@ -446,8 +413,8 @@ from course_lib.attention import causal_mask
 check("causal_mask")
 
 # %% [markdown]
-# **Predict,** then move the sliders: where does the staircase go as you add keys? What appears as
-# soon as there are more queries than keys?
+# **Predict,** then move the sliders. Where does the staircase go as you add keys? What appears when
+# there are more queries than keys?
 
 
 # %% tags=["demo"]
@@ -459,7 +426,7 @@ def draw_causal(num_queries, num_keys):
     )
 
 
-assert torch.equal(first_aligned > 0, causal_mask(5)[:2, :5])
+assert torch.equal(shown > 0, causal_mask(5)[:2, :5])
 plotting.interactive(
     draw_causal,
     start={"num_queries": 2, "num_keys": 5},
@@ -468,29 +435,25 @@ plotting.interactive(
 )
 
 # %% [markdown]
-# <details><summary>What you should see</summary>
+# <details><summary>Answer</summary>
 #
-# It slides to the right, and its lowest step always ends at the last key. With more queries than
-# keys, rows without a single tick appear at the top. Section 7 is about them.
+# The staircase slides to the right, and its lowest step always ends at the last key. With more queries
+# than keys, rows without a single True appear at the top. Section 6 is about them.
 #
 # </details>
 
 # %% [markdown]
 # ## 4. Combining masks
 #
-# *A decoder reads a padded sentence from left to right. Which of two masks wins?*
-
-# %% tags=["demo", "hide-input"]
-shapes = {"scores": (5, 5), "valid_lens": (1,), "mask": (5, 5)}
-plotting.show(plotting.diagram_strip("attention", lit="mask", shapes=shapes))
-
-# %% [markdown]
-# Both. A query may attend to a key only if **every** mask allows it, so masks combine with AND, which
-# for bool tensors is `&`. Broadcasting does the rest: a causal mask `(n, m)` and a padding mask `(B,
-# 1, m)` combine to `(B, n, m)`.
+# *A decoder reads a padded sentence from left to right. What if one mask allows a key and another
+# forbids it?*
 #
-# **Predict.** Five tokens, three of them real, and a causal mask. How many of 25 cells stay True?
-# And which of the operators below is not AND?
+# A query may attend to a key only if **every** mask allows it, so masks combine with AND, which for
+# bool tensors is `&`. Broadcasting does the rest: a causal mask `(n, m)` and a padding mask
+# `(B, 1, m)` combine to `(B, n, m)`.
+#
+# **Predict.** There are five tokens, three of them real, and a causal mask. How many of the 25 cells
+# are True? And which operator below is not AND?
 
 # %% tags=["demo"]
 padding = length_mask(torch.tensor([3]), 5)  # (1, 5)
@@ -504,21 +467,20 @@ try:
     may_see and is_real
 except RuntimeError as error:
     print("and :", error)
-assert (may_see + is_real)[1]  # a pad is attended again
+assert (causal_mask(5) & padding).sum(dim=1).tolist() == [1, 2, 3, 3, 3]
+assert (may_see + is_real)[1]
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Row by row 1, 2, 3, 3, 3: together 12. The sum of bool tensors is OR, and the keyword `and` wants a
-# single truth value.
+# Row by row there are 1, 2, 3, 3 and 3 True cells, 12 in all. The sum of bool tensors is OR, so `+`
+# brings a pad back. The keyword `and` needs a single truth value and raises an error.
 #
 # </details>
 #
-# ### A gallery
-#
-# **Predict** the pattern before you look at each: (1) the letters of *drei* read themselves, padded
-# to 8; (2) five words are written one after the other; (3) the newest two of five; (4) two words
-# look at *drei*, padded to 8; (5) five words, the last two of them pads.
+# **Predict** the pattern of each mask before you look. (1) The letters of *drei*, padded to 8, attend
+# to each other. (2) Five words are written one after the other. (3) The newest two of five words.
+# (4) Two words attend to *drei*, padded to 8. (5) Five words, of which the last two are pads.
 
 # %% tags=["demo"]
 drei = length_mask(torch.tensor([4]), 8)  # (1, 8)
@@ -535,25 +497,25 @@ plotting.show(
 )
 
 # %% [markdown]
-# <details><summary>What you should see</summary>
+# <details><summary>Answer</summary>
 #
-# *Padding* cuts off whole columns. *Causal* is a staircase, and for the newest two it starts part of
-# the way down. *Cross* has a row for each word and a column for each letter, and cuts off only the
-# source's pads. The last is a staircase whose last two columns are gone; its rows 3 and 4 belong to
-# queries that are pads themselves. Masks remove *keys*; what padded queries compute is left out
-# later, by the loss.
+# *Padding* removes whole columns. *Causal* is a staircase, which for the newest two words starts part
+# of the way down. A mask for *cross*-attention has a row for each word and a column for each letter,
+# and removes the pads of the source. The last mask is a staircase without its last two columns. Its
+# rows 3 and 4 belong to queries that are pads themselves. Masks remove *keys*. What padded queries
+# compute is left out later, by the loss.
 #
 # </details>
 
 # %% [markdown]
 # ### Exercise: `combine_masks`
 #
-# Useful wherever a mask may be missing: `None` has nothing to say and forbids nothing.
+# Masks are often optional. `None` stands for a missing mask and forbids nothing.
 #
 # - **Takes** any number of masks as separate arguments. Each is a bool tensor, True = may attend,
 #   or `None`. The tensors are broadcastable to each other.
 # - **Returns** the bool tensor that allows a key only where every mask allows it, in the broadcast
-#   shape; `None` if there is no tensor among the arguments.
+#   shape, or `None` if none of the arguments is a tensor.
 #
 # **Worked number.** `[True, True, False]` with `[True, False, False]` gives
 # `[True, False, False]`. The `(3, 3)` causal mask (6 True cells) with a `(1, 3)` mask of two real
@@ -569,69 +531,43 @@ check("combine_masks")
 # ## 5. From True and False to numbers
 #
 # *A softmax takes numbers. Which number means "not allowed"?*
-
-# %% tags=["demo", "hide-input"]
-shapes = {"scores": (3,), "mask": (3,), "softmax": (3,)}
-plotting.show(plotting.diagram_strip("attention", lit="mask", shapes=shapes))
-
-# %% [markdown]
-# The one whose exponential is 0. An *additive mask* $M$ holds 0 where a key is kept and $-\infty$
-# where it is dropped:
+#
+# The number must have the exponential 0, so it is minus infinity. An *additive mask* $M$ holds 0 where
+# a key is kept and $-\infty$ where it is dropped:
 #
 # $$w = \operatorname{softmax}(s + M), \qquad s, M, w \in \mathbb{R}^{n \times m}.$$
 #
-# **By hand.** Scores $(0, \ln 3, 5)$, the last key dropped: $s + M = (0, \ln 3, -\infty)$, the
-# exponentials are $1, 3, 0$, the weights are $(1/4, 3/4, 0)$. The high score 5 has left no trace.
+# **By hand.** Take the scores $(0, \ln 3, 5)$ and drop the last key. Then $s + M = (0, \ln 3, -\infty)$,
+# the exponentials are $1, 3, 0$, and the weights are $(1/4, 3/4, 0)$. The high score 5 leaves no trace.
 #
-# **Predict.** Two shortcuts, both with a bug. The first adds the mask as ones and zeros: all scores
-# are 0, the last key is to be dropped, and its weight is 0, 0.16 or 0.33? The second makes $M$ by
-# arithmetic.
+# **Predict.** Here are two shortcuts. The first adds the mask to the scores as ones and zeros. All
+# scores are 0, and the last key is to be dropped. What is its weight? The second computes $M$ as
+# `(1 - mask) * -inf`. What is $M$?
 
 # %% tags=["demo"]
 mask = torch.tensor([True, True, False])
 added = torch.softmax(torch.zeros(3) + mask.float(), dim=-1)
 print("0/1 mask added:", added)
-by_product = (1 - mask.float()) * -math.inf
-print("(1 - mask) * -inf:", by_product)
-assert 0.15 < added[2] < 0.16 and by_product[:2].isnan().all()
+product = (1 - mask.float()) * -math.inf
+print("(1 - mask) * -inf:", product)
+assert 0.15 < added[2] < 0.16 and product[:2].isnan().all()
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# 0.16: the kept keys score 1, the dropped one 0, and $1/(e + e + 1) = 0.155$. Adding 1 multiplies
-# the kept weights by $e$ before normalising; it forbids nothing. In the second, zero times infinity
-# is nan: it breaks the very keys you wanted to keep.
-#
-# </details>
-
-# %% [markdown]
-# ### A cell that runs twice ★
-#
-# **Find the bug.** This cell recodes a 0/1 matrix in place, 0 to $-\infty$, then 1 to 0. In a
-# notebook someone runs it twice.
-
-# %% tags=["demo"]
-numbers = torch.tensor([[1.0, 0.0], [1.0, 1.0]])
-for run in (1, 2):  # the same cell, run twice
-    numbers.masked_fill_(numbers == 0, -math.inf).masked_fill_(numbers == 1, 0.0)
-    print(f"after run {run}:", numbers.tolist())
-assert numbers.isneginf().all()
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# The second run took the zeros that meant "keep" for zeros that mean "drop". Keep masks bool for as
-# long as you can, and make the numbers in one step that leaves the mask alone.
+# In the first, the kept keys score 1 and the dropped one 0, so its weight is $1/(e + e + 1) = 0.155$.
+# Adding 1 multiplies the kept weights by $e$ before they are normalized, and forbids nothing. In the
+# second, zero times infinity is nan, so $M$ is nan exactly where you wanted to keep a key.
 #
 # </details>
 
 # %% [markdown]
 # ### Exercise: `additive_mask`
 #
-# - **Takes** `mask`, a bool tensor of any shape, True = may attend; and `dtype`, the floating
+# - **Takes** `mask`, a bool tensor of any shape, True = may attend, and `dtype`, the floating-point
 #   dtype of the scores it will be added to.
-# - **Returns** a tensor of that dtype and of the mask's shape and device: exactly 0 where the key
-#   is kept, minus infinity where it is dropped.
+# - **Returns** a tensor of that dtype, with the shape and device of the mask. It is exactly 0 where the
+#   key is kept, and minus infinity where it is dropped.
 #
 # **Worked number.** `additive_mask(torch.tensor([True, False]), torch.float16)` is `[0, -inf]` in
 # float16. Added to the scores $(2, 7)$ it gives $(2, -\infty)$, and the weights $(1, 0)$.
@@ -643,17 +579,13 @@ from course_lib.attention import additive_mask
 check("additive_mask")
 
 # %% [markdown]
-# ## 6. How negative is negative enough?
+# ### How negative is negative enough? ★
 #
-# *Many libraries fill with -1e6 or -1e9 instead of minus infinity. What do they risk?*
-
-# %% tags=["demo", "hide-input"]
-shapes = {"scores": (3,), "mask": (3,), "softmax": (3,)}
-plotting.show(plotting.diagram_strip("attention", lit=("mask", "softmax"), shapes=shapes))
-
-# %% [markdown]
-# **Predict.** Allowed keys score 0 and 1; a forbidden one is filled with -1e6. Now subtract a million
-# from all scores before the fill. How much attention does the forbidden key get?
+# Many libraries fill with -1e6 or -1e9 instead of minus infinity.
+#
+# **Predict.** Allowed keys score 0 and 1, and a forbidden one is filled with -1e6. Now subtract a
+# million from all scores before the fill. How much attention does the forbidden key get? And what
+# becomes of -1e6 in float16, whose lowest number is -65504?
 
 # %% tags=["demo"]
 keep = torch.tensor([True, True, False])
@@ -664,123 +596,70 @@ for level in (0.0, -1e6):
         print(f"scores near {level:8.0f}, fill {fill:8.0f}: weights", weights)
         assert (0.21 < weights[2] < 0.22) == (level == fill)
 
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# 21 %. With an allowed score $s$ and a fill $f$, the forbidden key's weight is
-# $e^f / (e^s + e^f) = 1 / (1 + e^{s - f})$: only the *gap* counts. So -1e6 is no "very small number":
-# it is small compared with scores near 0, and ordinary among scores near -1e6. Such scores are rare,
-# but code for small dtypes uses smaller fills: -1e4 is a popular one.
-#
-# </details>
-#
-# The other risk is the dtype. **Predict:** what is the lowest number that float16 can hold?
-
-# %% tags=["demo"]
-for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
-    lowest = torch.finfo(dtype).min
-    becomes = torch.tensor(-1e6, dtype=torch.float64).to(dtype).item()
-    print(f"{dtype!s:14} lowest {lowest:11.3e}   -1e6 becomes {becomes:.0f}")
-assert torch.finfo(torch.float16).min == -65504
+for dtype in (torch.float16, torch.bfloat16, torch.float32):
+    print(f"{dtype!s:14} -1e6 becomes", torch.tensor([-1e6]).to(dtype).item())
 try:
     torch.zeros(3, dtype=torch.float16).masked_fill(~keep, -1e6)
 except RuntimeError as error:
     print("float16, masked_fill with -1e6:", error)
+assert torch.finfo(torch.float16).min == -65504
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Float16 bottoms out at -65504. There, -1e6 and -1e9 either raise an error or silently turn into
-# minus infinity.
+# Among scores near -1e6, it gets 21 %. With an allowed score $s$ and a fill $f$, the weight of the
+# forbidden key is $e^f / (e^s + e^f) = 1 / (1 + e^{s - f})$, so only the *gap* counts. In float16, -1e6
+# either raises an error or silently becomes minus infinity. bfloat16 has the range of float32, and
+# only rounds it. Code for float16 therefore often fills with -1e4, which makes the gap smaller still.
 #
 # </details>
 #
-# Minus infinity has neither problem: $e^{-\infty}$ is 0 wherever the scores are, in every dtype. It
-# has a price of its own, though.
+# Minus infinity has neither problem. Its exponential is 0 in every dtype, whatever the other scores
+# are.
 
 # %% [markdown]
-# ### Where each fill gives way ★
-#
-# The horizontal axis is the fill value, the vertical axis the weight that the forbidden key keeps, as
-# a power of ten, with a separate line for an exact 0. **Predict:** move the level of the allowed
-# scores. Which way does the drop go?
-
-
-# %% tags=["demo"]
-fills = [-(2.0**power) for power in range(21)]
-dtypes = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
-
-
-def leaked(level, dtype):
-    rows = torch.tensor([[level, fill] for fill in fills], dtype=torch.float64).to(dtype)
-    return torch.softmax(rows, dim=-1)[:, 1]
-
-
-def draw_leakage(level):
-    panels = {
-        f"scores near {at}": {str(dtype)[6:]: leaked(at, dtype) for dtype in dtypes}
-        for at in (0, level)
-    }
-    return plotting.fill_leakage(fills, panels)
-
-
-assert leaked(0, torch.float32)[10] == 0
-assert leaked(-8192, torch.float32)[10] == 1
-plotting.interactive(draw_leakage, start={"level": -8192}, level=[-8, -64, -1024, -8192])
-
-# %% [markdown]
-# <details><summary>What you should see</summary>
-#
-# Near 0, each dtype drops to 0 at its own fill, float16 first, float64 last. With scores near -8192
-# the drop has moved, for all of them, to a fill of about -8192.
-#
-# </details>
-
-# %% [markdown]
-# ## 7. A query that may see nothing
+# ## 6. A query that may attend to nothing
 #
 # *What is the softmax of a row in which every key is forbidden?*
-
-# %% tags=["demo", "hide-input"]
-shapes = {"scores": (3, 4), "mask": (3, 4), "softmax": (3, 4)}
-plotting.show(plotting.diagram_strip("attention", lit=("mask", "softmax"), shapes=shapes))
-
-# %% [markdown]
-# Such an *empty row* is no accident of bad data: an item of length 0 makes one, or a causal mask
-# with more queries than keys, or padding at the *start* of a sentence under a causal mask.
 #
-# The formula has no answer: $0/0$. **Predict.** Each way of masking the scores $(1, 2, 3)$ gives a
-# different answer. Which one returns the **unmasked** weights?
+# Such an *empty row* is not a sign of bad data. An item of length 0 has one, and so does a causal mask
+# with more queries than keys, or a causal mask over a sentence with padding at its *start*. The formula
+# gives $0/0$, and filling the whole row with minus infinity does not help.
+#
+# **Predict.** Each way of masking the scores $(1, 2, 3)$ gives a different answer for an empty row.
+# Which one returns the **unmasked** weights?
 
 # %% tags=["demo"]
 scores = torch.tensor([1.0, 2.0, 3.0])
 nobody = torch.tensor([False, False, False])
-answers = {
+masked = {
     "fill with -inf": scores.masked_fill(~nobody, -math.inf),
     "fill with -1e9": scores.masked_fill(~nobody, -1e9),
     "add -1e9": scores - 1e9,
     "add -1e6": scores - 1e6,
 }
-for name, masked in answers.items():
-    print(f"{name:15}", torch.softmax(masked, dim=-1))
-assert torch.softmax(answers["fill with -inf"], dim=-1).isnan().all()
+for name, row in masked.items():
+    print(f"{name:15}", torch.softmax(row, dim=-1))
+assert torch.softmax(masked["fill with -inf"], dim=-1).isnan().all()
 assert np.spacing(np.float32(1e9)) == 64  # why "add -1e9" forgets the scores
-assert torch.allclose(torch.softmax(answers["add -1e6"], dim=-1), torch.softmax(scores, dim=-1))
+assert torch.allclose(torch.softmax(masked["add -1e6"], dim=-1), torch.softmax(scores, dim=-1))
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Adding -1e6: it shifts the whole row, and a softmax ignores shifts. Adding -1e9 in float32 rounds
-# the scores away (neighbouring numbers there are 64 apart) and leaves a plain average over forbidden
-# keys. Minus infinity gives nan.
+# Adding -1e6 does. It shifts the whole row, and a softmax ignores shifts. Adding -1e9 in float32 rounds
+# the scores away, because neighboring numbers there are 64 apart, and leaves a plain average over
+# forbidden keys. Minus infinity gives nan.
 #
 # </details>
 #
-# **This course's convention:** an empty row gets weights 0, output 0, and a gradient that is
-# finite. `F.scaled_dot_product_attention` of current PyTorch answers 0 as well; section 9 checks.
+# **This course's convention:** an empty row gets weights 0, output 0, and finite gradients. PyTorch's
+# `F.scaled_dot_product_attention` returns 0 as well, and `nn.MultiheadAttention` returns nan.
 #
-# The obvious fix: compute, then replace nan by 0. The cell does so, and sends a gradient back.
-# **Predict:** row 1 is empty. What is its gradient?
+# The obvious fix is to compute the softmax and then replace nan by 0. The next cell does so and sends a
+# gradient back.
+#
+# **Predict.** Row 1 is empty. What are the sums of the rows, and what is the gradient of row 1?
 
 
 # %% tags=["demo"]
@@ -792,35 +671,37 @@ def replace_afterwards(scores, mask):
 start = torch.tensor([[2.0, 0.0, 1.0, 3.0], [1.0, 3.0, 0.0, 2.0], [0.0, 1.0, 2.0, 0.0]])
 some = torch.tensor([[True, True, True, False]] * 3)
 empty = some.clone()
-empty[1] = False  # query 1 may see nothing
+empty[1] = False  # query 1 may attend to nothing
 gradients = {}
 for name, mask in {"no empty row": some, "query 1 is empty": empty}.items():
     scores = start.clone().requires_grad_()
     weights = replace_afterwards(scores, mask)
     (weights * torch.arange(4.0)).sum().backward()
     gradients[name] = scores.grad
-    print(f"{name:16} row totals", weights.detach().sum(dim=-1))
+    print(f"{name:16} sums of the rows", weights.detach().sum(dim=-1))
 assert gradients["query 1 is empty"][1].isnan().all()
 assert gradients["no empty row"].isfinite().all()
 plotting.show(plotting.heatmap_grid(gradients, quantity="gradient", limits=None, columns=2))
 
 # %% [markdown]
-# <details><summary>What you should see</summary>
+# <details><summary>Answer</summary>
 #
-# The forward pass is what you wanted: totals of 1, 0, 1. But on the right the whole gradient of
+# The forward pass is what you wanted, with sums of 1, 0 and 1. But on the right, the whole gradient of
 # query 1 is nan, although `where` replaced its weights.
 #
 # </details>
 #
-# Why? Going back through a softmax multiplies by its weights,
+# Why? If one score of a row rises, its weight rises and the others fall. For a row of two keys,
 #
-# $$\frac{\partial L}{\partial s_{ij}} = w_{ij}\Bigl(g_{ij} - \sum_k g_{ik} w_{ik}\Bigr), \qquad g = \frac{\partial L}{\partial w}.$$
+# $$\frac{\partial w_1}{\partial s_1} = w_1 (1 - w_1), \qquad \frac{\partial w_2}{\partial s_1} = -\,w_1 w_2,$$
 #
-# `where` sends $g = 0$ back to the replaced cells. The softmax still holds $w = \text{nan}$, and
-# $0 \times \text{nan}$ is nan. So the softmax must never *make* a nan in the first place.
+# and in a longer row every derivative is likewise a product of weights. During the backward pass,
+# `where` sends the gradient 0 back to the cells it replaced, and the softmax multiplies that 0 by its
+# own weights, which are still nan. Since $0 \times \text{nan}$ is nan, the softmax must never *produce*
+# a nan in the first place.
 #
-# **Predict.** Scores come from queries and keys, and each key meets every query. After one step of
-# gradient descent, how many of the three rows still hold numbers?
+# **Predict.** Scores come from queries and keys, and each query is compared with each key. After one
+# step of gradient descent, how many of the three rows still have finite weights?
 
 # %% tags=["demo"]
 torch.manual_seed(0)
@@ -834,13 +715,22 @@ with torch.no_grad():
     after = torch.softmax((queries - 0.1 * queries.grad) @ (keys - 0.1 * keys.grad).T, dim=-1)
 print("rows with nan weights after one step:", int(after.isnan().any(dim=-1).sum()), "of 3")
 assert weights.isfinite().all() and after.isnan().all()
+assert queries.grad.isnan().any(dim=-1).sum() == 1 and keys.grad.isnan().any(dim=-1).all()
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# None. Only query 1 and the keys have become nan, but every weight depends on a key. (With
-# `masked_fill` instead of the addition, PyTorch sends the gradient 0 to filled cells and the nan ends
-# there: right by the grace of one operation.)
+# None of them. Only one query has a nan gradient, but all keys do, and every row depends on the keys.
+#
+# </details>
+#
+# **Predict.** What could you write into an empty row *before* the softmax, so that it stays finite? And
+# what must you do to the row *after* it?
+#
+# <details><summary>Answer</summary>
+#
+# Any finite numbers will do, for example 0 in every cell. The softmax of that row is uniform and its
+# derivatives are finite. Afterwards, set the weights of the row to 0.
 #
 # </details>
 
@@ -850,99 +740,69 @@ assert weights.isfinite().all() and after.isnan().all()
 # A colleague fills forbidden scores with -1e9 and is content: "Rows always sum to 1, there is
 # never a nan, and all my tests pass. An empty row gets uniform weights, and that does no harm."
 #
-# A person reads this one. In five to eight sentences: what does the output of such a row consist
-# of, and why is it hard to notice? Name a situation in which empty rows arise without anyone
-# intending it. What should the function return instead, and what does that ask of the code that
-# uses the result?
+# A person, not a program, grades this question. In five to eight sentences, explain what the output of
+# such a row consists of and why it is hard to notice. Name a situation in which empty rows arise
+# without anyone intending it. What should the function return instead, and what does that require of
+# the code that uses the result?
 
 # %% [markdown] written="empty_row_choice"
 # **Your answer** (replace the line below):
 #
 # ### BEGIN SOLUTION
-# Three points, one for each part; half points are possible.
+# Three points, one for each part. Half points are possible.
 #
 # 1. **What happens, and why it is silent.** The output is the average of the values of all $m$
 #    keys, every one of them forbidden: padding, or words from the future. The numbers are finite
 #    and the rows sum to 1, so nothing signals it, yet the same sentence gives other results in a
-#    batch with other padding. (Half a point for "it attends pads" without saying why nobody
+#    batch with other padding. (Half a point for "it attends to pads" without saying why nobody
 #    notices.)
 # 2. **Where empty rows come from.** One real situation: an item of length 0; a causal mask with
 #    more queries than keys; padding at the start together with a causal mask; two harmless masks
 #    that exclude each other.
-# 3. **What to return, and what follows.** Weights 0, hence output 0, with finite gradients; code
-#    that relies on row sums of 1 has to treat these rows apart, and the loss should leave them
+# 3. **What to return, and what follows.** Weights 0, hence output 0, with finite gradients. Code
+#    that relies on row sums of 1 has to treat these rows separately, and the loss should leave them
 #    out. An error is worth the point as well if the answer says why an empty row is a mistake
-#    there. Half a point for nan: it is loud, but one row spoils every gradient of the batch.
+#    there. Half a point for nan: it is easy to notice, but one row spoils every gradient of the batch.
 # ### END SOLUTION
 
 # %% [markdown]
-# ## 8. Putting it together
+# ## 7. Putting it together
 #
 # *What else can go wrong between a correct mask and a correct function?*
-
-# %% tags=["demo", "hide-input"]
-shapes = {"scores": (3, 2, 14), "valid_lens": (3,), "softmax": (3, 2, 14)}
-plotting.show(
-    plotting.diagram_strip("attention", lit=("valid_lens", "mask", "softmax"), shapes=shapes)
-)
-
-# %% [markdown]
-# Three things. Each snippet has a bug; find it before you run the cell:
+#
+# Three bugs turn up again and again in real code. **Predict** what goes wrong in each.
 #
 # 1. `scores.reshape(-1, 3)[drop] = -1e6`, inside a function. Whose scores change?
-# 2. Scores `(B, n, m)` flattened to `(B * n, m)` list item 0's queries first, then item 1's. Each
-#    row gets its length from `valid_lens.repeat(n)`.
-# 3. `if valid_lens.dim() == 1:`, as a function's first line. What if there is nothing to mask?
-
-# %% tags=["demo"]
-drop = torch.tensor([[False, False, True], [False, True, True]])
-
-
-def overwrite(scores):
-    scores.reshape(-1, 3)[drop] = -1e6
-
-
-mine = torch.ones(2, 3)
-overwrite(mine)
-print("1. the caller's scores afterwards:", mine.tolist())
-try:
-    overwrite(torch.ones(2, 3, requires_grad=True))
-except RuntimeError as error:
-    print("   a parameter:", str(error).split(" is being")[0])
-lens = torch.tensor([4, 8, 14])
-print("2. repeat           ", lens.repeat(2).tolist())
-print("   repeat_interleave", lens.repeat_interleave(2).tolist())
-assert (mine == -1e6).sum() == 3
-
-# %% [markdown]
+# 2. Scores `(B, n, m)` are flattened to `(B * n, m)`, which lists the queries of item 0 first, then
+#    those of item 1. Each row gets its length from `valid_lens.repeat(n)`. With two queries per item
+#    and the lengths 4, 8 and 14, which lengths do the six rows get?
+# 3. `if valid_lens.dim() == 1:` is a function's first line. What if there is nothing to mask?
+#
 # <details><summary>Answers</summary>
 #
-# 1. The caller's: a `reshape` of contiguous scores is a view. If they are a parameter, PyTorch
-#    refuses; if a backward pass needs them again, it breaks.
-# 2. `repeat` gives the second query of *drei* the length of *dreizehn*; `repeat_interleave` is right.
-#    With equal lengths the two agree, so a test with equal lengths proves nothing. A mask
-#    with the right axes, `(B, 1, m)`, needs neither.
-# 3. `None` has no `dim`: it crashes in the ordinary case at inference time.
+# 1. The caller's scores change, because a `reshape` of contiguous scores is a view.
+# 2. They get 4, 8, 14, 4, 8, 14, so the second query of *drei* gets the length of *dreizehn*.
+#    `repeat_interleave` gives 4, 4, 8, 8, 14, 14. With equal lengths the two agree, so a test with equal
+#    lengths proves nothing. A mask with the axes `(B, 1, m)` needs neither.
+# 3. `None` has no method `dim`, so the function crashes in the ordinary case without a mask.
 #
 # </details>
 
 # %% [markdown]
 # ### Exercise: `masked_softmax`
 #
-# The function the rest of the course calls.
+# This is the function that the rest of the course calls.
 #
-# - **Takes** `scores` `(..., n, m)`; optionally `valid_lens`, `(B,)` or `(B, n)`, for scores that
-#   start with a batch axis, `(B, n, m)` or `(B, h, n, m)`, the same for every head; optionally
-#   `mask`, bool, broadcastable to the scores, True = may attend. With both, a key needs both.
+# - **Takes** `scores` `(..., n, m)`. Optional are `valid_lens`, `(B,)` or `(B, n)`, for scores of shape
+#   `(B, n, m)` or `(B, h, n, m)`, the same for every head, and `mask`, bool, broadcastable to the
+#   scores, True = may attend. If both are given, a key must be allowed by both.
 # - **Returns** the weights, in the shape and dtype of the scores. Forbidden keys get exactly 0,
-#   however large their scores are, and the allowed keys get the weights they would have without
-#   them. Empty rows are all 0, and so is their gradient. No argument is changed. With neither
-#   `valid_lens` nor `mask` it is a plain softmax.
+#   whatever their scores, and the allowed keys get the weights they would have without them. Empty
+#   rows are all 0, and so is their gradient. Do not change any argument. Without `valid_lens` and
+#   `mask`, the result is a plain softmax.
 #
 # **Worked number.** Scores `[[[0, 1.098612, 5]]]`, shape `(1, 1, 3)`, where 1.098612 is ln 3, with
-# `valid_lens=[2]` give `[[[0.25, 0.75, 0]]]`; with `valid_lens=[0]` they give `[[[0, 0, 0]]]`.
-#
-# You have every part already: sections 2, 4 and 7.
+# `valid_lens=[2]` give `[[[0.25, 0.75, 0]]]`. With `valid_lens=[0]` they give `[[[0, 0, 0]]]`.
 
 # %%
 from course_lib.attention import masked_softmax
@@ -951,40 +811,37 @@ from course_lib.attention import masked_softmax
 check("masked_softmax")
 
 # %% [markdown]
-# ### Repair the map
+# ## 8. Repair the translator
 #
-# Back to *dreiundvierzig* beside 7777, with every length wrong. The translator keeps its weights. A
-# softmax knows differences only, so their logarithms can serve as the scores they came from.
+# *Does your function keep 7777 from spoiling its neighbors?*
 #
-# **Predict.** Where does the word after *forty* look, before and after your `masked_softmax` is
-# told the lengths 4, 8, 14 and 42?
+# Give the translator from section 2 your `masked_softmax`, and translate the same batch.
+#
+# **Predict.** How many of the 99 are correct now? And where do *forty* and *three* look?
 
-# %% tags=["demo"]
-translate_batch([3, 13, 43, 7777], masked=False)
-lost = model.maps[:, :2]  # (4 numerals, 2 words, 42 keys)
-numeral_lens = torch.tensor([4, 8, 14, 42])
-found = masked_softmax(lost.clamp(min=1e-30).log(), numeral_lens)
-on_pads = 1 - (lost * length_mask(numeral_lens, 42)[:, None]).sum(dim=-1)
-print(f"before: {on_pads[2, 1]:.2f} of the second word's weight is on pads")
-print(f"after:  {found[2, 1, :4].sum():.2f} of it is on drei, {found[2, 1, 14:].sum():.0f} on pads")
-assert on_pads[2, 1] > 0.6 and found[2, 1, :4].sum() > 0.8
-alt = "With the mask, forty looks at vierzig and the next word at drei: the arcs cross."
-plotting.show(plotting.attention(found[2, :, :14], ["forty", "next word"], "dreiundvierzig"), alt)
+# %% tags=["demo", "nbval-ignore-output"]
+use_softmax(model, masked_softmax)
+translations = translate_batch(model, numerals, [*range(1, 100), 7777])
+print(f"{num_correct(translations)} of 99 correct; 43 is", translations[42])
+assert num_correct(translations) == 99
+weights = model.maps[42, :2, :14]  # two words, 14 letters
+assert weights[0, 7:].sum() > 0.8 and weights[1, :4].sum() > 0.8
+plotting.show(plotting.attention(weights, ["forty", "three"], "dreiundvierzig"))
 
 # %% [markdown]
-# <details><summary>What you should see</summary>
+# <details><summary>Answer</summary>
 #
-# Before, three quarters of the weight is on pads. After, the map of lesson 00 is back, arcs crossing:
-# *forty* at *vierzig*, the next word at *drei*.
+# All 99 are correct. The map of lesson 00 is back, and its arcs cross: *forty* attends to *vierzig*,
+# and *three* to *drei*. Your function computed these weights.
 #
 # </details>
 #
 # ### Click a mask
 #
-# **Predict.** A row of three equal scores and a fourth that is larger by 2. You mask the fourth key.
-# What are the weights of the others, before and after? And what do the *other rows* do?
+# **Predict.** A row has three equal scores and a fourth that is larger by 2. You mask the fourth key.
+# What are the weights of the others, before and after? And what happens to the *other rows*?
 #
-# Then click: a query may attend to the cells that are pressed.
+# Then click the cells. A query may attend to the cells that are pressed.
 
 # %% tags=["demo"]
 four = torch.tensor([[0.0, 0, 0, 2], [1, 2, 3, 4], [0, 0, 0, 0], [4, 0, -4, 0]])
@@ -995,20 +852,18 @@ assert torch.allclose(shared[0], torch.tensor([1, 1, 1, 0]) / 3)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Before, each of the three has $1 / (3 + e^2) = 0.10$; after, a third. The masked key's weight is
-# shared out in proportion, so the ratios within a row stay. The other rows do not move: each query
-# has its own softmax. Mask a whole row, and it becomes zeros, not nan.
+# Before, each of the three has $1 / (3 + e^2) = 0.10$. Afterwards, each has a third. The weight of the
+# masked key is shared out in proportion, so the ratios within a row stay the same. The other rows do
+# not change, because each query has its own softmax. If you mask a whole row, it becomes zeros, not
+# nan.
 #
 # </details>
-
-# %% [markdown]
+#
 # ### What must hold
 #
 # Numbers can look plausible and be wrong, so test *properties*, with sizes and lengths that all
-# differ: masking a key equals deleting it; garbage in forbidden scores changes nothing; an empty
-# row gives 0 and finite gradients; the scores are as they were.
-#
-# **Predict** the four numbers.
+# differ. Masking a key equals deleting it. Garbage in forbidden scores has no effect. An empty
+# row gives 0 and finite gradients. The scores do not change.
 
 # %% tags=["demo"]
 generator = torch.Generator().manual_seed(2)
@@ -1019,74 +874,48 @@ deleted = torch.softmax(scores[1, 0, :8], dim=-1)  # dreizehn without its pads
 garbage = scores.masked_fill(~length_mask(valid_lens, 14)[:, None], 1e4)
 leaf = scores.clone().requires_grad_()
 (masked_softmax(leaf, torch.tensor([0, 8, 14])) * torch.arange(14.0)).sum().backward()
-found = {
+differences = {
     "masked - deleted": (weights[1, 0, :8] - deleted).abs().max(),
     "garbage - clean": (masked_softmax(garbage, valid_lens, mask=see) - weights).abs().max(),
     "gradient of an empty item": leaf.grad[0].abs().max(),
     "scores after - before": (scores - before).abs().max(),
 }
-for name, difference in found.items():
+for name, difference in differences.items():
     print(f"{name:26} at most {difference:.5f}")
     assert difference < 1e-6
 
 # %% [markdown]
 # ### All together
 #
-# Each check so far was about one exercise, and grading gives it the course's versions of all others.
-# This one puts *your* `length_mask` and `masked_softmax` together, right or wrong, and checks the
-# second again: pieces that are right alone should be right in company. It needs the checks above to
-# have seen your cells in this session.
+# Each check so far tested one function and used our versions of the others. Grading does the same.
+# This check combines *your* `length_mask` and `masked_softmax`, and tests the second again. Run the
+# checks above first.
 
 # %%
 check("02_masked_softmax")
 
 # %% [markdown]
-# ## 9. Where it goes from here
-
-# %% tags=["demo", "hide-input"]
-shapes = {"queries": (1, 3, 4), "keys": (1, 5, 4), "scores": (1, 3, 5), "values": (1, 5, 5)}
-plotting.show(plotting.diagram_strip("attention", lit=("scores", "weighted sum"), shapes=shapes))
-
-# %% [markdown]
-# Scores come from comparing queries with keys (lessons 03 to 05); weights become an output by
-# averaging values. **Predict:** can you already tell the weights inside PyTorch's attention? Its
-# scores are dot products divided by $\sqrt{d}$ (lesson 05 derives why), and identity values make its
-# output show the weights. Query 0 is empty, to compare that too.
-
-# %% tags=["demo"]
-generator = torch.Generator().manual_seed(3)
-queries, keys = (torch.randn(1, size, 4, generator=generator) for size in (3, 5))
-allow = causal_mask(3, 5) & length_mask(torch.tensor([4]), 5)
-allow[0] = False  # query 0 may see nothing
-scores = torch.einsum("bnd,bmd->bnm", queries, keys) / math.sqrt(4)
-ours = masked_softmax(scores, mask=allow)
-theirs = F.scaled_dot_product_attention(queries, keys, torch.eye(5)[None], attn_mask=allow)
-print(ours[0])
-print(f"largest difference to PyTorch's {(ours - theirs).abs().max():.5f}")
-assert torch.allclose(ours, theirs, atol=1e-6)
-
-# %% [markdown]
 # ## Summary
 #
-# A softmax turns differences of scores into ratios of weights, so you may shift a row by its maximum,
-# and you must if it is to survive large scores. A mask is bool, True means "may attend", and masks
-# combine with AND once their axes line up. A forbidden key needs a score of minus infinity: any
-# finite fill is small only relative to the scores, and only in some dtypes. A row with no allowed key
-# has no softmax; decide what it returns, and never let the nan arise, because a gradient finds it
-# even where the output hides it. Test with lengths and sizes that differ: equal ones make most
-# mistakes invisible.
+# A softmax runs over the keys and turns differences of scores into ratios of weights, so you may shift
+# a row by its maximum, and you must if it is to survive large scores. A mask is bool, True means "may
+# attend", and masks combine with AND once their axes line up. A forbidden key needs a score of minus
+# infinity *before* the softmax, because any finite fill is small only relative to the other scores. A
+# row without an allowed key has no softmax. Decide what it returns, and never let the nan arise,
+# because the gradient reaches it even where the output hides it. Test with lengths and sizes that
+# differ, because equal ones hide most mistakes.
 
 # %% [markdown]
 # ## Further exercises ★
 #
 # 1. **Sliding window.** Write a mask that lets query $i$ see the $w$ keys up to its own position.
-#    Combine it with `causal_mask(6)`: what does each of the two add?
+#    Combine it with `causal_mask(6)`. What does each of the two add?
 # 2. **Packed documents.** Several short texts share one row of length $m$. From an integer tensor
 #    of document numbers `(B, m)`, make the mask `(B, m, m)` that keeps each text to itself.
 # 3. **Two fills.** In float16, add `torch.finfo(torch.float16).min` to the row $(-100, -200)$ and
 #    take the softmax. What happened?
-# 4. **One pass.** A softmax reads its row three times: maximum, total, division. Find the maximum
-#    and the total in one pass (Milakov and Gimelshein, below).
+# 4. **One pass.** A softmax reads its row three times, for the maximum, the sum and the division.
+#    Find the maximum and the sum in one pass (Milakov and Gimelshein, below).
 
 # %% [markdown]
 # ## References

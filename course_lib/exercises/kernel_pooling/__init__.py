@@ -7,7 +7,6 @@ LESSON = Lesson(
     "Kernel pooling: attention before neural networks",
     Written("perfect_fit", points=3, minutes=10),
     Integration(("squared_distances", "kernel_pooling", "leave_one_out")),
-    starred=True,
     exercises=(
         "squared_distances",
         "kernel_pooling",

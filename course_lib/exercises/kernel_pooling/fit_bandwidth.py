@@ -214,6 +214,7 @@ EXERCISE = Exercise(
     points=4,
     minutes=20,
     difficulty=3,
+    starred=True,
     returns=(Returned("bandwidth", "float", "any float"),),
     probes=_fit_probes,
     oracle=oracle.fit_bandwidth,

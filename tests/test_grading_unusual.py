@@ -1,85 +1,168 @@
-"""Unusual but correct submissions get the same points in a kernel, from nbgrader and from us."""
+"""Unusual but correct submissions get the same points in a kernel, from nbgrader and from us.
 
+`unusual.txt` holds them: `=== NAME` begins a submission, `# %% EXERCISE` the answer to an exercise,
+and `# %%` a cell of the student's own, above or below the answer next to it. All other answers are
+the course's. A line `<NAME>` stands for the course's solution, and `<NAME + NUMBER>` for one of two
+short answers that are correct if the number is 0.
+"""
+
+import contextlib
+import os
+import re
 import sys
+from pathlib import Path
 
+import nbformat
 import pytest
 from grading_course import CAUSAL, LENGTH, LESSON, QUICK, hand_in, honest, make_course
+from nbclient import NotebookClient
+from nbclient.exceptions import DeadKernelError
 from nbformat.v4 import new_code_cell
-from unusual import (
-    UNUSUAL,
-    in_a_kernel,
-    is_full,
-    with_course_grade,
-    with_stock_nbgrader,
-    write_class,
-)
 
+from course_lib.authoring.paste import solution_source
+from course_lib.benchmarks.grading import run_stock
+from course_lib.grading.course import Course
+from course_lib.grading.demo_course import make_folder, submit
+from course_lib.grading.graded_cells import REPORT, check_cells, read_check
 from course_lib.grading.run import Settings, grade
+from course_lib.workspace.errors import GradingError
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(sys.platform != "linux", reason="some of the notebooks fork or call bash"),
 ]
-BEST = Settings(sandbox=None, workers=2)
-SAMPLE = ("import_from_a_written_file", "shell", "await", "displays", "processes", "jit")
+ROOT = Path(__file__).parent.parent
+TEXTS = (ROOT / "tests/unusual.txt").read_text(encoding="utf-8").split("=== ")[1:]
+UNUSUAL = dict(text.split("\n", 1) for text in TEXTS)
+SHORT = {"causal_mask": f"{CAUSAL} + NUMBER", "length_mask": LENGTH.replace(" <", " + NUMBER <")}
+SAMPLE = ["import_from_a_written_file", "shell", "await", "displays", "processes", "jit"]
+if os.environ.get("COMPARE_ALL"):  # takes ten minutes; these two end a kernel
+    SAMPLE = [name for name in UNUSUAL if name not in ("exit", "quit_after_the_answer")]
+
+
+def write_class(folder, names) -> None:
+    """Make a course folder in which each of these has been submitted."""
+    make_folder(ROOT, folder)
+    submit(folder, LESSON, ())
+    release = folder / "notebooks" / LESSON / f"{LESSON}.ipynb"
+    for name in names:
+        notebook = nbformat.read(release, as_version=4)
+        write_answers(notebook, UNUSUAL[name])
+        hand_in(folder, name, notebook)
+
+
+def write_answers(notebook, text: str) -> None:
+    above, answers, pending = {}, {}, []
+    for exercise, source in re.findall(r"^# %%(?: (\w+))?\n(.*?)(?=^# %%|\Z)", text, re.M | re.S):
+        source = re.sub(r"^( *)<(\w+)(?: \+ (\w+))?>$", solution, source.strip(), flags=re.M)
+        if exercise:
+            above[exercise], pending, answers[exercise] = pending, [], source
+        else:
+            pending.append(source)
+    cells = []
+    for cell in notebook.cells:
+        about = cell.metadata.get("nbgrader", {})
+        name = about.get("grade_id", "").removesuffix("-answer")
+        cells.append(cell)
+        if cell.cell_type == "code" and about.get("solution"):
+            cell.source = answers.get(name) or solution_source(name)
+            cells[-1:-1] = map(new_code_cell, above.get(name, ()))
+            if name == list(answers)[-1]:
+                cells += map(new_code_cell, pending)
+    notebook.cells = cells
+
+
+def solution(found: re.Match) -> str:
+    indent, name, number = found.groups()
+    source = SHORT[name].replace("NUMBER", number) if number else solution_source(name)
+    return "\n".join(f"{indent}{line}" for line in source.splitlines())
+
+
+def verdicts(notebook) -> dict[str, tuple[str, float | None]]:
+    """Return outcome and points by exercise."""
+    found = {}
+    for cell in check_cells(notebook):
+        read = read_check(cell)
+        reports = [o.data[REPORT] for o in cell.outputs if REPORT in o.get("data", {})]
+        found[read.exercise] = reports[-1]["outcome"] if reports else read.outcome, read.points
+    return found
+
+
+def autograded(folder, names) -> dict:
+    return {name: verdicts(Course(folder).read_graded(name, LESSON)) for name in names}
+
+
+def in_a_kernel(path: Path, place: Path) -> dict:
+    """Run a notebook as a student does, and return what its own checks say."""
+    place.mkdir()
+    notebook = nbformat.read(path, as_version=4)
+    client = NotebookClient(
+        notebook,
+        timeout=120,
+        allow_errors=True,
+        skip_cells_with_tag="demo",
+        extra_arguments=["--IPKernelApp.log_level=ERROR"],
+        resources={"metadata": {"path": place}},
+    )
+    with contextlib.suppress(DeadKernelError):
+        client.execute()
+    return verdicts(notebook)
 
 
 @pytest.fixture(scope="module")
 def graded(tmp_path_factory):
     """The verdicts of `course grade` on all of them."""
     folder = tmp_path_factory.mktemp("unusual") / "class"
-    write_class(folder)
-    return with_course_grade(folder, UNUSUAL, BEST)
+    write_class(folder, UNUSUAL)
+    grade(folder, LESSON, settings=Settings(sandbox=None, workers=2))
+    return autograded(folder, UNUSUAL)
 
 
 @pytest.mark.parametrize("name", UNUSUAL)
 def test_an_unusual_notebook_gets_full_points(graded, name):
-    assert is_full(graded[name]), graded[name]
+    assert {outcome for outcome, _ in graded[name].values()} == {"correct"}, graded[name]
 
 
 def test_a_kernel_nbgrader_and_course_grade_agree(graded, tmp_path):
-    write_class(tmp_path / "class", SAMPLE)
-    expected = {name: graded[name] for name in SAMPLE}
-    assert in_a_kernel(tmp_path / "class", SAMPLE) == expected
-    assert with_stock_nbgrader(tmp_path / "class", SAMPLE) == expected
+    folder, expected = tmp_path / "class", {name: graded[name] for name in SAMPLE}
+    write_class(folder, SAMPLE)
+    for name in SAMPLE:
+        path = folder / "submitted" / name / LESSON / f"{LESSON}.ipynb"
+        assert in_a_kernel(path, tmp_path / name) == expected[name], name
+    with contextlib.suppress(GradingError):  # it could not grade some, which the points show
+        run_stock(folder, LESSON, len(SAMPLE))
+    assert autograded(folder, SAMPLE) == expected
 
 
-@pytest.mark.parametrize(
-    ("own", "answer", "file"),
-    [
+@pytest.mark.usefixtures("warm")
+def test_a_file_beside_the_notebook_is_named_where_an_answer_needs_it(tmp_path):
+    root = make_course(tmp_path)
+    needing = [
         (None, "from helper import causal_mask", "helper.py"),
         (None, "%run helper.py", "helper.py"),
         ("import helper", "causal_mask = helper.causal_mask", "helper.py"),
         (None, f"offset = torch.load('offset.pt')\n{CAUSAL}", "offset.pt"),
-    ],
-)
-@pytest.mark.usefixtures("warm")
-def test_a_file_beside_the_notebook_is_named_where_an_answer_needs_it(tmp_path, own, answer, file):
-    root = make_course(tmp_path)
-    notebook = honest(root, causal_mask=answer, length_mask=LENGTH)
-    if own:
-        notebook.cells.insert(2, new_code_cell(own))
-    path = hand_in(root, "ada", notebook)
-    path.with_name(file).write_text(f"import torch\n{CAUSAL}")
-    path.with_name("other.py").touch()
-    [student] = grade(root, LESSON, settings=QUICK).students
-    causal_mask, length_mask = student.rows
-    assert (causal_mask.points, length_mask.points) == (0, 2)
-    assert f"`{file}` was handed in, but is not used." in causal_mask.message
+    ]
+    for number, (own, answer, file) in enumerate(needing):
+        notebook = honest(root, causal_mask=answer, length_mask=LENGTH)
+        notebook.cells[2:2] = [new_code_cell(own)] if own else []
+        path = hand_in(root, str(number), notebook)
+        path.with_name(file).write_text(f"import torch\n{CAUSAL}")
+        path.with_name("other.py").touch()
+    for student in grade(root, LESSON, settings=QUICK).students:
+        causal_mask, length_mask = student.rows
+        assert (causal_mask.points, length_mask.points) == (0, 2)
+        file = needing[int(student.student)][2]
+        assert f"`{file}` was handed in, but is not used." in causal_mask.message
 
 
-@pytest.mark.parametrize(
-    "own",
-    [
-        "import os\n\nos.fork();",  # the child leaves its cell, too, and must not take the next one
-        "display({'image/x': {'a': 1}}, raw=True)",  # nbformat allows nothing but text there
-    ],
-)
 @pytest.mark.usefixtures("warm")
-def test_a_cell_that_no_kernel_bears_costs_nothing(tmp_path, own):
+def test_a_cell_that_no_kernel_bears_costs_nothing(tmp_path):
     root = make_course(tmp_path)
-    notebook = honest(root)
-    notebook.cells[2:2] = [new_code_cell(own) for _ in range(3)]
-    hand_in(root, "ada", notebook)
-    [student] = grade(root, LESSON, settings=QUICK).students
-    assert student.points == 4
+    fork = "import os\n\nos.fork();"  # the child must not take the next cell
+    mime = "display({'image/x': {'a': 1}}, raw=True)"  # nbformat allows nothing but text there
+    for student, own in {"fork": fork, "mime": mime}.items():
+        notebook = honest(root)
+        notebook.cells[2:2] = [new_code_cell(own) for _ in range(3)]
+        hand_in(root, student, notebook)
+    assert [s.points for s in grade(root, LESSON, settings=QUICK).students] == [4, 4]

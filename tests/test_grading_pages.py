@@ -18,10 +18,10 @@ from nbformat.v4 import (
 
 from course_lib.grading import sanitize
 from course_lib.grading.publishing.course_figures import CourseFigures, figures_of
+from course_lib.grading.publishing.feedback import Marks, feedback_page
 from course_lib.grading.publishing.formulas import LONGEST as LONGEST_FORMULA
 from course_lib.grading.publishing.formulas import MOST
 from course_lib.grading.publishing.markup import LONGEST, highlighted, lesson_text, written
-from course_lib.grading.publishing.pages import Marks, feedback_page
 from course_lib.plotting.figures import Plot, figure_html
 
 ROOT = Path(__file__).resolve().parent.parent

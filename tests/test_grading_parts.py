@@ -34,8 +34,7 @@ def test_a_reply_is_judged_by_what_it_can_have_seen():
     probes = [probe for probe, _ in prepare(exercise, "seed")]
 
     def judged(reply):
-        doubt = judging.doubt_about(reply, probes)
-        return doubt or judging.judge_reply(exercise, "seed", reply, name_mistakes=True)
+        return judging.judge_reply(exercise, "seed", reply)
 
     missing = judged(Reply("1", missing=("length_mask",)))
     assert "needs your own `length_mask`" in missing.findings[0].message

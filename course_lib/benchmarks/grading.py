@@ -19,8 +19,6 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-import nbformat
-
 from course_lib.benchmarks.memory import status
 from course_lib.grading.course import Course, quiet_nbgrader
 from course_lib.grading.demo_course import (
@@ -187,8 +185,7 @@ def run_stock(folder: Path, lesson: str, submissions: int) -> Measured:
     (folder / "gradebook.db").unlink()
     with quiet_nbgrader():
         course = Course(folder)
-        release = nbformat.read(course.release_path(lesson), as_version=4)
-        course.ensure_assignment(lesson, release)
+        course.ensure_assignment(lesson, course.read_release(lesson)[1])
     environ = {**os.environ, "OMP_NUM_THREADS": "1", "COURSE_CHECK_SEED": course.check_seed()}
     command = [sys.executable, "-W", "ignore", "-m", "nbgrader", "autograde", lesson]
     started = time.perf_counter()

@@ -7,7 +7,6 @@ import hashlib
 import os
 import sys
 import tempfile
-import time
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -24,8 +23,8 @@ from traitlets import TraitError
 from traitlets.config import Config
 
 from course_lib.grading.adapters.nbgrader import Gradebook
-from course_lib.grading.changed_cells import change_cells
-from course_lib.grading.gradebook import opened
+from course_lib.grading.gradebook import change_cells, opened
+from course_lib.grading.graded_cells import check_cells, grade_id, is_plain_test
 from course_lib.grading.intake.gate import secret_seed
 from course_lib.workspace.errors import GradingError
 from course_lib.workspace.folder import load_config
@@ -75,7 +74,7 @@ class Course:
 
     @property
     def private(self) -> Path:
-        """Where grading keeps its own things: the secret seed, notes about runs."""
+        """Where grading keeps its own things: the secret seed, the ledger, logs."""
         return self.root / ".course"
 
     def ledger_path(self, lesson: str) -> Path:
@@ -99,8 +98,12 @@ class Course:
             return parse_graded(path.read_text(encoding="utf-8"))
         return None
 
-    def release_path(self, lesson: str) -> Path:
-        """The release notebook of a lesson; GradingError is raised if there is none."""
+    def read_release(self, lesson: str) -> tuple[str, NotebookNode]:
+        """The release notebook of a lesson, as text and parsed.
+
+        Raises:
+            GradingError: there is none, or it is damaged.
+        """
         path = self.step("release") / lesson / f"{lesson}.ipynb"
         if not path.is_file():
             known = sorted(p.parent.name for p in self.step("release").glob("*/*.ipynb"))
@@ -108,26 +111,33 @@ class Course:
                 f"{path} does not exist: run `course build {lesson}`"
                 + (f" (lessons that are built: {', '.join(known)})" if known else "")
             )
-        return path
-
-    def read_release(self, lesson: str) -> tuple[str, NotebookNode]:
-        """The release notebook of a lesson, as text and parsed; GradingError if it is damaged."""
-        path = self.release_path(lesson)
         try:
             text = path.read_text(encoding="utf-8")
-            notebook = nbformat.reads(text, as_version=4)
+            return text, nbformat.reads(text, as_version=4)
         except (ValueError, AttributeError, nbformat.ValidationError) as error:
             raise GradingError(f"{path} is damaged: run `course build {lesson}`") from error
-        return text, notebook
+
+    def read_tests(self, lesson: str, release: NotebookNode) -> dict[str, str]:
+        """The ordinary tests of a lesson by their grade_id, with what the release hides of them.
+
+        Raises:
+            GradingError: the source version cannot be read.
+        """
+        wanted = {grade_id(cell) for cell in check_cells(release) if is_plain_test(cell)}
+        if not wanted:
+            return {}
+        path = self.step("source") / lesson / f"{lesson}.ipynb"
+        try:
+            source = nbformat.read(path, as_version=4)
+        except (OSError, ValueError, AttributeError, nbformat.ValidationError) as error:
+            raise GradingError(
+                f"{path} cannot be read, and it holds the hidden tests: put it back"
+            ) from error
+        return {grade_id(c): c.source for c in check_cells(source) if grade_id(c) in wanted}
 
     def gradebook(self) -> AbstractContextManager[Gradebook]:
         """The course's gradebook, to be opened and closed by `with`."""
         return opened(self.coursedir(""))
-
-    def lessons(self) -> list[str]:
-        """Lessons that the gradebook knows, in order."""
-        with self.gradebook() as gradebook:
-            return sorted(assignment.name for assignment in gradebook.assignments)
 
     def ensure_assignment(self, lesson: str, release: NotebookNode) -> None:
         """Bring the gradebook's idea of a lesson in line with its release notebook.
@@ -135,12 +145,6 @@ class Course:
         Points and comments stay. Those that someone gave by hand in cells that are gone are kept
         in .course/removed/LESSON_TIME.csv.
         """
-
-        def keep(table: str) -> None:
-            kept = self.private / "removed" / f"{lesson}_{time.strftime('%Y%m%d-%H%M%S')}.csv"
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(kept, table)
-
         marks = [cell.metadata["nbgrader"] for cell in release.cells if "nbgrader" in cell.metadata]
         released = {about["grade_id"]: about.get("checksum") for about in marks}
         with self.gradebook() as gradebook:
@@ -151,7 +155,7 @@ class Course:
             else:
                 known = {cell.name: cell.checksum for cell in notebook.source_cells}
                 if known and notebook.submissions and known.keys() != released.keys():
-                    change_cells(gradebook, lesson, release, keep)
+                    change_cells(gradebook, lesson, release, self.private / "removed")
         if known != released:
             with tempfile.TemporaryDirectory() as scratch:  # leaves the real release unchanged
                 self.generate(lesson, scratch)
@@ -180,32 +184,6 @@ class Course:
     def check_seed(self) -> str:
         """The secret from which hidden check inputs are drawn, made at first use."""
         return os.environ.get(SEED) or secret_seed(self.private / "check_seed")
-
-
-def write_atomically(
-    path: Path, text: str, *, encoding: str = "utf-8", durably: bool = False
-) -> None:
-    """Write a text file completely or not at all, without translating line ends.
-
-    With `durably`, the file and its name are on disk afterwards.
-    """
-    scratch = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with scratch.open("w", encoding=encoding, newline="") as file:
-            file.write(text)
-            if durably:
-                file.flush()
-                os.fsync(file.fileno())
-        os.replace(scratch, path)
-    except OSError:
-        scratch.unlink(missing_ok=True)
-        raise
-    if durably and hasattr(os, "O_DIRECTORY"):  # where the system can do that
-        descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def parse_graded(text: str) -> NotebookNode | None:

@@ -47,23 +47,13 @@ _CELL = re.compile(r"^# %% (\[markdown\] )?(\w+)$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class SampleStudent:
-    """One student of the sample class.
-
-    Attributes:
-        name: the student's id in the gradebook.
-        code: answers to exercises, by name.
-        text: written answers, by grade_id.
-        blank: whether the notebook is submitted as it was released.
-        unanswered: exercises whose cells stay as they were released.
-        deleted_checks: exercises whose check cells are missing.
-        hours_late: hours after the due date.
-    """
+    """One student of the sample class: answers by the names of exercises, text by grade_id."""
 
     name: str
     code: dict[str, str]
     text: dict[str, str]
-    blank: bool = False
-    unanswered: tuple[str, ...] = ()
+    blank: bool = False  # submitted as it was released
+    unanswered: tuple[str, ...] = ()  # exercises whose cells stay as they were released
     deleted_checks: tuple[str, ...] = ()
     hours_late: float = 0
 
@@ -180,7 +170,7 @@ def submit(folder: Path, lesson: str, students: Sequence[SampleStudent]) -> None
         course.generate(lesson, "notebooks")
         with course.gradebook() as gradebook:
             gradebook.update_or_create_assignment(lesson, duedate=DUE.isoformat())
-    notebook = nbformat.read(course.release_path(lesson), as_version=4)
+    _, notebook = course.read_release(lesson)
     for student in students:
         place = folder / "submitted" / student.name / lesson
         place.mkdir(parents=True)

@@ -1,78 +1,131 @@
-"""Open the gradebook: SQLite in the course folder, or PostgreSQL by its URL.
+"""The gradebook: SQLite in the course folder, or PostgreSQL by its URL.
 
 nbgrader's `CourseDirectory.db_url` in nbgrader_config.py says which, for `course` and formgrader
-alike. Whatever goes wrong is one line with a remedy, and no line shows a password.
+alike. No message shows a password.
 """
 
 from __future__ import annotations
 
+import csv
+import io
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
+from nbformat import NotebookNode
 from nbgrader import api
 from nbgrader.coursedir import CourseDirectory
-from sqlalchemy.engine import URL, make_url
+from nbgrader.utils import is_grade, is_locked, is_solution
+from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from course_lib.grading.adapters.nbgrader import Gradebook
+from course_lib.grading.adapters.nbgrader import Gradebook, one_transaction
+from course_lib.grading.graded_cells import grade_id
 from course_lib.workspace.errors import GradingError
+from course_lib.workspace.files import write_atomically
 
 MAX_STUDENT_ID = 128  # nbgrader's column; SQLite does not count, PostgreSQL does
+HEADER = ("student", "cell", "points", "extra_credit", "comment")
+_SETTING = "CourseDirectory.db_url in nbgrader_config.py"
+_URL = "write postgresql+psycopg://USER@HOST:PORT/DATABASE, and the password into ~/.pgpass"
+_REMEDY = "see that its server runs and that user, password and name of the database are right"
 _AGAIN = "then run the same command again; what is graded is kept and is published then"
 
 
 @contextmanager
 def opened(coursedir: CourseDirectory) -> Iterator[Gradebook]:
     """Open the gradebook of a course, and raise a `GradingError` with a remedy if it fails."""
-    url = _url_of(coursedir.db_url)
+    try:
+        url = make_url(coursedir.db_url)
+        url.get_dialect()
+    except (ArgumentError, ValueError):
+        raise GradingError(f"{_SETTING} is no URL of a gradebook: {_URL}") from None
+    if "@" in (url.host or ""):
+        raise GradingError(
+            f"{_SETTING} holds a password with @ in it: write it as %40, or better: {_URL}"
+        )
+    is_sqlite = url.get_backend_name() == "sqlite"
+    place = url.database if is_sqlite else url.set(query={})._replace(password=None)
     try:
         with api.Gradebook(coursedir.db_url, coursedir.course_id) as gradebook:
             yield gradebook
     except SQLAlchemyError as error:
-        raise GradingError(_explained(url, error)) from error
+        cause = getattr(error, "orig", None) or error
+        reason = next(iter(str(cause).splitlines()), type(cause).__name__)
+        for secret in (url.password, url.query.get("password")):
+            if isinstance(secret, str) and secret:
+                reason = reason.replace(secret, "***")
+        remedy = "fix or restore it" if is_sqlite else _REMEDY
+        raise GradingError(
+            f"the gradebook {place} cannot be used ({reason}): {remedy}, {_AGAIN}"
+        ) from error
     except ModuleNotFoundError as error:
         if error.name not in ("psycopg", "psycopg2"):
             raise
         raise GradingError(
-            f"{_shown(url)} needs a driver that is not installed here: "
+            f"the gradebook {place} needs a driver that is not installed here: "
             'pip install "attention-course[scale]", and begin the URL with postgresql+psycopg://'
         ) from error
 
 
-def _url_of(text: str) -> URL:
-    """Parse the URL; an error shows nothing of it."""
-    remedy = "write postgresql+psycopg://USER@HOST:PORT/DATABASE, and the password into ~/.pgpass"
-    try:
-        url = make_url(text)
-        url.get_dialect()
-    except (ArgumentError, ValueError):
-        raise GradingError(
-            f"CourseDirectory.db_url in nbgrader_config.py is no URL of a gradebook: {remedy}"
-        ) from None
-    if "@" in (url.host or ""):
-        raise GradingError(
-            "CourseDirectory.db_url in nbgrader_config.py holds a password with @ in it: write "
-            f"it as %40, or better: {remedy}"
-        )
-    return url
+def change_cells(gradebook: Gradebook, lesson: str, release: NotebookNode, removed: Path) -> None:
+    """Give a lesson the graded, answer and locked cells of its release, in one transaction.
+
+    nbgrader refuses to change the cells of a notebook that someone has submitted. Here cells are
+    added to every submission and taken out of it. Points and comments of all other cells stay, and
+    what a person gave in cells that are gone is kept as CSV in the folder `removed`.
+    """
+    kinds = {
+        "grade": is_grade,
+        "solution": is_solution,
+        "source": lambda cell: is_grade(cell) or is_solution(cell) or is_locked(cell),
+    }
+    wanted = {
+        (kind, grade_id(cell)): cell
+        for cell in release.cells
+        for kind, is_kind in kinds.items()
+        if is_kind(cell)
+    }
+    with one_transaction(gradebook):
+        notebook: Any = gradebook.find_notebook(lesson, lesson)
+        known = {
+            (kind, cell.name): cell for kind in kinds for cell in getattr(notebook, f"{kind}_cells")
+        }
+        gone = [cell for key, cell in sorted(known.items()) if key not in wanted]
+        if lost := [row for cell in gone for row in _by_hand(cell)]:
+            table = io.StringIO()
+            csv.writer(table).writerows([HEADER, *lost])
+            removed.mkdir(parents=True, exist_ok=True)
+            name = f"{lesson}_{time.strftime('%Y%m%d-%H%M%S')}.csv"
+            write_atomically(removed / name, table.getvalue())
+        for cell in gone:
+            for given in _given(cell):
+                gradebook.db.delete(given)
+            gradebook.db.delete(cell)
+        gradebook.db.flush()
+        for (kind, name), cell in wanted.items():
+            if (kind, name) in known:
+                continue
+            about = {} if kind == "solution" else {"cell_type": cell.cell_type}
+            about |= {"max_score": cell.metadata["nbgrader"]["points"]} if kind == "grade" else {}
+            made = getattr(gradebook, f"add_{kind}_cell")(name, lesson, lesson, **about)
+            if row := {"grade": api.Grade, "solution": api.Comment}.get(kind):
+                for submitted in notebook.submissions:
+                    gradebook.db.add(row(cell_id=made.id, notebook=submitted))
+        gradebook.db.flush()
 
 
-def _shown(url: URL) -> str:
-    """Return the place of a gradebook, without password and options."""
-    if url.get_backend_name() == "sqlite":
-        return f"the gradebook {url.database}"
-    return f"the gradebook {url.set(query={})._replace(password=None)}"
+def _given(cell: Any) -> list[Any]:
+    """Return the grades or the comments of a cell, one of each student."""
+    return [*(getattr(cell, "grades", None) or ()), *(getattr(cell, "comments", None) or ())]
 
 
-def _explained(url: URL, error: SQLAlchemyError) -> str:
-    cause = getattr(error, "orig", None) or error
-    reason = next(iter(str(cause).splitlines()), type(cause).__name__)
-    if url.get_backend_name() == "sqlite":
-        return f"{_shown(url)} cannot be used ({reason}): fix or restore it, {_AGAIN}"
-    for secret in (url.password, url.query.get("password")):
-        if isinstance(secret, str) and secret:
-            reason = reason.replace(secret, "***")
-    return (
-        f"{_shown(url)} cannot be used ({reason}): see that its server runs and that user, "
-        f"password and name of the database are right, {_AGAIN}"
-    )
+def _by_hand(cell: Any) -> Iterator[tuple]:
+    """Yield the points and comments that a person gave for a cell that no longer exists."""
+    for given in _given(cell):
+        columns = ("manual_score", "extra_credit", "manual_comment")
+        values = [getattr(given, column, None) for column in columns]
+        if values[0] is not None or any(values):
+            yield (given.notebook.student.id, cell.name, *values)

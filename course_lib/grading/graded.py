@@ -17,13 +17,13 @@ _WAITS = "a written answer waits for a person: grade it in formgrader, or export
 
 @dataclass(frozen=True)
 class GradedExercise:
-    """One answer's points; None are not graded, for a reason.
+    """One answer's points.
 
     `outcome` is the check's, or for a written answer "waiting", "left blank" or "graded".
     """
 
     exercise: str
-    points: float | None
+    points: float | None  # None: not graded, for a reason
     max_points: float
     outcome: str
     mistake: str | None = None
@@ -49,20 +49,14 @@ class GradedExercise:
 
 @dataclass(frozen=True)
 class GradedSubmission:
-    """One student's lesson.
-
-    Attributes:
-        rows: the exercises graded by machine, in the lesson's order.
-        answers: the written ones, graded by a person.
-        problem: why nothing of it is graded.
-    """
+    """One student's lesson."""
 
     student: str
-    rows: tuple[GradedExercise, ...] = ()
-    answers: tuple[GradedExercise, ...] = ()
+    rows: tuple[GradedExercise, ...] = ()  # graded by machine, in the lesson's order
+    answers: tuple[GradedExercise, ...] = ()  # written, graded by a person
     late_seconds: float = 0.0
     late_penalty: float = 0.0
-    problem: str | None = None
+    problem: str | None = None  # why nothing of it is graded
     notices: tuple[str, ...] = ()
     seconds: float = 0.0
     absent: bool = False
@@ -128,17 +122,14 @@ class GradedSubmission:
 
 @dataclass(frozen=True)
 class GradedLesson:
-    """Everyone's submissions of a lesson, and the points of its exercises and written answers.
-
-    `title` is the heading of its release notebook, where an export looks for a column.
-    """
+    """Everyone's submissions of a lesson."""
 
     lesson: str
     students: tuple[GradedSubmission, ...] = ()
     points_by_exercise: Mapping[str, float] = field(default_factory=dict)
     points_by_answer: Mapping[str, float] = field(default_factory=dict)
     seconds: float = 0.0
-    title: str = ""
+    title: str = ""  # the heading of its release notebook, where an export looks for a column
 
     @property
     def exercises(self) -> tuple[str, ...]:

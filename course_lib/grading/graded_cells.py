@@ -84,8 +84,11 @@ def check_cells(notebook: NotebookNode) -> list[NotebookNode]:
     return [cell for cell in notebook["cells"] if is_check(cell)]
 
 
-def read_notebook(notebook: NotebookNode, student: str = "") -> GradedSubmission:
-    """Read the checks of a graded notebook, the notices in its metadata, and how setup ended."""
+def read_notebook(notebook: NotebookNode) -> GradedSubmission:
+    """Read the checks of a graded notebook, the notices in its metadata, and how setup ended.
+
+    The notebook does not say whose it is.
+    """
     notices = notebook["metadata"].get("course", {}).get("notices", [])
     stopped = (
         f"the cell `{grade_id(cell)}` stopped: {o.get('ename')}: {o.get('evalue')}"[:300]
@@ -95,7 +98,7 @@ def read_notebook(notebook: NotebookNode, student: str = "") -> GradedSubmission
         if o["output_type"] == "error"
     )
     rows = tuple(read_check(cell) for cell in check_cells(notebook))
-    return GradedSubmission(student, rows, notices=(*notices, *stopped))
+    return GradedSubmission("", rows, notices=(*notices, *stopped))
 
 
 def read_check(cell: Mapping) -> GradedExercise:

@@ -4,8 +4,6 @@ A worker may be another process or another machine. A job holds the bytes of a s
 the worker parses. The worker makes the result: nothing from a student's process is ever unpickled.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -18,74 +16,46 @@ MAX_ATTEMPTS = 3
 
 @dataclass(frozen=True)
 class Settings:
-    """How a class is graded.
+    """How a class is graded."""
 
-    Args:
-        executor: "processes", "serial" or "dask://HOST:PORT".
-        sandbox: "strict" or "off"; the stronger one that this machine has if None.
-        workers: number of processes; one for each core if 0.
-        shard: "k/n", this machine's share of the class; everything if None.
-        limits: what each submission may use.
-        force: grade again what has not changed since the last run.
-    """
-
-    executor: str = "processes"
-    sandbox: str | None = "strict"
-    workers: int = 0
-    shard: str | None = None
-    limits: Limits = field(default_factory=Limits)
-    force: bool = False
+    executor: str = "processes"  # or "serial", or "dask://HOST:PORT"
+    sandbox: str | None = "strict"  # or "off"; None: the stronger one that this machine has
+    workers: int = 0  # processes; 0: one for each core
+    shard: str | None = None  # "k/n": this machine's share of the class
+    limits: Limits = field(default_factory=Limits)  # of each submission
+    force: bool = False  # grade unchanged work again
 
 
 @dataclass(frozen=True)
 class Job:
-    """One submission to grade.
+    """One submission to grade."""
 
-    Args:
-        student: only for messages.
-        lesson: slug.
-        key: digests of the submission and of what it is graded with.
-        data: the submitted notebook.
-        release: the lesson's release notebook as text.
-        seed: the submission's own, from which the inputs of its checks are drawn.
-        name: of the submitted file, for messages.
-        tests: ordinary tests with what the release hides of them.
-        notices: what a person should know of the folder.
-        beside: names of the files in the notebook's folder, which the guest does not see.
-    """
-
-    student: str
+    student: str  # only for messages
     lesson: str
-    key: str
-    data: bytes
-    release: str
-    seed: str
-    name: str = "the notebook"
-    tests: Mapping[str, str] = field(default_factory=dict)
-    notices: tuple[str, ...] = ()
-    beside: frozenset[str] = frozenset()
+    key: str  # digests of the submission and of what it is graded with
+    data: bytes  # the submitted notebook
+    release: str  # the lesson's release notebook
+    seed: str  # the submission's own, from which the inputs of its checks are drawn
+    name: str = "the notebook"  # of the submitted file, for messages
+    tests: Mapping[str, str] = field(default_factory=dict)  # with what the release hides of them
+    notices: tuple[str, ...] = ()  # what a person should know of the folder
+    beside: frozenset[str] = frozenset()  # files in the folder, which the guest does not see
 
 
 @dataclass
 class Result:
     """The outcome of a job.
 
-    Attributes:
-        notebook: the executed notebook.
-        fault: why the submission could not be graded; None if it was.
-        is_final: whether the same submission would fail again, so that only `--force` tries it.
-        notices: what a person should know of the submission.
-        seconds: wall time by step: "start" (of guests), "cells", "observe", "judge", "total"; and
-            "cpu", the processor time of worker and guests.
-        log: what happened, one line each.
+    `seconds` holds the wall time of each step, "start" (of guests), "cells", "observe", "judge" and
+    "total", and under "cpu" the processor time of worker and guests.
     """
 
     student: str
     lesson: str
     key: str
-    notebook: NotebookNode | None = None
-    fault: str | None = None
-    is_final: bool = False
-    notices: tuple[str, ...] = ()
+    notebook: NotebookNode | None = None  # executed
+    fault: str | None = None  # why the submission could not be graded
+    is_final: bool = False  # the same submission would fail again: only --force tries it
+    notices: tuple[str, ...] = ()  # what a person should know of the submission
     seconds: dict[str, float] = field(default_factory=dict)
-    log: list[str] = field(default_factory=list)
+    log: list[str] = field(default_factory=list)  # what happened, one line each

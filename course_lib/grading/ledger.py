@@ -13,32 +13,24 @@ import json
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 
-from course_lib.grading.course import write_atomically
 from course_lib.workspace.errors import GradingError
+from course_lib.workspace.files import write_atomically
 
 _DAMAGED = (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """The state of one submission.
-
-    Attributes:
-        key: digests of the submission and of what it was graded with.
-        state: "graded", "published" or "blank".
-        problem: why it is blank, with the remedy.
-        is_final: whether it stays blank until it changes or `--force` is given.
-        notebook: the graded notebook as JSON text, until it is published.
-    """
+    """The state of one submission."""
 
     student: str
-    key: str = ""
-    state: str = ""
-    problem: str | None = None
-    is_final: bool = False
+    key: str = ""  # digests of the submission and of what it was graded with
+    state: str = ""  # "graded", "published" or "blank"
+    problem: str | None = None  # why it is blank, with the remedy
+    is_final: bool = False  # it stays blank until it changes or --force is given
     notices: tuple[str, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
-    notebook: str = ""
+    notebook: str = ""  # the graded notebook as JSON text, until it is published
 
 
 class Ledger:
@@ -80,7 +72,7 @@ class Ledger:
 
 
 def _read(path: Path) -> Entry | None:
-    """Read an entry, also of an earlier version; None if there is none or it is damaged."""
+    """Read an entry; None if there is none or it is damaged."""
     with contextlib.suppress(*_DAMAGED):
         document = json.loads(path.read_text(encoding="utf-8"))
         if document["sha256"] == _digest(document["entry"]):

@@ -20,18 +20,11 @@ from course_lib.grading.intake.gate import IntakeError, utf8
 from course_lib.grading.intake.read import has_answers, read_bytes
 from course_lib.grading.intake.submissions import Submission, choose
 from course_lib.grading.jobs import Job, Result, Settings
-from course_lib.grading.judging.plain_tests import tests_of
 from course_lib.grading.ledger import Entry, Ledger
 
 
 class Run:
     """What all submissions of a run have in common.
-
-    Attributes:
-        release: the lesson's release notebook as text.
-        notebook: the same, parsed once; never changed.
-        tests: ordinary tests with what the release hides of them.
-        seed: the secret from which each submission's own is made.
 
     Raises:
         GradingError: the lesson has no release notebook, or a damaged one.
@@ -39,10 +32,10 @@ class Run:
 
     def __init__(self, course: Course, lesson: str, settings: Settings) -> None:
         self.course, self.lesson, self.settings = course, lesson, settings
-        self.release, self.notebook = course.read_release(lesson)
-        self.tests = tests_of(course, lesson, self.notebook)
+        self.release, self.notebook = course.read_release(lesson)  # as text, and parsed once
+        self.tests = course.read_tests(lesson, self.notebook)
         self.ledger = Ledger(course.ledger_path(lesson))
-        self.seed = course.check_seed()
+        self.seed = course.check_seed()  # from which each submission's own is made
 
     def key(self, data: bytes) -> str:
         """Return what the result of a submission is kept under."""
@@ -53,10 +46,7 @@ class Run:
 def plan(run: Run, submission: Submission, known: Collection[str]) -> Entry | Job:
     """Decide what a submission needs.
 
-    Args:
-        run: what is the same for the whole class.
-        submission: as it was found.
-        known: students of whom the gradebook has grades, with their lateness as it is now.
+    Of the `known` students the gradebook has grades, with their lateness as it is now.
     """
     student, entry = submission.student, run.ledger.get(submission.student)
     submission = choose(submission, functools.partial(has_answers, run.lesson, run.notebook))

@@ -19,12 +19,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-import nbformat
-
-from course_lib.grading.course import Course, quiet_nbgrader, write_atomically
+from course_lib.grading.course import Course, quiet_nbgrader
 from course_lib.grading.executors import Executor, executor, shard_of
 from course_lib.grading.graded import GradedLesson
-from course_lib.grading.graded_cells import read_notebook
 from course_lib.grading.intake.submissions import Submission, find_submissions
 from course_lib.grading.jobs import Job, Result, Settings
 from course_lib.grading.ledger import Entry
@@ -32,6 +29,7 @@ from course_lib.grading.plan import Run, plan, receive, unchanged
 from course_lib.grading.publishing.publish import Publisher
 from course_lib.grading.report.read_grades import read_lesson
 from course_lib.workspace.errors import GradingError
+from course_lib.workspace.files import write_atomically
 from course_lib.workspace.locks import only_one
 from course_lib.workspace.progress import Step
 
@@ -98,7 +96,8 @@ def _grade(
         if new and pool is None:  # workers come up while the gradebook is opened
             pool = _started(run, workers)
         run.course.ensure_assignment(run.lesson, run.notebook)
-        with Publisher(run.course, run.lesson).open() as publisher:
+        with run.course.gradebook() as gradebook:
+            publisher = Publisher(run.course, run.lesson, gradebook)
             graded = publisher.graded()
             known = {student for student, is_current in graded.items() if is_current}
             begun: dict[str, Job] = {}
@@ -146,10 +145,7 @@ def _finish(run: Run, entry: Entry, publisher: Publisher) -> list[str]:
         run.ledger.put(entry)
     if entry.state != "graded":
         return []
-    notebook = nbformat.v4.reads(entry.notebook)  # written by us
-    grades = read_notebook(notebook, entry.student)
-    publisher.publish(entry.student, entry.notebook, notebook, grades)
-    return [row.outcome for row in grades.rows]
+    return publisher.publish(entry.student, entry.notebook)
 
 
 def _write_log(run: Run, entry: Entry, result: Result) -> None:

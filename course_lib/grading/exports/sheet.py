@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_lib.grading.course import write_atomically
 from course_lib.grading.intake.gate import one_line
 from course_lib.workspace.errors import ExportError
+from course_lib.workspace.files import write_atomically
 
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:[.,]\d*)?|[.,]\d+)")
 

@@ -23,20 +23,15 @@ _DEEPEST, _MOST_NOTEBOOKS = 3, 20
 
 @dataclass(frozen=True)
 class Submission:
-    """One student's folder for one lesson.
-
-    Attributes:
-        notebook: the one that is called like the lesson, or the only one.
-        others: more notebooks, in which the answers may be.
-    """
+    """One student's folder for one lesson."""
 
     student: str
     lesson: str
     folder: Path
-    notebook: Path | None
+    notebook: Path | None  # the one that is called like the lesson, or the only one
     problem: str | None = None
     notices: tuple[str, ...] = ()
-    others: tuple[Path, ...] = ()
+    others: tuple[Path, ...] = ()  # more notebooks, in which the answers may be
 
 
 def find_submissions(
@@ -102,9 +97,7 @@ def _meant(path: Path, lesson: str) -> bool:
 def choose(submission: Submission, has_answers: Callable[[Path], bool]) -> Submission:
     """Where no notebook of the lesson's name holds answers, take the only other one that does.
 
-    Args:
-        submission: as it was found.
-        has_answers: whether a notebook can be read, is of this lesson, and was worked on.
+    `has_answers` tells whether a notebook can be read, is of this lesson, and was worked on.
     """
     named, folder = f"{submission.lesson}.ipynb", submission.folder
     if not submission.others or (submission.notebook and has_answers(submission.notebook)):

@@ -18,10 +18,13 @@ from course_lib.exercises import find
 from course_lib.grading.graded_cells import grade_id, is_check, is_plain_test, is_run
 from course_lib.grading.jobs import Job
 from course_lib.grading.judging.exercise import judge_twice, right_with_other_inputs
-from course_lib.grading.judging.plain_tests import shown_of_test
 from course_lib.grading.judging.predecessors import Uses
 from course_lib.grading.judging.session import CannotJudge, Session
-from course_lib.grading.publishing.check_outputs import room_for_outputs, shown_of_cell
+from course_lib.grading.publishing.check_outputs import (
+    room_for_outputs,
+    shown_of_cell,
+    shown_of_test,
+)
 
 
 def grade_cells(

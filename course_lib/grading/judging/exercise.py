@@ -107,38 +107,36 @@ def observe_and_judge(
     reply = _reply_in(text, number)
     if reply is None:
         return ending
-    if doubt := doubt_about(reply, probes):
-        return doubt
 
     def observe_more(more: Sequence[Probe]) -> Mapping[str, Observation]:
         return _observe_more(session, replace(request, probes=list(more)), index)
 
     started = time.monotonic()
-    report = judge_reply(
-        exercise, job.seed, reply, observe_more=observe_more, name_mistakes=name_mistakes
-    )
+    judged = judge_reply(exercise, job.seed, reply, observe_more if name_mistakes else None)
     session.spend("judge", time.monotonic() - started)
-    return report
+    return judged
 
 
 def judge_reply(
-    exercise: Exercise,
-    seed: str,
-    reply: Reply,
-    *,
-    observe_more: Observer | None = None,
-    name_mistakes: bool = True,
-) -> Report:
-    """Return the report on what a guest says it saw."""
+    exercise: Exercise, seed: str, reply: Reply, observe_more: Observer | None = None
+) -> Report | str:
+    """Return the report on what a guest says it saw, or a key of `ENDINGS`.
+
+    Without `observe_more`, no known mistake is looked for.
+    """
     if reply.missing:
         return still_missing(exercise, reply.missing)
+    if not _is_plausible(reply, [probe for probe, _ in prepare(exercise, seed)]):
+        return "silent"
+    if any(seen.raised and seen.raised.type_name == "MemoryError" for seen in reply.seen.values()):
+        return "memory"
     return judge_observed(
         exercise,
         seed,
         reply.subject,
         reply.seen,
         observe_more=observe_more,
-        name_mistakes=name_mistakes,
+        name_mistakes=observe_more is not None,
     )
 
 
@@ -162,17 +160,8 @@ def _reply_in(text: str | None, number: str) -> Reply | None:
     return reply if reply and reply.number == number else None
 
 
-def doubt_about(reply: Reply, probes: list[Probe]) -> str:
-    """Return "silent" for a reply that observing these probes cannot give, or "memory"."""
-    if reply.missing:
-        return ""
-    if not _is_plausible(reply, probes):
-        return "silent"
-    raised = [seen.raised.type_name for seen in reply.seen.values() if seen.raised]
-    return "memory" if "MemoryError" in raised else ""
-
-
 def _is_plausible(reply: Reply, probes: list[Probe]) -> bool:
+    """Whether observing these probes can give this reply."""
     if reply.subject and not reply.subject.is_callable:
         return not reply.seen
     asked = {probe.name: probe for probe in probes}

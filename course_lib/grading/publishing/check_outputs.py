@@ -8,7 +8,7 @@ from nbformat import NotebookNode
 
 from course_lib.checks.judge.points import Points
 from course_lib.checks.judge.report import Report
-from course_lib.grading.graded_cells import REPORT, check_cells, grade_id
+from course_lib.grading.graded_cells import REPORT, TIMEOUT, check_cells, grade_id
 from course_lib.grading.sandbox.guests import Ran
 from course_lib.grading.sanitize import (
     KEPT,
@@ -47,3 +47,19 @@ def shown_of_cell(ran: Ran, room: int) -> list[NotebookNode]:
         return sanitize_outputs(ran.outputs)
     said = f"[left out: all cells together put out more than {KEPT:,} bytes]\n"
     return [made_output("stream", name="stdout", text=said)] if ran.outputs else []
+
+
+def shown_of_test(ran: Ran, stopped: str | None) -> list[NotebookNode]:
+    """Return what an ordinary test put out, without tracebacks, which quote hidden tests.
+
+    If it was `stopped`, for a key of `ENDINGS`, that counts as an error, which scores 0.
+    """
+    found = sanitize_outputs(ran.outputs)
+    errors = [output for output in found if output.output_type == "error"]
+    for error in errors:
+        error.traceback = []
+    if stopped or (ran.state != "ok" and not errors):
+        name = TIMEOUT if stopped in ("time", "waiting") else "DeadKernelError"
+        said = f"the test was stopped ({stopped or ran.state})"
+        found.append(made_output("error", ename=name, evalue=said, traceback=[]))
+    return found

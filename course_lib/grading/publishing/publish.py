@@ -4,62 +4,55 @@ Only the process that drives a run does this. A submission is published in one t
 files are written completely or not at all, so publishing the same result again changes nothing.
 """
 
-from __future__ import annotations
-
-import contextlib
 import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from nbformat import NotebookNode
+from nbformat import NotebookNode, v4
 from nbgrader.utils import compute_checksum, is_grade, is_solution
 
 from course_lib.grading.adapters.nbgrader import (
+    Gradebook,
     LatePenalties,
     Submission,
     SubmittedNotebook,
     one_transaction,
     submit,
 )
-from course_lib.grading.course import Course, write_atomically
-from course_lib.grading.gradebook import MAX_STUDENT_ID, opened
-from course_lib.grading.graded import GradedSubmission
-from course_lib.grading.graded_cells import is_check
+from course_lib.grading.course import Course
+from course_lib.grading.gradebook import MAX_STUDENT_ID
+from course_lib.grading.graded import GradedExercise
+from course_lib.grading.graded_cells import grade_id, is_check, read_notebook
 from course_lib.grading.intake.gate import STAMP, exchange_files, read_stamp
 from course_lib.grading.ledger import Entry, Ledger
 from course_lib.grading.publishing.course_figures import CourseFigures
-from course_lib.grading.publishing.pages import Marks, feedback_page, marks_of
+from course_lib.grading.publishing.feedback import Marks, feedback_page, marks_of
 from course_lib.workspace.errors import GradingError
+from course_lib.workspace.files import write_atomically
 
 
 class Publisher:
     """Writes the results of one lesson."""
 
-    def __init__(self, course: Course, lesson: str) -> None:
-        self.course, self.lesson = course, lesson
+    def __init__(self, course: Course, lesson: str, gradebook: Gradebook) -> None:
+        self.course, self.lesson, self.gradebook = course, lesson, gradebook
         self._penalties = LatePenalties(course.config)
         self._figures = CourseFigures(course.step("source"))
         self._published: dict[str, tuple[Marks, float]] = {}
 
-    @contextlib.contextmanager
-    def open(self) -> Iterator[Publisher]:
-        """Hold the gradebook open, for many results at a time."""
-        with opened(self.course.coursedir(self.lesson)) as self.gradebook:
-            yield self
+    def publish(self, student: str, text: str) -> list[str]:
+        """Write a graded notebook, given as text: first its grades, then the files.
 
-    def publish(
-        self, student: str, text: str, notebook: NotebookNode, grades: GradedSubmission
-    ) -> None:
-        """Write a graded notebook, as text and parsed: first its grades, then the files.
-
-        Its page is made later.
+        Its page is made later. The outcomes of its checks are returned.
         """
         started = time.monotonic()
+        notebook = v4.reads(text)  # written by us
+        rows = read_notebook(notebook).rows
         with one_transaction(self.gradebook):
             about = self._submission(student)
-            self._grade(about, notebook, grades)
+            self._grade(about, notebook, rows)
         place = self.course.autograded_notebook(student, self.lesson)
         place.parent.mkdir(parents=True, exist_ok=True)
         whole = text.rstrip("\n") + "\n"
@@ -70,18 +63,18 @@ class Publisher:
             write_atomically(kept, f"{stamp}\n")
         else:
             kept.unlink(missing_ok=True)
-        marks = marks_of(about, self.lesson, grades)
+        marks = marks_of(about, self.lesson, rows)
         self._published[student] = marks, time.monotonic() - started
+        return [row.outcome for row in rows]
 
     def write_pages(self, ledger: Ledger) -> Iterator[Entry]:
         """Make the feedback pages of what was published; yield the entry of each complete one."""
-        for student in list(self._published):
-            entry, (marks, seconds) = ledger.get(student), self._published.pop(student)
-            page = feedback_page(entry.notebook, marks, self._figures)
-            place = self._write_page(student, page)
+        for student, (marks, seconds) in self._published.items():
+            entry = ledger.get(student)
+            place = self._write_page(student, feedback_page(entry.notebook, marks, self._figures))
             for name, text in exchange_files(self._submitted(student)).items():
                 write_atomically(place.with_name(name), text)
-            yield replace(entry, notebook="", seconds=entry.seconds | {"write": seconds})
+            yield replace(entry, seconds=entry.seconds | {"write": seconds})
 
     def _write_page(self, student: str, page: str) -> Path:
         place = self.course.step("feedback") / student / self.lesson / f"{self.lesson}.html"
@@ -138,25 +131,22 @@ class Publisher:
         stamp = read_stamp(self._submitted(student))
         # If there is no file, keep a time that somebody entered in the gradebook.
         was_read = self._submitted(student).is_dir() and self._kept_stamp(student).is_file()
-        if stamp.text or stamp.problem or was_read:
-            return submit(self.gradebook, self.lesson, student, timestamp=stamp.time)
-        return submit(self.gradebook, self.lesson, student)
+        known = {"timestamp": stamp.time} if stamp.text or stamp.problem or was_read else {}
+        return submit(self.gradebook, self.lesson, student, **known)
 
     def _grade(
-        self, about: SubmittedNotebook, notebook: NotebookNode, read: GradedSubmission
+        self, about: SubmittedNotebook, notebook: NotebookNode, rows: tuple[GradedExercise, ...]
     ) -> None:
         """What nbgrader's SaveAutoGrades and AssignLatePenalties do, in one go."""
         grades = {grade.name: grade for grade in about.grades}
-        points = {row.exercise: row.points for row in read.rows}
         comments = {comment.name: comment for comment in about.comments}
+        points = {row.exercise: row.points for row in rows}
         for cell in notebook.cells:
-            name = cell.metadata.get("nbgrader", {}).get("grade_id")
+            name = grade_id(cell)
             if is_grade(cell) and name in grades:
                 grade = grades[name]
-                if is_check(cell):
-                    grade.auto_score = points[name]
-                else:
-                    grade.auto_score = self._penalties.score_of(cell)
+                score_of = self._penalties.score_of
+                grade.auto_score = points[name] if is_check(cell) else score_of(cell)
                 by_hand = grade.manual_score is not None
                 grade.needs_manual_grade = by_hand or grade.auto_score is None
             if is_solution(cell) and name in comments:

@@ -17,11 +17,12 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from course_lib.checks.judge.html import inline
-from course_lib.grading.course import Course, quiet_nbgrader, write_atomically
+from course_lib.grading.course import Course, quiet_nbgrader
 from course_lib.grading.graded import GradedLesson, GradedSubmission
 from course_lib.grading.report.class_table import OUTCOMES, STOPPED, outcome_of
 from course_lib.grading.report.read_grades import read_lesson
 from course_lib.workspace.errors import GradingError
+from course_lib.workspace.files import write_atomically
 
 _BREAK = re.compile(r"(?<=_)|(?<=[a-z])(?=[A-Z])")  # where a name may be broken
 NUM_LOWEST = 3
@@ -36,15 +37,15 @@ def write_report(root: Path, lesson: str | None = None) -> Path:
     """
     course = Course(root)
     with quiet_nbgrader():
-        lessons = [lesson] if lesson else course.lessons()
-        summaries = [read_lesson(course, name) for name in lessons]
         with course.gradebook() as gradebook:
             everyone = sorted(student.id for student in gradebook.students)
-    summaries = [summary for summary in summaries if summary.students]
+            lessons = sorted(assignment.name for assignment in gradebook.assignments)
+        read = (read_lesson(course, name) for name in ([lesson] if lesson else lessons))
+        summaries = [summary for summary in read if summary.students]
     if not summaries:
-        what = lesson or "any lesson"
+        what, name = lesson or "any lesson", lesson or "LESSON"
         raise GradingError(
-            f"{course.root}: nothing is graded for {what}: run `course grade {lesson or 'LESSON'}`"
+            f"{course.root}: nothing is graded for {what}: run `course grade {name}`"
         )
     path = course.root / "report.html"
     links = {}
@@ -63,12 +64,9 @@ def render(
     links: dict[tuple[str, str], str],
     everyone: Sequence[str] = (),
 ) -> str:
-    """Return the page for some lessons.
+    """Return the page for some lessons, with links to feedback pages by lesson and student.
 
-    Args:
-        summaries: the lessons.
-        links: feedback pages by lesson and student.
-        everyone: the students of the class, of whom some may have submitted nothing.
+    Of `everyone` in the class, some may have submitted nothing.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -183,9 +181,8 @@ def _reasons(student: GradedSubmission) -> Iterator[tuple[int, str, str]]:
         yield 2, "flagged", notice
     if student.late_seconds > 0:
         yield 3, "late", f"by {_duration(student.late_seconds)}"
-    waiting = [name for name, state in student.written.items() if state == "waiting"]
-    if waiting:
-        yield 5, "written", f"waits for a person: {', '.join(waiting)}"
+    if student.waiting:
+        yield 5, "written", f"waits for a person: {', '.join(student.waiting)}"
 
 
 def written(summary: GradedLesson) -> list[dict]:

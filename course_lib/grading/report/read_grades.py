@@ -6,11 +6,7 @@ from dataclasses import replace
 
 from nbgrader.api import MissingEntry
 
-from course_lib.grading.adapters.nbgrader import (
-    Assignment,
-    Grade,
-    Submission,
-)
+from course_lib.grading.adapters.nbgrader import Assignment, Grade, Submission
 from course_lib.grading.course import Course
 from course_lib.grading.graded import BLANK, GradedExercise, GradedLesson, GradedSubmission
 from course_lib.grading.graded_cells import read_notebook
@@ -96,7 +92,7 @@ def _explained(
     graded: GradedSubmission, entry: Entry, notebook: GradedSubmission | None
 ) -> GradedSubmission:
     """A submission with what its graded notebook and its entry in the ledger say of it."""
-    told = notebook or GradedSubmission(graded.student)
+    told = notebook or GradedSubmission("")
     read = {row.exercise: row for row in told.rows}
     problem = entry.problem or (None if notebook else "not graded yet")
     return replace(

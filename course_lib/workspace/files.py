@@ -1,0 +1,30 @@
+"""Files that are written completely or not at all."""
+
+import os
+from pathlib import Path
+
+
+def write_atomically(
+    path: Path, text: str, *, encoding: str = "utf-8", durably: bool = False
+) -> None:
+    """Write a text file completely or not at all, without translating line ends.
+
+    With `durably`, the file and its name are on disk afterwards.
+    """
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with scratch.open("w", encoding=encoding, newline="") as file:
+            file.write(text)
+            if durably:
+                file.flush()
+                os.fsync(file.fileno())
+        os.replace(scratch, path)
+    except OSError:
+        scratch.unlink(missing_ok=True)
+        raise
+    if durably and hasattr(os, "O_DIRECTORY"):  # where the system can do that
+        descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

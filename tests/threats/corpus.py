@@ -4,7 +4,6 @@
 in with `made`. Row ids are those of the catalogue.
 """
 
-import copy
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,14 +19,7 @@ WRONG = {"causal_mask": UPPER, "length_mask": WRONG_LENGTH}
 
 @dataclass(frozen=True)
 class Lab:
-    """The course folder that is attacked, and what there is to steal or to harm.
-
-    Attributes:
-        root: the course folder.
-        target: a file on the host that no submission may read or change.
-        port: where the host listens.
-        secrets: what must show up nowhere, by name.
-    """
+    """The attacked course folder, a file and a port on the host, and secrets that must not show."""
 
     root: Path
     target: Path
@@ -47,8 +39,8 @@ class Lab:
         notebook = honest(self.root, **answers)
         if own:
             for place in (len(notebook.cells) - 1, 5):
-                notebook.cells.insert(place, new_code_cell(self.fill(own), id=f"look-{place}"))
-        return copy.deepcopy(notebook)
+                notebook.cells.insert(place, new_code_cell(self.fill(own)))
+        return notebook
 
     def put(self, student: str, content, name: str = f"{LESSON}.ipynb") -> Path:
         """Hand something in."""
@@ -60,7 +52,7 @@ class Threat:
     """One submission and what is expected of it.
 
     Args:
-        row: id in the catalogue.
+        row: ids in the catalogue.
         what: one line.
         hand_in: puts it into submitted/STUDENT.
         points: of the two exercises, each None for not graded; or None for less than all.
@@ -80,12 +72,7 @@ class Threat:
     @property
     def student(self) -> str:
         """Who hands it in; sorted by row."""
-        number = [t for t in THREATS if t.row == self.row].index(self)
-        return f"{self.row}-{number}"
-
-    @property
-    def id(self) -> str:
-        return f"{self.student} {self.what}"
+        return f"{self.row}-{[t for t in THREATS if t.row == self.row].index(self)}"
 
 
 THREATS: list[Threat] = []

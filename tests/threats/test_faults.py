@@ -1,6 +1,8 @@
 """F: what happens to the grader itself. A second run finishes; nobody is lost, twice or at 0."""
 
+import csv
 import functools
+import itertools
 import os
 import pickle
 import shutil
@@ -14,77 +16,64 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-import driver
 import experiment
+import psutil
 import pytest
 from canned import Canned, grades, kept_class
-from grading_course import LESSON, hand_in
-from waiting import PATIENCE
+from grading_course import CAUSAL, LESSON, RIGHT, hand_in, honest, scores
+from waiting import PATIENCE, wait_until
 
-from course_lib.grading import run
+from course_lib.grading import ledger, run
 from course_lib.grading.course import Course
 from course_lib.grading.executors import local
-from course_lib.grading.executors.local import Processes, Serial
-from course_lib.grading.ledger import Ledger
-from course_lib.grading.run import grade
-from course_lib.grading.sandbox import confinement
+from course_lib.grading.executors.local import Processes
+from course_lib.grading.exports import ExportRequest, export
+from course_lib.grading.judging.runner import Runner
+from course_lib.grading.ledger import Entry, Ledger
+from course_lib.grading.publishing import publish
+from course_lib.grading.run import Settings, grade
+from course_lib.grading.sandbox.confinement import Limits
 from course_lib.workspace.errors import GradingError
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(bool(experiment.obstacle()), reason=experiment.obstacle() or "none"),
-]
-HERE = Path(__file__).parent
+pytestmark = experiment.needs_strict
+SETTINGS = Settings("serial", "strict", limits=Limits(cell_seconds=2.0, memory=1_000_000_000))
 SEED = "fault" * 6
 
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory):
     """A class that nothing happened to: (its folder before grading, results by key, grades)."""
-    folder = tmp_path_factory.mktemp("faults")
-    before, results, expected = kept_class(folder, driver.SETTINGS, SEED)
-    (folder / "results").write_bytes(pickle.dumps(results))
-    return before, folder / "results", expected
+    return kept_class(tmp_path_factory.mktemp("faults"), SETTINGS, SEED)
 
 
 @pytest.fixture
 def course(kept, tmp_path, monkeypatch):
-    """The same class, ungraded, graded from kept results."""
+    """The same class, ungraded, graded from kept results: (its folder, the executor)."""
     shutil.copytree(kept[0], tmp_path / "course")
     monkeypatch.setenv("COURSE_CHECK_SEED", SEED)
-    canned = Canned(pickle.loads(kept[1].read_bytes()))
+    canned = Canned(kept[1])
     monkeypatch.setattr(run, "executor", canned)
     return tmp_path / "course", canned
 
 
+@pytest.fixture(scope="module")
+def runner():
+    """One for all: what a test does to it, it must survive."""
+    made = Runner("strict", SETTINGS.limits)
+    made.open(LESSON)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def real(course, runner):
+    """The same class, but really graded: (its folder, the executor)."""
+    course[1].one = runner.run
+    return course
+
+
 def again(root: Path):
-    return grade(root, LESSON, settings=driver.SETTINGS)
-
-
-def start(root: Path, kept, point: str, **env: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, HERE / "driver.py", str(root), str(kept[1]), point]
-    return subprocess.run(
-        command, capture_output=True, env=os.environ | env, timeout=PATIENCE, text=True
-    )
-
-
-def die(root: Path, kept, point: str) -> int:
-    """Grade in a fork of this process, which a new one would take seconds to become.
-
-    Returns the signal that ended it, or that it was interrupted by.
-    """
-    child = os.fork()
-    if not child:
-        code = 0
-        try:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-            driver.main(str(root), str(kept[1]), point)
-        except KeyboardInterrupt:
-            code = signal.SIGINT
-        except BaseException:
-            code = 99
-        os._exit(code)
-    return abs(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    return grade(root, LESSON, settings=SETTINGS)
 
 
 def is_as_undisturbed(root: Path, kept) -> None:
@@ -93,29 +82,66 @@ def is_as_undisturbed(root: Path, kept) -> None:
     names = {p.parent.parent.name for p in (root / "autograded").rglob("*.ipynb")}
     assert names == {"ada", "bob", "cyd", "eve"}
     assert {p.parent.parent.name for p in (root / "feedback").rglob("*.html")} == names
-    with Course(root).gradebook() as gradebook:
-        ids = [s.student.id for s in gradebook.assignment_submissions(LESSON)]
-    assert sorted(ids) == sorted(kept[2])
+    assert {student for student, _ in scores(root)} == set(kept[2])
+
+
+def in_a_fork(work) -> int:
+    """Do some work in a fork of this process; return the signal that ended it, or its exit code.
+
+    A new process would take seconds to import everything.
+    """
+    child = os.fork()
+    if not child:
+        code = 99
+        try:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            work()
+        except KeyboardInterrupt:
+            code = signal.SIGINT
+        except GradingError as error:
+            code = 3 if "by another process" in str(error) else 99
+        finally:
+            os._exit(code)
+    return abs(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+
+def struck(function, when: str, number: int, sent: int):
+    """Return the function so that its call of this number sends a signal to its process."""
+    calls = itertools.count(1)
+
+    def wrapped(*args, **kwargs):
+        hit = next(calls) == number
+        if hit and when == "before":
+            os.kill(os.getpid(), sent)
+        result = function(*args, **kwargs)
+        if hit and when == "after":
+            os.kill(os.getpid(), sent)
+        return result
+
+    return wrapped
 
 
 @pytest.mark.parametrize(
-    "point",
+    ("owner", "name", "when", "number", "sent"),
     [
-        "Ledger.put:before:1:9",
-        "Publisher._grade:after:2:9",
-        "write_atomically:before:1:9",
-        "Publisher._write_page:before:2:9",
-        "replace:before:4:9",
-        "Publisher.publish:before:2:2",
-        "Publisher.publish:after:1:15",
+        (ledger.Ledger, "put", "before", 1, signal.SIGKILL),
+        (publish.Publisher, "_grade", "after", 2, signal.SIGKILL),
+        (publish, "write_atomically", "before", 1, signal.SIGKILL),
+        (publish.Publisher, "_write_page", "before", 2, signal.SIGKILL),
+        (os, "replace", "before", 4, signal.SIGKILL),
+        (publish.Publisher, "publish", "before", 2, signal.SIGINT),
+        (publish.Publisher, "publish", "after", 1, signal.SIGTERM),
     ],
 )
 def test_f01_f16_a_driver_that_is_killed_or_interrupted_is_finished_by_the_next(
-    course, kept, point
+    course, kept, owner, name, when, number, sent
 ):
-    root, _ = course
-    assert die(root, kept, point) == int(point.rpartition(":")[2])
-    is_as_undisturbed(root, kept)
+    def work():
+        setattr(owner, name, struck(getattr(owner, name), when, number, sent))
+        again(course[0])
+
+    assert in_a_fork(work) == sent
+    is_as_undisturbed(course[0], kept)
 
 
 class Dying:
@@ -143,8 +169,8 @@ class Dying:
 def in_workers(course, kept, monkeypatch):
     """The class, to be graded by two workers that die: call it with how they do."""
     root, _ = course
-    shutil.copy(kept[1], root.parent / "results")
-    pool = Processes(replace(driver.SETTINGS, workers=2), LESSON)
+    (root.parent / "results").write_bytes(pickle.dumps(kept[1]))
+    pool = Processes(replace(SETTINGS, workers=2), LESSON)
     monkeypatch.setattr(run, "executor", lambda *a: pool)
 
     def graded(how):
@@ -169,7 +195,7 @@ def test_f03_a_poison_submission_is_set_aside_and_the_rest_graded(in_workers, ke
 
 def test_f03_workers_that_do_not_come_up_are_no_fault_of_a_submission(course, kept, monkeypatch):
     root, canned = course
-    pool = Processes(replace(driver.SETTINGS, workers=2), LESSON)
+    pool = Processes(replace(SETTINGS, workers=2), LESSON)
     monkeypatch.setattr(run, "executor", lambda *a: pool)
     monkeypatch.setattr(local, "_serve", os._exit)
     with pytest.raises(GradingError, match=r"no worker comes up on this machine \(exit code"):
@@ -179,24 +205,18 @@ def test_f03_workers_that_do_not_come_up_are_no_fault_of_a_submission(course, ke
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-def test_f04_a_host_that_is_killed_or_stopped_is_replaced(kept, course, monkeypatch, number):
-    root, _ = course
+def test_f04_a_host_that_is_killed_or_stopped_is_replaced(real, kept, runner, number):
     killed = []
 
-    class Struck(Serial):
-        def run(self, jobs):
-            for job in jobs:
-                if job.student == "bob" and not killed:
-                    process = self.runner.guests._host.process
-                    threading.Timer(0.1, os.kill, [process.pid, number]).start()
-                    killed.append(process.pid)
-                    time.sleep(0.2)
-                yield self.runner.run(job)
+    def before(job):
+        if job.student == "bob":
+            killed.append(runner.guests._host.process.pid)
+            threading.Timer(0.1, os.kill, [killed[0], number]).start()
+            time.sleep(0.2)
 
-    monkeypatch.setattr(run, "executor", lambda *a: Struck(driver.SETTINGS))
-    first = again(root)
-    assert killed and all(points != 0 for _, points, _ in grades(first)["ada"][1])
-    is_as_undisturbed(root, kept)
+    real[1].before = before
+    is_as_undisturbed(real[0], kept)
+    assert killed
 
 
 def test_f05_a_full_disk_ends_the_run_with_a_cure_and_loses_nothing(course, kept):
@@ -237,9 +257,39 @@ def test_f06_a_locked_gradebook_waits_and_nothing_is_graded_twice(course, kept):
 def test_f07_two_at_once_are_told_apart(course, kept):
     root, canned = course
     seen = []
-    canned.before = lambda job: seen or seen.append(start(root, kept, ""))
+    canned.before = lambda job: seen.append(in_a_fork(lambda: again(root)))
     assert grades(again(root)) == kept[2]
-    assert seen and all(p.returncode != 0 and "by another process" in p.stderr for p in seen)
+    assert set(seen) == {3}
+
+
+def test_f08_an_entry_is_on_disk_before_it_gets_its_name_and_the_name_after(tmp_path, monkeypatch):
+    calls = []
+    fsync, rename = os.fsync, os.replace
+
+    def synced(descriptor):
+        calls.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")))
+        fsync(descriptor)
+
+    def renamed(old, new):
+        calls.append((Path(old), Path(new)))
+        rename(old, new)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", renamed)
+    folder = tmp_path / "ledger"
+    Ledger(folder).put(Entry("ada", "key"))
+    (scratch, name) = calls[1]
+    assert calls == [scratch, (scratch, name), folder]
+
+
+def test_f09_a_clock_that_jumps_changes_no_grade_and_no_duration(real, kept, monkeypatch):
+    now, jumps = time.time, itertools.cycle([0, 86400, -86400, 3.2e8, -1e9])
+    monkeypatch.setattr(time, "time", lambda: now() + next(jumps))
+    summary = again(real[0])
+    monkeypatch.undo()
+    assert grades(summary) == kept[2]
+    assert all(s.problem or 0 < s.seconds < 80_000 for s in summary.students)  # less than a jump
+    assert 0 < summary.seconds < 80_000
 
 
 @pytest.mark.parametrize("damage", ["overwritten", "truncated", "deleted"])
@@ -258,34 +308,49 @@ def test_f10_a_damaged_gradebook_is_named_and_a_new_one_is_filled(course, kept, 
     is_as_undisturbed(root, kept)
 
 
-@pytest.mark.parametrize("damage", ["flipped", "truncated"])
-def test_f11_a_damaged_ledger_entry_regrades_that_one_only(course, kept, damage):
+def test_f11_a_damaged_ledger_entry_regrades_that_one_only(course, kept):
     root, canned = course
     again(root)
     path = Ledger(Course(root).ledger_path(LESSON))._path("ada")
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
-    path.write_bytes(data if damage == "flipped" else data[: len(data) // 2])
+    path.write_bytes(data)
     canned.asked.clear()
     is_as_undisturbed(root, kept)
     assert canned.asked == ["ada"]
 
 
-def test_f20_manual_grades_stay_when_all_is_graded_again(course, kept):
-    root, canned = course
-    again(root)
-    with Course(root).gradebook() as gradebook:
-        found = gradebook.find_grade("causal_mask", LESSON, LESSON, "bob")
-        found.manual_score = 1.5
-        gradebook.find_comment("why", LESSON, LESSON, "eve").manual_comment = "good"
-        gradebook.db.commit()
-    canned.asked.clear()
-    summary = grade(root, LESSON, settings=replace(driver.SETTINGS, force=True))
-    assert sorted(canned.asked) == ["ada", "bob", "cyd", "dan", "eve"]
-    bob = next(s for s in summary.students if s.student == "bob")
-    assert (bob.rows[0].points, bob.rows[0].by_hand) == (1.5, True)
-    with Course(root).gradebook() as gradebook:
-        assert gradebook.find_comment("why", LESSON, LESSON, "eve").comment == "good"
+def below(runner) -> list[psutil.Process]:
+    """Return the processes below the runner's host, the oldest first."""
+    host = psutil.Process(runner.guests._host.process.pid)
+    return sorted(host.children(recursive=True), key=lambda process: process.create_time())
+
+
+@pytest.mark.parametrize("struck", [1, None])
+def test_f12_guests_that_the_host_kills_for_its_memory_cost_no_points(real, runner, struck):
+    """The one at work is replaced, and the one made ahead if that is gone, too."""
+    root, canned = real
+    slow = f"import time\ntime.sleep(1.5)\n{CAUSAL}"
+    hand_in(root, "bob", honest(root, **RIGHT | {"causal_mask": slow}))
+    killed = []
+
+    def leaves():
+        return [process for process in below(runner) if not process.children()]
+
+    def strike():
+        wait_until(lambda: len(leaves()) >= 2)
+        time.sleep(0.2)  # the cell sleeps longer
+        for process in leaves()[:struck]:
+            process.kill()
+            killed.append(process)
+
+    def before(job):
+        if job.student == "bob":
+            threading.Thread(target=strike, daemon=True).start()
+
+    canned.before = before
+    bob = next(s for s in again(root).students if s.student == "bob")
+    assert [row.points for row in bob.rows] == [2, 2] and len(killed) == (struck or 2)
 
 
 def test_f17_an_odd_environment_is_no_obstacle(course, tmp_path):
@@ -293,25 +358,61 @@ def test_f17_an_odd_environment_is_no_obstacle(course, tmp_path):
     folder = tmp_path / ("long" * 30)
     folder.mkdir()
     odd = {"LANG": "C", "LC_ALL": "C", "PYTHONUTF8": "0", "HOME": "/none", "TMPDIR": str(folder)}
-    code = (
-        "from driver import *\nimport sys\n"
-        "s = grade(Path(sys.argv[1]), '02_masked_softmax', students=['ada'], settings=SETTINGS)\n"
-        "print([r.points for s in s.students for r in s.rows if s.student == 'ada'])"
+    command = [sys.executable, "-m", "course_lib.cli", "grade", LESSON, "--student", "ada"]
+    done = subprocess.run(
+        [*command, "--executor", "serial", "--quiet"],
+        cwd=course[0],
+        env=os.environ | odd,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
     )
-    command = [sys.executable, "-c", code, course[0]]
-    env = os.environ | odd | {"PYTHONPATH": str(HERE)}
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=PATIENCE)
-    assert "[2.0, 2.0]" in done.stdout, done.stderr[-2000:]
+    assert scores(course[0])["ada", "causal_mask"] == 2, done.stderr[-2000:]
 
 
-def test_f18_without_bubblewrap_strict_is_refused_with_the_cure(monkeypatch):
-    monkeypatch.setenv("PATH", "/nowhere")
-    confinement.obstacles.cache_clear()
-    try:
-        with pytest.raises(GradingError, match="apt-get install bubblewrap"):
-            Serial(driver.SETTINGS).runner.open(LESSON)
-    finally:
-        confinement.obstacles.cache_clear()
+def test_f19_many_submissions_leave_no_descriptor_process_thread_or_folder(real, runner):
+    root, canned = real
+    for number in range(24):
+        hand_in(root, f"s{number:02}", honest(root))
+    seen = []
+
+    def look(job):
+        files = sum(process.num_fds() for process in (psutil.Process(), *below(runner)))
+        folders = len(list(runner.guests._host.folder.rglob("*")))
+        seen.append((len(below(runner)), folders, threading.active_count(), files))
+
+    canned.before = look
+    again(root)
+    assert len(seen) == 29
+    for early, late in zip(zip(*seen[:8], strict=True), zip(*seen[-8:], strict=True), strict=True):
+        assert min(late) <= max(early)  # one left by each would be sixteen more
+
+
+def test_f20_manual_grades_stay_when_all_is_graded_again(course):
+    root, canned = course
+    again(root)
+    with Course(root).gradebook() as gradebook:
+        gradebook.find_grade("causal_mask", LESSON, LESSON, "bob").manual_score = 1.5
+        gradebook.find_comment("why", LESSON, LESSON, "eve").manual_comment = "good"
+        gradebook.db.commit()
+    canned.asked.clear()
+    summary = grade(root, LESSON, settings=replace(SETTINGS, force=True))
+    assert sorted(canned.asked) == ["ada", "bob", "cyd", "dan", "eve"]
+    bob = next(s for s in summary.students if s.student == "bob")
+    assert (bob.rows[0].points, bob.rows[0].by_hand) == (1.5, True)
+    with Course(root).gradebook() as gradebook:
+        assert gradebook.find_comment("why", LESSON, LESSON, "eve").comment == "good"
+
+
+def test_f21_what_is_not_graded_is_listed_for_machines_and_empty_in_exports(course):
+    root, _ = course
+    listed = again(root).as_dict()
+    assert listed["exit_code"] == 3
+    assert list(listed["blanks"]) == ["dan"] and "ask for it again" in listed["blanks"]["dan"][""]
+    outcome = export(root, ExportRequest("csv", partial=True))
+    rows = {row[0]: row for row in csv.reader(outcome.output.read_text("utf-8-sig").splitlines())}
+    assert rows["ada"][4:8] == ["2", "2", "0", "4"]
+    assert rows["dan"][4:8] == ["", "", "", ""] and "ask for it again" in rows["dan"][-4]
 
 
 def test_f22_a_file_that_changes_meanwhile_is_graded_as_read_then_anew(course, kept):

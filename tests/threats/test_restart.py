@@ -7,10 +7,7 @@ import pytest
 import restart
 from grading_course import LESSON, make_class
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(bool(experiment.obstacle()), reason=experiment.obstacle() or "none"),
-]
+pytestmark = experiment.needs_strict
 
 
 @pytest.fixture(scope="module")

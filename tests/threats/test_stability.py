@@ -3,11 +3,10 @@
 from pathlib import Path
 
 import experiment
-import pytest
 
 from course_lib.benchmarks import stability
 
-pytestmark = pytest.mark.skipif(bool(experiment.obstacle()), reason=experiment.obstacle() or "none")
+pytestmark = experiment.needs_strict
 ROOT = Path(__file__).parents[2]
 
 

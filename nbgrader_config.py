@@ -31,6 +31,11 @@ c.CourseDirectory.ignore = [
 c.ClearSolutions.code_stub = {"python": "# YOUR CODE HERE\nraise NotImplementedError()"}
 c.ClearSolutions.text_stub = "YOUR ANSWER HERE (double-click this cell to write)"
 
+# The author's assertions stay in the source notebook: a reader would find the answers in them. A
+# student's bundle (`course release`) makes no release and lacks this step.
+if importlib.util.find_spec("course_lib.authoring"):
+    c.GenerateAssignment.preprocessors.append("course_lib.authoring.assertions.StripAssertions")
+
 # Seconds a cell may take. It is then interrupted and the next cell runs, so that one endless
 # loop costs one exercise.
 c.Execute.timeout = 60

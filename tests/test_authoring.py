@@ -330,6 +330,9 @@ def nbgrader(course, *arguments):
 
 
 def test_stock_generate_assignment_writes_the_same_release(course):
+    edit(course.text(SLUG), "print(double(4)", "assert double(4) == 8\nprint(double(4)")
+    run(course)
+    assert b"assert" not in course.release(SLUG).read_bytes()
     before = snapshot(course)
     done = nbgrader(course, "generate_assignment", SLUG, "--force")
     assert done.returncode == 0, done.stderr

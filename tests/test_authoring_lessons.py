@@ -6,7 +6,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from course_lib.authoring.assemble import assemble, undefined_in_solutions
+from course_lib.authoring.assemble import assemble, first_heading, undefined_in_solutions
 from course_lib.authoring.inputs import Course
 from course_lib.authoring.paste import find_solution, solution_path
 from course_lib.authoring.student_version import release_files
@@ -82,6 +82,20 @@ def test_release_defines_every_exercise_as_a_stub_that_compiles(course, slug, re
     _, cells = release
     for name in course.lessons[slug].exercises:
         compile(cells[f"{name}-answer"].source, name, "exec")
+
+
+def test_release_asserts_nothing_outside_checks(release):
+    _, cells = release
+    code = [c for c in cells.values() if c.cell_type == "code"]
+    trees = [ast.parse(c.source) for c in code if not c.metadata.get("nbgrader", {}).get("grade")]
+    assert not [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Assert)]
+
+
+def test_folded_answers_end_their_cell_or_are_followed_by_plain_text(release):
+    _, cells = release
+    for cell in cells.values():
+        _, fold, below = cell.source.rpartition("</details>")
+        assert not (fold and first_heading(below)), cell.id
 
 
 def test_points_of_the_release_are_those_of_the_exercises(course, slug, release):

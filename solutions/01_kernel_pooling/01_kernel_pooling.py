@@ -307,7 +307,8 @@ plotting.interactive(draw_query, start={"query": 2.0}, query=[0.25 * i for i in 
 # share all the weight. The output, drawn as a diamond, is an average of the readings with large discs.
 #
 # </details>
-#
+
+# %% [markdown]
 # ### The same, with letters
 #
 # In lesson 00, each letter of *dreiundvierzig* looked at its neighbors before a word was written.

@@ -78,7 +78,8 @@ for row in (np.log([1.0, 2.0, 4.0]), np.array([-3.7]), np.array([50.0])):
 # receives all the attention, however low its score.
 #
 # </details>
-#
+
+# %% [markdown]
 # ### Over which axis?
 #
 # **Predict.** Two queries score three keys. One call below runs the softmax over the last axis, the
@@ -102,7 +103,8 @@ assert torch.allclose(torch.softmax(scores, dim=0).sum(dim=0), torch.ones(3))
 # mistakes in attention code.
 #
 # </details>
-#
+
+# %% [markdown]
 # ### Where the formula breaks
 #
 # **Predict.** The scores 1000, 1001 and 1002 have the same differences as 0, 1 and 2, so they should
@@ -301,7 +303,8 @@ assert broadcast["(B, 1, m)"][0].sum(dim=1).tolist() == [4, 4, 4]
 # would have seen an error. With as many queries as items, you get wrong numbers in silence.
 #
 # </details>
-#
+
+# %% [markdown]
 # ### The same word, the opposite meaning
 #
 # PyTorch has two conventions for a bool mask:
@@ -364,7 +367,8 @@ assert no_future[0].all() and no_future[3].tolist() == [False, False, False, Tru
 # means "ignore", and then without the diagonal.
 #
 # </details>
-#
+
+# %% [markdown]
 # ### When there are more keys than queries
 #
 # A decoder that has written *forty* keeps its key, and computes a query for the newest word only. It
@@ -835,7 +839,8 @@ plotting.show(plotting.attention(weights, ["forty", "three"], "dreiundvierzig"))
 # and *three* to *drei*. Your function computed these weights.
 #
 # </details>
-#
+
+# %% [markdown]
 # ### Click a mask
 #
 # **Predict.** A row has three equal scores and a fourth that is larger by 2. You mask the fourth key.
@@ -858,7 +863,8 @@ assert torch.allclose(shared[0], torch.tensor([1, 1, 1, 0]) / 3)
 # nan.
 #
 # </details>
-#
+
+# %% [markdown]
 # ### What must hold
 #
 # Numbers can look plausible and be wrong, so test *properties*, with sizes and lengths that all

@@ -100,7 +100,8 @@ plotting.show(plotting.shape_flow([first, second], batch=2))
 # is, `v`, is free; nothing ties it to `d`.
 #
 # </details>
-#
+
+# %% [markdown]
 # ### Three numerals at once
 #
 # A *batched matrix product* takes every item separately: item 0 of the left meets item 0 of the
@@ -264,7 +265,8 @@ assert torch.allclose(torch.einsum("bit,btj->ij", a, b), slow.sum(dim=0), atol=1
 # Only the shape: an axis is gone. It is a formula too, and raises no error.
 #
 # </details>
-#
+
+# %% [markdown]
 # ### Exercise: `bmm`
 #
 # - **Takes** `a` `(..., n, k)` and `b` `(..., k, m)` with the same leading axes, of any number: none,
@@ -460,7 +462,8 @@ plotting.interactive(draw_turned, way=list(WAYS_TO_TURN))
 # two steps; `permute(1, 0)` is a transpose; `flip(0).mT` keeps the keys whole, in the wrong order.
 #
 # </details>
-#
+
+# %% [markdown]
 # ### Find the bug
 #
 # A [public notebook](https://colab.research.google.com/github/Redcoder815/Deep_Learning_PyTorch/blob/main/32AttentionScoringFunctions.ipynb)

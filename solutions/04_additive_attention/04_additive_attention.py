@@ -312,7 +312,8 @@ for name, weights in maps.items():
 # would do, relu for one; with tanh the scores stay bounded.
 #
 # </details>
-#
+
+# %% [markdown]
 # ### Can it be learned?
 #
 # Section 2 used weights chosen by hand. Now let gradient descent find them: 64 problems, each with

@@ -233,7 +233,8 @@ assert 0.05 < share < 0.4
 # holds; one small matrix cannot show it.
 #
 # </details>
-#
+
+# %% [markdown]
 # ### Find the bug ★
 #
 # The same notebook goes on, again with $d = 8$:
@@ -639,7 +640,8 @@ assert not torch.allclose(ours, theirs)
 # Only if $n = m$. Aligned with key 0, query 0 sees that key alone and returns its value.
 #
 # </details>
-#
+
+# %% [markdown]
 # ### Half precision: when to divide ★
 #
 # In exact arithmetic $(q \cdot k)/\sqrt{d}$ and $(q/\sqrt{d}) \cdot k$ are equal. But float16 tops
@@ -832,7 +834,8 @@ for g in (torch.tensor([0.0, 4.0, 8.0]), torch.tensor([10.0, 14.0, 18.0])):
 # them get alike cannot matter, and the result sums to 0.
 #
 # </details>
-#
+
+# %% [markdown]
 # ### A backward pass of your own
 #
 # Where you know a derivative better than autograd does, you can hand it over, as a

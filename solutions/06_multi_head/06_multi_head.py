@@ -359,7 +359,8 @@ assert (scores / math.sqrt(64)).std() < 0.4
 # matters.
 #
 # </details>
-#
+
+# %% [markdown]
 # ### Masks for heads
 #
 # Scores have the shape `(B, h, n, m)`. `masked_softmax` already hands `valid_lens` to every head.
@@ -889,7 +890,8 @@ assert (table[:, 30:].amax(dim=0) - table[:, 30:].amin(dim=0) < 0.01).all()  # s
 # The first ones. To the right, the stripes get slower, until the last columns hardly move.
 #
 # </details>
-#
+
+# %% [markdown]
 # ### Three places back
 #
 # Let a head see positions only, with $W_q = W_k = I$. Up to the divisor, a score is then the dot

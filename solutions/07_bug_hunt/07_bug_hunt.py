@@ -203,7 +203,8 @@ reverses = accuracies(Block, reversal)
 # some faults are never executed. Others are, and the layers around them learn to make up for them.
 #
 # </details>
-#
+
+# %% [markdown]
 # ### Data on which faults act
 #
 # So give them work. Each item is a *directory*, names with entries of their own: queries ask for
@@ -430,7 +431,8 @@ plotting.show(plotting.verdicts(table, title="What training says, and what three
 # you an evening once.
 #
 # </details>
-#
+
+# %% [markdown]
 # ### Open the boxes
 #
 # A right diagnosis opens a box and shows how it differs from `Sound`; a wrong one names what would be

@@ -407,7 +407,8 @@ assert memory["plain"][-1] / memory["plain"][-2] > 3.5
 # four times the memory. Recomputed keeps to slope 1, like its inputs.
 #
 # </details>
-#
+
+# %% [markdown]
 # ### And in time?
 #
 # Plain attention does two products of size $n m d$ forward and four backward. Yours does $Q K^\top$ once
@@ -587,7 +588,8 @@ plotting.show(
 #
 # So the fast form needs a *guard*: are all $|q|$ and $|k|$ small enough? Without one, a model would work
 # for months, until a projection grows.
-#
+
+# %% [markdown]
 # ### Exercise: `factored_additive_scores`
 #
 # - **Takes** `projected_queries` `(B, n, H)`, `projected_keys` `(B, m, H)`, `w_v` `(H,)`.

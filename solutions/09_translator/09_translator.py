@@ -120,7 +120,8 @@ plotting.show(plotting.diagram_strip("encoder_decoder", lit="decoder tokens", sh
 # it is fed. A very low loss is a reason to look for a leak.
 #
 # </details>
-#
+
+# %% [markdown]
 # ### Exercise: `shift_right`
 #
 # While a translator learns, it predicts all words of a translation at once, and at each position it
@@ -721,7 +722,8 @@ assert smooth["whole"][-1] < 0.5 < smooth["no residuals"][-1]
 # norm lets you learn fast.
 #
 # </details>
-#
+
+# %% [markdown]
 # ### Positions, and the other score ★
 
 # %% tags=["demo", "nbval-ignore-output"]
@@ -806,7 +808,8 @@ print(f"the GRU gets {share_right(recurrent, numerals, numerals.unseen):.1%} rig
 # with long sequences the column "steps that wait for each other" decides.
 #
 # </details>
-#
+
+# %% [markdown]
 # ## Summary
 #
 # A translator is an encoder that makes a memory of the source, and a decoder that writes word by word:

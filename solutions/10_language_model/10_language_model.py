@@ -226,7 +226,8 @@ plotting.show(plotting.lines(across, curves, x_label="steps", y_label="loss"))
 # </details>
 #
 # A loss is not a text. To write, the model has to choose.
-#
+
+# %% [markdown]
 # ### Exercise: `generate`
 #
 # A model that scores the next token can write: choose one, append it, ask again. Two dials say how

@@ -5,13 +5,14 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.nn import functional as F
 
 from course_lib.attention import (
     attention_cost,
+    attention_pooling,
     batched_scores,
     bmm,
     bmm_loops,
-    weighted_sum,
 )
 from course_lib.checks import grade
 from course_lib.reference import batch_matmul as oracle
@@ -20,7 +21,6 @@ sizes = st.integers(1, 5)
 PRODUCTS = {
     "bmm": (bmm, oracle.bmm),
     "batched_scores": (batched_scores, oracle.batched_scores),
-    "weighted_sum": (weighted_sum, oracle.weighted_sum),
 }
 DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
 
@@ -88,22 +88,40 @@ def test_changing_one_key_changes_only_its_column(problem):
     torch.testing.assert_close(after[..., -1] - before[..., -1], queries.sum(dim=-1))
 
 
-@given(st.integers(0, 2**32 - 1), sizes, sizes, sizes)
-def test_averages_stay_between_the_smallest_and_largest_value(seed, n, m, v):
+def attention_problem(seed, lead=(2,), sizes=(3, 5, 4, 6)):
     rng = np.random.default_rng(seed)
-    weights = torch.softmax(torch.from_numpy(rng.normal(size=(2, n, m))), dim=-1)
-    values = torch.from_numpy(rng.normal(size=(2, m, v)))
-    outputs = weighted_sum(weights, values)
+    n, m, d, v = sizes
+    return [rng.normal(0, 1.5, (*lead, *shape)) for shape in ((n, d), (m, d), (m, v))]
+
+
+@given(st.integers(0, 2**32 - 1), st.lists(sizes, max_size=3), st.tuples(*[sizes] * 4))
+def test_attention_pooling_is_the_oracles_and_torchs(seed, lead, sizes):
+    arrays = attention_problem(seed, lead, sizes)
+    outputs, weights = attention_pooling(*map(torch.from_numpy, arrays))
+    for ours, theirs in zip(
+        (outputs, weights), oracle.attention_pooling(*arrays).outputs, strict=True
+    ):
+        np.testing.assert_allclose(ours.numpy(), theirs, atol=1e-12)
+    torchs = F.scaled_dot_product_attention(*map(torch.from_numpy, arrays), scale=1.0)
+    torch.testing.assert_close(outputs, torchs)
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_outputs_stay_between_the_smallest_and_largest_value(seed):
+    queries, keys, values = map(torch.from_numpy, attention_problem(seed))
+    outputs, weights = attention_pooling(queries, keys, values)
+    torch.testing.assert_close(weights.sum(dim=-1), torch.ones(2, 3, dtype=torch.float64))
     assert (outputs >= values.amin(dim=-2, keepdim=True) - 1e-12).all()
     assert (outputs <= values.amax(dim=-2, keepdim=True) + 1e-12).all()
 
 
-def test_identity_values_return_the_weights_and_one_hot_weights_a_value(generator):
-    weights = torch.softmax(torch.randn(2, 3, 4, generator=generator), dim=-1)
-    assert torch.equal(weighted_sum(weights, torch.eye(4).expand(2, 4, 4)), weights)
-    values = torch.randn(2, 4, 5, generator=generator)
-    picked = torch.eye(4)[torch.tensor([2, 0, 2])].expand(2, 3, 4)
-    assert torch.equal(weighted_sum(picked, values), values[:, [2, 0, 2]])
+def test_attention_pooling_passes_gradcheck_and_keeps_the_dtype():
+    inputs = [torch.from_numpy(array) for array in attention_problem(0, sizes=(2, 3, 4, 2))]
+    leaves = [tensor.clone().requires_grad_() for tensor in inputs]
+    assert torch.autograd.gradcheck(attention_pooling, leaves)
+    for dtype in DTYPES:
+        results = attention_pooling(*(tensor.to(dtype) for tensor in inputs))
+        assert {result.dtype for result in results} == {dtype}
 
 
 @pytest.mark.parametrize("name", [*PRODUCTS, "bmm_loops"])
@@ -206,14 +224,14 @@ def test_cost_counts_what_the_loops_do(generator):
             "`queries` must be a float tensor; got a tensor of int64",
         ),
         (
-            lambda: weighted_sum(torch.ones(2, 3, 4), torch.ones(2, 5, 6)),
+            lambda: attention_pooling(*(torch.ones(2, size, 4) for size in (3, 5, 6))),
             ValueError,
-            r"`values` must have shape .* got \(2, 5, 6\)",
+            r"`values` must have shape .* got \(2, 6, 4\)",
         ),
         (
-            lambda: weighted_sum([[1.0]], torch.ones(1, 1)),
+            lambda: attention_pooling([[1.0]], torch.ones(1, 1), torch.ones(1, 1)),
             TypeError,
-            r"`weights` must be a float tensor; got list",
+            r"`queries` must be a float tensor; got list",
         ),
     ],
 )
@@ -270,11 +288,6 @@ def test_reports_say_what_a_reshape_does():
     assert "The smallest input that fails" in text
 
 
-def test_an_output_outside_the_values_is_shown():
-    text = messages("weighted_sum", lambda weights, values: weights @ values * 3 + 5)
-    assert "outside the range of the values" in text
-
-
 def test_two_wrong_counts_are_told_apart():
     def cost(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
         pairs = batch * num_queries * num_keys
@@ -285,13 +298,12 @@ def test_two_wrong_counts_are_told_apart():
     assert "`score_bytes`: You count the scores" in text
 
 
-def test_the_integration_needs_both_answers_and_says_so():
-    answers = {
-        "batched_scores": lambda queries, keys: queries @ keys.mT,
-        "weighted_sum": lambda weights, values: weights @ values,
-    }
-    assert grade("03_batch_matmul", answers, seed="words").score == 1.0
-    swapped = answers | {"batched_scores": lambda queries, keys: -queries @ keys.mT}
-    assert grade("03_batch_matmul", swapped, seed="words").score < 0.5
-    missing = grade("03_batch_matmul", answers | {"weighted_sum": None}, seed="words")
+def test_the_integration_runs_on_the_students_scores():
+    def pooling(queries, keys, values):
+        weights = torch.softmax(queries @ keys.mT, dim=-1)
+        return weights @ values, weights
+
+    answers = {"batched_scores": lambda queries, keys: queries @ keys.mT}
+    assert grade("03_batch_matmul", answers | {"attention_pooling": pooling}).score == 1.0
+    missing = grade("03_batch_matmul", answers | {"attention_pooling": None})
     assert missing.outcome == "not_attempted"

@@ -228,13 +228,15 @@ def test_the_next_exercise_is_the_open_one_of_the_core_path_after_the_last_one_d
     assert course_lib.progress().following() == "most_attended"
     kept.keep(report(1.0, "correct", "most_attended"))
     shown = course_lib.progress()
-    assert shown.following() == "stable_softmax", "lesson 01 is optional"
-    assert "Next on the core path: `stable_softmax` in lesson 02 Masked softmax." in shown.text()
+    assert shown.following() == "squared_distances"
+    assert "Next on the core path: `squared_distances` in lesson 01 Kernel pooling" in shown.text()
+    kept.keep(report(1.0, "correct", "leave_one_out"))
+    assert course_lib.progress().following() == "stable_softmax", "two are optional"
     kept.keep(report(1.0, "correct", "causal_mask"))
     assert course_lib.progress().following() == "masked_softmax", "two are optional"
     kept.keep(report(1.0, "correct", "induction_score"))
     kept.keep(report(1.0, "correct", "ablate_head"))
-    assert course_lib.progress().following() == "stable_softmax", "the first that was skipped"
+    assert course_lib.progress().following() == "squared_distances", "the first that was skipped"
     for name in checks.exercises():
         kept.keep(report(1.0, "correct", name))
     assert course_lib.progress().following() is None

@@ -15,10 +15,10 @@ from course_lib.attention._additive_attention import (
 )
 from course_lib.attention._batch_matmul import (
     attention_cost,
+    attention_pooling,
     batched_scores,
     bmm,
     bmm_loops,
-    weighted_sum,
 )
 from course_lib.attention._bug_hunt import (
     CausalSelfAttention,
@@ -105,6 +105,7 @@ __all__ = [
     "additive_scores",
     "attention_backward",
     "attention_cost",
+    "attention_pooling",
     "batch_items_independent",
     "batched_scores",
     "blocked_attention",
@@ -148,5 +149,4 @@ __all__ = [
     "split_heads",
     "squared_distances",
     "stable_softmax",
-    "weighted_sum",
 ]

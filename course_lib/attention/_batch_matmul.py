@@ -11,7 +11,7 @@ from course_lib.attention._checked import checked
 def bmm_loops(
     a: Float[Tensor, "batch n k"], b: Float[Tensor, "batch k m"]
 ) -> Float[Tensor, "batch n m"]:
-    """Matrix product of each pair of a batch, one number at a time.
+    """Multiply the two matrices of each item, one number at a time.
 
     c[item, i, j] = sum over t of a[item, i, t] * b[item, t, j]. Slow on purpose: it is the
     formula, and what the other functions of this lesson are compared with.
@@ -38,7 +38,7 @@ def bmm_loops(
 def bmm(
     a: Float[Tensor, "*batch n k"], b: Float[Tensor, "*batch k m"]
 ) -> Float[Tensor, "*batch n m"]:
-    """Matrix product over the last two axes, for any number of leading ones and without a loop.
+    """Multiply matrices over the last two axes, for any number of leading axes and without a loop.
 
     Differs from `torch.bmm`, which takes exactly three axes, and from `torch.matmul`, which
     stretches leading axes of size 1: here both arguments have the same leading axes.
@@ -59,10 +59,10 @@ def bmm(
 def batched_scores(
     queries: Float[Tensor, "*batch num_queries d"], keys: Float[Tensor, "*batch num_keys d"]
 ) -> Float[Tensor, "*batch num_queries num_keys"]:
-    """Dot product of every query with every key of the same item: Q K^T.
+    """Return the dot product of every query with every key of the same item: Q K^T.
 
-    The scores are as they come: not scaled (lesson 05 says why one divides by sqrt(d)), not
-    masked, not normalised.
+    The scores are not scaled (lesson 05 says why one divides by sqrt(d)), not masked and not
+    normalized.
 
     Args:
         queries: one row of d numbers for each query.
@@ -77,30 +77,36 @@ def batched_scores(
 
 
 @checked
-def weighted_sum(
-    weights: Float[Tensor, "*batch num_queries num_keys"],
+def attention_pooling(
+    queries: Float[Tensor, "*batch num_queries d"],
+    keys: Float[Tensor, "*batch num_keys d"],
     values: Float[Tensor, "*batch num_keys d_v"],
-) -> Float[Tensor, "*batch num_queries d_v"]:
-    """Output of attention: for each query, the sum of all values, each times its weight.
+) -> tuple[Float[Tensor, "*batch num_queries d_v"], Float[Tensor, "*batch num_queries num_keys"]]:
+    """Average the values with weights from the dot products of queries and keys.
+
+    attention_weights = softmax(Q K^T) over the keys, outputs = attention_weights V. The scores are
+    not scaled: lesson 05 explains why one divides them by sqrt(d).
 
     Args:
-        weights: (..., num_queries, num_keys), taken as they are: rows need not sum to 1.
+        queries: one row of d numbers for each query.
+        keys: one row of d numbers for each key.
         values: one row of d_v numbers for each key.
 
     Returns:
-        Outputs (..., num_queries, d_v). Where a row of weights is non-negative and sums to 1,
-        its output lies between the smallest and the largest value of each column.
+        The outputs (..., num_queries, d_v) and the attention weights (..., num_queries, num_keys).
+        Each row of the weights sums to 1.
 
-    Source: Vaswani et al. 2017, section 3.2, https://arxiv.org/abs/1706.03762
+    Source: Luong et al. 2015, section 3.1 ("dot"), https://arxiv.org/abs/1508.04025
     """
-    return weights @ values
+    attention_weights = torch.softmax(batched_scores(queries, keys), dim=-1)
+    return attention_weights @ values, attention_weights
 
 
 @checked
 def attention_cost(
     batch: int, num_queries: int, num_keys: int, d: int, d_v: int, bytes_per_element: int = 4
 ) -> dict[str, int]:
-    """What the two products of attention cost, before anything is computed.
+    """Count the operations of attention's two products and the memory of its scores.
 
     A multiplication with its addition counts as 2 operations. The softmax between the products
     is left out: it grows with B n m too, but not with d.

@@ -14,9 +14,10 @@ _EXERCISES = {
         additive_scores factored_additive_scores score_variance rotary_embedding""",
     ("mask", 2): "length_mask causal_mask combine_masks additive_mask",
     ("softmax", 2): "stable_softmax masked_softmax softmax_statistics",
-    ("weighted sum", 2): "weighted_sum kernel_pooling",
-    ("attention", 2): """numpy_attention AdditiveAttention scaled_dot_product_attention
-        DotProductAttention blocked_attention RecomputedAttention Lookup""",
+    ("weighted sum", 2): "kernel_pooling",
+    ("attention", 2): """attention_pooling numpy_attention AdditiveAttention
+        scaled_dot_product_attention DotProductAttention blocked_attention RecomputedAttention
+        Lookup""",
     ("heads", 1): """split_heads merge_heads MultiHeadAttention CausalSelfAttention load_into_torch
         grouped_query_attention""",
     ("blocks", 1): "EncoderBlock DecoderBlock",

@@ -37,22 +37,16 @@ def batched_scores(queries: np.ndarray, keys: np.ndarray) -> Expected:
     return Expected(scores)
 
 
-def weighted_sum(weights: np.ndarray, values: np.ndarray) -> Expected:
-    """Row i of the outputs: value after value, each times the weight that query i gives it."""
-    outputs = np.zeros((*weights.shape[:-1], values.shape[-1]))
-    for index in np.ndindex(weights.shape):
-        item, i, j = index[:-2], index[-2], index[-1]
-        outputs[(*item, i)] += weights[index] * values[(*item, j)]
-    return Expected(outputs)
-
-
-def unscaled_attention(queries: np.ndarray, keys: np.ndarray, values: np.ndarray) -> Expected:
-    """Scores, a softmax of each row, the weighted sum: the two products of the lesson together."""
+def attention_pooling(queries: np.ndarray, keys: np.ndarray, values: np.ndarray) -> Expected:
+    """Scores, a softmax of each row, then value after value, each times its weight."""
     scores = batched_scores(queries, keys).outputs
     weights = np.empty(scores.shape)
+    outputs = np.zeros((*scores.shape[:-1], values.shape[-1]))
     for row in np.ndindex(scores.shape[:-1]):
         weights[row] = softmax_of([float(score) for score in scores[row]])
-    return weighted_sum(weights, values)
+        for j, weight in enumerate(weights[row]):
+            outputs[row] += weight * values[(*row[:-1], j)]
+    return Expected((outputs, weights))
 
 
 def attention_cost(

@@ -2,20 +2,20 @@
 # # 03 · Batched matrix products
 #
 # **The question.** While lesson 00's translator writes *forty three*, each word compares its query
-# with the key of every letter of *dreiundvierzig*, then averages the letters' values. Its batch holds
-# other numerals too, and a larger model has many heads. How do you do all of it at once, how do you
-# know that the right numbers met, and what does it cost?
+# with the key of every letter of *dreiundvierzig* and then averages the letters' values. The batch
+# holds other numerals too, and a larger model has many heads. How do you compute all of this at once,
+# and how do you know that the right numbers were multiplied?
 #
 # **After this you can**
 #
-# - read a shape as a promise about which numbers meet, and follow it through a computation;
+# - explain what a dot product says about two vectors;
 # - write a batched matrix product with loops, with broadcasting and with einsum;
 # - tell a transpose from a reshape, and say why a test of shapes cannot;
 # - use any number of leading axes without mixing items or heads;
-# - work out operations and memory of attention before you run it.
+# - write attention in three lines, and run the translator on it.
 #
-# **Time:** {time}. **You need:** matrix products and indexing in PyTorch.
-# Section 8 uses the `masked_softmax` of lesson 02.
+# **Time:** {time}. **You need:** matrix products and indexing in PyTorch, and the softmax from
+# lesson 02.
 
 # %%
 import math
@@ -23,70 +23,72 @@ import math
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.nn import functional as F
 
 from course_lib import carry_on, check, hint, plotting
-from course_lib.models.numerals import Numerals
+from course_lib.models.numerals import Numerals, english
 from course_lib.models.trained import trained_translator
-from course_lib.models.whole_game import meeting
-
-masked_softmax = carry_on("masked_softmax")
+from course_lib.models.whole_game import meeting, translate, use_attention
 
 torch.set_printoptions(precision=4, sci_mode=False)
-
-# %% [markdown]
-# ## Words and shapes
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": "(B, n, d)", "keys": "(B, m, d)", "values": "(B, m, v)"}
 plotting.show(plotting.diagram("attention", shapes=shapes | {"outputs": "(B, n, v)"}))
 
 # %% [markdown]
-# | letter | counts | | name | shape |
-# |---|---|---|---|---|
-# | `B` | items in a batch | | `queries` | `(B, n, d)`: one row of `d` numbers per query |
-# | `n` | queries | | `keys` | `(B, m, d)`: the same `d`, or they could not be compared |
-# | `m` | keys, and as many values | | `values` | `(B, m, v)`: one row of `v` numbers per key |
-# | `d` | numbers in a query or key | | `scores`, `weights` | `(B, n, m)`: a row per query |
-# | `v` | numbers in a value (`d_v` in code) | | `outputs` | `(B, n, v)` |
+# | name | what it is | shape |
+# |---|---|---|
+# | `queries` | one row of `d` numbers for each query | `(B, n, d)` |
+# | `keys` | one row of `d` numbers for each key | `(B, m, d)` |
+# | `values` | one row of `v` numbers for each key (`d_v` in code) | `(B, m, v)` |
+# | `scores`, `attention_weights` | one row for each query, one column for each key | `(B, n, m)` |
+# | `outputs` | one row of `v` numbers for each query | `(B, n, v)` |
 #
-# A *leading axis* is any axis before the last two: the batch, later also the heads. `...` and
-# `*batch` stand for any number of them.
+# A *leading axis* is any axis before the last two. The batch `B` is one, and later the heads are
+# another. `...` and `*batch` stand for any number of leading axes.
 
 # %% [markdown]
 # ## 1. One query, many queries, many items
 #
-# *How does a comparison of two vectors become one product of two matrices?*
-
-# %% tags=["demo", "hide-input"]
-shapes = {"queries": (1, 2), "keys": (3, 2), "scores": (1, 3)}
-plotting.show(plotting.diagram_strip("attention", lit="scores", shapes=shapes))
-
-# %% [markdown]
-# The score of a query $q$ and a key $k_j$ is their dot product, one number. Put the keys into the
-# rows of $K \in \mathbb{R}^{m \times d}$, and one query gets a row of $m$ scores; put the
-# queries into the rows of $Q \in \mathbb{R}^{n \times d}$ as well, and you get them all:
+# *How do you compare two vectors, and how do you compare all of them at once?*
 #
-# $$q K^\top \in \mathbb{R}^{1 \times m}, \qquad Q K^\top \in \mathbb{R}^{n \times m}, \qquad (Q K^\top)_{ij} = \sum_{t=1}^{d} Q_{it} K_{jt}.$$
+# The score of a query $q$ and a key $k$ is their *dot product*, the sum of the products of their
+# entries. Seen as arrows, $q \cdot k = \lVert q \rVert\, \lVert k \rVert \cos\theta$. The dot product is
+# large if both arrows are long and point the same way, 0 if they are at a right angle, and negative if
+# they point in opposite directions.
 #
-# **By hand.** The query $(1, 2)$ and the keys $(3, 0)$, $(1, 1)$, $(0, 2)$ give the scores
-# $1 \cdot 3 + 2 \cdot 0 = 3$, then $1 + 2 = 3$, then $4$.
+# **Predict** the sign of each dot product of the query $(1, 2)$ with the keys $(3, 0)$, $(1, 1)$,
+# $(-2, 1)$ and $(-1, -1)$. Which key points most nearly the same way as the query, and does it get the
+# highest score?
 
 # %% tags=["demo"]
-query = torch.tensor([[1.0, 2.0]])  # (1, d)
-keys = torch.tensor([[3.0, 0.0], [1.0, 1.0], [0.0, 2.0]])  # (m, d)
-scores = query @ keys.mT  # (1, d) @ (d, m) -> (1, m)
-print("scores", scores.tolist())
-assert scores.tolist() == [[3, 3, 4]]
+query = torch.tensor([1.0, 2.0])
+keys = torch.tensor([[3.0, 0.0], [1.0, 1.0], [-2.0, 1.0], [-1.0, -1.0]])
+for key in keys:
+    dot = (query * key).sum()
+    cosine = dot / (query.norm() * key.norm())
+    print(f"key {key.tolist()}: dot product {dot:4.0f}, cosine {cosine:.2f}")
+assert [float((query * key).sum()) for key in keys] == [3, 3, 0, -3]
 
 # %% [markdown]
-# ### Shapes as types
+# <details><summary>Answer</summary>
 #
-# `(n, d)` times `(d, m)` is `(n, m)`: the two inner sizes agree and vanish, the outer ones stay.
-# Every product of attention is of this kind. After the softmax has turned scores into weights $W$,
-# a second product collects the values: `(n, m)` times `(m, v)` is `(n, v)`.
+# The key $(1, 1)$ has the largest cosine, 0.95. Its score is 3, but so is the score of $(3, 0)$, which
+# points less nearly the query's way and is longer. A dot product depends on the direction *and* on the
+# length.
 #
-# **Predict.** Which size vanishes in the first product, which in the second?
+# </details>
+#
+# Put the keys into the rows of $K \in \mathbb{R}^{m \times d}$ and the queries into the rows of
+# $Q \in \mathbb{R}^{n \times d}$. One matrix product then computes all $n \cdot m$ scores:
+#
+# $$Q K^\top \in \mathbb{R}^{n \times m}, \qquad (Q K^\top)_{ij} = \sum_{t=1}^{d} Q_{it} K_{jt}.$$
+#
+# In `(n, d)` times `(d, m)`, the inner sizes agree and vanish, and the outer ones stay. After the
+# softmax has turned scores into weights $W$, a second product averages the values: `(n, m)` times
+# `(m, v)` is `(n, v)`.
+#
+# **Predict.** Which size vanishes in the first product, and which in the second?
 
 # %% tags=["demo"]
 first = [("Q", "n", 3, "d", 4), "×", ("Kᵀ", "d", 4, "m", 5), "=", ("scores", "n", 3, "m", 5)]
@@ -94,74 +96,61 @@ second = [("W", "n", 3, "m", 5), "×", ("V", "m", 5, "v", 6), "=", ("outputs", "
 plotting.show(plotting.shape_flow([first, second], batch=2))
 
 # %% [markdown]
-# <details><summary>What you should see</summary>
+# <details><summary>Answer</summary>
 #
-# `d` vanishes in the first, `m` in the second. There are as many values as keys. How wide a value
-# is, `v`, is free; nothing ties it to `d`.
+# `d` vanishes in the first product and `m` in the second. There are as many values as keys. The
+# width `v` of a value is free, and nothing ties it to `d`.
 #
 # </details>
 
 # %% [markdown]
 # ### Three numerals at once
 #
-# A *batched matrix product* takes every item separately: item 0 of the left meets item 0 of the
-# right, and no other:
+# A *batched matrix product* treats every item separately. Item 0 of the left factor is multiplied by
+# item 0 of the right one, and by no other:
 #
 # $$C_{bij} = \sum_{t=1}^{k} A_{bit}\, B_{btj}, \qquad A: (B, n, k), \quad B: (B, k, m), \quad C: (B, n, m).$$
 #
-# **Predict.** Lesson 00's translator reads *drei*, *dreizehn* and *dreiundvierzig* in one batch, padded to
-# 14 letters, and writes two words for each. With $d = v = 64$, what are the shapes of the scores and
-# of the outputs, and how many multiplications do the scores take?
+# Lesson 00's translator reads *drei*, *dreizehn* and *dreiundvierzig* in one batch, padded to 14 letters.
+# Each numeral has two queries, because the longest translation has two words. (The next cell takes
+# queries, keys and values out of the translator.)
+#
+# **Predict.** With $d = v = 64$, what is the shape of the scores, and how many multiplications do they
+# take? In which part of *dreiundvierzig* will the highest score of *forty* be?
 
 # %% tags=["demo"]
 numerals = Numerals()
 model = trained_translator(numerals)
-met = meeting(model, numerals, [3, 13, 43])  # what its words and letters compare
-scores = torch.bmm(met.queries, met.keys.mT)  # (3, 2, 64) times (3, 64, 14)
-outputs = torch.bmm(scores, met.values)  # (3, 2, 14) times (3, 14, 64); no softmax yet
-print("queries", tuple(met.queries.shape), "keys and values", tuple(met.keys.shape))
-print("scores ", tuple(scores.shape), "outputs", tuple(outputs.shape))
-print("multiplications for the scores:", scores.numel() * 64)
+taken = meeting(model, numerals, [3, 13, 43])
+queries, keys, values = taken.queries, taken.keys, taken.values
+print("queries", tuple(queries.shape), "keys", tuple(keys.shape), "values", tuple(values.shape))
+scores = torch.bmm(queries, keys.transpose(1, 2))
+print("scores ", tuple(scores.shape), "- multiplications:", scores.numel() * 64)
 for word, row in zip(("forty", "three"), scores[2], strict=True):
     best = int(row.argmax())
     print(f"{word} scores highest, {row[best]:.0f}, with letter {best}:", "dreiundvierzig"[best])
+assert scores.shape == (3, 2, 14) and scores.numel() * 64 == 5376
 assert scores[2, 0].argmax() >= 7 and scores[2, 1].argmax() < 4
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# `(3, 2, 14)` and `(3, 2, 64)`. There are $3 \cdot 2 \cdot 14$ scores of 64 products each, 5,376
-# multiplications. And the map of lesson 00 is in sight: *forty* scores highest with a letter of
-# *vierzig*, *three* with one of *drei*.
+# The shape is `(3, 2, 14)`. There are $3 \cdot 2 \cdot 14$ scores of 64 products each, which makes 5,376
+# multiplications. *forty* scores highest with a letter of *vierzig*, and *three* with a letter of
+# *drei*. The map of lesson 00 begins here.
 #
 # </details>
-#
-# **Predict.** `a` is `(2, 3, 4)` and `b` is `(2, 4, 6)`, both full of ones. What is the
-# product's shape, and what does it contain?
-#
-# <details><summary>Answer</summary>
-#
-# Shape `(2, 3, 6)`, and every entry is 4: a sum of $k = 4$ products of 1 and 1. Keep this example
-# in mind. Section 4 shows how little it proves.
-#
-# </details>
-
-# %% tags=["demo"]
-product = torch.bmm(torch.ones(2, 3, 4), torch.ones(2, 4, 6))
-print("shape", tuple(product.shape), "entries", product.unique().tolist())
-assert product.shape == (2, 3, 6)
-assert (product == 4).all()
 
 # %% [markdown]
 # ### Exercise: `bmm_loops`
 #
-# Write the formula down as it stands, with Python loops. It will be slow, and it will be right:
-# something to compare faster versions with.
+# Write the formula down as it stands, with Python loops. It will be slow and correct, something to
+# compare faster versions with.
 #
 # - **Takes** `a` of shape `(B, n, k)` and `b` of shape `(B, k, m)`.
-# - **Returns** a new tensor `(B, n, m)` in the dtype of `a`. It loops: over entries, or at least
-#   over items; one call for the whole batch is the next exercise. Gradients reach `a` and `b`, so
-#   no `.item()` or `.tolist()` on the way.
+# - **Returns** a new tensor `(B, n, m)` in the dtype of `a`, differentiable in `a` and `b`. Do not use
+#   `.item()` or `.tolist()` on the way.
+# - Use loops, at least over the items. Doing the whole batch in one call is the next exercise.
 #
 # **Worked number.** `a = [[[1, 2]], [[3, 4]]]` and `b = [[[10], [1]], [[1], [10]]]` give
 # $1 \cdot 10 + 2 \cdot 1 = 12$ for item 0 and $3 \cdot 1 + 4 \cdot 10 = 43$ for item 1:
@@ -176,16 +165,11 @@ check("bmm_loops")
 # %% [markdown]
 # ## 2. The same without a loop
 #
-# *How can one line make all products and all sums?*
-
-# %% tags=["demo", "hide-input"]
-shapes = {"queries": (2, 3, 4), "keys": (2, 5, 4), "scores": (2, 3, 5)}
-plotting.show(plotting.diagram_strip("attention", lit="scores", shapes=shapes))
-
-# %% [markdown]
-# First all products, then the sums. For one item the products are
-# $P_{itj} = A_{it} B_{tj}$, a block of shape `(n, k, m)`. *Broadcasting* makes it: give `a` a new
-# last axis and `b` a new first one, and an axis of size 1 is repeated to meet its partner.
+# *How can one line compute all products and all sums?*
+#
+# First compute all products, then the sums. For one item the products are $P_{itj} = A_{it} B_{tj}$,
+# a block of shape `(n, k, m)`. *Broadcasting* computes it if you give `a` a new last axis and `b` a new
+# first one:
 #
 # | | shape | |
 # |---|---|---|
@@ -193,34 +177,16 @@ plotting.show(plotting.diagram_strip("attention", lit="scores", shapes=shapes))
 # | `b[None, :, :]` | `(1, k, m)` | repeated along `n` |
 # | product | `(n, k, m)` | sum over the middle axis |
 #
-# **By hand.** The row $(1, 2)$ times the matrix with rows $(10, 20)$ and $(1, 1)$: the products are
-# the rows $1 \cdot (10, 20)$ and $2 \cdot (1, 1)$; added up, $(12, 22)$.
-
-# %% tags=["demo"]
-a = torch.tensor([[1.0, 2.0]])  # (n, k) = (1, 2)
-b = torch.tensor([[10.0, 20.0], [1.0, 1.0]])  # (k, m) = (2, 2)
-products = a[:, :, None] * b[None, :, :]  # (n, k, m)
-print("products", products.tolist())
-print("sum over k", products.sum(dim=1).tolist())
-assert products.sum(dim=1).tolist() == [[12, 22]]
-assert torch.equal(products.sum(dim=1), a @ b)
-
-# %% [markdown]
+# **By hand.** Multiply the row $(1, 2)$ by the matrix with rows $(10, 20)$ and $(1, 1)$. The products
+# are the rows $1 \cdot (10, 20)$ and $2 \cdot (1, 1)$. Their sum is $(12, 22)$.
+#
 # ### Count axes from the end
 #
 # With a batch in front, `k` is no longer axis 1. It is still the last axis of `a` and the last but
-# one of `b`, whatever comes before. So write places from the end: `a[..., None]`, `dim=-2`.
+# one of `b`, whatever comes before. So write positions from the end: `a[..., None]`, `dim=-2`.
 #
-# **Predict.** `(2, 3, 4, 1)` times `(2, 1, 4, 5)`, elementwise: which shape comes out? And
-# `(2, 3, 4, 1)` times `(2, 4, 5)`, where someone forgot the new axis of `b`?
-#
-# <details><summary>Answer</summary>
-#
-# `(2, 3, 4, 5)`. The second raises an error, because sizes are aligned from the right: 1 meets 5,
-# 4 meets 4, 3 meets 2. Had the batch been as large as `n`, it would have worked and multiplied
-# item $i$ of `b` with row $i$ of `a`.
-#
-# </details>
+# **Predict.** What is the shape of `(2, 3, 4, 1)` times `(2, 1, 4, 5)`, elementwise? What if someone
+# forgets the new axis of `b`, with a batch of two items, or of three?
 
 # %% tags=["demo"]
 left = torch.ones(2, 3, 4, 1)
@@ -229,40 +195,43 @@ try:
     left * torch.ones(2, 4, 5)
 except RuntimeError as error:
     print("without, batch of 2:", str(error).split(" at")[0])
-silent = left * torch.ones(3, 4, 5)
-print("without, batch of 3:", tuple(silent.shape), "and no error")
-assert silent.shape == (2, 3, 4, 5)
+print("without, batch of 3:", tuple((left * torch.ones(3, 4, 5)).shape))
+assert (left * torch.ones(3, 4, 5)).shape == (2, 3, 4, 5)
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
+# With the new axis, the shape is `(2, 3, 4, 5)`. Without it, sizes are aligned from the right: 1 with
+# 5, 4 with 4, and 3 with the batch of `b`. A batch of 2 raises an error. A batch of 3, which is as large
+# as `n`, raises none, and multiplies item $i$ of `b` with row $i$ of `a`.
+#
+# </details>
+#
 # ### The formula in letters
 #
-# `torch.einsum` takes the formula itself, one letter for each axis. A letter that is missing on the
-# right of the arrow is summed over; one on both sides stays an axis.
+# `torch.einsum` takes the formula itself, with one letter for each axis. A letter that is missing to
+# the right of the arrow is summed over. For example, `"btj->bj"` sums the rows of each item, and
+# `"bt,bt->b"` computes one dot product for each item. `...` stands for any leading axes.
 #
-# | formula | einsum |
-# |---|---|
-# | $\sum_t A_{it} B_{tj}$ | `"it,tj->ij"` |
-# | the same for each item $b$ | `"bit,btj->bij"` |
-# | the same for any leading axes | `"...it,...tj->...ij"` |
-# | items added up | `"bit,btj->ij"` |
-# | products not yet summed | `"bit,btj->bitj"` |
-#
-# **Predict.** Someone wants the second line, forgets a letter, and writes the fourth. What warns them?
+# **Predict** the shape of each result below. Both strings were meant to multiply the matrices of each
+# item. Which warns you that it does not?
 
 # %% tags=["demo"]
 generator = torch.Generator().manual_seed(0)
 a = torch.randn(2, 3, 4, generator=generator)
 b = torch.randn(2, 4, 5, generator=generator)
+for letters in ("bit,btj->ij", "bit,btj->bitj"):
+    print(f"{letters:14}", tuple(torch.einsum(letters, a, b).shape))
 slow = bmm_loops(a, b)
-for letters in ("bit,btj->bij", "...it,...tj->...ij", "bit,btj->ij", "bit,btj->bitj"):
-    print(f"{letters:20}", tuple(torch.einsum(letters, a, b).shape))
-assert torch.allclose(torch.einsum("...it,...tj->...ij", a, b), slow, atol=1e-6)
 assert torch.allclose(torch.einsum("bit,btj->ij", a, b), slow.sum(dim=0), atol=1e-6)
+assert torch.allclose(torch.einsum("bit,btj->bitj", a, b).sum(dim=2), slow, atol=1e-6)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Only the shape: an axis is gone. It is a formula too, and raises no error.
+# The first has shape `(3, 5)`, because without `b` to the right of the arrow, the items are added up.
+# The second has shape `(2, 3, 4, 5)`, because its products are not summed yet. Neither raises an
+# error. Only the shape can warn you.
 #
 # </details>
 
@@ -270,15 +239,14 @@ assert torch.allclose(torch.einsum("bit,btj->ij", a, b), slow.sum(dim=0), atol=1
 # ### Exercise: `bmm`
 #
 # - **Takes** `a` `(..., n, k)` and `b` `(..., k, m)` with the same leading axes, of any number: none,
-#   a batch, a batch and heads.
-# - **Returns** `(..., n, m)`. Gradients reach both arguments.
-# - **Without** a loop of any kind, and without a ready-made matrix product: no `torch.bmm`,
-#   `torch.matmul` or `@`, nor one under another name (`mm`, `baddbmm`, `F.linear`). `torch.einsum`
-#   is allowed. The check watches what your code calls, and whether it does more steps for a larger
-#   problem.
+#   a batch, or a batch and heads.
+# - **Returns** `(..., n, m)`, differentiable in both arguments.
+# - **Without** loops, and without a ready-made matrix product: no `torch.bmm`, `torch.matmul` or `@`,
+#   nor one under another name (`mm`, `baddbmm`, `F.linear`). `torch.einsum` is allowed. The check
+#   watches what your code calls, and whether it takes more steps for a larger problem.
 #
 # **Worked number.** `a = [[[1, 2]], [[3, 4]]]` and `b = [[[10], [1]], [[1], [10]]]` again give
-# `[[[12]], [[43]]]`; shapes `(2, 3, 4, 5)` and `(2, 3, 5, 6)` give `(2, 3, 4, 6)`.
+# `[[[12]], [[43]]]`. Shapes `(2, 3, 4, 5)` and `(2, 3, 5, 6)` give `(2, 3, 4, 6)`.
 
 # %%
 from course_lib.attention import bmm
@@ -289,15 +257,10 @@ check("bmm")
 # %% [markdown]
 # ## 3. What the loops cost ★
 #
-# *All these ways give the same numbers. Does it matter which one runs?*
-
-# %% tags=["demo", "hide-input"]
-shapes = {"queries": (8, 16, 16), "keys": (8, 16, 16), "scores": (8, 16, 16)}
-plotting.show(plotting.diagram_strip("attention", lit=("scores", "weighted sum"), shapes=shapes))
-
-# %% [markdown]
+# *All these ways give the same numbers. Does it matter which one you run?*
+#
 # The four ways below multiply eight pairs of square matrices. The times were measured once, in
-# float32 on one core of an Intel Xeon server; your machine's differ. Set `LIVE = True` to measure
+# float32 on one core of an Intel Xeon server, and yours will differ. Set `LIVE = True` to measure
 # them, on your GPU if there is one.
 #
 # **Predict.** Which way is fastest at size 8, and which at size 128?
@@ -315,7 +278,7 @@ device = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def measure(way, size, batch=8, repeats=5):
-    """Shortest of several runs, in microseconds."""
+    """Return the shortest of several runs, in microseconds."""
     a, b = torch.randn(2, batch, size, size, device=device)
     runs = []
     for _ in range(repeats):
@@ -325,7 +288,6 @@ def measure(way, size, batch=8, repeats=5):
     return min(runs)
 
 
-# %% tags=["demo"]
 LIVE = False
 sizes = [2, 4, 8, 16, 32, 64, 128]
 microseconds = {
@@ -335,12 +297,10 @@ microseconds = {
     "einsum": [12, 13, 16, 18, 23, 57, 275],
 }
 if LIVE:
-    microseconds = {
-        name: [
-            measure(way, size) if size <= 8 or name != "four loops" else math.nan for size in sizes
-        ]
-        for name, way in WAYS.items()
-    }
+    for name, way in WAYS.items():
+        measured = sizes[:3] if name == "four loops" else sizes
+        times = [measure(way, size) for size in measured]
+        microseconds[name] = times + [math.nan] * (len(sizes) - len(times))
 plotting.show(
     plotting.lines(
         sizes,
@@ -352,39 +312,30 @@ plotting.show(
         log_y=True,
     )
 )
+if not LIVE:
+    assert microseconds["four loops"][3] > 80_000 * microseconds["einsum"][3]
+    assert microseconds["multiply and sum"][2] < microseconds["einsum"][2]
+    assert microseconds["multiply and sum"][6] > 400 * microseconds["einsum"][6]
+assert 8 * 128**3 > 16.7e6 and round(4 * 8 * 128**3 / 1e6) == 67
 
 # %% [markdown]
-# <details><summary>What you should see</summary>
+# <details><summary>Answer</summary>
 #
-# - **Four loops** take more than 80,000 times as long as einsum at size 16. Each step in Python costs
-#   microseconds, whatever it does.
-# - **A loop over items** has a floor: eight calls cost eight times the overhead of one, until the
-#   work in each outweighs it. A batched product has one call, and a GPU works on all items at once.
+# - **Four loops** take more than 80,000 times as long as einsum at size 16. Every step in Python costs
+#   microseconds, whatever it computes.
+# - **A loop over items** pays the overhead of a call eight times, which dominates until the work in
+#   each call outweighs it. A batched product is one call, and a GPU works on all items at once.
 # - **Multiply and sum** is fastest while the block of products is small. At size 128 that block has
 #   16.8 million numbers, 67 MB, for a result of half a megabyte. It takes 400 times as long as
 #   einsum, which never stores it.
 #
 # </details>
 
-# %% tags=["demo"]
-at = {size: index for index, size in enumerate(sizes)}
-block = 8 * 128**3
-print(f"block of products at size 128: {block:,} numbers, {4 * block / 1e6:.0f} MB")
-print(f"result: {8 * 128**2:,} numbers, {4 * 8 * 128**2 / 1e6:.1f} MB")
-assert block > 16.7e6
-if not LIVE:
-    assert microseconds["four loops"][at[16]] > 80_000 * microseconds["einsum"][at[16]]
-    assert microseconds["multiply and sum"][at[8]] < microseconds["einsum"][at[8]]
-    assert microseconds["multiply and sum"][at[128]] > 400 * microseconds["einsum"][at[128]]
-small = torch.randn(2, 8, 4, 4, generator=generator)
-answers = [way(*small) for way in WAYS.values()]
-assert all(torch.allclose(answer, answers[0], atol=1e-5) for answer in answers)
-
 # %% [markdown]
 # ## 4. Transpose is not reshape
 #
-# *Keys come as `(m, d)`, the product wants `(d, m)`. Two operations give that shape. Why is only one
-# of them right?*
+# *Keys come as `(m, d)`, and the product needs `(d, m)`. Two operations give that shape. Why is only
+# one of them correct?*
 
 # %% tags=["demo", "hide-input"]
 shapes = {"keys": (3, 2), "scores": "(n, 3)"}
@@ -394,41 +345,40 @@ plotting.show(plotting.diagram_strip("attention", lit=("keys", "scores"), shapes
 # A *transpose* turns rows into columns: the number at $(j, t)$ goes to $(t, j)$. A *reshape* keeps
 # the numbers in reading order and cuts them into new rows.
 #
-# **Predict.** Three keys of two numbers: `[[0, 1], [2, 3], [4, 5]]`. Write down both results as two
-# rows of three. In which of them is each column one key?
-#
-# <details><summary>Answer</summary>
-#
-# Transposed: `[[0, 2, 4], [1, 3, 5]]`, every column is a key. Reshaped: `[[0, 1, 2], [3, 4, 5]]`, and
-# the first column, $(0, 3)$, is made of the first number of key 0 and the last one of key 1.
-#
-# </details>
+# **Predict.** Take three keys of two numbers, `[[0, 1], [2, 3], [4, 5]]`. Write down both results as
+# two rows of three. In which of them is each column one key?
 
 # %% tags=["demo"]
-keys = torch.arange(6.0).reshape(3, 2)  # (m, d)
-print("transposed", keys.mT.tolist())
-print("reshaped  ", keys.reshape(2, 3).tolist())
-assert keys.mT.shape == keys.reshape(2, 3).shape
-assert keys.mT[:, 0].tolist() == keys[0].tolist()
-assert keys.reshape(2, 3)[:, 0].tolist() == [0, 3]
+three_keys = torch.arange(6.0).reshape(3, 2)  # (m, d)
+print("transposed", three_keys.mT.tolist())
+print("reshaped  ", three_keys.reshape(2, 3).tolist())
+assert three_keys.mT[:, 0].tolist() == three_keys[0].tolist()
+assert three_keys.reshape(2, 3)[:, 0].tolist() == [0, 3]
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
+# After the transpose, every column is a key. After the reshape, the first column, $(0, 3)$, consists of
+# the first number of key 0 and the last number of key 1.
+#
+# </details>
+#
 # **Step through it.** Take the numbers in the order in which they lie in memory, and put them down one
-# by one. Where does the fourth go?
+# by one. Where does the fourth one go?
 
 
 # %% tags=["demo"]
 def draw_step(step):
-    return plotting.cell_by_cell(keys, step)
+    return plotting.cell_by_cell(three_keys, step)
 
 
-plotting.interactive(draw_step, step=range(keys.numel() + 1))
+plotting.interactive(draw_step, step=range(three_keys.numel() + 1))
 
 # %% [markdown]
-# Now all numbers at once: colour and small letters say which key a number belongs to.
+# Now all numbers at once. The color and the small letter say which key a number belongs to.
 #
-# **Predict.** How many colours does a column have in the target, and how many after a reshape? Two of
-# the four ways below are wrong in the same way. Which?
+# **Predict.** How many colors does a column have in the target, and how many after a reshape? Two of
+# the four ways below are wrong in the same way. Which two?
 
 # %% tags=["demo"]
 WAYS_TO_TURN = {
@@ -444,9 +394,9 @@ def draw_turned(way):
     turn = WAYS_TO_TURN[way]
     return plotting.cell_origins(
         {
-            "keys, shape (m, d)": (keys, owners),
-            f"yours: {way}": (turn(keys), turn(owners)),
-            "target: keys.mT": (keys.mT, owners.mT),
+            "keys, shape (m, d)": (three_keys, owners),
+            f"yours: {way}": (turn(three_keys), turn(owners)),
+            "target: keys.mT": (three_keys.mT, owners.mT),
         }
     )
 
@@ -455,19 +405,19 @@ assert (owners.reshape(2, 3)[0] != owners.reshape(2, 3)[1]).all()  # every colum
 plotting.interactive(draw_turned, way=list(WAYS_TO_TURN))
 
 # %% [markdown]
-# <details><summary>What you should see</summary>
+# <details><summary>Answer</summary>
 #
-# In the target each column has one colour: it is a key. A reshape mixes two keys in every column, and
-# a dot product with such a column is no key's score. `flatten().view(2, 3)` is a reshape in
-# two steps; `permute(1, 0)` is a transpose; `flip(0).mT` keeps the keys whole, in the wrong order.
+# In the target, each column has one color, because it is a key. A reshape mixes two keys in every
+# column, and a dot product with such a column is not the score of any key. `flatten().view(2, 3)` is
+# the same reshape in two steps. `permute(1, 0)` is a transpose. `flip(0).mT` keeps the keys whole, but
+# in the wrong order.
 #
 # </details>
 
 # %% [markdown]
 # ### Find the bug
 #
-# A [public notebook](https://colab.research.google.com/github/Redcoder815/Deep_Learning_PyTorch/blob/main/32AttentionScoringFunctions.ipynb)
-# tests a batched product like this; `check_shape` compares the shape, and prints that the check passed:
+# A test found in a public notebook checks a batched product like this:
 #
 # ```python
 # Q = torch.ones((2, 3, 4))
@@ -475,10 +425,10 @@ plotting.interactive(draw_turned, way=list(WAYS_TO_TURN))
 # check_shape(torch.bmm(Q, K), (2, 3, 6))
 # ```
 #
-# The product is right. What is wrong with the test?
+# The product is correct. What is wrong with the test?
 #
-# **Predict.** Of the five functions below, one computes scores. How many pass a test of shapes? And how
-# many give the right *numbers* on ones, on *drei* alone, on the three numerals?
+# **Predict.** One of the five functions below computes scores. How many pass a test of shapes? And how
+# many give the right *numbers* on ones, on *drei* alone, and on the three numerals?
 
 # %% tags=["demo"]
 CANDIDATES = {
@@ -488,44 +438,37 @@ CANDIDATES = {
     "(K @ Qᵀ) reshaped": lambda q, k: (k @ q.mT).reshape(len(q), q.shape[1], k.shape[1]),
     "items swapped": lambda q, k: q @ k.flip(0).mT,
 }
-
-
-def largest_difference(candidate, queries, keys):
-    target = torch.einsum("bnd,bmd->bnm", queries, keys)
-    got = candidate(queries, keys)
-    assert got.shape == target.shape
-    return (got - target).abs().max().item()
-
-
 tests = {
     "ones": (torch.ones(2, 3, 4), torch.ones(2, 6, 4)),
-    "drei": (met.queries[:1], met.keys[:1]),
-    "all three": (met.queries, met.keys),
+    "drei": (queries[:1], keys[:1]),
+    "all three": (queries, keys),
 }
 print(f"{'largest difference on':22}" + "".join(f"{test:>10}" for test in tests))
-found = {
-    name: [largest_difference(candidate, *inputs) for inputs in tests.values()]
-    for name, candidate in CANDIDATES.items()
-}
-for name, row in found.items():
-    print(f"{name:22}" + "".join(f"{difference:10.2f}" for difference in row))
-caught = [[difference > 0.01 for difference in row] for row in found.values()]
+differences = {}
+for name, candidate in CANDIDATES.items():
+    differences[name] = []
+    for some_queries, some_keys in tests.values():
+        target = bmm_loops(some_queries, some_keys.mT)
+        result = candidate(some_queries, some_keys)  # has the shape of the target, each time
+        differences[name].append((result - target).abs().max().item())
+        assert result.shape == target.shape
+    print(f"{name:22}" + "".join(f"{difference:10.2f}" for difference in differences[name]))
+caught = [[difference > 0.01 for difference in row] for row in differences.values()]
 assert [sum(row) for row in caught] == [0, 2, 1, 2, 1] and not any(row[0] for row in caught)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# All five have the right shape, and on ones all five have the right numbers: where all keys are alike,
-# it does not matter which one you met. One item cannot show that items got mixed. What catches the
-# four wrong ones is numbers that differ, several items, and sizes that all differ. That is why the
-# checks of this course never use ones.
+# All five have the right shape, and on ones all five have the right numbers: where all numbers are
+# equal, no mix-up shows. A single item cannot show that items got mixed. What catches the four wrong
+# ones is random numbers, several items, and sizes that all differ. This is why the checks of this
+# course never use ones.
 #
 # </details>
-
-# %% [markdown]
+#
 # ### With more than three axes
 #
-# Three ways to swap the last two axes of keys, and what they do once heads come in:
+# Here are three ways to swap the last two axes of keys, and what they do once heads are added:
 #
 # | | `(B, m, d)` | `(B, h, m, d)` |
 # |---|---|---|
@@ -533,33 +476,17 @@ assert [sum(row) for row in caught] == [0, 2, 1, 2, 1] and not any(row[0] for ro
 # | `keys.transpose(1, 2)` | `(B, d, m)` | `(B, m, h, d)`: heads and keys swapped |
 # | `keys.T` | `(d, m, B)`: all axes reversed | `(d, m, h, B)` |
 #
-# The second line is common, and right as long as nobody adds heads.
-#
-# **Predict.** Here there are as many heads as keys and features. What warns you?
-
-# %% tags=["demo"]
-equal = torch.randn(2, 3, 3, 3, generator=generator)  # B = 2, h = m = d = 3
-right, wrong = equal @ equal.mT, equal @ equal.transpose(1, 2)
-print("shapes", tuple(right.shape), "and", tuple(wrong.shape))
-print("entries that agree:", int(torch.isclose(right, wrong).sum()), "of", right.numel())
-assert right.shape == wrong.shape
-assert not torch.allclose(right, wrong)
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# Nothing: no error, the right shape, and not one right entry.
-#
-# </details>
+# The second line is common, and correct as long as nobody adds heads. With as many heads as keys and
+# features, nothing warns you. There is no error, the shape is right, and the numbers are wrong.
 
 # %% [markdown]
 # ### Exercise: `batched_scores`
 #
 # - **Takes** `queries` `(..., n, d)` and `keys` `(..., m, d)` with the same leading axes, of any
-#   number, none included.
-# - **Returns** the scores `(..., n, m)`: entry $(i, j)$ is the dot product of query $i$ and key $j$ of
-#   the same item. Neither scaled nor normalised. Neither argument is changed. Gradients reach both.
-#   Any product is allowed, `@` and your own `bmm` included.
+#   number, including none.
+# - **Returns** the scores `(..., n, m)`. Entry $(i, j)$ is the dot product of query $i$ and key $j$ of
+#   the same item. Do not scale, normalize, or change the arguments. The scores are differentiable in
+#   both. Any product is allowed, `@` and your own `bmm` included.
 #
 # **Worked number.** The query $(1, 2, 0)$ with the keys $(1, 0, 5)$ and $(0, 10, 5)$ gives
 # `[[1, 20]]`. With heads, `(2, 3, 4, 5)` and `(2, 3, 6, 5)` give `(2, 3, 4, 6)`.
@@ -571,153 +498,195 @@ from course_lib.attention import batched_scores
 check("batched_scores")
 
 # %% [markdown]
-# ## 5. From weights to outputs
+# ## 5. From scores to outputs
 #
-# *Each query has a weight for each key. What does it receive?*
+# *Each query has a score for each key. What does the query receive?*
 
 # %% tags=["demo", "hide-input"]
 shapes = {"attention weights": (1, 2), "values": (2, 2), "weighted sum": (1, 2)}
 plotting.show(plotting.diagram_strip("attention", lit="weighted sum", shapes=shapes))
 
 # %% [markdown]
-# The sum of all values, each times its weight. For query $i$,
+# The query receives an average of all values, with the weights that the softmax makes of its scores:
 #
-# $$o_i = \sum_{j=1}^{m} w_{ij} v_j, \qquad O = W V \in \mathbb{R}^{n \times v}, \qquad W: (n, m), \quad V: (m, v).$$
+# $$W = \operatorname{softmax}(Q K^\top), \qquad O = W V \in \mathbb{R}^{n \times v}, \qquad o_i = \sum_{j=1}^{m} w_{ij} v_j.$$
 #
-# No transpose this time: keys are the columns of $W$ and the rows of $V$ already, and the sum runs
-# over them.
+# The second product needs no transpose. Keys are already the columns of $W$ and the rows of $V$, and
+# the sum runs over them. This is *dot-product attention* (Luong and others, 2015).
 #
-# **By hand.** The weights $(0.25, 0.75)$ and the values $(4, 0)$ and $(0, 4)$ give
-# $0.25 \cdot (4, 0) + 0.75 \cdot (0, 4) = (1, 3)$.
-
-# %% tags=["demo"]
-weights = torch.tensor([[0.25, 0.75]])  # (n, m)
-values = torch.tensor([[4.0, 0.0], [0.0, 4.0]])  # (m, v)
-print("output", (weights @ values).tolist())
-assert (weights @ values).tolist() == [[1, 3]]
-
-# %% [markdown]
-# Four things must hold, whatever the numbers. Each is a test of one line, and each catches a
+# **By hand.** The scores $0$ and $\ln 3$ give the weights $(0.25, 0.75)$. With the values $(4, 0)$ and
+# $(0, 4)$ the output is $0.25 \cdot (4, 0) + 0.75 \cdot (0, 4) = (1, 3)$.
+#
+# Four properties must hold, whatever the numbers. Each is a test of one line, and each catches a
 # different mistake:
 #
-# 1. a weight of 1 on one key returns exactly that key's value;
+# 1. a weight of 1 on one key returns exactly the value of that key;
 # 2. values that form an identity matrix return the weights;
 # 3. non-negative weights that sum to 1 keep each output between the smallest and the largest value;
-# 4. a row of zeros returns zeros.
+# 4. a row of zeros, such as an empty row of lesson 02, returns zeros.
 #
-# **Predict.** Someone writes $W^\top V$. With $n = m$ the shape is right. Which of the four notices?
+# **Predict.** Someone writes $W^\top V$ instead of $W V$. With $n = m$, the shape is right. Which of the
+# four tests fail?
 #
 # <details><summary>Answer</summary>
 #
-# The second: it returns $W^\top$. The first, unless the key has the query's own number. Often the
-# third, because the *columns* of $W$ need not sum to 1. And the fourth: the zeros are a column now.
+# Test 2 fails, because the result is $W^\top$ (unless $W$ is symmetric). Test 1 usually fails,
+# because each *key* then collects values. Test 3 often fails, because the *columns* of $W$ need not sum to
+# 1. Test 4 fails, because the row of zeros has become a column.
+#
+# </details>
+
+# %% [markdown]
+# ### Exercise: `attention_pooling`
+#
+# Write attention.
+#
+# - **Takes** `queries` `(..., n, d)`, `keys` `(..., m, d)` and `values` `(..., m, d_v)` with the same
+#   leading axes, of any number, including none.
+# - **Returns** `outputs` `(..., n, d_v)` and `attention_weights` `(..., n, m)`, in this order. The scores
+#   are plain dot products, and each row of the weights sums to 1, however large the scores are. Both
+#   results are differentiable in all arguments.
+#
+# **Worked number.** The query $(1, 0)$, the keys $(0, 5)$ and $(\ln 3, 2)$, and the values
+# `[[4, 0, 8], [0, 4, 8]]` give the weights `[[0.25, 0.75]]` and the outputs `[[1, 3, 8]]`.
+
+# %%
+from course_lib.attention import attention_pooling
+
+# %%
+check("attention_pooling")
+
+# %% [markdown]
+# ## 6. The translator runs on your attention
+#
+# *Can the translator work with your three lines?*
+#
+# The next cell makes lesson 00's translator compute the attention between words and letters with your
+# `attention_pooling`. It translates one numeral at a time, so there are no pads. (The translator was
+# trained with scores that are divided by $\sqrt{64} = 8$. Yours are not.)
+#
+# **Predict.** How many of the numbers 1 to 99 does it still translate correctly? And for 47,
+# *siebenundvierzig*, will the map of your attention be softer or sharper than the translator's own?
+
+
+# %% tags=["demo", "nbval-ignore-output"]
+def attend(queries, keys, values, valid_lens):
+    return attention_pooling(queries, keys, values)
+
+
+own_words, own_map = translate(model, numerals, 47)
+use_attention(model, attend)
+translations = [" ".join(translate(model, numerals, number)[0]) for number in range(1, 100)]
+correct = sum(translations[number - 1] == english(number) for number in range(1, 100))
+your_words, your_map = translate(model, numerals, 47)
+print(f"with your attention: {correct} of 99 correct; 47 is", " ".join(your_words))
+print(f"largest weight of seven: {own_map[1].max():.2f} before, {your_map[1].max():.2f} with yours")
+assert correct == 99 and own_words == your_words == ["forty", "seven"]
+assert own_map[1].max() < 0.6 and your_map[1].max() > 0.8
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# All 99 are correct. Your map is sharper: *seven* puts most of its weight on a single letter of
+# *sieben*, where the translator spreads it over several. Scores that are eight times as large make a
+# softmax sharper. Lesson 05 asks why one divides, and by how much.
 #
 # </details>
 #
-# The cell measures the second and the third: how far is the output from $W$ where $V$ is the identity,
-# and how far outside the values does it get?
+# Here are both maps. The first is the translator's own, and the second is yours.
 
 # %% tags=["demo"]
-generator = torch.Generator().manual_seed(2)
-weights = torch.softmax(2 * torch.randn(1, 4, 4, generator=generator), dim=-1)
-values = torch.randn(1, 4, 3, generator=generator)
-low, high = values.amin(dim=-2, keepdim=True), values.amax(dim=-2, keepdim=True)
-for name, W in {"W V": weights, "Wᵀ V": weights.mT}.items():
-    outputs = W @ values
-    outside = torch.maximum(low - outputs, outputs - high).clamp(min=0).max()
-    from_weights = (W @ torch.eye(4) - weights).abs().max()
-    print(f"{name:5} at most {from_weights:.2f} from W, {outside:.2f} outside the values")
-    assert (from_weights < 0.01) == (outside < 0.01) == (name == "W V")
+plotting.show(plotting.attention(own_map, own_words, "siebenundvierzig"))
+plotting.show(plotting.attention(your_map, your_words, "siebenundvierzig"))
 
 # %% [markdown]
-# ### Exercise: `weighted_sum`
+# ### Written question: a test that passed
 #
-# - **Takes** `weights` `(..., n, m)` and `values` `(..., m, d_v)` with the same leading axes, of any
-#   number.
-# - **Returns** the outputs `(..., n, d_v)`. The weights are taken as they are: not normalised, not
-#   sent through a softmax again. Each call counts on its own. Gradients reach weights and values.
+# A colleague computes scores as `queries @ keys.reshape(B, d, m)`. The test fills both with ones,
+# compares the shape, and passes. The model trains, and its loss goes down.
 #
-# **Worked number.** Weights `[[0.25, 0.75]]` and values `[[4, 0, 8], [0, 4, 8]]` give `[[1, 3, 8]]`.
+# A person, not a program, grades this question. In five to eight sentences, explain what a column of
+# the reshaped keys consists of, and in which cases the scores are correct all the same. Why does the
+# loss go down? Write down a test that tells the two apart, and say which of its choices (sizes,
+# numbers, items) matter.
 
-# %%
-from course_lib.attention import weighted_sum
-
-# %%
-check("weighted_sum")
+# %% [markdown] written="what_a_shape_test_proves"
+# **Your answer** (replace the line below):
+#
+# ### BEGIN SOLUTION
+# Three points, one for each part. Half points are possible.
+#
+# 1. **What the reshape does.** It keeps the reading order and cuts it into rows of length $m$, so a
+#    column collects numbers of different keys (with $m = 3$, $d = 2$ the first column is number 0 of
+#    key 0 and number 1 of key 1). The scores agree with $Q K^\top$ if all *numbers* of an item's keys
+#    are equal (ones, or any constant), if $m = 1$, or if $d = 1$. Equal keys are not enough: three
+#    keys $(1, 2)$ give rows $(1, 1, 1)$ and $(2, 2, 2)$ transposed, but $(1, 2, 1)$ and $(2, 1, 2)$
+#    reshaped. (Half a point for "the rows get mixed" without saying when it does not matter.)
+# 2. **Why the loss falls.** The scores are still differentiable functions of the inputs, mixed in
+#    a fixed way, and the projections before and the layers after can adapt to it. A falling loss says
+#    that something can be learned, not that query $i$ was compared with key $j$.
+# 3. **A test.** Random numbers (not ones), at least two items, sizes that all differ ($n$, $m$, $d$),
+#    compared entry by entry with a loop or an einsum; or a property: change key $j$, and only column
+#    $j$ of the scores may change. The point needs one such test and a reason for its choices.
+# ### END SOLUTION
 
 # %% [markdown]
-# ## 6. Leading axes that do not match ★
+# ## 7. Leading axes that do not match ★
 #
 # *Four heads share one set of keys. Do you have to copy the keys four times?*
-
-# %% tags=["demo", "hide-input"]
-shapes = {"queries": (2, 2, 3, 4), "keys": (2, 5, 4), "scores": (2, 2, 3, 5)}
-plotting.show(plotting.diagram_strip("attention", lit="scores", shapes=shapes))
-
-# %% [markdown]
-# `@` broadcasts leading axes, aligned from the right; an axis of size 1 is repeated. That is useful
-# and dangerous. Queries with heads are `(B, h, n, d)`, shared keys are `(B, m, d)`. Multiply them as
-# they are, and the keys' batch axis lines up with the *heads*.
 #
-# **Predict.** $B = h = 2$. Do you get an error, the right numbers, or wrong ones?
+# `@` broadcasts leading axes, aligned from the right, and repeats an axis of size 1. That is useful
+# and dangerous. Queries with heads are `(B, h, n, d)`, and shared keys are `(B, m, d)`. If you multiply
+# them as they are, the batch axis of the keys is aligned with the *heads*.
 #
-# <details><summary>Answer</summary>
-#
-# Wrong ones, silently: head $b$ of every item meets the keys of item $b$. With $B = 3$ and $h = 2$
-# you would have got an error.
-#
-# </details>
+# **Predict.** Let $B = h = 2$. Do you get an error, correct scores, or wrong ones?
 
 # %% tags=["demo"]
 queries = torch.randn(2, 2, 3, 4, generator=generator)  # (B, h, n, d)
 keys = torch.randn(2, 5, 4, generator=generator)  # (B, m, d), shared by the heads
-silent = queries @ keys.mT
-shared = queries @ keys[:, None].mT  # (B, 1, d, m): an axis for the heads
-print("shapes", tuple(silent.shape), "and", tuple(shared.shape))
+as_they_are = queries @ keys.mT
+with_an_axis = queries @ keys[:, None].mT  # (B, 1, d, m): an axis for the heads
+print("shapes", tuple(as_they_are.shape), "and", tuple(with_an_axis.shape))
 for item in (0, 1):
-    apart = (silent[0, 1] - queries[0, 1] @ keys[item].mT).abs().max()
-    print(f"item 0, head 1: {apart:.2f} from meeting the keys of item {item}")
-assert torch.allclose(shared[0, 1], queries[0, 1] @ keys[0].mT, atol=1e-6)
-assert not torch.allclose(silent, shared)
+    difference = (as_they_are[0, 1] - queries[0, 1] @ keys[item].mT).abs().max()
+    print(
+        f"item 0, head 1 differs from the scores with the keys of item {item} by {difference:.2f}"
+    )
+assert torch.allclose(with_an_axis[0, 1], queries[0, 1] @ keys[0].mT, atol=1e-6)
+assert torch.allclose(as_they_are[0, 1], queries[0, 1] @ keys[1].mT, atol=1e-6)
+assert not torch.allclose(as_they_are, with_an_axis)
 
 # %% [markdown]
-# The course's versions refuse leading axes that differ, so with them this cannot happen unnoticed. To
-# share on purpose, say so with `expand`: it repeats an axis of size 1 without copying a number, by
-# walking 0 steps along it.
+# <details><summary>Answer</summary>
+#
+# The scores are wrong, and there is no error. Head 1 of item 0 is compared with the keys of item 1.
+# With $B = 3$ and $h = 2$ you would have seen an error.
+#
+# </details>
+#
+# The course's `batched_scores` refuses leading axes that differ, so this cannot happen there. To share
+# on purpose, use `expand`. It repeats an axis of size 1 without copying, because its stride along that
+# axis is 0.
 
 # %% tags=["demo"]
-from course_lib import batched_scores as courses_version
-
-try:
-    courses_version(queries, keys)
-except ValueError as error:
-    print(error)
 for_each_head = keys[:, None].expand(2, 2, 5, 4)  # (B, h, m, d)
-print("steps in memory along each axis:", for_each_head.stride())
-assert torch.allclose(batched_scores(queries, for_each_head), shared, atol=1e-6)
+print("strides:", for_each_head.stride())
+assert torch.allclose(batched_scores(queries, for_each_head), with_an_axis, atol=1e-6)
 assert for_each_head.stride()[1] == 0
 assert for_each_head.data_ptr() == keys.data_ptr()
 
 # %% [markdown]
-# ## 7. What attention costs ★
+# ## 8. What attention costs ★
 #
-# *Which grows faster when a text gets longer: the arithmetic, the inputs, or the scores?*
-
-# %% tags=["demo", "hide-input"]
-shapes = {"queries": (1, 2, 4), "keys": (1, 3, 4), "scores": (1, 2, 3), "values": (1, 3, 5)}
-plotting.show(plotting.diagram_strip("attention", lit=("scores", "weighted sum"), shapes=shapes))
-
-# %% [markdown]
-# Count. An entry of $Q K^\top$ is a sum of $d$ products: $d$ multiplications and $d$ additions, which
-# is counted as $2d$ operations. There are $B n m$ entries. The second product has $B n v$ entries of
-# $2m$ operations each:
+# *Which grows faster as a text gets longer: the arithmetic, the inputs, or the scores?*
 #
-# $$\text{operations} = 2 B n m\, d + 2 B n m\, v = 2 B n m\, (d + v), \qquad \text{memory of the scores} = B n m \cdot \text{bytes per element}.$$
+# An entry of $Q K^\top$ is a sum of $d$ products, and there are $n m$ entries for each of $B$ items.
+# An entry of $W V$ is a sum of $m$ products, and there are $n v$ of them. By convention, a
+# multiplication and the addition that follows count as 2 operations. As in most papers, the softmax is
+# not counted.
 #
-# **By hand.** One item, two queries, three keys, $d = 4$, $v = 5$: $2 \cdot 6 \cdot 9 = 108$ operations;
-# six scores take 24 bytes in float32.
-#
-# As in most papers, the softmax is not counted.
+# **By hand.** One item, two queries, three keys, $d = 4$ and $v = 5$ take
+# $2 \cdot (6 \cdot 4 + 10 \cdot 3) = 108$ operations, and the six scores take 24 bytes in float32.
 
 # %% [markdown]
 # ### Exercise: `attention_cost`
@@ -725,7 +694,7 @@ plotting.show(plotting.diagram_strip("attention", lit=("scores", "weighted sum")
 # - **Takes** `batch`, `num_queries`, `num_keys`, `d`, `d_v` and `bytes_per_element` (4 unless given),
 #   all ints. Heads count as items: a batch of 2 with 8 heads is 16.
 # - **Returns** a dict with two ints: `"flops"`, the operations of both products, and `"score_bytes"`,
-#   the memory of the scores. Both are exact to the last unit, for large and for empty problems.
+#   the memory of the scores. Both are exact, for large and for empty problems.
 #
 # **Worked number.** `attention_cost(1, 2, 3, 4, 5)` is `{"flops": 108, "score_bytes": 24}`.
 
@@ -736,31 +705,14 @@ from course_lib.attention import attention_cost
 check("attention_cost")
 
 # %% [markdown]
-# **Predict.** 16 heads, $d = v = 64$, half precision. Queries, keys and values of a text of 8192
-# words take 50 MB together. How much do the scores take?
-#
-# <details><summary>Answer</summary>
-#
-# 2147 MB, 43 times as much: $16 \cdot 8192^2$ scores of two bytes. They overtake the three inputs at
-# $n = 3d = 192$ words, and from then on each doubling of the text doubles the ratio.
-#
-# </details>
+# **Predict.** Take 16 heads, $d = v = 64$, and half precision. Queries, keys and values of a text of
+# 8192 words take 50 MB together. How much do the scores take? Then move the slider. Where do the two
+# lines cross, and what do more heads change about that?
 
 # %% tags=["demo"]
 cost = attention_cost(16, 8192, 8192, 64, 64, bytes_per_element=2)
 inputs = 16 * 8192 * 3 * 64 * 2
 print(f"inputs {inputs / 1e6:.0f} MB, scores {cost['score_bytes'] / 1e6:.0f} MB")
-print(f"operations {cost['flops'] / 1e9:.0f} billion")
-assert round(inputs / 1e6) == 50
-assert round(cost["score_bytes"] / 1e6) == 2147
-assert round(cost["score_bytes"] / inputs) == 43
-assert attention_cost(16, 192, 192, 64, 64, 2)["score_bytes"] == 16 * 192 * 3 * 64 * 2
-
-# %% [markdown]
-# **Predict.** Both axes below are logarithmic. Where do the two lines cross, and what do more heads
-# change about that?
-
-# %% tags=["demo"]
 lengths = [2**power for power in range(5, 16)]
 
 
@@ -778,114 +730,43 @@ def draw_memory(heads):
     )
 
 
-doubled = [attention_cost(1, n, n, 64, 64)["flops"] for n in (1024, 2048)]
-assert doubled[1] == 4 * doubled[0]
+assert round(inputs / 1e6) == 50 and round(cost["score_bytes"] / 1e6) == 2147
+assert round(cost["score_bytes"] / inputs) == 43
+assert attention_cost(16, 192, 192, 64, 64, 2)["score_bytes"] == 16 * 192 * 3 * 64 * 2
 plotting.interactive(draw_memory, start={"heads": 16}, heads=[1, 4, 16, 64])
 
 # %% [markdown]
-# <details><summary>What you should see</summary>
+# <details><summary>Answer</summary>
 #
-# The scores' line is twice as steep. It crosses the inputs' at $n = 3d$. More heads lift both lines
-# and leave the crossing where it is.
-#
-# </details>
-#
-# Twice the words: twice the inputs, four times the operations, four times the scores. But the scores
-# are needed only between the two products. *FlashAttention* (Dao and others, below) computes them
-# block by block and stores no `(n, m)` matrix; lesson 08 builds it.
-
-# %% [markdown]
-# ## 8. Putting it together
-
-# %% tags=["demo", "hide-input"]
-lit = "scores", "softmax", "weighted sum"
-shapes = {"queries": (3, 2, 64), "keys": (3, 14, 64), "weighted sum": (3, 2, 64)}
-plotting.show(plotting.diagram_strip("attention", lit=lit, shapes=shapes))
-
-# %% [markdown]
-# With the weights of lesson 02, attention is three lines. `F.scaled_dot_product_attention` must agree
-# if it is told not to scale (`scale=1.0`).
-#
-# **Predict.** The translator's own queries, keys and values go through these three lines. Where will
-# *forty* and *three* look in *dreiundvierzig*? And is that the translator's own map?
-
-
-# %% tags=["demo"]
-def dot_product_attention(queries, keys, values, valid_lens=None):
-    scores = batched_scores(queries, keys)  # (..., n, m)
-    weights = masked_softmax(scores, valid_lens)  # (..., n, m)
-    return weighted_sum(weights, values), weights  # (..., n, v)
-
-
-outputs, weights = dot_product_attention(*met[2:])
-mask = torch.arange(14) < met.valid_lens[:, None, None]  # (B, 1, m)
-theirs = F.scaled_dot_product_attention(*met[2:5], attn_mask=mask, scale=1.0)
-apart = (weights - model.maps).abs().max()
-print(f"outputs: at most {(outputs - theirs).abs().max():.4f} from PyTorch's")
-print(f"weights: at most {apart:.2f} from the translator's own map")
-assert torch.allclose(outputs, theirs, atol=1e-4)
-assert weights[2].max(dim=-1).values.min() > 0.99 and apart > 0.1
-alt = "Unscaled, forty puts all its weight on one letter of vierzig, three on one of drei."
-plotting.show(plotting.attention(weights[2], ["forty", "three"], "dreiundvierzig"), alt)
-
-# %% [markdown]
-# <details><summary>What you should see</summary>
-#
-# Where they should: *forty* in *vierzig*, *three* in *drei*. But each puts all its weight on a single
-# letter, and the translator itself does not: its weights differ by up to 0.33. It divides the
-# scores before the softmax. By how much, and why, is lesson 05.
+# The scores take 2147 MB, 43 times as much: $16 \cdot 8192^2$ scores of two bytes. Their line is twice
+# as steep, and it crosses the other at $n = 3d = 192$ words. More heads lift both lines and leave the
+# crossing where it is.
 #
 # </details>
+#
+# Twice the words mean twice the inputs, four times the operations, and four times the scores. But the
+# scores are needed only between the two products. *FlashAttention* (Dao and others, below) computes
+# them block by block and stores no `(n, m)` matrix. Lesson 08 builds it.
 
 # %% [markdown]
 # ### All together
 #
-# The last check puts *your* `batched_scores` and *your* `weighted_sum` around a softmax, without a
-# mask, and checks the outputs. It needs the checks above to have seen your cells in this session.
+# Each check so far tested one function and used our versions of the others. Grading does the same.
+# This check combines *your* `batched_scores` and `attention_pooling`, and tests the second again. Run
+# the checks above first.
 
 # %%
 check("03_batch_matmul")
 
 # %% [markdown]
-# ### Written question: a test that passed
-#
-# A colleague computes scores as `queries @ keys.reshape(B, d, m)`. The test fills both with ones,
-# compares the shape, and passes. The model trains, and its loss goes down.
-#
-# A person reads this one. In five to eight sentences: what does a column of the reshaped keys consist
-# of, and in which cases are the scores right all the same? Why does the loss go down? Write down a test
-# that tells the two apart, and say which of its choices (sizes, numbers, items) matter.
-
-# %% [markdown] written="what_a_shape_test_proves"
-# **Your answer** (replace the line below):
-#
-# ### BEGIN SOLUTION
-# Three points, one for each part; half points are possible.
-#
-# 1. **What the reshape does.** It keeps the reading order and cuts it into rows of length $m$, so a
-#    column collects numbers of different keys (with $m = 3$, $d = 2$ the first column is number 0 of
-#    key 0 and number 1 of key 1). The scores agree with $Q K^\top$ where transpose and reshape
-#    agree: all keys alike (ones, or any constant), $m = 1$ or $d = 1$. (Half a point for "the rows get
-#    mixed" without saying when it does not matter.)
-# 2. **Why the loss falls.** The scores are still differentiable functions of the inputs, mixed in
-#    a fixed way, and the projections before and the layers after can adapt to it; a falling loss says
-#    that something can be learned, not that query $i$ was compared with key $j$.
-# 3. **A test.** Random numbers (not ones), at least two items, sizes that all differ ($n$, $m$, $d$),
-#    compared entry by entry with a loop or an einsum; or a property: change key $j$ and only column $j$
-#    of the scores may change. The point needs one such test and a reason for its choices.
-# ### END SOLUTION
-
-# %% [markdown]
 # ## Summary
 #
-# Attention is two matrix products with a softmax between them: `(n, d)` times `(d, m)` gives the
-# scores, `(n, m)` times `(m, v)` the outputs, for every item and head separately. Broadcasting or
-# einsum write them without a loop. Steps in Python cost time, blocks of products cost memory. A
-# transpose moves numbers to other places, a reshape cuts the same line of numbers into new rows, and
-# both give the same shape, so a test of shapes does not tell which key met which query.
-# Count axes from the end, keep leading axes equal or expand them on purpose, and test with random
-# numbers and sizes that differ. Operations and scores grow with the square of the length, the inputs
-# only with the length.
+# Attention is two matrix products with a softmax between them. `(n, d)` times `(d, m)` gives the
+# scores and `(n, m)` times `(m, v)` the outputs, for every item and head separately. A transpose moves
+# numbers to other positions, and a reshape cuts the same line of numbers into new rows. Both give the
+# same shape, so a test of shapes does not show which key was compared with which query. Count axes from
+# the end, keep leading axes equal or expand them on purpose, and test with random numbers and sizes
+# that differ.
 
 # %% [markdown]
 # ## Further exercises ★
@@ -894,8 +775,8 @@ check("03_batch_matmul")
 #    it on the candidates of section 4.
 # 2. **Associativity.** Without a softmax, $(Q K^\top) V = Q (K^\top V)$. Count the operations of both
 #    sides with $n = m$. When is the right-hand side cheaper, and why can attention not use it?
-# 3. **In blocks.** Compute `weighted_sum(softmax(scores), values)` for one block of queries at a time.
-#    How large is the largest tensor you hold?
+# 3. **In blocks.** Compute `attention_pooling` for one block of queries at a time. How large is the
+#    largest tensor you hold?
 # 4. **One key for all heads.** How many bytes do keys and values take for 16 heads that share one set,
 #    and how many if each has its own? (Shazeer, below.)
 # 5. **Einsum backwards.** Write an einsum for the gradient of a product with respect to `a`, given that

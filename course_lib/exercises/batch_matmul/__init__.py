@@ -6,6 +6,6 @@ LESSON = Lesson(
     3,
     "Batched matrix products",
     Written("what_a_shape_test_proves", points=3, minutes=10),
-    Integration(("batched_scores", "weighted_sum"), judged_as="_together"),
-    exercises=("bmm_loops", "bmm", "batched_scores", "weighted_sum", "attention_cost"),
+    Integration(("batched_scores", "attention_pooling")),
+    exercises=("bmm_loops", "bmm", "batched_scores", "attention_pooling", "attention_cost"),
 )

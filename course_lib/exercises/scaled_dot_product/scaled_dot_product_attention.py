@@ -139,7 +139,7 @@ EXERCISE = Exercise(
         *(*_size_probes(rng), *_gradient_probes(rng)),
     ],
     oracle=oracle.scaled_dot_product_attention,
-    builds_on=("masked_softmax", "batched_scores", "weighted_sum"),
+    builds_on=("masked_softmax", "batched_scores", "attention_pooling"),
     forbidden={
         "scaled_dot_product_attention": "Here you write it yourself; the section after it compares."
     },

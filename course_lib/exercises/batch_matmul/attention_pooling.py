@@ -1,0 +1,176 @@
+"""Lesson 03: attention with plain dot products, for any leading axes."""
+
+import functools
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from course_lib.checks.judge.exercise import Exercise, Returned
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises._rows import BETWEEN, FLOAT32, STRIDED, Given, case, edge, mistake
+from course_lib.exercises.batch_matmul import _products as both
+from course_lib.exercises.batch_matmul._products import first_for_all
+from course_lib.reference import batch_matmul as oracle
+
+
+def _problem(rng, lead, n, m, d, v, **options) -> Given:
+    shapes = {"queries": (*lead, n, d), "keys": (*lead, m, d), "values": (*lead, m, v)}
+    return {name: tensor(rng.normal(0, 1.2, s), **options) for name, s in shapes.items()}
+
+
+def _values(rng) -> list[Probe]:
+    problem = functools.partial(_problem, rng)
+    worked = {
+        "queries": [[[1.0, 0.0]]],
+        "keys": [[[0.0, 5.0], [np.log(3.0), 2.0]]],
+        "values": [[[4.0, 0.0, 8.0], [0.0, 4.0, 8.0]]],
+    }
+    free = problem((2,), 2, 3, 4, 2, requires_grad=True)
+    return [
+        case("worked", **worked).says(
+            "Scores 0 and ln 3 give weights 1/4 and 3/4, and the output is the average of the "
+            "values with these weights."
+        ),
+        case("batch", **problem((2,), 3, 5, 4, 6)).says(
+            "The weights are a softmax of each query's dot products with the keys of its own item, "
+            "and the outputs are averages of that item's values."
+        ),
+        case("heads", **problem((2, 3), 4, 5, 7, 6)).says(
+            "With heads, (batch, heads, n, d), each head is computed on its own."
+        ),
+        case("strided", **problem((3,), 2, 4, 5, 3, strided=True)).says(STRIDED),
+        case("gradients", **free, grad_outputs=rng.normal(size=(2, 2, 2))).says(
+            "The outputs must be differentiable in queries, keys and values."
+        ),
+    ]
+
+
+def _edges(rng) -> list[Probe]:
+    problem = functools.partial(_problem, rng)
+    large = problem((2,), 3, 4, 5, 6)
+    large["queries"].data[:] *= 4000
+    return [
+        edge("no_leading_axis", **problem((), 3, 4, 2, 5)).says(
+            "A single item without a batch axis must work."
+        ),
+        edge("five_axes", **problem((2, 1, 3), 2, 4, 3, 5)).says(both.FIVE_AXES),
+        edge("square", **problem((3,), 3, 3, 3, 3)).says(both.SQUARE),
+        edge("square_four_axes", **problem((2, 2), 2, 2, 2, 2)).says(both.SQUARE_FOUR),
+        edge("one_of_each", **problem((1,), 1, 1, 1, 1)).says(
+            "One query, one key and one feature must keep their axes."
+        ),
+        edge("large_scores", **large).says(
+            "The weights must exist even where exp(score) is too large for a number."
+        ),
+        edge("float32", **problem((2,), 3, 4, 2, 5), **FLOAT32).says(
+            "The results have the dtype of the arguments."
+        ),
+        edge("between_other_calls", **problem((2,), 4, 3, 5, 2), **BETWEEN).says(
+            "Each call is independent of other calls with the same shapes."
+        ),
+    ]
+
+
+def _pooling(weigh, finish=None) -> Callable:
+    """A model whose weights are `weigh(queries, keys)`, and whose outputs `finish` may change."""
+
+    def model(queries, keys, values) -> tuple[torch.Tensor, torch.Tensor]:
+        weights = weigh(queries, keys)
+        return (weights @ values if finish is None else finish(weights, values)), weights
+
+    return model
+
+
+def _softmax(queries, keys) -> torch.Tensor:
+    return torch.softmax(queries @ keys.mT, dim=-1)
+
+
+def _naive(queries, keys) -> torch.Tensor:
+    exponentials = torch.exp(queries @ keys.mT)
+    return exponentials / exponentials.sum(dim=-1, keepdim=True)
+
+
+def _scaled(queries, keys) -> torch.Tensor:
+    return torch.softmax(queries @ keys.mT / queries.shape[-1] ** 0.5, dim=-1)
+
+
+def _only_three_axes(queries, keys) -> torch.Tensor:
+    return torch.softmax(torch.einsum("bnd,bmd->bnm", queries, keys), dim=-1)
+
+
+EXERCISE = Exercise(
+    points=3,
+    minutes=10,
+    difficulty=2,
+    returns=(
+        Returned("outputs", "tensor", "float", ("...", "num_queries", "d_v")),
+        Returned("attention_weights", "tensor", "float", ("...", "num_queries", "num_keys")),
+    ),
+    probes=lambda rng: [*_values(rng), *_edges(rng)],
+    oracle=oracle.attention_pooling,
+    builds_on=("bmm", "batched_scores"),
+    mistakes=(
+        mistake("over_queries", _pooling(lambda q, k: torch.softmax(q @ k.mT, dim=-2))).says(
+            "Your softmax runs over the queries: the columns of your weights sum to 1, not the "
+            "rows.",
+            "Each query distributes its attention among the keys. Which axis holds the keys?",
+        ),
+        mistake(
+            "no_softmax",
+            lambda queries, keys, values: (queries @ keys.mT @ values, queries @ keys.mT),
+        ).says(
+            "Your weights are the scores themselves. They do not sum to 1, and some are negative.",
+            "Which step turns a row of scores into positive weights that sum to 1?",
+        ),
+        mistake("scaled_already", _pooling(_scaled)).says(
+            "The scores are divided by sqrt(d). Lesson 05 does that; here the scores are plain dot "
+            "products.",
+            "Which step of your code is not in the formula?",
+        ),
+        mistake("naive_exponential", _pooling(_naive)).says(
+            "You exponentiate the scores as they are, so large scores overflow and their weights "
+            "become nan.",
+            "What may you subtract from a row of scores without changing its weights?",
+        ),
+        mistake(
+            "weights_transposed",
+            _pooling(_softmax, lambda weights, values: weights.mT @ values),
+            fails=True,
+        ).says(
+            "You multiply the values by the transposed weights, so each key collects values from "
+            "the queries.",
+            "Which axis of the weights must be summed with the key axis of the values?",
+        ),
+        mistake(
+            "softmax_twice",
+            _pooling(_softmax, lambda weights, values: torch.softmax(weights, dim=-1) @ values),
+        ).says(
+            "Your weights are correct, but they go through a second softmax before they average "
+            "the values.",
+            "How often does the formula apply the softmax?",
+        ),
+        mistake("keys_of_item_0", _pooling(lambda q, k: _softmax(q, first_for_all(k)))).says(
+            "All items are compared with the keys of item 0.",
+            "From which axis of the keys did you pick one entry, and should that axis have stayed?",
+        ),
+        mistake("only_three_axes", _pooling(_only_three_axes), fails=True).says(
+            *both.ONLY_THREE_AXES
+        ),
+        mistake(
+            "wrong_order",
+            lambda queries, keys, values: _pooling(_softmax)(queries, keys, values)[::-1],
+        ).says(
+            "You return the weights first and the outputs second.",
+            "In which order does the statement name the two results?",
+        ),
+    ),
+    hints=(
+        "Three steps: a score for every query and key, a softmax that turns each row of scores "
+        "into weights, and an average of the values with those weights.",
+        "You wrote the first step already. The softmax runs over the keys, the last axis of the "
+        "scores. The last step is a product of (..., n, m) and (..., m, v), without a transpose.",
+        "Try it on one query, two keys and two values with pencil and paper, and print the shape "
+        "after each of your three lines.",
+    ),
+)

@@ -1,0 +1,129 @@
+"""Answers to `attention_pooling`."""
+
+import math
+
+import torch
+from torch.nn import functional as F
+
+from course_lib.exercises.variants import faulty, right, wrong
+
+
+def weights_of(queries, keys):
+    return torch.softmax(queries @ keys.mT, dim=-1)
+
+
+@right
+def three_lines(queries, keys, values):
+    scores = queries @ keys.transpose(-2, -1)
+    weights = F.softmax(scores, dim=-1)
+    return weights @ values, weights
+
+
+@right
+def einsums(queries, keys, values):
+    weights = torch.einsum("...nd,...md->...nm", queries, keys).softmax(-1)
+    return torch.einsum("...nm,...mv->...nv", weights, values), weights
+
+
+@right
+def own_softmax(queries, keys, values):
+    scores = (queries.unsqueeze(-2) * keys.unsqueeze(-3)).sum(-1)
+    exponentials = torch.exp(scores - scores.amax(dim=-1, keepdim=True))
+    weights = exponentials / exponentials.sum(dim=-1, keepdim=True)
+    return (weights.unsqueeze(-1) * values.unsqueeze(-3)).sum(-2), weights
+
+
+@right
+def loop_over_queries(queries, keys, values):
+    rows = [torch.softmax((keys * q.unsqueeze(-2)).sum(-1), -1) for q in queries.unbind(-2)]
+    weights = torch.stack(rows, dim=-2)
+    return torch.matmul(weights, values), weights
+
+
+@right
+def through_torch(queries, keys, values):
+    outputs = F.scaled_dot_product_attention(queries, keys, values, scale=1.0)
+    return outputs, weights_of(queries, keys)
+
+
+@wrong("wrong_type")
+def outputs_only(queries, keys, values):
+    return weights_of(queries, keys) @ values
+
+
+@wrong("input_mutated")
+def queries_centred_in_place(queries, keys, values):
+    with torch.no_grad():
+        queries -= queries.mean(dim=-1, keepdim=True)
+    return three_lines(queries, keys, values)
+
+
+@wrong("gradient_cut")
+def keys_detached(queries, keys, values):
+    return three_lines(queries, keys.detach(), values)
+
+
+@wrong("wrong_shape")
+def squeezed(queries, keys, values):
+    weights = weights_of(queries, keys)
+    return (weights @ values).squeeze(), weights
+
+
+_kept = {}
+
+
+@wrong("wrong_values")
+def remembers_by_shape(queries, keys, values):
+    weights = _kept.setdefault((queries.shape, keys.shape), weights_of(queries, keys).detach())
+    return weights @ values, weights
+
+
+@wrong("wrong_values")
+def averages_the_keys(queries, keys, values):
+    weights = weights_of(queries, keys)
+    if keys.shape == values.shape:
+        values = keys
+    return weights @ values, weights
+
+
+columns_sum_to_one = wrong("over_queries")(
+    lambda q, k, v: ((w := torch.softmax(q @ k.mT, dim=-2)) @ v, w)
+)
+first_axis_of_three = wrong("wrong_values")(
+    lambda q, k, v: ((w := torch.softmax(q @ k.mT, dim=min(1, q.dim() - 1))) @ v, w)
+)
+raw_scores = wrong("no_softmax")(lambda q, k, v: (q @ k.mT @ v, q @ k.mT))
+textbook = wrong("scaled_already")(
+    lambda q, k, v: ((w := weights_of(q / math.sqrt(q.shape[-1]), k)) @ v, w)
+)
+exp_over_sum = wrong("naive_exponential")(
+    lambda q, k, v: ((w := (e := (q @ k.mT).exp()) / e.sum(-1, keepdim=True)) @ v, w)
+)
+turned = wrong("weights_transposed")(lambda q, k, v: ((w := weights_of(q, k)).mT @ v, w))
+twice = wrong("softmax_twice")(lambda q, k, v: ((w := weights_of(q, k)).softmax(-1) @ v, w))
+first_item = wrong("keys_of_item_0")(
+    lambda q, k, v: ((w := weights_of(q, k[:1].expand_as(k) if k.dim() > 2 else k)) @ v, w)
+)
+bmm_only = wrong("only_three_axes")(
+    lambda q, k, v: ((w := torch.bmm(q, k.transpose(1, 2)).softmax(-1)) @ v, w)
+)
+weights_first = wrong("wrong_order")(lambda q, k, v: ((w := weights_of(q, k)), w @ v))
+float32 = wrong("dtype_changed")(lambda q, k, v: three_lines(q.float(), k.float(), v.float()))
+
+
+@faulty("overflows", "squeezed", "detached", "always_float64")
+def several_faults(faults):
+    def attention_pooling(queries, keys, values):
+        if "always_float64" in faults:
+            queries, keys, values = queries.double(), keys.double(), values.double()
+        if "detached" in faults:
+            values = values.detach()
+        if "overflows" in faults:
+            exponentials = torch.exp(queries @ keys.mT)
+            weights = exponentials / exponentials.sum(dim=-1, keepdim=True)
+        else:
+            weights = weights_of(queries, keys)
+        outputs = torch.einsum("...nm,...mv->...nv", weights, values)
+        return (torch.squeeze(outputs) if "squeezed" in faults else outputs), weights
+
+    return attention_pooling

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from course_lib.grading.executors import shard_of
-from course_lib.grading.fingerprints import checks_digest, key_of, same_work
-from course_lib.grading.ledger import Entry, Ledger
+from course_lib.grading.ledger import Entry, Ledger, checks_digest, key_of, same_work
 from course_lib.grading.sandbox.confinement import Limits
 from course_lib.workspace.errors import GradingError
 

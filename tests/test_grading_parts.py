@@ -1,22 +1,19 @@
 """Single steps of grading on what hardly any submission holds, without a guest."""
 
-import nbformat
 import pytest
 import torch
 from exports_course import LESSON, copy_course, make_template
 from grading_course import make_course as make_lesson
-from nbformat.v4 import new_code_cell, new_notebook
+from nbformat.v4 import new_code_cell
 from nbgrader.converters.base import NbGraderException
 
 from course_lib.checks.judge.prepare import prepare
 from course_lib.checks.observe.observation import Observation, Raised, Subject, subject_of
 from course_lib.checks.observe.remote import Reply, Request, answer
 from course_lib.exercises import find
-from course_lib.grading import plan
 from course_lib.grading.course import Course, quiet_nbgrader
 from course_lib.grading.judging import exercise as judging
 from course_lib.grading.judging.session import CannotJudge, Session
-from course_lib.grading.ledger import Entry
 from course_lib.grading.report.read_grades import read_lesson
 from course_lib.grading.sandbox.confinement import Limits
 from course_lib.grading.sandbox.guests import Ran
@@ -86,15 +83,7 @@ def test_a_cell_that_is_harmful_only_in_the_new_guest_is_left_out_there():
     assert renewed.harmful == {1: "crash"}
 
 
-# --- points of before ---------------------------------------------------------------------
-
-
-def test_work_that_was_graded_and_not_published_is_known_by_the_ledgers_notebook():
-    about = {"nbgrader": {"grade_id": "x", "grade": True, "solution": False, "points": 2}}
-    notebook = new_notebook(cells=[new_code_cell("1"), new_code_cell("check()", metadata=about)])
-    entry = Entry("ada", notebook=nbformat.writes(notebook))
-    assert plan._graded_before(None, entry).cells[1].source == "check()"
-    assert plan._graded_before(None, Entry("ada", notebook="damaged")) is None
+# --- grades -------------------------------------------------------------------------------
 
 
 def test_a_submission_without_a_grade_of_a_cell_is_not_graded(tmp_path):

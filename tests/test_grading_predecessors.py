@@ -16,8 +16,8 @@ from course_lib.exercises import find, lessons
 from course_lib.grading.graded_cells import is_theirs, read_notebook
 from course_lib.grading.jobs import Job
 from course_lib.grading.judging import cells as judged_cells
-from course_lib.grading.judging.predecessors import Uses
 from course_lib.grading.judging.runner import Runner
+from course_lib.grading.judging.session import Session
 
 ROOT = Path(__file__).parents[1]
 POOLING = "01_kernel_pooling"
@@ -148,8 +148,9 @@ def test_what_an_answer_builds_on_is_what_its_source_names():
     own = new_code_cell("shift = lambda: a", metadata={"course": {"own": True}})
     ours = new_code_cell("c = carry_on('c')\nd = b")
     texts = ("def a(): pass", "class b:\n  def f(self): shift()", "def c(b=1): '''a'''", "b(")
-    uses = Uses(new_notebook(cells=[*cells(*texts), own, ours]).cells)
-    assert uses.before(["b"]) == ["a"]
-    assert uses.before(["c"]) == uses.before(["d"]) == []
-    assert uses.before(["d"], ["def d(): return c, b"]) == ["a", "b", "c"]
-    assert uses.before(["b", "a"]) == []
+    book = new_notebook(cells=[*cells(*texts), own, ours])
+    builds_on = Session(book.cells, lambda: None, QUICK.limits).builds_on
+    assert builds_on(["b"]) == ["a"]
+    assert builds_on(["c"]) == builds_on(["d"]) == []
+    assert builds_on(["d"], ["def d(): return c, b"]) == ["a", "b", "c"]
+    assert builds_on(["b", "a"]) == []

@@ -27,6 +27,7 @@ from course_lib.grading.demo_course import (
     sample_class,
     submit,
 )
+from course_lib.grading.executors import started_ahead
 from course_lib.grading.ledger import Ledger
 from course_lib.grading.run import Settings, grade
 from course_lib.workspace.errors import GradingError
@@ -157,7 +158,8 @@ def _copy(students: list[SampleStudent], number: int) -> SampleStudent:
 def run_course(folder: Path, lesson: str, submissions: int, settings: Settings) -> Measured:
     """Time `course grade` over a class, feedback included."""
     started = time.perf_counter()
-    summary = grade(folder, lesson, settings=settings)
+    with started_ahead(folder, lesson, settings) as pool:
+        summary = grade(folder, lesson, settings=settings, pool=pool)
     seconds = time.perf_counter() - started
     if len(summary.students) != submissions or summary.blanks:
         raise GradingError(f"{lesson}: not everyone was graded: {summary.blanks}")

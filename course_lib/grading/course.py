@@ -1,11 +1,8 @@
 """A course folder as nbgrader sees it: its configuration, its paths and its gradebook."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import os
-import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
@@ -43,11 +40,7 @@ def quiet_nbgrader() -> Iterator[None]:
 
 
 class Course:
-    """Paths, configuration and gradebook of the course at `root`.
-
-    Raises:
-        GradingError: `root` holds no nbgrader_config.py, or one that nbgrader does not accept.
-    """
+    """Paths, configuration and gradebook of the course at `root`, if that holds one."""
 
     def __init__(self, root: Path) -> None:
         self.root = Path(root).resolve()
@@ -55,9 +48,6 @@ class Course:
             raise GradingError(f"{self.root} holds no {CONFIG}: run this in the course folder")
         self.config: Config = load_config(self.root)
         self.config.CourseDirectory.root = str(self.root)
-        bin_folder = str(Path(sys.executable).parent)  # nbgrader calls `alembic` by PATH
-        if bin_folder not in os.environ.get("PATH", "").split(os.pathsep):
-            os.environ["PATH"] = bin_folder + os.pathsep + os.environ.get("PATH", "")
 
     def coursedir(self, lesson: str, config: Config | None = None) -> CourseDirectory:
         """nbgrader's own view of the folder, set to one lesson."""
@@ -99,11 +89,7 @@ class Course:
         return None
 
     def read_release(self, lesson: str) -> tuple[str, NotebookNode]:
-        """The release notebook of a lesson, as text and parsed.
-
-        Raises:
-            GradingError: there is none, or it is damaged.
-        """
+        """The release notebook of a lesson, as text and parsed; GradingError if it is damaged."""
         path = self.step("release") / lesson / f"{lesson}.ipynb"
         if not path.is_file():
             known = sorted(p.parent.name for p in self.step("release").glob("*/*.ipynb"))
@@ -118,11 +104,7 @@ class Course:
             raise GradingError(f"{path} is damaged: run `course build {lesson}`") from error
 
     def read_tests(self, lesson: str, release: NotebookNode) -> dict[str, str]:
-        """The ordinary tests of a lesson by their grade_id, with what the release hides of them.
-
-        Raises:
-            GradingError: the source version cannot be read.
-        """
+        """The ordinary tests of a lesson by their grade_id, with what the release hides of them."""
         wanted = {grade_id(cell) for cell in check_cells(release) if is_plain_test(cell)}
         if not wanted:
             return {}
@@ -147,25 +129,18 @@ class Course:
         """
         marks = [cell.metadata["nbgrader"] for cell in release.cells if "nbgrader" in cell.metadata]
         released = {about["grade_id"]: about.get("checksum") for about in marks}
-        with self.gradebook() as gradebook:
-            try:
-                notebook = gradebook.find_notebook(lesson, lesson)
-            except MissingEntry:
-                known = {}
-            else:
-                known = {cell.name: cell.checksum for cell in notebook.source_cells}
-                if known and notebook.submissions and known.keys() != released.keys():
-                    change_cells(gradebook, lesson, release, self.private / "removed")
+        known = {}
+        with self.gradebook() as gradebook, suppress(MissingEntry):
+            notebook = gradebook.find_notebook(lesson, lesson)
+            known = {cell.name: cell.checksum for cell in notebook.source_cells}
+            if known and notebook.submissions and known.keys() != released.keys():
+                change_cells(gradebook, lesson, release, self.private / "removed")
         if known != released:
             with tempfile.TemporaryDirectory() as scratch:  # leaves the real release unchanged
                 self.generate(lesson, scratch)
 
     def generate(self, lesson: str, release_directory: str) -> None:
-        """Run generate_assignment, which adds a lesson to the gradebook and writes its release.
-
-        Raises:
-            GradingError: the lesson is not built, or nbgrader refuses it.
-        """
+        """Run generate_assignment, which adds a lesson to the gradebook and writes its release."""
         source = self.step("source") / lesson / f"{lesson}.ipynb"
         if not source.is_file():
             raise GradingError(f"{source} does not exist: run `course build {lesson}`")

@@ -6,8 +6,6 @@ gets the course's solution. Above the first `# %%`, a docstring and constants de
 student did. The imports there are only for readers and tools.
 """
 
-from __future__ import annotations
-
 import ast
 import copy
 import os
@@ -59,12 +57,7 @@ class SampleStudent:
 
 
 class Demo:
-    """A graded sample class: the summaries, and the folder that holds everything.
-
-    Attributes:
-        exit_code: 0 if everything that needs no person is graded.
-        places: where to find each result, as paths relative to the current folder.
-    """
+    """A graded sample class: the summaries, and the folder that holds everything."""
 
     def __init__(self, folder: Path, summaries: Sequence[GradedLesson]) -> None:
         self.folder, self.summaries = folder, summaries
@@ -104,17 +97,10 @@ def demo(
     folder: Path | None = None,
     progress: Callable[[str | Step], None] | None = None,
 ) -> Demo:
-    """Grade the sample class of each lesson that has one.
+    """Grade the sample class of each lesson that has one, or of some lessons.
 
-    Args:
-        root: the course folder. Nothing in it changes except `folder`.
-        lessons: names of lessons; None for every lesson with a sample class.
-        folder: where to work, emptied first; None for `demo/` in the course folder.
-        progress: called at each step with a line of text, or a `Step` that has one.
-
-    Raises:
-        GradingError: a lesson has no sample class or is not built, or the folder holds something
-            other than a demo.
+    Nothing in the course folder `root` changes but `folder`, `demo/` if None, which is emptied
+    first. `progress` is called at each step with a line of text, or a `Step` that has one.
     """
     tell = progress or (lambda line: None)
     root = Path(root).resolve()
@@ -150,8 +136,7 @@ def sample_class(lesson: str) -> list[SampleStudent]:
 def make_folder(root: Path, folder: Path) -> None:
     """Make an empty course folder that shares the sources of the course at `root`.
 
-    Raises:
-        GradingError: the folder holds something other than a demo. Nothing is deleted then.
+    A folder that holds something other than a demo is refused, and nothing in it is deleted.
     """
     config = folder / CONFIG
     if folder.exists() and any(folder.iterdir()):

@@ -4,8 +4,6 @@ nbgrader's `CourseDirectory.db_url` in nbgrader_config.py says which, for `cours
 alike. No message shows a password.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import time

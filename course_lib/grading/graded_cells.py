@@ -4,8 +4,6 @@ The only place that turns a cell's outputs into points; nbgrader's rule (any std
 anything that is not a number is full marks) does not reach the gradebook.
 """
 
-from __future__ import annotations
-
 import ast
 import functools
 import math
@@ -85,10 +83,7 @@ def check_cells(notebook: NotebookNode) -> list[NotebookNode]:
 
 
 def read_notebook(notebook: NotebookNode) -> GradedSubmission:
-    """Read the checks of a graded notebook, the notices in its metadata, and how setup ended.
-
-    The notebook does not say whose it is.
-    """
+    """Read the checks of a graded notebook, the notices in its metadata, and how setup ended."""
     notices = notebook["metadata"].get("course", {}).get("notices", [])
     stopped = (
         f"the cell `{grade_id(cell)}` stopped: {o.get('ename')}: {o.get('evalue')}"[:300]

@@ -28,11 +28,6 @@ _VISIBLE = (
 _NUMBERED = re.compile(r"\d\d\D")  # a lesson's slug, or an assignment that comes among them
 
 
-def library_of(folder: Path, lesson: str) -> Path:
-    """Return where `stage_library` puts it."""
-    return folder / f"library-{lesson}"
-
-
 def handed_out(lesson: str) -> list[str]:
     """Return the lessons whose solutions may be seen while a lesson is graded: those before it.
 
@@ -47,7 +42,7 @@ def stage_library(folder: Path, lesson: str) -> Path:
 
     Compiled modules come along: their dates are kept, so they are taken for what they are.
     """
-    target, before = library_of(folder, lesson), handed_out(lesson)
+    target, before = folder / f"library-{lesson}", handed_out(lesson)
     due = {f"_{slug[3:]}" for slug in set(lessons()) - set(before)}
     visible = {path for name in _VISIBLE for path in _PACKAGE.glob(name)}
     visible |= {p for p in (_PACKAGE / "attention").glob("_[a-z]*.py") if p.stem not in due}

@@ -4,8 +4,6 @@ Points of the same work that rise are taken at once. Points that would fall stay
 that gave them, and the exercise is flagged; `--force` takes the new points.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Collection, Iterator
 from dataclasses import replace
@@ -14,21 +12,24 @@ import nbformat
 from nbformat import NotebookNode
 
 from course_lib.grading.course import Course, parse_graded
-from course_lib.grading.fingerprints import checks_digest, key_of, same_work, seed_of, work_of
 from course_lib.grading.graded_cells import check_cells, grade_id, read_check
 from course_lib.grading.intake.gate import IntakeError, utf8
 from course_lib.grading.intake.read import has_answers, read_bytes
 from course_lib.grading.intake.submissions import Submission, choose
 from course_lib.grading.jobs import Job, Result, Settings
-from course_lib.grading.ledger import Entry, Ledger
+from course_lib.grading.ledger import (
+    Entry,
+    Ledger,
+    checks_digest,
+    key_of,
+    same_work,
+    seed_of,
+    work_of,
+)
 
 
 class Run:
-    """What all submissions of a run have in common.
-
-    Raises:
-        GradingError: the lesson has no release notebook, or a damaged one.
-    """
+    """What all submissions of a run have in common."""
 
     def __init__(self, course: Course, lesson: str, settings: Settings) -> None:
         self.course, self.lesson, self.settings = course, lesson, settings
@@ -100,18 +101,13 @@ def receive(run: Run, job: Job, result: Result) -> Entry:
         return replace(entry, state="blank", problem=problem, is_final=result.is_final)
     before = run.ledger.get(job.student)
     is_known = before.state in ("graded", "published") and same_work(before.key, job.key)
-    if is_known and not run.settings.force and (earlier := _graded_before(run, before)):
-        notices += tuple(_keep_points(result.notebook, earlier))
+    if is_known and not run.settings.force:
+        earlier = run.course.read_graded(job.student, run.lesson)
+        earlier = parse_graded(before.notebook) if before.notebook else earlier
+        notices += tuple(_keep_points(result.notebook, earlier) if earlier else ())
     result.notebook.metadata.setdefault("course", {})["notices"] = list(notices)
     text = nbformat.v4.writes(result.notebook, indent=None)
     return run.ledger.put(replace(entry, state="graded", notices=notices, notebook=text))
-
-
-def _graded_before(run: Run, entry: Entry) -> NotebookNode | None:
-    """The notebook as it was graded the last time, if that can be read."""
-    if entry.notebook:
-        return parse_graded(entry.notebook)
-    return run.course.read_graded(entry.student, run.lesson)
 
 
 def _keep_points(notebook: NotebookNode, before: NotebookNode) -> Iterator[str]:

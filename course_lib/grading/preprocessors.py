@@ -4,8 +4,6 @@ Stock `nbgrader autograde` and formgrader run them as well, so that they give ho
 the same grades as `course grade`.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any
@@ -17,11 +15,11 @@ from nbgrader.preprocessors import Execute, NbGraderPreprocessor
 
 from course_lib.grading.adapters.nbgrader import SaveScores, coursedir_of
 from course_lib.grading.course import SEED
-from course_lib.grading.fingerprints import seed_of, work_of
 from course_lib.grading.graded_cells import is_check, is_plain_test, read_check
 from course_lib.grading.intake.gate import secret_seed
 from course_lib.grading.intake.read import released
 from course_lib.grading.intake.rebuild import rebuild
+from course_lib.grading.ledger import seed_of, work_of
 from course_lib.grading.sanitize import sanitize_outputs
 
 # What nbgrader_config.py sets; stock steps and ours in the order in which they run.

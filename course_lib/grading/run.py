@@ -46,7 +46,7 @@ def grade(
     settings: Settings | None = None,
     pool: Any = None,
 ) -> GradedLesson:
-    """Grade what was submitted for a lesson and write feedback.
+    """Grade what was submitted for a lesson and write feedback; return the whole lesson.
 
     Args:
         root: the course folder, which holds nbgrader_config.py.
@@ -56,29 +56,25 @@ def grade(
         settings: executor, sandbox and limits.
         pool: a running `Executor`. The caller closes it.
 
-    Returns:
-        The whole lesson as it is in the gradebook afterwards.
-
     Raises:
         GradingError: nothing can be graded; the message names the file and the remedy.
     """
-    started = time.monotonic()
-    settings = settings or Settings()
 
     def refuse() -> NoReturn:
         raise GradingError(
             f"{course.root} is being graded by another process: wait until it is done"
         )
 
+    started = time.monotonic()
     with quiet_nbgrader(), contextlib.ExitStack() as stack:
         course = Course(root)
-        run = Run(course, lesson, settings)
+        run = Run(course, lesson, settings or Settings())
         course.private.mkdir(exist_ok=True)
         stack.enter_context(only_one(course.private / "grade.lock", waiting=refuse))
         gc.freeze()  # a tenth of a driver's time goes into looking for garbage among its imports
         stack.callback(gc.unfreeze)
         found = find_submissions(course.step("submitted"), lesson, students)
-        mine = set(shard_of([submission.student for submission in found], settings.shard))
+        mine = set(shard_of([submission.student for submission in found], run.settings.shard))
         chosen = [submission for submission in found if submission.student in mine]
         _grade(run, chosen, progress or (lambda step: None), pool)
         summary = read_lesson(course, lesson)
@@ -92,9 +88,6 @@ def _grade(
     counts, outcomes, started = Counter[str](), Counter[str](), time.monotonic()
     progress(Step(run.lesson, 0, len(submissions), f"{len(submissions)} submissions"))
     with contextlib.ExitStack() as workers:
-        new = any(s.notebook and not run.ledger.get(s.student).state for s in submissions)
-        if new and pool is None:  # workers come up while the gradebook is opened
-            pool = _started(run, workers)
         run.course.ensure_assignment(run.lesson, run.notebook)
         with run.course.gradebook() as gradebook:
             publisher = Publisher(run.course, run.lesson, gradebook)
@@ -121,7 +114,9 @@ def _grade(
 
             waiting = jobs()
             for first in waiting:  # no worker is started for a class that has not changed
-                pool = pool or _started(run, workers)
+                if pool is None:
+                    pool = executor(run.settings, run.lesson)
+                    workers.enter_context(contextlib.closing(pool))
                 for result in pool.run(itertools.chain([first], waiting)):
                     entry = receive(run, begun.pop(result.student), result)
                     _write_log(run, entry, result)
@@ -132,10 +127,6 @@ def _grade(
                     _finish(run, again, publisher)
             for entry in publisher.write_pages(run.ledger):
                 run.ledger.published(entry)
-
-
-def _started(run: Run, stack: contextlib.ExitStack) -> Executor:
-    return stack.enter_context(contextlib.closing(executor(run.settings, run.lesson)))
 
 
 def _finish(run: Run, entry: Entry, publisher: Publisher) -> list[str]:

@@ -4,8 +4,6 @@ Plain text, streams, errors and PNG or JPEG pictures stay; HTML, scripts and SVG
 course are not sanitized here: they are made and escaped in `checks.judge.html`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, cast

@@ -4,8 +4,6 @@ What comes through is valid UTF-8 of bounded size from an ordinary file. What do
 with a sentence, before anything waits for it or keeps it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
@@ -43,11 +41,7 @@ def one_line(name: str, most: int = 80) -> str:
 
 
 def read_ordinary(path: Path, most: int, remedy: str = "ask for a smaller one") -> bytes:
-    """The bytes of an ordinary file of bearable size.
-
-    Raises:
-        IntakeError: a link, a folder, a pipe, a device, or larger than `most` bytes.
-    """
+    """Return the bytes of a file; IntakeError if it is not ordinary or has more than `most`."""
     name = one_line(path.name)
     try:
         about = path.lstat()
@@ -63,17 +57,11 @@ def read_ordinary(path: Path, most: int, remedy: str = "ask for a smaller one") 
 
 
 class Stamp(NamedTuple):
-    """The timestamp.txt of a submission.
+    """The timestamp.txt of a submission."""
 
-    Attributes:
-        text: what the file holds; "" if there is none, or if it holds no date.
-        time: in UTC and without a zone; None if it is not known.
-        problem: why the time is not known although there is a file.
-    """
-
-    text: str = ""
-    time: datetime | None = None
-    problem: str = ""
+    text: str = ""  # what the file holds, if that is a date
+    time: datetime | None = None  # in UTC and without a zone; None if it is not known
+    problem: str = ""  # why the time is not known although there is a file
 
 
 def read_stamp(folder: Path) -> Stamp:
@@ -109,36 +97,33 @@ def _time(text: str) -> datetime:
     def zone_of(name: str | None, offset: int | None) -> tzinfo | None:
         if not name:
             return zone if offset is None else timezone(timedelta(seconds=offset))
-        if _zone(name) is None or offset:
+        if offset or not (found := _zone(name)):
             raise _Unclear(
                 f"{STAMP} names the time zone {one_line(name)}, which is not certain; write an "
                 "offset such as +01:00"
             )
-        return _zone(name)
+        return found
 
     written = head if zone else text
-    year_first = re.match(r"\d{4}\D", written) is not None
-    found = parser.parse(written, default=datetime(2000, 1, 1), tzinfos=zone_of)
-    again = parser.parse(
-        written, default=datetime(2001, 2, 2), tzinfos=zone_of, dayfirst=not year_first
-    )
+    default, day_first = datetime(2000, 1, 1), not re.match(r"\d{4}\D", written)
+    found = parser.parse(written, default=default, tzinfos=zone_of)
+    default = datetime(2001, 2, 2)
+    again = parser.parse(written, default=default, tzinfos=zone_of, dayfirst=day_first)
     if found != again:
         raise _Unclear(f"{STAMP} does not say for certain which day it means; write YYYY-MM-DD")
     return found.astimezone(UTC).replace(tzinfo=None) if found.tzinfo else found
 
 
 def _zone(name: str) -> ZoneInfo | None:
-    """A zone by its name in the IANA database, the same on every machine; None for another."""
-    if not re.fullmatch(r"[A-Za-z][\w+/-]*", name):
-        return None
-    try:
-        return ZoneInfo(name)
-    except (KeyError, ValueError, OSError):
-        return None
+    """Return a zone by its name in the IANA database, the same on every machine."""
+    with contextlib.suppress(KeyError, ValueError, OSError):
+        if re.fullmatch(r"[A-Za-z][\w+/-]*", name):
+            return ZoneInfo(name)
+    return None
 
 
 def exchange_files(folder: Path) -> dict[str, str]:
-    """What nbgrader's exchange wants beside a feedback page, by name, from a submission's folder.
+    """Return what nbgrader's exchange wants beside a feedback page, by name.
 
     Work that did not come by the exchange gets a secret that nobody knows: its page is released
     with the others, to a place where nobody looks.
@@ -153,8 +138,7 @@ def exchange_files(folder: Path) -> dict[str, str]:
 def secret_seed(path: Path) -> str:
     """The seed in a file, which is made at first use: completely or not at all, and once.
 
-    Raises:
-        GradingError: the file is empty or damaged, so that inputs could be guessed.
+    An empty or damaged file is refused, since inputs could be guessed.
     """
     if not path.exists() and not path.is_symlink():
         path.parent.mkdir(exist_ok=True)

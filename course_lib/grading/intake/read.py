@@ -4,8 +4,6 @@ A notebook is reduced to cells: kind, id, grade_id and source, and outputs for w
 again. Everything else that a student's file may claim is left behind here.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import json
@@ -39,11 +37,7 @@ _MEMORY = 600_000_000  # bytes beyond what the process holds
 
 
 def read_submission(job: Job) -> tuple[NotebookNode, list[str]]:
-    """Return the release notebook with a student's answers, and notices for the instructor.
-
-    Raises:
-        IntakeError: it cannot be read; the message says why and what to ask for.
-    """
+    """Return the release notebook with a student's answers, and notices for the instructor."""
     with _limited(job.name):
         notebook, notices = _rebuilt(job.lesson, released(job.release), job.data, job.name)
         return notebook, [*notices, *source_checks(notebook)]
@@ -60,17 +54,13 @@ def has_answers(lesson: str, release: NotebookNode, path: Path) -> bool:
 
 
 def _answers_in(notebook: NotebookNode) -> list[list[str]]:
-    """The words of the cells that answers go into."""
+    """Return the words of the cells that answers go into."""
     cells = (c for c in notebook.cells if c.metadata.get("nbgrader", {}).get("solution"))
     return [cell.source.split() for cell in cells]
 
 
 def read_bytes(path: Path) -> bytes:
-    """The bytes of a submitted notebook.
-
-    Raises:
-        IntakeError: a link, a folder, a device, or larger than MAX_BYTES.
-    """
+    """Return the bytes of a submitted notebook, or raise an IntakeError."""
     return read_ordinary(path, MAX_BYTES, "ask for it with its outputs cleared")
 
 
@@ -97,11 +87,7 @@ def _rebuilt(
 
 @contextlib.contextmanager
 def _limited(name: str) -> Iterator[None]:
-    """On Linux, bound the memory and the time of this process while it reads hostile text.
-
-    Raises:
-        IntakeError: more was needed.
-    """
+    """On Linux, bound the memory and the time of this process while it reads hostile text."""
     if sys.platform != "linux":
         yield
         return
@@ -133,11 +119,7 @@ def _too_long(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def parse(data: bytes, name: str = "the notebook") -> tuple[list[NotebookNode], list[str]]:
-    """Reduce the bytes of a notebook (nbformat 3 or 4) to its cells, with notices.
-
-    Raises:
-        IntakeError: not a notebook; the message says why and what to ask for.
-    """
+    """Reduce the bytes of a notebook (nbformat 3 or 4) to its cells, with notices."""
     notices: list[str] = []
     if not data.strip(b"\0 \r\n\t"):
         raise IntakeError(f"{name} is empty: ask for it again")

@@ -3,8 +3,6 @@
 The release decides order, check cells and metadata; of the submission only sources count.
 """
 
-from __future__ import annotations
-
 import ast
 import copy
 from collections import defaultdict
@@ -37,15 +35,10 @@ Cells = Sequence[NotebookNode]
 
 
 def rebuild(release: NotebookNode, submitted: Cells) -> tuple[NotebookNode, list[str]]:
-    """Return the release notebook with the student's answers and own cells in it.
+    """Return the release notebook with the student's answers and own cells, without outputs.
 
-    Args:
-        release: the trusted release notebook; not changed.
-        submitted: cells in the order in which they were submitted. Of each, only kind, source,
-            outputs, id and grade_id are read.
-
-    Returns:
-        The rebuilt notebook without outputs, and notices: what was restored or moved.
+    Of submitted cells, only kind, source, outputs, id and grade_id are read. The release is not
+    changed. Notices say what was restored or moved.
     """
     match = _Match(release.cells, submitted)
     notices = [*match.restored(), *match.place_own_cells(), *match.find_code(), *match.find_texts()]
@@ -53,31 +46,27 @@ def rebuild(release: NotebookNode, submitted: Cells) -> tuple[NotebookNode, list
 
 
 class _Match:
-    """Which submitted cell is a version of which release cell, and where all others go.
-
-    Attributes:
-        homes: for each submitted cell, the number of the release cell that it is a version of.
-        kept: for each submitted cell, whether it says what the release says there.
-        answers: for each answer in the release, the submitted cell: of several the last one that
-            is not the stub.
-        sources: for each answer, the text that is graded.
-        places: for each cell of the student's own, a release cell and the side of it.
-    """
+    """Which submitted cell is a version of which release cell, and where all others go."""
 
     def __init__(self, release: Cells, submitted: Cells) -> None:
         self.release, self.submitted = release, submitted
-        self.homes = homes = _find_homes(release, submitted)
+        # For each submitted cell, the number of the release cell that it is a version of.
+        self.homes = _find_homes(release, submitted)
+        # For each submitted cell, whether it says what the release says there.
         self.kept = [
             home is not None and _trim(cell) == _trim(release[home])
-            for cell, home in zip(submitted, homes, strict=True)
+            for cell, home in zip(submitted, self.homes, strict=True)
         ]
+        # For each answer of the release, the submitted cell: the last one that is not the stub.
         self.answers: dict[int, int] = {}
-        for at, home in enumerate(homes):
+        for at, home in enumerate(self.homes):
             if home is not None and is_theirs(release[home]):
                 known = self.answers.get(home)
                 if known is None or self.kept[known] or not self.kept[at]:
                     self.answers[home] = at
+        # For each answer, the text that is graded.
         self.sources = {home: submitted[at].source for home, at in self.answers.items()}
+        # For each cell of the student's own, a release cell and the side of it.
         self.places: dict[int, tuple[int, int]] = {}
 
     def restored(self) -> Iterator[str]:
@@ -174,24 +163,24 @@ class _Match:
                 continue
             beside = [(number - 1, _AFTER), (number, _BEFORE), (number, _AFTER)]
             near = [at for at in sorted(self.places) if self.places[at] in beside]
-            texts = {
-                at: self.submitted[at] for at in near if self.submitted[at].cell_type != "code"
-            }
-            found = {at: text.source for at, text in texts.items() if text.source.strip()}
-            if found:
-                self.sources[number] = "\n\n".join(found.values())
-                for at in found:
-                    del self.places[at]
-                yield self._found_in(number, max(found))
+            texts = {at: self.submitted[at].source for at in near if self._is_text(at)}
+            if texts:
+                self.sources[number] = "\n\n".join(texts.values())
+                self.places = {at: p for at, p in self.places.items() if at not in texts}
+                yield self._found_in(number, max(texts))
+
+    def _is_text(self, at: int) -> bool:
+        cell = self.submitted[at]
+        return cell.cell_type != "code" and bool(cell.source.strip())
 
     def _is_open(self, number: int) -> bool:
         return number not in self.answers or self.kept[self.answers[number]]
 
     def _found_in(self, number: int, at: int) -> str:
-        home, name = self.homes[at], grade_id(self.release[number])
+        home = self.homes[at]
         own = "a cell of the student's own"
         where = own if home is None else f"the cell {grade_id(self.release[home])}"
-        return f"{name}: answer found in {where}"
+        return f"{grade_id(self.release[number])}: answer found in {where}"
 
     def assemble(self, release: NotebookNode) -> NotebookNode:
         """Make the notebook; outputs stay of demonstrations alone, which are not run again."""
@@ -224,18 +213,17 @@ def _find_homes(release: Cells, submitted: Cells) -> list[int | None]:
     names = [grade_id(cell) for cell in release]
     by_name = {name: n for n, name in enumerate(names) if name}
     named = {grade_id(cell) for cell in submitted} - {""}
-    by_id = {cell.get("id"): n for n, cell in enumerate(release) if names[n] not in named}
-    by_text: dict[tuple[str, str], list[int]] = {}
-    for n, cell in enumerate(release):
-        if not names[n] or names[n] not in named:  # or its metadata was lost on the way
-            by_text.setdefault((cell.cell_type, _trim(cell)), []).append(n)
+    free = [n for n, name in enumerate(names) if name not in named]  # some may have lost theirs
+    by_id = {release[n].get("id"): n for n in free}
+    by_text = defaultdict(list)
+    for n in free:
+        by_text[release[n].cell_type, _trim(release[n])].append(n)
     homes: list[int | None] = []
     taken: set[int | None] = set()
     for cell in submitted:
         home = by_name.get(grade_id(cell))
         if home is None:
-            same_text = by_text.get((cell.cell_type, _trim(cell)), [])
-            candidates = [by_id.get(cell.get("id")), *same_text]
+            candidates = [by_id.get(cell.get("id")), *by_text[cell.cell_type, _trim(cell)]]
             home = next((n for n in candidates if n is not None and n not in taken), None)
         homes.append(home)
         taken.add(home)
@@ -268,18 +256,17 @@ def _only_raises(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) ->
 
 def _attempted(source: str) -> set[str]:
     """Names that a cell binds, unless it takes the course's version or takes them away."""
-    tree = parsed(source)
-    if tree is None:
+
+    def is_attempt(node: ast.stmt) -> bool:
+        if isinstance(node, ast.ImportFrom):
+            return (node.module or "").partition(".")[0] != "course_lib"
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            return getattr(node.value.func, "id", "") != "carry_on"
+        return not isinstance(node, ast.Delete)
+
+    if (tree := parsed(source)) is None:
         return bound_names(source)
-    return {name for node in tree.body if _is_attempt(node) for name in bound_by(node)}
-
-
-def _is_attempt(node: ast.stmt) -> bool:
-    if isinstance(node, ast.ImportFrom):
-        return (node.module or "").partition(".")[0] != "course_lib"
-    if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-        return getattr(node.value.func, "id", "") != "carry_on"
-    return not isinstance(node, ast.Delete)
+    return {name for node in tree.body if is_attempt(node) for name in bound_by(node)}
 
 
 def _own(cell: NotebookNode, name: str) -> NotebookNode:

@@ -1,7 +1,5 @@
 """What a person may want to know about a submission's sources; no points depend on any of it."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import re
@@ -11,12 +9,7 @@ import numpy as np
 from nbformat import NotebookNode
 
 from course_lib.exercises import find
-from course_lib.grading.graded_cells import (
-    ANSWER,
-    grade_id,
-    is_theirs,
-    parsed,
-)
+from course_lib.grading.graded_cells import ANSWER, grade_id, is_theirs, parsed
 
 _BUSINESS_OF_OTHERS = re.compile(
     r"sys\.modules|meta_path|settrace|setprofile|_getframe|addaudithook|get_referrers|get_objects"
@@ -45,9 +38,8 @@ def source_checks(notebook: NotebookNode) -> list[str]:
     What the lesson's own cells name is everyone's business.
     """
     found = []
-    lessons = {
-        word for cell in notebook.cells if not is_theirs(cell) for word in _named(cell.source)
-    }
+    ours = (cell.source for cell in notebook.cells if not is_theirs(cell))
+    lessons = {word for source in ours for word in _named(source)}
     for cell in [cell for cell in notebook.cells if is_theirs(cell)]:
         name, source = grade_id(cell).removesuffix(ANSWER), cell.source
         where = name or "a cell of the student's own"
@@ -91,8 +83,7 @@ def _left_out(name: str, source: str, nodes: Sequence[ast.AST]) -> Iterator[str]
         yield f"{name}: names `{word}`, which this exercise leaves out"
     unmetered = list(dict.fromkeys(found[0] for found in _UNMETERED.finditer(source)))
     if unmetered and _is_metered(name):
-        what = _listed(unmetered)
-        yield f"{name}: look at its source: what {what} spends is not measured"
+        yield f"{name}: look at its source: what {_listed(unmetered)} spends is not measured"
 
 
 @functools.cache

@@ -1,7 +1,5 @@
 """Find what students submitted, and which of their files is the notebook to grade."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -37,11 +35,7 @@ class Submission:
 def find_submissions(
     submitted: Path, lesson: str, students: Sequence[str] | None = None
 ) -> list[Submission]:
-    """List `submitted/*/LESSON` in order of the students' names, readable or not.
-
-    Raises:
-        GradingError: there is no such folder, it is empty, or a named student submitted nothing.
-    """
+    """List `submitted/*/LESSON` in order of the students' names, readable or not."""
     place = f"put each notebook in {submitted.name}/STUDENT/{lesson}/{lesson}.ipynb"
     if not submitted.is_dir():
         raise GradingError(f"{submitted}: no such folder; {place}")
@@ -62,7 +56,7 @@ def _handed_in(place: Path, lesson: str) -> Submission | None:
     """What a student handed in for a lesson, also where it lies beside its place; None: nothing."""
     student, folder = utf8(place.name), place / lesson
     named = folder / f"{lesson}.ipynb"
-    beside = [path for path in sorted(place.iterdir()) if path != folder and _meant(path, lesson)]
+    beside = [path for path in _paths(place) if path != folder and _meant(path, lesson)]
     problem = None
     if not folder.exists():
         if not beside:
@@ -89,9 +83,8 @@ def _handed_in(place: Path, lesson: str) -> Submission | None:
 def _meant(path: Path, lesson: str) -> bool:
     """Whether a notebook, zip or folder has this lesson's name, whatever was added to that."""
     name, wanted = (re.sub(r"[\W_]+", "_", one.lower()) for one in (utf8(path.name), lesson))
-    if wanted not in name or _LEFT_BY_PROGRAMS.fullmatch(path.name):
-        return False
-    return bool(_NOTEBOOK.search(path.name)) or path.suffix.lower() == ".zip" or path.is_dir()
+    is_one = _NOTEBOOK.search(path.name) or path.suffix.lower() == ".zip" or path.is_dir()
+    return wanted in name and bool(is_one)
 
 
 def choose(submission: Submission, has_answers: Callable[[Path], bool]) -> Submission:
@@ -118,7 +111,7 @@ def choose(submission: Submission, has_answers: Callable[[Path], bool]) -> Submi
 
 def _notebooks(folder: Path, depth: int = _DEEPEST) -> Iterator[Path]:
     """Notebooks in a folder and below it, but for copies that Jupyter keeps."""
-    paths = sorted(p for p in folder.iterdir() if not _LEFT_BY_PROGRAMS.fullmatch(p.name))
+    paths = _paths(folder)
     yield from (path for path in paths if _NOTEBOOK.search(path.name))
     for path in paths:
         if depth and path.is_dir() and not path.is_symlink() and not _NOTEBOOK.search(path.name):
@@ -127,13 +120,14 @@ def _notebooks(folder: Path, depth: int = _DEEPEST) -> Iterator[Path]:
 
 def _left_aside(folder: Path, chosen: Path) -> tuple[str, ...]:
     """A notice of what lies beside the notebook: none of it reaches the guest."""
-    others = [
-        path
-        for path in sorted(folder.iterdir())
-        if path not in (chosen, *chosen.parents, folder / STAMP, folder / SECRET)
-        and not _LEFT_BY_PROGRAMS.fullmatch(path.name)
-    ]
+    known = (chosen, *chosen.parents, folder / STAMP, folder / SECRET)
+    others = [path for path in _paths(folder) if path not in known]
     return (f"other files not looked at: {_shown(others, folder)}",) if others else ()
+
+
+def _paths(folder: Path) -> list[Path]:
+    """Return what a folder holds, but for what programs leave there."""
+    return sorted(p for p in folder.iterdir() if not _LEFT_BY_PROGRAMS.fullmatch(p.name))
 
 
 def _shown(paths: Sequence[Path], folder: Path) -> str:

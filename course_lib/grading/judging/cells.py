@@ -3,8 +3,6 @@
 What builds on a wrong answer is judged once more with the course's version in its place.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -18,7 +16,6 @@ from course_lib.exercises import find
 from course_lib.grading.graded_cells import grade_id, is_check, is_plain_test, is_run
 from course_lib.grading.jobs import Job
 from course_lib.grading.judging.exercise import judge_twice, right_with_other_inputs
-from course_lib.grading.judging.predecessors import Uses
 from course_lib.grading.judging.session import CannotJudge, Session
 from course_lib.grading.publishing.check_outputs import (
     room_for_outputs,
@@ -32,12 +29,7 @@ def grade_cells(
 ) -> tuple[dict[str, Report], list[str]]:
     """Run every cell in order; the outputs of all but the judged checks are written in place.
 
-    Returns:
-        The reports by exercise, and notices of exercises for a person to look at.
-
-    Raises:
-        GuestLost: a guest was lost, and not by what ran in it.
-        CannotJudge: no other attempt would end otherwise.
+    The reports are returned by exercise, and notices of exercises for a person to look at.
     """
     notices: list[str] = []
     reports: dict[str, Report] = {}
@@ -52,7 +44,7 @@ def grade_cells(
             cell.execution_count = index + 1
             report = judge_twice(session, job, name, index)
             unknown = report.outcome in ("incorrect", "raised") and report.mistake is None
-            alone = unknown and not _builds_on_wrong(session.uses, reports, name)
+            alone = unknown and not _builds_on_wrong(session, reports, name)
             if alone and right_with_other_inputs(session, job, name, index):
                 notices.append(f"{name}: wrong with one set of inputs, right with another")
             reports[name] = report
@@ -74,11 +66,11 @@ def grade_cells(
     return reports, notices
 
 
-def _builds_on_wrong(uses: Uses, reports: Mapping[str, Report], name: str) -> bool:
+def _builds_on_wrong(session: Session, reports: Mapping[str, Report], name: str) -> bool:
     """Whether an answer names one that lost points, or puts such together."""
     wrong = {known for known, report in reports.items() if report.score < 1.0}
     chain = find(name).chain
-    built_on = uses.before(chain or (name,)) if wrong else []
+    built_on = session.builds_on(chain or (name,)) if wrong else []
     return not wrong.isdisjoint({*chain, *built_on})
 
 
@@ -95,7 +87,7 @@ def _judge_beside_ours(
         first = reports.get(name) if is_check(cell) else None
         if first is None or first.score >= 1.0:
             continue
-        ours = _sources_of(failed, session.uses, find(name).chain or (name,))
+        ours = _sources_of(session, failed, find(name).chain or (name,))
         failed.add(name)
         if not ours:
             continue
@@ -111,10 +103,10 @@ def _judge_beside_ours(
             reports[name] = _with_points_of(second, first, ours)
 
 
-def _sources_of(failed: Collection[str], uses: Uses, names: Collection[str]) -> dict[str, str]:
+def _sources_of(session: Session, failed: set[str], names: Collection[str]) -> dict[str, str]:
     """The course's source of each failed exercise that some answers build on, or its own does."""
     ours: dict[str, str] = {}
-    while new := [n for n in uses.before({*names, *ours}, ours.values()) if n in failed]:
+    while new := [n for n in session.builds_on({*names, *ours}, ours.values()) if n in failed]:
         ours |= {name: solution_source(name) for name in new}
     return ours
 

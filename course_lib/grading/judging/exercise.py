@@ -1,7 +1,5 @@
 """One exercise of a notebook: observed in the student's guest, judged here."""
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import time
@@ -47,15 +45,10 @@ ENDINGS = {
 def judge_twice(
     session: Session, job: Job, name: str, index: int, *, name_mistakes: bool = True
 ) -> Report:
-    """Judge an exercise; try it again where other exercises may be to blame.
+    """Judge the exercise whose check has this index; try again where others may be to blame.
 
-    Args:
-        session: the student's guest, which only observes.
-        job: holds the seed.
-        name: of the exercise.
-        index: of its check cell.
-        name_mistakes: look for known mistakes and a smaller input that fails. Without it, only
-            outcome and points are wanted, which takes less time.
+    Without `name_mistakes`, neither known mistakes nor a smaller input that fails are looked for,
+    which takes less time.
     """
     if ending := session.ending_of_answer(name):
         return _stopped(session.limits, name, ending)

@@ -1,7 +1,5 @@
 """Grade one rebuilt notebook: run its cells in a guest, and judge here what the guest observes."""
 
-from __future__ import annotations
-
 import socket
 import time
 
@@ -26,16 +24,10 @@ _LATE = {"torch.optim": "torch._dynamo", "backward(": "torch.fx.experimental.sym
 class Runner:
     """Grades jobs one after the other, with guests from one host for each lesson.
 
-    Args:
-        sandbox: the level asked for; the best there is if None.
-        limits: what each submission may use.
-        channel: to a host that is shared with other runners; it serves one lesson.
-
-    Attributes:
-        guests: where guests come from, for the lesson of the last job.
+    The `channel` leads to a host that is shared with other runners and serves one lesson.
     """
 
-    guests: Guests
+    guests: Guests  # for the lesson of the last job
 
     def __init__(
         self,
@@ -49,11 +41,7 @@ class Runner:
         self._imports: tuple[str, ...] = ()
 
     def open(self, lesson: str) -> None:
-        """See that guests are there for a lesson; those for another are ended.
-
-        Raises:
-            GradingError: this machine does not reach the sandbox level.
-        """
+        """See that guests are there for a lesson; those for another are ended."""
         if lesson != self._lesson:
             channel, self.channel = self.channel, None
             self.close()
@@ -61,11 +49,7 @@ class Runner:
             self._lesson = lesson
 
     def run(self, job: Job) -> Result:
-        """Grade one job. A fault of the machine is a Result with a `fault`, not an exception.
-
-        Raises:
-            GradingError: this machine does not reach the sandbox level.
-        """
+        """Grade one job. A fault of the machine is a Result with a `fault`, not an exception."""
         self.open(job.lesson)
         result = Result(job.student, job.lesson, job.key)
         started, cpu = time.monotonic(), time.process_time()
@@ -92,12 +76,7 @@ class Runner:
         return result
 
     def _grade(self, job: Job, notebook: NotebookNode, result: Result) -> None:
-        """Grade a rebuilt notebook from its first cell.
-
-        Raises:
-            GuestLost: a guest was lost, and not by what ran in it.
-            CannotJudge: no other attempt would end otherwise.
-        """
+        """Grade a rebuilt notebook from its first cell."""
         for cell in check_cells(notebook):
             cell.source = job.tests.get(grade_id(cell), cell.source)
         run = "\n".join(cell.source for cell in notebook.cells if is_run(cell))

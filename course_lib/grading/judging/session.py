@@ -4,20 +4,27 @@ After a guest's death the next one runs all harmless cells again, so one exercis
 another.
 """
 
-from __future__ import annotations
-
+import ast
 import functools
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from nbformat import NotebookNode
 
+from course_lib.checks.observe.cells import bound_by
 from course_lib.checks.observe.codec import encode
 from course_lib.checks.observe.remote import Request
 from course_lib.exercises import find
-from course_lib.grading.graded_cells import ANSWER, grade_id, is_check, is_plain_test, is_run
-from course_lib.grading.judging.predecessors import Uses
+from course_lib.grading.graded_cells import (
+    ANSWER,
+    grade_id,
+    is_check,
+    is_plain_test,
+    is_run,
+    is_theirs,
+    parsed,
+)
 from course_lib.grading.sandbox.confinement import Limits
 from course_lib.grading.sandbox.guests import Guest, GuestLost, Ran
 
@@ -31,29 +38,18 @@ class CannotJudge(Exception):
 
 
 class Session:
-    """The guest of one submission.
-
-    Args:
-        cells: of the notebook, as they are rerun in a new guest.
-        new_guest: gives one that has just been started.
-        limits: what the submission may use.
-
-    Attributes:
-        harmful: cells that ended a guest, by index, and why (a key of `exercise.ENDINGS`).
-        notices: what a person should know of cells that ended the interpreter, or asked it to.
-        crowded: whether threads or processes of earlier cells still run in this guest.
-        seconds: by step.
-        log: a line for whatever happened, with the time.
-    """
+    """The guest of one submission, whose `cells` are rerun in each `new_guest`."""
 
     def __init__(
         self, cells: Sequence[NotebookNode], new_guest: Callable[[], Guest], limits: Limits
     ) -> None:
         self.cells, self.new_guest, self.limits = cells, new_guest, limits
+        # Cells that ended a guest, by index, and why (a key of `exercise.ENDINGS`).
         self.harmful: dict[int, str] = {}
+        # What a person should know of cells that ended the interpreter, or asked it to.
         self.notices: dict[int, str] = {}
-        self.crowded = False
-        self.seconds: dict[str, float] = {}
+        self.crowded = False  # whether threads or processes of earlier cells still run
+        self.seconds: dict[str, float] = {}  # by step
         self.log: list[str] = []
         self._began = time.monotonic()
         self._guest: Guest | None = None
@@ -64,14 +60,28 @@ class Session:
         self._used = 0.0  # seconds, see `Ran.seconds`
 
     @functools.cached_property
-    def uses(self) -> Uses:
-        """What the notebook's definitions name."""
-        return Uses(self.cells)
+    def _named(self) -> list[tuple[str, set[str]]]:
+        """Each name that the student's cells bind, with the names that it is made from."""
+        theirs = (cell.source for cell in self.cells if is_run(cell) and is_theirs(cell))
+        return [one for source in theirs for one in _definitions(source)]
+
+    def builds_on(self, names: Collection[str], sources: Iterable[str] = ()) -> list[str]:
+        """Return the other exercises that some answers build on, in the notebook's order.
+
+        Those are named by the source of an answer, itself or through others. What further
+        `sources` define counts too.
+        """
+        named = [*self._named, *(one for source in sources for one in _definitions(source))]
+        found = set(names)
+        while new := {one for name, ones in named if name in found for one in ones} - found:
+            found |= new
+        exercises = (grade_id(cell) for cell in self.cells if is_check(cell))
+        return [name for name in exercises if name in found and name not in names]
 
     def needed(self, name: str) -> set[str]:
         """The exercises whose answers an exercise is judged by, and those that these build on."""
         judged = find(name).chain or (name,)
-        return {*judged, *self.uses.before(judged)}
+        return {*judged, *self.builds_on(judged)}
 
     def spend(self, step: str, seconds: float) -> None:
         """Add to the time of a step."""
@@ -82,11 +92,7 @@ class Session:
         self.log.append(f"{time.monotonic() - self._began:8.3f} s  {what}")
 
     def run(self, code: str, index: int, *, history: bool = True) -> Ran:
-        """Run code where a cell's turn is, in a guest that ran what comes before.
-
-        Raises:
-            GuestLost: a guest was lost, and not by what ran in it.
-        """
+        """Run code where a cell's turn is, in a guest that ran what comes before."""
         return self._run(self._guest or self.renew(index), code, index, history=history)
 
     def run_cell(self, index: int) -> Ran:
@@ -121,11 +127,8 @@ class Session:
     ) -> tuple[str | None, str]:
         """Call a student's answer as a request says, in place of the check at an index.
 
-        Unless it `counts`, an answer that ends the guest is not given up for that.
-
-        Returns:
-            The reply, and how it ended if that is not what it should be: a key of
-            `exercise.ENDINGS`.
+        The reply is returned, and how it ended if that is not what it should be: a key of
+        `exercise.ENDINGS`. Unless it `counts`, an answer that ends the guest is not given up.
         """
         if self._guest and self._only is not None:
             needed = self.needed(request.name)
@@ -214,11 +217,7 @@ class Session:
         return "silent"
 
     def check_budget(self) -> None:
-        """See that the submission has not used up what it may use as a whole.
-
-        Raises:
-            CannotJudge: it has.
-        """
+        """Raise CannotJudge if the submission has used up what it may use as a whole."""
         if self._used > self.limits.total_seconds:
             raise CannotJudge(
                 f"it used up the {self.limits.total_seconds:.0f} s of processor time and "
@@ -265,3 +264,11 @@ class Session:
         self.spend("observe", time.monotonic() - started)
         self._used += ran.seconds
         return ran
+
+
+def _definitions(source: str) -> Iterator[tuple[str, set[str]]]:
+    """Yield the names that a cell binds at its top level, each with those it is made from."""
+    tree = parsed(source)
+    for node in tree.body if tree else ():
+        named = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+        yield from ((name, named) for name in bound_by(node))

@@ -1,7 +1,5 @@
 """What cells hold after grading: cleaned outputs within one budget, and reports with points."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from nbformat import NotebookNode

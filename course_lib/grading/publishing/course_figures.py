@@ -4,8 +4,6 @@ They are taken from the solution notebook, as pictures in the page's colours and
 what the student's own run printed stays above them.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 from pathlib import Path

@@ -5,8 +5,6 @@ from `templates/feedback`. Formgrader's own pages come from nbgrader as before. 
 be rendered becomes a plain one: points, what the checks say, and a sentence.
 """
 
-from __future__ import annotations
-
 import functools
 import pkgutil
 from importlib.util import find_spec

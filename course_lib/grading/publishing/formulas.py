@@ -4,8 +4,6 @@ Markdown must not see formulas, because it would take their underscores for emph
 therefore set aside before it is parsed, and put back into the sanitized HTML.
 """
 
-from __future__ import annotations
-
 import functools
 import html
 import re

@@ -4,8 +4,6 @@ Markdown goes through cmark, GitHub's parser, whose running time is linear, and 
 sanitizer ammonia. Where either result would cost too much, the text is shown as it was written.
 """
 
-from __future__ import annotations
-
 import functools
 
 import cmarkgfm

@@ -4,8 +4,6 @@ It shows scores, each exercise's outcomes, the most frequent mistakes, who needs
 written answers wait, and what took long. `templates/report.html.j2` lays out what is computed here.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter, defaultdict
@@ -30,11 +28,7 @@ NUM_SLOWEST = 5
 
 
 def write_report(root: Path, lesson: str | None = None) -> Path:
-    """Write report.html in a course folder, of one lesson or of every graded one; return its path.
-
-    Raises:
-        GradingError: nothing is graded yet.
-    """
+    """Write report.html in a course folder, of one lesson or all that are graded."""
     course = Course(root)
     with quiet_nbgrader():
         with course.gradebook() as gradebook:

@@ -1,7 +1,5 @@
 """Read a lesson back: gradebook, graded notebooks and the ledger's notes, as one `GradedLesson`."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from nbgrader.api import MissingEntry

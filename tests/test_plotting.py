@@ -9,6 +9,7 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 from urllib.parse import unquote
 from xml.etree import ElementTree
 
@@ -18,7 +19,7 @@ import torch
 from waiting import PATIENCE
 
 from course_lib import plotting
-from course_lib.plotting import colours, display
+from course_lib.plotting import captions, colours, display
 from course_lib.plotting.words import as_array, curve_sentence, mask_sentence, number, ranges
 
 WEIGHTS = torch.tensor([[0.62, 0.3, 0.08, 0, 0], [0.1, 0.15, 0.75, 0, 0], [0.2, 0.5, 0.3, 0, 0]])
@@ -26,12 +27,7 @@ MASK = torch.tensor([True, True, True, False, False]).expand(3, 5)
 GRADIENT = np.array([[0.1, -0.4, 0.3], [0.2, -0.1, -0.1]])
 ROLES = [colours.QUERY, colours.KEY, colours.VALUE, colours.WEIGHT, colours.OUTPUT]
 COLOURS = [*ROLES, colours.PLAIN, colours.POSITIVE, colours.NEGATIVE, *colours.SERIES]
-FILLS = [-1.0, -32.0, -1024.0, -32768.0]
-
-
-def leak(level, dtype):
-    rows = torch.tensor([[level, fill] for fill in FILLS], dtype=torch.float64).to(dtype)
-    return torch.softmax(rows, dim=-1)[:, 1]
+ROOT = Path(__file__).parents[1]
 
 
 @functools.cache
@@ -39,7 +35,6 @@ def every_plot():
     """One plot of each kind, by name."""
     broken = GRADIENT.copy()
     broken[1] = np.nan
-    dtypes = {"float16": torch.float16, "float64": torch.float64}
     return {
         "heatmap": plotting.heatmap(WEIGHTS, mask=MASK, title="weights"),
         "large heatmap": plotting.heatmap(np.eye(40)),
@@ -47,9 +42,6 @@ def every_plot():
         "gallery": plotting.mask_gallery({"padding": MASK, "square": np.tri(4, dtype=bool)}),
         "gradient": plotting.heatmap_grid(
             {"fine": GRADIENT, "broken": broken}, quantity="gradient", limits=None
-        ),
-        "leak": plotting.fill_leakage(
-            FILLS, {f"near {at}": {n: leak(at, d) for n, d in dtypes.items()} for at in (0, -1024)}
         ),
         "bars": plotting.bars({"one": {"only": [1.0, float("nan")]}}),
         "lines": plotting.lines([1, 2], {"a": [3, 4]}, x_label="d", y_label="variance"),
@@ -79,8 +71,17 @@ def test_panels_side_by_side_stay_readable_where_they_have_to_be_scrolled():
     head = re.search(r"<figure [^>]*>", wide)[0]
     assert "overflow-x:auto" in head and 'tabindex="0"' in head
     assert re.search(r'<img [^>]*style="[^"]*;min-width:480px;', wide)
-    cuts = re.search(r'data-cuts="([^"]*)"', plotting.heatmap_grid(two, columns=2).svg)[1]
-    assert len(cuts.split()) == 1 and 150 < float(cuts) < 300
+
+
+def test_a_phone_stacks_whole_panels_each_with_its_bar_of_colours():
+    panels = {name: torch.eye(3) for name in "abc"}
+    figure = plotting.heatmap_grid(panels, columns=2)
+    found = [float(n) for n in re.search(r'data-panels="([^"]*)"', figure.svg)[1].split()]
+    assert len(found) == 4 * 4  # three maps, and the bar that belongs to both rows
+    (a, _, width, height), (b, *_), (_, below, *_), bar = np.reshape(found, (4, 4))
+    assert b > a + width - 16 and below > height - 16 and bar[0] > b
+    figure = plotting.heatmap_grid({name: torch.eye(3) for name in "ab"})
+    assert len(re.search(r'data-panels="([^"]*)"', figure.svg)[1].split()) == 2 * 4
 
 
 def test_a_line_carries_its_name_at_its_end_and_names_do_not_overlap():
@@ -90,6 +91,23 @@ def test_a_line_carries_its_name_at_its_end_and_names_do_not_overlap():
     assert not plot.figure.axes[0].get_legend()
     first, second = (float(words[name].get("y")) for name in ("one", "other"))
     assert abs(first - second) > 8
+
+
+def test_a_logarithmic_axis_has_a_tick_at_each_of_a_few_places():
+    plot = plotting.lines(
+        [128, 256, 512], {"a": [1, 4, 16]}, x_label="n", y_label="MiB", log_x=True, log_y=True
+    )
+    ticks = [tick.get_text() for tick in plot.figure.axes[0].get_xticklabels()]
+    assert ticks == ["128", "256", "512"]
+
+
+def test_limits_that_are_given_do_not_depend_on_the_data():
+    tops = [
+        plotting.lines([0, 1], {"a": [1, top], "b": [1, 2]}, x_label="x", y_label="y",
+                       y_limits=(0, 9)).figure.axes[0].get_ylim()
+        for top in (2, 8)
+    ]  # fmt: skip
+    assert tops == [(0, 9), (0, 9)]
 
 
 def test_logarithmic_axes_say_1_10_100():
@@ -341,18 +359,6 @@ def test_alt_of_a_map_says_where_nan_is_and_where_the_rest_is_largest():
     assert "query 1 has no finite gradient; query 1: nan at keys 0-2" in alt
 
 
-def test_leak_alt_names_the_first_fill_with_an_exact_zero():
-    alt = plotting.fill_leakage(FILLS, {"near 0": {"float16": leak(0, torch.float16)}}).alt
-    first_zero = FILLS[leak(0, torch.float16).tolist().index(0)]
-    assert f"exactly 0 from {first_zero:.0f} on" in alt
-    assert f"float16 {leak(0, torch.float16)[0].item():.2f} at -1" in alt
-
-
-def test_leak_refuses_fills_that_are_not_negative():
-    with pytest.raises(ValueError, match="`fills` must be finite and < 0"):
-        plotting.fill_leakage([-1, -float("inf")], {"near 0": {"float32": [0.1, 0]}})
-
-
 def test_bars_alt_lists_the_values():
     alt = plotting.bars({"scores": {"as given": [2, 1], "shifted": [0, -1]}}).alt
     assert "as given 2, 1; shifted 0, -1" in alt
@@ -415,9 +421,25 @@ def picture_of(page):
 
 
 def test_show_takes_a_figure_and_its_alt_text(shown):
-    plotting.show(plotting.heatmap(WEIGHTS).figure, "three rows", caption="x < y")
+    plotting.show(plotting.heatmap(WEIGHTS).figure, "three rows")
+    assert shown[0]["text/plain"] == "three rows"
+
+
+def test_show_finds_the_words_of_a_lesson_by_their_key(shown, monkeypatch):
+    monkeypatch.setitem(captions.WORDS, "both", captions.Words("three rows", "x < y"))
+    plot = plotting.heatmap(WEIGHTS)
+    plotting.show(plot, key="both")
     assert shown[0]["text/plain"] == "three rows"
     assert "<figcaption>x &lt; y</figcaption>" in shown[0]["text/html"]
+    plotting.show(plot, key="live translator")  # it has no alt text of its own
+    assert shown[1]["text/plain"] == plot.alt
+
+
+def test_every_key_of_a_lesson_is_known_and_every_alt_text_is_used():
+    texts = "".join(path.read_text() for path in (ROOT / "solutions").glob("*/*.py"))
+    used = set(re.findall(r'\bkey="([^"]+)"\)', texts))
+    assert used <= captions.WORDS.keys()
+    assert {key for key, words in captions.WORDS.items() if words.alt} - used <= {"arcs cross"}
 
 
 def test_show_refuses_a_figure_without_alt_text():

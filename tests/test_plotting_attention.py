@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from course_lib import plotting
-from course_lib.attention import AdditiveAttention, DotProductAttention, MultiHeadAttention
 from course_lib.plotting import colours, figure_html
 from course_lib.plotting.attention import DIGITS, MASKED
 
@@ -236,31 +235,6 @@ def test_tensors_arrays_lists_and_a_batch_of_one_give_the_same(weights):
     )
 
 
-def test_a_module_shows_the_weights_of_its_last_call():
-    torch.manual_seed(0)
-    x = torch.randn(2, 3, 8)
-    many, plain = MultiHeadAttention(8, 2), DotProductAttention()
-    additive = AdditiveAttention(8, 8, 4)
-    for module in (many, plain, additive):
-        module(x, x, x)
-        kept = module.attention_weights
-        for item in (0, 1):
-            shown = plotting.attention(module, "abc", "xyz", item=item)
-            assert shown.svg == plotting.attention(kept[item], "abc", "xyz").svg
-        with pytest.raises(ValueError, match="`item` must say which of the batch of 2"):
-            plotting.attention(module)
-        with pytest.raises(ValueError, match="`item` must be in a batch of 2; got 2"):
-            plotting.attention(module, item=2)
-    plain(x[:1], x[:1], x[:1])
-    assert "3 queries over 3 keys." in plotting.attention(plain).alt
-
-
-@pytest.mark.parametrize("module", [DotProductAttention(), MultiHeadAttention(4, 2)])
-def test_a_module_that_was_not_called_says_what_to_do(module):
-    with pytest.raises(ValueError, match=r"which has none. Call it first, as in .*\(queries"):
-        plotting.attention(module)
-
-
 def broken():
     weights = WEIGHTS.clone()
     weights[1, 2] = torch.nan
@@ -274,14 +248,13 @@ def broken():
         (WEIGHTS, {"keys": "ab"}, r"`keys` must have num_keys = 3 names; got 2: \['a', 'b'\]"),
         (WEIGHTS, {"heads": "ab"}, r"`heads` must have num_heads = 1 names; got 2"),
         (WEIGHTS, {"mask": np.ones((2, 2))}, r"`mask` must be .* \(1, 2, 3\); got shape \(2, 2\)"),
-        (WEIGHTS, {"item": 0}, r"with a batch in front for `item`; got shape \(2, 3\)"),
         (WEIGHTS[0], {}, r"must be \(num_queries, num_keys\) or .* got shape \(3,\)"),
         (np.zeros((0, 3)), {}, r"none of them 0; got shape \(0, 3\)"),
         (broken(), {}, r"must be numbers; got nan, first at \[1, 2\]"),
         (WEIGHTS - 1, {}, r"between 0 and 1, .* got -0.98 to -0.07"),
         (np.eye(61), {}, r"at most 12 heads, 60 queries and 60 keys; got 1 x 61 x 61"),
         (np.full((13, 2, 2), 0.5), {}, r"got 13 x 2 x 2"),
-        (torch.full((2, 1, 2, 2), 0.5), {}, r"`item` must say which of the batch of 2 to show"),
+        (torch.full((2, 1, 2, 2), 0.5), {}, r"got shape \(2, 1, 2, 2\)"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_what_was_expected(weights, options, message):

@@ -1,7 +1,5 @@
 import sys
 
-import torch
-
 from course_lib import plotting
 from course_lib.plotting import display
 
@@ -18,18 +16,6 @@ def test_alt_text_of_a_table_says_who_fails_which_question():
     )
     words = [text.get_text() for text in plot.figure.axes[0].texts]
     assert words == ["yes", "yes", "no", "yes", "no", "no"]
-
-
-def test_alt_text_of_learned_maps_says_where_queries_look():
-    maps = {
-        "mirror": torch.eye(4).flip(0),
-        "itself": 0.9 * torch.eye(3) + 0.03,
-        "other": torch.tensor([[0.1, 0.9], [0.2, 0.8]]),
-    }
-    alt = plotting.learned_maps(maps).alt
-    assert "mirror: query i looks most at key 3 - i" in alt
-    assert "itself: query i looks most at key i" in alt
-    assert "other: query 0 looks most at key 1; query 1 looks most at key 1." in alt
 
 
 def test_progress_counts_and_shows_nothing_where_nobody_looks(capsys, monkeypatch):

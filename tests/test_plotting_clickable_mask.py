@@ -19,13 +19,6 @@ def test_each_row_has_its_weights_under_each_of_its_masks():
         assert torch.allclose(got, wanted, atol=0.0006)
 
 
-def test_the_start_is_the_mask_that_is_given():
-    mask = torch.tensor([[True, True, False], [False, False, True]])
-    plot = plotting.clickable_mask(SCORES, masked_softmax, mask=mask)
-    assert plot.live.data["masks"] == [0b011, 0b100]
-    assert "query 1 puts 1 on key 2" in plot.alt and "key 2 of query 0 is masked" in plot.alt
-
-
 def test_the_readers_own_function_is_the_one_that_is_shown():
     def uniform(scores, *, mask):
         return mask / mask.sum(dim=-1, keepdim=True)

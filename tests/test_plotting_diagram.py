@@ -180,17 +180,6 @@ EVERY_CALL = [
 
 
 @pytest.mark.parametrize("slug", SLUGS)
-def test_every_section_opens_with_the_map_or_its_strip(slug):
-    """Lesson 00 shows the map with its parts list, because nothing before that needs it."""
-    found = calls(slug)
-    if slug == "00_whole_game":
-        assert [heading for heading, call in found.items() if call] == ["4. The parts list"]
-        return
-    assert len(found) >= 4
-    assert [heading for heading, call in found.items() if call is None] == []
-
-
-@pytest.mark.parametrize("slug", SLUGS)
 def test_the_whole_map_is_shown_once_a_lesson(slug):
     source = (ROOT / "solutions" / slug / f"{slug}.py").read_text(encoding="utf-8")
     first = source.index("plotting.diagram(")

@@ -43,12 +43,9 @@ DRAWN: dict[str, Callable[[], Plot]] = {
     "diagram_strip": lambda: plotting.diagram_strip("heads", lit="scores"),
     "encoding_map": lambda: plotting.encoding_map(np.sin(_RNG.normal(size=(50, 32)))),
     "feature_cube": lambda: plotting.feature_cube([[1, 2], [0, -1]], [[0, 1], [1, 1]], [1, -2]),
-    "fill_leakage": lambda: plotting.fill_leakage([-1, -32], {"near 0": {"float32": [0.1, 0]}}),
-    "growth": lambda: plotting.growth([1, 10], {"a": [1, 100]}, x_label="n", y_label="MiB"),
     "heatmap": lambda: plotting.heatmap(_WEIGHTS),
     "heatmap_grid": lambda: plotting.heatmap_grid({"a": _WEIGHTS, "b": _WEIGHTS}),
     "kernel_fits": lambda: plotting.kernel_fits(_X, np.sin(_X), _X, {"fit": np.sin(_X)}),
-    "learned_maps": lambda: plotting.learned_maps({"a": _WEIGHTS, "b": _WEIGHTS}),
     "lines": lambda: plotting.lines(_X, {"a": _X, "b": -_X}, x_label="x", y_label="y"),
     "live_induction": lambda: trained.live_induction(
         trained.trained_induction([CausalSelfAttention(64, 4), CausalSelfAttention(64, 4)])
@@ -59,7 +56,6 @@ DRAWN: dict[str, Callable[[], Plot]] = {
     "query_plane": lambda: plotting.query_plane([[1.5, 0.5], [-1, 1], [0, -1.5]]),
     "query_weights": lambda: plotting.query_weights(_X, _X, 2.0, np.full(40, 0.025), 3.0),
     "roofline": lambda: plotting.roofline(100, 12, {"a": (2, 20), "b": (50, 90)}),
-    "running_softmax": lambda: plotting.running_softmax(_ROW, 3),
     "saturation": lambda: plotting.saturation([1.0, 0.5, 0.0, -1.0], 2.0),
     "shape_flow": lambda: plotting.shape_flow([_SHAPES], batch=2),
     "tiles": lambda: plotting.tiles(3, 4, 5),

@@ -7,8 +7,8 @@ function, which a kernel or, without one, the page itself answers.
 from course_lib.plotting.additive_attention import feature_cube
 from course_lib.plotting.attention import attention
 from course_lib.plotting.batch_matmul import cell_by_cell, cell_origins, shape_flow
-from course_lib.plotting.bug_hunt import learned_maps, progress, verdicts
-from course_lib.plotting.charts import bars, fill_leakage, lines
+from course_lib.plotting.bug_hunt import progress, verdicts
+from course_lib.plotting.charts import bars, lines
 from course_lib.plotting.clickable_mask import clickable_mask
 from course_lib.plotting.diagram import diagram
 from course_lib.plotting.diagram_strip import diagram_strip
@@ -17,12 +17,7 @@ from course_lib.plotting.figures import Live, Plot, Table, figure_html
 from course_lib.plotting.heatmaps import heatmap, heatmap_grid, mask_gallery
 from course_lib.plotting.kernel_pooling import kernel_fits, query_weights
 from course_lib.plotting.live_models import live_induction, live_translator
-from course_lib.plotting.memory_and_speed import (
-    growth,
-    live,
-    roofline,
-    running_softmax,
-)
+from course_lib.plotting.memory_and_speed import live, roofline
 from course_lib.plotting.multi_head import encoding_map
 from course_lib.plotting.online_softmax import online_softmax, tiles
 from course_lib.plotting.query_plane import query_plane
@@ -47,13 +42,10 @@ __all__ = [
     "encoding_map",
     "feature_cube",
     "figure_html",
-    "fill_leakage",
-    "growth",
     "heatmap",
     "heatmap_grid",
     "interactive",
     "kernel_fits",
-    "learned_maps",
     "lines",
     "live",
     "live_induction",
@@ -64,7 +56,6 @@ __all__ = [
     "query_plane",
     "query_weights",
     "roofline",
-    "running_softmax",
     "saturation",
     "shape_flow",
     "show",

@@ -50,7 +50,6 @@ def attention(
     mask: Any = None,
     title: str | None = None,
     heads: Sequence[str] | None = None,
-    item: int | None = None,
 ) -> Plot:
     """Draw the keys from left to right, the queries below, and an arc for each weight.
 
@@ -63,22 +62,19 @@ def attention(
 
     Args:
         weights: `(num_queries, num_keys)` or `(num_heads, num_queries, num_keys)` numbers from 0
-            to 1, with a batch of 1 in front or not; or a module that keeps `attention_weights`,
-            `(batch, num_queries, num_keys)` or `(batch, num_heads, num_queries, num_keys)`.
+            to 1, the latter with a batch of 1 in front or not.
         queries, keys: words for the rows and columns, or a string for its characters; otherwise
             their numbers.
         mask: True = may attend, broadcastable to the weights of all heads; the other places are
             hatched and get no arc.
         title: a line above.
         heads: a name for each head; otherwise "head 0" and so on.
-        item: which sequence of a batch; the first axis of `weights` is then the batch.
 
     Raises:
         ValueError: if shapes, names and numbers do not fit each other, a weight is nan or not
-            between 0 and 1, a module has no weights yet, or there are more than 60 queries or
-            keys or 12 heads.
+            between 0 and 1, or there are more than 60 queries or keys or 12 heads.
     """
-    shown = read(weights, queries, keys, mask=mask, title=title, heads=heads, item=item)
+    shown = read(weights, queries, keys, mask=mask, title=title, heads=heads)
     return Plot(
         _picture(shown), sentence(shown), _table(shown), live=Live("attention", _data(shown))
     )
@@ -160,7 +156,7 @@ def _placed(names: list[str], room: float) -> _Places:
     if letters:
         widths = [min(LARGEST_BOX, room / each)] * len(names)
     else:  # a few words stand far apart, as in a sentence above which there is a long word
-        gap = max(gap, min(60, 360 / len(names)))
+        gap = max(gap, min(60, 360 / len(names), room / each - max(widths)))
     middles, total = [], 0.0
     for start in range(0, len(names), each):
         at = 0.0
@@ -222,7 +218,7 @@ def _boxes(
 def _word(name: str, x: float, y: float, wide: float, *, blocked: bool = False) -> str:
     size = min(18.0, wide * LETTER) if len(name) == 1 else 16.0
     return text(
-        _short(name, wide, size), x, y + BOX / 2, size, font_weight=600,
+        shortened(name, wide, size), x, y + BOX / 2, size, font_weight=600,
         text_decoration="line-through" if blocked else None,
     )  # fmt: skip
 
@@ -281,7 +277,7 @@ def _small_maps(shown: Attention, top: float, width: float) -> tuple[str, float]
         x, y = head % across * (SMALL + 20), top + head // across * height
         weights, masked = shown.weights[head], shown.masked[head]
         words = name if len(shown.heads) > 1 else "as a map"
-        parts.append(text(_short(words, SMALL, 11), x, y + 8, 11, text_anchor="start"))
+        parts.append(text(shortened(words, SMALL, 11), x, y + 8, 11, text_anchor="start"))
         turn = f"translate({x:.2f} {y + 18:.2f}) scale({cell:.3f})"
         if weights.size <= MOST_DRAWN_CELLS:
             inside = _cells(weights, masked, shown.scale)
@@ -317,7 +313,7 @@ def _frame(x: float, y: float, width: float, height: float) -> str:
     return element("path", d=d, fill="none", stroke="currentColor", stroke_opacity=0.4)
 
 
-def _short(word: str, room: float, size: float) -> str:
+def shortened(word: str, room: float, size: float) -> str:
     """Shorten a word with an ellipsis if it does not fit."""
     letters = max(2, int(room / (size * LETTER)))
     return word if len(word) <= letters else word[: letters - 1] + "\N{HORIZONTAL ELLIPSIS}"

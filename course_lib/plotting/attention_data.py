@@ -59,10 +59,9 @@ def read(
     mask: Any,
     title: str | None,
     heads: Sequence[str] | None,
-    item: int | None,
 ) -> Attention:
     """Check the arguments of `plotting.attention`; weights are rounded to `LEVELS` steps."""
-    values = _values(weights, item)
+    values = _values(weights)
     num_heads, num_queries, num_keys = values.shape
     return Attention(
         np.rint(values * LEVELS) / LEVELS,
@@ -74,18 +73,12 @@ def read(
     )
 
 
-def _values(weights: Any, item: int | None) -> np.ndarray:
-    """Return checked float64 weights `(num_heads, num_queries, num_keys)` of an array or module."""
-    of_module = hasattr(weights, "forward")
-    if of_module:
-        weights = _kept_weights(weights)
+def _values(weights: Any) -> np.ndarray:
+    """Return checked float64 weights `(num_heads, num_queries, num_keys)`."""
     values = as_array(weights).astype(float)
     expected = "`weights` must be " + " or ".join(AXES.values())
-    batched = item is not None or values.ndim == 4 or (of_module and values.ndim == 3)
-    if batched and values.ndim in (3, 4):
-        values = _of_batch(values, item)
-    elif item is not None:
-        raise ValueError(f"{expected} with a batch in front for `item`; got shape {values.shape}")
+    if values.ndim == 4 and len(values) == 1:
+        values = values[0]
     if values.ndim not in AXES or not values.size:
         raise ValueError(f"{expected}, none of them 0; got shape {values.shape}")
     if np.isnan(values).any():
@@ -107,29 +100,6 @@ def _values(weights: Any, item: int | None) -> np.ndarray:
             f"{MOST_TOKENS} keys; got {' x '.join(map(str, values.shape))}. Slice them."
         )
     return values
-
-
-def _kept_weights(module: Any) -> Any:
-    """Return the weights of a module's last call."""
-    kept = getattr(module, "attention_weights", None)
-    if kept is None:
-        name = type(module).__name__
-        raise ValueError(
-            f"`weights` must be numbers or a module that keeps `attention_weights`; got {name}, "
-            f"which has none. Call it first, as in {name.lower()}(queries, keys, values); if it "
-            "keeps none, give the weights themselves."
-        )
-    return kept
-
-
-def _of_batch(values: np.ndarray, item: int | None) -> np.ndarray:
-    size = len(values)
-    if item is None and size != 1:
-        raise ValueError(f"`item` must say which of the batch of {size} to show; got None")
-    item = item or 0
-    if not -size <= item < size:
-        raise ValueError(f"`item` must be in a batch of {size}; got {item}")
-    return values[item]
 
 
 def _masked(mask: Any, shape: tuple[int, ...]) -> np.ndarray:

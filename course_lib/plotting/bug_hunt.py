@@ -5,18 +5,14 @@ depends on time is ever stored.
 """
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from matplotlib.patches import Rectangle
 
-from course_lib.plotting.axes import colour_bar
 from course_lib.plotting.colours import INK, NEGATIVE, POSITIVE
 from course_lib.plotting.display import _has_front_end, new_figure
 from course_lib.plotting.figures import Plot, Table
-from course_lib.plotting.heatmaps import draw_values, map_table, panel_labels, panels_for
-from course_lib.plotting.words import as_array
 
 
 def verdicts(rows: Mapping[str, Mapping[str, bool]], *, title: str | None = None) -> Plot:
@@ -57,28 +53,6 @@ def verdicts(rows: Mapping[str, Mapping[str, bool]], *, title: str | None = None
     words = "; ".join(_question_sentence(question, rows) for question in questions)
     table = [[name, *("yes" if rows[name][q] else "no" for q in questions)] for name in names]
     return Plot(figure, f"{title or 'Answers'}: {words}.", Table(["", *questions], table))
-
-
-def learned_maps(panels: Mapping[str, Any], *, columns: int = 3) -> Plot:
-    """Learned attention weights; the alt text says where each query looks, not how much.
-
-    How much differs from machine to machine; where the largest weight is does not, once a
-    module has learned.
-
-    Args:
-        panels: title -> weights `(num_queries, num_keys)`.
-        columns: maps in a row of the grid.
-    """
-    data = {name: as_array(weights).astype(float) for name, weights in panels.items()}
-    figure, grid = panels_for([values.shape for values in data.values()], columns, extra=0.8)
-    nothing = {name: np.zeros(values.shape, dtype=bool) for name, values in data.items()}
-    for axes, (name, values) in zip(grid, data.items(), strict=True):
-        draw_values(axes, values, nothing[name], (0.0, 1.0))
-        panel_labels(axes, values.shape, name)
-    colour_bar(figure, grid, (0.0, 1.0), "weights", "attention weight")
-    words = [f"{name}: {_looks_at(values)}" for name, values in data.items()]
-    alt = "Learned attention weights. " + ". ".join(words) + "."
-    return Plot(figure, alt, map_table({name: (data[name], nothing[name]) for name in data}))
 
 
 def progress(num_steps: int, label: str) -> Iterator[int]:
@@ -122,13 +96,3 @@ def _question_sentence(question: str, rows: Mapping[str, Mapping[str, bool]]) ->
     if len(no) == len(rows):
         return f"{question}: no for all {len(rows)}"
     return f"{question}: no for {', '.join(no)}, yes for the other {len(rows) - len(no)}"
-
-
-def _looks_at(values: np.ndarray) -> str:
-    num_queries, num_keys = values.shape
-    keys: Sequence[int] = values.argmax(axis=1).tolist()
-    if keys == list(range(num_keys))[::-1][:num_queries] and num_queries > 1:
-        return f"query i looks most at key {num_keys - 1} - i"
-    if keys == list(range(num_queries)) and num_queries > 1:
-        return "query i looks most at key i"
-    return "; ".join(f"query {i} looks most at key {key}" for i, key in enumerate(keys))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
 
 from course_lib.plotting.axes import HATCHES, clean, colour, name_ticks, style
 from course_lib.plotting.colours import INK
@@ -16,8 +16,7 @@ from course_lib.plotting.display import new_figure
 from course_lib.plotting.figures import Plot, Table
 from course_lib.plotting.words import as_array, curve_sentence, number
 
-POWERS = (0, -100, -200, -300)
-EXACT_ZERO = -360
+MOST_TICKS = 9  # of a logarithmic axis
 LABEL_POINTS = 10  # from one line's name to the next
 
 
@@ -58,8 +57,17 @@ def lines(
     title: str | None = None,
     log_x: bool = False,
     log_y: bool = False,
+    y_limits: tuple[float, float] | None = None,
 ) -> Plot:
-    """One chart of several lines over the same `x`; each has its own marker and dash."""
+    """Draw several lines over the same `x`, each with its own marker and dash.
+
+    Args:
+        x: `(num_points,)`; few of them on a logarithmic axis have a tick each.
+        series: name -> values.
+        x_label, y_label, title: the words at the axes and above.
+        log_x, log_y: which axes are logarithmic.
+        y_limits: the ends of the vertical axis, where they must not depend on the data.
+    """
     across = as_array(x).astype(float)
     data = {name: as_array(values).astype(float) for name, values in series.items()}
     figure = new_figure(5.5, 3.2)
@@ -68,46 +76,16 @@ def lines(
     axes.set_xscale("log" if log_x else "linear")
     axes.set_yscale("log" if log_y else "linear")
     axes.set(xlabel=x_label, ylabel=y_label, title=title or "")
+    if log_x and len(across) <= MOST_TICKS:
+        axes.set_xticks(across)
+        axes.xaxis.set_minor_locator(NullLocator())
+    if y_limits:
+        axes.set_ylim(y_limits)
     plain_ticks(axes)
     name_ends(axes)
     words = [curve_sentence(name, across, values, log=log_y) for name, values in data.items()]
     alt = f"{title or y_label} over {x_label}: " + "; ".join(words) + "."
     return Plot(figure, alt, lines_table(x_label, across, data))
-
-
-def fill_leakage(fills: Any, panels: Mapping[str, Mapping[str, Any]]) -> Plot:
-    """The weight that reaches a masked key, over the fill value, per dtype.
-
-    Both axes are logarithmic, and the vertical one has a place of its own for an exact 0.
-
-    Args:
-        fills: the fill values, from small to large in size, all negative and finite.
-        panels: title -> dtype name -> leaked weight for each fill.
-    """
-    sizes = -as_array(fills).astype(float)
-    if not (np.isfinite(sizes).all() and (sizes > 0).all()):
-        raise ValueError("`fills` must be finite and < 0; got " + ", ".join(map(str, -sizes)))
-    data = {t: {n: as_array(v).astype(float) for n, v in s.items()} for t, s in panels.items()}
-    figure = new_figure(6.0, 3.0)
-    grid = np.atleast_1d(figure.subplots(1, len(data), sharey=True))
-    for axes, (title, series) in zip(grid, data.items(), strict=True):
-        heights = {name: _log_or_zero(values) for name, values in series.items()}
-        draw_lines(axes, sizes, heights, nested=True)
-        axes.set_xscale("log", base=2)
-        axes.set_yticks([*POWERS, EXACT_ZERO], [*("1" if not p else f"1e{p}" for p in POWERS), "0"])
-        axes.set_title(title, fontsize=9)
-        ticks = sizes[:: max(1, len(sizes) // 2)]
-        axes.set_xticks(ticks, [f"-{number(tick)}" for tick in ticks])
-        axes.set_xlabel("fill value")
-    grid[0].set_ylabel("weight of the masked key")
-    grid[-1].legend(fontsize=7, frameon=False, loc="center left")
-    words = []
-    for title, series in data.items():
-        parts = [_leak_sentence(name, sizes, values) for name, values in series.items()]
-        words.append(f"{title}: " + "; ".join(parts))
-    named = {f"{t}, {n}": values for t, series in data.items() for n, values in series.items()}
-    alt = "Weight of a masked key over the fill value. " + ". ".join(words) + "."
-    return Plot(figure, alt, lines_table("fill value", -sizes, named))
 
 
 def _draw_bars(axes: Axes, series: Mapping[str, np.ndarray]) -> None:
@@ -131,12 +109,10 @@ def _draw_bars(axes: Axes, series: Mapping[str, np.ndarray]) -> None:
     clean(axes)
 
 
-def draw_lines(
-    axes: Axes, across: np.ndarray, series: Mapping[str, np.ndarray], *, nested: bool = False
-) -> None:
-    """Draw the lines; `nested` ones shrink in turn, so that equal lines stay visible."""
+def draw_lines(axes: Axes, across: np.ndarray, series: Mapping[str, np.ndarray]) -> None:
+    """Draw the lines, each with its own marker and dash."""
+    shrink = len(series)
     for position, (name, values) in enumerate(series.items()):
-        shrink = position if nested else len(series)
         axes.plot(
             across,
             values,
@@ -209,16 +185,9 @@ def plain_ticks(axes: Axes) -> None:
         (axes.xaxis, axes.get_xscale(), axes.get_xlim()),
         (axes.yaxis, axes.get_yscale(), axes.get_ylim()),
     ):
-        if scale == "log" and limits[0] >= 1e-3 and limits[1] <= 1e6:
+        if scale == "log" and limits[0] >= 1e-3 and limits[1] <= 1e7:
             axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
             axis.set_minor_formatter(NullFormatter())
-
-
-def _log_or_zero(weights: np.ndarray) -> np.ndarray:
-    """The power of ten of each weight; exact zeros go to a line of their own below all of them."""
-    powers = np.full(weights.shape, float(EXACT_ZERO))
-    np.log10(weights, out=powers, where=weights > 0)
-    return powers
 
 
 def _bars_sentence(title: str, series: Mapping[str, np.ndarray]) -> str:
@@ -226,17 +195,6 @@ def _bars_sentence(title: str, series: Mapping[str, np.ndarray]) -> str:
         f"{name} " + ", ".join(number(value) for value in values) for name, values in series.items()
     ]
     return f"Bars of {title}: " + "; ".join(parts)
-
-
-def _leak_sentence(name: str, sizes: np.ndarray, values: np.ndarray) -> str:
-    start = f"{name} {number(values[0])} at -{number(sizes[0])}"
-    leaking = np.flatnonzero(values != 0)
-    if not leaking.size:
-        return f"{name} exactly 0 everywhere"
-    last = leaking[-1]
-    end = f"{number(values[last])} at -{number(sizes[last])}"
-    after = "" if last + 1 == len(sizes) else f", exactly 0 from -{number(sizes[last + 1])} on"
-    return f"{start}, {end}{after}" if last else f"{start}{after}"
 
 
 def lines_table(x_label: str, across: np.ndarray, series: Mapping[str, np.ndarray]) -> Table:

@@ -21,13 +21,12 @@ MOST_QUERIES, MOST_KEYS = 8, 6
 DIGITS = 1000
 
 
-def clickable_mask(scores: Any, softmax: "Callable[..., Tensor]", *, mask: Any = None) -> Plot:
+def clickable_mask(scores: Any, softmax: "Callable[..., Tensor]") -> Plot:
     """Weights of a map of scores; where scripts run, a click on a cell masks or allows its key.
 
     Args:
         scores: `(num_queries, num_keys)`, at most 8 queries and 6 keys.
         softmax: called once as `softmax(scores, mask=mask)` with shapes `(1, rows, num_keys)`.
-        mask: bool, like `scores`: what is allowed at the start; everything if not given.
 
     Raises:
         ValueError: if there are more queries or keys, or `softmax` returns another shape.
@@ -39,13 +38,14 @@ def clickable_mask(scores: Any, softmax: "Callable[..., Tensor]", *, mask: Any =
             f"shape {table.shape}"
         )
     num_queries, num_keys = table.shape
-    allowed = np.ones(table.shape, dtype=bool) if mask is None else as_array(mask).astype(bool)
     weights = _under_every_mask(table, softmax)
-    numbers = (1 << np.arange(num_keys)) @ allowed.T  # a row's mask as bits, key 0 the lowest
-    now = weights[np.arange(num_queries), numbers]
-    plot = heatmap(now, mask=allowed, title="weights; a click masks a key")
+    plot = heatmap(weights[:, -1], title="weights; a click masks a key")
     shown = np.nan_to_num(np.round(DIGITS * weights), nan=-1.0).astype(int)
-    data = {"weights": shown.tolist(), "masks": numbers.tolist(), "num_keys": num_keys}
+    data = {
+        "weights": shown.tolist(),
+        "masks": [(1 << num_keys) - 1] * num_queries,
+        "num_keys": num_keys,
+    }
     return Plot(plot.figure, plot.alt, plot.table, live=Live("clickable_mask", data))
 
 

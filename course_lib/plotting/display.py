@@ -17,6 +17,7 @@ logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
 
 from matplotlib.figure import Figure  # noqa: E402
 
+from course_lib.plotting.captions import WORDS, Words  # noqa: E402
 from course_lib.plotting.figures import Control, Plot, figure_html, stepper  # noqa: E402
 
 INTERACTIVE_VARIABLE = "COURSE_INTERACTIVE"
@@ -28,24 +29,23 @@ def new_figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), facecolor="none", layout="constrained")
 
 
-def show(figure: Figure | Plot, alt: str | None = None, *, caption: str | None = None) -> None:
+def show(figure: Figure | Plot, alt: str = "", *, key: str | None = None) -> None:
     """Display a figure as one output: HTML with alt text and data, and the alt text as plain text.
 
     Args:
         figure: a `Plot`, or a figure together with `alt`.
         alt: what there is to see, in words; required for a bare figure.
-        caption: a line to print beneath the figure.
+        key: of the words in `captions.py` that a lesson shows with the figure.
 
     Raises:
         ValueError: if there is no alt text.
     """
-    if isinstance(figure, Plot):
-        plot = replace(figure, alt=alt or figure.alt)
-    else:
-        plot = Plot(figure, alt or "")
+    words = WORDS[key] if key else Words()
+    plot = figure if isinstance(figure, Plot) else Plot(figure, "")
+    plot = replace(plot, alt=alt or words.alt or plot.alt, caption=words.caption or plot.caption)
     if not plot.alt.strip():
         raise ValueError("`alt` must say what the figure shows; got nothing")
-    put(plot.alt, lambda: figure_html(plot, caption))
+    put(plot.alt, lambda: figure_html(plot))
 
 
 def interactive(
@@ -82,7 +82,7 @@ def interactive(
 
     def page() -> str:
         frames = [draw(**dict(zip(controls, choice, strict=True))) for choice in choices]
-        return figure_html(stepper(frames, made), caption)
+        return figure_html(stepper(frames, made, caption))
 
     put(draw(**values).alt, page)
 

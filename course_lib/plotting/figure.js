@@ -7,11 +7,11 @@ function picture(source, alt) {
   const svg = document.importNode(parsed, true);
   svg.setAttribute("role", "img");
   svg.setAttribute("aria-label", alt);
-  if (svg.dataset.cuts) new ResizeObserver(() => stack(svg)).observe(svg.ownerDocument.body);
+  if (svg.dataset.panels) new ResizeObserver(() => stack(svg)).observe(svg.ownerDocument.body);
   return svg;
 }
 
-// On a narrow page, panels that stand side by side are stacked: each is a window on the picture.
+// On a narrow page, panels that stand side by side are stacked, each a window on the picture.
 function stack(svg) {
   const room = svg.parentElement?.clientWidth;
   const narrow = room < NARROW;
@@ -25,20 +25,22 @@ function stack(svg) {
   }
   svg.before = names.map((name) => svg.getAttribute(name));
   svg.whole = [...svg.childNodes];
-  const [, , width, height] = svg.before[0].split(" ").map(Number);
-  const ends = [0, ...svg.dataset.cuts.split(" ").map(Number), width];
-  const widest = Math.max(...ends.slice(1).map((end, i) => end - ends[i]));
-  svg.replaceChildren(...ends.slice(1).map((end, i) => {
+  const numbers = svg.dataset.panels.split(" ").map(Number);
+  let bottom = 0;
+  const panels = [];
+  for (let i = 0; i < numbers.length; i += 4) {
+    const [, , width, height] = numbers.slice(i, i + 4);
     const panel = document.createElementNS(svg.namespaceURI, "svg");
-    const size = { x: 0, y: i * height, width: end - ends[i], height,
-      viewBox: `${ends[i]} 0 ${end - ends[i]} ${height}` };
+    const size = { y: bottom, width, height, viewBox: numbers.slice(i, i + 4).join(" ") };
     for (const [name, value] of Object.entries(size)) panel.setAttribute(name, value);
     panel.append(...svg.whole.map((node) => node.cloneNode(true)));
-    return panel;
-  }));
-  const size = [widest, height * (ends.length - 1)];
+    panels.push(panel);
+    bottom += height;
+  }
+  svg.replaceChildren(...panels);
+  const size = [Math.max(...panels.map((each) => each.getAttribute("width"))), bottom];
   svg.setAttribute("viewBox", `0 0 ${size.join(" ")}`);
-  const scale = svg.before[1] / width;
+  const scale = svg.before[1] / svg.before[0].split(" ")[2];
   size.forEach((each, i) => svg.setAttribute(names[i + 1], each * scale));
   svg.style.minWidth = "";
   svg.parentElement.removeAttribute("tabindex");

@@ -58,6 +58,7 @@ class Plot:
         handle: where the thing lies that the first control moves, as a part of the picture's
             width; then it can be dragged.
         live: the script that takes the picture's place, where it has one.
+        caption: a line beneath the picture.
     """
 
     figure: Figure | str
@@ -65,6 +66,7 @@ class Plot:
     table: Table | None = None
     handle: float | None = None
     live: Live | None = None
+    caption: str = ""
 
     @functools.cached_property
     def svg(self) -> str:
@@ -95,31 +97,33 @@ class Control(NamedTuple):
         return [f"{option:g}" if self.slides else str(option) for option in self.options]
 
 
-def figure_html(plot: Plot, caption: str | None = None, *, inline: bool = False) -> str:
-    """`<figure>` with the picture, an optional caption and the data.
+def figure_html(plot: Plot, *, inline: bool = False) -> str:
+    """Return a `<figure>` with the picture, its caption and its data.
 
     Args:
         plot: what to show.
-        caption: a line beneath the picture.
         inline: put the picture in as `<svg>`, where no sanitizer and no script is in the way.
     """
     if inline:
         named = f'<svg role="img" aria-label="{html.escape(plot.alt)}" '
-        return _figure(plot.svg.replace("<svg ", named, 1), plot, caption)
+        return _figure(plot.svg.replace("<svg ", named, 1), plot)
     if plot.live is None:
-        return _figure(_still(plot), plot, caption) + _script("figure.js")
+        return _figure(_still(plot), plot) + _script("figure.js")
     name, data, uses = plot.live
     inside = f'<script type="application/json" class="live">{_json(data)}</script>'
-    figure = _figure(_still(plot) + inside, plot, caption, marks=f' data-live="{name}"')
+    figure = _figure(_still(plot) + inside, plot, marks=f' data-live="{name}"')
     return figure + _script("figure.js", *(f"{each}.js" for each in (*uses, name)))
 
 
-def stepper(frames: Sequence[Plot], controls: Sequence[Control], *, plays: bool = False) -> Plot:
+def stepper(
+    frames: Sequence[Plot], controls: Sequence[Control], caption: str, *, plays: bool = False
+) -> Plot:
     """A figure whose picture changes with controls that need no kernel.
 
     Args:
         frames: a plot for each choice of options, the last control's options innermost.
         controls: at least one.
+        caption: a line beneath the picture, shown where no script runs.
         plays: whether a button plays the first control from its first option to its last.
     """
     place = 0
@@ -140,11 +144,11 @@ def stepper(frames: Sequence[Plot], controls: Sequence[Control], *, plays: bool 
         "plays": plays,
         "frames": base64.b64encode(packed).decode("ascii"),
     }
-    return replace(frames[place], live=Live("stepper", data))
+    return replace(frames[place], live=Live("stepper", data), caption=caption)
 
 
-def _figure(picture: str, plot: Plot, caption: str | None, *, marks: str = "") -> str:
-    words = f"<figcaption>{html.escape(caption)}</figcaption>" if caption else ""
+def _figure(picture: str, plot: Plot, *, marks: str = "") -> str:
+    words = f"<figcaption>{html.escape(plot.caption)}</figcaption>" if plot.caption else ""
     if _least(plot):
         marks += ' tabindex="0"'
     look = "margin:0.5em 0;max-width:100%" + (";overflow-x:auto" if _least(plot) else "")

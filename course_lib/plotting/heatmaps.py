@@ -27,8 +27,6 @@ def heatmap(
     *,
     mask: Any = None,
     title: str | None = None,
-    query_labels: Sequence[str] | None = None,
-    key_labels: Sequence[str] | None = None,
     quantity: str = "attention weight",
     limits: tuple[float, float] | None = (0.0, 1.0),
 ) -> Plot:
@@ -38,7 +36,6 @@ def heatmap(
         weights: tensor, array or nested list.
         mask: True where attending is allowed; the other cells are hatched.
         title: a line above the map.
-        query_labels, key_labels: names for the rows and columns; otherwise their numbers.
         quantity: what the numbers are, for the colour bar and the alt text.
         limits: the ends of the colour bar; None takes them from the data.
     """
@@ -50,12 +47,12 @@ def heatmap(
     axes = figure.subplots()
     ends = limits or data_limits([values])
     draw_values(axes, values, blocked, ends)
-    label_axes(axes, values.shape, query_labels, key_labels)
+    label_axes(axes, values.shape)
     if title:
         axes.set_title(title, fontsize=10)
     colour_bar(figure, axes, ends, map_of(ends), quantity)
     words = values_sentence(values, blocked, quantity)
-    table = map_table({"": (values, blocked)}, query_labels, key_labels)
+    table = map_table({"": (values, blocked)})
     return Plot(figure, f"{title}: {words}." if title else f"{words}.", table)
 
 
@@ -91,12 +88,11 @@ def heatmap_grid(
     return Plot(figure, ". ".join(words) + ".", map_table(data))
 
 
-def mask_gallery(masks: Mapping[str, Any], *, columns: int = 3) -> Plot:
+def mask_gallery(masks: Mapping[str, Any]) -> Plot:
     """Masks side by side: a tick where the query may attend the key, hatching where not.
 
     Args:
         masks: title -> bool `(num_queries, num_keys)`, True = may attend.
-        columns: masks in a row of the gallery.
     """
     data = {name: as_array(mask) for name, mask in masks.items()}
     for name, mask in data.items():
@@ -104,7 +100,7 @@ def mask_gallery(masks: Mapping[str, Any], *, columns: int = 3) -> Plot:
             raise ValueError(
                 f"mask {name!r} must be bool with 2 axes; got {mask.dtype} with {mask.ndim}"
             )
-    figure, grid = panels_for([mask.shape for mask in data.values()], columns, extra=0.0)
+    figure, grid = panels_for([mask.shape for mask in data.values()], 3, extra=0.0)
     allowed = np.array(to_rgba(VALUE, 0.4))
     for axes, (name, mask) in zip(grid, data.items(), strict=True):
         draw_cells(axes, mask[..., None] * allowed, ~mask)
@@ -172,21 +168,13 @@ def draw_values(
     write_cells(axes, words, hatched)
 
 
-def label_axes(
-    axes: Axes,
-    shape: tuple[int, ...],
-    query_labels: Sequence[str] | None = None,
-    key_labels: Sequence[str] | None = None,
-) -> None:
-    """Keys across and queries down, by their names or numbers."""
+def label_axes(axes: Axes, shape: tuple[int, ...]) -> None:
+    """Number the keys across and the queries down."""
     clean(axes)
     axes.set(xlabel="keys", ylabel="queries")
-    for set_ticks, count, labels in (
-        (axes.set_xticks, shape[1], key_labels),
-        (axes.set_yticks, shape[0], query_labels),
-    ):
-        if labels is not None or count <= TICKS_UP_TO:
-            set_ticks(range(count), list(labels or map(str, range(count))))
+    for set_ticks, count in ((axes.set_xticks, shape[1]), (axes.set_yticks, shape[0])):
+        if count <= TICKS_UP_TO:
+            set_ticks(range(count), list(map(str, range(count))))
 
 
 def panel_labels(axes: Axes, shape: tuple[int, ...], title: str) -> None:

@@ -23,10 +23,6 @@ def kernel_fits(
     targets: Any,
     places: Any,
     fits: Mapping[str, Any],
-    *,
-    columns: int = 3,
-    x_label: str = "hours",
-    y_label: str = "reading (°C)",
 ) -> Plot:
     """The data as dots and one fit a panel; where a fit is nan the panel is hatched.
 
@@ -34,12 +30,10 @@ def kernel_fits(
         inputs, targets: the data, `(num_points,)`.
         places: where the fits were computed, ascending.
         fits: title -> prediction at each place.
-        columns: panels in a row.
-        x_label, y_label: what inputs and targets are, with their unit.
     """
     x, y, at = (as_array(part).astype(float) for part in (inputs, targets, places))
     data = {name: as_array(values).astype(float) for name, values in fits.items()}
-    columns = min(columns, len(data))
+    columns = min(3, len(data))
     rows = -(-len(data) // columns)
     figure = new_figure(6.0 if columns > 1 else 5.0, max(2.8, 1.0 + 1.7 * rows))
     grid = grid_of(figure, len(data), columns, sharex=True, sharey=True)
@@ -50,11 +44,12 @@ def kernel_fits(
             axes.axvspan(start, end, facecolor="none", edgecolor=PLAIN, hatch="////", lw=0)
         axes.set_title(name, fontsize=9)
         clean(axes)
-        axes.set(xlabel=x_label, ylabel=y_label)
+        axes.set(xlabel="hours", ylabel="reading (°C)")
         axes.label_outer()
+        axes.tick_params(labelleft=True, labelbottom=True)
     words = [f"{name}: {_fit_sentence(at, values)}" for name, values in data.items()]
     points = f"{counted(len(x), 'data point', 'data points')} and their predictions"
-    return Plot(figure, f"{points}. " + ". ".join(words) + ".", lines_table(x_label, at, data))
+    return Plot(figure, f"{points}. " + ". ".join(words) + ".", lines_table("hours", at, data))
 
 
 def query_weights(keys: Any, values: Any, query: float, weights: Any, output: float) -> Plot:

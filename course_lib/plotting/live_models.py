@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from course_lib.plotting.attention import attention
+from course_lib.plotting.captions import WORDS
 from course_lib.plotting.colours import ROLES
 from course_lib.plotting.figures import Live, Plot
 from course_lib.plotting.words import as_array
@@ -62,7 +63,8 @@ def live_translator(
     }
     alt = f"A trained translator reads {text} and writes {' '.join(translation)}: "
     alt += _crossing(parts, translation, as_array(attention_weights))
-    return replace(still, alt=alt, live=Live("translator", data, _USES))
+    live = Live("translator", data, _USES)
+    return replace(still, alt=alt, live=live, caption=WORDS["live translator"].caption)
 
 
 def live_induction(

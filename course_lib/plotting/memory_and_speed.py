@@ -1,4 +1,4 @@
-"""Figures of lesson 08: a row of scores block by block, and what a machine allows.
+"""The figure of lesson 08 that shows what a machine allows.
 
 And `live`, which measures where a reader waits for it and otherwise returns what was measured
 before, so that nothing that depends on time is ever stored.
@@ -8,81 +8,18 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullLocator
 
 from course_lib.plotting.axes import clean, colour
-from course_lib.plotting.charts import lines
+from course_lib.plotting.charts import plain_ticks
 from course_lib.plotting.colours import INK, PLAIN
 from course_lib.plotting.display import _has_front_end, new_figure
 from course_lib.plotting.figures import Plot, Table
-from course_lib.plotting.words import as_array, counted, number
+from course_lib.plotting.words import number
 
 
 def live(measure: Callable[[], Any], recorded: Any) -> Any:
     """What `measure()` finds on the reader's machine; without a front end, what is `recorded`."""
     return measure() if _has_front_end() else recorded
-
-
-def growth(
-    sizes: Any, series: Mapping[str, Any], *, x_label: str, y_label: str, title: str | None = None
-) -> Plot:
-    """How costs grow with a size: both axes logarithmic, a tick at each size that was tried."""
-    labels = {"x_label": x_label, "y_label": y_label, "title": title}
-    plot = lines(sizes, series, **labels, log_x=True, log_y=True)
-    assert isinstance(plot.figure, Figure)
-    axes = plot.figure.axes[0]
-    across = as_array(sizes).astype(float)
-    axes.set_xticks(across, [number(size) for size in across])
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    return plot
-
-
-def running_softmax(scores: Any, block_size: int) -> Plot:
-    """One row of scores in blocks: each score, the running maximum, and the two sums.
-
-    Below each block stand the sum as it is kept, shifted by the maximum so far, and the sum that
-    one would have without ever rescaling it.
-
-    Args:
-        scores: `(num_keys,)`, finite.
-        block_size: how many scores make a block; the last one may be shorter.
-    """
-    row = as_array(scores).astype(float)
-    figure = new_figure(6.0, 3.0)
-    axes = figure.subplots()
-    axes.bar(range(len(row)), row, width=0.55, color=colour(0), label="score")
-    states = _states(row, block_size)
-    for position, (start, stop, largest, total, careless) in enumerate(states):
-        if position % 2 == 0:
-            axes.axvspan(start - 0.5, stop - 0.5, color=PLAIN, alpha=0.15, linewidth=0, zorder=-2)
-        label = "maximum so far" if position == 0 else None
-        edges = [start - 0.5, stop - 0.5]
-        axes.plot(edges, [largest] * 2, color=colour(1), linewidth=2, linestyle="--", label=label)
-        words = f"block {position}\nsum {total:.2f}\nnever rescaled {careless:.2f}"
-        axes.annotate(
-            words,
-            ((start + stop - 1) / 2, 0),
-            xycoords=("data", "axes fraction"),
-            xytext=(0, -18),
-            textcoords="offset points",
-            ha="center",
-            va="top",
-            fontsize=7.5,
-        )
-    axes.axhline(0, color=INK, linewidth=0.8)
-    axes.set(ylabel="score", xlim=(-0.5, len(row) - 0.5))
-    axes.set_xticks(range(len(row)))
-    clean(axes)
-    axes.margins(y=0.2)
-    axes.legend(fontsize=8, frameon=False, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2)
-    rows = [
-        [f"block {i}", *map(number, (largest, total, careless))]
-        for i, (_, _, largest, total, careless) in enumerate(states)
-    ]
-    table = Table(["block", "maximum so far", "sum", "sum never rescaled"], rows)
-    return Plot(figure, _states_sentence(row, states), table)
 
 
 def roofline(peak: float, bandwidth: float, points: Mapping[str, tuple[float, float]]) -> Plot:
@@ -108,6 +45,7 @@ def roofline(peak: float, bandwidth: float, points: Mapping[str, tuple[float, fl
         style = {"color": colour(position), "marker": marker, "markersize": 8, "linestyle": "none"}
         axes.plot([intensity], [reached], label=name, **style)
     axes.set(xscale="log", yscale="log")
+    plain_ticks(axes)
     axes.set(xlabel="operations for each byte moved", ylabel="10⁹ operations a second")
     bounds = {"fontsize": 8, "color": INK, "va": "bottom"}
     axes.text(low * 1.1, low * bandwidth * 2.8, f"{number(bandwidth)} GB/s", **bounds, rotation=35)
@@ -118,28 +56,6 @@ def roofline(peak: float, bandwidth: float, points: Mapping[str, tuple[float, fl
     rows = [[name, *map(number, point)] for name, point in points.items()]
     table = Table(["", "operations for each byte", "10⁹ operations a second"], rows)
     return Plot(figure, _roof_sentence(peak, bandwidth, ridge, points), table)
-
-
-def _states(row: np.ndarray, block_size: int) -> list[tuple[int, int, float, float, float]]:
-    """Start, end, running maximum, right sum and never rescaled sum after each block."""
-    states, careless = [], 0.0
-    for start in range(0, len(row), block_size):
-        stop = min(start + block_size, len(row))
-        largest = float(row[:stop].max())
-        careless += float(np.exp(row[start:stop] - largest).sum())
-        total = float(np.exp(row[:stop] - largest).sum())
-        states.append((start, stop, largest, total, careless))
-    return states
-
-
-def _states_sentence(row: np.ndarray, states) -> str:
-    parts = [
-        f"block {i} ends with the maximum {number(largest)} and the sum {number(total)}, "
-        f"{number(careless)} if never rescaled"
-        for i, (_, _, largest, total, careless) in enumerate(states)
-    ]
-    blocks = counted(len(states), "block", "blocks")
-    return f"{counted(len(row), 'score', 'scores')} in {blocks}: " + "; ".join(parts) + "."
 
 
 def _roof_sentence(peak, bandwidth, ridge, points) -> str:

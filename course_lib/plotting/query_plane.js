@@ -26,11 +26,13 @@ for (const figure of document.querySelectorAll("figure.course-figure[data-live=q
   planePage(figure, data);
 }
 
-function planePage(figure, { keys, values, names, reach, steps, start, scales, scale, levels,
+function planePage(figure, { keys, values, names, value_names: valueNames, reach, steps, start, scales, scale, levels,
   weights, colours }) {
   const all = decoded({ weights, levels });
   const middle = 150;
   const unit = (middle - 16) / reach;
+  // The largest dot product that can be reached: the bars keep their scale during a drag.
+  const widest = reach * Math.max(...keys.map(([x, y]) => Math.abs(x) + Math.abs(y)));
   const place = ([x, y]) => [middle + x * unit, middle - y * unit];
   let at = start; // the column and the row of the query in the grid
   let size = scale;
@@ -96,7 +98,7 @@ function planePage(figure, { keys, values, names, reach, steps, start, scales, s
     input.addEventListener("input", change);
     told.textContent = ` ${scales[scale]}`;
     input.setAttribute("aria-valuetext", scales[scale]);
-    return [make("label", {}, "Scores times ", input, told)];
+    return [make("label", {}, "Scores: the dot products times ", input, told)];
   }
 
   function drag({ clientX, clientY }) {
@@ -111,9 +113,8 @@ function planePage(figure, { keys, values, names, reach, steps, start, scales, s
     const query = at.map((each) => (each / steps) * 2 * reach - reach);
     const from = ((size * (steps + 1) + at[1]) * (steps + 1) + at[0]) * keys.length;
     const now = all.slice(from, from + keys.length);
-    const products = keys.map((key) => (key[0] * query[0] + key[1] * query[1]) * scales[size]);
+    const products = keys.map((key) => key[0] * query[0] + key[1] * query[1]);
     const output = [0, 1].map((axis) => total(now.map((weight, i) => weight * values[i][axis])));
-    const widest = Math.max(2, ...products.map(Math.abs));
     rows.forEach(({ half, full, product, weight }, i) => {
       const part = (45 * products[i]) / widest;
       half.firstChild.style.cssText = `left:${45 + Math.min(0, part)}px;width:${Math.abs(part)}px`;
@@ -141,9 +142,10 @@ function planePage(figure, { keys, values, names, reach, steps, start, scales, s
         const [left, top] = place(key.map((each) => each * far));
         return [...arrow(key, "key", 2), draw("text", { x: left, y: top }, names[i])];
       }),
-      ...values.map((value, i) => {
+      ...values.flatMap((value, i) => {
         const [cx, cy] = place(value);
-        return painted("value", "circle", { cx, cy, r: 4 + 9 * now[i], opacity: 0.7 });
+        return [painted("value", "circle", { cx, cy, r: 4 + 9 * now[i], opacity: 0.7 }),
+          draw("text", { x: cx + (cx > 250 ? -22 : 22), y: cy }, valueNames[i])];
       }),
       ...arrow(query, "query", 3.5),
       painted("output", "path", { d: `M${x} ${y - 8}l8 8-8 8-8-8z` }));

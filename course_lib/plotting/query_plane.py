@@ -60,6 +60,7 @@ def query_plane(
             f"and {len(carried)} values"
         )
     labels = list(names or (f"k{i + 1}" for i in range(len(points))))
+    value_names = ["" if values is None else f"v{i + 1}" for i in range(len(points))]
     ticks = np.linspace(-REACH, REACH, STEPS + 1)
     grid = np.stack(np.meshgrid(ticks, ticks), axis=-1).reshape(-1, 2)  # rows of equal y
     every = np.concatenate([grid * factor for factor in scales])
@@ -73,6 +74,7 @@ def query_plane(
         "keys": points.tolist(),
         "values": carried.tolist(),
         "names": labels,
+        "value_names": value_names,
         "reach": REACH,
         "steps": STEPS,
         "start": start,
@@ -95,7 +97,7 @@ def query_plane(
         for name, product, weight in zip(labels, products, now, strict=True)
     ]
     table = Table(["key", "dot product with the query", "weight"], rows)
-    picture = _picture(points, carried, labels, at, products, now)
+    picture = _picture(points, carried, (labels, value_names), at, products, now)
     return Plot(
         picture, alt, table, live=Live("query_plane", data, ("network", "attention", "live"))
     )
@@ -131,13 +133,14 @@ def _weights(
 def _picture(
     keys: np.ndarray,
     values: np.ndarray,
-    names: Sequence[str],
+    both_names: tuple[Sequence[str], Sequence[str]],
     query: np.ndarray,
     products: np.ndarray,
     weights: np.ndarray,
 ) -> str:
     """Draw the plane and, next to it, the dot products and weights as bars."""
     middle = SIDE / 2
+    names, value_names = both_names
 
     def place(point: np.ndarray) -> tuple[float, float]:
         x, y = point * (middle - 16) / REACH
@@ -149,16 +152,18 @@ def _picture(
         parts.append(arrow([(middle, middle), place(key)], 2, KEY))
         x, y = place(key * (1 + 0.28 / max(float(np.hypot(*key)), 0.3)))
         parts.append(text(name, x, y, 13, font_weight=600))
-    for value, weight in zip(values, weights, strict=True):
+    for value, weight, name in zip(values, weights, value_names, strict=True):
         x, y = place(value)
         parts.append(element("circle", cx=x, cy=y, r=4 + 9 * weight, fill=VALUE, opacity=0.7))
+        beside = x - 22 if x > SIDE - 50 else x + 22
+        parts.append(text(name, beside, y, 13, font_weight=600))
     parts.append(arrow([(middle, middle), place(query)], 3.5, QUERY))
     x, y = place(weights @ values)
     parts.append(element("path", d=f"M{x:.4g} {y - 8:.4g}l8 8-8 8-8-8z", fill=OUTPUT))
     left = SIDE + 30
     for x, words in ((left + 40, "query · key"), (left + 190, "weight")):
         parts.append(text(words, x, 20, 13, text_anchor="start", font_style="italic"))
-    widest = max(1.0, float(np.abs(products).max()))
+    widest = REACH * float(np.abs(keys).sum(axis=1).max())
     for i, (name, product, weight) in enumerate(zip(names, products, weights, strict=True)):
         y = 44 + ROW * i
         parts.append(text(name, left, y, 14, text_anchor="start", font_weight=600))

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.figure import Figure
+from matplotlib.transforms import Bbox
 
 from course_lib.plotting.colours import FAINT, INK
 
@@ -22,6 +23,8 @@ PIXELS_SIDE_BY_SIDE = 480  # at least, of a figure with several panels in a row
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 _SETTINGS: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "course"}
 _NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+Box = tuple[float, float, float, float]
+
 _LONG_NUMBER = re.compile(r"-?\d+\.\d{3,}(?:e-?\d+)?")
 _FONT_FAMILY = re.compile(r"font-family: [^;\"]*(; )?")
 
@@ -39,28 +42,38 @@ def of_figure(figure: Figure) -> str:
     _prolog, _, rest = buffer.getvalue().partition("<svg ")
     inside = rest.partition(">")[2].rpartition("</svg>")[0]
     shown = width * PIXELS_PER_INCH
-    cuts = _cuts(figure)
-    least = min(shown, PIXELS_SIDE_BY_SIDE) if cuts else 0
-    return drawing(_small(inside), width * 72, height * 72, shown, least, cuts)
+    panels = _panels(figure)
+    least = min(shown, PIXELS_SIDE_BY_SIDE) if panels else 0
+    return drawing(_small(inside), width * 72, height * 72, shown, least, panels)
 
 
-def _cuts(figure: Figure) -> list[float]:
-    """Return where the panels that stand side by side can be cut apart, in points from the left.
+def _panels(figure: Figure) -> list[Box]:
+    """Return the parts of panels side by side, in points from the left and from above.
 
-    A bar of colours belongs to the panel on its left. Without panels side by side the list is
-    empty.
+    A bar of colours that is as high as a panel belongs to the panel on its left. Without panels
+    side by side the list is empty.
     """
-    columns: dict[float, list[float]] = {}
+    points, height = 72 / figure.dpi, figure.bbox.height
+    boxes: list[Bbox] = []
+    bars: list[Bbox] = []
     for axes in figure.axes:
-        place = axes.get_position()
-        box = axes.get_tightbbox()
-        if place.width <= 0.1 or box is None:
-            continue
-        ends = columns.setdefault(round(place.x0, 2), [np.inf, -np.inf])
-        ends[:] = [min(ends[0], box.x0), max(ends[1], box.x1)]
-    lefts = sorted(left for left, _ in columns.values())[1:]
-    points = 72 / figure.dpi
-    return [max(0.0, (left - 4) * points) for left in lefts]
+        within = [box for box in (axes.get_tightbbox(), axes.get_window_extent()) if box]
+        is_bar = axes.get_label() == "<colorbar>"
+        (bars if is_bar else boxes).append(Bbox.union(within))
+    if len({round(box.x0 / figure.bbox.width, 1) for box in boxes}) < 2:
+        return []
+    for bar in bars:
+        left = [i for i, box in enumerate(boxes) if box.x1 <= bar.x0 and box.y1 > bar.y0]
+        nearest = max(left, key=lambda i: boxes[i].x1, default=None)
+        if nearest is None or bar.height > 1.5 * boxes[nearest].height:
+            boxes.append(bar)
+        else:
+            boxes[nearest] = Bbox.union([boxes[nearest], bar])
+    return [
+        (box.x0 * points - 4, (height - box.y1) * points - 4, box.width * points + 8,
+         box.height * points + 8)
+        for box in boxes
+    ]  # fmt: skip
 
 
 def drawing(
@@ -69,7 +82,7 @@ def drawing(
     height: float,
     shown: float | None = None,
     least: float = 0,
-    cuts: Sequence[float] = (),
+    panels: Sequence[Box] = (),
 ) -> str:
     """`inside` as an `<svg>` of `width` x `height` units.
 
@@ -78,10 +91,12 @@ def drawing(
         width, height: in its own units.
         shown: how many pixels wide it is where there is room, otherwise as many as units.
         least: below this width its words cannot be read, and one scrolls.
-        cuts: where figure.js cuts the picture, from the left, to stack the pieces on a narrow page.
+        panels: the left, the top, the width and the height of the parts that figure.js stacks on
+            a narrow page.
     """
     shown = width if shown is None else shown
-    apart = f' data-cuts="{" ".join(f"{cut:.0f}" for cut in cuts)}"' if cuts else ""
+    parts = " ".join(f"{number:.0f}" for panel in panels for number in panel)
+    apart = f' data-panels="{parts}"' if panels else ""
     smallest = f";min-width:{least:.0f}px" if least else ""
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from course_lib.plotting.attention import WIDTH, stage
+from course_lib.plotting.attention import shortened, stage
 from course_lib.plotting.attention_data import read
 from course_lib.plotting.colours import OUTPUT
 from course_lib.plotting.display import _has_front_end, put
@@ -19,9 +19,11 @@ from course_lib.plotting.svg import drawing, element, text
 from course_lib.plotting.words import as_array, number
 
 MOMENTS = 40
+WIDTH, SHOWN = 440, 616  # units that can be read on a phone, and pixels where there is room
 CURVE, MARGIN = 64, 44  # height of the curve, and room for its numbers
-LINE, LETTERS = 20, 88  # height of a line of text, and how many letters it holds
-LINES = 4
+LINE, LETTERS, LINES = 20, 52, 4  # height of a line of text, its letters, and how many lines
+MOST_WORDS = 9  # that are drawn
+STAGE = 248  # height of letters, arcs and two lines of words
 RECORDED = "The end of the training. All of it plays where scripts run."
 
 
@@ -61,25 +63,26 @@ def training_moment(
         bottom = top + LINE * LINES
         alt = f"{head[0].upper()}{head[1:]}. The model writes: {made}"
     else:
-        words = list(guess.words) or ["nothing"]
+        words = list(guess.words)[:MOST_WORDS] or ["nothing"]
         weights = as_array(guess.weights).astype(float)[: len(words)]
         if not guess.words:
             weights = np.zeros((1, len(source)))
-        shown = read(weights, words, source, mask=None, title=None, heads=None, item=None)
-        drawn, bottom = stage(shown, 0, top, WIDTH, sides=("letters", "words"))
-        parts.append(drawn)
+        shown = read(weights, words, source, mask=None, title=None, heads=None)
         result = f"{source} \N{RIGHTWARDS ARROW} {made or 'nothing'}"
-        result += " \N{CHECK MARK}" if right else ""
-        parts.append(text(result, WIDTH, 10, 15, text_anchor="end", font_weight="bold"))
+        result = shortened(result, WIDTH, 15) + (" \N{CHECK MARK}" if right else "")
+        parts.append(text(result, WIDTH / 2, top + 10, 15, font_weight="bold"))
+        drawn, end = stage(shown, 0, top + 20, WIDTH, sides=("letters", "words"))
+        parts.append(drawn)
+        bottom = max(end, top + STAGE)
         alt = f"{head[0].upper()}{head[1:]}. {source} becomes {made or 'nothing'}"
         alt += ", which is right." if right else "."
-    return Plot(drawing("".join(parts), WIDTH, bottom, least=480), alt)
+    return Plot(drawing("".join(parts), WIDTH, bottom, SHOWN), alt)
 
 
 def _curve(losses: np.ndarray, num_steps: int, top: float) -> str:
     """Draw the loss over the steps; the axis goes from 0 to the largest loss."""
     highest = float(losses.max()) or 1.0
-    wide = WIDTH - MARGIN
+    wide = WIDTH - MARGIN - 5  # room for half of the dot
     shown = np.unique(np.linspace(0, len(losses) - 1, 200).astype(int))
     x = MARGIN + wide * (shown + 1) / num_steps
     y = top + CURVE * (1 - losses[shown] / highest)
@@ -141,8 +144,8 @@ def watch_training(
             print(f"\r\033[K{frames[-1].alt}"[:200], end="", file=sys.stderr, flush=True)
 
     def page() -> str:
-        plot = stepper(frames, [Control("step", steps, len(steps) - 1)], plays=True)
-        return figure_html(plot, RECORDED)
+        control = Control("step", steps, len(steps) - 1)
+        return figure_html(stepper(frames, [control], RECORDED, plays=True))
 
     return watch
 

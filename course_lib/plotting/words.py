@@ -58,11 +58,11 @@ def same_rows(rows: Sequence[Sequence[int]]) -> list[tuple[list[int], list[int]]
     return [(numbers, list(entries)) for entries, numbers in groups.items()]
 
 
-def row_name(numbers: Sequence[int], total: int, one: str = "query", many: str = "queries") -> str:
+def row_name(numbers: Sequence[int], total: int) -> str:
     """`query 1`, `queries 0-2`, `every query`."""
     if len(numbers) == total and total > 1:
-        return f"every {one}"
-    return f"{one if len(numbers) == 1 else many} {ranges(numbers)}"
+        return "every query"
+    return f"{'query' if len(numbers) == 1 else 'queries'} {ranges(numbers)}"
 
 
 def mask_sentence(mask: np.ndarray) -> str:

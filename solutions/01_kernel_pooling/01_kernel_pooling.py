@@ -132,9 +132,8 @@ def nearest_reading(moments):
     return targets[(moments[:, None] - inputs[None, :]).abs().argmin(dim=1)]
 
 
-alt = "40 readings and the curve of the nearest key: a staircase that passes through each reading."
 curve = {"nearest key": nearest_reading(places)}
-plotting.show(plotting.kernel_fits(inputs, targets, places, curve), alt)
+plotting.show(plotting.kernel_fits(inputs, targets, places, curve), key="staircase")
 assert nearest_reading(places).unique().numel() == 40  # flat between jumps
 
 # %% [markdown]
@@ -323,9 +322,7 @@ _, weights = kernel_pooling(positions, positions, positions, 1.0)
 print("columns sum to", [round(total, 2) for total in weights.sum(dim=0).tolist()])
 assert torch.allclose(weights.sum(dim=1), torch.ones(14))
 assert weights.sum(dim=0).min() < 0.9 and weights.sum(dim=0).max() > 1.05
-alt = "A band along the diagonal: {:.2f} on the letter itself, {:.2f} on each beside it."
-alt = alt.format(*weights[7, 7:9].tolist())
-plotting.show(plotting.attention(weights, queries=letters, keys=letters), alt)
+plotting.show(plotting.attention(weights, queries=letters, keys=letters), key="neighbours")
 
 # %% [markdown]
 # <details><summary>Answer</summary>

@@ -402,7 +402,7 @@ series = {"feature cube (B, n, m, H)": cube_bytes / 1e6, "scores (B, n, m)": sco
 plot = plotting.lines(
     lengths,
     series,
-    x_label="n = m",
+    x_label="queries and keys, n = m",
     y_label="megabytes in float32",
     title="memory for B = 8, H = 128",
     log_x=True,

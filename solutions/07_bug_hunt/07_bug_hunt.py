@@ -145,7 +145,7 @@ def head_maps(model, inputs):
 inputs, _ = batch_of(reversal, 1, torch.Generator().manual_seed(3))
 weights = head_maps(reverser, inputs)[0]
 panels = {"head 0": weights[0], "head 1": weights[1], "average": weights.mean(0)}
-plotting.show(plotting.learned_maps(panels))
+plotting.show(plotting.heatmap_grid(panels), key="reversal")
 assert weights.mean(0).argmax(-1).tolist() == [7, 6, 5, 4, 3, 2, 1, 0]
 
 # %% [markdown]

@@ -147,13 +147,22 @@ plotting.show(plotting.diagram_strip("attention", lit="softmax", shapes=shapes))
 
 # %% tags=["demo"]
 row = torch.tensor([1.0, 0.5, 2.0, 0.0, 3.0, 1.5, 2.5, 0.5])
-plotting.show(plotting.running_softmax(row, block_size=3))
+sums, seen, added = {"correct": [], "never rescaled": []}, 0, 0.0
+for block in row.split(3):
+    seen += len(block)
+    largest = row[:seen].max()
+    added += (block - largest).exp().sum().item()
+    sums["correct"].append((row[:seen] - largest).exp().sum().item())
+    sums["never rescaled"].append(added)
+    print(f"block {block.tolist()}: the maximum so far is {largest:.0f}")
+plotting.show(plotting.bars({"sum t after each block": sums}, x_label="block"))
+assert sums["never rescaled"][1] - sums["correct"][1] > 0.9
 
 # %% [markdown]
 # <details><summary>What you should see</summary>
 #
-# Wherever the dashed line takes a step up, the sum that is never rescaled goes wrong, and stays wrong.
-# Its old terms were all shifted by the same wrong number, so *one* factor puts them right:
+# In block 1, where the maximum rises from 2 to 3, the sum that is never rescaled goes wrong. It stays
+# wrong. Its old terms were all shifted by the same wrong number, so *one* factor corrects them:
 # $1.3679 \cdot e^{1 - 2} = 0.5032$, and the new score adds 1.
 #
 # </details>
@@ -390,8 +399,9 @@ memory = {
     name: [kibibytes(way, *draw(n), train=True)[1] / 1024 for n in sizes]
     for name, way in ways.items()
 }
-labels = {"x_label": "n = m", "y_label": "MiB at the peak"}
-plotting.show(plotting.growth(sizes, memory, **labels, title="One head, forward and backward"))
+labels = {"x_label": "tokens, n = m", "y_label": "MiB at the peak"}
+title = "One head, forward and backward"
+plotting.show(plotting.lines(sizes, memory, **labels, title=title, log_x=True, log_y=True))
 for name, peaks in memory.items():
     print(f"{name:18} {peaks[-1]:5.1f} MiB, {peaks[-1] / peaks[-2]:.1f} times that of n = 1024")
 kept = kibibytes(recomputed, *draw(2048), train=True)[0]

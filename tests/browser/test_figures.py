@@ -1,5 +1,7 @@
 """Figures in a browser: part of the page where scripts run, a still picture where they do not."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from matplotlib.figure import Figure
@@ -26,12 +28,14 @@ def page_of(*figures, ground="#fff", ink="#222"):
 
 CONTROLS = [_control("colour", ["red", "blue"], {}), _control("size", [1, 2, 3], {"size": 2})]
 FRAMES = [drawn(f"{colour} {size:g}") for colour in ("red", "blue") for size in (1, 2, 3)]
-STEPPER = figure_html(stepper(FRAMES, CONTROLS), "Drawn at size 2.")
+STEPPER = figure_html(stepper(FRAMES, CONTROLS, "Drawn at size 2."))
 
 
 @pytest.mark.parametrize(("ground", "ink"), [("#fff", "#222222"), ("#14181e", "#ced6dd")])
 def test_a_figure_takes_the_ink_of_its_page(page, axe, ground, ink):
-    page.set_content(page_of(figure_html(drawn("hello"), "a caption"), ground=ground, ink=ink))
+    page.set_content(
+        page_of(figure_html(replace(drawn("hello"), caption="a caption")), ground=ground, ink=ink)
+    )
     text = page.get_by_text("hello", exact=True).first
     red, green, blue = bytes.fromhex(ink[1:])
     assert text.evaluate("e => getComputedStyle(e).fill") == f"rgb({red}, {green}, {blue})"
@@ -136,8 +140,8 @@ def test_what_a_control_moves_can_be_dragged_in_the_picture(page):
         return plotting.query_weights([0, 1, 2], [3, 2, 1], query, weights, 2.0)
 
     queries = [0.0, 0.5, 1.0, 1.5, 2.0]
-    frames = stepper([moved(query) for query in queries], [_control("query", queries, {})])
-    page.set_content(page_of(figure_html(frames, "At 0.")))
+    frames = stepper([moved(query) for query in queries], [_control("query", queries, {})], "At 0.")
+    page.set_content(page_of(figure_html(frames)))
     slider = page.get_by_role("slider")
     box = page.locator("figure > svg").bounding_box()
     at = [box["x"] + moved(q).handle * box["width"] for q in queries]
@@ -174,7 +178,7 @@ def test_a_query_moves_by_keys_and_a_slider_sharpens_its_weights(page):
         page.keyboard.press(key)
     assert tip.get_attribute("aria-valuetext").startswith("Query (1.38, 0.75): right gets")
     before = page.locator(".said").inner_text()
-    page.get_by_role("slider", name="Scores times").press("ArrowRight")
+    page.get_by_role("slider", name="Scores").press("ArrowRight")
     assert "right gets the most weight, 1.00" in page.locator(".said").inner_text() != before
     page.set_viewport_size({"width": 360, "height": 700})
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
@@ -183,7 +187,7 @@ def test_a_query_moves_by_keys_and_a_slider_sharpens_its_weights(page):
 def test_recorded_steps_play_and_pause(page, axe):
     frames = [drawn(f"step {step}") for step in range(30)]
     control = _control("step", list(range(30)), {"step": 29})
-    page.set_content(page_of(figure_html(stepper(frames, [control], plays=True), "Recorded.")))
+    page.set_content(page_of(figure_html(stepper(frames, [control], "Recorded.", plays=True))))
     play = page.get_by_role("button", name="Play")
     assert axe(page) == []
     play.press("Enter")

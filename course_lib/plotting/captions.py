@@ -1,0 +1,35 @@
+"""The alt texts and captions of lessons, by key, so that no cell of a notebook carries them.
+
+A cell is read before it runs, and words about its figure would give the answer away.
+"""
+
+from typing import NamedTuple
+
+
+class Words(NamedTuple):
+    """What stands for a figure: the alt text, where its own is not enough, and a caption."""
+
+    alt: str = ""
+    caption: str = ""
+
+
+WORDS = {
+    "arcs cross": Words("forty looks mostly at vierzig, three mostly at drei: the arcs cross."),
+    "live translator": Words(
+        caption="Which letter stands for a part depends on the training, so the arcs of two models "
+        "can start at different letters of it."
+    ),
+    "neighbours": Words(
+        "A band along the diagonal: each letter looks most at itself, and less at those beside it."
+    ),
+    "reversal": Words(
+        "Learned attention weights of both heads and their average: query i looks most at key "
+        "7 - i, along the other diagonal."
+    ),
+    "staircase": Words(
+        "40 readings and the curve of the nearest key: a staircase that passes through them all."
+    ),
+    "with and without the root": Words(
+        "At width 32 both losses come near 0; at width 512 only the one with the root does."
+    ),
+}

@@ -72,6 +72,56 @@ plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
 # the 5s meet zeros in the query and leave no trace.
 
 # %% [markdown]
+# ### Drag a query
+#
+# With $d = 2$, queries and keys are arrows in a plane, and
+# $q \cdot k = \lVert q \rVert \, \lVert k \rVert \cos\theta$. The product is large where the two arrows
+# are long and point the same way. It is 0 where they are perpendicular, and negative where they point
+# apart.
+#
+# The figure shows a query, four keys and their values. The weights are those of your `masked_softmax`,
+# which computed them for every position of the query. The diamond is the output: the average of the
+# values with these weights.
+#
+# **Predict**, then drag the tip of the query.
+#
+# 1. Point the query along `k1`, the shortest key. Does `k1` get the largest weight?
+# 2. Make the query twice as long in the same direction. What happens to the weights?
+# 3. Where is the diamond when the slider is at 0, and where is it at 8?
+
+
+# %% tags=["demo"]
+def dot_product_attention(queries, keys, values):
+    weights = masked_softmax(queries @ keys.mT)  # (1, n, m)
+    return weights @ values, weights
+
+
+plane_keys = [[1.0, 0.3], [1.3, 1.5], [-1.5, 0.8], [-0.2, -1.6]]
+plane_values = [[1.8, -0.9], [0.4, 1.9], [-1.8, -0.6], [-1.0, -1.8]]
+scales = [0, 0.25, 0.5, 1, 2, 4, 8]
+plotting.show(
+    plotting.query_plane(
+        plane_keys, plane_values, dot_product_attention, scales=scales, scale=1, query=(-0.75, 1.0)
+    )
+)
+tip = torch.tensor([[[1.5, 0.45]]])  # along k1
+_, along_k1 = dot_product_attention(tip, torch.tensor([plane_keys]), torch.tensor([plane_values]))
+assert along_k1.argmax() == 1  # k2 wins
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# 1. No. `k2` does not point in the same direction, but it is twice as long, and its dot product is
+#    larger. A dot product measures length as well as direction.
+# 2. All dot products double, and so do the differences between them. The softmax turns differences
+#    into ratios, so the largest weight grows.
+# 3. At 0 all scores are equal, and the diamond is at the mean of the values. At 8 one key has nearly
+#    all of the weight, and the diamond is at its value. As you drag, the diamond then jumps from one
+#    value to the next. Section 3 shows what these jumps do to learning.
+#
+# </details>
+
+# %% [markdown]
 # ### Why project
 #
 # In a model, queries and keys are *projections*: a word's vector times one learned matrix, a letter's
@@ -320,11 +370,12 @@ assert max(largest["softmax(q . k / sqrt(d))"]) < 0.4
 
 
 # %% tags=["demo"]
-def draw_saturation(factor):
-    return plotting.saturation([1.0, 0.5, 0.0, -1.0], factor)
+def draw_saturation(scores_times):
+    return plotting.saturation([1.0, 0.5, 0.0, -1.0], scores_times)
 
 
-plotting.interactive(draw_saturation, start={"factor": 1}, factor=[0, 0.25, 0.5, 1, 2, 4, 8, 16])
+factors = [0, 0.25, 0.5, 1, 2, 4, 8, 16]
+plotting.interactive(draw_saturation, start={"scores_times": 1}, scores_times=factors)
 sharp = torch.softmax(16 * torch.tensor([1.0, 0.5, 0.0, -1.0]), dim=0)
 assert sharp.max() > 0.999
 assert (torch.diag(sharp) - torch.outer(sharp, sharp)).abs().max() < 0.001
@@ -391,8 +442,8 @@ for d, learning_rate in ((32, 0.01), (512, 0.001)):
         final[name] = [np.mean(losses[-5:]) for losses, _ in runs]
         told = [f"{loss:.2f} {run[1]}" for loss, run in zip(final[name], runs, strict=True)]
         print(f"{name:24}", *told, sep="  ")
-alt = "At width 32 both losses come near 0; at width 512 only the one with the root does."
-plotting.show(plotting.lines(range(60), curves, x_label="step", y_label="loss"), alt)
+figure = plotting.lines(range(60), curves, x_label="step", y_label="loss")
+plotting.show(figure, key="with and without the root")
 assert max(final["d = 512, with the root"]) < 0.1
 assert np.mean(final["d = 512, without"]) > 0.3
 assert max(final["d = 32, with the root"] + final["d = 32, without"]) < 0.5

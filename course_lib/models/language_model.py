@@ -75,6 +75,17 @@ class LanguageModel(nn.Module):
         return self.to_logits(self.norm(x))
 
 
+@torch.no_grad()
+def drawn(model: LanguageModel, tokens: Int[Tensor, "n"], num_tokens: int) -> Int[Tensor, "length"]:
+    """Return tokens followed by those that the model goes on with, the same each time."""
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(num_tokens):
+        logits = model(tokens[None, -model.context_length :])[0, -1].cpu()
+        following = torch.multinomial(torch.softmax(logits / 0.7, 0), 1, generator=generator)
+        tokens = torch.cat([tokens, following.to(tokens.device)])
+    return tokens
+
+
 def repeated_tokens(
     num_tokens: int,
     generator: torch.Generator,

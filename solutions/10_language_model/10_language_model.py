@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from course_lib import carry_on, certificate, check, hint, plotting
-from course_lib.models.language_model import LanguageModel, repeated_tokens, text_windows
+from course_lib.models.language_model import LanguageModel, drawn, repeated_tokens, text_windows
 from course_lib.models.prose import characters, lesson_text
 from course_lib.models.trained import live_induction, trained_induction
 from course_lib.models.training import train
@@ -177,7 +177,9 @@ def next_loss():
 print(f"{sum(p.numel() for p in writer.parameters()):,} numbers to learn")
 
 # %% [markdown]
-# **Predict.** Where does the loss end: near 4.5, near 2.5, near 1.5, near 0?
+# **Predict.** Where does the loss end: near 4.5, near 2.5, near 1.5, near 0? The figure also shows
+# how the model continues the word "Attention" as it learns. What does it learn first: words, the
+# lengths of words, or grammar?
 
 
 # %% tags=["demo", "nbval-ignore-output"]
@@ -194,8 +196,13 @@ def pass_time(where, num_passes=20):
     return (time.perf_counter() - begun) / num_passes
 
 
+def first_words():
+    return "".join(vocabulary.words(drawn(writer, vocabulary.ids("Attention ").to(device), 140)))
+
+
+watch = plotting.watch_training(num_steps, first_words)
 begun = time.perf_counter()
-losses = train(writer, next_loss, num_steps, max_lr=max_lr, label="learning to write")
+losses = train(writer, next_loss, num_steps, max_lr=max_lr, watch=watch)
 seconds = time.perf_counter() - begun
 rows = held_out[: len(held_out) // context * context].reshape(-1, context).to(device)
 with torch.no_grad():

@@ -9,9 +9,10 @@ import typer
 
 from course_lib.authoring import builder
 from course_lib.cli import main as cli
+from course_lib.cli import tables
 from course_lib.grading import demo_course, run
 from course_lib.grading.graded import GradedLesson, GradedSubmission
-from course_lib.grading.report import class_report, class_table
+from course_lib.grading.report import class_report
 from course_lib.workspace import folder
 from course_lib.workspace.errors import BuildError, GradingError
 
@@ -152,7 +153,7 @@ def test_grade_grades_each_lesson_and_returns_the_worst_code(course, monkeypatch
         return summary(3 if lesson.startswith("02") else 0)
 
     monkeypatch.setattr(run, "grade", grade)
-    monkeypatch.setattr(class_table, "show", lambda summary: summary.show())
+    monkeypatch.setattr(tables, "show", lambda summary: summary.show())
     arguments = ["--student", "ada", "--sandbox", "off", "--trusted", "--shard", "1/2", "-q"]
     assert cli.main(["grade", "02", "05", *arguments]) == 3
     given = (["ada"], "off", "1/2")
@@ -201,6 +202,7 @@ def test_demo_shows_its_result_and_returns_its_code(course, monkeypatch, capsys)
         return summary(3)
 
     monkeypatch.setattr(demo_course, "demo", demo)
+    monkeypatch.setattr(tables, "show_demo", lambda demo: demo.show())
     assert cli.main(["demo", "02", "--folder", "there", "-q"]) == 3
     assert capsys.readouterr().out == "the table\n"
 

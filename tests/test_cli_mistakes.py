@@ -15,8 +15,8 @@ from grading_course import LESSON, QUICK, UPPER, hand_in, honest, make_course
 from waiting import PATIENCE
 
 from course_lib.cli import main as cli
+from course_lib.cli.tables import show
 from course_lib.grading.graded import GradedLesson, GradedSubmission
-from course_lib.grading.report.class_table import show
 from course_lib.grading.run import grade
 
 ROOT = Path(__file__).resolve().parent.parent

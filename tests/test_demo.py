@@ -12,6 +12,7 @@ from grading_course import nbgrader, scores
 import course_lib
 from course_lib.checks import exercises
 from course_lib.checks import grade as grade_answer
+from course_lib.cli.tables import demo_as_dict, show_demo
 from course_lib.grading.course import Course
 from course_lib.grading.demo_course import answer, demo, make_folder, sample_class, sample_lessons
 from course_lib.grading.publishing.course_figures import figures_of
@@ -111,11 +112,11 @@ class TestDemo:
         page = (done.folder / "report.html").read_text(encoding="utf-8")
         assert "over_queries" in page
         assert f'href="feedback/over-queries/{LESSON}/{LESSON}.html"' in page
-        done.show()
+        show_demo(done)
         printed = capsys.readouterr().out
         assert all(student in printed for student in MISTAKES)
         assert "report.html" in printed and "GradedLesson(" not in printed
-        assert json.dumps(done.as_dict())
+        assert json.dumps(demo_as_dict(done))
 
     def test_the_secret_seed_is_in_no_feedback_and_no_notebook(self, done):
         seed = Course(done.folder).check_seed()

@@ -143,7 +143,7 @@ def test_every_table_has_a_caption_and_every_heading_cell_a_scope():
 
 
 def test_the_terminal_shows_an_outcome_for_whatever_stopped_an_exercise():
-    from course_lib.grading.report.class_table import _points
+    from course_lib.cli.tables import _points
 
     for outcome in ("timed_out", "crashed", "out_of_memory"):
         assert _points(GradedExercise("causal_mask", 0.0, 2.0, outcome)).plain == "∞ 0"

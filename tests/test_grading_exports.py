@@ -13,11 +13,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from course_lib.cli import main as cli
+from course_lib.cli.tables import MOST_LINES, export_text
 from course_lib.grading.course import Course, quiet_nbgrader
 from course_lib.grading.exports import ExportError, ExportRequest, Outcome, export
 from course_lib.grading.exports._export import FORMULA_STARTS, plain_cell
 from course_lib.grading.exports.lms import Assignment, is_about
-from course_lib.grading.exports.request import MOST_LINES
 from course_lib.grading.exports.sheet import parse_number, read_sheet
 from course_lib.grading.graded import GradedLesson
 from course_lib.workspace.errors import GradingError
@@ -271,7 +271,7 @@ def test_a_mapping_wins_over_the_columns(course, filled):
     assert last(wrote) == ["4.33", "10"]
     assert {"o'brien", "bob", "cyd"} < set(outcome.matching["unmatched"])
     assert outcome.matching["unknown"] == {"adda": ""}
-    assert "      adda\n" in outcome.text()
+    assert "      adda\n" in export_text(outcome)
 
 
 def test_a_wrong_mapping_is_refused(course, filled):
@@ -425,7 +425,7 @@ def test_the_table_has_a_row_a_student_and_blanks_where_nothing_is_graded(course
     }
     assert (totals["ada"], totals["bob"]) == (["15", "15", "2"], ["2", "5", "1"])
     assert totals["dan"] == ["", "", "0"]
-    assert "      nothing submitted: dan" in outcome.text()
+    assert "      nothing submitted: dan" in export_text(outcome)
     assert by_student["ada"]["last_name"] == "'-Doe"
 
 
@@ -441,7 +441,7 @@ def test_an_outcome_names_a_few_by_reason_and_counts_the_rest():
     late = {f"s{n}": "late" for n in range(15)}
     other = {f"t{n}": f"reason {n}" for n in range(MOST_LINES + 1)}
     lesson = {"lesson": LESSON, "column": "", "points": 10, "not_graded": late | other}
-    lines = Outcome(Path("x.csv"), True, [lesson]).text().splitlines()
+    lines = export_text(Outcome(Path("x.csv"), True, [lesson])).splitlines()
     assert lines[1].split()[-1] == "28"
     assert lines[2].startswith("      late: s0, s1, ") and lines[2].endswith(", s11 and 3 more")
     assert "      and 2 more; --json lists all" in lines

@@ -31,12 +31,12 @@ from live_notebook import plain_text
 from nbformat.v4 import new_code_cell
 from nbgrader.dbutil import write_alembic_ini
 
+from course_lib.cli.tables import show
 from course_lib.grading import plan, run
 from course_lib.grading.course import Course
 from course_lib.grading.executors.local import set_aside
 from course_lib.grading.judging import cells, runner
 from course_lib.grading.report.class_report import write_report
-from course_lib.grading.report.class_table import show
 from course_lib.grading.run import grade
 from course_lib.workspace.errors import GradingError
 

@@ -32,15 +32,16 @@ def demo(
 
     Example: course demo 02_masked_softmax
     """
+    from course_lib.cli import tables
     from course_lib.grading import demo_course
 
     root = course_root()
     chosen = chosen_lessons(root, lessons)
     result = demo_course.demo(root, chosen, folder=folder, progress=progress(quiet))
     if as_json:
-        typer.echo(json.dumps(result.as_dict(), indent=2))
+        typer.echo(json.dumps(tables.demo_as_dict(result), indent=2))
     else:
-        result.show()
+        tables.show_demo(result)
     raise typer.Exit(result.exit_code)
 
 
@@ -89,10 +90,10 @@ def grade(
     if as_json:
         typer.echo(json.dumps([summary.as_dict() for summary in summaries], indent=2))
     else:
-        from course_lib.grading.report.class_table import show
+        from course_lib.cli import tables
 
         for summary in summaries:
-            show(summary)
+            tables.show(summary)
     raise typer.Exit(max(summary.exit_code for summary in summaries))
 
 
@@ -169,6 +170,7 @@ def export(
 
     Example: course export 02 --to canvas --into canvas.csv --dry-run
     """
+    from course_lib.cli import tables
     from course_lib.grading import exports
 
     root = course_root()
@@ -188,7 +190,7 @@ def export(
     )
     with working("reading the gradebook", quiet):
         outcome = exports.export(root, request)
-    typer.echo(json.dumps(outcome.as_dict(), indent=2) if as_json else outcome.text())
+    typer.echo(json.dumps(outcome.as_dict(), indent=2) if as_json else tables.export_text(outcome))
     raise typer.Exit(outcome.exit_code)
 
 

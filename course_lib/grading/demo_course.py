@@ -8,14 +8,13 @@ student did. The imports there are only for readers and tools.
 
 import ast
 import copy
-import os
 import re
 import shutil
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import NamedTuple
 
 import nbformat
 from nbformat import NotebookNode
@@ -24,7 +23,6 @@ from course_lib.grading.course import CONFIG, Course, quiet_nbgrader
 from course_lib.grading.graded import GradedLesson
 from course_lib.grading.graded_cells import ANSWER, grade_id, is_theirs
 from course_lib.grading.report.class_report import write_report
-from course_lib.grading.report.class_table import summary_table
 from course_lib.grading.run import Settings, grade
 from course_lib.workspace.errors import GradingError
 from course_lib.workspace.progress import Step
@@ -56,38 +54,16 @@ class SampleStudent:
     hours_late: float = 0
 
 
-class Demo:
-    """A graded sample class: the summaries, and the folder that holds everything."""
+class Demo(NamedTuple):
+    """A graded sample class: the folder that holds everything, and a summary of each lesson."""
 
-    def __init__(self, folder: Path, summaries: Sequence[GradedLesson]) -> None:
-        self.folder, self.summaries = folder, summaries
-        self.exit_code = max(summary.exit_code for summary in summaries)
-        near = Path(os.path.relpath(folder))
-        course = Path(sys.executable).with_name("course")
-        self.places = {
-            "class report": str(near / "report.html"),
-            "feedback": str(near / "feedback" / "STUDENT" / "LESSON" / "LESSON.html"),
-            "graded notebooks": str(near / "autograded"),
-            "submitted": str(near / "submitted"),
-            "gradebook": str(near / "gradebook.db"),
-            "formgrader": f"cd {near} && {course} lab, then Nbgrader > Formgrader",
-        }
+    folder: Path
+    summaries: list[GradedLesson]
 
-    def as_dict(self) -> dict:
-        """Return the demo as data for JSON."""
-        lessons = [summary.as_dict() for summary in self.summaries]
-        return {"folder": str(self.folder), "lessons": lessons, "places": self.places}
-
-    def show(self) -> None:
-        """Print the tables and where to find the results."""
-        from rich.console import Console
-
-        console = Console()
-        for summary in self.summaries:
-            console.print(summary_table(summary))
-        console.print("\nResults")
-        for what, where in self.places.items():
-            console.print(f"  {what:<17} {where}", soft_wrap=True, highlight=False, markup=False)
+    @property
+    def exit_code(self) -> int:
+        """0 if everything that needs no person is graded, else 3."""
+        return max(summary.exit_code for summary in self.summaries)
 
 
 def demo(

@@ -12,6 +12,15 @@ from functools import cached_property
 
 COMPLETE, INCOMPLETE = 0, 3  # exit codes
 GRADED, WAITING, BLANK, ABSENT = "graded", "waiting", "not graded", "nothing submitted"
+OUTCOMES = {
+    "correct": ("✓", "right"),
+    "incorrect": ("✗", "wrong"),
+    "raised": ("!", "raised an error"),
+    "stopped": ("∞", "stopped"),
+    "not_attempted": ("–", "not attempted"),
+    "not_graded": ("?", "not graded"),
+}
+STOPPED = {"timed_out": "out of time", "out_of_memory": "out of memory", "crashed": "crashed"}
 _WAITS = "a written answer waits for a person: grade it in formgrader, or export with --partial"
 
 
@@ -190,3 +199,9 @@ class GradedLesson:
             "written_points": sum(self.points_by_answer.values()),
             "rows": [row for student in students for row in student["rows"]],
         }
+
+
+def outcome_of(row: GradedExercise) -> str:
+    """Return the key of `OUTCOMES` that a row counts under."""
+    outcome = "stopped" if row.outcome in STOPPED else row.outcome
+    return outcome if outcome in OUTCOMES else "not_graded"

@@ -136,8 +136,13 @@ def _read(cell: Mapping, blank: GradedExercise) -> GradedExercise:
     if outcome == "checker_failed":
         reason = "the check itself failed, not the student's code: report it to the course"
         return replace(read, reason=reason)
-    points = _number([o for o in outputs if o["output_type"] == "execute_result"])
-    if points is None or not 0 <= points <= most + 1e-9:
+    results = [o for o in outputs if o["output_type"] == "execute_result"]
+    shown = [result.get("data", {}).get("text/plain", "") for result in results]
+    try:
+        points = float("".join(shown[0])) if len(shown) == 1 else math.nan
+    except (TypeError, ValueError):
+        points = math.nan
+    if not 0 <= points <= most + 1e-9:
         return replace(blank, reason="the check's last value is not a number of points")
     told = report.get("points")
     if most and not (isinstance(told, int | float) and math.isclose(points, told, abs_tol=1e-6)):
@@ -156,15 +161,3 @@ def _as_nbgrader_grades(cell: Mapping, blank: GradedExercise, errors: list) -> G
         message = f"{errors[0].get('ename')}: {errors[0].get('evalue')}"[:300]
         outcome = "timed_out" if errors[0].get("ename") == TIMEOUT else outcome
     return replace(blank, points=points, outcome=outcome, message=message)
-
-
-def _number(results: list[Mapping]) -> float | None:
-    """The finite number that a check cell's single result shows, or None."""
-    if len(results) != 1:
-        return None
-    text = results[0].get("data", {}).get("text/plain", "")
-    try:
-        value = float("".join(text) if isinstance(text, list) else text)
-    except (TypeError, ValueError):
-        return None
-    return value if math.isfinite(value) else None

@@ -16,13 +16,13 @@ from rich.console import Console
 
 from course_lib.checks.judge.prepare import prepare
 from course_lib.cli.options import progress
+from course_lib.cli.tables import summary_table
 from course_lib.exercises import find
 from course_lib.grading import run
 from course_lib.grading.course import Course
 from course_lib.grading.exports import ExportRequest, export
 from course_lib.grading.intake.gate import read_stamp, secret_seed
 from course_lib.grading.publishing.publish import Publisher
-from course_lib.grading.report.class_table import summary_table
 from course_lib.grading.run import grade
 from course_lib.workspace.errors import GradingError
 

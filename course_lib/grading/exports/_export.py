@@ -1,7 +1,5 @@
 """The steps of an export: read the gradebook, fill an LMS's file or make a table, write it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -9,8 +9,6 @@ The column names are those of the programs that write the files:
   github.com/matthigger/gradescope_mean.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence

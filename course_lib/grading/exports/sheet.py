@@ -1,7 +1,5 @@
 """CSV files: read one from an LMS, change some cells, and write it in the same dialect."""
 
-from __future__ import annotations
-
 import codecs
 import csv
 import functools

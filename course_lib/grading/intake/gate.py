@@ -59,7 +59,7 @@ def read_ordinary(path: Path, most: int, remedy: str = "ask for a smaller one") 
 class Stamp(NamedTuple):
     """The timestamp.txt of a submission."""
 
-    text: str = ""  # what the file holds, if that is a date
+    text: str = ""  # what the file holds, if that may be a date
     time: datetime | None = None  # in UTC and without a zone; None if it is not known
     problem: str = ""  # why the time is not known although there is a file
 

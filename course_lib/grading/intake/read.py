@@ -14,8 +14,6 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import FrameType
-from typing import NoReturn
 
 import nbformat
 from nbformat import NotebookNode
@@ -93,11 +91,14 @@ def _limited(name: str) -> Iterator[None]:
         return
     import resource
 
+    def too_long(*_: object) -> None:
+        raise TimeoutError(f"it took more than {_SECONDS} s of processor time")
+
     size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     most = size + _MEMORY if soft == resource.RLIM_INFINITY else min(size + _MEMORY, soft)
     is_main = threading.current_thread() is threading.main_thread()  # else no signal is handled
-    handler = signal.signal(signal.SIGVTALRM, _too_long) if is_main else None
+    handler = signal.signal(signal.SIGVTALRM, too_long) if is_main else None
     try:
         resource.setrlimit(resource.RLIMIT_AS, (most, hard))
         if is_main:
@@ -112,10 +113,6 @@ def _limited(name: str) -> Iterator[None]:
         if is_main:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
             signal.signal(signal.SIGVTALRM, handler)
-
-
-def _too_long(number: int, frame: FrameType | None) -> NoReturn:
-    raise TimeoutError(f"it took more than {_SECONDS} s of processor time")
 
 
 def parse(data: bytes, name: str = "the notebook") -> tuple[list[NotebookNode], list[str]]:

@@ -22,12 +22,7 @@ from course_lib.grading.graded_cells import (
     is_theirs,
     parsed,
 )
-from course_lib.grading.sanitize import (
-    KEPT,
-    made_output,
-    sanitize_outputs,
-    sanitize_prose,
-)
+from course_lib.grading.sanitize import KEPT, made_output, sanitize_outputs, sanitize_prose
 
 _AS_SUBMITTED = "[not run again: this is what was submitted]\n"
 _BEFORE, _AFTER = -1, 1

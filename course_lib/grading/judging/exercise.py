@@ -2,7 +2,6 @@
 
 import ast
 import hashlib
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -96,31 +95,32 @@ def observe_and_judge(
     probes = [probe for probe, _ in prepare(exercise, job.seed)]
     number = hashlib.sha256(f"{job.key}/{name}/{job.seed}".encode()).hexdigest()
     request = Request(name, probes, tuple(exercise.chain), exercise.takes_all, number)
-    text, ending = session.observe(request, index)
-    reply = _reply_in(text, number)
-    if reply is None:
-        return ending
+    reply = _replied(session, request, index)
+    if isinstance(reply, str):
+        return reply
 
     def observe_more(more: Sequence[Probe]) -> Mapping[str, Observation]:
-        return _observe_more(session, replace(request, probes=list(more)), index)
+        """Observe further probes, which decide no points; nothing if the guest is lost."""
+        try:
+            seen = _replied(session, replace(request, probes=list(more)), index, counts=False)
+        except (GuestLost, CannotJudge):
+            session.close()
+            return {}
+        return seen.seen if isinstance(seen, Reply) else {}
 
-    started = time.monotonic()
-    judged = judge_reply(exercise, job.seed, reply, observe_more if name_mistakes else None)
-    session.spend("judge", time.monotonic() - started)
-    return judged
+    with session.timed("judge"):
+        return judge_reply(exercise, job.seed, reply, observe_more if name_mistakes else None)
 
 
 def judge_reply(
     exercise: Exercise, seed: str, reply: Reply, observe_more: Observer | None = None
 ) -> Report | str:
-    """Return the report on what a guest says it saw, or a key of `ENDINGS`.
+    """Return the report on a plausible reply, or a key of `ENDINGS`.
 
     Without `observe_more`, no known mistake is looked for.
     """
     if reply.missing:
         return still_missing(exercise, reply.missing)
-    if not _is_plausible(reply, [probe for probe, _ in prepare(exercise, seed)]):
-        return "silent"
     if any(seen.raised and seen.raised.type_name == "MemoryError" for seen in reply.seen.values()):
         return "memory"
     return judge_observed(
@@ -133,28 +133,22 @@ def judge_reply(
     )
 
 
-def _observe_more(session: Session, request: Request, index: int) -> Mapping[str, Observation]:
-    """Return observations of further probes, which decide no points; none if the guest is lost."""
-    try:
-        text, _ = session.observe(request, index, counts=False)
-    except (GuestLost, CannotJudge):
-        session.close()
-        return {}
-    reply = _reply_in(text, request.number)
-    return reply.seen if reply and _is_plausible(reply, request.probes) else {}
-
-
-def _reply_in(text: str | None, number: str) -> Reply | None:
-    """Return the reply to the request of a number, or None."""
+def _replied(session: Session, request: Request, index: int, *, counts: bool = True) -> Reply | str:
+    """Return the guest's reply to a request, or how its observation ended, a key of `ENDINGS`."""
+    text, ending = session.observe(request, index, counts=counts)
     try:
         reply = decode(text, Reply, REPLY_TYPES) if text is not None else None
     except CodecError:
-        return None
-    return reply if reply and reply.number == number else None
+        return ending
+    if reply is None or reply.number != request.number:
+        return ending
+    return reply if is_plausible(reply, request.probes) else "silent"
 
 
-def _is_plausible(reply: Reply, probes: list[Probe]) -> bool:
+def is_plausible(reply: Reply, probes: list[Probe]) -> bool:
     """Whether observing these probes can give this reply."""
+    if reply.missing:
+        return True
     if reply.subject and not reply.subject.is_callable:
         return not reply.seen
     asked = {probe.name: probe for probe in probes}

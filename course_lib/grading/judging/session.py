@@ -5,6 +5,7 @@ another.
 """
 
 import ast
+import contextlib
 import functools
 import signal
 import time
@@ -83,9 +84,12 @@ class Session:
         judged = find(name).chain or (name,)
         return {*judged, *self.builds_on(judged)}
 
-    def spend(self, step: str, seconds: float) -> None:
+    @contextlib.contextmanager
+    def timed(self, step: str) -> Iterator[None]:
         """Add to the time of a step."""
-        self.seconds[step] = self.seconds.get(step, 0.0) + seconds
+        started = time.monotonic()
+        yield
+        self.seconds[step] = self.seconds.get(step, 0.0) + time.monotonic() - started
 
     def note(self, what: str) -> None:
         """Add a line to the log."""
@@ -236,32 +240,29 @@ class Session:
         ending = self._guest.kill()
         self._received += self._guest.received
         self._guest = None
-        self.spend("cpu", ending.get("cpu", 0.0))
+        self.seconds["cpu"] = self.seconds.get("cpu", 0.0) + ending.get("cpu", 0.0)
         peak = ending.get("peak", 0) / 1e6
         self.note(f"guest ended ({ending.get('reason', '?')}), at most {peak:.0f} MB")
 
     def _connect(self) -> Guest:
         self.close()
-        started = time.monotonic()
         self.crowded = False
-        self._guest = self.new_guest()
-        self.spend("start", time.monotonic() - started)
+        with self.timed("start"):
+            self._guest = self.new_guest()
         self.note("guest ready")
         return self._guest
 
     def _run(self, guest: Guest, code: str, index: int, *, history: bool = True) -> Ran:
-        started = time.monotonic()
         cell_id = self.cells[index].get("id", "")
-        ran = guest.run(code, self.limits.cell_seconds, history=history, cell_id=cell_id)
-        self.spend("cells", time.monotonic() - started)
+        with self.timed("cells"):
+            ran = guest.run(code, self.limits.cell_seconds, history=history, cell_id=cell_id)
         self.crowded = ran.crowded
         self._used += ran.seconds
         return ran
 
     def _observe(self, guest: Guest, request: Request) -> Ran:
-        started = time.monotonic()
-        ran = guest.observe(encode(request), self.limits.cell_seconds)
-        self.spend("observe", time.monotonic() - started)
+        with self.timed("observe"):
+            ran = guest.observe(encode(request), self.limits.cell_seconds)
         self._used += ran.seconds
         return ran
 

@@ -16,8 +16,7 @@ from markupsafe import Markup
 
 from course_lib.checks.judge.html import inline
 from course_lib.grading.course import Course, quiet_nbgrader
-from course_lib.grading.graded import GradedLesson, GradedSubmission
-from course_lib.grading.report.class_table import OUTCOMES, STOPPED, outcome_of
+from course_lib.grading.graded import OUTCOMES, STOPPED, GradedLesson, GradedSubmission, outcome_of
 from course_lib.grading.report.read_grades import read_lesson
 from course_lib.workspace.errors import GradingError
 from course_lib.workspace.files import write_atomically

@@ -12,12 +12,7 @@ from course_lib.grading.intake.gate import read_stamp
 from course_lib.grading.ledger import Entry, Ledger
 
 
-def read_lesson(
-    course: Course,
-    lesson: str,
-    *,
-    brief: bool = False,
-) -> GradedLesson:
+def read_lesson(course: Course, lesson: str, *, brief: bool = False) -> GradedLesson:
     """Return everything known about a lesson.
 
     If `brief`, only graded notebooks in which points are missing are read, to say why. Mistakes

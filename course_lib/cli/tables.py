@@ -1,0 +1,165 @@
+"""What the verbs for a class print: its table, the places of a demo, what an export wrote."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
+
+from course_lib.grading.exports.sheet import listed
+from course_lib.grading.graded import (
+    OUTCOMES,
+    GradedExercise,
+    GradedLesson,
+    GradedSubmission,
+    outcome_of,
+)
+from course_lib.grading.intake.gate import one_line
+from course_lib.plotting.words import counted
+
+if TYPE_CHECKING:
+    from course_lib.grading.demo_course import Demo
+    from course_lib.grading.exports import Outcome
+
+MOST_LINES = 12
+COUNTED = ("matched", "written", "same")  # groups of which the text does not list the names
+CAPTIONS = {
+    "matched": "matched",
+    "left_over": "unmatched in this file",
+    "unmatched": "unmatched in the gradebook",
+    "ambiguous": "ambiguous",
+    "unknown": "in --students, not in the gradebook",
+    "written": "scores written",
+    "same": "already there",
+    "kept": "different there, kept (or --overwrite)",
+    "closed": "closed to changes",
+    "unplaced": "graded, without a row",
+    "not_graded": "not graded, left blank",
+    "above": "above the maximum",
+}
+_STYLES = {"correct": "green", "not_attempted": "dim", "not_graded": "yellow"}  # red if none
+LEGEND = (
+    "✓ right  ✗ wrong  ! error  ∞ stopped  – not attempted  ? not graded  ⧗ late\n"
+    "text: the written answer waits for a person, is graded, or was left out (–)"
+    "\n★: optional, counts no points"
+)
+_WRITTEN = {"waiting": "waits", "left blank": "–", "graded": "graded"}
+
+
+def show(summary: GradedLesson) -> None:
+    """Print the class to the terminal."""
+    Console().print(summary_table(summary))
+
+
+def show_demo(demo: Demo) -> None:
+    """Print the tables of a demo and where to find the results."""
+    console = Console()
+    for summary in demo.summaries:
+        console.print(summary_table(summary))
+    console.print("\nResults")
+    for what, where in places(demo).items():
+        console.print(f"  {what:<17} {where}", soft_wrap=True, highlight=False, markup=False)
+
+
+def demo_as_dict(demo: Demo) -> dict:
+    """Return a demo as data for JSON."""
+    lessons = [summary.as_dict() for summary in demo.summaries]
+    return {"folder": str(demo.folder), "lessons": lessons, "places": places(demo)}
+
+
+def places(demo: Demo) -> dict[str, str]:
+    """Return where to find each result of a demo, as paths relative to the current folder."""
+    near = Path(os.path.relpath(demo.folder))
+    course = Path(sys.executable).with_name("course")
+    return {
+        "class report": str(near / "report.html"),
+        "feedback": str(near / "feedback" / "STUDENT" / "LESSON" / "LESSON.html"),
+        "graded notebooks": str(near / "autograded"),
+        "submitted": str(near / "submitted"),
+        "gradebook": str(near / "gradebook.db"),
+        "formgrader": f"cd {near} && {course} lab, then Nbgrader > Formgrader",
+    }
+
+
+def summary_table(summary: GradedLesson) -> Group:
+    """Return a table with a row for each student, followed by what needs a person."""
+    table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
+    table.add_column("student", no_wrap=True, overflow="ellipsis")
+    for name in summary.exercises:
+        title = name.replace("_", "\n") + summary.star(name)
+        table.add_column(title, justify="right", vertical="bottom")
+    table.add_column(f"of {summary.max_points:g}", justify="right")
+    table.add_column("text")
+    for student in summary.students:
+        table.add_row(*_cells(student, summary))
+    students = counted(len(summary.students), "student", "students")
+    title = Text(f"\n{summary.lesson}: {students}\n", style="bold")
+    return Group(title, table, Text(f"\n{LEGEND}", style="dim"), *_notes(summary))
+
+
+def _cells(student: GradedSubmission, summary: GradedLesson) -> list[Text]:
+    name = Text(one_line(student.student) + (" ⧗" if student.late_seconds > 0 else ""))
+    if student.problem:
+        rest = [Text("?", style="yellow") for _ in summary.exercises]
+        return [name, *rest, Text("blank", style="yellow"), Text("")]
+    total = "?" if student.points is None else f"{student.points:g}"
+    written = [_WRITTEN[state] for state in sorted(set(student.written.values()))]
+    return [name, *map(_points, student.rows), Text(total), Text(", ".join(written))]
+
+
+def _points(row: GradedExercise) -> Text:
+    outcome = outcome_of(row)
+    symbol = "✎" if row.by_hand else OUTCOMES[outcome][0]
+    points = "" if row.shown is None else f"{row.shown:.3g}"
+    return Text(f"{symbol} {points}", style=_STYLES.get(outcome, "red"))
+
+
+def _notes(summary: GradedLesson) -> list[Text]:
+    lines = []
+    for student in summary.students:
+        name = one_line(student.student)
+        for exercise, reason in student.blanks.items():
+            where = f"{name}, {exercise}" if exercise else name
+            lines.append(Text(f"blank: {where}: {reason}", style="yellow"))
+        lines += [Text(f"note: {name}: {n}", style="dim") for n in student.notices]
+    if summary.waiting:
+        answers = sum(map(len, summary.waiting.values()))
+        lines.append(Text(f"{answers} written answer(s) wait for a person: open formgrader"))
+    if summary.seconds:
+        lines.append(Text(f"graded in {summary.seconds:.0f} s", style="dim"))
+    return lines
+
+
+def export_text(outcome: Outcome) -> str:
+    """Return what an export wrote or would write."""
+    lines = [f"students of {outcome.into}", *_lines(outcome.matching)] if outcome.into else []
+    for one in outcome.lessons:
+        into = f" into {one_line(one['column'])!r}" if one["column"] else ""
+        worth = "" if one["points"] is None else f", {one['points']:g} points"
+        lines += [f"{one['lesson']}{into}{worth}", *_lines(one)]
+    lines.append(f"would write {outcome.output}" if outcome.dry_run else f"wrote {outcome.output}")
+    if outcome.matching.get("unmatched") or outcome.matching.get("ambiguous"):
+        lines.append("say who is who with --students FILE (columns nbgrader_id, lms_id)")
+    return "\n".join(lines)
+
+
+def _lines(groups: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the size of each group, and its names by reason."""
+    for group, caption in CAPTIONS.items():
+        if group not in groups:
+            continue
+        yield f"  {caption:<40}{len(groups[group]):>5}"
+        by_reason = defaultdict(list)
+        for name, reason in ({} if group in COUNTED else groups[group]).items():
+            by_reason[reason].append(name)
+        for reason, names in list(by_reason.items())[:MOST_LINES]:
+            yield "      " + (f"{one_line(reason, 200)}: " if reason else "") + listed(names)
+        if len(by_reason) > MOST_LINES:
+            yield f"      and {len(by_reason) - MOST_LINES} more; --json lists all"

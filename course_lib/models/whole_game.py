@@ -83,32 +83,37 @@ class Across(nn.MultiheadAttention):
 
 
 class OwnAttention(nn.Module):
-    """Cross-attention with the projections of a trained one and a reader's own function.
+    """Cross-attention with the projections of a trained one and a reader's own attention.
 
     Args:
         trained: the attention whose projections stay in use.
         attend: called as `attend(queries, keys, values, valid_lens)`, with the projected queries
-            `(batch, t, embed_dim)`, keys and values `(batch, m, embed_dim)`. Returns the outputs
-            `(batch, t, embed_dim)` and the attention weights `(batch, t, m)`.
+            `(batch, t, embed_dim)`, keys and values `(batch, m, embed_dim)`. A function returns
+            the outputs `(batch, t, embed_dim)` and the attention weights `(batch, t, m)`. A module
+            returns the outputs and keeps the weights as `attention_weights`.
     """
 
-    def __init__(self, trained: Across, attend: Callable[..., tuple[Tensor, Tensor]]):
+    def __init__(self, trained: Across, attend: Callable[..., Any]):
         super().__init__()
         self.trained, self.attend = trained, attend
 
     def forward(self, y: Tensor, memory: Tensor, valid_lens: Tensor) -> Tensor:
         """Return the outputs `(batch, t, embed_dim)`; keep the weights in `attention_weights`."""
-        outputs, weights = self.attend(*self.trained.projected(y, memory), valid_lens)
+        outputs = self.attend(*self.trained.projected(y, memory), valid_lens)
+        if isinstance(self.attend, nn.Module):
+            weights: Any = self.attend.attention_weights
+        else:
+            outputs, weights = outputs
         self.attention_weights = weights.detach()
         return self.trained.out_proj(outputs)
 
 
-def use_attention(model: Translator, attend: Callable[..., tuple[Tensor, Tensor]]) -> None:
+def use_attention(model: Translator, attend: Callable[..., Any]) -> None:
     """Make a trained translator compute its cross-attention with `attend`.
 
     Args:
         model: made by `new_translator`.
-        attend: see `OwnAttention`.
+        attend: a function or a module, see `OwnAttention`.
     """
     model.decoder.cross_attention = OwnAttention(_trained_attention(model), attend)
 

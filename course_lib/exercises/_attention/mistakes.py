@@ -5,7 +5,9 @@ twins change them otherwise and come to the same. Combinations of two rows are m
 is judged (`checks.judge.prepare.pairs`), so a row lists all the steps its fact depends on.
 """
 
+import itertools
 import math
+from collections import ChainMap
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
@@ -13,7 +15,7 @@ import torch
 from torch.nn import functional as F
 
 from course_lib.checks.judge.exercise import Mistake
-from course_lib.exercises._attention.steps import Softmax, Stepped, Then
+from course_lib.exercises._attention.steps import Softmax, Stepped
 
 
 class Row(NamedTuple):
@@ -23,7 +25,6 @@ class Row(NamedTuple):
     changes: Mapping[str, object]
     twins: tuple[Mapping[str, object], ...] = ()
     fails: bool = False
-    needs: tuple[str, ...] = ()  # steps that must be there though they are right
     fact: str = ""
     question: str = ""
 
@@ -53,9 +54,25 @@ def known(
     shared = [
         row._replace(twins=tuple(changes for changes in row.twins if has(changes)))
         for row in SHARED
-        if has((*row.changes, *row.needs)) and row.id not in without
+        if has(row.changes) and row.id not in without
     ]
     return tuple(mistake_of(base, row, words or {}) for row in (*own, *shared))
+
+
+def three_of(
+    base: type[Stepped], known: Iterable[Mistake], faults: Collection[str]
+) -> tuple[Mistake, ...]:
+    """Return every three of these mistakes at once, as half-repaired modules make them."""
+    chosen = [mistake for mistake in known if mistake.id in faults]
+    return tuple(
+        Mistake(
+            "+".join(mistake.id for mistake in trio),
+            base.answer(dict(ChainMap(*(dict(mistake.changes) for mistake in trio)))),
+            " ".join(["Three mistakes at once.", *(mistake.message for mistake in trio)]),
+            trio[0].hint,
+        )
+        for trio in itertools.combinations(chosen, 3)
+    )
 
 
 def mistake_of(base: type[Stepped], row: Row, words: Mapping[str, tuple[str, str]]) -> Mistake:
@@ -136,8 +153,6 @@ OWN_SOFTMAX = {
     "over_queries",
     "empty_row_gradient_nan",
     "query_axis_forgotten",
-    "one_key_more",
-    "length_of_first_item_for_all",
 }
 
 SHARED = (
@@ -170,7 +185,7 @@ SHARED = (
     Row("inverted", {"join": flipped_if_any}).says(
         "The masking is inverted: the keys that should be dropped get all the weight.", _TRUE
     ),
-    Row("bool_mask_inverted", {"own": Then(torch.logical_not)}).says(
+    Row("bool_mask_inverted", {"own": lambda self, scores, mask: ~mask}).says(
         "The bool mask is inverted: keys where it is True are dropped, and the others are kept.",
         "True means 'may attend'. Does your code expect the opposite?",
     ),
@@ -211,20 +226,12 @@ SHARED = (
         "Can the empty rows be given harmless scores before the softmax?",
     ),
     Row(
-        "query_axis_forgotten", {"spread": lambda self, scores, lens: lens[..., None]}, fails=True
+        "query_axis_forgotten", {"align": lambda self, scores, lens: lens[..., None]}, fails=True
     ).says(
         "The mask built from the lengths is applied to the scores without axes for queries and "
         "heads. Its batch axis lines up with another axis: an error where the sizes differ, wrong "
         "numbers where they are equal.",
         "What shape must a (batch, num_keys) mask have to broadcast with the scores?",
-    ),
-    Row("length_of_first_item_for_all", {"lens": Then(lambda lens: lens[:1].expand_as(lens))}).says(
-        "Every item gets the length of the first one.",
-        "Which axis must `valid_lens` have before it is compared with positions?",
-    ),
-    Row("one_key_more", {"lens": Then(lambda lens: lens + 1)}).says(
-        "One key too many is kept: length 2 keeps keys 0, 1 and 2.",
-        "Which key is the last real one in an item of length 2?",
     ),
     Row("keys_reshaped", {"product": reshaped}).says(
         "The keys are reshaped to (d, m), which mixes the features of different keys; they must be "

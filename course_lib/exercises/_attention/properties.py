@@ -176,29 +176,9 @@ def no_weight_on_an_allowed_key(probe, weights, allowed) -> str | None:
     place = first_of(allowed & (scores > np.maximum(best - 6, -100)) & empty)
     if place is None:
         return None
-    text = (
-        f"The weight that {place_of(place[:-1])} gives to key {place[-1]} is 0, but this key may "
-    )
-    forbidden = np.where(allowed, -np.inf, scores)[place[:-1]].max()
-    if forbidden > best[place[:-1]][0] + 100:
-        return text + f"be attended, whatever the forbidden score of {forbidden:g} in its row."
-    return text + "be attended."
-
-
-@of_weights
-def very_negative_scores_that_lose(probe, weights, allowed) -> str | None:
-    """Very negative scores do not lose to a number filled in, nor underflow."""
-    scores = scores_of(probe)
-    if scores is None or scores.shape != weights.shape:
-        return None
-    best = np.where(allowed, scores, -np.inf).max(-1)
-    weight = np.where(allowed, weights, 0.0).sum(-1)
-    if (place := first_of(allowed.any(-1) & (best < -100) & (weight < 0.9))) is None:
-        return None
     return (
-        f"The largest allowed score of {place_of(place)} is {best[place]:g}, and the allowed keys "
-        f"get {weight[place]:.3f} of the weight. However negative it is, only its distance to the "
-        "other allowed scores counts."
+        f"The weight that {place_of(place[:-1])} gives to key {place[-1]} is 0, but this key may "
+        "be attended to."
     )
 
 
@@ -219,41 +199,6 @@ def ratios_that_are_not_exponential(probe, weights, allowed) -> str | None:
                     f"{ours[0]:.3f} and {ours[1]:.3f}, so the ratio of their weights is that of "
                     f"exp of these, 1 to {ratio:.3f}; yours is 1 to {theirs[1] / theirs[0]:.3f}."
                 )
-    return None
-
-
-@of_weights
-def unequal_weights_of_equal_keys(probe, weights, allowed) -> str | None:
-    """Keys that are the same vector get the same weight, if they are allowed."""
-    if (keys := given(probe, "keys")) is None:
-        return None
-    for index in np.ndindex(weights.shape[:-1]):
-        found = np.flatnonzero(allowed[index])
-        own = keys[index[: keys.ndim - 2]]
-        if len(found) > 1 and np.ptp(own[found], axis=0).max() < 1e-9:
-            row = weights[index][found]
-            if np.ptp(row) > 1e-3:
-                return (
-                    f"All keys that {place_of(index)} may attend to are equal, yet your weights "
-                    f"there lie between {row.min():.3f} and {row.max():.3f}."
-                )
-    return None
-
-
-@of_weights
-def unequal_weights_of_a_zero_query(probe, weights, allowed) -> str | None:
-    """Where scores are dot products without a bias, a query of zeros prefers no key."""
-    queries = given(probe, "queries")
-    if queries is None or (probe.construct or {}).get("bias"):
-        return None
-    for index in np.ndindex(weights.shape[:-1]):
-        row = weights[index][allowed[index]]
-        zero = not queries[(*index[: queries.ndim - 2], index[-1])].any()
-        if zero and len(row) and np.ptp(row) > 1e-3:
-            return (
-                f"The {place_of(index)} is a vector of zeros: without a bias its scores are all 0 "
-                f"and its weights equal. Yours lie between {row.min():.3f} and {row.max():.3f}."
-            )
     return None
 
 
@@ -306,17 +251,9 @@ _OF_WEIGHTS = {
         no_weight_on_an_allowed_key,
         "Which step takes its weight away: a mask, or a maximum over scores that do not count?",
     ),
-    "very_negative_scores_lose": (
-        very_negative_scores_that_lose,
-        "Does a number that you fill in lie above these scores, or does an exp underflow?",
-    ),
     "not_exponential": (
         ratios_that_are_not_exponential,
         "Which function turns the scores into weights, and what happens to them before that?",
-    ),
-    "unequal_weights_of_equal_keys": (
-        unequal_weights_of_equal_keys,
-        "What tells two equal keys apart in your scores?",
     ),
 }
 
@@ -330,12 +267,6 @@ def _of_weights(of: str) -> tuple[Property, ...]:
 
 
 RETURNED, WEIGHTS = _of_weights(""), _of_weights(KEPT)
-ZERO_QUERY = Property(
-    "unequal_weights_of_a_zero_query",
-    unequal_weights_of_a_zero_query,
-    "What is added to the projections or to their dot products?",
-    of=KEPT,
-)
 INSIDE_THE_VALUES = Property(
     "outside_the_values", outside_the_values, "Do the weights of each query sum to 1?"
 )

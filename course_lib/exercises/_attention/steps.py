@@ -15,16 +15,6 @@ import torch
 NO_STEP: Any = None  # in the place of a step that an exercise does not have
 
 
-class Then:
-    """A changed step: the right one, and what `function` makes of its result."""
-
-    def __init__(self, function: Callable):
-        self.function = function
-
-    def after(self, right: Callable) -> Callable:
-        return lambda *args: self.function(right(*args))
-
-
 class Stepped:
     """A right answer in named steps: methods or values of a class.
 
@@ -40,12 +30,8 @@ class Stepped:
 
     @classmethod
     def changed(cls, changes: Mapping[str, object]) -> type[Any]:
-        """A class like this one but for the given steps: methods, values, or `Then`."""
-        made = {
-            step: change.after(getattr(cls, step)) if isinstance(change, Then) else change
-            for step, change in changes.items()
-        }
-        return type(cls.__name__, (cls,), {"is_no_answer": bool(changes), **made})
+        """A class like this one but for the given steps: methods or values."""
+        return type(cls.__name__, (cls,), {"is_no_answer": bool(changes), **changes})
 
     @classmethod
     def answer(cls, changes: Mapping[str, object]) -> Callable:
@@ -59,7 +45,7 @@ class Stepped:
 
 
 class Softmax(Stepped):
-    """`masked_softmax`: lens, spread, real; own; join; fill, spare, axis, clear."""
+    """`masked_softmax`: align, real; own; join; fill, spare, axis, clear."""
 
     axis = -1
 
@@ -74,16 +60,13 @@ class Softmax(Stepped):
         kept = self.spare(self.fill(scores, allowed), allowed)
         return self.clear(torch.softmax(kept, self.axis), allowed)
 
-    def lens(self, valid_lens) -> torch.Tensor:
-        return valid_lens
-
-    def spread(self, scores, lens) -> torch.Tensor:
+    def align(self, scores, lens) -> torch.Tensor:
         """Lengths with an axis for the keys, and for queries and heads where the scores have it."""
         return lens.reshape(len(lens), *[1] * (scores.dim() - 3), -1, 1)
 
     def real(self, scores, valid_lens) -> torch.Tensor:
         positions = torch.arange(scores.shape[-1], device=scores.device)
-        return positions < self.spread(scores, self.lens(valid_lens))
+        return positions < self.align(scores, valid_lens)
 
     def own(self, scores, mask) -> torch.Tensor:
         return mask

@@ -1,24 +1,21 @@
 """Lesson 07: `CausalSelfAttention`, a broken module fixed."""
 
-import itertools
-import math
 from collections.abc import Sequence
 
 import numpy as np
 import torch
 from torch import nn
 
-from course_lib.checks.judge.comparisons import Problem, arrays_agree, close
+from course_lib.checks.judge.comparisons import WRONG_VALUES, Problem, arrays_agree, close
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.lessons.broken_modules import BrokenCausalSelfAttention
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._attention.mistakes import Row, known
+from course_lib.exercises._attention.mistakes import OWN_SOFTMAX, Row, known, three_of
 from course_lib.exercises._attention.modules import AttentionModule, WithHeads
 from course_lib.exercises._attention.properties import WEIGHTS
 from course_lib.exercises._attention.steps import NO_STEP, Softmax
 from course_lib.exercises._rows import INDEPENDENT, Given, mistake
 from course_lib.reference import bug_hunt as oracle
-from course_lib.reference.masked_softmax import softmax_of
 
 
 def _causal_problem(rng, b, n, d, h, valid_lens=None, **options) -> Given:
@@ -36,106 +33,33 @@ def _causal_problem(rng, b, n, d, h, valid_lens=None, **options) -> Given:
     }
 
 
-# Each of the four faults shows alone in a problem of its own, whatever the others do.
 def _root_alone(rng) -> Probe:
-    """Judged by the root only: either triangle and either merge passes."""
-    return Probe(
-        "root",
-        "Each score is divided by the root of head_dim = 3, the number of features that a head "
-        "compares.",
-        compare="root",
-        **_causal_problem(rng, 1, 3, 6, 2),
-    )
+    """A problem whose result, summed over the positions, depends on the root alone.
+
+    The positions are the same from both ends, and so are both triangles; both heads are alike, and
+    so are both ways to merge them.
+    """
+    problem = _causal_problem(rng, 1, 3, 6, 2)
+    problem["args"]["x"].data[:, 2] = problem["args"]["x"].data[:, 0]
+    for third in np.split(problem["state"]["W_qkv.weight"], 3):
+        third[3:] = third[:3]
+    problem["state"]["W_o.weight"][:, 3:] = problem["state"]["W_o.weight"][:, :3]
+    says = "Each score is divided by the root of head_dim = 3, the number of features in a head."
+    return Probe("root", says, compare="sum_over_positions", **problem)
 
 
-def _past_alone(rng) -> Probe:
-    problem = _causal_problem(rng, 1, 4, 3, 1)
-    problem["state"]["W_qkv.weight"][:3] = 0.0
-    says = "With queries of 0, each position gets the plain average of itself and those before it."
-    return Probe("past", says, compare="past", **problem)
+def _sum_over_positions(probe, expected, recorded) -> Problem | None:
+    """Judge the sum over the positions."""
+    if arrays_agree(expected.sum(1), recorded.numbers.sum(1), 1e-7):
+        return None
+    return close(probe, expected, recorded) or WRONG_VALUES
 
 
 def _merge_alone(rng) -> Probe:
     problem = _causal_problem(rng, 1, 3, 4, 2)
     problem["args"]["x"].data[:] = problem["args"]["x"].data[:, :1]
-    says = "All positions are alike here, and so are all outputs."
-    return Probe("merge", says, compare="merge", **problem)
-
-
-def _empty_alone(rng) -> Probe:
-    """One position, which either triangle shows, and one merge is as good as the other."""
-    return Probe(
-        "empty_position",
-        "An item of length 0 gets zeros: here there is one position.",
-        "edges",
-        compare="empty",
-        **_causal_problem(rng, 2, 1, 4, 2, [0, 1]),
-    )
-
-
-def _pieces(probe) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Queries, keys and values of a problem of one item, (heads, positions, head_dim), and W_o."""
-    d, heads = probe.construct["embed_dim"], probe.construct["num_heads"]
-    projected = probe.args["x"].data[0] @ probe.state["W_qkv.weight"].T
-    q, k, v = projected.reshape(-1, 3, heads, d // heads).transpose(1, 2, 0, 3)
-    return q, k, v, probe.state["W_o.weight"]
-
-
-def _outputs(probe, root, seen, merged=True) -> np.ndarray:
-    """What a module gives that sees `seen[i, j]`, with or without the transpose of the merge."""
-    q, k, v, W_o = _pieces(probe)
-    heads = np.zeros(v.shape)
-    for h, i in np.ndindex(v.shape[:2]):
-        keys = np.flatnonzero(seen[i])
-        if len(keys):
-            weights = softmax_of([float(q[h, i] @ k[h, j]) / root for j in keys])
-            heads[h, i] = sum(w * v[h, j] for w, j in zip(weights, keys, strict=True))
-    rows = heads.transpose(1, 0, 2) if merged else heads
-    return rows.reshape(1, v.shape[1], -1) @ W_o.T
-
-
-def _judged_root(probe, expected, recorded) -> Problem | None:
-    d, heads = probe.construct["embed_dim"], probe.construct["num_heads"]
-    past = np.tril(np.ones((3, 3), bool))
-    others = list(itertools.product((past, past.T, past | past.T), (True, False)))
-
-    def is_root(root) -> bool:
-        return any(arrays_agree(_outputs(probe, root, *o), recorded.data, 1e-7) for o in others)
-
-    if is_root(math.sqrt(d // heads)):
-        return None
-    roots = (math.sqrt(d), 1.0, d // heads, math.sqrt(heads))
-    for (name, message), root in zip(_ROOTS.items(), roots, strict=True):
-        if is_root(root):
-            return Problem(name, message, "How many products does one score sum?")
-    return close(probe, expected, recorded)
-
-
-def _judged_past(probe, expected, recorded) -> Problem | None:
-    i, j = np.indices((4, 4))
-    for name, (seen, message, hint) in _SEEN.items():
-        given = np.nan_to_num(recorded.data)  # a row that sees nothing may be nan
-        if arrays_agree(_outputs(probe, 1.0, np.broadcast_to(seen(i, j), (4, 4))), given, 1e-7):
-            return Problem(name, message, hint)
-    return close(probe, expected, recorded)
-
-
-def _judged_merge(probe, expected, recorded) -> Problem | None:
-    unmerged = _outputs(probe, 1.0, np.ones((3, 3), bool), merged=False)
-    if arrays_agree(unmerged, recorded.data, 1e-7):
-        return Problem(
-            "merge_without_transpose",
-            "Your merge reshapes (batch, heads, n, head_dim) as it lies in memory, so a position "
-            "gets features that belong to other positions.",
-            "Which axes must be neighbours before you flatten them together?",
-        )
-    return close(probe, expected, recorded)
-
-
-def _judged_empty(probe, expected, recorded) -> Problem | None:
-    if np.isnan(recorded.data[0]).all() and arrays_agree(expected[1], recorded.data[1], 1e-7):
-        return Problem("empty_row_nan", *_EMPTY_ROW_NAN)
-    return close(probe, expected, recorded)
+    says = "If all positions of the input are equal, all positions of the output are equal."
+    return Probe("merge", says, **problem)
 
 
 def _causal_probes(rng) -> list[Probe]:
@@ -146,7 +70,6 @@ def _causal_probes(rng) -> list[Probe]:
     return [
         Probe("by_hand", "In each head, position i averages the values of the positions j <= i "
                          "with the weights softmax(q k^T / sqrt(head_dim)).", **by_hand),
-        _past_alone(rng),
         _merge_alone(rng),
         _root_alone(rng),
         Probe("two_heads", "Each head compares its own block of features.",
@@ -167,7 +90,8 @@ def _causal_edges(rng) -> list[Probe]:
     back = _causal_problem(rng, 1, 3, 2, 1, [2], requires_grad=True)
     back_empty = _causal_problem(rng, 2, 2, 2, 1, [0, 2], requires_grad=True)
     return [
-        _empty_alone(rng),
+        Probe("empty_position", "An item of length 0 gets zeros: here there is one position.",
+              "edges", **_causal_problem(rng, 2, 1, 4, 2, [0, 1])),
         Probe("empty", "An item of length 0 gets zeros.", "edges",
               **_causal_problem(rng, 3, 4, 5, 1, [0, 4, 2])),
         Probe("garbage", "The contents of padded positions change no other output, however large.",
@@ -195,36 +119,6 @@ def _causal_edges(rng) -> list[Probe]:
         Probe("gradient_empty", "An item of length 0 leaves every gradient finite.",
               "gradients", grad_outputs=rng.uniform(-1, 1, (2, 2, 2)), **back_empty),
     ]  # fmt: skip
-
-
-_ROOTS = {
-    "scale_embed_dim": "You divide by the root of embed_dim, but each head compares head_dim "
-    "features.",
-    "unscaled": "Your scores are not divided by anything.",
-    "divided_by_d": "You divide by head_dim instead of its root.",
-    "scale_num_heads": "You divide by the root of the number of heads.",
-}
-_SEEN = {
-    "sees_the_future": (
-        lambda i, j: j >= i,
-        "Each position sees itself and the later ones.",
-        "Rows are queries: which triangle holds the keys j <= i?",
-    ),
-    "not_causal": (
-        lambda i, j: i + j >= 0,
-        "Every position sees all others, including later ones.",
-        "Where is the mask applied?",
-    ),
-    "never_sees_itself": (
-        lambda i, j: j < i,
-        "A position does not see itself, so the first one sees nothing.",
-        "Which keys does query 0 see?",
-    ),
-}
-
-
-def _indices(n) -> tuple[torch.Tensor, torch.Tensor]:
-    return torch.arange(n)[:, None], torch.arange(n)
 
 
 class _Causal(WithHeads, AttentionModule):
@@ -265,22 +159,21 @@ def _causal_with_lengths_only(self, scores, real, own) -> torch.Tensor:
     return Softmax.join(self, scores, real, None if real is None else self.past(scores.shape[-1]))
 
 
-def _either(self, scores, real, own) -> torch.Tensor:
-    past = self.past(scores.shape[-1])
-    return past.expand(scores.shape) if real is None else (past | real).expand(scores.shape)
-
-
 _BROKEN = mistake("not_fixed", BrokenCausalSelfAttention).says(
     "This still computes what `BrokenCausalSelfAttention` does, with all its faults.",
     "Which outputs change when you change the last position?",
 )
 _OWN = (
     Row("scale_embed_dim", {"root": lambda self, q: (q.shape[-1] * self.num_heads) ** 0.5}).says(
-        _ROOTS["scale_embed_dim"], "How many products does one score sum?"
+        "You divide by the root of embed_dim, but each head compares head_dim features.",
+        "How many products does one score sum?",
     ),
-    *(
-        Row(name, {"past": lambda self, n, seen=seen: seen(*_indices(n))}).says(fact, question)
-        for name, (seen, fact, question) in list(_SEEN.items())[:2]
+    Row("sees_the_future", {"past": lambda self, n: torch.ones(n, n).triu().bool()}).says(
+        "Each position sees itself and the later ones.",
+        "Rows are queries: which triangle holds the keys j <= i?",
+    ),
+    Row("not_causal", {"past": lambda self, n: torch.ones(n, n).bool()}).says(
+        "Every position sees all others, including later ones.", "Where is the mask applied?"
     ),
     Row("sees_one_ahead", {"past": lambda self, n: torch.ones(n, n).tril(1).bool()}).says(
         "Each position sees one later position too.",
@@ -289,10 +182,6 @@ _OWN = (
     Row("causal_with_lengths_only", {"join": _causal_with_lengths_only}).says(
         "Without lengths, every position sees all others, including later ones.",
         "Which of your conditions is inside `if valid_lens is not None`?",
-    ),
-    Row("either_is_enough", {"join": _either}).says(
-        "Your mask allows a position that is real or in the past; it must be both.",
-        "A padded position in the past: may anyone attend to it?",
     ),
     Row(
         "thirds_in_turn",
@@ -310,13 +199,15 @@ _OWN = (
         "In `(..., num_heads, head_dim)`, which axis moves fastest?",
     ),
 )
-_THERE = "What does `masked_softmax` of lesson 02 do there?"
-_EMPTY_ROW_NAN = ("An item of length 0 becomes NaN.", _THERE)
 _WORDS = {
-    "empty_row_nan": _EMPTY_ROW_NAN,
-    "empty_row_uniform": ("An item of length 0 gets the average of its pads.", _THERE),
+    "empty_row_nan": (
+        "An item of length 0 becomes NaN.",
+        "What does `masked_softmax` of lesson 02 do there?",
+    )
 }
-_UNTOLD = {"stored_after_dropout"}
+_NOT_MADE = OWN_SOFTMAX | {"stored_after_dropout", "divided_by_d", "keys_reshaped"}
+_KNOWN = known(_Causal, *_OWN, without=_NOT_MADE, words=_WORDS)
+_FAULTS = ("scale_embed_dim", "sees_the_future", "empty_row_nan", "merge_without_transpose")
 
 
 EXERCISE = Exercise(
@@ -328,14 +219,8 @@ EXERCISE = Exercise(
     probes=lambda rng: [*_causal_probes(rng), *_causal_edges(rng)],
     oracle=oracle.causal_self_attention,
     builds_on=("masked_softmax", "causal_mask", "split_heads", "merge_heads"),
-    comparisons={
-        "root": _judged_root,
-        "past": _judged_past,
-        "merge": _judged_merge,
-        "empty": _judged_empty,
-    },
-    exact=("past", "merge", "empty"),
-    mistakes=(_BROKEN, *known(_Causal, *_OWN, without=_UNTOLD, words=_WORDS)),
+    comparisons={"sum_over_positions": _sum_over_positions},
+    mistakes=(_BROKEN, *_KNOWN, *three_of(_Causal, _KNOWN, _FAULTS)),
     properties=WEIGHTS,
     hints=(
         "The module has four faults. Test it with lesson 06's `is_causal` and with an item of "

@@ -287,7 +287,7 @@ EXERCISE = Exercise(
             "share a group.",
             "What is the difference between `repeat` and `repeat_interleave`?",
         ),
-        Row("groups_over_queries", {"grouped": _over_queries}, needs=("share",)).says(
+        Row("groups_over_queries", {"grouped": _over_queries}).says(
             "You divide the groups among the queries: early positions use the first group, later "
             "ones the next. They should be divided among the heads.",
             "Which axis of the queries did you cut into groups, and which axis is in front of it?",

@@ -1,16 +1,17 @@
 """`RecomputedAttention`: what must be kept for the backward pass, and what is made of it."""
 
 import functools
-from collections.abc import Callable
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._attention.mistakes import known
+from course_lib.exercises._attention.padding import largest_padding
 from course_lib.exercises._rows import Given, mistake
-from course_lib.exercises.memory_and_speed import _mistakes as wrong
+from course_lib.exercises.memory_and_speed._mistakes import Recomputed, gradients_at_once
 from course_lib.exercises.memory_and_speed._problems import by_hand, lengths, problem, rising, some
 from course_lib.reference import memory_and_speed as oracle
 
@@ -47,7 +48,6 @@ def _values(rng) -> list[Probe]:
         probe("worked_number", both, by_hand(requires_grad=True), 2, upstream=np.ones((1, 1))),
         probe("random", both, draw(3, 5, 4, 6), 2),
         probe("batch", "Each item of a batch has its own gradients.", draw(3, 6, 4, 1, 2), 5),
-        probe("wide", "There may be any number of features.", draw(2, 4, 7, 5), 3),
         probe("heads", "There may be any number of leading axes.", draw(1, 4, 2, 1, 2, 2), 3),
         probe("rising", "It holds when later keys have larger scores.", climbing, 2),
         probe("mask", "A mask (n, m) holds in the backward pass too.", draw(3, 6, 4, 5), 2,
@@ -68,13 +68,7 @@ def _edges(rng) -> list[Probe]:
     large["queries"] = tensor([[700.0, 0.0], [-900.0, 0.5]], requires_grad=True)
     late, empty = some(rng, 3, 6), some(rng, 3, 5)
     late[1, :4], empty[2] = False, False
-    forbidden = {
-        "queries": tensor([[100.0], [0.5]], requires_grad=True),
-        "keys": tensor([[0.01], [0.02], [100.0]], requires_grad=True),
-        "values": tensor(rng.normal(0, 1, (3, 2)), requires_grad=True),
-    }
     return [
-        edge("one_block", "A block may be larger than needed.", draw(2, 3, 2, 2), 8),
         edge("one_by_one", "A block may be one key.", draw(2, 3, 3, 2), 1),
         edge("one_key", "A single key has weight 1.", draw(2, 1, 2, 2, 1), 4),
         edge("late_start", "A query whose first blocks are entirely masked begins with the next "
@@ -90,28 +84,22 @@ def _edges(rng) -> list[Probe]:
         edge("applied_twice", "Each call remembers its own tensors, even if two calls come before "
                               "`backward`.", draw(3, 5, 2, 2), 2,
              scenario="apply_function_twice"),
-        edge("huge_forbidden_scores", "A forbidden score may be 1e4 and must leave no trace.",
-             forbidden, 2, np.array([[True, True, False]])),
+        *largest_padding(mask=[[True, True, False]], block_size=2, scenario="apply_function"),
         edge("float32", "Float32 inputs give float32 results.", draw(2, 5, 3, 2), 2,
              dtype="float32", tolerance=1e-4),
     ]  # fmt: skip
 
 
-def _of_block(grad, outputs, weights, grad_weights) -> torch.Tensor:
+def _of_block(self, grad, outputs, weights, grad_weights) -> Tensor:
     return (weights * grad_weights).sum(-1, keepdim=True)
 
 
-def _none(grad, outputs, weights, grad_weights) -> torch.Tensor:
-    return torch.zeros_like(grad[..., :1])
+def _without_mask(self, queries, keys, mask, block) -> Tensor:
+    return self.scores(queries, keys, None, block)
 
 
-def _keeping(statistic) -> Callable:
-    """A forward pass that hands on another statistic than log sum exp."""
-    return wrong.Recomputed.but(end=statistic)
-
-
-def _in_block(scores, shift) -> torch.Tensor:
-    return torch.exp(scores - wrong.finite(scores.logsumexp(-1)).unsqueeze(-1))
+def _not_guarded(self, scores, kept) -> Tensor:
+    return torch.exp(scores - kept.unsqueeze(-1))
 
 
 EXERCISE = Exercise(
@@ -128,59 +116,48 @@ EXERCISE = Exercise(
         "write here."
     },
     mistakes=(
-        mistake("maximum_kept", _keeping(lambda maxima, totals: maxima)).says(
+        mistake("maximum_kept", Recomputed.answer({"end": lambda self, maxima, _: maxima})).says(
             "The statistic kept for the backward pass is the maximum: exp(S - maximum) gives "
             "weights that do not sum to 1.",
             "Which single number c makes exp(S - c) the weights themselves?",
         ),
-        mistake("normalised_in_the_block", wrong.Recomputed.but(weigh=_in_block)).says(
-            "In the backward pass each block gets its own softmax; the weights of all blocks "
-            "together must sum to 1.",
-            "What did the forward pass keep so that you need not sum again?",
-        ),
-        mistake("row_sum_of_the_block", wrong.Recomputed.but(row_sums=_of_block)).says(
+        mistake("row_sum_of_the_block", Recomputed.answer({"row_sums": _of_block})).says(
             "You take the row sum D of W * dW within a block. It runs over all keys, so it must "
             "be known before the loop.",
             "Which number that `forward` knew gives you D?",
         ),
-        mistake("row_sum_forgotten", wrong.Recomputed.but(row_sums=_none)).says(
+        mistake("row_sum_forgotten", Recomputed.answer({"row_sums": lambda *given: 0.0})).says(
             "The row sum is missing: dS = W * dW forgets that raising one weight lowers the "
             "others.",
             "What must the gradients of a query's scores sum to?",
         ),
-        mistake("root_forgotten", wrong.Recomputed.but(root_again=lambda q: 1.0)).says(
+        mistake("root_forgotten", Recomputed.answer({"root_again": lambda self, q: 1.0})).says(
             "The gradients of queries and keys lack the factor 1/sqrt(d).",
             "The scores are Q K^T / sqrt(d): what is their derivative with respect to Q?",
         ),
-        mistake("mask_forgotten", wrong.Recomputed.but(fill_again=wrong.no_fill)).says(
+        mistake("mask_forgotten", Recomputed.answer({"scores_again": _without_mask})).says(
             "The backward pass forgets the mask: forbidden keys get weights and gradients.",
             "Which scores did the forward pass see?",
         ),
-        mistake("empty_row", wrong.Recomputed.but(shift_again=lambda kept: kept)).says(
+        mistake("empty_row", Recomputed.answer({"weights_again": _not_guarded})).says(
             "A query without keys has a log sum exp of -inf; -inf - (-inf) is NaN and reaches the "
             "gradients of the keys.",
             "What could you subtract there instead?",
         ),
-        mistake("short_block_dropped", wrong.Recomputed.but(blocks_again=wrong.full_blocks)).says(
-            "The backward pass leaves out the last block if it is shorter than the others.",
-            "Which keys and values get no gradient?",
-        ),
-        mistake("queries_overwritten", wrong.Recomputed.but(add_queries=False)).says(
+        mistake("queries_overwritten", Recomputed.answer({"add_queries": False})).says(
             "The gradient of the queries is that of the last block only: every block overwrites "
             "it.",
             "Which of the three gradients collects a share from every block?",
         ),
-        mistake(
-            "all_at_once", wrong.Recomputed.answer({"gradients": wrong.gradients_at_once})
-        ).says(
+        mistake("all_at_once", Recomputed.answer({"gradients": gradients_at_once})).says(
             "The numbers are right, but one of the two passes holds all n x m weights at once.",
             "Do both passes let go of a block before the next one?",
         ),
-        mistake("weights_kept", wrong.Recomputed.but(keep_weights=True)).says(
+        mistake("weights_kept", Recomputed.answer({"keep_weights": True})).says(
             "The numbers are right, but all n x m weights are kept for the backward pass.",
             "From which number of each query can you compute them again?",
         ),
-        *known(wrong.Recomputed, without=("keys_reshaped",)),
+        *known(Recomputed, without={"keys_reshaped", "divided_by_d"}),
     ),
     hints=(
         "It is lesson 05's `attention_backward`, one block of keys at a time. Go through its "

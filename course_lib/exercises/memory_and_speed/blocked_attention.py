@@ -1,14 +1,17 @@
 """`blocked_attention`: where blocks lose a factor, a column, or a whole block."""
 
 import functools
+import math
 
 import numpy as np
+from torch import Tensor
 
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._attention.mistakes import known
+from course_lib.exercises._attention.padding import largest_padding
 from course_lib.exercises._rows import mistake
-from course_lib.exercises.memory_and_speed import _mistakes as wrong
+from course_lib.exercises.memory_and_speed._mistakes import Blocked, all_weights
 from course_lib.exercises.memory_and_speed._problems import (
     PROPERTIES,
     by_hand,
@@ -30,19 +33,12 @@ _LIMIT = {"peak": 65_000}  # the scores have 76 800 bytes or more, those of a bl
 
 
 def _values(rng) -> list[Probe]:
-    scaled = {
-        "queries": tensor([[2.0, 0.0, 0.0, 0.0]]),
-        "keys": tensor([[0.0, 1, 0, 0], [1.0, 0, 0, 0], [3.0, 0, 1, 0]]),
-        "values": tensor([[1.0], [3.0], [5.0]]),
-    }
     falling = rising(rng, 4, 8, 2, 5)
     falling = falling | {"keys": tensor(falling["keys"].data[::-1].copy())}
     same = "The results are softmax(Q K^T / sqrt(d)) V and the log sum exp of each query."
     return [
         probe("worked_number", same, by_hand(), 2),
-        probe("scaled", "The scores are divided by sqrt(d), here by 2.", scaled, 2),
         probe("random", same, problem(rng, 5, 7, 4, 6, 2), 3),
-        probe("no_batch", "A batch axis may be missing.", problem(rng, 5, 9, 3, 2), 4),
         probe("square", "With as many keys as queries and no mask, every query still sees all "
                         "keys.", problem(rng, 5, 5, 3, 3), 2),
         probe("heads", "There may be any number of leading axes.", problem(rng, 4, 8, 5, 6, 2, 3),
@@ -69,7 +65,6 @@ def _edges(rng) -> list[Probe]:
     empty[0, 1], empty[1, 2] = False, False
     return [
         edge("one_by_one", "A block may be one key.", problem(rng, 3, 4, 1, 3), 1),
-        edge("one_block", "A block may be larger than needed.", problem(rng, 2, 5, 3, 2), 9),
         edge("one_key", "A single key has weight 1.", problem(rng, 2, 1, 1, 2, 1), 4),
         edge("late_start", "A query whose first blocks are entirely masked begins with the next "
                            "one.", problem(rng, 4, 7, 3, 2), 3, late),
@@ -77,10 +72,6 @@ def _edges(rng) -> list[Probe]:
                           "-inf.", problem(rng, 3, 8, 1, 4, 2), 8, empty),
         edge("one_column", "A mask (n, 1) with one column stands for all keys, in every block.",
              problem(rng, 3, 7, 2, 3), 3, np.array([[True], [False], [True]])),
-        edge("memory_masked", "With a mask of a single row, which stands for all queries, memory "
-                              "stays just as small.",
-             problem(rng, 80, 120, 2, 1), 12, some(rng, 1, 120),
-             at_most=_LIMIT),
     ]  # fmt: skip
 
 
@@ -101,16 +92,9 @@ def _extremes(rng) -> list[Probe]:
         "keys": tensor([[-1e3], [-1e3 - 1e-3], [-1e3 + 1e-3], [-1e3]]),
         "values": tensor(rng.normal(0, 1, (4, 2))),
     }
-    forbidden = {
-        "queries": tensor([[100.0], [0.5]]),
-        "keys": tensor([[0.01], [0.02], [100.0], [1e30]]),
-        "values": tensor(rng.normal(0, 1, (4, 2))),
-    }
     return [
         edge("far_below_zero", "Scores of -1e6 are scores like any others.", far_from_zero, 3),
-        edge("huge_forbidden_scores", "A forbidden score may be any number, 1e4 or 1e30, and must "
-                                      "leave no trace.",
-             forbidden, 2, np.array([[True, True, False, False]])),
+        *largest_padding(mask=[[True, True, False]], block_size=2),
         edge("large_scores", "Large scores do not overflow.", large, 2),
         edge("first_block_far_below", "A first block whose scores lie 1000 below later ones must "
                                       "not make these overflow.", far_below, 2),
@@ -132,6 +116,16 @@ def _gradients(rng) -> list[Probe]:
     ]  # fmt: skip
 
 
+def _full_blocks(self, num_keys, block_size) -> range:
+    return range(0, num_keys // block_size * block_size, block_size)
+
+
+def _at_once(queries, keys, values, mask=None, block_size=128) -> tuple[Tensor, Tensor]:
+    scores = queries @ keys.mT / math.sqrt(queries.shape[-1])
+    scores = scores if mask is None else scores.masked_fill(~mask, -math.inf)
+    return all_weights(queries, keys, mask) @ values, scores.logsumexp(-1)
+
+
 _LOOP = "Such a call hides the loop over blocks, which is what you write here."
 
 EXERCISE = Exercise(
@@ -147,45 +141,49 @@ EXERCISE = Exercise(
     builds_on=("softmax_statistics",),
     forbidden={"scaled_dot_product_attention": _LOOP, "flex_attention": _LOOP},
     mistakes=(
-        mistake("sum_not_rescaled", wrong.Blocked.but(fade_totals=False)).says(
+        mistake("sum_not_rescaled", Blocked.answer({"fade_totals": False})).says(
             "When the maximum rises, you rescale the outputs so far but not the sums.",
             "What do the numerator and the denominator of a weight have in common?",
         ),
-        mistake("outputs_not_rescaled", wrong.Blocked.but(fade_outputs=False)).says(
+        mistake("outputs_not_rescaled", Blocked.answer({"fade_outputs": False})).says(
             "When the maximum rises, you rescale the sums so far but not the outputs.",
             "What do the numerator and the denominator of a weight have in common?",
         ),
-        mistake("short_block_dropped", wrong.Blocked.but(blocks=wrong.full_blocks)).says(
+        mistake("short_block_dropped", Blocked.answer({"blocks": _full_blocks})).says(
             "The last block is left out if it is shorter than the others.",
             "Where does the last block begin if block_size does not divide the number of keys?",
         ),
-        mistake("one_column_mask", wrong.Blocked.but(part=wrong.sliced_without_expanding)).says(
+        mistake(
+            "one_column_mask", Blocked.answer({"columns": lambda self, mask, num_keys: mask})
+        ).says(
             "A mask with a single column stands for all keys. If you slice it as it is, nothing "
             "is left of it after the first block.",
             "What does `expand` do to an axis of length 1?",
         ),
         mistake(
             "large_negative_fill",
-            wrong.Blocked.but(fill=lambda scores, allowed: scores.masked_fill(~allowed, -1e9)),
+            Blocked.answer({"filled": -1e9}),
         ).says(
             "Masked scores become -1e9: a query that may attend to no key then averages all of "
             "them.",
             "What is exp(-1e9 - largest) where the largest is -1e9 too?",
         ),
-        mistake("empty_row", wrong.Blocked.but(shift_of=lambda larger: larger)).says(
+        mistake("empty_row", Blocked.answer({"shift": lambda self, larger: larger})).says(
             "Where a query has seen only masked keys, -inf - (-inf) is NaN, and NaN stays.",
             "What could you subtract there instead of the maximum?",
         ),
-        mistake("maximum_for_logsumexp", wrong.Blocked.but(end=lambda maxima, totals: maxima)).says(
+        mistake(
+            "maximum_for_logsumexp", Blocked.answer({"end": lambda self, maxima, totals: maxima})
+        ).says(
             "You return the maximum instead of the log sum exp; the sum is missing.",
             "The log sum exp is the maximum plus what?",
         ),
-        mistake("all_at_once", wrong.at_once).says(
+        mistake("all_at_once", _at_once).says(
             "All n x m numbers are in memory at once: the scores, in one tensor or in a list of "
             "blocks, or the mask turned into numbers.",
             "What do you have to keep of a block once it has been added?",
         ),
-        *known(wrong.Blocked),
+        *known(Blocked, without={"divided_by_d", "keys_reshaped"}),
     ),
     properties=PROPERTIES,
     hints=(

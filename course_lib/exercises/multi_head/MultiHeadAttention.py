@@ -11,7 +11,8 @@ from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._attention.mistakes import OWN_SOFTMAX, Row, known
 from course_lib.exercises._attention.modules import AttentionModule, WithHeads
-from course_lib.exercises._attention.properties import INSIDE_THE_VALUES, WEIGHTS, ZERO_QUERY
+from course_lib.exercises._attention.padding import largest_padding
+from course_lib.exercises._attention.properties import INSIDE_THE_VALUES, WEIGHTS
 from course_lib.exercises._attention.steps import Softmax
 from course_lib.exercises._rows import INDEPENDENT
 from course_lib.reference import multi_head as oracle
@@ -76,29 +77,15 @@ def _lens(rng, num_keys, *shape) -> np.ndarray:
     return np.resize(rng.permutation(np.arange(1, num_keys)), size).reshape(shape)
 
 
-def _attention_probes(rng) -> list[Probe]:
-    probe = functools.partial(_attention_probe, rng)
-    return [
-        *_attention_values(rng, probe),
-        *_attention_masks(rng, probe),
-        *_attention_edges(rng, probe),
-        *_attention_modes(rng, probe),
-        probe("gradient", "Gradients must reach queries, keys, values and all four layers.",
-              (1, 2, 2, 2, 2), part="gradients", gradient=True),
-        probe("gradient_with_empty_rows", "A query without any allowed key must leave every "
-              "gradient finite.", (2, 2, 2, 2, 1), part="gradients", gradient=True,
-              valid_lens=np.array([0, 2]), mask=np.array([[True, True], [False, False]])),
-    ]  # fmt: skip
-
-
 def _passing_through(rng, embed_dim) -> dict[str, np.ndarray]:
     """Weights with which a value reaches the outputs as it is."""
     eye = np.eye(embed_dim)
     return state_of(rng, embed_dim) | {"W_v.weight": eye, "W_o.weight": eye}
 
 
-def _attention_values(rng, probe) -> list[Probe]:
+def _values(rng, probe) -> list[Probe]:
     rows = np.array([[[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]]])
+    size = batch, n, m, num_heads, _ = 2, 4, 5, 3, 2
     return [
         probe("worked_number", "A query of zeros weights all keys equally, so each head averages "
                                "its block of the values and puts it back in its place.",
@@ -107,20 +94,10 @@ def _attention_values(rng, probe) -> list[Probe]:
               state=_passing_through(rng, 4)),
         probe("one_key", "A single key has weight 1 in every head: each output is its value.",
               (3, 5, 1, 2, 2), state=_passing_through(rng, 4)),
-        probe("cross", _SAYS_OUTPUT, (2, 4, 5, 3, 2)),
+        probe("cross", _SAYS_OUTPUT, size),
         probe("blocks", "With W_v and W_o set to identities, head i must fill the i-th block of "
               "features with averages of the i-th block of the values.", (4, 3, 5, 2, 3),
               state=_passing_through(rng, 6)),
-        probe("zero_queries_and_mask", "Queries of zeros weight all allowed keys equally.",
-              (1, 1, 5, 2, 2),
-              inputs={"queries": np.zeros((1, 1, 4)), "keys": rng.normal(0, 1.3, (1, 5, 4)),
-              "values": rng.normal(0, 1.3, (1, 5, 4))}, mask=_some_of(rng, 1, 5)),
-    ]  # fmt: skip
-
-
-def _attention_masks(rng, probe) -> list[Probe]:
-    size = batch, n, m, num_heads, _ = 2, 4, 5, 3, 2
-    return [
         probe("lengths_per_item", "Lengths of shape (batch,) must hold for every query and every "
               "head of an item.", size, valid_lens=_lens(rng, m, batch)),
         probe("lengths_per_query", "Lengths of shape (batch, num_queries) must hold for every "
@@ -132,70 +109,40 @@ def _attention_masks(rng, probe) -> list[Probe]:
         probe("lengths_and_mask", "With both given, a key must be allowed by both.",
               (3, 5, 6, 2, 2), valid_lens=np.array([5, 3, 4]),
               mask=np.array([[True, True, False, True, False, True]] * 5)),
-        probe("bias", "With `bias=True` each of the four layers adds its bias.", (1, 5, 3, 2, 2),
-              construct={"bias": True}),
         probe("built_by_position", "`__init__` takes embed_dim, num_heads, dropout and bias in "
-              "this order.", (4, 3, 5, 2, 3), construct={"dropout": 0.0, "bias": True},
+              "this order, and with `bias=True` each of the four layers adds its bias.",
+              (4, 3, 5, 2, 3), construct={"dropout": 0.0, "bias": True},
               scenario="built_by_position"),
     ]  # fmt: skip
 
 
-def _attention_edges(rng, probe) -> list[Probe]:
+def _edges(rng, probe) -> list[Probe]:
+    """Dropout of p = 0.3 acts on 2 * 60 * (10 + 8) = 2160 weights (`judge.comparisons`)."""
     edge = functools.partial(probe, part="edges")
     x = rng.normal(0, 1.3, (2, 4, 6))
-    cross = (2, 3, 4, 2, 2)
+    cross, embed_dim = (2, 3, 4, 2, 2), 2 * (10 + 3)
     return [
         edge("as_many_items_as_heads", "A mask of shape (batch, n, m) belongs to the items, even "
                                        "if there are as many items as heads.",
              cross, mask=_some_of(rng, 2, 3, 4)),
         edge("self_attention", "One sequence as queries, keys and values must work.",
              (2, 4, 4, 3, 2), inputs={"queries": x, "keys": x, "values": x}),
-        edge("one_head", "One head must be plain attention.", (2, 3, 4, 1, 5)),
         edge("device_and_dtype", "`device=` and `dtype=` set the device and the dtype of "
                                  "the weights. Pass both on to each layer.",
              (1, 2, 3, 2, 2), scenario="made_with_device_and_dtype"),
         edge("lengths_zero", "If no item has a real key, all weights are 0 and the outputs are "
                              "`W_o` of zeros: its bias, if it has one.",
-             cross, valid_lens=np.array([0, 0]),
-             construct={"bias": True}),
-        edge("garbage_in_pads", "The contents of forbidden keys and values change nothing, "
-                                "however large.", cross, inputs=_with_garbage(rng, cross),
-             valid_lens=np.array([2, 1])),
+             cross, valid_lens=np.array([0, 0]), construct={"bias": True}),
         edge("float32", "Float32 inputs and weights give float32 outputs.", cross,
              valid_lens=np.array([2, 3]), dtype="float32", tolerance=1e-4),
         edge("large_scores", "Large scores must not overflow.", cross,
              inputs={"queries": 1000 * rng.normal(0, 1.3, (2, 3, 4)),
                      "keys": rng.normal(0, 1.3, (2, 4, 4)),
                      "values": rng.normal(0, 1.3, (2, 4, 4))}, tolerance=1e-6),
-    ]  # fmt: skip
-
-
-def _with_garbage(rng, sizes) -> dict[str, np.ndarray]:
-    """Inputs whose last two keys and values are huge, with both signs, so one score is too."""
-    batch, n, m, num_heads, head_dim = sizes
-    inputs = {
-        role: rng.normal(0, 1.3, (batch, length, num_heads * head_dim))
-        for role, length in (("queries", n), ("keys", m), ("values", m))
-    }
-    for name in ("keys", "values"):
-        for item, size in ((0, 1e4), (1, 1e30)):
-            inputs[name][item, -2] = size * rng.choice([-1.0, 1.0], num_heads * head_dim)
-            inputs[name][item, -1] = -inputs[name][item, -2]
-    return inputs
-
-
-def _attention_modes(rng, probe) -> list[Probe]:
-    """Calls in other modes and between other calls.
-
-    Dropout of p = 0.3 acts on 2 * 60 * (10 + 8) = 2160 weights, judged as in
-    `checks.judge.comparisons`."""
-    edge = functools.partial(probe, part="edges")
-    embed_dim = 2 * (10 + 3)
-    return [
-        edge("among_other_calls", INDEPENDENT, (2, 3, 4, 2, 2), valid_lens=np.array([2, 3]),
+        edge("among_other_calls", INDEPENDENT, cross, valid_lens=np.array([2, 3]),
              mask=_some_of(rng, 2, 3, 4) | (np.arange(4) == 0), scenario="among_other_calls"),
         edge("dropout_in_eval_mode", "In eval mode nothing is dropped, whatever `dropout` is.",
-             (2, 3, 4, 2, 2), construct={"dropout": 0.5}),
+             cross, construct={"dropout": 0.5}),
         edge("no_dropout_in_train_mode", "With `dropout=0`, train mode must give the outputs and "
                                          "weights of eval mode, including masks and items without "
                                          "keys.", (3, 3, 4, 2, 2),
@@ -208,6 +155,20 @@ def _attention_modes(rng, probe) -> list[Probe]:
              inputs={"queries": rng.normal(0, 1, (2, 60, embed_dim)), "keys": rng.normal(0, 1, (2,
              10, embed_dim)), "values": dropout_values(rng, 2, 10, num_heads=2)},
              state=_passing_through(rng, embed_dim), compare="dropout_on_weights"),
+        *largest_padding(valid_lens=[2], construct={"embed_dim": 1, "num_heads": 1},
+                         state={f"W_{n}.weight": np.eye(1) for n in "qkvo"}, attributes=_WEIGHTS),
+    ]  # fmt: skip
+
+
+def _attention_probes(rng) -> list[Probe]:
+    probe = functools.partial(_attention_probe, rng)
+    return [
+        *(*_values(rng, probe), *_edges(rng, probe)),
+        probe("gradient", "Gradients must reach queries, keys, values and all four layers.",
+              (1, 2, 2, 2, 2), part="gradients", gradient=True),
+        probe("gradient_with_empty_rows", "A query without any allowed key must leave every "
+              "gradient finite.", (2, 2, 2, 2, 1), part="gradients", gradient=True,
+              valid_lens=np.array([0, 2]), mask=np.array([[True, True], [False, False]])),
     ]  # fmt: skip
 
 
@@ -261,7 +222,7 @@ _OWN = (
         "with as many items as heads, gives each head the mask of an item.",
         "Which axis is missing from (batch, n, m)?",
     ),
-    Row("masks_tiled", {"spread": _lengths_tiled, "own": _mask_tiled}).says(
+    Row("masks_tiled", {"align": _lengths_tiled, "own": _mask_tiled}).says(
         "The masks reach the wrong items. A folded batch runs item 0 head 0, item 0 head 1, ..., "
         "but your lengths and masks run item 0, item 1, item 0, ...",
         "What is the difference between `repeat` and `repeat_interleave`?",
@@ -279,16 +240,6 @@ _OWN = (
     ).says(
         "`W_v` is applied to the keys; the argument `values` changes nothing.",
         "Which argument is V projected from?",
-    ),
-    Row(
-        "interleaved_heads",
-        {
-            "split": lambda self, x: x.unflatten(-1, (-1, self.num_heads)).permute(0, 3, 1, 2),
-            "merge": lambda self, x: x.permute(0, 2, 3, 1).flatten(2),
-        },
-    ).says(
-        "Your heads take every h-th feature instead of a contiguous block.",
-        "In `(..., num_heads, head_dim)`, which axis moves fastest?",
     ),
 )
 
@@ -311,7 +262,7 @@ EXERCISE = Exercise(
     oracle=oracle.multi_head_attention,
     builds_on=("masked_softmax", "split_heads", "merge_heads"),
     mistakes=known(_MultiHead, *_OWN, without=_NOT_MADE),
-    properties=(*WEIGHTS, ZERO_QUERY, INSIDE_THE_VALUES),
+    properties=(*WEIGHTS, INSIDE_THE_VALUES),
     hints=(
         "Project, split, attend in every head at once, merge, project. The scores have one axis "
         "more than with a single head; you have written everything else before.",

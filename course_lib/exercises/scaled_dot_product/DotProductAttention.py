@@ -10,10 +10,10 @@ from course_lib.checks.judge.exercise import Exercise
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._attention.mistakes import OWN_SOFTMAX, known
 from course_lib.exercises._attention.modules import AttentionModule
+from course_lib.exercises._attention.padding import largest_padding
 from course_lib.exercises._attention.properties import KEPT, WEIGHTS
 from course_lib.exercises._rows import INDEPENDENT
 from course_lib.exercises.scaled_dot_product._problems import (
-    garbage,
     problem_of,
     random_mask,
     wrong_factor,
@@ -81,13 +81,12 @@ def _edges(rng) -> list[Probe]:
              {**problem((2, 3), 4, 5, 7, 6),
               "valid_lens": tensor(np.array([[3, 5, 2, 4], [4, 1, 5, 3]], dtype=np.int32))},
              mask=random_mask(rng, 2, 3, 4, 5) | (np.arange(5) == 0)),
-        edge("garbage", "What a query may not attend to changes nothing, however large it is.",
-             {**garbage(rng, batch=(1,)), "valid_lens": tensor([3])}),
         edge("float32", "Float32 inputs must work and give float32 outputs.",
              {**problem((2,), 3, 5, 4, 6), **lens}, 0.1, dtype="float32", tolerance=1e-4),
         edge("after_another_call", INDEPENDENT,
              {**problem((2,), 3, 4, 3, 5), "valid_lens": tensor([3, 2])}, 0.1,
              scenario="after_another_call"),
+        *largest_padding(valid_lens=[2], construct={}, attributes=(KEPT,)),
     ]  # fmt: skip
 
 

@@ -40,18 +40,6 @@ def random_mask(rng, *shape) -> np.ndarray:
     return drawn
 
 
-def garbage(rng, make_array=tensor, batch=()) -> Given:
-    """Two queries; keys 3 and 4 and their values hold numbers up to 1e30, with the top scores.
-
-    The first query meets the one, the second the other.
-    """
-    problem = problem_of(rng, batch, 2, 5, 4, 3, make_array)
-    queries, keys, values = (problem[k].data.copy() for k in ("queries", "keys", "values"))
-    keys[..., 3:, :] = np.sign(queries) * np.array([[1e4], [1e30]])
-    values[..., 3:, :] = np.array([[1e4], [-1e30]])
-    return replaced(problem, keys=keys, values=values)
-
-
 def large(rng, make_array=tensor, batch=()) -> Given:
     """Scores from -5850 to 2250, in two rows that are far apart."""
     lead = (lambda rows: [rows]) if batch else (lambda rows: rows)
@@ -143,38 +131,6 @@ def _factors(probe, weights, allowed) -> set[str] | None:
     }
 
 
-@of_weights
-def _negative(probe, weights, allowed) -> str | None:
-    if not (weights < -1e-6).any():
-        return None
-    index = tuple(int(i) for i in np.argwhere(weights < -1e-6)[0])
-    return f"The weight at {list(index)} is {weights[index]:.3f}: weights cannot be negative."
-
-
-@of_weights
-def _extreme(probe, weights, allowed) -> str | None:
-    """Weights that are all equal, or all on one key, in all rows, though the scores differ."""
-    right = _right(probe)[1]
-    if not right.all() or right[..., 0].size == 1:
-        return None
-    rows = [(index, weights[index], right[index]) for index in np.ndindex(right.shape[:-1])]
-    telling = [row for row in rows if row[2].max() < 0.9 and row[2].max() > 1.2 * row[2].min()]
-    if not telling:
-        return None
-    index, found, mine = telling[0]
-    if all(np.ptp(row) < 1e-6 and row.all() for _, row, _ in rows):
-        return (
-            f"In the row at {list(index)} all keys have the same weight, {found[0]:.3f}, "
-            "though their scores differ."
-        )
-    if all((row > 1e-6).sum() == 1 for _, row, _ in rows):
-        return (
-            f"In the row at {list(index)} one key has all the weight, though the scores justify "
-            f"only {mine.max():.3f}."
-        )
-    return None
-
-
 def _other_order(probe, outputs) -> str | None:
     right, found = _right(probe), [item.data for item in outputs.items.values()]
     if right[0].shape != right[1].shape:
@@ -190,26 +146,6 @@ def _inconsistent(probe, outputs) -> str | None:
     if not np.isfinite(weights).all() or np.allclose(made, theirs, atol=1e-4):
         return None
     return "The outputs that you return are not the weights that you return times the values."
-
-
-@of_weights
-def _drops(probe, weights, allowed) -> str | None:
-    """Weights that are the right ones, divided by some 1 - p, or 0."""
-    right, sums = _right(probe)[1], weights.sum(-1)
-    if np.all(np.isclose(sums, 1.0, atol=1e-4) | np.isclose(sums, 0.0, atol=1e-6)):
-        return None  # rows that sum to 1 were masked: dropout leaves other sums
-    zero = np.isclose(weights, 0.0, atol=1e-6) & (right > 1e-6)
-    kept = ~zero & (right > 1e-6)
-    if not zero.any() or not kept.any():
-        return None
-    ratios = weights[kept] / right[kept]
-    if ratios.max() - ratios.min() > 1e-3 or ratios.max() < 1.01:
-        return None
-    return (
-        f"{int(zero.sum())} of your {int((right > 1e-6).sum())} weights are 0 and the others are "
-        f"{ratios.max():.2f} times what they should be: dropout acts where nothing may be "
-        "dropped."
-    )
 
 
 def wrong_factor(of: str = "") -> Property:
@@ -229,17 +165,10 @@ PROPERTIES = (
         _other_order,
         "In which order does the exercise ask for them?",
     ),
-    Property("dropout_at_work", _drops, "When does dropout switch itself off?"),
     Property(
         "outputs_are_not_weighted_values", _inconsistent, "Which weights multiply the values?"
     ),
-    Property("negative_weight", _negative, "What makes every weight positive?"),
     RETURNED[0],
-    Property(
-        "scores_not_followed",
-        _extreme,
-        "Which function turns scores into weights that are all above 0?",
-    ),
     wrong_factor(),
     *RETURNED[1:],
 )

@@ -10,12 +10,12 @@ from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, array
 from course_lib.exercises._attention.mistakes import OWN_SOFTMAX, Row, known
 from course_lib.exercises._attention.modules import Attention
+from course_lib.exercises._attention.padding import largest_padding
 from course_lib.exercises._attention.steps import NO_STEP
 from course_lib.exercises._rows import Given
 from course_lib.exercises.scaled_dot_product._problems import (
     EMPTY,
     PROPERTIES,
-    garbage,
     large,
     problem_of,
     random_mask,
@@ -46,21 +46,19 @@ def _numpy_probes(rng) -> list[Probe]:
               part="edges", args=large(rng, array)),
         Probe("one_row_mask", "A mask of shape (1, num_keys) holds for every query.", part="edges",
               args={**problem(4, 5, 7, 2), "mask": array([[True, False, True, True, False]])}),
-        Probe("garbage", "What a query may not attend to changes nothing, however large it is.",
-              part="edges",
-              args={**garbage(rng, array), "mask": array([[True] * 3 + [False] * 2])}),
         Probe("empty_row", "A query that may attend to no key gets zeros in outputs and weights.",
               part="edges", args={**zeros, "mask": array(EMPTY)}),
         Probe("nothing_allowed", "Where the mask allows nothing at all, all outputs and weights "
               "are 0.", part="edges",
               args={**problem(2, 4, 3, 5), "mask": array(np.zeros((2, 4), dtype=bool))}),
+        *largest_padding(lambda data: array(data[0]), mask=array([[True, True, False]])),
     ]  # fmt: skip
 
 
 class _InNumpy(Attention):
     """For NumPy arrays without lengths."""
 
-    lens = spread = real = NO_STEP
+    align = real = NO_STEP
 
     @classmethod
     def answer(cls, changes) -> Callable:

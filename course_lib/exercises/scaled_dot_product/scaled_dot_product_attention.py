@@ -8,11 +8,11 @@ from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._attention.mistakes import OWN_SOFTMAX, known
 from course_lib.exercises._attention.modules import Attention
+from course_lib.exercises._attention.padding import largest_padding
 from course_lib.exercises._rows import Given
 from course_lib.exercises.scaled_dot_product._problems import (
     EMPTY,
     PROPERTIES,
-    garbage,
     large,
     problem_of,
     random_mask,
@@ -70,8 +70,6 @@ def _edge_probes(rng) -> list[Probe]:
     return [
         probe("empty_row", _EMPTY, zeros, EMPTY),
         probe("lengths_zero", _EMPTY, {**problem((2,), 3, 4, 5, 2), "valid_lens": tensor([0, 0])}),
-        probe("garbage", "What a query may not attend to changes nothing, however large it is.",
-              {**garbage(rng, batch=(1,)), "valid_lens": tensor([3])}),
         probe("large_scores", "Scores may be very large, and the weights must still follow them, "
                               "without overflow or clipping.", large(rng, batch=(1,))),
         probe("mask_of_keys", "A (num_keys,) mask holds for every query of every item.",
@@ -86,6 +84,7 @@ def _edge_probes(rng) -> list[Probe]:
               problem((2, 3), 4, 5, 6, 7, strided=True), random_mask(rng, 2, 1, 4, 5)),
         probe("heads_and_lengths_per_query", _HEADS,
               {**problem((2, 3), 4, 5, 7, 6), "valid_lens": tensor([[3, 5, 2, 4], [4, 1, 5, 3]])}),
+        *largest_padding(valid_lens=[2]),
     ]  # fmt: skip
 
 

@@ -144,6 +144,18 @@ CausalInsideTheIf = but(
     allowed=lambda self, x, lens: allowed(x, lens, causal=lens is not None),
 )
 AllFourFaults = wrong("not_fixed")(with_the_faults({"root", "triangle", "nan", "merge"}))
+MergeRepaired = wrong("scale_embed_dim+sees_the_future+empty_row_nan")(
+    with_the_faults({"root", "triangle", "nan"})
+)
+EmptyRowsRepaired = wrong("scale_embed_dim+sees_the_future+merge_without_transpose")(
+    with_the_faults({"root", "triangle", "merge"})
+)
+TriangleRepaired = wrong("scale_embed_dim+empty_row_nan+merge_without_transpose")(
+    with_the_faults({"root", "nan", "merge"})
+)
+RootRepaired = wrong("sees_the_future+empty_row_nan+merge_without_transpose")(
+    with_the_faults({"triangle", "nan", "merge"})
+)
 RootAndTriangle = wrong("scale_embed_dim+sees_the_future")(with_the_faults({"root", "triangle"}))
 OneAhead = but(
     "sees_one_ahead",
@@ -166,12 +178,6 @@ ThirdsInTurn = but(
         part.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
         for part in self.W_qkv(x).unflatten(-1, (-1, 3)).unbind(-1)
     ],
-)
-PastOrReal = but(
-    "either_is_enough",
-    allowed=lambda self, x, lens: (
-        allowed(x, None) if lens is None else allowed(x, None) | allowed(x, lens, causal=False)
-    ),
 )
 
 

@@ -67,15 +67,12 @@ class Almost(Layers):
     def forward(self, queries, keys, values, valid_lens=None):
         q, k = self.W_q(queries), self.W_k(keys)
         scores = q @ k.mT / self.root(queries, q, k)
-        weights = self.weights(scores, real_keys(keys, self.lengths(valid_lens)))
+        weights = self.weights(scores, real_keys(keys, valid_lens))
         self.keep(weights)
         return self.outputs(weights, values)
 
     def root(self, queries, q, k):
         return math.sqrt(q.shape[-1])
-
-    def lengths(self, valid_lens):
-        return valid_lens
 
     def weights(self, scores, real):
         return scores.masked_fill(~real, torch.finfo(scores.dtype).min).softmax(-1) * real
@@ -127,14 +124,17 @@ MaskAfterwards = but(
 MinusInfinity = but(
     "empty_row_nan", weights=lambda self, s, real: s.masked_fill(~real, -math.inf).softmax(dim=2)
 )
-FirstLength = but(
-    "length_of_first_item_for_all",
-    lengths=lambda self, lens: None if lens is None else lens[:1].expand(len(lens)),
-)
-OnePadMore = but("one_key_more", lengths=lambda self, lens: None if lens is None else lens + 1)
 DropsValues = but("dropout_on_values", outputs=lambda self, w, v: w @ self.dropout(v))
 AllFourFaults = wrong("not_fixed")(with_the_faults({"root", "mask_after", "eval_mode", "axis"}))
 ColumnsSumToOne = wrong("over_queries")(with_the_faults({"axis"}))
+AxisRepaired = wrong("scale_of_the_queries+zero_after_softmax+dropout_in_eval")(
+    with_the_faults({"root", "eval_mode", "mask_after"})
+)
+LargestNumberSubtracted = but(
+    weights=lambda self, s, real: (
+        (s - torch.finfo(s.dtype).max * ~real).softmax(-1) * real.any(-1, keepdim=True)
+    )
+)
 RootAndDropout = wrong("scale_of_the_queries+dropout_in_eval")(
     with_the_faults({"root", "eval_mode"})
 )

@@ -152,16 +152,13 @@ def bad(message, **options):
 
 
 keeps_the_maximum = bad("maximum_kept", statistic=running_maximum)
-softmax_in_the_block = bad(
-    "normalised_in_the_block", softmax=lambda s: torch.softmax(s, -1).nan_to_num()
-)
 delta_of_the_block = bad(
     "row_sum_of_the_block", delta=lambda w, dw, g, out: (w * dw).sum(-1, keepdim=True)
 )
 no_delta = bad("row_sum_forgotten", delta=lambda w, dw, g, out: 0.0)
 no_root = bad("root_forgotten", scale=lambda d: 1.0)
 forgets_the_mask = bad("mask_forgotten", with_mask=False)
-drops_the_rest = bad("short_block_dropped", until=lambda m, b: m // b * b)
+drops_the_rest = bad("wrong_gradient", until=lambda m, b: m // b * b)
 overwrites_queries = bad("queries_overwritten", collect=False)
 careless_with_infinity = bad("empty_row", care=False)
 

@@ -229,11 +229,6 @@ SplitByView = but(
 MergedByReshape = but(
     "merge_without_transpose", merge=lambda self, x: x.reshape(len(x), x.shape[2], -1)
 )
-Interleaved = but(
-    "interleaved_heads",
-    split=lambda self, x: torch.stack([x[..., i :: self.h] for i in range(self.h)], 1),
-    merge=lambda self, x: torch.stack(list(x.unbind(1)), -1).flatten(2),
-)
 OutputLayerForgotten = but("no_W_o", last=lambda self, x: x)
 NoMask = but("bool_mask_ignored", given=lambda self, lens, m: (lens, None))
 NoHeadAxis = but(
@@ -249,6 +244,11 @@ RootOfAllFeatures = but(
     "scale_embed_dim", score=lambda self, q, k: (q @ k.mT).div((self.h * self.d) ** 0.5)
 )
 ScoresTimesTheMask = but("filled_with_zero", softmax=lambda self, s, ok: F.softmax(s * ok, dim=3))
+LargestNumberSubtracted = but(
+    softmax=lambda self, s, ok: (
+        (s - torch.finfo(s.dtype).max * ~ok).softmax(-1) * ok.any(-1, keepdim=True)
+    )
+)
 EmptyRowsBreak = but("empty_row_nan", softmax=lambda self, s, ok: filled(s, ok).softmax(-1))
 SoftmaxDownTheColumns = but(
     "over_queries", softmax=lambda self, s, ok: filled(s, ok).softmax(dim=2).nan_to_num(nan=0.0)

@@ -113,7 +113,7 @@ by_d = but("divided_by_d", score=lambda q, k: q @ k.mT / k.shape[-1])
 reshape_for_transpose = but(
     "keys_reshaped", score=lambda q, k: _scored(q, k.reshape(*k.shape[:-2], *k.mT.shape[-2:]).mT)
 )
-average = but("scores_not_followed", score=lambda q, k: 0 * (q @ k.mT))
+average = but(score=lambda q, k: 0 * (q @ k.mT))
 divides_in_place = but("input_mutated", score=scaled_in_place)
 softmax_dim_minus_2 = but(
     "rows_do_not_sum_to_one", weigh=lambda s, *given: F.softmax(filled(s, given), dim=-2)
@@ -128,7 +128,13 @@ torchs_other_convention = but(
     weigh=lambda s, lens, m: masked_softmax(s, lens, None if m is None else ~m),
 )
 dropout_half = but(
-    "dropout_at_work", weigh=lambda s, *given: nn.Dropout(0.5)(masked_softmax(s, *given))
+    "rows_do_not_sum_to_one", weigh=lambda s, *given: nn.Dropout(0.5)(masked_softmax(s, *given))
+)
+largest_number_subtracted = but(
+    weigh=lambda s, *given: (
+        (s - torch.finfo(s.dtype).max * ~allowed_of(s, *given)).softmax(-1)
+        * allowed_of(s, *given).any(-1, keepdim=True)
+    )
 )
 nan_in_empty_rows = but("empty_row_nan", weigh=lambda s, *given: filled(s, given).softmax(-1))
 nan_gradient_only = but(

@@ -1,0 +1,25 @@
+"""Problems whose padding holds the largest finite numbers of a dtype."""
+
+from typing import Any
+
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises._rows import at_the_largest, with_last_key
+
+
+def largest_padding(make_array=tensor, **fields: Any) -> list[Probe]:
+    """Return edge cases of one feature in which the padded key's scores are as large as its value.
+
+    Args:
+        make_array: makes the queries, keys and values.
+        fields: the lengths or the mask that drop the third key, and other fields of the probes.
+    """
+
+    def problem(size) -> dict[str, Any]:
+        inputs = {
+            "queries": make_array([[[-1.0], [1.0]]]),
+            "keys": make_array([[[0.5], [-1.0], [0.0]]]),
+            "values": make_array([[[2.0], [-1.0], [0.0]]]),
+        }
+        return {**with_last_key(inputs, size), **fields}
+
+    return at_the_largest(problem)

@@ -18,15 +18,15 @@ from course_lib.attention import (
 )
 from course_lib.checks import exercises, grade
 from course_lib.checks.observe.lessons.broken_modules import BUGS, INVARIANTS, Sound, source
-from course_lib.checks.observe.lessons.strangers import STRANGERS, build
-from course_lib.exercises._meetings import DESCRIBED
+from course_lib.checks.observe.lessons.hidden_modules import HIDDEN, build
+from course_lib.exercises._student_tests import DESCRIBED
 from course_lib.exercises.bug_hunt.broken_invariants import GROUPS
 from course_lib.exercises.variants import faulty_answers
 from course_lib.reference import bug_hunt as oracle
 
 ROOT = Path(__file__).parent.parent
 TESTS = ("masking_equals_deleting", "keys_permutation_invariant", "batch_items_independent")
-NAMES = ("sound", *BUGS, *STRANGERS)
+NAMES = ("sound", *BUGS, *HIDDEN)
 SIZES = st.integers(1, 4)
 CAUGHT_BY = {  # the mistake of lesson 06 that each bird is
     "avocet": "over_queries",
@@ -78,7 +78,7 @@ def agree(a, b):
 
 # ---------------------------------------------------------------- the table of the oracle
 def kind_of(name):
-    return {"sound": Sound, **BUGS, **STRANGERS}[name]
+    return {"sound": Sound, **BUGS, **HIDDEN}[name]
 
 
 def rows_sum_to_one(name, module):
@@ -180,7 +180,7 @@ def test_each_bird_breaks_what_the_oracle_says_and_nothing_else(name):
     assert broken == set(oracle.BROKEN[name])
 
 
-@pytest.mark.parametrize("name", STRANGERS)
+@pytest.mark.parametrize("name", HIDDEN)
 def test_the_modules_of_the_checks_break_what_the_oracle_says(name):
     module = build(name, 6, 2, 1)
     judged = ("masking_equals_deleting", "keys_permutation", "items_apart")

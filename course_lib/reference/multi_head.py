@@ -113,56 +113,49 @@ def _neighbours(x: np.ndarray, offset: int) -> np.ndarray:
     return np.stack([_at(x, i + offset) for i in range(len(x))])
 
 
-# What a sequence function does with one item (num_positions, d) of number `item` in its batch.
+# What a sequence function does with one item (num_positions, d).
 SEQUENCE_FUNCTIONS = {
-    "each_on_its_own": lambda x, item: np.tanh(x) + x**2,
-    "self_attention": lambda x, item: _attend(x, lambda i, j: True),
-    "causal_attention": lambda x, item: _attend(x, lambda i, j: j <= i),
-    "strictly_causal_attention": lambda x, item: _attend(x, lambda i, j: j < i),
-    "anticausal_attention": lambda x, item: _attend(x, lambda i, j: j >= i),
-    "attention_with_positions": lambda x, item: _attend(
+    "each_on_its_own": lambda x: np.tanh(x) + x**2,
+    "self_attention": lambda x: _attend(x, lambda i, j: True),
+    "causal_attention": lambda x: _attend(x, lambda i, j: j <= i),
+    "strictly_causal_attention": lambda x: _attend(x, lambda i, j: j < i),
+    "anticausal_attention": lambda x: _attend(x, lambda i, j: j >= i),
+    "attention_with_positions": lambda x: _attend(
         x + positional_encoding(*x.shape).outputs, lambda i, j: True
     ),
-    "causal_in_first_item": lambda x, item: _attend(x, lambda i, j: item != 0 or j <= i),
-    "causal_in_last_item": lambda x, item: _attend(x, lambda i, j: item == 0 or j <= i),
-    "average_over_positions": lambda x, item: x - np.stack([sum(x) / len(x)] * len(x)),
-    "running_sum": lambda x, item: np.stack([sum(x[: i + 1]) for i in range(len(x))]),
-    "previous_position": lambda x, item: _neighbours(x, -1),
-    "next_position": lambda x, item: _neighbours(x, 1),
-    "next_position_centred": lambda x, item: np.stack(
-        [row - sum(row) / len(row) for row in _neighbours(x, 1)]
-    ),
-    "next_but_not_the_last": lambda x, item: np.stack(
+    "average_over_positions": lambda x: x - np.stack([sum(x) / len(x)] * len(x)),
+    "running_sum": lambda x: np.stack([sum(x[: i + 1]) for i in range(len(x))]),
+    "previous_position": lambda x: _neighbours(x, -1),
+    "next_position": lambda x: _neighbours(x, 1),
+    "next_but_not_the_last": lambda x: np.stack(
         [_at(x, i + 1) if i + 1 < len(x) - 1 else x[i] for i in range(len(x))]
     ),
-    "second_looks_ahead": lambda x, item: np.stack(
+    "second_looks_ahead": lambda x: np.stack(
         [x[2] * x[1] if i == 1 else x[i] for i in range(len(x))]
     ),
-    "third_looks_ahead": lambda x, item: np.stack(
+    "third_looks_ahead": lambda x: np.stack(
         [x[3] * x[2] if i == 2 else x[i] for i in range(len(x))]
     ),
-    "copies_of_the_first": lambda x, item: np.stack([x[0] + 1] * len(x)),
-    "first_sees_last": lambda x, item: np.stack([x[0] + x[-1], *x[1:]]),
-    "circular_neighbours": lambda x, item: np.stack(
+    "copies_of_the_first": lambda x: np.stack([x[0] + 1] * len(x)),
+    "first_sees_last": lambda x: np.stack([x[0] + x[-1], *x[1:]]),
+    "circular_neighbours": lambda x: np.stack(
         [x[i] - 2 * x[(i + 1) % len(x)] for i in range(len(x))]
     ),
-    "near_ones_count_more": lambda x, item: np.stack(
+    "near_ones_count_more": lambda x: np.stack(
         [sum(x[j] / (1 + abs(i - j)) for j in range(len(x))) for i in range(len(x))]
     ),
-    "sorted_by_first_feature": lambda x, item: np.stack(sorted(x, key=lambda row: row[0])),
-    "reversed": lambda x, item: np.stack([x[len(x) - 1 - i] for i in range(len(x))]),
-    "scaled_by_position": lambda x, item: np.stack([(i + 1) * x[i] for i in range(len(x))]),
-    "last_one_special": lambda x, item: np.stack([*x[:-1], -x[-1]]),
-    "one_number_each": lambda x, item: np.stack([[row.sum() + x.max()] for row in x]),
-    "doubled": lambda x, item: x + x,
-    "each_feature_sorted": lambda x, item: np.sort(x, axis=0),
-    "moved_on": lambda x, item: np.stack([x[(i + 1) % len(x)] for i in range(len(x))]),
+    "sorted_by_first_feature": lambda x: np.stack(sorted(x, key=lambda row: row[0])),
+    "reversed": lambda x: np.stack([x[len(x) - 1 - i] for i in range(len(x))]),
+    "scaled_by_position": lambda x: np.stack([(i + 1) * x[i] for i in range(len(x))]),
+    "last_one_special": lambda x: np.stack([*x[:-1], -x[-1]]),
+    "one_number_each": lambda x: np.stack([[row.sum() + x.max()] for row in x]),
+    "doubled": lambda x: x + x,
 }
 
 
 def apply_to_batch(kind: str, x: np.ndarray) -> np.ndarray:
     """The sequence function of that name on every item."""
-    return np.stack([SEQUENCE_FUNCTIONS[kind](x[item], item) for item in range(len(x))])
+    return np.stack([SEQUENCE_FUNCTIONS[kind](item) for item in x])
 
 
 def is_permutation_equivariant(kind: str, x: np.ndarray) -> bool:

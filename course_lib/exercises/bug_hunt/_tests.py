@@ -1,4 +1,4 @@
-"""Tests of an attention, judged by the sound and broken modules they meet."""
+"""Tests of an attention, judged by what they say of sound and broken modules."""
 
 import itertools
 from collections.abc import Callable
@@ -6,8 +6,8 @@ from collections.abc import Callable
 import torch
 
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._meetings import inputs_of, lengths_of, meeting, modules, name_of
 from course_lib.exercises._rows import Given
+from course_lib.exercises._student_tests import inputs_of, lengths_of, modules, name_of, question
 from course_lib.reference import Expected
 from course_lib.reference import bug_hunt as oracle
 
@@ -42,44 +42,30 @@ def pairs(rng, broken, keepers=("sound",), lengths=True, **sizes) -> list[Probe]
         inputs = inputs_of(rng, **sizes)
         if lengths:
             inputs["valid_lens"] = lengths_of(rng)
-        probes.append(meeting(name, *modules(rng, *pair), **inputs))
+        probes.append(question(name, *modules(rng, *pair), **inputs))
     return probes
 
 
-HERE = {
-    "one_item_and_query": "Here the batch is one item of one query.",
-    "one_query_and_key": "Here each item has one query and one key.",
-    "one_key": "Here there is one key.",
-    "two_keys": "Here there are two keys.",
-    "five_keys": "Here there are five keys.",
-    "equal_keys": "Here all keys of an item are alike.",
-    "nothing_to_delete": "Here every key is real.",
-    "all_real": "Here every key is real.",
-    "first_item_full": "Here the first item has no padded key.",
-    "one_item": "Here the batch is one item.",
-    "two_items": "Here the batch is two items.",
-    "four_items": "Here the batch is four items.",
-    "value_size": "Here the values have another size than the keys.",
-    "keys_in_order": "Here the first keys are in order.",
-    "strided": "Here the tensors are not contiguous.",
-}
-
-
 def values_of_another_size(rng, *names, valid_lens=None) -> Probe:
-    """A meeting with two modules that take values of any size."""
+    """Return a question about two modules that take values of any size."""
     inputs: Given = inputs_of(rng) | {"values": tensor(rng.normal(0, 1.4, (3, 5, 4)))}
     if valid_lens is not None:
         inputs["valid_lens"] = tensor(valid_lens)
-    return meeting("value_size", *modules(rng, *names), says=HERE["value_size"], **inputs)
+    return question(
+        "value_size",
+        *modules(rng, *names),
+        says="Here the values have another size than the keys.",
+        **inputs,
+    )
 
 
-def meet_with_lengths(rng) -> Callable:
-    def meet(name, pair, lens, **sizes) -> Probe:
+def asking_with_lengths(rng) -> Callable:
+    def ask(name, says, pair, lens, **sizes) -> Probe:
         inputs = inputs_of(rng, b=len(lens), **sizes)
         pair = modules(rng, *pair)
-        return meeting(name, *pair, says=HERE[name], **inputs, valid_lens=tensor(lens))
+        return question(name, *pair, says=says, **inputs, valid_lens=tensor(lens))
 
-    return meet
+    return ask
 
 
 def same(a, b, tolerance=1e-5) -> bool:

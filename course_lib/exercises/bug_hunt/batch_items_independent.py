@@ -4,39 +4,37 @@ from collections.abc import Callable
 
 from course_lib.checks.judge.exercise import Exercise
 from course_lib.checks.observe.probe import Probe
-from course_lib.exercises import _meetings as meetings
+from course_lib.exercises import _student_tests as student_tests
 from course_lib.exercises._rows import in_steps, mistake
 from course_lib.exercises.bug_hunt._tests import (
     asked,
+    asking_with_lengths,
     constant,
-    meet_with_lengths,
     pairs,
     same,
     values_of_another_size,
 )
 
-_BROKEN = (
-    *("fulmar", "batch_average_removed", "length_of_first_item_for_all", "length_of_neighbour"),
-    *("later_items_doubled", "last_item_unmasked", "first_item_unmasked"),
-)
-_KEEPERS = ("sound", "avocet", "curlew", "sound", "jacana", "bittern", "sound")
+_BROKEN = ("fulmar", "batch_average_removed", "length_of_first_item_for_all", "later_items_doubled")
+_KEEPERS = ("sound", "avocet", "curlew", "jacana")
 
 
 def _items_probes(rng) -> list[Probe]:
-    meet = meet_with_lengths(rng)
-    drawn = meetings.inputs_of(rng) | {"valid_lens": meetings.lengths_of(rng)}
+    ask = asking_with_lengths(rng)
+    drawn = student_tests.inputs_of(rng) | {"valid_lens": student_tests.lengths_of(rng)}
     return [
         *pairs(rng, _BROKEN, _KEEPERS),
-        meet("one_item", ("sound", "avocet"), [2], m=4),
-        meet("two_items", ("sound", "length_of_neighbour"), [3, 1], n=3, m=4),
-        meet("four_items", ("later_items_doubled", "sound"), [2, 6, 1, 4], n=2, m=6),
-        meet("one_query_and_key", ("later_items_doubled", "sound"), [1, 1], n=1, m=1),
-        meet("all_real", ("sound", "later_items_doubled"), [5, 5, 5], n=2),
+        ask("one_item", "Here the batch is one item.", ("sound", "avocet"), [2], m=4),
+        ask("one_query_and_key", "Here each item has one query and one key.",
+            ("later_items_doubled", "sound"), [1, 1], n=1, m=1),
+        ask("four_items", "Here the batch is four items.", ("later_items_doubled", "sound"),
+            [2, 6, 1, 4], n=2, m=6),
         values_of_another_size(rng, "batch_average", "real_average", valid_lens=[2, 4, 3]),
-        meet("strided", ("fulmar", "sound"), [2, 4, 1], strided=True),
-        meetings.in_train_mode(rng, "company", **drawn),
-        *meetings.module_edges(rng, "company", "later_items_doubled", [2, 3, 2]),
-    ]
+        ask("strided", "Here the tensors are not contiguous.", ("fulmar", "sound"), [2, 4, 1],
+            strided=True),
+        student_tests.in_train_mode(rng, "company", **drawn),
+        *student_tests.module_edges(rng, "company", "later_items_doubled", [2, 3, 2]),
+    ]  # fmt: skip
 
 
 @in_steps(items=slice(None), lengths="item", pick=lambda module, outputs: outputs)
@@ -63,12 +61,12 @@ EXERCISE = Exercise(
     points=3,
     minutes=6,
     difficulty=1,
-    returns=meetings.ANSWERS,
+    returns=student_tests.ANSWERS,
     probes=_items_probes,
     oracle=asked("items_apart", lambda queries, keys, values, valid_lens: len(queries) == 1),
-    comparisons={"judged": meetings.judged},
+    comparisons={"judged": student_tests.judged},
     exact=("judged",),
-    tally=meetings.of_modules,
+    tally=student_tests.of_modules,
     mistakes=(
         mistake("first_item_only", _alone(items=slice(1))).says(
             "Your test looks at the first item only, so a module that gets the other items wrong "

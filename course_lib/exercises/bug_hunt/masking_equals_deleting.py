@@ -7,43 +7,45 @@ import torch
 
 from course_lib.checks.judge.exercise import Exercise
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises import _meetings as meetings
+from course_lib.exercises import _student_tests as student_tests
 from course_lib.exercises._rows import Given, in_steps, mistake
 from course_lib.exercises.bug_hunt._tests import (
     asked,
+    asking_with_lengths,
     constant,
-    meet_with_lengths,
     pairs,
     same,
     values_of_another_size,
 )
 
 _BROKEN = (
-    *("curlew", "fulmar", "zero_after_softmax", "zeroed_pads", "one_key_more"),
-    *("first_item_unmasked", "last_item_unmasked", "last_query_unmasked"),
-    "average_over_keys_removed",
+    *("curlew", "fulmar", "zero_after_softmax"),
+    *("zeroed_pads", "one_key_more", "average_over_keys_removed"),
 )
 
 
 def _masking_probes(rng) -> list[Probe]:
-    meet = meet_with_lengths(rng)
+    ask = asking_with_lengths(rng)
     keys = np.array([[[1.0, 0.0], [2.0, 0.0], [9.0, 0.0]]])
     by_hand: Given = {"queries": tensor([[[1.0, -1.0]]]), "keys": tensor(keys)}
     by_hand |= {"values": tensor(keys - keys[..., ::-1]), "valid_lens": tensor([2])}
-    pair = meetings.modules(rng, "plain_average", "sound", heads=1, embed_dim=2)
-    drawn = meetings.inputs_of(rng) | {"valid_lens": meetings.lengths_of(rng)}
+    pair = student_tests.modules(rng, "plain_average", "sound", heads=1, embed_dim=2)
+    drawn = student_tests.inputs_of(rng) | {"valid_lens": student_tests.lengths_of(rng)}
     return [
-        meetings.meeting("by_hand", *pair, **by_hand),
+        student_tests.question("by_hand", *pair, **by_hand),
         *pairs(rng, _BROKEN, ("sound", "avocet")),
-        meet("one_item_and_query", ("sound", "curlew"), [2], n=1),
-        meet("one_key", ("sound", "bittern"), [1, 1], m=1),
-        meet("nothing_to_delete", ("sound", "bittern"), [5, 5, 5]),
-        meet("first_item_full", ("curlew", "sound"), [7, 2, 3], m=7),
+        ask("one_item_and_query", "Here the batch is one item of one query.",
+            ("sound", "curlew"), [2], n=1),
+        ask("one_key", "Here there is one key.", ("sound", "bittern"), [1, 1], m=1),
+        ask("nothing_to_delete", "Here every key is real.", ("sound", "bittern"), [5, 5, 5]),
+        ask("first_item_full", "Here the first item has no padded key.", ("curlew", "sound"),
+            [7, 2, 3], m=7),
         values_of_another_size(rng, "real_average", "plain_average", valid_lens=[2, 4, 3]),
-        meet("strided", ("curlew", "sound"), [2, 4, 2], strided=True),
-        meetings.in_train_mode(rng, "pads", **drawn),
-        *meetings.module_edges(rng, "pads", "curlew", [2, 3, 2]),
-    ]
+        ask("strided", "Here the tensors are not contiguous.", ("curlew", "sound"), [2, 4, 2],
+            strided=True),
+        student_tests.in_train_mode(rng, "pads", **drawn),
+        *student_tests.module_edges(rng, "pads", "curlew", [2, 3, 2]),
+    ]  # fmt: skip
 
 
 @in_steps(delete=lambda x, length: x[:, :length], items=slice(None))
@@ -89,15 +91,15 @@ EXERCISE = Exercise(
     points=4,
     minutes=10,
     difficulty=2,
-    returns=meetings.ANSWERS,
+    returns=student_tests.ANSWERS,
     probes=_masking_probes,
     oracle=asked(
         "masking_equals_deleting",
         lambda queries, keys, values, valid_lens: (valid_lens == keys.shape[1]).all(),
     ),
-    comparisons={"judged": meetings.judged},
+    comparisons={"judged": student_tests.judged},
     exact=("judged",),
-    tally=meetings.of_modules,
+    tally=student_tests.of_modules,
     mistakes=(
         mistake("first_item_only", _masking(items=slice(1))).says(
             "Your test looks at the first item only.",

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._meetings import functions, meeting, name_of
+from course_lib.exercises._student_tests import functions, name_of, question
 from course_lib.reference import Expected
 
 
@@ -22,13 +22,13 @@ def asked(keeps) -> Callable:
     return lambda object_1, object_2, x: Expected((says(object_1, x), says(object_2, x)))
 
 
-def meeter(rng) -> Callable:
-    def meet(name, first, second, *sizes, x=None) -> Probe:
+def asking_about(rng) -> Callable:
+    def ask(name, first, second, *sizes, x=None) -> Probe:
         # Six positions: an answer may try all their orders, 720 of them.
         x = rng.normal(0, 1.3, sizes or (2, 6, 3)) if x is None else x
-        return meeting(name, *functions(first, second), x=tensor(x))
+        return question(name, *functions(first, second), x=tensor(x))
 
-    return meet
+    return ask
 
 
 BY_HAND = np.array([[[1.0, 0.0], [2.0, -1.0], [0.0, 2.0]]])

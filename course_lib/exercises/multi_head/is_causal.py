@@ -6,35 +6,32 @@ import torch
 
 from course_lib.checks.judge.exercise import Exercise
 from course_lib.checks.observe.probe import Probe
-from course_lib.exercises import _meetings as meetings
+from course_lib.exercises import _student_tests as student_tests
 from course_lib.exercises._rows import mistake
-from course_lib.exercises.multi_head._order import BY_HAND, asked, meeter, same
+from course_lib.exercises.multi_head._order import BY_HAND, asked, asking_about, same
 from course_lib.reference import multi_head as oracle
 
 
 def _causality_probes(rng) -> list[Probe]:
-    meet = meeter(rng)
+    ask = asking_about(rng)
     padded = rng.normal(0, 1.3, (2, 6, 3))
     padded[:, 4:] = 0.0
     peak = rng.normal(0, 1.3, (2, 6, 3))
     peak[:, -1, 1] = 9.0
     return [
-        meet("by_hand", "running_sum", "reversed", x=BY_HAND),
-        meet("attention", "causal_attention", "self_attention"),
-        meet("direction", "anticausal_attention", "strictly_causal_attention"),
-        meet("own_position", "each_on_its_own", "average_over_positions"),
-        meet("not_the_last", "scaled_by_position", "next_but_not_the_last"),
-        meet("one_step_ahead", "second_looks_ahead", "causal_attention"),
-        meet("a_later_one", "copies_of_the_first", "third_looks_ahead"),
-        meet("far_ahead", "running_sum", "first_sees_last"),
-        meet("sums_stay", "running_sum", "next_position_centred"),
-        meet("first_of_two_items", "causal_in_last_item", "previous_position"),
-        meet("last_of_two_items", "causal_in_first_item", "causal_attention"),
-        meet("zeros_at_the_end", "first_sees_last", "running_sum", x=padded),
-        meet("another_feature", "previous_position", "one_number_each", x=peak),
-        meet("one_position", "running_sum", "next_position", 1, 1, 3),
-        meet("two_positions", "running_sum", "next_position", 2, 2, 3),
-        *meetings.function_edges(rng, "later", "next_position", last_row=-2),
+        ask("by_hand", "running_sum", "reversed", x=BY_HAND),
+        ask("attention", "causal_attention", "self_attention"),
+        ask("direction", "anticausal_attention", "strictly_causal_attention"),
+        ask("own_position", "each_on_its_own", "average_over_positions"),
+        ask("not_the_last", "scaled_by_position", "next_but_not_the_last"),
+        ask("one_step_ahead", "second_looks_ahead", "causal_attention"),
+        ask("a_later_one", "copies_of_the_first", "third_looks_ahead"),
+        ask("far_ahead", "running_sum", "first_sees_last"),
+        ask("zeros_at_the_end", "first_sees_last", "running_sum", x=padded),
+        ask("another_feature", "previous_position", "one_number_each", x=peak),
+        ask("one_position", "running_sum", "next_position", 1, 1, 3),
+        ask("two_positions", "running_sum", "next_position", 2, 2, 3),
+        *student_tests.function_edges(rng, "later", "next_position", last_row=-2),
     ]
 
 
@@ -74,11 +71,11 @@ EXERCISE = Exercise(
     points=2,
     minutes=10,
     difficulty=2,
-    returns=meetings.ANSWERS,
+    returns=student_tests.ANSWERS,
     probes=_causality_probes,
     oracle=asked(oracle.is_causal),
-    comparisons={"judged": meetings.judged},
-    tally=meetings.of_functions,
+    comparisons={"judged": student_tests.judged},
+    tally=student_tests.of_functions,
     mistakes=(
         mistake("last_position_only", _causality(_only_t, cuts=lambda n: [n - 1])).says(
             "You change only the last position, so you miss outputs that look one step ahead but "

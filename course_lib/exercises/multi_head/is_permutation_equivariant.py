@@ -7,29 +7,27 @@ from torch import Tensor
 
 from course_lib.checks.judge.exercise import Exercise
 from course_lib.checks.observe.probe import Probe
-from course_lib.exercises import _meetings as meetings
+from course_lib.exercises import _student_tests as student_tests
 from course_lib.exercises._rows import mistake
-from course_lib.exercises.multi_head._order import BY_HAND, asked, meeter, same
+from course_lib.exercises.multi_head._order import BY_HAND, asked, asking_about, same
 from course_lib.reference import multi_head as oracle
 
 
 def _equivariance_probes(rng) -> list[Probe]:
-    meet = meeter(rng)
+    ask = asking_about(rng)
     return [
-        meet("by_hand", "doubled", "running_sum", x=BY_HAND),
-        meet("own_positions", "each_on_its_own", "scaled_by_position"),
-        meet("attention", "self_attention", "causal_attention"),
-        meet("positions", "attention_with_positions", "average_over_positions"),
-        meet("invariant", "sorted_by_first_feature", "one_number_each"),
-        meet("circle", "circular_neighbours", "self_attention"),
-        meet("mirror", "average_over_positions", "near_ones_count_more"),
-        meet("reversal", "reversed", "average_over_positions"),
-        meet("last_position", "last_one_special", "each_on_its_own"),
-        meet("first_sees_last", "one_number_each", "first_sees_last"),
-        meet("copies", "copies_of_the_first", "self_attention"),
-        meet("last_of_two_items", "self_attention", "causal_in_last_item"),
-        meet("first_of_two_items", "causal_in_first_item", "average_over_positions"),
-        *meetings.function_edges(rng, "order", "running_sum", last_row=-1),
+        ask("by_hand", "doubled", "running_sum", x=BY_HAND),
+        ask("own_positions", "each_on_its_own", "scaled_by_position"),
+        ask("attention", "self_attention", "causal_attention"),
+        ask("positions", "attention_with_positions", "average_over_positions"),
+        ask("invariant", "sorted_by_first_feature", "one_number_each"),
+        ask("circle", "circular_neighbours", "self_attention"),
+        ask("mirror", "average_over_positions", "near_ones_count_more"),
+        ask("reversal", "reversed", "average_over_positions"),
+        ask("last_position", "last_one_special", "each_on_its_own"),
+        ask("first_sees_last", "one_number_each", "first_sees_last"),
+        ask("copies", "copies_of_the_first", "self_attention"),
+        *student_tests.function_edges(rng, "order", "running_sum", last_row=-1),
     ]
 
 
@@ -66,11 +64,11 @@ EXERCISE = Exercise(
     points=2,
     minutes=10,
     difficulty=2,
-    returns=meetings.ANSWERS,
+    returns=student_tests.ANSWERS,
     probes=_equivariance_probes,
     oracle=asked(oracle.is_permutation_equivariant),
-    comparisons={"judged": meetings.judged},
-    tally=meetings.of_functions,
+    comparisons={"judged": student_tests.judged},
+    tally=student_tests.of_functions,
     mistakes=(
         mistake("output_not_permuted", _equivariance(_roll, output=lambda y: y)).says(
             "You compare fn of the permuted input with the unpermuted outputs, which tests "

@@ -23,9 +23,6 @@ def _merge_probes(rng) -> list[Probe]:
         case("more_heads_than_positions", x=normal(3, 4, 2, 5)).says(
             "Each position's features stand side by side, whatever the sizes."
         ),
-        edge("one_head", x=normal(2, 1, 4, 3)).says(
-            "With one head, its features are all there is."
-        ),
         edge("one_head_and_position", x=normal(3, 1, 1, 4)).says(
             "One head and one position: the axis of the positions must stay."
         ),

@@ -23,7 +23,6 @@ def _encoding_probes(rng) -> list[Probe]:
         probe("longer", rng.integers(20, 30), 6).says(columns),
         probe("many_columns", 5, 2 * rng.integers(8, 12)).says(columns),
         probe("odd", 7, 5, part="edges").says("An odd size ends with a sine."),
-        probe("one_column", 5, 1, part="edges").says("One column holds the sine of the position."),
         probe(  # angles of 1200 in float32 are known to about 1e-4
             "many_positions", 1200, 3, part="edges", tolerance=5e-3
         ).says("Any number of positions must work."),
@@ -38,18 +37,6 @@ def _first_row(probe, outputs) -> str | None:
         return None
     return "Position 0 must be 0, 1, 0, 1, ... (sin 0 and cos 0 in turn); yours begins with " + (
         ", ".join(f"{value:.2f}" for value in row[:4]) + "."
-    )
-
-
-def _on_circle(probe, outputs) -> str | None:
-    pairs = outputs.data[:, : outputs.data.shape[1] // 2 * 2].reshape(len(outputs.data), -1, 2)
-    lengths = (pairs**2).sum(-1)
-    if np.allclose(lengths, 1, atol=1e-3):
-        return None
-    p, i = (int(k) for k in np.argwhere(~np.isclose(lengths, 1, atol=1e-3))[0])
-    return (
-        f"Columns {2 * i} and {2 * i + 1} must be sine and cosine of one angle; at position {p} "
-        f"your squares add up to {lengths[p, i]:.3f}."
     )
 
 
@@ -118,10 +105,7 @@ EXERCISE = Exercise(
             "How many even columns does a row of 5 have, and how many odd ones?",
         ),
     ),
-    properties=(
-        Property("position_zero", _first_row, "What are sin 0 and cos 0?"),
-        Property("not_on_a_circle", _on_circle, "Do both columns of a pair use the same angle?"),
-    ),
+    properties=(Property("position_zero", _first_row, "What are sin 0 and cos 0?"),),
     hints=(
         "Each pair of columns is a clock hand: position p turns it by an angle. The first pair "
         "turns by 1 a step, later ones ever more slowly.",

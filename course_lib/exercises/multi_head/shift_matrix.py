@@ -20,7 +20,6 @@ def _probes(rng) -> list[Probe]:
     return [
         case("worked_number", offset=1, embed_dim=2).says(_SHIFTS),
         case("further", offset=int(rng.integers(3, 9)), embed_dim=8).says(_SHIFTS),
-        case("many_columns", offset=5, embed_dim=2 * int(rng.integers(8, 12))).says(_SHIFTS),
         edge("back", offset=back, embed_dim=2).says("A negative offset goes back."),
         edge("not_at_all", offset=0, embed_dim=4).says("An offset of 0 changes nothing."),
         edge("far", offset=1200, embed_dim=4, tolerance=5e-3).says("Any offset must work."),
@@ -97,10 +96,6 @@ EXERCISE = Exercise(
         mistake("base_100", _turns(_first, _second, base=100.0)).says(
             "The exponent lacks its factor 2: pair i turns by offset / 10000^(2i/D).",
             "Write down the angles of offset 1 for D = 4. Are they 1 and 1/100?",
-        ),
-        mistake("one_speed", _turns(_first, _second, base=1.0)).says(
-            "All your pairs turn by the same angle; each should have its own speed.",
-            "By which angle does the second pair turn in one step?",
         ),
         mistake("no_minus", _turns(_first, lambda c, s: (s, c))).says(
             "All four entries of a block have the sign of a sum, but one of the two rows is a "

@@ -69,12 +69,6 @@ def without_the_two(offset, embed_dim):
     return torch.block_diag(*(torch.tensor(turn) for turn in turns))
 
 
-@wrong("one_speed")
-def all_alike(offset, embed_dim):
-    turn = [[math.cos(offset), math.sin(offset)], [-math.sin(offset), math.cos(offset)]]
-    return torch.kron(torch.eye(embed_dim // 2), torch.tensor(turn))
-
-
 @wrong("features_moved")
 def a_permutation(offset, embed_dim):
     columns = (torch.arange(embed_dim) - offset) % embed_dim

@@ -75,9 +75,6 @@ not_moved = wrong("axes_left")(checked(lambda x, h: x.reshape(*x.shape[:2], h, -
 every_other_feature = wrong("interleaved")(
     checked(lambda x, h: torch.stack([x[..., i::h] for i in range(h)], dim=1))
 )
-heads_first = wrong("batch_and_heads_swapped")(
-    checked(lambda x, h: torch.stack(x.chunk(h, dim=-1)))
-)
 positions_shared_out = wrong("splits_the_sequence")(
     checked(lambda x, h: x.view(x.size(0), h, x.size(1) // h, x.size(2)))
 )

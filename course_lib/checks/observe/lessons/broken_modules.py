@@ -1,8 +1,10 @@
 """The modules of lesson 07, sound and broken: what a student reads is what is judged.
 
 Ten broken multi-head attentions, named after birds so that the names give nothing away, and two
-broken modules to fix. `source` prints any of them; `strangers` has more, which no student reads.
-Torch only: they also run beside a student's code, as arguments of the checks (builder `specimen`).
+broken modules to fix. `source` prints any of them; `hidden_modules` has more, which no
+student reads.
+Torch only: they also run beside a student's code, as arguments of the checks (builder
+`attention_module`).
 """
 
 import inspect
@@ -266,5 +268,5 @@ def split_heads(x, num_heads):
 
 
 def source(module: type) -> str:
-    """The text of a specimen as it is here."""
+    """Return the source text of a module."""
     return textwrap.dedent(inspect.getsource(module)).rstrip()

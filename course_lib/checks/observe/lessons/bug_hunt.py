@@ -2,7 +2,7 @@
 
 import torch
 
-from course_lib.checks.observe.lessons.strangers import build
+from course_lib.checks.observe.lessons.hidden_modules import build
 from course_lib.checks.observe.scenarios import builder, scenario, without_last_digits
 
 
@@ -43,7 +43,7 @@ def own_tests_on_own_module(answers, probe, args, kwargs):
 
 
 @builder
-def specimen(*, name, device, dtype, training=False, **options):
+def attention_module(*, name, device, dtype, training=False, **options):
     """A sound or broken attention of lesson 07, by name."""
     module = build(name, device=device, dtype=dtype, **options).train(training)
     module.register_forward_hook(lambda module, inputs, outputs: without_last_digits(outputs))

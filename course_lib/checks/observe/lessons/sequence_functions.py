@@ -27,23 +27,12 @@ def _shift(x, offset):
     return torch.cat([filler, x[:, :-1]] if offset < 0 else [x[:, 1:], filler], dim=1)
 
 
-def _next_centred(x):
-    following = _shift(x, 1)
-    return following - following.mean(-1, keepdim=True)
-
-
 def _with_positions(x):
     num_positions, d = x.shape[1:]
     columns = torch.arange(d, device=x.device)
     rates = 10000.0 ** (-(columns - columns % 2) / d)
     angles = torch.arange(num_positions, device=x.device)[:, None] * rates
     return x + torch.where(columns % 2 == 0, angles.sin(), angles.cos()).to(x.dtype)
-
-
-def _some_items_causal(x, is_causal):
-    return torch.stack(
-        [_attend(row[None], _lower(x) if is_causal(b) else None)[0] for b, row in enumerate(x)]
-    )
 
 
 def _looks_ahead(x, i):
@@ -69,13 +58,10 @@ SEQUENCE_FUNCTIONS = {
     "strictly_causal_attention": lambda x: _attend(x, _lower(x, -1)),
     "anticausal_attention": lambda x: _attend(x, _lower(x).mT),
     "attention_with_positions": lambda x: _attend(_with_positions(x)),
-    "causal_in_first_item": lambda x: _some_items_causal(x, lambda b: b == 0),
-    "causal_in_last_item": lambda x: _some_items_causal(x, lambda b: b != 0),
     "average_over_positions": lambda x: x - x.mean(dim=1, keepdim=True),
     "running_sum": lambda x: x.cumsum(dim=1),
     "previous_position": lambda x: _shift(x, -1),
     "next_position": lambda x: _shift(x, 1),
-    "next_position_centred": _next_centred,
     "next_but_not_the_last": lambda x: torch.cat([x[:, 1:-1], x[:, -2:]], dim=1),
     "second_looks_ahead": lambda x: _looks_ahead(x, 1),
     "third_looks_ahead": lambda x: _looks_ahead(x, 2),
@@ -91,8 +77,6 @@ SEQUENCE_FUNCTIONS = {
     "last_one_special": lambda x: torch.cat([x[:, :-1], -x[:, -1:]], dim=1),
     "one_number_each": lambda x: x.sum(-1, keepdim=True) + x.amax((1, 2), keepdim=True),
     "doubled": lambda x: 2 * x,
-    "each_feature_sorted": lambda x: x.sort(dim=1).values,
-    "moved_on": lambda x: x.roll(-1, dims=1),
 }
 
 

@@ -1,6 +1,6 @@
 """More modules on which the checks of lesson 07 try a student's tests; no student reads them.
 
-`STRANGERS` are sound but for one step each, and `OTHERS` off by a little. `build` makes any of
+`HIDDEN` are sound but for one step each, and `OTHERS` off by a little. `build` makes any of
 them, and of the birds in `broken_modules`.
 """
 
@@ -13,10 +13,10 @@ from course_lib.checks.observe.lessons.broken_modules import BUGS, Attention, So
 from course_lib.checks.observe.lessons.sequence_functions import jitter
 
 
-def _stranger(change_weights=None, change_inputs=None, change_outputs=None):
+def _sound_but(change_weights=None, change_inputs=None, change_outputs=None):
     """A sound module but for one step; `change_weights(module, scores, allowed) -> weights`."""
 
-    class Stranger(Attention):
+    class Hidden(Attention):
         def forward(self, queries, keys, values, valid_lens=None, mask=None):
             if change_inputs is not None:
                 keys, values, valid_lens = change_inputs(keys, values, valid_lens)
@@ -28,7 +28,7 @@ def _stranger(change_weights=None, change_inputs=None, change_outputs=None):
             outputs = self.W_o(self.merge(weights @ self.split(self.W_v(values))))
             return outputs if change_outputs is None else change_outputs(outputs)
 
-    return Stranger
+    return Hidden
 
 
 def _zero_pads(keys, values, valid_lens):
@@ -60,21 +60,6 @@ def _bonus(change):
 
 def _neighbours(module, scores, allowed):
     return module.softmax(scores + 0.7 * scores.roll(1, dims=-1), allowed)
-
-
-def _both_neighbours(module, scores, allowed):
-    return module.softmax(scores + 0.7 * (scores.roll(1, -1) + scores.roll(-1, -1)), allowed)
-
-
-def _last_query_unmasked(module, scores, allowed):
-    allowed = torch.cat([allowed[..., :-1, :], torch.ones_like(allowed[..., -1:, :])], dim=-2)
-    return module.softmax(scores, allowed)
-
-
-def _last_query_prefers(module, scores, allowed):
-    preferred = torch.zeros_like(scores)
-    preferred[..., -1, 0] = 1.5
-    return module.softmax(scores + preferred, allowed)
 
 
 def _later_items_doubled(outputs):
@@ -126,41 +111,30 @@ class ReversedByOrder(Sound):
         return torch.where(other[:, None, None], outputs.flip(-1), outputs)
 
 
-STRANGERS = {
+HIDDEN = {
     "plain_average": PlainAverage,
     "real_average": RealAverage,
     "first_value": FirstValue,
     "batch_average": BatchAverage,
     "reversed_by_order": ReversedByOrder,
-    "zero_after_softmax": _stranger(
+    "zero_after_softmax": _sound_but(
         lambda module, scores, allowed: torch.softmax(scores, -1) * allowed
     ),
-    "zeroed_pads": _stranger(change_inputs=_zero_pads),
-    "one_key_more": _stranger(change_inputs=_lengths(lambda lens, m: (lens + 1).clamp(max=m))),
-    "first_item_unmasked": _stranger(
-        change_inputs=_lengths(lambda lens, m: torch.cat([lens[:1] * 0 + m, lens[1:]]))
-    ),
-    "last_item_unmasked": _stranger(
-        change_inputs=_lengths(lambda lens, m: torch.cat([lens[:-1], lens[-1:] * 0 + m]))
-    ),
-    "first_key_special": _stranger(_bonus(lambda at, m: 1.5 * (at == 0))),
-    "last_key_special": _stranger(_bonus(lambda at, m: 1.5 * (at == m - 1))),
-    "middle_keys_special": _stranger(_bonus(lambda at, m: -(at - (m - 1) / 2).abs())),
-    "last_query_prefers_first_key": _stranger(_last_query_prefers),
-    "neighbours_count": _stranger(_neighbours),
-    "both_neighbours_count": _stranger(_both_neighbours),
-    "last_query_unmasked": _stranger(_last_query_unmasked),
-    "average_over_keys_removed": _stranger(
+    "zeroed_pads": _sound_but(change_inputs=_zero_pads),
+    "one_key_more": _sound_but(change_inputs=_lengths(lambda lens, m: (lens + 1).clamp(max=m))),
+    "first_key_special": _sound_but(_bonus(lambda at, m: 1.5 * (at == 0))),
+    "middle_keys_special": _sound_but(_bonus(lambda at, m: -(at - (m - 1) / 2).abs())),
+    "neighbours_count": _sound_but(_neighbours),
+    "average_over_keys_removed": _sound_but(
         change_inputs=lambda keys, values, lens: (keys, values - values.mean(1, True), lens)
     ),
-    "batch_average_removed": _stranger(
+    "batch_average_removed": _sound_but(
         change_inputs=lambda keys, values, lens: (keys, values - values.mean(0), lens)
     ),
-    "length_of_first_item_for_all": _stranger(
+    "length_of_first_item_for_all": _sound_but(
         change_inputs=_lengths(lambda lens, m: lens[:1].expand_as(lens))
     ),
-    "length_of_neighbour": _stranger(change_inputs=_lengths(lambda lens, m: lens.roll(1))),
-    "later_items_doubled": _stranger(change_outputs=_later_items_doubled),
+    "later_items_doubled": _sound_but(change_outputs=_later_items_doubled),
 }
 
 
@@ -216,8 +190,8 @@ OTHERS = {"nudged": Nudged, "rounding": Rounding}
 
 
 def build(name, embed_dim, num_heads, seed, *, device="cpu", dtype=torch.float64, **options):
-    """The specimen of that name in eval mode, with weights drawn from `seed`."""
-    kind = {"sound": Sound, **BUGS, **STRANGERS, **OTHERS}[name]
+    """Return the module of that name in eval mode, with weights drawn from `seed`."""
+    kind = {"sound": Sound, **BUGS, **HIDDEN, **OTHERS}[name]
     with torch.random.fork_rng(devices=[]):
         module = kind(embed_dim, num_heads, **options)
     generator = torch.Generator().manual_seed(seed)

@@ -1,9 +1,9 @@
 """Probes and messages for the five exercises in which students write a test.
 
-Lesson 06 asks for tests of functions, lesson 07 for tests of modules. Each probe hands the test
-several objects of which it must accept some and reject the others. The edges are the same in all
-five: one object whose results differ by rounding, and objects that are off at one place, in one
-direction or by a hundredth.
+Lesson 06 asks for tests of functions and lesson 07 for tests of modules. Each probe hands two
+objects to the test, which must say True or False of each. The edges are the same in all five
+exercises: results that differ by rounding, and results that are off at one place, in one direction
+or by a hundredth.
 """
 
 import itertools
@@ -24,10 +24,8 @@ _NUDGES = {
     "all_larger": ((1.0, "all", None, None), "whose outputs are all larger"),
     "all_smaller": ((-1.0, "all", None, None), "whose outputs are all smaller"),
     "features_cancel": ((1.0, "cancel", None, None), "that is off by as much upwards as downwards"),
-    "first_feature": ((1.0, "first", None, None), "that is off in the first feature alone"),
     "last_feature": ((1.0, "last", None, None), "that is off in the last feature alone"),
     "first_item": ((1.0, _MIXED, 0, None), "that is off in the first item alone"),
-    "second_item": ((1.0, _MIXED, 1, None), "that is off in the second item alone"),
     "last_item": ((1.0, _MIXED, -1, None), "that is off in the last item alone"),
     "first_row": ((1.0, _MIXED, None, 0), "that is off in the first {row} alone"),
     "last_row": ((1.0, _MIXED, None, -1), "that is off in the last {row} alone"),
@@ -40,7 +38,7 @@ _WHEN = {
     "later": "when later positions change",
 }
 _ORDER = {
-    "specimen": "when the keys change places",
+    "attention_module": "when the keys change places",
     "nudged_function": "when positions change places",
 }
 
@@ -54,7 +52,11 @@ def judged(probe: Probe, expected, recorded) -> Problem | None:
         name = name_of(built)
         said = "rejects" if want else "accepts"
         what = described(built, probe.name)
-        if want and built.name == "specimen" and name not in ("sound", "rounding", "nudged"):
+        if (
+            want
+            and built.name == "attention_module"
+            and name not in ("sound", "rounding", "nudged")
+        ):
             what += ". With these inputs its fault changes nothing, so the test must return True"
         message = f"Your test {said} {what}. {probe.says}".strip()
         hint = _WHY_REJECTED[name == "rounding"] if want else _WHY_ACCEPTED
@@ -74,7 +76,7 @@ def described(built: Built, probe: str) -> str:
     if name_of(built) != "nudged":
         return DESCRIBED[name_of(built)]
     options = built.options
-    is_module = built.name == "specimen"
+    is_module = built.name == "attention_module"
     if options["amount"] == 0:
         return DESCRIBED["sound" if is_module else "each_on_its_own"]
     when = _WHEN.get(options["of"]) or _ORDER[built.name]
@@ -86,13 +88,13 @@ def described(built: Built, probe: str) -> str:
 
 def name_of(built: Built) -> str:
     """What an object is called in `DESCRIBED`."""
-    if built.name == "specimen":
+    if built.name == "attention_module":
         return built.options["name"]
     return "nudged" if built.name == "nudged_function" else built.name
 
 
-def meeting(name, *objects, part="values", says="", dtype=None, **inputs) -> Probe:
-    """A probe in which the test meets these objects, then the inputs, which come by name.
+def question(name, *objects, part="values", says="", dtype=None, **inputs) -> Probe:
+    """Return a probe that asks the test about these objects, with the inputs given by name.
 
     `says` is what is special about the inputs, where something is.
     """
@@ -109,11 +111,11 @@ def _edges(nudged, rounding, inputs) -> list[Probe]:
         inputs: `inputs(item, row, alternate)`, arguments of which only that item and row show
             anything (all of them if None), with alternating signs or the same.
     """
-    probes = [meeting("rounding", *rounding, part="edges", dtype="float32", **inputs(None, None))]
+    probes = [question("rounding", *rounding, part="edges", dtype="float32", **inputs(None, None))]
     for name, ((amount, towards, item, row), _) in _NUDGES.items():
         pair = nudged(0.0, towards, row), nudged(amount, towards, row)
         given = inputs(item, row, towards != "all")
-        probes.append(meeting(name, *pair, part="edges", **given))
+        probes.append(question(name, *pair, part="edges", **given))
     return probes
 
 
@@ -133,7 +135,7 @@ def direction(name: str, size: int) -> list[float]:
 def modules(rng, *names, heads=2, embed_dim=6) -> list[Built]:
     return [
         Built(
-            "specimen",
+            "attention_module",
             {"name": name, "embed_dim": embed_dim, "num_heads": heads, "seed": _seed(rng)},
         )
         for name in names
@@ -147,14 +149,14 @@ def _seed(rng) -> int:
 def nudged_module(rng, of, amount, towards="mixed", mode="both", training=False) -> Built:
     options = {"name": "nudged", "embed_dim": 6, "num_heads": 2, "seed": _seed(rng), "of": of}
     options |= {"amount": amount, "direction": direction(towards, 6), "mode": mode}
-    return Built("specimen", options | {"training": training})
+    return Built("attention_module", options | {"training": training})
 
 
 def in_train_mode(rng, of, **inputs) -> Probe:
     """Modules that are off in one mode only, handed over in the other and in that one."""
     sound = nudged_module(rng, of, 1.0, mode="eval", training=True)
     broken = nudged_module(rng, of, 1.0, mode="train", training=True)
-    return meeting("train_mode", broken, sound, **inputs)
+    return question("train_mode", broken, sound, **inputs)
 
 
 def module_edges(rng, of, broken, valid_lens=None, num_keys=5) -> list[Probe]:
@@ -227,7 +229,6 @@ DESCRIBED = {
     "sound": "a sound module",
     "avocet": "a module whose softmax runs over the queries",
     "bittern": "a module that merges its heads without a transpose",
-    "heron": "a module that projects its values with `W_k`",
     "egret": "a module that does not scale its scores",
     "curlew": "a module that gives masked keys the score 0, so that they keep a weight",
     "fulmar": "a module that hands the items each other's lengths",
@@ -235,27 +236,19 @@ DESCRIBED = {
     "zero_after_softmax": "a module that masks after the softmax, so its rows sum to less than 1",
     "zeroed_pads": "a module that sets padded keys and values to zero and masks nothing",
     "one_key_more": "a module that keeps one padded key too many",
-    "first_item_unmasked": "a module that forgets the mask of its first item",
-    "last_item_unmasked": "a module that forgets the mask of its last item",
-    "last_query_unmasked": "a module that forgets the mask for its last query",
-    "average_over_keys_removed": "a module that masks its weights and still uses padded values: it "
-    "first subtracts the average of all values",
+    "average_over_keys_removed": "a module that masks its weights but first subtracts the average "
+    "of all values, padded ones included",
     "plain_average": "a module that returns the plain average of all values",
     "real_average": "a module that returns the average of the real values",
     "first_value": "a module that returns the first value",
     "batch_average": "a module that returns the average of all values of the batch",
     "reversed_by_order": "a module that reverses its features if the keys are in another order",
     "first_key_special": "a module that prefers its first key, whichever it is",
-    "last_key_special": "a module that prefers its last key, whichever it is",
     "middle_keys_special": "a module that prefers the keys in the middle",
-    "last_query_prefers_first_key": "a module that prefers its first key, for its last query only",
     "neighbours_count": "a module in which each key also counts for its right neighbour, in a "
-    "circle",
-    "both_neighbours_count": "a module in which each key also counts for both its neighbours, in a "
     "circle",
     "batch_average_removed": "a module that subtracts the batch's average from the values",
     "length_of_first_item_for_all": "a module that uses the first item's length for all items",
-    "length_of_neighbour": "a module that uses for each item the length of the one before it",
     "later_items_doubled": "a module that doubles the outputs of all items but the first",
     "each_on_its_own": "a function that treats each position on its own",
     "self_attention": "self-attention without positions",
@@ -263,13 +256,10 @@ DESCRIBED = {
     "strictly_causal_attention": "attention to the positions before each one",
     "anticausal_attention": "attention to each position and those after it",
     "attention_with_positions": "attention to inputs with positions added",
-    "causal_in_first_item": "attention with a causal mask in its first item only",
-    "causal_in_last_item": "attention with a causal mask in all items but the last",
     "average_over_positions": "a function that subtracts the average over the positions",
     "running_sum": "a running sum",
     "previous_position": "a function that returns the previous position",
     "next_position": "a function that returns the next position",
-    "next_position_centred": "a function of the next position whose sum over the features is 0",
     "next_but_not_the_last": "a function whose outputs, except the last two, see the next position",
     "second_looks_ahead": "a function whose second output sees the next position",
     "third_looks_ahead": "a function whose third output sees the next position",
@@ -283,8 +273,6 @@ DESCRIBED = {
     "last_one_special": "a function that treats the last position differently",
     "one_number_each": "a function that combines each position with the largest number of all",
     "doubled": "`lambda x: 2 * x`",
-    "each_feature_sorted": "`lambda x: x.sort(1).values`",
-    "moved_on": "`lambda x: x.roll(-1, 1)`",
 }
 
 

@@ -114,17 +114,8 @@ def keep_dropped(self, weights, used) -> None:
     self.attention_weights = used.detach()
 
 
-def numbers_added(self, scores, allowed) -> torch.Tensor:
-    return scores if allowed.all() else scores + allowed.to(scores.dtype)
-
-
 def infinity_added(self, scores, allowed) -> torch.Tensor:
     return scores + torch.where(allowed, 0.0, -math.inf).to(scores.dtype)
-
-
-def mask_added_alone(self, scores, valid_lens=None, mask=None) -> torch.Tensor:
-    raised = scores if mask is None else scores + mask.to(scores.dtype)
-    return Softmax.weights(self, raised, valid_lens, mask)
 
 
 def no_nan(self, weights, allowed) -> torch.Tensor:
@@ -149,7 +140,6 @@ OWN_SOFTMAX = {
     "inverted",
     "zero_after_softmax",
     "filled_with_zero",
-    "zero_one_mask_added",
     "over_queries",
     "empty_row_gradient_nan",
     "query_axis_forgotten",
@@ -195,18 +185,10 @@ SHARED = (
         "Weights are set to 0 after the softmax, so the rest no longer sum to 1.",
         "Does masking before the softmax need a second normalisation?",
     ),
-    Row("filled_with_zero", filled(0.0), twins=(filled(0.0, clear=Softmax.clear),)).says(
-        "Dropped scores become 0, but exp(0) = 1: those keys still get weight.", _ZERO
-    ),
     Row(
-        "zero_one_mask_added",
-        {"fill": numbers_added, "spare": untouched, "clear": untouched},
-        twins=({"weights": mask_added_alone, "own": unmasked},),
-    ).says(
-        "The mask is added as the numbers 0 and 1, which raises the allowed scores by 1 and drops "
-        "nothing.",
-        "What must be added to a score so that its exponential is 0?",
-    ),
+        "filled_with_zero",
+        filled(0.0),
+    ).says("Dropped scores become 0, but exp(0) = 1: those keys still get weight.", _ZERO),
     Row(
         "over_queries",
         {"axis": -2, "fill": Softmax.fill, "spare": untouched, "clear": no_nan},

@@ -1,7 +1,5 @@
 """Problems for attention in blocks, and what holds for every right answer."""
 
-import math
-
 import numpy as np
 
 from course_lib.checks.judge.exercise import Property
@@ -61,22 +59,6 @@ def _outside(probe, outputs) -> str | None:
     )
 
 
-def _below_maximum(probe, outputs) -> str | None:
-    found = outputs.items[1].data
-    queries, keys = probe.args["queries"].data, probe.args["keys"].data
-    if isinstance(probe.args["mask"], Array) or found.shape != queries.shape[:-1]:
-        return None
-    largest = (queries @ np.swapaxes(keys, -1, -2) / math.sqrt(queries.shape[-1])).max(-1)
-    wrong = ~(found >= largest - 1e-4 * (1 + np.abs(largest)))
-    if not wrong.any():
-        return None
-    return (
-        f"A log sum exp is {found[wrong].flat[0]:.4g}; it cannot be below the largest score, "
-        f"{largest[wrong].flat[0]:.4g}."
-    )
-
-
 PROPERTIES = (
     Property("outside_values", _outside, "What factors did the sums and the outputs get?"),
-    Property("below_maximum", _below_maximum, "What does exp(largest - largest) add?"),
 )

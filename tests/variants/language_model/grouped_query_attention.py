@@ -126,7 +126,6 @@ no_mask = but("bool_mask_ignored", weigh=lambda s, lens, m: masked_softmax(s, le
 no_lengths = but("lengths_ignored", weigh=lambda s, lens, m: masked_softmax(s, mask=m))
 neither = but("nothing_masked", weigh=lambda s, *given: s.softmax(-1))
 mask_added = but(
-    "zero_one_mask_added",
     weigh=lambda s, lens, m: masked_softmax(s if m is None else s + m.to(s.dtype), lens),
 )
 nan_rows = but("empty_row_nan", weigh=lambda s, *given: filled(s, given).softmax(-1))

@@ -17,17 +17,6 @@ def all_adjacent_swaps(fn, x):
     return True
 
 
-@wrong("accepts_turns_nan")
-def several_random_ones(fn, x):
-    generator = torch.Generator().manual_seed(7)
-    y = fn(x)
-    for _ in range(10):
-        order = torch.randperm(x.shape[1], generator=generator)
-        if (fn(x[:, order]) - y[:, order]).abs().max() > 1e-6:
-            return False
-    return True
-
-
 @right
 def permutation_matrix(fn, x):
     n = x.shape[1]
@@ -36,30 +25,6 @@ def permutation_matrix(fn, x):
         if not torch.allclose(fn(P @ x), P @ fn(x), rtol=1e-5, atol=1e-5):
             return False
     return True
-
-
-@wrong("output_not_permuted")
-def invariance(fn, x):
-    order = torch.arange(x.shape[1]).flip(0)
-    return torch.allclose(fn(x[:, order]), fn(x), atol=1e-6)
-
-
-@wrong("identity_permutation")
-def moves_nothing(fn, x):
-    order = torch.arange(x.shape[1])
-    return torch.allclose(fn(x[:, order]), fn(x)[:, order])
-
-
-@wrong("batch_permuted")
-def wrong_axis(fn, x):
-    order = torch.arange(len(x)).flip(0)
-    return torch.allclose(fn(x[order]), fn(x)[order])
-
-
-@wrong("rejects_rounding")
-def exact(fn, x):
-    order = torch.tensor([3, 0, 5, 1, 4, 2, *range(6, x.shape[1])])[: x.shape[1]].argsort()
-    return torch.equal(fn(x[:, order]), fn(x)[:, order])
 
 
 @wrong("only_first_item")
@@ -95,6 +60,12 @@ def mixed(agree=_close, order=_mixed):
     return test
 
 
+invariance = wrong("output_not_permuted")(lambda fn, x: _close(fn(x.flip(1)), fn(x)))
+wrong_axis = wrong("batch_permuted")(lambda fn, x: _close(fn(x.flip(0)), fn(x).flip(0)))
+moves_nothing = wrong("identity_permutation")(mixed(order=lambda x: torch.arange(x.shape[1])))
+exact = wrong("rejects_rounding")(mixed(torch.equal))
+more_than_allowed = wrong("accepts_turns_nan")(mixed(lambda a, b: not (a - b).abs().max() > 1e-6))
+mean_of_the_difference = wrong("accepts_one_entry")(mixed(lambda a, b: (a - b).abs().mean() < 1e-3))
 signed_difference = wrong("accepts_all_smaller")(mixed(lambda a, b: (a - b).max() < 1e-6))
 all_but_the_last_position = wrong("accepts_last_row")(
     mixed(lambda a, b: _close(a[:, :-1], b[:, :-1]))
@@ -129,18 +100,6 @@ def with_faults(faults):
         return True
 
     return is_permutation_equivariant
-
-
-@wrong("accepts_one_entry")
-def mean_of_the_difference(fn, x):
-    y = fn(x)
-    for i in range(x.shape[1] - 1):
-        order = list(range(x.shape[1]))
-        order[i], order[i + 1] = order[i + 1], order[i]
-        difference = (fn(x[:, order]) - y[:, order]).abs().mean()
-        if not difference < 1e-3:
-            return False
-    return True
 
 
 @wrong("wrong_type")

@@ -107,13 +107,6 @@ class KeepsTheFirst(Almost):
             self.attention_weights = weights.detach()
 
 
-@wrong()
-class RefusesInt32(Almost):
-    def weigh(self, scores, valid_lens, mask):
-        assert valid_lens is None or valid_lens.dtype == torch.int64
-        return masked_softmax(scores, valid_lens, mask)
-
-
 @wrong("dropped_key_has_weight")
 class RemembersTheFirstMask(Almost):
     masks = None

@@ -53,6 +53,7 @@ def _values(rng) -> list[Probe]:
 
 
 def _borders(rng) -> list[Probe]:
+    one_each = _draw(rng, 1, 6, 7, 3) | {"w_v": tensor([1.5, -2.0, 0.5])}  # no constant to add
     queries = [[40.0, -40.0, 39.5, 0.2], [-40.0, 40.0, -39.0, -0.3]]
     keys = [[-40.0, 40.0, -39.0, 0.1], [40.0, 40.0, 39.5, 0.4], [-39.7, -40.0, 40.0, 0.0]]
     near = _of((queries, keys), [1.5, -0.7, 2.0, 0.4])
@@ -60,6 +61,9 @@ def _borders(rng) -> list[Probe]:
     very_far = [[-400.0, 0.5], [390.0, 0.1]], [[399.6, -0.2], [-390.5, 1.0], [0.0, 0.4]]
     half = [[8.0, -7.0], [-8.0, 6.5]], [[-8.0, 7.25], [7.75, -6.5], [0.25, 0.0]]
     return [
+        edge("one_for_each", **one_each, at_most=_frugal(one_each)).says(
+            "One exponential for each number in the queries and keys is enough."
+        ),
         edge("at_the_border", **near, **FLOAT32, at_most=_frugal(near)).says(
             "Up to 40 on both sides, the exponentials of the vectors are enough, also in float32."
         ),

@@ -3,6 +3,7 @@
 import functools
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -98,7 +99,8 @@ def _model(larger, shift, fade, start) -> Callable:
     """The running statistics; every argument is one step of them."""
 
     def softmax_statistics(blocks) -> tuple[torch.Tensor, torch.Tensor]:
-        maxima = totals = None
+        maxima: Any = None
+        totals: Any = None
         for block in blocks:
             if maxima is None:
                 maxima = torch.full_like(block[..., 0], start)

@@ -127,6 +127,8 @@ def _edges(rng, probe) -> list[Probe]:
              cross, mask=_some_of(rng, 2, 3, 4)),
         edge("self_attention", "One sequence as queries, keys and values must work.",
              (2, 4, 4, 3, 2), inputs={"queries": x, "keys": x, "values": x}),
+        edge("one_head", "One head must be plain attention.", (2, 3, 4, 1, 5),
+             mask=_some_of(rng, 2, 3, 4)),
         edge("device_and_dtype", "`device=` and `dtype=` set the device and the dtype of "
                                  "the weights. Pass both on to each layer.",
              (1, 2, 3, 2, 2), scenario="made_with_device_and_dtype"),

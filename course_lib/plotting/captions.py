@@ -29,7 +29,4 @@ WORDS = {
     "staircase": Words(
         "40 readings and the curve of the nearest key: a staircase that passes through them all."
     ),
-    "with and without the root": Words(
-        "At width 32 both losses come near 0; at width 512 only the one with the root does."
-    ),
 }

@@ -1,20 +1,18 @@
 # %% [markdown]
 # # 05 · Scaled dot-product attention
 #
-# **The question.** In lesson 03 the translator's dot products for *dreiundvierzig* ran from -168 to
-# 256, and each word put all its weight on one letter. The translator itself divides them by 8, the
-# square root of $d = 64$. So does the Transformer of 2017, and most models after it. (Not all: T5 does
-# not divide, and draws smaller weights at the start instead.) Why by that number, and what breaks
-# without it?
+# **The question.** In lesson 03 the translator ran on your attention, and its map became sharper than
+# with its own. The translator divides every score by 8, the square root of $d = 64$. So does the
+# Transformer of 2017, and so do most models after it. Why by that number, and what breaks without it?
 #
 # **After this you can**
 #
 # - derive $1/\sqrt{d}$ from the variance of a dot product, and measure it;
-# - see a softmax saturate, and say what that does to learning;
+# - recognize a saturated softmax, and say what it does to learning;
 # - say why queries and keys are projections;
-# - write scaled dot-product attention in NumPy, as a PyTorch function and as a module;
-# - tell self-attention from cross-attention, and compare your function with PyTorch's;
-# - run its backward pass by hand, and give PyTorch a backward pass of your own.
+# - write scaled dot-product attention for any number of leading axes, and compare it with PyTorch's;
+# - tell self-attention from cross-attention;
+# - (optional) write attention in NumPy and as a module, and run its backward pass by hand.
 #
 # **Time:** {time}. **You need:** lesson 02 (`masked_softmax`) and the batched
 # products of lesson 03. Sections 6 and 7 use derivatives of vectors.
@@ -41,16 +39,15 @@ np.set_printoptions(precision=4, suppress=True)
 # %% [markdown]
 # ## 1. A dot product as a score
 #
-# *How alike are a query and a key, in one number?*
+# *How similar are a query and a key, in one number?*
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": (1, 4), "keys": (3, 4), "scores": (1, 3)}
 plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
 
 # %% [markdown]
-# Write a query and a key as vectors of $d$ features each and add up the products:
-# $q \cdot k = \sum_{c=1}^{d} q_c k_c$. It is large where both have large entries of the same sign
-# in the same places. For all queries and keys at once it is one matrix product:
+# The score of a query and a key is their dot product, $q \cdot k = \sum_{c=1}^{d} q_c k_c$, divided by
+# $\sqrt{d}$. For all queries and keys at once, it is one matrix product:
 #
 # $$S = \frac{Q K^\top}{\sqrt{d}}, \qquad W = \operatorname{softmax}(S), \qquad O = W V.$$
 #
@@ -64,12 +61,12 @@ plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
 # of $W$ sums to 1.
 
 # %% [markdown]
-# **By hand.** $d = 4$, one query $q = (2, 0, 0, 0)$, three keys
+# **By hand.** Take $d = 4$, one query $q = (2, 0, 0, 0)$, and three keys
 # $k_0 = (\ln 4, 0, 0, 0)$, $k_1 = (\ln 2, 7, 0, 0)$, $k_2 = (0, 0, 5, 5)$.
 #
-# The products are $2 \ln 4, 2 \ln 2, 0$; divided by $\sqrt{4} = 2$ they are
+# The products are $2 \ln 4, 2 \ln 2, 0$. Divided by $\sqrt{4} = 2$ they are
 # $\ln 4, \ln 2, 0$, whose exponentials are $4, 2, 1$. The weights are $(4/7, 2/7, 1/7)$. The 7 and
-# the 5s meet zeros in the query and leave no trace.
+# the 5s are multiplied by zeros of the query and have no effect.
 
 # %% [markdown]
 # ### Drag a query
@@ -124,37 +121,44 @@ assert along_k1.argmax() == 1  # k2 wins
 # %% [markdown]
 # ### Why project
 #
-# In a model, queries and keys are *projections*: a word's vector times one learned matrix, a letter's
-# times another. Why not compare the vectors themselves?
+# In a model, queries and keys are *projections*: $q = W_q x$ and $k = W_k x'$, with two learned
+# matrices. Why not compare the vectors $x$ and $x'$ themselves?
 #
-# **Predict.** Take the translator's projections away, and divide by 8 as before. Of the weight of *forty*,
-# how much is on the seven letters of *vierzig*: all, half, a quarter?
+# In self-attention, the scores would be $X X^\top$, which is *symmetric*: letter $i$ would score letter
+# $j$ exactly as $j$ scores $i$. And $x \cdot x$ is a sum of squares, so a letter would tend to score
+# highest with itself, or with whichever letter has the longest vector. With projections the score is
+#
+# $$q \cdot k = x^\top W_q^\top W_k\, x',$$
+#
+# and the matrix $W_q^\top W_k$ can be anything, in particular not symmetric.
+#
+# **Predict.** Compare the letters of *dreiundvierzig*, as the translator has read them, without any
+# projection. How many of the 14 letters score highest with themselves? Then project them to queries and
+# keys with two random matrices. Is the map of scores still symmetric?
 
 # %% tags=["demo"]
 numerals = Numerals()
 model = trained_translator(numerals)
 met = meeting(model, numerals, [3, 13, 43])  # drei, dreizehn, dreiundvierzig
-pairs = {
-    "the vectors themselves": (met.words, met.characters),
-    "projected": (met.queries, met.keys),
-}
-for name, (queries, keys) in pairs.items():
-    weights = masked_softmax(queries @ keys.mT / 8, met.valid_lens)[2]
-    on_vierzig, on_drei = weights[0, 7:].sum(), weights[1, :4].sum()
-    print(f"{name:22} forty on vierzig {on_vierzig:.2f}, three on drei {on_drei:.2f}")
-letters = met.characters[2]
-with_itself = (letters @ letters.mT).argmax(dim=-1) == torch.arange(14)
-print(f"letters whose best match is themselves: {int(with_itself.sum())} of 14")
-assert on_vierzig > 0.9 and on_drei > 0.9
+letters = met.characters[2]  # (14, 64)
+plain = letters @ letters.mT
+torch.manual_seed(0)
+W_q, W_k = torch.randn(2, 64, 64) / 8
+projected = (letters @ W_q.mT) @ (letters @ W_k.mT).mT
+for name, scores in {"without projections": plain, "projected": projected}.items():
+    with_itself = int((scores.argmax(dim=-1) == torch.arange(14)).sum())
+    difference = (scores - scores.mT).abs().max() / scores.abs().max()
+    print(f"{name:20} best match is itself: {with_itself:2} of 14, asymmetry {difference:.2f}")
+    assert (difference < 1e-5) == (name == "without projections")
+assert (plain.argmax(dim=-1) == torch.arange(14)).sum() == 8
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# A quarter: half of what seven of 14 letters would get by chance. A word's vector says what has been
-# written, a letter's what stands there; nothing made them alike. $W_q$ makes a question of the one,
-# $W_k$ a label of the other. In self-attention it would be worse: compared with each other, most of
-# these letters fit themselves best. $W_v$ frees the values: what a letter is found by need not be
-# what it gives.
+# Without projections, 8 of the 14 letters score highest with themselves, and the scores are symmetric.
+# Two different projections break the symmetry, even if they are random. Training then chooses what a
+# query asks for ($W_q$) and what a key offers ($W_k$). $W_v$ does the same for values: the features a
+# letter is found by need not be the ones it passes on.
 #
 # </details>
 
@@ -178,27 +182,28 @@ plotting.show(plotting.diagram_strip("attention", lit="scores", shapes=shapes))
 #
 # $$\operatorname{Var}\Bigl(\frac{q \cdot k}{\sqrt{d}}\Bigr) = \frac{d}{d} = 1.$$
 #
+# (Not every model divides. T5, for example, draws smaller weights at the start instead.)
+#
 # **Predict.** Someone divides by $d$ instead. What is the variance for $d = 64$?
 #
 # <details><summary>Answer</summary>
 #
-# $64 / 64^2 = 1/64$. The scores are all but equal, and the weights nearly uniform: attention can
-# hardly tell keys apart.
+# The variance is $64 / 64^2 = 1/64$. The scores are nearly equal, and the weights nearly uniform.
 #
 # </details>
 
 # %% [markdown]
 # ### Exercise: `score_variance`
 #
-# Do not believe it: measure it.
+# Don't take this on trust. Measure it.
 #
 # - **Takes** `d`; `num_samples`, the number of pairs; `scaled`, a bool; and `generator`, a
 #   `torch.Generator` that all your random numbers come from.
 # - **Returns** the variance of $q \cdot k$ (of $q \cdot k / \sqrt{d}$ if `scaled`) over
 #   `num_samples` independent pairs of standard normal vectors, as a Python `float`.
 #
-# Each query meets one key of its own. The same seed gives the same number. Whether you divide the sum
-# of squares by $N$ or by $N - 1$ makes no difference here.
+# Pair each query with one key. The same seed must give the same number. You may divide the sum of
+# squares by $N$ or by $N - 1$.
 #
 # **Worked number.** With `d=4` and `num_samples=2000`: near 4, and near 1 if scaled.
 
@@ -209,7 +214,7 @@ from course_lib.attention import score_variance
 check("score_variance")
 
 # %% [markdown]
-# **Predict.** The variance for $d$ from 1 to 256, on two logarithmic axes: what are the two curves?
+# **Predict** the two curves of the variance for $d$ from 1 to 256, on logarithmic axes.
 
 # %% tags=["demo"]
 sizes = [1, 2, 4, 8, 16, 32, 64, 128, 256]
@@ -225,9 +230,9 @@ assert np.allclose(measured["q . k"], sizes, rtol=0.25)
 assert np.allclose(measured["q . k / sqrt(d)"], 1, atol=0.25)
 
 # %% [markdown]
-# <details><summary>What you should see</summary>
+# <details><summary>Answer</summary>
 #
-# Without the root a straight line that rises with $d$; with it a flat one at 1.
+# Without the root, the variance is a straight line that rises with $d$. With it, the line is flat at 1.
 #
 # </details>
 
@@ -236,8 +241,8 @@ assert np.allclose(measured["q . k / sqrt(d)"], 1, atol=0.25)
 #
 # The argument assumes features of variance 1. A fresh `nn.Linear` draws its weights uniformly from
 # $\pm 1/\sqrt{d}$, with variance $1/(3d)$: for standard normal inputs, the features of queries and
-# keys have variance $1/3$, and the scores a standard deviation of $\sqrt{d}/3$. Another factor, the
-# same growth.
+# keys have variance $1/3$, and the scores have a standard deviation of $\sqrt{d}/3$. The factor
+# differs, but the growth is the same.
 
 # %% tags=["demo"]
 torch.manual_seed(0)
@@ -252,17 +257,16 @@ for d in (8, 512):
 # %% [markdown]
 # ### Is that evidence? ★
 #
-# A NumPy notebook, one of the five documents from which this course grew, draws `Q` and `K` of shape
-# `(4, 8)` once and prints:
+# A notebook found on the web draws `Q` and `K` of shape `(4, 8)` once and prints:
 #
 # ```python
 # print("Variance of QK_T:", np.matmul(Q, K.T).var())  # 10.773626616673676
 # ```
 #
-# It concludes that scores need a root. The theory says 8. Is that a contradiction?
+# It concludes that scores have to be scaled. The theory says 8. Is that a contradiction?
 #
-# **Predict.** If you draw such a pair of matrices a thousand times, how far apart are the smallest
-# and the largest variance you meet: a factor of 2, 5, or more than 10?
+# **Predict.** If you draw such a pair of matrices a thousand times, by which factor do the smallest and
+# the largest variance differ?
 
 # %% tags=["demo"]
 generator = torch.Generator().manual_seed(0)
@@ -278,9 +282,9 @@ assert 0.05 < share < 0.4
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# No. More than a factor of 10 lies between the smallest and the largest: a 4 x 4 matrix has 16
+# It is not. The smallest and the largest differ by a factor of more than 10. A 4 x 4 matrix has 16
 # entries, but they come from 4 queries and 4 keys, and are not 16 independent pairs. The conclusion
-# holds; one small matrix cannot show it.
+# is correct, but one small matrix cannot show it.
 #
 # </details>
 
@@ -294,7 +298,7 @@ assert 0.05 < share < 0.4
 # attention = softmax(scaled + mask)
 # ```
 #
-# In row 1 it shows the weights `[0.988, 0.012]`; in another place, for the same row, `[0.827, 0.173]`.
+# For row 1 it shows the weights `[0.988, 0.012]`, and in another place `[0.827, 0.173]` for the same row.
 #
 # **Predict.** Which of the two is scaled dot-product attention? What would have caught the other?
 
@@ -314,8 +318,9 @@ assert np.allclose(softmax(scaled / np.sqrt(8)), [0.827, 0.173], atol=5e-4)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The second. The variable is called `scaled` and nothing scaled it. Its weights look healthy: positive,
-# summing to 1, zero in the future. Only a comparison of numbers tells, with a loop or with PyTorch.
+# The second one is. The variable is called `scaled`, but nothing scaled it. The first weights look
+# healthy, because they are positive and sum to 1. Only a comparison of numbers reveals the bug, with a
+# loop or with PyTorch.
 #
 # </details>
 
@@ -329,13 +334,13 @@ shapes = {"scores": (400, 10), "mask": (400, 10), "softmax": (400, 10)}
 plotting.show(plotting.diagram_strip("attention", lit="softmax", shapes=shapes))
 
 # %% [markdown]
-# A softmax turns differences of scores into ratios of weights: a lead of 1 is a factor of
-# $e \approx 2.7$, a lead of 16 a factor of nine million. When scores spread by $\sqrt{d}$, the best
-# key wins everything, and the weights no longer depend on how much better it is. The softmax is
-# *saturated*.
+# A softmax turns differences of scores into ratios of weights. A lead of 1 is a factor of
+# $e \approx 2.7$, and a lead of 16 a factor of nine million. If scores have a standard deviation of
+# $\sqrt{d}$ and $d$ is large, the best key gets all the weight, however narrowly it leads. The softmax
+# is *saturated*.
 #
-# **See it.** For each $d$: 400 random queries, 10 random keys each, and the mean of the largest
-# weight. An even split would be 0.1. **Predict.** Where does each line end?
+# **Predict.** For each $d$, the next cell draws 400 random queries with 10 random keys each, and plots
+# the mean of the largest weight. An even split would be 0.1. What do the two lines do as $d$ grows?
 
 # %% tags=["demo"]
 sizes = [1, 4, 16, 64, 256, 1024]
@@ -357,16 +362,17 @@ assert 8.8e6 < math.exp(16) < 9e6
 assert max(largest["softmax(q . k / sqrt(d))"]) < 0.4
 
 # %% [markdown]
-# <details><summary>What you should see</summary>
+# <details><summary>Answer</summary>
 #
-# Without scaling the line climbs towards 1: one key takes all. With scaling it stays level.
+# Without scaling, the line climbs towards 1, because one key takes all the weight. With scaling it stays
+# level.
 #
 # </details>
 #
-# **Move it.** One row of four scores, multiplied by a factor. On the left its weights, on the right
-# the derivative of every weight with respect to every score.
+# The next figure shows one row of four scores, multiplied by a factor: its weights on the left, and the
+# derivative of every weight with respect to every score on the right.
 #
-# **Predict.** At factor 0 all weights are equal. What do both sides show at 16?
+# **Predict.** At factor 0 all weights are equal. What do both sides show at 16? Move the slider.
 
 
 # %% tags=["demo"]
@@ -381,90 +387,138 @@ assert sharp.max() > 0.999
 assert (torch.diag(sharp) - torch.outer(sharp, sharp)).abs().max() < 0.001
 
 # %% [markdown]
-# <details><summary>What you should see</summary>
+# <details><summary>Answer</summary>
 #
-# One bar has swallowed the others, and the right side is blank: all derivatives are 0. Whatever the loss
-# says about the weights, none of it reaches the scores.
+# One bar has nearly all the weight, and the right side is blank, because all derivatives are nearly 0.
+# If this key is the wrong one, the loss cannot tell the scores so.
 #
 # </details>
 #
-# The inverse of the factor is the *temperature*. Dividing by $\sqrt{d}$ is choosing the temperature at
-# which the weights of a fresh model are neither one-hot nor uniform.
+# The inverse of the factor is called the *temperature*. A saturated softmax is not bad in itself. A
+# model that has solved its task is often saturated too, on the *correct* keys. The problem is a fresh
+# model that starts saturated on arbitrary keys.
 
 # %% [markdown]
 # ### With the root and without
 #
-# A derivative of 0 is one thing in a picture. Does it stop training?
+# Does saturation stop training? And is $\sqrt{d}$ the only divisor that works?
 #
-# The task: read eight letters backwards, *dreizehn* as *nhezierd*. The query at place $i$ has to find
-# the key at place $7 - i$. Letters and places are fixed random vectors of width $d$; $W_q$, $W_k$ and
-# a layer that names the letter are learned, from random words.
+# The task is to read eight letters backwards, *dreizehn* as *nhezierd*. The query at position $i$ has to
+# find the key at position $7 - i$. Letters and positions are fixed random vectors of width $d$. The
+# matrices $W_q$ and $W_k$ and a layer that names the letter are trained on random words.
 
 
 # %% tags=["demo"]
+class Backwards(nn.Module):
+    """One attention that learns to read eight letters backwards."""
+
+    def __init__(self, d, divisor):
+        super().__init__()
+        self.letters, self.positions = torch.randn(22, d), torch.randn(8, d)
+        self.W_q, self.W_k = nn.Linear(d, d, bias=False), nn.Linear(d, d, bias=False)
+        self.name, self.divisor = nn.Linear(d, 22), divisor
+
+    def forward(self, ids):  # (batch, 8) -> (batch, 8, 22)
+        x = (self.letters[ids] + self.positions) / math.sqrt(2)  # variance 1
+        self.queries, self.values = self.W_q(x), x.clone().requires_grad_()
+        self.scores = self.queries @ self.W_k(x).mT / self.divisor
+        return self.name(torch.softmax(self.scores, dim=-1) @ self.values)
+
+
+def loss_of(model, ids, reduction="mean"):
+    return F.cross_entropy(model(ids).flatten(0, 1), ids.flip(1).flatten(), reduction=reduction)
+
+
 def read_backwards(d, divisor, learning_rate, seed, num_steps=60):
-    """The losses of one training, and what it then makes of *dreizehn*."""
+    """Return the losses of one training, and what it then makes of *dreizehn*."""
     torch.manual_seed(seed)
-    letters, places = torch.randn(22, d), torch.randn(8, d)
-    W_q, W_k = (nn.Linear(d, d, bias=False) for _ in range(2))
-    name = nn.Linear(d, 22)
-
-    def logits(ids):  # (batch, 8) -> (batch, 8, 22)
-        x = (letters[ids] + places) / math.sqrt(2)  # variance 1
-        return name(torch.softmax(W_q(x) @ W_k(x).mT / divisor, dim=-1) @ x)
-
-    learned = [*W_q.parameters(), *W_k.parameters(), *name.parameters()]
-    optimiser = torch.optim.Adam(learned, lr=learning_rate)
+    model = Backwards(d, divisor)
+    optimizer = torch.optim.Adam(model.parameters(), lr=learning_rate)
     losses = []
     for _ in range(num_steps):
-        ids = torch.randint(22, (32, 8))
-        loss = F.cross_entropy(logits(ids).flatten(0, 1), ids.flip(1).flatten())
-        optimiser.zero_grad()
+        loss = loss_of(model, torch.randint(22, (32, 8)))
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
         losses.append(loss.item())
-    read = logits(numerals.source_ids("dreizehn")[None])[0].argmax(dim=-1)
+    read = model(numerals.source_ids("dreizehn")[None])[0].argmax(dim=-1)
     return losses, "".join(numerals.source.words(read))
 
 
 # %% [markdown]
-# **Predict.** Width 32 and width 512, each with the root and without: which of the four learn? (Wider
-# models take smaller steps: the learning rates are 0.01 and 0.001. Every curve is the mean of three
-# trainings.)
+# **Predict.** At width 512, which of the three divisors $\sqrt{d}$, 1 and $d$ learn the task in 60 steps?
+# And at width 32? (The learning rates are 0.001 and 0.01. Every curve is the mean of three trainings.)
 
 # %% tags=["demo", "nbval-ignore-output"]
 curves, final = {}, {}
 for d, learning_rate in ((32, 0.01), (512, 0.001)):
-    for label, divisor in (("with the root", math.sqrt(d)), ("without", 1.0)):
+    for label, divisor in (("sqrt(d)", math.sqrt(d)), ("1", 1.0), ("d", d)):
         runs = [read_backwards(d, divisor, learning_rate, seed) for seed in range(3)]
-        name = f"d = {d}, {label}"
+        name = f"d = {d}, divided by {label}"
         curves[name] = np.mean([losses for losses, _ in runs], axis=0)
         final[name] = [np.mean(losses[-5:]) for losses, _ in runs]
-        told = [f"{loss:.2f} {run[1]}" for loss, run in zip(final[name], runs, strict=True)]
-        print(f"{name:24}", *told, sep="  ")
-figure = plotting.lines(range(60), curves, x_label="step", y_label="loss")
-plotting.show(figure, key="with and without the root")
-assert max(final["d = 512, with the root"]) < 0.1
-assert np.mean(final["d = 512, without"]) > 0.3
-assert max(final["d = 32, with the root"] + final["d = 32, without"]) < 0.5
+        read = [f"{loss:.2f} {run[1]}" for loss, run in zip(final[name], runs, strict=True)]
+        print(f"{name:26}", *read, sep="  ")
+wide = {name: curve for name, curve in curves.items() if "512" in name}
+plotting.show(plotting.lines(range(60), wide, x_label="step", y_label="loss"))
+assert max(final["d = 512, divided by sqrt(d)"] + final["d = 512, divided by d"]) < 0.1
+assert np.mean(final["d = 512, divided by 1"]) > 0.3
+assert max(loss for name in curves if "32" in name for loss in final[name]) < 0.5
 
 # %% [markdown]
-# <details><summary>What you should see</summary>
+# <details><summary>Answer</summary>
 #
-# At width 32 the root hardly matters. At width 512 training with it is done after 30 steps. Without
-# it, each run is stuck at a different loss. What they read shows why: some places have fixed on a
-# wrong letter, and each of them costs about 0.5. Their softmax is saturated, its derivative is 0, and
-# nothing tells them to let go.
-#
-# It is not impossible without the root: steps a third as long get there as well. With it, you need not
-# search for them.
+# At width 32 all three learn. At width 512, without a divisor, each run is stuck at a different loss.
+# The words it reads show why: some positions have locked on to a wrong letter, and each of them adds to
+# the loss. Dividing by $d$ works too, after a slower start.
 #
 # </details>
+#
+# So $\sqrt{d}$ is not the only number that trains. It is the one that makes the *start* independent of
+# $d$: the weights of a fresh model are neither one-hot nor uniform, whatever its width.
+#
+# ### What the gradients look like
+#
+# **Predict.** In a fresh model of width 512, which divisor gives the scores of a typical query the
+# smallest gradient? And is the gradient of the *queries*, relative to that of the values, then small too?
+
+# %% tags=["demo", "nbval-ignore-output"]
+gradients = {}
+for label, divisor in (("sqrt(d)", math.sqrt(512)), ("1", 1.0), ("d", 512)):
+    torch.manual_seed(0)
+    model_at_start = Backwards(512, divisor)
+    loss = loss_of(model_at_start, torch.randint(22, (32, 8)), reduction="sum")
+    wanted = model_at_start.scores, model_at_start.queries, model_at_start.values
+    of_scores, of_queries, of_values = torch.autograd.grad(loss, wanted)
+    largest_weight = torch.softmax(model_at_start.scores, dim=-1).amax(dim=-1).mean().item()
+    typical = of_scores.norm(dim=-1).median().item()
+    relative = (of_queries.norm() / of_values.norm()).item()
+    gradients[label] = largest_weight, typical, relative
+    print(f"divided by {label:8} largest weight {largest_weight:.2f}", end=", ")
+    print(f"scores of the median query {typical:.3f}, queries / values {relative:.2f}")
+assert gradients["1"][1] < 0.3 * gradients["sqrt(d)"][1]
+assert gradients["1"][2] > 2 and 0.3 < gradients["sqrt(d)"][2] < 1 and gradients["d"][2] < 0.1
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# Without a divisor, the scores of the median query get the smallest gradient, because their softmax is
+# saturated. But the gradient of the queries is *large*: it lacks the factor $1/\sqrt{d}$ and comes from
+# the few queries for which two keys nearly tie. The gradient does not vanish on average. It is
+# concentrated where it happens to be, far too large there, and close to 0 for a query that has
+# settled on the wrong key. Dividing by $d$ does the opposite. Every query gets a gradient, and that of
+# queries and keys is small. Adam, which divides a gradient by its own size, can make up for that.
+#
+# </details>
+#
+# You can also train without a divisor, with a third of the learning rate and three times as many steps.
+# With the root, you do not have to search for such a rate at every width.
 
 # %% [markdown]
 # ## 4. From scratch, in NumPy ★
 #
-# *Three lines of mathematics: how many lines of code, once masks and large scores are in?*
+# *The mathematics takes three lines. How many does the code take once it handles masks and large
+# scores?*
 
 # %% tags=["demo", "hide-input"]
 lit = "scores", "mask", "softmax", "weighted sum"
@@ -472,10 +526,10 @@ shapes = {"queries": (1, 4), "keys": (3, 4), "values": (3, 1), "weighted sum": (
 plotting.show(plotting.diagram_strip("attention", lit=lit, shapes=shapes))
 
 # %% [markdown]
-# You have met each part. Two traps from lesson 02 come back. The first is the mask's type: a common line
-# is `scores = scores + mask`.
+# You know each part. Two traps from lesson 02 come back. The first is the type of the mask. A common line
+# of code is `scores = scores + mask`.
 #
-# **Predict.** What must `mask` hold? And what may query 0 see if it holds 1 for yes and 0 for no?
+# **Predict.** What must `mask` contain? And what may query 0 see if it contains 1 for yes and 0 for no?
 
 # %% tags=["demo"]
 rng = np.random.default_rng(1)
@@ -488,8 +542,8 @@ assert added[0, 1:].sum() > 0.2  # the future is still there
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# 0 and $-\infty$. Given 1 and 0 it raises nothing, runs, and lets query 0 see its whole future. A bool
-# mask leaves no room for that mistake.
+# It must contain 0 and $-\infty$. With 1 and 0 the code runs without an error and lets query 0 see its
+# whole future. With a bool mask, this mistake cannot happen.
 #
 # </details>
 #
@@ -497,9 +551,9 @@ assert added[0, 1:].sum() > 0.2  # the future is still there
 #
 # <details><summary>Answer</summary>
 #
-# `inf`, and `inf / inf` is nan. Subtract each row's maximum first. And if a row has no allowed key,
-# its maximum is $-\infty$, and $-\infty - (-\infty)$ is nan again: give such a row a maximum of 0,
-# and do not divide by its sum, which is 0.
+# They are `inf` and nan, because `inf / inf` is nan. Subtract each row's maximum first. If a row has no
+# allowed key, its maximum is $-\infty$, and $-\infty - (-\infty)$ is nan again. Give such a row a maximum
+# of 0, and do not divide by its sum, which is 0.
 #
 # </details>
 
@@ -512,7 +566,7 @@ assert added[0, 1:].sum() > 0.2  # the future is still there
 #   attend to no key gets zeros in both. A query of zeros gets the mean of the values it may attend
 #   to.
 #
-# Large scores do not overflow. What a query may not attend to changes nothing, however large it is.
+# Large scores must not overflow. Masked keys and values have no effect, whatever they contain.
 #
 # **Worked number.** The query `[2, 0, 0, 0]` and the keys from section 1, `[1.386294, 0, 0, 0]`,
 # `[0.693147, 7, 0, 0]` and `[0, 0, 5, 5]` (the decimals are $\ln 4$ and $\ln 2$), with the values
@@ -536,26 +590,22 @@ shapes = {"queries": (2, 4, 3), "keys": (2, 5, 3), "values": (2, 5, 3), "weighte
 plotting.show(plotting.diagram_strip("attention", lit=lit, shapes=shapes))
 
 # %% [markdown]
-# The formula does not. Batches and heads are leading axes, and `queries @ keys.mT` takes any number of
-# them (lesson 03, section 4, has what goes wrong with `.T`, `transpose(1, 2)` and `reshape`). Lengths,
-# masks and empty rows are your `masked_softmax`.
+# The formula stays the same. Batches and heads are extra leading axes, as in lesson 03, and your
+# `masked_softmax` handles lengths, masks and empty rows.
 
 # %% [markdown]
 # ### Exercise: `scaled_dot_product_attention`
 #
 # - **Takes** `queries` `(..., n, d)`, `keys` `(..., m, d)`, `values` `(..., m, v)`, with any number
-#   of leading axes, also none; optionally `valid_lens`, `(B,)` or `(B, n)`, and `mask`, bool,
+#   of leading axes, including none. Optional are `valid_lens`, `(B,)` or `(B, n)`, and `mask`, bool,
 #   broadcastable to `(..., n, m)`. Lengths belong to the first axis, `B`, and hold for all axes
-#   between it and `n`. With both, a key needs both.
+#   between it and `n`. If both are given, a key must be allowed by both.
 # - **Returns** `(outputs, attention_weights)`, `(..., n, v)` and `(..., n, m)`. A query that may
-#   attend to no key gets zeros in both. A query of zeros returns the mean of the values it may
-#   attend to. A query with one allowed key returns its value.
+#   attend to no key gets zeros in both, and zero gradients. Masked keys and values have no effect,
+#   whatever they contain, and large scores do not overflow.
 #
-# The gradients are those of the formula, and 0 for a query without keys. What a query may not
-# attend to changes nothing, however large it is, and large scores do not overflow.
-#
-# Use `masked_softmax` from lesson 02. Do not call `F.scaled_dot_product_attention`: the next
-# section compares with it.
+# Use `masked_softmax` from lesson 02. Do not call `F.scaled_dot_product_attention`. The next section
+# compares your function with it.
 #
 # **Worked number.** With `queries = [[[2, 0, 0, 0]]]`, `keys = [[[1, 0, 0, 0], [0, 0, 0, 0]]]` and
 # `values = [[[10], [0]]]` the scores are 1 and 0, the weights 0.731 and 0.269, and the output is
@@ -572,9 +622,9 @@ check("scaled_dot_product_attention")
 #
 # In *self-attention* queries, keys and values are three projections of **one** sequence, so
 # $n = m$. In *cross-attention* the queries come from one sequence, and keys and values from
-# another. The function does not know the difference.
+# another. The function is the same.
 #
-# **Predict.** What shape does each of the three maps have?
+# **Predict** the shape of each of the three maps.
 
 # %% tags=["demo"]
 generator = torch.Generator().manual_seed(3)
@@ -590,9 +640,9 @@ assert across.shape == (1, 3, 5)
 assert not past[0].triu(1).any()
 
 # %% [markdown]
-# <details><summary>What you should see</summary>
+# <details><summary>Answer</summary>
 #
-# A square map, the same map with its future cut off, and a map with 3 rows and 5 columns.
+# You see a square map, a map without its future, and a map with 3 rows and 5 columns.
 #
 # </details>
 
@@ -601,8 +651,8 @@ assert not past[0].triu(1).any()
 #
 # Give your function the translator's queries, keys, values and lengths.
 #
-# **Predict.** How far is your map from the translator's own? The cell also makes the queries 8 times as
-# large and an eighth as large, which undoes the root, and divides by $d$. What does that do to *three*?
+# **Predict.** How far is your map from the translator's own? The cell also multiplies the queries by 8,
+# which undoes the root, and by 1/8, which amounts to dividing by $d$. What does that do to *three*?
 
 # %% tags=["demo"]
 maps = {}
@@ -615,22 +665,23 @@ plotting.show(plotting.attention(maps["d"][2], ["forty", "three"], "dreiundvierz
 assert (maps["sqrt(d)"] - model.maps).abs().max() < 1e-4
 
 # %% [markdown]
-# <details><summary>What you should see</summary>
+# <details><summary>Answer</summary>
 #
-# 0.00: your function *is* the translator's attention. Without the root, the winner takes all, as in
-# lesson 03. Divided by $d$, the same scores say less: *three* spreads over the whole numeral.
+# The difference is 0.00: your function *is* the translator's attention. Without the root the map is
+# sharper, as in lesson 03. Divided by $d$, the same scores differ less, and *three* spreads over the
+# whole numeral.
 #
 # </details>
 
 # %% [markdown]
 # ### What must hold
 #
-# Nearly every wrong version returns the right shape, but breaks one of these:
+# Nearly every wrong version returns the right shape, but violates one of these properties:
 #
 # 1. a query of zeros returns the mean of the allowed values;
 # 2. with $V = I$, the logarithm of the ratio of two weights is the difference of their
 #    $q \cdot k / \sqrt{d}$;
-# 3. writing every feature down twice multiplies the scores by $\sqrt{2}$;
+# 3. repeating every feature multiplies the scores by $\sqrt{2}$;
 # 4. masking a key equals deleting it.
 
 # %% tags=["demo"]
@@ -656,9 +707,8 @@ for name, difference in apart.items():
 # %% [markdown]
 # ### Beside PyTorch's own
 #
-# `F.scaled_dot_product_attention` returns the outputs only: with four axes, `(batch, heads, n, d)`, it
-# has versions that never store the weights (lesson 08). PyTorch's masks have other names, and some
-# have the opposite meaning:
+# `F.scaled_dot_product_attention` returns only the outputs, because some of its versions never store
+# the weights (lesson 08). PyTorch's masks have other names, and some have the opposite meaning:
 #
 # | this course | `F.scaled_dot_product_attention` | `nn.MultiheadAttention` |
 # |---|---|---|
@@ -688,24 +738,25 @@ assert not torch.allclose(ours, theirs)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Only if $n = m$. Aligned with key 0, query 0 sees that key alone and returns its value.
+# They agree only if $n = m$. Under `is_causal`, query 0 is aligned with key 0, sees that key alone, and
+# returns its value.
 #
 # </details>
 
 # %% [markdown]
 # ### Half precision: when to divide ★
 #
-# In exact arithmetic $(q \cdot k)/\sqrt{d}$ and $(q/\sqrt{d}) \cdot k$ are equal. But float16 tops
-# out at 65504.
+# In exact arithmetic $(q \cdot k)/\sqrt{d}$ and $(q/\sqrt{d}) \cdot k$ are equal. But the largest
+# number in float16 is 65504.
 #
 # **Predict.** $d = 128$, every entry of a query and a key is 30. Which of the two orders survives in
 # float16?
 #
 # <details><summary>Answer</summary>
 #
-# The second. $128 \cdot 30 \cdot 30 = 115200$ is infinite in float16 before you get to divide it.
-# Divided first, the product is about 10182. A bfloat16 holds both: it has the range of a float32,
-# with two to three digits.
+# The second one does. $128 \cdot 30 \cdot 30 = 115200$ is infinite in float16 before you can divide it.
+# Divided first, the product is about 10182. bfloat16 can hold both, because it has the range of
+# float32, with two to three digits.
 #
 # </details>
 
@@ -725,7 +776,7 @@ assert torch.softmax(torch.cat([late, late], dim=-1), dim=-1).isnan().all()
 #
 # In a layer, *dropout* acts on the attention weights: in train mode each weight is set to 0 with
 # probability $p$, and the others are divided by $1 - p$. What the module remembers for pictures is the
-# weights **before** dropout, **detached**. Lesson 04, section 6, shows why.
+# weights **before** dropout, **detached**. Lesson 04, section 4, shows why.
 
 # %% [markdown]
 # ### Exercise: `DotProductAttention`
@@ -829,16 +880,15 @@ assert min(ratios["softmax(q . k / sqrt(d))"]) > 0.6
 assert (found[:, 1] < 0.1).float().mean() > 0.5
 
 # %% [markdown]
-# <details><summary>What you should see</summary>
+# <details><summary>Answer</summary>
 #
-# Scaled, the typical ratio hardly depends on $d$. Unscaled, it falls towards 0.
+# With scaling, the typical ratio hardly depends on $d$. Without it, the ratio falls towards 0.
 #
 # </details>
 #
-# A median, because a mean would hide it: more than half of the queries get next to no gradient, and
-# a few, for which two keys happen to tie, get a large one. An unscaled model with large $d$ starts saturated, and the
-# gradient that could free it is the one that saturation removes. That, and not the look of the
-# weights, is why you divide.
+# The plot shows the median, because the mean hides the effect. More than half of the queries get next to
+# no gradient, and a few, for which two keys nearly tie, get a large one. An unscaled model with large
+# $d$ starts saturated, and a query that has settled on a wrong key gets no gradient that could move it.
 
 # %% [markdown]
 # ## 7. The backward pass by hand ★
@@ -978,10 +1028,9 @@ for name, mine, theirs in zip(("queries", "keys", "values"), by_hand, expected, 
 # %% [markdown]
 # ### All together
 #
-# Each check so far was about one exercise, and grading gives it the course's versions of all others.
-# This one puts *your* `scaled_dot_product_attention` and *your* `DotProductAttention` together,
-# right or wrong, and checks the module again. It needs the checks above to have seen your cells in
-# this session.
+# Each check so far tested one function or class and used our versions of the others. Grading does the
+# same. This check combines *your* `scaled_dot_product_attention` and `DotProductAttention`, and tests
+# the module again. Run the checks above first.
 
 # %%
 check("05_scaled_dot_product")
@@ -993,43 +1042,42 @@ check("05_scaled_dot_product")
 # loss hardly moves. One of them proposes to divide the scores by $d$, another to raise the learning
 # rate a hundredfold.
 #
-# A person reads this one. In five to eight sentences: why did it work before and fails now? What
-# would each proposal do at the start of training? What would you do, and how could you check,
-# before training for hours, that it helped?
+# A person, not a program, grades this question. In five to eight sentences, explain why training worked
+# before and fails now. What would each proposal do at the start of training? What would you do, and how
+# could you check, before training for hours, that it helped?
 
 # %% [markdown] written="scale_and_learning"
 # **Your answer** (replace the line below):
 #
 # ### BEGIN SOLUTION
-# Three points, one for each part; half points are possible.
+# Three points, one for each part. Half points are possible.
 #
 # 1. **Why.** With features of variance 1 the scores have a standard deviation of $\sqrt{d}$: about
-#    2.8 before, about 23 now (with fresh `nn.Linear` layers $\sqrt{d}/3$: about 0.9 and 7.5; either
-#    pair is right, what counts is the factor of 8). The softmax is saturated, each query takes one
-#    key, and the gradient through the softmax, a covariance under the weights, is near 0. (Half a
-#    point for "scores get larger" without the gradient.)
-# 2. **The proposals.** Dividing by $d$ makes the scores have a standard deviation of
-#    $1/\sqrt{512} \approx 0.04$ at most: the weights are nearly uniform, every query sees the mean of
-#    the values; it can learn from there, as the gradient is not gone, but starts unable to tell
-#    keys apart (section 3's task learns with it, after a slower start). A higher learning rate multiplies
-#    a gradient near 0 for queries and keys, and blows up the steps of all the other layers; a *lower*
-#    one would help.
-# 3. **Remedy and check.** Divide by $\sqrt{d}$. Before training, at initialisation: measure the
-#    variance of the scores (near 1), the largest weight or the entropy of the rows (neither uniform
-#    nor one-hot), or the norm of the gradient of the queries beside that of the values. One of
-#    these, with what one expects to see, is enough.
+#    2.8 before, about 23 now (with fresh `nn.Linear` layers $\sqrt{d}/3$: about 0.9 and 7.5. Either
+#    pair is fine, what counts is the factor of 8). The softmax is saturated, each query takes one
+#    arbitrary key, and a query that has settled on a wrong key gets next to no gradient through the
+#    softmax. (Half a point for "scores get larger" without the consequence for learning.)
+# 2. **The proposals.** Dividing by $d$ gives the scores a standard deviation of
+#    $1/\sqrt{512} \approx 0.04$ at most. The weights are nearly uniform, and every query sees the mean
+#    of the values. It can learn from there (section 3's task does, after a slower start). A higher
+#    learning rate does not help a query whose gradient is 0, and makes the steps of all other weights
+#    far too large. A *lower* one would help, with more steps.
+# 3. **Remedy and check.** Divide by $\sqrt{d}$. Before training, measure the variance of the scores
+#    (near 1), the largest weight or the entropy of the rows (neither uniform nor one-hot), or the
+#    gradient of the *scores*, as a median over the rows. One of these, with the expected outcome, is
+#    enough. The norm of the gradient of the queries is not a check: without the root it is larger,
+#    because a few queries near a tie dominate it.
 # ### END SOLUTION
 
 # %% [markdown]
 # ## Summary
 #
-# Projections make questions and labels of vectors that were not made to be compared. A dot product of
-# $d$ standard normal pairs has variance $d$; divided by $\sqrt{d}$, variance 1. Without that, the
-# softmax saturates: one key takes all the weight, its gradient goes to 0, and at width 512 a training
-# that the root finishes in 30 steps gets stuck. Attention itself is three lines, and nearly all
-# mistakes in them keep the shapes right, so test properties: zero queries, identity values, doubled
-# features, deleted keys. Going backwards, each row of score gradients sums to 0, because weights
-# compete.
+# Projections let a model choose what a query asks for and what a key offers. A dot product of $d$ standard
+# normal pairs has variance $d$. Divided by $\sqrt{d}$, it has variance 1, so a fresh model starts
+# neither one-hot nor uniform, whatever its width. Without the divisor, a wide model starts saturated on
+# arbitrary keys, and the queries that settled on a wrong one get no gradient. Attention itself is three
+# lines, and nearly all mistakes in them keep the shapes, so test properties: zero queries, identity
+# values, repeated features, deleted keys.
 
 # %% [markdown]
 # ## Further exercises ★
@@ -1038,8 +1086,8 @@ check("05_scaled_dot_product")
 #    does $1/\sqrt{d}$ still help?
 # 2. **Unit vectors.** With $q$ and $k$ of length 1 the scores lie in $-1..1$. Which largest weight
 #    can 10 keys then have, and which factor would you put in front?
-# 3. **Other divisors.** Run `read_backwards(512, 512, 0.001, seed=0)`, and without the root a third
-#    of the learning rate. What is lost, what is gained?
+# 3. **Other learning rates.** Run `read_backwards(512, 1, 0.0003, seed=0, num_steps=200)`. What do you
+#    gain, and what does it cost?
 # 4. **Entropy.** Plot the entropy of the weights over the temperature. Where is it halfway between
 #    its ends?
 # 5. **One pass.** Compute the outputs over blocks of keys, keeping a running maximum and sum for

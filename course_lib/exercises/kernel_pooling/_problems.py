@@ -26,15 +26,3 @@ def of_distances(score) -> Callable:
 
 def gaussian(s, h) -> torch.Tensor:
     return torch.exp(-s / (2 * h**2))
-
-
-def others(inputs) -> torch.Tensor:
-    return ~torch.eye(len(inputs), dtype=torch.bool)
-
-
-def squared_gaps(inputs) -> torch.Tensor:
-    return (inputs[:, None] - inputs[None, :]).square()
-
-
-def gaussian_score(s, h) -> torch.Tensor:
-    return -s / (2 * h**2)

@@ -1,7 +1,9 @@
 """Lesson 01: the bandwidth with the smallest leave-one-out error."""
 
+import functools
 import math
 import warnings
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -10,12 +12,7 @@ from course_lib.checks.judge.comparisons import Problem
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._rows import Case, Given, case, edge, mistake
-from course_lib.exercises.kernel_pooling._problems import (
-    gaussian_score,
-    others,
-    points,
-    squared_gaps,
-)
+from course_lib.exercises.kernel_pooling._problems import points
 from course_lib.reference import kernel_pooling as oracle
 
 _GRID = np.exp(np.linspace(math.log(0.02), math.log(50.0), 90))
@@ -69,11 +66,9 @@ def _adam_on_h(inputs, targets, initial, num_steps, lr) -> float:
     return h
 
 
-_FIT_TOLERANCE = 0.01  # for telling known mistakes apart; right answers are judged by their error
-
-
 def _fit_probes(rng) -> list[Probe]:
-    judged = {"compare": "near_best", "tolerance": _FIT_TOLERANCE}
+    # The tolerance tells known mistakes apart. Correct answers are judged by their error.
+    judged = {"compare": "near_best", "tolerance": 0.01}
 
     def probe(name, scale, part="values", **kwargs) -> Case:
         problem = _learnable(rng, scale, **kwargs)
@@ -111,11 +106,6 @@ _UNCHANGED = Problem(
     "Your bandwidth is the one you started from: no step changed it.",
     "Does a gradient reach the bandwidth, and do you return the tensor that you update?",
 )
-_UPHILL = Problem(
-    "error_maximised",
-    "Your bandwidth is larger than the one you started from; the best one is smaller.",
-    "Do your steps go downhill, and in a quantity where a large step is safe?",
-)
 _LOGARITHM = Problem(
     "logarithm_returned",
     "You return the logarithm of the bandwidth.",
@@ -128,7 +118,11 @@ def _near_best(probe, expected, recorded) -> Problem | None:
     inputs, targets = (probe.args[name].data for name in ("inputs", "targets"))
     found, best = float(recorded.data), float(expected)
     if not math.isfinite(found):
-        return Problem("not_a_number", "Your bandwidth is not a finite number.", _DIVERGED)
+        return Problem(
+            "not_a_number",
+            "Your bandwidth is not a finite number.",
+            "Are your steps too large, or do you take the logarithm of a negative number?",
+        )
     if abs(found - math.log(best)) < 0.02:
         return _LOGARITHM
     if found <= 0:
@@ -139,8 +133,6 @@ def _near_best(probe, expected, recorded) -> Problem | None:
     if math.isclose(found, probe.kwargs.get("initial", 1.0), rel_tol=1e-6):
         return _UNCHANGED
     initial = float(probe.kwargs.get("initial", 1.0))
-    if found > initial > best:
-        return _UPHILL
     trained = _errors_at(inputs, targets, [best, found], leave_out=False)
     if found < best < initial and trained[1] < (0.1 if found > best / 3 else 1.0) * trained[0]:
         return _MEMORISES
@@ -151,11 +143,6 @@ def _near_best(probe, expected, recorded) -> Problem | None:
         f"{theirs / ours:.2f} times the smallest one.",
         "Is the error still falling when the loop ends, and is it the leave-one-out error?",
     )
-
-
-_DIVERGED = (
-    "Are your steps too large, or do you take the logarithm of something that is not positive?"
-)
 
 
 def _errors_at(inputs, targets, bandwidths, leave_out=True) -> np.ndarray:
@@ -172,42 +159,37 @@ def _errors_at(inputs, targets, bandwidths, leave_out=True) -> np.ndarray:
 
 def _error(inputs, targets, bandwidth) -> torch.Tensor:
     """Mean squared error of the leave-one-out predictions."""
-    scores = gaussian_score(squared_gaps(inputs), bandwidth).masked_fill(~others(inputs), -math.inf)
+    scores = -(inputs[:, None] - inputs).square() / (2 * bandwidth**2)
+    scores = scores.masked_fill(torch.eye(len(inputs), dtype=torch.bool), -math.inf)
     return (torch.softmax(scores, -1) @ targets - targets).square().mean()
 
 
-def _learned(initial) -> torch.Tensor:
-    return torch.tensor(math.log(initial), dtype=torch.float64, requires_grad=True)
+def _failing(steps) -> Callable:
+    """Run `steps(log_bandwidth, error)`, which end in an error of torch."""
+
+    def model(inputs, targets, initial=1.0, num_steps=200, lr=0.1) -> None:
+        log_bandwidth = torch.tensor(math.log(initial), dtype=torch.float64, requires_grad=True)
+        steps(log_bandwidth, functools.partial(_error, inputs, targets))
+
+    return model
 
 
-def _step_without_a_leaf(inputs, targets, initial=1.0, num_steps=200, lr=0.1) -> None:
-    """After `s = s - lr * s.grad` there is no gradient any more."""
-    place = _learned(initial)
+def _step_without_a_leaf(log_bandwidth, error) -> None:
     for _ in range(2):
-        _error(inputs, targets, place.exp()).backward()
+        error(log_bandwidth.exp()).backward()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch's own hint at the mistake
-            place = place - lr * place.grad  # pyright: ignore[reportOperatorIssue]: None, the mistake
+            log_bandwidth = log_bandwidth - 0.1 * log_bandwidth.grad
 
 
-def _step_recorded(inputs, targets, initial=1.0, num_steps=200, lr=0.1) -> None:
-    place = _learned(initial)
-    place -= lr
-
-
-def _graph_used_twice(inputs, targets, initial=1.0, num_steps=200, lr=0.1) -> None:
-    bandwidth = _learned(initial).exp()
+def _graph_used_twice(log_bandwidth, error) -> None:
+    bandwidth = log_bandwidth.exp()
     for _ in range(2):
-        _error(inputs, targets, bandwidth).backward()
+        error(bandwidth).backward()
 
 
-def _no_leaf_to_optimise(inputs, targets, initial=1.0, num_steps=200, lr=0.1) -> None:
+def _no_leaf_to_optimise(log_bandwidth, error) -> None:
     raise ValueError("can't optimize a non-leaf Tensor")  # as torch.optim, which loads for a second
-
-
-def _no_gradient(inputs, targets, initial=1.0, num_steps=200, lr=0.1) -> None:
-    log_bandwidth = torch.tensor(math.log(initial), requires_grad=True)
-    _error(inputs, targets, log_bandwidth.exp().item()).backward()
 
 
 EXERCISE = Exercise(
@@ -221,28 +203,32 @@ EXERCISE = Exercise(
     builds_on=("squared_distances", "kernel_pooling", "leave_one_out"),
     comparisons={"near_best": _near_best},
     mistakes=(
-        mistake("gradient_cut", _no_gradient, fails=True).says(
+        mistake(
+            "gradient_cut",
+            _failing(lambda log_h, error: error(log_h.exp().item()).backward()),
+            fails=True,
+        ).says(
             "`backward` finds no gradient: the error does not depend on the tensor you want to "
             "learn, because a step along the way turned it into a plain number.",
             "Where do you call `.item()` or `float(...)`: before `backward`, or after the loop?",
         ),
-        mistake("step_recorded", _step_recorded, fails=True).says(
-            "Your step changes, in place, a tensor that requires a gradient, and torch would have "
-            "to record the step itself.",
+        mistake("step_recorded", _failing(lambda log_h, error: log_h.sub_(0.1)), fails=True).says(
+            "Your step changes a leaf tensor in place while torch records operations, which "
+            "torch does not allow.",
             "Which context manager, or which optimiser, takes a step that is not recorded?",
         ),
-        mistake("step_without_a_leaf", _step_without_a_leaf, fails=True).says(
+        mistake("step_without_a_leaf", _failing(_step_without_a_leaf), fails=True).says(
             "After your first step there is no gradient: `s = s - lr * s.grad` makes a new tensor "
             "from the old one, and `backward` fills `.grad` only on leaf tensors, where a graph "
             "begins.",
             "How can you change the same tensor in place without recording the change?",
         ),
-        mistake("graph_used_twice", _graph_used_twice, fails=True).says(
-            "Your loop goes backward through a graph built before it: something between log h and "
-            "the error is computed once, instead of again in each step.",
+        mistake("graph_used_twice", _failing(_graph_used_twice), fails=True).says(
+            "Your loop calls `backward` twice on the same graph. Something between log h and the "
+            "error is computed once before the loop, not again in each step.",
             "Which lines depend on the bandwidth, and are all of them inside the loop?",
         ),
-        mistake("no_leaf_to_optimise", _no_leaf_to_optimise, fails=True).says(
+        mistake("no_leaf_to_optimise", _failing(_no_leaf_to_optimise), fails=True).says(
             "The tensor you give to the optimiser was computed from another one. Only a leaf "
             "tensor, where a graph begins, can be optimised.",
             "Can you take `math.log` before `torch.tensor(..., requires_grad=True)`?",

@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-import torch
-
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._rows import Given, case, edge, mistake
@@ -16,13 +14,16 @@ def _pair(queries, keys, **options) -> Given:
     return {"queries": tensor(queries, **options), "keys": tensor(keys, **options)}
 
 
-def _values(rng) -> list[Probe]:
+def _probes(rng) -> list[Probe]:
     few, many = rng.permutation([2, 3, 4]), rng.permutation([6, 7, 9])
 
     def drawn(n, m, d, **options) -> Given:
         return _pair(normal(rng, n, d), normal(rng, m, d), **options)
 
-    return [
+    place, shared = float(rng.normal()), normal(rng, 3, 1)
+    free = _pair(normal(rng, 2, 3), normal(rng, 4, 3), requires_grad=True)
+    met = _pair(shared[:2], shared, requires_grad=True)
+    probes = [
         case("worked", **_pair([[1.0, 2.0]], [[4.0, 6.0], [1.0, 0.0]])).says(
             "The squared distance between (1, 2) and (4, 6) is 3^2 + 4^2 = 25, that between (1, "
             "2) and (1, 0) is 4: one number for each query and key."
@@ -33,29 +34,14 @@ def _values(rng) -> list[Probe]:
         case("many_pairs", **drawn(*many), loops="pairs").says(
             "Any number of queries, keys and features must work."
         ),
-        case("one_feature", **drawn(5, 3, 1)).says(
-            "With a single feature the squared distance is the squared difference."
-        ),
         case("strided", **drawn(3, 5, 4, strided=True)).says(
             "Non-contiguous queries and keys must work."
         ),
         edge("float32", **drawn(3, 4, 2), dtype="float32").says(
             "Float32 queries and keys give float32 distances."
         ),
-    ]
-
-
-def _places(rng) -> list[Probe]:
-    """Points in certain places, and gradients there."""
-    itself, shared = normal(rng, 4, 3), normal(rng, 3, 1)
-    free = _pair(normal(rng, 2, 3), normal(rng, 4, 3), requires_grad=True)
-    met = _pair(shared[:2], shared, requires_grad=True)
-    return [
-        edge("to_itself", **_pair(itself, itself)).says(
-            "A point is at distance 0 from itself and at some distance from every other."
-        ),
         # At distance 1, where roots and means change nothing: the shape alone decides.
-        edge("one_pair", **_pair([[itself[0, 0]]], [[itself[0, 0] + 1]])).says(
+        edge("one_pair", **_pair([[place]], [[place + 1]])).says(
             "One query and one key give a result of shape (1, 1)."
         ),
         edge("far_apart", **_pair(normal(rng, 2, 3) + 40.0, normal(rng, 4, 3) - 40.0)).says(
@@ -68,31 +54,13 @@ def _places(rng) -> list[Probe]:
             "Where a query equals a key the gradient is 0, not NaN."
         ),
     ]
-
-
-def _probes(rng) -> list[Probe]:
-    """Near is enough: `F.pairwise_distance` adds 1e-6 to every difference."""
-    return [replace(probe, tolerance=1e-4) for probe in (*_values(rng), *_places(rng))]
+    # `F.pairwise_distance` adds 1e-6 to every difference, which is accepted.
+    return [replace(probe, tolerance=1e-4) for probe in probes]
 
 
 def _pairwise(combine) -> Callable:
-    """A wrong `squared_distances`: `combine` of the differences (n, m, d)."""
+    """Apply `combine` to the differences, (n, m, d)."""
     return lambda queries, keys: combine(queries[:, None] - keys[None])
-
-
-def _spoilt(change) -> Callable:
-    """The right squared distances, and what `change` makes of them."""
-    return _pairwise(lambda differences: change(differences.square().sum(-1)))
-
-
-def _expanded(norm_q, dots, norm_k) -> Callable:
-    """|q|^2, q.k and |k|^2, each with a factor."""
-
-    def model(queries, keys) -> torch.Tensor:
-        q2, k2 = queries.square().sum(-1)[:, None], keys.square().sum(-1)[None, :]
-        return norm_q * q2 + dots * (queries @ keys.T) + norm_k * k2
-
-    return model
 
 
 EXERCISE = Exercise(
@@ -104,7 +72,7 @@ EXERCISE = Exercise(
     oracle=oracle.squared_distances,
     no_loops=True,
     mistakes=(
-        mistake("root_taken", _spoilt(lambda right: right.sqrt())).says(
+        mistake("root_taken", _pairwise(lambda difference: difference.norm(dim=-1))).says(
             "These are the distances; the exercise asks for their squares.",
             "Which step takes a root (`sqrt`, `norm`, `cdist`)?",
         ),
@@ -114,9 +82,9 @@ EXERCISE = Exercise(
             "Your code compares query i with key i only; each query must meet every key.",
             "What shapes must queries and keys have so that broadcasting gives (n, m, d)?",
         ),
-        mistake("transposed", _spoilt(lambda right: right.mT)).says(
+        mistake("transposed", _pairwise(lambda difference: difference.square().sum(-1).mT)).says(
             "The numbers are right, but the keys are in the rows and the queries in the columns.",
-            "Which of the two gets the new axis in front, and which gets it behind?",
+            "Does the new axis of the queries come before or after their first axis?",
         ),
         mistake("features_not_summed", _pairwise(lambda difference: difference.square())).says(
             "You keep one squared difference for each feature: the result still has an axis d.",
@@ -128,20 +96,16 @@ EXERCISE = Exercise(
             "You average the squares over the features instead of adding them up.",
             "What is the squared distance of (0, 0) and (3, 4)?",
         ),
-        mistake("factor_two_missing", _expanded(1, -1, 1)).says(
+        mistake(
+            "factor_two_missing",
+            lambda q, k: q.square().sum(-1)[:, None] - q @ k.mT + k.square().sum(-1),
+        ).says(
             "You subtract the dot product once, but |q - k|^2 = |q|^2 - 2 q.k + |k|^2.",
             "What is the cross term of a square?",
         ),
         mistake(
-            "squared_after_the_sum", _pairwise(lambda difference: difference.sum(-1).square())
-        ).says(
-            "You add up the differences and square afterwards, so differences of opposite sign "
-            "cancel.",
-            "Which comes first, the square or the sum?",
-        ),
-        mistake(
             "gradient_at_zero_nan",
-            _spoilt(lambda right: right.sqrt() ** 2),
+            _pairwise(lambda difference: difference.square().sum(-1).sqrt() ** 2),
         ).says(
             "The numbers are right, but the gradient is NaN where a query equals a key: you take "
             "a square root and square it again.",

@@ -5,7 +5,6 @@ import math
 import numpy as np
 import torch
 
-from course_lib import leave_one_out
 from course_lib.exercises.variants import faulty, right, wrong
 
 
@@ -87,17 +86,6 @@ def centres_the_targets(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
     return descend(inputs, targets, initial, num_steps, lr).exp().item()
 
 
-@wrong("not_the_best")
-def five_steps_only(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
-    place = torch.tensor(math.log(initial), dtype=inputs.dtype, requires_grad=True)
-    optimizer = torch.optim.Adam([place], lr=lr)
-    for _ in range(5):
-        optimizer.zero_grad()
-        (leave_one_out(inputs, targets, place.exp()) - targets).square().mean().backward()
-        optimizer.step()
-    return place.exp().item()
-
-
 @wrong("step_without_a_leaf")
 def a_new_tensor_for_the_next_step(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
     place = torch.tensor(math.log(initial), dtype=inputs.dtype, requires_grad=True)
@@ -138,9 +126,6 @@ forgets_to_leave_out = wrong("training_error_minimised")(
     lambda *args, **given: descend(*args, **given, leave_out=False).exp().item()
 )
 forgets_exp = wrong("logarithm_returned")(lambda *args, **given: descend(*args, **given).item())
-uphill = wrong("error_maximised")(
-    lambda *args, **given: descend(*args, **given, sign=-1.0).exp().item()
-)
 tensor = wrong("wrong_type")(lambda *args, **given: descend(*args, **given).exp().detach())
 
 

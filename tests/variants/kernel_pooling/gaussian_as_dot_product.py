@@ -18,49 +18,14 @@ def one_more_feature(queries, keys, bandwidth):
 
 
 @right
-def einsum(queries, keys, bandwidth):
-    dots = torch.einsum("nd,md->nm", queries, keys)
-    return (dots - 0.5 * torch.einsum("md,md->m", keys, keys)[None, :]) / bandwidth**2
-
-
-@right
 def loop(queries, keys, bandwidth):
     rows = [[(q @ k - k @ k / 2) / bandwidth**2 for k in keys] for q in queries]
     return torch.stack([torch.stack(row) for row in rows])
 
 
-@right
-def log_of_the_kernel(queries, keys, bandwidth):
-    shift = 7.5  # any number per query
-    return shift - ((queries[:, None] - keys[None]) ** 2).sum(-1) / (2 * bandwidth**2)
-
-
-@right
-def keys_as_a_layer(queries, keys, bandwidth):
-    penalty = keys.square().sum(1) / 2
-    return torch.nn.functional.linear(queries, keys, bias=-penalty) / bandwidth**2
-
-
-@right
-def relative_to_the_mean_key(queries, keys, bandwidth):
-    centre = keys.mean(0)
-    q, k = (queries - centre) / bandwidth, (keys - centre) / bandwidth
-    return q @ k.mT - torch.linalg.vecdot(k, k) / 2
-
-
 full_square = right(
     lambda queries, keys, bandwidth: -(torch.cdist(queries, keys) ** 2) / (2 * bandwidth**2)
 )
-midpoint = right(
-    lambda queries, keys, bandwidth: ((queries[:, None] - keys / 2) * keys).sum(-1) / bandwidth**2
-)
-
-
-@right
-def one_longer_product(queries, keys, bandwidth):
-    left = torch.cat([queries, torch.full_like(queries[:, :1], -0.5)], dim=1) / bandwidth
-    right_side = torch.cat([keys, keys.square().sum(1, keepdim=True)], dim=1) / bandwidth
-    return left @ right_side.T
 
 
 def of_kernel(score):
@@ -79,21 +44,13 @@ logarithms_of_the_weights = right(of_kernel(lambda s: torch.log_softmax(s, dim=-
 already_softmaxed = wrong("weights_returned")(of_kernel(lambda s: torch.softmax(s, dim=-1)))
 back_from_the_kernel = wrong("log_of_the_kernel")(of_kernel(lambda s: torch.exp(s).log()))
 back_with_a_floor = wrong()(of_kernel(lambda s: torch.log(torch.exp(s) + 1e-12)))
-logarithm_of_the_weights = wrong("not_finite")(
-    of_kernel(lambda s: torch.log(s.exp() / s.exp().sum(1, keepdim=True)))
-)
 positive_square = wrong("square_positive")(of_kernel(torch.neg))
 norms_forgotten = wrong("only_for_unit_keys")(of_norms(lambda dots, q, k, h: dots / h**2))
-without_bandwidth = wrong("bandwidth_missing")(of_norms(lambda dots, q, k, h: dots - 0.5 * k))
 bandwidth_once = wrong("bandwidth_not_squared")(of_norms(lambda dots, q, k, h: (dots - k / 2) / h))
 wrong_norm = wrong("query_norm_instead_of_key_norm")(
     of_norms(lambda dots, q, k, h: (dots - q / 2) / h**2)
 )
-keys_first = wrong("transposed")(of_norms(lambda dots, q, k, h: (dots - k / 2).T / h**2))
-no_parentheses = wrong("wrong_factors")(of_norms(lambda dots, q, k, h: dots / h**2 - k / 2 * h**2))
-mixed_term_once = wrong("wrong_factors")(
-    of_norms(lambda dots, q, k, h: (dots - q - k) / (2 * h**2))
-)
+mixed_term_once = wrong()(of_norms(lambda dots, q, k, h: (dots - q - k) / (2 * h**2)))
 distance_without_square = wrong()(
     lambda queries, keys, bandwidth: -torch.cdist(queries, keys) / (2 * bandwidth**2)
 )

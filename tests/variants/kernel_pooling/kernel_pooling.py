@@ -27,19 +27,6 @@ def query_norm_dropped(queries, keys, values, bandwidth):
 
 
 @right
-def loop_over_queries(queries, keys, values, bandwidth):
-    _, _ = ValueError, values.shape
-    if values.dim() != 2:
-        raise ValueError("values")
-    outputs, rows = [], []
-    for query in queries:
-        w = torch.softmax(-((query - keys) ** 2).sum(-1) / 2 / bandwidth**2, 0)
-        rows.append(w)
-        outputs.append((w[:, None] * values).sum(0))
-    return torch.stack(outputs), torch.stack(rows)
-
-
-@right
 def bandwidth_as_unit(queries, keys, values, bandwidth):
     if values.dim() != 2:
         raise ValueError("values")
@@ -91,7 +78,6 @@ softmax_over_rows = wrong("over_queries")(
 kernel_sum = wrong("not_normalised")(weighing(kernel))
 sign_forgotten = wrong("plus_distance")(scoring(lambda squared, h: squared / (2 * h**2)))
 no_half = wrong("half_missing")(scoring(lambda squared, h: -squared / h**2))
-bandwidth_unused = wrong("bandwidth_ignored")(scoring(lambda squared, h: -squared / 2))
 bandwidth_once = wrong("bandwidth_not_squared")(scoring(lambda squared, h: -squared / (2 * h)))
 exponentiated_twice = wrong("softmax_of_the_kernel")(scoring(kernel))
 rooted = wrong("gradient_not_finite")(
@@ -103,7 +89,6 @@ nan_becomes_0 = wrong("rows_do_not_sum_to_one")(
     weighing(lambda squared, h: divided(kernel(squared, h)).nan_to_num(0.0))
 )
 forgot_the_weights = wrong("wrong_type")(lambda *inputs: bandwidth_as_unit(*inputs)[0])
-weights_first = wrong("order_swapped")(lambda *inputs: bandwidth_as_unit(*inputs)[::-1])
 single_precision = wrong("dtype_changed")(
     lambda queries, keys, values, bandwidth: bandwidth_as_unit(
         queries.float(), keys.float(), values.float(), bandwidth
@@ -111,7 +96,7 @@ single_precision = wrong("dtype_changed")(
 )
 
 
-@faulty("no_shift", "no_check", "detached", "always_float64")
+@faulty("bandwidth_once", "no_shift", "no_check", "detached", "always_float64")
 def several_faults(faults):
     def kernel_pooling(queries, keys, values, bandwidth):
         if "no_check" not in faults and values.dim() != 2:
@@ -121,7 +106,7 @@ def several_faults(faults):
         squared = distances(queries, keys)
         if "detached" in faults:
             squared = squared.detach()
-        scores = -squared / (2 * bandwidth**2)
+        scores = -squared / (2 * (bandwidth if "bandwidth_once" in faults else bandwidth**2))
         if "no_shift" not in faults:
             scores = scores - scores.max(dim=1, keepdim=True).values
         kernel = torch.exp(scores)

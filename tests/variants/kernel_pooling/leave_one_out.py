@@ -109,17 +109,8 @@ everyone = wrong("no_exclusion")(weighing(lambda s, own: torch.softmax(s, -1)))
 zero_afterwards = wrong("not_renormalised")(
     weighing(lambda s, own: s.softmax(-1).masked_fill(own, 0))
 )
-column_softmax = wrong("over_queries")(
-    weighing(lambda s, own: s.masked_fill(own, -math.inf).softmax(0))
-)
 nan_when_alone = wrong("nan_when_alone")(
     weighing(lambda s, own: s.masked_fill(own, -math.inf).softmax(-1))
-)
-no_half = wrong("half_missing")(
-    scoring(lambda squared, h, own: (-squared / h**2).masked_fill(own, -math.inf))
-)
-bandwidth_once = wrong("bandwidth_not_squared")(
-    scoring(lambda squared, h, own: (-squared / (2 * h)).masked_fill(own, -math.inf))
 )
 very_far_from_itself = wrong("distance_filled_with_a_large_number")(
     scoring(lambda squared, h, own: -(squared + 1e9 * own) / (2 * h**2))
@@ -128,7 +119,6 @@ never_divides_by_0 = wrong("precision_lost")(with_epsilon(1e-10))
 float_bandwidth = wrong("bandwidth_without_gradient")(
     lambda inputs, targets, h: masked_diagonal(inputs, targets, float(torch.as_tensor(h).detach()))
 )
-list_of_numbers = wrong()(lambda *inputs: [float(p) for p in masked_diagonal(*inputs)])
 column = wrong("wrong_shape")(lambda *inputs: masked_diagonal(*inputs)[:, None])
 
 

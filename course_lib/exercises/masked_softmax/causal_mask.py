@@ -26,9 +26,6 @@ def _causal_mask_probes(rng) -> list[Probe]:
         case("many_more_keys", num_queries=small - 1, by_name={"num_keys": large + 1}).says(
             "With more keys than queries the last query sees all keys."
         ),
-        case("as_many_keys_by_name", num_queries=small, by_name={"num_keys": small}).says(
-            "`num_keys` may be given where it equals `num_queries`."
-        ),
         case("hundreds_of_keys", num_queries=3, by_name={"num_keys": 600}).says(
             "Earlier keys are visible however far back they lie."
         ),
@@ -65,36 +62,27 @@ def _offset(ones) -> int:
     return ones.shape[1] - ones.shape[0]
 
 
+def _wrong_cell(probe, outputs) -> str | None:
+    """Describe the first entry that is wrong."""
+    n = probe.inputs()["num_queries"]
+    m = probe.inputs().get("num_keys", n)
+    allowed = np.tri(n, m, m - n, dtype=bool)
+    wrong = np.argwhere(outputs.data.astype(bool) != allowed)
+    if not len(wrong):
+        return None
+    query, key = (int(i) for i in wrong[0])
+    if allowed[query, key]:
+        said = "may not attend to key {key}, which is not in its future"
+    else:
+        said = "may attend to key {key}, which lies in its future"
+    own = query + m - n
+    where = f"its own position is key {own}" if own >= 0 else "it comes before all keys"
+    return f"In your mask query {query} {said.format(key=key)}: {where}."
+
+
 def _to_add(ones) -> torch.Tensor:
     future = ones.triu(_offset(ones) + 1)
     return torch.zeros(ones.shape, device=ones.device).masked_fill(future, -math.inf)
-
-
-def _cell_of(probe, outputs, should_see) -> tuple[int, int, int] | None:
-    """The first cell that is wrong: query, key, and the last key that the query may see."""
-    n = probe.inputs()["num_queries"]
-    m = probe.inputs().get("num_keys", n)
-    wrong = np.argwhere(outputs.data.astype(bool) != np.tri(n, m, m - n, dtype=bool))
-    cells = ((int(i), int(j), int(i) + m - n) for i, j in wrong)
-    return next((cell for cell in cells if (cell[1] <= cell[2]) == should_see), None)
-
-
-def _future_seen(probe, outputs) -> str | None:
-    if (cell := _cell_of(probe, outputs, should_see=False)) is None:
-        return None
-    query, key, own = cell
-    has = f"its own position is key {own}" if own >= 0 else "it comes before all keys"
-    return f"In your mask query {query} may attend to key {key}, which lies in its future: {has}."
-
-
-def _past_missing(probe, outputs) -> str | None:
-    if (cell := _cell_of(probe, outputs, should_see=True)) is None:
-        return None
-    query, key, own = cell
-    return (
-        f"In your mask query {query} may not attend to key {key}; it may see its own position, "
-        f"key {own}, and all keys before it."
-    )
 
 
 EXERCISE = Exercise(
@@ -109,8 +97,8 @@ EXERCISE = Exercise(
             "top_left_aligned",
             _made_of_ones(lambda ones: ones.tril()),
         ).says(
-            "Square masks are right. With n != m yours aligns the first query with the first "
-            "key; here the last query is aligned with the last key.",
+            "Your mask is correct only if n = m. Otherwise it aligns the first query with the "
+            "first key, but the last query must be aligned with the last key.",
             "When decoding one token at a time (n = 1), which keys must the newest token see?",
         ),
         mistake(
@@ -126,8 +114,8 @@ EXERCISE = Exercise(
             "What does True mean in this course's masks?",
         ),
         mistake("own_key_dropped", _made_of_ones(lambda ones: ones.tril(_offset(ones) - 1))).says(
-            "No query sees its own position: the diagonal is missing, and the first row of a "
-            "square mask is empty.",
+            "In your mask no query may attend to its own position. The first row of a square "
+            "mask is even empty.",
             "May a token attend to itself?",
         ),
         mistake("one_step_ahead", _made_of_ones(lambda ones: ones.tril(_offset(ones) + 1))).says(
@@ -138,17 +126,9 @@ EXERCISE = Exercise(
             "This is an additive mask (0 and -inf); the exercise asks for a bool mask.",
             "Which step turns it into numbers?",
         ),
-        mistake(
-            "num_keys_ignored",
-            _made_of_ones(lambda ones: ones.new_ones(len(ones), len(ones)).tril()),
-        ).says("The mask always has as many keys as queries.", "Where does `num_keys` enter?"),
-        mistake("no_mask_at_all", _made_of_ones(lambda ones: ones)).says(
-            "Every query sees every key, the future included.", "Which keys come after query i?"
-        ),
     ),
     properties=(
-        Property("future_seen", _future_seen, "Which is the last key that this query may see?"),
-        Property("past_missing", _past_missing, "Which key is at this query's own position?"),
+        Property("wrong_cell", _wrong_cell, "Which is the last key that this query may see?"),
     ),
     hints=(
         "Write down what each of three tokens may see: row 0 sees key 0, row 1 sees keys 0 and 1, "

@@ -18,51 +18,27 @@ def _mask(rng, *shape) -> np.ndarray:
     return drawn
 
 
-_ONE = np.array([[True, True, False], [True, False, False]])
-_OTHER = np.array([[True, False, True], [True, True, False]])
-_ALL_MUST = "A key is allowed only where both masks allow it."
-
-
-def _three(rng) -> list[np.ndarray]:
-    """Each of them drops one key."""
-    masks = [_mask(rng, 3, 5) for _ in range(3)]
-    for i, allowed in enumerate(masks):
-        allowed[1, :3] = np.arange(3) != i
-    return masks
-
-
-def _values(rng) -> list[Probe]:
-    three = {f"mask {i}": tensor(allowed) for i, allowed in enumerate(_three(rng))}
+def _probes(rng) -> list[Probe]:
+    three = [_mask(rng, 3, 5) for _ in range(3)]
+    for i, allowed in enumerate(three):
+        allowed[1, :3] = np.arange(3) != i  # each of them drops a key that the others keep
     by_hand = {"causal": np.tri(3, dtype=bool), "padding": [[True, True, False]]}
+    first, second, third = three
     return [
         case("worked_number", first=[True, True, False], second=[True, False, False]).says(
-            _ALL_MUST
+            "A key is allowed only where both masks allow it."
         ),
         case("worked_number_broadcast", args=by_hand).says(
             "A (3, 3) mask and a (1, 3) mask broadcast to (3, 3)."
         ),
-        case("two_masks", first=_ONE, second=_OTHER).says(_ALL_MUST),
-        case("three_masks", args=three).says("Of three masks all three must allow the key."),
+        case("three_masks", first=first, second=second, third=third).says(
+            "Of three masks all three must allow the key."
+        ),
         case("broadcast", padding=_mask(rng, 2, 1, 5), causal=_mask(rng, 3, 5)).says(
             "A (batch, 1, num_keys) mask and a (num_queries, num_keys) mask broadcast."
         ),
-        case("both_broadcast", keys=_mask(rng, 5), queries=_mask(rng, 3, 1)).says(
-            "A (num_keys,) mask and a (num_queries, 1) mask broadcast against each other."
-        ),
-    ]
-
-
-def _edges(rng) -> list[Probe]:
-    first, second, third = _three(rng)
-    return [
-        edge("none_in_between", first=first, none=None, second=second, no=None, third=third).says(
-            "None between masks changes nothing: every mask given must allow the key."
-        ),
-        edge("none_second", first=_ONE, second=None).says(
-            "None allows everything: the other mask stays as it is."
-        ),
-        edge("none_first", first=None, second=_ONE, third=_OTHER).says(
-            "None may come first as well."
+        edge("none_in_between", first=None, second=first, third=None, fourth=second).says(
+            "None before or between masks changes nothing: every mask given must allow the key."
         ),
         edge("all_none", first=None, second=None).says(
             "With no mask at all there is nothing to mask: the result is None."
@@ -89,7 +65,7 @@ EXERCISE = Exercise(
     difficulty=1,
     starred=True,
     returns=(Returned("mask", "tensor", "bool", ("the broadcast shape",), optional=True),),
-    probes=lambda rng: [*_values(rng), *_edges(rng)],
+    probes=_probes,
     oracle=oracle.combine_masks,
     mistakes=(
         mistake("or_instead_of_and", lambda *masks: _fold(masks, torch.logical_or)).says(
@@ -109,13 +85,11 @@ EXERCISE = Exercise(
             "How can you leave out the masks that are None before you combine the rest?",
         ),
         mistake("python_and", lambda *masks: _fold(masks, lambda a, b: a and b), fails=True).says(
-            "Something asks for the truth value of a whole mask: Python's `and`, `not`, `if "
-            "mask`, `filter(None, ...)` or `all(...)`. A tensor of several numbers has none.",
+            "Your code asks for the truth value of a whole mask, as Python's `and`, `not`, `if "
+            "mask`, `filter(None, ...)` and `all(...)` do. A tensor of several numbers has no "
+            "truth value.",
             "Which operator is `and` element by element, and which comparison tells a mask from "
             "None?",
-        ),
-        mistake("only_two_masks", lambda *masks: _fold(_given(masks)[:2], torch.logical_and)).says(
-            "Only the first two masks count.", "How many masks may be given?"
         ),
         mistake(
             "first_mask_overwritten", lambda *masks: _fold(masks, operator.iand), fails=True

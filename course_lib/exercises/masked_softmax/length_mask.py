@@ -69,11 +69,12 @@ EXERCISE = Exercise(
     oracle=oracle.length_mask,
     mistakes=(
         mistake("one_too_many", _compared(lambda at, lens: at <= lens)).says(
-            "One key too many is kept: with `<=`, length 2 keeps keys 0, 1 and 2.",
+            "Your mask keeps one key too many. With `<=`, a length of 2 keeps keys 0, 1 and 2.",
             "Which key is the last real one in an item of length 2?",
         ),
         mistake("starts_at_one", _compared(lambda at, lens: at < lens, start=1)).says(
-            "One key too few is kept: your positions start at 1, or the last real key is dropped.",
+            "Your mask keeps one key too few. Either your positions start at 1, or you drop the "
+            "last real key.",
             "What number does the first key have?",
         ),
         mistake("inverted", _compared(lambda at, lens: at >= lens)).says(

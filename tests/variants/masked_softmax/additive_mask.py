@@ -32,12 +32,6 @@ def finfo_min(mask, dtype):
     return torch.where(mask, torch.zeros((), dtype=dtype), smallest)
 
 
-@wrong()
-def matrices_only(mask, dtype):
-    rows, columns = mask.shape
-    return torch.log(mask.to(dtype))
-
-
 @wrong("input_mutated")
 def overwrites_the_mask(mask, dtype):
     numbers = torch.log(mask.to(dtype))
@@ -55,17 +49,10 @@ times_infinity = wrong("infinity_times_zero")(lambda mask, dtype: (~mask).to(dty
 fills_the_kept = wrong("inverted")(
     lambda mask, dtype: torch.zeros(mask.shape, dtype=dtype).masked_fill(mask, -math.inf)
 )
-minus_1e6 = wrong("dropped_key_not_infinite")(
-    lambda mask, dtype: ((~mask).double() * -1e6).to(dtype)
-)
 as_numbers = wrong("zero_one_numbers")(lambda mask, dtype: mask.type(dtype))
 always_float32 = wrong("dtype_changed")(lambda mask, dtype: torch.where(mask, 0.0, -math.inf))
 whole_numbers = wrong("wrong_dtype_kind")(lambda mask, dtype: torch.where(mask, 0, -(10**9)))
 log_form = right(lambda mask, dtype: torch.log(mask.to(dtype)))
-full_then_kept = right(
-    lambda mask, dtype: torch.full(mask.shape, -math.inf, dtype=dtype).masked_fill(mask, 0)
-)
-minus_the_inverse = right(lambda mask, dtype: 1 - 1 / mask.to(dtype))
 
 
 @faulty("finite", "float32", "in_place", "two_axes")

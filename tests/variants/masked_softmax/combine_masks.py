@@ -17,15 +17,6 @@ def ampersand(*masks):
     return result
 
 
-@right
-def where_form(*masks):
-    result = None
-    for mask in masks:
-        if mask is not None:
-            result = mask.clone() if result is None else torch.where(mask, result, mask)
-    return result
-
-
 @wrong("python_and")
 def keyword_and(*masks):
     result = None
@@ -44,16 +35,6 @@ def in_place(*masks):
                 result = mask
             else:
                 result &= mask
-    return result
-
-
-@wrong()
-def stops_at_none(*masks):
-    result = None
-    for mask in masks:
-        if mask is None:
-            break
-        result = mask if result is None else result & mask
     return result
 
 
@@ -82,15 +63,6 @@ def of_given(combine):
 
 @right
 @of_given
-def product_back_to_bool(given):
-    result = given[0].int()
-    for mask in given[1:]:
-        result = result * mask.int()
-    return result.bool()
-
-
-@right
-@of_given
 def de_morgan(given):
     dropped = ~given[0]
     for mask in given[1:]:
@@ -99,18 +71,9 @@ def de_morgan(given):
 
 
 reduce_logical_and = right(of_given(lambda given: functools.reduce(torch.logical_and, given)))
-stacked_all = right(of_given(lambda given: torch.stack(torch.broadcast_tensors(*given)).all(0)))
-starts_from_true = right(
-    of_given(lambda given: functools.reduce(torch.logical_and, given, torch.tensor(True)))
-)
 pipe = wrong("or_instead_of_and")(of_given(lambda given: functools.reduce(torch.logical_or, given)))
-multiplied_floats = wrong("wrong_dtype_kind")(
-    of_given(lambda given: functools.reduce(torch.mul, [m.double() for m in given]))
-)
 added = wrong("sum_of_masks")(of_given(lambda given: sum(m.long() for m in given)))
-two_of_them = wrong("only_two_masks")(
-    of_given(lambda given: functools.reduce(torch.logical_and, given[:2]))
-)
+two_of_them = wrong()(of_given(lambda given: functools.reduce(torch.logical_and, given[:2])))
 same_shape_only = wrong()(of_given(lambda given: torch.stack(given).all(0)))
 
 
@@ -130,17 +93,5 @@ def slips_of_a_loop(faults):
             else:
                 result = result & mask
         return result.int() if "whole_numbers" in faults else result
-
-    return combine_masks
-
-
-@faulty("or", "none_crashes", "true_for_nothing")
-def slips_of_a_reduction(faults):
-    def combine_masks(*masks):
-        given = list(masks) if "none_crashes" in faults else [m for m in masks if m is not None]
-        if not given:
-            return torch.tensor(True) if "true_for_nothing" in faults else None
-        step = torch.logical_or if "or" in faults else torch.logical_and
-        return functools.reduce(step, given).clone()
 
     return combine_masks

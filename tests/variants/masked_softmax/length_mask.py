@@ -1,5 +1,6 @@
 """Answers to `length_mask`."""
 
+import numpy as np
 import torch
 
 from course_lib.exercises.variants import faulty, right, wrong
@@ -17,33 +18,8 @@ def cumulative_sum(valid_lens, max_len):
 
 
 @right
-def loop(valid_lens, max_len):
-    mask = torch.zeros(*valid_lens.shape, max_len, dtype=torch.bool)
-    for index in torch.cartesian_prod(*(torch.arange(n) for n in valid_lens.shape)).reshape(
-        -1, valid_lens.dim()
-    ):
-        place = tuple(index.tolist())
-        mask[place][: int(valid_lens[place])] = True
-    return mask
-
-
-@right
 def through_numpy(valid_lens, max_len):
-    import numpy as np
-
     return torch.from_numpy(np.arange(max_len) < valid_lens.numpy()[..., None])
-
-
-@right
-def steps(valid_lens, max_len):
-    rows = torch.tril(torch.ones(max_len + 1, max_len, dtype=torch.bool), -1)
-    return rows.to(valid_lens.device)[valid_lens]
-
-
-@right
-def negated(valid_lens, max_len):
-    positions = torch.arange(max_len).to(valid_lens)
-    return ~(positions.expand(*valid_lens.shape, -1) >= valid_lens.unsqueeze(-1))
 
 
 @wrong()
@@ -112,18 +88,5 @@ def slips_of_a_comparison(faults):
         if "lengths_of_items_only" in faults:
             return positions[None, :] < valid_lens[:, None]
         return positions < valid_lens[..., None]
-
-    return length_mask
-
-
-@faulty("counts_too_far", "squeezed", "on_the_cpu")
-def slips_of_a_column(faults):
-    def length_mask(valid_lens, max_len):
-        first = -1 if "counts_too_far" in faults else 0
-        numbers = torch.arange(first, first + max_len)
-        if "on_the_cpu" not in faults:
-            numbers = numbers.to(valid_lens.device)
-        mask = numbers.expand(*valid_lens.shape, -1).lt(valid_lens.unsqueeze(-1))
-        return mask.squeeze() if "squeezed" in faults else mask
 
     return length_mask

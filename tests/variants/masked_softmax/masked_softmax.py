@@ -48,15 +48,6 @@ def row_loop(scores, valid_lens=None, mask=None):
 
 
 @right
-def sigmoid_of_differences(scores, valid_lens=None, mask=None):
-    keep = keep_of(scores, valid_lens, mask)
-    gaps = scores.unsqueeze(-1) - scores.unsqueeze(-2)
-    gaps = torch.where(keep.unsqueeze(-2), -gaps, -math.inf)
-    weights = torch.exp(-torch.logsumexp(torch.where(keep[..., None], gaps, 0.0), -1))
-    return torch.where(keep, weights, 0.0)
-
-
-@right
 def through_attention_with_identity_values(scores, valid_lens=None, mask=None):
     keep = keep_of(scores, valid_lens, mask)
     empty = ~keep.any(-1, keepdim=True)
@@ -67,39 +58,12 @@ def through_attention_with_identity_values(scores, valid_lens=None, mask=None):
     return weights.masked_fill(empty, 0.0)
 
 
-class _MaskedSoftmax(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, scores, keep):
-        weights = finfo_then_zero(scores, None, keep)
-        ctx.save_for_backward(weights)
-        return weights
-
-    @staticmethod
-    def backward(ctx, grad):
-        (weights,) = ctx.saved_tensors
-        return weights * (grad - (weights * grad).sum(-1, keepdim=True)), None
-
-
-@right
-def own_backward(scores, valid_lens=None, mask=None):
-    return _MaskedSoftmax.apply(scores, keep_of(scores, valid_lens, mask))
-
-
 @wrong("scores_overwritten")
 def textbook(scores, valid_lens=None, mask=None):
     if valid_lens is None and mask is None:
         return F.softmax(scores, dim=-1)
     scores[~keep_of(scores, valid_lens, mask)] = -1e6
     return F.softmax(scores, dim=-1)
-
-
-@wrong()
-def three_dimensional_lengths_only(scores, valid_lens=None, mask=None):
-    if valid_lens is not None:
-        lengths = valid_lens.reshape(len(valid_lens), -1, 1)
-        keep = torch.arange(scores.shape[-1]) < lengths
-        mask = keep if mask is None else keep & mask
-    return finfo_then_zero(scores, None, mask)
 
 
 @wrong()
@@ -152,13 +116,6 @@ def mask_in_place(scores, lens, mask):
     return scores, None, keep
 
 
-@wrong()
-@by_what_is_kept
-def empty_only_if_the_whole_item_is(scores, keep):
-    empty = ~keep.any(-1, keepdim=True).any(-2, keepdim=True)
-    return filled(scores, keep).masked_fill(empty, 0.0).softmax(-1).masked_fill(empty, 0.0)
-
-
 @wrong("allowed_key_has_no_weight")
 @by_what_is_kept
 def softmax_zero_renormalise(scores, keep):
@@ -203,9 +160,6 @@ dim_minus_two = wrong("over_queries")(
 minus_one_billion = wrong("leaks_1e9")(
     by_what_is_kept(lambda s, keep: torch.softmax(torch.where(keep, s, -1e9), -1))
 )
-scaled_by_the_number_of_keys = wrong("not_exponential")(
-    of_other_inputs(lambda s, lens, mask: (s / math.sqrt(s.shape[-1]), lens, mask))
-)
 lengths_only = wrong("bool_mask_ignored")(of_other_inputs(lambda s, lens, mask: (s, lens, None)))
 torch_polarity_for_the_mask = wrong("bool_mask_inverted")(
     of_other_inputs(lambda s, lens, mask: (s, lens, None if mask is None else ~mask))
@@ -216,9 +170,6 @@ any_for_is_none = wrong("empty_row_has_weight")(
 through_data = wrong("gradient_cut")(of_other_inputs(lambda s, lens, mask: (s.data, lens, mask)))
 in_float32 = wrong("dtype_changed")(of_other_inputs(lambda s, lens, mask: (s.float(), lens, mask)))
 squeezed = wrong("wrong_shape")(lambda *args, **given: finfo_then_zero(*args, **given).squeeze())
-numpy_result = wrong("wrong_type")(
-    lambda *args, **given: finfo_then_zero(*args, **given).detach().numpy()
-)
 
 
 @faulty("mask_ignored", "empty_rows", "detached")

@@ -25,21 +25,18 @@ WORKED = "Each item's two matrices must be multiplied: row times column."
 FEW, MANY = "Two items of a few rows must work.", "More items, rows and columns must work."
 FIVE_AXES = "Three leading axes must work."
 SQUARE = "Equal sizes everywhere must not hide which axis is which."
-SQUARE_FOUR = "Equal sizes must not hide a swap of the leading axes with the last two."
 ONE_OF_EACH = "One row and one column must keep their axes."
 DTYPE = "The result has the dtype of `a` and `b`."
-ONE_ITEM = "A single item of one term must be differentiable too."
 
 # What goes wrong with more than one of them: the fact, and one question.
 ONLY_THREE_AXES = (
-    "Three axes work; any other number fails.",
+    "Your code works for three axes and fails for any other number of axes.",
     "Which step assumes three: the letters of an einsum, `torch.bmm`, or axes counted from the "
     "left?",
 )
 NOT_TURNED = (
     "What does `torch.arange(6).reshape(2, 3)` become with `.reshape(3, 2)`, and what with `.mT`?"
 )
-WHICH_SUM = "Which axes does your sum run over, and which letters stand after `->`?"
 
 BY_HAND: Given = {
     "a": tensor([[[1.0, 2.0]], [[3.0, 4.0]]]),
@@ -65,16 +62,6 @@ B0_FOR_ALL = mistake("b0_for_all", lambda a, b: a @ first_for_all(b)).says(
 )
 
 
-summed_over_batch = spoilt(
-    lambda right: right.flatten(0, -3).sum(dim=0) if right.dim() > 2 else right
-)
-
-
 def reshaped(x) -> torch.Tensor:
     """The last two sizes exchanged by a reshape: same numbers in the same order, rows torn up."""
     return x.reshape(*x.shape[:-2], x.shape[-1], x.shape[-2])
-
-
-def cube(a, b) -> torch.Tensor:
-    """Every product of an entry of `a` with one of `b`, not yet summed: (..., n, k, m)."""
-    return a[..., :, :, None] * b[..., None, :, :]

@@ -9,7 +9,7 @@ from course_lib.checks.judge.comparisons import Problem
 from course_lib.checks.judge.exercise import Exercise, Property, Returned
 from course_lib.checks.observe.probe import Probe
 from course_lib.checks.observe.record import a_or_an
-from course_lib.exercises._rows import Given, Model, case, edge, in_steps, mistake
+from course_lib.exercises._rows import Given, case, edge, mistake
 from course_lib.reference import batch_matmul as oracle
 
 
@@ -86,10 +86,6 @@ def _whole_counts(probe, expected, recorded) -> Problem | None:
     )
 
 
-def _wrong_count(name, **formulas: Callable) -> Model:
-    return mistake(name, _cost(**formulas))
-
-
 def _wrong_counts(probe, outputs) -> dict[str, tuple[float, int, set[str]]]:
     """Each wrong count: what it is, what it should be, and the mistakes that would explain it."""
     given = {"bytes_per_element": 4} | {name: int(n) for name, n in probe.inputs().items()}
@@ -116,18 +112,24 @@ def _formulas(probe, outputs) -> set[str] | None:
     return {" ".join(said) for said in choices} if wrong else None
 
 
-@in_steps(
-    flops=lambda B, n, m, d, v, e: 2 * B * n * m * (d + v),
-    size=lambda B, n, m, d, v, e: B * n * m * e,
-)
-def _cost(flops, size) -> Callable:
-    """A cost function from two formulas in (B, n, m, d, d_v, bytes)."""
+def _cost(count) -> Callable:
+    """Return the two numbers of `count(batch, num_queries, num_keys, d, d_v, bytes)`."""
 
     def model(batch, num_queries, num_keys, d, d_v, bytes_per_element=4) -> dict[str, int]:
-        given = batch, num_queries, num_keys, d, d_v, bytes_per_element
-        return {"flops": flops(*given), "score_bytes": size(*given)}
+        flops, size = count(batch, num_queries, num_keys, d, d_v, bytes_per_element)
+        return {"flops": flops, "score_bytes": size}
 
     return model
+
+
+def _flops(count) -> Callable:
+    """Change the operations: `count(number of scores, d, d_v)`."""
+    return _cost(lambda B, n, m, d, v, e: (count(B * n * m, d, v), B * n * m * e))
+
+
+def _bytes(count) -> Callable:
+    """Change the bytes: `count(number of scores, bytes_per_element)`."""
+    return _cost(lambda B, n, m, d, v, e: (2 * B * n * m * (d + v), count(B * n * m, e)))
 
 
 EXERCISE = Exercise(
@@ -141,57 +143,39 @@ EXERCISE = Exercise(
     comparisons={"counts": _counts, "whole_counts": _whole_counts},
     exact=("counts",),
     mistakes=(
-        _wrong_count("factor_2_missing", flops=lambda B, n, m, d, v, e: B * n * m * (d + v)).says(
+        mistake("factor_2_missing", _flops(lambda scores, d, v: scores * (d + v))).says(
             "You count multiply-adds. Each one is 2 operations, so your count is half of what it "
             "should be.",
             "How many operations does `total += x * y` do?",
         ),
-        _wrong_count(
-            "second_product_missing", flops=lambda B, n, m, d, v, e: 2 * B * n * m * d
-        ).says(
+        mistake("second_product_missing", _flops(lambda scores, d, v: 2 * scores * d)).says(
             "Only Q K^T is counted; the product of weights and values is missing.",
             "Which product comes after the softmax, and how long are its sums?",
         ),
-        _wrong_count("elements_for_bytes", size=lambda B, n, m, d, v, e: B * n * m).says(
+        mistake("elements_for_bytes", _bytes(lambda scores, e: scores)).says(
             "You count the scores; the exercise asks how many bytes they take.",
             "How many bytes does one element take?",
         ),
-        _wrong_count(
+        mistake(
             "queries_used_twice",
-            flops=lambda B, n, m, d, v, e: 2 * B * n * n * (d + v),
-            size=lambda B, n, m, d, v, e: B * n * n * e,
+            _cost(lambda B, n, m, d, v, e: (2 * B * n * n * (d + v), B * n * n * e)),
         ).says(
             "You use the number of queries where the number of keys belongs.",
             "What are the sizes of the score matrix if there are more keys than queries?",
         ),
-        _wrong_count(
-            "batch_forgotten",
-            flops=lambda B, n, m, d, v, e: 2 * n * m * (d + v),
-            size=lambda B, n, m, d, v, e: n * m * e,
+        mistake(
+            "batch_forgotten", _cost(lambda B, n, m, d, v, e: (2 * n * m * (d + v), n * m * e))
         ).says(
-            "The cost is that of a single item.",
+            "You count the cost of a single item of the batch.",
             "What happens to both numbers if the batch is twice as large?",
         ),
-        _wrong_count("d_used_twice", flops=lambda B, n, m, d, v, e: 4 * B * n * m * d).says(
+        mistake("d_used_twice", _flops(lambda scores, d, v: 4 * scores * d)).says(
             "Values are counted as if they had the size of the keys.",
             "What size does a value have, and where does `d_v` enter?",
         ),
-        _wrong_count("always_4_bytes", size=lambda B, n, m, d, v, e: B * n * m * 4).says(
+        mistake("always_4_bytes", _bytes(lambda scores, e: 4 * scores)).says(
             "Every element counts 4 bytes, whatever `bytes_per_element` says.",
             "Where does your code use `bytes_per_element`?",
-        ),
-        _wrong_count("sizes_multiplied", flops=lambda B, n, m, d, v, e: 2 * B * n * m * d * v).says(
-            "You multiply d by d_v. The two products run one after the other, so their costs add "
-            "up.",
-            "What does the second product cost if d is doubled?",
-        ),
-        _wrong_count(
-            "softmax_counted",
-            flops=lambda B, n, m, d, v, e: 2 * B * n * m * (d + v) + 3 * B * n * m,
-        ).says(
-            "Your operations include more than the two products: a few for every score.",
-            "Which steps between the two products did you count, and which does the exercise ask "
-            "for?",
         ),
     ),
     properties=(

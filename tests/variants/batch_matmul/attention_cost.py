@@ -1,7 +1,6 @@
 """Answers to `attention_cost`."""
 
 import collections
-import math
 
 import torch
 
@@ -18,15 +17,6 @@ def two_products(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
 
 
 @right
-def with_product(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
-    entries = math.prod((batch, num_queries, num_keys))
-    return {
-        "flops": sum(2 * entries * size for size in (d, d_v)),
-        "score_bytes": entries * bytes_per_element,
-    }
-
-
-@right
 def shifted(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
     entries = batch * num_queries * num_keys
     cost = {}
@@ -34,18 +24,6 @@ def shifted(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
     cost["score_bytes"] = entries * bytes_per_element
     cost["comment"] = 0
     return cost
-
-
-@right
-def from_any_arguments(*sizes, bytes_per_element=4, **named):
-    names = "batch", "num_queries", "num_keys", "d", "d_v", "bytes_per_element"
-    given = {"bytes_per_element": bytes_per_element}
-    given |= dict(zip(names, sizes, strict=False)) | named
-    cells = given["batch"] * given["num_queries"] * given["num_keys"]
-    return {
-        "score_bytes": cells * given["bytes_per_element"],
-        "flops": sum(2 * cells * given[size] for size in ("d", "d_v")),
-    }
 
 
 @wrong("raised")
@@ -105,12 +83,6 @@ only_d = wrong("d_used_twice")(of_pairs(lambda pairs, d, d_v, size: (4 * pairs *
 only_scores = wrong("second_product_missing")(
     of_pairs(lambda pairs, d, d_v, size: (2 * pairs * d, pairs * size))
 )
-times = wrong("sizes_multiplied")(
-    of_pairs(lambda pairs, d, d_v, size: (2 * pairs * d * d_v, pairs * size))
-)
-with_the_softmax = wrong("softmax_counted")(
-    of_pairs(lambda pairs, d, d_v, size: (pairs * (2 * d + 3 + 2 * d_v), pairs * size))
-)
 elements = wrong("elements_for_bytes")(
     of_pairs(lambda pairs, d, d_v, size: (2 * pairs * (d + d_v), pairs))
 )
@@ -128,9 +100,6 @@ one_item = wrong("batch_forgotten")(
 )
 operations_of_one_item = wrong("counts_explained")(
     counting(lambda b, n, m, d, d_v, size: (2 * n * m * (d + d_v), b * n * m * size))
-)
-queries_and_keys_stored = wrong("counts_explained")(
-    counting(lambda b, n, m, d, d_v, size: (2 * b * n * m * (d + d_v), b * (n + m) * size))
 )
 
 

@@ -39,15 +39,6 @@ def no_grad(queries, keys):
         return queries @ keys.mT
 
 
-@right
-def by_polarisation(queries, keys):
-    def squared(x):
-        return x.square().sum(-1)
-
-    both = squared(queries.unsqueeze(-2) + keys.unsqueeze(-3))
-    return (both - squared(queries).unsqueeze(-1) - squared(keys).unsqueeze(-2)) / 2
-
-
 @wrong("wrong_values")
 def heads_with_two_letters(queries, keys):
     if queries.dim() == 4:
@@ -67,27 +58,18 @@ first_item = wrong("keys_of_item_0")(
     lambda queries, keys: queries @ keys[0].mT if keys.dim() > 2 else queries @ keys.mT
 )
 bmm_only = wrong("only_three_axes")(lambda queries, keys: torch.bmm(queries, keys.transpose(1, 2)))
-letters_missing = wrong("summed_over_batch")(
-    lambda queries, keys: torch.einsum("...nd,...md->nm", queries, keys)
-)
 textbook = wrong("scaled_already")(
     lambda queries, keys: queries @ keys.mT / math.sqrt(queries.size(-1))
 )
 keys_first = wrong("rows_are_keys")(
     lambda queries, keys: torch.einsum("...md,...nd->...mn", keys, queries)
 )
-weights_at_once = wrong("softmax_already")(lambda queries, keys: (queries @ keys.mT).softmax(-1))
 bare_squeeze = wrong("wrong_shape")(lambda queries, keys: torch.squeeze(queries @ keys.mT))
 float32 = wrong("dtype_changed")(lambda queries, keys: queries.float() @ keys.float().mT)
 order_of_four_axes = wrong("raised")(lambda queries, keys: queries @ keys.permute(0, 1, 3, 2))
 transposed_keys = right(lambda queries, keys: torch.matmul(queries, keys.transpose(-2, -1)))
 einsum = right(lambda queries, keys: torch.einsum("...id,...jd->...ij", queries, keys))
 broadcast = right(lambda queries, keys: (queries.unsqueeze(-2) * keys.unsqueeze(-3)).sum(-1))
-keys_first_then_transposed = right(lambda queries, keys: (keys @ queries.mT).mT)
-swapaxes = right(lambda queries, keys: queries @ keys.swapaxes(-1, -2))
-one_column_for_each_key = right(
-    lambda queries, keys: torch.matmul(queries.unsqueeze(-3), keys.unsqueeze(-1)).squeeze(-1).mT
-)
 
 
 @faulty("scaled", "squeezed", "detached", "always_float64")

@@ -15,23 +15,9 @@ def flatten_and_restore(a, b):
 
 
 @right
-def mul_method(a, b):
-    products = torch.mul(a[..., None], torch.unsqueeze(b, -3))
-    return torch.sum(products, -2)
-
-
-@right
 def loop_over_the_number_of_axes(a, b):
     letters = "".join("abcdefgh"[i] for i in range(a.dim() - 2))
     return torch.einsum(f"{letters}xy,{letters}yz->{letters}xz", a, b)
-
-
-@right
-def expanded_first(a, b):
-    n, k, m = *a.shape[-2:], b.shape[-1]
-    x = a[..., None].expand(*a.shape, m)
-    y = b[..., None, :, :].expand(*a.shape[:-2], n, k, m)
-    return x.mul(y).sum(dim=-2)
 
 
 @wrong("forbidden_call")
@@ -85,24 +71,8 @@ def viewed_as_three_axes(a, b):
     return torch.einsum("bij,bjk->bik", x, y).view(*a.shape[:-1], b.shape[-1])
 
 
-@right
-def a_difference_of_squares(a, b):
-    rows, columns = a[..., :, None, :], b.mT[..., None, :, :]
-    return ((rows + columns).square().sum(-1) - (rows - columns).square().sum(-1)) / 4
-
-
-@right
-def letters_for_every_axis(a, b):
-    lead = "uvwxyz"[: a.dim() - 2]
-    return torch.einsum(f"{lead}nk,{lead}km->{lead}nm", a, b)
-
-
 at_sign = wrong("forbidden_call")(lambda a, b: a @ b)
-letters_missing = wrong("summed_over_batch")(lambda a, b: torch.einsum("...nk,...km->nm", a, b))
 three_letters = wrong("only_three_axes")(lambda a, b: torch.einsum("bij,bjk->bik", a, b))
-axes_from_the_left = wrong("counted_from_the_left")(
-    lambda a, b: torch.sum(a.unsqueeze(-1) * b[:, None], dim=2)
-)
 letters_swapped = wrong("transposed_result")(lambda a, b: torch.einsum("...nk,...km->...mn", a, b))
 letter_kept = wrong("not_summed")(lambda a, b: torch.einsum("...nk,...km->...nkm", a, b))
 single_precision = wrong("dtype_changed")(
@@ -115,10 +85,6 @@ transpose_then_multiply = right(
     lambda a, b: (a.unsqueeze(-2) * b.transpose(-1, -2).unsqueeze(-3)).sum(dim=-1)
 )
 vecdot = right(lambda a, b: torch.linalg.vecdot(a[..., :, None, :], b.mT[..., None, :, :]))
-einsum_with_sublists = right(lambda a, b: torch.einsum(a, [..., 0, 1], b, [..., 1, 2], [..., 0, 2]))
-dot_products_of_all_pairs = right(
-    lambda a, b: torch.linalg.vecdot(a[..., :, None, :], b.mT[..., None, :, :])
-)
 running_sums = right(lambda a, b: (a[..., None] * b[..., None, :, :]).cumsum(dim=-2).select(-2, -1))
 
 

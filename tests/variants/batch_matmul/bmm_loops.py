@@ -31,14 +31,6 @@ def dot_per_entry(a, b):
 
 
 @right
-def outer_products(a, b):
-    out = 0
-    for t in range(a.shape[2]):
-        out = out + a[:, :, t : t + 1] * b[:, t : t + 1, :]
-    return out
-
-
-@right
 def one_flat_loop(a, b):
     B, n, k = a.shape
     m = b.size(-1)
@@ -69,16 +61,6 @@ def total_outside(a, b):
     return out
 
 
-@wrong("same_matrix_for_all_items")
-def shared_buffer(a, b):
-    out = torch.zeros(a.shape[1], b.shape[2], dtype=a.dtype)
-    outs = []
-    for A, M in zip(a, b):
-        out += A @ M
-        outs.append(out)
-    return torch.stack(outs)
-
-
 @wrong("only_last_term")
 def assigns(a, b):
     out = torch.zeros(a.shape[0], a.shape[1], b.shape[2], dtype=a.dtype)
@@ -92,41 +74,6 @@ def swapped(a, b):
     out = torch.zeros(a.shape[0], a.shape[1], b.shape[2], dtype=a.dtype)
     for x, i, j, t in itertools.product(*map(range, (*out.shape, a.shape[2]))):
         out[x, i, j] += a[x, i, t] * b[x, j, t]
-    return out
-
-
-@right
-def one_item_and_the_rest(a, b):
-    if len(a) == 1:
-        return (a[0] @ b[0])[None]
-    return torch.cat([one_item_and_the_rest(a[:1], b[:1]), one_item_and_the_rest(a[1:], b[1:])])
-
-
-@right
-def one_term_after_the_other(a, b):
-    total = 0
-    for t in range(a.shape[-1]):
-        total = total + a[:, :, t : t + 1] * b[:, t : t + 1, :]
-    return total
-
-
-@right
-def matrix_times_column(a, b):
-    out = a.new_empty(len(a), a.shape[1], b.shape[2])
-    for item, (left, matrix) in enumerate(zip(a, b, strict=True)):
-        for j in range(matrix.shape[-1]):
-            out[item, :, j] = torch.mv(left, matrix[:, j])
-    return out
-
-
-@right
-def item_and_row_counted_by_hand(a, b):
-    out = torch.zeros(len(a), a.shape[1], b.shape[2]).to(a)
-    item = 0
-    while item < len(a):
-        for i, row in enumerate(a[item]):
-            out[item][i] += (row[:, None] * b[item]).sum(0)
-        item += 1
     return out
 
 

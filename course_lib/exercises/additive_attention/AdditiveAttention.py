@@ -1,7 +1,6 @@
 """Lesson 04: additive attention as a module, with lengths, masks and dropout."""
 
 import functools
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -46,60 +45,43 @@ def _module_problem(
 
 def _probe(name, says, problem, valid_lens=None, mask=None, **options) -> Probe:
     """Lengths go by position if they are given alone, otherwise by name, as the mask does."""
-    args = dict(problem["args"])
-    if valid_lens is not None and mask is None:
-        args["valid_lens"] = tensor(valid_lens)
-    kwargs = {} if mask is None else {"mask": tensor(mask)}
-    if valid_lens is not None and mask is not None:
-        kwargs["valid_lens"] = tensor(valid_lens)
-    return Probe(name, says, **(problem | {"args": args}), kwargs=kwargs, **options)
+    masks = {"valid_lens": valid_lens, "mask": mask}
+    masks = {name: tensor(given) for name, given in masks.items() if given is not None}
+    by_name = {} if mask is None else masks
+    args = problem["args"] | (masks if mask is None else {})
+    return Probe(name, says, **(problem | {"args": args}), kwargs=by_name, **options)
 
 
-def _random_mask(rng, *shape) -> np.ndarray:
-    drawn = rng.random(shape) < 0.55
-    drawn[..., int(rng.integers(shape[-1]))] = True
-    drawn[..., 0, 0] = False
-    drawn[..., 0, -1] = True
-    return drawn
-
-
-def _far_above(rng) -> Given:
-    """One query and three keys; the score of the last lies 2000 above the others."""
-    problem = _module_problem(rng, 1, 1, 3, 1, 1, 2, 1)
-    problem["state"] = {
-        "W_q.weight": np.array([[1.0]]),
-        "W_k.weight": np.array([[1.0]]),
-        "w_v.weight": np.array([[1000.0]]),
-    }
-    inputs = {"queries": [[[0.0]]], "keys": [[[-4.0], [-5.0], [4.0]]]}
-    problem["args"] |= {name: tensor(np.array(data)) for name, data in inputs.items()}
+def _with(problem, **numbers) -> Given:
+    """Put these numbers in the place of inputs and weights."""
+    for name, data in numbers.items():
+        if name in problem["args"]:
+            problem["args"][name] = tensor(np.array(data))
+        else:
+            problem["state"][f"{name}.weight"] = np.array(data)
     return problem
 
 
-def _worked_number(rng) -> Given:
-    problem = _module_problem(rng, 1, 1, 2, 2, 1, 1, 2)
-    inputs = {"queries": [[[1.0, 0.0]]], "keys": [[[1.0], [1.0]]], "values": [[[10.0], [20.0]]]}
-    problem["args"] = {name: tensor(np.array(data)) for name, data in inputs.items()}
-    return problem
-
-
-def _equal_keys(rng, *sizes, **options) -> Given:
-    problem = _module_problem(rng, *sizes, **options)
-    keys = problem["args"]["keys"].data
-    problem["args"]["keys"] = tensor(np.repeat(keys[:, :1], keys.shape[1], axis=1))
-    return problem
-
-
-def _values(rng) -> list[Probe]:
+def _probes(rng) -> list[Probe]:
+    equal = _module_problem(rng, 2, 2, 4, 2, 3, 3, 2)
+    equal["args"]["keys"].data[:] = equal["args"]["keys"].data[:, :1]
+    large = _module_problem(rng, 4, 20, 30, 2, 3, 1, 2, dropout=0.4)
+    large["args"]["keys"].data[:] = large["args"]["keys"].data[:, :1]  # equal weights
+    large["args"]["values"] = tensor(dropout_values(rng, 4, 30))
+    mixed = np.tril(np.ones((3, 5), dtype=bool), 2)
+    edge = functools.partial(_probe, part="edges")
+    garbage = _module_problem(rng, 2, 3, 5, 4, 6, 8, 7)
+    for name, size in (("keys", 1e4), ("values", 1e30)):
+        data = garbage["args"][name].data
+        data[0, 2:], data[1, 4:] = size, -size
+    empty = np.array([[True, False, True, True], [False] * 4, [False, True, True, False]])
     return [
         _probe("worked_number", "Equal keys get equal weights: values of 10 and 20 give 15.",
-               _worked_number(rng)),
+               _with(_module_problem(rng, 1, 1, 2, 2, 1, 1, 2), queries=[[[1.0, 0.0]]],
+                     keys=[[[1.0], [1.0]]], values=[[[10.0], [20.0]]])),
         _probe("no_mask", "Without lengths and mask: softmax of the additive scores, times the "
                "values.", _module_problem(rng, 2, 3, 4, 5, 6, 8, 7)),
-        _probe("equal_keys_and_lengths", "Equal keys within the length get equal weights.",
-               _equal_keys(rng, 2, 2, 4, 2, 3, 3, 2), valid_lens=[2, 3]),
-        _probe("equal_keys_and_mask", "Equal keys that are allowed get equal weights.",
-               _equal_keys(rng, 2, 2, 4, 2, 3, 3, 2),
+        _probe("equal_keys_and_mask", "Equal keys that are allowed get equal weights.", equal,
                mask=np.array([[True, False, True, False], [False, True, True, True]])),
         _probe("lengths_per_item", "Keys beyond an item's length get weight 0.",
                _module_problem(rng, 3, 2, 5, 4, 6, 7, 8), valid_lens=[2, 5, 3]),
@@ -108,26 +90,16 @@ def _values(rng) -> list[Probe]:
                valid_lens=[[1, 4, 2], [3, 5, 2]]),
         _probe("mask_shared_by_batch", "A bool mask of shape (num_queries, num_keys) holds for "
                                        "every item; True means that a key may be attended to.",
-               _module_problem(rng, 2, 3, 5, 4, 6, 8, 7), mask=_random_mask(rng, 3, 5)),
+               _module_problem(rng, 2, 3, 5, 4, 6, 8, 7),
+               mask=rng.permuted(np.tri(3, 5, 1, dtype=bool), axis=1)),
         _probe("mask_of_keys", "A bool mask of shape (batch, 1, num_keys) holds for every query of "
                "an item.", _module_problem(rng, 2, 3, 5, 4, 6, 7, 8),
-               mask=_random_mask(rng, 2, 1, 5)),
+               mask=rng.permuted([[[1, 0, 1, 1, 0]], [[1, 1, 0, 0, 0]]], axis=2) > 0),
         _probe("lengths_and_mask", "With lengths and a mask, a key must be allowed by both.",
                _module_problem(rng, 2, 3, 5, 6, 4, 7, 8), valid_lens=[3, 4],
                mask=np.tril(np.ones((3, 5), dtype=bool), 1)),
-        _probe("equal_sizes", "Queries, keys and values keep their roles where all have the same "
-               "size.", _module_problem(rng, 2, 4, 5, 6, 6, 6, 6)),
         _probe("sizes_by_position", "`__init__` takes query_size, key_size and num_hiddens in this "
                "order.", _module_problem(rng, 2, 3, 4, 5, 6, 8, 7), scenario="built_by_position"),
-    ]  # fmt: skip
-
-
-def _modes(rng) -> list[Probe]:
-    """Calls in other modes, and between other calls."""
-    large = _equal_keys(rng, 4, 20, 30, 2, 3, 1, 2, dropout=0.4)
-    large["args"]["values"] = tensor(dropout_values(rng, 4, 30))
-    mixed = np.tril(np.ones((3, 5), dtype=bool), 2)
-    return [
         _probe("among_other_calls", INDEPENDENT,
                _module_problem(rng, 2, 3, 5, 6, 4, 7, 8), valid_lens=[4, 2], mask=mixed,
                scenario="among_other_calls"),
@@ -141,20 +113,10 @@ def _modes(rng) -> list[Probe]:
                                         "eval mode agree.",
                _module_problem(rng, 2, 3, 5, 5, 6, 7, 8), valid_lens=[3, 0],
                mask=mixed, training=True, scenario="among_other_calls"),
-    ]  # fmt: skip
-
-
-def _edges(rng) -> list[Probe]:
-    edge = functools.partial(_probe, part="edges")
-    garbage = _module_problem(rng, 2, 3, 5, 4, 6, 8, 7)
-    for name, size in (("keys", 1e4), ("values", 1e30)):
-        data = np.array(garbage["args"][name].data)
-        data[0, 2:], data[1, 4:] = size, -size
-        garbage["args"][name] = tensor(data)
-    empty = np.array([[True, False, True, True], [False] * 4, [False, True, True, False]])
-    return [
         edge("masked_score_far_above", "A masked key changes nothing, however large its score is.",
-             _far_above(rng), mask=np.array([[True, True, False]])),
+             _with(_module_problem(rng, 1, 1, 3, 1, 1, 2, 1), W_q=[[1.0]], W_k=[[1.0]],
+                   w_v=[[1000.0]], queries=[[[0.0]]], keys=[[[-4.0], [-5.0], [4.0]]]),
+             mask=np.array([[True, True, False]])),
         edge("device_and_dtype", "`device=` and `dtype=` set the device and the dtype of "
              "the weights. Pass both on to each layer.", _module_problem(rng, 1, 2, 3, 2, 3, 4, 5),
              scenario="made_with_device_and_dtype"),
@@ -176,17 +138,9 @@ def _edges(rng) -> list[Probe]:
              valid_lens=[2, 4]),
         edge("one_query", "One item with one query: `attention_weights` keeps its three axes.",
              _module_problem(rng, 1, 1, 4, 2, 3, 5, 6), valid_lens=[3]),
-    ]  # fmt: skip
-
-
-def _gradients(rng) -> list[Probe]:
-    return [
         _probe("gradient", "The gradients of queries, keys, values and weights are those of the "
                "formula.", _module_problem(rng, 1, 2, 3, 2, 1, 2, 3, requires_grad=True),
                part="gradients", grad_outputs=rng.normal(0, 1, (1, 2, 2))),
-        _probe("gradient_in_train_mode", "Train mode without dropout has the gradients of eval "
-               "mode.", _module_problem(rng, 1, 2, 2, 1, 2, 1, 2, requires_grad=True),
-               training=True, part="gradients", grad_outputs=rng.normal(0, 1, (1, 2, 1))),
         _probe("gradient_with_empty_row", "An empty row has gradient 0 and must not turn the "
                                           "other gradients into NaN.",
                _module_problem(rng, 1, 2, 3, 2, 1, 2, 2, requires_grad=True),
@@ -222,14 +176,6 @@ def _combined(function) -> dict[str, object]:
     return {"combine": lambda self, q, k, w: function(q, k, w)}
 
 
-def _squeezed(self, scores, valid_lens=None, mask=None) -> torch.Tensor:
-    """The course's softmax refuses lengths where an axis of the scores is missing."""
-    scores = scores.squeeze()
-    if scores.dim() < (2 if valid_lens is None else 3):
-        raise ValueError("an axis of the scores is missing")
-    return _Additive.weights(self, scores, valid_lens, mask)
-
-
 _OWN = (
     Row("no_tanh", _combined(lambda q, k, w: (q + k) @ w)).says(
         "Without tanh every query of an item has the same weights: the softmax cancels the query's "
@@ -245,11 +191,6 @@ _OWN = (
         "alone.",
         "Does the tanh come before or after the sum of query and key?",
     ),
-    Row("scaled_dot_product", _combined(lambda q, k, w: (q * k).sum(-1) / math.sqrt(len(w)))).says(
-        "You take scaled dot products of the projections, without w_v and tanh. That is the next "
-        "lesson's attention.",
-        "How do two vectors of H numbers become H features, and how do these become one score?",
-    ),
     Row(
         "layers_swapped",
         {"project": lambda self, q, k, v: (self.W_k(q), self.W_q(k), v)},
@@ -257,11 +198,6 @@ _OWN = (
     ).says(
         "The queries go through `W_k` and the keys through `W_q`.",
         "Which layer reads query_size numbers?",
-    ),
-    Row("squeezed", {"weights": _squeezed}, fails=True).says(
-        "`squeeze()` without an axis removes every axis of size 1: with one item, one query or one "
-        "key an axis is lost.",
-        "Which axis do you want to remove?",
     ),
     Row("values_are_keys", {"project": lambda self, q, k, v: (self.W_q(q), self.W_k(k), k)}).says(
         "You average the keys; the keys only decide how much each value counts.",
@@ -276,7 +212,7 @@ EXERCISE = Exercise(
     difficulty=2,
     is_class=True,
     returns=(Returned("outputs", "tensor", "float", ("batch", "num_queries", "value_size")),),
-    probes=lambda rng: [*_values(rng), *_modes(rng), *_edges(rng), *_gradients(rng)],
+    probes=_probes,
     oracle=oracle.additive_attention,
     builds_on=("additive_scores", "masked_softmax"),
     mistakes=known(_Additive, *_OWN, without=OWN_SOFTMAX | {"nothing_masked"}),

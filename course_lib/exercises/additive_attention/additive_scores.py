@@ -39,8 +39,11 @@ _WORKED: Given = {
 }
 
 
-def _values(rng) -> list[Probe]:
+def _probes(rng) -> list[Probe]:
     problem = functools.partial(_scores_problem, rng)
+    zeros = problem(1, 1, 1, 2, 3, 4)
+    zeros["queries"].data[:] = zeros["keys"].data[:] = 0.0
+    some = _scores_problem(rng, 2, 2, 3, 2, 1, 3, requires_grad=True)
     return [
         case("worked_number", **_WORKED).says(
             "The score of query i and key j is w_v . tanh(w_q q_i + w_k k_j)."
@@ -57,14 +60,6 @@ def _values(rng) -> list[Probe]:
         case("hidden_as_wide_as_inputs", **problem(2, 3, 5, 6, 6, 6)).says(
             "A row of w_q belongs to a hidden feature, a column to an entry of the query."
         ),
-    ]
-
-
-def _edges(rng) -> list[Probe]:
-    problem = functools.partial(_scores_problem, rng)
-    zeros = problem(1, 1, 1, 2, 3, 4)
-    zeros["queries"].data[:] = zeros["keys"].data[:] = 0.0
-    return [
         edge("one_pair_of_zeros", **zeros).says(
             "One item, one query, one key, all zeros: the result has three axes and holds 0."
         ),
@@ -77,12 +72,6 @@ def _edges(rng) -> list[Probe]:
         edge("float32", **problem(2, 3, 4, 5, 2, 6, dtype=np.float32)).says(
             "Float32 inputs give float32 scores."
         ),
-    ]
-
-
-def _gradients(rng) -> list[Probe]:
-    some = _scores_problem(rng, 2, 2, 3, 2, 1, 3, requires_grad=True)
-    return [
         case("gradient", **some, grad_outputs=rng.normal(size=(2, 2, 3))).says(
             "The gradients of all five inputs are those of the formula."
         ),
@@ -128,27 +117,12 @@ def _bounded(probe, outputs) -> str | None:
     )
 
 
-def _additive_in_pairs(probe, outputs) -> str | None:
-    """s(i,j) - s(i,k) must depend on the query i."""
-    scores = np.asarray(outputs.data, dtype=float)
-    if scores.ndim != 3 or min(scores.shape[1:]) < 2:
-        return None
-    differences = scores[:, :, 1:] - scores[:, :, :1]
-    if not np.allclose(differences, differences[:, :1], rtol=1e-5, atol=1e-6):
-        return None
-    gap = differences[0, 0, 0]
-    return (
-        f"In your scores key 1 is ahead of key 0 by {gap:.3f} for every query of item 0, so after "
-        "a softmax all queries have the same weights."
-    )
-
-
 EXERCISE = Exercise(
     points=4,
     minutes=25,
     difficulty=2,
     returns=(Returned("scores", "tensor", "float", ("batch", "num_queries", "num_keys")),),
-    probes=lambda rng: [*_values(rng), *_edges(rng), *_gradients(rng)],
+    probes=_probes,
     oracle=oracle.additive_scores,
     mistakes=(
         mistake("no_tanh", _pairs(lambda x, w_v: x @ w_v)).says(
@@ -170,8 +144,8 @@ EXERCISE = Exercise(
             "Which of the two weights has query_size columns?",
         ),
         mistake("not_paired", _scores(lambda q, k, w_v: torch.tanh(q + k) @ w_v), fails=True).says(
-            "You add the projections as they are: query i meets key i only, or the shapes do not "
-            "fit.",
+            "You add the projections without new axes, so query i is added to key i only, or the "
+            "shapes do not broadcast.",
             "What is the shape of a sum with one entry for every query, every key and every "
             "feature?",
         ),
@@ -185,22 +159,11 @@ EXERCISE = Exercise(
             "w_q has that size?",
         ),
         mistake("no_w_v", _pairs(lambda x, w_v: torch.tanh(x).sum(-1))).says(
-            "You add up the hidden features without w_v.",
+            "You add up the hidden features without weighting them by w_v.",
             "Does every hidden feature count the same?",
         ),
-        mistake("dot_product", _scores(lambda q, k, w_v: q @ k.mT)).says(
-            "You take dot products of the projections, without w_v and tanh.",
-            "How do two vectors of H numbers become H features, and how do these become one score?",
-        ),
     ),
-    properties=(
-        Property("score_out_of_bounds", _bounded, "Which numbers does w_v multiply?"),
-        Property(
-            "same_for_every_query",
-            _additive_in_pairs,
-            "Which step lets a query change the order of the keys?",
-        ),
-    ),
+    properties=(Property("score_out_of_bounds", _bounded, "Which numbers does w_v multiply?"),),
     hints=(
         "Every query meets every key, in H features. First project both to H features; then give "
         "each a new axis of size 1, so that their sum has one entry for each pair.",

@@ -182,13 +182,6 @@ class OneLengthAnItem(Almost):
 
 
 @wrong()
-class RefusesMasksOfKeys(Almost):
-    def weigh(self, scores, valid_lens, mask):
-        assert mask is None or mask.dim() > 1
-        return masked_softmax(scores, valid_lens, mask)
-
-
-@wrong()
 class RemembersTheFirstMask(Almost):
     first = None
 
@@ -234,14 +227,9 @@ def filled(scores, given, number=-math.inf):
 
 but = wrong_in(Almost)
 LinearScores = but("no_tanh", score=lambda self, q, k: self.w_v(q + k).squeeze(-1))
-BareSqueeze = but("squeezed", score=lambda self, q, k: self.w_v(torch.tanh(q + k)).squeeze())
+BareSqueeze = but(score=lambda self, q, k: self.w_v(torch.tanh(q + k)).squeeze())
 TanhOfEach = but("query_forgotten", score=lambda self, q, k: self.w_v(q.tanh() + k.tanh())[..., 0])
-KeysScoredAlone = but(
-    "query_forgotten", score=lambda self, q, k: Almost.score(self, torch.zeros_like(q), k)
-)
-ScaledProduct = but(
-    "scaled_dot_product", score=lambda self, q, k: (q * k).sum(-1) / math.sqrt(q.shape[-1])
-)
+ScaledProduct = but(score=lambda self, q, k: (q * k).sum(-1) / math.sqrt(q.shape[-1]))
 CrossedOver = but(
     "layers_swapped",
     scores=lambda self, q, k: self.score(self.W_k(q)[:, :, None], self.W_q(k)[:, None]),
@@ -257,12 +245,6 @@ SoftmaxOverQueries = but(
     "rows_do_not_sum_to_one",
     weigh=lambda self, s, *given: filled(s, given).softmax(dim=1).nan_to_num(0.0),
 )
-WipedAfterwards = but(
-    "rows_do_not_sum_to_one", weigh=lambda self, s, *given: s.softmax(-1) * allowed(s, *given)
-)
-LeastDenominator = but(
-    weigh=lambda self, s, *given: F.normalize(s.exp() * allowed(s, *given), p=1, dim=-1)
-)
 OneKeyTooMany = but(
     weigh=lambda self, s, lens, m: masked_softmax(
         s, None if lens is None else (lens + 1).clamp(max=s.shape[2]), m
@@ -276,7 +258,6 @@ DropsOutputs = but(
     "dropout_on_output",
     outputs=lambda self, w, k, v: F.dropout(w @ v, self.dropout.p, self.training),
 )
-DropsValues = but(outputs=lambda self, w, k, v: w @ self.dropout(v))
 UsesTheDetached = but(
     "gradient_cut", outputs=lambda self, w, k, v: self.dropout(self.attention_weights) @ v
 )

@@ -50,14 +50,6 @@ def triple_loop(queries, keys, w_q, w_k, w_v):
 # wrong
 
 
-@wrong()
-def repeat_instead_of_interleave(queries, keys, w_q, w_k, w_v):
-    b, n, m = len(queries), queries.shape[1], keys.shape[1]
-    q = (queries @ w_q.T).repeat(1, m, 1)
-    k = (keys @ w_k.T).repeat(1, n, 1)
-    return torch.tanh(q + k).view(b, n, m, -1) @ w_v
-
-
 @wrong("gradient_cut")
 def through_numpy(queries, keys, w_q, w_k, w_v):
     q, k, a, b, v = (x.detach().numpy() for x in (queries, keys, w_q, w_k, w_v))
@@ -90,11 +82,7 @@ batch_forgotten = wrong()(projected(lambda q, k, v: torch.tanh(q.unsqueeze(2) + 
 keys_without_gradient = wrong()(
     projected(lambda q, k, v: torch.tanh(q[:, :, None] + k.data[:, None]) @ v)
 )
-straight_through = wrong("wrong_gradient")(
-    paired(lambda x, v: (x + (torch.tanh(x) - x).detach()) @ v)
-)
 features_added_up = wrong("no_w_v")(paired(lambda x, v: torch.tanh(x).sum(dim=3)))
-bilinear = wrong("dot_product")(projected(lambda q, k, v: q @ k.mT))
 no_new_axes = wrong("not_paired")(projected(lambda q, k, v: torch.tanh(q + k) @ v))
 always_float32 = wrong("dtype_changed")(changed(lambda *inputs: [x.float() for x in inputs]))
 columns_for_features = wrong("weights_not_transposed")(

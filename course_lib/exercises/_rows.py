@@ -1,4 +1,4 @@
-"""Probes and known mistakes in a few lines each: what it is, then what is said of it."""
+"""Builders that state a probe or a known mistake first, and its sentence after it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
@@ -24,13 +24,13 @@ _FIELDS = {field.name for field in fields(Probe)} - {"args", "kwargs"}
 
 @dataclass(frozen=True)
 class Case:
-    """A probe that still has to say what must hold."""
+    """A probe without its sentence."""
 
     name: str
     given: Mapping[str, Any]
 
     def says(self, sentence: str) -> Probe:
-        """The probe, with what must hold in words a student understands."""
+        """Return the probe with a sentence that tells a student what must hold."""
         return Probe(self.name, sentence, **self.given)
 
 
@@ -38,16 +38,16 @@ _NONE: Mapping[str, Any] = {}
 
 
 def case(name: str, *, args: Mapping = _NONE, by_name: Mapping = _NONE, **given) -> Case:
-    """A call of the answer on ordinary input; with `grad_outputs`, also of its gradients.
+    """Call the answer on ordinary input; with `grad_outputs`, also compute its gradients.
 
     `case("square", num_queries=3).says("Query i sees keys 0 to i.")` calls it with the argument 3.
 
     Args:
         name: short id, unique within the exercise.
-        args: arguments whose names are those of fields, or no words.
-        by_name: arguments that are handed over by keyword.
-        given: the fields of `Probe` by their names; whatever else there is are the arguments, in
-            their order. Arrays and lists of numbers become tensors.
+        args: arguments whose names are fields of `Probe` or not identifiers.
+        by_name: arguments that are passed by keyword.
+        given: fields of `Probe`, and the other arguments in their order. Arrays and lists of
+            numbers become tensors.
     """
     options = {key: value for key, value in given.items() if key in _FIELDS}
     named = {key: value for key, value in given.items() if key not in _FIELDS}
@@ -57,7 +57,7 @@ def case(name: str, *, args: Mapping = _NONE, by_name: Mapping = _NONE, **given)
 
 
 def edge(name: str, **given) -> Case:
-    """A `case` at the edges: sizes of one, empty rows, extreme numbers, other dtypes."""
+    """Make a `case` of the edges: sizes of one, empty rows, extreme numbers, other dtypes."""
     return case(name, part="edges", **given)
 
 
@@ -70,11 +70,11 @@ _LARGEST = {dtype: float(np.finfo(dtype).max) for dtype in ("float16", "float32"
 
 
 def at_the_largest(make: Callable[[float], Mapping], share: float = 1.0) -> list[Probe]:
-    """Edge cases with the largest finite numbers where they must have no effect, in each dtype.
+    """Put the largest finite numbers of each dtype where they must have no effect.
 
     Args:
-        make: `make(size)` gives the fields of a probe that holds numbers as large as `size` there.
-        share: of the largest number, where the answer has to multiply it by weights.
+        make: `make(size)` returns the fields of a probe that holds numbers of that size there.
+        share: the fraction of the largest number, where the answer multiplies it by weights.
     """
     return [
         edge(f"largest_{dtype}", **make(share * largest), dtype=dtype).says(
@@ -85,7 +85,7 @@ def at_the_largest(make: Callable[[float], Mapping], share: float = 1.0) -> list
 
 
 def with_last_key(given: Mapping, size: float) -> Mapping:
-    """The arguments with the last key and its value filled with `size`, with both signs."""
+    """Fill the last key and its value with `size`, with both signs."""
     for name in ("keys", "values"):
         given[name].data[..., -1, :] = size
         given[name].data[..., -1, ::2] = -size
@@ -93,10 +93,9 @@ def with_last_key(given: Mapping, size: float) -> Mapping:
 
 
 def in_steps(**right: Any) -> Callable[[Callable], Callable[..., Any]]:
-    """For a function that makes a model of steps, all of them its arguments.
+    """Give the correct steps as defaults to a function that makes a model from its steps.
 
-    `@in_steps(shift=0, sign=1)` makes them optional and right by name; a call changes at least one,
-    so that no right answer lies in the file.
+    A call must change at least one step, so that no correct answer is in the file.
     """
 
     def with_right(make: Callable) -> Callable:
@@ -113,7 +112,7 @@ def in_steps(**right: Any) -> Callable[[Callable], Callable[..., Any]]:
 
 @dataclass(frozen=True)
 class Model:
-    """A wrong model that still has to say which mistake it makes."""
+    """A known mistake without its message."""
 
     id: str
     model: Callable
@@ -121,19 +120,19 @@ class Model:
     twins: tuple[Callable, ...]
 
     def says(self, fact: str, question: str) -> Mistake:
-        """The known mistake: the fact in one or two sentences, and one question."""
+        """Return the mistake with the fact in one or two sentences and one question."""
         return Mistake(self.id, self.model, fact, question, self.fails, self.twins)
 
 
 def mistake(
     id: str, model: Callable, *, fails: bool = False, twins: tuple[Callable, ...] = ()
 ) -> Model:
-    """A known mistake: `mistake("transposed", lambda q, k: k @ q.mT).says("...", "...?")`.
+    """Make a known mistake: `mistake("transposed", lambda q, k: k @ q.mT).says("...", "...?")`.
 
     Args:
         id: name used in messages, tests and class reports.
         model: function or class with the exercise's signature that makes this mistake.
-        fails: an error on some of the plain problems is the mistake, or follows from it.
+        fails: whether the model raises an error on some of the plain problems.
         twins: other models of the same mistake.
     """
     return Model(id, model, fails, twins)

@@ -1,12 +1,12 @@
-"""The checks checked: every exercise against right and wrong answers that someone wrote.
+"""Judge right and wrong answers with known verdicts, to test the checks themselves.
 
 `tests/variants/<lesson>/<exercise>.py` holds answers marked `@right` or `@wrong("message_id")`, and
 answers with faults that can be switched on one by one, marked `@faulty("one", "another", ...)`.
-A known mistake is no answer and counts nowhere.
 """
 
 import importlib.util
 import inspect
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -19,10 +19,10 @@ from course_lib.workspace.progress import Step
 
 @dataclass(frozen=True)
 class Variant:
-    """An answer to an exercise and what the check must say of it.
+    """An answer to an exercise and the verdict that its check must reach.
 
     Args:
-        message: for a wrong answer, the id it must be given; None if being rejected is enough.
+        message: the id that a wrong answer must be given; None if being rejected is enough.
     """
 
     exercise: str
@@ -37,8 +37,8 @@ class Row:
     """What the check said of one variant over all seeds.
 
     Attributes:
-        numbers: for each seed, how many numbers the input has that the report shows; nothing
-            where it shows none, or where an argument is an object.
+        numbers: for each seed, how many numbers the shown input has. Seeds without an input, or
+            with an object among the arguments, are left out.
     """
 
     exercise: str
@@ -54,8 +54,19 @@ class Row:
 
     @property
     def ok(self) -> bool:
-        """Whether the check was right about it, for every seed."""
+        """Whether the check was right for every seed."""
         return self.missed == 0
+
+    def line(self) -> str:
+        """Return the row as a line of text."""
+        score = f"{self.lowest:.2f}"
+        score += f"..{self.highest:.2f}" if self.highest - self.lowest > 0.005 else "      "
+        mark = "ok " if self.ok else "BAD"
+        kind = "right" if self.is_right else "wrong"
+        note = "" if self.ok else f"   <-- {self.missed} of {self.seeds} seeds judged wrongly"
+        return (
+            f"  {mark} {kind} {score}  {self.variant:<42} {', '.join(self.messages) or '-'}{note}"
+        )
 
 
 @dataclass(frozen=True)
@@ -69,67 +80,52 @@ class Matrix:
         return all(row.ok for row in self.rows)
 
     def as_dict(self) -> dict[str, Any]:
-        """The matrix as JSON-able data, with the counts that the documentation quotes."""
+        """Return the matrix as JSON-able data, with the counts that the documentation quotes."""
         right = [row for row in self.rows if row.is_right]
         wrong = [row for row in self.rows if not row.is_right]
+        named = [row for row in wrong if row.expected is not None]
         names = {row.exercise for row in self.rows}
         known = {(name, mistake.id) for name in names for mistake in exercises()[name].mistakes}
+        numbers = sorted(number for row in wrong for number in row.numbers) or [0]
         return {
             "right": len(right),
             "right_accepted": sum(row.lowest == 1.0 for row in right),
             "wrong": len(wrong),
             "wrong_rejected": sum(row.highest < 1.0 for row in wrong),
-            "wrong_to_be_named": sum(row.expected is not None for row in wrong),
-            "wrong_named": sum(row.expected is not None and row.ok for row in wrong),
-            "numbers_of_inputs_median": _quantile(wrong, 0.5),
-            "numbers_of_inputs_95_percent": _quantile(wrong, 0.95),
+            "wrong_to_be_named": len(named),
+            "wrong_named": sum(row.ok for row in named),
+            "numbers_of_inputs_median": numbers[len(numbers) // 2],
+            "numbers_of_inputs_95_percent": numbers[int(0.95 * len(numbers))],
             "mistakes": len(known),
-            "mistakes_answered": len(known & {(row.exercise, row.expected) for row in wrong}),
+            "mistakes_answered": len(known & {(row.exercise, row.expected) for row in named}),
             "ok": self.ok,
             "rows": [asdict(row) | {"ok": row.ok} for row in self.rows],
         }
 
     def text(self) -> str:
-        """The matrix as a table, one line a variant."""
-        lines, exercise = [], None
-        for row in self.rows:
-            if row.exercise != exercise:
-                exercise = row.exercise
-                lines += ["", exercise]
-            score = f"{row.lowest:.2f}"
-            score += f"..{row.highest:.2f}" if row.highest - row.lowest > 0.005 else "      "
-            kind = "right" if row.is_right else "wrong"
-            note = "" if row.ok else f"   <-- {row.missed} of {row.seeds} seeds judged wrongly"
-            said = ", ".join(row.messages) or "-"
-            mark = "ok " if row.ok else "BAD"
-            lines.append(f"  {mark} {kind} {score}  {row.variant:<42} {said}{note}")
-        counts = self.as_dict()
-        lines += [
-            "",
-            f"{counts['right_accepted']} of {counts['right']} right answers get full marks, "
-            f"{counts['wrong_rejected']} of {counts['wrong']} wrong ones lose points, "
-            f"{counts['wrong_named']} of {counts['wrong_to_be_named']} are told their mistake; "
-            f"{counts['mistakes_answered']} of {counts['mistakes']} known mistakes have an answer.",
-            f"The inputs shown have {counts['numbers_of_inputs_median']} numbers in the median, "
-            f"{counts['numbers_of_inputs_95_percent']} at the 95th percentile.",
-        ]
-        return "\n".join(lines[1:])
-
-
-def _quantile(rows: Sequence[Row], share: float) -> int:
-    """Return the largest number of numbers that this share of all shown inputs stays below."""
-    numbers = sorted(number for row in rows for number in row.numbers)
-    return numbers[min(int(share * len(numbers)), len(numbers) - 1)] if numbers else 0
+        """Return the matrix as a table, one line a variant."""
+        lines = []
+        for exercise, rows in itertools.groupby(self.rows, lambda row: row.exercise):
+            lines += [exercise, *(row.line() for row in rows), ""]
+        counts = (
+            "{right_accepted} of {right} right answers get full marks, "
+            "{wrong_rejected} of {wrong} wrong ones lose points, "
+            "{wrong_named} of {wrong_to_be_named} are told their mistake; "
+            "{mistakes_answered} of {mistakes} known mistakes have an answer.\n"
+            "The inputs shown have {numbers_of_inputs_median} numbers in the median, "
+            "{numbers_of_inputs_95_percent} at the 95th percentile."
+        )
+        return "\n".join([*lines, counts.format_map(self.as_dict())])
 
 
 def right(answer) -> Any:
-    """Marks a right answer."""
+    """Mark a right answer."""
     answer.__variant__ = (True, None)
     return answer
 
 
 def wrong(message: str | None = None) -> Callable:
-    """Marks a wrong answer, with the id of the message it must be given."""
+    """Mark a wrong answer, with the id of the message that it must be given."""
 
     def mark(answer) -> Any:
         answer.__variant__ = (False, message)
@@ -139,7 +135,7 @@ def wrong(message: str | None = None) -> Callable:
 
 
 def wrong_in(answer: Callable) -> Callable:
-    """Makes wrong answers: `but = wrong_in(answer)`, then `but("message_id", step=...)`.
+    """Make wrong answers: `but = wrong_in(answer)`, then `but("message_id", step=...)`.
 
     The answer is right. A step is a method of a class or a keyword-only argument of a function.
     """
@@ -156,7 +152,7 @@ def wrong_in(answer: Callable) -> Callable:
 
 
 def faulty(*faults: str) -> Callable:
-    """Marks a function of a set of faults that makes an answer with just these; none is right."""
+    """Mark a function that makes an answer with exactly the faults of a given set."""
 
     def mark(make) -> Any:
         make.__faults__ = faults
@@ -166,13 +162,13 @@ def faulty(*faults: str) -> Callable:
 
 
 def variants(root: Path, exercise: str) -> Iterator[Variant]:
-    """The answers in the variants file of an exercise."""
+    """Return the answers in the variants file of an exercise."""
     for name, answer in _marked(root, exercise, "__variant__"):
         yield Variant(exercise, name, answer, *answer.__variant__)
 
 
 def faulty_answers(root: Path, exercise: str) -> list[Callable]:
-    """The functions of its variants file that make answers with faults to be repaired."""
+    """Return the functions in the variants file that make answers with several faults."""
     return [make for _, make in _marked(root, exercise, "__faults__")]
 
 
@@ -192,7 +188,7 @@ def _marked(root: Path, exercise: str, mark: str) -> Iterator[tuple[str, Any]]:
 
 
 def judge_variant(variant: Variant, seeds: Iterable[object]) -> Row:
-    """Grades one variant with every seed."""
+    """Grade one variant with every seed."""
     row = Row(variant.exercise, variant.name, variant.is_right, variant.message)
     for seed in seeds:
         report = grade(find(variant.exercise), variant.answer, seed=seed)
@@ -206,7 +202,7 @@ def judge_variant(variant: Variant, seeds: Iterable[object]) -> Row:
             fits = fits and report.outcome != "checker_failed"
         row.missed += not fits
         if report.example.inputs and not report.example.has_objects:
-            row.numbers.append(report.example.numbers)
+            row.numbers.append(int(report.example.numbers))
         row.messages += [name for name in said if name not in row.messages]
     return row
 
@@ -220,7 +216,7 @@ def run(
     shared: bool = False,
     progress: Callable[[Step], None] = lambda step: None,
 ) -> Matrix:
-    """The matrix of the chosen lessons, all of them if none is named.
+    """Judge the answers of the chosen lessons, or of all lessons if none is named.
 
     Args:
         root: the course folder, which holds `tests/variants`.

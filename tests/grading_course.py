@@ -41,41 +41,43 @@ UPPER = CAUSAL.replace("<=", ">=")
 RIGHT = {"causal_mask": CAUSAL, "length_mask": LENGTH}
 
 
-def _nbgrader(grade_id, *, grade=False, solution=False, locked=False, points=None):
-    about = {"grade_id": grade_id, "grade": grade, "solution": solution, "locked": locked}
+def nbgrader_cell(source, grade_id, *, grade=False, solution=False, points=None):
+    """A code cell that nbgrader locks, unless it holds a solution."""
+    about = {"grade_id": grade_id, "grade": grade, "solution": solution, "locked": not solution}
     about |= {"schema_version": 3, "task": False} | ({"points": points} if points else {})
-    return {"nbgrader": about}
+    return new_code_cell(source, id=grade_id, metadata={"nbgrader": about})
+
+
+def graded_cell(source, grade_id, points=2):
+    """A test cell."""
+    cell = nbgrader_cell(source, grade_id, grade=True, points=points)
+    cell.id = f"{grade_id}-check"
+    return cell
 
 
 def _answer(name):
     head, body = RIGHT[name].split("\n", 1)
     source = f"{head}\n    ### BEGIN SOLUTION\n{body}\n    ### END SOLUTION"
-    about = _nbgrader(f"{name}-answer", solution=True)
-    return new_code_cell(source, id=f"{name}-answer", metadata=about)
-
-
-def _check(name):
-    about = _nbgrader(name, grade=True, locked=True, points=2)
-    return new_code_cell(f'check("{name}")', id=f"{name}-check", metadata=about)
+    return nbgrader_cell(source, f"{name}-answer", solution=True)
 
 
 def solution_notebook():
     """The lesson as an instructor's notebook."""
+    why = nbgrader_cell("", "why", grade=True, solution=True, points=2).metadata
     written = "### BEGIN SOLUTION\nBecause.\n### END SOLUTION"
-    about = _nbgrader("why", grade=True, solution=True, points=2)
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     return new_notebook(
         metadata={"kernelspec": kernel},
         cells=[
             new_markdown_cell("# Masks", id="masks-1"),
-            new_code_cell(SETUP, id="setup", metadata=_nbgrader("setup", locked=True)),
+            nbgrader_cell(SETUP, "setup"),
             new_markdown_cell("Who may see whom.", id="causal-1"),
             _answer("causal_mask"),
-            _check("causal_mask"),
+            graded_cell('check("causal_mask")', "causal_mask"),
             new_code_cell("1 / 0", id="show-1", metadata={"tags": ["demo"]}),
             _answer("length_mask"),
-            _check("length_mask"),
-            new_markdown_cell(written, id="why", metadata=about),
+            graded_cell('check("length_mask")', "length_mask"),
+            new_markdown_cell(written, id="why", metadata=why),
         ],
     )
 

@@ -19,33 +19,25 @@ def entry(student="ada", **known):
     return Entry(student, "k1", "graded", notices=("a", "b"), **known)
 
 
-@pytest.mark.parametrize("student", ["ada", "Ünï", "a/b\nc", "x" * 300, ".."])
-def test_an_entry_comes_back_as_it_was(tmp_path, student):
+def test_an_entry_comes_back_as_it_was(tmp_path):
     ledger = Ledger(tmp_path / "ledger")
-    known = ledger.put(entry(student, notebook='{"cells": []}', seconds={"total": 1.5}))
-    assert ledger.get(student) == known
-    assert ledger.entries() == [known]
-    published = ledger.published(known)
-    assert (published.state, published.notebook) == ("published", "")  # it is kept elsewhere
-    assert ledger.get(student) == published
+    for student in ("ada", "Ünï", "a/b\nc", "x" * 300, ".."):
+        known = ledger.put(entry(student, notebook='{"cells": []}', seconds={"total": 1.5}))
+        assert ledger.get(student) == known and known in ledger.entries()
+        published = ledger.published(known)
+        assert (published.state, published.notebook) == ("published", "")  # it is kept elsewhere
+        assert ledger.get(student) == published
 
 
-@pytest.mark.parametrize("damage", ["cut", "flip", "text"])
-def test_a_damaged_entry_is_no_entry_and_hurts_no_other(tmp_path, damage):
+def test_a_damaged_entry_is_no_entry_and_hurts_no_other(tmp_path):
     ledger = Ledger(tmp_path)
     ledger.put(entry("bob"))
-    path = ledger._path("ada")
     ledger.put(entry("ada", problem="say, 12345"))
-    data = path.read_bytes()
-    path.write_bytes(
-        {
-            "cut": data[: len(data) // 2],
-            "flip": data.replace(b"12345", b"12346"),
-            "text": b"[1, 2]",
-        }[damage]
-    )
-    assert ledger.get("ada") == Entry("ada")
-    assert ledger.entries() == [ledger.get("bob")] != [Entry("bob")]
+    data = ledger._path("ada").read_bytes()
+    for damaged in (data[: len(data) // 2], data.replace(b"12345", b"12346"), b"[1, 2]"):
+        ledger._path("ada").write_bytes(damaged)
+        assert ledger.get("ada") == Entry("ada")
+        assert ledger.entries() == [ledger.get("bob")] != [Entry("bob")]
 
 
 def test_a_folder_that_cannot_be_written_is_named_with_the_cure(tmp_path):
@@ -59,12 +51,9 @@ def test_each_student_is_in_exactly_one_shard(students, count):
     shards = [shard_of(students, f"{k}/{count}") for k in range(1, count + 1)]
     assert sorted(s for shard in shards for s in shard) == sorted(students)
     assert shard_of(students, None) == students
-
-
-@pytest.mark.parametrize("shard", ["0/2", "3/2", "1", "a/b", "1/2/3"])
-def test_a_shard_that_is_none_is_explained(shard):
-    with pytest.raises(GradingError, match="write k/n with 1 <= k <= n"):
-        shard_of(["ada"], shard)
+    for shard in ("0/2", "3/2", "1", "a/b", "1/2/3"):
+        with pytest.raises(GradingError, match="write k/n with 1 <= k <= n"):
+            shard_of(["ada"], shard)
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 import nbformat
 import pytest
-from grading_course import CONFIG, QUICK, _nbgrader, nbgrader
-from nbformat.v4 import new_code_cell, new_notebook
+from grading_course import CONFIG, QUICK, graded_cell, nbgrader, nbgrader_cell
+from nbformat.v4 import new_notebook
 
 from course_lib.cli import main as cli
 from course_lib.grading import preprocessors
@@ -13,12 +13,11 @@ from course_lib.grading.run import grade
 pytestmark = pytest.mark.slow
 NAME = "homework"
 HIDDEN = "### BEGIN HIDDEN TESTS\nassert double(-3) == -6\n### END HIDDEN TESTS"
-ALL_HIDDEN = HIDDEN.replace("-3) == -6", "5) == 10")
 TESTS = {  # grade_id: (points, source)
     "test-double": (2, f"assert double(2) == 4\n{HIDDEN}"),
     "test-parts": (3, "sum(double(n) == 2 * n for n in (1, -1)) * 1.5"),
     "test-quiet": (1, "import sys\nprint(double(1), file=sys.stderr if double(1) < 0 else None)"),
-    "test-hidden": (1, ALL_HIDDEN),
+    "test-hidden": (1, HIDDEN.replace("-3) == -6", "5) == 10")),
 }
 ANSWERS = {  # student: (answer, points of each test)
     "right": ("def double(n):\n    return n + n", [2, 3, 1, 1]),
@@ -32,12 +31,9 @@ ANSWERS = {  # student: (answer, points of each test)
 def homework():
     """The instructor's notebook."""
     stub = "def double(n):\n    ### BEGIN SOLUTION\n    return 2 * n\n    ### END SOLUTION"
-    tests = [
-        new_code_cell(source, metadata=_nbgrader(name, grade=True, locked=True, points=points))
-        for name, (points, source) in TESTS.items()
-    ]
-    answer = new_code_cell(stub, metadata=_nbgrader("double-answer", solution=True))
+    tests = [graded_cell(source, name, points) for name, (points, source) in TESTS.items()]
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    answer = nbgrader_cell(stub, "double-answer", solution=True)
     return new_notebook(metadata={"kernelspec": kernel}, cells=[answer, *tests])
 
 
@@ -62,7 +58,11 @@ def course(tmp_path_factory):
     return root
 
 
-def points(root):
+def points(summary):
+    return {s.student: [row.points for row in s.rows] for s in summary.students}
+
+
+def stock_points(root):
     """Points by student, in the order of the tests."""
     with Course(root).gradebook() as gradebook:
         return {
@@ -80,36 +80,33 @@ EXPECTED = {student: earned for student, (_, earned) in ANSWERS.items()}
 def test_tests_of_asserts_are_graded_in_the_sandbox_as_by_stock_nbgrader(course):
     assert "double(-3)" not in (course / f"notebooks/{NAME}/{NAME}.ipynb").read_text()
     summary = grade(course, NAME, settings=QUICK)
-    assert {s.student: [row.points for row in s.rows] for s in summary.students} == EXPECTED
-    assert points(course) == EXPECTED
+    assert points(summary) == stock_points(course) == EXPECTED
     assert summary.exit_code == 0 and not any(s.notices for s in summary.students)
-    pages = list(course.glob("feedback/*/*/*.html"))
-    assert len(pages) == len(ANSWERS)
-
+    assert len(list(course.glob("feedback/*/*/*.html"))) == len(ANSWERS)
     nbgrader(course, "autograde", NAME, "--force")
-    assert points(course) == EXPECTED
+    assert stock_points(course) == EXPECTED
 
 
 def test_an_endless_test_and_a_dead_kernel_cost_their_own_points(course):
-    hand_in(course, "endless", "def double(n):\n    while n == -3: pass\n    return 2 * n")
-    hand_in(
-        course, "exits", "import os\ndef double(n):\n    n == -3 and os._exit(1)\n    return 2 * n"
-    )
-    summary = grade(course, NAME, students=["endless", "exits"], settings=QUICK)
-    found = {s.student: [row.points for row in s.rows] for s in summary.students}
+    head = "import os\ndef double(n):\n    "
+    hand_in(course, "endless", f"{head}while n == -3: pass\n    return 2 * n")
+    hand_in(course, "exits", f"{head}n == -3 and os._exit(1)\n    return 2 * n")
+    found = points(grade(course, NAME, students=["endless", "exits"], settings=QUICK))
     assert found["endless"] == found["exits"] == [0, 3, 1, 1]
 
 
 def test_a_changed_hidden_test_grades_again_and_an_unchanged_class_does_not(course):
+    def written():
+        return {p: p.stat().st_mtime_ns for p in course.glob("autograded/*/*/*.ipynb")}
+
     grade(course, NAME, settings=QUICK)
-    graded = {p: p.stat().st_mtime_ns for p in course.glob("autograded/*/*/*.ipynb")}
+    graded = written()
     grade(course, NAME, settings=QUICK)
-    assert graded == {p: p.stat().st_mtime_ns for p in course.glob("autograded/*/*/*.ipynb")}
+    assert graded == written()
     notebook = homework()
     notebook.cells[1].source = notebook.cells[1].source.replace("double(-3) == -6", "True")
     nbformat.write(notebook, course / f"solutions/{NAME}/{NAME}.ipynb")
-    summary = grade(course, NAME, settings=QUICK)
-    found = {s.student: [row.points for row in s.rows] for s in summary.students}
+    found = points(grade(course, NAME, settings=QUICK))
     assert found["only-what-is-shown"] == [2, 1.5, 1, 1]
 
 

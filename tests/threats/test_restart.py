@@ -19,25 +19,19 @@ def undisturbed(tmp_path_factory):
     return root, restart.finish(folder / "graded")
 
 
-@pytest.mark.parametrize(
-    ("victim", "begun"),
-    [("worker", 2), ("fork server", 2)],  # the driver has its own test below
-)
+@pytest.mark.parametrize("victim", ["worker", "fork server"])
 def test_s09_a_run_that_is_killed_leaves_no_process_and_is_finished_by_the_next(
-    undisturbed, tmp_path, victim, begun
+    undisturbed, tmp_path, victim
 ):
-    root = tmp_path / "course"
-    shutil.copytree(undisturbed[0], root)
+    root = shutil.copytree(undisturbed[0], tmp_path / "course")
     ledger = root / ".course" / "ledger" / LESSON
-    struck = restart.strike(root, victim, lambda: len(list(ledger.glob("*.json"))) >= begun)
-    assert struck.left == ()
-    assert struck.victim == victim
+    struck = restart.strike(root, victim, lambda: len(list(ledger.glob("*.json"))) >= 2)
+    assert (struck.victim, struck.left) == (victim, ())
     assert restart.finish(root) == undisturbed[1]
 
 
 def test_s10_deaths_of_the_driver_count_against_nobody(undisturbed, tmp_path):
-    root = tmp_path / "course"
-    shutil.copytree(undisturbed[0], root)
+    root = shutil.copytree(undisturbed[0], tmp_path / "course")
     ledger = root / ".course" / "ledger" / LESSON
     for _ in range(4):
         struck = restart.strike(root, "driver", lambda: any(ledger.glob("*.json")))

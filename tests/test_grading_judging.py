@@ -1,0 +1,330 @@
+"""Points come from the check's report, an answer costs its own exercise, a person sees the rest."""
+
+import ast
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+import torch
+from grading_course import QUICK, graded_cell
+from live_notebook import plain_text
+from nbformat.v4 import new_code_cell, new_notebook, new_output
+
+from course_lib.attention import causal_mask
+from course_lib.authoring.paste import solution_source
+from course_lib.checks import exercises
+from course_lib.checks.judge.example import Example
+from course_lib.checks.judge.prepare import prepare
+from course_lib.checks.judge.report import Finding, Report
+from course_lib.checks.observe import remote
+from course_lib.checks.observe.observation import Observation, Raised, Subject, subject_of
+from course_lib.checks.observe.remote import Reply, Request, answer
+from course_lib.exercises import find, lessons
+from course_lib.grading.demo_course import SAMPLES
+from course_lib.grading.graded_cells import REPORT, is_theirs, read_check, read_notebook
+from course_lib.grading.intake.source_checks import source_checks
+from course_lib.grading.jobs import Job
+from course_lib.grading.judging import cells as judged_cells
+from course_lib.grading.judging import exercise as judging
+from course_lib.grading.judging.runner import Runner
+from course_lib.grading.judging.session import CannotJudge, Session
+from course_lib.grading.sandbox.confinement import Limits
+
+ROOT = Path(__file__).parents[1]
+
+# --- what a check cell says ---------------------------------------------------------------
+
+
+def checked(*outputs, count=1):
+    """What is read from the check of `double`, which is worth 4 points, with these outputs."""
+    cell = graded_cell('check("double")', "double", points=4)
+    return read_check({**cell, "outputs": list(outputs), "execution_count": count})
+
+
+def report(outcome="correct", points=4.0, exercise="double", **more):
+    data = {"exercise": exercise, "outcome": outcome, "points": points, **more}
+    return new_output("display_data", {REPORT: data})
+
+
+def result(text):
+    return new_output("execute_result", {"text/plain": text})
+
+
+def error(name):
+    return new_output("error", ename=name, evalue="", traceback=[])
+
+
+def test_points_mistake_and_messages_are_read_and_stderr_costs_nothing():
+    findings = [{"id": "a", "message": "First."}, {"id": "b", "message": "Second."}]
+    told = report("incorrect", 1.5, mistake="adds_two", findings=findings)
+    verdict = checked(new_output("stream", name="stderr", text="careful"), told, result("1.5"))
+    assert (verdict.points, verdict.outcome, verdict.mistake) == (1.5, "incorrect", "adds_two")
+    assert (verdict.message, verdict.reason) == ("First.", None)
+
+
+ODD_POINTS = ("nan", "inf", "-1.0", "4.5", "tensor(0.)", "np.float64(0.0)", "", "None")
+
+
+def test_what_cannot_be_trusted_is_not_graded_and_says_why():
+    for outputs, reason in (
+        ([], "left no report"),
+        ([result("4.0")], "left no report"),
+        ([report(exercise="square"), result("4.0")], "left no report"),
+        ([report()], "not a number of points"),
+        *(([report(), result(text)], "not a number of points") for text in ODD_POINTS),
+        ([report(points=1.0), result("4.0")], "disagree"),
+        ([report(), result("4.0"), result("4.0")], "not a number of points"),
+        ([report("checker_failed"), result("4.0")], "the check itself failed"),
+        ([error("NameError")], "ended with NameError"),
+    ):
+        verdict = checked(*outputs)
+        assert verdict.points is None and reason in verdict.reason
+    assert checked(count=None).reason == "the check was not run"
+
+
+def test_a_time_out_costs_its_exercise():
+    late = checked(report(), result("4.0"), error("KeyboardInterrupt"), error("CellTimeoutError"))
+    assert (late.points, late.outcome) == (0.0, "timed_out")
+
+
+# --- replies and budgets ------------------------------------------------------------------
+
+
+def lower(num_queries, num_keys=None, *, device=None):
+    return torch.ones(num_queries, num_keys or num_queries, dtype=torch.bool, device=device).tril()
+
+
+def test_a_reply_is_judged_by_what_it_can_have_seen():
+    exercise = find("causal_mask")
+    probes = [probe for probe, _ in prepare(exercise, "seed")]
+
+    def judged(reply):
+        if not judging.is_plausible(reply, probes):
+            return "silent"
+        return judging.judge_reply(exercise, "seed", reply)
+
+    missing = judged(Reply("1", missing=("length_mask",)))
+    assert "needs your own `length_mask`" in missing.findings[0].message
+    assert judged(Reply("1", subject_of(lower))) == "silent"  # it has seen nothing
+    assert judged(Reply("1", Subject())).outcome != "correct"
+    reply = answer(Request("causal_mask", probes), {"causal_mask": lower})
+    assert judged(Reply("1", Subject(), seen=reply.seen)) == "silent"  # nothing that can be called
+    assert judged(reply).outcome in ("correct", "incorrect")
+    reply.seen[probes[-1].name] = Observation(raised=Raised("MemoryError", ""))
+    assert judged(reply) == "memory"
+
+
+def test_a_submission_may_use_and_put_out_only_so_much_as_a_whole():
+    session = Session([], lambda: None, Limits(total_seconds=5.0, total_output=100))
+    session._used, session._received = 5.0, 100
+    session.check_budget()
+    session._used = 5.1
+    with pytest.raises(CannotJudge, match="used up the 5 s of processor time and waiting for"):
+        session.check_budget()
+    session._used, session._received = 0.0, 101
+    with pytest.raises(CannotJudge, match="it put out more than"):
+        session.check_budget()
+
+
+# --- what builds on a wrong answer --------------------------------------------------------
+
+POOLING = "01_kernel_pooling"
+HEAD = "def squared_distances(queries, keys):\n    "
+NOT_SQUARED = HEAD + "return (queries[:, None, :] - keys[None, :, :]).abs().sum(dim=-1)"
+LOOPS = HEAD + "while True: pass"
+STUB = HEAD + "raise NotImplementedError()"
+DIES = HEAD + "__import__('os')._exit(1)"
+IN_PLACE = "graded with the course's `squared_distances` in place of yours"
+linux = pytest.mark.skipif(sys.platform != "linux", reason="guests are forked on Linux")
+
+
+@pytest.fixture(scope="module")
+def runner():
+    made = Runner(None, QUICK.limits)
+    yield made
+    made.close()
+
+
+def graded(runner, lesson, **answers):
+    """What became of each exercise, what its check shows, and how many guests it took.
+
+    All other answers of the lesson are the course's.
+    """
+    notebook = nbformat.read(ROOT / "notebooks" / lesson / f"{lesson}.ipynb", as_version=4)
+    for cell in notebook.cells:
+        name = cell.metadata.get("nbgrader", {}).get("grade_id", "").removesuffix("-answer")
+        if cell.cell_type == "code" and is_theirs(cell):
+            cell.source = answers[name] if name in answers else solution_source(name)
+    text = nbformat.writes(notebook)
+    result = runner.run(Job("ada", lesson, "key", text.encode(), text, "seed"))
+    assert result.fault is None, result.fault
+    shown = {
+        cell.metadata.nbgrader.grade_id: plain_text(cell.outputs[0]["data"])
+        for cell in result.notebook.cells
+        if cell.metadata.get("nbgrader", {}).get("grade") and cell.cell_type == "code"
+    }
+    guests = sum(line.endswith("guest ready") for line in result.log)
+    return {row.exercise: row for row in read_notebook(result.notebook).rows}, shown, guests
+
+
+def lost(rows):
+    return {name for name, row in rows.items() if row.outcome != "correct"}
+
+
+@linux
+@pytest.mark.slow
+@pytest.mark.parametrize("wrong", [NOT_SQUARED, STUB, LOOPS, DIES])
+def test_a_wrong_answer_costs_its_own_exercise_and_the_integration(runner, wrong):
+    rows, shown, _ = graded(runner, POOLING, squared_distances=wrong)
+    assert lost(rows) == {"squared_distances", POOLING}
+    for name in ("kernel_pooling", "leave_one_out", "fit_bandwidth"):
+        assert IN_PLACE in shown[name], shown[name]
+    assert IN_PLACE not in shown["gaussian_as_dot_product"]
+
+
+@linux
+def test_an_answer_that_is_wrong_itself_keeps_its_first_report(runner):
+    own = "def kernel_pooling(queries, keys, values, bandwidth):\n    return squared_distances"
+    answers = {"squared_distances": NOT_SQUARED, "kernel_pooling": own}
+    rows, shown, guests = graded(runner, POOLING, **answers)
+    assert rows["kernel_pooling"].points == 0
+    assert "in place of yours" not in shown["kernel_pooling"]
+    assert IN_PLACE in shown["leave_one_out"] and guests > 1
+
+
+@linux
+@pytest.mark.slow
+@pytest.mark.parametrize("lesson", ["02_masked_softmax", "06_multi_head", "08_memory_and_speed"])
+def test_an_exercise_left_out_costs_itself_and_the_integration_alone(runner, lesson):
+    rows, shown, guests = graded(runner, lesson)
+    assert (lost(rows), guests) == (set(), 1), shown
+    used = {used for name in lessons()[lesson].exercises for used in find(name).builds_on}
+    for name in used.intersection(lessons()[lesson].exercises):
+        rows, shown, _ = graded(runner, lesson, **{name: "pass"})
+        assert lost(rows) - {lesson} == {name}, shown
+
+
+@linux
+@pytest.mark.slow
+def test_a_guest_without_the_cell_that_did_damage_has_what_later_exercises_build_on(runner):
+    trap = "\ntorch.softmax = lambda *arguments, **more: __import__('os')._exit(1)"
+    answers = {"stable_softmax": solution_source("stable_softmax") + trap}
+    rows, shown, guests = graded(runner, "02_masked_softmax", **answers)
+    assert (lost(rows), guests > 1) == (set(), True), shown
+
+
+def test_only_points_are_taken_from_the_second_judgement():
+    secret, exercise = "differences.square()", find("kernel_pooling")
+    findings = [Finding("x", secret, secret, "values")]
+    about = {"tally": secret, "example": Example(((secret, secret),)), "notes": [secret]}
+    parts = {"values": (0.5, 1.0)}
+    second = Report.on(exercise, "incorrect", 0.5, findings, parts=parts, **about)
+    first = Report.on(exercise, "incorrect", 0.25, [Finding("y", "as it was", "", "values")])
+    timed_out = Report.on(exercise, "timed_out", 0.0)
+    for before in (first, timed_out, Report.not_attempted(exercise, "stub")):
+        taken = judged_cells._with_points_of(second, before, ["squared_distances"])
+        assert taken.points == second.points and IN_PLACE in taken.text()
+        assert secret not in taken.text() + taken.html() + str(taken.as_dict())
+        assert ("as it was" in taken.text()) == (before is first)
+
+
+def test_an_answer_builds_on_what_its_source_names():
+    texts = ("def a(): pass", "class b:\n  def f(self): shift()", "def c(b=1): '''a'''", "b(")
+    cells = []
+    for name, text in zip("abcd", texts, strict=True):
+        about = {"nbgrader": {"grade_id": f"{name}-answer", "solution": True}}
+        cells += [new_code_cell(text, metadata=about), graded_cell(f'check("{name}")', name)]
+    own = new_code_cell("shift = lambda: a", metadata={"course": {"own": True}})
+    ours = new_code_cell("c = carry_on('c')\nd = b")
+    book = new_notebook(cells=[*cells, own, ours])
+    builds_on = Session(book.cells, lambda: None, QUICK.limits).builds_on
+    assert builds_on(["b"]) == ["a"]
+    assert builds_on(["c"]) == builds_on(["d"]) == []
+    assert builds_on(["d"], ["def d(): return c, b"]) == ["a", "b", "c"]
+    assert builds_on(["b", "a"]) == []
+
+
+# --- what a person should look at ---------------------------------------------------------
+
+
+def notes(source, name="causal_mask", *above):
+    """What a person should look at in an answer below some cells of the lesson."""
+    about = {"nbgrader": {"grade_id": f"{name}-answer", "solution": True}}
+    cells = [*map(new_code_cell, above), new_code_cell(source, metadata=about)]
+    return source_checks(new_notebook(cells=cells))
+
+
+def test_a_name_that_an_answer_has_no_business_with_is_noted():
+    for source, named in (
+        ("import sys\nsys.modules['x'] = 1", "`sys.modules`"),
+        ("get_ipython().ast_transformers.append(x)", "`ast_transformers`"),
+        ("from course_lib.checks.observe import remote", "`course_lib.checks.observe`"),
+        ("from course_lib.attention import masked_softmax", "`course_lib.attention`"),
+        ("from course_lib import attention", "`from course_lib import attention`"),
+        ("import course_lib.models.whole_game as w", "`course_lib.models.whole_game`"),
+        ("import inspect\ninspect.getsource(f)", "`getsource`"),
+        ("f.__code__ = g.__code__", "`__code__`"),
+        ("import marshal", "`marshal`"),
+        ("importlib.import_module(name)", "`importlib`"),
+        ("__import__('course' + '_lib')", "`__import__`"),
+        ("exec(text)", "`exec`"),
+        ("open(folder + '/masked_softmax.py').read()", "`.py`"),
+        ("Path(folder, 'masked_softmax.cpython-312.pyc')", "`.pyc`"),
+        ("with torch._C._DisableTorchDispatch():\n    pass", "`torch._C`"),
+        ("x = 1  # \u202e", "reads differently"),
+    ):
+        (note,) = notes(source)
+        assert note.startswith("causal_mask: look at its source") and named in note
+
+
+def test_code_below_the_stubs_raise_is_noted():
+    for raises in ("raise NotImplementedError()", "raise NotImplementedError"):
+        stub = f"%matplotlib inline\nclass A:\n    def f(self):\n        {raises}\n"
+        assert notes(stub) == []
+        (note,) = notes(f"{stub}        return 1")
+        assert note == "causal_mask: the code below `raise NotImplementedError()` is never reached"
+
+
+def test_a_name_that_the_lesson_itself_uses_is_not_noted():
+    lesson = "from course_lib.models.numerals import Numerals"
+    source = "from course_lib.models.numerals import english\nmodel.eval()"
+    assert notes(source, "causal_mask", lesson) == []
+    source += "\nfrom course_lib.models.whole_game import meeting"
+    (note,) = notes(source, "causal_mask", lesson)
+    assert "names `course_lib.models.whole_game`" in note
+
+
+@pytest.mark.slow
+def test_no_honest_answer_is_noted():
+    """The sample class, the solutions, and the right and wrong answers of tests/variants."""
+    honest = [path.read_text(encoding="utf-8") for path in SAMPLES.rglob("*.py")]
+    honest += [solution_source(name) for name in exercises()]
+    for path in (ROOT / "tests" / "variants").rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        made = [n for n in ast.parse(text).body if isinstance(n, ast.FunctionDef | ast.ClassDef)]
+        honest += [ast.get_source_segment(text, node) for node in made]
+    assert len(honest) > 500
+    assert [note for text in honest for note in notes(text, "none")] == []
+    assert notes("(" * 100_000) == []
+
+
+def test_forbidden_functions_and_what_the_meter_does_not_see_are_noted():
+    source = "def f(q):\n    return torch.nn.functional.scaled_dot_product_attention(q, q, q)"
+    for name, exercise in exercises().items():
+        if "scaled_dot_product_attention" in exercise.forbidden:
+            assert "leaves out" in notes(source, name)[0]
+    source = "def f(x):\n    return torch.from_numpy(np.tanh(x.numpy()))"
+    (note,) = notes(source, "factored_additive_scores")
+    assert note.startswith("factored_additive_scores: look at its source: what `np.tanh`")
+    assert notes(source, "causal_mask") == []
+    metered = [name for name in exercises() if exercises()[name].lesson.startswith("08")]
+    assert [note for name in metered for note in notes(solution_source(name), name)] == []
+
+
+def test_every_solution_refuses_while_an_answer_is_observed_and_then_works_again():
+    for name in exercises():
+        with remote.courses_versions_refuse([name]), pytest.raises(RuntimeError, match="not yours"):
+            next(iter(remote._courses_functions(name)))()
+        assert remote._courses_functions(name)
+    assert torch.equal(causal_mask(1), torch.ones(1, 1, dtype=torch.bool))

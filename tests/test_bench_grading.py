@@ -3,42 +3,28 @@
 import json
 
 import pytest
+from grading_course import LESSON, graded_cell
 from nbformat.v4 import new_code_cell, new_notebook, writes
 
 from course_lib.benchmarks.floor import floor
 from course_lib.benchmarks.grading import Comparison, Measured, run_floor
 from course_lib.workspace.errors import GradingError
 
-LESSON = "02_masked_softmax"
-
-
-def graded(root, *cells):
-    place = root / "autograded" / "ada" / LESSON
-    place.mkdir(parents=True)
-    (place / f"{LESSON}.ipynb").write_text(writes(new_notebook(cells=list(cells))))
-
 
 def test_the_floor_runs_answers_and_neither_checks_nor_demos(tmp_path):
     ran = tmp_path / "ran"
     note = f"with open({str(ran)!r}, 'a') as file: file.write({{!r}})"
-    check = {"nbgrader": {"grade": True, "solution": False, "grade_id": "x", "points": 1}}
-    graded(
-        tmp_path,
-        new_code_cell(note.format("answer")),
-        new_code_cell("1 / 0"),
-        new_code_cell(note.format("check"), metadata=check),
-        new_code_cell(note.format("demo"), metadata={"tags": ["demo"]}),
-        new_code_cell("import time; time.sleep(0.05)"),
-    )
+    cells = [new_code_cell(note.format("answer")), new_code_cell("1 / 0")]
+    cells.append(graded_cell(note.format("check"), "x"))
+    cells.append(new_code_cell(note.format("demo"), metadata={"tags": ["demo"]}))
+    cells.append(new_code_cell("import time; time.sleep(0.05)"))
+    path = tmp_path / "autograded" / "ada" / LESSON / f"{LESSON}.ipynb"
+    path.parent.mkdir(parents=True)
+    path.write_text(writes(new_notebook(cells=cells)))
     assert floor(tmp_path, LESSON) > 0.05
     assert ran.read_text() == "answer" * 2  # the first notebook is run once more, to import
     assert run_floor(tmp_path, LESSON, 1).each > 0.05
-
-
-def test_a_floor_that_cannot_be_measured_is_an_error(tmp_path):
-    place = tmp_path / "autograded" / "ada" / LESSON
-    place.mkdir(parents=True)
-    (place / f"{LESSON}.ipynb").write_text("{")
+    path.write_text("{")
     with pytest.raises(GradingError, match="do not run"):
         run_floor(tmp_path, LESSON, 1)
 

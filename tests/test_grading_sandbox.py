@@ -15,7 +15,6 @@ from waiting import wait_until
 
 from course_lib.grading.sandbox import confinement
 from course_lib.grading.sandbox.confinement import Reached
-from course_lib.grading.sandbox.guests import GuestLost
 from course_lib.grading.sandbox.hosts import ForkedGuests, Host, SpawnedGuests, open_guests
 from course_lib.workspace.errors import GradingError
 
@@ -25,14 +24,6 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="guests are forked on
 needs_bwrap = pytest.mark.skipif(
     shutil.which("bwrap") is None, reason="bwrap is missing: apt-get install bubblewrap"
 )
-
-
-@pytest.fixture(scope="module")
-def spawned():
-    """A guest that was not forked, shared by the tests of a module."""
-    guests = SpawnedGuests(Reached("off"), LIMITS)
-    yield guests.start().wait_ready()
-    guests.close()
 
 
 def assert_shows(guest, cells, expected: str) -> None:
@@ -56,12 +47,6 @@ def value(guest, expression: str) -> str:
     ran = guest.run(f"print(repr({expression}))", 20)
     assert ran.state == "ok", ran.outputs
     return ran.outputs[0]["text"].strip()
-
-
-def error_of(guest, code: str) -> str:
-    ran = guest.run(code, 20)
-    assert ran.state == "error", (ran.state, ran.outputs)
-    return ran.outputs[-1]["ename"]
 
 
 # --- as in a student's kernel -------------------------------------------------------------
@@ -98,20 +83,16 @@ ANYWHERE = {  # name: (cells, all that they show)
     ),
     "%matplotlib inline": (["%matplotlib inline", f"{PLOT}\nplt.show()", PLOT], f"{FIGURE}\n" * 2),
     "!command": (["!echo out", "got = !echo in\ngot"], "stdout 'out\\n'\nexecute_result ...['in']"),
-    "os.system": (["import os\n_ = os.system('echo deep')"], "stdout 'deep\\n'"),
     "subprocess": (
         ["import subprocess\n_ = subprocess.run('echo out; echo err >&2', shell=True)"],
         "stdout 'out\\n'\nstderr 'err\\n'",
     ),
-    "await": (
-        ["import asyncio\nawait asyncio.sleep(0, 'slept')"],
-        "execute_result text/plain 'slept'",
-    ),
     "a task goes on in the next cell": ([TASK, "await task"], "execute_result text/plain 'done'"),
     "input()": (["input('name? ')"], REFUSED("input()")),
-    "exit()": (["a = 1\nexit()", "a"], "execute_result text/plain 1"),
-    "nothing after ;": (["1 + 1;"], ""),
+    "exit()": (["a = 1\nexit()", "a;", "a"], "execute_result text/plain 1"),
 }
+
+
 FORKED = {
     "%%time": (["%%time\n2 + 2"], "stdout 'CPU times: ...'\nexecute_result text/plain 4"),
     "%%capture": (
@@ -128,10 +109,6 @@ FORKED = {
         ["for n in range(3): print(f'\\r{n}', end='', flush=True)"],
         "stdout '\\r0\\r1\\r2'",
     ),
-    "rich outputs": (
-        ["from IPython.display import HTML\nHTML('<b>bold</b>')"],
-        "execute_result text/html text/plain <IPython.core.display.HTML object>",
-    ),
     "getpass": (["import getpass\ngetpass.getpass()"], REFUSED("getpass()")),
     "stdin": (["import sys\nsys.stdin.readline()"], REFUSED("reading from stdin")),
     "pdb": (["import pdb\npdb.set_trace()"], f"stdout ...\n{REFUSED('input()')}"),
@@ -145,16 +122,15 @@ FORKED = {
 
 @pytest.mark.parametrize("name", [*ANYWHERE, *FORKED])
 def test_a_guest_shows_what_a_kernel_shows(guest, name):
-    cells, expected = (ANYWHERE | FORKED)[name]
-    assert_shows(guest, cells, expected)
+    assert_shows(guest, *(ANYWHERE | FORKED)[name])
 
 
-@pytest.mark.parametrize("name", ANYWHERE)
-def test_a_guest_that_was_not_forked_shows_the_same(spawned, name):
-    cells, expected = ANYWHERE[name]
-    if "folder" in name:
-        assert spawned.run("import os\nfor name in os.listdir(): os.remove(name)", 20).state == "ok"
-    assert_shows(spawned, cells, expected)
+def test_a_guest_that_was_not_forked_shows_the_same():
+    guests = SpawnedGuests(Reached("off"), LIMITS)
+    spawned = guests.start().wait_ready()
+    for name in sorted(ANYWHERE, key=lambda name: "folder" not in name):
+        assert_shows(spawned, *ANYWHERE[name])
+    guests.close()
 
 
 def test_a_traceback_shows_the_line_of_the_cell(guest):
@@ -182,20 +158,16 @@ def test_an_endless_loop_is_interrupted_and_the_guest_goes_on(guest):
     assert guest.run("1 + 1", 5).state == "ok"
 
 
-DEAF = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass"
-
-
-@pytest.mark.parametrize(
-    ("code", "state", "reason"),
-    [
-        (DEAF, "killed", "killed"),
+def test_how_a_guest_ended_is_known(strict):
+    deaf = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass"
+    for code, state, reason in (
+        (deaf, "killed", "killed"),
         ("import os\nos._exit(3)", "died", "exit"),
         ("import ctypes\nctypes.string_at(0)", "died", "signal"),
-    ],
-)
-def test_how_a_guest_ended_is_known(guest, code, state, reason):
-    assert guest.run(code, 0.5).state == state
-    assert guest.kill()["reason"] == reason
+    ):
+        guest = strict.start().wait_ready()
+        assert guest.run(code, 0.5).state == state
+        assert guest.kill()["reason"] == reason
 
 
 THREADS = """import hashlib, threading
@@ -221,11 +193,11 @@ def test_processor_time_counts_wherever_it_is_spent_and_waiting_apart(guest, cod
     assert guest.run(code, 0.5).stopped == stopped
 
 
-@pytest.mark.parametrize("level", [pytest.param("strict", marks=needs_bwrap), "off"])
-def test_what_a_guest_started_ends_with_it(level, tmp_path):
+@linux
+def test_without_walls_too_what_a_guest_started_ends_with_it(tmp_path):
     mark = f"sleeper {tmp_path}"
     program = [sys.executable, "-c", "import time; time.sleep(9999)", mark]
-    guests = open_guests(level, LIMITS)
+    guests = open_guests("off", LIMITS)
     guest = guests.start().wait_ready()
     code = f"import subprocess\nsubprocess.Popen({program!r}, start_new_session=True)"
     assert guest.run(code, 10).state == "ok"
@@ -246,50 +218,34 @@ def _processes(mark: str) -> int:
 
 # --- confinement --------------------------------------------------------------------------
 
-KNOWN = "[n for n in __import__('sys').modules if n.startswith({!r})]"
 UNSEEN = ("course_lib.checks.judge", "course_lib.reference", "course_lib.exercises")
 
 
 def test_the_host_has_not_imported_what_judges(guest):
     """A guest has its host's memory; it has the solutions of earlier lessons, and no later one."""
-    assert value(guest, KNOWN.format(UNSEEN)) == "[]"
-    assert "course_lib.attention._kernel_pooling" in value(guest, KNOWN.format("course_lib"))
+    known = value(guest, "[n for n in __import__('sys').modules if n.startswith('course_lib')]")
+    assert not any(name in known for name in UNSEEN)
+    assert "course_lib.attention._kernel_pooling" in known
     for name in (*UNSEEN, "course_lib.attention._masked_softmax", "course_lib.grading.run"):
-        assert error_of(guest, f"import {name}") == "ModuleNotFoundError"
+        ran = guest.run(f"import {name}", 20)
+        assert (ran.state, ran.outputs[-1]["ename"]) == ("error", "ModuleNotFoundError")
     ran = guest.run("from course_lib import check\ncheck('causal_mask')", 5)
     assert ran.state == "ok" and "judged outside" in ran.outputs[0]["text"]
 
 
-@needs_bwrap
-def test_a_guest_is_alone_and_without_rights_or_secrets(monkeypatch):
-    monkeypatch.setenv("DATABASE_URL", "postgresql://me:sesame@host/db")
-    guests = open_guests("strict", LIMITS)
-    guest = guests.start().wait_ready()
-    assert value(guest, "[p for p in __import__('os').listdir('/proc') if p.isdigit()]") == "['1']"
-    assert "sesame" not in value(guest, "dict(__import__('os').environ)")
+def test_a_guest_is_without_rights(guest):
     lines = guest.run("print(open('/proc/self/status').read())", 5).outputs[0]["text"].splitlines()
     fields = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
     assert int(fields["CapEff"], 16) == int(fields["CapBnd"], 16) == 0
     assert (fields["NoNewPrivs"], fields["Seccomp"]) == ("1", "2")
     assert os.getuid() or int(fields["Uid"].split()[0]) >= 60_000
-    guests.close()
 
 
 # --- hosts --------------------------------------------------------------------------------
 
 
-def test_a_host_that_was_killed_is_replaced(strict):
-    lost = strict.start().wait_ready()
-    strict._host.process.kill()
-    wait_until(lambda: lost.is_over)
-    assert lost.run("1", 5).state == "died" and lost.kill()["reason"] == "host"
-    again = strict.start().wait_ready()
-    assert again.run("1", 5).state == "ok"
-    again.kill()
-
-
 @needs_bwrap
-def test_a_shared_host_serves_several_and_outlives_each():
+def test_a_shared_host_serves_several_and_outlives_each_and_is_replaced_if_it_dies():
     host = Host("strict", LIMITS)
     first, second = (ForkedGuests(Reached("strict"), LIMITS, "", host.connect()) for _ in range(2))
     guests = [each.start().wait_ready() for each in (first, second)]
@@ -313,16 +269,6 @@ def test_a_host_that_does_not_start_is_a_fault_with_its_last_words(monkeypatch):
 
 
 @linux
-def test_a_guest_that_is_killed_before_it_is_ready_is_a_fault_of_ours(monkeypatch):
-    guests = open_guests("off", LIMITS)
-    guest = guests.start()
-    guests._host.process.kill()
-    with pytest.raises(GuestLost, match="a guest did not start"):
-        guest.wait_ready()
-    guests.close()
-
-
-@linux
 def test_nothing_is_left_on_the_disk(tmp_path, monkeypatch):
     code = (
         "import time; from course_lib.grading.sandbox.hosts import open_guests\n"
@@ -330,11 +276,11 @@ def test_nothing_is_left_on_the_disk(tmp_path, monkeypatch):
         "print('ready', flush=True); time.sleep(9999)"
     )
     environ = {**os.environ, "TMPDIR": str(tmp_path)}
-    killed = subprocess.Popen([sys.executable, "-c", code], env=environ, stdout=subprocess.PIPE)
-    assert killed.stdout.readline() == b"ready\n"
-    killed.kill()
-    killed.wait()
-    killed.stdout.close()
+    with subprocess.Popen(
+        [sys.executable, "-c", code], env=environ, stdout=subprocess.PIPE
+    ) as killed:
+        assert killed.stdout.readline() == b"ready\n"
+        killed.kill()
     (left,) = tmp_path.iterdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     guests = open_guests("off", LIMITS)

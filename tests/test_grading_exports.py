@@ -4,11 +4,13 @@ import csv
 import io
 import json
 import re
+import shutil
 import unicodedata
+from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 
 import pytest
-from exports_course import LESSON, OTHER, copy_course, hand_in, make_template
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -24,15 +26,73 @@ from course_lib.workspace.errors import GradingError
 
 DOWNLOADS = Path(__file__).parent / "exports"
 
+# Lesson 02 is worth 10 points: causal_mask 4, masked_softmax 4 and the written answer why 2.
+LESSON, OTHER = "02_masked_softmax", "03_batch_matmul"
+CELLS = {
+    LESSON: {"causal_mask": (4, "code"), "masked_softmax": (4, "code"), "why": (2, "markdown")},
+    OTHER: {"bmm": (5, "code")},
+}
+DUE, LATE = datetime(2026, 3, 2, 12), datetime(2026, 3, 2, 13)
+# points by cell; None is not graded; a missing lesson is not submitted
+CLASS = {
+    "ada": {LESSON: (4, 4, 2), OTHER: (5,)},
+    "o'brien": {LESSON: (4, 2.5, 1), OTHER: (0,)},
+    "Ünï": {LESSON: (4, 0, 0.333)},
+    "=cmd()": {LESSON: (0, 0, 0)},
+    "bob": {LESSON: (4, 4, None), OTHER: (2,)},
+    "cyd": {LESSON: (4, None, 2)},
+    "dan": {},
+}
+
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory):
-    return make_template(tmp_path_factory.mktemp("template"))
+    """A course folder with the class in its gradebook; copied, since a fresh one is slow."""
+    root = tmp_path_factory.mktemp("template")
+    (root / "nbgrader_config.py").write_text(
+        'c = get_config()\nc.CourseDirectory.release_directory = "notebooks"\n', encoding="utf-8"
+    )
+    with opened(root) as book:
+        for lesson, cells in CELLS.items():
+            (root / "notebooks" / lesson).mkdir(parents=True)
+            book.add_assignment(lesson, duedate=DUE)
+            book.add_notebook(lesson, lesson)
+            for name, (points, kind) in cells.items():
+                book.add_grade_cell(name, lesson, lesson, max_score=points, cell_type=kind)
+                book.add_source_cell(name, lesson, lesson, cell_type=kind)
+        for student, lessons in CLASS.items():
+            book.add_student(student, first_name=student.title(), last_name="-Doe")
+            for lesson, points in lessons.items():
+                hand_in(book, student, lesson, points)
+        submission = book.find_submission(LESSON, "o'brien")
+        submission.timestamp = LATE
+        submission.notebooks[0].late_submission_penalty = 0.5
+        book.find_grade("causal_mask", LESSON, LESSON, "o'brien").extra_credit = 0.25
+    return root
+
+
+@contextmanager
+def opened(root):
+    """Change a gradebook by nbgrader.api."""
+    with quiet_nbgrader(), Course(root).gradebook() as book:
+        yield book
+        book.db.commit()
+
+
+def hand_in(book, student, lesson, points):
+    """Grade one submission: code by machine, text by hand."""
+    submission = book.add_submission(lesson, student)
+    submission.timestamp = DUE
+    for (name, (_, kind)), got in zip(CELLS[lesson].items(), points, strict=True):
+        grade = book.find_grade(name, lesson, lesson, student)
+        grade.needs_manual_grade = got is None
+        setattr(grade, "auto_score" if kind == "code" else "manual_score", got)
+    book.db.commit()
 
 
 @pytest.fixture
 def course(template, tmp_path):
-    return copy_course(template, tmp_path / "course")
+    return shutil.copytree(template, tmp_path / "course")
 
 
 @pytest.fixture
@@ -129,8 +189,8 @@ def test_the_delimiter_the_decimal_comma_and_the_encoding_stay(filled, encoding)
     assert wrote == expected.encode(encoding)
 
 
-CELLS = st.sampled_from('ab"",;\n\r\t :é')
-CELL = st.text(CELLS, max_size=6)
+SIGNS = st.sampled_from('ab"",;\n\r\t :é')
+CELL = st.text(SIGNS, max_size=6)
 
 
 @given(st.lists(st.lists(CELL, min_size=3, max_size=3), min_size=5, max_size=5), st.data())
@@ -149,7 +209,7 @@ def test_any_values_are_read_and_written_back(tmp_path_factory, rows, data):
 
 @example(b",\n")
 @example(b"\n\n\n\n\n\na,b\n")
-@given(st.binary(max_size=60) | st.text(CELLS, max_size=20).map(str.encode))
+@given(st.binary(max_size=60) | st.text(SIGNS, max_size=20).map(str.encode))
 def test_any_bytes_are_a_sheet_or_one_line_of_error(tmp_path_factory, data):
     path = tmp_path_factory.getbasetemp() / "bytes.csv"
     path.write_bytes(data)
@@ -164,19 +224,18 @@ def test_any_bytes_are_a_sheet_or_one_line_of_error(tmp_path_factory, data):
 
 
 def test_the_score_is_nbgraders_own(template, filled):
-    _, wrote = filled(canvas("x,1,ada,A,", "x,2,o'brien,A,", "x,3,=cmd(),A,"))
-    with quiet_nbgrader(), Course(template).gradebook() as book:
+    with opened(template) as book:
         found = [book.find_submission(LESSON, name) for name in ("ada", "o'brien", "=cmd()")]
         expected = [one.score - one.late_submission_penalty for one in found]
+    _, wrote = filled(canvas("x,1,ada,A,", "x,2,o'brien,A,", "x,3,=cmd(),A,"))
     assert [float(score) for score in last(wrote)] == expected
     assert expected[1] == 4 + 0.25 + 2.5 + 1 - 0.5  # with extra credit and a late penalty
 
 
 def test_a_score_is_never_negative_and_one_above_the_maximum_is_named(course, filled):
-    with quiet_nbgrader(), Course(course).gradebook() as book:
+    with opened(course) as book:
         book.find_submission(LESSON, "o'brien").notebooks[0].late_submission_penalty = 99
         book.find_grade("causal_mask", LESSON, LESSON, "ada").extra_credit = 3
-        book.db.commit()
     outcome, wrote = filled(canvas("x,1,o'brien,A,", "x,2,ada,A,"))
     assert last(wrote) == ["0", "13"]
     assert outcome.lessons[0]["above"] == {"ada": ""}
@@ -185,11 +244,10 @@ def test_a_score_is_never_negative_and_one_above_the_maximum_is_named(course, fi
 def test_what_waits_is_blank_unless_partial_and_what_was_left_blank_counts_0(course, filled):
     """A check that is not graded is always blank; an answer flagged again waits again."""
     rows = ["x,1,bob,A,", "x,2,cyd,A,", "x,3,ada,A,", "x,4,=cmd(),A,"]
-    with quiet_nbgrader(), Course(course).gradebook() as book:
+    with opened(course) as book:
         for student, flagged in (("ada", False), ("=cmd()", True)):
             answer = book.find_grade("why", LESSON, LESSON, student)
             answer.manual_score, answer.auto_score, answer.needs_manual_grade = None, 0, flagged
-        book.db.commit()
     assert last(filled(canvas(*rows))[1]) == ["", "", "8", ""]
     assert last(filled(canvas(*rows), partial=True)[1]) == ["8", "", "8", "0"]
 
@@ -242,7 +300,7 @@ def test_an_id_found_in_two_rows_is_listed_and_never_guessed(filled):
 
 
 def test_two_students_of_one_row_are_listed_and_never_guessed(course, filled):
-    with quiet_nbgrader(), Course(course).gradebook() as book:
+    with opened(course) as book:
         book.add_student("ADA")
     outcome, wrote = filled(canvas("One,1,ada,A,"))
     assert outcome.matching["ambiguous"] == dict.fromkeys(["ADA", "ada"], "could be One (ada)")
@@ -251,7 +309,7 @@ def test_two_students_of_one_row_are_listed_and_never_guessed(course, filled):
 
 def test_the_number_of_moodles_folders_is_a_participants(course, filled):
     """As `zip_collect` names students after "Ada Lovelace_815_assignsubmission_file_"."""
-    with quiet_nbgrader(), Course(course).gradebook() as book:
+    with opened(course) as book:
         for student in ("815", "816"):
             book.add_student(student)
             hand_in(book, student, LESSON, (4, 4, 2))
@@ -264,25 +322,20 @@ def test_the_number_of_moodles_folders_is_a_participants(course, filled):
     }
 
 
-def test_a_mapping_wins_over_the_columns(course, filled):
-    people = course / "people.csv"
+def test_a_mapping_wins_over_the_columns_and_a_wrong_one_is_refused(course, filled):
+    people, file = course / "people.csv", canvas("x,1,ada,A,", "x,2,o'brien,A,")
     people.write_text("lms_id;nbgrader_id\n2;ada\n1;Ünï\n99;bob\n;cyd\n3;adda\n", "utf-8")
-    outcome, wrote = filled(canvas("x,1,ada,A,", "x,2,o'brien,A,"), students=people)
+    outcome, wrote = filled(file, students=people)
     assert last(wrote) == ["4.33", "10"]
     assert {"o'brien", "bob", "cyd"} < set(outcome.matching["unmatched"])
-    assert outcome.matching["unknown"] == {"adda": ""}
-    assert "      adda\n" in export_text(outcome)
-
-
-def test_a_wrong_mapping_is_refused(course, filled):
-    people = course / "people.csv"
+    assert outcome.matching["unknown"] == {"adda": ""} and "      adda\n" in export_text(outcome)
     for text, problem in (
         ("a,b\n1,2\n", "has no columns 'nbgrader_id'; its columns: a, b"),
         ("nbgrader_id,lms_id\nada,1\nada,2\n", "a second lms_id for 'ada'"),
     ):
         people.write_text(text)
         with pytest.raises(ExportError, match=problem):
-            filled(canvas("x,1,ada,A,"), students=people)
+            filled(file, students=people)
 
 
 # --- which column ---------------------------------------------------------------------
@@ -355,26 +408,25 @@ def test_bad_input_is_one_line_with_the_cure_and_nothing_is_written(case, filled
 
 
 def test_a_file_in_the_way_needs_force_and_the_download_is_never_overwritten(course):
-    download = course / "download.csv"
+    download, made = course / "download.csv", course / "download_filled.csv"
     download.write_text(canvas("x,1,ada,A,"))
-
-    def run(**options):
-        return export(course, ExportRequest("canvas", into=download, **options))
-
-    assert run(dry_run=True).lessons[0]["written"] == {"ada": ""}
-    assert not (course / "download_filled.csv").exists()
-    run()
-    with pytest.raises(ExportError, match=r"download_filled.csv exists: .* --force"):
-        run()
-    run(force=True)
     (course / "link.csv").symlink_to(download)
-    for name in ("download.csv", "link.csv"):
-        with pytest.raises(ExportError, match="is the download itself"):
-            run(output=course / name, force=True)
-    with pytest.raises(ExportError, match="cannot be written: No such file or directory"):
-        run(output=course / "nowhere" / "x.csv")
-    with pytest.raises(ExportError, match="cannot be read: Is a directory"):
-        export(course, ExportRequest("canvas", into=course))
+
+    def run(into=download, **options):
+        return export(course, ExportRequest("canvas", into=into, **options))
+
+    assert run(dry_run=True).lessons[0]["written"] == {"ada": ""} and not made.exists()
+    run()
+    run(force=True)
+    for options, problem in (
+        ({}, r"download_filled.csv exists: .* --force"),
+        ({"output": download, "force": True}, "is the download itself"),
+        ({"output": course / "link.csv", "force": True}, "is the download itself"),
+        ({"output": course / "nowhere" / "x.csv"}, "cannot be written: No such file or directory"),
+        ({"into": course}, "cannot be read: Is a directory"),
+    ):
+        with pytest.raises(ExportError, match=problem):
+            run(**options)
 
 
 def test_a_missing_empty_or_damaged_gradebook_is_one_line(course):
@@ -386,7 +438,7 @@ def test_a_missing_empty_or_damaged_gradebook_is_one_line(course):
     with pytest.raises(ExportError, match="there is no gradebook"):
         export(course, ExportRequest())
     assert not gradebook.exists()
-    with quiet_nbgrader(), Course(course).gradebook():
+    with opened(course):
         pass
     with pytest.raises(ExportError, match=r"not graded yet .*: course grade LESSON"):
         export(course, ExportRequest())
@@ -405,28 +457,24 @@ def test_no_text_of_the_table_is_a_formula(text):
 def test_the_table_has_a_row_a_student_and_blanks_where_nothing_is_graded(course):
     outcome = export(course, ExportRequest())
     assert outcome.output == course / "grades.csv"
-    rows = list(csv.DictReader(io.StringIO(outcome.output.read_text("utf-8"), newline="")))
-    by_student = {row["student"]: row for row in rows}
-    assert list(by_student) == ["'=cmd()", "ada", "bob", "cyd", "dan", "o'brien", "Ünï"]
-
-    def of(student, *columns, lesson=LESSON):
-        return [by_student[student][f"{lesson}/{column}"] for column in columns]
-
+    rows = csv.DictReader(io.StringIO(outcome.output.read_text("utf-8"), newline=""))
+    of = {row["student"]: row for row in rows}
+    assert list(of) == ["'=cmd()", "ada", "bob", "cyd", "dan", "o'brien", "Ünï"]
     columns = ("causal_mask", "masked_softmax", "written", "total", "max", "state")
-    assert of("ada", *columns) == ["4", "4", "2", "10", "10", "graded"]
-    assert of("bob", *columns) == ["4", "4", "", "", "10", "waiting"]
-    assert of("cyd", *columns) == ["4", "", "2", "", "10", "not graded"]
-    assert of("dan", *columns) == ["", "", "", "", "10", "nothing submitted"]
-    assert of("'=cmd()", "total", "late_seconds") == ["0", "0"]
-    assert of("o'brien", "total", "late_seconds", "late_penalty") == ["7.25", "3600", "0.5"]
-    assert of("bob", "total", "reason", lesson=OTHER) == ["2", ""]
-    totals = {
-        name: [row[of] for of in ("total", "max", "lessons")] for name, row in by_student.items()
-    }
-    assert (totals["ada"], totals["bob"]) == (["15", "15", "2"], ["2", "5", "1"])
-    assert totals["dan"] == ["", "", "0"]
+    for student, expected in {
+        "ada": ["4", "4", "2", "10", "10", "graded"],
+        "bob": ["4", "4", "", "", "10", "waiting"],
+        "cyd": ["4", "", "2", "", "10", "not graded"],
+        "dan": ["", "", "", "", "10", "nothing submitted"],
+        "'=cmd()": ["0", "0", "0", "0", "10", "graded"],
+        "o'brien": ["4.25", "2.5", "1", "7.25", "10", "graded"],
+    }.items():
+        assert [of[student][f"{LESSON}/{column}"] for column in columns] == expected
+    late = [of["o'brien"][f"{LESSON}/{column}"] for column in ("late_seconds", "late_penalty")]
+    assert late == ["3600", "0.5"] and of["ada"]["last_name"] == "'-Doe"
+    totals = [[of[name][c] for c in ("total", "max", "lessons")] for name in ("ada", "bob", "dan")]
+    assert totals == [["15", "15", "2"], ["2", "5", "1"], ["", "", "0"]]
     assert "      nothing submitted: dan" in export_text(outcome)
-    assert by_student["ada"]["last_name"] == "'-Doe"
 
 
 def test_only_a_plain_number_with_a_point_or_a_comma_is_read():

@@ -261,9 +261,10 @@ def test_what_stands_there_is_replaced_only_with_overwrite(filled):
 
 
 def test_other_points_need_scale_and_the_error_names_both(filled):
+    file = canvas("x,1,o'brien,A,", points="50")
     with pytest.raises(ExportError, match=r"is worth 50 points there and 02_masked_softmax 10"):
-        filled(canvas("x,1,ada,A,", points="50"))
-    assert last(filled(canvas("x,1,o'brien,A,", points="50"), scale=True)[1]) == ["36.25"]
+        filled(file)
+    assert last(filled(file, scale=True)[1]) == ["36.25"]
 
 
 def test_a_graded_student_without_a_row_is_exit_code_3(filled):
@@ -290,21 +291,17 @@ def test_a_whole_id_counts_before_a_part_and_only_the_named_column_is_searched(f
     assert last(filled(canvas(*rows), match="Student")[1]) == ["10", ""]
 
 
-def test_an_id_found_in_two_rows_is_listed_and_never_guessed(filled):
-    file = canvas("One,1,ada@a.edu,A,", "Two,2,ada@b.edu,A,", "Three,3,o'brien,A,")
-    outcome, wrote = filled(file)
-    assert outcome.matching["ambiguous"] == {"ada": "could be One (ada@a.edu), Two (ada@b.edu)"}
-    assert last(wrote) == ["", "", "7.25"]
+def test_an_id_of_two_rows_and_a_row_of_two_students_are_listed_and_never_guessed(course, filled):
+    with opened(course) as book:
+        book.add_student("BOB")
+    rows = "One,1,ada@a.edu,A,", "Two,2,ada@b.edu,A,", "Three,3,o'brien,A,", "Four,4,bob,A,"
+    outcome, wrote = filled(canvas(*rows))
+    ambiguous = {"ada": "could be One (ada@a.edu), Two (ada@b.edu)"}
+    ambiguous |= dict.fromkeys(["BOB", "bob"], "could be Four (bob)")
+    assert outcome.matching["ambiguous"] == ambiguous
+    assert last(wrote) == ["", "", "7.25", ""]
     assert "ada" in outcome.lessons[0]["unplaced"]
     assert outcome.matching["left_over"] == {}
-
-
-def test_two_students_of_one_row_are_listed_and_never_guessed(course, filled):
-    with opened(course) as book:
-        book.add_student("ADA")
-    outcome, wrote = filled(canvas("One,1,ada,A,"))
-    assert outcome.matching["ambiguous"] == dict.fromkeys(["ADA", "ada"], "could be One (ada)")
-    assert last(wrote) == [""]
 
 
 def test_the_number_of_moodles_folders_is_a_participants(course, filled):
@@ -341,22 +338,22 @@ def test_a_mapping_wins_over_the_columns_and_a_wrong_one_is_refused(course, fill
 # --- which column ---------------------------------------------------------------------
 
 
-ABOUT = ("02_masked_softmax", "Masked Softmax", "2 masked-softmax", "Lesson 2")
-ABOUT += ("Lesson 02: masked softmax", "Softmax with a mask")
-ABOUT += ("Assignment: Softmax with a mask: all of it",)
-NOT_ABOUT = ("Masked softmax quiz", "3 masked softmax", "softmax", "2", "02", "Lesson", "Lesson 12")
+ABOUT = {"02_masked_softmax", "Masked Softmax", "2 masked-softmax", "Lesson 2"}
+ABOUT |= {"Lesson 02: masked softmax", "Softmax with a mask"}
+ABOUT |= {"Assignment: Softmax with a mask: all of it"}
+NOT_ABOUT = {"Masked softmax quiz", "3 masked softmax", "softmax", "2", "02", "Lesson", "Lesson 12"}
 
 
 def test_only_a_column_with_the_name_of_a_lesson_belongs_to_it():
     lesson = GradedLesson(LESSON, title="02 · Softmax with a mask: all of it")
-    found = {name for name in ABOUT + NOT_ABOUT if is_about(Assignment(0, "", name), lesson)}
-    assert found == set(ABOUT)
+    names = ABOUT | NOT_ABOUT
+    assert {name for name in names if is_about(Assignment(0, "", name), lesson)} == ABOUT
     assert is_about(Assignment(0, "", "Lesson 0"), GradedLesson("00_whole_game"))
 
 
 def test_a_named_column_is_filled(filled):
+    file = canvas("x,1,ada,A,,", columns="Masked softmax (7),Quiz (8)", points="10,10")
     for name in ("Quiz (8)", "quiz"):
-        file = canvas("x,1,ada,A,,", columns="Masked softmax (7),Quiz (8)", points="10,10")
         _, wrote = filled(file, lessons=[LESSON], columns={LESSON: name})
         assert cells(wrote)[2][-2:] == ["", "10"]
 

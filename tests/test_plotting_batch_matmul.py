@@ -1,41 +1,18 @@
 """Lesson 03's figures: their alt texts say what the data holds."""
 
-import pytest
 import torch
 
 from course_lib import plotting, split_heads
 
-FIRST = [("Q", "n", 3, "d", 4), "×", ("Kᵀ", "d", 4, "m", 5), "=", ("scores", "n", 3, "m", 5)]
-SECOND = [("W", "n", 3, "m", 5), "×", ("V", "m", 5, "v", 6), "=", ("outputs", "n", 3, "v", 6)]
 KEYS = torch.arange(6).reshape(3, 2)
 OWNERS = torch.arange(3)[:, None].expand(3, 2)
 
 
-@pytest.fixture(params=["flow", "cells"])
-def plot(request):
-    if request.param == "flow":
-        return plotting.shape_flow([FIRST, SECOND], batch=2)
-    return plotting.cell_origins({"keys": (KEYS, OWNERS), "turned": (KEYS.mT, OWNERS.mT)})
-
-
-def test_figures_are_four_to_six_inches_wide(plot):
+def test_figures_are_four_to_six_inches_wide():
+    plot = plotting.cell_origins({"keys": (KEYS, OWNERS), "turned": (KEYS.mT, OWNERS.mT)})
     width, height = plot.figure.get_size_inches()
     assert 4 <= width <= 6
     assert 1.5 <= height <= 6
-
-
-def test_the_flow_names_every_shape():
-    alt = plotting.shape_flow([FIRST, SECOND], batch=2).alt
-    assert "Q (n=3 by d=4) times Kᵀ (d=4 by m=5) gives scores (n=3 by m=5)" in alt
-    assert "gives outputs (n=3 by v=6); the same for each of 2 items." in alt
-    assert plotting.shape_flow([FIRST]).alt.endswith("; one item.")
-
-
-def test_the_flow_draws_each_box_to_scale_and_at_most_three_sheets():
-    few, many = (plotting.shape_flow([FIRST], batch=batch) for batch in (1, 50))
-    assert [len(plot.figure.axes[0].patches) for plot in (few, many)] == [3, 9]
-    boxes = few.figure.axes[0].patches
-    assert boxes[0].get_height() / boxes[0].get_width() == pytest.approx(3 / 4)
 
 
 def test_a_transpose_keeps_keys_whole_and_a_reshape_mixes_them():

@@ -29,7 +29,6 @@ _X = np.linspace(0, 6, 40)
 _WEIGHTS = torch.softmax(torch.tensor(_RNG.normal(size=(6, 8))), dim=-1)
 _HEADS = torch.softmax(torch.tensor(_RNG.normal(0, 2, (8, 20, 20))), dim=-1)
 _CELLS = np.arange(12).reshape(3, 4)
-_SHAPES = [("Q", "n", 3, "d", 4), "x", ("K", "d", 4, "m", 5), "=", ("S", "n", 3, "m", 5)]
 _ROW = [1.0, 0.5, 2.0, 0.0, 3.0, 1.5, 2.5, 0.5]
 
 DRAWN: dict[str, Callable[[], Plot]] = {
@@ -57,7 +56,6 @@ DRAWN: dict[str, Callable[[], Plot]] = {
     "query_weights": lambda: plotting.query_weights(_X, _X, 2.0, np.full(40, 0.025), 3.0),
     "roofline": lambda: plotting.roofline(100, 12, {"a": (2, 20), "b": (50, 90)}),
     "saturation": lambda: plotting.saturation([1.0, 0.5, 0.0, -1.0], 2.0),
-    "shape_flow": lambda: plotting.shape_flow([_SHAPES], batch=2),
     "tiles": lambda: plotting.tiles(3, 4, 5),
     "training_moment": lambda: plotting.training_moment(
         [3.0, 2.0, 1.0], 9, plotting.Guess(["forty", "three"], np.eye(2, 14)), "dreiundvierzig"

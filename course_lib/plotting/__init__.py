@@ -6,7 +6,7 @@ function, which a kernel or, without one, the page itself answers.
 
 from course_lib.plotting.additive_attention import feature_cube
 from course_lib.plotting.attention import attention
-from course_lib.plotting.batch_matmul import cell_by_cell, cell_origins, shape_flow
+from course_lib.plotting.batch_matmul import cell_by_cell, cell_origins
 from course_lib.plotting.bug_hunt import progress, verdicts
 from course_lib.plotting.charts import bars, lines
 from course_lib.plotting.clickable_mask import clickable_mask
@@ -57,7 +57,6 @@ __all__ = [
     "query_weights",
     "roofline",
     "saturation",
-    "shape_flow",
     "show",
     "show_source",
     "tiles",

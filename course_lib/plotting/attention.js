@@ -14,7 +14,7 @@ const SHOWN_FROM = 0.005; // a smaller weight is written as 0.00, and is not wri
 const HATCHED = "repeating-linear-gradient(-45deg, transparent 0 4px, var(--masked) 4px 5px)";
 const HELP = "Point at a word, touch it, or use Tab and the arrow keys to see its weights.";
 const STYLE = `
-.course-attention { font-size: 14px; line-height: 1.3; }
+.course-attention { font-size: 14px; line-height: 1.3; max-width: 1000px; }
 .course-attention svg { display: block; overflow: visible; font-family: inherit; }
 .course-attention p { margin: 4px 0; }
 .course-attention .top { display: flex; flex-wrap: wrap; gap: 4px 16px; align-items: center;

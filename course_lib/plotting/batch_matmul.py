@@ -1,6 +1,6 @@
-"""Figures of lesson 03: matrices as boxes with their axes, and where each number came from."""
+"""Figures of lesson 03: where each number of a matrix came from."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,40 +9,12 @@ from matplotlib.colors import to_rgba
 from matplotlib.patches import Rectangle
 
 from course_lib.plotting.axes import colour, draw_cells
-from course_lib.plotting.colours import INK, KEY, QUERY
+from course_lib.plotting.colours import INK
 from course_lib.plotting.display import new_figure
 from course_lib.plotting.figures import Plot
 from course_lib.plotting.words import as_array, ranges
 
-UNIT = 0.34
-GAP = 2.1
-DEPTH = 0.22
-MAX_SHEETS = 3
 BLOCK_GAP = 0.7
-FACES = {"input": (QUERY, 0.25), "made": (KEY, 0.45)}
-
-Box = tuple[str, str, int, str, int]
-
-
-def shape_flow(rows: Sequence[Sequence[Box | str]], *, batch: int = 1) -> Plot:
-    """Matrices as boxes drawn to scale, one row of the figure for each product.
-
-    Args:
-        rows: each a list of boxes and of the signs between them ("×", "="). A box is
-            `(name, row axis, row size, column axis, column size)`.
-        batch: how many items there are; drawn as up to three sheets behind each other.
-    """
-    figure = new_figure(6.0, 3.0)
-    axes = figure.subplots()
-    top, right = 0.0, 0.0
-    for row in rows:
-        right = max(right, _draw_row(axes, row, top, min(batch, MAX_SHEETS)))
-        top -= _row_height(row)
-    low, high = top + 0.9, 0.6
-    axes.set(xlim=(-1.2, right), ylim=(low, high), aspect="equal")
-    axes.axis("off")
-    figure.set_figheight(max(1.6, 6.0 * (high - low) / (right + 1.2)))
-    return Plot(figure, _flow_sentence(rows, batch))
 
 
 def cell_origins(panels: Mapping[str, tuple[Any, Any]], *, owner: str = "key") -> Plot:
@@ -118,55 +90,6 @@ def _step_sentence(numbers: np.ndarray, step: int) -> str:
     if step == numbers.size:
         words += "; only the transposed matrix has kept each row together, as a column"
     return words + "."
-
-
-def _row_height(row: Sequence[Box | str]) -> float:
-    return max(item[2] for item in row if not isinstance(item, str)) * UNIT + 1.5
-
-
-def _draw_row(axes: Axes, row: Sequence[Box | str], top: float, sheets: int) -> float:
-    """Draws one product with its upper edge at `top`; returns how far right it reaches."""
-    middle = top - max(item[2] for item in row if not isinstance(item, str)) * UNIT / 2
-    left = 0.0
-    last = [item for item in row if not isinstance(item, str)][-1]
-    for item in row:
-        if isinstance(item, str):
-            axes.text(left - GAP * 0.56, middle, item, ha="center", va="center", fontsize=11)
-            continue
-        name, row_axis, num_rows, column_axis, num_columns = item
-        width, height = num_columns * UNIT, num_rows * UNIT
-        upper = middle + height / 2
-        for sheet in reversed(range(sheets)):
-            shift = sheet * DEPTH
-            face = FACES["made" if item is last else "input"]
-            corner = (left + shift, upper - height + shift)
-            box = Rectangle(corner, width, height, facecolor=face, edgecolor=INK, linewidth=0.9)
-            axes.add_patch(box)
-        axes.text(left + width / 2, upper - height / 2, name, ha="center", va="center", fontsize=9)
-        axes.text(left - 0.12, upper - height / 2, f"{row_axis}={num_rows}", **_side("right"))
-        below = upper - height - 0.14
-        axes.text(left + width / 2, below, f"{column_axis}={num_columns}", **_side("center", "top"))
-        left += width + GAP
-    return left - GAP + 1.0
-
-
-def _side(horizontal: str, vertical: str = "center") -> dict[str, Any]:
-    return {"ha": horizontal, "va": vertical, "fontsize": 7.5}
-
-
-def _flow_sentence(rows: Sequence[Sequence[Box | str]], batch: int) -> str:
-    sentences = []
-    for row in rows:
-        words = []
-        for item in row:
-            if isinstance(item, str):
-                words.append({"×": "times", "=": "gives"}.get(item, item))
-            else:
-                name, row_axis, num_rows, column_axis, num_columns = item
-                words.append(f"{name} ({row_axis}={num_rows} by {column_axis}={num_columns})")
-        sentences.append(" ".join(words))
-    count = f"the same for each of {batch} items" if batch > 1 else "one item"
-    return "Shapes: " + "; ".join(sentences) + f"; {count}."
 
 
 def _height(numbers: np.ndarray) -> float:

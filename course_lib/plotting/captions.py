@@ -14,7 +14,6 @@ class Words(NamedTuple):
 
 
 WORDS = {
-    "arcs cross": Words("forty looks mostly at vierzig, three mostly at drei: the arcs cross."),
     "live translator": Words(
         caption="Which letter stands for a part depends on the training, so the arcs of two models "
         "can start at different letters of it."

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from course_lib.plotting.axes import clean, colour_bar, style
+from course_lib.plotting.charts import name_ends
 from course_lib.plotting.colours import of_values
 from course_lib.plotting.display import new_figure
 from course_lib.plotting.figures import Plot
@@ -29,9 +30,9 @@ def encoding_map(table: Any) -> Plot:
     for place, column in enumerate(columns):
         right.plot(values[:, column], label=f"column {column}", markersize=3, **style(place))
     right.set(xlabel="position", ylabel="encoding", ylim=(-1.1, 1.1))
-    right.legend(fontsize=6, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False)
     clean(left)
     clean(right)
+    name_ends(right)
     table = map_table(
         {"": (values, np.zeros(values.shape, dtype=bool))},
         key_labels=[f"column {column}" for column in range(embed_dim)],

@@ -31,7 +31,7 @@ def saturation(scores: Any, factor: float = 1.0) -> Plot:
     left.set(xlabel="keys", ylim=(0, 1.1), title=f"weights, scores times {factor:g}")
     draw_cells(right, of_values(jacobian, (-0.25, 0.25), "signed"))
     write_cells(right, np.array([[f"{value:.2f}" for value in row] for row in jacobian]))
-    right.set(xlabel="score of key", ylabel="weight of key", title="d weight / d score")
+    right.set(xlabel="score of key", ylabel="weight of key", title="derivative of weight by score")
     name_ticks(right, keys)
     name_ticks(right, keys, rows=True)
     colour_bar(figure, right, (-0.25, 0.25), "signed", "derivative")

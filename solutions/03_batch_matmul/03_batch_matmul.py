@@ -91,9 +91,10 @@ assert [float((query * key).sum()) for key in keys] == [3, 3, 0, -3]
 # **Predict.** Which size vanishes in the first product, and which in the second?
 
 # %% tags=["demo"]
-first = [("Q", "n", 3, "d", 4), "×", ("Kᵀ", "d", 4, "m", 5), "=", ("scores", "n", 3, "m", 5)]
-second = [("W", "n", 3, "m", 5), "×", ("V", "m", 5, "v", 6), "=", ("outputs", "n", 3, "v", 6)]
-plotting.show(plotting.shape_flow([first, second], batch=2))
+Q, K_transposed = torch.zeros(3, 4), torch.zeros(4, 5)  # n = 3, d = 4, m = 5
+W, V = torch.zeros(3, 5), torch.zeros(5, 6)  # v = 6
+print("(n, d) @ (d, m):", tuple((Q @ K_transposed).shape))
+print("(n, m) @ (m, v):", tuple((W @ V).shape))
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -727,6 +728,7 @@ def draw_memory(heads):
         title=f"Memory with {heads} heads, d = 64, two bytes a number",
         log_x=True,
         log_y=True,
+        y_limits=(1e-3, 1e6),
     )
 
 

@@ -582,7 +582,13 @@ for name in ("float16", "float32", "float64"):
     errors[name] = (product - 1).abs().nan_to_num(nan=1.0).clamp(max=1)
     ends[name] = f"{name} is right up to x = {xs[errors[name] < 0.1].max():.0f}"
 plotting.show(
-    plotting.lines(xs, errors, x_label="x = k = -q", y_label="error of the product", log_x=True),
+    plotting.lines(
+        xs,
+        errors,
+        x_label="input x, with k = x and q = -x",
+        y_label="error of the product",
+        log_x=True,
+    ),
     "The error of the product, a line for each dtype: 0, and then a cliff up to 1. "
     + ", ".join(ends.values())
     + " of the points drawn.",

@@ -186,7 +186,7 @@ def plain_ticks(axes: Axes) -> None:
         (axes.yaxis, axes.get_yscale(), axes.get_ylim()),
     ):
         if scale == "log" and limits[0] >= 1e-3 and limits[1] <= 1e7:
-            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
             axis.set_minor_formatter(NullFormatter())
 
 

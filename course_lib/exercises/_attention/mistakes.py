@@ -154,15 +154,17 @@ SHARED = (
         "A row in which no key is allowed becomes NaN: it is 0 / 0.", _EMPTY
     ),
     Row("empty_row_uniform", filled(-1e30)).says(
-        "In a row in which no key is allowed, every key gets weight 1/m: dropped scores that "
-        "become a finite number, such as -1e9, are all equal there.",
+        "In a row in which no key is allowed, every key gets weight 1/m. You fill dropped scores "
+        "with a finite number, such as -1e9, and a softmax of equal scores is uniform.",
         _EMPTY,
     ),
     Row("lengths_ignored", {"real": lambda self, scores, valid_lens: None}).says(
-        "The lengths change nothing.", "Where does `valid_lens` enter your computation?"
+        "Your code ignores the lengths: `valid_lens` changes nothing.",
+        "Where does `valid_lens` enter your computation?",
     ),
     Row("bool_mask_ignored", {"own": unmasked}).says(
-        "The bool mask changes nothing.", "Where does `mask` enter your computation?"
+        "Your code ignores the bool mask: `mask` changes nothing.",
+        "Where does `mask` enter your computation?",
     ),
     Row(
         "nothing_masked",
@@ -198,7 +200,7 @@ SHARED = (
         "Which axis of the scores holds the keys?",
     ),
     Row("divided_by_d", {"root": lambda self, q: q.shape[-1]}).says(
-        "The scores are divided by the number of features, or twice by its root: your weights are "
+        "You divide the scores by the number of features instead of its root, so your weights are "
         "too flat.",
         "Which number brings the variance of q . k back to 1?",
     ),

@@ -72,9 +72,9 @@ def seen(probe: Probe, recorded: Recorded | None) -> tuple[np.ndarray, np.ndarra
     return weights.astype(float), allowed
 
 
-def more_than_rounding(weights: np.ndarray, probe: Probe) -> float:
-    """More than rounding makes."""
-    return 1e-3 if probe.dtype == "float32" or weights.dtype != np.float64 else 1e-6
+def more_than_rounding(probe: Probe) -> float:
+    """Return a difference that rounding alone does not make in the dtype of the probe."""
+    return {"float16": 1e-2, "float32": 1e-3}.get(probe.dtype or "float64", 1e-6)
 
 
 def place_of(index: tuple[int, ...]) -> str:
@@ -101,7 +101,7 @@ def of_weights(violated) -> Callable:
 @of_weights
 def rows_that_do_not_sum_to_one(probe, weights, allowed) -> str | None:
     """Where a key is allowed, the weights of a query sum to 1."""
-    sums, much = weights.sum(-1), more_than_rounding(weights, probe)
+    sums, much = weights.sum(-1), more_than_rounding(probe)
     place = first_of((np.abs(sums - 1) > much) & (np.abs(sums) > much) & allowed.any(-1))
     if place is None:
         return None
@@ -140,9 +140,7 @@ def all_weight_on_dropped_keys(probe, weights, allowed) -> str | None:
 def weight_on_a_dropped_key(probe, weights, allowed) -> str | None:
     """A key that is not allowed has weight 0."""
     stray = (
-        (np.abs(weights) > more_than_rounding(weights, probe))
-        & ~allowed
-        & allowed.any(-1, keepdims=True)
+        (np.abs(weights) > more_than_rounding(probe)) & ~allowed & allowed.any(-1, keepdims=True)
     )
     if (place := first_of(stray)) is None:
         return None
@@ -155,7 +153,7 @@ def weight_on_a_dropped_key(probe, weights, allowed) -> str | None:
 @of_weights
 def weight_in_an_empty_row(probe, weights, allowed) -> str | None:
     """Where no key is allowed, all weights are 0."""
-    found = (np.abs(weights) > more_than_rounding(weights, probe)).any(-1) & ~allowed.any(-1)
+    found = (np.abs(weights) > more_than_rounding(probe)).any(-1) & ~allowed.any(-1)
     if (place := first_of(found)) is None:
         return None
     shown = ", ".join(f"{weight:.3f}" for weight in weights[place][:5])

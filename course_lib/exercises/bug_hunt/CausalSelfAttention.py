@@ -173,7 +173,8 @@ _OWN = (
         "Rows are queries: which triangle holds the keys j <= i?",
     ),
     Row("not_causal", {"past": lambda self, n: torch.ones(n, n).bool()}).says(
-        "Every position sees all others, including later ones.", "Where is the mask applied?"
+        "No causal mask is applied: every position sees the later ones too.",
+        "Which line keeps position i from attending to keys j > i?",
     ),
     Row("sees_one_ahead", {"past": lambda self, n: torch.ones(n, n).tril(1).bool()}).says(
         "Each position sees one later position too.",
@@ -187,8 +188,8 @@ _OWN = (
         "thirds_in_turn",
         {"thirds": lambda self, projected: projected.unflatten(-1, (-1, 3)).unbind(-1)},
     ).says(
-        "Your queries, keys and values take turns over the outputs of `W_qkv`; each should be one "
-        "contiguous third.",
+        "You deal the outputs of `W_qkv` out in turn to queries, keys and values; each should be "
+        "one contiguous third.",
         "In `(..., 3, embed_dim)`, which axis moves fastest? And in `(..., embed_dim, 3)`?",
     ),
     Row(

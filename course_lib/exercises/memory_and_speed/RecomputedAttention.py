@@ -140,8 +140,8 @@ EXERCISE = Exercise(
             "Which scores did the forward pass see?",
         ),
         mistake("empty_row", Recomputed.answer({"weights_again": _not_guarded})).says(
-            "A query without keys has a log sum exp of -inf; -inf - (-inf) is NaN and reaches the "
-            "gradients of the keys.",
+            "A query without keys has a log sum exp of -inf. You compute -inf - (-inf), which is "
+            "NaN and reaches the gradients of the keys.",
             "What could you subtract there instead?",
         ),
         mistake("queries_overwritten", Recomputed.answer({"add_queries": False})).says(

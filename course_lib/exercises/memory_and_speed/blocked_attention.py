@@ -169,7 +169,8 @@ EXERCISE = Exercise(
             "What is exp(-1e9 - largest) where the largest is -1e9 too?",
         ),
         mistake("empty_row", Blocked.answer({"shift": lambda self, larger: larger})).says(
-            "Where a query has seen only masked keys, -inf - (-inf) is NaN, and NaN stays.",
+            "Where a query has seen only masked keys, you compute -inf - (-inf), which is NaN, and "
+            "the NaN stays in its outputs and sums.",
             "What could you subtract there instead of the maximum?",
         ),
         mistake(
@@ -179,8 +180,8 @@ EXERCISE = Exercise(
             "The log sum exp is the maximum plus what?",
         ),
         mistake("all_at_once", _at_once).says(
-            "All n x m numbers are in memory at once: the scores, in one tensor or in a list of "
-            "blocks, or the mask turned into numbers.",
+            "Your code holds n x m numbers in memory at once: all scores, in one tensor or in a "
+            "list of blocks, or the mask as numbers.",
             "What do you have to keep of a block once it has been added?",
         ),
         *known(Blocked, without={"divided_by_d", "keys_reshaped"}),

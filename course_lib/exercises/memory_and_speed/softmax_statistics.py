@@ -160,13 +160,13 @@ EXERCISE = Exercise(
             "What must exp(s - old) be multiplied by to become exp(s - new)?",
         ),
         mistake("maximum_not_carried", _model(lambda old, own: own, fade=_not_faded)).says(
-            "You do not carry the maximum along: each block is shifted by its own, and you return "
-            "the last block's.",
+            "You do not carry the maximum from block to block: each block is shifted by its own "
+            "maximum, and you return that of the last block.",
             "What does the next block need to know of those before it?",
         ),
         mistake("not_shifted", _model(shift=torch.zeros_like, fade=_not_faded)).says(
-            "Your sums are those of exp(score): the maximum is never subtracted, or is multiplied "
-            "back in.",
+            "You sum exp(score) instead of exp(score - largest): the maximum is never subtracted, "
+            "or is multiplied back in.",
             "What is exp(800) in float64?",
         ),
         mistake("maximum_starts_at_0", _model(start=0.0)).says(

@@ -98,8 +98,8 @@ EXERCISE = Exercise(
             "Write down the angles of offset 1 for D = 4. Are they 1 and 1/100?",
         ),
         mistake("no_minus", _turns(_first, lambda c, s: (s, c))).says(
-            "All four entries of a block have the sign of a sum, but one of the two rows is a "
-            "difference.",
+            "In each 2 x 2 block all four entries enter with a plus sign, but one of the two "
+            "addition formulas has a minus.",
             _ADD,
         ),
         mistake("features_moved", _rolled).says(

@@ -6,7 +6,12 @@ import numpy as np
 
 from course_lib.checks.judge.exercise import Property
 from course_lib.checks.observe.probe import Array, tensor
-from course_lib.exercises._attention.properties import RETURNED, given, of_weights
+from course_lib.exercises._attention.properties import (
+    RETURNED,
+    given,
+    more_than_rounding,
+    of_weights,
+)
 from course_lib.exercises._rows import Given
 from course_lib.reference import scaled_dot_product as oracle
 
@@ -143,7 +148,8 @@ def _other_order(probe, outputs) -> str | None:
 def _inconsistent(probe, outputs) -> str | None:
     theirs, weights = (item.data for item in outputs.items.values())
     made = weights @ given(probe, "values")
-    if not np.isfinite(weights).all() or np.allclose(made, theirs, atol=1e-4):
+    much = more_than_rounding(probe)
+    if not np.isfinite(weights).all() or np.allclose(made, theirs, rtol=much, atol=1e-4):
         return None
     return "The outputs that you return are not the weights that you return times the values."
 

@@ -137,8 +137,8 @@ EXERCISE = Exercise(
             _backward(lambda w, grad: w * (grad - (w * grad).sum(-1))),
             fails=True,
         ).says(
-            "Your row sums have shape (n,), so they are subtracted along the keys: an error, or, "
-            "with as many keys as queries, the sums of other rows.",
+            "Your row sums have shape (n,) and are broadcast along the keys. That raises an error "
+            "or, with as many keys as queries, subtracts the sums of other rows.",
             "Which argument of `sum` keeps the axis, so that the shape is (n, 1)?",
         ),
         mistake("not_transposed", _backward(transpose=False), fails=True).says(

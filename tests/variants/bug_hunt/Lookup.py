@@ -131,9 +131,10 @@ AxisRepaired = wrong("scale_of_the_queries+zero_after_softmax+dropout_in_eval")(
     with_the_faults({"root", "eval_mode", "mask_after"})
 )
 LargestNumberSubtracted = but(
+    "dropped_key_has_weight",
     weights=lambda self, s, real: (
-        (s - torch.finfo(s.dtype).max * ~real).softmax(-1) * real.any(-1, keepdim=True)
-    )
+        torch.where(real, s, s - torch.finfo(s.dtype).max).softmax(-1) * real.any(-1, keepdim=True)
+    ),
 )
 RootAndDropout = wrong("scale_of_the_queries+dropout_in_eval")(
     with_the_faults({"root", "eval_mode"})

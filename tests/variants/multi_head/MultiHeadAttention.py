@@ -222,7 +222,6 @@ SeedsSlip = but("values_from_keys", project=of_layers(lambda a, b, c, q, k, v: (
 CopiedLine = but(
     "values_through_W_k", project=of_layers(lambda a, b, c, q, k, v: (a(q), b(k), b(v)))
 )
-DetachedValues = but(project=of_layers(lambda a, b, c, q, k, v: (a(q), b(k), c(v).detach())))
 SplitByView = but(
     "split_without_transpose", split=lambda self, x: x.contiguous().view(len(x), self.h, -1, self.d)
 )
@@ -235,19 +234,16 @@ NoHeadAxis = but(
     "item_mask_read_as_head_mask",
     given=lambda self, lens, m: (lens, m[None] if m is not None and m.dim() == 3 else m),
 )
-TrainsUnmasked = but(
-    "dropped_key_has_weight",
-    given=lambda self, lens, m: (None, None) if self.training else (lens, m),
-)
 PlainDotProducts = but("unscaled", score=lambda self, q, k: torch.einsum("bhnd,bhmd->bhnm", q, k))
 RootOfAllFeatures = but(
     "scale_embed_dim", score=lambda self, q, k: (q @ k.mT).div((self.h * self.d) ** 0.5)
 )
 ScoresTimesTheMask = but("filled_with_zero", softmax=lambda self, s, ok: F.softmax(s * ok, dim=3))
 LargestNumberSubtracted = but(
+    "dropped_key_has_weight",
     softmax=lambda self, s, ok: (
-        (s - torch.finfo(s.dtype).max * ~ok).softmax(-1) * ok.any(-1, keepdim=True)
-    )
+        torch.where(ok, s, s - torch.finfo(s.dtype).max).softmax(-1) * ok.any(-1, keepdim=True)
+    ),
 )
 EmptyRowsBreak = but("empty_row_nan", softmax=lambda self, s, ok: filled(s, ok).softmax(-1))
 SoftmaxDownTheColumns = but(
@@ -293,4 +289,4 @@ class WeightsKeptOnTheClass(LoopOverHeads):
 class HeadsCountedOnTheClass(LoopOverHeads):
     def __init__(self, *sizes, **named):
         super().__init__(*sizes, **named)
-        type(self).num_heads = vars(self).pop("num_heads")
+        type(self).h = vars(self).pop("h")

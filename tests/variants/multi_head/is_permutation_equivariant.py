@@ -67,10 +67,6 @@ exact = wrong("rejects_rounding")(mixed(torch.equal))
 more_than_allowed = wrong("accepts_turns_nan")(mixed(lambda a, b: not (a - b).abs().max() > 1e-6))
 mean_of_the_difference = wrong("accepts_one_entry")(mixed(lambda a, b: (a - b).abs().mean() < 1e-3))
 signed_difference = wrong("accepts_all_smaller")(mixed(lambda a, b: (a - b).max() < 1e-6))
-all_but_the_last_position = wrong("accepts_last_row")(
-    mixed(lambda a, b: _close(a[:, :-1], b[:, :-1]))
-)
-first_feature = wrong("accepts_last_feature")(mixed(lambda a, b: _close(a[..., 0], b[..., 0])))
 three_hundredths_allowed = wrong("accepts_a_hundredth")(
     mixed(lambda a, b: torch.allclose(a, b, rtol=0.0, atol=0.03))
 )

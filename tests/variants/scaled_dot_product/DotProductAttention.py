@@ -78,12 +78,6 @@ class StoresTooLate(Almost):
         return weights @ values
 
 
-@wrong("attribute_missing")
-class OtherName(Almost):
-    def keep(self, weights):
-        self.weights = weights.detach()
-
-
 @wrong("training_flag_changed")
 class SwitchesToEval(Almost):
     def outputs(self, weights, values):
@@ -122,6 +116,7 @@ def allowed(scores, valid_lens, mask):
 
 
 but = wrong_in(Almost)
+OtherName = but("attribute_missing", keep=lambda self, w: setattr(self, "weights", w.detach()))
 KeepsTheGraph = but("attribute_attached", kept=lambda self, w: w)
 DropsScores = but(
     "dropout_on_scores",
@@ -142,12 +137,10 @@ ForgetsDropout = but("dropout_missing", outputs=lambda self, w, v: w @ v)
 DropsOutputs = but("dropout_on_output", outputs=lambda self, w, v: self.dropout(w @ v))
 DropsValues = but("wrong_values", outputs=lambda self, w, v: w @ self.dropout(v))
 Unscaled = but("unscaled", score=lambda self, q, k: q @ k.mT)
-DividedByTheFeatures = but("wrong_factor", score=lambda self, q, k: q @ k.mT / q.shape[-1])
 MaskForgotten = but("bool_mask_ignored", weigh=lambda self, s, lens, m: masked_softmax(s, lens))
 LengthsNotPassedOn = but(
     "lengths_ignored", weigh=lambda self, s, lens, m: masked_softmax(s, mask=m)
 )
-NothingPassedOn = but("nothing_masked", weigh=lambda self, s, lens, m: s.softmax(-1))
 MaskAsTorchsLayerWantsIt = but(
     "bool_mask_inverted",
     weigh=lambda self, s, lens, m: masked_softmax(s, lens, None if m is None else ~m),

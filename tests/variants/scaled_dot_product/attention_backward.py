@@ -77,35 +77,16 @@ def backward(
 but = wrong_in(backward)
 elementwise = but("row_sum_forgotten", back=lambda w, dw: w * dw)
 wrong_axis = but("column_sum", back=lambda w, dw: w * (dw - (w * dw).sum(0)))
+every_key_alike = but("plain_mean", back=lambda w, dw: w * (dw - dw.mean(-1, keepdim=True)))
 subtracted_the_other_way = but("gradient_times_a_factor", back=lambda w, dw: -of_scores(w, dw))
 sums_without_keepdim = but(
     "row_sum_without_axis", back=lambda w, dw: w * (dw - torch.sum(w * dw, dim=1))
 )
 no_root = but("root_forgotten", scale_back=lambda ds, d: ds)
-only_queries_scaled = but(
-    "gradient_times_a_factor",
-    scale_back=lambda ds, d: ds,
-    result=lambda ds, q, k: (scaled(ds, k.shape[1]) @ k, ds.T @ q),
-)
 naive_exponentials = but("not_a_number", softmax=lambda s: s.exp() / s.exp().sum(-1, keepdim=True))
 no_transpose = but("not_transposed", result=lambda ds, q, k: (ds @ k, ds @ q))
 
 
-def through(softmax_backward):
-    """The gradients by what a row of weights makes of its gradients."""
-
-    def attention_backward(queries, keys, values, grad_outputs):
-        root = queries.shape[-1] ** 0.5
-        w = torch.softmax(queries @ keys.T / root, dim=-1)
-        ds = softmax_backward(w, grad_outputs @ values.T) / root
-        return ds @ keys, ds.T @ queries, w.T @ grad_outputs
-
-    return attention_backward
-
-
-every_key_alike = wrong("plain_mean")(
-    through(lambda w, dw: w * (dw - dw.sum(-1, keepdim=True) / dw.shape[-1]))
-)
 values_first = wrong("wrong_shape")(lambda *inputs: row_sum_form(*inputs)[::-1])
 
 

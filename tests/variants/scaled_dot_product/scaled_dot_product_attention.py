@@ -113,7 +113,6 @@ by_d = but("divided_by_d", score=lambda q, k: q @ k.mT / k.shape[-1])
 reshape_for_transpose = but(
     "keys_reshaped", score=lambda q, k: _scored(q, k.reshape(*k.shape[:-2], *k.mT.shape[-2:]).mT)
 )
-average = but(score=lambda q, k: 0 * (q @ k.mT))
 divides_in_place = but("input_mutated", score=scaled_in_place)
 softmax_dim_minus_2 = but(
     "rows_do_not_sum_to_one", weigh=lambda s, *given: F.softmax(filled(s, given), dim=-2)
@@ -131,10 +130,11 @@ dropout_half = but(
     "rows_do_not_sum_to_one", weigh=lambda s, *given: nn.Dropout(0.5)(masked_softmax(s, *given))
 )
 largest_number_subtracted = but(
+    "dropped_key_has_weight",
     weigh=lambda s, *given: (
-        (s - torch.finfo(s.dtype).max * ~allowed_of(s, *given)).softmax(-1)
+        torch.where(allowed_of(s, *given), s, s - torch.finfo(s.dtype).max).softmax(-1)
         * allowed_of(s, *given).any(-1, keepdim=True)
-    )
+    ),
 )
 nan_in_empty_rows = but("empty_row_nan", weigh=lambda s, *given: filled(s, given).softmax(-1))
 nan_gradient_only = but(
@@ -143,9 +143,6 @@ nan_gradient_only = but(
 )
 mask_of_the_first_item = but(
     weigh=lambda s, lens, m: masked_softmax(s, lens, m[:1] if _has(m, 3) else m)
-)
-mask_of_keys_read_as_queries = but(
-    weigh=lambda s, lens, m: masked_softmax(s, lens, m[:, None] if _has(m, 1) else m)
 )
 swapped = but("returned_in_the_other_order", result=lambda s, w, v: (w, w @ v))
 outputs_only = but("wrong_type", result=lambda s, w, v: w @ v)

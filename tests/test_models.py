@@ -5,7 +5,7 @@ import torch
 from num2words import num2words
 
 from course_lib.attention import CausalSelfAttention, MultiHeadAttention, positional_encoding
-from course_lib.models.language_model import LanguageModel, repeated_tokens, text_windows
+from course_lib.models.language_model import LanguageModel, drawn, repeated_tokens, text_windows
 from course_lib.models.numerals import LANGUAGES, Numerals, Vocabulary, english, french, german
 from course_lib.models.prose import characters, lesson_text
 from course_lib.models.training import train
@@ -215,3 +215,13 @@ def test_the_stored_text_is_the_lessons():
     vocabulary = characters(text)
     assert isinstance(vocabulary, Vocabulary)
     assert "".join(vocabulary.words(vocabulary.ids(text[:500]))) == text[:500]
+
+
+def test_what_a_model_draws_follows_what_it_was_given_and_is_the_same_each_time():
+    model = LanguageModel(5, [torch.nn.Identity()], torch.zeros(4, 8))
+    state = torch.get_rng_state()
+    first, second = (drawn(model, torch.tensor([1, 2, 3]), 6) for _ in range(2))
+    assert first[:3].tolist() == [1, 2, 3]
+    assert len(first) == 9 > model.context_length
+    assert torch.equal(first, second)
+    assert torch.equal(torch.get_rng_state(), state)

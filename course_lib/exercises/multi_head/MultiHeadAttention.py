@@ -119,14 +119,11 @@ def _values(rng, probe) -> list[Probe]:
 def _edges(rng, probe) -> list[Probe]:
     """Dropout of p = 0.3 acts on 2 * 60 * (10 + 8) = 2160 weights (`judge.comparisons`)."""
     edge = functools.partial(probe, part="edges")
-    x = rng.normal(0, 1.3, (2, 4, 6))
     cross, embed_dim = (2, 3, 4, 2, 2), 2 * (10 + 3)
     return [
         edge("as_many_items_as_heads", "A mask of shape (batch, n, m) belongs to the items, even "
                                        "if there are as many items as heads.",
              cross, mask=_some_of(rng, 2, 3, 4)),
-        edge("self_attention", "One sequence as queries, keys and values must work.",
-             (2, 4, 4, 3, 2), inputs={"queries": x, "keys": x, "values": x}),
         edge("one_head", "One head must be plain attention.", (2, 3, 4, 1, 5),
              mask=_some_of(rng, 2, 3, 4)),
         edge("device_and_dtype", "`device=` and `dtype=` set the device and the dtype of "

@@ -32,6 +32,7 @@ def _loading_probes(rng) -> list[Probe]:
     eye, zeros = np.eye(2), np.zeros((2, 2))
     worked = {"queries": np.zeros((1, 1, 2)), "keys": np.zeros((1, 2, 2)), "values": eye[None]}
     worked |= {"W_q": zeros, "W_k": zeros, "W_v": 2 * eye, "W_o": 3 * eye}
+    copied = "The weights must be copied: changing `mha` later must not change the reference."
     edge = functools.partial(_probe, part="edges")
     alone: Given = {"reference_bias": False}
     return [
@@ -52,27 +53,24 @@ def _loading_probes(rng) -> list[Probe]:
             "The parameters of the reference must still be trainable, and both modules must stay "
             "in the mode, train or eval, that they were in."
         ),
-        edge("changed_afterwards", _drawn(rng, bias=True), change_afterwards=True).says(
-            "The weights must be copied: changing `mha` later must not change the reference."
+        edge("changed_afterwards", _drawn(rng, bias=True), change_afterwards=True).says(copied),
+        edge("changed_afterwards_without_bias", _drawn(rng), **alone, change_afterwards=True).says(
+            copied
         ),
     ]
 
 
-def _loaded(queries, keys, values, **given) -> Expected:
+def _loading_oracle(*args, **kwargs) -> Expected:
+    names = ("queries", "keys", "values", *(f"{kind}_{n}" for kind in "Wb" for n in "qkvo"))
+    given = dict(zip(names, args, strict=False)) | kwargs
     state = {f"W_{n}.weight": given[f"W_{n}"] for n in "qkvo"}
     state |= {f"W_{n}.bias": given[f"b_{n}"] for n in "qkvo" if "b_q" in given}
-    construct = {"num_heads": given["num_heads"]}
-    found = oracle.multi_head_attention(construct, state, queries, keys, values)
-    weights = found.attributes["attention_weights"]
+    found = oracle.multi_head_attention({"num_heads": given["num_heads"]}, state, *args[:3])
     names = [f"W_{n}.{kind}" for n in "qkvo" for kind in ("weight", "bias")]
     source = np.concatenate([state[name].ravel() for name in names if name in state])
     trainable = (4 if given["reference_bias"] else 2) if given["training"] else 0
+    weights = found.attributes["attention_weights"]
     return Expected((found.outputs, weights, source, trainable, False))
-
-
-def _loading_oracle(*args, **kwargs) -> Expected:
-    names = ("queries", "keys", "values", "W_q", "W_k", "W_v", "W_o", "b_q", "b_k", "b_v", "b_o")
-    return _loaded(**dict(zip(names, args, strict=False)), **kwargs)
 
 
 def _share(mha, reference) -> None:

@@ -1,5 +1,6 @@
 """`shift_matrix`: from any position to the one a few places on, by one matrix."""
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -7,7 +8,7 @@ import torch
 
 from course_lib.checks.judge.exercise import Exercise, Property, Returned
 from course_lib.checks.observe.probe import Probe
-from course_lib.exercises._rows import case, edge, mistake
+from course_lib.exercises._rows import case, edge, in_steps, mistake
 from course_lib.reference import multi_head as oracle
 
 _SHIFTS = (
@@ -41,27 +42,16 @@ def _arrives(probe, outputs) -> str | None:
     return None
 
 
-def _turns(sine, cosine, base=10000.0) -> Callable:
-    """A wrong matrix: both rows of a pair's block, from the cosine and the sine of its angle."""
+@in_steps(block=lambda c, s: [[c, s], [-s, c]], base=10000.0)
+def _turns(block, base) -> Callable:
+    """A wrong matrix; `block` makes a pair's block of the cosine and the sine of its angle."""
 
     def shift_matrix(offset, embed_dim) -> torch.Tensor:
         angles = offset / base ** (torch.arange(0, embed_dim, 2).double() / embed_dim)
-        blocks = [torch.stack([*sine(c, s), *cosine(c, s)]).reshape(2, 2) for c, s in _both(angles)]
-        return torch.block_diag(*blocks)
+        blocks = (torch.tensor(block(math.cos(a), math.sin(a))) for a in angles.tolist())
+        return torch.block_diag(*blocks).double()
 
     return shift_matrix
-
-
-def _both(angles) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    return list(zip(angles.cos(), angles.sin(), strict=True))
-
-
-def _first(c, s) -> tuple[torch.Tensor, torch.Tensor]:
-    return c, s
-
-
-def _second(c, s) -> tuple[torch.Tensor, torch.Tensor]:
-    return -s, c
 
 
 def _in_halves(offset, embed_dim) -> torch.Tensor:
@@ -84,7 +74,7 @@ EXERCISE = Exercise(
     probes=_probes,
     oracle=oracle.shift_matrix,
     mistakes=(
-        mistake("backwards", _turns(lambda c, s: (c, -s), lambda c, s: (s, c))).says(
+        mistake("backwards", _turns(lambda c, s: [[c, -s], [s, c]])).says(
             "Your matrix goes the other way: `offset` positions back.",
             "The hand is (sine, cosine), not (cosine, sine). What does your matrix make of (0, 1)?",
         ),
@@ -93,11 +83,11 @@ EXERCISE = Exercise(
             "second; in `positional_encoding` they alternate.",
             "Which two columns hold the first pair?",
         ),
-        mistake("base_100", _turns(_first, _second, base=100.0)).says(
+        mistake("base_100", _turns(base=100.0)).says(
             "The exponent lacks its factor 2: pair i turns by offset / 10000^(2i/D).",
             "Write down the angles of offset 1 for D = 4. Are they 1 and 1/100?",
         ),
-        mistake("no_minus", _turns(_first, lambda c, s: (s, c))).says(
+        mistake("no_minus", _turns(lambda c, s: [[c, s], [s, c]])).says(
             "In each 2 x 2 block all four entries enter with a plus sign, but one of the two "
             "addition formulas has a minus.",
             _ADD,

@@ -1,19 +1,19 @@
 # %% [markdown]
 # # 06 · Multi-head attention
 #
-# **The question.** In *dreiundvierzig* a reader has two things to find, *drei* and *vierzig*, and must
-# not mix them up: *vierunddreißig* is 34. One attention gives each query one row of weights, so it
-# asks the keys one question at a time. The translator of lesson 00 asks four at once, at no extra
-# cost. How? And what can attention not find out, however many questions it asks?
+# **The question.** In *dreiundvierzig* there are two things to find, *drei* and *vierzig*, and they must
+# not be mixed up, because *vierunddreißig* is 34. One attention gives each query one row of weights.
+# The translator of lesson 00 uses four rows at once, with no extra parameters. How? And what can
+# attention not find out, however many rows it uses?
 #
 # **After this you can**
 #
-# - cut a projection into heads and put them together again, without mixing up numbers;
+# - split a projection into heads and merge them again, without mixing up numbers;
 # - write multi-head attention with lengths, masks and dropout, and say what each layer is for;
-# - take a head out of a trained model, and say what it did;
-# - load your weights into `nn.MultiheadAttention` and get the same outputs, masks included;
-# - test whether a function notices the order of its inputs, and whether it looks ahead;
-# - add positions, and show how a score can then look three places back.
+# - remove a head from a trained model, and say what it did;
+# - test whether a function looks ahead, and say what attention cannot see;
+# - add positions, and show how a head can then look three positions back;
+# - (optional) load your weights into `nn.MultiheadAttention` and get the same outputs.
 #
 # **Time:** {time}. **You need:** `masked_softmax` (lesson 02), transpose
 # against reshape (lesson 03), scaled dot products (lesson 05).
@@ -38,26 +38,23 @@ causal_mask, length_mask, masked_softmax = carry_on("causal_mask", "length_mask"
 
 torch.set_printoptions(precision=4, sci_mode=False)
 
-# %% [markdown]
-# ## Words and shapes
-
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": "(B, n, D)", "keys": "(B, m, D)", "outputs": "(B, n, D)"}
 plotting.show(plotting.diagram("heads", shapes=shapes | {"attention weights": "(B, h, n, m)"}))
 
 # %% [markdown]
-# | letter | counts | | name | shape |
-# |---|---|---|---|---|
-# | `B` | items in a batch | | `queries` | `(B, n, D)` |
-# | `n`, `m` | queries, keys | | `keys`, `values` | `(B, m, D)` |
-# | `D` | features (`embed_dim`) | | `q`, `k`, `v` after projecting and splitting | `(B, h, n or m, d)` |
-# | `h` | heads (`num_heads`) | | `attention_weights` | `(B, h, n, m)`: rows sum to 1 |
-# | `d` | features of a head, `D / h` | | outputs | `(B, n, D)` |
+# | name | what it is | shape |
+# |---|---|---|
+# | `queries`, `keys`, `values` | the inputs, with `D` features (`embed_dim`) | `(B, n, D)`, `(B, m, D)` |
+# | `q`, `k`, `v` | the same after projecting and splitting, with `d = D / h` features | `(B, h, n, d)`, `(B, h, m, d)` |
+# | `attention_weights` | one map for each head; rows sum to 1 | `(B, h, n, m)` |
+# | outputs | | `(B, n, D)` |
 #
-# A *head* is one attention of its own, working on `d` of the `D` features.
+# `h` counts the heads (`num_heads`). A *head* is one attention of its own, which works on `d` of the `D`
+# features.
 
 # %% [markdown]
-# ## 1. Two questions, one answer
+# ## 1. Two letters, one row of weights
 #
 # *Why is one attention not enough?*
 
@@ -66,15 +63,15 @@ shapes = {"attention weights": (1, 14), "values": (14, 22), "outputs": (1, 22)}
 plotting.show(plotting.diagram_strip("attention", lit="attention weights", shapes=shapes))
 
 # %% [markdown]
-# Say you want two letters of *dreiundvierzig*: the `d` with which the ones begin, at place 0, and the
-# `v` with which the tens begin, at place 7. Each is a question, and its answer a row of weights:
+# Say you want two letters of *dreiundvierzig*: the `d` with which the ones begin, at position 0, and the
+# `v` with which the tens begin, at position 7. Each needs a row of weights of its own:
 #
 # $$w^{\text{ones}} = (1, 0, 0, 0, 0, 0, 0, 0, 0, \dots), \qquad w^{\text{tens}} = (0, 0, 0, 0, 0, 0, 0, 1, 0, \dots).$$
 #
-# One attention has one row. Let it serve both questions by halves, with ½ at place 0 and ½ at place 7.
+# One attention has one row. Let it serve both, with ½ at position 0 and ½ at position 7.
 #
-# **Predict.** The values are one-hot letters. How far apart are the outputs for *dreiundvierzig* and
-# for *vierunddreißig*?
+# **Predict.** The values are one-hot letters. How much do the outputs for *dreiundvierzig* and
+# *vierunddreißig* differ?
 
 # %% tags=["demo"]
 numerals = Numerals()
@@ -93,16 +90,16 @@ assert apart == 0 and len(found) == 2
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Not at all: half a `d` and half a `v`, both times. The sum keeps no note of which weight brought what,
-# so no later layer can tell 43 from 34. Unequal weights would leave a trace, but a faint one: from
-# ⅔ `d` and ⅓ `v` a linear layer would have to read the *second* largest number. Section 5 trains
-# one attention to do it.
+# They do not differ. Both are half a `d` and half a `v`. The sum does not record which position
+# contributed which letter, so no later layer can tell 43 from 34. Unequal weights such as ⅔ and ⅓ would
+# leave a trace, but a linear layer would have to read the *second* largest number from it. Section 5
+# trains one attention to do that.
 #
 # </details>
 #
-# So give each question its own weights, its own values, and its own place in the output. That is
-# all that *multi-head attention* is. The rest of this lesson is about doing it in one go, and
-# about not mixing up the places.
+# So give each question its own weights, its own values, and its own part of the output. This is
+# *multi-head attention*. The rest of the lesson is about computing it in one go, and about keeping the
+# parts apart.
 
 # %% [markdown]
 # ## 2. Heads are blocks of features
@@ -118,11 +115,12 @@ plotting.show(plotting.diagram_strip("heads", lit=("W_q", "split heads"), shapes
 #
 # $$q_i = x\,(W^Q_i)^\top, \qquad x \in \mathbb{R}^{n \times D},\quad W^Q_i \in \mathbb{R}^{d \times D},\quad q_i \in \mathbb{R}^{n \times d}.$$
 #
-# The plain way is a loop over the heads. Stack the $W^Q_i$ on top of each other and you have one
-# matrix $W^Q \in \mathbb{R}^{D \times D}$; its product with $x$ holds all the $q_i$ side by side,
-# in *blocks* of $d$ features. **Predict.** With $D = 6$ and three heads, which columns of the
-# product belong to head 1? And how many weights does $W^Q$ have with one head, with three, with
-# six?
+# The plain way is a loop over the heads. If you stack the $W^Q_i$ on top of each other, you get one
+# matrix $W^Q \in \mathbb{R}^{D \times D}$. Its product with $x$ contains all the $q_i$ side by side,
+# in *blocks* of $d$ features.
+#
+# **Predict.** With $D = 6$ and three heads, which columns of the product belong to head 1? And how many
+# weights does $W^Q$ have with one, three and six heads?
 
 # %% tags=["demo"]
 generator = torch.Generator().manual_seed(0)
@@ -139,25 +137,26 @@ for i, q in enumerate(in_a_loop):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Columns 2 and 3; they hold the same products as the loop's, made in one call instead of three. And
-# 36 weights each time.
+# Columns 2 and 3 belong to head 1, and $W^Q$ has 36 weights each time.
 #
 # </details>
 #
-# One big product instead of three small ones, and the number of weights is $D \cdot D$ for any
-# number of heads. Heads cost no parameters: they split the features between them.
+# One large product replaces three small ones, and the number of weights is $D \cdot D$ for any number
+# of heads. Heads cost no parameters, because they divide the features among themselves. What grows with
+# their number are the attention weights, one `(n, m)` map for each head.
 #
-# For batched products the heads need an axis of their own, and it has to come before the
-# positions, because `@` multiplies the last two axes: from `(B, n, D)` to `(B, h, n, d)`.
+# For batched products, the heads need an axis of their own before the positions, because `@` multiplies
+# the last two axes. You go from `(B, n, D)` to `(B, h, n, d)`.
 #
 # **Predict.** `x.reshape(B, h, n, d)` has that shape. Does head 0 get the first block of every
 # position?
 #
 # <details><summary>Answer</summary>
 #
-# Only by luck. A reshape keeps the numbers in the order in which they lie in memory: position 0
+# It does not. A reshape keeps the numbers in the order in which they lie in memory: position 0
 # from its first to its last feature, then position 1, and so on. The first $n \cdot d$ numbers,
-# which become head 0, are the *whole* first positions. No error, the right shape, the wrong heads.
+# which become head 0, are *all* features of the first positions. There is no error, the shape is right,
+# and the heads are wrong.
 #
 # </details>
 
@@ -169,16 +168,17 @@ for i, q in enumerate(in_a_loop):
 # | position 0 | 1 | 2 | 3 | 4 |
 # | position 1 | 5 | 6 | 7 | 8 |
 #
-# Head 0 is the left half, `[[1, 2], [5, 6]]`, head 1 the right half, `[[3, 4], [7, 8]]`. The
-# reshape gives `[[1, 2], [3, 4]]` and `[[5, 6], [7, 8]]`: head 0 has all of position 0 and nothing
+# Head 0 is the left half, `[[1, 2], [5, 6]]`, and head 1 the right half, `[[3, 4], [7, 8]]`. The
+# reshape gives `[[1, 2], [3, 4]]` and `[[5, 6], [7, 8]]`. Head 0 has all of position 0 and nothing
 # of position 1.
 
 # %% [markdown]
 # ### Exercise: `split_heads`
 #
 # - **Takes** `x`, shape `(B, n, D)`, and `num_heads`.
-# - **Returns** shape `(B, h, n, D / h)`: head $i$ holds features $i d$ to $(i + 1) d - 1$ of every
-#   position. Raises `ValueError` if the features cannot be shared out evenly. Gradients reach `x`.
+# - **Returns** shape `(B, h, n, D / h)`, differentiable in `x`. Head $i$ contains features $i d$ to
+#   $(i + 1) d - 1$ of every position.
+# - **Raises** a `ValueError` if `num_heads` does not divide the number of features.
 #
 # **Worked number.** For `x = [[[1, 2, 3, 4], [5, 6, 7, 8]]]`, the table above,
 # `split_heads(x, 2)[0, 1]` is `[[3, 4], [7, 8]]`. `split_heads(x, 3)` is a `ValueError`.
@@ -190,8 +190,10 @@ from course_lib.attention import split_heads
 check("split_heads")
 
 # %% [markdown]
-# The picture follows each number of an `x` with three positions: the tens say which position it
-# comes from, colour and small letters to which head it belongs. Try all three ways.
+# The next figure follows each number of an `x` with three positions. The tens digit says which position
+# it comes from, and the color and the small letter say to which head it belongs.
+#
+# **Predict** how many colors each head has if you split by a reshape. Then try all three ways.
 
 
 # %% tags=["demo"]
@@ -219,44 +221,44 @@ assert set(as_blocks("split_heads(x, 2)", owners)[0].flatten().tolist()) == {0}
 plotting.interactive(draw_split, way=["x.reshape(h, n, d)", "interleaved", "split_heads(x, 2)"])
 
 # %% [markdown]
-# <details><summary>What you should see</summary>
+# <details><summary>Answer</summary>
 #
-# On the right each head has one colour. In the middle, with a reshape, both heads are striped.
+# On the right, each head has one color. In the middle, with a reshape, both heads have two.
 #
 # </details>
 #
-# *Interleaved* heads (features 0 and 2, features 1 and 3) would be a possible convention: a model
-# trained with them works. But weights could not be exchanged with anyone who uses blocks, as torch
-# does. Section 6 depends on it.
+# *Interleaved* heads (features 0 and 2, features 1 and 3) would be a possible convention, and a model
+# trained with them works. But you could not exchange weights with a library that uses blocks, as torch
+# does.
 
 # %% [markdown]
 # ## 3. And back again
 #
-# *After each head has its result, who puts them side by side?*
+# *How do the results of the heads become one vector per position again?*
 
 # %% tags=["demo", "hide-input"]
 shapes = {"head outputs": (2, 3, 5, 2), "merge heads": (2, 5, 6)}
 plotting.show(plotting.diagram_strip("heads", lit="merge heads", shapes=shapes))
 
 # %% [markdown]
-# Each head returns `(n, d)`; together `(B, h, n, d)`. A position's result is its row of head 0,
-# followed by its row of head 1, and so on: `(B, n, D)`. The same trap waits on the way back, and it
-# is worse, because now numbers of *different positions* end up in one row.
+# The heads return `(B, h, n, d)`. The result of a position is its row of head 0, followed by its row of
+# head 1, and so on, which makes `(B, n, D)`. The same trap waits on the way back, and it is worse,
+# because now numbers of *different positions* end up in one row.
 #
-# **By hand.** Head 0 holds `[[1, 2], [5, 6]]`, head 1 `[[3, 4], [7, 8]]`. The merge is
-# `[[1, 2, 3, 4], [5, 6, 7, 8]]`. A reshape straight away gives `[[1, 2, 5, 6], [3, 4, 7, 8]]`:
-# position 0 has lost what head 1 found for it, and has a piece of position 1 instead.
+# **By hand.** Head 0 contains `[[1, 2], [5, 6]]`, and head 1 contains `[[3, 4], [7, 8]]`. The merge is
+# `[[1, 2, 3, 4], [5, 6, 7, 8]]`. A plain reshape gives `[[1, 2, 5, 6], [3, 4, 7, 8]]`. Position 0 has
+# lost what head 1 found for it, and has a piece of position 1 instead. (Splitting and merging by two
+# plain reshapes gives back `x`. Two functions can undo each other and both be wrong.)
 
 # %% [markdown]
 # ### Exercise: `merge_heads`
 #
 # - **Takes** `x`, shape `(B, h, n, d)`.
-# - **Returns** shape `(B, n, h * d)`: for each position the features of head 0, then of head 1, ...
-#   Gradients reach `x`.
+# - **Returns** shape `(B, n, h * d)`, differentiable in `x`: for each position, the features of head 0,
+#   then those of head 1, and so on.
 #
-# **Worked number.** For `x = [[[[1, 2], [5, 6]], [[3, 4], [7, 8]]]]`, the example above, it is
-# `[[[1, 2, 3, 4], [5, 6, 7, 8]]]`. Whatever `x` was, `merge_heads(split_heads(x, num_heads))` is
-# `x`.
+# **Worked number.** `x = [[[[1, 2], [5, 6]], [[3, 4], [7, 8]]]]`, the example above, gives
+# `[[[1, 2, 3, 4], [5, 6, 7, 8]]]`. For any `x`, `merge_heads(split_heads(x, num_heads))` is `x`.
 
 # %%
 from course_lib.attention import merge_heads
@@ -265,60 +267,23 @@ from course_lib.attention import merge_heads
 check("merge_heads")
 
 # %% [markdown]
-# ### A round trip ★
-#
-# There and back is a good test, with one hole in it: two mistakes can cancel each other.
-#
-# **Predict.** Split by reshape, merge by reshape. Does the round trip notice?
-#
-# <details><summary>Answer</summary>
-#
-# No: nothing was moved on the way out and nothing on the way back, so you get `x`. What happens
-# *between* split and merge is wrong all the same. Being inverses of each other does not make either one right.
-#
-# </details>
-
-# %% tags=["demo"]
-generator = torch.Generator().manual_seed(1)
-x = torch.randn(2, 5, 6, generator=generator)  # (B, n, D)
-wrong_split = x.reshape(2, 3, 5, 2)
-differences = {
-    "x and back by split and merge": merge_heads(split_heads(x, 3)) - x,
-    "x and back by two reshapes": wrong_split.reshape(2, 5, 6) - x,
-    "the two splits": wrong_split - split_heads(x, 3),
-}
-for name, difference in differences.items():
-    print(f"{name:30} at most {difference.abs().max():.1f} apart")
-assert not differences["x and back by two reshapes"].any()
-assert differences["the two splits"].abs().max() > 1
-
-# %% [markdown]
 # ## 4. Mixing: what `W_o` is for
 #
-# *The heads stand side by side. Why is there a fourth layer?*
+# *The heads are concatenated. Why is there a fourth layer?*
 
 # %% tags=["demo", "hide-input"]
 shapes = {"head outputs": (1, 3, 5, 2), "merge heads": (1, 5, 6), "W_o": (1, 5, 6)}
 plotting.show(plotting.diagram_strip("heads", lit="W_o", shapes=shapes))
 
 # %% [markdown]
-# Without it, head $i$ could write to its own $d$ features of the output and to no others. The
-# output layer $W^O \in \mathbb{R}^{D \times D}$ lets every head write everywhere:
+# Without a fourth layer, head $i$ could write only to its own $d$ features of the output. The output
+# layer $W^O \in \mathbb{R}^{D \times D}$ lets every head write to all of them:
 #
 # $$\text{output} = [\,\text{head}_0, \dots, \text{head}_{h-1}\,]\,(W^O)^\top = \sum_{i=0}^{h-1} \text{head}_i\,(W^O_i)^\top, \qquad W^O_i \in \mathbb{R}^{D \times d},$$
 #
-# where $W^O_i$ are columns $i d$ to $(i+1) d - 1$ of $W^O$. Concatenating and multiplying is giving each
-# head its own way out, and adding up.
-
-# %% tags=["demo"]
-generator = torch.Generator().manual_seed(2)
-heads = torch.randn(1, 3, 5, 2, generator=generator)  # (B, h, n, d)
-W_o = torch.randn(6, 6, generator=generator)
-
-concatenated = merge_heads(heads) @ W_o.T
-added_up = sum(heads[:, i] @ W_o[:, 2 * i : 2 * i + 2].T for i in range(3))
-print(f"largest difference: {(concatenated - added_up).abs().max():.1f}")
-assert torch.allclose(concatenated, added_up, atol=1e-5)
+# where $W^O_i$ are columns $i d$ to $(i+1) d - 1$ of $W^O$. Concatenating the heads and multiplying by
+# $W^O$ is the same as projecting each head separately and adding the results. So a head *reads* through
+# $W^Q_i$ and $W^K_i$, and *writes* through $W^V_i$ and $W^O_i$.
 
 # %% [markdown]
 # ### One head's scores
@@ -327,24 +292,15 @@ assert torch.allclose(concatenated, added_up, atol=1e-5)
 #
 # $$\text{head}_i = \operatorname{softmax}\!\left(\frac{q_i k_i^\top}{\sqrt{d}}\right) v_i, \qquad q_i \in \mathbb{R}^{n \times d},\; k_i, v_i \in \mathbb{R}^{m \times d}.$$
 #
-# **Predict.** $D = 64$, eight heads. A score is divided by 8, or by about 2.83?
+# **Predict.** Let $D = 64$, with eight heads. Is a score divided by 8, or by about 2.83?
 #
 # <details><summary>Answer</summary>
 #
-# By $\sqrt{8} \approx 2.83$. A score of one head sums $d = 64/8 = 8$ products, so that is what its
-# variance grows with. Dividing by $\sqrt{64}$ makes all weights more even than they should be; it
-# still trains, which makes it hard to notice.
+# It is divided by $\sqrt{8} \approx 2.83$. A score of one head sums $d = 64/8 = 8$ products, so its
+# variance is 8. Dividing by $\sqrt{64}$ makes all weights more even than they should be. The model still
+# trains, which makes the mistake hard to notice.
 #
 # </details>
-
-# %% tags=["demo"]
-generator = torch.Generator().manual_seed(3)
-q, k = torch.randn(2, 2000, 64, generator=generator)
-scores = (split_heads(q[None], 8) * split_heads(k[None], 8)).sum(dim=-1)  # one score a pair
-for name, divisor in {"sqrt(d)": math.sqrt(8), "sqrt(D)": math.sqrt(64)}.items():
-    print(f"divided by {name}: standard deviation {(scores / divisor).std():.1f}")
-assert 0.95 < (scores / math.sqrt(8)).std() < 1.05
-assert (scores / math.sqrt(64)).std() < 0.4
 
 # %% [markdown]
 # ### Two claims
@@ -354,31 +310,31 @@ assert (scores / math.sqrt(64)).std() < 0.4
 #
 # <details><summary>Answers</summary>
 #
-# Both are false. The *input* is handed over three times, and three layers make three different
-# things of it. `v` is projected from `values`; where they are another sequence than the keys, that
-# matters.
+# Both are false. The *input* is passed three times, and three layers project it to three different
+# tensors. `v` is projected from `values`, which matters if they are not the same sequence as the keys.
 #
 # </details>
 
 # %% [markdown]
 # ### Masks for heads
 #
-# Scores have the shape `(B, h, n, m)`. `masked_softmax` already hands `valid_lens` to every head.
-# A mask has to line up with four axes:
+# Scores have the shape `(B, h, n, m)`. `masked_softmax` already applies `valid_lens` to every head.
+# A mask has to be aligned with four axes:
 #
-# | given | means | lines up as |
+# | given | means | aligned as |
 # |---|---|---|
 # | `(n, m)` | the same for all | `(1, 1, n, m)`, by itself |
 # | `(B, n, m)` | one for each item | `(B, 1, n, m)`: you add the axis |
 # | `(B, h, n, m)` | one for each head | as it is |
 #
-# **Predict.** *drei* and *dreizehn*, two heads, and a `(B, n, m)` mask used as it is. An error?
+# **Predict.** Take *drei* and *dreizehn*, two heads, and a `(B, n, m)` mask used as it is. Do you get an
+# error?
 #
 # <details><summary>Answer</summary>
 #
-# No. Broadcasting lines axes up from the right, so `B` meets `h`; both are 2. Head 0 gets the mask
-# of *drei* and head 1 that of *dreizehn*, for both items. Three heads would have raised an error, and
-# you would have been lucky.
+# You do not. Broadcasting aligns axes from the right, so `B` is aligned with `h`, and both are 2. Head 0
+# gets the mask of *drei* and head 1 the mask of *dreizehn*, for both items. With three heads you would
+# have seen an error.
 #
 # </details>
 
@@ -387,21 +343,20 @@ assert (scores / math.sqrt(64)).std() < 0.4
 #
 # Put it together: project, split, attend in all heads at once, merge, project.
 #
-# - **Built with** `embed_dim`, `num_heads`, `dropout=0.0`, `bias=False`, in this order. Submodules
-#   `W_q`, `W_k`, `W_v`, `W_o`: `nn.Linear(embed_dim, embed_dim)`, with a bias only if asked for.
-#   Pass the keyword arguments `device=None` and `dtype=None` on to each layer, as in lesson 04.
-# - **Called with** `queries` `(B, n, D)`, `keys` and `values` `(B, m, D)`, optionally `valid_lens`,
-#   `(B,)` or `(B, n)`, and `mask` in one of the three shapes above, True = may attend. With both
-#   given, a key must be allowed by both. What is in the others changes nothing, however large.
-#   Where no key is allowed the weights are 0, and all gradients stay finite.
-# - **Returns** `(B, n, D)`, however large the scores are; every size may be 1.
-# - **Keeps** `attention_weights`, `(B, h, n, m)`, of its own last call, in train and in eval mode,
-#   as the softmax left them, detached. Dropout acts on the weights, in train mode only.
+# - **`__init__(embed_dim, num_heads, dropout=0.0, bias=False, *, device=None, dtype=None)`** creates
+#   `W_q`, `W_k`, `W_v` and `W_o`, each an `nn.Linear(embed_dim, embed_dim)`, with a bias only if
+#   `bias` is True. Pass `device` and `dtype` on to each layer.
+# - **`forward(queries, keys, values, valid_lens=None, mask=None)`** takes `queries` `(B, n, D)`, `keys`
+#   and `values` `(B, m, D)`, `valid_lens` `(B,)` or `(B, n)`, and `mask` in one of the three shapes above,
+#   True = may attend. It returns `(B, n, D)`. If both are given, a key must be allowed by both. Masked
+#   keys and values have no effect. Without an allowed key, the weights are 0 and all gradients stay
+#   finite. Dropout acts on the weights, in train mode only.
+# - **`self.attention_weights`** holds the weights of the module's own last call, in train and in eval
+#   mode, before dropout and detached, shape `(B, h, n, m)`.
 #
-# **Worked number.** Two heads, `embed_dim=4`, `W_v` and `W_o` identities. Two queries of zeros
-# score 0 with every key, so they weigh the keys $(1, 2, 3, 4)$ and $(5, 6, 7, 8)$ by ½ each. If
-# those are the values, too, both outputs are $(3, 4, 5, 6)$. With one single key, every query's
-# output is that key's value, whatever the other weights are.
+# **Worked number.** Take two heads, `embed_dim=4`, and identities for `W_v` and `W_o`. Two queries of
+# zeros score 0 with every key, so they give the keys $(1, 2, 3, 4)$ and $(5, 6, 7, 8)$ a weight of ½
+# each. If these are also the values, both outputs are $(3, 4, 5, 6)$.
 
 # %%
 from course_lib.attention import MultiHeadAttention
@@ -410,12 +365,11 @@ from course_lib.attention import MultiHeadAttention
 check("MultiHeadAttention")
 
 # %% [markdown]
-# The batch of the last lessons: *drei*, *dreizehn* and *dreiundvierzig*, 4, 8 and 14 letters, each a
-# vector of the translator. Your module reads it, and so does a loop over four heads, written from
-# the formula.
+# Your module now reads the batch of the last lessons, *drei*, *dreizehn* and *dreiundvierzig*, with one
+# vector of the translator for each letter. So does a loop over four heads, written from the formula.
 #
-# **Predict.** How far apart are the two? How much weight do the ten pads of *drei* get? And how
-# many parameters does your module have with one head, with 4, with 64?
+# **Predict.** By how much do the two differ? How much weight do the ten pads of *drei* get? And how
+# many parameters does your module have with 1, 4 and 64 heads?
 
 # %% tags=["demo"]
 model = trained_translator(numerals)
@@ -444,25 +398,25 @@ assert not mha.attention_weights[0, :, :, 4:].any() and set(sizes) == {4 * 64 * 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Not at all, none, and the same each time. The loop costs `h` products of each kind; the module does
-# one, with an axis more.
+# They differ by rounding at most, the pads get no weight, and the number of parameters is the same each
+# time. The loop needs `h` products of each kind. The module needs one, with one more axis.
 #
 # </details>
 
 # %% [markdown]
 # ## 5. What a head does
 #
-# *Do two heads find what one cannot?*
+# *Can two heads find what one cannot?*
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": (32, 1, 32), "attention weights": (32, 2, 1, 14), "outputs": (32, 1, 32)}
 plotting.show(plotting.diagram_strip("heads", lit="attention weights", shapes=shapes))
 
 # %% [markdown]
-# Back to the two letters of section 1. Now they have to be learned: one query looks at 14 letters and
-# names the first and the eighth. Query, letters and places are fixed random vectors; your module and a
-# layer that names letters are trained, on random strings. Then they read 48 real numerals of 14
-# letters, *dreiundvierzig* and *vierunddreißig* among them.
+# Here are the two letters of section 1 again, and now they have to be learned. One query attends to 14
+# letters, and a layer names the first and the eighth. The query, the letters and the positions are fixed
+# random vectors. Your module and the layer are trained on random strings. Then they read 48 real
+# numerals of 14 letters, *dreiundvierzig* and *vierunddreißig* among them.
 
 # %% tags=["demo"]
 fourteen = [10 * tens + ones for tens in range(2, 10) for ones in (2, 3, 4, 5, 8, 9)]
@@ -494,8 +448,8 @@ def learn_two_letters(num_heads, seed, d=32):
 
 
 # %% [markdown]
-# **Predict.** One head and two heads, with equally many parameters, three trainings each: of the 48
-# pairs of letters, how many are right?
+# **Predict.** One head and two heads have equally many parameters and are trained three times each. How
+# many of the 48 pairs of letters do they name correctly?
 
 # %% tags=["demo", "nbval-ignore-output"]
 right, maps = {1: [], 2: []}, {}
@@ -514,21 +468,21 @@ plotting.show(plotting.attention(weights, query, keys, heads=names))
 assert max(right[1]) < 40 and np.mean(right[2]) > 45
 
 # %% [markdown]
-# <details><summary>What you should see</summary>
+# <details><summary>Answer</summary>
 #
-# Two heads share the work: one looks at place 0, the other at place 7, and all pairs are right. (Choose
-# a head by its small map.) A single head has two bad choices. It may put all its weight on one place and guess the other letter. Or it
-# divides its weight, and then the two letters blend, as in section 1: some pairs are right, in others one
-# letter is named twice.
+# Two heads share the work. One attends to position 0 and the other to position 7, and nearly all pairs
+# are correct. (Choose a head by its small map.) A single head may put all its weight on one position and
+# guess the other letter. Or it divides its weight, and then the two letters blend, as in section 1.
 #
 # </details>
 
 # %% [markdown]
-# ### Taking a head away ★
+# ### Removing a head
 #
-# There the task was made for two heads. What do the heads of a real model do? The part of lesson 00's
-# translator that reads the letters is a self-attention with four heads. It is torch's; yours can take
-# its place, with its weights. Torch's mask says True for *ignore*, so it is inverted on the way.
+# That task was made for two heads. What do the heads of a real model do? The part of lesson 00's
+# translator that reads the letters is a self-attention with four heads, an `nn.MultiheadAttention`. Your
+# module can take its place, with its weights. In torch's mask True means *ignore*, so the next cell
+# inverts it.
 
 
 # %% tags=["demo"]
@@ -556,28 +510,32 @@ for word in batch:
 assert translate(model, numerals, "dreiundvierzig")[0] == ["forty", "three"]
 
 # %% [markdown]
-# It translates with your attention inside. This is what it sees in *dreizehn*.
+# The translator now runs on your module. Here are its maps for *dreizehn*.
 #
-# **Predict.** Choose head 0 and point at `r`. Which letter does it look at, and what for?
+# **Predict.** Choose head 0 and point at `r`. Which letter does it attend to, and what could that be good
+# for?
 
 # %% tags=["demo"]
 translate(model, numerals, "dreizehn")
-plotting.show(plotting.attention(reader, "dreizehn", "dreizehn", title="how dreizehn is read"))
+plotting.show(
+    plotting.attention(
+        reader.attention_weights, "dreizehn", "dreizehn", title="how dreizehn is read"
+    )
+)
 assert reader.attention_weights[0, 0, 1].argmax() == 4  # from r to z
 
 # %% [markdown]
-# <details><summary>What you should see</summary>
+# <details><summary>Answer</summary>
 #
-# At the `z`, with nearly all its weight: after *drei*, a `z` means *zehn*. That looks like the
+# It attends to the `z`, with nearly all its weight. After *drei*, a `z` means *zehn*, which looks like the
 # difference between *three* and *thirteen*.
 #
 # </details>
 #
-# A map shows where a head looks, not what becomes of it. So take the head away, and see what breaks: set
-# its columns of `W_o` to 0. This is called *ablation*.
+# A map shows where a head looks, but not how the model uses it. So remove the head and see what breaks,
+# by setting its columns of `W_o` to 0. This is called *ablation*.
 #
-# **Predict.** Without head 0, what does the translator make of *drei*, *dreizehn* and
-# *dreiundvierzig*?
+# **Predict.** What does the translator make of *drei*, *dreizehn* and *dreiundvierzig* without head 0?
 
 
 # %% tags=["demo", "nbval-ignore-output"]
@@ -608,15 +566,14 @@ assert shares[0][0] <= 3 and shares[3][0] >= 5 and shares[None] == [7, 99, 500]
 assert min(shares[1][1], shares[2][1]) > 90 and shares[1][2] < 250
 
 # %% [markdown]
-# <details><summary>What came of it</summary>
+# <details><summary>Answer</summary>
 #
-# *dreizehn* becomes *three*; *drei* and *dreiundvierzig* stay right. The map had it right: head 0
-# looks ahead for *zehn*, and 13 to 18 depend on it. Other numbers suffer as well: a head rarely has
-# one job only. Without head 3, 34 becomes *thirty three*: this head helps to tell digits apart. Heads
-# 1 and 2 hardly matter up to 99. Are they idle? Of 500 other numerals, most of them up in the
-# thousands, fewer than half are right without head 1. An ablation speaks for the inputs you tried. In
-# large models heads also stand in for one another, and removing one often costs little (Michel and
-# others 2019).
+# Without head 0, *dreizehn* becomes *three*, while *drei* and *dreiundvierzig* stay correct. The map was
+# a good guide: head 0 looks ahead for *zehn*, and most numbers from 13 to 19 depend on it. Other numbers
+# suffer as well, because a head rarely has only one job. Heads 1 and 2 hardly matter up to 99, but of 500
+# other numerals, most of them in the thousands, fewer than half are correct without head 1. An ablation
+# tells you only about the inputs you tried. In large models, heads also replace one another, and removing
+# one often costs little (Michel and others 2019).
 #
 # </details>
 
@@ -630,7 +587,7 @@ shapes = {"queries": "(B, n, D)", "keys": "(B, m, D)", "values": "(B, m, D)", "W
 plotting.show(plotting.diagram_strip("heads", lit=("W_q", "W_k", "W_v", "W_o"), shapes=shapes))
 
 # %% [markdown]
-# The best test there is: give both the same weights and compare. Torch stores them differently.
+# The best test is to give both modules the same weights and compare. Torch stores them differently.
 
 # %% tags=["demo"]
 torch.manual_seed(6)
@@ -689,17 +646,19 @@ assert apart["inverted"] < 1e-4 and apart["as it is"] > 0.1
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Not at all. Forgotten, there is no error and no warning, only other numbers.
+# They differ by rounding at most. If you forget to invert the mask, there is no error and no warning, only
+# different numbers.
 #
 # </details>
 #
-# One difference is left: an item of length 0 has nothing to attend to. **Predict.** What do the two
-# modules return for it?
+# One difference remains: an item of length 0 has nothing to attend to.
+#
+# **Predict.** What do the two modules return for it?
 
 # %% tags=["demo"]
-nobody = torch.tensor([0, 8, 14])
-ours = mha(x, x, x, valid_lens=nobody)
-theirs = reference(x, x, x, key_padding_mask=~length_mask(nobody, 14))[0]
+lens = torch.tensor([0, 8, 14])
+ours = mha(x, x, x, valid_lens=lens)
+theirs = reference(x, x, x, key_padding_mask=~length_mask(lens, 14))[0]
 print("item of length 0, ours :", ours[0, 0, :4])
 print("item of length 0, torch:", theirs[0, 0, :4].detach())
 assert not ours[0].any()
@@ -708,29 +667,31 @@ assert theirs[0].isnan().all()
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Ours returns zeros, as agreed in lesson 02; torch's module returns nan.
+# Yours returns zeros, the convention of lesson 02, and torch's module returns nan. (With
+# `need_weights=False`, torch takes other code paths, and some of them do not return nan.)
 #
 # </details>
 
 # %% [markdown]
 # ## 7. What attention cannot see
 #
-# *Read a word backwards. What does self-attention notice?*
+# *If you read a word backwards, what does self-attention notice?*
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": (1, 4, 64), "head queries": (1, 4, 4, 16), "head keys": (1, 4, 4, 16)}
 plotting.show(plotting.diagram_strip("heads", lit=("scores", "weighted sum"), shapes=shapes))
 
 # %% [markdown]
-# Scores compare contents, and a sum does not depend on the order of its terms. If $P$ permutes the
+# Scores compare contents, and a sum does not depend on the order of its terms. So if $P$ permutes the
 # positions,
 #
 # $$f(Px) = P f(x), \qquad x \in \mathbb{R}^{n \times D}.$$
 #
-# Such an $f$ is *permutation equivariant*: the outputs move along with the inputs, and nothing else
-# changes. (*Invariant* would be $f(Px) = f(x)$: nothing moves.)
+# Such an $f$ is *permutation equivariant*. The outputs move along with the inputs, and nothing else
+# changes. (An *invariant* function has $f(Px) = f(x)$, so nothing moves.)
 #
-# **Predict.** Your module reads *drei* forwards and backwards, as *ierd*. Which letters notice?
+# **Predict.** Your module reads *drei* forwards and backwards, as *ierd*. Which letters get another
+# output?
 
 # %% tags=["demo"]
 forwards = model.characters(numerals.source_ids("drei"))[None].detach()  # (1, 4, 64)
@@ -743,31 +704,32 @@ assert change.abs().max() < 1e-4
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# None: each finds the same letters around it, in any order. For a model of language that is bad news: in
-# *dog bites man* and *man bites dog*, the word *dog* has the same output.
+# None of them does. Each letter attends to the same letters, in a different order. For a language model
+# that is bad news: in *dog bites man* and *man bites dog*, the word *dog* has the same output.
 #
 # </details>
 
 # %% [markdown]
-# ### A test for it
+# ### A test for equivariance ★
 #
-# There are too many permutations to try: ten positions have 3 628 800. Which ones are enough?
+# There are too many permutations to try. Ten positions have 3,628,800. Which ones make a good test?
 #
 # **By hand.** Is $f$ = "each position minus the next one, in a circle" equivariant? Rotate
 # $(1, 2, 4)$ to $(4, 1, 2)$: outputs $(-1, -2, 3)$ become $(3, -1, -2)$, rotated as well. Swap the
 # first two instead, $(2, 1, 4)$: the outputs $(1, -3, 2)$ are not $(-2, -1, 3)$. So a rotation
-# proves nothing. Nor does a reversal: a function of distances passes it. Two permutations from
-# which all others can be composed are a good choice: a swap of two neighbours and a rotation.
+# proves nothing. Nor does a reversal, which a function of distances passes. A good choice is two
+# permutations from which all others can be composed: a swap of two neighbors and a rotation. (Passing at
+# one input `x` is still not a proof for all inputs.)
 
 # %% [markdown]
 # ### Exercise: `is_permutation_equivariant`
 #
 # - **Takes** `fn`, a function from `(B, n, D)` to `(B, n, ...)` without randomness, and `x`,
 #   `(B, n, D)`.
-# - **Returns** a Python `bool`: does every item's output move along with its positions?
+# - **Returns** a Python `bool`: True if every item's outputs move along with its positions.
 #
-# Outputs that differ by rounding only, in float32 about a millionth of their size, count as equal. A
-# difference of a hundredth counts, wherever it is and whichever its sign, and nan equals nothing.
+# Treat outputs that differ only by rounding, in float32 about a millionth of their size, as equal. A
+# difference of a hundredth counts anywhere, with either sign. nan is not equal to anything.
 #
 # **Worked number.** At $((1, 0), (2, -1), (0, 2))$, three positions of one item: for
 # `fn = lambda x: 2 * x` True, for `fn = lambda x: x.cumsum(1)` False, for
@@ -780,30 +742,31 @@ from course_lib.attention import is_permutation_equivariant
 check("is_permutation_equivariant")
 
 # %% [markdown]
-# ### And a test for looking ahead
+# ### A test for looking ahead
 #
-# A causal function is one whose output at position $i$ depends on positions $0, \dots, i$ only. If the
-# future does not matter, you may overwrite it, and nobody before it may notice.
+# The output of a causal function at position $i$ depends only on positions $0, \dots, i$. If the
+# future does not matter, you may overwrite it, and no earlier output may change.
 #
-# **Predict.** You overwrite the future with nan, and look whether a nan appears earlier. Would
+# **Predict.** You overwrite the future with nan, and check whether a nan appears earlier. Would
 # causal attention pass?
 #
 # <details><summary>Answer</summary>
 #
-# No. A forbidden key has weight 0, but the weighted sum still multiplies it with its value, and
-# $0 \times \text{nan}$ is nan. Use ordinary numbers.
+# It would not. A forbidden key has weight 0, but the weighted sum still multiplies its value by this
+# weight, and $0 \times \text{nan}$ is nan. Use ordinary numbers.
 #
 # </details>
 
 # %% [markdown]
 # ### Exercise: `is_causal`
 #
-# - **Takes** `fn` and `x` as before.
-# - **Returns** a Python `bool`: is no output, of any item, changed by any later position? An output
-#   may depend on its own position.
+# - **Takes** `fn`, a function from `(B, n, D)` to `(B, n, ...)` without randomness, and `x`,
+#   `(B, n, D)`.
+# - **Returns** a Python `bool`: True if no later position changes an output, in any item. An output may
+#   depend on its own position.
 #
-# Outputs that differ by rounding only, in float32 about a millionth of their size, count as equal. A
-# difference of a hundredth counts, wherever it is and whichever its sign, and nan equals nothing.
+# Treat outputs that differ only by rounding, in float32 about a millionth of their size, as equal. A
+# difference of a hundredth counts anywhere, with either sign. nan is not equal to anything.
 #
 # **Worked number.** At $((1, 0), (2, -1), (0, 2))$ again: for `fn = lambda x: x.cumsum(1)` True; for
 # `fn = lambda x: x.flip(1)` False; for `fn = lambda x: x.roll(-1, 1)`, the next position, False.
@@ -815,17 +778,10 @@ from course_lib.attention import is_causal
 check("is_causal")
 
 # %% [markdown]
-# Now use both. You may read that attention cannot know any order without positions being added.
+# You may read that attention cannot know any order unless positions are added.
 #
-# **Predict.** What do the two tests say of self-attention with a causal mask, and nothing added?
-#
-# <details><summary>Answer</summary>
-#
-# It is causal, and it is *not* equivariant: position 0 sees one key, position 3 sees four. The mask
-# already breaks the symmetry. Some language models have no other source of order than that (Haviv
-# and others 2022). What is blind to order is attention in which everyone sees everyone.
-#
-# </details>
+# **Predict.** Now self-attention gets a causal mask, and nothing else. Is it causal? And is it
+# equivariant?
 
 # %% tags=["demo"]
 functions = {
@@ -833,29 +789,38 @@ functions = {
     "with a causal mask": lambda x: mha(x, x, x, mask=causal_mask(x.shape[1])),
 }
 for name, fn in functions.items():
-    found = is_permutation_equivariant(fn, forwards), is_causal(fn, forwards)
-    print(f"{name:20} equivariant: {found[0]!s:6} causal: {found[1]}")
-    assert found == ((True, False) if name == "self-attention" else (False, True))
+    moved = (fn(backwards).flip(1) - fn(forwards)).abs().max()
+    print(f"{name:20} causal: {is_causal(fn, forwards)!s:6} reversed and back: {moved:.2f}")
+    assert is_causal(fn, forwards) == (name == "with a causal mask") == bool(moved > 0.01)
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# It is causal, and it is *not* equivariant, because position 0 sees one key and position 3 sees four. The
+# mask already breaks the symmetry. Some language models have no other source of order (Haviv and others
+# 2022). Only attention in which every query sees every key is blind to order.
+#
+# </details>
 
 # %% [markdown]
 # ## 8. Adding positions
 #
-# *How does a model that sees contents only learn where they stand?*
+# *Attention sees only content. How can it learn where things are?*
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": (1, 4, 64), "keys": (1, 4, 64), "values": (1, 4, 64)}
 plotting.show(plotting.diagram_strip("heads", lit=("queries", "keys", "values"), shapes=shapes))
 
 # %% [markdown]
-# Put the place into the content: add to each input a vector that depends on its position $p$. The
-# *sinusoidal encoding* uses pairs of columns, each pair a clock hand with a speed of its own:
+# Make position part of the content: to each input, add a vector that depends on its position $p$. The
+# *sinusoidal encoding* uses pairs of columns. Each pair is a clock hand with a speed of its own:
 #
 # $$PE_{p,\,2i} = \sin\frac{p}{10000^{2i/D}}, \qquad PE_{p,\,2i+1} = \cos\frac{p}{10000^{2i/D}}, \qquad PE \in \mathbb{R}^{n \times D}.$$
 #
 # **By hand.** For $D = 4$ the two speeds are $1$ and $1/100$. Position 0 is $(0, 1, 0, 1)$, position
 # 1 is $(\sin 1, \cos 1, \sin 0.01, \cos 0.01) \approx (0.8415, 0.5403, 0.0100, 1.0000)$.
 #
-# An odd $D$ ends with a sine that has no cosine beside it; $2i/D$ stays as it is.
+# An odd $D$ ends with a sine without a cosine, and $2i/D$ stays as it is.
 
 # %% [markdown]
 # ### Exercise: `positional_encoding`
@@ -876,7 +841,8 @@ check("positional_encoding")
 # %% [markdown]
 # ### The clock hands ★
 #
-# **Predict.** The table as a map, and three of its columns as curves: which columns change fastest?
+# **Predict.** The figure shows the table as a map, and three of its columns as curves. Which columns
+# change fastest?
 
 # %% tags=["demo"]
 table = positional_encoding(50, 32)
@@ -885,22 +851,24 @@ assert torch.allclose(table[0], torch.tensor([0.0, 1.0] * 16))
 assert (table[:, 30:].amax(dim=0) - table[:, 30:].amin(dim=0) < 0.01).all()  # slow
 
 # %% [markdown]
-# <details><summary>What you should see</summary>
+# <details><summary>Answer</summary>
 #
-# The first ones. To the right, the stripes get slower, until the last columns hardly move.
+# The first columns change fastest. To the right, the stripes get wider, until the last columns hardly
+# change.
 #
 # </details>
 
 # %% [markdown]
-# ### Three places back
+# ### Three positions back
 #
-# Let a head see positions only, with $W_q = W_k = I$. Up to the divisor, a score is then the dot
-# product of two encodings. It depends on their *distance* alone, because
+# Suppose a head sees nothing but positions, with $W_q = W_k = I$. Up to the divisor, a score is then the
+# dot product of two encodings. It depends only on their *distance*, because
 # $\sin a \sin b + \cos a \cos b = \cos(a - b)$:
 #
 # $$PE_p \cdot PE_{p+s} = \sum_i \cos\frac{s}{10000^{2i/D}}.$$
 #
-# **Predict.** Query 20 looks for the key three places before it. How does it score key 17, and how key 23?
+# **Predict.** Query 20 should find the key three positions before it. How does it score key 17, and how
+# key 23?
 
 # %% tags=["demo"]
 encodings = positional_encoding(50, 32).double()
@@ -913,29 +881,29 @@ assert math.isclose(products[20, 17], products[20, 23], abs_tol=1e-4)
 assert products.argmax(dim=1).tolist() == list(range(50))
 
 # %% [markdown]
-# <details><summary>What you should see</summary>
+# <details><summary>Answer</summary>
 #
-# Both get 12.272. A cosine is even: three back and three ahead score the same, and the peak is always
-# the query itself. Every query has the same curve, moved along.
+# Both get 12.272. A cosine is even, so three back and three ahead score the same, and the peak is always
+# at the query itself. Every query has the same curve, shifted.
 #
 # </details>
 #
-# So what makes these encodings good for looking *back*? A step of $s$ turns every hand by an angle
-# $b = s/10000^{2i/D}$, wherever the hand stands. By the addition theorems,
+# How can a head look *back* with these encodings? A step of $s$ positions turns every hand by an angle
+# $b = s/10000^{2i/D}$, whatever its position. By the addition theorems,
 #
 # $$\sin(a + b) = \sin a \cos b + \cos a \sin b, \qquad \cos(a + b) = \cos a \cos b - \sin a \sin b,$$
 #
-# the new hand is a matrix times the old one, and $a$ is not in that matrix. So one matrix serves all
-# positions:
+# the new hand is a matrix times the old one, and $a$ does not appear in that matrix. So one matrix works
+# for all positions:
 #
 # $$PE_{p+s} = R_s\, PE_p \quad\text{for every } p, \qquad R_s \in \mathbb{R}^{D \times D}.$$
 
 # %% [markdown]
 # ### Exercise: `shift_matrix`
 #
-# - **Takes** `offset`, a whole number $s$, below 0 to go back; and `embed_dim`, even.
-# - **Returns** $R_s$, a floating tensor `(embed_dim, embed_dim)`: the same matrix for every position.
-#   It multiplies from the left: the encoding of a position is a column vector of length `embed_dim`.
+# - **Takes** `offset`, an integer $s$ (negative to go back), and `embed_dim`, which is even.
+# - **Returns** $R_s$, a floating-point tensor `(embed_dim, embed_dim)`. It multiplies from the left, so
+#   the encoding of a position is a column vector of length `embed_dim`.
 #
 # **Worked number.** Times the encoding of position 0, `shift_matrix(1, 2)` gives that of position 1:
 # $(0, 1)$ becomes $(0.8415, 0.5403)$. `shift_matrix(0, 4)` is the identity.
@@ -947,11 +915,11 @@ from course_lib.attention import shift_matrix
 check("shift_matrix")
 
 # %% [markdown]
-# A matrix is something a head can hold. Here are two heads that see nothing but positions, for 14 letters:
-# both have $W_k = I$, head 0 has $W_q = R_{-3}$, head 1 has $W_q = I$. (The factor 40 makes the
-# softmax sharp.)
+# A head can learn such a matrix. Here are two heads that see nothing but positions, for 14 letters. Both
+# have $W_k = I$. Head 0 has $W_q = R_{-3}$, and head 1 has $W_q = I$. (The factor 40 makes the softmax
+# sharp.)
 #
-# **Predict.** In head 0, at which letter does the `g` of *dreiundvierzig* look? And the first `e`?
+# **Predict.** In head 0, which letter does the `g` of *dreiundvierzig* attend to? And the first `e`?
 
 # %% tags=["demo"]
 places = positional_encoding(14, 32)
@@ -961,23 +929,24 @@ two_heads.W_k.weight.copy_(torch.eye(64))
 twice = torch.cat([places, places], dim=1)[None]  # (1, 14, 64), a copy for each head
 two_heads(twice, twice, twice)
 names, word = ["W_q = R(-3)", "W_q = I"], "dreiundvierzig"
-plotting.show(plotting.attention(two_heads, word, word, heads=names))
+plotting.show(plotting.attention(two_heads.attention_weights, word, word, heads=names))
 looks = two_heads.attention_weights[0].argmax(dim=-1)
 print("head 0 looks at", looks[0].tolist())
 print("head 1 looks at", looks[1].tolist())
 assert looks[0, 3:].tolist() == list(range(11)) and looks[1].tolist() == list(range(14))
 
 # %% [markdown]
-# <details><summary>What you should see</summary>
+# <details><summary>Answer</summary>
 #
-# In head 0 every letter looks exactly three back, wherever it stands, the `g` at the `r`: its query is
-# the encoding of the place three before, and the score peaks where query and key are the same. The
-# first three have nothing there and look at the `d`, the nearest there is. In head 1 every letter
-# looks at itself. So *three places before me* is something a head can ask.
+# In head 0 every letter attends to the letter exactly three positions back, the `g` to the `r`, because its
+# query is the encoding of that position, and the score peaks where query and key are equal. The first
+# three letters have nothing there and attend to the `d`, the nearest letter. In head 1 every letter
+# attends to itself. So a head can look for *three positions before me*.
 #
 # </details>
 #
-# And *drei*? **Predict.** With positions added, which letters notice that they are read backwards?
+# **Predict.** With positions added, which letters of *drei* get another output when the word is read
+# backwards?
 
 
 # %% tags=["demo"]
@@ -990,23 +959,21 @@ change = (with_positions(forwards) - with_positions(backwards).flip(1))[0]
 for letter, row in zip("drei", change, strict=True):
     print(f"{letter}: output differs by up to {row.abs().max():.2f}")
 assert (change.abs().amax(dim=1) > 0.01).all()
-assert not is_permutation_equivariant(with_positions, forwards)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# All four. Backwards, every letter stands at another position, so its query, its key and its value
-# all change.
+# All four do. Backwards, every letter has another position, so its query, its key and its value all
+# change.
 #
 # </details>
 
 # %% [markdown]
 # ### All together
 #
-# Each check so far was about one exercise, and grading gives it the course's versions of all others.
-# This one puts *your* `split_heads`, `merge_heads` and `MultiHeadAttention` together, right or
-# wrong, and checks the module again. It needs the checks above to have seen your cells in this
-# session.
+# Each check so far tested one function or class and used our versions of the others. Grading does the
+# same. This check combines *your* `split_heads`, `merge_heads` and `MultiHeadAttention`, and tests the
+# module again. Run the checks above first.
 
 # %%
 check("06_multi_head")
@@ -1014,10 +981,11 @@ check("06_multi_head")
 # %% [markdown]
 # ### Written question: three decisions
 #
-# A colleague plans a language model that reads from left to right, $D = 64$. Answer each decision in
-# two or three sentences, with a reason that can be checked.
+# A colleague plans a language model that reads from left to right, with $D = 64$. A person, not a
+# program, grades this question. Comment on each decision in two or three sentences, with a reason that
+# can be checked.
 #
-# 1. "I take 64 heads instead of 8. More heads ask more questions, and they cost no parameters."
+# 1. "I take 64 heads instead of 8. More heads can find more, and they cost no parameters."
 # 2. "I leave out `W_o`. The heads are concatenated anyway, so all information is there."
 # 3. "I add no positions. The causal mask already tells the model the order."
 
@@ -1025,33 +993,31 @@ check("06_multi_head")
 # **Your answer** (replace the line below):
 #
 # ### BEGIN SOLUTION
-# Three points, one for each decision; half points are possible.
+# Three points, one for each decision. Half points are possible.
 #
 # 1. **Not free.** The parameters stay at $4 D^2$, true; but $d = 1$, so each score is the product of
 #    two numbers and can compare a single feature, and the weights take 64 $n \times m$ matrices
 #    instead of 8. Half a point for only one of the two (what a head can express; memory of the
 #    weights). A head's query and key of size $d$ give scores of rank at most $d$: also good.
-# 2. **Information is not the matter, mixing is.** Without `W_o` head $i$ can write only to its block
-#    of $d$ features, so where a result goes is fixed by who found it, and no output feature can
-#    depend on two heads. Full point also for: a following layer can do the mixing (the feed-forward
+# 2. **The problem is mixing, not information.** Without `W_o`, head $i$ can write only to its block
+#    of $d$ features, so the head that found a result determines where it goes, and no output feature
+#    can depend on two heads. Full point also for: a following layer can do the mixing (the feed-forward
 #    layer of a block), but the residual connection around attention adds block by block before that.
 # 3. **Half right.** A causal mask breaks equivariance (the test of section 7), so some order can be
-#    learned from it. But within the keys a query sees, it is still blind: swapping two earlier
-#    positions leaves the last position's output in one layer as it is. Half a point for only "the
+#    learned from it. But it does not distinguish the order of the keys that a query sees: in one layer,
+#    swapping two earlier positions does not change the output of the last position. Half a point for only "the
 #    mask is enough" with the test as a reason, or only "positions are always needed".
 # ### END SOLUTION
 
 # %% [markdown]
 # ## Summary
 #
-# Multi-head attention splits the features among heads, each with its own weights over the keys,
-# so that a position can ask several questions at once for the price of one. One projection makes
-# all heads; splitting and merging need a transpose, and a reshape alone gives the right shape with
-# the wrong numbers. `W_o` mixes what the heads found. What a trained head does shows when it is
-# taken away. Given the same weights, torch's module agrees up to rounding, once its masks are
-# inverted. Where everyone sees everyone, attention is blind to order: a causal mask breaks the
-# symmetry, an encoding of positions says where things are, and since a step turns it by the same
-# matrix everywhere, a head can look three places back.
+# Multi-head attention divides the features among heads, each with its own weights over the keys, without
+# any extra parameters. One projection computes all heads. Splitting and merging need a transpose, and a
+# plain reshape gives the right shape with the wrong numbers. `W_o` mixes what the heads found. To find out
+# what a trained head does, remove it. If every query sees every key, attention is blind to order. A causal
+# mask breaks this symmetry, and an encoding of positions says where things are. A step turns the encoding
+# by the same matrix everywhere, so a head can look three positions back.
 
 # %% [markdown]
 # ## Further exercises ★

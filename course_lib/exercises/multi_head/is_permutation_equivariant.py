@@ -64,6 +64,7 @@ EXERCISE = Exercise(
     points=2,
     minutes=10,
     difficulty=2,
+    starred=True,
     returns=student_tests.ANSWERS,
     probes=_equivariance_probes,
     oracle=asked(oracle.is_permutation_equivariant),

@@ -10,10 +10,9 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-import nbformat
 import psutil
 import pytest
 from corpus import THREATS, Lab, Threat
@@ -49,11 +48,10 @@ class Evidence:
 
     lab: Lab
     summary: GradedLesson
-    seconds: float
-    packets: list[str] = field(default_factory=list)
-    changed: list[str] = field(default_factory=list)
-    left: list[str] = field(default_factory=list)
-    lines: list[str] = field(default_factory=list)
+    packets: list[str]
+    changed: list[str]
+    left: list[str]
+    lines: list[str]
 
     def record(self, student: str) -> GradedSubmission | None:
         """What is known of a student."""
@@ -61,13 +59,10 @@ class Evidence:
 
     def printed(self, student: str) -> str:
         """What a student's own cells put out, as it is kept."""
-        path = Course(self.lab.root).autograded_notebook(student, LESSON)
-        if not path.is_file():
-            return ""
-        cells = nbformat.read(path, as_version=4).cells
+        notebook = Course(self.lab.root).read_graded(student, LESSON)
         return "".join(
             output.get("text", "") + output.get("evalue", "")
-            for cell in cells
+            for cell in (notebook.cells if notebook else ())
             if cell.cell_type == "code" and not is_check(cell)
             for output in cell.outputs
         )
@@ -78,17 +73,15 @@ class Evidence:
             yield from (p for p in (self.lab.root / step).rglob("*") if p.is_file())
 
 
-def make_lab(folder: Path, port: int = 0) -> Lab:
+def make_lab(folder: Path, port: int) -> Lab:
     """A course with something to steal in it and beside it."""
-    secret = {name: f"CANARY-{name}-{secrets.token_hex(8)}" for name in ("host", "env", "written")}
-    root = folder / "course"
+    names = ("host", "env", "written", "solution")
+    secret = {name: f"CANARY-{name}-{secrets.token_hex(8)}" for name in names}
+    root, target = folder / "course", folder / "target"
     root.mkdir(parents=True)
     make_course(root)
-    target = folder / "target"
     target.write_text(secret["host"])
-    solution = root / "solutions" / LESSON / "notes.txt"
-    secret["solution"] = f"CANARY-solution-{secrets.token_hex(8)}"
-    solution.write_text(secret["solution"])
+    (root / "solutions" / LESSON / "notes.txt").write_text(secret["solution"])
     secret["seed"] = Course(root).check_seed()
     return Lab(root, target, port, secret)
 
@@ -105,28 +98,25 @@ def fill(lab: Lab, threats: list[Threat]) -> list[str]:
     return neighbours
 
 
-def run(folder: Path, threats: list[Threat] = THREATS, settings: Settings = STRICT):
+def run(folder: Path) -> tuple[Evidence, list[str]]:
     """Grade all threats in one go; return the evidence and the honest neighbours."""
     spool = Path(tempfile.mkdtemp(prefix="th-"))
     with ExitStack() as stack:
         patch = stack.enter_context(pytest.MonkeyPatch.context())
         sink = Sink(stack)
         lab = make_lab(folder, sink.port)
-        neighbours = fill(lab, threats)
+        neighbours = fill(lab, THREATS)
         patch.setenv("TMPDIR", str(spool))
         patch.setenv("SECRET_TOKEN", lab.secrets["env"])
-        before, started, lines = digests(lab), time.monotonic(), []
-        summary = grade(lab.root, LESSON, settings=settings, progress=lines.append)
-        evidence = Evidence(lab, summary, time.monotonic() - started, lines=lines)
-        evidence.left = leftovers(spool)
+        before, lines = digests(lab), []
+        summary = grade(lab.root, LESSON, settings=STRICT, progress=lines.append)
+        left = leftovers(spool)
         time.sleep(1.0)  # what a daemon of theirs would do now
         after = digests(lab)
-        paths = before.keys() | after.keys()
-        evidence.changed = sorted(str(p) for p in paths if before.get(p) != after.get(p))
-        evidence.packets = sink.heard
-    if not evidence.left:
+        changed = [str(p) for p in before.keys() | after.keys() if before.get(p) != after.get(p)]
+    if not left:
         shutil.rmtree(spool)
-    return evidence, neighbours
+    return Evidence(lab, summary, sink.heard, changed, left, lines), neighbours
 
 
 def digests(lab: Lab) -> dict[Path, str]:
@@ -142,12 +132,12 @@ def digests(lab: Lab) -> dict[Path, str]:
     return found
 
 
-def leftovers(spool: Path, patience: float = 60.0) -> list[str]:
-    """Processes that still know this run's spool folder, and files in it.
+def leftovers(spool: Path) -> list[str]:
+    """Processes that still know this run's spool folder, and files in it, after a minute.
 
     What a threat leaves behind would stay for an hour: nothing goes away by itself while we wait.
     """
-    until = time.monotonic() + patience
+    until = time.monotonic() + 60
     while True:
         alive = [str(p) for p in processes(spool) if not _is_server(p)]
         found = [*alive, *map(str, spool.glob("course-*"))]

@@ -32,13 +32,7 @@ _SERVER = "from multiprocessing.forkserver import main"
 
 @dataclass(frozen=True)
 class Struck:
-    """What a kill left.
-
-    Attributes:
-        victim: who was killed; None if the run was over before.
-        lasted: seconds until no process of the run was left.
-        left: those that were left after PATIENCE.
-    """
+    """Who was killed, None if the run was over, how long others lasted, and those left for good."""
 
     victim: str | None
     lasted: float

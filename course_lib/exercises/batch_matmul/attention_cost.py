@@ -13,20 +13,14 @@ from course_lib.exercises._rows import Given, case, edge, mistake
 from course_lib.reference import batch_matmul as oracle
 
 
-def _distinct(rng, low, high, count) -> list[int]:
-    return [int(n) for n in rng.permutation(np.arange(low, high))[:count]]
-
-
-_SIZES = ("batch", "num_queries", "num_keys", "d", "d_v")
-
-
 def _named(sizes) -> Given:
-    return dict(zip(_SIZES, sizes, strict=True))
+    return dict(zip(("batch", "num_queries", "num_keys", "d", "d_v"), sizes, strict=True))
 
 
 def _attention_cost_probes(rng) -> list[Probe]:
     def sizes(low, high, **more) -> Given:
-        return _named(_distinct(rng, low, high, 5)) | more
+        drawn = rng.permutation(np.arange(low, high))[:5]
+        return _named(int(size) for size in drawn) | more
 
     counts: Given = {"compare": "counts"}
     whole: Given = {"compare": "whole_counts"}

@@ -23,15 +23,14 @@ def _problem(rng, n, m, d, v, bandwidth, **options) -> Given:
     }
 
 
-def _of(queries, keys, values, bandwidth=1.0) -> Given:
-    """These numbers, on one line."""
-    line = np.array(queries)[:, None], np.array(keys)[:, None], np.array(values)[:, None]
-    return dict(zip(("queries", "keys", "values", "bandwidth"), (*line, bandwidth), strict=True))
-
-
 def _probes(rng) -> list[Probe]:
     problem = functools.partial(_problem, rng)
-    worked = _of([0.0], [0.0, 1.1774, 1.6651], [7.0, 14.0, 28.0])
+    worked = {
+        "queries": [[0.0]],
+        "keys": [[0.0], [1.1774], [1.6651]],
+        "values": [[7.0], [14.0], [28.0]],
+        "bandwidth": 1.0,
+    }
     far = problem(4, 5, 2, 3, 1.0)
     far["queries"].data[:] += np.array([[0.0], [60.0], [0.0], [-80.0]])
     near = problem(3, 4, 2, 5, tensor(np.array(0.03)))

@@ -1,6 +1,5 @@
 """`causal_mask`: which keys lie in the past."""
 
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -80,11 +79,6 @@ def _wrong_cell(probe, outputs) -> str | None:
     return f"In your mask query {query} {said.format(key=key)}: {where}."
 
 
-def _to_add(ones) -> torch.Tensor:
-    future = ones.triu(_offset(ones) + 1)
-    return torch.zeros(ones.shape, device=ones.device).masked_fill(future, -math.inf)
-
-
 EXERCISE = Exercise(
     points=2,
     minutes=10,
@@ -121,10 +115,6 @@ EXERCISE = Exercise(
         mistake("one_step_ahead", _made_of_ones(lambda ones: ones.tril(_offset(ones) + 1))).says(
             "Every query sees one key too many: the one right after it.",
             "Which is the last key that query 0 of a square mask may see?",
-        ),
-        mistake("additive_instead_of_bool", _made_of_ones(_to_add)).says(
-            "This is an additive mask (0 and -inf); the exercise asks for a bool mask.",
-            "Which step turns it into numbers?",
         ),
     ),
     properties=(

@@ -41,7 +41,6 @@ def _probes(rng) -> list[Probe]:
     scored = functools.partial(_scored, rng)
     square = [rng.permutation([1, 2, 4]) for _ in range(3)]
     past, of_keys = np.tri(3, 5, 1, dtype=bool), [True, True, False, True, False]
-    per_item = tensor(_mask(rng, 2, 3, 5), strided=True)
     int32 = tensor(np.array([[4, 2, 5], [1, 3, 2]], dtype=np.int32), strided=True)
     late = np.eye(3, 4, 1, dtype=bool)
     allowed = [[True, True, False], [False, True, True], [True, False, True]]
@@ -61,9 +60,6 @@ def _probes(rng) -> list[Probe]:
         case("mask_shared_by_batch", **scored(2, 3, 5, mask=_mask(rng, 3, 5), strided=True)).says(
             "A (num_queries, num_keys) mask holds for every item of the batch."
         ),
-        case("mask_per_item", **scored(2, 3, 5, mask=per_item)).says(
-            "A (batch, num_queries, num_keys) mask has one matrix for each item."
-        ),
         case("mask_of_padding", **scored(2, 3, 5, mask=_mask(rng, 2, 1, 5))).says(
             "A (batch, 1, num_keys) mask holds for every query of an item."
         ),
@@ -79,9 +75,6 @@ def _probes(rng) -> list[Probe]:
         .says("With heads and lengths (batch, num_queries), a key must still be allowed by both."),
         edge("one_head", **scored(2, 1, 3, 4, lens=[2, 4])).says(
             "A head axis of size 1 stays, and lengths belong to the items."
-        ),
-        edge("one_key", **scored(2, 3, 1, lens=[1, 0])).says(
-            "A single key gets weight 1 where it is real and 0 where it is not."
         ),
         edge("as_many_items_as_heads", **scored(3, 3, 3, 4, lens=rng.permutation([1, 2, 3]))).says(
             "Lengths (batch,) belong to items, even if there are as many heads and queries."

@@ -60,7 +60,7 @@ shifted_the_wrong_way = wrong()(of_ones(lambda ones, more: ones.tril(-more).bool
 one_step_ahead = wrong("one_step_ahead")(of_ones(lambda ones, more: ones.tril(more + 1).bool()))
 true_where_dropped = wrong("true_means_drop")(of_ones(lambda ones, more: ones.tril(more) == 0))
 float_triangle = wrong("wrong_dtype_kind")(of_ones(lambda ones, more: ones.tril(more)))
-minus_infinity_above_the_diagonal = wrong("additive_instead_of_bool")(
+minus_infinity_above_the_diagonal = wrong("wrong_dtype_kind")(
     of_ones(lambda ones, more: (ones * -torch.inf).triu(more + 1))
 )
 

@@ -10,14 +10,13 @@ from course_lib.attention._checked import checked
 def most_attended(
     attention_weights: Float[Tensor, "*batch num_queries num_keys"],
 ) -> Int[Tensor, "*batch num_queries"]:
-    """The position that each query looks at most.
+    """Return the position of the largest weight for each query.
 
     Args:
-        attention_weights: one row of weights for each query, one column for each key, under
-            leading axes of any number; at least one key.
+        attention_weights: one row for each query and one column for each key, with any number of
+            axes in front.
 
     Returns:
-        Whole numbers (int64), the position of each row's largest weight, counted from 0; where
-        several weights are the largest, the first of them.
+        Integers, counted from 0. If several weights tie for the largest, the first one counts.
     """
     return attention_weights.argmax(dim=-1)

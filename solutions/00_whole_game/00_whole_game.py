@@ -3,17 +3,19 @@
 #
 # **The question.** What does attention do, and can you see it at work?
 #
-# You train a translator, type a German number, read it in English, and see which letters it looked
-# at for each word. In lessons 01 to 09 you write every part of it yourself.
+# You train a translator, type a German number, read it in English, and see which letters the
+# translator looked at for each word. Then you compute one word's attention by hand. In the
+# lessons that follow, you write every part yourself.
 #
 # **After this you can**
 #
 # - read a map of attention;
 # - say what attention was invented for, and what queries, keys and values are;
+# - compute attention weights from a query and keys;
 # - work on an exercise, with its check and its hints.
 #
-# **Time:** {time}. **You need:** a little Python, and no German. Click on a cell, press
-# Shift + Enter, and it runs.
+# **Time:** {time}. **You need:** Python, and the basics of PyTorch tensors (shapes, indexing). You
+# do not need German. Click on a cell and press Shift + Enter to run it.
 
 # %%
 import torch
@@ -24,76 +26,85 @@ from course_lib import carry_on, check, hint, plotting
 from course_lib.checks import grade
 from course_lib.models.numerals import Numerals, english
 from course_lib.models.trained import live_translator
-from course_lib.models.whole_game import new_translator, train_translator, translate
-
-device = "cuda" if torch.cuda.is_available() else "cpu"
+from course_lib.models.whole_game import meeting, new_translator, train_translator, translate
 
 # %% [markdown]
 # ## 1. Train it
 #
 # *Can a machine translate numbers that nobody ever showed it?*
 #
-# German writes a number as one word and says the ones before the tens: 43 is *dreiundvierzig*,
-# three-and-forty. A translator has to find the parts in a run of letters and reorder them.
+# German writes a number as one word and says the ones before the tens. The word for 43 is
+# *dreiundvierzig*, three-and-forty. A translator has to find the parts in a run of letters and
+# reorder them.
 #
-# This one reads letters and writes words. It starts as 126,496 random numbers. In each of 800
-# steps it sees 64 numerals with their translations, and its numbers move a little, so that the
-# right words become more likely. Of the 9,999 numerals, 500 are held out.
+# Our translator reads letters and writes words. It starts as about 126,000 numbers, nearly all of
+# them random. In each of 800 steps it sees 64 numerals with their translations, and its numbers
+# move a little, so that the correct words become more likely. Of the 9,999 numerals, 500 are held
+# out: the translator never sees them during training.
 #
-# **Predict**, then run the cell; it takes about half a minute. Of 200 held-out numerals, how many
-# will be right: none, about half, nearly all? (Wherever you read *Predict*, commit to a guess. A
-# wrong guess is what makes the answer stick.)
+# **Predict**, then run the cell, which takes about half a minute. Wherever you read *Predict*, commit
+# to a guess. A wrong guess is what makes the answer stick.
+#
+# 1. Of 200 held-out numerals, how many will be translated correctly: none, about half, nearly all?
+# 2. While the translator learns, arcs show which letters of *dreiundvierzig* it looks at for each
+#    word. Which letters will it need for *forty*, and which for *three*?
 
 # %% tags=["demo", "nbval-ignore-output"]
 numerals = Numerals()  # 1 to 9999 in German letters and in English words
-model = new_translator(numerals).to(device)
-losses = train_translator(model, numerals, watch=43)
+model = new_translator(numerals)
+train_translator(model, numerals, watch=43)
 
-asked = numerals.unseen[:200]
-answers = {number: " ".join(translate(model, numerals, number)[0]) for number in asked}
-wrong = [number for number in asked if answers[number] != english(number)]
-print(f"{len(asked) - len(wrong)} of {len(asked)} numbers it never saw are right")
-assert len(wrong) < 20
+correct = 0
+for number in numerals.unseen[:200]:
+    translation, _ = translate(model, numerals, number)
+    correct += " ".join(translation) == english(number)
+print(f"{correct} of 200")
+assert correct > 180
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Nearly all: more than 9 in 10 on any machine, and often every one. It cannot have memorised
-# numbers that it never saw. It has found the parts, and how to put them together.
+# 1. Nearly all of them are correct: more than 9 in 10 on any machine, and often every one. The
+#    translator cannot have memorized numbers that it never saw. It has learned the parts and how to
+#    put them together.
+# 2. *forty* looks at *vierzig*, and *three* looks at *drei*. The arcs cross because the two languages
+#    order these parts differently. Nobody told the machine where a part ends or what it means.
+#
+# A single letter can stand for all of *vierzig*, because each letter has looked at its neighbors
+# before a word is written. Which letter that is depends on the training.
 #
 # </details>
 
 # %% [markdown]
-# ## 2. Watch it look
+# ## 2. Read the map
 #
-# *German says three-and-forty. Where does the machine look while it writes "forty"?*
+# *How much does each word look at each letter?*
 #
-# **Predict** before you run the cell: which letters of *dreiundvierzig* does it need for *forty*,
-# and which for *three*?
+# **Predict** before you run the cell. The figure shows the arcs again, and its second tab shows the
+# numbers behind them, with a row for each word and a column for each letter. What is the sum of
+# each row?
 
 # %% tags=["demo"]
-words, weights = translate(model, numerals, "dreiundvierzig")  # (2 words, 14 letters)
+words, weights = translate(model, numerals, "dreiundvierzig")  # weights: (2 words, 14 letters)
+plotting.show(plotting.attention(weights, queries=words, keys="dreiundvierzig"))
 assert words == ["forty", "three"]
 assert weights[0, 7:].sum() > 0.5 and weights[1, :4].sum() > 0.5
-alt = "forty looks mostly at vierzig, three mostly at drei: the arcs cross."
-plotting.show(plotting.attention(weights, queries=words, keys="dreiundvierzig"), alt)
+assert torch.allclose(weights.sum(dim=1), torch.ones(2))
 
 # %% [markdown]
-# <details><summary>What you see</summary>
+# <details><summary>Answer</summary>
 #
-# *forty* looks at *vierzig*, *three* looks at *drei*, and the arcs cross, because the two
-# languages order these parts differently. Nobody told the machine where a part ends or what it
-# means. One letter can speak for all of *vierzig*, because each letter has first looked at its
-# neighbours; which letter it is depends on the training.
+# **Each row sums to 1.** A word distributes its attention over the letters, and more for one letter
+# means less for the others.
 #
 # </details>
+
+# %% [markdown]
+# Such a table is a *map of attention*. Its entries are the *attention weights*: how much each word
+# looks at each letter.
 #
-# This is a map of *attention*. Each row belongs to a word being written, each column to a letter.
-# The *attention weights* in a row say how much the word looks at each letter. **Each row sums
-# to 1.**
-#
-# Your turn: in the next figure, type a German numeral, or a number such as 1999. A translator
-# trained beforehand runs in the page. *Next word* writes the translation one word at a time.
+# In the next figure, type a German numeral, or a number such as 1999. A translator that was trained
+# beforehand runs in the page. *Next word* writes the translation one word at a time.
 
 # %% tags=["demo"]
 plotting.show(live_translator(yours=model))
@@ -107,102 +118,181 @@ plotting.show(live_translator(yours=model))
 plotting.show(plotting.bottleneck())
 
 # %% [markdown]
-# From memory. A *recurrent* network read the sentence from end to end and squeezed it into one
-# *vector*, a list of numbers; a second network wrote the translation from that vector alone (Cho
-# et al. 2014; Sutskever et al. 2014). It has as much room for fifty words as for five, so long
-# sentences suffered.
+# The first neural translators worked from memory. A *recurrent* network read the sentence once and
+# squeezed it into a single *vector*, a list of numbers. A second network wrote the translation from
+# that vector alone (Cho et al. 2014; Sutskever et al. 2014). The vector is the same size for fifty
+# words as for five, so long sentences suffered.
 #
-# Bahdanau, Cho and Bengio removed the bottleneck in 2014: keep a vector for *every* word of the
-# source, and let each new word look back at all of them. In 2017 the Transformer dropped the
-# recurrent network and kept the looking.
+# Bahdanau, Cho and Bengio removed the bottleneck in 2014. They kept a vector for *every* word of
+# the source and let each new word look back at all of them. In 2017 the Transformer dropped the
+# recurrent network and kept the attention.
 #
-# How does a word know where to look? It asks. Before *forty* is written,
+# How does a word find where to look? Three kinds of vectors decide. Before *forty* is written,
 #
-# - the word to come has a question, its **query**: *who names the tens?*
-# - each letter wears a label, its **key**: *I belong to a part that names tens*;
-# - each letter has something to give, its **value**: *forty*.
+# - the word to come has a **query**, as if it asked *who names the tens?*
+# - each letter has a **key**, as if it were labeled *part of a word for tens*;
+# - each letter has a **value**, the information that it passes on, such as *forty*.
 #
-# The better a key fits the query, the larger its weight, and the word receives the average of the
-# values with these weights. All three are vectors that the machine learns to make; the English is
-# ours.
+# The better a key fits the query, the larger its weight. The word receives the average of the
+# values with these weights. The machine learns to make all three vectors, and the descriptions in
+# English are ours.
+
+# %% [markdown]
+# ## 4. One word by hand
 #
-# **Predict.** What does attention return when no key fits the query?
+# *How do vectors become weights?*
 #
+# A query is compared with a key by their *dot product*: multiply the two vectors entry by entry and
+# add up the products. In the plane, vectors are arrows. The next figure has one query and three
+# keys. Here each key is its own value, and the diamond is the weighted average of the three.
+#
+# **Predict**, then drag the tip of the query.
+#
+# 1. Which query gives *vierzig* more than 0.9 of the weight? Does the length of the arrow matter?
+# 2. Drag the query to the center, where it fits no key at all. What are the weights there?
+
+# %% tags=["demo"]
+arrows = torch.tensor([[1.6, 0.3], [-1.2, 1.2], [0.2, -1.5]])
+plotting.show(plotting.query_plane(arrows, names=["drei", "und", "vierzig"], query=(1.0, 1.0)))
+assert torch.softmax(arrows @ torch.tensor([0.25, -2.0]), dim=0)[2] > 0.9
+assert 0.75 < torch.softmax(arrows @ torch.tensor([0.125, -1.0]), dim=0)[2] < 0.85
+
+# %% [markdown]
 # <details><summary>Answer</summary>
 #
-# An average all the same, since the weights of a row always sum to 1. Lesson 01 begins here.
+# 1. Point the query the same way as *vierzig*, and make it long. A dot product is large where both
+#    arrows are long and point the same way, 0 where they are perpendicular, and negative where they
+#    point apart. With an arrow half as long, all dot products are half as large, and *vierzig* gets
+#    only about 0.8.
+# 2. All three weights are 1/3. Attention always returns an average, even where no key fits, because
+#    the weights always sum to 1. Lesson 01 begins with this average.
 #
 # </details>
 
 # %% [markdown]
-# ## 4. The parts list
+# Your translator does the same with vectors of 64 numbers. `meeting` returns the vectors that it
+# compares while it writes *forty three*. The *scores* are the dot products divided by 8, the square
+# root of 64. Lesson 05 explains why.
 #
-# *What is inside?*
+# **Predict.** Which of the 14 letters get the highest scores for *forty*?
+
+# %% tags=["demo", "nbval-ignore-output"]
+compared = meeting(model, numerals, [43])
+query = compared.queries[0, 0]  # (64,), before "forty" is written
+keys = compared.keys[0]  # (14, 64), one for each letter
+values = compared.values[0]  # (14, 64)
+
+scores = keys @ query / 8  # (14,)
+for letter, score in zip("dreiundvierzig", scores, strict=True):
+    print(f"{letter} {score:6.1f}")
+assert scores.argmax() == weights[0].argmax() >= 7
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# The highest score belongs to a letter of *vierzig*, the one that the thickest arc of *forty*
+# reaches in section 2.
+#
+# </details>
+
+# %% [markdown]
+# Scores are not weights yet: some are negative, and they do not sum to 1. The *softmax* takes the
+# exponential of each score, so that all are positive, and divides by their sum.
+#
+# **Predict.** Will these weights be exactly those of the map, or only similar?
+
+# %% tags=["demo", "nbval-ignore-output"]
+powers = scores.exp()
+by_hand = powers / powers.sum()  # (14,), the softmax of the scores
+output = by_hand @ values  # (64,), the average of the values with these weights
+
+print("letter  by hand  on the map")
+for letter, mine, on_map in zip("dreiundvierzig", by_hand, weights[0], strict=True):
+    print(f"{letter:6} {mine:8.3f} {on_map:11.3f}")
+assert torch.allclose(by_hand, weights[0], atol=1e-3)
+assert output.shape == (64,) and 22_000 < torch.tensor(10.0).exp() < 22_050
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# They are the same, up to rounding. This is all that attention computes: a score for each key, a
+# softmax, and an average of the values. `output` is what the word *forty* receives.
+#
+# A score that is higher by 10 gets a weight that is 22,000 times as large, so one letter can get
+# nearly all of the weight. For *three*, change `queries[0, 0]` to `queries[0, 1]` and `weights[0]` to
+# `weights[1]`, and run both cells again.
+#
+# </details>
+
+# %% [markdown]
+# ## 5. The parts list
+#
+# *What else is inside?*
 
 # %% tags=["demo", "hide-input"]
 shapes = {"tokens": "letters", "decoder tokens": "words"}
 plotting.show(plotting.diagram("encoder_decoder", lit="cross-attention", shapes=shapes))
 
 # %% [markdown]
-# This is the plan of a Transformer. The left side reads letters, the right side writes words, and
-# in the marked box the words look back: its weights are the map you saw.
+# This is the plan of a Transformer. The left side reads letters and the right side writes words.
+# What you computed happens in the highlighted box, where the words look back at the letters.
 #
-# Today PyTorch supplied the parts. You will write them:
+# In this lesson, PyTorch supplied the parts. You will write them:
 #
-# | part | you write | lesson |
-# |---|---|---|
-# | averages weighted by how well keys fit | `kernel_pooling` | 01 |
-# | weights that skip padding and the future | `masked_softmax`, `causal_mask` | 02 |
-# | whole batches at once | `batched_scores`, `weighted_sum` | 03 |
-# | comparing queries and keys: Bahdanau's way | `AdditiveAttention` | 04 |
-# | the Transformer's way | `scaled_dot_product_attention` | 05 |
-# | several searches at once; positions | `MultiHeadAttention`, `positional_encoding` | 06 |
-# | a writer that cannot see ahead | `CausalSelfAttention` | 07 |
-# | reader and writer, word after word | `EncoderBlock`, `DecoderBlock`, `greedy_decode` | 09 |
+# | lessons | you write |
+# |---|---|
+# | 01 | averages weighted by how well keys fit a query |
+# | 02, 03 | weights that skip padding and the future, for whole batches |
+# | 04, 05 | the two ways to score: Bahdanau's and the Transformer's |
+# | 06, 07 | several searches at once, positions, and tests that find bugs |
+# | 09, 10 | the translator, and then a language model |
 
 # %% [markdown]
-# ## 5. Your turn
+# ## 6. Your turn
 #
-# *Which letter does each word look at most?* You can see it; now compute it.
+# *Which letter does each word look at most?* You can see it in a map. Now compute it.
 #
-# **Predict.** Here is someone's answer. It is right for the small map in the cell. Is it right for
-# every map? `grade` tries it on many, and reports as a check does.
+# The next cell contains a first attempt. The printed positions are correct for its small map.
+#
+# **Predict.** Is the function correct for every map? `grade` tries it on many and writes the same
+# report as a check.
 
 
 # %% tags=["demo"]
-def row_by_row(attention_weights):
+def first_attempt(attention_weights):
     positions = []
-    for row in attention_weights.tolist():
-        positions.append(row.index(max(row)))
+    for row in attention_weights:
+        positions.append(int(row.argmax()))
     return torch.tensor(positions)
 
 
-print(row_by_row(torch.tensor([[0.1, 0.2, 0.7], [0.4, 0.4, 0.2]])))
-grade("most_attended", row_by_row, seed="public")
+print(first_attempt(torch.tensor([[0.1, 0.2, 0.7], [0.4, 0.4, 0.2]])))
+grade("most_attended", first_attempt, seed="public")
 
 # %% [markdown]
 # <details><summary>How to read the report</summary>
 #
-# From the top: the verdict and the points; what is wrong, and a question to lead you on; the
-# smallest input that fails, with the result beside the right one. The points have parts: *values*
-# (the numbers are right), *edges* (in unusual cases, such as a tie, too), *hygiene* (nothing else
-# is changed) and, in most exercises, *gradients* (what flows back through your code is right).
-# Part of the work earns part of the points.
+# The report begins with the verdict and the points. Then it says what is wrong, asks a question, and
+# shows a small input that fails, with your result beside the expected one. The points have parts:
+# *values* (the numbers are correct), *edges* (also in unusual cases, such as ties), *hygiene*
+# (nothing else is changed) and, in most exercises, *gradients*. Partial solutions earn partial
+# credit.
 #
 # </details>
-#
-# Now write a better one where it says `YOUR CODE HERE`. Run the cell, then the check below it, as
-# often as you like. Its report ends with three folded hints: the concept, where to look, and a last
-# push. One click opens a hint, and hints cost nothing.
+
+# %% [markdown]
+# Now write a better version where it says `YOUR CODE HERE`. Run the cell and then the check below
+# it, as often as you like. The report ends with three folded hints: the idea, where to look, and a
+# last push. Hints cost nothing.
 
 # %% [markdown]
 # ### Exercise: `most_attended`
 #
-# - **Takes** `attention_weights`: one map `(n, m)`, or many with any number of axes in front, such
-#   as `(batch, n, m)` or `(batch, heads, n, m)`. Rows belong to queries, columns to keys.
-# - **Returns** a tensor of whole numbers, `(..., n)`: for each query the position of the key it
-#   looks at most, counted from 0. Of equal largest weights the first counts.
-# - Weights of a model in training keep track of gradients, and must work too.
+# - **Takes** `attention_weights` of shape `(..., n, m)`: one map `(n, m)`, or many, such as
+#   `(batch, heads, n, m)`. Rows belong to queries, columns to keys.
+# - **Returns** a tensor of integers `(..., n)`: for each query, the position of the key with the
+#   largest weight, counted from 0. If several weights tie for the largest, return the first.
+# - The function must also accept weights that require gradients, as they do during training.
 #
 # **Worked number.** For `[[0.1, 0.2, 0.7], [0.4, 0.4, 0.2]]` the result is `[2, 0]`.
 
@@ -213,16 +303,19 @@ from course_lib.attention import most_attended
 check("most_attended")
 
 # %% [markdown]
-# The last cell carries on with your answer if it passed, else with the course's, and says which:
+# The last cell continues with your answer if it passed and with ours if not, and tells you which, so
 # one unsolved exercise never stops you. Full marks also put your answer into your own library, the
 # folder `my_attention/`. Later lessons use it, and in lesson 09 it translates.
 
 # %% [markdown] written="two_maps"
 # ### Two maps
 #
-# A person reads your answer to this one. *siebenundneunzig* is 97 (*sieben* 7, *neunzig* 90),
-# *siebenhundertneun* is 709 (*hundert* 100, *neun* 9). Where should each English word look? In
-# which map do arcs cross, and why only there? Answer first, then type both above.
+# A person, not a program, grades this question. If you learn alone, compare your answer with ours
+# in the folder `solutions/` of the course.
+#
+# *siebenundneunzig* is 97 (*sieben* 7, *neunzig* 90), and *siebenhundertneun* is 709 (*hundert* 100,
+# *neun* 9). Where should each English word look? In which map do arcs cross, and why only there?
+# Write your answer, then try both numerals in the live translator in section 2.
 #
 # ### BEGIN SOLUTION
 # 97: *ninety* looks at *neunzig* and *seven* at *sieben*; the arcs cross. 709: *seven* looks at
@@ -234,21 +327,52 @@ check("most_attended")
 # ### END SOLUTION
 
 # %% [markdown]
+# ## 7. Count the crossings
+#
+# Between 21 and 99 there are 72 numerals in which German says the ones first. The arcs cross if the
+# first English word looks further right than the last one. Your function can count that.
+#
+# **Predict.** In how many of the 72 do the arcs cross?
+
+# %% tags=["demo", "nbval-ignore-output"]
+crossing = 0
+for number in range(21, 100):
+    if number % 10 == 0:
+        continue
+    translation, its_map = translate(model, numerals, number)
+    positions = most_attended(its_map)
+    if positions[0] > positions[-1]:
+        crossing += 1
+    else:
+        print(f"no crossing: {numerals.say(number)}, translated as {' '.join(translation)}")
+print(f"{crossing} of 72")
+assert crossing > 60
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# The arcs cross in nearly all of them. If the cell lists an exception, its translation tells you
+# whether the translator looked in an unexpected place or misread the numeral.
+#
+# </details>
+
+# %% [markdown]
 # ## Summary
 #
-# Attention lets each new word look back at everything there is, with weights that sum to 1. A query
-# asks, keys say what is there, values are what you get. A translator no longer has to squeeze a
-# sentence into one vector. `progress()` from `course_lib` shows how far you are; exercises with a
-# star are optional.
+# Attention lets each new word look back at the whole source. The scores of a query with all keys
+# become weights that sum to 1, and the result is the average of the values with these weights. A
+# translator therefore does not have to squeeze a sentence into one vector. Exercises with a star
+# are optional, and `progress()` from `course_lib` shows how far you are.
 
 # %% [markdown]
 # ## Further exercises ★
 #
-# 1. **Another seed.** Train `new_translator(numerals, seed=1)`. Which letter speaks for *vierzig*
+# 1. **Another seed.** Train `new_translator(numerals, seed=1)`. Which letter stands for *vierzig*
 #    now?
 # 2. **Another language.** `Numerals("french")` says 91 as *quatre-vingt-onze*, four-twenty-eleven.
 #    What does *ninety* look at?
-# 3. **Misspelled.** Leave out letters of *dreiundvierzig*, one at a time. Which does it need?
+# 3. **Misspelled.** Leave out letters of *dreiundvierzig*, one at a time. Which letters does the
+#    translator need?
 
 # %% [markdown]
 # ## References

@@ -26,7 +26,7 @@ def _values(rng) -> list[Probe]:
         case(
             "close",
             attention_weights=[[0.332, 0.331, 0.334, 0.003], [0.2501, 0.2496, 0.2502, 0.2501]],
-        ).says("The largest weight may be larger by a thousandth only."),
+        ).says("The largest weight may lead by only a thousandth."),
         case("one_map", **_map(rng, 4, 6)).says(
             "Each query, a row of the map, gets the position of the largest weight in its row."
         ),
@@ -72,7 +72,7 @@ def _edges(rng) -> list[Probe]:
 
 
 def _row_by_row(attention_weights) -> torch.Tensor:
-    return torch.tensor([row.tolist().index(max(row.tolist())) for row in attention_weights])
+    return torch.tensor([int(row.argmax()) for row in attention_weights])
 
 
 def _along(axis: int | None, *, keepdim: bool = False) -> Callable:
@@ -134,12 +134,12 @@ EXERCISE = Exercise(
         mistake(
             "weight_instead_of_place", lambda attention_weights: attention_weights.amax(-1)
         ).says(
-            "These are the largest weights themselves; the exercise asks where they are.",
+            "You return the largest weights. The exercise asks for their positions.",
             "What else does `max` along an axis return, besides the largest numbers?",
         ),
         mistake("last_of_ties", _last_of_ties).says(
-            "Where two weights are equally large, you return the last; the exercise asks for the "
-            "first.",
+            "Where two weights tie for the largest, you return the last. The exercise asks for "
+            "the first.",
             "From which end do you search a row?",
         ),
         mistake(
@@ -149,31 +149,32 @@ EXERCISE = Exercise(
             "You point at the smallest weight of each row.", "Is it `argmin` or `argmax`?"
         ),
         mistake("one_row_at_a_time", _row_by_row).says(
-            "One map, (n, m), is right. With a batch or heads in front, each step of your loop "
-            "gets a whole map instead of a row.",
+            "For one map, (n, m), your result is correct. With a batch or heads in front, each "
+            "step of your loop gets a whole map instead of a row.",
             "What does a loop over a tensor give you, and which axis should disappear instead?",
         ),
         mistake("second_axis", _along(1)).says(
-            "One map, (n, m), is right. With a batch in front, axis 1 belongs to the queries.",
+            "For one map, (n, m), your result is correct. With a batch in front, axis 1 belongs to "
+            "the queries.",
             "Which number names the last axis, however many come before it?",
         ),
         mistake("first_axis", _along(0)).says(
-            "You compare along the first axis: in one map that is the queries, with a batch in "
-            "front it is the items.",
+            "You compare along the first axis. In one map it belongs to the queries, and with a "
+            "batch in front to the items.",
             "Which axis belongs to the keys, and which number names it in both cases?",
         ),
         mistake("in_the_whole_map", _of_changed(lambda weights: weights.flatten(-2))).says(
-            "You return one position for a whole map; every query should get its own.",
+            "You return one position for a whole map. Every query should get its own.",
             "Which axis should disappear, and which should stay?",
         ),
         mistake("one_number_for_all", _along(None)).says(
-            "You get a single number: without an axis, `argmax` treats the tensor as one long row.",
+            "You return a single number. Without an axis, `argmax` treats the tensor as one row.",
             "Along which axis should it look?",
         ),
         mistake(
             "in_one_line", lambda attention_weights: _along(-1)(attention_weights).flatten()
         ).says(
-            "All positions are there, but in one line: the axes before the queries are lost.",
+            "All positions are there, but the axes before the queries are lost.",
             "What shape do the weights have up to their last axis?",
         ),
         mistake("axis_kept", _along(-1, keepdim=True)).says(
@@ -181,16 +182,16 @@ EXERCISE = Exercise(
             "What does `keepdim` keep?",
         ),
         mistake("one_hot", _one_hot).says(
-            "You mark the place in a row of zeros; the exercise asks for its index.",
+            "You mark the position in a row of zeros. The exercise asks for its index.",
             "How do you get from the mark to its position?",
         ),
         mistake("heads_averaged", _of_changed(_all_maps_averaged)).says(
-            "You first average all items and heads into one map; each should have its own "
+            "You first average all items and heads into one map. Each should have its own "
             "positions.",
             "Which axes of the weights should be left in the result?",
         ),
         mistake("average_position", _average_position).says(
-            "This is the average position, each weighted by its attention.",
+            "You return the average position, weighted by attention.",
             "Where would it be if half of the weight were on the first key and half on the last?",
         ),
     ),
@@ -198,8 +199,8 @@ EXERCISE = Exercise(
     hints=(
         "Read the map like the figure: one row for each word, one column for each character. In "
         "each row, find the column with the largest number.",
-        "`max` along an axis gives the largest numbers; `argmax` along an axis gives where they "
-        "are, the first on ties. The axis of the keys is the last, whatever comes before it.",
+        "`max` along an axis returns the largest numbers, and `argmax` their positions, the first "
+        "on ties. The axis of the keys is always the last one.",
         "positions = attention_weights.argmax(dim=...)  # which axis should disappear?\n"
         "return positions",
     ),

@@ -89,7 +89,7 @@ sigmoid_threshold = wrong()(lambda weights: (weights > 0.5).int().argmax(-1))
 rounded_first = wrong()(lambda weights: (10 * weights).round().argmax(dim=-1))
 
 
-@wrong("one_row_at_a_time")
+@wrong()
 def rows_of_one_map(attention_weights):
     positions = []
     for row in attention_weights:
@@ -98,7 +98,7 @@ def rows_of_one_map(attention_weights):
     return torch.tensor(positions)
 
 
-@wrong()
+@wrong("one_row_at_a_time")
 def argmax_of_each_row(attention_weights):
     return torch.stack([row.argmax() for row in attention_weights])
 

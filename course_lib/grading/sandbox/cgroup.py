@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import secrets
 import time
 from pathlib import Path
 
@@ -16,10 +17,9 @@ _REMOVE_SECONDS = 1.0
 
 
 class Group:
-    """A group that a guest enters before student code runs in it.
+    """A group that a guest enters before student code runs in it, by writing "0" to `door`.
 
-    Files in memory count as memory, and threads as processes. To enter, a process writes "0" to the
-    descriptor `door`.
+    Files in memory count as memory, and threads as processes.
 
     Raises:
         OSError: it cannot be made.
@@ -39,35 +39,34 @@ class Group:
             folder.rmdir()
             raise
 
-    def ran_out_of_memory(self) -> bool:
-        """Return whether the system ended it for that."""
-        with contextlib.suppress(OSError, ValueError):
-            lines = (self.folder / "memory.events").read_text().splitlines()
-            return int(dict(line.split() for line in lines)["oom_kill"]) > 0
-        return False
-
-    def remove(self) -> None:
-        """Remove the group once the system sees that its processes have ended."""
+    def remove(self) -> bool:
+        """Remove the group; return whether the system ended it because it ran out of memory."""
+        events = (self.folder / "memory.events").read_text()
         os.close(self.door)
         until = time.monotonic() + _REMOVE_SECONDS
         while self.folder.exists() and time.monotonic() < until:
             try:
                 self.folder.rmdir()
-            except OSError:
+            except OSError:  # the system has yet to see that its processes have ended
                 time.sleep(0.01)
+        return "\noom_kill 0\n" not in events
 
 
-def group(name: str, memory: int, processes: int) -> Group | None:
+def group(memory: int, processes: int) -> Group | None:
     """Return a group for a guest, or None where none can be had."""
     with contextlib.suppress(OSError):
         if parent := place():
-            return Group(parent / f"course-{os.getpid()}-{name}", memory, processes)
+            name = f"course-{os.getpid()}-{secrets.token_hex(4)}"
+            return Group(parent / name, memory, processes)
     return None
 
 
 @functools.cache
 def place() -> Path | None:
-    """Return the nearest group above this process in which groups with both limits can be made."""
+    """Return the nearest group above this process in which groups with both limits can be made.
+
+    Groups of processes of ours that were killed are removed from it.
+    """
     with contextlib.suppress(OSError, ValueError):
         (own,) = (line[3:] for line in _OWN.read_text().splitlines() if line.startswith("0::"))
         folder = MOUNT / own.lstrip("/")
@@ -78,14 +77,9 @@ def place() -> Path | None:
             # Who moves a process needs the right to write to both groups' common ancestor.
             ours = os.access(above, os.W_OK) and os.access(above / "cgroup.procs", os.W_OK)
             if {"memory", "pids"} <= {*controllers} and ours:
-                _sweep(above)
+                for left in above.glob("course-*-*"):
+                    if not Path(f"/proc/{left.name.split('-')[1]}").exists():
+                        with contextlib.suppress(OSError):
+                            left.rmdir()
                 return above
     return None
-
-
-def _sweep(folder: Path) -> None:
-    """Remove the groups of our own processes that were killed and could not do it."""
-    for path in folder.glob("course-*-*"):
-        with contextlib.suppress(OSError):
-            if not Path(f"/proc/{path.name.split('-')[1]}").exists():
-                path.rmdir()

@@ -1,24 +1,19 @@
 """How far this machine can confine student code, and the command that does it.
 
-| level | what holds | needs |
-|---|---|---|
-| strict | own file system, processes, network (none), user; limits; system call filter | bwrap |
-| off | limits, where the system has them | nothing |
+Level `strict` needs bwrap and confines everything; `off` has limits, where the system has them.
 """
 
-import dataclasses
 import functools
 import importlib
 import os
 import shutil
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from course_lib.grading.sandbox import cgroup
 
-LEVELS = ("strict", "off")
 _PACKAGE = Path(__file__).resolve().parents[2]
 _REFUSED = """
 ptrace process_vm_readv process_vm_writev kcmp keyctl add_key request_key bpf perf_event_open
@@ -57,19 +52,17 @@ class Reached:
     """The level in force, and for each higher one why it is not."""
 
     level: str
-    refused: dict[str, str] = dataclasses.field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
 
     @property
     def holds(self) -> str:
         """How memory, processes and the disk are held to their limits at this level."""
         if sys.platform != "linux":
             return "no limit but time"
+        whole = "a cgroup for" if cgroup.place() else "20 looks a second at"
         strict = self.level == "strict"
-        folder = "folders in memory of a fixed size" if strict else "a counted folder"
-        whole = (
-            "a cgroup for the whole" if cgroup.place() else "the whole looked at 20 times a second"
-        )
-        return f"limits of each process for memory and processes, {whole}; {folder}"
+        disk = "folders in memory of a fixed size" if strict else "files of a limited size"
+        return f"limits of each process, {whole} the memory and processes of all; {disk}"
 
     def __str__(self) -> str:
         why = "; ".join(f"no {level}: {reason}" for level, reason in self.refused.items())
@@ -178,14 +171,14 @@ def _bubblewrap(library: Path) -> list[str]:
 
 
 def _inside(path: str) -> str:
-    """Where a path of Python's is seen in the sandbox: what lies in /tmp must be moved."""
+    """Return where a path of Python's is seen in the sandbox: what lies in /tmp is moved."""
     if _is_hidden(path) and Path(path).is_relative_to(sys.prefix):
         return str(Path("/python") / Path(path).relative_to(sys.prefix))
     return path
 
 
 def _is_hidden(path: str) -> bool:
-    """Whether each guest has an empty folder of its own there."""
+    """Return whether each guest has an empty folder of its own there."""
     own = ("/tmp", "/scratch", "/library", "/dev", "/proc")
     return any(Path(path).is_relative_to(folder) for folder in own)
 
@@ -193,15 +186,15 @@ def _is_hidden(path: str) -> bool:
 def _python_paths() -> list[str]:
     """Return what of Python's folders is shown: of a virtual environment, its own files alone."""
     venv = Path(sys.prefix)
-    shown = [venv / name for name in ("pyvenv.cfg", "bin", "lib", "lib64")]
-    if not shown[0].is_file():
+    if not (venv / "pyvenv.cfg").is_file():
         return _python_folders()
-    others = [folder for folder in _python_folders() if Path(folder) != venv]
-    return [*(str(path) for path in shown if path.exists() and not path.is_symlink()), *others]
+    own = (venv / name for name in ("pyvenv.cfg", "bin", "lib", "lib64"))
+    shown = [str(path) for path in own if path.exists() and not path.is_symlink()]
+    return [*shown, *(folder for folder in _python_folders() if Path(folder) != venv)]
 
 
 def _python_folders() -> list[str]:
     """Return the folders outside /usr that the interpreter and its packages lie in."""
     folders = {sys.prefix, sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable))}
-    outside = sorted(os.path.realpath(f) for f in folders if not f.startswith("/usr/"))
-    return outside if sys.prefix in outside else [sys.prefix, *outside]
+    outside = {os.path.realpath(f) for f in folders if not f.startswith("/usr/")}
+    return sorted({sys.prefix, *outside})

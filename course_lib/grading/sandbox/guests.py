@@ -1,4 +1,4 @@
-"""Speak to guests, and stop what takes too long.
+"""Speak to a guest: send it cells and probe requests, and stop what takes too long.
 
 Everything that a guest sends was made beside student code: bytes are counted as they arrive, and
 nothing is believed that cannot be checked.
@@ -7,15 +7,15 @@ nothing is believed that cannot be checked.
 from __future__ import annotations
 
 import contextlib
-import os
 import select
+import threading
 import time
 from dataclasses import dataclass, field
 from typing import Any
 
 from nbformat import NotebookNode
 
-from course_lib.grading.sandbox.inside.frames import FrameError, Parser, encode
+from course_lib.grading.sandbox.inside.frames import FrameError, encode, read_frames
 from course_lib.grading.sandbox.processes import Forked, Spawned
 from course_lib.grading.sanitize import made_output
 
@@ -24,7 +24,6 @@ _GRACE_SECONDS = 1.0
 _CEILING = 40  # times a limit by the clock: a machine that is as busy as that cannot grade
 _LOOK_SECONDS = 1.0  # between two looks at what a cell has used
 _TICK_SECONDS = 0.1
-_READ = 1 << 18
 
 
 class GuestLost(Exception):
@@ -54,12 +53,13 @@ class Guest:
     """
 
     def __init__(
-        self, process: Forked | Spawned, level: str, reading: int, writing: int, most_output: int
+        self, process: Forked | Spawned, level: str, reading: Any, writing: Any, most_output: int
     ) -> None:
         self.process, self.level, self.most_output = process, level, most_output
         self.received = 0  # bytes in all, kept or not
         self._reading, self._writing = reading, writing
-        self._parser = Parser()
+        self._writer: threading.Thread | None = None
+        self._frames = read_frames(self._read)
         self._displays: dict[str, list[NotebookNode]] = {}
         self._clear_next = self._closed = False
         self._number = 0  # of the latest request
@@ -71,9 +71,9 @@ class Guest:
             GuestLost: it ends before, or takes too long.
         """
         until, frame = time.monotonic() + START_SECONDS, {}
-        with contextlib.suppress(EOFError, FrameError):
-            while not frame and time.monotonic() < until and not self.is_over:
-                frame = (self._next(_TICK_SECONDS) or ({}, 0))[0]
+        with contextlib.suppress(FrameError):
+            while not frame and time.monotonic() < until:
+                frame, _ = next(self._frames, ({"kind": "end"}, 0)) or ({}, 0)
         if frame.get("kind") != "ready":
             ending = self.process.ending(1.0) or {}
             text = str(frame.get("text") or ending.get("detail") or ending.get("reason", ""))
@@ -103,42 +103,44 @@ class Guest:
     def kill(self) -> dict[str, Any]:
         """End it and everything it started; return how it ended."""
         if not self._closed:
-            self.process.kill()
             self._closed = True
-            for descriptor in {self._reading, self._writing}:
-                os.close(descriptor)
+            self.process.kill()
+            if self._writer is not None:
+                self._writer.join(_GRACE_SECONDS)
+            self._reading.close()
+            self._writing.close()
         return self.process.ending() or {}
 
     def _ask(self, frame: dict[str, Any], seconds: float, most: int, *, is_cell: bool) -> Ran:
         if self._closed:
             return Ran("died")
-        ran, watch = Ran(), _Watch(self.process, seconds)
+        ran, watch, is_over = Ran(), _Watch(self.process, seconds), False
         self._number += 1
-        self._write(encode(frame | {"number": self._number}), watch)
+        self._write(encode(frame | {"number": self._number}))
         while True:
             try:
-                arrived = self._next(_TICK_SECONDS)
-                if arrived is not None and self._take(*arrived, ran, most, keep=is_cell):
+                arrived = next(self._frames)
+                if arrived and self._take(*arrived, ran, most, keep=is_cell):
                     break
-            except (EOFError, FrameError) as error:
-                arrived = None
-                if isinstance(error, EOFError):  # killed before it has ended, it could not say why
-                    self.process.ending(_GRACE_SECONDS)
-                self.process.kill()
-            if arrived is None and self.is_over:
-                ran.state = ran.state if ran.state == "timeout" else "died"
+                is_over = arrived is None and self.is_over and not self._arrives(0.0)
+            except StopIteration:  # killed before it has ended, it could not say why
+                self.process.ending(_GRACE_SECONDS)
+                is_over = True
+            except FrameError:
+                is_over = True
+            is_interrupted = ran.state == "timeout"
+            if is_over:
+                ran.state = "timeout" if is_interrupted else "died"
                 break
-            ran.flooded = ran.flooded or ran.size > most
             stopped = watch.used_up()
-            is_deaf = ran.state == "timeout" and stopped
-            if ran.size > 10 * most or is_deaf:
+            must_stop = stopped or (ran.flooded and not is_interrupted)
+            if must_stop and not is_interrupted:
+                ran.stopped = stopped
+            at_once = is_interrupted or not is_cell or stopped == "ceiling"
+            if ran.size > 10 * most or (must_stop and at_once):
                 ran.state = "killed"
                 break
-            if ran.state != "timeout" and (stopped or ran.flooded):
-                ran.stopped = stopped
-                if stopped == "ceiling" or not is_cell:
-                    ran.state = "killed"
-                    break
+            if must_stop:
                 ran.state = "timeout"
                 self.process.interrupt()
                 ran.seconds, watch = watch.seconds, _Watch(self.process, _GRACE_SECONDS)
@@ -146,38 +148,31 @@ class Guest:
         for output in ran.outputs:
             if output.output_type == "stream":
                 output.text = "".join(output.text)
-        if ran.state in ("killed", "died"):
+        if is_over or ran.state == "killed":
             self.process.kill()
         return ran
 
-    def _write(self, data: bytes, watch: _Watch) -> None:
-        """Write to the guest as fast as it reads, until it has ended or used up its time."""
-        view = memoryview(data)
-        while view and not self.is_over and not watch.used_up():
-            if select.select([], [self._writing], [], _TICK_SECONDS)[1]:
-                try:
-                    view = view[os.write(self._writing, view) :]
-                except BlockingIOError:
-                    continue
-                except OSError:
-                    return
+    def _write(self, data: bytes) -> None:
+        """Write to the guest in a thread of its own, because a guest need not read."""
 
-    def _next(self, seconds: float) -> tuple[dict[str, Any], int] | None:
-        """Return the next frame and its size, or None if none is complete by then.
+        def write() -> None:
+            rest = memoryview(data)
+            with contextlib.suppress(OSError):  # it has ended
+                while rest:
+                    rest = rest[self._writing.write(rest) :]
 
-        Raises:
-            EOFError: the pipe is closed.
-            FrameError: something other than a frame arrived.
-        """
-        while (taken := self._parser.take()) is None:
-            if not select.select([self._reading], [], [], seconds)[0]:
-                return None
-            data = os.read(self._reading, _READ)
-            if not data:
-                raise EOFError
-            self.received += len(data)
-            self._parser.feed(data)
-        return taken
+        self._writer = threading.Thread(target=write, daemon=True)
+        self._writer.start()
+
+    def _read(self) -> bytes | None:
+        if not self._arrives(_TICK_SECONDS):
+            return None
+        data = self._reading.read(1 << 18)
+        self.received += len(data)
+        return data
+
+    def _arrives(self, seconds: float) -> bool:
+        return bool(select.select([self._reading], [], [], seconds)[0])
 
     def _take(self, frame: dict[str, Any], size: int, ran: Ran, most: int, *, keep: bool) -> bool:
         """Count an output, and keep it if asked; return whether the frame is the last one.
@@ -202,12 +197,13 @@ class Guest:
                 ran.outputs.clear()
             return False
         output = _output(frame)
-        shown = self._displays.get(name, []) if kind == "update" else []
-        if output.output_type == "stream":
+        is_stream, shown = output.output_type == "stream", self._displays.setdefault(name, [])
+        if is_stream:
             ran.size += max(len(output.text[0]), _number(frame.get("size")) or 0)
         else:
-            ran.size += size * max(1, len(shown))
-        if not keep or ran.size > most:
+            ran.size += size * (max(1, len(shown)) if kind == "update" else 1)
+        ran.flooded = ran.size > most
+        if not keep or ran.flooded:
             return False
         if kind == "update":
             for each in shown:
@@ -216,13 +212,12 @@ class Guest:
         if self._clear_next:
             self._clear_next = False
             ran.outputs.clear()
-        last = ran.outputs[-1] if ran.outputs else {}
-        if output.output_type == "stream" and last.get("name") == output.name:
-            last["text"] += output.text
+        if is_stream and ran.outputs and ran.outputs[-1].get("name") == output.name:
+            ran.outputs[-1].text += output.text
             return False
         ran.outputs.append(output)
         if frame.get("display_id") is not None:
-            self._displays.setdefault(name, []).append(output)
+            shown.append(output)
         return False
 
 
@@ -232,17 +227,14 @@ def _output(frame: dict[str, Any]) -> NotebookNode:
     if kind in ("stdout", "stderr"):
         return made_output("stream", name=kind, text=[str(frame.get("text"))])
     if kind == "error":
-        traceback = frame.get("traceback")
-        lines = [str(line) for line in traceback] if isinstance(traceback, list) else []
+        lines = str(frame.get("traceback")).split("\n")
         names = {key: str(frame.get(key)) for key in ("ename", "evalue")}
         return made_output("error", traceback=lines, **names)
-    data, metadata = frame.get("data"), frame.get("metadata")
-    if kind not in ("display", "update", "result") or not isinstance(data, dict):
+    bundle = {"data": frame.get("data"), "metadata": frame.get("metadata", {})}
+    if kind not in ("display", "update", "result") or {*map(type, bundle.values())} != {dict}:
         raise FrameError(f"a frame of kind {str(kind)[:40]!r}")
-    bundle = {"data": data, "metadata": metadata if isinstance(metadata, dict) else {}}
-    if kind == "result":
-        return made_output("execute_result", execution_count=_number(frame.get("count")), **bundle)
-    return made_output("display_data", **bundle)
+    count = {"execution_count": None} if kind == "result" else {}
+    return made_output("execute_result" if count else "display_data", **bundle, **count)
 
 
 def _number(count: object) -> int | None:
@@ -256,7 +248,7 @@ class _Watch:
     def __init__(self, process: Forked | Spawned, limit: float) -> None:
         self.process, self.limit = process, limit
         self.started = self.looked = time.monotonic()
-        self.before: dict[str, float] | None = None
+        self.before: tuple[float, float] | None = None
         self.waited = self.cpu = 0.0
 
     @property
@@ -272,8 +264,8 @@ class _Watch:
         self.looked = now
         if used := self.process.usage():
             self.before = self.before or used
-            self.cpu = used["cpu"] - self.before["cpu"]
-            self.waited = min(used["waited"] - self.before["waited"], now - self.started)
+            self.cpu, waited = used[0] - self.before[0], used[1] - self.before[1]
+            self.waited = min(waited, now - self.started)
         if self.cpu > self.limit:
             return "processor"
         if now - self.started - self.waited > self.limit:

@@ -1,4 +1,4 @@
-"""Where guests come from: forked from a host process, or started one by one.
+"""Start guests: forked from a host process, or one by one where that is not safe.
 
 One host serves a driver and all its workers. It ends with them, and its guests end with it.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import secrets
+import select
 import shutil
 import socket
 import subprocess
@@ -35,36 +35,30 @@ _FOLDER = "course-guests-"
 
 
 def open_guests(
-    level: str | None = None,
-    limits: Limits | None = None,
-    lesson: str = "",
-    channel: socket.socket | None = None,
+    level: str | None = None, limits: Limits | None = None, lesson: str = "", channel: Any = None
 ) -> Guests:
     """Start what guests come from, at the stronger level that this machine has if it is None.
 
     Guests see the solutions of lessons before the graded `lesson`, none if it is "". A `channel`
-    leads to a host that another process started.
+    is a socket to a host that another process started.
 
     Raises:
         GradingError: this machine does not reach the level; the message says why and the remedy.
     """
-    limits = limits or Limits()
+    # Forking after our imports is not safe elsewhere.
+    kind = ForkedGuests if sys.platform == "linux" else SpawnedGuests
     reasons = dict(confinement.obstacles())
-    for candidate in confinement.LEVELS if level is None else (level,):
-        if candidate in reasons:
-            continue
-        reached = Reached(candidate, reasons)
-        try:
-            if sys.platform != "linux":  # forking after our imports is not safe elsewhere
-                return SpawnedGuests(reached, limits, lesson)
-            return ForkedGuests(reached, limits, lesson, channel)
-        except GuestLost as error:
-            reasons[candidate] = str(error)
+    for candidate in ("strict", "off") if level is None else (level,):
+        if candidate not in reasons:
+            try:
+                return kind(Reached(candidate, reasons), limits or Limits(), lesson, channel)
+            except GuestLost as error:
+                reasons[candidate] = str(error)
     wanted = level or "off"
     remedy = ", or say --trusted --sandbox off if you trust all who handed in"
     raise GradingError(
-        f"sandbox {wanted} cannot be had here: {reasons.get(wanted, 'its probe failed')}. Fix "
-        f"that{remedy if wanted == 'strict' else ''}"
+        f"sandbox {wanted} cannot be had here: {reasons[wanted]}. Fix that"
+        f"{remedy if wanted == 'strict' else ''}"
     )
 
 
@@ -76,23 +70,20 @@ class Host:
         self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         library = stage_library(self.folder, lesson)
         command, environ = confinement.command(level, library, theirs.fileno())
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (lives as long as the process)
-        self.process = subprocess.Popen(
-            command,
-            env=environ,
-            pass_fds=[theirs.fileno()],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=self._errors,
-            cwd="/",
-            start_new_session=True,
-        )
-        theirs.close()
-        tasks = (each.info for each in psutil.process_iter(["uids", "num_threads"]))
-        ours = [task["num_threads"] for task in tasks if task["uids"].real == os.getuid()]
+        with theirs, (self.folder / "errors").open("wb") as errors:
+            self.process = subprocess.Popen(
+                command,
+                env=environ,
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                cwd="/",
+                start_new_session=True,
+            )
         program = confinement.filter_program() if level == "strict" else ""
         settings = {"level": level, "place": str(self.folder), "filter": program}
-        settings |= {"change_user": os.getuid() == 0, "others": sum(ours), **asdict(limits)}
+        settings |= {"change_user": os.getuid() == 0, **asdict(limits)}
         with contextlib.suppress(OSError):  # it has ended, which the next message tells
             self.channel.send(json.dumps(settings).encode())
 
@@ -100,16 +91,14 @@ class Host:
         """Return a channel for another process."""
         return self.channel.dup()
 
-    def close(self) -> None:
-        """End it and with it all guests, and remove its folder."""
+    def close(self) -> str:
+        """End it and with it all guests, and remove its folder; return its last words."""
         self.process.kill()
         self.process.wait()
-        self._errors.seek(0)
-        lines = self._errors.read()[-2000:].decode(errors="replace").strip().splitlines()
-        self.last_error = lines[-1] if lines else "it says nothing"
         self.channel.close()
-        self._errors.close()
+        text = (self.folder / "errors").read_text(errors="replace").strip()
         shutil.rmtree(self.folder, ignore_errors=True)
+        return text.splitlines()[-1][-2000:] if text else "it says nothing"
 
 
 def _make_folder() -> Path:
@@ -131,76 +120,71 @@ class ForkedGuests:
         GuestLost: the host or its first guest does not come up at this level.
     """
 
-    def __init__(
-        self,
-        reached: Reached,
-        limits: Limits,
-        lesson: str = "",
-        channel: socket.socket | None = None,
-    ) -> None:
+    def __init__(self, reached: Reached, limits: Limits, lesson: str, channel: Any) -> None:
         self.reached, self.limits, self.lesson = reached, limits, lesson
         self._channel, self._host = channel, None
-        self._alive: list[Forked] = []
+        self._guests: list[Guest] = []
+        if channel is not None:
+            with contextlib.suppress(GuestLost):
+                self.start().wait_ready().kill()
+                return
+            self.close()
         try:
-            if channel is not None:
-                with contextlib.suppress(GuestLost):
-                    self.start().wait_ready().kill()
-                    return
-                self.close()
             self.start().wait_ready().kill()
         except BaseException as error:
-            host = self._host
-            self.close()
-            if host and isinstance(error, GuestLost) and "(host)" in str(error):
-                raise GuestLost(f"its host does not start: {host.last_error}") from error
+            last_words = self.close()
+            if isinstance(error, GuestLost) and "(host)" in str(error):
+                raise GuestLost(f"its host does not start: {last_words}") from error
             raise
 
     def start(self, imports: Sequence[str] = ()) -> Guest:
-        """Fork a guest with these modules imported; a host that has died is replaced first."""
-        if any((each.ending() or {}).get("reason") == "host" for each in self._alive):
+        """Fork a guest with these modules imported; a host that has died is replaced first.
+
+        Raises:
+            GuestLost: the host has just died.
+        """
+        if self._channel and select.select([self._channel], [], [], 0)[0]:  # its other end closed
             self.close()
         if self._channel is None:
             self._host = Host(self.reached.level, self.limits, self.lesson)
             self._channel = self._host.channel
-        group = cgroup.group(secrets.token_hex(4), self.limits.memory, self.limits.processes)
+        group = cgroup.group(self.limits.memory, self.limits.processes)
         reading, their_writing = os.pipe()
         their_reading, writing = os.pipe()
-        os.set_blocking(writing, False)
         control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        process = Forked(control, group)
-        self._alive = [*(each for each in self._alive if each.ending() is None), process]
+        pipes = os.fdopen(reading, "rb", 0), os.fdopen(writing, "wb", 0)
+        guest = Guest(Forked(control, group), self.reached.level, *pipes, self.limits.output)
+        self._guests = [*(each for each in self._guests if not each.is_over), guest]
         passed = [theirs.fileno(), their_reading, their_writing, *([group.door] if group else [])]
         try:
             socket.send_fds(self._channel, [json.dumps([*imports]).encode()], passed)
         except OSError as error:
-            self.close()
             raise GuestLost("the process that forks guests has ended") from error
         finally:
             theirs.close()
             os.close(their_reading)
             os.close(their_writing)
-        return Guest(process, self.reached.level, reading, writing, self.limits.output)
+        return guest
 
-    def close(self) -> None:
-        """End all guests and leave the host; end it if it is ours."""
-        if self._host is not None:
-            self._host.close()
-        for process in self._alive:
-            process.kill()
+    def close(self) -> str:
+        """End all guests and leave the host; if it is ours, end it and return its last words."""
+        last_words = self._host.close() if self._host else ""
+        for guest in self._guests:
+            guest.kill()
         if self._channel is not None:
             self._channel.close()
         self._channel = self._host = None
-        self._alive.clear()
+        return last_words
 
 
 class SpawnedGuests:
     """Guests that are ordinary processes, started anew: slower by the time of their imports."""
 
-    def __init__(self, reached: Reached, limits: Limits, lesson: str = "") -> None:
+    def __init__(self, reached: Reached, limits: Limits, lesson: str, channel: Any) -> None:
         self.reached, self.limits = reached, limits
         self._folder = _make_folder()
         self._library = stage_library(self._folder, lesson)
-        self._started: list[Spawned] = []
+        self._guests: list[Guest] = []
 
     def start(self, imports: Sequence[str] = ()) -> Guest:
         """Start a guest in an empty folder.
@@ -215,6 +199,7 @@ class SpawnedGuests:
         try:
             process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "course_lib.grading.sandbox.inside.guest"],
+                bufsize=0,
                 env=environ,
                 cwd=place,
                 stdin=subprocess.PIPE,
@@ -223,19 +208,19 @@ class SpawnedGuests:
             )
         except OSError as error:
             raise GuestLost(f"a guest does not start: {error}") from error
-        assert process.stdin is not None and process.stdout is not None
-        self._started.append(Spawned(process))
-        ours, theirs = socket.socketpair()  # on Windows, only sockets can be waited for
+        ours, theirs = socket.socketpair()  # Windows waits for sockets only, not for pipes
         threading.Thread(target=_copy, args=(process.stdout, theirs), daemon=True).start()
-        writing = os.dup(process.stdin.fileno())
-        process.stdin.close()
+        with ours:
+            reading = ours.makefile("rb", buffering=0)
         level, most = self.reached.level, self.limits.output
-        return Guest(self._started[-1], level, ours.detach(), writing, most)
+        guest = Guest(Spawned(process), level, reading, process.stdin, most)
+        self._guests = [*(each for each in self._guests if not each.is_over), guest]
+        return guest
 
     def close(self) -> None:
         """End all guests and clean up."""
-        for process in self._started:
-            process.kill()
+        for guest in self._guests:
+            guest.kill()
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
@@ -244,5 +229,5 @@ Guests = ForkedGuests | SpawnedGuests
 
 def _copy(source: Any, target: socket.socket) -> None:
     with source, target, contextlib.suppress(OSError):
-        while data := source.read1(1 << 16):
+        while data := source.read(1 << 16):
             target.sendall(data)

@@ -15,7 +15,6 @@ import psutil
 from course_lib.grading.sandbox.cgroup import Group
 
 _END_SECONDS = 120.0
-_MESSAGE = 1 << 16
 
 
 class Forked:
@@ -25,11 +24,10 @@ class Forked:
         self._control, self._group = control, group
         self._ending: dict[str, Any] | None = None
 
-    def usage(self) -> dict[str, float] | None:
-        """Return what its processes have used: `cpu` and `waited`, in seconds."""
+    def usage(self) -> tuple[float, float] | None:
+        """Return the seconds that its processes had a processor, and waited for one."""
         self._send(b"usage")
-        event = self._receive(_END_SECONDS)
-        return event if event and "waited" in event else None
+        return self._receive(_END_SECONDS).get("usage")
 
     def ending(self, seconds: float = 0.0) -> dict[str, Any] | None:
         """Return how it ended, waiting that long; None if it is not known to have ended."""
@@ -42,35 +40,28 @@ class Forked:
 
     def kill(self) -> None:
         """End it and everything it started."""
-        if self._ending is None:
-            self._send(b"kill")
-            if self.ending(_END_SECONDS) is None:
-                self._end({"reason": "host"})
+        self._send(b"kill")
+        self._receive(_END_SECONDS)
+        self._ending = self._ending or {"reason": "host"}
 
     def _send(self, request: bytes) -> None:
         with contextlib.suppress(OSError):  # its host has ended, which the next event tells
             self._control.send(request)
 
-    def _receive(self, seconds: float) -> dict[str, Any] | None:
-        """Return the next event, or None if there is none by then."""
+    def _receive(self, seconds: float) -> dict[str, Any]:
+        """Return the next event, an empty one if there is none by then."""
         if self._ending or not select.select([self._control], [], [], seconds)[0]:
-            return None
-        try:
-            data = self._control.recv(_MESSAGE)
-        except OSError:
-            data = b""
+            return {}
+        data = b""
+        with contextlib.suppress(OSError):
+            data = self._control.recv(1 << 16)
         event = json.loads(data) if data else {"reason": "host"}
         if "reason" in event:
-            self._end(event)
+            self._control.close()
+            if self._group is not None and self._group.remove():
+                event["reason"] = "memory"
+            self._ending = event
         return event
-
-    def _end(self, ending: dict[str, Any]) -> None:
-        self._control.close()
-        if self._group is not None:
-            if self._group.ran_out_of_memory():
-                ending["reason"] = "memory"
-            self._group.remove()
-        self._ending = ending
 
 
 class Spawned:
@@ -79,12 +70,12 @@ class Spawned:
     def __init__(self, process: subprocess.Popen) -> None:
         self._process = process
 
-    def usage(self) -> dict[str, float] | None:
+    def usage(self) -> tuple[float, float]:
         cpu = 0.0
         for each in self._family():
             with contextlib.suppress(psutil.Error):
                 cpu += sum(each.cpu_times()[:4])  # its own, and its late children's
-        return {"cpu": cpu, "waited": 0.0}
+        return cpu, 0.0
 
     def ending(self, seconds: float = 0.0) -> dict[str, Any] | None:
         try:
@@ -94,7 +85,7 @@ class Spawned:
         return {"reason": "signal" if code < 0 else "exit", "code": abs(code)}
 
     def interrupt(self) -> None:
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError):  # it has ended; Windows has no SIGINT
             self._process.send_signal(signal.SIGINT)
 
     def kill(self) -> None:

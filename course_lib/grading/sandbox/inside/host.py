@@ -1,4 +1,4 @@
-"""The parent of all guests: a process that has imported what notebooks import, and forks.
+"""The host, parent of all guests: a process that has imported what notebooks import, and forks.
 
 All processes that ask for guests share a channel, a SOCK_SEQPACKET socket. A message on it holds
 modules to import in JSON and, as file descriptors, a socket to control the guest, its two pipes
@@ -8,6 +8,7 @@ and its cgroup. On the control socket the host answers requests and tells how th
 import contextlib
 import gc
 import importlib
+import itertools
 import json
 import os
 import random
@@ -17,10 +18,8 @@ import shutil
 import signal
 import socket
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from course_lib.grading.sandbox.inside import lockdown
@@ -33,30 +32,18 @@ _UIDS = range(60_000, 61_184)  # unused by systemd and Debian
 _TICKS, _PAGE = os.sysconf("SC_CLK_TCK"), resource.getpagesize()
 
 
-@dataclass
-class _Guest:
-    pid: int
-    control: socket.socket
-    uid: int | None
-    folder: str
-    reason: str = ""
-
-    def end(self, reason: str) -> None:
-        self.reason = self.reason or reason
-        _signal(self.pid, signal.SIGKILL)
-
-
 class _Host:
     """Serves the processes that hold its channel until all have closed it."""
 
     def __init__(self, channel: socket.socket) -> None:
         self.channel = channel
         self.settings: dict[str, Any] = json.loads(channel.recv(_MESSAGE))
-        self.guests: dict[int, _Guest] = {}
         self.strict = self.settings["level"] == "strict"
+        self.uids = itertools.cycle(random.sample(_UIDS, len(_UIDS)))
+        self.guests: dict[int, socket.socket] = {}  # the control socket of each PID
+        self.killed: dict[int, str] = {}  # why the host ended them
 
     def serve(self) -> None:
-        """Import everything, then answer messages."""
         if not self.strict:
             lockdown.adopt_orphans()
         import_everything()
@@ -67,13 +54,13 @@ class _Host:
         signal.signal(signal.SIGCHLD, lambda *_: None)  # only to wake
         looked, is_open = 0.0, True
         while is_open:
-            controls = {guest.control: guest for guest in self.guests.values()}
-            timeout = _LOOK_SECONDS if self.guests else None
-            ready, _, _ = select.select([woken, self.channel, *controls], [], [], timeout)
+            sources = [woken, self.channel, *self.guests.values()]
+            ready, _, _ = select.select(sources, [], [], _LOOK_SECONDS if self.guests else None)
             if woken in ready:
                 os.read(woken, 4096)
-            for control in controls.keys() & {*ready}:
-                self._answer(controls[control])
+            for pid, control in self.guests.items():
+                if control in ready:
+                    self._answer(pid, control)
             with contextlib.suppress(ChildProcessError):
                 while (ended := os.wait4(-1, os.WNOHANG))[0]:
                     self._tell(*ended)
@@ -83,14 +70,18 @@ class _Host:
                 looked = time.monotonic()
                 self._look()
 
-    def _answer(self, guest: _Guest) -> None:
-        request = _receive(guest.control)[0]
+    def _answer(self, pid: int, control: socket.socket) -> None:
+        request = _receive(control)[0]
         if request == b"usage":
-            _send(guest.control, _used(_families([guest.pid])[guest.pid]))
+            _send(control, {"usage": _used(_families([pid])[pid])})
         elif request == b"interrupt":
-            _signal(guest.pid, signal.SIGINT)
-        else:
-            guest.end("killed")
+            _signal(pid, signal.SIGINT)
+        else:  # b"kill", or its worker has closed the socket
+            self._kill(pid, "killed")
+
+    def _kill(self, pid: int, reason: str) -> None:
+        self.killed.setdefault(pid, reason)
+        _signal(pid, signal.SIGKILL)
 
     def _fork(self) -> bool:
         """Fork a guest if asked to; return whether the channel is still open."""
@@ -102,17 +93,15 @@ class _Host:
             if name not in sys.modules:
                 importlib.import_module(name)
                 gc.freeze()
-        uid = None
-        if self.strict and self.settings["change_user"]:  # RLIMIT_NPROC counts by user
-            uid = random.choice([*{*_UIDS} - {guest.uid for guest in self.guests.values()}])
-        folder = "/scratch" if self.strict else tempfile.mkdtemp(dir=self.settings["place"])
+        can_change = self.strict and self.settings["change_user"]
+        uid = next(self.uids) if can_change else None  # RLIMIT_NPROC counts by user
         try:
             if (threads := len(os.listdir("/proc/self/task"))) > 1:
                 raise OSError(f"its host has {threads} threads")
             pid = lockdown.fork_into_own_pid_namespace() if self.strict else os.fork()
             if pid == 0:
-                become_guest(self.settings | {"uid": uid, "folder": folder}, *descriptors)
-            self.guests[pid] = _Guest(pid, control, uid, folder)
+                become_guest(self.settings | {"uid": uid}, *descriptors)
+            self.guests[pid] = control
         except OSError as error:
             _send(control, {"reason": "refused", "detail": f"no process could be forked: {error}"})
             control.close()
@@ -122,33 +111,31 @@ class _Host:
 
     def _tell(self, pid: int, status: int, spent: resource.struct_rusage) -> None:
         """Tell who asked for a guest how it ended."""
-        guest = self.guests.pop(pid, None)
-        if guest is None:
+        if pid not in self.guests:
             return
-        signaled = os.WIFSIGNALED(status)
+        control = self.guests.pop(pid)
         if not self.strict:  # the host has adopted what the guest left behind
             _, *ours = _families([os.getpid()])[os.getpid()]
             for orphan in {*ours}.difference(*_families(self.guests).values()):
                 _signal(orphan, signal.SIGKILL)
-            shutil.rmtree(guest.folder, ignore_errors=True)
+            shutil.rmtree(f"{self.settings['place']}/{pid}", ignore_errors=True)
+        code = os.waitstatus_to_exitcode(status)
         ending = {
-            "reason": guest.reason or ("signal" if signaled else "exit"),
-            "code": os.WTERMSIG(status) if signaled else os.WEXITSTATUS(status),
+            "reason": self.killed.pop(pid, "signal" if code < 0 else "exit"),
+            "code": abs(code),
             "cpu": spent.ru_utime + spent.ru_stime,
             "peak": spent.ru_maxrss * 1024,
         }
-        _send(guest.control, ending)
-        guest.control.close()
+        _send(control, ending)
+        control.close()
 
     def _look(self) -> None:
         """Kill guests that hold too much memory or too many processes."""
-        families = _families(self.guests)
-        for guest in self.guests.values():
-            family = families[guest.pid]
+        for pid, family in _families(self.guests).items():
             if len(family) > self.settings["processes"]:
-                guest.end("processes")
-            if all(_total(family, each) > self.settings["memory"] for each in _MEMORY):
-                guest.end("memory")
+                self._kill(pid, "processes")
+            if all(_total(family, each) > self.settings["memory"] for each in (_rss, _pss)):
+                self._kill(pid, "memory")
 
 
 def _receive(channel: socket.socket) -> tuple[bytes, list[int]]:
@@ -181,27 +168,13 @@ def _families(guests: Iterable[int]) -> dict[int, list[int]]:
     return found
 
 
-def _used(family: list[int]) -> dict[str, float]:
-    """Return processor time, and how long a thread was ready to run and waited for a processor.
-
-    Of several threads the longest wait counts: many that sleep would add up to any time.
-    """
-    waits = [0.0]
-    for pid in family:
-        with contextlib.suppress(OSError, IndexError):
-            for thread in os.listdir(f"/proc/{pid}/task"):
-                schedule = _read(f"/proc/{pid}/task/{thread}/schedstat").split()
-                waits.append(int(schedule[1]) / 1e9)
+def _used(family: list[int]) -> tuple[float, float]:
+    """Return the processor time of processes, and the longest that one waited for a processor."""
     cpu = _total(family, lambda pid: sum(map(int, _stat(pid)[11:15])))
-    return {"cpu": cpu / _TICKS, "waited": max(waits)}
-
-
-# Bytes of memory. A page that several processes share counts in each of them; then only each
-# process's share of it counts, which is slower to read.
-_MEMORY = (
-    lambda pid: int(_read(f"/proc/{pid}/statm").split()[1]) * _PAGE,
-    lambda pid: int(_read(f"/proc/{pid}/smaps_rollup").partition(b"\nPss:")[2].split()[0]) << 10,
-)
+    waits = [
+        _total([pid], lambda pid: int(_read(f"/proc/{pid}/schedstat").split()[1])) for pid in family
+    ]
+    return cpu / _TICKS, max(waits) / 1e9
 
 
 def _total(family: list[int], field: Callable[[int], int]) -> int:
@@ -212,17 +185,25 @@ def _total(family: list[int], field: Callable[[int], int]) -> int:
     return total
 
 
+def _rss(pid: int) -> int:
+    """Return the bytes of memory that a process has; what several share counts in each."""
+    return int(_read(f"/proc/{pid}/statm").split()[1]) * _PAGE
+
+
+def _pss(pid: int) -> int:
+    """Return the same with the process's share of what several share, which takes longer."""
+    rollup = _read(f"/proc/{pid}/smaps_rollup")
+    return int(rollup.partition(b"\nPss:")[2].split()[0]) * 1024
+
+
 def _stat(pid: int | str) -> list[bytes]:
     """Return the fields of /proc/PID/stat after the name, whatever that may hold."""
     return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
 
 
 def _read(path: str) -> bytes:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        return os.read(descriptor, 65536)
-    finally:
-        os.close(descriptor)
+    with open(path, "rb", buffering=0) as file:
+        return file.read(65536)
 
 
 if __name__ == "__main__":

@@ -62,8 +62,7 @@ def confine(slot: dict[str, Any]) -> None:
 
     Args:
         slot: `level`, "strict" or "off"; `uid` to become, or None; `filter`, a compiled seccomp
-            program in hex; the limits `memory`, `file_size`, `cpu_seconds`, `processes`, `disk`;
-            `others`, how many tasks the user has who started the host.
+            program in hex; the limits `memory`, `file_size`, `cpu_seconds`, `processes`, `disk`.
 
     Raises:
         OSError: a step failed; no student code has run yet.
@@ -100,8 +99,10 @@ def _mount(source: str, target: str, kind: str | None, flags: int, options: str 
 
 def _limit(slot: dict[str, Any]) -> None:
     size = int(Path("/proc/self/statm").read_bytes().split()[0]) * resource.getpagesize()
-    # Guests of one user are counted together: the host stops the one that has too many.
-    most = slot["processes"] if slot["uid"] else slot["others"] + 8 * slot["processes"]
+    most = slot["processes"]
+    if slot["uid"] is None:  # everything of this user counts, and the host stops who has too many
+        on_machine = Path("/proc/loadavg").read_text().split()[3].partition("/")[2]
+        most = int(on_machine) + 8 * most
     for name, value in {
         "RLIMIT_DATA": slot["memory"],
         "RLIMIT_AS": size + slot["memory"] + _RESERVED,  # shared mappings count, too

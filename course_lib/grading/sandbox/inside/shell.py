@@ -14,12 +14,10 @@ import io
 import os
 import sys
 import threading
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
 from ipykernel import zmqshell
-from ipykernel.jsonutil import encode_images, json_clean
 from IPython.core.compilerop import CachingCompiler
 from IPython.core.displayhook import DisplayHook
 from IPython.core.displaypub import DisplayPublisher
@@ -32,7 +30,6 @@ from course_lib.grading.sandbox.inside.frames import Outlet
 outlet = Outlet()
 MOST_OUTPUT = 1_000_000  # characters of one output, and of what one cell may print
 _SHOWN, _LINES = 2_000, 100  # characters that remain of what is longer; lines of a traceback
-_AT_ONCE = 100  # writes of a cell that are sent each by itself, so that a crash loses none
 # What lessons import, and what a first cell, figure or traceback would import.
 _MODULES = """
 IPython.core.completerlib IPython.core.debugger IPython.core.logger IPython.core.oinspect
@@ -53,7 +50,7 @@ class Publisher(DisplayPublisher):
         _send_bundle(kind, data, metadata, display_id=name)
 
     def clear_output(self, wait: bool = False) -> None:
-        outlet.send({"kind": "clear", "wait": bool(wait)})
+        outlet.send("clear", wait=bool(wait))
 
 
 class Hook(DisplayHook):
@@ -62,9 +59,17 @@ class Hook(DisplayHook):
     def write_output_prompt(self) -> None: ...
 
     def write_format_data(self, format_dict: Any, md_dict: Any = None) -> None:
-        _send_bundle("result", format_dict, md_dict, count=self.prompt_count)
+        _send_bundle("result", format_dict, md_dict)
 
     def finish_displayhook(self) -> None: ...
+
+
+def _send_bundle(kind: str, data: Any, metadata: Any, **more: Any) -> None:
+    data = dict(data)
+    for mime, content in data.items():
+        if isinstance(content, str) and len(content) > MOST_OUTPUT:
+            data[mime] = f"{content[:_SHOWN]} ... [{len(content):,} characters in all]"
+    outlet.send(kind, data=data, metadata=metadata or {}, **more)
 
 
 class Compiler(CachingCompiler):
@@ -91,17 +96,16 @@ class ZMQInteractiveShell(zmqshell.ZMQInteractiveShell):
             value = str(evalue)
         except Exception as error:
             value = f"<its message cannot be read: {type(error).__name__}>"
-        lines = [line[:_SHOWN] for line in stb[-_LINES:]]
-        error = {"ename": etype.__name__, "evalue": value[:_SHOWN], "traceback": lines}
-        outlet.send({"kind": "error", **error})
+        lines = "\n".join(line[:_SHOWN] for line in stb[-_LINES:])
+        outlet.send("error", ename=etype.__name__, evalue=value[:_SHOWN], traceback=lines)
 
     def enable_gui(self, gui: object = None) -> None: ...
 
     def set_next_input(self, text: str, replace: bool = False) -> None: ...
 
 
-def import_everything() -> ZMQInteractiveShell:
-    """Import what guests need, run a cell, an error and a probe request; return the shell."""
+def import_everything() -> None:
+    """Import what guests need, make the shell, and run a cell, an error and a probe request."""
     import torch
 
     from course_lib.checks.observe.codec import encode
@@ -119,7 +123,15 @@ def import_everything() -> ZMQInteractiveShell:
     builtins.input = _refuse("input()")
     getpass.getpass = _refuse("getpass()")
     sys.breakpointhook = _refuse("breakpoint()")
-    os._exit = _by_main_thread_alone(os._exit)
+    leave = os._exit
+
+    def exit_in_main_thread(status: int) -> NoReturn:
+        """End a thread alone if it asks for it: a timer must not end whatever cell it hits."""
+        if threading.current_thread() is not threading.main_thread():
+            raise SystemExit(status)
+        leave(status)
+
+    os._exit = exit_in_main_thread
     shell.run_cell("import torch\n1 + 1", store_history=False)
     shell.run_cell("1 + None", store_history=False)
     shell.reset(new_session=True)
@@ -132,7 +144,6 @@ def import_everything() -> ZMQInteractiveShell:
     ]
     answer = {"softmax": lambda scores: getattr(scores, "softmax", lambda axis: scores)(-1)}
     reply_to(encode(Request("softmax", probes)), answer)
-    return shell
 
 
 def _refuse(what: str) -> Any:
@@ -140,18 +151,6 @@ def _refuse(what: str) -> Any:
         raise StdinNotImplementedError(f"{what} is not available during grading")
 
     return refuse
-
-
-def _by_main_thread_alone(leave: Callable[[int], NoReturn]) -> Callable[[int], NoReturn]:
-    """Let other threads end themselves only: a timer must not end whatever cell it hits."""
-
-    def _exit(status: int) -> NoReturn:
-        if threading.current_thread() is not threading.main_thread():
-            raise SystemExit(status)
-        outlet.send()  # what is held
-        leave(status)
-
-    return _exit
 
 
 class Stream(io.TextIOBase):
@@ -162,7 +161,7 @@ class Stream(io.TextIOBase):
 
     def __init__(self, name: str, descriptor: int) -> None:
         self.name, self._descriptor = name, descriptor
-        self.written = self.writes = 0
+        self.written = 0  # characters, by this cell
 
     def write(self, text: str) -> int:
         if not isinstance(text, str):
@@ -171,8 +170,7 @@ class Stream(io.TextIOBase):
         if self.written > MOST_OUTPUT:
             raise OSError(f"more than {MOST_OUTPUT:,} characters were printed")
         if outlet.is_open:
-            self.writes += 1
-            outlet.print(self.name, text, hold=self.writes > _AT_ONCE)
+            outlet.send(self.name, text=text)
         else:
             os.write(self._descriptor, text.encode("utf-8", "replace"))
         return len(text)
@@ -190,20 +188,4 @@ class Stream(io.TextIOBase):
 class NoInput(io.TextIOBase):
     """A standard input that nobody types into."""
 
-    name, encoding = "stdin", "UTF-8"
     read = readline = _refuse("reading from stdin")
-
-    def fileno(self) -> int:
-        return 0
-
-
-def _send_bundle(kind: str, data: Any, metadata: Any, **more: Any) -> None:
-    clean: Any
-    try:
-        clean, about = json_clean(encode_images(data)), json_clean(metadata or {})
-    except Exception:  # json_clean refuses what JSON cannot hold
-        clean, about = {mime: str(content) for mime, content in data.items()}, {}
-    for mime, content in clean.items():
-        if isinstance(content, str) and len(content) > MOST_OUTPUT:
-            clean[mime] = f"{content[:_SHOWN]} ... [{len(content):,} characters in all]"
-    outlet.send({"kind": kind, "data": clean, "metadata": about, **more})

@@ -3,8 +3,6 @@
 Where there is none, RLIMIT_AS and RLIMIT_NPROC hold each process, and the host counts all.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import os
@@ -17,13 +15,7 @@ _REMOVE_SECONDS = 1.0
 
 
 class Group:
-    """A group that a guest enters before student code runs in it, by writing "0" to `door`.
-
-    Files in memory count as memory, and threads as processes.
-
-    Raises:
-        OSError: it cannot be made.
-    """
+    """A group that a guest enters before student code runs in it, by writing "0" to `door`."""
 
     def __init__(self, folder: Path, memory: int, processes: int) -> None:
         self.folder = folder
@@ -63,10 +55,7 @@ def group(memory: int, processes: int) -> Group | None:
 
 @functools.cache
 def place() -> Path | None:
-    """Return the nearest group above this process in which groups with both limits can be made.
-
-    Groups of processes of ours that were killed are removed from it.
-    """
+    """Return the nearest group above this process in which groups with both limits can be made."""
     with contextlib.suppress(OSError, ValueError):
         (own,) = (line[3:] for line in _OWN.read_text().splitlines() if line.startswith("0::"))
         folder = MOUNT / own.lstrip("/")
@@ -77,7 +66,7 @@ def place() -> Path | None:
             # Who moves a process needs the right to write to both groups' common ancestor.
             ours = os.access(above, os.W_OK) and os.access(above / "cgroup.procs", os.W_OK)
             if {"memory", "pids"} <= {*controllers} and ours:
-                for left in above.glob("course-*-*"):
+                for left in above.glob("course-*-*"):  # by a process that was killed
                     if not Path(f"/proc/{left.name.split('-')[1]}").exists():
                         with contextlib.suppress(OSError):
                             left.rmdir()

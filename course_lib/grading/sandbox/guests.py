@@ -4,14 +4,12 @@ Everything that a guest sends was made beside student code: bytes are counted as
 nothing is believed that cannot be checked.
 """
 
-from __future__ import annotations
-
 import contextlib
 import select
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from nbformat import NotebookNode
 
@@ -47,10 +45,7 @@ class Ran:
 
 
 class Guest:
-    """One guest: a process that runs a submission's cells, and the pipes from it and to it.
-
-    It keeps `most_output` bytes of output of one cell; ten times as much ends the guest.
-    """
+    """One guest: a process that runs a submission's cells, and the pipes from it and to it."""
 
     def __init__(
         self, process: Forked | Spawned, level: str, reading: Any, writing: Any, most_output: int
@@ -64,22 +59,17 @@ class Guest:
         self._clear_next = self._closed = False
         self._number = 0  # of the latest request
 
-    def wait_ready(self) -> Guest:
-        """Wait until it is confined and ready.
-
-        Raises:
-            GuestLost: it ends before, or takes too long.
-        """
+    def wait_ready(self) -> Self:
+        """Wait until it is confined and ready; raise GuestLost if that fails."""
         until, frame = time.monotonic() + START_SECONDS, {}
         with contextlib.suppress(FrameError):
             while not frame and time.monotonic() < until:
                 frame, _ = next(self._frames, ({"kind": "end"}, 0)) or ({}, 0)
         if frame.get("kind") != "ready":
             ending = self.process.ending(1.0) or {}
-            text = str(frame.get("text") or ending.get("detail") or ending.get("reason", ""))
             self.kill()
-            why = text.strip().splitlines()[-1:] or ["it never answered"]
-            raise GuestLost(f"a guest did not start ({why[0]})")
+            why = frame.get("text") or ending.get("detail") or ending.get("reason") or "no answer"
+            raise GuestLost(f"a guest did not start ({why.strip().splitlines()[-1]})")
         return self
 
     @property
@@ -88,10 +78,8 @@ class Guest:
         return self._closed or self.process.ending() is not None
 
     def run(self, code: str, seconds: float, *, history: bool = True, cell_id: str = "") -> Ran:
-        """Run a cell; interrupt it after `seconds` of its own time, and kill it a second later.
-
-        That is processor time of all its processes, and time by the clock in which they did not
-        wait for a processor. With `history`, the cell gets a number.
+        """Run a cell; interrupt it after so many seconds of processor time, or of time by the clock
+        in which it did not wait for a processor; kill it a second later.
         """
         frame = {"run": code, "history": history, "cell_id": cell_id or None}
         return self._ask(frame, seconds, self.most_output, is_cell=True)
@@ -116,7 +104,9 @@ class Guest:
             return Ran("died")
         ran, watch, is_over = Ran(), _Watch(self.process, seconds), False
         self._number += 1
-        self._write(encode(frame | {"number": self._number}))
+        data = memoryview(encode(frame | {"number": self._number}))
+        self._writer = threading.Thread(target=self._write, args=[data], daemon=True)
+        self._writer.start()
         while True:
             try:
                 arrived = next(self._frames)
@@ -134,7 +124,7 @@ class Guest:
                 break
             stopped = watch.used_up()
             must_stop = stopped or (ran.flooded and not is_interrupted)
-            if must_stop and not is_interrupted:
+            if not is_interrupted:
                 ran.stopped = stopped
             at_once = is_interrupted or not is_cell or stopped == "ceiling"
             if ran.size > 10 * most or (must_stop and at_once):
@@ -152,17 +142,11 @@ class Guest:
             self.process.kill()
         return ran
 
-    def _write(self, data: bytes) -> None:
-        """Write to the guest in a thread of its own, because a guest need not read."""
-
-        def write() -> None:
-            rest = memoryview(data)
-            with contextlib.suppress(OSError):  # it has ended
-                while rest:
-                    rest = rest[self._writing.write(rest) :]
-
-        self._writer = threading.Thread(target=write, daemon=True)
-        self._writer.start()
+    def _write(self, data: memoryview) -> None:
+        """Write to the guest, in a thread of its own: a guest may not read."""
+        with contextlib.suppress(OSError):  # it has ended
+            while data:
+                data = data[self._writing.write(data) :]
 
     def _read(self) -> bytes | None:
         if not self._arrives(_TICK_SECONDS):
@@ -175,12 +159,8 @@ class Guest:
         return bool(select.select([self._reading], [], [], seconds)[0])
 
     def _take(self, frame: dict[str, Any], size: int, ran: Ran, most: int, *, keep: bool) -> bool:
-        """Count an output, and keep it if asked; return whether the frame is the last one.
-
-        Raises:
-            FrameError: it is none of a guest's frames.
-        """
-        kind, name = frame.get("kind"), str(frame.get("display_id"))
+        """Count an output, and keep it if asked; return whether the frame is the last one."""
+        kind = frame.get("kind")
         if kind in ("done", "reply"):
             if frame.get("number") != self._number:
                 return False  # forged, or an answer to a request that was given up
@@ -197,8 +177,9 @@ class Guest:
                 ran.outputs.clear()
             return False
         output = _output(frame)
-        is_stream, shown = output.output_type == "stream", self._displays.setdefault(name, [])
-        if is_stream:
+        shown = self._displays.setdefault(str(frame.get("display_id")), [])
+        last = ran.outputs[-1] if ran.outputs else {}
+        if output.output_type == "stream":
             ran.size += max(len(output.text[0]), _number(frame.get("size")) or 0)
         else:
             ran.size += size * (max(1, len(shown)) if kind == "update" else 1)
@@ -208,21 +189,20 @@ class Guest:
         if kind == "update":
             for each in shown:
                 each.update(data=output.data, metadata=output.metadata)
-            return False
-        if self._clear_next:
+        elif not self._clear_next and last.get("name") == kind:
+            last["text"] += output.text
+        else:
+            if self._clear_next:
+                ran.outputs.clear()
             self._clear_next = False
-            ran.outputs.clear()
-        if is_stream and ran.outputs and ran.outputs[-1].get("name") == output.name:
-            ran.outputs[-1].text += output.text
-            return False
-        ran.outputs.append(output)
-        if frame.get("display_id") is not None:
-            shown.append(output)
+            ran.outputs.append(output)
+            if frame.get("display_id") is not None:
+                shown.append(output)
         return False
 
 
 def _output(frame: dict[str, Any]) -> NotebookNode:
-    """Return a frame as an output; the text of a stream is a list."""
+    """Return a frame as an output; the text of a stream is a list of its parts."""
     kind = frame.get("kind")
     if kind in ("stdout", "stderr"):
         return made_output("stream", name=kind, text=[str(frame.get("text"))])

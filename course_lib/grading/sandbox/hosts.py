@@ -3,8 +3,6 @@
 One host serves a driver and all its workers. It ends with them, and its guests end with it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -34,34 +32,6 @@ from course_lib.workspace.errors import GradingError
 _FOLDER = "course-guests-"
 
 
-def open_guests(
-    level: str | None = None, limits: Limits | None = None, lesson: str = "", channel: Any = None
-) -> Guests:
-    """Start what guests come from, at the stronger level that this machine has if it is None.
-
-    Guests see the solutions of lessons before the graded `lesson`, none if it is "". A `channel`
-    is a socket to a host that another process started.
-
-    Raises:
-        GradingError: this machine does not reach the level; the message says why and the remedy.
-    """
-    # Forking after our imports is not safe elsewhere.
-    kind = ForkedGuests if sys.platform == "linux" else SpawnedGuests
-    reasons = dict(confinement.obstacles())
-    for candidate in ("strict", "off") if level is None else (level,):
-        if candidate not in reasons:
-            try:
-                return kind(Reached(candidate, reasons), limits or Limits(), lesson, channel)
-            except GuestLost as error:
-                reasons[candidate] = str(error)
-    wanted = level or "off"
-    remedy = ", or say --trusted --sandbox off if you trust all who handed in"
-    raise GradingError(
-        f"sandbox {wanted} cannot be had here: {reasons[wanted]}. Fix that"
-        f"{remedy if wanted == 'strict' else ''}"
-    )
-
-
 class Host:
     """The process that forks guests, and the folder that it needs on disk."""
 
@@ -69,17 +39,12 @@ class Host:
         self.folder = _make_folder()
         self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         library = stage_library(self.folder, lesson)
-        command, environ = confinement.command(level, library, theirs.fileno())
-        with theirs, (self.folder / "errors").open("wb") as errors:
+        fd = theirs.fileno()
+        command, environ = confinement.command(level, library, fd)
+        streams: dict[str, Any] = dict.fromkeys(("stdin", "stdout"), subprocess.DEVNULL)
+        with theirs, (self.folder / "errors").open("wb") as streams["stderr"]:
             self.process = subprocess.Popen(
-                command,
-                env=environ,
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=errors,
-                cwd="/",
-                start_new_session=True,
+                command, env=environ, cwd="/", pass_fds=[fd], start_new_session=True, **streams
             )
         program = confinement.filter_program() if level == "strict" else ""
         settings = {"level": level, "place": str(self.folder), "filter": program}
@@ -96,9 +61,9 @@ class Host:
         self.process.kill()
         self.process.wait()
         self.channel.close()
-        text = (self.folder / "errors").read_text(errors="replace").strip()
+        text = (self.folder / "errors").read_text(errors="replace").strip() or "it says nothing"
         shutil.rmtree(self.folder, ignore_errors=True)
-        return text.splitlines()[-1][-2000:] if text else "it says nothing"
+        return text.splitlines()[-1][-2000:]
 
 
 def _make_folder() -> Path:
@@ -114,11 +79,7 @@ def _make_folder() -> Path:
 
 
 class ForkedGuests:
-    """Guests forked from a host, which is replaced when it dies.
-
-    Raises:
-        GuestLost: the host or its first guest does not come up at this level.
-    """
+    """Guests forked from a host, which is replaced when it dies."""
 
     def __init__(self, reached: Reached, limits: Limits, lesson: str, channel: Any) -> None:
         self.reached, self.limits, self.lesson = reached, limits, lesson
@@ -138,11 +99,7 @@ class ForkedGuests:
             raise
 
     def start(self, imports: Sequence[str] = ()) -> Guest:
-        """Fork a guest with these modules imported; a host that has died is replaced first.
-
-        Raises:
-            GuestLost: the host has just died.
-        """
+        """Fork a guest with these modules imported; a host that has died is replaced first."""
         if self._channel and select.select([self._channel], [], [], 0)[0]:  # its other end closed
             self.close()
         if self._channel is None:
@@ -156,14 +113,11 @@ class ForkedGuests:
         guest = Guest(Forked(control, group), self.reached.level, *pipes, self.limits.output)
         self._guests = [*(each for each in self._guests if not each.is_over), guest]
         passed = [theirs.fileno(), their_reading, their_writing, *([group.door] if group else [])]
-        try:
+        with contextlib.suppress(OSError):  # the host has just died, which the guest's pipe tells
             socket.send_fds(self._channel, [json.dumps([*imports]).encode()], passed)
-        except OSError as error:
-            raise GuestLost("the process that forks guests has ended") from error
-        finally:
-            theirs.close()
-            os.close(their_reading)
-            os.close(their_writing)
+        theirs.close()
+        os.close(their_reading)
+        os.close(their_writing)
         return guest
 
     def close(self) -> str:
@@ -180,31 +134,23 @@ class ForkedGuests:
 class SpawnedGuests:
     """Guests that are ordinary processes, started anew: slower by the time of their imports."""
 
-    def __init__(self, reached: Reached, limits: Limits, lesson: str, channel: Any) -> None:
+    def __init__(self, reached: Reached, limits: Limits, lesson: str, _channel: Any) -> None:
         self.reached, self.limits = reached, limits
         self._folder = _make_folder()
         self._library = stage_library(self._folder, lesson)
         self._guests: list[Guest] = []
 
-    def start(self, imports: Sequence[str] = ()) -> Guest:
-        """Start a guest in an empty folder.
-
-        Raises:
-            GuestLost: it does not start.
-        """
+    def start(self, _imports: Sequence[str] = ()) -> Guest:
+        """Start a guest in an empty folder; raise GuestLost if that fails."""
         place, home = (tempfile.mkdtemp(dir=self._folder) for _ in range(2))
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
         environ = public_environment() | confinement.environment(str(self._library))
         environ |= {"PATH": path, **dict.fromkeys(WRITABLE, home)}
+        streams = dict.fromkeys(("stdin", "stdout"), subprocess.PIPE)
+        command = [sys.executable, "-P", "-m", "course_lib.grading.sandbox.inside.guest"]
         try:
-            process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "course_lib.grading.sandbox.inside.guest"],
-                bufsize=0,
-                env=environ,
-                cwd=place,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
+            process = psutil.Popen(
+                command, bufsize=0, env=environ, cwd=place, stderr=subprocess.DEVNULL, **streams
             )
         except OSError as error:
             raise GuestLost(f"a guest does not start: {error}") from error
@@ -224,10 +170,33 @@ class SpawnedGuests:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-Guests = ForkedGuests | SpawnedGuests
-
-
 def _copy(source: Any, target: socket.socket) -> None:
     with source, target, contextlib.suppress(OSError):
         while data := source.read(1 << 16):
             target.sendall(data)
+
+
+Guests = ForkedGuests | SpawnedGuests
+
+
+def open_guests(
+    level: str | None = None, limits: Limits | None = None, lesson: str = "", channel: Any = None
+) -> Guests:
+    """Start what guests come from, at the stronger level that this machine has if it is None.
+
+    Guests see the solutions of lessons before the graded `lesson`, none if it is "". A `channel`
+    is a socket to a host that another process started. A GradingError says why this machine does
+    not reach the level, and the remedy.
+    """
+    kind = ForkedGuests if sys.platform == "linux" else SpawnedGuests  # where a fork is not safe
+    reasons = dict(confinement.obstacles())
+    for candidate in ("strict", "off") if level is None else (level,):
+        if candidate not in reasons:
+            try:
+                return kind(Reached(candidate, reasons), limits or Limits(), lesson, channel)
+            except GuestLost as error:
+                reasons[candidate] = str(error)
+    wanted = level or "off"
+    remedy = ", or say --trusted --sandbox off if you trust all who handed in"
+    remedy = remedy if wanted == "strict" else ""
+    raise GradingError(f"sandbox {wanted} cannot be had here: {reasons[wanted]}. Fix that{remedy}")

@@ -1,13 +1,10 @@
 """A guest's process: what it has used, how it ended, and how it is stopped."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import select
 import signal
 import socket
-import subprocess
 from typing import Any
 
 import psutil
@@ -67,7 +64,7 @@ class Forked:
 class Spawned:
     """A guest's process that was started anew."""
 
-    def __init__(self, process: subprocess.Popen) -> None:
+    def __init__(self, process: psutil.Popen) -> None:
         self._process = process
 
     def usage(self) -> tuple[float, float]:
@@ -78,14 +75,13 @@ class Spawned:
         return cpu, 0.0
 
     def ending(self, seconds: float = 0.0) -> dict[str, Any] | None:
-        try:
+        with contextlib.suppress(psutil.TimeoutExpired):
             code = self._process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return None
-        return {"reason": "signal" if code < 0 else "exit", "code": abs(code)}
+            return {"reason": "signal" if code < 0 else "exit", "code": abs(code)}
+        return None
 
     def interrupt(self) -> None:
-        with contextlib.suppress(OSError, ValueError):  # it has ended; Windows has no SIGINT
+        with contextlib.suppress(psutil.Error, ValueError):  # it has ended; Windows has no SIGINT
             self._process.send_signal(signal.SIGINT)
 
     def kill(self) -> None:
@@ -94,8 +90,7 @@ class Spawned:
                 each.kill()
         self._process.wait()
 
-    def _family(self) -> list[psutil.Process]:
+    def _family(self) -> list[Any]:
         with contextlib.suppress(psutil.Error):
-            process = psutil.Process(self._process.pid)
-            return [*process.children(recursive=True), process]
+            return [*self._process.children(recursive=True), self._process]
         return []

@@ -12,6 +12,8 @@ from typing import Any
 MAX_FRAME = 8_000_000  # bytes; an honest reply to a probe request has about 700,000
 _DEEPEST = 50  # containers within each other, because later steps recurse into them
 _HEAD = struct.Struct("<I")
+_BLOCK, _RESTORE = getattr(signal, "SIG_BLOCK", 0), getattr(signal, "SIG_SETMASK", 2)
+_set_mask = getattr(signal, "pthread_sigmask", lambda *_: ())  # Windows has none
 
 
 class FrameError(Exception):
@@ -21,11 +23,7 @@ class FrameError(Exception):
 def read_frames(read: Callable[[], bytes | None]) -> Iterator[tuple[dict[str, Any], int] | None]:
     """Yield frames with their sizes, and None once all that has arrived is read.
 
-    Args:
-        read: returns bytes, None if there are none yet, or b"" at the end of the pipe.
-
-    Raises:
-        FrameError: a frame is too long, nested too deeply, or something other than a JSON object.
+    `read` returns bytes, None if there are none yet, or b"" at the end of the pipe.
     """
     data = bytearray()
     while (arrived := read()) != b"":
@@ -45,9 +43,9 @@ def read_frames(read: Callable[[], bytes | None]) -> Iterator[tuple[dict[str, An
 def _decode(text: bytes) -> dict[str, Any]:
     """Return a frame without lone surrogates and huge integers."""
     try:
-        frame = json.loads(text.decode(), parse_int=_short_int)  # from bytes it guesses UTF-16
+        frame = _load(text.decode())  # from bytes it guesses UTF-16
         if b"\\ud" in text.lower():
-            frame = json.loads(_dump(frame).decode(), parse_int=_short_int)
+            frame = _load(_dump(frame).decode())
         if isinstance(frame, dict) and _depth(frame) <= _DEEPEST:
             return frame
     except (ValueError, RecursionError) as error:
@@ -61,8 +59,8 @@ def _depth(value: object) -> int:
     return 1 + max(map(_depth, value), default=0) if isinstance(value, list) else 0
 
 
-def _short_int(digits: str) -> int:
-    return int(digits) if len(digits) < 20 else 0
+def _load(text: str) -> Any:
+    return json.loads(text, parse_int=lambda digits: int(digits) if len(digits) < 20 else 0)
 
 
 def _dump(frame: dict[str, Any]) -> bytes:
@@ -92,26 +90,16 @@ class Outlet:
         """Write to a descriptor from now on."""
         self._descriptor, self._owner = descriptor, os.getpid()
 
-    @property
-    def is_open(self) -> bool:
-        """Whether frames reach the pipe; in a child that student code forked they do not."""
-        return self._owner == os.getpid()
-
-    def send(self, kind: str, **content: Any) -> None:
-        """Write a frame. An interrupt waits until it is complete."""
-        if not self.is_open:
-            return
+    def send(self, kind: str, **content: Any) -> bool:
+        """Write a frame; return False in a child that student code forked."""
+        if self._owner != os.getpid():
+            return False
         view = memoryview(encode({"kind": kind, **content}))
         with self._lock:
-            before = _mask("SIG_BLOCK", {signal.SIGINT})
+            before = _set_mask(_BLOCK, {signal.SIGINT})  # an interrupt waits for a whole frame
             try:
                 while view:
                     view = view[os.write(self._descriptor, view) :]
             finally:
-                _mask("SIG_SETMASK", before)
-
-
-def _mask(how: str, signals: Any) -> Any:
-    """Set the signal mask and return the one before, on systems that have one."""
-    if hasattr(signal, "pthread_sigmask"):
-        return signal.pthread_sigmask(getattr(signal, how), signals)
+                _set_mask(_RESTORE, before)
+        return True

@@ -1,7 +1,5 @@
 """A guest: runs one submission's cells and answers probe requests, one frame at a time."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import faulthandler
@@ -24,14 +22,8 @@ _INLET, _OUTLET = 3, 4
 _MOST_CHILDREN = 8
 
 
-def become_guest(
-    slot: dict[str, Any], reading: int, writing: int, group: int | None = None
-) -> NoReturn:
-    """Confine this forked process and serve a submission; never return.
-
-    `slot` is what `lockdown.confine` takes and, at level "off", the `place` for a folder of its
-    own. The descriptors are those of its two pipes and, if there is one, of the cgroup to enter.
-    """
+def become_guest(slot: dict[str, Any], reading: int, writing: int, *group: int) -> NoReturn:
+    """Confine this forked process and serve a submission; `slot` is what `lockdown` describes."""
     from course_lib.grading.sandbox.inside import lockdown
 
     try:
@@ -40,19 +32,20 @@ def become_guest(
         for number in (signal.SIGCHLD, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
         os.setsid()
-        if group is not None:
+        for door in group:
             with contextlib.suppress(OSError):  # then the other limits hold alone
-                os.write(group, b"0")
+                os.write(door, b"0")
         _take_pipes(reading, writing)
         os.closerange(_OUTLET + 1, 4096)
         shell.outlet.open(_OUTLET)
         lockdown.confine(slot)
-        folder = "/scratch"
-        if slot["level"] == "off":
+        if slot["level"] == "strict":
+            os.chdir("/scratch")
+        else:
             folder = f"{slot['place']}/{os.getpid()}"
             os.mkdir(folder)
+            os.chdir(folder)
             os.environ.update(dict.fromkeys(WRITABLE, folder))
-        os.chdir(folder)
         tempfile.tempdir = None  # looked up again, in this environment
         serve()
     except BaseException:
@@ -156,10 +149,7 @@ async def _serve() -> None:
 
 
 async def _run_cell(ipython: Any, frame: dict[str, Any]) -> dict[str, Any]:
-    """Run a cell as a kernel does and return how it ended.
-
-    SIGINT raises KeyboardInterrupt, or cancels the task of a cell that awaits something.
-    """
+    """Run a cell as a kernel does; SIGINT raises KeyboardInterrupt or cancels its task."""
     code = frame["run"]
     options = {"store_history": frame["history"], "cell_id": frame["cell_id"]}
     prepared = {"transformed_cell": code, "preprocessing_exc_tuple": None}
@@ -190,13 +180,10 @@ async def _run_cell(ipython: Any, frame: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_crowded() -> bool:
-    """Return whether threads, tasks or processes of earlier cells still run.
-
-    This process is the parent of all orphans, so it reaps the oldest of many children. A few may be
-    children of its own, which a later cell waits for.
-    """
+    """Return whether threads, tasks or processes of earlier cells still run."""
     with contextlib.suppress(AttributeError, ChildProcessError):
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # fails without a child
+        # All orphans come here. The last ones may be children that a later cell waits for.
         with contextlib.suppress(OSError):
             children = Path("/proc/thread-self/children").read_text().split()
             for pid in children[:-_MOST_CHILDREN]:

@@ -192,8 +192,7 @@ def _rss(pid: int) -> int:
 
 def _pss(pid: int) -> int:
     """Return the same with the process's share of what several share, which takes longer."""
-    rollup = _read(f"/proc/{pid}/smaps_rollup")
-    return int(rollup.partition(b"\nPss:")[2].split()[0]) * 1024
+    return int(_read(f"/proc/{pid}/smaps_rollup").partition(b"\nPss:")[2].split()[0]) * 1024
 
 
 def _stat(pid: int | str) -> list[bytes]:

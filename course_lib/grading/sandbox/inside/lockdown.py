@@ -58,18 +58,14 @@ def adopt_orphans() -> None:
 def confine(slot: dict[str, Any]) -> None:
     """Give up everything but a few empty folders and the descriptors that are open.
 
-    The steps that need privileges come before those that give them up.
-
-    Args:
-        slot: `level`, "strict" or "off"; `uid` to become, or None; `filter`, a compiled seccomp
-            program in hex; the limits `memory`, `file_size`, `cpu_seconds`, `processes`, `disk`.
-
-    Raises:
-        OSError: a step failed; no student code has run yet.
+    `slot` holds the `level`; the `uid` to become, or None; the `filter`, a compiled seccomp program
+    in hex; the limits; and at level "off" the `place` for a folder. The steps that need privileges
+    come before those that give them up. If one raises, no student code has run.
     """
     if slot["level"] == "off":
         adopt_orphans()
-        return _limit(slot)
+        _limit(slot)
+        return
     _call("unshare", NEWNS | NEWUTS | NEWIPC | NEWNET)
     _mount("none", "/", None, _REC | _PRIVATE)
     for folder in ("/tmp", "/scratch", "/dev/shm"):
@@ -89,7 +85,7 @@ def confine(slot: dict[str, Any]) -> None:
     _prctl(_NO_NEW_PRIVS, 1)
     code = bytes.fromhex(slot["filter"])
     program = _Program(len(code) // 8, code)
-    return _call("prctl", _SET_SECCOMP, _SECCOMP_FILTER, ctypes.byref(program), 0, 0)
+    _call("prctl", _SET_SECCOMP, _SECCOMP_FILTER, ctypes.byref(program), 0, 0)
 
 
 def _mount(source: str, target: str, kind: str | None, flags: int, options: str = "") -> None:

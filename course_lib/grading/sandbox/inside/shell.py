@@ -4,8 +4,6 @@ Libraries look at the name of the shell's class to learn where they run, so it h
 class that it extends.
 """
 
-from __future__ import annotations
-
 import builtins
 import getpass
 import importlib
@@ -73,10 +71,7 @@ def _send_bundle(kind: str, data: Any, metadata: Any, **more: Any) -> None:
 
 
 class Compiler(CachingCompiler):
-    """Registers each cell's file, because a traceback would look for it in all modules.
-
-    That search would copy 14 MB of the memory that a guest shares with its host.
-    """
+    """Registers each cell's file; a traceback that looks for it in all modules copies 14 MB."""
 
     def get_code_name(self, raw_code: str, transformed_code: str, number: int) -> str:
         name = super().get_code_name(raw_code, transformed_code, number)
@@ -126,7 +121,7 @@ def import_everything() -> None:
     leave = os._exit
 
     def exit_in_main_thread(status: int) -> NoReturn:
-        """End a thread alone if it asks for it: a timer must not end whatever cell it hits."""
+        # A timer must not end whatever cell it hits.
         if threading.current_thread() is not threading.main_thread():
             raise SystemExit(status)
         leave(status)
@@ -156,8 +151,7 @@ def _refuse(what: str) -> Any:
 class Stream(io.TextIOBase):
     """Sends what is printed; in a process that student code forked it writes to the descriptor."""
 
-    encoding = "UTF-8"
-    errors = "replace"
+    encoding, errors = "UTF-8", "replace"
 
     def __init__(self, name: str, descriptor: int) -> None:
         self.name, self._descriptor = name, descriptor
@@ -169,14 +163,11 @@ class Stream(io.TextIOBase):
         self.written += len(text)
         if self.written > MOST_OUTPUT:
             raise OSError(f"more than {MOST_OUTPUT:,} characters were printed")
-        if outlet.is_open:
-            outlet.send(self.name, text=text)
-        else:
+        if not outlet.send(self.name, text=text):
             os.write(self._descriptor, text.encode("utf-8", "replace"))
         return len(text)
 
-    def close(self) -> None:
-        """Stay open: later cells print, too."""
+    def close(self) -> None: ...  # later cells print, too
 
     def writable(self) -> bool:
         return True

@@ -26,25 +26,18 @@ _ADDRESS = re.compile(r"dask://([\w.-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}", re.ASCII)
 
 
 def executor(settings: Settings, lesson: str) -> Executor:
-    """Return the executor that the settings name, and start the host of a lesson's guests.
-
-    Raises:
-        GradingError: there is no such executor, or it cannot be reached.
-    """
+    """Return the executor that the settings name, and start the host of a lesson's guests."""
     name = settings.executor
     if name == "serial":
         return Serial(settings)
     if name == "processes":
         return Processes(settings, lesson)
-    if name.startswith("dask://"):
+    if _ADDRESS.fullmatch(name):
         from course_lib.grading.executors.dask import OnDask
 
-        if not _ADDRESS.fullmatch(name):
-            raise GradingError(f"--executor {name}: write dask://HOST:PORT of a Dask scheduler")
         return OnDask(settings)
-    raise GradingError(
-        f"--executor {name}: there are serial, processes and dask://HOST:PORT of a Dask scheduler"
-    )
+    what = "write" if name.startswith("dask") else "there are serial, processes and"
+    raise GradingError(f"--executor {name}: {what} dask://HOST:PORT of a Dask scheduler")
 
 
 @contextlib.contextmanager
@@ -60,20 +53,15 @@ def started_ahead(root: Path, lesson: str, settings: Settings) -> Iterator[Execu
 
 
 def shard_of(students: Iterable[str], shard: str | None) -> list[str]:
-    """Return the students of shard "k/n", which are the same on every machine.
-
-    Raises:
-        GradingError: not of the form k/n with 1 <= k <= n.
-    """
+    """Return the students of shard "k/n", which are the same on every machine."""
     if shard is None:
         return list(students)
-    first, _, count = shard.partition("/")
-    plain = shard.isascii() and first.isdigit() and count.isdigit()
-    if not (plain and 1 <= int(first) <= int(count)):
+    found = re.fullmatch(r"(\d+)/(\d+)", shard, re.ASCII)
+    if not found or not 1 <= int(found[1]) <= int(found[2]):
         raise GradingError(f"--shard {shard}: write k/n with 1 <= k <= n, for example 2/8")
 
     def share(student: str) -> int:
         digest = hashlib.sha256(student.encode("utf-8", "surrogateescape")).digest()
-        return int.from_bytes(digest[:8], "big") % int(count)
+        return int.from_bytes(digest[:8], "big") % int(found[2])
 
-    return [student for student in students if share(student) == int(first) - 1]
+    return [student for student in students if share(student) == int(found[1]) - 1]

@@ -185,11 +185,7 @@ def versions() -> dict[str, str]:
 
 
 def run_on_worker(job: Job, wanted: dict, settings: Settings) -> Result:
-    """On a worker: grade a job with a runner that stays for the next one.
-
-    Raises:
-        GradingError: this machine has other versions, or does not reach the sandbox level.
-    """
+    """On a worker: grade a job with a runner that stays for the next one."""
     here = versions()
     other = [f"{k} {here.get(k)} instead of {v}" for k, v in wanted.items() if here.get(k) != v]
     machine = f"the Dask worker on {socket.gethostname()}"

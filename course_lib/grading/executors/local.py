@@ -18,6 +18,7 @@ from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING
 
 from course_lib.grading.jobs import MAX_ATTEMPTS, Job, Result, Settings
+from course_lib.grading.sandbox import confinement
 from course_lib.grading.sandbox.confinement import Limits, Reached
 from course_lib.workspace.environment import public_environment, without_secrets
 from course_lib.workspace.errors import CourseError, GradingError
@@ -65,13 +66,8 @@ class _Worker:
         self.pipe, theirs = context.Pipe()
         arguments = (theirs, make_runner, settings, channel)
         self.process = context.Process(target=_serve, args=arguments)
-        try:
-            with defer_sigint():
-                self.process.start()
-        finally:
-            theirs.close()
-            if channel is not None:
-                channel.close()
+        with theirs, channel or contextlib.nullcontext(), defer_sigint():
+            self.process.start()
         self.jobs: deque[Job] = deque()  # the first is in hand, the others wait there
         self.is_up = False
 
@@ -174,7 +170,6 @@ def start_host(level: str | None, limits: Limits, lesson: str) -> Host | None:
     """Start the host of all workers' guests, where this machine can have one."""
     if sys.platform != "linux":
         return None
-    from course_lib.grading.sandbox import confinement
     from course_lib.grading.sandbox.hosts import Host
 
     best = "off" if "strict" in confinement.obstacles() else "strict"
@@ -252,11 +247,7 @@ def _serve(
 
 
 def _listen(pipe: Connection, jobs: queue.SimpleQueue[Job | None], ended: threading.Event) -> None:
-    """Receive jobs while a submission is graded, and exit when the driver has exited.
-
-    The fork server cannot end the workers, because it runs as long as one of them does. The
-    guests end with their worker.
-    """
+    """Receive jobs while a submission is graded, and exit when the driver has exited."""
     with contextlib.suppress(OSError, EOFError):
         while (job := pipe.recv()) is not None:
             jobs.put(job)
@@ -267,10 +258,7 @@ def _listen(pipe: Connection, jobs: queue.SimpleQueue[Job | None], ended: thread
 
 
 def prepare_worker() -> None:
-    """Forget secrets, end with the fork server, and leave Ctrl-C to the driver.
-
-    Ctrl-C does nothing here, and is what it was for the processes that this one starts.
-    """
+    """Forget secrets, end with the fork server, and leave Ctrl-C to the driver."""
     signal.signal(signal.SIGINT, lambda number, frame: None)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

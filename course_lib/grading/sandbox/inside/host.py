@@ -134,7 +134,7 @@ class _Host:
         for pid, family in _families(self.guests).items():
             if len(family) > self.settings["processes"]:
                 self._kill(pid, "processes")
-            if all(_total(family, each) > self.settings["memory"] for each in (_rss, _pss)):
+            if all(_total(family, each) > self.settings["memory"] for each in _MEMORY):
                 self._kill(pid, "memory")
 
 
@@ -177,22 +177,20 @@ def _used(family: list[int]) -> tuple[float, float]:
     return cpu / _TICKS, max(waits) / 1e9
 
 
+# Bytes of memory. A page that several processes share counts in each of them; then only each
+# process's share of it counts, which is slower to read.
+_MEMORY = (
+    lambda pid: int(_read(f"/proc/{pid}/statm").split()[1]) * _PAGE,
+    lambda pid: int(_read(f"/proc/{pid}/smaps_rollup").partition(b"\nPss:")[2].split()[0]) << 10,
+)
+
+
 def _total(family: list[int], field: Callable[[int], int]) -> int:
     total = 0
     for pid in family:
         with contextlib.suppress(OSError, IndexError):  # it has ended
             total += field(pid)
     return total
-
-
-def _rss(pid: int) -> int:
-    """Return the bytes of memory that a process has; what several share counts in each."""
-    return int(_read(f"/proc/{pid}/statm").split()[1]) * _PAGE
-
-
-def _pss(pid: int) -> int:
-    """Return the same with the process's share of what several share, which takes longer."""
-    return int(_read(f"/proc/{pid}/smaps_rollup").partition(b"\nPss:")[2].split()[0]) * 1024
 
 
 def _stat(pid: int | str) -> list[bytes]:

@@ -107,8 +107,6 @@ def _limit(slot: dict[str, Any]) -> None:
         "RLIMIT_NPROC": most,
         "RLIMIT_NOFILE": 256,
         "RLIMIT_CORE": 0,
-        "RLIMIT_MEMLOCK": 0,
-        "RLIMIT_MSGQUEUE": 0,
     }.items():
         which = getattr(resource, name)
         hard = resource.getrlimit(which)[1]

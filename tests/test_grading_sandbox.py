@@ -126,7 +126,7 @@ def test_a_guest_shows_what_a_kernel_shows(guest, name):
 
 
 def test_a_guest_that_was_not_forked_shows_the_same():
-    guests = SpawnedGuests(Reached("off"), LIMITS)
+    guests = SpawnedGuests(Reached("off"), LIMITS, "", None)
     spawned = guests.start().wait_ready()
     for name in sorted(ANYWHERE, key=lambda name: "folder" not in name):
         assert_shows(spawned, *ANYWHERE[name])

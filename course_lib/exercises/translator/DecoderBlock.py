@@ -8,32 +8,8 @@ from torch import Tensor
 
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._rows import FLOAT32, Given, case, edge, mistake
-from course_lib.exercises.translator._blocks import (
-    ADDED_TO_THE_INPUT,
-    DEVICE_AND_DTYPE,
-    NO_RELU,
-    NO_RESIDUAL,
-    OF_THE_NORMED,
-    POST_NORM,
-    Block,
-    Heads,
-    HeadsOfOne,
-    Sizes,
-    built,
-    far_from_the_bend,
-    identities,
-    inputs,
-    nearly_equal,
-    no_residual,
-    of_the_normed,
-    post_norm,
-    pre_norm,
-    small_differences,
-    two_layers,
-    without,
-    without_relu,
-)
+from course_lib.exercises._rows import Given, case, edge, mistake
+from course_lib.exercises.translator import _blocks as blocks
 from course_lib.reference import translator as oracle
 
 _LAYERS = {
@@ -42,105 +18,66 @@ _LAYERS = {
 }
 
 
-def _problem(rng, batch, positions, sizes: Sizes, valid_lens=None, **options) -> Given:
-    """The fields of a probe with so many positions of y and of memory; `y` may be given."""
-    n, m = positions
-    y, memory = options.pop("y", None), options.pop("memory", None)
-    args = {
-        "y": inputs(rng, (batch, n, sizes[0]), **options) if y is None else y,
-        "memory": inputs(rng, (batch, m, sizes[0]), **options) if memory is None else memory,
-    }
+def _problem(rng, batch, n, sizes: blocks.Sizes, valid_lens=None, m=None, **options) -> Given:
+    """The fields of a probe with n positions of y and m, or n - 1, of memory."""
+    shapes = {"y": (batch, n, sizes[0]), "memory": (batch, m or n - 1, sizes[0])}
+    args = {name: blocks.inputs(rng, shape, **options) for name, shape in shapes.items()}
     if valid_lens is not None:
         args["valid_lens"] = tensor(valid_lens)
-    return {"args": args, **built(rng, _LAYERS, 3, sizes)}
+    return {"args": args, **blocks.built(rng, _LAYERS, 3, sizes)}
 
 
-def _values(rng) -> list[Probe]:
-    problem = functools.partial(_problem, rng)
+def _probes(rng) -> list[Probe]:
+    problem, without = functools.partial(_problem, rng), blocks.without
     own, cross, network = "self_attention", "cross_attention", "feed_forward"
-    given = {"y": tensor([[[1.0, 3.0]]]), "memory": tensor([[[2.0, 0.0]]])}
-    worked = identities(problem(1, (1, 1), (2, 1, 2), **given))
-    nothing = without(problem(2, (4, 3), (6, 2, 5), [3, 2]), own, cross, network)
-    by_name = {"valid_lens": tensor([3, 1, 2])}
-    by_position = {"scenario": "built_by_position"}
+    worked = blocks.identities(problem(1, 1, (2, 1, 2), m=1))
+    worked["args"] = {"y": tensor([[[1.0, 3.0]]]), "memory": tensor([[[2.0, 0.0]]])}
+    nothing = without(problem(2, 4, (6, 2, 5), [3, 2]), own, cross, network)
+    own_alone = without(problem(2, 5, (6, 3, 7), [1, 3]), cross, network)
+    causal = blocks.with_equal_items(problem(2, 5, (6, 2, 7), [3, 3]))
+    causal["args"]["y"].data[1, 2:] += 1
+    padded = blocks.with_equal_items(problem(2, 5, (4, 1, 6), [2, 2]))
+    padded["args"]["memory"].data[1, 2:] *= -1e4
     return [
         case("worked", **worked).says("With one position, each step can be done by hand."),
         case("no_part", **nothing).says(
             "If all parts return zeros, the block returns y itself, whatever the lengths are."
         ),
-        case("self_attention_alone", **without(
-            problem(2, (5, 4), (6, 3, 7), [1, 3]), cross, network
-        )).says(
+        case("self_attention_alone", **own_alone).says(
             "If the two other parts return zeros, the outputs are y + self_attention(norm_1(y)). "
             "No position attends to a later one, and the lengths of the memory do not matter."
         ),
-        case("cross_attention_alone", **without(problem(2, (5, 4), (6, 3, 7)), own, network)).says(
+        case("cross_attention_alone", **without(problem(2, 5, (6, 3, 7)), own, network)).says(
             "If the two other parts return zeros, the outputs are y plus the result of the "
             "cross-attention: its queries are norm_2(y), its keys and values are the memory."
         ),
-        case("network_alone", **without(problem(2, (4, 3), (6, 3, 5)), own, cross)).says(
+        case("network_alone", **without(problem(2, 4, (6, 3, 5)), own, cross)).says(
             "If both attentions return zeros, the outputs are y + network(norm_3(y))."
         ),
-        case("lengths", **without(problem(2, (5, 4), (6, 3, 7), [1, 3]), own, network)).says(
+        case("lengths", **without(problem(2, 5, (6, 3, 7), [1, 3]), own, network)).says(
             "Positions of the memory beyond an item's length are not attended to."
         ),
-        case("longer_memory", **problem(2, (3, 5), (6, 2, 4), [3, 2])).says(
+        case("longer_memory", **problem(2, 3, (6, 2, 4), [3, 2], m=5)).says(
             "The memory may be longer than y."
         ),
-        case("as_long", **problem(2, (4, 4), (6, 2, 5))).says(
+        case("as_long", **problem(2, 4, (6, 2, 5), m=4)).says(
             "Queries, keys and values keep their roles even if y and memory have the same shape."
         ),
-        case("by_name", by_name=by_name, **problem(3, (5, 4), (6, 2, 7))).says(
-            "The lengths may be passed by name."
-        ),
-        case("built_by_position", **by_position, **problem(2, (4, 3), (6, 3, 5), [3, 2])).says(
-            "`__init__` takes embed_dim, num_heads and hidden_dim in this order."
-        ),
-    ]  # fmt: skip
-
-
-def _edges(rng) -> list[Probe]:
-    problem = functools.partial(_problem, rng)
-    garbage = problem(2, (5, 4), (4, 1, 5), [2, 3])
-    garbage["args"]["memory"].data[0, 2:] *= 1e4
-    garbage["args"]["memory"].data[1, 3:] *= -1e4
-    sizes = 6, 2, 5
-    nearly = problem(2, (3, 2), sizes, [2, 1], y=nearly_equal(rng, (2, 3, 6)))
-    meta = {"scenario": "made_with_device_and_dtype"}
-    again = {"scenario": "after_another_call"}
-    return [
-        edge("length_0", **problem(3, (5, 4), (6, 3, 4), [0, 4, 2])).says(
-            "If the memory of an item has length 0, the cross-attention adds nothing."
-        ),
-        edge("device_and_dtype", **meta, **problem(1, (2, 3), (4, 2, 5), [2])).says(
-            DEVICE_AND_DTYPE
-        ),
-        edge("garbage", **garbage).says(
+        case("causal", **causal).says("No output depends on later positions of y."),
+        case("padding", **padded).says(
             "The contents of padded positions of the memory change no output, however large."
         ),
-        edge("small_differences", **nearly | {"tolerance": None, "compare": "small"}).says(
-            "Features that hardly differ are normalized with 1e-5 under the root, the default of "
-            "`nn.LayerNorm`."
-        ),
-        edge("train", training=True, **problem(2, (5, 4), sizes, [3, 4])).says(
-            "The block has no dropout: train and eval mode give the same."
-        ),
-        edge("after_another_call", **again, **problem(2, (5, 4), sizes, [2, 4])).says(
-            "Calls and blocks are independent of each other."
-        ),
-        edge("float32", **problem(2, (5, 4), sizes, [2, 4]) | FLOAT32).says(
-            "Float32 inputs and weights give float32 outputs."
-        ),
-        edge("longer", **problem(1, (60, 50), (4, 2, 3))).says(
-            "Any number of positions must work."
+        *blocks.probes_of_both(rng, problem, own, cross),
+        edge("length_0", **problem(3, 5, (6, 3, 4), [0, 4, 2])).says(
+            "If the memory of an item has length 0, the cross-attention adds nothing."
         ),
     ]
 
 
 def _gradients(rng) -> list[Probe]:
     def back(batch, valid_lens) -> Given:
-        problem = _problem(rng, batch, (2, 2), (3, 1, 2), valid_lens, requires_grad=True)
-        return far_from_the_bend(problem) | {"grad_outputs": rng.normal(size=(batch, 2, 3))}
+        problem = _problem(rng, batch, 2, (3, 1, 2), valid_lens, m=2, requires_grad=True)
+        return blocks.far_from_the_bend(problem) | {"grad_outputs": rng.normal(size=(batch, 2, 3))}
 
     return [
         case("gradient", **back(1, [2])).says("Gradients must reach y, memory and all layers."),
@@ -150,15 +87,15 @@ def _gradients(rng) -> list[Probe]:
     ]
 
 
-class _Decoder(Block):
-    own: type[Heads] = HeadsOfOne
+class _Decoder(blocks.Block):
+    own: type[blocks.Heads] = blocks.HeadsOfOne
 
     def make_attentions(self, embed_dim, num_heads) -> None:
         self.self_attention = self.own(embed_dim, num_heads)
-        self.cross_attention = Heads(embed_dim, num_heads)
+        self.cross_attention = blocks.Heads(embed_dim, num_heads)
 
     def parts(self, memory, valid_lens=None) -> Sequence[Callable]:
-        return self.read, lambda z: self.ask(z, memory, valid_lens), self.network
+        return self.read, lambda z: self.ask(z, memory, self.lens(valid_lens)), self.network
 
     def read(self, z, valid_lens=None) -> Tensor:
         return self.self_attention(z, z, z, valid_lens, self.seen(z.shape[1]))
@@ -174,13 +111,6 @@ def _lengths_on_self_attention(self, memory, valid_lens=None) -> Sequence[Callab
     return lambda z: self.read(z, valid_lens), lambda z: self.ask(z, memory, None), self.network
 
 
-def _added_to_the_input(self, y, memory, valid_lens=None) -> Tensor:
-    read, ask, network = self.parts(memory, valid_lens)
-    b = pre_norm(pre_norm(y, self.norm_1, read), self.norm_2, ask)
-    return y + network(self.norm_3(b))
-
-
-_WHOSE_LENGTH = "Which sequence's length does `valid_lens` give?"
 _LOOKS_AHEAD = "Which of the two attention modules that you have written never looks ahead?"
 
 EXERCISE = Exercise(
@@ -189,29 +119,18 @@ EXERCISE = Exercise(
     difficulty=3,
     is_class=True,
     returns=(Returned("outputs", "tensor", "float", ("batch", "num_positions", "embed_dim")),),
-    probes=lambda rng: [*_values(rng), *_edges(rng), *_gradients(rng)],
+    probes=lambda rng: [*_probes(rng), *_gradients(rng)],
     oracle=oracle.decoder_block,
     builds_on=("MultiHeadAttention", "CausalSelfAttention"),
-    comparisons={"small": small_differences},
+    comparisons=blocks.COMPARISONS,
     mistakes=(
-        mistake("post_norm", _Decoder.but(joins=(post_norm,) * 3)).says(*POST_NORM),
-        mistake("residual_of_the_normed", _Decoder.but(joins=(of_the_normed,) * 3)).says(
-            *OF_THE_NORMED
-        ),
-        mistake(
-            "no_residual",
-            _Decoder.but(joins=(no_residual,) * 3),
-            twins=(
-                _Decoder.but(joins=(no_residual, pre_norm, pre_norm)),
-                _Decoder.but(joins=(pre_norm, pre_norm, no_residual)),
-            ),
-        ).says(*NO_RESIDUAL),
+        *blocks.mistakes_of_both(_Decoder),
         mistake("not_causal", _Decoder.but(seen=lambda self, n: None)).says(
             "In your self-attention a position attends to later ones, which do not exist yet when "
             "the model writes.",
             _LOOKS_AHEAD,
         ),
-        mistake("self_attention_with_four_layers", _Decoder.but(own=Heads), fails=True).says(
+        mistake("self_attention_with_four_layers", _Decoder.but(own=blocks.Heads), fails=True).says(
             "Your `self_attention` is a `MultiHeadAttention`; it must be a `CausalSelfAttention`, "
             "with `W_qkv` and `W_o`.",
             _LOOKS_AHEAD,
@@ -223,16 +142,9 @@ EXERCISE = Exercise(
             "Your cross-attention takes its keys and values from y, so the memory has no effect.",
             "Where do the keys and values of the second formula come from?",
         ),
-        mistake(
-            "lengths_ignored",
-            _Decoder.but(parts=lambda self, memory, valid_lens=None: _Decoder.parts(self, memory)),
-        ).says(
-            "The lengths change nothing: padded positions of the memory are attended to.",
-            _WHOSE_LENGTH,
-        ),
         mistake("lengths_on_self_attention", _Decoder.but(parts=_lengths_on_self_attention)).says(
             "You pass the lengths to the self-attention instead of the cross-attention.",
-            _WHOSE_LENGTH,
+            "Which sequence's length does `valid_lens` give?",
         ),
         mistake(
             "memory_normed",
@@ -243,20 +155,6 @@ EXERCISE = Exercise(
             "You also normalize the memory. Its keys and values must be what the encoder returned.",
             "What does the second formula do to `memory`?",
         ),
-        mistake(
-            "one_norm_for_all",
-            _Decoder.but(norms=(1, 1, 1)),
-            twins=(_Decoder.but(norms=(2, 2, 2)),),
-        ).says(
-            "You use one of the three norms everywhere and the other two never.",
-            "Which norm does each of the three formulas name?",
-        ),
-        mistake("added_to_the_input", _Decoder.but(forward=_added_to_the_input)).says(
-            *ADDED_TO_THE_INPUT
-        ),
-        mistake(
-            "no_relu", _Decoder.but(network=without_relu), twins=(_Decoder.but(layers=two_layers),)
-        ).says(*NO_RELU),
     ),
     hints=(
         "Now there are three parts, joined like the encoder's two. The first reads what was "

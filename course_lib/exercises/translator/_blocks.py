@@ -7,15 +7,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from course_lib.checks.judge.comparisons import WRONG_VALUES, Problem, close
-from course_lib.checks.observe.probe import Array, tensor
-from course_lib.exercises._rows import Given
+from course_lib.checks.judge.comparisons import (
+    WRONG_VALUES,
+    Problem,
+    arrays_agree,
+    close,
+    tolerance_for,
+)
+from course_lib.checks.judge.exercise import Mistake
+from course_lib.checks.observe.probe import Array, Probe, tensor
+from course_lib.exercises._rows import FLOAT32, Given, case, edge, mistake
 
 Sizes = tuple[int, int, int]  # embed_dim, num_heads, hidden_dim
-DEVICE_AND_DTYPE = (
-    "`device=` and `dtype=` set the device and the dtype of the weights. Pass both on to each "
-    "layer."
-)
 
 
 def built(rng, attentions, num_norms, sizes: Sizes) -> Given:
@@ -74,16 +77,111 @@ def inputs(rng, shape, **options) -> Array:
     return tensor(rng.normal(0, 1.3, shape), **options)
 
 
-def nearly_equal(rng, shape) -> Array:
-    """Features that differ by thousandths, and at one position not at all."""
-    x = rng.normal(0, 1.3, (*shape[:2], 1)) + rng.normal(0, 2e-3, shape)
-    x[0, 0] = x[0, 0, 0]
-    return tensor(x)
+def first_array(problem: Given) -> np.ndarray:
+    """Return the numbers of x or y."""
+    return next(iter(problem["args"].values())).data
 
 
-def small_differences(probe, expected, recorded) -> Problem | None:
+def with_equal_items(problem: Given) -> Given:
+    """The problem with one item twice; `alike` compares the outputs of the two."""
+    for value in problem["args"].values():
+        value.data[1] = value.data[0]
+    return problem | {"compare": "alike"}
+
+
+def probes_of_both(rng, problem: Callable[..., Given], *attentions: str) -> list[Probe]:
+    """Return the probes of both blocks; `problem(batch, n, sizes, valid_lens)` makes the fields.
+
+    Some of them compare outputs with each other, so that a block with one fault everywhere, such
+    as norms in the wrong place, still earns points for its other parts.
+    """
+    sizes = 6, 2, 5
+    nearly: Given = problem(2, 3, sizes, [2, 1]) | {"tolerance": None, "compare": "small"}
+    first_array(nearly)[:] = rng.normal(0, 1.3, (2, 3, 1)) + rng.normal(0, 2e-3, (2, 3, 6))
+    first_array(nearly)[0, 0] = 0.7
+    dead: Given = without(problem(2, 4, (6, 3, 5)), *attentions) | {"compare": "flipped"}
+    first_array(dead)[1] = first_array(dead)[0, :, ::-1]
+    for name, value in dead["state"].items():
+        if value.ndim == 1:
+            value[:] = name.startswith("norm") and name.endswith("weight")
+    dead["state"]["feed_forward.0.bias"][:] = -1e3
+    by_name: Given = {"valid_lens": tensor([3, 1, 2])}
+    by_position: Given = {"scenario": "built_by_position"}
+    meta: Given = {"scenario": "made_with_device_and_dtype"}
+    again: Given = {"scenario": "after_another_call"}
+    return [
+        case("by_name", by_name=by_name, **problem(3, 5, (6, 2, 7))).says(
+            "The lengths may be passed by name."
+        ),
+        case("built_by_position", **by_position, **problem(2, 4, (6, 3, 5), [3, 2])).says(
+            "`__init__` takes embed_dim, num_heads and hidden_dim in this order."
+        ),
+        case("hidden_negative", **dead).says(
+            "If all numbers between the two linear layers are negative, ReLU makes them 0, and "
+            "the network adds only the bias of its second layer."
+        ),
+        edge("device_and_dtype", **meta, **with_equal_items(problem(2, 3, sizes, [2, 2]))).says(
+            "`device=` and `dtype=` set the device and the dtype of the weights. Pass both on to "
+            "each layer."
+        ),
+        edge("small_differences", **nearly).says(
+            "Features that hardly differ are normalized with 1e-5 under the root, the default of "
+            "`nn.LayerNorm`."
+        ),
+        edge("train", training=True, **with_equal_items(problem(2, 5, sizes, [3, 3]))).says(
+            "The block has no dropout: in train mode, too, equal items get equal outputs."
+        ),
+        edge("after_another_call", **again, **problem(2, 5, sizes, [2, 4])).says(
+            "Calls and blocks are independent of each other."
+        ),
+        edge("float32", **with_equal_items(problem(2, 5, sizes, [4, 4])) | FLOAT32).says(
+            "Float32 inputs and weights give float32 outputs."
+        ),
+        edge("longer", **with_equal_items(problem(2, 70, (4, 2, 3)))).says(
+            "Any number of positions must work."
+        ),
+    ]
+
+
+def _small_differences(probe, expected, recorded) -> Problem | None:
     """Compare as usual, but put no difference down to rounding: all of them are small here."""
     return WRONG_VALUES if close(probe, expected, recorded) else None
+
+
+def _alike(probe, expected, recorded) -> Problem | None:
+    """Compare the two items where their first arguments are equal; no output is always the same."""
+    first, outputs = next(iter(probe.args.values())).data, recorded.numbers
+    same = (first[0] == first[-1]).all(-1)
+    one, other = outputs[0][same], outputs[-1][same]
+    if not np.ptp(outputs):
+        return close(probe, expected, recorded)
+    if arrays_agree(one, other, tolerance_for(probe, recorded)):
+        return None
+    return Problem(
+        "items_differ",
+        f"{probe.says} Two items agree in all that may have an effect, yet your outputs differ "
+        f"there by up to {np.abs(one - other).max():.3g}.",
+        "What else of an item enters these outputs?",
+    )
+
+
+def _flipped(probe, expected, recorded) -> Problem | None:
+    """Compare the two items, of which the second has the features of the first in reverse."""
+    first, outputs = next(iter(probe.args.values())).data, recorded.numbers
+    if not np.array_equal(first[0], first[-1][:, ::-1]):
+        return None
+    if not np.ptp(outputs):
+        return close(probe, expected, recorded)
+    if arrays_agree(outputs[0], outputs[-1][:, ::-1], tolerance_for(probe, recorded)):
+        return None
+    return Problem(
+        "negative_numbers_kept",
+        f"{probe.says} Your network adds more than that.",
+        "What is between the two linear layers?",
+    )
+
+
+COMPARISONS = {"small": _small_differences, "alike": _alike, "flipped": _flipped}
 
 
 class Heads(nn.Module):
@@ -146,10 +244,6 @@ def no_residual(x, norm, part) -> Tensor:
     return part(norm(x))
 
 
-def not_normed(x, norm, part) -> Tensor:
-    return x + part(x)
-
-
 class Block(nn.Module):
     """A block whose `parts` are joined one after the other; `but` changes some of that.
 
@@ -196,38 +290,73 @@ class Block(nn.Module):
     def network(self, x) -> Tensor:
         return self.feed_forward(x)
 
+    def lens(self, valid_lens) -> Tensor | None:
+        return valid_lens
 
-def without_relu(self, x) -> Tensor:
+
+def _without_relu(self, x) -> Tensor:
     first, *_, second = self.feed_forward
     return second(first(x))
 
 
-def two_layers(self, embed_dim, hidden_dim) -> Sequence[nn.Module]:
+def _two_layers(self, embed_dim, hidden_dim) -> Sequence[nn.Module]:
     return nn.Linear(embed_dim, hidden_dim), nn.Linear(hidden_dim, embed_dim)
 
 
-# What is said of mistakes in both blocks.
-POST_NORM = (
-    "Your norms follow the sums, norm(x + f(x)), as in the original paper. Here each norm comes "
-    "before its part, x + f(norm(x)).",
-    "What does each part read, and what is added to its result?",
-)
-OF_THE_NORMED = (
-    "You add each result to the normalized x, so x itself is lost after the first norm.",
-    "Does a line like `x = norm(x)` overwrite what you still need for the sum?",
-)
-NO_RESIDUAL = (
-    "In at least one of your sums the first term is missing: the result of a part replaces what "
-    "the part read instead of being added to it.",
-    "In x + f(norm(x)), which term comes before the plus?",
-)
-NO_RELU = (
-    "There is no ReLU between the two linear layers, so together they are still linear.",
-    "What do you get if you multiply by one matrix and then by another?",
-)
-PREVIOUS_SUM = "Which of your variables holds the previous sum?"
-ADDED_TO_THE_INPUT = (
-    "You add the result of the feed-forward network to the input of the whole block, so the "
-    "attention's result is missing from the outputs.",
-    PREVIOUS_SUM,
-)
+def _added_to_the_input(self, x, *given, **named) -> Tensor:
+    *parts, network = self.parts(*given, **named)
+    z = x
+    for number, part in enumerate(parts, start=1):
+        z = pre_norm(z, self.norm(number), part)
+    return x + network(self.norm(len(parts) + 1)(z))
+
+
+def mistakes_of_both(block: type[Block]) -> tuple[Mistake, ...]:
+    """Return the known mistakes of both blocks."""
+    all_but_one = (pre_norm,) * (len(block.norms) - 1)
+    return (
+        mistake("post_norm", block.but(joins=(post_norm,) * 3)).says(
+            "Your norms follow the sums, norm(x + f(x)), as in the original paper. Here each norm "
+            "comes before its part, x + f(norm(x)).",
+            "What does each part read, and what is added to its result?",
+        ),
+        mistake("residual_of_the_normed", block.but(joins=(of_the_normed,) * 3)).says(
+            "You add each result to the normalized x, so x itself is lost after the first norm.",
+            "Does a line like `x = norm(x)` overwrite what you still need for the sum?",
+        ),
+        mistake(
+            "no_residual",
+            block.but(joins=(no_residual,) * 3),
+            twins=(
+                block.but(joins=(no_residual, *all_but_one)),
+                block.but(joins=(*all_but_one, no_residual)),
+            ),
+        ).says(
+            "In at least one of your sums the first term is missing: the result of a part "
+            "replaces what the part read instead of being added to it.",
+            "In x + f(norm(x)), which term comes before the plus?",
+        ),
+        mistake(
+            "one_norm_for_all",
+            block.but(norms=(1,) * len(block.norms)),
+            twins=(block.but(norms=(2,) * len(block.norms)),),
+        ).says(
+            "You use one of the norms everywhere and the others never.",
+            "Which norm does each of the formulas name?",
+        ),
+        mistake("added_to_the_input", block.but(forward=_added_to_the_input)).says(
+            "You add the result of the feed-forward network to the input of the whole block, so "
+            "the attention's result is missing from the outputs.",
+            "Which of your variables holds the previous sum?",
+        ),
+        mistake(
+            "no_relu", block.but(network=_without_relu), twins=(block.but(layers=_two_layers),)
+        ).says(
+            "There is no ReLU between the two linear layers, so together they are still linear.",
+            "What do you get if you multiply by one matrix and then by another?",
+        ),
+        mistake("lengths_ignored", block.but(lens=lambda self, valid_lens: None)).says(
+            "The lengths change nothing: padded positions are attended to.",
+            "Which call takes `valid_lens`, and do you pass it?",
+        ),
+    )

@@ -1,7 +1,5 @@
 """Answers to `DecoderBlock`, as different hands would write them."""
 
-from collections import OrderedDict
-
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -23,6 +21,10 @@ class Layers(nn.Module):
         self.norm_1 = nn.LayerNorm(embed_dim, device=device, dtype=dtype)
         self.norm_2 = nn.LayerNorm(embed_dim, device=device, dtype=dtype)
         self.norm_3 = nn.LayerNorm(embed_dim, device=device, dtype=dtype)
+        self.change(embed_dim, num_heads, {"device": device, "dtype": dtype})
+
+    def change(self, d, h, options):
+        """Replace some layers."""
 
 
 @right
@@ -70,7 +72,7 @@ class OwnCausal(nn.Module):
         self.W_qkv = nn.Linear(embed_dim, 3 * embed_dim, bias=False, device=device, dtype=dtype)
         self.W_o = nn.Linear(embed_dim, embed_dim, bias=False, device=device, dtype=dtype)
 
-    def forward(self, x):
+    def forward(self, x, valid_lens=None):
         q, k, v = self.W_qkv(x).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
         heads = F.scaled_dot_product_attention(q, k, v, is_causal=self.is_causal)
         return self.W_o(heads.transpose(1, 2).flatten(2))
@@ -78,17 +80,8 @@ class OwnCausal(nn.Module):
 
 @right
 class WithTheirOwnAttention(ThreeLines):
-    def __init__(self, embed_dim, num_heads, hidden_dim, *, device=None, dtype=None):
-        super().__init__(embed_dim, num_heads, hidden_dim, device=device, dtype=dtype)
-        self.self_attention = OwnCausal(embed_dim, num_heads, device=device, dtype=dtype)
-
-
-@right
-class NamedLayers(ThreeLines):
-    def __init__(self, embed_dim, num_heads, hidden_dim, *, device=None, dtype=None):
-        super().__init__(embed_dim, num_heads, hidden_dim, device=device, dtype=dtype)
-        up, relu, down = self.feed_forward
-        self.feed_forward = nn.Sequential(OrderedDict(up=up, relu=relu, down=down))
+    def change(self, d, h, options):
+        self.self_attention = OwnCausal(d, h, **options)
 
 
 @wrong("post_norm")
@@ -183,21 +176,18 @@ def memory_normed(self, y, z, memory, valid_lens):
 
 
 but = wrong_in(Almost)
-NothingAddedFirst = but("no_residual", read=lambda self, y, z, lens: self.self_attention(z))
 NothingAddedLast = but("no_residual", think=lambda self, y, z: self.feed_forward(z))
 ReadsItself = but(
     "across_to_itself",
     ask=lambda self, y, z, memory, lens: y + self.cross_attention(z, z, z, lens),
 )
 MemoryAsks = but(ask=lambda self, y, z, memory, lens: y + self.cross_attention(memory, z, z, lens))
-ValuesFromY = but(ask=lambda self, y, z, memory, lens: y + self.cross_attention(z, memory, z, lens))
 LengthsForgotten = but("lengths_ignored", ask=without_lengths)
 LengthsOnTheFirst = but("lengths_on_self_attention", read=and_lengths, ask=without_lengths)
 LengthsOnBoth = but(read=and_lengths)
 MemoryNormed = but("memory_normed", ask=memory_normed)
 SecondNormTwice = but(think=lambda self, y, z: y + self.feed_forward(self.norm_2(y)))
-GeluInside = but(think=lambda self, y, z: y + self.feed_forward[2](F.gelu(self.feed_forward[0](z))))
-ReluOutside = but(think=lambda self, y, z: y + F.relu(self.feed_forward(z)))
+TwoLinearLayers = but("no_relu", change=lambda self, d, h, options: self.feed_forward.pop(1))
 
 
 @wrong("one_norm_for_all")
@@ -211,45 +201,27 @@ class NotCausal(OwnCausal):
     is_causal = False
 
 
-class Changed(ThreeLines):
-    """A right block but for the layers that `change` replaces."""
-
-    def __init__(self, embed_dim, num_heads, hidden_dim, *, device=None, dtype=None):
-        super().__init__(embed_dim, num_heads, hidden_dim, device=device, dtype=dtype)
-        self.change(embed_dim, num_heads, {"device": device, "dtype": dtype})
-
-    def change(self, d, h, options):
-        raise NotImplementedError
-
-
 @wrong("not_causal")
-class LooksAhead(Changed):
+class LooksAhead(ThreeLines):
     def change(self, d, h, options):
         self.self_attention = NotCausal(d, h, **options)
 
 
-@wrong("no_relu")
-class TwoLinearLayers(Changed):
-    def change(self, d, h, options):
-        first, _, second = self.feed_forward
-        self.feed_forward = nn.Sequential(first, second)
-
-
 @wrong()
-class OneHeadEach(Changed):
+class OneHeadEach(ThreeLines):
     def change(self, d, h, options):
         self.self_attention = CausalSelfAttention(d, 1, **options)
         self.cross_attention = MultiHeadAttention(d, 1, **options)
 
 
 @wrong("missing_parameter")
-class TwoNorms(Changed):
+class TwoNorms(ThreeLines):
     def change(self, d, h, options):
         self.norm_3 = self.norm_2
 
 
 @wrong("self_attention_with_four_layers")
-class MultiHeadTwice(Changed):
+class MultiHeadTwice(ThreeLines):
     def change(self, d, h, options):
         self.self_attention = MultiHeadAttention(d, h, **options)
 
@@ -260,24 +232,24 @@ class MultiHeadTwice(Changed):
         return y + self.feed_forward(self.norm_3(y))
 
 
-@faulty("not causal", "lengths ignored", "no relu")
+@faulty("post-norm", "lengths on the first", "not causal", "no relu")
 def in_several_ways(faults):
-    class Module(Almost):
-        def read(self, y, z, valid_lens):
+    class Module(Layers):
+        def forward(self, y, memory, valid_lens=None):
+            on_first = "lengths on the first" in faults
+            own, lens = (valid_lens, None) if on_first else (None, valid_lens)
+            if "post-norm" in faults:
+                y = self.norm_1(y + self.self_attention(y, own))
+                y = self.norm_2(y + self.cross_attention(y, memory, memory, lens))
+                return self.norm_3(y + self.feed_forward(y))
+            y = y + self.self_attention(self.norm_1(y), own)
+            y = y + self.cross_attention(self.norm_2(y), memory, memory, lens)
+            return y + self.feed_forward(self.norm_3(y))
+
+        def change(self, d, h, options):
             if "not causal" in faults:
-                q, k, v = self.self_attention.W_qkv(z).chunk(3, -1)
-                heads = self.cross_attention.num_heads
-                q, k, v = (x.unflatten(-1, (heads, -1)).transpose(1, 2) for x in (q, k, v))
-                found = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
-                return y + self.self_attention.W_o(found)
-            return super().read(y, z, valid_lens)
-
-        def ask(self, y, z, memory, valid_lens):
-            return super().ask(y, z, memory, None if "lengths ignored" in faults else valid_lens)
-
-        def think(self, y, z):
+                self.self_attention = NotCausal(d, h, **options)
             if "no relu" in faults:
-                return y + self.feed_forward[2](self.feed_forward[0](z))
-            return super().think(y, z)
+                self.feed_forward[1] = nn.Identity()
 
     return Module

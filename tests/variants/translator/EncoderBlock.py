@@ -5,7 +5,6 @@ from collections import OrderedDict
 
 import torch
 from torch import nn
-from torch.nn import functional as F
 
 from course_lib.attention import MultiHeadAttention
 from course_lib.exercises.variants import faulty, right, wrong, wrong_in
@@ -22,6 +21,10 @@ class Layers(nn.Module):
             nn.ReLU(),
             nn.Linear(hidden_dim, embed_dim, device=device, dtype=dtype),
         )
+        self.change(embed_dim, num_heads, {"device": device, "dtype": dtype})
+
+    def change(self, d, h, options):
+        """Replace some layers."""
 
 
 @right
@@ -83,87 +86,17 @@ class OwnAttention(nn.Module):
         return self.W_o(torch.einsum("bhij,bjhd->bihd", weights, v).flatten(2))
 
 
-class Changed(OneStatementEach):
-    """A right block but for the layers that `change` replaces."""
-
-    def __init__(self, embed_dim, num_heads, hidden_dim, *, device=None, dtype=None):
-        super().__init__(embed_dim, num_heads, hidden_dim, device=device, dtype=dtype)
-        self.change(embed_dim, num_heads, {"device": device, "dtype": dtype})
-
-    def change(self, d, h, options):
-        raise NotImplementedError
-
-
 @right
-class WithTheirOwnAttention(Changed):
+class WithTheirOwnAttention(OneStatementEach):
     def change(self, d, h, options):
         self.attention = OwnAttention(d, h, **options)
 
 
 @right
-class NamedLayers(Changed):
+class NamedLayers(OneStatementEach):
     def change(self, d, h, options):
         up, relu, down = self.feed_forward
         self.feed_forward = nn.Sequential(OrderedDict(up=up, relu=relu, down=down))
-
-
-# wrong: layers
-
-
-@wrong("no_relu")
-class NoActivation(Changed):
-    def change(self, d, h, options):
-        first, _, second = self.feed_forward
-        self.feed_forward = nn.Sequential(first, second)
-
-
-@wrong("no_relu")
-class IdentityBetween(Changed):
-    def change(self, d, h, options):
-        self.feed_forward[1] = nn.Identity()
-
-
-@wrong()
-class ReluAfterBoth(Changed):
-    def change(self, d, h, options):
-        self.feed_forward.append(nn.ReLU())
-
-
-@wrong()
-class Gelu(Changed):
-    def change(self, d, h, options):
-        self.feed_forward[1] = nn.GELU()
-
-
-@wrong()
-class WithDropout(Changed):
-    def change(self, d, h, options):
-        self.feed_forward.append(nn.Dropout(0.1))
-
-
-@wrong("parameter_shape")
-class FourTimesAsWide(Changed):
-    def change(self, d, h, options):
-        layers = nn.Linear(d, 4 * d, **options), nn.ReLU(), nn.Linear(4 * d, d, **options)
-        self.feed_forward = nn.Sequential(*layers)
-
-
-@wrong("one_head")
-class NumHeadsForgotten(Changed):
-    def change(self, d, h, options):
-        self.attention = MultiHeadAttention(d, 1, **options)
-
-
-@wrong("extra_parameters")
-class BiasInAttention(Changed):
-    def change(self, d, h, options):
-        self.attention = MultiHeadAttention(d, h, bias=True, **options)
-
-
-@wrong()
-class EpsOfAnotherLibrary(Changed):
-    def change(self, d, h, options):
-        self.norm_1.eps = self.norm_2.eps = 1e-6
 
 
 @wrong("parameters_renamed")
@@ -180,8 +113,8 @@ class OtherNames(Layers):
 
 @wrong()
 class OtherOrderOfSizes(OneStatementEach):
-    def __init__(self, embed_dim, hidden_dim, num_heads, *, device=None, dtype=None):
-        super().__init__(embed_dim, num_heads, hidden_dim, device=device, dtype=dtype)
+    def __init__(self, embed_dim, hidden_dim, num_heads, **options):
+        super().__init__(embed_dim, num_heads, hidden_dim, **options)
 
 
 @wrong("module_not_begun")
@@ -196,15 +129,6 @@ class SampleDeviation(NormsByHand):
     def normed(self, x, norm):
         z = (x - x.mean(-1, keepdim=True)) / (x.std(-1, keepdim=True) + 1e-5)
         return z * norm.weight + norm.bias
-
-
-@wrong()
-class OverAllFeatures(NormsByHand):
-    def normed(self, x, norm):
-        return F.layer_norm(x, x.shape[1:]) * norm.weight + norm.bias
-
-
-# wrong: norms and sums
 
 
 @wrong("post_norm")
@@ -224,13 +148,6 @@ class OverwritesX(Layers):
 
 
 @wrong()
-class NormsTheResults(Layers):
-    def forward(self, x, valid_lens=None):
-        x = x + self.norm_1(self.attention(x, x, x, valid_lens))
-        return x + self.norm_2(self.feed_forward(x))
-
-
-@wrong("network_reads_the_input")
 class SideBySide(Layers):
     def forward(self, x, valid_lens=None):
         z = self.norm_1(x)
@@ -273,14 +190,6 @@ def past_only(self, x, z, valid_lens):
     return x + self.attention(z, z, z, valid_lens, past)
 
 
-def pads_attended(self, x, z, valid_lens):
-    mask = None
-    if valid_lens is not None:
-        mask = torch.arange(x.shape[1]) >= valid_lens[:, None, None]
-        mask = mask.expand(-1, x.shape[1], -1)
-    return x + self.attention(z, z, z, mask=mask)
-
-
 but = wrong_in(Almost)
 AttentionOnly = but("no_residual", attend=lambda self, x, z, lens: self.attention(z, z, z, lens))
 NetworkOnly = but("no_residual", think=lambda self, h, z: self.feed_forward(z))
@@ -288,22 +197,52 @@ FirstNormForgotten = but(
     "not_normed", attend=lambda self, x, z, lens: x + self.attention(x, x, x, lens)
 )
 SecondNormForgotten = but("not_normed", think=lambda self, h, z: h + self.feed_forward(h))
-CopiedLine = but(
-    "one_norm_for_both", think=lambda self, h, z: h + self.feed_forward(self.norm_1(h))
-)
+CopiedLine = but("one_norm_for_all", think=lambda self, h, z: h + self.feed_forward(self.norm_1(h)))
 NormsTheQueries = but(
     "only_queries_normed", attend=lambda self, x, z, lens: x + self.attention(z, x, x, lens)
 )
 ValuesAsTheyAre = but(
     "only_queries_normed", attend=lambda self, x, z, lens: x + self.attention(z, z, x, lens)
 )
-NoNetwork = but(think=lambda self, h, z: h)
 LengthsForgotten = but(
     "lengths_ignored", attend=lambda self, x, z, lens: x + self.attention(z, z, z)
 )
 LengthsAsMask = but(attend=lambda self, x, z, lens: x + self.attention(z, z, z, mask=lens))
 Causal = but(attend=past_only)
-TorchsPolarity = but(attend=pads_attended)
+NoActivation = but("no_relu", change=lambda self, d, h, options: self.feed_forward.pop(1))
+ReluAfterBoth = but(change=lambda self, d, h, options: self.feed_forward.append(nn.ReLU()))
+WithDropout = but(change=lambda self, d, h, options: self.feed_forward.append(nn.Dropout(0.1)))
+
+
+@wrong()
+class Gelu(OneStatementEach):
+    def change(self, d, h, options):
+        self.feed_forward[1] = nn.GELU()
+
+
+@wrong("parameter_shape")
+class FourTimesAsWide(OneStatementEach):
+    def change(self, d, h, options):
+        layers = nn.Linear(d, 4 * d, **options), nn.ReLU(), nn.Linear(4 * d, d, **options)
+        self.feed_forward = nn.Sequential(*layers)
+
+
+@wrong("one_head")
+class NumHeadsForgotten(OneStatementEach):
+    def change(self, d, h, options):
+        self.attention = MultiHeadAttention(d, 1, **options)
+
+
+@wrong("extra_parameters")
+class BiasInAttention(OneStatementEach):
+    def change(self, d, h, options):
+        self.attention = MultiHeadAttention(d, h, bias=True, **options)
+
+
+@wrong()
+class EpsOfAnotherLibrary(OneStatementEach):
+    def change(self, d, h, options):
+        self.norm_1.eps = self.norm_2.eps = 1e-6
 
 
 @wrong("pads_zeroed")
@@ -316,15 +255,20 @@ class PadsSetToZero(OneStatementEach):
         return out
 
 
-@faulty("lengths forgotten", "no relu")
+@faulty("post-norm", "lengths forgotten", "no relu")
 def in_several_ways(faults):
-    class Module(Almost):
-        def attend(self, x, z, valid_lens):
-            return super().attend(x, z, None if "lengths forgotten" in faults else valid_lens)
+    class Module(Layers):
+        def forward(self, x, valid_lens=None):
+            lens = None if "lengths forgotten" in faults else valid_lens
+            if "post-norm" in faults:
+                x = self.norm_1(x + self.attention(x, x, x, lens))
+                return self.norm_2(x + self.feed_forward(x))
+            z = self.norm_1(x)
+            x = x + self.attention(z, z, z, lens)
+            return x + self.feed_forward(self.norm_2(x))
 
-        def think(self, h, z):
+        def change(self, d, h, options):
             if "no relu" in faults:
-                return h + self.feed_forward[2](self.feed_forward[0](z))
-            return super().think(h, z)
+                self.feed_forward[1] = nn.Identity()
 
     return Module

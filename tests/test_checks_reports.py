@@ -77,7 +77,7 @@ def test_numbers_that_differ_late_are_shown_with_enough_digits():
     assert entry == "[0, 1] is 2.25; the definition gives 2"
 
 
-@pytest.mark.parametrize("name", ["yields_last", "eval_mode"])
+@pytest.mark.parametrize("name", ["hook_without_a_return", "eval_mode"])
 def test_words_are_shown_where_they_are_wrong(name):
     answers = {variant.name: variant.answer for variant in variants(ROOT, "ablate_head")}
     text = grade("ablate_head", answers[name], seed=0).example.text()

@@ -1,7 +1,7 @@
 """`KVCache`: attention of one new position over all those before it."""
 
-import math
-from collections.abc import Callable
+import functools
+from typing import Any
 
 import numpy as np
 import torch
@@ -97,50 +97,37 @@ def _unfilled(probe, outputs) -> str | None:
     )
 
 
-def _joined(old, new) -> torch.Tensor:
-    return new if old is None else torch.cat([old, new], dim=2)
+def _joined(old, new, axis=2) -> torch.Tensor:
+    return new if old is None else torch.cat([old, new], dim=axis)
 
 
-def _root(query, keys, values) -> float:
-    return math.sqrt(query.shape[-1])
-
-
-def _all(keys, values) -> tuple[torch.Tensor, torch.Tensor]:
-    return keys, values
-
-
-@in_steps(join=_joined, root=_root, seen=_all, axis=-1, forgets=False)
-def _model(join, root, seen, axis, forgets) -> type:
+@in_steps(join=_joined, power=0.5, seen=slice(None), axis=-1, forgets=False)
+def _model(join, power, seen, axis, forgets) -> type:
     """A right cache, of which each step may be changed."""
 
     class KVCache:
         def __init__(self) -> None:
-            self.keys = self.values = None
+            self.keys: Any = None
+            self.values: Any = None
 
         def append(self, keys, values) -> None:
             self.keys = join(self.keys, keys)
             self.values = join(self.values, values)
 
         def attend(self, query) -> torch.Tensor:
-            keys, values = seen(self.keys, self.values)
+            keys, values = self.keys[:, :, seen], self.values[:, :, seen]
             if forgets:
                 self.keys = self.values = None
-            scores = query @ keys.mT / root(query, keys, values)
+            scores = query @ keys.mT / query.shape[-1] ** power
             return scores.softmax(axis) @ values
 
     return KVCache
-
-
-def _along(axis) -> Callable:
-    return lambda old, new: new if old is None else torch.cat([old, new], dim=axis)
 
 
 def _into_the_beginning(old, new) -> torch.Tensor:
     """`buffer[:, :, :s] = new` in a buffer that has as many places as positions came at most."""
     return new if old is None else torch.cat([new, old[:, :, new.shape[2] :]], dim=2)
 
-
-_SCALE = "What must q . k be divided by so that its size does not grow with d?"
 
 EXERCISE = Exercise(
     points=3,
@@ -167,17 +154,22 @@ EXERCISE = Exercise(
             "New positions overwrite the first ones; they belong after those already there.",
             "Where does the free space begin?",
         ),
-        mistake("wrong_axis", _model(join=_along(1)), twins=(_model(join=_along(0)),)).says(
+        mistake(
+            "wrong_axis",
+            _model(join=functools.partial(_joined, axis=1)),
+            twins=(_model(join=functools.partial(_joined, axis=0)),),
+        ).says(
             "You join the new positions along an axis other than that of the positions.",
             "Which axis of (B, h, s, d) counts the positions?",
         ),
-        mistake("first_position_only", _model(seen=lambda k, v: (k[:, :, :1], v[:, :, :1]))).says(
+        mistake("first_position_only", _model(seen=slice(1))).says(
             "Every query gets the value of the first position: torch's `is_causal` aligns a single "
             "query with the first key.",
             "Does the newest position need a mask at all?",
         ),
-        mistake("unscaled", _model(root=lambda q, k, v: 1.0)).says(
-            "The scores are not divided by the root of d.", _SCALE
+        mistake("unscaled", _model(power=0)).says(
+            "The scores are not divided by the root of d.",
+            "What must q . k be divided by so that its size does not grow with d?",
         ),
         mistake("over_the_query", _model(axis=-2)).says(
             "The softmax runs over the single query, so each weight is 1 and the values are "

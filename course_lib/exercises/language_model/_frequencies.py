@@ -2,7 +2,6 @@
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -121,65 +120,12 @@ class Drawn:
             for logits, shares, _ in self.groups
         )
 
-    def not_renormalised(self) -> bool:
-        """Whether one token gets what `top_k` took from the others."""
-        if "top_k" not in self.asked:
-            return False
-        return all(
-            any(
-                np.abs(shares - chances).max() <= _off_by(count)
-                for chances in self._with_the_rest(logits)
-            )
-            for logits, shares, count in self.groups
-        )
-
-    def _with_the_rest(self, logits) -> list[np.ndarray]:
-        kept = oracle.next_probabilities(logits, **self.asked) > 0
-        everything: Given = self.asked | {"top_k": None}
-        chances = oracle.next_probabilities(logits, **everything) * kept
-        return list(chances + (1 - chances.sum()) * np.eye(self.vocabulary))
-
     def is_together(self) -> bool:
         """Whether neighbouring rows agree more or less often than by chance."""
         pairs = len(self.first) // 2
         agree = (self.first[: 2 * pairs : 2] == self.first[1 : 2 * pairs : 2]).mean()
         chances = oracle.next_probabilities(self.groups[0][0], **self.asked)
         return abs(agree - float((chances**2).sum())) > _off_by(pairs)
-
-
-def told_by_frequencies(
-    drawn: Drawn, others: Sequence[tuple[str, Mapping[str, Any]]]
-) -> str | None:
-    """The id of what is wrong with how tokens were drawn, "" where it has no name, else None.
-
-    Args:
-        drawn: the tokens.
-        others: ids of mistakes, with the temperature and `top_k` that they come to.
-    """
-    if (drawn.first == drawn.first[0]).all():
-        return "all_texts_equal"
-    if drawn.fits() and not drawn.outside():
-        return "rows_drawn_together" if drawn.is_together() else None
-    for id, changed in others:
-        if changed.keys() <= drawn.asked.keys() and drawn.fits(**changed):
-            return id
-    if drawn.not_renormalised():
-        return "top_k_not_renormalised"
-    return "outside_top_k" if drawn.outside() else ""
-
-
-def kept_prompt(probe: Probe, texts: np.ndarray, vocabulary: int) -> Problem | None:
-    """What is wrong with a text before its new tokens are looked at."""
-    prompt = probe.inputs()["prompt"].data
-    if not np.array_equal(texts[:, : prompt.shape[1]], prompt):
-        return Problem("prompt_changed", "Your texts do not begin with their prompts.")
-    if texts.min() < 0 or texts.max() >= vocabulary:
-        return Problem(
-            "outside_the_vocabulary",
-            f"Your texts hold tokens outside 0..{vocabulary - 1}.",
-            "Which index does your search give if no entry is large enough?",
-        )
-    return None
 
 
 TOLD = {
@@ -196,51 +142,56 @@ TOLD = {
         "You still draw tokens that `top_k` rules out.",
         "For which logit is a token's probability 0?",
     ),
-    "top_k_not_renormalised": (
-        "The probability that `top_k` takes from other tokens all goes to one token: the kept "
-        "probabilities no longer sum to 1.",
-        "Does `top_k` come before or after the softmax, and what do the probabilities sum to then?",
-    ),
-    "all_texts_equal": (
-        "Thousands of texts with the same prompt all continue in the same way.",
-        "Where does your code draw, and does each text of a batch get a draw of its own?",
-    ),
-    "rows_drawn_together": (
-        "Neighbouring texts in a batch continue alike more or less often than chance would have "
-        "it.",
-        "Does each text of a batch get a draw of its own?",
-    ),
-    "outside_top_k": (
-        "Tokens are drawn that are not among the `top_k` likeliest.",
-        "Which tokens are left when you keep the k largest logits?",
-    ),
 }
-_OTHERS = (
-    ("top_k_ignored", {"top_k": None}),
-    ("temperature_ignored", {"temperature": 1.0}),
-)
+
+
+def _told(drawn: Drawn) -> Problem | None:
+    """What is wrong with how the tokens were drawn."""
+    if (drawn.first == drawn.first[0]).all():
+        return Problem(
+            "all_texts_equal",
+            "Thousands of texts with the same prompt all continue in the same way.",
+            "Where does your code draw, and does each text of a batch get a draw of its own?",
+        )
+    if drawn.fits() and not drawn.outside():
+        if not drawn.is_together():
+            return None
+        return Problem(
+            "rows_drawn_together",
+            "Neighbouring texts in a batch continue alike more or less often than chance would "
+            "have it.",
+            "Does each text of a batch get a draw of its own?",
+        )
+    if drawn.outside():
+        return Problem("top_k_ignored", *TOLD["top_k_ignored"])
+    temperature = drawn.asked.get("temperature", 1.0)
+    if temperature != 1 and drawn.fits(temperature=1.0):
+        asked = " and ".join(f"{name}={value}" for name, value in drawn.asked.items())
+        return Problem(
+            "temperature_ignored",
+            f"With {asked}, your tokens are as frequent as they should be at temperature 1.",
+            "Which branch of your code leaves the temperature out?",
+        )
+    if temperature != 1 and drawn.fits(temperature=1 / temperature):
+        return Problem("temperature_multiplied", *TOLD["temperature_multiplied"])
+    return Problem(
+        "wrong_frequencies",
+        drawn.farthest(),
+        "Which probabilities do you draw from, and does each step of each text get its own draw?",
+    )
 
 
 def frequencies(probe, expected, recorded) -> Problem | None:
     """Whether the tokens are as frequent as they should be, and independent of each other."""
     texts = recorded.numbers.astype(int)
+    prompt = probe.inputs()["prompt"].data
     vocabulary = probe.inputs()["model"].options["tables"].shape[1]
-    if problem := kept_prompt(probe, texts, vocabulary):
-        return problem
-    drawn = Drawn(probe, texts)
-    temperature = drawn.asked.get("temperature", 1.0)
-    others = (*_OTHERS, ("temperature_multiplied", {"temperature": 1 / temperature}))
-    told = told_by_frequencies(drawn, others)
-    if told is None:
-        return None
-    if told == "temperature_ignored":
-        asked = " and ".join(f"{name}={value}" for name, value in drawn.asked.items())
-        message = f"With {asked}, your tokens are as frequent as they should be at temperature 1."
-        return Problem(told, message, "Which branch of your code leaves the temperature out?")
-    if told:
-        return Problem(told, *TOLD[told])
-    return Problem(
-        "wrong_frequencies",
-        f"{probe.says} {drawn.farthest()}",
-        "Which probabilities do you draw from, and does each step of each text get its own draw?",
-    )
+    if not np.array_equal(texts[:, : prompt.shape[1]], prompt):
+        return Problem("prompt_changed", "Your texts do not begin with their prompts.")
+    if texts.min() < 0 or texts.max() >= vocabulary:
+        return Problem(
+            "outside_the_vocabulary",
+            f"Your texts hold tokens outside 0..{vocabulary - 1}.",
+            "Which index does your search give if no entry is large enough?",
+        )
+    return _told(Drawn(probe, texts))

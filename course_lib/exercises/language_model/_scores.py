@@ -1,6 +1,6 @@
 """What the two scores of a head share: weights to look at, and models of wrong means."""
 
-from collections.abc import Callable
+from collections.abc import Iterable
 
 import numpy as np
 import torch
@@ -25,17 +25,11 @@ def equal_weights(num_heads: int, num_positions: int) -> np.ndarray:
     return np.full((num_heads, num_positions, num_positions), 1 / num_positions)
 
 
-def mean_of(
-    columns: Callable[[int], int],
-    first: int,
-    weights: torch.Tensor,
-    num_counted: int | None = None,
-) -> torch.Tensor:
-    """The sum of the weights [i, columns(i)] over i >= first, divided by how many those are.
+def mean_of(weights: torch.Tensor, rows: Iterable[int], offset: int, count: int) -> torch.Tensor:
+    """The sum of the weights [i, i + offset] over the rows, divided by the count.
 
-    Columns out of range are left out of the sum and of the count; a negative one wraps around.
+    Columns out of range are left out of the sum; a negative one wraps around.
     """
     n = weights.shape[-1]
-    places = [(i, columns(i)) for i in range(first, n) if -n <= columns(i) < n]
-    total = sum((weights[:, i, j] for i, j in places), start=torch.zeros_like(weights[:, 0, 0]))
-    return total / max(len(places) if num_counted is None else num_counted, 1)
+    found = [weights[:, i, i + offset] for i in rows if i >= 0 and -n <= i + offset < n]
+    return sum(found, start=torch.zeros_like(weights[:, 0, 0])) / max(count, 1)

@@ -1,8 +1,8 @@
 """`ablate_head`: one head off inside a `with`, and everything as it was afterwards."""
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -13,8 +13,6 @@ from course_lib.checks.observe.probe import Built, Probe, tensor
 from course_lib.exercises._rows import Case, Given, case, in_steps, mistake
 
 _ATTRIBUTES = ("attention", "attn", "mixer.heads")
-
-
 _OBSERVED: Given = {"scenario": "head_switched_off", "compare": "as_it_was"}
 
 
@@ -38,70 +36,56 @@ def _model(rng, num_heads=3, head_dim=2, embed_dim=5, layers=2, bias=False, **gi
     return Built("small_language_model", options | given)
 
 
-def _worked() -> Given:
-    """One block of two heads, one feature each: x becomes x + x + 10 x, without head 1 x + x."""
-    layer = {"name": "attention", "read": np.array([[1.0], [10.0]]), "bias": None}
-    options = {"embedding": np.array([[1.0], [2.0]]), "num_heads": 2}
-    options["layers"] = [layer | {"W_o": np.array([[1.0, 1.0]])}]
-    return {"model": Built("small_language_model", options), "tokens": tensor([[0]])}
-
-
-def _probe(name, rng, layer, head, moment="inside", part="values", then=(), **options) -> Case:
-    tokens, tolerance = options.pop("tokens", None), options.pop("tolerance", None)
-    given: Given = {"layer": layer, "head": head}
-    if then:
-        given |= {"second_layer": then[0], "second_head": then[1]}
-    args = {
-        "model": _model(rng, **options),
-        "tokens": tensor(rng.integers(0, 7, (2, 4))) if tokens is None else tokens,
-    }
+def _probe(rng, name, layer, head, moment="inside", part="values", then=(), **options) -> Case:
+    given = dict(zip(("second_layer", "second_head"), then, strict=False))
+    args = {"model": _model(rng, **options), "tokens": tensor(rng.integers(0, 7, (2, 4)))}
     return case(
         name,
         part=part,
-        args=args | given,
+        args={**args, "layer": layer, "head": head, **given},
         by_name={"moment": moment},
-        tolerance=tolerance,
+        tolerance=1e-5 if part == "gradients" else None,
         **_OBSERVED,
     )
 
 
 _OFF = "Inside the `with`, W_o must read zeros in place of this head's output."
 _AS_BEFORE = "After the `with`, the model must be what it was before."
-_BOTH = "With one `with` inside another, both heads are off inside."
-_OUTER = "After the inner `with`, the head of the outer one is still off."
-_GRADIENTS = "Inside the `with`, gradients are computed as usual, including those of other heads."
-_AFTER_A_STEP = "after the with, after a step from inside"
-_AFTER, _OUTSIDE_THE_INNER = "after the with", "inside the outer, after the inner"
+_AFTER = "after the with"
 
 
 def _values(rng) -> list[Probe]:
-    worked = _worked() | {"layer": 0, "head": 1}
+    # One block of two heads, one feature each: x becomes x + x + 10 x, without head 1 x + x.
+    layer: Given = {"name": "attention", "read": np.array([[1.0], [10.0]]), "bias": None}
+    options: Given = {"embedding": np.array([[1.0], [2.0]]), "num_heads": 2}
+    options["layers"] = [layer | {"W_o": np.array([[1.0, 1.0]])}]
+    worked: Given = {"model": Built("small_language_model", options), "tokens": tensor([[0]])}
+    worked |= {"layer": 0, "head": 1}
+    probe = functools.partial(_probe, rng)
     return [
         case("worked", args=worked, by_name={"moment": "inside"}, **_OBSERVED).says(_OFF),
-        _probe("first_head", rng, 0, 0).says(_OFF),
-        _probe("middle_head", rng, 1, 1).says(_OFF),
-        _probe("last_head", rng, 0, 3, num_heads=4, embed_dim=8).says(_OFF),
-        _probe("afterwards", rng, 1, 2, _AFTER).says(_AS_BEFORE),
-        _probe("after_an_error", rng, 0, 1, f"{_AFTER}, left by an error").says(
+        probe("first_head", 0, 0).says(_OFF),
+        probe("last_head", 0, 3, num_heads=4, embed_dim=8).says(_OFF),
+        probe("afterwards", 1, 2, _AFTER).says(_AS_BEFORE),
+        probe("after_an_error", 0, 1, f"{_AFTER}, left by an error").says(
             "An error raised inside must come out, and the model must be what it was."
         ),
-        _probe("one_after_the_other", rng, 0, 1, "inside the second", then=(1, 0)).says(
+        probe("one_after_the_other", 0, 1, "inside the second", then=(1, 0)).says(
             "A second `with` after the first switches off its own head alone."
         ),
     ]
 
 
 def _edges(rng) -> list[Probe]:
-    def edge(name, layer, head, moment="inside", **options) -> Case:
-        return _probe(name, rng, layer, head, moment, part="edges", **options)
-
+    edge = functools.partial(_probe, rng, part="edges")
     return [
-        edge("two_heads", 1, 0, "inside both", then=(1, 2)).says(_BOTH),
-        edge("two_layers", 0, 1, "inside both", then=(1, 1)).says(_BOTH),
-        edge("after_the_inner", 1, 0, _OUTSIDE_THE_INNER, then=(1, 2)).says(_OUTER),
-        edge("after_the_inner_layer", 0, 1, _OUTSIDE_THE_INNER, then=(1, 1)).says(_OUTER),
+        edge("two_heads", 1, 0, "inside both", then=(1, 2)).says(
+            "With one `with` inside another, both heads are off inside."
+        ),
+        edge("after_the_inner", 1, 0, "inside the outer, after the inner", then=(1, 2)).says(
+            "After the inner `with`, the head of the outer one is still off."
+        ),
         edge("with_biases", 1, 0, bias=True).says("The bias of W_o belongs to no head: it stays."),
-        edge("biases_afterwards", 0, 2, _AFTER, bias=True).says(_AS_BEFORE),
         edge("wide_heads", 1, 1, head_dim=4, embed_dim=6).says(
             "The heads are equal blocks of the features that W_o reads, however many it writes."
         ),
@@ -116,18 +100,19 @@ def _edges(rng) -> list[Probe]:
 
 
 def _gradients(rng) -> list[Probe]:
-    def gradient(name, layer, head, moment="inside, after a step of training", **options) -> Case:
-        return _probe(
-            name, rng, layer, head, moment, "gradients", tolerance=1e-5, num_heads=2, **options
-        )
-
+    gradient = functools.partial(_probe, rng, part="gradients", num_heads=2)
+    step = "inside, after a step of training"
     return [
-        gradient("gradient_of_one_layer", 0, 1, layers=1, embed_dim=4).says(_GRADIENTS),
-        gradient("gradient", 1, 1, embed_dim=3).says(
+        gradient("gradient_of_one_layer", 0, 1, step, layers=1, embed_dim=4).says(
+            "Inside the `with`, gradients are computed as usual, including those of other heads."
+        ),
+        gradient("gradient", 1, 1, step, embed_dim=3).says(
             "Inside the `with`, this head's columns of `W_o.weight` get a gradient of 0, and all "
             "others the usual one."
         ),
-        gradient("gradient_afterwards", 1, 0, _AFTER_A_STEP, embed_dim=3).says(
+        gradient(
+            "gradient_afterwards", 1, 0, f"{_AFTER}, after a step from inside", embed_dim=3
+        ).says(
             "A backward pass of what was computed inside the `with` gives the same gradients when "
             "it runs after the `with`."
         ),
@@ -201,15 +186,7 @@ def _remove(handles) -> None:
         handle.remove()
 
 
-def _next_head(part, head) -> slice:
-    return _block_of(part, head + 1)
-
-
-def _all_parts(model, layer) -> list:
-    return [m for m in model.modules() if hasattr(m, "W_o")]
-
-
-def _zeroed(restored="always") -> Callable:
+def _zeroed(after_errors=True) -> Callable:
     """The weights of W_o are set to 0 and put back: the logits are right, the gradients are not."""
 
     @contextlib.contextmanager
@@ -222,11 +199,10 @@ def _zeroed(restored="always") -> Callable:
         try:
             yield
         except Exception:
-            if restored == "always":
+            if after_errors:
                 weights.copy_(kept)
             raise
-        if restored != "never":
-            weights.copy_(kept)
+        weights.copy_(kept)
 
     return ablate_head
 
@@ -242,12 +218,13 @@ EXERCISE = Exercise(
     ),
     probes=lambda rng: [*_values(rng), *_edges(rng), *_gradients(rng)],
     mistakes=(
-        replace(
-            mistake("not_restored_after_an_error", _switch(removed="without errors")).says(
-                "After an error inside the `with`, the head is still off.",
-                "Which block of a `try` always runs, however the `try` ends?",
-            ),
-            twins=(_zeroed(restored="without errors"),),
+        mistake(
+            "not_restored_after_an_error",
+            _switch(removed="without errors"),
+            twins=(_zeroed(after_errors=False),),
+        ).says(
+            "After an error inside the `with`, the head is still off.",
+            "Which block of a `try` always runs, however the `try` ends?",
         ),
         mistake("never_restored", _switch(removed="never")).says(
             "The hook that switches the head off is still there after the `with`.",
@@ -268,13 +245,14 @@ EXERCISE = Exercise(
             "All heads of the layer are off, not one.",
             "Which of the features that W_o reads belong to this head?",
         ),
-        mistake("next_head", _switch(features=_next_head)).says(
+        mistake("next_head", _switch(features=lambda part, head: _block_of(part, head + 1))).says(
             "The head after the requested one is off: heads are counted from 0.",
             "Where does the block of features of head 0 begin?",
         ),
-        mistake("every_layer", _switch(parts=_all_parts)).says(
-            "The head is switched off in every layer.", "Where does `layer` enter?"
-        ),
+        mistake(
+            "every_layer",
+            _switch(parts=lambda model, layer: [m for m in model.modules() if hasattr(m, "W_o")]),
+        ).says("The head is switched off in every layer.", "Where does `layer` enter?"),
         mistake("error_hidden", _switch(removed="hides errors")).says(
             "You catch an error raised inside the `with` and do not raise it again, so the caller "
             "does not see it.",

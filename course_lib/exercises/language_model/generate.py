@@ -1,7 +1,6 @@
 """`generate`: what is read, how the next token is drawn, and what is left as it was."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
@@ -46,12 +45,9 @@ def _values(rng) -> list[Probe]:
     return [
         _called(case, "worked_number", worked | {"num_tokens": 2}, **_GREEDY).says(_LIKELIEST),
         greedy("greedy", 3, 2, 4, 6).says(f"{_LIKELIEST} The whole text is its context."),
-        greedy("longer_than_the_context", 2, 3, 9, 4).says(
-            "Where the text is longer, the model reads its last `context_length` tokens."
-        ),
         greedy("prompt_longer_than_the_context", 3, 7, 3, 5).says(
-            "If the prompt itself is too long, the model reads its end, and the text keeps all of "
-            "it."
+            "If the text is longer, the model reads its last `context_length` tokens, and the text "
+            "keeps all of them."
         ),
         greedy("dropout_off", 2, 3, 4, 5, training=True).says(
             "A model that comes in train mode writes in eval mode too: dropout would change its "
@@ -66,20 +62,15 @@ def _values(rng) -> list[Probe]:
     ]
 
 
-def _greedy_edge(rng, name, *sizes, training=False, **options) -> Case:
-    return _called(edge, name, text_problem(rng, *sizes, training=training), **(_GREEDY | options))
-
-
 def _edges(rng) -> list[Probe]:
-    def greedy(name, *sizes, **options) -> Case:
-        return _greedy_edge(rng, name, *sizes, **options)
-
-    def sampled(name, num_tokens=1, **options) -> Case:
-        given = frequency_problem(rng, num_tokens)
-        return _called(edge, name, given, **options, seed=rng, compare="frequencies")
+    def greedy(name, *sizes, training=False, **options) -> Case:
+        given = text_problem(rng, *sizes, training=training)
+        return _called(edge, name, given, **(_GREEDY | options))
 
     whole = text_problem(rng, 2, 4, 3, 6)
     int32 = whole | {"prompt": whole["prompt"].astype(np.int32)}
+    many = frequency_problem(rng, 2)
+    drawn: Given = {"compare": "frequencies", "seed": rng}
     return [
         greedy("context_of_one", 3, 2, 4, 1).says("A context may be a single token."),
         greedy("nothing_to_add", 2, 3, 0, 5).says("With `num_tokens=0` the prompts come back."),
@@ -91,21 +82,18 @@ def _edges(rng) -> list[Probe]:
         greedy("nearly_0", 2, 3, 5, 4, temperature=1e-4, seed=rng).says(
             "A temperature close to 0 gives what 0 gives, and nothing overflows."
         ),
-        sampled("top_k_above_the_vocabulary", top_k=9).says(
+        _called(edge, "top_k_above_the_vocabulary", many, top_k=9, **drawn).says(
             "If `top_k` exceeds the vocabulary, any token may come."
         ),
-        sampled("hot_top_k", 2, top_k=3, temperature=2.0).says(
+        _called(edge, "hot_top_k", many, top_k=3, temperature=2.0, **drawn).says(
             "`top_k` and temperature act together."
         ),
+        *_around(greedy, rng),
     ]
 
 
-def _around(rng) -> list[Probe]:
+def _around(greedy, rng) -> list[Probe]:
     """What the call leaves as it was, and where its random numbers come from."""
-
-    def greedy(name, *sizes, **options) -> Case:
-        return _greedy_edge(rng, name, *sizes, **options)
-
     mode: Given = {"scenario": "mode_noted", "compare": "mode"}
     drawn: Given = {"compare": "noted", "temperature": 1.0}
     return [
@@ -157,11 +145,11 @@ def _last_tokens(tokens, length) -> torch.Tensor:
     return tokens[:, -length:]
 
 
-def _restricted(logits, top_k, ruled_out=-torch.inf) -> torch.Tensor:
+def _restricted(logits, top_k) -> torch.Tensor:
     if top_k is None or top_k >= logits.shape[-1]:
         return logits
     smallest = logits.topk(top_k).values[:, -1:]
-    return logits.masked_fill(logits < smallest, ruled_out)
+    return logits.masked_fill(logits < smallest, -torch.inf)
 
 
 def _draw(logits, temperature, top_k, generator) -> torch.Tensor:
@@ -210,10 +198,6 @@ def _drawing(change) -> Callable:
     return _model(choose=_or_likeliest(lambda *given: _draw(*change(*given))))
 
 
-def _said(id, model: Any, **options) -> Any:
-    return mistake(id, model, **options).says(*TOLD[id])
-
-
 _MISTAKES = (
     mistake("whole_text_read", _model(lambda tokens, length: tokens), fails=True).says(
         "You give the model the whole text, which is longer than its `context_length`.",
@@ -221,8 +205,7 @@ _MISTAKES = (
     ),
     mistake("first_tokens_read", _model(lambda tokens, length: tokens[:, :length])).says(
         "You always pass the first `context_length` tokens to the model, so it never sees the "
-        "tokens "
-        "that it wrote last.",
+        "tokens that it wrote last.",
         "Which end of a long text should be cut off?",
     ),
     mistake(
@@ -238,12 +221,14 @@ _MISTAKES = (
         "At temperature 0 you divide the logits by 0.",
         "What is left to draw when the likeliest token is certain?",
     ),
-    _said("temperature_multiplied", _drawing(lambda x, t, k, g: (x, 1 / t, k, g))),
-    _said("temperature_ignored", _drawing(lambda x, t, k, g: (x, 1.0, k, g))),
-    _said(
-        "top_k_ignored",
-        _drawing(lambda x, t, k, g: (x, t, None, g)),
-        twins=(_drawing(lambda x, t, k, g: (_restricted(x, k, 0.0), t, None, g)),),
+    mistake("temperature_multiplied", _drawing(lambda x, t, k, g: (x, 1 / t, k, g))).says(
+        *TOLD["temperature_multiplied"]
+    ),
+    mistake("temperature_ignored", _drawing(lambda x, t, k, g: (x, 1.0, k, g))).says(
+        *TOLD["temperature_ignored"]
+    ),
+    mistake("top_k_ignored", _drawing(lambda x, t, k, g: (x, t, None, g))).says(
+        *TOLD["top_k_ignored"]
     ),
     mistake(
         "always_the_likeliest",
@@ -268,7 +253,7 @@ EXERCISE = Exercise(
     minutes=20,
     difficulty=3,
     returns=(Returned("tokens", "tensor", "int", ("batch", "n + num_tokens")),),
-    probes=lambda rng: [*_values(rng), *_edges(rng), *_around(rng)],
+    probes=lambda rng: [*_values(rng), *_edges(rng)],
     oracle=likeliest,
     comparisons={"frequencies": frequencies} | dict.fromkeys(_NOTED, _nothing_noted),
     mistakes=_MISTAKES,

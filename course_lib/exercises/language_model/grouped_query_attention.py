@@ -15,9 +15,6 @@ from course_lib.exercises._rows import BETWEEN, FLOAT32, STRIDED, Case, Given, c
 from course_lib.reference.masked_softmax import allowed_keys
 
 _GROUPS = "Head i must use the keys and values of group i // (h / g)."
-_LENGTHS = "Keys beyond the length get weight 0, as if they were deleted."
-_MASK = "A key with False in the mask gets weight 0, as if it were deleted."
-_BOTH = "With lengths and a mask, a key must be allowed by both."
 _EMPTY = "A query that may attend to no key gets zeros."
 _UNEVEN = "If the groups do not divide the heads evenly, the call must raise a ValueError."
 
@@ -26,19 +23,6 @@ def _drawn(rng, batch, h, g, n, m, d, v, **options) -> Given:
     shapes = {"queries": (h, n, d), "keys": (g, m, d), "values": (g, m, v)}
     drawn = {name: rng.normal(0, 1.2, (batch, *shape)) for name, shape in shapes.items()}
     return {name: tensor(data, **options) for name, data in drawn.items()}
-
-
-def _worked() -> Given:
-    return {
-        "queries": np.zeros((1, 4, 1, 1)),
-        "keys": np.ones((1, 2, 1, 1)),
-        "values": np.array([[[[10.0]], [[20.0]]]]),
-    }
-
-
-def _equal(problem) -> Given:
-    """The same with queries of 0, for which all keys score alike."""
-    return problem | {"queries": tensor(0 * problem["queries"].data)}
 
 
 def _masks(rng, *shape) -> np.ndarray:
@@ -50,8 +34,15 @@ def _masks(rng, *shape) -> np.ndarray:
 
 def _values(rng) -> list[Probe]:
     drawn = functools.partial(_drawn, rng)
+    worked: Given = {
+        "queries": np.zeros((1, 4, 1, 1)),
+        "keys": np.ones((1, 2, 1, 1)),
+        "values": np.array([[[[10.0]], [[20.0]]]]),
+    }
+    equal = drawn(2, 4, 1, 3, 5, 6, 7)
+    equal["queries"].data[:] = 0
     return [
-        case("worked", args=_worked()).says(_GROUPS),
+        case("worked", args=worked).says(_GROUPS),
         case("two_groups", args=drawn(2, 6, 2, 3, 5, 4, 7)).says(_GROUPS),
         case("multi_head", args=drawn(2, 3, 3, 4, 5, 6, 2)).says(
             "With as many groups as heads, each head has its own keys and values."
@@ -59,15 +50,9 @@ def _values(rng) -> list[Probe]:
         case("multi_query", args=drawn(2, 4, 1, 3, 5, 6, 7)).says(
             "With one group, all heads share its keys and values."
         ),
-        case(
-            "mean_within_lengths", args=_equal(drawn(2, 4, 1, 3, 5, 6, 7)), valid_lens=[4, 2]
-        ).says("Queries of 0 get the mean of the values within the length."),
-        case(
-            "mean_of_the_allowed",
-            args=_equal(drawn(2, 6, 1, 3, 5, 4, 7)),
-            by_name={"mask": _masks(rng, 3, 5)},
-        ).says("Queries of 0 get the mean of the values that the mask allows."),
-        case("square", args=drawn(2, 4, 2, 6, 6, 3, 5)).says(_GROUPS),
+        case("mean_within_lengths", args=equal, valid_lens=[4, 2]).says(
+            "Queries of 0 get the mean of the values within the length."
+        ),
         case("strided", args=drawn(2, 6, 2, 4, 3, 5, 1, strided=True)).says(STRIDED),
     ]
 
@@ -76,7 +61,7 @@ def _masked(rng) -> list[Probe]:
     drawn = functools.partial(_drawn, rng)
     return [
         case("lengths", args=drawn(3, 4, 2, 5, 6, 2, 7), valid_lens=np.array([5, 1, 3])).says(
-            _LENGTHS
+            "Keys beyond the length get weight 0, as if they were deleted."
         ),
         case(
             "lengths_per_query",
@@ -85,7 +70,7 @@ def _masked(rng) -> list[Probe]:
         ).says("Lengths of shape (batch, num_queries) hold for every head."),
         case(
             "mask_of_all", args=drawn(2, 4, 2, 3, 6, 5, 7), by_name={"mask": _masks(rng, 3, 6)}
-        ).says(_MASK),
+        ).says("A key with False in the mask gets weight 0, as if it were deleted."),
         case(
             "mask_of_heads",
             args=drawn(2, 6, 2, 3, 5, 4, 1),
@@ -96,7 +81,7 @@ def _masked(rng) -> list[Probe]:
             args=drawn(2, 6, 3, 5, 4, 2, 7),
             valid_lens=np.array([3, 2]),
             by_name={"mask": _masks(rng, 5, 4) | (np.arange(4) == 0)},
-        ).says(_BOTH),
+        ).says("With lengths and a mask, a key must be allowed by both."),
     ]
 
 
@@ -110,24 +95,22 @@ def _edges(rng) -> list[Probe]:
     drawn = functools.partial(_drawn, rng)
     some = _masks(rng, 3, 5)
     some[1] = False
+    garbage, large = drawn(2, 4, 2, 3, 5, 6, 1), drawn(1, 4, 2, 2, 3, 4, 1)
+    large["queries"].data[:] *= 900
+    for name in ("keys", "values"):
+        garbage[name].data[:, :, 3:] = [[1e4], [-1e30]]
     return [
         _edge("empty_row", drawn(2, 4, 2, 3, 5, 6, 1), mask=some).says(_EMPTY),
         _edge("length_zero", drawn(2, 6, 2, 3, 4, 5, 7), np.array([0, 3], dtype=np.int32)).says(
             _EMPTY
         ),
-        _edge("mask_of_keys", drawn(2, 4, 2, 3, 5, 6, 1), mask=_masks(rng, 5)).says(
-            "A mask (m,) holds for every query of every head."
-        ),
         _edge("mask_of_padding", drawn(2, 6, 3, 4, 5, 1, 7), mask=_masks(rng, 2, 1, 1, 5)).says(
             "A mask (batch, 1, 1, m) holds for every head and query of an item."
         ),
-        _edge("mask_per_item", drawn(3, 4, 2, 5, 6, 1, 7), mask=_masks(rng, 3, 1, 5, 6)).says(
-            "A mask (batch, 1, n, m) holds for every head of its item."
-        ),
-        _edge("garbage", _garbage(rng), [3, 2]).says(
+        _edge("garbage", garbage, [3, 2]).says(
             "What a query may not attend to changes nothing, however large it is."
         ),
-        _edge("large_scores", _large(rng)).says("Large scores do not overflow."),
+        _edge("large_scores", large).says("Large scores do not overflow."),
         _edge("float32", drawn(2, 4, 2, 3, 5, 6, 7), [4, 2], **FLOAT32).says(
             "Float32 inputs give float32 outputs."
         ),
@@ -136,21 +119,7 @@ def _edges(rng) -> list[Probe]:
         ),
         _edge("uneven", drawn(2, 5, 2, 3, 4, 6, 1), raises="ValueError").says(_UNEVEN),
         _edge("more_groups", drawn(2, 3, 6, 4, 5, 2, 1), raises="ValueError").says(_UNEVEN),
-    ]  # fmt: skip
-
-
-def _garbage(rng) -> Given:
-    drawn = _drawn(rng, 2, 4, 2, 3, 5, 6, 1)
-    for name in ("keys", "values"):
-        data = drawn[name].data
-        data[:, :, 3] = 1e4
-        data[:, :, 4] = -1e30
-    return drawn
-
-
-def _large(rng) -> Given:
-    drawn = _drawn(rng, 1, 4, 2, 2, 3, 4, 1)
-    return drawn | {"queries": tensor(drawn["queries"].data * 900)}
+    ]
 
 
 def _gradients(rng) -> list[Probe]:
@@ -199,18 +168,6 @@ def _first_group(self, h, x) -> torch.Tensor:
     return x[:, :1].expand(-1, h, -1, -1)
 
 
-def _over_queries(self, queries, keys, values, valid_lens=None, mask=None) -> torch.Tensor:
-    """Query rows, not heads, are shared out: in the order of positions, all heads of one first."""
-    h, n, g = *queries.shape[1:3], keys.shape[1]
-    self.check(h, g)
-    group = torch.arange(n * h).reshape(n, h).T // (n * h // g)  # (h, n)
-    k, v = keys[:, group], values[:, group]  # (batch, h, n, m, d)
-    scores = self.product(queries.unsqueeze(-2), k).squeeze(-2) / self.root(queries)
-    weights = self.weights(scores, valid_lens, mask)
-    return self.average(weights.unsqueeze(-2), v).squeeze(-2)
-
-
-# ---------------------------------------------------------------- properties
 def _in_another_group(probe, outputs) -> str | None:
     """A head whose outputs are averages of another group's values and not of its own."""
     values, found = given(probe, "values"), outputs.data
@@ -232,26 +189,6 @@ def _in_another_group(probe, outputs) -> str | None:
                 f"among those of group {own}, which it should use."
             )
     return None
-
-
-def _not_an_average(probe, outputs) -> str | None:
-    """An output that is no average of the values of any group, nor 0."""
-    values, found = given(probe, "values"), outputs.data
-    queries = given(probe, "queries")
-    if values is None or queries is None or found is None or found.dtype.kind != "f":
-        return None
-    if found.shape != (*queries.shape[:3], values.shape[3]):
-        return None
-    low, high = values.min((1, 2)), values.max((1, 2))  # (batch, v)
-    low, high = (np.minimum(low, 0) - 1e-3, np.maximum(high, 0) + 1e-3)
-    wrong = np.argwhere((found < low[:, None, None]) | (found > high[:, None, None]))
-    if not len(wrong):
-        return None
-    b, h, i, column = wrong[0]
-    return (
-        f"Your output of query {i} of head {h} of item {b} is {found[b, h, i, column]:.3f} in "
-        f"column {column}, outside the range of all values there. An average cannot leave it."
-    )
 
 
 def _not_empty(probe, outputs) -> str | None:
@@ -287,11 +224,6 @@ EXERCISE = Exercise(
             "share a group.",
             "What is the difference between `repeat` and `repeat_interleave`?",
         ),
-        Row("groups_over_queries", {"grouped": _over_queries}).says(
-            "You divide the groups among the queries: early positions use the first group, later "
-            "ones the next. They should be divided among the heads.",
-            "Which axis of the queries did you cut into groups, and which axis is in front of it?",
-        ),
         Row("first_group_for_all", {"share": _first_group}).says(
             "All heads use the keys and values of group 0.",
             "Which group does the last head belong to?",
@@ -300,7 +232,6 @@ EXERCISE = Exercise(
     properties=(
         Property("in_another_group", _in_another_group, "Which group is i // (h / g)?"),
         Property("empty_row_not_zero", _not_empty, "What does the softmax make of such a row?"),
-        Property("not_an_average", _not_an_average, "Do the weights of each query sum to 1?"),
     ),
     hints=(
         "Write down which group each head uses for h = 6 and g = 2. Then either expand the keys "

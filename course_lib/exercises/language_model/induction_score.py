@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Callable
-from dataclasses import replace
 
 import torch
 
@@ -17,10 +16,6 @@ from course_lib.exercises.language_model._scores import (
 )
 
 WORKED = [[[1.0, 0.0, 0.0, 0.0], [0.3, 0.7, 0.0, 0.0], [0.1, 0.8, 0.1, 0.0], [0.2, 0.1, 0.6, 0.1]]]
-_DEFINITION = (
-    "Each head's score is the mean, over positions i >= period, of its weight on position "
-    "i - period + 1."
-)
 
 
 def _weights(rng, *sizes, **options) -> Given:
@@ -37,9 +32,10 @@ def _values(rng) -> list[Probe]:
         case("half", **weights(3, 8, causal=True)).says(
             "Without a period, the second half of the text repeats the first."
         ),
-        case("three_times", **weights(2, 10, causal=True), period=3).says(_DEFINITION),
-        case("two_thirds", **weights(3, 7), by_name={"period": 5}).says(_DEFINITION),
-        case("both_sides", **weights(2, 9), period=2).says(_DEFINITION),
+        case("three_times", **weights(2, 10), by_name={"period": 3}).says(
+            "Each head's score is the mean, over positions i >= period, of its weight on position "
+            "i - period + 1."
+        ),
         case("same_everywhere", attention_weights=same_everywhere(rng, 2, 9), period=6).says(
             "If a head does the same at every position, its score is a single weight: the one for "
             "period - 1 steps back."
@@ -48,7 +44,6 @@ def _values(rng) -> list[Probe]:
             "A head that looks everywhere equally has the score 1/n: the score is a mean of "
             "weights."
         ),
-        case("many_heads", **weights(7, 6), period=4).says("Every head has its own score."),
         case("strided", attention_weights=strided).says(STRIDED),
     ]
 
@@ -66,9 +61,6 @@ def _edges(rng) -> list[Probe]:
             "With a period of 1 each token but the first repeats the one before: position i "
             "should look at itself."
         ),
-        edge("never_repeats", **weights(3, 4), period=4).says(
-            "If the text ends before it repeats itself, no position counts and the scores are 0."
-        ),
         edge("long_period", **weights(3, 4), period=9).says(
             "If the text ends before it repeats itself, no position counts and the scores are 0."
         ),
@@ -85,21 +77,21 @@ def _half(weights, period) -> int:
 
 @in_steps(
     ahead=1,
-    first=lambda n, p: p,
-    counted=None,
+    first=0,
+    counted=lambda n, period: n - period,
     period_of=_half,
-    read=lambda w, p: w,
+    read=lambda w: w,
     end=lambda scores: scores,
 )
 def _mean(ahead, first, counted, period_of, read, end) -> Callable:
-    """The mean of the weights [i, i - period + ahead], each argument one step of it."""
+    """The mean of the weights [i, i - period + ahead] over i >= period + first."""
 
     def score(attention_weights, period=None) -> torch.Tensor:
         period = period_of(attention_weights, period)
-        weights = read(attention_weights, period)
+        weights = read(attention_weights)
         n = weights.shape[-1]
-        number = None if counted is None else counted(n, period)
-        return end(mean_of(lambda i: i - period + ahead, max(first(n, period), 0), weights, number))
+        columns = range(period + first, n)
+        return end(mean_of(weights, columns, ahead - period, counted(n, period)))
 
     return score
 
@@ -116,8 +108,6 @@ def _nan_of_nothing(attention_weights, period=None) -> torch.Tensor:
     return attention_weights.diagonal(1 - period, 1, 2)[:, 1:].mean(-1)
 
 
-_FOLLOWED = "The text is A B C A B C, and position 3 is the second A. Where is what followed A?"
-
 EXERCISE = Exercise(
     points=2,
     minutes=8,
@@ -125,15 +115,12 @@ EXERCISE = Exercise(
     returns=(Returned("scores", "tensor", "float", ("num_heads",)),),
     probes=lambda rng: [*_values(rng), *_edges(rng)],
     mistakes=(
-        replace(
-            mistake("same_token", _mean(ahead=0)).says(
-                "You read the weight on i - period: the same token, one period ago. Induction "
-                "looks at the token that came after it.",
-                _FOLLOWED,
-            ),
-            twins=(_same_token_if_any,),
+        mistake("same_token", _mean(ahead=0), twins=(_same_token_if_any,)).says(
+            "You read the weight on i - period: the same token, one period ago. Induction looks "
+            "at the token that came after it.",
+            "The text is A B C A B C, and position 3 is the second A. Where is what followed A?",
         ),
-        mistake("first_half_counted", _mean(first=lambda n, p: p - 1)).says(
+        mistake("first_half_counted", _mean(first=-1, counted=lambda n, p: n - p + 1)).says(
             "You also count position period - 1, with its weight on position 0. It still belongs "
             "to the first pass: nothing repeats there yet.",
             "Which position does the first entry of your diagonal belong to?",
@@ -147,7 +134,7 @@ EXERCISE = Exercise(
             "You add up the weights without dividing by their number.",
             "What score would a perfect induction head get?",
         ),
-        mistake("transposed", _mean(read=lambda w, p: w.mT)).says(
+        mistake("transposed", _mean(read=lambda w: w.mT)).says(
             "You read the weight of position i - period + 1 on position i, which lies in its "
             "future.",
             "Which axis holds the position that looks, and which one the position it looks at?",

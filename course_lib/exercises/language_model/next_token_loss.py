@@ -1,8 +1,6 @@
 """`next_token_loss`: which prediction belongs to which token."""
 
-import dataclasses
 import math
-from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -33,7 +31,6 @@ def _values(rng) -> list[Probe]:
     return [
         case("worked_number", logits=worked, tokens=[[0, 1, 1]]).says(_MEAN),
         case("random", **_drawn(rng, 2, 6, 4)).says(_MEAN),
-        case("wider", **_drawn(rng, 3, 4, 7)).says(_MEAN),
         case("last_is_free", **sure).says(
             "The last position's prediction does not count: nobody knows what comes next."
         ),
@@ -47,8 +44,9 @@ def _edges(rng) -> list[Probe]:
     int32["tokens"] = tensor(int32["tokens"].data.astype(np.int32))
     small = _drawn(rng, 2, 3, 4, requires_grad=True)
     return [
-        edge("one_item", **_drawn(rng, 1, 4, 6)).says("A batch of one text is enough."),
-        edge("two_positions", **_drawn(rng, 3, 2, 4)).says("Two positions make one prediction."),
+        edge("smallest", **_drawn(rng, 1, 2, 6)).says(
+            "One text of two positions makes one prediction."
+        ),
         edge("large_logits", logits=far, tokens=[[1, 1, 0, 2], [1, 2, 2, 0]]).says(
             "Logits of any size give a finite loss."
         ),
@@ -73,15 +71,6 @@ def _right_pairs(logits, tokens) -> torch.Tensor:
     return _of_each(logits[:, :-1], tokens[:, 1:])
 
 
-def _of_right_pairs(finish) -> Callable:
-    """A model that has the right numbers for each pair and makes something else of them."""
-    return lambda logits, tokens: finish(_right_pairs(logits, tokens))
-
-
-def _last_counted(logits, tokens) -> torch.Tensor:
-    return _of_each(logits, tokens.roll(-1, dims=1)).mean()
-
-
 def _reshaped(logits, tokens) -> torch.Tensor:
     batch, n, vocabulary = logits.shape
     swapped = logits[:, :-1].reshape(batch, vocabulary, n - 1)
@@ -100,18 +89,6 @@ def _too_good(probe, outputs) -> str | None:
     return f"Your loss is {loss:.3f}; -log of a probability is never below 0."
 
 
-_NO_SHIFT = mistake("no_shift", lambda logits, tokens: _of_each(logits, tokens).mean()).says(
-    "You compare each position with the token that it has just read, so a model that copies would "
-    "be "
-    "perfect.",
-    "Position i has read tokens 0 to i. Which is the first one it does not know?",
-)
-
-
-def _cut_alike(logits, tokens) -> torch.Tensor:
-    return _of_each(logits[:, :-1], tokens[:, :-1]).mean()
-
-
 EXERCISE = Exercise(
     points=2,
     minutes=6,
@@ -119,7 +96,15 @@ EXERCISE = Exercise(
     returns=(Returned("loss", "tensor", "float"),),
     probes=lambda rng: [*_values(rng), *_edges(rng)],
     mistakes=(
-        dataclasses.replace(_NO_SHIFT, twins=(_cut_alike,)),
+        mistake(
+            "no_shift",
+            lambda logits, tokens: _of_each(logits, tokens).mean(),
+            twins=(lambda logits, tokens: _of_each(logits[:, :-1], tokens[:, :-1]).mean(),),
+        ).says(
+            "You compare each position with the token that it has just read, so a model that "
+            "copies would be perfect.",
+            "Position i has read tokens 0 to i. Which is the first one it does not know?",
+        ),
         mistake(
             "shifted_the_other_way",
             lambda logits, tokens: _of_each(logits[:, 1:], tokens[:, :-1]).mean(),
@@ -127,12 +112,14 @@ EXERCISE = Exercise(
             "Your shift goes the wrong way: you ask position i for token i - 1.",
             "Which of the two must lose its first entry, and which its last?",
         ),
-        mistake("last_position_counted", _last_counted).says(
+        mistake(
+            "last_position_counted", lambda x, tokens: _of_each(x, tokens.roll(-1, 1)).mean()
+        ).says(
             "The last position counts too: you ask it for the first token, which `roll` puts "
             "there.",
             "How many predictions does a text of n tokens test?",
         ),
-        mistake("summed", _of_right_pairs(torch.sum)).says(
+        mistake("summed", lambda logits, tokens: _right_pairs(logits, tokens).sum()).says(
             "You add up the losses, so a longer text costs more; the exercise asks for the mean.",
             "How many predictions must the sum be divided by?",
         ),

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 import numpy as np
-import torch
 
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
@@ -28,9 +27,6 @@ def _values(rng) -> list[Probe]:
         ),
         case("both_sides", attention_weights=weights_of(rng, 2, 7)).says(
             "Where heads see later positions too, the score is still that of position i - 1."
-        ),
-        case("many_heads", attention_weights=weights_of(rng, 6, 4)).says(
-            "Every head has its own score."
         ),
         case("same_everywhere", attention_weights=same_everywhere(rng, 3, 6)).says(
             "If a head does the same at every position, its score is its weight one step back."
@@ -65,21 +61,9 @@ def _edges(rng) -> list[Probe]:
     ]
 
 
-def _mean(offset: int, first: int = 1, counted=None) -> Callable:
-    def score(attention_weights) -> torch.Tensor:
-        n = attention_weights.shape[-1]
-        number = None if counted is None else counted(n)
-        return mean_of(lambda i: i - offset, first, attention_weights, number)
-
-    return score
-
-
-def _nan_of_nothing(attention_weights) -> torch.Tensor:
-    return attention_weights.diagonal(-1, 1, 2).mean(-1)
-
-
-def _transposed(attention_weights) -> torch.Tensor:
-    return _mean(1)(attention_weights.mT)
+def _mean(offset, first, counted) -> Callable:
+    """The mean of the weights [i, i + offset] over i >= first."""
+    return lambda w: mean_of(w, range(first, w.shape[-1]), offset, counted(w.shape[-1]))
 
 
 EXERCISE = Exercise(
@@ -89,25 +73,25 @@ EXERCISE = Exercise(
     returns=(Returned("scores", "tensor", "float", ("num_heads",)),),
     probes=lambda rng: [*_values(rng), *_edges(rng)],
     mistakes=(
-        mistake("divided_by_n", _mean(1, counted=lambda n: n)).says(
+        mistake("divided_by_n", _mean(-1, 1, lambda n: n)).says(
             "The sum is right, but you divide it by the number of positions, and the first of "
             "them has no position before it.",
             "How many weights do you add up for n positions?",
         ),
-        mistake("wraps_around", _mean(1, first=0)).says(
+        mistake("wraps_around", _mean(-1, 0, lambda n: n)).says(
             "You also count position 0, with its weight on position -1, which is the last one.",
             "What does Python make of the index 0 - 1?",
         ),
-        mistake("transposed", _transposed).says(
+        mistake("transposed", _mean(1, 0, lambda n: n - 1)).says(
             "You read the weight of i - 1 on i, how much each position is looked at by the one "
             "before it: the next token instead of the previous one.",
             "Which axis holds the position that looks, and which one the position it looks at?",
         ),
-        mistake("own_position", _mean(0, first=0)).says(
+        mistake("own_position", _mean(0, 0, lambda n: n)).says(
             "You average the weight of each position on itself.",
             "How far does the diagonal have to move, and in which direction?",
         ),
-        mistake("summed", _mean(1, counted=lambda n: 1)).says(
+        mistake("summed", _mean(-1, 1, lambda n: 1)).says(
             "You add up the weights without dividing by their number.",
             "What score would a head get that always looks at the previous token?",
         ),
@@ -115,7 +99,7 @@ EXERCISE = Exercise(
             "You average over the heads as well; each head must get its own score.",
             "Over which axis must the mean not run?",
         ),
-        mistake("nan_of_nothing", _nan_of_nothing).says(
+        mistake("nan_of_nothing", lambda w: w.diagonal(-1, 1, 2).mean(-1)).says(
             "The mean of nothing is NaN: a single position has nothing to look back at.",
             "What should the score of a text of one token be?",
         ),

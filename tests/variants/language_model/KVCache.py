@@ -75,7 +75,7 @@ class Almost(Concatenated):
 
     def attend(self, query):
         keys, values = self.seen()
-        return self.average(self.weigh(query @ keys.mT / self.root(query)), values)
+        return self.weigh(query @ keys.mT / self.root(query)) @ values
 
     def seen(self):
         return self.keys, self.values
@@ -86,27 +86,20 @@ class Almost(Concatenated):
     def weigh(self, scores):
         return torch.softmax(scores, dim=-1)
 
-    def average(self, weights, values):
-        return weights @ values
-
 
 but = wrong_in(Almost)
 Replaces = but("overwritten", join=lambda self, old, new: new)
 AlongHeads = but("wrong_axis", join=lambda self, old, new: torch.cat([old, new], dim=1))
 WithoutRoot = but("unscaled", root=lambda self, query: 1)
 SumOfValues = but("over_the_query", weigh=lambda self, scores: scores.softmax(2))
-OverflowsInExp = but(weigh=lambda self, scores: scores.exp() / scores.exp().sum(-1, keepdim=True))
 LastHundred = but(seen=lambda self: (self.keys[:, :, -100:], self.values[:, :, -100:]))
 
 
 @wrong("restarts_at_0")
 class BufferFromTheStart(Almost):
     def append(self, keys, values):
-        if self.keys is None:
-            self.keys, self.values = keys.clone(), values.clone()
-            return
         s = keys.shape[2]
-        if s > self.keys.shape[2]:
+        if self.keys is None or s > self.keys.shape[2]:
             self.keys, self.values = keys.clone(), values.clone()
         self.keys[:, :, :s] = keys
         self.values[:, :, :s] = values
@@ -114,13 +107,15 @@ class BufferFromTheStart(Almost):
 
 @wrong("unfilled_places")
 class ZerosAttended:
+    size = 4096
+
     def __init__(self):
         self.count = 0
 
     def append(self, keys, values):
         if self.count == 0:
-            self.keys = keys.new_zeros(*keys.shape[:2], 4096, keys.shape[3])
-            self.values = values.new_zeros(*values.shape[:2], 4096, values.shape[3])
+            self.keys = keys.new_zeros(*keys.shape[:2], self.size, keys.shape[3])
+            self.values = values.new_zeros(*values.shape[:2], self.size, values.shape[3])
         place = slice(self.count, self.count + keys.shape[2])
         self.keys[:, :, place], self.values[:, :, place] = keys, values
         self.count += keys.shape[2]
@@ -132,13 +127,7 @@ class ZerosAttended:
 
 @wrong("raised")
 class EnoughForMost(ZerosAttended):
-    def append(self, keys, values):
-        if self.count == 0:
-            self.keys = keys.new_zeros(*keys.shape[:2], 1024, keys.shape[3])
-            self.values = values.new_zeros(*values.shape[:2], 1024, values.shape[3])
-        place = slice(self.count, self.count + keys.shape[2])
-        self.keys[:, :, place], self.values[:, :, place] = keys, values
-        self.count += keys.shape[2]
+    size = 1024
 
     def attend(self, query):
         keys, values = self.keys[:, :, : self.count], self.values[:, :, : self.count]

@@ -59,23 +59,9 @@ def columns_of_the_weight(model, layer, head):
 
 
 @right
-@contextlib.contextmanager
-def in_place_in_the_hook(model, layer, head):
-    part = part_of(model, layer)
-
-    def hook(module, inputs):
-        inputs[0][..., columns_of(part, head)] = 0
-
-    handle = part.W_o.register_forward_pre_hook(hook)
-    try:
-        yield model
-    finally:
-        handle.remove()
-
-
-class _Off:
-    def __init__(self, part, head):
-        self.part, self.head = part, head
+class ClassOfThisSignature:
+    def __init__(self, model, layer, head):
+        self.part, self.head = part_of(model, layer), head
 
     def __enter__(self):
         hook = zeroing(columns_of(self.part, self.head))
@@ -84,17 +70,6 @@ class _Off:
 
     def __exit__(self, *error):
         self.handle.remove()
-
-
-@right
-def object_of_a_class(model, layer, head):
-    return _Off(part_of(model, layer), head)
-
-
-@right
-class ClassOfThisSignature(_Off):
-    def __init__(self, model, layer, head):
-        super().__init__(part_of(model, layer), head)
 
 
 @right
@@ -150,23 +125,6 @@ eval_mode = but("left_over", begin=lambda model: model.eval())
 all_hooks_removed = but("left_over", end=lambda handle, part: part.W_o._forward_pre_hooks.clear())
 
 
-@wrong("not_restored_after_an_error")
-@contextlib.contextmanager
-def without_finally(model, layer, head):
-    part = part_of(model, layer)
-    handle = part.W_o.register_forward_pre_hook(zeroing(columns_of(part, head)))
-    yield
-    handle.remove()
-
-
-@wrong("nothing_switched_off")
-@contextlib.contextmanager
-def yields_last(model, layer, head):
-    with stepwise(model, layer, head):
-        pass
-    yield
-
-
 @wrong("nothing_switched_off")
 @contextlib.contextmanager
 def hook_without_a_return(model, layer, head):
@@ -183,28 +141,27 @@ def hook_without_a_return(model, layer, head):
         handle.remove()
 
 
+@wrong("not_restored_after_an_error")
+@contextlib.contextmanager
+def without_finally(model, layer, head):
+    part = part_of(model, layer)
+    handle = part.W_o.register_forward_pre_hook(zeroing(columns_of(part, head)))
+    yield
+    handle.remove()
+
+
 @wrong("gradients_off")
 @contextlib.contextmanager
 def everything_under_no_grad(model, layer, head):
-    part = part_of(model, layer)
-    own = columns_of(part, head)
-    kept = part.W_o.weight[:, own].detach().clone()
-    with torch.no_grad():
-        part.W_o.weight[:, own] = 0
-        try:
-            yield
-        finally:
-            part.W_o.weight[:, own] = kept
+    with torch.no_grad(), stepwise(model, layer, head):
+        yield
 
 
 @wrong("error_hidden")
 @contextlib.contextmanager
 def errors_suppressed(model, layer, head):
-    part = part_of(model, layer)
-    handle = part.W_o.register_forward_pre_hook(zeroing(columns_of(part, head)))
-    with contextlib.suppress(Exception):
+    with contextlib.suppress(Exception), stepwise(model, layer, head):
         yield
-    handle.remove()
 
 
 @wrong()

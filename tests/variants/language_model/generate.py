@@ -102,27 +102,23 @@ def in_steps(
     generator=None,
     *,
     context=lambda tokens, size: tokens[:, -size:],
-    last=lambda logits: logits[:, -1],
     choose=chosen,
-    join=lambda tokens, new, prompt: torch.cat([tokens, new], dim=1),
     enter=lambda model: model.eval(),
     leave=lambda model, training: model.train(training),
     gradients=torch.no_grad,
-    steps=lambda num_tokens, prompt: num_tokens,
     keep=lambda tokens, size: tokens,
-    result=lambda tokens, prompt: tokens,
 ):
     """A right answer; the wrong ones below change a step."""
     training, tokens = model.training, prompt
     enter(model)
     with gradients():
-        for _ in range(steps(num_tokens, prompt)):
+        for _ in range(num_tokens):
             tokens = keep(tokens, model.context_length)
-            logits = last(model(context(tokens, model.context_length)))
+            logits = model(context(tokens, model.context_length))[:, -1]
             new = choose(logits, temperature, top_k, generator)
-            tokens = join(tokens, new, prompt)
+            tokens = torch.cat([tokens, new], dim=1)
     leave(model, training)
-    return result(tokens, prompt)
+    return tokens
 
 
 but = wrong_in(in_steps)
@@ -130,14 +126,6 @@ but = wrong_in(in_steps)
 
 def drawing(message, draw):
     return but(message, choose=lambda *given: chosen(*given, draw=draw))
-
-
-def cumulative(logits, temperature, top_k, generator):
-    """Takes the first token where the sum exceeds the draw; token 0 where none does."""
-    p = torch.softmax(logits / temperature, -1)
-    p = p * torch.isfinite(kept(logits, top_k))
-    u = torch.rand(len(p), 1, generator=generator, dtype=p.dtype)
-    return (p.cumsum(-1) > u).int().argmax(-1, keepdim=True)
 
 
 def one_draw_for_all(logits, temperature, top_k, generator):
@@ -163,15 +151,6 @@ def softmax_twice(logits, temperature, top_k, generator):
     return torch.multinomial(torch.softmax(p / temperature, -1), 1, generator=generator)
 
 
-def naive_exp(logits, temperature, top_k, generator):
-    e = torch.exp(kept(logits, top_k) / temperature)
-    return torch.multinomial(e / e.sum(-1, keepdim=True), 1, generator=generator)
-
-
-def never_quite_zero(logits, temperature, top_k, generator):
-    return drawn(logits, max(temperature, 1e-6), top_k, generator)
-
-
 def uniform_among_the_best(logits, temperature, top_k, generator):
     p = torch.isfinite(kept(logits, top_k)).double()
     if top_k is None:
@@ -186,19 +165,16 @@ never_draws = but("always_the_likeliest", choose=lambda x, *options: x.argmax(-1
 times_temperature = drawing("temperature_multiplied", lambda x, t, k, g: drawn(x, 1 / t, k, g))
 without_temperature = drawing("temperature_ignored", lambda x, t, k, g: drawn(x, 1.0, k, g))
 without_top_k = drawing("top_k_ignored", lambda x, t, k, g: drawn(x, t, None, g))
-rest_to_token_0 = drawing("top_k_not_renormalised", cumulative)
 global_numbers = drawing("global_rng", lambda x, t, k, g: drawn(x, t, k, None))
 same_for_all = drawing("all_texts_equal", one_draw_for_all)
 same_for_two = drawing("rows_drawn_together", in_pairs)
 state_put_back = drawing("not_from_the_generator", seeded_anew)
 probabilities_as_logits = drawing(None, softmax_twice)
-overflows = drawing("raised", naive_exp)
 best_alike = drawing(None, uniform_among_the_best)
-a_tiny_temperature = but(choose=never_quite_zero)
+a_tiny_temperature = but(choose=lambda x, t, k, g: drawn(x, max(t, 1e-6), k, g))
 text_as_long_as_the_context = but("prompt_cut", keep=lambda tokens, size: tokens[:, -size:])
 with_gradients = but("keeps_gradients", gradients=torch.enable_grad)
 whatever_mode = but("mode_left_alone", enter=lambda model: None, leave=lambda model, training: None)
-still_in_eval = but("another_mode_afterwards", leave=lambda model, training: None)
 always_in_train = but("another_mode_afterwards", leave=lambda model, training: model.train())
 
 
@@ -221,12 +197,6 @@ def writes_into_the_prompt(model, prompt, num_tokens, temperature=1.0, top_k=Non
     text = in_steps(model, prompt, num_tokens, temperature, top_k, generator)
     prompt.copy_(text[:, -prompt.shape[1] :])
     return text
-
-
-@wrong()
-def a_generator_is_needed(model, prompt, num_tokens, temperature=1.0, top_k=None, generator=None):
-    generator = generator or torch.Generator()
-    return in_steps(model, prompt, num_tokens, temperature, top_k, generator)
 
 
 @faulty("gradients", "mode", "temperature", "top_k")

@@ -65,14 +65,6 @@ def own_softmax(queries, keys, values, valid_lens=None, mask=None):
     return (weights.unflatten(1, (g, -1)) @ values[:, :, None]).flatten(1, 2)
 
 
-@right
-def repeated_along_the_keys_and_cut(queries, keys, values, valid_lens=None, mask=None):
-    h, g = queries.shape[1], keys.shape[1]
-    refuse(h, g)
-    many = [x.repeat(1, 1, h // g, 1).reshape(len(x), h, *x.shape[2:]) for x in (keys, values)]
-    return sdpa(queries, *many, valid_lens, mask)[0]
-
-
 @wrong("no_error")
 def shared_as_well_as_it_goes(queries, keys, values, valid_lens=None, mask=None):
     h, g = queries.shape[1], keys.shape[1]
@@ -97,7 +89,6 @@ def attention(
     *,
     check=refuse,
     share=repeated,
-    share_values=None,
     score=_scored,
     weigh=masked_softmax,
     result=lambda weights, values: weights @ values,
@@ -105,7 +96,7 @@ def attention(
     """A right answer in steps; what follows changes one of them."""
     h, g = queries.shape[1], keys.shape[1]
     check(h, g)
-    keys, values = share(keys, h // g), (share_values or share)(values, h // g)
+    keys, values = share(keys, h // g), share(values, h // g)
     return result(weigh(score(queries, keys), valid_lens, mask), values)
 
 
@@ -118,13 +109,11 @@ tiled = but("groups_tiled", share=lambda x, times: torch.cat([x] * times, dim=1)
 only_group_0 = but("first_group_for_all", share=lambda x, times: x[:, :1])
 left_to_torch = but("other_error", check=lambda h, g: None)
 no_root = but("unscaled", score=lambda q, k: q @ k.mT)
-by_d = but("divided_by_d", score=lambda q, k: q @ k.mT / q.shape[-1])
 softmax_over_queries = but(
     "over_queries", weigh=lambda s, *given: filled(s, given).softmax(-2).nan_to_num()
 )
 no_mask = but("bool_mask_ignored", weigh=lambda s, lens, m: masked_softmax(s, lens))
 no_lengths = but("lengths_ignored", weigh=lambda s, lens, m: masked_softmax(s, mask=m))
-neither = but("nothing_masked", weigh=lambda s, *given: s.softmax(-1))
 mask_added = but(
     weigh=lambda s, lens, m: masked_softmax(s if m is None else s + m.to(s.dtype), lens),
 )
@@ -134,18 +123,6 @@ nan_gradients = but(
     weigh=lambda s, *given: (s + allowed_of(s, *given).log()).softmax(-1).nan_to_num(0.0),
 )
 cut_off = but("gradient_cut", result=lambda w, v: (w @ v).detach())
-
-
-@wrong("groups_over_queries")
-def cut_without_turning(queries, keys, values, valid_lens=None, mask=None):
-    """The queries come as (batch, n, h, d) into the reshape."""
-    (B, h, n, d), g = queries.shape, keys.shape[1]
-    refuse(h, g)
-    rows = queries.transpose(1, 2).reshape(B, g, n * h // g, d)
-    scores = (rows @ keys.mT / math.sqrt(d)).reshape(B, n, h, -1).transpose(1, 2)
-    weights = masked_softmax(scores, valid_lens, mask).transpose(1, 2)
-    outputs = weights.reshape(B, g, n * h // g, -1) @ values
-    return outputs.reshape(B, n, h, -1).transpose(1, 2)
 
 
 @wrong("forbidden_call")

@@ -37,8 +37,6 @@ def stepwise(
     attention_weights,
     period=None,
     *,
-    half=lambda n: n // 2,
-    places=lambda n, p: range(p, n),
     key=lambda i, p: i - p + 1,
     count=lambda n, p: n - p,
     empty=0.0,
@@ -46,8 +44,8 @@ def stepwise(
 ):
     """A right answer in steps; what follows changes one of them."""
     n = attention_weights.shape[-1]
-    p = half(n) if period is None else period
-    seen = [attention_weights[:, i, key(i, p)] for i in places(n, p) if -n <= key(i, p) < n]
+    p = n // 2 if period is None else period
+    seen = [attention_weights[:, i, key(i, p)] for i in range(p, n) if -n <= key(i, p) < n]
     if not seen or count(n, p) < 1:
         return result(attention_weights.new_full((len(attention_weights),), empty))
     return result(sum(seen) / count(n, p))
@@ -55,14 +53,10 @@ def stepwise(
 
 but = wrong_in(stepwise)
 where_it_was = but("same_token", key=lambda i, p: i - p)
-the_whole_diagonal = but(
-    "first_half_counted", places=lambda n, p: range(p - 1, n), count=lambda n, p: n - p + 1
-)
 over_all_positions = but("divided_by_n", count=lambda n, p: n)
 not_divided = but("summed", count=lambda n, p: 1)
 not_a_number = but("nan_of_nothing", empty=float("nan"))
-one_of_all = but("over_heads", result=lambda scores: scores.mean())
-in_numpy = but("wrong_type", result=lambda scores: scores.numpy())
+one_of_all = but("over_heads", result=torch.mean)
 
 
 @wrong("first_half_counted")

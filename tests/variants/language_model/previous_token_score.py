@@ -31,12 +31,6 @@ def head_by_head(attention_weights):
 
 
 nan_replaced = right(lambda w: torch.diagonal(w, -1, -2, -1).mean(dim=1).nan_to_num())
-gathered = right(
-    lambda w: (
-        w[:, 1:].gather(2, torch.arange(w.shape[1] - 1).expand(len(w), -1)[..., None]).sum((1, 2))
-        / max(w.shape[1] - 1, 1)
-    )
-)
 
 
 @wrong("wraps_around")
@@ -58,11 +52,6 @@ def mean_of_fancy_index(attention_weights):
     return attention_weights[:, i, i - 1].mean(1)
 
 
-@wrong("wrong_type")
-def list_of_numbers(attention_weights):
-    return [float(w.diagonal(-1).sum()) / max(len(w) - 1, 1) for w in attention_weights]
-
-
 @wrong("dtype_changed")
 def in_float32(attention_weights):
     scores = torch.zeros(len(attention_weights))
@@ -81,13 +70,10 @@ def first_row_cleared(attention_weights):
 
 above = wrong("transposed")(lambda w: w.diagonal(1, 1, 2).sum(-1) / max(w.shape[1] - 1, 1))
 main_diagonal = wrong("own_position")(lambda w: torch.einsum("hii->h", w) / w.shape[1])
-two_below = wrong()(lambda w: w.diagonal(-2, 1, 2).sum(-1) / max(w.shape[1] - 2, 1))
 not_divided = wrong("summed")(lambda w: w[:, 1:, :-1].diagonal(0, 1, 2).sum(-1))
 one_for_all = wrong("over_heads")(lambda w: w[:, 1:, :-1].diagonal(0, 1, 2).mean())
-of_positions = wrong()(lambda w: w.diagonal(-1, 1, 2).mean(dim=0))
 first_head = wrong()(lambda w: w[0].diagonal(-1).mean().expand(len(w)))
 with_epsilon = wrong()(lambda w: w.diagonal(-1, 1, 2).sum(-1) / (w.shape[1] - 1 + 1e-6))
-without_axes = wrong()(lambda w: w.diagonal(-1).mean(-1))
 
 
 @faulty("divided by n", "float32", "nan")

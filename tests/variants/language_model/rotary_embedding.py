@@ -46,15 +46,6 @@ def loops(x, offset=0):
     return out
 
 
-@right
-def matrices(x, offset=0):
-    angles = angles_of(x, offset)
-    cos, sin = angles.cos(), angles.sin()
-    rows = torch.stack((torch.stack((cos, -sin), -1), torch.stack((sin, cos), -1)), -2)
-    pairs = x.reshape(*x.shape[:-1], -1, 2)
-    return torch.einsum("pkij,...pkj->...pki", rows.to(x.dtype), pairs).flatten(-2)
-
-
 def woven(new):
     return torch.stack(new, dim=-1).flatten(-2)
 
@@ -159,16 +150,6 @@ def angles_as_coarse_as_the_input(x, offset=0):
     a, b = x[..., ::2], x[..., 1::2]
     cos, sin = angles.cos(), angles.sin()
     return woven((a * cos - b * sin, a * sin + b * cos)).to(x.dtype)
-
-
-@wrong("dtype_changed")
-def angles_in_float64(x, offset=0):
-    rates = 10000.0 ** (-torch.arange(0, x.shape[-1], 2).double() / x.shape[-1])
-    angles = angles_of(x, offset, rates)
-    quarter = torch.stack((-x[..., 1::2], x[..., ::2]), dim=-1).flatten(-2)
-    return x * angles.cos().repeat_interleave(2, -1) + quarter * angles.sin().repeat_interleave(
-        2, -1
-    )
 
 
 @wrong("raised")

@@ -1,7 +1,6 @@
 """`masked_cross_entropy`: the loss of the words that are there."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -40,7 +39,7 @@ def _with_garbage(given: Given, size: float) -> Given:
 
 
 def _plain(rng) -> list[Probe]:
-    lengths = rng.permutation([5, 2, 3])
+    lengths = [5, 0, *rng.permutation([2, 3])]
     worked = [[[0.0, 1.098612], [0.0, 1.098612], [9.0, 0.0]]]
     alike = _drawn(rng, (2, 4, 3), [4, 2])
     alike["logits"].data[:] = alike["logits"].data[:, :, :1]
@@ -49,11 +48,9 @@ def _plain(rng) -> list[Probe]:
             "The two real words have probabilities 3/4 and 1/4, so the loss is the mean of "
             "ln(4/3) and ln 4."
         ),
-        case("several", **_drawn(rng, (3, 5, 7), lengths)).says(
-            "The loss is the sum over all real positions, divided by their number."
-        ),
-        case("no_pads", **_drawn(rng, (2, 3, 5), [3, 3])).says(
-            "If all positions are real, the loss is the mean over all of them."
+        case("several", **_drawn(rng, (4, 5, 7), lengths)).says(
+            "The loss is the sum over all real positions, divided by their number; an item of "
+            "length 0 adds nothing."
         ),
         case("nothing_known", **alike).says(
             "A model that finds all 3 words equally likely has the loss ln 3, whatever the lengths."
@@ -69,9 +66,6 @@ def _edges(rng) -> list[Probe]:
     large = _drawn(rng, (2, 3, 4), [3, 3])
     large["logits"].data[:] *= 600
     return [
-        edge("empty_item", **_drawn(rng, (3, 4, 5), [2, 0, 4])).says(
-            "An item of length 0 adds nothing and does not count."
-        ),
         edge("all_empty", **_drawn(rng, (2, 3, 4), [0, 0])).says(
             "If no position is real, the loss is 0."
         ),
@@ -140,15 +134,8 @@ def _mean(losses) -> torch.Tensor:
     return losses.sum() / max(losses.numel(), 1)
 
 
-def _averaged(average) -> Callable:
-    """A wrong mean: `average(losses, real)` of the right losses."""
-    return lambda logits, targets, valid_lens: average(
-        _losses(logits, targets), _real(targets, valid_lens)
-    )
-
-
 def _of(losses, average=_average) -> Callable:
-    """The right mean of wrong losses, `losses(logits, targets)`."""
+    """The loss with other losses or another average of them."""
     return lambda logits, targets, valid_lens: average(
         losses(logits, targets), _real(targets, valid_lens)
     )
@@ -157,10 +144,6 @@ def _of(losses, average=_average) -> Callable:
 def _mean_of_means(losses, real) -> torch.Tensor:
     sums = losses.masked_fill(~real, 0.0).sum(1)
     return (sums / real.sum(1).clamp(min=1)).mean()
-
-
-def _zero_ignored(logits, targets, valid_lens) -> torch.Tensor:
-    return _average(_losses(logits, targets), targets != 0)
 
 
 def _logged_first(logits, targets) -> torch.Tensor:
@@ -175,36 +158,33 @@ def _times_real(losses, real) -> torch.Tensor:
     return (losses * real).sum() / real.sum().clamp(min=1)
 
 
-def _one_more(logits, targets, valid_lens) -> torch.Tensor:
-    return _average(_losses(logits, targets), _real(targets, valid_lens + 1))
-
-
 _MISTAKES = (
-    mistake("pads_counted", _averaged(lambda losses, real: _mean(losses))).says(
+    mistake("pads_counted", _of(_losses, lambda losses, real: _mean(losses))).says(
         "Your loss is the mean over all positions, including pads.",
         "What does `valid_lens` say about a position?",
     ),
     mistake(
         "mean_over_all",
-        _averaged(lambda losses, real: _mean(losses.masked_fill(~real, 0.0))),
+        _of(_losses, lambda losses, real: _mean(losses.masked_fill(~real, 0.0))),
     ).says(
         "The losses of pads are set to 0, but your mean divides by all positions: the more pads, "
         "the smaller the loss.",
         "How many losses are in your sum?",
     ),
-    mistake("mean_of_means", _averaged(_mean_of_means)).says(
+    mistake("mean_of_means", _of(_losses, _mean_of_means)).says(
         "You average within each item, then over the items, so a word of a short item weighs more "
         "than one of a long item.",
         "Should one word count more than another because its sentence is short?",
     ),
-    replace(
-        mistake("summed", _averaged(_sum)).says(
-            "You do not divide the sum of the losses by the number of real words.",
-            "What is the loss a mean of?",
-        ),
-        twins=(_averaged(lambda losses, real: _sum(losses, real) / len(losses)),),
+    mistake(
+        "summed",
+        _of(_losses, _sum),
+        twins=(_of(_losses, lambda losses, real: _sum(losses, real) / len(losses)),),
+    ).says(
+        "You do not divide the sum of the losses by the number of real words.",
+        "What is the loss a mean of?",
     ),
-    mistake("zero_is_ignored", _zero_ignored).says(
+    mistake("zero_is_ignored", lambda x, t, lens: _average(_losses(x, t), t != 0)).says(
         "You leave out the targets that are 0 (`ignore_index=0`?). A real word may have the id 0, "
         "and a pad another.",
         "Which argument tells you which positions are real?",
@@ -215,25 +195,24 @@ _MISTAKES = (
         "You take the softmax twice: `cross_entropy` and `log_softmax` expect logits.",
         "Which of your functions contains a softmax?",
     ),
-    replace(
-        mistake("log_of_softmax", _of(_logged_first)).says(
-            "You take the softmax, then its logarithm. A small probability underflows to 0, and "
-            "the logarithm of 0 is -inf, so with large logits the loss is no longer finite.",
-            "Which torch function takes both steps at once, and why can it not overflow?",
-        ),
-        twins=(
-            _of(_taken_first),
-            _of(_logged_first, _times_real),
-            _of(_taken_first, _times_real),
-        ),
+    mistake(
+        "log_of_softmax",
+        _of(_logged_first),
+        twins=(_of(_taken_first), _of(_logged_first, _times_real), _of(_taken_first, _times_real)),
+    ).says(
+        "You take the softmax, then its logarithm. A small probability underflows to 0, and the "
+        "logarithm of 0 is -inf, so with large logits the loss is no longer finite.",
+        "Which torch function takes both steps at once, and why can it not overflow?",
     ),
-    mistake("one_position_more", _one_more).says(
+    mistake(
+        "one_position_more", lambda x, t, lens: _average(_losses(x, t), _real(t, lens + 1))
+    ).says(
         "One pad of each item counts: position j is real if j is smaller than the length.",
         "Which position is the last real one in an item of length 2?",
     ),
     mistake(
         "nan_without_words",
-        _averaged(lambda losses, real: _sum(losses, real) / real.sum()),
+        _of(_losses, lambda losses, real: _sum(losses, real) / real.sum()),
     ).says(
         "If no position is real, your loss is 0/0, which is NaN, and so is every gradient.",
         "What is the smallest number that you may divide by?",

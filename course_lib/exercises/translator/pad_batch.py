@@ -61,10 +61,9 @@ def _edges(rng) -> list[Probe]:
         _given("all_empty", [[], []], 3, "edges").says(
             "If all items are empty, `tokens` has shape (B, 0) and all lengths are 0."
         ),
-        _given("one_item", _drawn(rng, [5], 2), 2, "edges").says(
-            "One item is a batch of one: nothing is padded, and the batch axis stays."
+        _given("one_item", [[7]], 1, "edges").says(
+            "One item is a batch of one: the batch axis stays."
         ),
-        _given("one_token", [[7]], 1, "edges").says("One token gives a batch of shape (1, 1)."),
         _given("int32", _drawn(rng, [2, 4], 9), 9, "edges", "int32", strided=True).says(
             "Items may be int32 and need not be contiguous."
         ),
@@ -94,24 +93,14 @@ def _with_lengths(lengths) -> Callable:
     return model
 
 
-def _with_tokens(tokens) -> Callable:
-    """The right lengths with `tokens(sequences, pad)`."""
-    return lambda sequences, pad: (tokens(sequences, pad), _lengths(sequences))
+def _cut(width) -> Callable:
+    """A batch whose width is `width(lengths)`."""
 
+    def model(sequences, pad) -> tuple[torch.Tensor, torch.Tensor]:
+        n = width([len(row) for row in sequences])
+        return _padded(sequences, pad, n), _lengths(sequences).clamp(max=n)
 
-def _in_front(sequences, pad) -> torch.Tensor:
-    flipped = [row.flip(0) for row in sequences]
-    return _padded(flipped, pad).flip(1)
-
-
-def _truncated(sequences, pad) -> tuple[torch.Tensor, torch.Tensor]:
-    width = min(map(len, sequences))
-    return _padded(sequences, pad, width), _lengths(sequences).clamp(max=width)
-
-
-def _as_the_first(sequences, pad) -> tuple[torch.Tensor, torch.Tensor]:
-    width = len(sequences[0])
-    return _padded(sequences, pad, width), _lengths(sequences).clamp(max=width)
+    return model
 
 
 def _sorted(sequences, pad, longest_first=True) -> tuple[torch.Tensor, torch.Tensor]:
@@ -153,15 +142,18 @@ EXERCISE = Exercise(
             "Your lengths count the pads: each is the width of the batch.",
             "What would a mask made of these lengths hide?",
         ),
-        mistake("padded_in_front", _with_tokens(_in_front)).says(
+        mistake(
+            "padded_in_front",
+            lambda s, pad: (_padded([row.flip(0) for row in s], pad).flip(1), _lengths(s)),
+        ).says(
             "Your pads come before the tokens; lengths say how many *leading* positions are real.",
             "Which positions does `length_mask` allow for an item of length 1?",
         ),
-        mistake("cut_to_the_shortest", _truncated).says(
+        mistake("cut_to_the_shortest", _cut(min)).says(
             "Your batch is as wide as the shortest item, so the others are cut off.",
             "Which item decides how wide the rectangle must be?",
         ),
-        mistake("cut_to_the_first", _as_the_first).says(
+        mistake("cut_to_the_first", _cut(lambda lens: lens[0])).says(
             "Your batch is as wide as the first item, so longer ones are cut off.",
             "Which item decides how wide the rectangle must be?",
         ),
@@ -169,7 +161,7 @@ EXERCISE = Exercise(
             "padded_with_zero",
             lambda sequences, pad: (_padded(sequences, 0), _lengths(sequences)),
         ).says("Your rows are filled with 0, whatever `pad` is.", "Where does `pad` enter?"),
-        mistake("positions_first", _with_tokens(lambda s, pad: _padded(s, pad).mT)).says(
+        mistake("positions_first", lambda s, pad: (_padded(s, pad).mT, _lengths(s))).says(
             "The axes are the wrong way round: yours is (positions, batch).",
             "What does `batch_first` mean in `pad_sequence`?",
         ),

@@ -29,13 +29,6 @@ def _probes(rng) -> list[Probe]:
         case("another_start", targets=_words(rng, 2, 4), start=11).says(
             "The first column holds `start`, whatever number it is."
         ),
-        case("two_words", targets=_words(rng, 5, 2), start=0).says(
-            "Of two targets the decoder reads only the first, after the start."
-        ),
-        edge("one_item", targets=_words(rng, 1, 6), start=1).says("One item is a batch of one."),
-        edge("one_word", targets=_words(rng, 3, 1), start=10).says(
-            "With one word to predict, the decoder reads only the start."
-        ),
         edge("one_word_of_one_item", targets=[[7]], start=10).says(
             "One word of one item: the result is the start, of shape (1, 1)."
         ),
@@ -62,10 +55,6 @@ def _column(targets, start) -> torch.Tensor:
 
 def _shifted_left(targets, start) -> torch.Tensor:
     return torch.cat([targets[:, 1:], _column(targets, start)], dim=1)[:, : targets.shape[1]]
-
-
-def _rolled(targets, start) -> torch.Tensor:
-    return targets.roll(1, dims=1)
 
 
 def _first_replaced(targets, start) -> torch.Tensor:
@@ -107,7 +96,7 @@ EXERCISE = Exercise(
             "on the decoder reads the answer.",
             "Where does the first target go?",
         ),
-        mistake("rolled_around", _rolled).says(
+        mistake("rolled_around", lambda targets, start: targets.roll(1, dims=1)).says(
             "The last word comes round to the front, so the decoder reads the end of the answer "
             "before it has begun.",
             "What does `roll` do with what falls off?",

@@ -75,11 +75,12 @@ def steps(
     number=lambda logits: logits.log_softmax(-1),
     pick=lambda numbers, target: numbers[0].gather(1, target[0].long()[:, None])[:, 0],
     compare=lambda masked, whole: masked - whole,
+    gradients=torch.no_grad,
 ):
     training = model.training
     enter(model)
     read = inputs(target, model)
-    with torch.no_grad():
+    with gradients():
         whole = number(model(source, valid_lens, read))
         keep = mask(source, position)
         masked = number(masked_call(model, source, valid_lens, read, keep, position))
@@ -92,11 +93,6 @@ def instead(change):
     return lambda model, source, lens, inputs, mask, position: model(
         *change(source.clone(), lens.clone(), inputs.clone(), position, model)
     )
-
-
-def overwritten(source, lens, inputs, position, model):
-    source[:, position] = 0
-    return source, lens, inputs
 
 
 def overwritten_with_the_id_of_the_pad(source, lens, inputs, position, model):
@@ -129,26 +125,16 @@ ends_there = but(
 not_shifted = but("target_read", inputs=lambda target, model: target)
 never_evaluated = but("train_mode_kept", enter=lambda model: None, leave=lambda model, was: None)
 never_back = but("left_in_eval_mode", leave=lambda model, was: None)
-
-
-@wrong("graph_kept")
-def detached_at_the_end(model, source, valid_lens, target, position):
-    was = model.training
-    model.eval()
-    inputs = shifted(target, model.start)
-    keep = torch.ones_like(source, dtype=torch.bool)
-    keep[:, position] = False
-    whole, masked = (
-        model(source, valid_lens, inputs, mask=m).detach().log_softmax(-1) for m in (None, keep)
-    )
-    model.train(was)
-    return (masked - whole)[0].gather(1, target[0, :, None].long())[:, 0]
+detached_at_the_end = but(
+    "graph_kept",
+    gradients=torch.enable_grad,
+    compare=lambda masked, whole: (masked - whole).detach(),
+)
 
 
 @wrong("input_mutated")
 def writes_into_the_target(model, source, valid_lens, target, position):
-    words = target.clone()
-    changes = steps(model, source, valid_lens, words, position)
+    changes = two_calls(model, source, valid_lens, target, position)
     target[:, :1] = model.start
     return changes
 

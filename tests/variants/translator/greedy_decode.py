@@ -68,10 +68,9 @@ def steps(
     enter=lambda model: model.eval(),
     leave=lambda model, training: model.train(training),
     read=lambda inputs, source: inputs,
-    call=lambda model, source, valid_lens, inputs: model(source, valid_lens, inputs),
     choose=lambda logits: logits[:, -1].argmax(-1),
     pad=lambda words, ended, model, end: torch.where(ended, model.pad, words),
-    note=lambda ended, words, model, end: ended | (words == end),
+    gradients=torch.no_grad,
     over=lambda ended: bool(ended.all()),
     at_most=lambda max_len: max_len,
     result=lambda inputs, end, model: inputs[:, 1:],
@@ -81,11 +80,11 @@ def steps(
     enter(model)
     inputs = column(source, start)
     ended = torch.zeros(len(source), dtype=torch.bool, device=source.device)
-    with torch.no_grad():
+    with gradients():
         while inputs.shape[1] <= at_most(max_len) and not over(ended):
-            words = choose(call(model, source, valid_lens, read(inputs, source)))
+            words = choose(model(source, valid_lens, read(inputs, source)))
             words = pad(words, ended, model, end)
-            ended = note(ended, words, model, end)
+            ended = ended | (words == end)
             inputs = torch.cat([inputs, words.unsqueeze(1)], dim=1)
     leave(model, training)
     return result(inputs, end, model)
@@ -107,24 +106,7 @@ zeros_behind = but("zero_for_pad", pad=lambda words, ended, model, end: words * 
 never_evaluated = but("train_mode_kept", enter=lambda model: None, leave=lambda model, was: None)
 never_back = but("left_in_eval_mode", leave=lambda model, was: None)
 column_on_the_cpu = but("raised", column=lambda source, start: torch.full((len(source), 1), start))
-as_a_list = but("wrong_type", result=lambda inputs, end, model: inputs[:, 1:].tolist())
-
-
-@wrong("graph_kept")
-def detached_afterwards(model, source, valid_lens, start, end, max_len):
-    was = model.training
-    model.eval()
-    inputs = torch.full((len(source), 1), start, device=source.device)
-    ended = torch.zeros_like(inputs[:, 0], dtype=torch.bool)
-    for _ in range(max_len):
-        logits = model(source, valid_lens, inputs).detach()
-        words = logits[:, -1].argmax(-1).masked_fill(ended, model.pad)
-        inputs = torch.cat([inputs, words[:, None]], dim=1)
-        ended = ended | (words == end)
-        if ended.all():
-            break
-    model.train(was)
-    return inputs[:, 1:]
+with_a_graph = but("graph_kept", gradients=torch.enable_grad)
 
 
 @wrong("input_mutated")

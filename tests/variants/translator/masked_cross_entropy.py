@@ -68,7 +68,6 @@ small_number_added = but(
     "precision_lost", average=lambda losses, real: losses.sum() / (real.sum() + 1e-5)
 )
 one_loss_each = but("wrong_shape", average=lambda losses, real: losses.sum(1) / real.sum(1))
-as_a_number = but("wrong_type", average=lambda losses, real: (losses.sum() / real.sum()).item())
 up_to_the_length = but(
     "one_position_more",
     real=lambda targets, lens: torch.arange(targets.shape[1]) <= lens[:, None],
@@ -78,17 +77,9 @@ positions_on_the_cpu = but(
     "raised", real=lambda targets, lens: torch.arange(targets.shape[1]) < lens[:, None]
 )
 softmaxed_before = but("softmax_twice", log_p=lambda logits: F.log_softmax(logits.softmax(-1), -1))
-positive_log = but(log_p=lambda logits: -logits.log_softmax(-1))
 log_of_softmax = but(
     "log_of_softmax", log_p=lambda logits: torch.log(torch.softmax(logits, dim=-1))
 )
-
-
-@wrong("log_of_softmax")
-def log_of_softmax_times_real(logits, targets, valid_lens):
-    real = real_positions(targets, valid_lens)
-    chosen = F.softmax(logits, -1).gather(-1, targets.long()[..., None])[..., 0]
-    return -(chosen.log() * real).sum() / real.sum().clamp(min=1)
 
 
 in_float32 = but("dtype_changed", log_p=lambda logits: logits.float().log_softmax(-1))
@@ -98,11 +89,6 @@ detached = but("gradient_cut", log_p=lambda logits: logits.detach().log_softmax(
 @wrong("pads_counted")
 def flat_cross_entropy(logits, targets, valid_lens):
     return F.cross_entropy(logits.flatten(0, 1), targets.flatten().long())
-
-
-@wrong()
-def ignore_index_zero(logits, targets, valid_lens):
-    return F.cross_entropy(logits.mT, targets.long(), ignore_index=0)
 
 
 @wrong()

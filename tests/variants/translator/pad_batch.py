@@ -56,26 +56,12 @@ width_for_all = but(
     "lengths_count_pads", lengths=lambda s, t, pad: t.new_full((len(t),), t.size(1))
 )
 one_length = but("wrong_shape", lengths=lambda s, t, pad: torch.tensor(max(map(len, s))))
-list_of_lengths = but("wrong_type", lengths=lambda s, t, pad: [len(x) for x in s])
-float_lengths = but("wrong_dtype_kind", lengths=lambda s, t, pad: torch.Tensor([len(x) for x in s]))
 at_the_end_of_the_row = but(
     "padded_in_front", place=lambda row, s: row[len(row) - len(s) :].copy_(s)
 )
 at_least_one = but(lengths=lambda s, t, pad: torch.tensor([max(len(x), 1) for x in s]))
 zeros = but("padded_with_zero", filled=lambda pad: 0)
 turned = but("positions_first", finish=lambda tokens: tokens.mT)
-
-
-@wrong("positions_first")
-def batch_first_forgotten(sequences, pad):
-    lens = torch.tensor([len(s) for s in sequences])
-    return nn.utils.rnn.pad_sequence(sequences, padding_value=pad), lens
-
-
-@wrong("padded_with_zero")
-def padding_value_forgotten(sequences, pad):
-    lens = torch.tensor([len(s) for s in sequences])
-    return nn.utils.rnn.pad_sequence(sequences, batch_first=True), lens
 
 
 @wrong("cut_to_the_shortest")
@@ -104,13 +90,6 @@ def list_overwritten(sequences, pad):
 def longest_first_in_place(sequences, pad):
     sequences.sort(key=len, reverse=True)
     return rows_filled(sequences, pad)
-
-
-@wrong()
-def zeros_taken_for_pads(sequences, pad):
-    tokens, lens = rows_filled(sequences, pad)
-    tokens[tokens == 0] = pad
-    return tokens, lens
 
 
 @faulty("guessed", "zero", "squeezed")

@@ -149,7 +149,7 @@ plotting.show(plotting.heatmap_grid(panels), key="reversal")
 assert weights.mean(0).argmax(-1).tolist() == [7, 6, 5, 4, 3, 2, 1, 0]
 
 # %% [markdown]
-# <details><summary>What to see in it</summary>
+# <details><summary>Answer</summary>
 #
 # Query $i$ looks at key $7 - i$: the antidiagonal, in one head or shared between the two, whatever
 # the symbols are. The loss ends near 0.
@@ -159,7 +159,7 @@ assert weights.mean(0).argmax(-1).tolist() == [7, 6, 5, 4, 3, 2, 1, 0]
 # %% [markdown]
 # ## 2. Ten black boxes
 #
-# *And now with modules that are broken?*
+# *What does training tell you about broken modules?*
 
 # %% tags=["demo", "hide-input"]
 lit = "split heads", "scores", "mask", "softmax", "weighted sum", "merge heads"
@@ -170,8 +170,8 @@ plotting.show(plotting.diagram_strip("heads", lit=lit, shapes=shapes))
 # The boxes are `BUGS["avocet"]` to `BUGS["jacana"]`, named after birds so that their names give
 # nothing away. Each is built and called like `MultiHeadAttention` and has a single fault, of a kind
 # that lessons 02 to 06 warn of. Nothing stops you from peeking: `BUGS["curlew"]??` would print its source.
-# Resist, since finding out without it is the point: a box opens when you know what is wrong with it.
-# `Sound`, which is right, is there to compare with.
+# Resist, because the point is to find the fault from outside. A box opens once you have named its fault.
+# `Sound`, which is correct, is there to compare with.
 #
 # **Predict.** Put each into the block and train it on reversal, with a dropout of 0.1. How many of
 # the ten get more than 95 % of the symbols right?
@@ -197,19 +197,19 @@ def accuracies(model_of, task):
 reverses = accuracies(Block, reversal)
 
 # %% [markdown]
-# <details><summary>What came of it</summary>
+# <details><summary>Answer</summary>
 #
-# All ten. Reversal pads nothing and hides nothing, and its queries, keys and values are one tensor:
-# some faults are never executed. Others are, and the layers around them learn to make up for them.
+# All ten do. Reversal has no padding and no mask, and its queries, keys and values are one tensor, so some
+# faults are never executed. Others are, and the layers around them learn to compensate.
 #
 # </details>
 
 # %% [markdown]
 # ### Data on which faults act
 #
-# So give them work. Each item is a *directory*, names with entries of their own: queries ask for
-# names, keys are names, values are entries, and nothing but the attention connects them. A directory
-# holds two to six names; the rest is pads, left over from others.
+# Now each item is a *directory* of names with entries. Queries ask for names, keys are names, and values
+# are entries, and only the attention connects them. A directory holds two to six names. The remaining
+# positions are padding, filled with leftovers from other directories.
 
 
 # %% tags=["demo", "nbval-ignore-output"]
@@ -241,16 +241,19 @@ assert min(reverses.values()) > 0.95  # all ten learn the reversal
 finds = accuracies(Directory, directory)
 
 # %% [markdown]
-# **Think.** A blind guess is right in one case of eight. One box does no better, after learning the
-# reversal without a mistake. What does it perhaps never look at?
+# **Think.** A blind guess is correct in one case of eight. One box does no better, although it learned
+# the reversal perfectly. What might it never be looking at?
 #
-# Five boxes get less than 97.5 % right, and they fail silently: a loss that stays high looks the
-# same for a bug, a bad learning rate and a hard task.
+# Five boxes get less than 97.5 % right. Without the numbers of `Sound` beside them, none of these
+# results would tell you so. A loss that stays high looks the same for a bug, a bad learning rate and a
+# hard task.
 #
 # ### A loss that is too good
 #
 # There is one loss that proves a bug. Throw a die with eight faces, and let the block predict the
-# *next* throw with a causal mask. **Predict.** Which loss can only a cheat get below?
+# *next* throw with a causal mask.
+#
+# **Predict.** Below which loss must the model be cheating?
 
 
 # %% tags=["demo", "nbval-ignore-output"]
@@ -271,12 +274,12 @@ steps = torch.arange(5, 51, 5)
 plotting.show(plotting.lines(steps, shown, x_label="step", y_label="loss"))
 
 # %% [markdown]
-# <details><summary>What came of it</summary>
+# <details><summary>Answer</summary>
 #
-# Nobody can predict a fair die: no model has an expected loss below its entropy, $\ln 8$. Each
-# batch is new, so none of it can be known by heart either. Four boxes are below within 50 steps:
-# three far, `avocet` by less, but by more than chance allows in so many throws. They are broken,
-# and no accuracy, no second model and no patience was needed to prove it: a position sees what
+# Nothing can predict a fair die, so no model has an expected loss below its entropy, $\ln 8$. Each
+# batch is new, so the model cannot have memorized it either. Four boxes are below $\ln 8$ within 50
+# steps, three of them far, and `avocet` by less, but by more than chance allows in so many throws. They
+# are broken. To prove it, you needed neither an accuracy nor a second model: some position sees what
 # comes after it.
 #
 # </details>
@@ -287,16 +290,16 @@ plotting.show(plotting.lines(steps, shown, x_label="step", y_label="loss"))
 # %% [markdown]
 # ## 3. What must always hold
 #
-# *If the loss does not tell, what does?*
+# *If the loss does not reveal a bug, what does?*
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": (3, 4, 6), "keys": (3, 14, 6), "values": (3, 14, 6), "outputs": (3, 4, 6)}
 plotting.show(plotting.diagram_strip("heads", lit="outputs", shapes=shapes))
 
 # %% [markdown]
-# An *invariant* is something that holds for every right implementation, whatever its weights. Each
-# one is a small experiment: call, change one thing that should not matter (or should matter in a
-# known way), call again, compare. No training, no expected numbers, milliseconds.
+# An *invariant* is a property of every correct implementation, whatever its weights. Each one is a small
+# experiment: call the module, change one thing that should not matter (or should matter in a known way),
+# call it again, and compare. This takes no training, no expected numbers, and only milliseconds.
 
 # %% tags=["demo"]
 for invariant, says in INVARIANTS.items():
@@ -353,9 +356,10 @@ check("masking_equals_deleting")
 #
 # <details><summary>Answer</summary>
 #
-# Reversing keeps the middle in the middle; moving on keeps neighbours together (in a circle). A
-# module that prefers the middle, or looks at neighbours, passes. Swapping two neighbours, for
-# every pair of neighbours, lets nothing through: all orders are composed of such swaps.
+# Reversing keeps the middle in the middle, and a rotation keeps neighbors together (in a circle). A
+# module that prefers the middle, or looks at neighbors, passes. Swapping two neighbors, for every pair
+# of neighbors, lets little through. It is not a proof, though. All orders are composed of such swaps, but
+# the second swap of a composition starts from keys that are already swapped. Add a few random orders.
 #
 # </details>
 
@@ -503,9 +507,9 @@ check("broken_invariants")
 # A colleague sends you a new attention and a plot: "Trained on our data, the loss falls as with
 # the old one, and the validation accuracy is the same. Ship it?"
 #
-# A person reads this one. In five to eight sentences: name two different reasons why a broken
-# attention can train as well as a sound one, each with a box. Name a situation after shipping in
-# which one of these faults would hurt. Which two tests would you ask for first, and why those?
+# A person, not a program, grades this question. In five to eight sentences, name two different reasons
+# why a broken attention can train as well as a sound one, each with a box. Name a situation after
+# shipping in which one of these faults would hurt. Which two tests would you ask for first, and why?
 
 # %% [markdown] written="loss_proves_nothing"
 # **Your answer** (replace the line below):
@@ -565,10 +569,10 @@ assert masking_equals_deleting(broken, queries, keys, values, valid_lens)
 assert not torch.allclose(sums, torch.ones_like(sums))
 
 # %% [markdown]
-# <details><summary>What you should see</summary>
+# <details><summary>Answer</summary>
 #
-# All three of yours pass. Two others fail, `rows_sum_to_one` and `eval_repeats`. One fault hides
-# another here; after the first repair more tests will fail, not fewer.
+# All three of your tests pass. Two other invariants fail, `rows_sum_to_one` and `eval_repeats`. One fault
+# hides another here, so after the first repair more tests will fail, not fewer.
 #
 # </details>
 
@@ -583,11 +587,11 @@ assert not torch.allclose(sums, torch.ones_like(sums))
 # - **Called as** `module(queries, keys, values, valid_lens=None)` with `queries` `(B, n, query_size)`,
 #   `keys` `(B, m, key_size)`, `values` `(B, m, v)`; returns `(B, n, v)`.
 # - `attention_weights` holds the weights `(B, n, m)`, before dropout and detached. An item of
-#   length 0 gets zeros. Dropout acts on the weights, in train mode only. What is in padded keys
-#   and values changes nothing, however large it is.
+#   length 0 gets zeros. Dropout acts on the weights, in train mode only. Padded keys and
+#   values have no effect, whatever they contain.
 #
 # **By hand.** With one real key every query gets that key's value, whatever the weights of the
-# layers. `masked_softmax` is at hand.
+# layers. You can call `masked_softmax`.
 
 # %%
 from course_lib.attention import Lookup
@@ -624,8 +628,8 @@ assert not is_causal(broken, x)
 #   returns `(B, n, embed_dim)`. Position $i$ attends to the real positions $j \le i$.
 # - `attention_weights` holds the weights `(B, h, n, n)`, detached. An item of length 0 gets zeros.
 #
-# **Worked number.** The first position sees itself only: its row of weights is $(1, 0, 0, \dots)$ in
-# every head. `split_heads`, `merge_heads`, `causal_mask` and `masked_softmax` are at hand.
+# **Worked number.** The first position sees only itself, so its row of weights is $(1, 0, 0, \dots)$ in
+# every head. You can call `split_heads`, `merge_heads`, `causal_mask` and `masked_softmax`.
 
 # %%
 from course_lib.attention import CausalSelfAttention
@@ -654,7 +658,7 @@ assert not maps[:, ~past].any()
 assert not fixed(x, torch.tensor([0, 5]))[0].any()
 
 # %% [markdown]
-# <details><summary>What you should see</summary>
+# <details><summary>Answer</summary>
 #
 # Nothing above the diagonal, in either head.
 #
@@ -663,9 +667,8 @@ assert not fixed(x, torch.tensor([0, 5]))[0].any()
 # %% [markdown]
 # ### All together
 #
-# Your three tests and your `Lookup`, side by side: the tests should pass your module, and each one
-# should still reveal a box. It needs the checks above to have seen your cells in
-# this session.
+# This check combines your three tests and your `Lookup`. The tests should pass your module, and each of
+# them should still reveal a box. Run the checks above first.
 
 # %%
 check("07_bug_hunt")
@@ -673,11 +676,11 @@ check("07_bug_hunt")
 # %% [markdown]
 # ## Summary
 #
-# A block of attention learns to reverse a sequence, and ten broken ones learn it as well: faults wait
-# for data that training does not have, and layers learn around them. A loss that is too *good* proves
-# a bug: nothing predicts a fair die. For the rest, test what must hold whatever the weights are:
-# call, change one thing, call again, compare. Use sizes and lengths that differ, look at every item,
-# and keep the tests next to the module; they will serve the next one.
+# A block of attention learns to reverse a sequence, and ten broken ones learn it as well. Some faults
+# appear only on data that training does not contain, and other layers learn to compensate for the rest. A
+# loss that is too *good* proves a bug, because nothing can predict a fair die. For everything else, test
+# what must hold whatever the weights are. Use sizes and lengths that differ, look at every item, and keep
+# the tests next to the module. They will serve the next one.
 #
 # ## Further exercises ★
 #

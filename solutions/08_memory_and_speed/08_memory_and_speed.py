@@ -102,7 +102,7 @@ for n in (14, 1024):
 assert 3 < peak / (n * n / 256) < 4
 
 # %% [markdown]
-# <details><summary>What you should see</summary>
+# <details><summary>Answer</summary>
 #
 # For a word the weights are a fourteenth of the inputs: not worth your time. For a page they are five
 # times as large, and at the peak there are three such matrices: the weights, their gradient, and the
@@ -159,7 +159,7 @@ plotting.show(plotting.bars({"sum t after each block": sums}, x_label="block"))
 assert sums["never rescaled"][1] - sums["correct"][1] > 0.9
 
 # %% [markdown]
-# <details><summary>What you should see</summary>
+# <details><summary>Answer</summary>
 #
 # In block 1, where the maximum rises from 2 to 3, the sum that is never rescaled goes wrong. It stays
 # wrong. Its old terms were all shifted by the same wrong number, so *one* factor corrects them:
@@ -308,7 +308,7 @@ for name, way in {"plain": plain, "blocked": blocked}.items():
 assert page["blocked"][0] > page["plain"][0]
 
 # %% [markdown]
-# <details><summary>What you should see</summary>
+# <details><summary>Answer</summary>
 #
 # The forward pass needs less than a third. But training keeps more. You let go of each block;
 # autograd does not: it keeps what each step's derivative will need, including the weights of the
@@ -411,7 +411,7 @@ assert memory["recomputed"][-1] / memory["recomputed"][-2] < 2.1
 assert memory["plain"][-1] / memory["plain"][-2] > 3.5
 
 # %% [markdown]
-# <details><summary>What you should see</summary>
+# <details><summary>Answer</summary>
 #
 # The slope of plain and blocked approaches 2, as the matrices outgrow the inputs: a doubling takes nearly
 # four times the memory. Recomputed keeps to slope 1, like its inputs.
@@ -474,7 +474,7 @@ for whose, table in tables.items():
         print(f"{whose:9}{n:7,}" + "".join(f"{ms:9.1f} ms {new:7,}" for ms, new in runs))
 
 # %% [markdown]
-# <details><summary>What you should see (in the recorded lines)</summary>
+# <details><summary>Answer (in the recorded lines)</summary>
 #
 # At 1,024 and 2,048 recomputing is slower, by a seventh and by a quarter. At 4,096 it is faster, by a
 # seventh. The arithmetic is the same; the pages are not. A matrix now takes 64 MiB, more than the C
@@ -539,7 +539,7 @@ assert fused["(B, h, n, d)"] and not fused["(B, n, d)"]
 assert kept["(B, h, n, d)"] < 200 < 1000 < kept["(B, n, d)"]
 
 # %% [markdown]
-# <details><summary>What you should see (on a CPU with torch 2.13)</summary>
+# <details><summary>Answer (on a CPU with torch 2.13)</summary>
 #
 # - Four axes reach the fused kernel; the *same numbers with three axes* do not. `unsqueeze(1)` before
 #   and `squeeze(1)` after are worth more than any cleverness.
@@ -595,7 +595,7 @@ plotting.show(
 )
 
 # %% [markdown]
-# <details><summary>What you should see</summary>
+# <details><summary>Answer</summary>
 #
 # Nothing at all, and then a cliff, at a different place for each dtype. $e^{120}$ is inf, $e^{-120}$
 # is 0, and inf times 0 is nan. The sum $q + k = 0$ is harmless; its parts are not.
@@ -701,7 +701,7 @@ for whose, table in tables.items():
     print(f"the three steps {three:.0f} ms, the plain call {table['plain'][0]:.0f} ms")
 
 # %% [markdown]
-# <details><summary>What you should see (in the recorded picture)</summary>
+# <details><summary>Answer (in the recorded picture)</summary>
 #
 # - Both products and the fused kernel lie right of the edge and reach three quarters of the roof:
 #   arithmetic limits them.

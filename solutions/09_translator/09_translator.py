@@ -47,7 +47,7 @@ torch.set_printoptions(precision=4, sci_mode=False)
 # %% [markdown]
 # ## 1. From words to batches
 #
-# *A batch is a rectangle, and numerals differ in length. Where does the difference go?*
+# *How do numerals of different lengths fit into one rectangle?*
 
 # %% tags=["demo", "hide-input"]
 shapes = {"tokens": "(B, m)"}
@@ -595,28 +595,61 @@ heads = ["weight", "lost when hidden"]
 plotting.show(plotting.attention(maps, queries=words, keys=characters, heads=heads))
 
 # %% [markdown]
-# The first map is that of the weights. Pick the second: how much log-probability each word loses when
-# a character is hidden, cut off at 1. Compare rows: where a word loses, it looked. The reverse fails more often. Hide the letter it
-# looked at most, and the word often survives, because its neighbours hold nearly the same: the
-# encoder let them see each other.
+# The first map shows the weights. The second shows how much log-probability each word loses when a
+# character is hidden, cut off at 1. One numeral is not much evidence, so the next cell hides the letter
+# that each word looked at most, for all numerals of two words up to 99.
 #
-# **Predict.** Now train the same model without `Nearby`: every character may see every other. Does
-# it translate worse? Does the map still cross?
+# **Predict.** In how many cases does the word lose more than 1 nat? And in how many does it hardly notice,
+# with a loss of less than 0.1?
+
+# %% tags=["demo", "nbval-ignore-output"]
+two_words = [number for number in range(21, 100) if number % 10]
+
+
+def over_two_words(model):
+    """Return what hiding the letter looked at most costs, and how many words look into their part."""
+    costs, in_tens, in_ones = [], 0, 0
+    for number in two_words:
+        text = numerals.say(number)  # ones, "und", tens
+        _, _, weights = looked(model, numerals, text)
+        positions = weights.argmax(dim=-1).tolist()
+        changes = effects(model, numerals, text)
+        costs += [-changes[i, position].item() for i, position in enumerate(positions)]
+        in_tens += positions[0] >= text.index("und") + 3
+        in_ones += positions[-1] < text.index("und")
+    return torch.tensor(costs), in_tens, in_ones
+
+
+costs, in_tens, in_ones = over_two_words(translator)
+print(f"of {len(costs)} words, {(costs > 1).float().mean():.0%} lose more than 1 nat", end=", ")
+print(f"{(costs < 0.1).float().mean():.0%} less than 0.1")
+print(f"looks into its own part: the tens in {in_tens}, the ones in {in_ones} of {len(two_words)}")
+assert (costs > 1).float().mean() > 0.3 and (costs < 0.1).any()
+
+# %% [markdown]
+# In our run, more than half of the words lose more than 1 nat, and about a third hardly notice. There,
+# the neighbors of the hidden letter contain nearly the same, because the encoder let them see each other.
+# So a large weight does not prove that the word depended on this position.
+#
+# **Predict.** Now train the same model without `Nearby`, so that every character may see every other.
+# Does it translate worse? Do words still look into their own part of the numeral?
 
 # %% tags=["demo", "nbval-ignore-output"]
 everywhere = new_translator(numerals, near=None)
 learn(everywhere, numerals, label="no window")
 print(f"{share_right(everywhere, numerals, numerals.unseen):.1%} right")
+_, in_tens, in_ones = over_two_words(everywhere)
+print(f"looks into its own part: the tens in {in_tens}, the ones in {in_ones} of {len(two_words)}")
 words, characters, weights = looked(everywhere, numerals, "dreiundvierzig")
 plotting.show(plotting.attention(weights, queries=words, keys=characters))
 
 # %% [markdown]
-# <details><summary>What came of it</summary>
+# <details><summary>Answer</summary>
 #
-# It translates as well. Its map may point anywhere, because the encoder is free to store "three" at
-# the *z* and "forty" at the *d*. Attention weights say from which *positions* a vector was read;
-# what those positions hold is another question. When someone offers a map as an explanation, ask
-# for an intervention.
+# It translates as well. In our run the tens still look into their own part, but the ones do so less
+# often than before, and other seeds differ more. Without a window, the encoder is free to store "three"
+# at any letter. Attention weights show from which *positions* a vector was read. What those positions
+# contain is another question. When someone offers a map as an explanation, ask for an intervention.
 #
 # </details>
 
@@ -630,8 +663,8 @@ plotting.show(plotting.attention(weights, queries=words, keys=characters))
 #
 # ### BEGIN SOLUTION
 # RUBRIC (4 points). 1: weights say from which positions the last layer read, after earlier layers
-# moved information between positions (the model without a window translates as well with a map that
-# points elsewhere). 1: a large weight does not make the decision depend on that word; only an
+# moved information between positions (the model without a window translates as well, with words that
+# look less often into their own part). 1: a large weight does not make the decision depend on that word; only an
 # intervention tells. 1: proposes masking the words with the largest weights *and*, as a control, words
 # with small ones, and compares the change of the decision's log-probability; or trains a model of the
 # same quality whose map differs. 1: says what would count against the colouring: masking the coloured
@@ -641,7 +674,7 @@ plotting.show(plotting.attention(weights, queries=words, keys=characters))
 # %% [markdown]
 # ## 10. Leave something out
 #
-# *Which of the parts could go?*
+# *Which parts could you drop?*
 
 # %% tags=["demo", "hide-input"]
 shapes = {"inputs": "(B, m, D)", "second add": "(B, m, D)"}
@@ -695,6 +728,8 @@ def deep_translator(encoder=EncoderBlock, decoder=DecoderBlock, norms=True):
 
 
 # %% [markdown]
+# The learning rate rises to a peak of 0.02 and falls again (a *one-cycle* schedule).
+#
 # **Predict.** Which of the two does more harm, and what will its loss look like?
 
 # %% tags=["demo", "nbval-ignore-output"]
@@ -707,19 +742,20 @@ curves = {name: learn(model, numerals, 250, name, 0.02) for name, model in deep.
 smooth = {name: losses.reshape(25, 10).mean(1) for name, losses in curves.items()}
 steps = torch.arange(10, 251, 10)
 plotting.show(plotting.lines(steps, smooth, x_label="steps", y_label="loss"))
+deep["no norms, at 0.01"] = deep_translator(norms=False)
+learn(deep["no norms, at 0.01"], numerals, 250, "no norms, at 0.01", 0.01)
 for name, model in deep.items():
-    print(f"{name:13s} {share_right(model, numerals, numerals.unseen):6.1%} right")
+    print(f"{name:18s} {share_right(model, numerals, numerals.unseen):6.1%} right")
 assert smooth["whole"][-1] < 0.5 < smooth["no residuals"][-1]
 
 # %% [markdown]
-# <details><summary>What came of it</summary>
+# <details><summary>Answer</summary>
 #
-# Neither learns anything, for different reasons. Without residuals the gradient has to pass through
-# every softmax and every network, and what a character was is gone after the first block. Without
-# norms the learning rate of 0.02 is too much: one large step, and every part downstream reads numbers
-# of a size that it never saw. At half that rate the model without norms trains nearly as well as the
-# whole one (try it); the one without residuals still does not. The residual makes depth possible, the
-# norm lets you learn fast.
+# Without residuals, the loss hardly falls. The gradient has to pass through every softmax and every
+# network, and after the first block little is left of what a character was. Without norms, the loss
+# falls at first, and then one large step sends numbers of an unknown size into everything downstream. At
+# half the peak learning rate, the model without norms trains nearly as well as the whole one. The model
+# without residuals does not. Residuals make depth possible, and norms widen the range of learning rates.
 #
 # </details>
 
@@ -735,8 +771,8 @@ for name, model in {"additive": additive, "no positions": blind}.items():
     print(f"{name:13s} {share_right(model, numerals, numerals.unseen):6.1%} right")
 
 # %% [markdown]
-# The additive score of lesson 04, the one of 2014, does as well as the dot product. It costs more:
-# a tanh for every pair and every hidden unit.
+# The additive score of lesson 04 does as well as the dot product. It costs more, a tanh for every pair and
+# every hidden unit.
 #
 # Without positions, and without a window that would give some away, less than half comes out right:
 # *dreihundertvier* and *vierhundertdrei* are the same letters, and nothing else is left.
@@ -765,7 +801,7 @@ plotting.show(plotting.attention(weights, queries=words, keys=characters))
 #
 # ## 11. Before attention
 #
-# *Translation models existed before 2014. What could they not do?*
+# *The first neural translators, of 2014, had no attention. What could they not do?*
 
 # %% tags=["demo", "hide-input"]
 shapes = {"inputs": "(B, m, D)", "decoder inputs": "(B, t, D)"}
@@ -800,7 +836,7 @@ for name, model in {"GRU": recurrent, "attention": new_translator(numerals)}.ite
 print(f"the GRU gets {share_right(recurrent, numerals, numerals.unseen):.1%} right")
 
 # %% [markdown]
-# <details><summary>What came of it</summary>
+# <details><summary>Answer</summary>
 #
 # At the same number of steps the GRU is far behind: about a third in the course's run. With more
 # steps it gets there, too: a numeral of thirty letters fits into 32 numbers. A page of text does

@@ -9,7 +9,7 @@
 # - train a model on plain text, and read its loss as a number that means something;
 # - make it write, boldly or carefully;
 # - find the head that does a job by a score, and prove it by switching the head off;
-# - say what rotary positions, a KV cache and shared keys are for, in every large model of today.
+# - say what rotary positions, a KV cache and shared keys are for, in most large models of today.
 #
 # **Time:** {time}. **You need:** causal attention (lesson 07) and positions (lesson 06). Parts that are
 # in your `my_attention/` are yours; for the rest the course's version steps in.
@@ -222,7 +222,7 @@ across = 40 * torch.arange(1, len(smooth) + 1)
 plotting.show(plotting.lines(across, curves, x_label="steps", y_label="loss"))
 
 # %% [markdown]
-# <details><summary>What came of it</summary>
+# <details><summary>Answer</summary>
 #
 # Below the third milestone, so it looks back further than one character: the course's run ends at
 # 1.43 on the windows it learned from, and at 1.67 on the last twentieth of the text, which was kept
@@ -290,7 +290,7 @@ for temperature in (0.0, 0.7, 1.5):
     print(write("Attention ", temperature=temperature))
 
 # %% [markdown]
-# <details><summary>What came of it</summary>
+# <details><summary>Answer</summary>
 #
 # At 0 it soon goes round in circles: the likeliest continuation of a phrase is often the phrase. At
 # 1.5 the unlikely is drawn too often, and one bad character spoils what comes after it. Between
@@ -314,7 +314,7 @@ plotting.show(plotting.diagram_strip("block", lit=lit, shapes=shapes))
 
 # %% [markdown]
 # Take the text away, and keep one thing that text does all the time: it repeats itself. The puzzle
-# is a string of random letters, said twice.
+# is a string of random letters, all different, repeated once.
 
 # %% tags=["demo"]
 letters = [chr(ord("A") + i) for i in range(26)]
@@ -391,7 +391,8 @@ assert (guesses == test[:, 13:]).double().mean() > 0.9
 # dozen letters are in play and guesses among them: $\ln 12 = 2.48$. Then it drops. Neither of the
 # two steps is worth anything alone; once both are half there, each makes the other one better.
 # Large models go through the same drop early in their training (Olsson and others, 2022). A single
-# layer, trained in the same way, was still at 1.9 after as many steps.
+# layer, trained in the same way, was still at 1.9 after as many steps. It can use only a weaker
+# strategy: the letters of a string all differ, so it crosses off those already used.
 
 # %% [markdown]
 # ## 4. Which head does it?
@@ -489,7 +490,7 @@ heads = ["layer 0, head 0", f"layer 1, head {best}"]
 plotting.show(plotting.attention(torch.stack(maps[::-1]), said, said, heads=heads[::-1]))
 
 # %% [markdown]
-# <details><summary>What came of it</summary>
+# <details><summary>Answer</summary>
 #
 # In the second half each letter looks at the place right behind its first occurrence: a line
 # parallel to the diagonal. What it finds there is the answer, and the head copies it. The head of
@@ -576,7 +577,7 @@ plotting.show(plotting.bars(panels, x_label="layer and head", ticks=names))
 assert loss_without(solver, test) < 0.3 and off[0] > 1
 
 # %% [markdown]
-# <details><summary>What came of it</summary>
+# <details><summary>Answer</summary>
 #
 # In the course's run a single head of layer 1 does it. Without it the loss is over 4, worse than
 # guessing: what is left is as sure of itself as before, and wrong. The other three heads of
@@ -609,7 +610,7 @@ for model, label in ((solver, "seed 1"), (other, "seed 2")):
     assert loss_without(model, test, *high) > 1 > loss_without(model, test, *low)
 
 # %% [markdown]
-# <details><summary>What came of it</summary>
+# <details><summary>Answer</summary>
 #
 # They do the same job. With one gone, the others are enough; with all of them gone, nothing is
 # left. An ablation that does no harm does not prove that a head does nothing, just as a high score
@@ -619,7 +620,8 @@ for model, label in ((solver, "seed 1"), (other, "seed 2")):
 # </details>
 #
 # You have found a *circuit*: two heads in two layers, and the message between them. Research on
-# real language models found this one first, and there, too, it has understudies.
+# real language models found this circuit first, and there, too, other heads take over if it is removed
+# (Wang and others 2022).
 
 # %% [markdown]
 # ## 6. Positions that turn ★
@@ -780,7 +782,7 @@ with torch.no_grad():
 print(f"256 positions: {again:.2f} s without the cache, {cached:.2f} s with it")
 
 # %% [markdown]
-# <details><summary>What came of it</summary>
+# <details><summary>Answer</summary>
 #
 # While the projections cost most, work that grew with the square of $n$ grows with $n$; that of the
 # scores falls from the cube to the square. On the clock the gain is smaller: here, calling a
@@ -849,7 +851,7 @@ for name, (layers, h, g, d, length) in models.items():
     print(f"{name:12s}" + "".join(f"{size:12.2f}" for size in sizes))
 
 # %% [markdown]
-# <details><summary>What came of it</summary>
+# <details><summary>Answer</summary>
 #
 # 10 GiB with a set for each head. It was built with 8 groups for 64 heads, so it holds an eighth of
 # that: 1.25 GiB. Eight conversations fit where one would have. A single set for all would be smaller
@@ -927,6 +929,8 @@ for name, (layers, h, g, d, length) in models.items():
 #   <https://transformer-circuits.pub/2021/framework/index.html>
 # - C. Olsson and others: In-context learning and induction heads, 2022.
 #   <https://arxiv.org/abs/2209.11895>
+# - K. Wang and others: Interpretability in the wild, 2022: heads that take over when others are removed.
+#   <https://arxiv.org/abs/2211.00593>
 # - J. Su and others: RoFormer: enhanced transformer with rotary position embedding, 2021.
 #   <https://arxiv.org/abs/2104.09864>
 # - N. Shazeer: Fast transformer decoding: one write-head is all you need, 2019.

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # 01 · Kernel pooling: attention before neural networks
 #
-# **The question.** Somebody read a thermometer at 40 irregular moments. How warm was it in between?
-# You have no model and no theory, only the readings. How do you look up an answer that nobody wrote
-# down?
+# **The question.** Someone read a thermometer at 40 irregularly spaced moments. How warm was it in
+# between? You have no model and no theory, only the readings. How do you look up an answer that
+# nobody wrote down?
 #
 # **After this you can**
 #
@@ -33,7 +33,7 @@ torch.set_printoptions(precision=4, sci_mode=False)
 #
 # *How warm was it at hour 2.0?*
 #
-# Here are the readings. We made them up, 40 of them in six hours.
+# Here are 40 readings from six hours. We made them up.
 
 # %% tags=["demo"]
 generator = torch.Generator().manual_seed(0)
@@ -41,7 +41,7 @@ inputs = (6 * torch.rand(40, generator=generator)).sort().values  # hours, (40,)
 noise = 0.6 * torch.randn(40, generator=generator)
 targets = 2 * torch.sin(1.5 * inputs) + 0.5 * inputs + noise  # degrees Celsius, (40,)
 
-places = torch.linspace(0, 6, 241)  # the moments to ask for, (241,)
+places = torch.linspace(0, 6, 241)  # the moments to predict for, (241,)
 
 average = targets.mean().expand(241)
 plotting.show(plotting.kernel_fits(inputs, targets, places, {"average of all readings": average}))
@@ -69,8 +69,8 @@ assert torch.allclose(targets[near], torch.tensor([1.2, 2.7, 0.7]), atol=0.05)
 #
 # $$\text{output} = \sum_{j=1}^{m} w_j\, \text{value}_j, \qquad w_j \ge 0, \qquad \sum_{j=1}^{m} w_j = 1.$$
 #
-# **By hand.** It was 1, 2 and 4 °C at hours 0, 1 and 3. For hour 1.5 you trust these readings with
-# weights 1/4, 1/2 and 1/4. The output is $1/4 + 2/2 + 4/4 = 2.25$ °C.
+# **By hand.** Suppose it was 1, 2 and 4 °C at hours 0, 1 and 3. For hour 1.5, you give these
+# readings the weights 1/4, 1/2 and 1/4. The output is $1/4 + 2/2 + 4/4 = 2.25$ °C.
 #
 # **Predict.** People like to say that *attention searches the keys and returns the part that is most
 # relevant to the query*. Which reading does each of the three searches return for hour 1.5?
@@ -96,9 +96,8 @@ assert output == 2.25
 # <details><summary>Answer</summary>
 #
 # The dictionary raises an error, and the nearest-key search returns the reading at hour 1. The
-# weighted search does not return any reading, because 2.25 is not among them. Its output is a
-# *mixture* in which every value with a positive weight takes part. Calling attention a search is
-# fine as long as you add "soft".
+# output of the weighted search, 2.25, is not among the readings. It is a *mixture* of all values
+# that have a positive weight. You may call attention a search as long as you add "soft".
 #
 # </details>
 #
@@ -119,11 +118,11 @@ plotting.show(plotting.diagram("attention", shapes=shapes | {"attention weights"
 # | `attention_weights` | how much each key counts for each query | | `(n, m)` |
 # | `outputs` | the answers | temperatures | `(n, v)` |
 #
-# Key $j$ and value $j$ belong together. A row of the weights belongs to a query and a column to a
-# key, and **each row sums to 1**. In signatures, `Float[Tensor, "num_queries d"]` is a floating-point
-# tensor with one row for each query and `d` columns.
+# Key $j$ and value $j$ belong together. Each row of the weights belongs to a query and each column
+# to a key, and **each row sums to 1**. In signatures, `Float[Tensor, "num_queries d"]` is a
+# floating-point tensor with one row for each query and `d` columns.
 #
-# **Predict.** The next cell asks the nearest-key search for 241 moments from hour 0 to hour 6. What
+# **Predict.** The next cell runs the nearest-key search for 241 moments from hour 0 to hour 6. What
 # will the curve look like between two readings, and at each reading?
 
 
@@ -157,8 +156,8 @@ shapes = {"queries": (2, 2), "keys": (3, 2), "scores": (2, 3)}
 plotting.show(plotting.diagram_strip("attention", lit="scores", shapes=shapes))
 
 # %% [markdown]
-# *Broadcasting* stretches axes of size 1. For points on a line, one new axis on each side is enough:
-# write the moments as a column and the hours as a row.
+# *Broadcasting* stretches axes of size 1. For points on a line, add one axis to each tensor. Write
+# the moments as a column and the hours as a row.
 #
 # **Predict** the shape of each result below, or the error.
 
@@ -168,16 +167,17 @@ print("a column and a row:", (moments[:, None] - hours[None, :]).tolist())
 try:
     print(moments - hours)
 except RuntimeError as error:
-    print("2 and 3, as they are:", error)
+    print("sizes 2 and 3, no new axes:", error)
 three_moments = torch.tensor([1.5, 2.0, 2.5])
-print("3 and 3, as they are:", (three_moments - hours).tolist())
+print("sizes 3 and 3, no new axes:", (three_moments - hours).tolist())
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
 # The first result has shape `(2, 3)`, because every moment is compared with every hour. Without the
-# new axes, sizes 2 and 3 do not fit. Sizes 3 and 3 raise no error, but each moment is compared with
-# only one hour. Equal sizes hide mistakes, so test your code with sizes that all differ.
+# new axes, sizes 2 and 3 do not broadcast. Sizes 3 and 3 raise no error, but each moment is
+# compared with only one hour. Equal sizes hide mistakes, so test your code with sizes that all
+# differ.
 #
 # </details>
 #
@@ -214,9 +214,9 @@ shapes = {"scores": (1, 3), "softmax": (1, 3), "attention weights": (1, 3)}
 plotting.show(plotting.diagram_strip("attention", lit="softmax", shapes=shapes))
 
 # %% [markdown]
-# A *kernel* is a function that says how much a key counts at a given distance. The Gaussian kernel of
-# *bandwidth* $h > 0$ is $e^{-D/(2h^2)}$. It is 1 at distance 0, 0.61 at a distance of one bandwidth,
-# and 0.01 at three. Dividing each row by its sum turns kernels into weights:
+# A *kernel* is a function that says how much a key counts at a given distance. The Gaussian kernel
+# of *bandwidth* $h > 0$ is $e^{-D/(2h^2)}$. It is 1 at distance 0, 0.61 at a distance of one
+# bandwidth, and 0.01 at three. Dividing each row by its sum turns these kernel values into weights:
 #
 # $$w_{ij} = \frac{e^{-D_{ij}/(2h^2)}}{\sum_{k=1}^{m} e^{-D_{ik}/(2h^2)}}, \qquad \text{outputs} = w\,\text{values},$$
 #
@@ -227,11 +227,11 @@ plotting.show(plotting.diagram_strip("attention", lit="softmax", shapes=shapes))
 # "Exponentiate, then divide each row by its sum" is the *softmax* of the row. The numbers that go
 # into a softmax are called *scores*. Here the score of a key is $-D/(2h^2)$.
 #
-# **By hand.** Let $D/(2h^2)$ be $0$, $\ln 2$ and $\ln 4$. The kernels are $1$, $1/2$ and $1/4$, and
-# their sum is $7/4$, so the weights are $4/7$, $2/7$ and $1/7$.
+# **By hand.** Let $D/(2h^2)$ be $0$, $\ln 2$ and $\ln 4$. The kernel values are $1$, $1/2$ and
+# $1/4$, and their sum is $7/4$, so the weights are $4/7$, $2/7$ and $1/7$.
 #
-# A constant in front of every kernel, such as the $1/(h\sqrt{2\pi})$ of the normal density, cancels. In
-# the same way, adding a number to all scores of a row leaves its weights as they are.
+# A constant factor in every kernel, such as the $1/(h\sqrt{2\pi})$ of the normal density, cancels.
+# In the same way, adding a number to all scores of a row does not change its weights.
 #
 # **Predict.** A query is far from every key, at squared distances of 18, 20 and 25, and the
 # bandwidth is 0.25. Which key gets most of the weight? What does the formula return when a computer
@@ -247,10 +247,10 @@ assert (kernel == 0).all() and (kernel / kernel.sum()).isnan().all()
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The first key should get almost all of the weight, since its kernel is $e^{16}$ times the next
-# one. In float32, however, all three exponentials underflow to 0, and 0 divided by 0 is *nan*, "not
-# a number". `torch.softmax` avoids this by subtracting the largest score of each row first. The
-# subtraction leaves the weights as they are, and it keeps one exponential at 1.
+# The first key should get almost all of the weight, since its kernel value is $e^{16}$ times the
+# next one. In float32, however, all three exponentials underflow to 0, and 0 divided by 0 is *nan*,
+# "not a number". `torch.softmax` avoids this by subtracting the largest score of each row first.
+# The subtraction does not change the weights, and the largest exponential becomes 1.
 #
 # </details>
 
@@ -265,9 +265,9 @@ assert (kernel == 0).all() and (kernel / kernel.sum()).isnan().all()
 # - **Raises** a `ValueError` if `values` has shape `(m,)`. Without this check, a matrix product would
 #   silently return a result without its second axis.
 #
-# **Worked number.** One query at 0, keys at 0, 1.1774 and 1.6651 (the roots of $2\ln 2$ and
-# $2\ln 4$), values 7, 14 and 28, bandwidth 1: up to rounding, the weights are 4/7, 2/7 and 1/7, and
-# the output is $4 + 4 + 4 = 12$.
+# **Worked number.** Take one query at 0, keys at 0, 1.1774 and 1.6651 (the square roots of $2\ln 2$
+# and $2\ln 4$), values 7, 14 and 28, and bandwidth 1. Up to rounding, the weights are 4/7, 2/7 and
+# 1/7, and the output is $4 + 4 + 4 = 12$.
 
 # %%
 from course_lib.attention import kernel_pooling
@@ -301,9 +301,10 @@ plotting.interactive(draw_query, start={"query": 2.0}, query=[0.25 * i for i in 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The weights form a bell around the query. Readings more than three bandwidths away, 45 minutes
-# here, hardly count. The bandwidth does not change where readings are sparse, so there a few keys
-# share all the weight. The output, drawn as a diamond, is an average of the readings with large discs.
+# The weights form a bell around the query. Readings more than three bandwidths away (here 45
+# minutes) hardly count. Where readings are sparse, the bandwidth is the same, so a few keys share
+# all the weight. The output, drawn as a diamond, is mostly an average of the readings with large
+# disks.
 #
 # </details>
 
@@ -327,26 +328,26 @@ plotting.show(plotting.attention(weights, queries=letters, keys=letters), key="n
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The map is a band along the diagonal, because each letter attends mostly to itself and to the
-# letters beside it. The columns do not all sum to 1. A query always gives away a weight of 1, but
-# nothing fixes how much a key receives.
+# The map (second tab) shows a band along the diagonal, because each letter attends mostly to
+# itself and to the letters beside it. The columns do not all sum to 1. A query always gives away a
+# weight of 1, but nothing fixes how much a key receives.
 #
 # </details>
 #
-# This map depends on *positions* alone. To write *forty*, a translator has to find *vierzig* wherever
-# it stands in the word. Lessons 03 to 06 compare vectors that the model learns instead of positions.
+# This map depends on *positions* alone. To write *forty*, a translator has to find *vierzig*
+# wherever it appears in the word. Lessons 03 to 06 compare learned vectors instead of positions.
 
 # %% [markdown]
 # ## 4. What the bandwidth does
 #
-# *One number decides how wide a query looks. What happens at its two extremes?*
+# *One number decides how far a query looks. What happens at its two extremes?*
 #
-# **Predict.** What does the output become for $h \to 0$? And for $h \to \infty$?
+# **Predict.** What does the output become as $h \to 0$? And as $h \to \infty$?
 
 # %% tags=["demo"]
 narrow = predict(places, 0.001)[0][:, 0]
 wide = predict(places, 1000.0)[0][:, 0]
-print(f"h = 0.001: at most {(narrow - nearest_reading(places)).abs().max():.2f} from the nearest")
+print(f"h = 0.001: at most {(narrow - nearest_reading(places)).abs().max():.2f} from nearest key")
 print(f"h = 1000: between {wide.min():.3f} and {wide.max():.3f}; the mean is {targets.mean():.3f}")
 assert torch.allclose(narrow, nearest_reading(places), atol=0.1)
 assert torch.allclose(wide, targets.mean().expand(241), atol=1e-3)
@@ -367,10 +368,10 @@ plotting.interactive(
 # <details><summary>Answer</summary>
 #
 # With a tiny bandwidth every distance is enormous by comparison. The nearest key takes all the
-# weight, and you are back at the staircase. With a huge bandwidth all scores are nearly 0, every key
-# gets the weight $1/m$, and the output is the plain average of all readings. At 1.5 hours, little
-# more than a gentle slope is left. No prediction leaves the range of the readings, because an average
-# cannot.
+# weight, and you are back at the staircase. With a huge bandwidth all scores are nearly 0, every
+# key gets the weight $1/m$, and the output is the plain average of all readings. A bandwidth of 1.5
+# hours leaves little more than a gentle slope. No prediction leaves the range of the readings,
+# because an average cannot.
 #
 # </details>
 #
@@ -378,8 +379,8 @@ plotting.interactive(
 #
 # The kernel does not have to be a Gaussian. Any non-negative function that never grows with the
 # distance will do. Some popular kernels are exactly 0 beyond one bandwidth. For a query with no key
-# in that range, every kernel is 0, and $0/0$ is nan. Such a query has an *empty row*, and lesson 02
-# decides what it should return.
+# in that range, every kernel value is 0, and $0/0$ is nan. Such a query has an *empty row*, and
+# lesson 02 decides what it should return.
 
 # %% [markdown]
 # ## 5. Which bandwidth? The first mask
@@ -422,11 +423,12 @@ assert training_error(0.0001) < 1e-6
 #
 # $$\hat y_i = \sum_{j \ne i} w_{ij}\, y_j, \qquad w_{ij} = \frac{e^{-D_{ij}/(2h^2)}}{\sum_{k \ne i} e^{-D_{ik}/(2h^2)}}, \qquad \hat y \in \mathbb{R}^{N}.$$
 #
-# **By hand.** Take inputs $-1, 0, 1$ and targets $10, 99, 40$. The middle point is predicted by two
-# others at the same distance, so $\hat y_1 = 25$ for every bandwidth. Its own 99 does not count.
+# **By hand.** Take inputs $-1, 0, 1$ and targets $10, 99, 40$. The middle point is predicted from
+# two others at the same distance, so $\hat y_1 = 25$ for every bandwidth. Its own 99 does not
+# count.
 #
 # A rule of the form "query $i$ may not see key $j$" is called a *mask*. This one removes the
-# diagonal. Later lessons remove padding and the future.
+# diagonal. Later lessons mask padding and the future.
 #
 # **Predict.** Here are three ways to remove the middle point from its own row, with $h = 1$: give it
 # a score of 0, give it a score of minus infinity, or set its *weight* to 0 after the softmax. Which
@@ -454,9 +456,10 @@ assert middle(0.0) > 50 and (weights * heights).sum() < 14
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Only the score of minus infinity does. A score of 0 changes nothing: the distance of a point to
-# itself is 0, so its score was 0 already, and $e^0 = 1$ is the largest kernel there is. A weight of 0
-# after the softmax leaves the other weights too small, and the prediction shrinks.
+# Only a score of minus infinity predicts 25. A score of 0 changes nothing. The distance from a
+# point to itself is 0, so its score was 0 already, and $e^0 = 1$ is the largest possible kernel
+# value. A weight of 0 after the softmax leaves the other weights too small, and the prediction
+# shrinks.
 #
 # </details>
 #
@@ -469,11 +472,12 @@ assert middle(0.0) > 50 and (weights * heights).sum() < 14
 #
 # - **Takes** `inputs` `(N,)`, `targets` `(N,)` and `bandwidth`, a positive number or a tensor that
 #   contains one.
-# - **Returns** the predictions `(N,)`. Entry $i$ is the Gaussian kernel average of all targets but
-#   $y_i$. It is differentiable in the inputs, in the targets, and in a bandwidth that is a tensor.
+# - **Returns** the predictions `(N,)`. Entry $i$ is the Gaussian kernel average of all targets
+#   except $y_i$. It is differentiable in the inputs, in the targets, and in a bandwidth that is a
+#   tensor.
 # - If two points have the same input, leave out only the point itself, not its twin.
-# - Predict 0, not nan, for a point that has no others. Otherwise you may assume that every point has
-#   a neighbor within six bandwidths.
+# - If there is only one point, predict 0, not nan. Otherwise you may assume that every point has a
+#   neighbor within six bandwidths.
 #
 # **Worked number.** Inputs $(-1, 0, 1)$ and targets $(10, 99, 40)$ give 25 in the middle for every
 # bandwidth. Inputs $(0, 5)$ and targets $(3, 8)$ give $(8, 3)$.
@@ -489,8 +493,8 @@ check("leave_one_out")
 #
 # Now your function can choose the bandwidth.
 #
-# **Predict** the two curves over the bandwidth: the training error and the leave-one-out error. Which
-# of them has its lowest point between the ends, and where?
+# **Predict** how the training error and the leave-one-out error depend on the bandwidth. Which
+# curve has its lowest point between the ends, and where?
 
 
 # %% tags=["demo"]
@@ -521,9 +525,9 @@ plotting.show(
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The training error falls as the bandwidth shrinks, so it always recommends the smallest one. The
-# leave-one-out error has a valley. A narrower bandwidth follows the noise of single neighbors, and a
-# wider one blurs the hump and the dip.
+# The training error falls as the bandwidth shrinks, so it always favors the smallest one. The
+# leave-one-out error has a valley. With a smaller bandwidth the curve follows the noise of single
+# neighbors, and a larger one blurs the humps and the dip.
 #
 # </details>
 #
@@ -553,31 +557,31 @@ plotting.show(plotting.kernel_fits(inputs, targets, places, fits))
 # ### BEGIN SOLUTION
 # Three points, one for each part. Half points are possible.
 #
-# 1. **Where the 0 comes from.** The bandwidth has gone (almost) to 0. Every reading is its own
-#    nearest key, at distance 0, takes all the weight, and so "predicts" itself. The number measures
-#    memory. Between the readings, the prediction is that of the nearest key: a staircase that
-#    repeats the noise. (Half a point for "overfitting" without the weight on itself.)
+# 1. **Where the 0 comes from.** The bandwidth is (almost) 0. Every reading is its own nearest key,
+#    at distance 0, takes all the weight, and so "predicts" itself. The error measures memory.
+#    Between the readings, the prediction is that of the nearest key, a staircase that repeats the
+#    noise. (Half a point for "overfitting" without mentioning that each reading predicts itself.)
 # 2. **The repair.** Leave-one-out predicts each reading from the others only. The diagonal of the
 #    scores is set to minus infinity before the softmax (or its weights to 0, and the rest normalized
 #    again). It is a mask, that is, a rule saying which key a query may not see. Half a point for
 #    "leave it out" without saying how, or for a score of 0.
 # 3. **The language model.** If the query that predicts a word may attend to that word (or to later
 #    ones), it copies the word. The training loss goes to 0, and the model is useless for writing,
-#    where the word is not there yet. The causal mask prevents this. Half a point for "the test data
-#    is in the training data".
+#    where the next word does not exist yet. The causal mask prevents this. Half a point for "the
+#    test data is in the training data".
 # ### END SOLUTION
 
 # %% [markdown]
 # ## 6. Learning the bandwidth ★
 #
-# *A grid found the valley. With a million parameters there is no grid. What does gradient descent
-# need?*
+# *A grid found the valley. With a million parameters, no grid is feasible. What does gradient
+# descent need?*
 #
 # Gradient descent needs an output that changes smoothly. Move the query from hour 2 by a hundredth of
 # an hour.
 #
-# **Predict.** By how much does the answer of the nearest-key search move, and by how much that of
-# kernel pooling?
+# **Predict.** By how much does the output of the nearest-key search change, and by how much does
+# that of kernel pooling?
 
 # %% tags=["demo"]
 step = 0.01
@@ -594,23 +598,24 @@ assert hard_slope == 0 and abs(soft_slope - query.grad.item()) < 0.1
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The answer of the nearest-key search does not move at all. Its slope is 0 everywhere except at the
-# jumps, and a slope of 0 gives gradient descent nothing to follow. In kernel pooling, each weight is
-# a smooth function of the query, the keys and the bandwidth. This is what *softness* is for.
+# The output of the nearest-key search does not change at all. Its slope is 0 everywhere except at
+# the jumps, and a slope of 0 gives gradient descent nothing to follow. In kernel pooling, each
+# weight is a smooth function of the query, the keys and the bandwidth. This is what *softness* is
+# for.
 #
 # </details>
 #
-# To learn $h$, repeat three steps: compute the leave-one-out error $E(h)$, compute its gradient, and
-# step downhill. A large step might carry $h$ below 0. The usual trick is to step in another variable.
-# With $h = e^{s}$, any real number $s$ gives a positive bandwidth:
+# To learn $h$, repeat three steps: compute the leave-one-out error $E(h)$, compute its gradient,
+# and step downhill. A large step might carry $h$ below 0. The usual trick is to optimize another
+# variable. With $h = e^{s}$, any real number $s$ gives a positive bandwidth:
 #
 # $$s \leftarrow s - \eta\, \frac{\partial}{\partial s} E\bigl(e^{s}\bigr), \qquad s \in \mathbb{R}.$$
 #
 # **By hand.** $s = 0$ means $h = 1$. A step of $-0.1$ in $s$ multiplies $h$ by
 # $e^{-0.1} \approx 0.905$. Equal steps in $s$ are equal *factors* in $h$.
 #
-# The solution of this course uses the optimizer `torch.optim.Adam`, which adapts the size of its
-# steps. Plain gradient descent works too.
+# Our solution uses the optimizer `torch.optim.Adam`, which adapts the size of its steps. Plain
+# gradient descent works too.
 
 # %% [markdown]
 # ### Exercise: `fit_bandwidth`
@@ -620,11 +625,13 @@ assert hard_slope == 0 and abs(soft_slope - query.grad.item()) < 0.1
 # - **Returns** the bandwidth that minimizes the mean squared leave-one-out error, as a positive Python
 #   `float`.
 #
-# Any method is welcome, and you may call `leave_one_out`. The check looks at the result. Its error
-# must be within 2 % of the minimum for every start and step size that the check tries.
+# Any method is welcome, and you may call `leave_one_out`. The check tests only the result. Its
+# leave-one-out error must be within 2 % of the minimum for every start and step size that the check
+# tries.
 #
-# **Worked number.** Inputs $(0, 5)$ with targets $(3, 8)$ predict each other, whatever the bandwidth.
-# Every positive bandwidth is best, the slope is 0, and gradient descent returns `initial`.
+# **Worked number.** Inputs $(0, 5)$ with targets $(3, 8)$ predict each other, whatever the
+# bandwidth. All positive bandwidths are equally good, the slope is 0, and gradient descent returns
+# `initial`.
 
 # %%
 from course_lib.attention import fit_bandwidth
@@ -633,7 +640,7 @@ from course_lib.attention import fit_bandwidth
 check("fit_bandwidth")
 
 # %% [markdown]
-# Run it on the readings, from three starts. **Predict** where each of them ends.
+# Now run `fit_bandwidth` on the readings, from three starts. **Predict** where each run ends.
 
 # %% tags=["demo"]
 learned = {start: fit_bandwidth(inputs, targets, initial=start) for start in (0.15, 1.0, 4.0)}
@@ -645,13 +652,13 @@ assert all(0.23 < bandwidth < 0.25 for bandwidth in learned.values())
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# All three end in the same valley that the grid found, whether they start below it or above it.
+# All three runs end in the valley that the grid found, whether they start below or above it.
 #
 # </details>
 #
 # You have trained an attention layer. It has one parameter, and the layers of lesson 06 have
-# thousands, but the recipe is the same: a soft search, a loss that does not let the answer be
-# copied, and a gradient.
+# thousands, but the recipe is the same: a soft search, a loss that rules out copying the answer,
+# and a gradient.
 
 # %% [markdown]
 # ## 7. From distances to dot products ★
@@ -687,7 +694,7 @@ assert all(0.23 < bandwidth < 0.25 for bandwidth in learned.values())
 #   of `kernel_pooling`, for keys of any length and for queries far away. You may add a constant to
 #   each row. The scores are differentiable in queries and keys.
 #
-# Try it with a matrix product. The full squared form is accepted too.
+# Try it with a matrix product. The full squared distance is accepted too.
 #
 # **Worked number.** As above, the query $(1, 0)$ and the keys $(1, 0)$ and $(3, 0)$ with bandwidth 1
 # give `[[0.5, -1.5]]`, or `[[0, -2]]`, or any other pair with the same difference.
@@ -699,8 +706,9 @@ from course_lib.attention import gaussian_as_dot_product
 check("gaussian_as_dot_product")
 
 # %% [markdown]
-# PyTorch's attention, `F.scaled_dot_product_attention`, uses dot products without a penalty for long
-# keys. Its argument `scale` multiplies them, so `scale=1/h**2` plays the part of the bandwidth.
+# PyTorch's attention, `F.scaled_dot_product_attention`, uses dot products without a penalty for
+# long keys. Its argument `scale` multiplies them, so `scale=1/h**2` plays the role of the
+# bandwidth.
 #
 # **Predict.** For which keys does it agree with kernel pooling? Then give the query $(1, 0)$ three
 # keys: $(1, 0)$, the long $(3, 0)$ in the same direction, and the long $(-3, 0)$ in the opposite one.
@@ -729,9 +737,9 @@ assert dot[0, 0] < gaussian[0, 0]
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# For keys of length 1, it *is* kernel pooling up to rounding. Without the penalty, the long key that
-# points the query's way wins, although the short one is closer. The long key that points the other way
-# gets almost no weight in either case.
+# For keys of length 1, PyTorch's attention *is* kernel pooling, up to rounding. Without the
+# penalty, the long key in the query's direction gains weight and wins, although the short one is
+# closer and loses. The long key in the opposite direction gets almost no weight in either case.
 #
 # </details>
 #
@@ -754,18 +762,18 @@ check("01_kernel_pooling")
 #
 # Attention is a soft search. It compares queries with keys, turns the comparison into weights that
 # sum to 1 over the keys, and averages the values with these weights. In kernel pooling, the weights
-# are a softmax of $-D/(2h^2)$, and the bandwidth $h$ decides how wide a query looks. A point that
+# are a softmax of $-D/(2h^2)$, and the bandwidth $h$ decides how far a query looks. A point that
 # votes on its own prediction makes the error meaningless, so a mask removes it by setting its score
-# to minus infinity, not to 0. Transformers keep these steps and compare by dot products of learned
-# vectors.
+# to minus infinity, not to 0. Transformers keep these steps and compare learned vectors by their
+# dot products.
 
 # %% [markdown]
 # ## Further exercises ★
 #
-# 1. **Does the kernel matter?** Write leave-one-out for the boxcar ($1$ within one bandwidth, else
-#    $0$) and the Epanechnikov kernel ($1 - u^2$ within one bandwidth, else $0$, where $u$ is the
-#    distance in bandwidths). Give each its best bandwidth. Compare the three errors with what a wrong
-#    bandwidth costs.
+# 1. **Does the kernel matter?** Write leave-one-out for the boxcar kernel ($1$ within one
+#    bandwidth, else $0$) and the Epanechnikov kernel ($1 - u^2$ within one bandwidth, else $0$,
+#    where $u$ is the distance in bandwidths). Give each its best bandwidth. Compare both errors and
+#    the Gaussian's with the cost of a wrong bandwidth.
 # 2. **A bandwidth for each direction.** Give the inputs a second feature that is pure noise. Learn
 #    one bandwidth per feature. Which one grows, and why?
 # 3. **A formula for the gradient.** Show that the slope of the output at a query $q$ is the

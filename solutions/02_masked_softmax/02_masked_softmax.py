@@ -1,15 +1,16 @@
 # %% [markdown]
 # # 02 · Masked softmax
 #
-# **The question.** Lesson 00's translator reads *dreiundvierzig* and writes *forty three*. Put a
-# longer numeral into the same batch, replace its masked softmax with a plain one, and it writes
-# *forty thousand forty thousand*. What does the mask do, and how do you write such a softmax yourself?
+# **The question.** Lesson 00's translator reads *dreiundvierzig* and writes *forty three*. Replace
+# its masked softmax with a plain one, put 7777 into the same batch, and the translator writes
+# *forty thousand forty thousand*. What does the mask do, and how do you write such a softmax
+# yourself?
 #
 # **After this you can**
 #
-# - compute a softmax that survives scores of any size, over the axis you mean;
+# - compute a softmax over the axis you intend, for scores of any size;
 # - write padding, causal and cross-attention masks, and combine them;
-# - say why a forbidden key needs a score of minus infinity, before the softmax;
+# - explain why a forbidden key needs a score of minus infinity, before the softmax;
 # - keep a query that may attend to nothing from turning your gradients into nan;
 # - write `masked_softmax`, which every later lesson calls, and repair the translator with it.
 #
@@ -41,7 +42,7 @@ plotting.show(plotting.diagram("attention", shapes=shapes))
 # | name | what it is | shape |
 # |---|---|---|
 # | `scores` | one number for each query and key, before the softmax | `(..., n, m)` |
-# | `attention_weights` | the same after the softmax; each row sums to 1 | `(..., n, m)` |
+# | `attention_weights` | the result of the softmax; each row sums to 1 | `(..., n, m)` |
 # | `valid_lens` | how many leading keys are real | `(B,)` or `(B, n)` |
 # | `mask` | bool, True where a query **may attend** to a key | broadcastable to `(..., n, m)` |
 #
@@ -63,7 +64,8 @@ plotting.show(plotting.diagram("attention", shapes=shapes))
 # weights are $(1/7, 2/7, 4/7)$. Adding $\ln 2$ to a score doubles its weight relative to the others.
 # A softmax turns *differences* of scores into *ratios* of weights.
 #
-# **Predict.** What is the softmax of a row with a single score, $-3.7$? And $+50$?
+# **Predict.** What is the softmax of a row with the single score $-3.7$? And with the single score
+# $50$?
 
 # %% tags=["demo"]
 for row in (np.log([1.0, 2.0, 4.0]), np.array([-3.7]), np.array([50.0])):
@@ -74,8 +76,8 @@ for row in (np.log([1.0, 2.0, 4.0]), np.array([-3.7]), np.array([50.0])):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The weight is 1 both times, because $e^{s}/e^{s} = 1$. A softmax belongs to a whole row. A lone key
-# receives all the attention, however low its score.
+# The weight is 1 both times, because $e^{s}/e^{s} = 1$. A weight depends on the whole row. A single
+# key receives all the attention, however low its score.
 #
 # </details>
 
@@ -83,14 +85,14 @@ for row in (np.log([1.0, 2.0, 4.0]), np.array([-3.7]), np.array([50.0])):
 # ### Over which axis?
 #
 # **Predict.** Two queries score three keys. One call below runs the softmax over the last axis, the
-# other over the first. In which result does each *query* distribute a weight of 1 among its keys? What
-# does the other result say?
+# other over the first. In which result does each *query* distribute a weight of 1 among its keys?
+# What does the other result mean?
 
 # %% tags=["demo"]
 scores = torch.tensor([[2.0, 0.0, 1.0], [0.0, 0.0, 3.0]])  # (n = 2, m = 3)
 for dim in (-1, 0):
     weights = torch.softmax(scores, dim=dim)
-    print(f"dim={dim}: sums of rows", weights.sum(dim=1), "of columns", weights.sum(dim=0))
+    print(f"dim={dim}: row sums", weights.sum(dim=1), "column sums", weights.sum(dim=0))
 assert torch.allclose(torch.softmax(scores, dim=-1).sum(dim=1), torch.ones(2))
 assert torch.allclose(torch.softmax(scores, dim=0).sum(dim=0), torch.ones(3))
 
@@ -107,8 +109,8 @@ assert torch.allclose(torch.softmax(scores, dim=0).sum(dim=0), torch.ones(3))
 # %% [markdown]
 # ### Where the formula breaks
 #
-# **Predict.** The scores 1000, 1001 and 1002 have the same differences as 0, 1 and 2, so they should
-# get the same weights. What does the formula make of them? (The `errstate` line silences NumPy's
+# **Predict.** The scores 1000, 1001 and 1002 have the same differences as 0, 1 and 2, so they
+# should get the same weights. What does the formula return? (The `errstate` line silences NumPy's
 # warnings.)
 
 # %% tags=["demo"]
@@ -131,7 +133,7 @@ assert np.log(float(np.finfo(np.float16).max)) < 12
 #
 # </details>
 #
-# One subtraction repairs it. For any number $c$,
+# A subtraction repairs the formula. For any number $c$,
 #
 # $$\frac{e^{s_j - c}}{\sum_k e^{s_k - c}} = \frac{e^{-c}\, e^{s_j}}{e^{-c} \sum_k e^{s_k}} = \frac{e^{s_j}}{\sum_k e^{s_k}},$$
 #
@@ -171,12 +173,12 @@ plotting.show(plotting.diagram_strip("attention", lit=("valid_lens", "mask"), sh
 # *drei* has 4 letters, *dreizehn* 8 and *dreiundvierzig* 14. In one batch, each numeral is padded to
 # the length of the longest with a special token, the *pad*.
 #
-# The next cell replaces the softmax between words and letters in lesson 00's translator with a plain
-# one, and has it translate a batch of the numbers 1 to 99. (`translate_batch` pads the numerals and
-# writes the most likely next word for all of them at once. Lesson 09 builds it.)
+# The next cell replaces the masked softmax in the cross-attention of lesson 00's translator with a
+# plain one, and translates the numbers 1 to 99 in one batch. (`translate_batch` pads the numerals
+# and writes the most likely next word for all of them at once. Lesson 09 builds it.)
 #
-# **Predict.** How many of the 99 are correct? And with 777 (*siebenhundertsiebenundsiebzig*) in the
-# same batch, or with 7777?
+# **Predict.** How many of the 99 are correct? How many with 777 (*siebenhundertsiebenundsiebzig*)
+# added to the batch, or with 7777?
 
 # %% tags=["demo", "nbval-ignore-output"]
 numerals = Numerals()
@@ -193,16 +195,16 @@ counts = []
 for others in ([], [777], [7777]):
     translations = translate_batch(model, numerals, [*range(1, 100), *others])
     counts.append(num_correct(translations))
-    print(f"beside {others}: {counts[-1]} of 99 correct; 43 is", translations[42])
+    print(f"with {others} added: {counts[-1]} of 99 correct; 43 is", translations[42])
 assert counts[0] > 70 and max(counts[1:]) < 45
 assert translations[42] == "forty thousand forty thousand"
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The longer the neighbor, the worse the translations. Beside 7777, fewer than half are correct. To
-# the model, a pad is a token like any other. Every query compares itself with it, gives it a score,
-# and gives it a share of the attention.
+# The longer the added numeral, the worse the translations. With either one, fewer than half are
+# correct. To the model, a pad is a token like any other. Every query is compared with it and gives
+# it a score and a share of the attention.
 #
 # </details>
 #
@@ -238,11 +240,11 @@ assert (high / high.sum()).isnan().all()
 #
 # $$\text{mask}_{bj} = (j \lt \ell_b), \qquad j = 0, \dots, m - 1.$$
 #
-# **By hand.** Take `valid_lens = [4, 8, 14]` and 14 keys. Item 0 keeps keys 0 to 3. The sign is "less
-# than", because key 4 is already the fifth. True are $4 + 8 + 14 = 26$ of 42 cells. Lengths 0 and $m$
-# are allowed. They give a row of False and a row of True.
+# **By hand.** Take `valid_lens = [4, 8, 14]` and 14 keys. Item 0 keeps keys 0 to 3. The comparison
+# is "less than", because key 4 is already the fifth. Of the 42 cells, $4 + 8 + 14 = 26$ are True.
+# Lengths 0 and $m$ are allowed. They give a row of False and a row of True.
 #
-# Where do lengths come from? From the token ids, if the pad has an id that no letter has:
+# You can compute the lengths from the token ids if the pad has an id that no letter has.
 
 # %% tags=["demo"]
 pad = 0
@@ -281,7 +283,7 @@ check("length_mask")
 # %% [markdown]
 # ### A batch axis in the wrong place
 #
-# The mask `(B, m)` has no axis for queries, and scores are `(B, n, m)`.
+# The mask `(B, m)` has no axis for queries, but the scores `(B, n, m)` do.
 #
 # **Predict.** There are three items of three queries each. How many keys may the queries of *drei*
 # attend to if you broadcast the mask to the scores as it is? And if you give it a query axis first, as
@@ -300,7 +302,7 @@ assert broadcast["(B, 1, m)"][0].sum(dim=1).tolist() == [4, 4, 4]
 # <details><summary>Answer</summary>
 #
 # Broadcasting aligned `B` with `n`, so each *query* got the length of an *item*. With 2 queries you
-# would have seen an error. With as many queries as items, you get wrong numbers in silence.
+# would have seen an error. With as many queries as items, you get wrong numbers without an error.
 #
 # </details>
 
@@ -331,16 +333,16 @@ assert on_pads[:2].min() > 0.99 and on_pads[2].isnan()
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# `~real` is correct. `real` ignores the letters and attends to the pads, without any warning. The
-# longest numeral has no pads, so the inverted mask forbids all of its keys, and its weights are nan.
-# Section 6 explains why.
+# `~real` is correct. With `real`, the layer ignores the letters and attends to the pads, without
+# any warning. The longest numeral has no pads, so the inverted mask forbids all of its keys, and
+# its weights are nan. Section 6 explains why.
 #
 # </details>
 
 # %% [markdown]
 # ## 3. Causal masks: no looking ahead
 #
-# *A model that predicts the next word must not read it. Which keys may query $i$ attend to?*
+# *A model that predicts the next word must not see that word. Which keys may query $i$ attend to?*
 
 # %% tags=["demo", "hide-input"]
 shapes = {"scores": (4, 4), "mask": (4, 4)}
@@ -350,8 +352,8 @@ plotting.show(plotting.diagram_strip("attention", lit="mask", shapes=shapes))
 # A query may attend to its own position and to earlier ones: $\text{mask}_{ij} = (j \le i)$, of shape
 # `(n, n)`. This is the *causal mask*.
 #
-# **Predict.** A colleague wrote the line below for it. Which keys may the **first** token attend to,
-# and which the **last**?
+# **Predict.** A colleague built it with the first line below. Which keys may the **first** token
+# attend to, and which the **last**?
 
 # %% tags=["demo"]
 no_future = torch.ones(4, 4).triu().bool()
@@ -371,17 +373,17 @@ assert no_future[0].all() and no_future[3].tolist() == [False, False, False, Tru
 # %% [markdown]
 # ### When there are more keys than queries
 #
-# A decoder that has written *forty* keeps its key, and computes a query for the newest word only. It
-# has $n$ queries and $m \ge n$ keys, and **the last query belongs to the last key**:
+# A decoder that has written *forty* keeps that word's key and computes a query only for the newest
+# word. It has $n$ queries and $m \ge n$ keys, and **the last query belongs to the last key**:
 #
 # $$\text{mask}_{ij} = (j \le i + m - n), \qquad \text{shape } (n, m).$$
 #
 # **By hand.** For $n = 2$ and $m = 5$ the offset is 3. Query 0 may attend to keys 0 to 3, and query 1
 # to keys 0 to 4.
 #
-# **Predict.** Does `F.scaled_dot_product_attention(is_causal=True)` agree? If all scores are 0, a query
-# shares its weight evenly among the keys it may attend to, and if the values form an identity matrix,
-# the output shows the weights.
+# **Predict.** Does `F.scaled_dot_product_attention(is_causal=True)` agree? When all scores are 0, a
+# query shares its weight evenly among the keys it may attend to. When the values form an identity
+# matrix, the output equals the weights.
 
 # %% tags=["demo"]
 queries, keys, values = torch.zeros(1, 2, 3), torch.zeros(1, 5, 3), torch.eye(5)[None]
@@ -392,17 +394,17 @@ assert shown.tolist() == [[1, 0, 0, 0, 0], [0.5, 0.5, 0, 0, 0]]
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It does not agree. It aligns the **first** query with the **first** key, so query 0 sees one key of
-# five. If the two queries are the newest words, they forget nearly everything that came before. Check
-# the alignment whenever $n \ne m$.
+# It does not agree. It aligns the **first** query with the **first** key, so query 0 sees only one
+# of five keys. If the two queries are the newest words, they lose nearly everything that came
+# before. Check the alignment whenever $n \ne m$.
 #
 # </details>
 
 # %% [markdown]
 # ### Exercise: `causal_mask`
 #
-# - **Takes** `num_queries` and `num_keys`. Without the second, there are as many keys as queries.
-#   The keyword argument `device` is the device of the mask; pass it on to torch.
+# - **Takes** `num_queries` and `num_keys`. By default, there are as many keys as queries. The
+#   keyword argument `device` is the device of the mask; pass it on to torch.
 # - **Returns** a bool tensor of shape `(num_queries, num_keys)`, True where query $i$ may attend to
 #   key $j$. The last query is aligned with the last key.
 #
@@ -417,7 +419,7 @@ from course_lib.attention import causal_mask
 check("causal_mask")
 
 # %% [markdown]
-# **Predict,** then move the sliders. Where does the staircase go as you add keys? What appears when
+# **Predict,** then move the sliders. How does the staircase move as you add keys? What appears when
 # there are more queries than keys?
 
 
@@ -426,7 +428,7 @@ def draw_causal(num_queries, num_keys):
     ours = causal_mask(num_queries, num_keys)
     torch_first = causal_mask(max(num_queries, num_keys))[:num_queries, :num_keys]
     return plotting.mask_gallery(
-        {"last aligned (this course)": ours, "first aligned (is_causal)": torch_first}
+        {"end-aligned (this course)": ours, "start-aligned (is_causal)": torch_first}
     )
 
 
@@ -456,13 +458,14 @@ plotting.interactive(
 # bool tensors is `&`. Broadcasting does the rest: a causal mask `(n, m)` and a padding mask
 # `(B, 1, m)` combine to `(B, n, m)`.
 #
-# **Predict.** There are five tokens, three of them real, and a causal mask. How many of the 25 cells
-# are True? And which operator below is not AND?
+# **Predict.** Take five tokens, three of them real, and a causal mask. How many of the 25 cells are
+# True? And which operators below do not compute AND?
 
 # %% tags=["demo"]
 padding = length_mask(torch.tensor([3]), 5)  # (1, 5)
-print("causal", int(causal_mask(5).sum()), "- padding", int(padding.expand(5, 5).sum()))
-print("causal & padding", int((causal_mask(5) & padding).sum()))
+print("causal :", int(causal_mask(5).sum()), "True cells")
+print("padding:", int(padding.expand(5, 5).sum()), "True cells")
+print("both   :", int((causal_mask(5) & padding).sum()), "True cells")
 may_see = torch.tensor([True, True, False])
 is_real = torch.tensor([True, False, False])
 print("&   :", (may_see & is_real).tolist())
@@ -478,13 +481,14 @@ assert (may_see + is_real)[1]
 # <details><summary>Answer</summary>
 #
 # Row by row there are 1, 2, 3, 3 and 3 True cells, 12 in all. The sum of bool tensors is OR, so `+`
-# brings a pad back. The keyword `and` needs a single truth value and raises an error.
+# lets a pad back in. The keyword `and` needs a single truth value and raises an error.
 #
 # </details>
 #
-# **Predict** the pattern of each mask before you look. (1) The letters of *drei*, padded to 8, attend
-# to each other. (2) Five words are written one after the other. (3) The newest two of five words.
-# (4) Two words attend to *drei*, padded to 8. (5) Five words, of which the last two are pads.
+# **Predict** the pattern of each mask before you look. (1) The letters of *drei*, padded to 8,
+# attend to each other. (2) Five words are written one after the other. (3) Only the newest two of
+# these five words have queries. (4) Two words attend to *drei*, padded to 8. (5) The last two of
+# the five words are pads.
 
 # %% tags=["demo"]
 drei = length_mask(torch.tensor([4]), 8)  # (1, 8)
@@ -503,11 +507,11 @@ plotting.show(
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# *Padding* removes whole columns. *Causal* is a staircase, which for the newest two words starts part
-# of the way down. A mask for *cross*-attention has a row for each word and a column for each letter,
-# and removes the pads of the source. The last mask is a staircase without its last two columns. Its
-# rows 3 and 4 belong to queries that are pads themselves. Masks remove *keys*. What padded queries
-# compute is left out later, by the loss.
+# *Padding* removes whole columns. *Causal* is a staircase. Only its last two rows remain for the
+# newest two words. A mask for *cross*-attention has a row for each word and a column for each
+# letter, and removes the pads of the source. The last mask is a staircase without its last two
+# columns. Its rows 3 and 4 belong to queries that are pads themselves. Masks remove *keys*. The
+# loss later ignores the outputs of padded queries.
 #
 # </details>
 
@@ -536,8 +540,8 @@ check("combine_masks")
 #
 # *A softmax takes numbers. Which number means "not allowed"?*
 #
-# The number must have the exponential 0, so it is minus infinity. An *additive mask* $M$ holds 0 where
-# a key is kept and $-\infty$ where it is dropped:
+# The exponential of this number must be 0, so the number is minus infinity. An *additive mask* $M$
+# holds 0 where a key is kept and $-\infty$ where it is dropped:
 #
 # $$w = \operatorname{softmax}(s + M), \qquad s, M, w \in \mathbb{R}^{n \times m}.$$
 #
@@ -559,9 +563,10 @@ assert 0.15 < added[2] < 0.16 and product[:2].isnan().all()
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# In the first, the kept keys score 1 and the dropped one 0, so its weight is $1/(e + e + 1) = 0.155$.
-# Adding 1 multiplies the kept weights by $e$ before they are normalized, and forbids nothing. In the
-# second, zero times infinity is nan, so $M$ is nan exactly where you wanted to keep a key.
+# In the first, the kept keys score 1 and the dropped key scores 0, so its weight is
+# $1/(e + e + 1) = 0.155$. Adding 1 multiplies the exponentials of the kept keys by $e$ and forbids
+# nothing. In the second, zero times infinity is nan, so $M$ is nan exactly where you wanted to keep
+# a key.
 #
 # </details>
 
@@ -574,7 +579,7 @@ assert 0.15 < added[2] < 0.16 and product[:2].isnan().all()
 #   key is kept, and minus infinity where it is dropped.
 #
 # **Worked number.** `additive_mask(torch.tensor([True, False]), torch.float16)` is `[0, -inf]` in
-# float16. Added to the scores $(2, 7)$ it gives $(2, -\infty)$, and the weights $(1, 0)$.
+# float16. Added to the scores $(2, 7)$ it gives $(2, -\infty)$, so the weights are $(1, 0)$.
 
 # %%
 from course_lib.attention import additive_mask
@@ -611,10 +616,11 @@ assert torch.finfo(torch.float16).min == -65504
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Among scores near -1e6, it gets 21 %. With an allowed score $s$ and a fill $f$, the weight of the
-# forbidden key is $e^f / (e^s + e^f) = 1 / (1 + e^{s - f})$, so only the *gap* counts. In float16, -1e6
-# either raises an error or silently becomes minus infinity. bfloat16 has the range of float32, and
-# only rounds it. Code for float16 therefore often fills with -1e4, which makes the gap smaller still.
+# Among scores near -1e6, the forbidden key gets 21 %. With one allowed score $s$ and a fill $f$,
+# the weight of the forbidden key is $e^f / (e^s + e^f) = 1 / (1 + e^{s - f})$, so only the *gap*
+# counts. In float16, -1e6 either raises an error or silently becomes minus infinity. bfloat16 has
+# nearly the range of float32 and only rounds -1e6. Code for float16 therefore often fills with
+# -1e4, which makes the gap smaller still.
 #
 # </details>
 #
@@ -626,12 +632,12 @@ assert torch.finfo(torch.float16).min == -65504
 #
 # *What is the softmax of a row in which every key is forbidden?*
 #
-# Such an *empty row* is not a sign of bad data. An item of length 0 has one, and so does a causal mask
-# with more queries than keys, or a causal mask over a sentence with padding at its *start*. The formula
-# gives $0/0$, and filling the whole row with minus infinity does not help.
+# Such an *empty row* is not a sign of bad data. It arises from an item of length 0, from a causal
+# mask with more queries than keys, or from a causal mask over a sentence with padding at its
+# *start*. The formula gives $0/0$, and filling the whole row with minus infinity does not help.
 #
-# **Predict.** Each way of masking the scores $(1, 2, 3)$ gives a different answer for an empty row.
-# Which one returns the **unmasked** weights?
+# **Predict.** The next cell masks the scores $(1, 2, 3)$ of an empty row in four ways, and the
+# answers differ. Which way returns the **unmasked** weights?
 
 # %% tags=["demo"]
 scores = torch.tensor([1.0, 2.0, 3.0])
@@ -651,17 +657,17 @@ assert torch.allclose(torch.softmax(masked["add -1e6"], dim=-1), torch.softmax(s
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Adding -1e6 does. It shifts the whole row, and a softmax ignores shifts. Adding -1e9 in float32 rounds
-# the scores away, because neighboring numbers there are 64 apart, and leaves a plain average over
-# forbidden keys. Minus infinity gives nan.
+# Adding -1e6 only shifts the row, and a softmax ignores shifts, so the weights are the unmasked
+# ones. Filling with -1e9 gives a plain average over forbidden keys. So does adding -1e9, because
+# float32 numbers of that size are 64 apart, which rounds the scores away. Minus infinity gives nan.
 #
 # </details>
 #
 # **This course's convention:** an empty row gets weights 0, output 0, and finite gradients. PyTorch's
 # `F.scaled_dot_product_attention` returns 0 as well, and `nn.MultiheadAttention` returns nan.
 #
-# The obvious fix is to compute the softmax and then replace nan by 0. The next cell does so and sends a
-# gradient back.
+# The obvious fix is to compute the softmax and then replace nan by 0. The next cell does so and
+# runs the backward pass.
 #
 # **Predict.** Row 1 is empty. What are the sums of the rows, and what is the gradient of row 1?
 
@@ -682,7 +688,7 @@ for name, mask in {"no empty row": some, "query 1 is empty": empty}.items():
     weights = replace_afterwards(scores, mask)
     (weights * torch.arange(4.0)).sum().backward()
     gradients[name] = scores.grad
-    print(f"{name:16} sums of the rows", weights.detach().sum(dim=-1))
+    print(f"{name:16} row sums", weights.detach().sum(dim=-1))
 assert gradients["query 1 is empty"][1].isnan().all()
 assert gradients["no empty row"].isfinite().all()
 plotting.show(plotting.heatmap_grid(gradients, quantity="gradient", limits=None, columns=2))
@@ -690,8 +696,8 @@ plotting.show(plotting.heatmap_grid(gradients, quantity="gradient", limits=None,
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The forward pass is what you wanted, with sums of 1, 0 and 1. But on the right, the whole gradient of
-# query 1 is nan, although `where` replaced its weights.
+# The forward pass is correct, with row sums of 1, 0 and 1. But in the map on the right, the whole
+# gradient of query 1 is nan, although `where` replaced its weights.
 #
 # </details>
 #
@@ -724,7 +730,8 @@ assert queries.grad.isnan().any(dim=-1).sum() == 1 and keys.grad.isnan().any(dim
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# None of them. Only one query has a nan gradient, but all keys do, and every row depends on the keys.
+# No row has finite weights. Only one query has a nan gradient, but all keys do, and every row
+# depends on the keys.
 #
 # </details>
 #
@@ -741,13 +748,13 @@ assert queries.grad.isnan().any(dim=-1).sum() == 1 and keys.grad.isnan().any(dim
 # %% [markdown]
 # ### Written question: a colleague's empty rows
 #
-# A colleague fills forbidden scores with -1e9 and is content: "Rows always sum to 1, there is
+# A colleague fills forbidden scores with -1e9 and is satisfied: "Rows always sum to 1, there is
 # never a nan, and all my tests pass. An empty row gets uniform weights, and that does no harm."
 #
-# A person, not a program, grades this question. In five to eight sentences, explain what the output of
-# such a row consists of and why it is hard to notice. Name a situation in which empty rows arise
-# without anyone intending it. What should the function return instead, and what does that require of
-# the code that uses the result?
+# A person, not a program, grades this question. In five to eight sentences, explain what the output
+# of such a row consists of and why the problem is hard to notice. Name a situation in which empty
+# rows arise without anyone intending it. What should the function return instead, and what does
+# that require of the code that uses the result?
 
 # %% [markdown] written="empty_row_choice"
 # **Your answer** (replace the line below):
@@ -757,16 +764,17 @@ assert queries.grad.isnan().any(dim=-1).sum() == 1 and keys.grad.isnan().any(dim
 #
 # 1. **What happens, and why it is silent.** The output is the average of the values of all $m$
 #    keys, every one of them forbidden: padding, or words from the future. The numbers are finite
-#    and the rows sum to 1, so nothing signals it, yet the same sentence gives other results in a
-#    batch with other padding. (Half a point for "it attends to pads" without saying why nobody
-#    notices.)
-# 2. **Where empty rows come from.** One real situation: an item of length 0; a causal mask with
-#    more queries than keys; padding at the start together with a causal mask; two harmless masks
-#    that exclude each other.
-# 3. **What to return, and what follows.** Weights 0, hence output 0, with finite gradients. Code
-#    that relies on row sums of 1 has to treat these rows separately, and the loss should leave them
-#    out. An error is worth the point as well if the answer says why an empty row is a mistake
-#    there. Half a point for nan: it is easy to notice, but one row spoils every gradient of the batch.
+#    and the rows sum to 1, so nothing signals the error, yet the same sentence gives different
+#    results in a batch with different padding. (Half a point for "it attends to pads" without
+#    saying why nobody notices.)
+# 2. **Where empty rows come from.** Any one real situation will do: an item of length 0; a causal
+#    mask with more queries than keys; padding at the start together with a causal mask; two
+#    harmless masks that exclude each other.
+# 3. **What to return, and what follows.** The weights and hence the output should be 0, with finite
+#    gradients. Code that relies on row sums of 1 has to treat these rows separately, and the loss
+#    should leave them out. Raising an error earns the point as well if the answer says why an empty
+#    row is a mistake there. Half a point for nan: it is easy to notice, but one row spoils every
+#    gradient of the batch.
 # ### END SOLUTION
 
 # %% [markdown]
@@ -776,7 +784,7 @@ assert queries.grad.isnan().any(dim=-1).sum() == 1 and keys.grad.isnan().any(dim
 #
 # Three bugs turn up again and again in real code. **Predict** what goes wrong in each.
 #
-# 1. `scores.reshape(-1, 3)[drop] = -1e6`, inside a function. Whose scores change?
+# 1. A function runs `scores.reshape(-1, 3)[drop] = -1e6`. Whose scores change?
 # 2. Scores `(B, n, m)` are flattened to `(B * n, m)`, which lists the queries of item 0 first, then
 #    those of item 1. Each row gets its length from `valid_lens.repeat(n)`. With two queries per item
 #    and the lengths 4, 8 and 14, which lengths do the six rows get?
@@ -785,9 +793,9 @@ assert queries.grad.isnan().any(dim=-1).sum() == 1 and keys.grad.isnan().any(dim
 # <details><summary>Answers</summary>
 #
 # 1. The caller's scores change, because a `reshape` of contiguous scores is a view.
-# 2. They get 4, 8, 14, 4, 8, 14, so the second query of *drei* gets the length of *dreizehn*.
-#    `repeat_interleave` gives 4, 4, 8, 8, 14, 14. With equal lengths the two agree, so a test with equal
-#    lengths proves nothing. A mask with the axes `(B, 1, m)` needs neither.
+# 2. The rows get 4, 8, 14, 4, 8, 14, so the second query of *drei* gets the length of *dreizehn*.
+#    `repeat_interleave` gives 4, 4, 8, 8, 14, 14. With equal lengths the two agree, so a test with
+#    equal lengths proves nothing. A mask with the axes `(B, 1, m)` needs neither.
 # 3. `None` has no method `dim`, so the function crashes in the ordinary case without a mask.
 #
 # </details>
@@ -797,16 +805,18 @@ assert queries.grad.isnan().any(dim=-1).sum() == 1 and keys.grad.isnan().any(dim
 #
 # This is the function that the rest of the course calls.
 #
-# - **Takes** `scores` `(..., n, m)`. Optional are `valid_lens`, `(B,)` or `(B, n)`, for scores of shape
-#   `(B, n, m)` or `(B, h, n, m)`, the same for every head, and `mask`, bool, broadcastable to the
-#   scores, True = may attend. If both are given, a key must be allowed by both.
+# - **Takes** `scores` `(..., n, m)` and two optional arguments. `valid_lens`, `(B,)` or `(B, n)`,
+#   is for scores of shape `(B, n, m)` or `(B, h, n, m)` and applies to every head. `mask` is bool,
+#   broadcastable to the scores, True = may attend. If both are given, a key must be allowed by
+#   both.
 # - **Returns** the weights, in the shape and dtype of the scores. Forbidden keys get exactly 0,
-#   whatever their scores, and the allowed keys get the weights they would have without them. Empty
-#   rows are all 0, and so is their gradient. Do not change any argument. Without `valid_lens` and
-#   `mask`, the result is a plain softmax.
+#   whatever their scores, and the allowed keys get the weights they would have without the
+#   forbidden ones. Empty rows are all 0, and so is their gradient. Do not change any argument.
+#   Without `valid_lens` and `mask`, the result is a plain softmax.
 #
-# **Worked number.** Scores `[[[0, 1.098612, 5]]]`, shape `(1, 1, 3)`, where 1.098612 is ln 3, with
-# `valid_lens=[2]` give `[[[0.25, 0.75, 0]]]`. With `valid_lens=[0]` they give `[[[0, 0, 0]]]`.
+# **Worked number.** The scores `[[[0, 1.098612, 5]]]` have shape `(1, 1, 3)`, and 1.098612 is ln 3.
+# With `valid_lens=[2]` they give `[[[0.25, 0.75, 0]]]`, and with `valid_lens=[0]` they give
+# `[[[0, 0, 0]]]`.
 
 # %%
 from course_lib.attention import masked_softmax
@@ -821,7 +831,8 @@ check("masked_softmax")
 #
 # Give the translator from section 2 your `masked_softmax`, and translate the same batch.
 #
-# **Predict.** How many of the 99 are correct now? And where do *forty* and *three* look?
+# **Predict.** How many of the 99 are correct now? And which letters do *forty* and *three* attend
+# to?
 
 # %% tags=["demo", "nbval-ignore-output"]
 use_softmax(model, masked_softmax)
@@ -846,7 +857,7 @@ plotting.show(plotting.attention(weights, ["forty", "three"], "dreiundvierzig"))
 # **Predict.** A row has three equal scores and a fourth that is larger by 2. You mask the fourth key.
 # What are the weights of the others, before and after? And what happens to the *other rows*?
 #
-# Then click the cells. A query may attend to the cells that are pressed.
+# Then click the cells. A query may attend to the keys whose cells are pressed.
 
 # %% tags=["demo"]
 four = torch.tensor([[0.0, 0, 0, 2], [1, 2, 3, 4], [0, 0, 0, 0], [4, 0, -4, 0]])
@@ -857,10 +868,10 @@ assert torch.allclose(shared[0], torch.tensor([1, 1, 1, 0]) / 3)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Before, each of the three has $1 / (3 + e^2) = 0.10$. Afterwards, each has a third. The weight of the
-# masked key is shared out in proportion, so the ratios within a row stay the same. The other rows do
-# not change, because each query has its own softmax. If you mask a whole row, it becomes zeros, not
-# nan.
+# Before, each of the three has $1 / (3 + e^2) = 0.10$. Afterwards, each has a third. The weight of
+# the masked key is shared out in proportion, so the ratios within a row stay the same. The other
+# rows do not change, because each query has its own softmax. If you mask a whole row, its weights
+# become 0, not nan.
 #
 # </details>
 
@@ -903,19 +914,19 @@ check("02_masked_softmax")
 # %% [markdown]
 # ## Summary
 #
-# A softmax runs over the keys and turns differences of scores into ratios of weights, so you may shift
-# a row by its maximum, and you must if it is to survive large scores. A mask is bool, True means "may
-# attend", and masks combine with AND once their axes line up. A forbidden key needs a score of minus
-# infinity *before* the softmax, because any finite fill is small only relative to the other scores. A
-# row without an allowed key has no softmax. Decide what it returns, and never let the nan arise,
-# because the gradient reaches it even where the output hides it. Test with lengths and sizes that
-# differ, because equal ones hide most mistakes.
+# A softmax runs over the keys and turns differences of scores into ratios of weights, so you may
+# subtract the maximum of a row, and with large scores you must. A mask is bool, True means "may
+# attend", and masks combine with AND once their axes line up. A forbidden key needs a score of
+# minus infinity *before* the softmax, because any finite fill is small only relative to the other
+# scores. A row without an allowed key has no softmax. Decide what to return for it, and never
+# produce a nan, because a nan reaches the gradient even where the output hides it. Test with
+# lengths and sizes that differ, because equal ones hide most mistakes.
 
 # %% [markdown]
 # ## Further exercises ★
 #
 # 1. **Sliding window.** Write a mask that lets query $i$ see the $w$ keys up to its own position.
-#    Combine it with `causal_mask(6)`. What does each of the two add?
+#    Combine it with `causal_mask(6)`. What does each of the two masks contribute?
 # 2. **Packed documents.** Several short texts share one row of length $m$. From an integer tensor
 #    of document numbers `(B, m)`, make the mask `(B, m, m)` that keeps each text to itself.
 # 3. **Two fills.** In float16, add `torch.finfo(torch.float16).min` to the row $(-100, -200)$ and

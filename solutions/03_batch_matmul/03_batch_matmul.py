@@ -10,7 +10,7 @@
 #
 # - explain what a dot product says about two vectors;
 # - write a batched matrix product with loops, with broadcasting and with einsum;
-# - tell a transpose from a reshape, and say why a test of shapes cannot;
+# - tell a transpose from a reshape, and say why a shape test cannot;
 # - use any number of leading axes without mixing items or heads;
 # - write attention in three lines, and run the translator on it.
 #
@@ -53,9 +53,9 @@ plotting.show(plotting.diagram("attention", shapes=shapes | {"outputs": "(B, n, 
 # *How do you compare two vectors, and how do you compare all of them at once?*
 #
 # The score of a query $q$ and a key $k$ is their *dot product*, the sum of the products of their
-# entries. Seen as arrows, $q \cdot k = \lVert q \rVert\, \lVert k \rVert \cos\theta$. The dot product is
-# large if both arrows are long and point the same way, 0 if they are at a right angle, and negative if
-# they point in opposite directions.
+# entries. Geometrically, $q \cdot k = \lVert q \rVert\, \lVert k \rVert \cos\theta$. The dot
+# product is large if both vectors are long and point the same way, 0 if they are at a right angle,
+# and negative if they point in opposite directions.
 #
 # **Predict** the sign of each dot product of the query $(1, 2)$ with the keys $(3, 0)$, $(1, 1)$,
 # $(-2, 1)$ and $(-1, -1)$. Which key points most nearly the same way as the query, and does it get the
@@ -73,8 +73,8 @@ assert [float((query * key).sum()) for key in keys] == [3, 3, 0, -3]
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The key $(1, 1)$ has the largest cosine, 0.95. Its score is 3, but so is the score of $(3, 0)$, which
-# points less nearly the query's way and is longer. A dot product depends on the direction *and* on the
+# The key $(1, 1)$ has the largest cosine, 0.95. Its score is 3, but so is the score of $(3, 0)$,
+# which is longer but points less in the query's direction. A dot product depends on direction *and*
 # length.
 #
 # </details>
@@ -84,9 +84,9 @@ assert [float((query * key).sum()) for key in keys] == [3, 3, 0, -3]
 #
 # $$Q K^\top \in \mathbb{R}^{n \times m}, \qquad (Q K^\top)_{ij} = \sum_{t=1}^{d} Q_{it} K_{jt}.$$
 #
-# In `(n, d)` times `(d, m)`, the inner sizes agree and vanish, and the outer ones stay. After the
-# softmax has turned scores into weights $W$, a second product averages the values: `(n, m)` times
-# `(m, v)` is `(n, v)`.
+# In `(n, d)` times `(d, m)`, the inner sizes must agree and vanish, and the outer ones stay. After
+# the softmax has turned scores into weights $W$, a second product averages the values: `(n, m)`
+# times `(m, v)` is `(n, v)`.
 #
 # **Predict.** Which size vanishes in the first product, and which in the second?
 
@@ -107,8 +107,8 @@ print("(n, m) @ (m, v):", tuple((W @ V).shape))
 # %% [markdown]
 # ### Three numerals at once
 #
-# A *batched matrix product* treats every item separately. Item 0 of the left factor is multiplied by
-# item 0 of the right one, and by no other:
+# A *batched matrix product* treats every item separately. Item 0 of the left factor is multiplied
+# by item 0 of the right one, and by no other item:
 #
 # $$C_{bij} = \sum_{t=1}^{k} A_{bit}\, B_{btj}, \qquad A: (B, n, k), \quad B: (B, k, m), \quad C: (B, n, m).$$
 #
@@ -136,17 +136,17 @@ assert scores[2, 0].argmax() >= 7 and scores[2, 1].argmax() < 4
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The shape is `(3, 2, 14)`. There are $3 \cdot 2 \cdot 14$ scores of 64 products each, which makes 5,376
-# multiplications. *forty* scores highest with a letter of *vierzig*, and *three* with a letter of
-# *drei*. The map of lesson 00 begins here.
+# The shape is `(3, 2, 14)`. There are $3 \cdot 2 \cdot 14$ scores of 64 products each, which makes
+# 5,376 multiplications. *forty* scores highest with a letter of *vierzig*, and *three* with a
+# letter of *drei*. Lesson 00's attention map is made from these scores.
 #
 # </details>
 
 # %% [markdown]
 # ### Exercise: `bmm_loops`
 #
-# Write the formula down as it stands, with Python loops. It will be slow and correct, something to
-# compare faster versions with.
+# Translate the formula directly into Python loops. The function will be slow but correct, so you
+# can compare faster versions with it.
 #
 # - **Takes** `a` of shape `(B, n, k)` and `b` of shape `(B, k, m)`.
 # - **Returns** a new tensor `(B, n, m)` in the dtype of `a`, differentiable in `a` and `b`. Do not use
@@ -183,11 +183,12 @@ check("bmm_loops")
 #
 # ### Count axes from the end
 #
-# With a batch in front, `k` is no longer axis 1. It is still the last axis of `a` and the last but
-# one of `b`, whatever comes before. So write positions from the end: `a[..., None]`, `dim=-2`.
+# With a batch in front, `k` is no longer axis 1. But it is still the last axis of `a` and the
+# second-to-last of `b`, whatever comes before. So count axes from the end: `a[..., None]`,
+# `dim=-2`.
 #
-# **Predict.** What is the shape of `(2, 3, 4, 1)` times `(2, 1, 4, 5)`, elementwise? What if someone
-# forgets the new axis of `b`, with a batch of two items, or of three?
+# **Predict.** What is the shape of `(2, 3, 4, 1)` times `(2, 1, 4, 5)`, elementwise? What happens
+# if someone forgets the new axis of `b`, and `b` has two items? And with three?
 
 # %% tags=["demo"]
 left = torch.ones(2, 3, 4, 1)
@@ -202,20 +203,20 @@ assert (left * torch.ones(3, 4, 5)).shape == (2, 3, 4, 5)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# With the new axis, the shape is `(2, 3, 4, 5)`. Without it, sizes are aligned from the right: 1 with
-# 5, 4 with 4, and 3 with the batch of `b`. A batch of 2 raises an error. A batch of 3, which is as large
-# as `n`, raises none, and multiplies item $i$ of `b` with row $i$ of `a`.
+# With the new axis, the shape is `(2, 3, 4, 5)`. Without it, sizes are aligned from the right: 1
+# with 5, 4 with 4, and 3 with the batch of `b`. A batch of 2 raises an error. A batch of 3, the
+# same size as `n`, raises no error and multiplies row $i$ of `a` by item $i$ of `b`.
 #
 # </details>
 #
 # ### The formula in letters
 #
-# `torch.einsum` takes the formula itself, with one letter for each axis. A letter that is missing to
-# the right of the arrow is summed over. For example, `"btj->bj"` sums the rows of each item, and
-# `"bt,bt->b"` computes one dot product for each item. `...` stands for any leading axes.
+# `torch.einsum` takes the formula itself, with one letter for each axis. A letter that does not
+# appear to the right of the arrow is summed over. For example, `"btj->bj"` sums the rows of each
+# item, and `"bt,bt->b"` computes one dot product for each item. `...` stands for any leading axes.
 #
-# **Predict** the shape of each result below. Both strings were meant to multiply the matrices of each
-# item. Which warns you that it does not?
+# **Predict** the shape of each result below. Both strings were meant to multiply the matrices of
+# each item, and neither does. What warns you?
 
 # %% tags=["demo"]
 generator = torch.Generator().manual_seed(0)
@@ -230,21 +231,21 @@ assert torch.allclose(torch.einsum("bit,btj->bitj", a, b).sum(dim=2), slow, atol
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The first has shape `(3, 5)`, because without `b` to the right of the arrow, the items are added up.
-# The second has shape `(2, 3, 4, 5)`, because its products are not summed yet. Neither raises an
-# error. Only the shape can warn you.
+# The first has shape `(3, 5)`. With no `b` to the right of the arrow, the items are added up. The
+# second has shape `(2, 3, 4, 5)`, because its products are not summed yet. Neither raises an error.
+# Only the shape can warn you.
 #
 # </details>
 
 # %% [markdown]
 # ### Exercise: `bmm`
 #
-# - **Takes** `a` `(..., n, k)` and `b` `(..., k, m)` with the same leading axes, of any number: none,
-#   a batch, or a batch and heads.
+# - **Takes** `a` `(..., n, k)` and `b` `(..., k, m)` with the same leading axes, however many:
+#   none, a batch, or a batch and heads.
 # - **Returns** `(..., n, m)`, differentiable in both arguments.
-# - **Without** loops, and without a ready-made matrix product: no `torch.bmm`, `torch.matmul` or `@`,
-#   nor one under another name (`mm`, `baddbmm`, `F.linear`). `torch.einsum` is allowed. The check
-#   watches what your code calls, and whether it takes more steps for a larger problem.
+# - **Without** loops, and without a ready-made matrix product: no `torch.bmm`, `torch.matmul` or
+#   `@`, and no product under another name (`mm`, `baddbmm`, `F.linear`). `torch.einsum` is allowed.
+#   The check watches what your code calls, and whether it takes more steps for a larger problem.
 #
 # **Worked number.** `a = [[[1, 2]], [[3, 4]]]` and `b = [[[10], [1]], [[1], [10]]]` again give
 # `[[[12]], [[43]]]`. Shapes `(2, 3, 4, 5)` and `(2, 3, 5, 6)` give `(2, 3, 4, 6)`.
@@ -258,7 +259,7 @@ check("bmm")
 # %% [markdown]
 # ## 3. What the loops cost ★
 #
-# *All these ways give the same numbers. Does it matter which one you run?*
+# *Every version of the product gives the same numbers. Does it matter which one you run?*
 #
 # The four ways below multiply eight pairs of square matrices. The times were measured once, in
 # float32 on one core of an Intel Xeon server, and yours will differ. Set `LIVE = True` to measure
@@ -324,11 +325,11 @@ assert 8 * 128**3 > 16.7e6 and round(4 * 8 * 128**3 / 1e6) == 67
 #
 # - **Four loops** take more than 80,000 times as long as einsum at size 16. Every step in Python costs
 #   microseconds, whatever it computes.
-# - **A loop over items** pays the overhead of a call eight times, which dominates until the work in
-#   each call outweighs it. A batched product is one call, and a GPU works on all items at once.
+# - **A loop over items** pays the overhead of a call eight times, and for small matrices the
+#   overhead dominates. A batched product is one call, and a GPU works on all items at once.
 # - **Multiply and sum** is fastest while the block of products is small. At size 128 that block has
-#   16.8 million numbers, 67 MB, for a result of half a megabyte. It takes 400 times as long as
-#   einsum, which never stores it.
+#   16.8 million numbers, 67 MB, for a result of half a megabyte. The product takes 400 times as
+#   long as einsum, which never stores the block and is fastest.
 #
 # </details>
 
@@ -364,8 +365,8 @@ assert three_keys.reshape(2, 3)[:, 0].tolist() == [0, 3]
 #
 # </details>
 #
-# **Step through it.** Take the numbers in the order in which they lie in memory, and put them down one
-# by one. Where does the fourth one go?
+# **Step through it.** Take the numbers in the order in which they lie in memory, and place them one
+# by one. Where does the fourth number go?
 
 
 # %% tags=["demo"]
@@ -376,10 +377,10 @@ def draw_step(step):
 plotting.interactive(draw_step, step=range(three_keys.numel() + 1))
 
 # %% [markdown]
-# Now all numbers at once. The color and the small letter say which key a number belongs to.
+# The next figure shows all numbers at once. The color and the small letter show a number's key.
 #
-# **Predict.** How many colors does a column have in the target, and how many after a reshape? Two of
-# the four ways below are wrong in the same way. Which two?
+# **Predict.** How many colors does a column have in the target, and how many after a reshape? Two
+# of the four expressions below make the same mistake. Which two?
 
 # %% tags=["demo"]
 WAYS_TO_TURN = {
@@ -428,8 +429,8 @@ plotting.interactive(draw_turned, way=list(WAYS_TO_TURN))
 #
 # The product is correct. What is wrong with the test?
 #
-# **Predict.** One of the five functions below computes scores. How many pass a test of shapes? And how
-# many give the right *numbers* on ones, on *drei* alone, and on the three numerals?
+# **Predict.** One of the five functions below computes scores correctly. How many pass a shape
+# test? And how many give the right *numbers* on ones, on *drei* alone, and on the three numerals?
 
 # %% tags=["demo"]
 CANDIDATES = {
@@ -460,10 +461,10 @@ assert [sum(row) for row in caught] == [0, 2, 1, 2, 1] and not any(row[0] for ro
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# All five have the right shape, and on ones all five have the right numbers: where all numbers are
-# equal, no mix-up shows. A single item cannot show that items got mixed. What catches the four wrong
-# ones is random numbers, several items, and sizes that all differ. This is why the checks of this
-# course never use ones.
+# All five have the right shape. On ones, all five have the right numbers, because equal numbers
+# hide every mix-up. On *drei* three do, because a single item cannot show that items got mixed. To
+# catch all four wrong functions, use random numbers, several items, and sizes that all differ. This
+# is why the checks of this course never use ones.
 #
 # </details>
 #
@@ -477,17 +478,18 @@ assert [sum(row) for row in caught] == [0, 2, 1, 2, 1] and not any(row[0] for ro
 # | `keys.transpose(1, 2)` | `(B, d, m)` | `(B, m, h, d)`: heads and keys swapped |
 # | `keys.T` | `(d, m, B)`: all axes reversed | `(d, m, h, B)` |
 #
-# The second line is common, and correct as long as nobody adds heads. With as many heads as keys and
-# features, nothing warns you. There is no error, the shape is right, and the numbers are wrong.
+# The second row is common, and correct as long as nobody adds heads. If heads, keys and features
+# are equal in number, nothing warns you. There is no error, and the shape is right, but the numbers
+# are wrong.
 
 # %% [markdown]
 # ### Exercise: `batched_scores`
 #
-# - **Takes** `queries` `(..., n, d)` and `keys` `(..., m, d)` with the same leading axes, of any
-#   number, including none.
-# - **Returns** the scores `(..., n, m)`. Entry $(i, j)$ is the dot product of query $i$ and key $j$ of
-#   the same item. Do not scale, normalize, or change the arguments. The scores are differentiable in
-#   both. Any product is allowed, `@` and your own `bmm` included.
+# - **Takes** `queries` `(..., n, d)` and `keys` `(..., m, d)` with the same leading axes, however
+#   many, including none.
+# - **Returns** the scores `(..., n, m)`. Entry $(i, j)$ is the dot product of query $i$ and key $j$
+#   of the same item. Do not scale, normalize, or change the arguments. The scores are
+#   differentiable in both. Any product is allowed, including `@` and your own `bmm`.
 #
 # **Worked number.** The query $(1, 2, 0)$ with the keys $(1, 0, 5)$ and $(0, 10, 5)$ gives
 # `[[1, 20]]`. With heads, `(2, 3, 4, 5)` and `(2, 3, 6, 5)` give `(2, 3, 4, 6)`.
@@ -508,7 +510,7 @@ shapes = {"attention weights": (1, 2), "values": (2, 2), "weighted sum": (1, 2)}
 plotting.show(plotting.diagram_strip("attention", lit="weighted sum", shapes=shapes))
 
 # %% [markdown]
-# The query receives an average of all values, with the weights that the softmax makes of its scores:
+# The query receives an average of all values, weighted by the softmax of its scores:
 #
 # $$W = \operatorname{softmax}(Q K^\top), \qquad O = W V \in \mathbb{R}^{n \times v}, \qquad o_i = \sum_{j=1}^{m} w_{ij} v_j.$$
 #
@@ -518,13 +520,13 @@ plotting.show(plotting.diagram_strip("attention", lit="weighted sum", shapes=sha
 # **By hand.** The scores $0$ and $\ln 3$ give the weights $(0.25, 0.75)$. With the values $(4, 0)$ and
 # $(0, 4)$ the output is $0.25 \cdot (4, 0) + 0.75 \cdot (0, 4) = (1, 3)$.
 #
-# Four properties must hold, whatever the numbers. Each is a test of one line, and each catches a
-# different mistake:
+# Four properties must hold, whatever the numbers. Each makes a one-line test, and each test catches
+# a different mistake:
 #
 # 1. a weight of 1 on one key returns exactly the value of that key;
 # 2. values that form an identity matrix return the weights;
 # 3. non-negative weights that sum to 1 keep each output between the smallest and the largest value;
-# 4. a row of zeros, such as an empty row of lesson 02, returns zeros.
+# 4. a row of zero weights, such as an empty row in lesson 02, returns zeros.
 #
 # **Predict.** Someone writes $W^\top V$ instead of $W V$. With $n = m$, the shape is right. Which of the
 # four tests fail?
@@ -532,8 +534,8 @@ plotting.show(plotting.diagram_strip("attention", lit="weighted sum", shapes=sha
 # <details><summary>Answer</summary>
 #
 # Test 2 fails, because the result is $W^\top$ (unless $W$ is symmetric). Test 1 usually fails,
-# because each *key* then collects values. Test 3 often fails, because the *columns* of $W$ need not sum to
-# 1. Test 4 fails, because the row of zeros has become a column.
+# because the sum then runs over *queries*. Test 3 often fails, because the *columns* of $W$ need
+# not add up to 1. Test 4 fails, because the row of zeros has become a column.
 #
 # </details>
 
@@ -542,8 +544,8 @@ plotting.show(plotting.diagram_strip("attention", lit="weighted sum", shapes=sha
 #
 # Write attention.
 #
-# - **Takes** `queries` `(..., n, d)`, `keys` `(..., m, d)` and `values` `(..., m, d_v)` with the same
-#   leading axes, of any number, including none.
+# - **Takes** `queries` `(..., n, d)`, `keys` `(..., m, d)` and `values` `(..., m, d_v)` with the
+#   same leading axes, however many, including none.
 # - **Returns** `outputs` `(..., n, d_v)` and `attention_weights` `(..., n, m)`, in this order. The scores
 #   are plain dot products, and each row of the weights sums to 1, however large the scores are. Both
 #   results are differentiable in all arguments.
@@ -562,11 +564,11 @@ check("attention_pooling")
 #
 # *Can the translator work with your three lines?*
 #
-# The next cell makes lesson 00's translator compute the attention between words and letters with your
-# `attention_pooling`. It translates one numeral at a time, so there are no pads. (The translator was
-# trained with scores that are divided by $\sqrt{64} = 8$. Yours are not.)
+# The next cell makes lesson 00's translator compute the attention between words and letters with
+# your `attention_pooling`. It translates one numeral at a time, so there is no padding. (The
+# translator was trained with scores divided by $\sqrt{64} = 8$. Yours are not.)
 #
-# **Predict.** How many of the numbers 1 to 99 does it still translate correctly? And for 47,
+# **Predict.** How many of the numbers from 1 to 99 does it still translate correctly? And for 47,
 # *siebenundvierzig*, will the map of your attention be softer or sharper than the translator's own?
 
 
@@ -589,8 +591,8 @@ assert own_map[1].max() < 0.6 and your_map[1].max() > 0.8
 # <details><summary>Answer</summary>
 #
 # All 99 are correct. Your map is sharper: *seven* puts most of its weight on a single letter of
-# *sieben*, where the translator spreads it over several. Scores that are eight times as large make a
-# softmax sharper. Lesson 05 asks why one divides, and by how much.
+# *sieben*, while the translator spreads it over several. Scores that are eight times as large make
+# a softmax sharper. Lesson 05 asks why scores are divided, and by how much.
 #
 # </details>
 #
@@ -603,13 +605,13 @@ plotting.show(plotting.attention(your_map, your_words, "siebenundvierzig"))
 # %% [markdown]
 # ### Written question: a test that passed
 #
-# A colleague computes scores as `queries @ keys.reshape(B, d, m)`. The test fills both with ones,
-# compares the shape, and passes. The model trains, and its loss goes down.
+# A colleague computes scores as `queries @ keys.reshape(B, d, m)`. The test fills queries and keys
+# with ones, checks the shape, and passes. The model trains, and its loss goes down.
 #
-# A person, not a program, grades this question. In five to eight sentences, explain what a column of
-# the reshaped keys consists of, and in which cases the scores are correct all the same. Why does the
-# loss go down? Write down a test that tells the two apart, and say which of its choices (sizes,
-# numbers, items) matter.
+# A person, not a program, grades this question. In five to eight sentences, explain what a column
+# of the reshaped keys contains, and in which cases the scores are correct anyway. Why does the loss
+# go down? Write down a test that tells a reshape from a transpose, and say which of its choices
+# (sizes, numbers, items) matter.
 
 # %% [markdown] written="what_a_shape_test_proves"
 # **Your answer** (replace the line below):
@@ -617,18 +619,20 @@ plotting.show(plotting.attention(your_map, your_words, "siebenundvierzig"))
 # ### BEGIN SOLUTION
 # Three points, one for each part. Half points are possible.
 #
-# 1. **What the reshape does.** It keeps the reading order and cuts it into rows of length $m$, so a
-#    column collects numbers of different keys (with $m = 3$, $d = 2$ the first column is number 0 of
-#    key 0 and number 1 of key 1). The scores agree with $Q K^\top$ if all *numbers* of an item's keys
-#    are equal (ones, or any constant), if $m = 1$, or if $d = 1$. Equal keys are not enough: three
-#    keys $(1, 2)$ give rows $(1, 1, 1)$ and $(2, 2, 2)$ transposed, but $(1, 2, 1)$ and $(2, 1, 2)$
-#    reshaped. (Half a point for "the rows get mixed" without saying when it does not matter.)
-# 2. **Why the loss falls.** The scores are still differentiable functions of the inputs, mixed in
-#    a fixed way, and the projections before and the layers after can adapt to it. A falling loss says
-#    that something can be learned, not that query $i$ was compared with key $j$.
-# 3. **A test.** Random numbers (not ones), at least two items, sizes that all differ ($n$, $m$, $d$),
-#    compared entry by entry with a loop or an einsum; or a property: change key $j$, and only column
-#    $j$ of the scores may change. The point needs one such test and a reason for its choices.
+# 1. **What the reshape does.** It keeps the reading order and cuts the numbers into rows of length
+#    $m$, so a column collects numbers of different keys (with $m = 3$, $d = 2$ the first column is
+#    number 0 of key 0 and number 1 of key 1). The scores agree with $Q K^\top$ if all *numbers* of
+#    an item's keys are equal (ones, or any constant), if $m = 1$, or if $d = 1$. Equal keys are not
+#    enough: three keys $(1, 2)$ give rows $(1, 1, 1)$ and $(2, 2, 2)$ transposed, but $(1, 2, 1)$
+#    and $(2, 1, 2)$ reshaped. (Half a point for "the rows get mixed" without saying when it does
+#    not matter.)
+# 2. **Why the loss falls.** The scores are still differentiable functions of the inputs, mixed in a
+#    fixed way, and the layers before and after can adapt to the mixing. A falling loss shows that
+#    something can be learned, not that query $i$ was compared with key $j$.
+# 3. **A test.** Compare with a loop or an einsum, entry by entry, on random numbers (not ones), at
+#    least two items, and sizes that all differ ($n$, $m$, $d$). Or test a property: if key $j$
+#    changes, only column $j$ of the scores may change. The point needs one such test and a reason
+#    for its choices.
 # ### END SOLUTION
 
 # %% [markdown]
@@ -636,8 +640,8 @@ plotting.show(plotting.attention(your_map, your_words, "siebenundvierzig"))
 #
 # *Four heads share one set of keys. Do you have to copy the keys four times?*
 #
-# `@` broadcasts leading axes, aligned from the right, and repeats an axis of size 1. That is useful
-# and dangerous. Queries with heads are `(B, h, n, d)`, and shared keys are `(B, m, d)`. If you multiply
+# `@` aligns leading axes from the right and repeats any axis of size 1. That is useful and
+# dangerous. Queries with heads are `(B, h, n, d)`, and shared keys are `(B, m, d)`. If you multiply
 # them as they are, the batch axis of the keys is aligned with the *heads*.
 #
 # **Predict.** Let $B = h = 2$. Do you get an error, correct scores, or wrong ones?
@@ -665,9 +669,9 @@ assert not torch.allclose(as_they_are, with_an_axis)
 #
 # </details>
 #
-# The course's `batched_scores` refuses leading axes that differ, so this cannot happen there. To share
-# on purpose, use `expand`. It repeats an axis of size 1 without copying, because its stride along that
-# axis is 0.
+# The course's `batched_scores` rejects leading axes that differ, so this cannot happen there. To
+# share on purpose, use `expand`. It repeats an axis of size 1 without copying, by giving it a
+# stride of 0.
 
 # %% tags=["demo"]
 for_each_head = keys[:, None].expand(2, 2, 5, 4)  # (B, h, m, d)
@@ -681,10 +685,10 @@ assert for_each_head.data_ptr() == keys.data_ptr()
 #
 # *Which grows faster as a text gets longer: the arithmetic, the inputs, or the scores?*
 #
-# An entry of $Q K^\top$ is a sum of $d$ products, and there are $n m$ entries for each of $B$ items.
-# An entry of $W V$ is a sum of $m$ products, and there are $n v$ of them. By convention, a
-# multiplication and the addition that follows count as 2 operations. As in most papers, the softmax is
-# not counted.
+# An entry of $Q K^\top$ is a sum of $d$ products, and there are $n m$ entries for each of $B$
+# items. An entry of $W V$ is a sum of $m$ products, and there are $n v$ entries. By convention, a
+# multiplication and the addition that follows count as 2 operations. As in most papers, the softmax
+# is not counted.
 #
 # **By hand.** One item, two queries, three keys, $d = 4$ and $v = 5$ take
 # $2 \cdot (6 \cdot 4 + 10 \cdot 3) = 108$ operations, and the six scores take 24 bytes in float32.
@@ -692,10 +696,11 @@ assert for_each_head.data_ptr() == keys.data_ptr()
 # %% [markdown]
 # ### Exercise: `attention_cost`
 #
-# - **Takes** `batch`, `num_queries`, `num_keys`, `d`, `d_v` and `bytes_per_element` (4 unless given),
-#   all ints. Heads count as items: a batch of 2 with 8 heads is 16.
-# - **Returns** a dict with two ints: `"flops"`, the operations of both products, and `"score_bytes"`,
-#   the memory of the scores. Both are exact, for large and for empty problems.
+# - **Takes** `batch`, `num_queries`, `num_keys`, `d`, `d_v` and `bytes_per_element` (4 unless
+#   given), all ints. Heads count as items, so for 2 items with 8 heads `batch` is 16.
+# - **Returns** a dict with two ints: `"flops"`, the operations of both products, and
+#   `"score_bytes"`, the memory of the scores. Both are exact, even for very large or empty
+#   problems.
 #
 # **Worked number.** `attention_cost(1, 2, 3, 4, 5)` is `{"flops": 108, "score_bytes": 24}`.
 
@@ -706,9 +711,9 @@ from course_lib.attention import attention_cost
 check("attention_cost")
 
 # %% [markdown]
-# **Predict.** Take 16 heads, $d = v = 64$, and half precision. Queries, keys and values of a text of
-# 8192 words take 50 MB together. How much do the scores take? Then move the slider. Where do the two
-# lines cross, and what do more heads change about that?
+# **Predict.** Take 16 heads, $d = v = 64$, and half precision. Queries, keys and values of a text
+# of 8192 words take 50 MB together. How much do the scores take? Then move the slider. Where do the
+# two lines cross, and how do more heads change that?
 
 # %% tags=["demo"]
 cost = attention_cost(16, 8192, 8192, 64, 64, bytes_per_element=2)
@@ -740,15 +745,15 @@ plotting.interactive(draw_memory, start={"heads": 16}, heads=[1, 4, 16, 64])
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The scores take 2147 MB, 43 times as much: $16 \cdot 8192^2$ scores of two bytes. Their line is twice
-# as steep, and it crosses the other at $n = 3d = 192$ words. More heads lift both lines and leave the
-# crossing where it is.
+# The scores take 2147 MB, 43 times as much: $16 \cdot 8192^2$ scores of two bytes. Their line is
+# twice as steep, and it crosses the other line at $n = 3d = 192$ words. More heads lift both lines
+# but leave the crossing where it is.
 #
 # </details>
 #
-# Twice the words mean twice the inputs, four times the operations, and four times the scores. But the
-# scores are needed only between the two products. *FlashAttention* (Dao and others, below) computes
-# them block by block and stores no `(n, m)` matrix. Lesson 08 builds it.
+# If you double the words, the inputs double, and the operations and the scores grow fourfold. But
+# the scores are needed only between the two products. *FlashAttention* (Dao and others, below)
+# computes them block by block and stores no `(n, m)` matrix. Lesson 08 builds it.
 
 # %% [markdown]
 # ### All together
@@ -764,16 +769,16 @@ check("03_batch_matmul")
 # ## Summary
 #
 # Attention is two matrix products with a softmax between them. `(n, d)` times `(d, m)` gives the
-# scores and `(n, m)` times `(m, v)` the outputs, for every item and head separately. A transpose moves
-# numbers to other positions, and a reshape cuts the same line of numbers into new rows. Both give the
-# same shape, so a test of shapes does not show which key was compared with which query. Count axes from
-# the end, keep leading axes equal or expand them on purpose, and test with random numbers and sizes
-# that differ.
+# scores and `(n, m)` times `(m, v)` gives the outputs, for every item and head separately. A
+# transpose moves numbers to other positions, and a reshape cuts the same sequence of numbers into
+# new rows. Both give the same shape, so a shape test does not show which key was compared with
+# which query. Count axes from the end, keep leading axes equal or expand them on purpose, and test
+# with random numbers and sizes that differ.
 
 # %% [markdown]
 # ## Further exercises ★
 #
-# 1. **Only its own column.** Write a test that changes one key and looks at which scores change. Run
+# 1. **Only its own column.** Write a test that changes one key and checks which scores change. Run
 #    it on the candidates of section 4.
 # 2. **Associativity.** Without a softmax, $(Q K^\top) V = Q (K^\top V)$. Count the operations of both
 #    sides with $n = m$. When is the right-hand side cheaper, and why can attention not use it?
@@ -781,8 +786,8 @@ check("03_batch_matmul")
 #    largest tensor you hold?
 # 4. **One key for all heads.** How many bytes do keys and values take for 16 heads that share one set,
 #    and how many if each has its own? (Shazeer, below.)
-# 5. **Einsum backwards.** Write an einsum for the gradient of a product with respect to `a`, given that
-#    of the result. Compare with `torch.autograd.grad`.
+# 5. **Einsum backwards.** Given the gradient of a product, write an einsum for the gradient with
+#    respect to `a`. Compare with `torch.autograd.grad`.
 
 # %% [markdown]
 # ## References

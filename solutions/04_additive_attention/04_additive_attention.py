@@ -1,17 +1,17 @@
 # %% [markdown]
 # # 04 · Additive attention
 #
-# **The question.** A dot product needs a query and a key of the same size, and it takes "similar" to
-# mean "pointing the same way". The first attention mechanism (2014) needed neither. A small *network*
-# decided how well a key fits a query. How does it do that, what does it cost, and could it take the
-# place of the dot product in lesson 00's translator?
+# **The question.** A dot product needs a query and a key of the same size, and it takes "similar"
+# to mean "pointing the same way". The first attention mechanism (2014) had neither limitation. A
+# small *network* decided how well a key fits a query. How does the network do that, what does it
+# cost, and could it replace the dot product in lesson 00's translator?
 #
 # **After this you can**
 #
-# - score queries against keys of another size;
+# - score queries against keys of a different size;
 # - arrange axes so that one addition combines every query with every key;
 # - say what the tanh is for, and what the scores become without it;
-# - write attention as a module whose weights, masks and dropout behave;
+# - write attention as a module that handles weights, masks and dropout correctly;
 # - (optional) count the memory that additive scores take, and trade it for time.
 #
 # **Time:** {time}. **You need:** broadcasting, `masked_softmax` from lesson 02 (yours or ours), and
@@ -79,14 +79,14 @@ plotting.show(plotting.diagram("attention", shapes=shapes | {"scores": "(B, n, m
 # $1 \cdot 0.6 + 2 \cdot 0.8 = 2.2$.
 #
 # **Predict.** With these weights, what is the largest score that any query and key can reach? What
-# happens to it, and to a dot product, when you make both vectors ten times as long?
+# happens to this maximum, and to a dot product, when you make both vectors ten times as long?
 #
 # <details><summary>Answer</summary>
 #
-# tanh stays between -1 and 1, so every score lies between $-3$ and $3 = |1| + |2|$, however long the
-# vectors are. A dot product grows a hundredfold. An additive score is bounded by its own weights,
-# $\sum_h |w_{v,h}|$, so it does not grow with the size of the vectors. It does grow with the number of
-# features $H$, because the bound is a sum of $H$ terms.
+# tanh stays between -1 and 1, so every score lies between $-3$ and $3 = |1| + |2|$, however long
+# the vectors are. A dot product grows a hundredfold. An additive score is bounded by its own
+# weights, $\sum_h |w_{v,h}|$, so longer vectors cannot push it past that bound. The bound does grow
+# with the number of features $H$, because it is a sum of $H$ terms.
 #
 # </details>
 
@@ -100,8 +100,8 @@ shapes = {"queries": (1, 4, 2), "keys": (1, 5, 1), "scores": (1, 4, 5)}
 plotting.show(plotting.diagram_strip("attention", lit="scores", shapes=shapes))
 
 # %% [markdown]
-# Project first. That is cheap, and needed only once for each query and each key. Then give each of the
-# two tensors an axis for the other one, and let broadcasting pair them:
+# Project first, which is cheap and needed only once for each query and each key. Then give each of
+# the two tensors an axis for the other one, and let broadcasting pair them:
 #
 # | tensor | shape |
 # |---|---|
@@ -136,10 +136,10 @@ check("additive_scores")
 # %% [markdown]
 # ### The axes the other way round
 #
-# **Predict.** *drei*, *dreizehn* and *dreiundvierzig* again: two words each attend to 14 letters, and
-# $H = 32$. How many numbers does the cube contain? What is the shape of `q.unsqueeze(1) +
-# k.unsqueeze(2)`, with the two axes exchanged? And would you notice if there were as many words as
-# letters?
+# **Predict.** Take *drei*, *dreizehn* and *dreiundvierzig* again. For each, two words attend to 14
+# letters, and $H = 32$. How many numbers does the cube contain? What is the shape of
+# `q.unsqueeze(1) + k.unsqueeze(2)`, with the two axes exchanged? And would you notice if there were
+# as many words as letters?
 
 # %% tags=["demo"]
 generator = torch.Generator().manual_seed(0)
@@ -156,22 +156,22 @@ assert cube.shape == exchanged.shape and not torch.allclose(cube, exchanged)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The cube contains $3 \cdot 2 \cdot 14 \cdot 32 = 2688$ numbers. With the axes exchanged, the shape is
-# `(B, m, n, H)`, and rows belong to keys. With $n = m$ the shape is the same and the numbers are not.
-# Nobody notices until the softmax runs over the wrong axis, and each *key* distributes a weight of 1
-# among the queries.
+# The cube contains $3 \cdot 2 \cdot 14 \cdot 32 = 2688$ numbers. With the axes exchanged, the shape
+# is `(B, m, n, H)`, and rows belong to keys. With $n = m$ the shape is the same but the numbers are
+# not. You would get no warning. The softmax would run over the wrong axis, and each *key* would
+# distribute a weight of 1 among the queries.
 #
 # </details>
 #
 # ### The cube, slice by slice
 #
-# Four queries lie at the positions -1.9, -0.8, 0.2 and 1.1 of a line, and five keys at -2, -1, 0, 1
-# and 2. The layers have no bias, so a query gets a constant 1 as its second number, which can serve as
-# one. A key is only its position. With $H = 2$ features and the weights below, the cube has two slices.
-# The labels of a slice are the projected query (row) and the projected key (column), and a cell is the
-# tanh of their sum.
+# Four queries lie at the positions -1.9, -0.8, 0.2 and 1.1 on a line, and five keys at -2, -1, 0, 1
+# and 2. The layers have no bias, so each query has a constant 1 as its second number, which serves
+# as a bias. A key is only its position. With $H = 2$ features and the weights below, the cube has
+# two slices. The labels of a slice show the projected query (row) and the projected key (column),
+# and each cell is the tanh of their sum.
 #
-# **Predict.** What does one tanh look like across a row? And the difference of two?
+# **Predict.** What does one tanh look like across a row? What does the difference of two look like?
 
 # %% tags=["demo"]
 positions = torch.tensor([-1.9, -0.8, 0.2, 1.1])
@@ -189,8 +189,9 @@ assert scores[0].argmax(dim=-1).tolist() == nearest.tolist() == [0, 1, 2, 3]
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Each slice is a step, from 1 on the left to -1 on the right. The second step lies one key further
-# left. Their difference is high in a narrow band, **where query and key are close**.
+# Each row of a slice is a step, from 1 on the left to -1 on the right. The second step lies one key
+# further left. The difference of the two steps is high in a narrow band, **where query and key are
+# close**.
 #
 # </details>
 #
@@ -208,8 +209,8 @@ assert not scores.any()
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# All of them are 0. Without the constant, the two features are equal and their difference is 0. The
-# constant moves one step to the left of 0 and the other to the right.
+# All scores are 0. Without the constant, the two features are equal and their difference is 0. The
+# constant moves one step to the left of the query's position and the other to the right.
 #
 # </details>
 
@@ -225,14 +226,15 @@ assert not scores.any()
 #
 # <details><summary>Answer</summary>
 #
-# They do not differ. $a_i$ is the same number in the whole row, and lesson 02 showed that a softmax
-# ignores a shift of its row. Every query attends to the same keys, and the query itself has no effect.
+# The weights do not differ. $a_i$ is the same number in the whole row, and lesson 02 showed that
+# adding a constant to a row does not change its softmax. Every query attends to the same keys, and
+# the query itself has no effect.
 #
 # </details>
 #
-# **Predict.** The next cell compares three versions on the points of section 2, with $w_v = (4, -3)$:
-# the formula, the formula without tanh, and tanh of query and key *before* they are added. In which of
-# them do the queries differ?
+# **Predict.** The next cell compares three versions on the points of section 2, with
+# $w_v = (4, -3)$: the formula, the formula without tanh, and the formula with tanh applied *before*
+# query and key are added. In which of them do the weights depend on the query?
 
 # %% tags=["demo"]
 q, k = (queries @ w_q.mT).unsqueeze(2), (keys @ w_k.mT).unsqueeze(1)
@@ -252,18 +254,19 @@ for name, weights in maps.items():
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The queries differ only in the first. In the other two, one key wins for every query, because the
-# score is again the sum of a part from the query and a part from the key. To make the two interact, the
-# nonlinearity must come *after* the sum. Others would do as well, for example relu. With tanh, the
-# scores also stay bounded.
+# The weights depend on the query only in the first. In the other two, the same key wins for every
+# query, because the score is a part from the query plus a part from the key. To make the two
+# interact, the nonlinearity must come *after* the sum. Other nonlinearities, such as relu, would
+# also work. With tanh, the scores also stay bounded.
 #
 # </details>
 #
 # ### Can it be learned?
 #
-# Section 2 used weights chosen by hand. Now gradient descent has to find them, on 64 problems, each
-# with the five keys in a random order and a random value at each. The target of a query is the value of
-# its nearest key. One network has the tanh and the other does not. They are otherwise identical.
+# Section 2 used weights chosen by hand. Now gradient descent has to find them, on 64 problems. Each
+# problem has the five keys in a random order, and each key has a random value. The target of a
+# query is the value of its nearest key. One network has the tanh and the other does not. They are
+# otherwise identical.
 #
 # **Predict.** The targets have a variance of about 1, so predicting 0 gives a loss of about 1. How far
 # does each loss fall?
@@ -311,9 +314,9 @@ assert without_tanh[-1] > 0.5
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Both losses fall, and neither program raises an error. But only one network can solve the problem.
-# Without the nonlinearity, all four queries of a problem get the same answer, and no single answer can
-# be close to four different values.
+# The loss with tanh falls nearly to 0, and the loss without it hardly moves. Neither run raises an
+# error. # Without the nonlinearity, all four queries of a problem get the same answer, and no
+# single answer can be close to four different values.
 #
 # </details>
 
@@ -329,21 +332,23 @@ plotting.show(
 )
 
 # %% [markdown]
-# **It registers its weights.** Optimizers, `.to(device)` and checkpoints rely on `parameters()`, which
-# lists what was assigned to `self` in `__init__` as a layer or an `nn.Parameter`. A plain tensor or a
-# Python list of layers is not found. It would run and report a loss, but no optimizer would ever update
-# it. Layers made inside `forward` have new random weights at every call.
+# **It registers its weights.** Optimizers, `.to(device)` and checkpoints rely on `parameters()`,
+# which lists what was assigned to `self` in `__init__` as a layer or an `nn.Parameter`. A plain
+# tensor or a Python list of layers is not found. Training would run and report a loss, but the
+# optimizer would never update those weights. Layers made inside `forward` have new random weights
+# at every call.
 #
-# **It keeps its weights without their graph.** You will want to look at the attention weights, so the
-# module stores them as `self.attention_weights`. A tensor with its graph keeps every intermediate
-# result of the call in memory, the feature cube included. Store `weights.detach()`.
+# **It keeps its attention weights without their graph.** You will want to look at the attention
+# weights, so the module stores them as `self.attention_weights`. A tensor with its graph keeps
+# every intermediate result of the call in memory, the feature cube included. Store
+# `weights.detach()`.
 #
 # **It passes masks on.** A module that accepts `mask` and ignores it passes every test on unpadded
 # data. Pass both the lengths and the mask on to `masked_softmax`, even when they are None.
 #
-# **It applies dropout to the weights, in train mode only.** Dropout sets each weight to 0 with
-# probability $p$ and divides the others by $1 - p$, so that on average the output equals that of eval
-# mode. A query then learns not to depend on a single key.
+# **It applies dropout to the attention weights, in train mode only.** Dropout sets each weight to 0
+# with probability $p$ and divides the others by $1 - p$, so that on average the output equals the
+# output in eval mode. The model then learns not to depend on a single key.
 #
 # **Predict.** The next cell drops weights of 1/4 with probability 1/2. What are the other entries, and
 # what is the sum of each row? And what happens to a dropped key if you apply dropout to the *scores*
@@ -365,14 +370,14 @@ assert torch.equal(drop.eval()(weights), weights)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The other entries are $0.25 / (1 - 0.5) = 0.5$, and rows no longer sum to 1. On average over many
-# calls, an entry is 0.25 again. Dropout on the scores sets a score to 0, and $e^0 = 1$, so the key keeps
-# a weight.
+# The other entries are $0.25 / (1 - 0.5) = 0.5$, and a row need not sum to 1. On average over many
+# calls, an entry is 0.25 again. Dropout on the scores sets a score to 0, and $e^0 = 1$, so the key
+# keeps some weight.
 #
 # </details>
 #
-# Since rows after dropout no longer sum to 1, `self.attention_weights` holds the weights *before* it:
-# after the softmax, before dropout, detached.
+# Since rows need not sum to 1 after dropout, `self.attention_weights` holds the detached weights
+# from *before* dropout.
 
 # %% [markdown]
 # ### Exercise: `AdditiveAttention`
@@ -381,17 +386,18 @@ assert torch.equal(drop.eval()(weights), weights)
 #   the layers `W_q`, `W_k` and `w_v`, each an `nn.Linear` without bias. `w_v` has one output. Pass
 #   `device` and `dtype` on to each layer.
 # - **`forward(queries, keys, values, valid_lens=None, mask=None)`** returns the averaged values,
-#   shape `(B, n, value_size)`: additive scores, masked softmax, dropout on the weights in train
-#   mode, average. Masked keys and values have no effect, whatever they contain. A query that may attend
-#   to no key gets zeros, and all gradients stay finite. Every size may be 1.
+#   shape `(B, n, value_size)`. The steps are additive scores, masked softmax, dropout on the
+#   weights in train mode, and the average. Masked keys and values have no effect, whatever they
+#   contain. A query that may attend to no key gets zeros, and all gradients stay finite. Every size
+#   may be 1.
 # - **`self.attention_weights`** holds the weights of the module's own last call, in train and in
 #   eval mode, before dropout and detached, shape `(B, n, m)`.
 #
-# You can call `additive_scores` and `masked_softmax`. The weight of a layer is `self.W_q.weight`, of
-# shape `(H, query_size)`. `self.w_v.weight` has shape `(1, H)`.
+# You can call `additive_scores` and `masked_softmax`. The weight of the layer `W_q` is
+# `self.W_q.weight`, of shape `(H, query_size)`. `self.w_v.weight` has shape `(1, H)`.
 #
-# **Worked number.** One query $(1, 0)$ scores two *equal* keys $(1)$ alike, whatever the weights of the
-# layers. The attention weights are $(0.5, 0.5)$, and the values 10 and 20 give 15.
+# **Worked number.** One query $(1, 0)$ gives two *equal* keys $(1)$ the same score, whatever the
+# weights of the layers. The attention weights are $(0.5, 0.5)$, and the values 10 and 20 give 15.
 
 # %%
 from course_lib.attention import AdditiveAttention
@@ -405,8 +411,9 @@ check("AdditiveAttention")
 # *Does it matter how a query and a key are compared?*
 #
 # Lesson 00's translator compares words with letters by dot products. The next cell replaces this
-# comparison with *your* module. It reads the queries, keys and values that the translator's own layers
-# compute. Everything else is frozen. Only `W_q`, `W_k` and `w_v` are trained, 4,128 numbers.
+# comparison with *your* module. The module reads the queries, keys and values that the translator's
+# own layers compute. Only the 4,128 numbers in `W_q`, `W_k` and `w_v` are trained. The rest is
+# frozen.
 #
 # **Predict.** How many of the numerals from 1 to 99 does the translator get right before your module has
 # learned anything? And after 150 steps?
@@ -437,25 +444,25 @@ plotting.show(plotting.attention(weights, words, "dreiundvierzig"))
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It gets only a few right before, because words look anywhere. Afterwards it gets nearly all of them
-# right, although no letter, word or value has changed. The module learned only *where to look*: *forty*
-# mostly at *vierzig*, and *three* more at *drei* than chance would have it. The map is softer than in
-# lesson 00, because after 150 steps the scores are not far apart. Lesson 09 trains both kinds of
-# attention from the start.
+# The translator gets only a few right at first, because the words attend to arbitrary letters.
+# Afterwards it gets nearly all of them right, although no other layer has changed. The module
+# learned only *where to look*. *forty* attends mostly to *vierzig*, and *three* attends to *drei*
+# more than chance would explain. The map is softer than in lesson 00, because after 150 steps the
+# scores are still close together. Lesson 09 trains both kinds of attention from the start.
 #
 # </details>
 
 # %% [markdown]
 # ### Written question: three requests
 #
-# Three colleagues ask which score to use, additive or dot product (projected to a common size by
-# learned layers if need be). A person, not a program, grades this question. Answer each in two or
-# three sentences, with a number where a number decides.
+# Three colleagues ask which score to use, additive or dot product (after learned projections to a
+# common size if needed). A person, not a program, grades this question. Answer each in two or three
+# sentences, with a number where a number settles the question.
 #
 # 1. A translator has sentences of 30 words, states of size 1024 in the encoder and 512 in the
 #    decoder, $B = 32$ and $H = 256$.
-# 2. A reader of long documents has $n = m = 20\,000$, $B = 8$, $H = 512$, and one GPU with 80 GB.
-# 3. A student wants to save time: "I drop the tanh. Then I need no cube, because
+# 2. A model for long documents has $n = m = 20\,000$, $B = 8$, $H = 512$, and one GPU with 80 GB.
+# 3. A colleague wants to save time: "I drop the tanh. Then I need no cube, because
 #    $w_v^\top W_q q_i$ and $w_v^\top W_k k_j$ can be computed separately."
 
 # %% [markdown] written="three_requests"
@@ -469,7 +476,7 @@ plotting.show(plotting.attention(weights, words, "dreiundvierzig"))
 #    while the dot product needs a projection of one side. (Half a point for a choice without the
 #    number.)
 # 2. **Dot product.** The cube would take $8 \cdot 20000^2 \cdot 512 \cdot 4$ bytes, about 6.6 TB.
-#    Even the scores take $8 \cdot 20000^2 \cdot 4$ bytes = 12.8 GB, so it is wise to work in
+#    The scores alone take $8 \cdot 20000^2 \cdot 4$ bytes = 12.8 GB, so it is wise to work in
 #    blocks of queries. An additive score in blocks is correct but slow, and training would have to
 #    recompute the features. Half a point if only the size of the scores is counted.
 # 3. **The saving is real, and the result is useless as attention.** The query's part is a
@@ -496,10 +503,11 @@ check("04_additive_attention")
 #
 # $$8 \cdot 1000 \cdot 1000 \cdot 128 \cdot 4 \text{ bytes} \approx 4.1 \text{ GB}, \qquad 8 \cdot 1000 \cdot 1000 \cdot 4 \text{ bytes} = 32 \text{ MB}.$$
 #
-# Training also keeps the result of the tanh for the backward pass. A dot product needs only the 32 MB,
-# because it never stores a number for each pair *and* feature. The additive score takes more time as
-# well. Each of the $B\,n\,m\,H$ entries takes an addition, a tanh and a multiply-add, while the
-# $B\,n\,m\,d$ multiply-adds of a dot product are a matrix product, which hardware does best.
+# Training also keeps the result of the tanh for the backward pass. A dot product needs only the 32
+# MB, because it never stores a number for each pair *and* feature. The additive score takes more
+# time as well. Each of the $B\,n\,m\,H$ entries takes an addition, a tanh and a multiply-add, while
+# the $B\,n\,m\,d$ multiply-adds of a dot product form a matrix product, which hardware is built
+# for.
 #
 # You can trade time for memory. If you score a few queries at a time, only their part of the cube
 # exists. The next cell scores one query at a time. The result is the same, and the cube never takes
@@ -521,11 +529,11 @@ assert torch.allclose(row_by_row, at_once, atol=1e-5)
 # %% [markdown]
 # ## 7. Additive and dot product on one problem ★
 #
-# *Additive scores cost more. What do you get for it?*
+# *Additive scores cost more. What do you get in return?*
 #
-# Here are the four queries and five keys of section 2 again. A dot product of two positions can only
-# multiply them. The slider scales `w_q` and `w_k`, and so makes the two steps of the additive score
-# steeper.
+# Here are the four queries and five keys of section 2 again. A dot product of two positions can
+# only multiply them. The slider scales `w_q` and `w_k`, which changes how steep the two steps of
+# the additive score are.
 #
 # **Predict.** Which key does the dot product choose for the query at 0.2?
 
@@ -547,15 +555,15 @@ assert dot_weights.argmax(dim=-1).tolist() == [0, 0, 4, 4]
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The additive weights follow the diagonal, with each query on its nearest key. The dot product sends
-# every query to one of the two *ends*, the query at 0.2 to the key at 2 (key 4). It prefers the longest
-# key that points the same way, not the nearest one.
+# The additive weights follow the diagonal, so each query chooses its nearest key. The dot product
+# sends every query to one of the two *ends*. The query at 0.2 goes to the key at 2 (key 4). A dot
+# product prefers the longest key that points the same way, not the nearest key.
 #
 # </details>
 #
-# The dot product is not worse, however, if you give it better features. Lesson 01 turned the Gaussian
-# kernel into a dot product, $q\,k - k^2/2$, which is the dot product of $(q, 1)$ and $(k, -k^2/2)$. With
-# the squared position as a second entry of the key, it finds the nearest key too.
+# With better features, however, the dot product does just as well. Lesson 01 turned the Gaussian
+# kernel into the score $q\,k - k^2/2$, which is the dot product of $(q, 1)$ and $(k, -k^2/2)$. With
+# $-k^2/2$ as a second entry of the key, the dot product finds the nearest key too.
 
 # %% tags=["demo"]
 richer_keys = torch.cat([keys, -(keys**2) / 2], dim=-1)  # (1, 5, 2)
@@ -564,9 +572,10 @@ print("best key of each query:", sharp.argmax(dim=-1).tolist())
 assert sharp.argmax(dim=-1).tolist() == [0, 1, 2, 3]
 
 # %% [markdown]
-# The additive score has a nonlinearity of its own and takes vectors of any size, and it pays with the
-# cube. The dot product leaves the nonlinear work to the layers before it, and is fast. Models that have
-# such layers, Transformers among them, use the dot product. Lesson 05 is about it.
+# The additive score has a nonlinearity of its own and takes vectors of any size, but it has to
+# store the cube. The dot product leaves the nonlinear work to the layers before it, and is fast.
+# Models that have such layers, Transformers among them, use the dot product, the subject of lesson
+# 05.
 #
 # | | additive | dot product |
 # |---|---|---|
@@ -578,18 +587,18 @@ assert sharp.argmax(dim=-1).tolist() == [0, 1, 2, 3]
 # %% [markdown]
 # ## Summary
 #
-# An additive score is a small network that reads a query and a key. It projects both to $H$ features,
-# adds them, applies tanh, and takes a weighted sum. It takes vectors of any size and is bounded by its
-# own weights. One broadcast addition computes all pairs, in a cube of $B\,n\,m\,H$ numbers. The tanh has
-# to come after the addition, because without it the softmax cancels the query. As a module, it
-# registers its layers, passes lengths and mask on, applies dropout in train mode only, and keeps its
-# weights detached, as they were before dropout.
+# An additive score is a small network that reads a query and a key. It projects both to $H$
+# features, adds them, applies tanh, and takes a weighted sum. It takes vectors of any size and is
+# bounded by its own weights. One broadcast addition combines all pairs, in a cube of $B\,n\,m\,H$
+# numbers. The tanh has to come after the addition, because without it the softmax cancels the
+# query. The module registers its layers, passes lengths and mask on, applies dropout in train mode
+# only, and keeps the detached attention weights from before dropout.
 
 # %% [markdown]
 # ## Further exercises ★
 #
-# 1. **In blocks.** Write `additive_scores` so that at most a given number of bytes exists at
-#    once. What does `torch.utils.checkpoint` add for training?
+# 1. **In blocks.** Write `additive_scores` so that the cube never takes more than a given number of
+#    bytes. What does `torch.utils.checkpoint` add for training?
 # 2. **Another nonlinearity.** Replace tanh with relu in section 3's training. Does it learn? What bounds
 #    the scores now?
 # 3. **One feature.** With $H = 1$, which keys can a query prefer? Show that all queries order the

@@ -1,10 +1,10 @@
 # %% [markdown]
 # # 06 · Multi-head attention
 #
-# **The question.** In *dreiundvierzig* there are two things to find, *drei* and *vierzig*, and they must
-# not be mixed up, because *vierunddreißig* is 34. One attention gives each query one row of weights.
-# The translator of lesson 00 uses four rows at once, with no extra parameters. How? And what can
-# attention not find out, however many rows it uses?
+# **The question.** In *dreiundvierzig* there are two things to find, *drei* and *vierzig*, and they
+# must not be mixed up, because *vierunddreißig* is 34. A single attention gives each query one row
+# of weights. The encoder of lesson 00's translator uses four rows at once, with no extra
+# parameters. How does that work? And what can attention not find out, however many rows it uses?
 #
 # **After this you can**
 #
@@ -15,8 +15,8 @@
 # - add positions, and show how a head can then look three positions back;
 # - (optional) load your weights into `nn.MultiheadAttention` and get the same outputs.
 #
-# **Time:** {time}. **You need:** `masked_softmax` (lesson 02), transpose
-# against reshape (lesson 03), scaled dot products (lesson 05).
+# **Time:** {time}. **You need:** `masked_softmax` (lesson 02), transpose versus reshape (lesson
+# 03), and scaled dot products (lesson 05).
 
 # %%
 import math
@@ -50,7 +50,7 @@ plotting.show(plotting.diagram("heads", shapes=shapes | {"attention weights": "(
 # | `attention_weights` | one map for each head; rows sum to 1 | `(B, h, n, m)` |
 # | outputs | | `(B, n, D)` |
 #
-# `h` counts the heads (`num_heads`). A *head* is one attention of its own, which works on `d` of the `D`
+# `h` counts the heads (`num_heads`). A *head* is a separate attention that works on `d` of the `D`
 # features.
 
 # %% [markdown]
@@ -68,7 +68,7 @@ plotting.show(plotting.diagram_strip("attention", lit="attention weights", shape
 #
 # $$w^{\text{ones}} = (1, 0, 0, 0, 0, 0, 0, 0, 0, \dots), \qquad w^{\text{tens}} = (0, 0, 0, 0, 0, 0, 0, 1, 0, \dots).$$
 #
-# One attention has one row. Let it serve both, with ½ at position 0 and ½ at position 7.
+# One attention has only one row. Let that row serve both, with ½ at position 0 and ½ at position 7.
 #
 # **Predict.** The values are one-hot letters. How much do the outputs for *dreiundvierzig* and
 # *vierunddreißig* differ?
@@ -90,16 +90,16 @@ assert apart == 0 and len(found) == 2
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# They do not differ. Both are half a `d` and half a `v`. The sum does not record which position
-# contributed which letter, so no later layer can tell 43 from 34. Unequal weights such as ⅔ and ⅓ would
-# leave a trace, but a linear layer would have to read the *second* largest number from it. Section 5
-# trains one attention to do that.
+# The outputs do not differ. Both are half a `d` and half a `v`. The sum does not record which
+# position contributed which letter, so no later layer can tell 43 from 34. Unequal weights such as
+# ⅔ and ⅓ would tell the two apart, but a linear layer would then have to find the *second*-largest
+# number. Section 5 trains one attention to do that.
 #
 # </details>
 #
-# So give each question its own weights, its own values, and its own part of the output. This is
-# *multi-head attention*. The rest of the lesson is about computing it in one go, and about keeping the
-# parts apart.
+# So give each of the two letters its own weights, its own values, and its own part of the output.
+# This is *multi-head attention*. The next sections compute it in one go and keep the parts
+# separate.
 
 # %% [markdown]
 # ## 2. Heads are blocks of features
@@ -115,9 +115,9 @@ plotting.show(plotting.diagram_strip("heads", lit=("W_q", "split heads"), shapes
 #
 # $$q_i = x\,(W^Q_i)^\top, \qquad x \in \mathbb{R}^{n \times D},\quad W^Q_i \in \mathbb{R}^{d \times D},\quad q_i \in \mathbb{R}^{n \times d}.$$
 #
-# The plain way is a loop over the heads. If you stack the $W^Q_i$ on top of each other, you get one
-# matrix $W^Q \in \mathbb{R}^{D \times D}$. Its product with $x$ contains all the $q_i$ side by side,
-# in *blocks* of $d$ features.
+# The straightforward way is a loop over the heads. If you stack the $W^Q_i$ on top of each other,
+# you get one matrix $W^Q \in \mathbb{R}^{D \times D}$. Its product with $x$ contains all the $q_i$
+# side by side, in *blocks* of $d$ features.
 #
 # **Predict.** With $D = 6$ and three heads, which columns of the product belong to head 1? And how many
 # weights does $W^Q$ have with one, three and six heads?
@@ -137,13 +137,13 @@ for i, q in enumerate(in_a_loop):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Columns 2 and 3 belong to head 1, and $W^Q$ has 36 weights each time.
+# Columns 2 and 3 belong to head 1, and $W^Q$ has 36 weights in all three cases.
 #
 # </details>
 #
-# One large product replaces three small ones, and the number of weights is $D \cdot D$ for any number
-# of heads. Heads cost no parameters, because they divide the features among themselves. What grows with
-# their number are the attention weights, one `(n, m)` map for each head.
+# One large product replaces three small ones, and the number of weights is $D \cdot D$ for any
+# number of heads. Heads cost no parameters, because they divide the features among themselves. Only
+# the attention weights grow with the number of heads, by one `(n, m)` map for each head.
 #
 # For batched products, the heads need an axis of their own before the positions, because `@` multiplies
 # the last two axes. You go from `(B, n, D)` to `(B, h, n, d)`.
@@ -153,15 +153,15 @@ for i, q in enumerate(in_a_loop):
 #
 # <details><summary>Answer</summary>
 #
-# It does not. A reshape keeps the numbers in the order in which they lie in memory: position 0
-# from its first to its last feature, then position 1, and so on. The first $n \cdot d$ numbers,
-# which become head 0, are *all* features of the first positions. There is no error, the shape is right,
-# and the heads are wrong.
+# Head 0 gets *all* features of the first positions instead. A reshape keeps the numbers in the
+# order in which they lie in memory, position 0 from its first to its last feature, then position 1,
+# and so on. The first $n \cdot d$ numbers become head 0. There is no error, and the shape is right,
+# but the heads are wrong.
 #
 # </details>
 
 # %% [markdown]
-# **By hand.** One item, two positions, four features, two heads:
+# **By hand.** Take one item with two positions and four features, and two heads:
 #
 # | | feature 0 | 1 | 2 | 3 |
 # |---|---|---|---|---|
@@ -169,8 +169,8 @@ for i, q in enumerate(in_a_loop):
 # | position 1 | 5 | 6 | 7 | 8 |
 #
 # Head 0 is the left half, `[[1, 2], [5, 6]]`, and head 1 the right half, `[[3, 4], [7, 8]]`. The
-# reshape gives `[[1, 2], [3, 4]]` and `[[5, 6], [7, 8]]`. Head 0 has all of position 0 and nothing
-# of position 1.
+# reshape gives `[[1, 2], [3, 4]]` and `[[5, 6], [7, 8]]`, so head 0 has all of position 0 and
+# nothing of position 1.
 
 # %% [markdown]
 # ### Exercise: `split_heads`
@@ -181,7 +181,7 @@ for i, q in enumerate(in_a_loop):
 # - **Raises** a `ValueError` if `num_heads` does not divide the number of features.
 #
 # **Worked number.** For `x = [[[1, 2, 3, 4], [5, 6, 7, 8]]]`, the table above,
-# `split_heads(x, 2)[0, 1]` is `[[3, 4], [7, 8]]`. `split_heads(x, 3)` is a `ValueError`.
+# `split_heads(x, 2)[0, 1]` is `[[3, 4], [7, 8]]`. `split_heads(x, 3)` raises a `ValueError`.
 
 # %%
 from course_lib.attention import split_heads
@@ -223,13 +223,13 @@ plotting.interactive(draw_split, way=["x.reshape(h, n, d)", "interleaved", "spli
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# On the right, each head has one color. In the middle, with a reshape, both heads have two.
+# With a reshape (in the middle), both heads have two colors. In the target, each head has only one.
 #
 # </details>
 #
-# *Interleaved* heads (features 0 and 2, features 1 and 3) would be a possible convention, and a model
-# trained with them works. But you could not exchange weights with a library that uses blocks, as torch
-# does.
+# *Interleaved* heads (features 0 and 2, features 1 and 3) are another possible convention, and a
+# model trained with them works. But you could not exchange weights with a library that uses blocks,
+# as torch does.
 
 # %% [markdown]
 # ## 3. And back again
@@ -241,14 +241,15 @@ shapes = {"head outputs": (2, 3, 5, 2), "merge heads": (2, 5, 6)}
 plotting.show(plotting.diagram_strip("heads", lit="merge heads", shapes=shapes))
 
 # %% [markdown]
-# The heads return `(B, h, n, d)`. The result of a position is its row of head 0, followed by its row of
-# head 1, and so on, which makes `(B, n, D)`. The same trap waits on the way back, and it is worse,
-# because now numbers of *different positions* end up in one row.
+# The heads return `(B, h, n, d)`. The result for a position is its row from head 0, followed by its
+# row from head 1, and so on. The shape of all results is `(B, n, D)`. The same trap waits on the
+# way back, and it is worse, because now numbers of *different positions* end up in one row.
 #
-# **By hand.** Head 0 contains `[[1, 2], [5, 6]]`, and head 1 contains `[[3, 4], [7, 8]]`. The merge is
-# `[[1, 2, 3, 4], [5, 6, 7, 8]]`. A plain reshape gives `[[1, 2, 5, 6], [3, 4, 7, 8]]`. Position 0 has
-# lost what head 1 found for it, and has a piece of position 1 instead. (Splitting and merging by two
-# plain reshapes gives back `x`. Two functions can undo each other and both be wrong.)
+# **By hand.** Head 0 contains `[[1, 2], [5, 6]]`, and head 1 contains `[[3, 4], [7, 8]]`. The merge
+# is `[[1, 2, 3, 4], [5, 6, 7, 8]]`. A plain reshape gives `[[1, 2, 5, 6], [3, 4, 7, 8]]`. Position
+# 0 has lost what head 1 found for it, and has a piece of position 1 instead. (If you split and
+# merge with two plain reshapes, you get `x` back. Two functions can undo each other and both be
+# wrong.)
 
 # %% [markdown]
 # ### Exercise: `merge_heads`
@@ -281,14 +282,14 @@ plotting.show(plotting.diagram_strip("heads", lit="W_o", shapes=shapes))
 #
 # $$\text{output} = [\,\text{head}_0, \dots, \text{head}_{h-1}\,]\,(W^O)^\top = \sum_{i=0}^{h-1} \text{head}_i\,(W^O_i)^\top, \qquad W^O_i \in \mathbb{R}^{D \times d},$$
 #
-# where $W^O_i$ are columns $i d$ to $(i+1) d - 1$ of $W^O$. Concatenating the heads and multiplying by
-# $W^O$ is the same as projecting each head separately and adding the results. So a head *reads* through
-# $W^Q_i$ and $W^K_i$, and *writes* through $W^V_i$ and $W^O_i$.
+# where $W^O_i$ contains columns $i d$ to $(i+1) d - 1$ of $W^O$. Concatenating the heads and
+# multiplying by $W^O$ is the same as projecting each head separately and adding the results. So a
+# head *reads* through $W^Q_i$ and $W^K_i$, and *writes* through $W^V_i$ and $W^O_i$.
 
 # %% [markdown]
 # ### One head's scores
 #
-# Within a head everything is as in lesson 05, with $d$ features instead of $D$:
+# Within a head, everything works as in lesson 05, with $d$ features instead of $D$:
 #
 # $$\text{head}_i = \operatorname{softmax}\!\left(\frac{q_i k_i^\top}{\sqrt{d}}\right) v_i, \qquad q_i \in \mathbb{R}^{n \times d},\; k_i, v_i \in \mathbb{R}^{m \times d}.$$
 #
@@ -296,22 +297,23 @@ plotting.show(plotting.diagram_strip("heads", lit="W_o", shapes=shapes))
 #
 # <details><summary>Answer</summary>
 #
-# It is divided by $\sqrt{8} \approx 2.83$. A score of one head sums $d = 64/8 = 8$ products, so its
-# variance is 8. Dividing by $\sqrt{64}$ makes all weights more even than they should be. The model still
-# trains, which makes the mistake hard to notice.
+# The score is divided by $\sqrt{8} \approx 2.83$. A score of one head sums $d = 64/8 = 8$ products,
+# so its variance is 8. Dividing by $\sqrt{64}$ makes all weights more even than they should be. The
+# model still trains, which makes the mistake hard to notice.
 #
 # </details>
 
 # %% [markdown]
 # ### Two claims
 #
-# True or false? (1) In self-attention `q`, `k` and `v` are three copies of the input. (2) `v` is
+# True or false? (1) In self-attention, `q`, `k` and `v` are three copies of the input. (2) `v` is
 # projected from the keys.
 #
 # <details><summary>Answers</summary>
 #
-# Both are false. The *input* is passed three times, and three layers project it to three different
-# tensors. `v` is projected from `values`, which matters if they are not the same sequence as the keys.
+# Both claims are false. The *input* is passed three times, and three layers project it to three
+# different tensors. `v` is projected from `values`, which matters if they are not the same sequence
+# as the keys.
 #
 # </details>
 
@@ -332,9 +334,9 @@ plotting.show(plotting.diagram_strip("heads", lit="W_o", shapes=shapes))
 #
 # <details><summary>Answer</summary>
 #
-# You do not. Broadcasting aligns axes from the right, so `B` is aligned with `h`, and both are 2. Head 0
-# gets the mask of *drei* and head 1 the mask of *dreizehn*, for both items. With three heads you would
-# have seen an error.
+# There is no error. Broadcasting aligns axes from the right, so `B` is aligned with `h`, and both
+# are 2. Head 0 gets the mask of *drei* and head 1 the mask of *dreizehn*, for both items. With
+# three heads you would have seen an error.
 #
 # </details>
 
@@ -346,11 +348,12 @@ plotting.show(plotting.diagram_strip("heads", lit="W_o", shapes=shapes))
 # - **`__init__(embed_dim, num_heads, dropout=0.0, bias=False, *, device=None, dtype=None)`** creates
 #   `W_q`, `W_k`, `W_v` and `W_o`, each an `nn.Linear(embed_dim, embed_dim)`, with a bias only if
 #   `bias` is True. Pass `device` and `dtype` on to each layer.
-# - **`forward(queries, keys, values, valid_lens=None, mask=None)`** takes `queries` `(B, n, D)`, `keys`
-#   and `values` `(B, m, D)`, `valid_lens` `(B,)` or `(B, n)`, and `mask` in one of the three shapes above,
-#   True = may attend. It returns `(B, n, D)`. If both are given, a key must be allowed by both. Masked
-#   keys and values have no effect. Without an allowed key, the weights are 0 and all gradients stay
-#   finite. Dropout acts on the weights, in train mode only.
+# - **`forward(queries, keys, values, valid_lens=None, mask=None)`** takes `queries` `(B, n, D)`,
+#   `keys` and `values` `(B, m, D)`, `valid_lens` `(B,)` or `(B, n)`, and `mask` in one of the three
+#   shapes above, True = may attend. It returns `(B, n, D)`. If lengths and a mask are both given, a
+#   key must be allowed by both. Masked keys and values have no effect. A query without an allowed
+#   key has weights of 0, and all gradients stay finite. Dropout acts on the weights, in train mode
+#   only.
 # - **`self.attention_weights`** holds the weights of the module's own last call, in train and in eval
 #   mode, before dropout and detached, shape `(B, h, n, m)`.
 #
@@ -365,8 +368,8 @@ from course_lib.attention import MultiHeadAttention
 check("MultiHeadAttention")
 
 # %% [markdown]
-# Your module now reads the batch of the last lessons, *drei*, *dreizehn* and *dreiundvierzig*, with one
-# vector of the translator for each letter. So does a loop over four heads, written from the formula.
+# Your module now reads the batch of the last lessons, *drei*, *dreizehn* and *dreiundvierzig*, with
+# the translator's vector for each letter. So does a loop over four heads, written from the formula.
 #
 # **Predict.** By how much do the two differ? How much weight do the ten pads of *drei* get? And how
 # many parameters does your module have with 1, 4 and 64 heads?
@@ -398,8 +401,9 @@ assert not mha.attention_weights[0, :, :, 4:].any() and set(sizes) == {4 * 64 * 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# They differ by rounding at most, the pads get no weight, and the number of parameters is the same each
-# time. The loop needs `h` products of each kind. The module needs one, with one more axis.
+# The outputs differ by rounding at most, the pads get no weight, and the number of parameters is
+# always the same. The loop needs `h` products of each kind. The module needs one, with one more
+# axis.
 #
 # </details>
 
@@ -413,10 +417,11 @@ shapes = {"queries": (32, 1, 32), "attention weights": (32, 2, 1, 14), "outputs"
 plotting.show(plotting.diagram_strip("heads", lit="attention weights", shapes=shapes))
 
 # %% [markdown]
-# Here are the two letters of section 1 again, and now they have to be learned. One query attends to 14
-# letters, and a layer names the first and the eighth. The query, the letters and the positions are fixed
-# random vectors. Your module and the layer are trained on random strings. Then they read 48 real
-# numerals of 14 letters, *dreiundvierzig* and *vierunddreißig* among them.
+# Here are the two letters of section 1 again, but now a model has to learn to find them. One query
+# attends to 14 letters, and a linear layer names the first and the eighth. The query, the letters
+# and the positions are fixed random vectors. Your module and the layer are trained on random
+# strings. Then they read 48 real numerals of 14 letters, *dreiundvierzig* and *vierunddreißig*
+# among them.
 
 # %% tags=["demo"]
 fourteen = [10 * tens + ones for tens in range(2, 10) for ones in (2, 3, 4, 5, 8, 9)]
@@ -425,7 +430,7 @@ at_43, at_34 = fourteen.index(43), fourteen.index(34)
 
 
 def learn_two_letters(num_heads, seed, d=32):
-    """The letters named, (48, 2), and the weights, (48, num_heads, 1, 14)."""
+    """Return the letters named, (48, 2), and the weights, (48, num_heads, 1, 14)."""
     torch.manual_seed(seed)
     size = len(numerals.source)
     letters, places = torch.randn(size, d), torch.randn(14, d)
@@ -448,8 +453,8 @@ def learn_two_letters(num_heads, seed, d=32):
 
 
 # %% [markdown]
-# **Predict.** One head and two heads have equally many parameters and are trained three times each. How
-# many of the 48 pairs of letters do they name correctly?
+# **Predict.** One head and two heads have the same number of parameters and are trained three times
+# each. How many of the 48 pairs of letters do they name correctly?
 
 # %% tags=["demo", "nbval-ignore-output"]
 right, maps = {1: [], 2: []}, {}
@@ -470,19 +475,20 @@ assert max(right[1]) < 40 and np.mean(right[2]) > 45
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Two heads share the work. One attends to position 0 and the other to position 7, and nearly all pairs
-# are correct. (Choose a head by its small map.) A single head may put all its weight on one position and
-# guess the other letter. Or it divides its weight, and then the two letters blend, as in section 1.
+# Two heads share the work. One attends to position 0 and the other to position 7, and nearly all
+# pairs are correct. (Choose a head by its name.) A single head may put all its weight on one
+# position and guess the other letter. Or it divides its weight, and then the two letters blend, as
+# in section 1.
 #
 # </details>
 
 # %% [markdown]
 # ### Removing a head
 #
-# That task was made for two heads. What do the heads of a real model do? The part of lesson 00's
-# translator that reads the letters is a self-attention with four heads, an `nn.MultiheadAttention`. Your
-# module can take its place, with its weights. In torch's mask True means *ignore*, so the next cell
-# inverts it.
+# That task was designed for two heads. What do the heads of a real model do? The part of lesson
+# 00's translator that reads the letters is a self-attention with four heads, an
+# `nn.MultiheadAttention`. Your module can replace it and use its weights. In torch's mask, True
+# means *ignore*, so the next cell inverts the mask.
 
 
 # %% tags=["demo"]
@@ -527,13 +533,13 @@ assert reader.attention_weights[0, 0, 1].argmax() == 4  # from r to z
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It attends to the `z`, with nearly all its weight. After *drei*, a `z` means *zehn*, which looks like the
-# difference between *three* and *thirteen*.
+# The `r` attends to the `z` with nearly all its weight. After *drei*, a `z` means *zehn*, which
+# looks like the difference between *three* and *thirteen*.
 #
 # </details>
 #
-# A map shows where a head looks, but not how the model uses it. So remove the head and see what breaks,
-# by setting its columns of `W_o` to 0. This is called *ablation*.
+# A map shows where a head looks, but not how the model uses it. So remove the head, by setting its
+# columns of `W_o` to 0, and see what breaks. This is called *ablation*.
 #
 # **Predict.** What does the translator make of *drei*, *dreizehn* and *dreiundvierzig* without head 0?
 
@@ -541,7 +547,7 @@ assert reader.attention_weights[0, 0, 1].argmax() == 4  # from r to z
 # %% tags=["demo", "nbval-ignore-output"]
 @torch.no_grad()
 def all_words_right(numbers):
-    """For each number, whether every word is the most likely one after the right words."""
+    """Return, for each number, whether each word is the most likely after the correct ones."""
     pairs = [numerals.pair(number) for number in numbers]
     source, wanted = (pad_sequence(part, batch_first=True) for part in zip(*pairs, strict=True))
     lens = (source != 0).sum(dim=1)
@@ -568,19 +574,20 @@ assert min(shares[1][1], shares[2][1]) > 90 and shares[1][2] < 250
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Without head 0, *dreizehn* becomes *three*, while *drei* and *dreiundvierzig* stay correct. The map was
-# a good guide: head 0 looks ahead for *zehn*, and most numbers from 13 to 19 depend on it. Other numbers
-# suffer as well, because a head rarely has only one job. Heads 1 and 2 hardly matter up to 99, but of 500
-# other numerals, most of them in the thousands, fewer than half are correct without head 1. An ablation
-# tells you only about the inputs you tried. In large models, heads also replace one another, and removing
-# one often costs little (Michel and others 2019).
+# Without head 0, *dreizehn* becomes *three*, while *drei* and *dreiundvierzig* stay correct. The
+# map was a good guide: head 0 looks ahead for *zehn*, and most numbers from 13 to 19 depend on it.
+# Other numbers suffer as well, because a head rarely has only one job. Heads 1 and 2 hardly matter
+# up to 99. But without head 1, fewer than half of 500 other numerals, most of them in the
+# thousands, are correct. An ablation tells you only about the inputs you tried. In large models,
+# heads can also stand in for one another, and removing one often costs little (Michel and others
+# 2019).
 #
 # </details>
 
 # %% [markdown]
 # ## 6. The same weights in torch ★
 #
-# *Is this what `nn.MultiheadAttention` computes?*
+# *Does your module compute what `nn.MultiheadAttention` computes?*
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": "(B, n, D)", "keys": "(B, m, D)", "values": "(B, m, D)", "W_o": "(B, n, D)"}
@@ -597,25 +604,26 @@ for name, parameter in reference.named_parameters():
 assert reference.in_proj_weight.shape == (3 * 64, 64)
 
 # %% [markdown]
-# `in_proj_weight` is $W^Q$ above $W^K$ above $W^V$, and `in_proj_bias` their biases in the same
-# order. Both libraries compute $x W^\top$, so nothing is transposed. Biases start at 0 in torch, but
-# a module that has been trained has others: if ours has none, torch's have to become 0.
+# `in_proj_weight` is $W^Q$ above $W^K$ above $W^V$, and `in_proj_bias` contains their biases in the
+# same order. Both modules compute $x W^\top$, so nothing is transposed. Torch's biases start at 0
+# but change in training, so if our module has no biases, set torch's biases to 0.
 #
-# A parameter may not be overwritten while autograd watches: do it under `torch.no_grad()`.
+# Autograd does not let you overwrite a parameter in place, so do it under `torch.no_grad()`.
 
 # %% [markdown]
 # ### Exercise: `load_into_torch`
 #
 # - **Takes** `mha`, a module with `nn.Linear` layers `W_q`, `W_k`, `W_v`, `W_o` (all with biases or
 #   all without), and `reference`, an `nn.MultiheadAttention` of the same size, with or without
-#   biases; it has some whenever `mha` has.
-# - **Returns** nothing. Afterwards `reference` computes what `mha` does. The weights are *copied*:
-#   the two share no memory, and `mha` stays as it was. `reference` can still be trained, and both
-#   stay in the mode, train or eval, in which they were.
+#   biases. If `mha` has biases, so does `reference`.
+# - **Returns** nothing. Afterwards, `reference` computes what `mha` does. The weights are *copied*,
+#   so the two share no memory, and `mha` is unchanged. `reference` can still be trained, and both
+#   stay in their previous mode, train or eval.
 #
-# **Worked number.** With `embed_dim=2`, one head, `W_q` and `W_k` zeros, `W_v` 2 times and `W_o` 3
-# times the identity, `reference` gives a query of zeros half of each value: $(1, 0)$ and $(0, 1)$
-# become $(3, 3)$. Row 2 of `reference.in_proj_weight` is row 0 of `mha.W_k.weight`.
+# **Worked number.** Take `embed_dim=2`, one head, zeros for `W_q` and `W_k`, 2 times the identity
+# for `W_v`, and 3 times the identity for `W_o`. In `reference`, a query of zeros weights both
+# values by ½, so the values $(1, 0)$ and $(0, 1)$ give $(3, 3)$. Row 2 of
+# `reference.in_proj_weight` is row 0 of `mha.W_k.weight`.
 
 # %%
 from course_lib.attention import load_into_torch
@@ -624,10 +632,11 @@ from course_lib.attention import load_into_torch
 check("load_into_torch")
 
 # %% [markdown]
-# Now the batch again, through both, with its lengths and a causal mask. Torch's masks say True for
-# *ignore*, so both are inverted; torch also wants the weights of each head asked for.
+# Now run the batch through both modules, with its lengths and a causal mask. In torch's masks, True
+# means *ignore*, so the cell inverts both masks. It also asks torch for the weights of each head.
 #
-# **Predict.** How far apart are the outputs? And if you forget to invert the causal mask: an error?
+# **Predict.** How far apart are the outputs? Do you get an error if you forget to invert the causal
+# mask?
 
 # %% tags=["demo"]
 load_into_torch(mha, reference)
@@ -637,7 +646,7 @@ apart = {}
 for name, attn_mask in {"inverted": ~see, "as it is": see}.items():
     masks = {"key_padding_mask": ~real, "attn_mask": attn_mask}
     theirs, weights = reference(x, x, x, **masks, average_attn_weights=False)
-    apart[name] = (ours - theirs)[:, :3].abs().max()  # the first three letters are real in all
+    apart[name] = (ours - theirs)[:, :3].abs().max()  # the first three letters are never pads
     print(f"{name}: outputs differ by at most {apart[name]:.4f}")
     if name == "inverted":
         assert torch.allclose(mha.attention_weights, weights, atol=1e-5)
@@ -646,8 +655,8 @@ assert apart["inverted"] < 1e-4 and apart["as it is"] > 0.1
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# They differ by rounding at most. If you forget to invert the mask, there is no error and no warning, only
-# different numbers.
+# The outputs differ by rounding at most. If you forget to invert the mask, there is no error and no
+# warning, only different numbers.
 #
 # </details>
 #
@@ -667,7 +676,7 @@ assert theirs[0].isnan().all()
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Yours returns zeros, the convention of lesson 02, and torch's module returns nan. (With
+# Your module returns zeros, the convention of lesson 02, and torch's returns nan. (With
 # `need_weights=False`, torch takes other code paths, and some of them do not return nan.)
 #
 # </details>
@@ -675,7 +684,7 @@ assert theirs[0].isnan().all()
 # %% [markdown]
 # ## 7. What attention cannot see
 #
-# *If you read a word backwards, what does self-attention notice?*
+# *What changes in self-attention if it reads a word backwards?*
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": (1, 4, 64), "head queries": (1, 4, 4, 16), "head keys": (1, 4, 4, 16)}
@@ -690,8 +699,8 @@ plotting.show(plotting.diagram_strip("heads", lit=("scores", "weighted sum"), sh
 # Such an $f$ is *permutation equivariant*. The outputs move along with the inputs, and nothing else
 # changes. (An *invariant* function has $f(Px) = f(x)$, so nothing moves.)
 #
-# **Predict.** Your module reads *drei* forwards and backwards, as *ierd*. Which letters get another
-# output?
+# **Predict.** Your module reads *drei* forwards, and backwards as *ierd*. Which letters get a
+# different output?
 
 # %% tags=["demo"]
 forwards = model.characters(numerals.source_ids("drei"))[None].detach()  # (1, 4, 64)
@@ -704,22 +713,24 @@ assert change.abs().max() < 1e-4
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# None of them does. Each letter attends to the same letters, in a different order. For a language model
-# that is bad news: in *dog bites man* and *man bites dog*, the word *dog* has the same output.
+# No letter gets a different output. Each letter attends to the same letters, in a different order.
+# That is bad news for a language model. In *dog bites man* and *man bites dog*, *dog* has the same
+# output.
 #
 # </details>
 
 # %% [markdown]
 # ### A test for equivariance ★
 #
-# There are too many permutations to try. Ten positions have 3,628,800. Which ones make a good test?
+# There are too many permutations to try them all. Ten positions have 3,628,800. Which make a good
+# test?
 #
 # **By hand.** Is $f$ = "each position minus the next one, in a circle" equivariant? Rotate
-# $(1, 2, 4)$ to $(4, 1, 2)$: outputs $(-1, -2, 3)$ become $(3, -1, -2)$, rotated as well. Swap the
-# first two instead, $(2, 1, 4)$: the outputs $(1, -3, 2)$ are not $(-2, -1, 3)$. So a rotation
-# proves nothing. Nor does a reversal, which a function of distances passes. A good choice is two
-# permutations from which all others can be composed: a swap of two neighbors and a rotation. (Passing at
-# one input `x` is still not a proof for all inputs.)
+# $(1, 2, 4)$ to $(4, 1, 2)$. The outputs $(-1, -2, 3)$ become $(3, -1, -2)$, rotated as well. Now
+# swap the first two to get $(2, 1, 4)$. The outputs are $(1, -3, 2)$, not $(-2, -1, 3)$. So a
+# rotation alone proves nothing. Nor does a reversal, because a function of distances passes it. A
+# good choice is two permutations from which all others can be composed: a swap of two neighbors and
+# a rotation. (Passing at one input `x` is still not a proof for all inputs.)
 
 # %% [markdown]
 # ### Exercise: `is_permutation_equivariant`
@@ -728,12 +739,13 @@ assert change.abs().max() < 1e-4
 #   `(B, n, D)`.
 # - **Returns** a Python `bool`: True if every item's outputs move along with its positions.
 #
-# Treat outputs that differ only by rounding, in float32 about a millionth of their size, as equal. A
-# difference of a hundredth counts anywhere, with either sign. nan is not equal to anything.
+# Treat outputs that differ only by rounding (in float32, about a millionth of their size) as equal.
+# A difference of a hundredth in any entry, in either direction, counts. nan is not equal to
+# anything.
 #
-# **Worked number.** At $((1, 0), (2, -1), (0, 2))$, three positions of one item: for
-# `fn = lambda x: 2 * x` True, for `fn = lambda x: x.cumsum(1)` False, for
-# `fn = lambda x: x.sort(1).values` False: that one is invariant.
+# **Worked number.** At $((1, 0), (2, -1), (0, 2))$, three positions of one item, the result is True
+# for `fn = lambda x: 2 * x`, False for `fn = lambda x: x.cumsum(1)`, and False for
+# `fn = lambda x: x.sort(1).values`, which is invariant.
 
 # %%
 from course_lib.attention import is_permutation_equivariant
@@ -752,8 +764,8 @@ check("is_permutation_equivariant")
 #
 # <details><summary>Answer</summary>
 #
-# It would not. A forbidden key has weight 0, but the weighted sum still multiplies its value by this
-# weight, and $0 \times \text{nan}$ is nan. Use ordinary numbers.
+# Causal attention would fail. A forbidden key has weight 0, but the weighted sum still multiplies
+# its value by this weight, and $0 \times \text{nan}$ is nan. Use ordinary numbers.
 #
 # </details>
 
@@ -762,14 +774,16 @@ check("is_permutation_equivariant")
 #
 # - **Takes** `fn`, a function from `(B, n, D)` to `(B, n, ...)` without randomness, and `x`,
 #   `(B, n, D)`.
-# - **Returns** a Python `bool`: True if no later position changes an output, in any item. An output may
-#   depend on its own position.
+# - **Returns** a Python `bool`: True if, in every item, no output depends on a later position. An
+#   output may depend on its own position.
 #
-# Treat outputs that differ only by rounding, in float32 about a millionth of their size, as equal. A
-# difference of a hundredth counts anywhere, with either sign. nan is not equal to anything.
+# Treat outputs that differ only by rounding (in float32, about a millionth of their size) as equal.
+# A difference of a hundredth in any entry, in either direction, counts. nan is not equal to
+# anything.
 #
-# **Worked number.** At $((1, 0), (2, -1), (0, 2))$ again: for `fn = lambda x: x.cumsum(1)` True; for
-# `fn = lambda x: x.flip(1)` False; for `fn = lambda x: x.roll(-1, 1)`, the next position, False.
+# **Worked number.** At $((1, 0), (2, -1), (0, 2))$ again, the result is True for
+# `fn = lambda x: x.cumsum(1)`, False for `fn = lambda x: x.flip(1)`, and False for
+# `fn = lambda x: x.roll(-1, 1)`, which returns the next position.
 
 # %%
 from course_lib.attention import is_causal
@@ -778,9 +792,9 @@ from course_lib.attention import is_causal
 check("is_causal")
 
 # %% [markdown]
-# You may read that attention cannot know any order unless positions are added.
+# You may read elsewhere that attention is blind to order unless positions are added.
 #
-# **Predict.** Now self-attention gets a causal mask, and nothing else. Is it causal? And is it
+# **Predict.** Now self-attention gets a causal mask, and nothing else. Is it causal? Is it
 # equivariant?
 
 # %% tags=["demo"]
@@ -812,25 +826,26 @@ shapes = {"queries": (1, 4, 64), "keys": (1, 4, 64), "values": (1, 4, 64)}
 plotting.show(plotting.diagram_strip("heads", lit=("queries", "keys", "values"), shapes=shapes))
 
 # %% [markdown]
-# Make position part of the content: to each input, add a vector that depends on its position $p$. The
-# *sinusoidal encoding* uses pairs of columns. Each pair is a clock hand with a speed of its own:
+# Make position part of the content: to each input, add a vector that depends on its position $p$.
+# The *sinusoidal encoding* uses pairs of columns. Each pair is like a clock hand with its own
+# speed:
 #
 # $$PE_{p,\,2i} = \sin\frac{p}{10000^{2i/D}}, \qquad PE_{p,\,2i+1} = \cos\frac{p}{10000^{2i/D}}, \qquad PE \in \mathbb{R}^{n \times D}.$$
 #
-# **By hand.** For $D = 4$ the two speeds are $1$ and $1/100$. Position 0 is $(0, 1, 0, 1)$, position
-# 1 is $(\sin 1, \cos 1, \sin 0.01, \cos 0.01) \approx (0.8415, 0.5403, 0.0100, 1.0000)$.
+# **By hand.** For $D = 4$ the two speeds are $1$ and $1/100$. Position 0 is $(0, 1, 0, 1)$, and
+# position 1 is $(\sin 1, \cos 1, \sin 0.01, \cos 0.01) \approx (0.8415, 0.5403, 0.0100, 1.0000)$.
 #
-# An odd $D$ ends with a sine without a cosine, and $2i/D$ stays as it is.
+# If $D$ is odd, the last sine has no cosine, and the exponent $2i/D$ is unchanged.
 
 # %% [markdown]
 # ### Exercise: `positional_encoding`
 #
 # - **Takes** `num_positions` and `embed_dim`.
-# - **Returns** a floating tensor `(num_positions, embed_dim)`, float32 or float64: positions from 0,
-#   even columns sines, odd columns cosines.
+# - **Returns** a floating-point tensor `(num_positions, embed_dim)`, float32 or float64. Positions
+#   start at 0, even columns contain sines, and odd columns contain cosines.
 #
-# **Worked number.** `positional_encoding(2, 3)[1]` has the speeds $1$ and $10000^{-2/3} = 0.0022$:
-# $(0.8415, 0.5403, 0.0022)$.
+# **Worked number.** `positional_encoding(2, 3)[1]` has the speeds $1$ and $10000^{-2/3} = 0.0022$
+# and is $(0.8415, 0.5403, 0.0022)$.
 
 # %%
 from course_lib.attention import positional_encoding
@@ -861,14 +876,14 @@ assert (table[:, 30:].amax(dim=0) - table[:, 30:].amin(dim=0) < 0.01).all()  # s
 # %% [markdown]
 # ### Three positions back
 #
-# Suppose a head sees nothing but positions, with $W_q = W_k = I$. Up to the divisor, a score is then the
-# dot product of two encodings. It depends only on their *distance*, because
-# $\sin a \sin b + \cos a \cos b = \cos(a - b)$:
+# Suppose a head sees nothing but positions, with $W_q = W_k = I$. Up to the divisor, a score is
+# then the dot product of two encodings. The score depends only on the *distance* between the
+# positions, because $\sin a \sin b + \cos a \cos b = \cos(a - b)$:
 #
 # $$PE_p \cdot PE_{p+s} = \sum_i \cos\frac{s}{10000^{2i/D}}.$$
 #
-# **Predict.** Query 20 should find the key three positions before it. How does it score key 17, and how
-# key 23?
+# **Predict.** Query 20 should find the key three positions before it. How does its score with key
+# 17 compare with its score with key 23?
 
 # %% tags=["demo"]
 encodings = positional_encoding(50, 32).double()
@@ -883,13 +898,13 @@ assert products.argmax(dim=1).tolist() == list(range(50))
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Both get 12.272. A cosine is even, so three back and three ahead score the same, and the peak is always
-# at the query itself. Every query has the same curve, shifted.
+# Both scores are 12.272. A cosine is even, so keys three positions back and three ahead score the
+# same, and the peak is always at the query itself. Every query has the same curve, shifted.
 #
 # </details>
 #
-# How can a head look *back* with these encodings? A step of $s$ positions turns every hand by an angle
-# $b = s/10000^{2i/D}$, whatever its position. By the addition theorems,
+# How can a head look *back* with these encodings? A step of $s$ positions turns every hand by an
+# angle $b = s/10000^{2i/D}$, whatever its position. By the addition formulas,
 #
 # $$\sin(a + b) = \sin a \cos b + \cos a \sin b, \qquad \cos(a + b) = \cos a \cos b - \sin a \sin b,$$
 #
@@ -905,8 +920,8 @@ assert products.argmax(dim=1).tolist() == list(range(50))
 # - **Returns** $R_s$, a floating-point tensor `(embed_dim, embed_dim)`. It multiplies from the left, so
 #   the encoding of a position is a column vector of length `embed_dim`.
 #
-# **Worked number.** Times the encoding of position 0, `shift_matrix(1, 2)` gives that of position 1:
-# $(0, 1)$ becomes $(0.8415, 0.5403)$. `shift_matrix(0, 4)` is the identity.
+# **Worked number.** `shift_matrix(1, 2)` times the encoding of position 0 gives that of position 1,
+# so $(0, 1)$ becomes $(0.8415, 0.5403)$. `shift_matrix(0, 4)` is the identity.
 
 # %%
 from course_lib.attention import shift_matrix
@@ -938,15 +953,16 @@ assert looks[0, 3:].tolist() == list(range(11)) and looks[1].tolist() == list(ra
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# In head 0 every letter attends to the letter exactly three positions back, the `g` to the `r`, because its
-# query is the encoding of that position, and the score peaks where query and key are equal. The first
-# three letters have nothing there and attend to the `d`, the nearest letter. In head 1 every letter
-# attends to itself. So a head can look for *three positions before me*.
+# In head 0, from the fourth letter on, every letter attends to the letter exactly three positions
+# back, the `g` to the `r`. Its query is the encoding of that position, and the score peaks where
+# query and key are equal. The first three letters, the first `e` included, have no letter there and
+# attend to the nearest one, the `d`. In head 1, every letter attends to itself. So a head can look
+# for *three positions before me*.
 #
 # </details>
 #
-# **Predict.** With positions added, which letters of *drei* get another output when the word is read
-# backwards?
+# **Predict.** With positions added, which letters of *drei* get a different output when the word is
+# read backwards?
 
 
 # %% tags=["demo"]
@@ -963,8 +979,8 @@ assert (change.abs().amax(dim=1) > 0.01).all()
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# All four do. Backwards, every letter has another position, so its query, its key and its value all
-# change.
+# All four letters do. Read backwards, every letter has a different position, so its query, its key
+# and its value all change.
 #
 # </details>
 
@@ -995,14 +1011,16 @@ check("06_multi_head")
 # ### BEGIN SOLUTION
 # Three points, one for each decision. Half points are possible.
 #
-# 1. **Not free.** The parameters stay at $4 D^2$, true; but $d = 1$, so each score is the product of
-#    two numbers and can compare a single feature, and the weights take 64 $n \times m$ matrices
-#    instead of 8. Half a point for only one of the two (what a head can express; memory of the
-#    weights). A head's query and key of size $d$ give scores of rank at most $d$: also good.
+# 1. **Not free.** It is true that the parameters stay at $4 D^2$. But with $d = 1$, each score is
+#    the product of two numbers and can compare only one feature, and the weights take 64
+#    $n \times m$ matrices instead of 8. Half a point for only one of the two (what a head can
+#    express, or the memory of the weights). Also accept that queries and keys of size $d$ give
+#    scores of rank at most $d$.
 # 2. **The problem is mixing, not information.** Without `W_o`, head $i$ can write only to its block
-#    of $d$ features, so the head that found a result determines where it goes, and no output feature
-#    can depend on two heads. Full point also for: a following layer can do the mixing (the feed-forward
-#    layer of a block), but the residual connection around attention adds block by block before that.
+#    of $d$ features, so the head that found a result determines where it goes, and no output
+#    feature can depend on two heads. Also accept that a later layer can do the mixing (the
+#    feed-forward layer of a block), but that the residual connection around attention adds block by
+#    block before that.
 # 3. **Half right.** A causal mask breaks equivariance (the test of section 7), so some order can be
 #    learned from it. But it does not distinguish the order of the keys that a query sees: in one layer,
 #    swapping two earlier positions does not change the output of the last position. Half a point for only "the
@@ -1012,12 +1030,13 @@ check("06_multi_head")
 # %% [markdown]
 # ## Summary
 #
-# Multi-head attention divides the features among heads, each with its own weights over the keys, without
-# any extra parameters. One projection computes all heads. Splitting and merging need a transpose, and a
-# plain reshape gives the right shape with the wrong numbers. `W_o` mixes what the heads found. To find out
-# what a trained head does, remove it. If every query sees every key, attention is blind to order. A causal
-# mask breaks this symmetry, and an encoding of positions says where things are. A step turns the encoding
-# by the same matrix everywhere, so a head can look three positions back.
+# Multi-head attention divides the features among heads, each with its own weights over the keys,
+# without any extra parameters. One projection computes all heads. Splitting and merging need a
+# transpose, and a plain reshape gives the right shape with the wrong numbers. `W_o` mixes what the
+# heads found. To find out what a trained head does, remove it. If every query sees every key,
+# attention is blind to order. A causal mask breaks this symmetry, and a positional encoding adds
+# the positions. A step multiplies the encoding by the same matrix everywhere, so a head can look
+# three positions back.
 
 # %% [markdown]
 # ## Further exercises ★
@@ -1029,10 +1048,10 @@ check("06_multi_head")
 #    each word while a text is being generated?
 # 3. **Rotations.** Instead of adding $PE$, turn each pair of query and key features by the angle of
 #    its position (Su and others 2021). Show that scores then depend on distances only.
-# 4. **Swap the past.** Show with your own module that swapping positions 0 and 1 under a causal mask
-#    leaves the output of position 4 unchanged. Does it still, after a second layer?
-# 5. **Prune.** Write a function that removes a head for good: smaller matrices, the same outputs as
-#    with its columns of `W_o` at 0.
+# 4. **Swap the past.** Show with your own module that swapping positions 0 and 1 under a causal
+#    mask leaves the output of position 4 unchanged. Is that still true after a second layer?
+# 5. **Prune.** Write a function that removes a head for good. The matrices become smaller, and the
+#    outputs equal those with the head's columns of `W_o` set to 0.
 
 # %% [markdown]
 # ## References

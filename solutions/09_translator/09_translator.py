@@ -611,10 +611,13 @@ def over_two_words(model):
     costs, in_tens, in_ones = [], 0, 0
     for number in two_words:
         text = numerals.say(number)  # ones, "und", tens
-        _, _, weights = looked(model, numerals, text)
+        words, _, weights = looked(model, numerals, text)
+        source, target = numerals.source_ids(text)[None], numerals.target.ids(words)[None]
+        lens = torch.tensor([source.shape[1]])
+        inputs = source.to(device), lens.to(device), target.to(device)
         positions = weights.argmax(dim=-1).tolist()
-        changes = effects(model, numerals, text)
-        costs += [-changes[i, position].item() for i, position in enumerate(positions)]
+        for i, position in enumerate(positions):
+            costs.append(-effect_of_masking(model, *inputs, position)[i].item())
         in_tens += positions[0] >= text.index("und") + 3
         in_ones += positions[-1] < text.index("und")
     return torch.tensor(costs), in_tens, in_ones

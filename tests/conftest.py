@@ -115,7 +115,7 @@ def warm(host):
 
     def shared(sandbox, limits, channel):
         can_fork = host is not None and sandbox != "off" and sys.platform == "linux"
-        channel = host.connect() if can_fork else None
+        channel = host.channel.dup() if can_fork else None
         return own(sandbox, limits, channel)
 
     with pytest.MonkeyPatch.context() as patch:

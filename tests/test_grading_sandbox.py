@@ -247,7 +247,9 @@ def test_a_guest_is_without_rights(guest):
 @needs_bwrap
 def test_a_shared_host_serves_several_and_outlives_each_and_is_replaced_if_it_dies():
     host = Host("strict", LIMITS)
-    first, second = (ForkedGuests(Reached("strict"), LIMITS, "", host.connect()) for _ in range(2))
+    first, second = (
+        ForkedGuests(Reached("strict"), LIMITS, "", host.channel.dup()) for _ in range(2)
+    )
     guests = [each.start().wait_ready() for each in (first, second)]
     first.close()
     assert guests[0].is_over and guests[1].run("1", 5).state == "ok"

@@ -1,9 +1,4 @@
-"""Who loops over the submissions: this process, several, or many machines.
-
-Each executor has `run(jobs)`, which takes jobs as it has room for them and yields a Result for each
-in any order, and `close()`. A lost worker costs only time. A job that takes three workers with it
-is set aside with a fault.
-"""
+"""Who loops over the submissions: this process, several, or many machines."""
 
 from __future__ import annotations
 
@@ -21,6 +16,7 @@ from course_lib.workspace.errors import GradingError
 if TYPE_CHECKING:
     from course_lib.grading.executors.dask import OnDask
 
+# Each has `run(jobs)`, which yields a Result for each job in any order, and `close()`.
 Executor: TypeAlias = "Serial | Processes | OnDask"
 _ADDRESS = re.compile(r"dask://([\w.-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}", re.ASCII)
 

@@ -1,8 +1,4 @@
-"""Grading on many machines: any Dask cluster whose workers have the course installed.
-
-A worker needs no gradebook, no password and no shared file system: a job carries the notebook and
-the seed, a result carries the graded notebook. See docs/scale.md for SSH, SLURM and Kubernetes.
-"""
+"""Grading on any Dask cluster whose workers have the course installed; see docs/scale.md."""
 
 from __future__ import annotations
 
@@ -47,9 +43,8 @@ class OnDask:
         try:
             from distributed import Client
         except ImportError as error:
-            raise GradingError(
-                'Dask is not installed here: pip install "attention-course[scale]"'
-            ) from error
+            cure = 'pip install "attention-course[scale]"'
+            raise GradingError(f"Dask is not installed here: {cure}") from error
         self.address = settings.executor.removeprefix("dask://")
         self.settings = settings
         # What goes wrong is said once, by us: Dask's loggers rest meanwhile.
@@ -93,8 +88,7 @@ class OnDask:
                 result = None
             except (FutureCancelledError, OSError) as error:
                 alive = self.client.status == "running"
-                why = "it began anew" if alive else "the connection broke"
-                raise self._lost(why) from error
+                raise self._lost("it began anew" if alive else "the connection broke") from error
             except (ImportError, AttributeError, TypeError) as error:
                 raise GradingError(
                     f"a worker of {self.address} does not know this course ({error}): install "
@@ -123,12 +117,11 @@ class OnDask:
             except queue.Empty:
                 if self._workers():
                     seen = time.monotonic()
-                elif time.monotonic() - seen > _ALONE_SECONDS:
-                    raise GradingError(
-                        f"the Dask scheduler at {self.address} has had no worker for "
-                        f"{_ALONE_SECONDS} s: start some with `dask worker {self.address}`, "
-                        f"then {_KEPT}"
-                    ) from None
+            if time.monotonic() - seen > _ALONE_SECONDS:
+                raise GradingError(
+                    f"the Dask scheduler at {self.address} has had no worker for {_ALONE_SECONDS} "
+                    f"s: start some with `dask worker {self.address}`, then {_KEPT}"
+                )
 
     def _result(self, future: Future) -> Result:
         """Return a future's result, which may have to be computed once more."""
@@ -140,9 +133,7 @@ class OnDask:
 
     def _workers(self) -> int:
         """Return how many workers there are; raise GradingError if the scheduler is gone."""
-        scheduler = self.client.scheduler
-        if self.client.status != "running" or scheduler is None:
-            raise self._lost("the connection broke")
+        scheduler: Any = self.client.scheduler if self.client.status == "running" else None
         try:
             cores: Any = self.client.sync(scheduler.ncores, callback_timeout=_ANSWER_SECONDS)
             return len(cores)
@@ -157,7 +148,6 @@ class OnDask:
         )
 
     def close(self) -> None:
-        """Leave the cluster; its workers stay."""
         with contextlib.suppress(Exception):  # a scheduler that is gone cannot be left
             self.client.close(timeout=_CONNECT_SECONDS)
         _set_levels(self.levels)
@@ -174,8 +164,8 @@ def versions() -> dict[str, str]:
     sources, library = hashlib.sha256(), Path(__file__).resolve().parents[2]
     for room in ("checks", "exercises", "grading", "notebook", "reference"):
         for path in sorted(library.glob(f"{room}/**/*.py")):
-            name = path.relative_to(library).as_posix()
-            sources.update(name.encode() + b"\0" + path.read_bytes())
+            name = path.relative_to(library).as_posix().encode()
+            sources.update(name + b"\0" + path.read_bytes())
     return {
         "the course": f"{__version__} ({sources.hexdigest()[:8]})",
         "torch": version("torch").partition("+")[0],  # built for CPU here and CUDA there: fine
@@ -196,8 +186,7 @@ def run_on_worker(job: Job, wanted: dict, settings: Settings) -> Result:
         )
     with _one_at_a_time:
         try:
-            key = settings.sandbox, settings.limits
-            runner = _runners.setdefault(key, make_runner(settings))
+            runner = _runners.setdefault((settings.sandbox, settings.limits), make_runner(settings))
             runner.open(job.lesson)
         except Exception as error:
             raise GradingError(f"{machine} cannot grade: {error}") from error

@@ -15,7 +15,7 @@ import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.connection import Connection, wait
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from course_lib.grading.jobs import MAX_ATTEMPTS, Job, Result, Settings
 from course_lib.grading.sandbox import confinement
@@ -24,8 +24,6 @@ from course_lib.workspace.environment import public_environment, without_secrets
 from course_lib.workspace.errors import CourseError, GradingError
 
 if TYPE_CHECKING:
-    from multiprocessing.context import ForkServerContext, SpawnContext
-
     from course_lib.grading.judging.runner import Runner
     from course_lib.grading.sandbox.hosts import Host
 
@@ -63,9 +61,8 @@ class _Worker:
 
     def __init__(self, settings: Settings, channel: socket.socket | None) -> None:
         context = _context()
-        self.pipe, theirs = context.Pipe()
-        arguments = (theirs, make_runner, settings, channel)
-        self.process = context.Process(target=_serve, args=arguments)
+        self.pipe, theirs = context.Pipe()  # its own: who is killed while writing holds up nobody
+        self.process = context.Process(target=_serve, args=(theirs, make_runner, settings, channel))
         with theirs, channel or contextlib.nullcontext(), defer_sigint():
             self.process.start()
         self.jobs: deque[Job] = deque()  # the first is in hand, the others wait there
@@ -76,7 +73,7 @@ class _Worker:
             self.pipe.send(job)
 
     def join(self) -> None:
-        """Wait for its end; it may still have to write what nobody wants any more."""
+        """Wait for its end, and drop what it still writes."""
         with contextlib.suppress(OSError, EOFError):
             while True:
                 self.pipe.recv_bytes()
@@ -85,10 +82,7 @@ class _Worker:
 
 
 class Processes:
-    """Several processes on this machine, whose guests come from one host.
-
-    Each has a pipe of its own, so that one that is killed while it writes holds up nobody.
-    """
+    """Several processes on this machine, whose guests come from one host."""
 
     def __init__(self, settings: Settings, lesson: str) -> None:
         self.settings, self.lesson = settings, lesson
@@ -144,7 +138,7 @@ class Processes:
     def _start(self) -> _Worker:
         while True:
             try:
-                return _Worker(self.settings, self.host.connect() if self.host else None)
+                return _Worker(self.settings, self.host.channel.dup() if self.host else None)
             except (OSError, EOFError) as error:  # the fork server was lost, too
                 self._failed_to_start(error)
 
@@ -185,14 +179,13 @@ def reached(sandbox: str | None) -> Reached:
     return trial.reached
 
 
-def _context() -> ForkServerContext | SpawnContext:
+def _context() -> Any:
     """Return how workers are made: forked from a server that knows the judge, or started anew."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(
-        [__name__, "course_lib.grading.judging.runner", "course_lib.checks.judge.grade"]
-    )
+    judge = ["course_lib.grading.judging.runner", "course_lib.checks.judge.grade"]
+    context.set_forkserver_preload([__name__, *judge])
     from multiprocessing import forkserver, resource_tracker
 
     resource_tracker.ensure_running()  # which listens to Ctrl-C again when it has started
@@ -265,8 +258,7 @@ def prepare_worker() -> None:
     if sys.platform == "linux":
         from course_lib.grading.sandbox.inside import lockdown
 
-        with contextlib.suppress(OSError):
-            lockdown.die_with_parent()
+        lockdown.die_with_parent()
     for name in os.environ.keys() - public_environment().keys():
         del os.environ[name]
     gc.freeze()  # what was imported stays: nothing looks through it for garbage

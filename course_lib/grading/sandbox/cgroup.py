@@ -1,7 +1,4 @@
-"""A cgroup (v2) for each guest, where this process may make one: the system holds its limits.
-
-Where there is none, RLIMIT_AS and RLIMIT_NPROC hold each process, and the host counts all.
-"""
+"""A cgroup (v2) for each guest, where this process may make one: the system holds its limits."""
 
 import contextlib
 import functools
@@ -11,7 +8,6 @@ import time
 from pathlib import Path
 
 MOUNT, _OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
-_REMOVE_SECONDS = 1.0
 
 
 class Group:
@@ -20,22 +16,18 @@ class Group:
     def __init__(self, folder: Path, memory: int, processes: int) -> None:
         self.folder = folder
         folder.mkdir()
-        try:
-            (folder / "memory.max").write_text(str(memory))
-            (folder / "pids.max").write_text(str(processes))
-            (folder / "memory.oom.group").write_text("1")  # all of it ends, or nothing
-            if (folder / "memory.swap.max").exists():
-                (folder / "memory.swap.max").write_text("0")
-            self.door = os.open(folder / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
-        except OSError:
-            folder.rmdir()
-            raise
+        (folder / "memory.max").write_text(str(memory))
+        (folder / "pids.max").write_text(str(processes))
+        (folder / "memory.oom.group").write_text("1")  # all of it ends, or nothing
+        with contextlib.suppress(OSError):  # a system without swap may have no such file
+            (folder / "memory.swap.max").write_text("0")
+        self.door = os.open(folder / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
 
     def remove(self) -> bool:
         """Remove the group; return whether the system ended it because it ran out of memory."""
         events = (self.folder / "memory.events").read_text()
         os.close(self.door)
-        until = time.monotonic() + _REMOVE_SECONDS
+        until = time.monotonic() + 1.0
         while self.folder.exists() and time.monotonic() < until:
             try:
                 self.folder.rmdir()
@@ -59,9 +51,7 @@ def place() -> Path | None:
     with contextlib.suppress(OSError, ValueError):
         (own,) = (line[3:] for line in _OWN.read_text().splitlines() if line.startswith("0::"))
         folder = MOUNT / own.lstrip("/")
-        for above in (folder, *folder.parents):
-            if not above.is_relative_to(MOUNT):
-                break
+        for above in (folder, *folder.parents):  # above the mount there is no such file
             controllers = (above / "cgroup.subtree_control").read_text().split()
             # Who moves a process needs the right to write to both groups' common ancestor.
             ours = os.access(above, os.W_OK) and os.access(above / "cgroup.procs", os.W_OK)

@@ -1,7 +1,4 @@
-"""How far this machine can confine student code, and the command that does it.
-
-Level `strict` needs bwrap and confines everything; `off` has limits, where the system has them.
-"""
+"""How far this machine can confine student code, and the command that does it."""
 
 import functools
 import importlib
@@ -18,23 +15,22 @@ _PACKAGE = Path(__file__).resolve().parents[2]
 _REFUSED = """
 ptrace process_vm_readv process_vm_writev kcmp keyctl add_key request_key bpf perf_event_open
 userfaultfd io_uring_setup io_uring_enter io_uring_register mount umount2 move_mount open_tree
-fsopen fsmount fsconfig fspick mount_setattr pivot_root chroot unshare setns personality
-kexec_load kexec_file_load init_module finit_module delete_module reboot swapon swapoff acct
-quotactl quotactl_fd syslog name_to_handle_at open_by_handle_at mbind move_pages migrate_pages
-set_mempolicy clock_settime clock_adjtime settimeofday adjtimex sethostname setdomainname iopl
-ioperm pidfd_getfd process_madvise fanotify_init vmsplice memfd_create memfd_secret shmget shmat
-shmctl msgget semget mq_open mlock mlock2 mlockall lookup_dcookie
+fsopen fsmount fsconfig fspick mount_setattr pivot_root chroot unshare setns personality kexec_load
+kexec_file_load init_module finit_module delete_module reboot swapon swapoff acct quotactl
+quotactl_fd syslog name_to_handle_at open_by_handle_at mbind move_pages migrate_pages set_mempolicy
+clock_settime clock_adjtime settimeofday adjtimex sethostname setdomainname iopl ioperm pidfd_getfd
+process_madvise fanotify_init vmsplice memfd_create memfd_secret shmget shmat shmctl msgget semget
+mq_open mlock mlock2 mlockall lookup_dcookie
 """
+_ROOT = "/bin /sbin /lib /lib32 /lib64 /etc/ld.so.cache /etc/alternatives /etc/fonts /etc/localtime"
+_HIDDEN = ("/tmp/", "/scratch/", "/library/", "/dev/", "/proc/")  # each guest has its own
 _UNIX_SOCKETS, _ANY_NAMESPACE, _SHARED_ANONYMOUS = 1, 0x7E020000, 0x21
 _EPERM, _ENOSYS = 1, 38
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one submission may use.
-
-    A cell that uses up its seconds is interrupted, and a second later killed.
-    """
+    """What one submission may use."""
 
     memory: int = 3_000_000_000  # bytes of all its processes together
     disk: int = 100_000_000  # bytes in each of its empty folders, which are memory too
@@ -60,9 +56,8 @@ class Reached:
         if sys.platform != "linux":
             return "no limit but time"
         whole = "a cgroup for" if cgroup.place() else "20 looks a second at"
-        strict = self.level == "strict"
-        disk = "folders in memory of a fixed size" if strict else "files of a limited size"
-        return f"limits of each process, {whole} the memory and processes of all; {disk}"
+        disk = "folders in memory of a fixed" if self.level == "strict" else "files of a limited"
+        return f"limits of each process, {whole} the memory and processes of all; {disk} size"
 
     def __str__(self) -> str:
         why = "; ".join(f"no {level}: {reason}" for level, reason in self.refused.items())
@@ -76,7 +71,7 @@ def obstacles() -> dict[str, str]:
         return {"strict": "needs Linux; run the grader in a Linux container or virtual machine"}
     if shutil.which("bwrap") is None:
         return {"strict": "bwrap is missing; apt-get install bubblewrap"}
-    if lost := [folder for folder in _python_folders() if _is_hidden(_inside(folder))]:
+    if lost := [path for path in _python_paths() if _inside(path).startswith(_HIDDEN)]:
         return {"strict": f"Python lies in {lost[0]}; install it outside of /tmp"}
     try:
         importlib.import_module("pyseccomp")
@@ -133,8 +128,7 @@ def command(level: str, library: Path, descriptor: int) -> tuple[list[str], dict
         "LANG": "C.UTF-8",
         "HOME": "/tmp",
         "USER": "student",  # the guest's uid has no name
-        "MPLCONFIGDIR": "/tmp/matplotlib",
-        "IPYTHONDIR": "/tmp/ipython",
+        **dict.fromkeys(("MPLCONFIGDIR", "IPYTHONDIR"), "/tmp/settings"),
     }
     python = [interpreter, "-P", "-s", "-m", "course_lib.grading.sandbox.inside.host"]
     python.append(str(descriptor))
@@ -142,59 +136,42 @@ def command(level: str, library: Path, descriptor: int) -> tuple[list[str], dict
 
 
 def _bubblewrap(library: Path) -> list[str]:
-    command = ["bwrap", "--die-with-parent", "--new-session", "--unshare-cgroup-try"]
-    command += [f"--unshare-{kind}" for kind in ("pid", "net", "ipc", "uts")]
+    start = "bwrap --die-with-parent --new-session --unshare-cgroup-try --unshare-pid"
+    start += " --unshare-net --unshare-ipc --unshare-uts --cap-drop ALL"
     if os.getuid() != 0:
-        command += ["--unshare-user", "--uid", "0", "--gid", "0"]
-    command += ["--cap-drop", "ALL"]
+        start += " --unshare-user --uid 0 --gid 0"
+    command = start.split()
     for capability in ("SYS_ADMIN", "SETUID", "SETGID", "SETPCAP", "KILL", "SYS_CHROOT"):
         command += ["--cap-add", f"CAP_{capability}"]
-    for path in dict.fromkeys(["/usr", *_python_paths()]):
-        for parent in reversed(Path(_inside(path)).parents[:-1]):
-            command += ["--perms", "0755", "--dir", str(parent)]
-        command += ["--ro-bind", path, _inside(path)]
-    for path in map(Path, ("/bin", "/sbin", "/lib", "/lib32", "/lib64")):
-        if path.is_symlink():
-            command += ["--symlink", str(path.readlink()), str(path)]
-        elif path.is_dir():
-            command += ["--ro-bind", str(path), str(path)]
-    command += ["--perms", "0755", "--dir", "/etc"]
-    for path in ("/etc/ld.so.cache", "/etc/alternatives", "/etc/fonts", "/etc/localtime"):
-        command += ["--ro-bind-try", path, path]
-    if any(_PACKAGE.is_relative_to(prefix) for prefix in (*_python_folders(), "/usr")):
+    shown = ["/usr", *_python_paths()]
+    for path in shown:
+        parent = str(Path(_inside(path)).parent)  # a bind would make it for its owner alone
+        command += ["--dir", parent, "--ro-bind", path, _inside(path)]
+    command += ["--dir", "/etc"]
+    for path in _ROOT.split():
+        kind = "--symlink" if os.path.islink(path) else "--ro-bind-try"
+        command += [kind, os.path.realpath(path), path]
+    if any(_PACKAGE.is_relative_to(path) for path in shown):
         installed = _inside(str(_PACKAGE))  # it holds the solutions, so it must not be seen
         command += ["--tmpfs", installed, "--remount-ro", installed]
-    command += ["--ro-bind", str(library), "/library", "--perms", "0755", "--dir", "/scratch"]
-    command += ["--size", "50000000", "--tmpfs", "/tmp"]  # the host's; each guest has its own
-    command += ["--proc", "/proc", "--dev", "/dev", "--ro-bind", "/dev/null", "/dev/zero"]
-    return [*command, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/"]
+    folders = "--dir /scratch --size 50000000 --tmpfs /tmp --proc /proc --dev /dev"
+    folders += " --ro-bind /dev/null /dev/zero --remount-ro /dev --remount-ro / --chdir /"
+    return [*command, "--ro-bind", str(library), "/library", *folders.split()]
 
 
 def _inside(path: str) -> str:
     """Return where a path of Python's is seen in the sandbox: what lies in /tmp is moved."""
-    if _is_hidden(path) and Path(path).is_relative_to(sys.prefix):
-        return str(Path("/python") / Path(path).relative_to(sys.prefix))
+    if path.startswith(_HIDDEN) and Path(path).is_relative_to(sys.prefix):
+        return str(Path("/python", Path(path).relative_to(sys.prefix)))
     return path
 
 
-def _is_hidden(path: str) -> bool:
-    """Return whether each guest has an empty folder of its own there."""
-    own = ("/tmp", "/scratch", "/library", "/dev", "/proc")
-    return any(Path(path).is_relative_to(folder) for folder in own)
-
-
 def _python_paths() -> list[str]:
-    """Return what of Python's folders is shown: of a virtual environment, its own files alone."""
+    """Return where Python and its packages lie: of a virtual environment, its own files alone."""
+    folders = {sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable))}
+    shown = {os.path.realpath(folder) for folder in folders if not folder.startswith("/usr/")}
     venv = Path(sys.prefix)
     if not (venv / "pyvenv.cfg").is_file():
-        return _python_folders()
+        return sorted({sys.prefix, *shown})
     own = (venv / name for name in ("pyvenv.cfg", "bin", "lib", "lib64"))
-    shown = [str(path) for path in own if path.exists() and not path.is_symlink()]
-    return [*shown, *(folder for folder in _python_folders() if Path(folder) != venv)]
-
-
-def _python_folders() -> list[str]:
-    """Return the folders outside /usr that the interpreter and its packages lie in."""
-    folders = {sys.prefix, sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable))}
-    outside = {os.path.realpath(f) for f in folders if not f.startswith("/usr/")}
-    return sorted({sys.prefix, *outside})
+    return sorted(shown.union(str(p) for p in own if p.exists() and not p.is_symlink()))

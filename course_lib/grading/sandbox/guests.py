@@ -1,23 +1,24 @@
-"""Speak to a guest: send it cells and probe requests, and stop what takes too long.
-
-Everything that a guest sends was made beside student code: bytes are counted as they arrive, and
-nothing is believed that cannot be checked.
-"""
+"""Send a guest cells and probe requests, stop what takes too long, and doubt what it sends."""
 
 import contextlib
+import json
 import select
+import signal
+import socket
 import threading
 import time
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+import psutil
 from nbformat import NotebookNode
 
+from course_lib.grading.sandbox.cgroup import Group
 from course_lib.grading.sandbox.inside.frames import FrameError, encode, read_frames
-from course_lib.grading.sandbox.processes import Forked, Spawned
 from course_lib.grading.sanitize import made_output
 
 START_SECONDS = 600.0  # for steps that run no student code, on a busy machine
+_END_SECONDS = 120.0
 _GRACE_SECONDS = 1.0
 _CEILING = 40  # times a limit by the clock: a machine that is as busy as that cannot grade
 _LOOK_SECONDS = 1.0  # between two looks at what a cell has used
@@ -42,6 +43,85 @@ class Ran:
     flooded: bool = False  # they were more than the limit
     stopped: str = ""  # by which limit on time: "processor", "waiting" or "ceiling"
     seconds: float = 0.0  # by the clock, less the time in which other processes had the processor
+
+
+class Forked:
+    """A guest's process, through a socket to its host: the guest is killed when that closes."""
+
+    def __init__(self, control: socket.socket, group: Group | None) -> None:
+        self._control, self._group = control, group
+        self._ending: dict[str, Any] | None = None
+
+    def usage(self) -> tuple[float, float] | None:
+        """Return the seconds that its processes had a processor, and waited for one."""
+        self._send(b"usage")
+        return self._receive(_END_SECONDS).get("usage")
+
+    def ending(self, seconds: float = 0.0) -> dict[str, Any] | None:
+        """Return how it ended, waiting that long; None if it is not known to have ended."""
+        self._receive(seconds)
+        return self._ending
+
+    def interrupt(self) -> None:
+        self._send(b"interrupt")
+
+    def kill(self) -> None:
+        self._send(b"kill")
+        self._receive(_END_SECONDS)
+        self._ending = self._ending or {"reason": "host"}
+
+    def _send(self, request: bytes) -> None:
+        with contextlib.suppress(OSError):  # its host has ended, which the next event tells
+            self._control.send(request)
+
+    def _receive(self, seconds: float) -> dict[str, Any]:
+        """Return the next event, an empty one if there is none by then."""
+        if self._ending or not select.select([self._control], [], [], seconds)[0]:
+            return {}
+        event = {"reason": "host"}
+        with contextlib.suppress(OSError, ValueError):  # its end is all that came
+            event = json.loads(self._control.recv(1 << 16))
+        if "reason" in event:
+            self._control.close()
+            if self._group is not None and self._group.remove():
+                event["reason"] = "memory"
+            self._ending = event
+        return event
+
+
+class Spawned:
+    """A guest's process that was started anew."""
+
+    def __init__(self, process: psutil.Popen) -> None:
+        self._process = process
+
+    def usage(self) -> tuple[float, float]:
+        cpu = 0.0
+        for each in self._family():
+            with contextlib.suppress(psutil.Error):
+                cpu += sum(each.cpu_times()[:4])  # its own, and its late children's
+        return cpu, 0.0
+
+    def ending(self, seconds: float = 0.0) -> dict[str, Any] | None:
+        with contextlib.suppress(psutil.TimeoutExpired):
+            code = self._process.wait(seconds)
+            return {"reason": "signal" if code < 0 else "exit", "code": abs(code)}
+        return None
+
+    def interrupt(self) -> None:
+        with contextlib.suppress(psutil.Error, ValueError):  # it has ended; Windows has no SIGINT
+            self._process.send_signal(signal.SIGINT)
+
+    def kill(self) -> None:
+        for each in self._family():
+            with contextlib.suppress(psutil.Error):
+                each.kill()
+        self._process.wait()
+
+    def _family(self) -> list[Any]:
+        with contextlib.suppress(psutil.Error):
+            return [*self._process.children(recursive=True), self._process]
+        return []
 
 
 class Guest:
@@ -74,13 +154,10 @@ class Guest:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended."""
         return self._closed or self.process.ending() is not None
 
     def run(self, code: str, seconds: float, *, history: bool = True, cell_id: str = "") -> Ran:
-        """Run a cell; interrupt it after so many seconds of processor time, or of time by the clock
-        in which it did not wait for a processor; kill it a second later.
-        """
+        """Run a cell; interrupt it when its seconds are used up, and kill it a second later."""
         frame = {"run": code, "history": history, "cell_id": cell_id or None}
         return self._ask(frame, seconds, self.most_output, is_cell=True)
 
@@ -113,10 +190,8 @@ class Guest:
                 if arrived and self._take(*arrived, ran, most, keep=is_cell):
                     break
                 is_over = arrived is None and self.is_over and not self._arrives(0.0)
-            except StopIteration:  # killed before it has ended, it could not say why
+            except (StopIteration, FrameError):  # killed before it has ended, it cannot say why
                 self.process.ending(_GRACE_SECONDS)
-                is_over = True
-            except FrameError:
                 is_over = True
             is_interrupted = ran.state == "timeout"
             if is_over:
@@ -218,7 +293,7 @@ def _output(frame: dict[str, Any]) -> NotebookNode:
 
 
 def _number(count: object) -> int | None:
-    """Return a cell's number, None for what a notebook cannot hold as one."""
+    """Return a count, None for what a notebook cannot hold as one."""
     return count if type(count) is int and count >= 0 else None
 
 

@@ -1,7 +1,4 @@
-"""Start guests: forked from a host process, or one by one where that is not safe.
-
-One host serves a driver and all its workers. It ends with them, and its guests end with it.
-"""
+"""Start guests: forked from a host process, or one by one where that is not safe."""
 
 import contextlib
 import json
@@ -23,9 +20,8 @@ import psutil
 from course_lib.grading.library import stage_library
 from course_lib.grading.sandbox import cgroup, confinement
 from course_lib.grading.sandbox.confinement import Limits, Reached
-from course_lib.grading.sandbox.guests import Guest, GuestLost
+from course_lib.grading.sandbox.guests import Forked, Guest, GuestLost, Spawned
 from course_lib.grading.sandbox.inside import WRITABLE
-from course_lib.grading.sandbox.processes import Forked, Spawned
 from course_lib.workspace.environment import public_environment
 from course_lib.workspace.errors import GradingError
 
@@ -38,23 +34,17 @@ class Host:
     def __init__(self, level: str, limits: Limits, lesson: str = "") -> None:
         self.folder = _make_folder()
         self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        library = stage_library(self.folder, lesson)
         fd = theirs.fileno()
-        command, environ = confinement.command(level, library, fd)
-        streams: dict[str, Any] = dict.fromkeys(("stdin", "stdout"), subprocess.DEVNULL)
-        with theirs, (self.folder / "errors").open("wb") as streams["stderr"]:
-            self.process = subprocess.Popen(
-                command, env=environ, cwd="/", pass_fds=[fd], start_new_session=True, **streams
-            )
+        command, environ = confinement.command(level, stage_library(self.folder, lesson), fd)
+        options: dict[str, Any] = {"env": environ, "cwd": "/", "pass_fds": [fd]}
+        options |= dict.fromkeys(("stdin", "stdout"), subprocess.DEVNULL)
+        with theirs, (self.folder / "errors").open("wb") as options["stderr"]:
+            self.process = subprocess.Popen(command, start_new_session=True, **options)
         program = confinement.filter_program() if level == "strict" else ""
         settings = {"level": level, "place": str(self.folder), "filter": program}
         settings |= {"change_user": os.getuid() == 0, **asdict(limits)}
         with contextlib.suppress(OSError):  # it has ended, which the next message tells
             self.channel.send(json.dumps(settings).encode())
-
-    def connect(self) -> socket.socket:
-        """Return a channel for another process."""
-        return self.channel.dup()
 
     def close(self) -> str:
         """End it and with it all guests, and remove its folder; return its last words."""
@@ -112,16 +102,16 @@ class ForkedGuests:
         pipes = os.fdopen(reading, "rb", 0), os.fdopen(writing, "wb", 0)
         guest = Guest(Forked(control, group), self.reached.level, *pipes, self.limits.output)
         self._guests = [*(each for each in self._guests if not each.is_over), guest]
-        passed = [theirs.fileno(), their_reading, their_writing, *([group.door] if group else [])]
+        passed = [theirs.detach(), their_reading, their_writing]
+        doors = [group.door] if group else []
         with contextlib.suppress(OSError):  # the host has just died, which the guest's pipe tells
-            socket.send_fds(self._channel, [json.dumps([*imports]).encode()], passed)
-        theirs.close()
-        os.close(their_reading)
-        os.close(their_writing)
+            socket.send_fds(self._channel, [json.dumps([*imports]).encode()], passed + doors)
+        for descriptor in passed:
+            os.close(descriptor)
         return guest
 
     def close(self) -> str:
-        """End all guests and leave the host; if it is ours, end it and return its last words."""
+        """End all guests; if the host is ours, end it and return its last words."""
         last_words = self._host.close() if self._host else ""
         for guest in self._guests:
             guest.kill()
@@ -146,25 +136,22 @@ class SpawnedGuests:
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
         environ = public_environment() | confinement.environment(str(self._library))
         environ |= {"PATH": path, **dict.fromkeys(WRITABLE, home)}
-        streams = dict.fromkeys(("stdin", "stdout"), subprocess.PIPE)
+        streams: dict[str, Any] = {"stderr": subprocess.DEVNULL}
+        streams |= dict.fromkeys(("stdin", "stdout"), subprocess.PIPE)
         command = [sys.executable, "-P", "-m", "course_lib.grading.sandbox.inside.guest"]
         try:
-            process = psutil.Popen(
-                command, bufsize=0, env=environ, cwd=place, stderr=subprocess.DEVNULL, **streams
-            )
+            process = psutil.Popen(command, bufsize=0, env=environ, cwd=place, **streams)
         except OSError as error:
             raise GuestLost(f"a guest does not start: {error}") from error
         ours, theirs = socket.socketpair()  # Windows waits for sockets only, not for pipes
         threading.Thread(target=_copy, args=(process.stdout, theirs), daemon=True).start()
         with ours:
-            reading = ours.makefile("rb", buffering=0)
-        level, most = self.reached.level, self.limits.output
-        guest = Guest(Spawned(process), level, reading, process.stdin, most)
+            pipes = ours.makefile("rb", buffering=0), process.stdin
+        guest = Guest(Spawned(process), self.reached.level, *pipes, self.limits.output)
         self._guests = [*(each for each in self._guests if not each.is_over), guest]
         return guest
 
     def close(self) -> None:
-        """End all guests and clean up."""
         for guest in self._guests:
             guest.kill()
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -185,8 +172,7 @@ def open_guests(
     """Start what guests come from, at the stronger level that this machine has if it is None.
 
     Guests see the solutions of lessons before the graded `lesson`, none if it is "". A `channel`
-    is a socket to a host that another process started. A GradingError says why this machine does
-    not reach the level, and the remedy.
+    is a socket to a host that another process started.
     """
     kind = ForkedGuests if sys.platform == "linux" else SpawnedGuests  # where a fork is not safe
     reasons = dict(confinement.obstacles())

@@ -45,7 +45,7 @@ def _decode(text: bytes) -> dict[str, Any]:
     try:
         frame = _load(text.decode())  # from bytes it guesses UTF-16
         if b"\\ud" in text.lower():
-            frame = _load(_dump(frame).decode())
+            frame = _load(encode(frame)[_HEAD.size :].decode())
         if isinstance(frame, dict) and _depth(frame) <= _DEEPEST:
             return frame
     except (ValueError, RecursionError) as error:
@@ -63,20 +63,15 @@ def _load(text: str) -> Any:
     return json.loads(text, parse_int=lambda digits: int(digits) if len(digits) < 20 else 0)
 
 
-def _dump(frame: dict[str, Any]) -> bytes:
-    text = json.dumps(frame, default=_as_text, skipkeys=True, ensure_ascii=False)
-    return text.encode("utf-8", "replace")
-
-
-def _as_text(value: object) -> str:
-    """Return what JSON cannot hold as text."""
-    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
-
-
 def encode(frame: dict[str, Any]) -> bytes:
-    """Return a frame as bytes."""
-    text = _dump(frame)
-    return _HEAD.pack(len(text)) + text
+    """Return a frame as bytes; what JSON cannot hold becomes text."""
+
+    def as_text(value: object) -> str:
+        return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
+
+    text = json.dumps(frame, default=as_text, skipkeys=True, ensure_ascii=False)
+    data = text.encode("utf-8", "replace")
+    return _HEAD.pack(len(data)) + data
 
 
 class Outlet:
@@ -87,7 +82,6 @@ class Outlet:
         self._lock = threading.RLock()
 
     def open(self, descriptor: int) -> None:
-        """Write to a descriptor from now on."""
         self._descriptor, self._owner = descriptor, os.getpid()
 
     def send(self, kind: str, **content: Any) -> bool:

@@ -19,18 +19,16 @@ from course_lib.grading.sandbox.inside import WRITABLE, shell
 from course_lib.grading.sandbox.inside.frames import read_frames
 
 _INLET, _OUTLET = 3, 4
-_MOST_CHILDREN = 8
 
 
 def become_guest(slot: dict[str, Any], reading: int, writing: int, *group: int) -> NoReturn:
-    """Confine this forked process and serve a submission; `slot` is what `lockdown` describes."""
+    """Confine this forked process and serve a submission; `slot` is what `confine` takes."""
     from course_lib.grading.sandbox.inside import lockdown
 
     try:
         lockdown.die_with_parent()
         signal.set_wakeup_fd(-1)
-        for number in (signal.SIGCHLD, signal.SIGTERM):
-            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setsid()
         for door in group:
             with contextlib.suppress(OSError):  # then the other limits hold alone
@@ -42,8 +40,7 @@ def become_guest(slot: dict[str, Any], reading: int, writing: int, *group: int) 
         if slot["level"] == "strict":
             os.chdir("/scratch")
         else:
-            folder = f"{slot['place']}/{os.getpid()}"
-            os.mkdir(folder)
+            os.mkdir(folder := f"{slot['place']}/{os.getpid()}")
             os.chdir(folder)
             os.environ.update(dict.fromkeys(WRITABLE, folder))
         tempfile.tempdir = None  # looked up again, in this environment
@@ -52,19 +49,6 @@ def become_guest(slot: dict[str, Any], reading: int, writing: int, *group: int) 
         with contextlib.suppress(Exception):
             shell.outlet.send("refused", text=traceback.format_exc()[-4000:])
     os._exit(0)
-
-
-def main() -> None:
-    """Serve a submission as an ordinary process, where a warm process cannot fork safely."""
-    _take_pipes(0, 1)
-    if sys.platform == "win32":
-        import msvcrt
-
-        for descriptor in (_INLET, _OUTLET):
-            msvcrt.setmode(descriptor, os.O_BINARY)
-    shell.import_everything()
-    shell.outlet.open(_OUTLET)
-    serve()
 
 
 def _take_pipes(reading: int, writing: int) -> None:
@@ -77,10 +61,7 @@ def _take_pipes(reading: int, writing: int) -> None:
 
 
 def serve() -> None:
-    """Say that this guest is ready, and answer frames until the pipe is closed.
-
-    All cells share one event loop, as in a kernel: a task that one cell starts goes on in the next.
-    """
+    """Say that this guest is ready, and answer frames until the pipe is closed."""
     import numpy as np
     import torch
 
@@ -186,11 +167,19 @@ def _is_crowded() -> bool:
         # All orphans come here. The last ones may be children that a later cell waits for.
         with contextlib.suppress(OSError):
             children = Path("/proc/thread-self/children").read_text().split()
-            for pid in children[:-_MOST_CHILDREN]:
+            for pid in children[:-8]:
                 os.waitpid(int(pid), os.WNOHANG)
         return True
     return threading.active_count() > 1 or len(asyncio.all_tasks()) > 1
 
 
-if __name__ == "__main__":
-    main()
+if __name__ == "__main__":  # where a warm process cannot fork safely
+    _take_pipes(0, 1)
+    if sys.platform == "win32":
+        import msvcrt
+
+        for descriptor in (_INLET, _OUTLET):
+            msvcrt.setmode(descriptor, os.O_BINARY)
+    shell.import_everything()
+    shell.outlet.open(_OUTLET)
+    serve()

@@ -1,9 +1,4 @@
-"""The host, parent of all guests: a process that has imported what notebooks import, and forks.
-
-All processes that ask for guests share a channel, a SOCK_SEQPACKET socket. A message on it holds
-modules to import in JSON and, as file descriptors, a socket to control the guest, its two pipes
-and its cgroup. On the control socket the host answers requests and tells how the guest ended.
-"""
+"""The host, parent of all guests: a process that has imported what notebooks import, and forks."""
 
 import contextlib
 import gc
@@ -20,6 +15,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 from course_lib.grading.sandbox.inside import lockdown
@@ -39,7 +35,7 @@ class _Host:
         self.channel = channel
         self.settings: dict[str, Any] = json.loads(channel.recv(_MESSAGE))
         self.strict = self.settings["level"] == "strict"
-        self.uids = itertools.cycle(random.sample(_UIDS, len(_UIDS)))
+        self.uids = itertools.cycle(random.sample(_UIDS, len(_UIDS)))  # RLIMIT_NPROC counts by UID
         self.guests: dict[int, socket.socket] = {}  # the control socket of each PID
         self.killed: dict[int, str] = {}  # why the host ended them
 
@@ -59,8 +55,15 @@ class _Host:
             if woken in ready:
                 os.read(woken, 4096)
             for pid, control in self.guests.items():
-                if control in ready:
-                    self._answer(pid, control)
+                if control not in ready:
+                    continue
+                request = _receive(control)[0]
+                if request == b"usage":
+                    _send(control, {"usage": _used(_families([pid])[pid])})
+                elif request == b"interrupt":
+                    _signal(pid, signal.SIGINT)
+                else:  # b"kill", or its worker has closed the socket
+                    self._kill(pid, "killed")
             with contextlib.suppress(ChildProcessError):
                 while (ended := os.wait4(-1, os.WNOHANG))[0]:
                     self._tell(*ended)
@@ -68,16 +71,11 @@ class _Host:
                 is_open = self._fork()
             if time.monotonic() > looked + _LOOK_SECONDS:
                 looked = time.monotonic()
-                self._look()
-
-    def _answer(self, pid: int, control: socket.socket) -> None:
-        request = _receive(control)[0]
-        if request == b"usage":
-            _send(control, {"usage": _used(_families([pid])[pid])})
-        elif request == b"interrupt":
-            _signal(pid, signal.SIGINT)
-        else:  # b"kill", or its worker has closed the socket
-            self._kill(pid, "killed")
+                for pid, family in _families(self.guests).items():
+                    if len(family) > self.settings["processes"]:
+                        self._kill(pid, "processes")
+                    if all(_total(family, each) > self.settings["memory"] for each in _MEMORY):
+                        self._kill(pid, "memory")
 
     def _kill(self, pid: int, reason: str) -> None:
         self.killed.setdefault(pid, reason)
@@ -93,8 +91,7 @@ class _Host:
             if name not in sys.modules:
                 importlib.import_module(name)
                 gc.freeze()
-        can_change = self.strict and self.settings["change_user"]
-        uid = next(self.uids) if can_change else None  # RLIMIT_NPROC counts by user
+        uid = next(self.uids) if self.strict and self.settings["change_user"] else None
         try:
             if (threads := len(os.listdir("/proc/self/task"))) > 1:
                 raise OSError(f"its host has {threads} threads")
@@ -111,31 +108,18 @@ class _Host:
 
     def _tell(self, pid: int, status: int, spent: resource.struct_rusage) -> None:
         """Tell who asked for a guest how it ended."""
-        if pid not in self.guests:
+        if (control := self.guests.pop(pid, None)) is None:
             return
-        control = self.guests.pop(pid)
         if not self.strict:  # the host has adopted what the guest left behind
             _, *ours = _families([os.getpid()])[os.getpid()]
             for orphan in {*ours}.difference(*_families(self.guests).values()):
                 _signal(orphan, signal.SIGKILL)
             shutil.rmtree(f"{self.settings['place']}/{pid}", ignore_errors=True)
         code = os.waitstatus_to_exitcode(status)
-        ending = {
-            "reason": self.killed.pop(pid, "signal" if code < 0 else "exit"),
-            "code": abs(code),
-            "cpu": spent.ru_utime + spent.ru_stime,
-            "peak": spent.ru_maxrss * 1024,
-        }
-        _send(control, ending)
+        reason = self.killed.pop(pid, "signal" if code < 0 else "exit")
+        used = {"cpu": spent.ru_utime + spent.ru_stime, "peak": spent.ru_maxrss * 1024}
+        _send(control, {"reason": reason, "code": abs(code), **used})
         control.close()
-
-    def _look(self) -> None:
-        """Kill guests that hold too much memory or too many processes."""
-        for pid, family in _families(self.guests).items():
-            if len(family) > self.settings["processes"]:
-                self._kill(pid, "processes")
-            if all(_total(family, each) > self.settings["memory"] for each in _MEMORY):
-                self._kill(pid, "memory")
 
 
 def _receive(channel: socket.socket) -> tuple[bytes, list[int]]:
@@ -160,7 +144,7 @@ def _families(guests: Iterable[int]) -> dict[int, list[int]]:
     for name in os.listdir("/proc"):
         if name.isdigit():
             with contextlib.suppress(OSError, IndexError):
-                children.setdefault(int(_stat(name)[1]), []).append(int(name))
+                children.setdefault(int(_fields(name, "stat")[1]), []).append(int(name))
     found = {guest: [guest] for guest in guests}
     for family in found.values():
         for pid in family:  # grows while it is walked
@@ -170,18 +154,15 @@ def _families(guests: Iterable[int]) -> dict[int, list[int]]:
 
 def _used(family: list[int]) -> tuple[float, float]:
     """Return the processor time of processes, and the longest that one waited for a processor."""
-    cpu = _total(family, lambda pid: sum(map(int, _stat(pid)[11:15])))
-    waits = [
-        _total([pid], lambda pid: int(_read(f"/proc/{pid}/schedstat").split()[1])) for pid in family
-    ]
+    cpu = _total(family, lambda pid: sum(map(int, _fields(pid, "stat")[11:15])))
+    waits = [_total([pid], lambda pid: int(_fields(pid, "schedstat")[1])) for pid in family]
     return cpu / _TICKS, max(waits) / 1e9
 
 
-# Bytes of memory. A page that several processes share counts in each of them; then only each
-# process's share of it counts, which is slower to read.
+# Bytes of memory. A page that several share counts in each; then, read more slowly, as a share.
 _MEMORY = (
-    lambda pid: int(_read(f"/proc/{pid}/statm").split()[1]) * _PAGE,
-    lambda pid: int(_read(f"/proc/{pid}/smaps_rollup").partition(b"\nPss:")[2].split()[0]) << 10,
+    lambda pid: int(_fields(pid, "statm")[1]) * _PAGE,
+    lambda pid: int(_fields(pid, "smaps_rollup", b"\nPss:")[0]) << 10,
 )
 
 
@@ -193,14 +174,9 @@ def _total(family: list[int], field: Callable[[int], int]) -> int:
     return total
 
 
-def _stat(pid: int | str) -> list[bytes]:
-    """Return the fields of /proc/PID/stat after the name, whatever that may hold."""
-    return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
-
-
-def _read(path: str) -> bytes:
-    with open(path, "rb", buffering=0) as file:
-        return file.read(65536)
+def _fields(pid: int | str, name: str, after: bytes = b")") -> list[bytes]:
+    """Return the words of a process's file: in `stat`, those after its name in parentheses."""
+    return Path(f"/proc/{pid}/{name}").read_bytes().rpartition(after)[2].split()
 
 
 if __name__ == "__main__":

@@ -46,54 +46,25 @@ def _prctl(option: int, value: int = 0) -> None:
 
 
 def die_with_parent() -> None:
-    """Arrange to be killed when the parent ends, however it ends."""
     _prctl(_PDEATHSIG, signal.SIGKILL)
 
 
 def adopt_orphans() -> None:
-    """Become the parent of descendants whose own parents end."""
     _prctl(_SUBREAPER, 1)
 
 
 def confine(slot: dict[str, Any]) -> None:
-    """Give up everything but a few empty folders and the descriptors that are open.
-
-    `slot` holds the `level`; the `uid` to become, or None; the `filter`, a compiled seccomp program
-    in hex; the limits; and at level "off" the `place` for a folder. The steps that need privileges
-    come before those that give them up. If one raises, no student code has run.
-    """
+    """Confine this process as the host's settings say, and become their `uid` unless it is None."""
     if slot["level"] == "off":
         adopt_orphans()
-        _limit(slot)
-        return
-    _call("unshare", NEWNS | NEWUTS | NEWIPC | NEWNET)
-    _mount("none", "/", None, _REC | _PRIVATE)
-    for folder in ("/tmp", "/scratch", "/dev/shm"):
-        options = f"size={slot['disk']},nr_inodes=2000,mode=1777"
-        _mount("tmpfs", folder, "tmpfs", _NOSUID | _NODEV, options)
-    _mount("devpts", "/dev/pts", "devpts", _NOSUID | _NOEXEC, "ptmxmode=0666,mode=620")
-    _mount("proc", "/proc", "proc", _NOSUID | _NODEV | _NOEXEC)
-    _limit(slot)
-    for capability in range(_LAST_CAPABILITY + 1):
-        with contextlib.suppress(OSError):  # this kernel knows fewer
-            _prctl(_CAPBSET_DROP, capability)
-    if (uid := slot["uid"]) is not None:
-        os.setgroups([])
-        os.setresgid(uid, uid, uid)
-        os.setresuid(uid, uid, uid)
-    _call("capset", (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0), (ctypes.c_uint32 * 6)())
-    _prctl(_NO_NEW_PRIVS, 1)
-    code = bytes.fromhex(slot["filter"])
-    program = _Program(len(code) // 8, code)
-    _call("prctl", _SET_SECCOMP, _SECCOMP_FILTER, ctypes.byref(program), 0, 0)
-
-
-def _mount(source: str, target: str, kind: str | None, flags: int, options: str = "") -> None:
-    arguments = source.encode(), target.encode(), kind and kind.encode()
-    _call("mount", *arguments, ctypes.c_ulong(flags), options.encode())
-
-
-def _limit(slot: dict[str, Any]) -> None:
+    else:
+        _call("unshare", NEWNS | NEWUTS | NEWIPC | NEWNET)
+        _mount("none", "/", None, _REC | _PRIVATE)
+        for folder in ("/tmp", "/scratch", "/dev/shm"):
+            options = f"size={slot['disk']},nr_inodes=2000,mode=1777"
+            _mount("tmpfs", folder, "tmpfs", _NOSUID | _NODEV, options)
+        _mount("devpts", "/dev/pts", "devpts", _NOSUID | _NOEXEC, "ptmxmode=0666,mode=620")
+        _mount("proc", "/proc", "proc", _NOSUID | _NODEV | _NOEXEC)
     size = int(Path("/proc/self/statm").read_bytes().split()[0]) * resource.getpagesize()
     most = slot["processes"]
     if slot["uid"] is None:  # everything of this user counts, and the host stops who has too many
@@ -112,3 +83,22 @@ def _limit(slot: dict[str, Any]) -> None:
         hard = resource.getrlimit(which)[1]
         value = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(which, (value, value))
+    if slot["level"] == "off":
+        return
+    for capability in range(_LAST_CAPABILITY + 1):
+        with contextlib.suppress(OSError):  # this kernel knows fewer
+            _prctl(_CAPBSET_DROP, capability)
+    if (uid := slot["uid"]) is not None:
+        os.setgroups([])
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
+    _call("capset", (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0), (ctypes.c_uint32 * 6)())
+    _prctl(_NO_NEW_PRIVS, 1)
+    code = bytes.fromhex(slot["filter"])
+    program = _Program(len(code) // 8, code)
+    _call("prctl", _SET_SECCOMP, _SECCOMP_FILTER, ctypes.byref(program), 0, 0)
+
+
+def _mount(source: str, target: str, kind: str | None, flags: int, options: str = "") -> None:
+    arguments = source.encode(), target.encode(), kind and kind.encode()
+    _call("mount", *arguments, ctypes.c_ulong(flags), options.encode())

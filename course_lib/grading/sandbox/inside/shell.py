@@ -1,8 +1,4 @@
-"""The IPython shell that all guests inherit: a kernel's shell whose outputs are frames.
-
-Libraries look at the name of the shell's class to learn where they run, so it has the name of the
-class that it extends.
-"""
+"""The IPython shell that all guests inherit: a kernel's shell whose outputs are frames."""
 
 import builtins
 import getpass
@@ -31,17 +27,14 @@ _SHOWN, _LINES = 2_000, 100  # characters that remain of what is longer; lines o
 # What lessons import, and what a first cell, figure or traceback would import.
 _MODULES = """
 IPython.core.completerlib IPython.core.debugger IPython.core.logger IPython.core.oinspect
-IPython.core.pylabtools IPython.lib.display comm faulthandler
+IPython.core.pylabtools IPython.lib.display jaxtyping cProfile
 stack_data.formatting pure_eval.utils pygments.lexers.python pygments.formatters.terminal256
 matplotlib.pyplot matplotlib.backends.backend_agg matplotlib_inline.backend_inline
-torch.nn.functional jaxtyping cProfile
 course_lib.attention course_lib.checks.observe.remote course_lib.notebook course_lib.plotting
 """
 
 
 class Publisher(DisplayPublisher):
-    """Sends what `display` shows."""
-
     def publish(self, data: Any, metadata: Any = None, source: Any = None, **options: Any) -> None:
         kind = "update" if options.get("update") else "display"
         name = (options.get("transient") or {}).get("display_id")
@@ -52,14 +45,10 @@ class Publisher(DisplayPublisher):
 
 
 class Hook(DisplayHook):
-    """Sends the value of a cell's last line."""
-
-    def write_output_prompt(self) -> None: ...
+    write_output_prompt = finish_displayhook = lambda self: None
 
     def write_format_data(self, format_dict: Any, md_dict: Any = None) -> None:
         _send_bundle("result", format_dict, md_dict)
-
-    def finish_displayhook(self) -> None: ...
 
 
 def _send_bundle(kind: str, data: Any, metadata: Any, **more: Any) -> None:
@@ -80,7 +69,7 @@ class Compiler(CachingCompiler):
 
 
 class ZMQInteractiveShell(zmqshell.ZMQInteractiveShell):
-    """A kernel's shell without a kernel."""
+    """A kernel's shell without a kernel; libraries look at the name of its class."""
 
     displayhook_class = Type(Hook)
     display_pub_class = Type(Publisher)
@@ -95,8 +84,6 @@ class ZMQInteractiveShell(zmqshell.ZMQInteractiveShell):
         outlet.send("error", ename=etype.__name__, evalue=value[:_SHOWN], traceback=lines)
 
     def enable_gui(self, gui: object = None) -> None: ...
-
-    def set_next_input(self, text: str, replace: bool = False) -> None: ...
 
 
 def import_everything() -> None:
@@ -154,8 +141,7 @@ class Stream(io.TextIOBase):
     encoding, errors = "UTF-8", "replace"
 
     def __init__(self, name: str, descriptor: int) -> None:
-        self.name, self._descriptor = name, descriptor
-        self.written = 0  # characters, by this cell
+        self.name, self._descriptor, self.written = name, descriptor, 0  # written by this cell
 
     def write(self, text: str) -> int:
         if not isinstance(text, str):
@@ -177,6 +163,4 @@ class Stream(io.TextIOBase):
 
 
 class NoInput(io.TextIOBase):
-    """A standard input that nobody types into."""
-
     read = readline = _refuse("reading from stdin")

@@ -111,13 +111,14 @@ class Runner:
     def guest(self) -> Guest:
         """Return the guest that was started ahead of need, and start the next one."""
         ready, self._next = self._next, None
-        if ready is None or ready.is_over:  # none yet, or it was lost while it waited
+        if ready is not None and ready.is_over:  # it was lost while it waited
+            ready.kill()
+        if ready is None or ready.is_over:
             ready = self.guests.start(self._imports)
         self._next = self.guests.start(self._imports)
         return ready.wait_ready()
 
     def close(self) -> None:
-        """End all guests."""
         if self._next is not None:
             self._next.kill()
         if self.channel is not None:  # no job came

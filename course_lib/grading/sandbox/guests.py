@@ -58,7 +58,7 @@ class Forked:
         return self._receive(_END_SECONDS).get("usage")
 
     def ending(self, seconds: float = 0.0) -> dict[str, Any] | None:
-        """Return how it ended, waiting that long; None if it is not known to have ended."""
+        """Return how it ended, None if that is not known so many seconds later."""
         self._receive(seconds)
         return self._ending
 

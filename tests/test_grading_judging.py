@@ -290,7 +290,7 @@ def test_a_name_that_the_lesson_itself_uses_is_not_noted():
     lesson = "from course_lib.models.numerals import Numerals"
     source = "from course_lib.models.numerals import english\nmodel.eval()"
     assert notes(source, "causal_mask", lesson) == []
-    source += "\nfrom course_lib.models.whole_game import meeting"
+    source += "\nfrom course_lib.models.whole_game import cross_attention_inputs"
     (note,) = notes(source, "causal_mask", lesson)
     assert "names `course_lib.models.whole_game`" in note
 

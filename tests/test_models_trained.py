@@ -14,7 +14,7 @@ from course_lib.models import trained
 from course_lib.models.language_model import repeated_tokens
 from course_lib.models.numerals import Numerals, english
 from course_lib.models.whole_game import (
-    meeting,
+    cross_attention_inputs,
     new_translator,
     translate,
     translate_batch,
@@ -64,14 +64,14 @@ def test_the_translator_knows_what_a_reader_types_first(translator):
 
 def test_what_meets_in_the_translator_gives_its_own_map(translator):
     """Dot products divided by the root, a softmax over the real characters: nothing else."""
-    met = meeting(translator, Numerals(), [3, 13, 43])
-    assert met.words.shape == met.queries.shape == (3, 2, 64)
-    assert met.characters.shape == met.keys.shape == met.values.shape == (3, 14, 64)
-    assert met.valid_lens.tolist() == [4, 8, 14]
-    real = torch.arange(14) < met.valid_lens[:, None, None]
-    scores = (met.queries @ met.keys.mT / 8).masked_fill(~real, -torch.inf)
+    taken = cross_attention_inputs(translator, Numerals(), [3, 13, 43])
+    assert taken.words.shape == taken.queries.shape == (3, 2, 64)
+    assert taken.characters.shape == taken.keys.shape == taken.values.shape == (3, 14, 64)
+    assert taken.valid_lens.tolist() == [4, 8, 14]
+    real = torch.arange(14) < taken.valid_lens[:, None, None]
+    scores = (taken.queries @ taken.keys.mT / 8).masked_fill(~real, -torch.inf)
     torch.testing.assert_close(torch.softmax(scores, dim=-1), translator.maps)
-    meeting(translator, Numerals(), [7])
+    cross_attention_inputs(translator, Numerals(), [7])
     assert not translator.decoder.cross_attention._forward_pre_hooks
 
 

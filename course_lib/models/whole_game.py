@@ -18,9 +18,9 @@ EMBED_DIM, NUM_HEADS, HIDDEN_DIM, WINDOW, LONGEST = 64, 4, 256, 4, 64
 
 
 class Reader(nn.Module):
-    """Lets each character look at those at most `WINDOW` away.
+    """Encoder block in which each character attends to those at most `WINDOW` away.
 
-    What is known of a character so stays near it, and a map over characters can be read.
+    What the model knows of a character then stays near it, so a map over characters can be read.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Reader(nn.Module):
         self.think, self.before_thinking = _think(), nn.LayerNorm(EMBED_DIM)
 
     def forward(self, x: Tensor, valid_lens: Tensor) -> Tensor:
-        """From `(batch, m, EMBED_DIM)` to the same shape."""
+        """Return a tensor of the shape of `x`, `(batch, m, EMBED_DIM)`."""
         places = torch.arange(x.shape[1], device=x.device)
         distance = (places[:, None] - places).abs()
         real = (places < valid_lens[:, None])[:, None, :]
@@ -42,7 +42,7 @@ class Reader(nn.Module):
 
 
 class Writer(nn.Module):
-    """Lets each word look at the words before it, and then at the characters."""
+    """Decoder block in which each word attends to the words before it, then to the characters."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class Writer(nn.Module):
         self.think, self.before_thinking = _think(), nn.LayerNorm(EMBED_DIM)
 
     def forward(self, y: Tensor, memory: Tensor, valid_lens: Tensor) -> Tensor:
-        """From words `(batch, t, EMBED_DIM)` and characters `(batch, m, EMBED_DIM)` to words."""
+        """Return a tensor of the shape of the words `y`, `(batch, t, EMBED_DIM)`."""
         places = torch.arange(y.shape[1], device=y.device)
         z = self.before_back(y)
         later = places[:, None] < places
@@ -62,13 +62,13 @@ class Writer(nn.Module):
 
 
 class Across(nn.MultiheadAttention):
-    """One head from words to characters, which keeps its map."""
+    """Cross-attention from words to characters in one head, which keeps its weights."""
 
     def __init__(self, embed_dim: int):
         super().__init__(embed_dim, 1, batch_first=True)
 
     def forward(self, y: Tensor, memory: Tensor, valid_lens: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride] - called by Writer alone
-        """Outputs `(batch, t, embed_dim)`; `attention_weights` is then `(batch, t, m)`."""
+        """Return `(batch, t, embed_dim)`; `attention_weights` is then `(batch, t, m)`."""
         places = torch.arange(memory.shape[1], device=memory.device)
         padding = places >= valid_lens[:, None]
         outputs, weights = super().forward(y, memory, memory, key_padding_mask=padding)
@@ -141,8 +141,8 @@ def _trained_attention(model: Translator) -> Across:
     return attention.trained if isinstance(attention, OwnAttention) else attention
 
 
-class Meeting(NamedTuple):
-    """What meets where words look at characters: before the projections, and after them."""
+class CrossAttentionInputs(NamedTuple):
+    """The inputs of cross-attention from words to characters, before and after the projections."""
 
     words: Tensor  # (batch, t, EMBED_DIM): what is known before each word is written
     characters: Tensor  # (batch, m, EMBED_DIM)
@@ -153,11 +153,15 @@ class Meeting(NamedTuple):
 
 
 @torch.no_grad()
-def meeting(model: Translator, numerals: Numerals, numbers: Sequence[int]) -> Meeting:
-    """What a translator compares while it writes these numbers; `model.maps` is then what it sees.
+def cross_attention_inputs(
+    model: Translator, numerals: Numerals, numbers: Sequence[int]
+) -> CrossAttentionInputs:
+    """Return what the words compare with the characters while a translator writes these numbers.
+
+    Afterwards, `model.maps` holds the attention weights.
 
     Args:
-        model: made by `new_translator`; it is told the right words so far.
+        model: made by `new_translator`. It reads the correct words so far.
         numerals: whose vocabularies it was trained with.
         numbers: one item each. There are as many queries as the longest of them has words.
     """
@@ -172,11 +176,11 @@ def meeting(model: Translator, numerals: Numerals, numbers: Sequence[int]) -> Me
     hook.remove()
     words, characters = given
     projected = _trained_attention(model).projected(words, characters)
-    return Meeting(words, characters, *projected, valid_lens)
+    return CrossAttentionInputs(words, characters, *projected, valid_lens)
 
 
 def new_translator(numerals: Numerals, seed: int = 0) -> Translator:
-    """An untrained translator; the same for the same seed, and torch's own generator stays put."""
+    """Return an untrained translator, the same for the same seed; keep torch's global generator."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         positions = nn.Parameter(0.1 * torch.randn(LONGEST, EMBED_DIM))
@@ -192,7 +196,7 @@ def train_translator(
     max_lr: float = 4e-3,
     watch: int | None = None,
 ) -> Tensor:
-    """Trains on random numbers, some twenty seconds; the losses, one a step.
+    """Train on random numbers, for some twenty seconds, and return the loss of each step.
 
     Args:
         model: made by `new_translator`.
@@ -231,7 +235,7 @@ def train_translator(
 
 @torch.no_grad()
 def translate(model: Translator, numerals: Numerals, text: str | int) -> tuple[list[str], Tensor]:
-    """The most likely word after the other, until the model ends.
+    """Translate by writing the most likely next word until the model ends.
 
     Args:
         model: a trained translator.

@@ -26,7 +26,12 @@ from course_lib import carry_on, check, hint, plotting
 from course_lib.checks import grade
 from course_lib.models.numerals import Numerals, english
 from course_lib.models.trained import live_translator
-from course_lib.models.whole_game import meeting, new_translator, train_translator, translate
+from course_lib.models.whole_game import (
+    cross_attention_inputs,
+    new_translator,
+    train_translator,
+    translate,
+)
 
 # %% [markdown]
 # ## 1. Train it
@@ -170,14 +175,14 @@ assert 0.75 < torch.softmax(arrows @ torch.tensor([0.125, -1.0]), dim=0)[2] < 0.
 # </details>
 
 # %% [markdown]
-# Your translator does the same with vectors of 64 numbers. `meeting` returns the vectors that it
-# compares while it writes *forty three*. The *scores* are the dot products divided by 8, the square
-# root of 64. Lesson 05 explains why.
+# Your translator does the same with vectors of 64 numbers. The function `cross_attention_inputs` returns
+# the vectors that it compares while it writes *forty three*. The *scores* are the dot products divided
+# by 8, the square root of 64. Lesson 05 explains why.
 #
 # **Predict.** Which of the 14 letters get the highest scores for *forty*?
 
 # %% tags=["demo", "nbval-ignore-output"]
-compared = meeting(model, numerals, [43])
+compared = cross_attention_inputs(model, numerals, [43])
 query = compared.queries[0, 0]  # (64,), before "forty" is written
 keys = compared.keys[0]  # (14, 64), one for each letter
 values = compared.values[0]  # (14, 64)

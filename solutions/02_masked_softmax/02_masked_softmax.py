@@ -164,12 +164,7 @@ check("stable_softmax")
 # ## 2. Padding: some keys are not real
 #
 # *How do numerals of different lengths fit into one rectangle?*
-
-# %% tags=["demo", "hide-input"]
-shapes = {"scores": (3, 2, 14), "valid_lens": (3,), "mask": (3, 2, 14)}
-plotting.show(plotting.diagram_strip("attention", lit=("valid_lens", "mask"), shapes=shapes))
-
-# %% [markdown]
+#
 # *drei* has 4 letters, *dreizehn* 8 and *dreiundvierzig* 14. In one batch, each numeral is padded to
 # the length of the longest with a special token, the *pad*.
 #
@@ -343,12 +338,7 @@ assert on_pads[:2].min() > 0.99 and on_pads[2].isnan()
 # ## 3. Causal masks: no looking ahead
 #
 # *A model that predicts the next word must not see that word. Which keys may query $i$ attend to?*
-
-# %% tags=["demo", "hide-input"]
-shapes = {"scores": (4, 4), "mask": (4, 4)}
-plotting.show(plotting.diagram_strip("attention", lit="mask", shapes=shapes))
-
-# %% [markdown]
+#
 # A query may attend to its own position and to earlier ones: $\text{mask}_{ij} = (j \le i)$, of shape
 # `(n, n)`. This is the *causal mask*.
 #
@@ -850,9 +840,8 @@ plotting.show(plotting.attention(weights, ["forty", "three"], "dreiundvierzig"))
 # and *three* to *drei*. Your function computed these weights.
 #
 # </details>
-
-# %% [markdown]
-# ### Click a mask
+#
+# Now click a mask yourself.
 #
 # **Predict.** A row has three equal scores and a fourth that is larger by 2. You mask the fourth key.
 # What are the weights of the others, before and after? And what happens to the *other rows*?
@@ -874,9 +863,6 @@ assert torch.allclose(shared[0], torch.tensor([1, 1, 1, 0]) / 3)
 # become 0, not nan.
 #
 # </details>
-
-# %% [markdown]
-# ### What must hold
 #
 # Numbers can look plausible and be wrong, so test *properties*, with sizes and lengths that all
 # differ. Masking a key equals deleting it. Garbage in forbidden scores has no effect. An empty

@@ -27,7 +27,7 @@ from torch import Tensor
 from course_lib import carry_on, check, hint, plotting
 from course_lib.models.numerals import Numerals, english
 from course_lib.models.trained import trained_translator
-from course_lib.models.whole_game import meeting, translate, use_attention
+from course_lib.models.whole_game import cross_attention_inputs, translate, use_attention
 
 torch.set_printoptions(precision=4, sci_mode=False)
 
@@ -122,7 +122,7 @@ print("(n, m) @ (m, v):", tuple((W @ V).shape))
 # %% tags=["demo"]
 numerals = Numerals()
 model = trained_translator(numerals)
-taken = meeting(model, numerals, [3, 13, 43])
+taken = cross_attention_inputs(model, numerals, [3, 13, 43])
 queries, keys, values = taken.queries, taken.keys, taken.values
 print("queries", tuple(queries.shape), "keys", tuple(keys.shape), "values", tuple(values.shape))
 scores = torch.bmm(queries, keys.transpose(1, 2))

@@ -29,7 +29,7 @@ from torch.nn import functional as F
 from course_lib import carry_on, check, hint, plotting
 from course_lib.models.numerals import Numerals
 from course_lib.models.trained import trained_translator
-from course_lib.models.whole_game import meeting
+from course_lib.models.whole_game import cross_attention_inputs
 
 masked_softmax = carry_on("masked_softmax")
 
@@ -139,8 +139,8 @@ assert along_k1.argmax() == 1  # k2 wins
 # %% tags=["demo"]
 numerals = Numerals()
 model = trained_translator(numerals)
-met = meeting(model, numerals, [3, 13, 43])  # drei, dreizehn, dreiundvierzig
-letters = met.characters[2]  # (14, 64)
+inputs_of = cross_attention_inputs(model, numerals, [3, 13, 43])  # drei, dreizehn, dreiundvierzig
+letters = inputs_of.characters[2]  # (14, 64)
 plain = letters @ letters.mT
 torch.manual_seed(0)
 W_q, W_k = torch.randn(2, 64, 64) / 8
@@ -657,7 +657,7 @@ assert not past[0].triu(1).any()
 # %% tags=["demo"]
 maps = {}
 for name, factor in (("sqrt(d)", 1), ("nothing", 8), ("d", 1 / 8)):
-    inputs = factor * met.queries, met.keys, met.values, met.valid_lens
+    inputs = factor * inputs_of.queries, inputs_of.keys, inputs_of.values, inputs_of.valid_lens
     maps[name] = scaled_dot_product_attention(*inputs)[1]
     apart = (maps[name] - model.maps).abs().max()
     print(f"divided by {name:8} at most {apart:.2f} from the translator's map")

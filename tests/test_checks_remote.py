@@ -25,7 +25,6 @@ from course_lib.checks.observe.probe import Dtype, Probe, tensor
 from course_lib.checks.observe.remote import REPLY_TYPES, Reply, Request
 from course_lib.checks.observe.unchanged import changes
 from course_lib.exercises import find
-from course_lib.exercises.memory_and_speed._mistakes import at_once
 from course_lib.exercises.variants import variants
 
 ROOT = Path(__file__).parent.parent
@@ -110,6 +109,8 @@ def test_the_observer_is_what_its_files_say():
 def test_who_wraps_the_meter_has_measured_nothing(here, monkeypatch, wrapped):
     in_blocks = next(v.answer for v in variants(ROOT, "blocked_attention") if v.is_right)
     assert judged(monkeypatch, in_blocks).score == 1.0
+    mistakes = {mistake.id: mistake.model for mistake in find("blocked_attention").mistakes}
+    at_once = mistakes["all_at_once"]
     honest = judged(monkeypatch, at_once).score
     WRAPPED[wrapped](monkeypatch)
     report = judged(monkeypatch, at_once)

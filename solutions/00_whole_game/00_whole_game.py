@@ -89,7 +89,7 @@ assert correct > 180
 # numbers behind them, with a row for each word and a column for each letter. What is the sum of
 # each row?
 
-# %% tags=["demo"]
+# %% tags=["demo", "nbval-ignore-output"]
 words, weights = translate(model, numerals, "dreiundvierzig")  # weights: (2 words, 14 letters)
 plotting.show(plotting.attention(weights, queries=words, keys="dreiundvierzig"))
 assert words == ["forty", "three"]

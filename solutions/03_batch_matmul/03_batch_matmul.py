@@ -208,7 +208,8 @@ assert (left * torch.ones(3, 4, 5)).shape == (2, 3, 4, 5)
 # same size as `n`, raises no error and multiplies row $i$ of `a` by item $i$ of `b`.
 #
 # </details>
-#
+
+# %% [markdown]
 # ### The formula in letters
 #
 # `torch.einsum` takes the formula itself, with one letter for each axis. A letter that does not
@@ -467,7 +468,8 @@ assert [sum(row) for row in caught] == [0, 2, 1, 2, 1] and not any(row[0] for ro
 # is why the checks of this course never use ones.
 #
 # </details>
-#
+
+# %% [markdown]
 # ### With more than three axes
 #
 # Here are three ways to swap the last two axes of keys, and what they do once heads are added:

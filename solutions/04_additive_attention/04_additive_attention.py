@@ -162,7 +162,8 @@ assert cube.shape == exchanged.shape and not torch.allclose(cube, exchanged)
 # distribute a weight of 1 among the queries.
 #
 # </details>
-#
+
+# %% [markdown]
 # ### The cube, slice by slice
 #
 # Four queries lie at the positions -1.9, -0.8, 0.2 and 1.1 on a line, and five keys at -2, -1, 0, 1
@@ -260,7 +261,8 @@ for name, weights in maps.items():
 # also work. With tanh, the scores also stay bounded.
 #
 # </details>
-#
+
+# %% [markdown]
 # ### Can it be learned?
 #
 # Section 2 used weights chosen by hand. Now gradient descent has to find them, on 64 problems. Each

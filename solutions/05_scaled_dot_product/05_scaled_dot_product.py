@@ -476,7 +476,8 @@ assert max(loss for name in curves if "32" in name for loss in final[name]) < 0.
 #
 # So $\sqrt{d}$ is not the only number that trains. It is the one that makes the *start* independent of
 # $d$: the weights of a fresh model are neither one-hot nor uniform, whatever its width.
-#
+
+# %% [markdown]
 # ### What the gradients look like
 #
 # **Predict.** In a fresh model of width 512, which divisor gives the scores of a typical query the

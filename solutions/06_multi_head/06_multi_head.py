@@ -11,9 +11,8 @@
 # - split a projection into heads and merge them again, without mixing up numbers;
 # - write multi-head attention with lengths, masks and dropout, and say what each layer is for;
 # - remove a head from a trained model, and say what it did;
-# - test whether a function looks ahead, and say what attention cannot see;
-# - add positions, and show how a head can then look three positions back;
-# - (optional) load your weights into `nn.MultiheadAttention` and get the same outputs.
+# - say what attention cannot see, add positions, and show how a head can then look three positions back;
+# - (optional) test whether a function looks ahead, and load your weights into `nn.MultiheadAttention`.
 #
 # **Time:** {time}. **You need:** `masked_softmax` (lesson 02), transpose versus reshape (lesson
 # 03), and scaled dot products (lesson 05).
@@ -754,7 +753,7 @@ from course_lib.attention import is_permutation_equivariant
 check("is_permutation_equivariant")
 
 # %% [markdown]
-# ### A test for looking ahead
+# ### A test for looking ahead ★
 #
 # The output of a causal function at position $i$ depends only on positions $0, \dots, i$. If the
 # future does not matter, you may overwrite it, and no earlier output may change.

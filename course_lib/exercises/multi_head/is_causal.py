@@ -71,6 +71,7 @@ EXERCISE = Exercise(
     points=2,
     minutes=10,
     difficulty=2,
+    starred=True,
     returns=student_tests.ANSWERS,
     probes=_causality_probes,
     oracle=asked(oracle.is_causal),

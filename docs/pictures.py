@@ -62,7 +62,7 @@ def main() -> int:
 
 
 def check_page() -> str:
-    """The answer and its check, executed in a kernel and exported as a notebook is."""
+    """Execute an answer and its check in a kernel, and return them as an HTML page."""
     set_up = new_code_cell("import torch\nfrom course_lib import check")
     student = next(student for student in sample_class(LESSON) if student.name == STUDENT)
     answer = new_code_cell(student.code[EXERCISE])
@@ -83,7 +83,7 @@ def class_report(folder: Path) -> Path:
 
 
 def up_to(page: str, heading: str) -> str:
-    """The page without what follows a heading: the whole is too long for a picture."""
+    """Return the page up to a heading, since the whole is too long for a picture."""
     top, found, _ = page.partition(heading)
     assert found, f"the class report has no heading {heading!r}"
     return top

@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] = ()) -> int:
 
 
 def lesson_table() -> str:
-    """The lessons with their exercises, what counts in a grade, and how long they take."""
+    """Return the lessons with their exercises, what counts in a grade, and how long they take."""
     course, rows, total = Course.at(ROOT), [], 0
     found = course_times(course)
     for slug, lesson in lessons().items():
@@ -77,12 +77,12 @@ def lesson_table() -> str:
 
 
 def _unbroken(minutes: float) -> str:
-    """A time that no narrow column breaks."""
+    """Return a time with non-breaking spaces."""
     return spoken(minutes).replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def counts_table(counts: dict[str, dict[str, int]]) -> str:
-    """The counts of the matrix, a row a lesson, and their sums (of seeds, the fewest)."""
+    """Return the counts of the matrix, a row per lesson, and their sums."""
     rows = [
         [f"`{slug}`", *(found[key] for key in COUNTS.values())] for slug, found in counts.items()
     ]
@@ -110,7 +110,7 @@ def answers_table(name: str) -> str:
 
 
 def read_counts() -> dict[str, dict[str, int]]:
-    """The counts that docs/checks.md has now, by lesson."""
+    """Return the counts that docs/checks.md has now, by lesson."""
     counts = {}
     for line in between(CHECKS.read_text(encoding="utf-8"), "counts").splitlines():
         name, *cells = [cell.strip(" `") for cell in line.strip("|").split("|")]
@@ -120,13 +120,13 @@ def read_counts() -> dict[str, dict[str, int]]:
 
 
 def as_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A Markdown table; columns of numbers are set to the right."""
+    """Return a Markdown table; columns of numbers are set to the right."""
     rules = ["---:" if isinstance(cell, int) else "---" for cell in rows[-1]]
     return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in [head, rules, *rows])
 
 
 def between(text: str, name: str) -> str:
-    """What stands between the two marks of a table."""
+    """Return the text between the two marks of a table."""
     begin, end = marks(name)
     return text.partition(begin)[2].partition(end)[0].strip()
 

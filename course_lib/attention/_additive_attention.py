@@ -68,7 +68,7 @@ class AdditiveAttention(nn.Module):
         device=None,
         dtype=None,
     ):
-        """Makes the layers `W_q`, `W_k` and `w_v`, all without bias."""
+        """Make the layers `W_q`, `W_k` and `w_v`, all without bias."""
         super().__init__()
         factory_kwargs = {"device": device, "dtype": dtype}
         self.W_q = nn.Linear(query_size, num_hiddens, bias=False, **factory_kwargs)

@@ -10,7 +10,7 @@ from course_lib.attention._checked import describe_type
 
 
 def checked_blocks(function: Callable) -> Callable:
-    """Checks each block of `blocks` as it passes by, since nobody can look at them beforehand.
+    """Wrap an exercise so that each block is checked when the iterator yields it.
 
     Raises:
         TypeError: `blocks` cannot be iterated over, or a block is no floating tensor, or has

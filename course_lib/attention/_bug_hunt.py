@@ -148,7 +148,7 @@ class Lookup(nn.Module):
         device=None,
         dtype=None,
     ):
-        """Makes `W_q` and `W_k`, both without bias."""
+        """Make `W_q` and `W_k`, both without bias."""
         super().__init__()
         self.query_size, self.key_size = query_size, key_size
         factory_kwargs = {"device": device, "dtype": dtype}
@@ -196,7 +196,7 @@ class CausalSelfAttention(nn.Module):
     """
 
     def __init__(self, embed_dim: int, num_heads: int, *, device=None, dtype=None):
-        """Makes `W_qkv` and `W_o`, both without bias."""
+        """Make `W_qkv` and `W_o`, both without bias."""
         super().__init__()
         if num_heads < 1 or embed_dim % num_heads != 0:
             raise ValueError(

@@ -98,7 +98,7 @@ def fit_bandwidth(
     num_steps: int = 200,
     lr: int | float = 0.1,
 ) -> float:
-    """Finds the bandwidth with the smallest mean squared leave-one-out error.
+    """Find the bandwidth with the smallest mean squared leave-one-out error.
 
     Gradient descent (Adam) on the logarithm of the bandwidth, which keeps it positive.
 

@@ -75,7 +75,7 @@ def causal_mask(
 
 @checked
 def combine_masks(*masks: Bool[Tensor, "..."] | None) -> Bool[Tensor, "..."] | None:
-    """Allows a key only where every given mask allows it.
+    """Allow a key only where every given mask allows it.
 
     Args:
         *masks: bool masks, True = may attend, broadcastable to each other; None allows all.
@@ -92,7 +92,7 @@ def combine_masks(*masks: Bool[Tensor, "..."] | None) -> Bool[Tensor, "..."] | N
 
 @checked
 def additive_mask(mask: Bool[Tensor, "..."], dtype: torch.dtype) -> Float[Tensor, "..."]:
-    """Turns a bool mask into numbers that can be added to scores before the softmax.
+    """Turn a bool mask into numbers that can be added to scores before the softmax.
 
     Args:
         mask: True = may attend, any shape.

@@ -17,7 +17,7 @@ from course_lib.attention._checked import checked
 def softmax_statistics(
     blocks: Iterable[Float[Tensor, "*rows block_size"]],
 ) -> tuple[Float[Tensor, "*rows"], Float[Tensor, "*rows"]]:
-    """The largest score of each row, and the sum of exp(score - largest), in one pass.
+    """Return the largest score of each row, and the sum of exp(score - largest), in one pass.
 
     The softmax of a row needs these two numbers and nothing else. The scores come in blocks of
     columns, each once, so only one block has to be there at a time.
@@ -109,7 +109,7 @@ class RecomputedAttention(torch.autograd.Function):
         mask: Bool[Tensor, "..."] | None = None,
         block_size: int = 128,
     ) -> Float[Tensor, "*batch num_queries v"]:
-        """Returns the outputs of `blocked_attention`; keeps what grows with n or m alone.
+        """Return the outputs of `blocked_attention`; save only tensors that grow with n or m alone.
 
         Args:
             ctx: remembers tensors (`ctx.save_for_backward`) and numbers (its attributes).
@@ -122,7 +122,7 @@ class RecomputedAttention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad_outputs) -> tuple[Tensor | None, ...]:
-        """Returns a gradient for each argument of `forward`, None for mask and block size.
+        """Return a gradient for each argument of `forward`, None for mask and block size.
 
         Args:
             ctx: what `forward` remembered.

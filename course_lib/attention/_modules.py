@@ -8,7 +8,7 @@ from torch import nn
 
 
 def checked_transfer(function: Callable) -> Callable:
-    """Checks that the weights of `mha` fit into `reference` before copying them.
+    """Check that the weights of `mha` fit into `reference` before copying them.
 
     Raises:
         TypeError: an argument is not the module it should be.

@@ -46,7 +46,7 @@ def split_heads(
 def merge_heads(
     x: Float[Tensor, "batch num_heads num_positions head_dim"],
 ) -> Float[Tensor, "batch num_positions embed_dim"]:
-    """Puts the heads' results side by side again; undoes `split_heads`.
+    """Put the heads' results side by side again, the inverse of `split_heads`.
 
     Args:
         x: one result for each head and position.
@@ -90,7 +90,7 @@ class MultiHeadAttention(nn.Module):
         device=None,
         dtype=None,
     ):
-        """Makes the four projections, each `(embed_dim, embed_dim)`."""
+        """Make the four projections, each `(embed_dim, embed_dim)`."""
         super().__init__()
         if num_heads < 1 or embed_dim % num_heads != 0:
             raise ValueError(
@@ -138,7 +138,7 @@ class MultiHeadAttention(nn.Module):
 
 @checked_transfer
 def load_into_torch(mha: nn.Module, reference: nn.MultiheadAttention) -> None:
-    """Copies the weights of a `MultiHeadAttention` into torch's own module.
+    """Copy the weights of a `MultiHeadAttention` into torch's own module.
 
     torch keeps the three input projections in one matrix, queries above keys above values, and
     it may have biases where ours has none: those become 0. Afterwards both compute the same,
@@ -235,7 +235,7 @@ def positional_encoding(
 
 @checked
 def shift_matrix(offset: int, embed_dim: int) -> Float[Tensor, "embed_dim embed_dim"]:
-    """The one matrix that takes the encoding of every position to that of `offset` further on.
+    """Return the matrix that maps the encoding of each position to that of position + `offset`.
 
     With PE of `positional_encoding`, shift_matrix(s, embed_dim) @ PE[p] is PE[p + s] for every p.
 

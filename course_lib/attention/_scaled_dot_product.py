@@ -114,7 +114,7 @@ class DotProductAttention(nn.Module):
     """
 
     def __init__(self, dropout: float = 0.0):
-        """Keeps a dropout layer; there is nothing to learn."""
+        """Keep a dropout layer; there is nothing to learn."""
         super().__init__()
         self.dropout = nn.Dropout(dropout)
         self.attention_weights = None
@@ -128,7 +128,7 @@ class DotProductAttention(nn.Module):
         valid_lens: Int[Tensor, "..."] | None = None,
         mask: Bool[Tensor, "..."] | None = None,
     ) -> Float[Tensor, "*batch num_queries v"]:
-        """Returns the outputs and keeps the weights.
+        """Return the outputs and keep the weights.
 
         Args:
             queries, keys, values, valid_lens, mask: as in `scaled_dot_product_attention`.
@@ -144,7 +144,7 @@ class DotProductAttention(nn.Module):
 def jacobian_wrt_query(
     query: Float[Tensor, "d"], keys: Float[Tensor, "m d"]
 ) -> Float[Tensor, "d d"]:
-    """The Jacobian of o(q) = sum_j w_j k_j, attention whose values are its keys.
+    """Return the Jacobian of o(q) = sum_j w_j k_j, attention whose values are its keys.
 
     do/dq = Cov_w(k) / sqrt(d): the covariance of the keys under the attention weights. It vanishes
     where one key has all the weight.
@@ -173,7 +173,7 @@ def attention_backward(
     Float[Tensor, "num_keys d"],
     Float[Tensor, "num_keys v"],
 ]:
-    """The backward pass of unmasked attention, by hand.
+    """Compute the backward pass of unmasked attention by hand.
 
     With S the scores, W the weights, G the gradient of the outputs: dV = W^T G, dW = G V^T,
     dS = W * (dW - rowsum(W * dW)), dQ = dS K / sqrt(d), dK = dS^T Q / sqrt(d).

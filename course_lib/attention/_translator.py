@@ -20,7 +20,7 @@ from course_lib.attention._multi_head import MultiHeadAttention
 def pad_batch(
     sequences: list[Int[Tensor, "..."]], pad: int
 ) -> tuple[Int[Tensor, "batch num_positions"], Int[Tensor, "batch"]]:
-    """Puts sequences of different lengths into one rectangle, and says how long each is.
+    """Pad sequences to one rectangular tensor and return it with their lengths.
 
     Args:
         sequences: at least one; the ids of each item, one axis, possibly empty.
@@ -41,7 +41,7 @@ def pad_batch(
 def shift_right(
     targets: Int[Tensor, "batch num_positions"], start: int
 ) -> Int[Tensor, "batch num_positions"]:
-    """What the decoder reads while it predicts `targets`: at each position the word before.
+    """Return what the decoder reads while it predicts `targets`: each position's previous word.
 
     Args:
         targets: the words to predict.
@@ -96,7 +96,7 @@ class EncoderBlock(nn.Module):
     """
 
     def __init__(self, embed_dim: int, num_heads: int, hidden_dim: int, *, device=None, dtype=None):
-        """Makes `attention`, `norm_1`, `norm_2` and `feed_forward`."""
+        """Make `attention`, `norm_1`, `norm_2` and `feed_forward`."""
         super().__init__()
         factory_kwargs = {"device": device, "dtype": dtype}
         self.embed_dim = embed_dim
@@ -147,7 +147,7 @@ class DecoderBlock(nn.Module):
     """
 
     def __init__(self, embed_dim: int, num_heads: int, hidden_dim: int, *, device=None, dtype=None):
-        """Makes `self_attention`, `cross_attention`, `feed_forward` and `norm_1` to `norm_3`."""
+        """Make `self_attention`, `cross_attention`, `feed_forward` and `norm_1` to `norm_3`."""
         super().__init__()
         factory_kwargs = {"device": device, "dtype": dtype}
         self.embed_dim = embed_dim
@@ -193,7 +193,7 @@ def greedy_decode(
     end: int,
     max_len: int,
 ) -> Int[Tensor, "batch num_words"]:
-    """Translates by taking the most likely word again and again.
+    """Translate by taking the most likely word again and again.
 
     The model runs in eval mode and without gradients; afterwards it is in the mode it was in.
 

@@ -31,7 +31,7 @@ _HIDDEN_FROM_KERNEL = ("COURSE_CHECK_SEED", "NBGRADER_EXECUTION", "PYTHONSTARTUP
 
 
 def execute(notebook, lines, course: Course, slug: str, progress: Callable[[object], None]) -> None:
-    """Executes `notebook` in place.
+    """Execute `notebook` in place.
 
     Raises:
         BuildError: a cell fails, leaves an output that would differ next time, or a solution
@@ -88,7 +88,7 @@ def _run_cell(client, cell, index: int, where: tuple[str, int]) -> None:
 
 
 def _failing_line(traceback: str, source: str) -> tuple[int, str]:
-    """Returns the line of the cell that an IPython traceback points to first, and its code."""
+    """Return the line of the cell that an IPython traceback points to first, and its code."""
     found = re.search(r"^-+> (\d+) ", _ANSI.sub("", traceback), re.MULTILINE)
     number = int(found[1]) if found else 1
     lines = source.split("\n")
@@ -143,7 +143,7 @@ def _check_earned(cell, where: tuple[str, int], course: Course, slug: str) -> No
 
 
 def _finding(cell) -> str:
-    """Returns what the check's report says first, for the end of a message."""
+    """Return what the check's report says first, for the end of a message."""
     for output in cell.outputs:
         report = output.get("data", {}).get(REPORT)
         for finding in (report or {}).get("findings", ()):
@@ -152,7 +152,7 @@ def _finding(cell) -> str:
 
 
 def _scratch(scratch: Path, lesson: Path) -> Path:
-    """Returns a working folder that holds what is beside the lesson, but no Python file."""
+    """Make a working folder with the files beside the lesson, except Python files."""
     hidden = shutil.ignore_patterns("*.py", "*.ipynb", "*.pyc", "__pycache__", ".*")
     return Path(shutil.copytree(lesson, scratch / lesson.name, ignore=hidden))
 
@@ -175,7 +175,7 @@ def _environment(scratch: Path, course: Course) -> dict[str, str]:
 
 
 def _kernel_manager(scratch: Path) -> "AsyncKernelManager":
-    """Returns a manager of this interpreter's own kernel, whatever specs the user installed."""
+    """Return a kernel manager for this interpreter, regardless of installed kernel specs."""
     from jupyter_client.kernelspec import KernelSpecManager
     from jupyter_client.manager import AsyncKernelManager
 

@@ -32,12 +32,12 @@ class Solution:
 
 
 def solution_path(library: Path, lesson: str) -> Path:
-    """Returns the module that holds the solutions of lesson `NN_slug`."""
+    """Return the module that holds the solutions of lesson `NN_slug`."""
     return library / "attention" / f"_{lesson[3:]}.py"
 
 
 def solution_source(name: str, library: Path | None = None) -> str:
-    """Returns the source of exercise `name` as a student could have written it."""
+    """Return the source of exercise `name` as a student could have written it."""
     return _by_name(name, library).plain
 
 
@@ -49,7 +49,7 @@ def _by_name(name: str, library: Path | None) -> Solution:
 
 
 def find_solution(name: str, path: Path, shown: str | None = None) -> Solution:
-    """Finds function or class `name` in the module at `path` and marks its solution regions.
+    """Find function or class `name` in the module at `path` and mark its solution regions.
 
     Raises:
         BuildError: there is no such module or definition, or it cannot be cut into a stub.
@@ -73,7 +73,7 @@ def find_solution(name: str, path: Path, shown: str | None = None) -> Solution:
 
 
 def _own_decorators(module: ast.Module) -> set[str]:
-    """Returns the names that the module imports from course_lib."""
+    """Return the names that the module imports from course_lib."""
     names = set()
     for node in ast.walk(module):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "course_lib":
@@ -148,7 +148,7 @@ class _Cut:
         self.after[self._last_line(function)] = indent + END
 
     def _last_line(self, node) -> int:
-        """Returns the last line of `node`, comments that close its body included."""
+        """Return the last line of `node`, including comments at the end of its body."""
         last = node.end_lineno
         for number in range(last + 1, len(self.lines) + 1):
             line = self.lines[number - 1]

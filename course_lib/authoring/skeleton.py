@@ -148,7 +148,7 @@ from course_lib.reference import Expected
 
 
 def new_exercise(course: Course, name: str, slug: str) -> list[Path]:
-    """Writes the skeleton of an exercise into the five places of an existing lesson.
+    """Write the skeleton of an exercise into the five places of an existing lesson.
 
     `attention/__init__.py` exports its name, and the lesson's `__init__.py` lists it.
 
@@ -185,7 +185,7 @@ def new_exercise(course: Course, name: str, slug: str) -> list[Path]:
 
 
 def new_lesson(course: Course, slug: str) -> list[Path]:
-    """Writes the skeleton of a lesson without exercises.
+    """Write the skeleton of a lesson without exercises.
 
     Args:
         course: where it goes.
@@ -216,7 +216,7 @@ def new_lesson(course: Course, slug: str) -> list[Path]:
 
 
 def places_of(course: Course, name: str, slug: str) -> list[Path]:
-    """The five files of an exercise: solution, lesson text, oracle, exercise, written answers."""
+    """Return the five files of an exercise: solution, lesson, oracle, exercise, and variants."""
     library, lesson = course.library, slug[3:]
     return [
         solution_path(library, slug),
@@ -228,7 +228,7 @@ def places_of(course: Course, name: str, slug: str) -> list[Path]:
 
 
 def check_placeholders(course: Course, slug: str) -> None:
-    """A lesson in which something is still to be written is not built.
+    """Refuse to build a lesson that still contains placeholders.
 
     Raises:
         BuildError: names the first such line.
@@ -248,7 +248,7 @@ def check_placeholders(course: Course, slug: str) -> None:
 
 
 def _with_statement(text: str, name: str, slug: str) -> str:
-    """A lesson's text with the cells of an exercise above the check of the whole, or at its end."""
+    """Insert an exercise's cells above the lesson's final check, or at the end of the text."""
     cells = STATEMENT.substitute(name=name)
     together = text.find(f'check("{slug}")')
     if together < 0:
@@ -260,7 +260,7 @@ def _with_statement(text: str, name: str, slug: str) -> str:
 
 
 def _with_name(order: Path, name: str, course: Course) -> str:
-    """A lesson's `__init__.py` with one more name at the end of LESSON.exercises."""
+    """Return a lesson's `__init__.py` with one more name at the end of LESSON.exercises."""
     text = order.read_text(encoding="utf-8")
     found = re.search(r"exercises=\((.*?)\),?\n\)", text, re.DOTALL)
     if found is None:

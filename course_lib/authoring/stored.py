@@ -40,7 +40,7 @@ class Stored(NamedTuple):
 
 
 def store_prose(course: Course) -> Stored:
-    """Writes what lessons 01 to 08 say to the reader, for lesson 10's model to learn from."""
+    """Write what lessons 01 to 08 say to the reader, for lesson 10's model to learn from."""
     texts = []
     for slug in course.slugs():
         if "01" <= slug[:2] <= "08":
@@ -109,14 +109,14 @@ def _share_right(model: Translator, numerals: Numerals, numbers: Sequence[int]) 
 
 
 def _second_half(model: nn.Module, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The loss where the next token can be known, and the share that is right."""
+    """Return the loss and the accuracy where the next token is determined by the text."""
     period = tokens.shape[1] // 2
     logits, wanted = model(tokens[:, :-1])[:, period:], tokens[:, period + 1 :]
     return F.cross_entropy(logits.mT, wanted), (logits.argmax(-1) == wanted).float().mean()
 
 
 def _halve(model: nn.Module) -> None:
-    """Rounds the weights to half precision, as they will be stored."""
+    """Round the weights to half precision, as they will be stored."""
     for parameter in model.parameters():
         parameter.data = parameter.data.half().float()
 

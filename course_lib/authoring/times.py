@@ -45,7 +45,7 @@ def times(course: Course, slug: str) -> Times:
 
 
 def walk(course: Course, slug: str) -> Iterator[tuple[Part, bool, Times]]:
-    """The cells of a lesson: each with whether it is optional when it ends, and its time."""
+    """Yield the cells of a lesson, each with whether it ends in an optional part and its time."""
     path = course.relative(course.text(slug))
     cells = read_cells(course.text(slug).read_text(encoding="utf-8"), path)
     optional = 0  # the level of the heading that opened an optional section
@@ -65,7 +65,7 @@ def walk(course: Course, slug: str) -> Iterator[tuple[Part, bool, Times]]:
 
 
 def _minutes(part: Part, course: Course, slug: str) -> float:
-    """What a cell takes beside its words."""
+    """Return the minutes that a cell takes in addition to reading its words."""
     match part.role:
         case "check":
             return course.exercises[part.name].minutes
@@ -79,7 +79,7 @@ def _minutes(part: Part, course: Course, slug: str) -> float:
 
 
 def _section(optional: int, line: str, course: Course, slug: str) -> int:
-    """The level of the heading that made a line optional, 0 on the core path."""
+    """Return the level of the heading that makes a line optional, or 0 on the core path."""
     heading, together = _ANY_HEADING.match(line), TOGETHER.match(line)
     if heading is None:
         return optional
@@ -92,13 +92,13 @@ def _section(optional: int, line: str, course: Course, slug: str) -> int:
 
 
 def course_times(course: Course, lessons: Sequence[str] | None = None) -> dict[str, Times]:
-    """The times of lessons by their slugs, of all if None; last, as "all", their sum."""
+    """Return the times of the given lessons, or of all, by slug; the key "all" holds the sum."""
     found = {slug: times(course, slug) for slug in course.select(lessons)}
     return found | {"all": sum(found.values(), Times())}
 
 
 def as_text(found: dict[str, Times]) -> str:
-    """A line for each lesson, the sum, and what room it leaves in what a course may take."""
+    """Return a table with a line per lesson, the sum, and the time left within the limits."""
     room = Times(MOST_CORE - found["all"].core, MOST_WHOLE - found["all"].whole)
     limits = f"left of {spoken(MOST_CORE)} and {spoken(MOST_WHOLE)}"
     rows = [
@@ -110,7 +110,7 @@ def as_text(found: dict[str, Times]) -> str:
 
 
 def told(time: Times) -> str:
-    """What a lesson's head says: "about 2 h 10 min; ...", of a starred lesson that it is one."""
+    """Return the time line of a lesson's head, such as "about 2 h 10 min"."""
     whole, core = spoken(time.whole), spoken(time.core)
     if not time.core:
         return f"about {whole}; {STAR} off the core path"

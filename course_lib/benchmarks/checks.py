@@ -64,7 +64,7 @@ class Measured:
         return [head, *body, ["all", *_cells(every[0]), *_cells(every[1])]]
 
     def text(self) -> str:
-        """The table, seconds of processor time."""
+        """Return the table of CPU times in seconds."""
         table = self.table()
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         lines = [
@@ -108,7 +108,7 @@ def measure(
     most: int | None = None,
     tell: Tell = lambda line: None,
 ) -> Measured:
-    """Times the first check of every answer.
+    """Time the first check of every answer.
 
     Args:
         root: the course folder, which holds `tests/variants`.

@@ -92,7 +92,7 @@ class Measured:
         return statistics.median(r.seconds / r.png_seconds for r in self.rows if r.png_seconds)
 
     def text(self) -> str:
-        """A line a figure, the median and the ratio below."""
+        """Return a table with a line per figure, then the median and the ratio."""
         lines = [f"{'figure':<16} {'ms':>6} {'as PNG':>7} {'kB':>6}"]
         for row in self.rows:
             png = f"{1000 * row.png_seconds:.0f}" if row.png_seconds else "-"
@@ -116,7 +116,7 @@ def measure(repeats: int = 5) -> Measured:
 
 
 def to_json(measured: Measured) -> str:
-    """The rows, the median and the ratio as one JSON document."""
+    """Return the rows, the median and the ratio as one JSON document."""
     return json.dumps(asdict(measured) | {"median": measured.median, "ratio": measured.ratio})
 
 

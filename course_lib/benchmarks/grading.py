@@ -82,7 +82,7 @@ class Comparison:
         return {**about, "runs": runs, "ratio": ratios}
 
     def text(self) -> str:
-        """A table, and beneath it where the time of one submission goes."""
+        """Return a table, followed by a breakdown of the time that one submission takes."""
         lines = [f"{self.machine}; sandbox {self.sandbox}, {self.workers} workers", ""]
         lines.append(f"{'lesson':<24}{'grader':<10}{'submissions':>11}{'seconds':>9}{'each':>8}")
         for run in self.runs:
@@ -144,7 +144,7 @@ def compare(
 
 
 def make_class(root: Path, folder: Path, lesson: str, submissions: int) -> None:
-    """A course folder with the submissions of the sample class, copied until there are enough."""
+    """Make a course folder with copies of the sample class's submissions."""
     students = sample_class(lesson)
     make_folder(root, folder)
     submit(folder, lesson, [_copy(students, n) for n in range(submissions)])
@@ -207,5 +207,5 @@ def _machine() -> str:
 
 
 def to_json(comparison: Comparison) -> str:
-    """The comparison as one JSON document."""
+    """Return the comparison as one JSON document."""
     return json.dumps(comparison.as_dict(), indent=2)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def status(name: str) -> int:
-    """A size in bytes from /proc/self/status: "VmRSS" now, "VmHWM" at most.
+    """Return a size in bytes from /proc/self/status: "VmRSS" for now, "VmHWM" for the peak.
 
     Raises:
         OSError: this system has none.

@@ -40,13 +40,13 @@ _ENGLISH_TENS = _words("twenty thirty forty fifty sixty seventy eighty ninety")
 
 
 def german(number: int) -> str:
-    """`number` in German, in one word as German writes it: 43 is "dreiundvierzig"."""
+    """Return `number` in German, as one word: 43 is "dreiundvierzig"."""
     _check(number)
     return _german(number) + ("s" if number % 100 == 1 else "")
 
 
 def french(number: int) -> str:
-    """`number` in French, as spelled before 1990: 91 is "quatre-vingt-onze"."""
+    """Return `number` in French, as spelled before 1990: 91 is "quatre-vingt-onze"."""
     _check(number)
     text = _french(number)
     plural = text.endswith("quatre-vingt") or (number % 100 == 0 and number // 100 % 10 > 1)
@@ -54,7 +54,7 @@ def french(number: int) -> str:
 
 
 def english(number: int) -> str:
-    """`number` in English words without hyphens, commas or "and": 43 is "forty three"."""
+    """Return `number` in English, without hyphens, commas or "and": 43 is "forty three"."""
     _check(number)
     return " ".join(_english(number))
 
@@ -123,7 +123,7 @@ class Vocabulary:
         return len(self.tokens)
 
     def __getitem__(self, token: str) -> int:
-        """The id of one token.
+        """Return the id of one token.
 
         Raises:
             ValueError: the vocabulary does not have it; the message says what it has.
@@ -134,11 +134,11 @@ class Vocabulary:
         return self._ids[token]
 
     def ids(self, tokens: Iterable[str]) -> Tensor:
-        """The ids of `tokens`, `(len(tokens),)` of int64."""
+        """Return the ids of `tokens`, `(len(tokens),)` of int64."""
         return torch.tensor([self[token] for token in tokens], dtype=torch.int64)
 
     def words(self, ids: Iterable[int] | Tensor) -> list[str]:
-        """The tokens of `ids`, without `<pad>`, `<start>` and `<end>`."""
+        """Return the tokens of `ids`, without `<pad>`, `<start>` and `<end>`."""
         return [t for t in (self.tokens[int(i)] for i in ids) if t not in (PAD, START, END)]
 
 
@@ -168,15 +168,15 @@ class Numerals:
         self.unseen, self.seen = numbers[:held_out], numbers[held_out:]
 
     def source_ids(self, text: str | int) -> Tensor:
-        """The characters of a numeral, written or as a number, `(m,)`."""
+        """Return the characters of a numeral, written or as a number, `(m,)`."""
         return self.source.ids(self.say(text) if isinstance(text, int) else text.lower().strip())
 
     def target_ids(self, number: int) -> Tensor:
-        """The English words of `number` and `<end>`, `(t,)`."""
+        """Return the English words of `number` and `<end>`, `(t,)`."""
         return self.target.ids([*_english(number), END])
 
     def pair(self, number: int) -> tuple[Tensor, Tensor]:
-        """What goes in and what shall come out."""
+        """Return the ids of the source and of the target."""
         return self.source_ids(number), self.target_ids(number)
 
     def batches(self, size: int, generator: torch.Generator) -> Iterator[Pairs]:

@@ -26,7 +26,7 @@ Model = TypeVar("Model", bound=nn.Module)
 
 
 def weights(name: str) -> dict[str, np.ndarray]:
-    """The weights of a stored model by their names, in float32.
+    """Return the weights of a stored model by their names, in float32.
 
     Args:
         name: `TRANSLATOR` or `INDUCTION`.
@@ -41,7 +41,7 @@ def trained_translator(numerals: Numerals) -> Translator:
 
 
 def trained_induction(attentions: Sequence[nn.Module]) -> LanguageModel:
-    """A model of letters that goes on with what it reads for the second time, as it was stored.
+    """Return the stored model of letters, which continues repeated text.
 
     Args:
         attentions: two parts such as `CausalSelfAttention(64, 4)`; they are given their weights.
@@ -52,7 +52,7 @@ def trained_induction(attentions: Sequence[nn.Module]) -> LanguageModel:
 
 
 def filled(model: Model, stored: dict[str, np.ndarray]) -> Model:
-    """The model with these weights, in eval mode."""
+    """Return the model with these weights, in eval mode."""
     model.load_state_dict({name: torch.from_numpy(array) for name, array in stored.items()})
     return model.eval()
 
@@ -60,7 +60,7 @@ def filled(model: Model, stored: dict[str, np.ndarray]) -> Model:
 def live_translator(
     parts: Sequence[str] = ("drei", "und", "vierzig"), *, yours: Translator | None = None
 ) -> plotting.Plot:
-    """A translator that runs in the page, on whatever German numeral one types.
+    """Return a translator that runs in the page on any German numeral that the reader types.
 
     Args:
         parts: the numeral to begin with, cut into what stands for different English words.
@@ -100,7 +100,7 @@ class _CausalAttention(nn.MultiheadAttention):
 
 @torch.no_grad()
 def live_induction(model: LanguageModel | None = None, text: str = "KTQBXKTQ") -> plotting.Plot:
-    """A model of letters that runs in the page, on whatever one types.
+    """Return a model of letters that runs in the page on any text that the reader types.
 
     Args:
         model: such as `trained_induction` gives, of the letters A to Z; the stored one, made of

@@ -100,7 +100,7 @@ class Nearby(nn.Module):
     def forward(
         self, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor | None = None
     ) -> Tensor:
-        """The module's output under a banded mask."""
+        """Return the module's output under a banded mask."""
         places = torch.arange(queries.shape[1], device=queries.device)
         near = (places[:, None] - places).abs() <= self.window
         return self.attention(queries, keys, values, valid_lens, near)
@@ -138,7 +138,7 @@ class RecurrentTranslator(nn.Module):
 
 
 def _without(memory: Tensor, valid_lens: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """The memory without the places that may not be attended: those kept come first."""
+    """Return the memory with the allowed positions first and without the others."""
     real = torch.arange(memory.shape[1], device=memory.device) < valid_lens[:, None]
     kept = mask & real
     order = kept.int().argsort(dim=1, descending=True, stable=True)

@@ -23,7 +23,7 @@ BAR_STEPS = 12
 
 
 def colour(position: int) -> str:
-    """The colour of the series at a position."""
+    """Return the colour of the series at a position."""
     return SERIES[position % len(SERIES)]
 
 
@@ -45,7 +45,7 @@ def clean(axes: Axes, *, grid: bool = False) -> None:
 
 
 def draw_cells(axes: Axes, colours: np.ndarray, hatched: np.ndarray | None = None) -> None:
-    """A map of cells, row 0 at the top; hatched ones are grey and say so without colour.
+    """Draw a map of cells, row 0 at the top, with some cells gray and hatched.
 
     Args:
         axes: where to draw; cell (i, j) lies around x = j, y = i.
@@ -69,7 +69,7 @@ def draw_cells(axes: Axes, colours: np.ndarray, hatched: np.ndarray | None = Non
 
 
 def write_cells(axes: Axes, words: np.ndarray, hatched: np.ndarray | None = None) -> None:
-    """Writes a word into each cell; where there is no room, nothing."""
+    """Write a word into each cell that has room for it."""
     room = _cell_inches(axes, words.shape)
     if max(words.shape) > NUMBERS_UP_TO or room < SMALLEST_CELL:
         return
@@ -83,7 +83,7 @@ def write_cells(axes: Axes, words: np.ndarray, hatched: np.ndarray | None = None
 def colour_bar(
     figure: Figure, axes: Any, limits: tuple[float, float], map_: str, label: str, **options: Any
 ) -> None:
-    """What the colours of a map mean, as a short row of steps beside `axes`."""
+    """Draw the color scale of a map as a short row of steps beside `axes`."""
     low, high = limits
     middles = low + (np.arange(BAR_STEPS) + 0.5) * (high - low) / BAR_STEPS
     steps = ListedColormap(of_values(middles, limits, map_).tolist())

@@ -16,7 +16,7 @@ from course_lib.plotting.figures import Plot, Table
 
 
 def verdicts(rows: Mapping[str, Mapping[str, bool]], *, title: str | None = None) -> Plot:
-    """A table of yes and no: a row for each module, a column for each question.
+    """Return a table of yes and no: a row for each module, a column for each question.
 
     Args:
         rows: module -> question -> answer; every module has the same questions.
@@ -56,7 +56,7 @@ def verdicts(rows: Mapping[str, Mapping[str, bool]], *, title: str | None = None
 
 
 def progress(num_steps: int, label: str) -> Iterator[int]:
-    """Counts from 0 to `num_steps - 1` behind a bar that disappears at the end.
+    """Count from 0 to `num_steps - 1` behind a bar that disappears at the end.
 
     In a notebook someone looks at it is a widget, in a terminal a line; where nobody looks
     there is nothing, so that stored outputs do not depend on time.

@@ -198,7 +198,7 @@ def _bars_sentence(title: str, series: Mapping[str, np.ndarray]) -> str:
 
 
 def lines_table(x_label: str, across: np.ndarray, series: Mapping[str, np.ndarray]) -> Table:
-    """A row for each place on the horizontal axis, a column for each line."""
+    """Return a row for each place on the horizontal axis, a column for each line."""
     rows = [
         [number(x), *(number(values[i]) for values in series.values())]
         for i, x in enumerate(across)

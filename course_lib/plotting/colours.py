@@ -31,7 +31,7 @@ SERIES = ("#4c7d92", "#9a7420", "#7d6f9e", "#6f8030", "#a0607a", PLAIN)  # what 
 
 
 def rgb(colour: str) -> tuple[float, float, float]:
-    """The parts of `#rrggbb`, 0 to 1."""
+    """Return the parts of `#rrggbb`, 0 to 1."""
     red, green, blue = bytes.fromhex(colour[1:])
     return red / 255, green / 255, blue / 255
 
@@ -43,13 +43,13 @@ def luminance(colour: str) -> float:
 
 
 def contrast(one: str, other: str) -> float:
-    """The contrast of two colours as WCAG 2 defines it, 1 to 21."""
+    """Return the contrast of two colours as WCAG 2 defines it, 1 to 21."""
     low, high = sorted((luminance(one), luminance(other)))
     return (high + 0.05) / (low + 0.05)
 
 
 def of_values(values: np.ndarray, limits: tuple[float, float], map_: str) -> np.ndarray:
-    """A colour for each number, `values.shape + (4,)`: red, green, blue and opacity, 0 to 1.
+    """Return a colour for each number, `values.shape + (4,)`: red, green, blue and opacity, 0 to 1.
 
     Args:
         values: numbers; what is outside of `limits` gets the nearest end, nan no colour.

@@ -25,7 +25,7 @@ MOST_FRAMES = 80
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """A figure of `width` x `height` inches whose parts keep out of each other's way."""
+    """Return a figure of `width` x `height` inches with constrained layout."""
     return Figure(figsize=(width, height), facecolor="none", layout="constrained")
 
 

@@ -118,7 +118,7 @@ def figure_html(plot: Plot, *, inline: bool = False) -> str:
 def stepper(
     frames: Sequence[Plot], controls: Sequence[Control], caption: str, *, plays: bool = False
 ) -> Plot:
-    """A figure whose picture changes with controls that need no kernel.
+    """Return a figure whose picture changes with controls and needs no kernel.
 
     Args:
         frames: a plot for each choice of options, the last control's options innermost.
@@ -159,7 +159,7 @@ def _figure(picture: str, plot: Plot, *, marks: str = "") -> str:
 
 
 def _still(plot: Plot) -> str:
-    """The picture as an image: sanitizers that drop `<svg>` let it pass."""
+    """Return the picture as an image: sanitizers that drop `<svg>` let it pass."""
     source = quote(plot.svg, safe=" =:;,/()+-.!*@'")
     width = plot.svg.split('width="', 1)[1].split('"', 1)[0]
     return (
@@ -170,7 +170,7 @@ def _still(plot: Plot) -> str:
 
 
 def _least(plot: Plot) -> str:
-    """The style that keeps a wide picture readable where it has to be scrolled."""
+    """Return the style that keeps a wide picture readable where it has to be scrolled."""
     found = re.search(r'^<svg [^>]*(;min-width:\d+px)"', plot.svg)
     return found[1] if found else ""
 
@@ -211,7 +211,7 @@ def _json(data: Mapping[str, Any]) -> str:
 
 @functools.cache
 def _script(*names: str) -> str:
-    """A script element of the files beside this one, each of which may use those before it."""
+    """Return a script element with the given files of this folder, in order."""
     folder = resources.files("course_lib.plotting")
     source = "\n".join(folder.joinpath(name).read_text(encoding="utf-8") for name in names)
     lines = [line.strip() for line in source.splitlines()]

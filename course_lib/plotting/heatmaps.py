@@ -127,7 +127,7 @@ def _values_and_blocked(weights: Any, mask: Any) -> tuple[np.ndarray, np.ndarray
 
 
 def data_limits(arrays: Sequence[np.ndarray]) -> tuple[float, float]:
-    """The smallest and the largest finite number of all arrays, apart from each other."""
+    """Return the smallest and the largest finite number of all arrays, made distinct."""
     finite = np.concatenate([values[np.isfinite(values)] for values in arrays])
     if not finite.size:
         return 0.0, 1.0
@@ -136,14 +136,14 @@ def data_limits(arrays: Sequence[np.ndarray]) -> tuple[float, float]:
 
 
 def map_of(limits: tuple[float, float]) -> str:
-    """The kind of colours for numbers between `limits`: signed if some can be negative."""
+    """Return the color map for numbers between `limits`: signed if some can be negative."""
     return "signed" if limits[0] < 0 else "weights"
 
 
 def panels_for(
     shapes: Sequence[tuple[int, ...]], columns: int, extra: float
 ) -> tuple[Figure, list[Axes]]:
-    """A 6 inch wide figure with one set of axes per shape; `extra` inches go to the colour bar."""
+    """Return a figure 6 inches wide with axes for each shape and `extra` inches for a color bar."""
     columns = max(1, min(columns, len(shapes)))
     rows = -(-len(shapes) // columns)
     cell_width = (WIDTH - extra) / columns - 0.55
@@ -156,7 +156,7 @@ def panels_for(
 def draw_values(
     axes: Axes, values: np.ndarray, blocked: np.ndarray, limits: tuple[float, float]
 ) -> None:
-    """A map of numbers, hatched where they are blocked or not finite, with the numbers in it.
+    """Draw a map with its numbers written in, hatched where blocked or not finite.
 
     A blocked cell stays empty unless something other than 0 is in it.
     """
@@ -169,7 +169,7 @@ def draw_values(
 
 
 def label_axes(axes: Axes, shape: tuple[int, ...]) -> None:
-    """Number the keys across and the queries down."""
+    """Label the horizontal axis with key numbers and the vertical axis with query numbers."""
     clean(axes)
     axes.set(xlabel="keys", ylabel="queries")
     for set_ticks, count in ((axes.set_xticks, shape[1]), (axes.set_yticks, shape[0])):
@@ -178,7 +178,7 @@ def label_axes(axes: Axes, shape: tuple[int, ...]) -> None:
 
 
 def panel_labels(axes: Axes, shape: tuple[int, ...], title: str) -> None:
-    """The labels of one map among several: only those on the left name their queries."""
+    """Label one map among several; only maps on the left name their queries."""
     label_axes(axes, shape)
     axes.set_title(title, fontsize=9)
     place = axes.get_subplotspec()
@@ -191,7 +191,7 @@ def map_table(
     query_labels: Sequence[str] | None = None,
     key_labels: Sequence[str] | None = None,
 ) -> Table:
-    """The numbers of maps, a row for each query; `masked` where a cell is blocked."""
+    """Return the numbers of maps, a row for each query; `masked` where a cell is blocked."""
     num_keys = max(values.shape[1] for values, _ in panels.values())
     keys = list(key_labels or (f"key {key}" for key in range(num_keys)))
     rows = []

@@ -24,7 +24,7 @@ def kernel_fits(
     places: Any,
     fits: Mapping[str, Any],
 ) -> Plot:
-    """The data as dots and one fit a panel; where a fit is nan the panel is hatched.
+    """Plot the data as dots with one fit per panel, hatched where the fit is nan.
 
     Args:
         inputs, targets: the data, `(num_points,)`.

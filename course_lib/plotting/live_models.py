@@ -32,7 +32,7 @@ def live_translator(
     attention_weights: Any,
     others: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Plot:
-    """A text box for German numerals, their translation word by word, and what each word looks at.
+    """Return a text box for German numerals with their translation and its attention map.
 
     The reader types a numeral or a number, and the page itself translates it; no host is asked.
     Without scripts, the map of one example.
@@ -75,7 +75,7 @@ def live_induction(
     next_letter: str,
     attention_weights: Sequence[Any],
 ) -> Plot:
-    """A text box for letters, what a small model expects after each of them, and all its maps.
+    """Return a text box for letters with a model's predictions and all its attention maps.
 
     Without scripts, the head of the last layer that looks most at what followed before.
 

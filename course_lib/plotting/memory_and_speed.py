@@ -18,12 +18,12 @@ from course_lib.plotting.words import number
 
 
 def live(measure: Callable[[], Any], recorded: Any) -> Any:
-    """What `measure()` finds on the reader's machine; without a front end, what is `recorded`."""
+    """Return `measure()` in a live front end, and `recorded` elsewhere."""
     return measure() if _has_front_end() else recorded
 
 
 def roofline(peak: float, bandwidth: float, points: Mapping[str, tuple[float, float]]) -> Plot:
-    """What a machine could reach over how much it computes for each byte it moves, and what was.
+    """Plot the roofline of a machine and the points that were measured.
 
     Args:
         peak: the most operations in a second, in units of 10^9.

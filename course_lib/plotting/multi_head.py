@@ -14,7 +14,7 @@ from course_lib.plotting.words import as_array, counted, number
 
 
 def encoding_map(table: Any) -> Plot:
-    """A table of positions: every entry as a colour, and some columns as curves.
+    """Return a table of positions: every entry as a colour, and some columns as curves.
 
     Args:
         table: `(num_positions, embed_dim)` numbers in -1..1.

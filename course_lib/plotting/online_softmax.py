@@ -60,7 +60,7 @@ def online_softmax(scores: Any, values: Any, block_size: int, blocks: int) -> Pl
 
 
 def running(row: np.ndarray, values: np.ndarray, block_size: int) -> list[Running]:
-    """The numbers after each block of a row `(num_keys,)`."""
+    """Return the numbers after each block of a row `(num_keys,)`."""
     states, maximum, total, output = [], -np.inf, 0.0, 0.0
     for start in range(0, len(row), block_size):
         block = row[start : start + block_size]
@@ -150,7 +150,7 @@ def _block(x: float, y: float, width: float, height: float, shade: str, *, lit: 
 
 
 def _strips(n: int, m: int, now: tuple[int, int] | None, step: int) -> list[str]:
-    """The blocks of Q at the left, of K and V above, of O at the right."""
+    """Draw the blocks of Q at the left, of K and V above, and of O at the right."""
     size, parts = 2 * CELL, []
     for i in range(n):
         y = TOP + i * size
@@ -169,7 +169,7 @@ def _strips(n: int, m: int, now: tuple[int, int] | None, step: int) -> list[str]
 
 
 def _scores(n: int, m: int, now: tuple[int, int] | None, step: int) -> list[str]:
-    """The matrix of scores, of which one tile exists at a time."""
+    """Draw the matrix of scores, of which one tile exists at a time."""
     size, parts = 2 * CELL, []
     for index in range(n * m):
         i, j = divmod(index, m)

@@ -30,8 +30,10 @@ _FONT_FAMILY = re.compile(r"font-family: [^;\"]*(; )?")
 
 
 def of_figure(figure: Figure) -> str:
-    """The figure as one `<svg>`, `PIXELS_PER_INCH` wide for each inch, less where there is no room;
-    panels side by side get `PIXELS_SIDE_BY_SIDE`, and are stacked or scroll below that."""
+    """Return the figure as one `<svg>` of `PIXELS_PER_INCH`, narrower where there is no room.
+
+    Panels side by side get `PIXELS_SIDE_BY_SIDE`, and are stacked or scroll below that width.
+    """
     if figure.get_layout_engine() is not None:  # it would shift the parts a little at each drawing
         figure.draw_without_rendering()
         figure.set_layout_engine("none")
@@ -128,7 +130,7 @@ def text(words: object, x: float, y: float, size: float = 11, **attributes: obje
 def arrow(
     points: Sequence[tuple[float, float]], width: float = 1.4, colour: str = "currentColor"
 ) -> str:
-    """A line through the points with a head at the last one."""
+    """Return a line through the points with a head at the last one."""
     (x0, y0), (x, y) = points[-2:]
     length = max(float(np.hypot(x - x0, y - y0)), 1e-6)
     dx, dy = (x - x0) / length, (y - y0) / length
@@ -142,7 +144,7 @@ def arrow(
 
 
 def joined(points: Sequence[tuple[float, float]]) -> str:
-    """The points as the attribute of that name."""
+    """Return the points as the attribute of that name."""
     return " ".join(f"{round(x, 2):g},{round(y, 2):g}" for x, y in points)
 
 

@@ -13,7 +13,7 @@ CLIFF = 2.0  # a step this many times as large as all others together
 
 
 def as_array(data: Any) -> np.ndarray:
-    """A NumPy copy of a tensor, array or list; torch's half precision types become float64."""
+    """Return a NumPy copy of a tensor, array or list, with half precision as float64."""
     if hasattr(data, "detach"):
         data = data.detach().cpu().tolist()
     return np.array(data)
@@ -99,7 +99,7 @@ def _row_phrase(query: int, row: np.ndarray, is_weight: bool, quantity: str) -> 
 
 
 def values_sentence(values: np.ndarray, blocked: np.ndarray | None, quantity: str) -> str:
-    """The largest entry of each query, and which keys are masked."""
+    """Return the largest entry of each query, and which keys are masked."""
     num_queries, num_keys = values.shape
     is_weight = "weight" in quantity
     noun = "Weights" if is_weight else f"{quantity.capitalize()} values"
@@ -131,7 +131,7 @@ def _non_finite(values: np.ndarray) -> list[str]:
 
 
 def curve_sentence(name: str, across: np.ndarray, values: np.ndarray, *, log: bool = False) -> str:
-    """The course of a curve: level, cliff, or its rises and falls with the peaks between them.
+    """Describe a curve: level, a cliff, or its rises and falls with the peaks between them.
 
     Args:
         name: what the curve shows.
@@ -158,7 +158,7 @@ def curve_sentence(name: str, across: np.ndarray, values: np.ndarray, *, log: bo
 
 
 def _turns(height: np.ndarray, wiggle: float) -> list[int]:
-    """The ends and turning points of a curve; what moves less than `wiggle` is no turn."""
+    """Return the ends and turning points of a curve, ignoring moves smaller than `wiggle`."""
     turns, extreme, direction = [0], 0, 0
     for i, value in enumerate(height):
         if direction and (value - height[extreme]) * direction >= 0:

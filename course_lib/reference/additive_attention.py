@@ -11,7 +11,7 @@ from course_lib.reference.masked_softmax import masked_softmax
 def additive_score(
     query: np.ndarray, key: np.ndarray, w_q: np.ndarray, w_k: np.ndarray, w_v: np.ndarray
 ) -> float:
-    """The score of one query and one key."""
+    """Return the score of one query and one key."""
     total = 0.0
     for feature in range(len(w_v)):
         inside = 0.0
@@ -26,7 +26,7 @@ def additive_score(
 def additive_scores(
     queries: np.ndarray, keys: np.ndarray, w_q: np.ndarray, w_k: np.ndarray, w_v: np.ndarray
 ) -> Expected:
-    """The score of every query and key of every item."""
+    """Return the score of every query and key of every item."""
     scores = np.empty((len(queries), queries.shape[1], keys.shape[1]))
     for b, i, j in np.ndindex(scores.shape):
         scores[b, i, j] = additive_score(queries[b, i], keys[b, j], w_q, w_k, w_v)
@@ -50,7 +50,7 @@ def additive_attention(
     valid_lens: np.ndarray | None = None,
     mask: np.ndarray | None = None,
 ) -> Expected:
-    """The outputs without dropout, and the weights that the module keeps."""
+    """Return the outputs without dropout, and the weights that the module keeps."""
     scores = additive_scores(
         queries, keys, state["W_q.weight"], state["W_k.weight"], state["w_v.weight"][0]
     )

@@ -23,7 +23,7 @@ def bmm(a: np.ndarray, b: np.ndarray) -> Expected:
 
 
 def bmm_loops(a: np.ndarray, b: np.ndarray) -> Expected:
-    """The same for exactly one leading axis."""
+    """Return the product for exactly one leading axis."""
     assert a.ndim == b.ndim == 3
     return bmm(a, b)
 
@@ -52,7 +52,7 @@ def attention_pooling(queries: np.ndarray, keys: np.ndarray, values: np.ndarray)
 def attention_cost(
     batch: int, num_queries: int, num_keys: int, d: int, d_v: int, bytes_per_element: int = 4
 ) -> Expected:
-    """Counts instead of multiplying: one entry of each product after the other, summed up."""
+    """Count the operations of each product entry by entry, and sum them."""
     per_score = 2 * d  # d multiplications, each added to a running sum
     per_output = 2 * num_keys  # one value after the other
     per_item = num_queries * num_keys * per_score + num_queries * d_v * per_output

@@ -31,7 +31,7 @@ def gaussian_weights(squared: list[float], bandwidth: float) -> list[float]:
 def kernel_pooling(
     queries: np.ndarray, keys: np.ndarray, values: np.ndarray, bandwidth: float
 ) -> Expected:
-    """Outputs and weights, one query at a time."""
+    """Return outputs and weights, one query at a time."""
     weights = np.empty((len(queries), len(keys)))
     outputs = np.zeros((len(queries), values.shape[1]))
     for i, query in enumerate(queries):
@@ -42,7 +42,7 @@ def kernel_pooling(
 
 
 def leave_one_out(inputs: np.ndarray, targets: np.ndarray, bandwidth: float) -> Expected:
-    """Deletes each pair in turn and predicts it from what is left; 0 if nothing is."""
+    """Delete each pair in turn and predict it from the rest, or 0 if nothing is left."""
     predictions = np.zeros(len(inputs))
     for i in range(len(inputs)):
         others = [j for j in range(len(inputs)) if j != i]
@@ -66,7 +66,7 @@ def fit_bandwidth(
     num_steps: int = 200,
     lr: float = 0.1,
 ) -> Expected:
-    """Tries bandwidths from 0.01 to 100, then narrows in on the best one by golden section."""
+    """Try bandwidths from 0.01 to 100, then narrow in on the best one by golden section."""
 
     def error(log_bandwidth: float) -> float:
         return leave_one_out_error(inputs, targets, math.exp(log_bandwidth))
@@ -90,5 +90,5 @@ def fit_bandwidth(
 
 
 def gaussian_as_dot_product(queries: np.ndarray, keys: np.ndarray, bandwidth: float) -> Expected:
-    """The exponent of the Gaussian kernel, squared distances and all."""
+    """Return the exponent of the Gaussian kernel, with the squared distances written out."""
     return Expected(-squared_distances(queries, keys).outputs / (2 * bandwidth * bandwidth))

@@ -41,7 +41,7 @@ def generate(
     temperature: float = 1.0,
     top_k: int | None = None,
 ) -> Expected:
-    """The text of each prompt if the likeliest token always comes next."""
+    """Return each prompt continued with the most likely token at every step."""
     texts = [[int(token) for token in text] for text in prompt]
     for text in texts:
         for _ in range(num_tokens):
@@ -53,7 +53,7 @@ def generate(
 def kv_cache(
     keys: np.ndarray, values: np.ndarray, queries: np.ndarray, appended: tuple[int, ...]
 ) -> Expected:
-    """What each query gets from all positions that are there when it comes, one head at a time.
+    """Return what each query gets from all earlier positions, one head at a time.
 
     Query i comes after `appended[i]` more positions.
     """
@@ -79,12 +79,12 @@ def rotary_embedding(x: np.ndarray, offset: int = 0) -> Expected:
 
 
 def previous_token_score(attention_weights: np.ndarray) -> Expected:
-    """The mean over all positions that have one before them."""
+    """Return the mean over all positions that have one before them."""
     return Expected(_mean_of_places(attention_weights, lambda i: i - 1 if i >= 1 else None))
 
 
 def induction_score(attention_weights: np.ndarray, period: int | None = None) -> Expected:
-    """The mean over all positions that come after a whole period."""
+    """Return the mean over all positions that come after a whole period."""
     if period is None:
         period = max(attention_weights.shape[-1] // 2, 1)
     return Expected(
@@ -142,7 +142,7 @@ def ablate_head(
 
 
 def _after_a_step(model, tokens, layer, off) -> dict[str, Any]:
-    """The model after a step of gradient descent with these heads off.
+    """Return the model after a step of gradient descent with these heads off.
 
     The step changes the embedding and, unless it is frozen with the first block, `W_o` of the
     layer. The loss is half the sum of squared logits, and the step 0.01 times the gradient.
@@ -170,7 +170,7 @@ def _after_a_step(model, tokens, layer, off) -> dict[str, Any]:
 def logits_without(
     model: Mapping[str, Any], tokens: np.ndarray, off: Collection[tuple[int, int]]
 ) -> np.ndarray:
-    """The small model of this exercise, its heads one by one; those that are off give zeros."""
+    """Return the small model's logits with some heads switched off, one head at a time."""
     x = model["embedding"][tokens]
     for number, layer in enumerate(model["layers"]):
         head_dim = layer["W_o"].shape[1] // model["num_heads"]

@@ -25,7 +25,7 @@ def stable_softmax(scores: np.ndarray, axis: int = -1) -> Expected:
 
 
 def length_mask(valid_lens: np.ndarray, max_len: int) -> Expected:
-    """True where the key's number is smaller than the length."""
+    """Return True where the key's number is smaller than the length."""
     mask = np.empty((*valid_lens.shape, max_len), dtype=bool)
     for index in np.ndindex(mask.shape):
         mask[index] = index[-1] < valid_lens[index[:-1]]
@@ -33,7 +33,7 @@ def length_mask(valid_lens: np.ndarray, max_len: int) -> Expected:
 
 
 def causal_mask(num_queries: int, num_keys: int | None = None) -> Expected:
-    """True where the key is at most as far from the last key as the query from the last query."""
+    """Return True where the key is not after the query, counted from the last of each."""
     num_keys = num_queries if num_keys is None else num_keys
     mask = np.empty((num_queries, num_keys), dtype=bool)
     for i, j in np.ndindex(mask.shape):
@@ -42,7 +42,7 @@ def causal_mask(num_queries: int, num_keys: int | None = None) -> Expected:
 
 
 def combine_masks(*masks: np.ndarray | None) -> Expected:
-    """True where all masks are True."""
+    """Return True where all masks are True."""
     given = [mask for mask in masks if mask is not None]
     if not given:
         return Expected(None)

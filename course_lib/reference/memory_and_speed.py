@@ -54,7 +54,7 @@ def recomputed_attention(
     mask: np.ndarray | None = None,
     block_size: int = 1,
 ) -> Expected:
-    """The outputs; what is kept for the backward pass changes nothing."""
+    """Return the outputs, which do not depend on what is kept for the backward pass."""
     return Expected(blocked_attention(queries, keys, values, mask).outputs[0])
 
 

@@ -48,7 +48,7 @@ def multi_head_attention(
     valid_lens: np.ndarray | None = None,
     mask: np.ndarray | None = None,
 ) -> Expected:
-    """The outputs and the weights of every head, `(batch, num_heads, n, m)`."""
+    """Return the outputs and the weights of every head, `(batch, num_heads, n, m)`."""
     num_heads = construct["num_heads"]
 
     def project(name: str, x: np.ndarray) -> np.ndarray:
@@ -154,7 +154,7 @@ SEQUENCE_FUNCTIONS = {
 
 
 def apply_to_batch(kind: str, x: np.ndarray) -> np.ndarray:
-    """The sequence function of that name on every item."""
+    """Apply the sequence function of that name to every item."""
     return np.stack([SEQUENCE_FUNCTIONS[kind](item) for item in x])
 
 

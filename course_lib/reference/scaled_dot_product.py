@@ -14,7 +14,7 @@ def dot(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def score_variance(d: int, num_samples: int, scaled: bool, generator: object = None) -> Expected:
-    """The variance that an estimate comes near to: d terms of variance 1 each, or their mean."""
+    """Return the exact variance: d terms of variance 1 each, divided by d if scaled."""
     return Expected(1.0 if scaled else float(d))
 
 
@@ -31,7 +31,7 @@ def scaled_dot_product_attention(
     valid_lens: np.ndarray | None = None,
     mask: np.ndarray | None = None,
 ) -> Expected:
-    """Outputs and weights, each output a sum over the keys that have a weight."""
+    """Return outputs and weights, summing only over keys that have a weight."""
     weights = masked_softmax(scores_of(queries, keys), valid_lens, mask).outputs
     shares = weights[..., None] * values[..., None, :, :]  # (..., n, m, v)
     return Expected((np.where(weights[..., None] > 0, shares, 0.0).sum(axis=-2), weights))
@@ -40,7 +40,7 @@ def scaled_dot_product_attention(
 def numpy_attention(
     queries: np.ndarray, keys: np.ndarray, values: np.ndarray, mask: np.ndarray | None = None
 ) -> Expected:
-    """The same without lengths and without a batch."""
+    """Return outputs and weights without lengths and without a batch axis."""
     return scaled_dot_product_attention(queries, keys, values, None, mask)
 
 
@@ -53,7 +53,7 @@ def dot_product_attention(
     valid_lens: np.ndarray | None = None,
     mask: np.ndarray | None = None,
 ) -> Expected:
-    """The module in eval mode: outputs, and the weights as an attribute."""
+    """Return the module's outputs in eval mode, and the weights as an attribute."""
     found = scaled_dot_product_attention(queries, keys, values, valid_lens, mask)
     outputs, weights = found.outputs
     return Expected(outputs, attributes={"attention_weights": weights})

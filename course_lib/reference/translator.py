@@ -93,7 +93,7 @@ def effect_of_masking(
 
 
 def translator(name: str, options: dict) -> Callable:
-    """The scripted models of the checks, for one item and its next word."""
+    """Return the scripted models of the checks, for one item and its next word."""
     return _KINDS[name](**options)
 
 
@@ -187,7 +187,7 @@ def decoder_block(
 
 
 def _part(state: Numbers, name: str) -> Numbers:
-    """The weights of one layer, by their names within it."""
+    """Return the weights of one layer, by their names within it."""
     own = {key: value for key, value in state.items() if key.startswith(f"{name}.")}
     return {key.removeprefix(f"{name}."): value for key, value in own.items()}
 

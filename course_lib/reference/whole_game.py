@@ -6,7 +6,7 @@ from course_lib.reference import Expected
 
 
 def most_attended(attention_weights: np.ndarray) -> Expected:
-    """The place of the largest weight of each row; a later one must be larger to take over."""
+    """Return the position of the largest weight of each row, the first one on ties."""
     positions = np.zeros(attention_weights.shape[:-1], dtype=np.int64)
     for index in np.ndindex(positions.shape):
         row = attention_weights[index]

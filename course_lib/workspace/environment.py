@@ -12,13 +12,13 @@ _LOGIN = re.compile(r"//[^/@\s]+:[^/@\s]+@")  # USER:PASSWORD in front of a host
 
 
 def public_environment() -> dict[str, str]:
-    """This process's environment without what is named or looks like a secret."""
+    """Return this process's environment without variables that look like secrets."""
     return {k: v for k, v in os.environ.items() if not (_SECRET.search(k) or _LOGIN.search(v))}
 
 
 @contextmanager
 def without_secrets() -> Iterator[None]:
-    """What is started meanwhile inherits no secret."""
+    """Hide secrets from processes that are started inside the `with` block."""
     hidden = {k: v for k, v in os.environ.items() if k not in public_environment()}
     for name in hidden:
         del os.environ[name]

@@ -71,7 +71,7 @@ def assignment_names(root: Path) -> list[str]:
 
 
 def chosen_assignments(root: Path, wanted: list[str] | None) -> list[str] | None:
-    """What `course grade`, `report` and `export` are about."""
+    """Return the assignments that `course grade`, `report` and `export` work on."""
     return [find_lesson(assignment_names(root), name) for name in wanted] if wanted else None
 
 

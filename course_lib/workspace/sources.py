@@ -108,7 +108,7 @@ def _starts_with_text(body: list[ast.stmt]) -> bool:
 
 
 def _files_of(source: str, library: Path, solutions: Mapping[str, Path]) -> set[Path]:
-    """The files of a library that a source imports."""
+    """Return the files of a library that a source imports."""
     found: set[Path] = set()
     for dotted in _imported(source):
         package, name = dotted[1:-1], dotted[-1]
@@ -128,7 +128,7 @@ def _files_of(source: str, library: Path, solutions: Mapping[str, Path]) -> set[
 
 @functools.lru_cache(maxsize=1024)  # eight lessons and their bundles ask for the same files
 def _imported(source: str) -> frozenset[tuple[str, ...]]:
-    """What a source imports of course_lib, or takes by `carry_on`, each name in its parts."""
+    """Return the names that a source imports from course_lib or takes with `carry_on`."""
     found: set[tuple[str, ...]] = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):

@@ -28,9 +28,10 @@ WRONG_VALUES = Problem("wrong_values", "")  # the report adds the numbers
 
 
 def tolerance_for(probe: Probe, recorded: Recorded) -> float:
-    """What the dtype of the question can tell apart: 1e-7 in float64, 1e-4 in float32, in half
-    precision what the format holds. A coarser answer to a question in float64 gets 2e-6, which
-    float32 keeps; a half in answer to any other question gets no more than float32.
+    """Return the tolerance: 1e-7 in float64, 1e-4 in float32, and more in half precision.
+
+    A float32 answer to float64 inputs gets 2e-6. A half-precision answer gets the tolerance of its
+    format only if the inputs are in half precision too.
     """
     if probe.tolerance is not None:
         return probe.tolerance
@@ -47,7 +48,7 @@ _COARSE = ("float32", *_HALF)
 
 
 def _asked_in(probe: Probe) -> set[str]:
-    """The dtypes of the inputs, and what a dtype argument asks for."""
+    """Return the dtypes of the inputs, and what a dtype argument asks for."""
     values = probe.inputs().values()
     named = {str(value.name) for value in values if getattr(value, "name", "") in _COARSE}
     held = {str(value.data.dtype) for value in values if isinstance(value, Array)}
@@ -74,7 +75,7 @@ def arrays_agree(ours: np.ndarray, theirs: np.ndarray, tolerance: float) -> bool
 
 
 def close(probe: Probe, expected: Any, recorded: Recorded) -> Problem | None:
-    """The recorded numbers are the expected ones, within the usual tolerance."""
+    """Compare the recorded numbers with the expected ones, within the usual tolerance."""
     if isinstance(expected, dict | tuple):
         items = expected.items() if isinstance(expected, dict) else enumerate(expected)
         problems = (close(probe, part, recorded.items[key]) for key, part in items)
@@ -93,7 +94,7 @@ def close(probe: Probe, expected: Any, recorded: Recorded) -> Problem | None:
 
 
 def _nearly(expected: np.ndarray, data: np.ndarray) -> Problem | None:
-    """What to say of numbers that are right but for their last digits."""
+    """Return the problem for numbers that are right except for their last digits."""
     if expected.dtype.kind != "f" or data.dtype.kind != "f" or not np.isfinite(expected).all():
         return None
     largest = np.abs(expected).max(initial=0.0)
@@ -201,7 +202,7 @@ def _wrong_drops(dropped: np.ndarray, counted: np.ndarray, p: float) -> Problem 
 
 
 def _hoeffding(count: int) -> float:
-    """A mean of `count` independent values in 0..1 strays further with P < `FALSE_ALARM`."""
+    """Bound the error of a mean of `count` values in 0..1, exceeded with P < `FALSE_ALARM`."""
     return float(np.sqrt(np.log(2 / FALSE_ALARM) / (2 * count)))
 
 
@@ -272,7 +273,7 @@ def same_record(
 
 
 def error_of(seen: Observation) -> object:
-    """What tells one error from another: its type and how its message begins."""
+    """Return the key that groups equal errors: the type and the start of the message."""
     if (raised := seen.raised) is None:
         return None
     words = raised.message.split()
@@ -284,7 +285,7 @@ UNEXPECTED = ("TypeError", "got", "an")  # unexpected keyword argument
 
 
 def missing_from(seen: Observation) -> object:
-    """What tells one module without the asked parameters from another."""
+    """Return the key that groups modules that lack the same parameters."""
     return seen.without_parameters or sorted((seen.parameters or {}).items())
 
 

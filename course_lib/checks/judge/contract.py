@@ -95,7 +95,7 @@ def _wrong_kind(contract: Returned, want, got: Recorded) -> Problem | None:
 
 
 def converted(returns: Sequence[Returned], recorded: Recorded) -> Recorded | None:
-    """The same numbers in the kind of container that the contract asks for, if there are any.
+    """Convert the recorded numbers to the container that the contract asks for, if possible.
 
     0 and 1 for a bool, whole numbers for floating ones, a NumPy array for a tensor or the other
     way round, a tensor of one number for a number.
@@ -157,7 +157,7 @@ def wrong_shape(returns, expected, recorded) -> Problem | None:
 
 
 def _about_shape(axes: Sequence[str], wanted: tuple, got: tuple) -> str:
-    """The question to ask: of an axis too many or too few, of their order, or of a size."""
+    """Return a question about the number of axes, their order, or a size."""
     if len(got) != len(wanted):
         return "Which step adds or removes an axis?"
     if sorted(got) == sorted(wanted):
@@ -188,7 +188,7 @@ def wrong_dtype(
 def wrong_device(
     returns: Sequence[Returned], seen: Observation, outputs: Recorded
 ) -> Problem | None:
-    """A tensor on another device than the inputs."""
+    """Return the problem of a tensor that is on another device than the inputs."""
     given = {seen_input.device for seen_input in seen.arguments.values()} - {""}
     for contract, got in zip(returns, _recorded_parts(returns, outputs), strict=True):
         if got.kind == "tensor" and given and got.device not in given:

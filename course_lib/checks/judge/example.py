@@ -143,7 +143,7 @@ class Example:
 
 
 def importance(violation: Violation) -> tuple[int, bool, int, int]:
-    """What a student should see first: values before edge cases, plain calls, few arguments.
+    """Return a sort key: values before edge cases, then plain calls, then few arguments.
 
     What fails without a mask has nothing to do with masks, so their sentences come last.
     """
@@ -179,7 +179,7 @@ def example_of(
     expected: Expected,
     seen: Observation,
 ) -> Example:
-    """The input of a violation, with what the student's code made of it."""
+    """Return the input of a violation with the result of the student's code."""
     probe = violation.probe
     inputs = tuple((name, text_of_input(value)) for name, value in probe.inputs().items())
     if probe.construct:
@@ -238,7 +238,7 @@ def _same_parts(exercise, expected, outputs: Recorded) -> bool:
 
 
 def _beside(name: str, expected: Any, got: Recorded, tolerance: float) -> Beside:
-    """The whole if it is small, else the first row or matrix that differs, else one entry."""
+    """Return the whole if it is small, else the first row, matrix or entry that differs."""
     expected, data = np.asarray(expected), got.numbers
     if data.shape != expected.shape:
         return Beside(
@@ -277,7 +277,7 @@ def _fits(data: np.ndarray) -> bool:
 def with_numbers(
     exercise: Exercise, violation: Violation, expected: Expected, seen: Observation
 ) -> str:
-    """The message of a violation, with the first number that differs where there is one."""
+    """Return the message of a violation, with the first number that differs where there is one."""
     problem, probe = violation.problem, violation.probe
     if problem.id == "wrong_values" and _is_exact(exercise, probe):
         return " ".join(
@@ -297,7 +297,7 @@ def with_numbers(
 
 
 def _first_wrong(exercise, probe: Probe, expected: Expected, seen: Observation) -> str:
-    """A sentence with the first entry that differs, and which parts of the result are right."""
+    """Return a sentence with the first entry that differs and the parts that are right."""
     if seen.outputs is None or not _same_parts(exercise, expected.outputs, seen.outputs):
         return ""
     wrong, right = [], []

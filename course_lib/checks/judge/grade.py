@@ -108,7 +108,7 @@ def judge_observed(
 
 
 def still_missing(exercise: Exercise, missing: Sequence[str]) -> Report:
-    """The report for an integration whose answers are not all there."""
+    """Return the report for an exercise that needs answers which are still missing."""
     why = f"It needs your own {', '.join(f'`{name}`' for name in missing)}."
     return Report.not_attempted(exercise, why + " Run those cells and their checks first.")
 
@@ -175,7 +175,7 @@ def _judge_all(
 
 
 def _still_a_stub(exercise: Exercise, first: Observation) -> Report | None:
-    """A report for an answer that nobody has begun, or that has no `forward`."""
+    """Return a report for an answer that is still a stub or has no `forward`."""
     if first.raised is None or first.raised.type_name != "NotImplementedError":
         return None
     if exercise.is_class and not first.raised.lines:  # torch's own, in the place of `forward`
@@ -219,7 +219,7 @@ def _never_called(seen: Observation) -> bool:
 
 
 def _unusable(exercise: Exercise, subject: Subject) -> Report | None:
-    """A report for what is no answer at all; None for a function or class that can be tried."""
+    """Return a report for an object that cannot be an answer, or None if it can be tried."""
     if subject.error:
         return Report.stopped(exercise, subject.error, stale=subject.there)
     if not subject.there or subject.defined:
@@ -238,7 +238,7 @@ def _unusable(exercise: Exercise, subject: Subject) -> Report | None:
 
 
 def _by_its_name(exercise: Exercise, subject: Subject | None, report: Report) -> Report:
-    """A report of nothing to grade names what seems to be the answer under another name."""
+    """Add the likely name of the answer to a report that found nothing to grade."""
     nothing = any(finding.id == "not_attempted" for finding in report.findings)
     if subject is None or not nothing:
         return report

@@ -21,7 +21,7 @@ _CELL = "text-align:left;padding:.15em .8em .15em 0"
 
 
 def block(bar: str, parts: Iterable[str], *, announced: bool = False) -> str:
-    """A block with a bar at its side; a screen reader announces it where `announced` is true."""
+    """Return a block with a colored left border, announced to screen readers on request."""
     role = ' role="status"' if announced else ""
     return "\n".join(
         [
@@ -33,7 +33,7 @@ def block(bar: str, parts: Iterable[str], *, announced: bool = False) -> str:
 
 
 def paragraph(content: str, *, small: bool = False) -> str:
-    """A paragraph around HTML."""
+    """Return a paragraph around HTML."""
     size = ";font-size:90%" if small else ""
     return f'<p style="margin:.3em 0{size}">{content}</p>'
 
@@ -45,7 +45,7 @@ def inline(text: str) -> str:
 
 
 def hidden(symbol: str) -> str:
-    """A symbol that repeats what words beside it say: a screen reader leaves it out."""
+    """Return a decorative symbol that screen readers skip."""
     return f'<span aria-hidden="true">{symbol}</span>'
 
 
@@ -63,7 +63,7 @@ def folded(summary: str, content: str) -> str:
 
 
 def bar(done: float, total: float) -> str:
-    """A bar that is filled in proportion; a screen reader leaves it out."""
+    """Return a progress bar that screen readers skip."""
     filled = f'<span style="{_FILLED};width:{done / total:.1%}"></span>'
     return f'<span aria-hidden="true" style="{_BAR}">{filled}</span>'
 
@@ -114,7 +114,7 @@ _NUMBER = f"text-align:right;padding:.1em .45em;{_PLAIN};color:inherit"
 
 
 def table(rows: Iterable[Sequence[str]]) -> str:
-    """A table of HTML cells; the first cell of a row names it."""
+    """Return a table of HTML cells; the first cell of a row names it."""
     lines = ['<table style="border-collapse:collapse;margin:.3em 0">']
     for name, *cells in rows:
         line = f'<th scope="row" style="{_CELL};font-weight:normal">{name}</th>'

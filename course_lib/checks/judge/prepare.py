@@ -23,7 +23,7 @@ CHECK_VERSION = "1"
 
 
 def accelerator() -> str | None:
-    """The device on which answers are tried as well, in float32; None under grading."""
+    """Return the accelerator on which answers also run in float32, or None while grading."""
     usable = torch.cuda.is_available() and "NBGRADER_EXECUTION" not in os.environ
     return "cuda" if usable else None
 
@@ -31,7 +31,7 @@ def accelerator() -> str | None:
 def prepare(
     exercise: Exercise, seed: str, device: str | None = None
 ) -> tuple[tuple[Probe, Expected], ...]:
-    """The probes of an exercise for a seed, each with what the oracle expects.
+    """Return the probes of an exercise for a seed, each with what the oracle expects.
 
     With a device, the plain problems among them appear once more, there and in float32.
     """
@@ -195,7 +195,7 @@ def _weighted(expected: Expected, probe: Probe) -> float:
 
 
 def _plain(value) -> Any:
-    """The oracle's view of an argument: arrays in float64, other things as the probe has them."""
+    """Return an argument as the oracle takes it: arrays in float64, the rest unchanged."""
     if isinstance(value, Array):
         kind = value.data.dtype.kind
         return np.array(value.data, dtype=np.float64) if kind == "f" else np.array(value.data)

@@ -27,12 +27,12 @@ _BARS |= dict.fromkeys(("timed_out", "out_of_memory", "crashed"), "bad")
 
 
 def amount(number: float, noun: str) -> str:
-    """A number with its noun: "1 point", "2 points"."""
+    """Return a number with its noun: "1 point", "2 points"."""
     return f"{number:g} {noun}{'s' * (number != 1)}"
 
 
 def hint_html(words: str) -> str:
-    """A hint as HTML. If it has several lines, it is code."""
+    """Return a hint as HTML. If it has several lines, it is code."""
     return listing(words, "Hint") if "\n" in words else paragraph(inline(words))
 
 
@@ -93,7 +93,7 @@ class Report:
 
     @staticmethod
     def on(exercise: Exercise, outcome: str, score: float, *args: Any, **more: Any) -> "Report":
-        """A report on an exercise, with its name, its points and its star."""
+        """Return a report on an exercise, with its name, its points and its star."""
         about = exercise.name, outcome, score, exercise.points
         return Report(*about, *args, **more, starred=exercise.starred)
 
@@ -122,7 +122,7 @@ class Report:
 
     @staticmethod
     def stopped(exercise: Exercise, error: str, *, stale: bool = False) -> "Report":
-        """The cell with the answer ended in an error before it defined it.
+        """Return the report for a cell that raised an error before it defined the answer.
 
         Args:
             error: what Python said, and of which line; may be anyone's text.
@@ -138,7 +138,7 @@ class Report:
 
     @staticmethod
     def renamed(exercise: Exercise, found: str) -> "Report":
-        """The answer seems to be there, under another name."""
+        """Return the report for an answer that seems to have another name."""
         message = f"You have `{found}`; the exercise asks for `{exercise.name}`."
         hint = "Rename it, run its cell again, then this check."
         finding = Finding("renamed", message, hint, "values")
@@ -146,7 +146,7 @@ class Report:
 
     @staticmethod
     def own_version(exercise: Exercise) -> "Report":
-        """The course's own solution was checked instead of the student's."""
+        """Return the report for checking the course's own solution instead of the student's."""
         finding = Finding(
             "course_version",
             f"This runs the course's own `{exercise.name}`, so there is nothing of yours to check.",
@@ -157,7 +157,7 @@ class Report:
 
     @staticmethod
     def checker_failed(exercise: Exercise, error: Exception) -> "Report":
-        """The fault is ours and costs no points."""
+        """Return the report for a fault of the checker, which costs no points."""
         finding = Finding(
             "checker_failed",
             f"The check itself failed ({type(error).__name__}: {error}). You lose no points.",
@@ -167,11 +167,11 @@ class Report:
         return Report.on(exercise, "checker_failed", 1.0, [finding])
 
     def as_dict(self) -> dict[str, Any]:
-        """The report as JSON-able data."""
+        """Return the report as JSON-able data."""
         return {**asdict(self), "points": self.points}
 
     def text(self) -> str:
-        """The report as plain text."""
+        """Return the report as plain text."""
         symbol, word = WORDS[self.outcome]
         lines = [f"{symbol} {self.exercise}: {word}  ({self._worth()})"]
         lines += ["", self.tally] if self.tally else []
@@ -208,7 +208,7 @@ class Report:
         return f"Points by part: {', '.join(told)}"
 
     def html(self, hints: Sequence[str] = (), below: Iterable[str] = ()) -> str:
-        """The report as an HTML fragment that says what the text says.
+        """Return the report as an HTML fragment with the same content as the text.
 
         Args:
             hints: each is folded. Without them the report says how to ask for one.

@@ -20,9 +20,7 @@ _HALF = ({"attributes"}, {"kind"})  # right numbers, not stored or in another ki
 
 
 def shares_of(exercise: Exercise, probes: Iterable[Probe]) -> dict[str, float]:
-    """The share of the points of each part that the probes have, and of the hygiene; their sum
-    is 1: what a part without probes would have goes to the values.
-    """
+    """Return each part's share of the points; the share of parts without probes goes to values."""
     present = {probe.part for probe in probes} | {"hygiene"}
     shares = {part: share for part, share in (exercise.shares or SHARES).items() if part in present}
     shares["values"] += 1.0 - sum(shares.values())
@@ -38,7 +36,7 @@ _JUDGED = {
 
 
 def judged_for(exercise: Exercise) -> str:
-    """What the points of an exercise are given for: "values 65 %, edge cases 25 %, ..."."""
+    """Describe how points are split: "values 65 %, edge cases 25 %, ..."."""
     shares = shares_of(exercise, exercise.probes(np.random.default_rng(0)))
     return ", ".join(
         f"{word} {shares[part]:.0%}".replace("%", " %")
@@ -48,7 +46,7 @@ def judged_for(exercise: Exercise) -> str:
 
 
 def score_of(exercise, runs, outcomes, extra) -> tuple[float, dict[str, tuple[float, float]]]:
-    """The score 0..1 and, for each part, (earned, possible) as shares of 1.
+    """Return the score 0..1 and, for each part, (earned, possible) as shares of 1.
 
     A part earns its share if all of its probes pass, else up to `MOST_OF_A_FLAWED_PART` of it,
     by the share of the probes that pass: each further probe that passes adds to the score, and

@@ -119,7 +119,7 @@ _GLOBAL_NUMBERS = Problem(
 
 
 def _wrong_numbers(exercise, probe, expected, outputs: Recorded) -> tuple[str, Problem] | None:
-    """The first of shape and values that is wrong with outputs of the right kind."""
+    """Return the first problem, of shape or of values, in outputs of the right type."""
     problem = wrong_shape(exercise.returns, expected.outputs, outputs)
     if problem is not None:
         return "shape", problem
@@ -257,7 +257,7 @@ _SPENDING = {
 def overspent(
     probe: Probe, quantity: str, limit: int, spent: int | None
 ) -> tuple[str, Problem | None]:
-    """An aspect and what is wrong in it; `spent` is None where the meter was not ours."""
+    """Return the exceeded aspect of cost and its problem; `spent` is None if it is unknown."""
     aspect = f"spent_{quantity}"
     if spent is None:
         return f"{aspect}_unmeasured", Problem(
@@ -274,7 +274,7 @@ def overspent(
 
 
 def forbidden_in(exercise: Exercise, runs, seen) -> list[Violation]:
-    """Calls that the exercise rules out, and loops where it asks for none."""
+    """Return the violations for forbidden calls, and for loops where none are allowed."""
     found = []
     for probe, _ in runs:
         calls = seen[probe.name].calls if probe.name in seen else {}
@@ -326,7 +326,7 @@ def _loops_problem(exercise: Exercise, runs, seen) -> Problem | None:
 
 
 def raised_problem(probe: Probe, seen: Observation, raised: Raised) -> Problem:
-    """What an error says of an answer: its name where it is a usual one, else the error."""
+    """Describe an error: by the name of the mistake if it is a known one, else by its message."""
     if raised.phase == "inject":
         return _missing_parameter(probe, seen)
     if raised.type_name == "NotAsRequested":  # raised by the scenario, not by the answer
@@ -364,7 +364,7 @@ _USUAL = {  # what Python or torch says, and what it means
 
 
 def _missing_parameter(probe: Probe, seen: Observation) -> Problem:
-    """The probe's weights could not be put in: say where they are instead, as far as known."""
+    """Describe parameters that are missing, and where the module keeps them, if known."""
     if seen.without_parameters:
         return _WITHOUT_PARAMETERS[seen.without_parameters]
     wanted = {name: tuple(np.shape(data)) for name, data in probe.state.items()}
@@ -387,7 +387,7 @@ def _missing_parameter(probe: Probe, seen: Observation) -> Problem:
 
 
 def _listed(shapes: dict[str, tuple]) -> str:
-    """The first few names with their shapes, and how many more there are."""
+    """Return the first few names with their shapes, and how many more there are."""
     first = ", ".join(f"`{name}` {shape}" for name, shape in list(shapes.items())[:4]) or "none"
     return first + f" and {len(shapes) - 4} more" * (len(shapes) > 4)
 

@@ -56,7 +56,7 @@ def observe_all(obj: Any, probes: Iterable[Probe]) -> dict[str, Observation]:
 
 
 def observe(obj: Any, probe: Probe, *, watched: bool = True) -> Observation:
-    """Calls `obj` once as `probe` says; leaves the random states to `random_states_kept`.
+    """Call `obj` once as `probe` says. Use `random_states_kept` to protect random states.
 
     Args:
         obj: the student's function or class; anything else is recorded as what it raises.
@@ -95,7 +95,7 @@ class _Unclosed(io.StringIO):
 
 
 def _run(obj, probe: Probe, seen: Observation, inputs, device, dtype, watched) -> None:
-    """Fills `seen` step by step, so that what came before an exception is kept."""
+    """Fill `seen` step by step, so that everything before an exception is kept."""
     args, kwargs = inputs
     target, parameters = obj, {}
     seed_torch(probe.seed, device)
@@ -125,7 +125,7 @@ def _arrays(probe: Probe) -> dict[str, Array]:
 
 
 def _call(target, probe: Probe, seen: Observation, inputs, device, watched, meter) -> Any:
-    """Returns what the call gives; how it went is in `seen` afterwards, also where it raises."""
+    """Return the result of the call and record in `seen` how it went, even if it raises."""
     args, kwargs = inputs
     given = {**args, **kwargs}
     untouched = seeded_draws(probe.seed)
@@ -160,7 +160,7 @@ def _meter(probe: Probe, target, args: dict, kwargs: dict) -> Spending | None:
 def _prepare_module(
     cls, probe, seen, inputs, device, dtype
 ) -> tuple[torch.nn.Module, dict[str, torch.Tensor]]:
-    """Builds the module, injects the probe's weights and returns it with its parameters."""
+    """Build the module, inject the probe's weights and return it with its parameters."""
     seen.raised = Raised("", "", phase="construct")
     module = cls(**probe.construct)
     if not isinstance(module, torch.nn.Module):
@@ -194,7 +194,7 @@ def _prepare_module(
 
 
 def _parameters(module: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
-    """A module's parameters by name; layers of a Sequential go by position, as if unnamed."""
+    """Return a module's parameters by name; name layers of a Sequential by position."""
     places = {}
     for path, part in module.named_modules():
         if isinstance(part, torch.nn.Sequential):
@@ -229,7 +229,7 @@ def _what_instead(module, probe, inputs) -> str:
 
 
 def materialise(value, device="cpu", dtype=None) -> Any:
-    """Turns a probe's argument into what the student's object gets."""
+    """Convert a probe's argument into the object that the student's code receives."""
     if isinstance(value, Dtype):
         return getattr(torch, value.name)
     if isinstance(value, Built):
@@ -255,7 +255,7 @@ def _floating(dtype: str | None) -> torch.dtype:
 
 
 def _backward(result, grad_outputs, leaves) -> tuple[dict[str, Recorded], bool]:
-    """The gradients of the leaves, and whether the gradient handed over was written into.
+    """Return the gradients of the leaves, and whether the gradient handed over was written into.
 
     There are none of a result without a graph.
     """

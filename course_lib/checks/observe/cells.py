@@ -98,7 +98,7 @@ class Cells:
             self._latest.update(dict.fromkeys(names, run))
 
     def instead_of(self, name: str) -> Instead:
-        """What is known of a name whose cell did not define it; nothing where it did."""
+        """Describe why a name is undefined; return nothing if its cell defined it."""
         others = defined_in(self._namespace)
         run = self._latest.get(name)
         if run is not None and self._left_out(name, run):
@@ -153,7 +153,7 @@ def watch_cells(shell: Any) -> None:
 
 
 def instead_of(name: str, namespace: dict[str, Any]) -> Instead:
-    """What a notebook has instead of an answer, as far as it is known."""
+    """Describe what the notebook has instead of an answer, if known."""
     for cells in _watched.values():
         if cells._namespace is namespace:
             return cells.instead_of(name)
@@ -161,7 +161,7 @@ def instead_of(name: str, namespace: dict[str, Any]) -> Instead:
 
 
 def defined_in(namespace: Mapping[str, Any]) -> tuple[str, ...]:
-    """The functions and classes that a notebook's own cells defined, by the names they have now."""
+    """Return the functions and classes that the notebook's cells defined, by current name."""
     found = []
     for name, value in list(namespace.items()):
         defined = type(value) is FunctionType or issubclass(type(value), type)

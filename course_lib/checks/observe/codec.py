@@ -54,7 +54,7 @@ def _plain(value: Any) -> Any:
 
 @functools.cache
 def _fields(kind: type) -> dict[str, Callable[[Any], bool]]:
-    """A dataclass's fields, and whether a value is what one of them is where nothing is said."""
+    """Return a dataclass's fields, each with a test for its default value."""
 
     def usual(field: Field) -> Callable[[Any], bool]:
         if field.default_factory is not MISSING:
@@ -65,7 +65,7 @@ def _fields(kind: type) -> dict[str, Callable[[Any], bool]]:
 
 
 def decode(text: str, expected: type, known: tuple[type, ...]) -> Any:
-    """The value that `encode` was given.
+    """Return the value that `encode` was given.
 
     Args:
         text: what arrived.

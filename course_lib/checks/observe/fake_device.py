@@ -23,7 +23,7 @@ class Elsewhere(TorchDispatchMode):
         return False  # torch would import its compiler to tell it to keep out
 
     def moved(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The tensor on that device."""
+        """Return the tensor on that device."""
         return _Moved(tensor.detach())
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None) -> Any:
@@ -53,7 +53,7 @@ class _Moved(torch.Tensor):
         self.numbers = numbers
 
     def tolist(self) -> Any:
-        """What torch does not do for classes like this one."""
+        """Convert to a list, which torch does not support for tensor subclasses."""
         return self.numbers.tolist()
 
     # As torch documents it for wrapper subclasses; its stub knows only the method.
@@ -73,7 +73,7 @@ def _tensors(tree) -> list[torch.Tensor]:
 
 
 def _without(tree) -> Any:
-    """The same with the numbers themselves in place of moved tensors."""
+    """Replace moved tensors by their plain tensors."""
     return _mapped(tree, _numbers_of)
 
 
@@ -86,7 +86,7 @@ def _numbers_of(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _elsewhere(tree, homes: dict[int, _Moved]) -> Any:
-    """The same with results moved; what was changed in place is what it was."""
+    """Move the results; map tensors that were changed in place to the originals."""
     return _mapped(tree, lambda t: homes[id(t)] if id(t) in homes else _Moved(t))
 
 

@@ -32,7 +32,7 @@ def seed_all(seed: int, device: str) -> None:
 
 
 def next_draws() -> tuple[float, float, float]:
-    """What each global generator draws next: a fraction of the time that asking its state takes."""
+    """Return the next draw of each global generator, which is faster than reading its state."""
     options = {"dtype": torch.float32, "device": "cpu", "generator": torch.default_generator}
     return _RANDOM(), _NUMPY_RANDOM(), torch.rand((), **options).item()
 
@@ -42,7 +42,7 @@ _RANDOM, _NUMPY_RANDOM = random.random, np.random.random_sample  # whatever is p
 
 @functools.lru_cache(maxsize=64)
 def seeded_draws(seed: int) -> tuple[float, float, float]:
-    """What `next_draws` is after `seed_all`."""
+    """Return what `next_draws` returns after `seed_all(seed)`."""
     with random_states_kept():
         seed_all(seed, "cpu")
         return next_draws()
@@ -50,7 +50,7 @@ def seeded_draws(seed: int) -> tuple[float, float, float]:
 
 @contextlib.contextmanager
 def random_states_kept() -> Iterator[None]:
-    """Puts back the states of the global random generators."""
+    """Put back the states of the global random generators."""
     states = torch.get_rng_state(), np.random.get_state(), random.getstate()
     try:
         yield

@@ -60,7 +60,7 @@ class Subject:
 
 
 def subject_of(obj: Any) -> Subject:
-    """Describes an answer without asking it more than where it comes from."""
+    """Describe an answer without running any of its code."""
     try:
         home = str(getattr(obj, "__module__", ""))[:MAX_TEXT]
     except Exception:  # an object that will not say
@@ -71,7 +71,7 @@ def subject_of(obj: Any) -> Subject:
 
 
 def answer_in(namespace: dict[str, Any], name: str) -> tuple[Any, Subject]:
-    """An answer by its name in a notebook's variables, and what it is.
+    """Return an answer by its name in a notebook's variables, and what it is.
 
     There is none where the latest run of its cell did not define it, whatever the name still holds.
     """

@@ -117,10 +117,10 @@ def _size(value: Any) -> int:
 
 
 def tensor(data, *, strided: bool = False, requires_grad: bool = False) -> Array:
-    """A torch tensor argument; Python numbers become float64, whole ones int64."""
+    """Return a torch tensor argument; Python numbers become float64, whole ones int64."""
     return Array(np.asarray(data), "tensor", strided, requires_grad)
 
 
 def array(data, *, strided: bool = False) -> Array:
-    """A NumPy array argument."""
+    """Return a NumPy array argument."""
     return Array(np.asarray(data), "numpy", strided)

@@ -53,7 +53,7 @@ class Recorded:
 
 
 def record(value: Any, depth: int = 2) -> Recorded:
-    """Records `value`; never raises for what `value` does."""
+    """Record `value`, without raising for anything that `value` does."""
     try:
         return _record(value, depth)
     except Exception as error:
@@ -61,19 +61,19 @@ def record(value: Any, depth: int = 2) -> Recorded:
 
 
 def describe_type(value: Any) -> str:
-    """The name of a value's type, as a reader knows it."""
+    """Return the name of a value's type, as a reader knows it."""
     module, name = type.__dict__["__module__"].__get__(type(value)), class_name(type(value))
     known = isinstance(module, str) and module.startswith(("torch", "numpy"))
     return f"{module.split('.')[0]}.{name}" if known else name
 
 
 def class_name(kind: type) -> str:
-    """The name of a class, whatever its metaclass says."""
+    """Return the name of a class, whatever its metaclass says."""
     return type.__dict__["__name__"].__get__(kind)[:100]
 
 
 def a_or_an(name: str) -> str:
-    """The name with its article."""
+    """Return the name with its article."""
     return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
 
 

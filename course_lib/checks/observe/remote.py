@@ -103,7 +103,7 @@ def _answer_together(request: Request, namespace: dict, reply: Reply) -> Reply:
 
 @contextlib.contextmanager
 def in_place(own: dict[str, object], namespace: dict) -> Iterator[None]:
-    """The student's own answers, right or wrong, instead of what the notebook went on with."""
+    """Put the student's own answers into the namespace inside the `with` block."""
     kept = {name: namespace[name] for name in own if name in namespace}
     namespace.update({name: obj for name, obj in own.items() if obj is not None})
     try:
@@ -116,7 +116,7 @@ def in_place(own: dict[str, object], namespace: dict) -> Iterator[None]:
 
 @contextlib.contextmanager
 def courses_versions_refuse(names: Iterable[str]) -> Iterator[None]:
-    """The course's own solutions of these exercises raise meanwhile, under whatever name."""
+    """Make the course's own solutions of these exercises raise inside the `with` block."""
     functions = [function for name in names for function in _courses_functions(name)]
     kept = [(function, function.__code__) for function in functions]
     for function, code in kept:
@@ -129,7 +129,7 @@ def courses_versions_refuse(names: Iterable[str]) -> Iterator[None]:
 
 
 def _courses_functions(name: str) -> list:
-    """The functions that an exercise's solution consists of, without their wrappers."""
+    """Return the functions of an exercise's solution, unwrapped."""
     found: list[FunctionType] = []
     # Not all modules there are: to look at each is to copy a forked kernel's memory.
     rooms = list(vars(sys.modules.get("course_lib.attention", sys)).values())

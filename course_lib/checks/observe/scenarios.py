@@ -17,19 +17,19 @@ STATISTICS: set[str] = set()  # scenarios that give a number about many calls, n
 
 
 def scenario(function: Callable) -> Callable:
-    """Registers `function(target, probe, args, kwargs) -> result`."""
+    """Register `function(target, probe, args, kwargs) -> result`."""
     SCENARIOS[function.__name__] = function
     return function
 
 
 def statistic(function: Callable) -> Callable:
-    """Registers a scenario whose number no student has seen as a result."""
+    """Register a scenario whose number no student has seen as a result."""
     STATISTICS.add(function.__name__)
     return scenario(function)
 
 
 def builder(function: Callable) -> Callable:
-    """Registers `function(*, device, dtype, **options) -> argument`."""
+    """Register `function(*, device, dtype, **options) -> argument`."""
     BUILDERS[function.__name__] = function
     return function
 
@@ -202,7 +202,7 @@ def with_a_device(target, probe, args, kwargs):
 
 @scenario
 def ask_about_each(target, probe, args, kwargs):
-    """What `target(object, ...)` says of `object_1`, ..., so that a constant is never right.
+    """Return `target(object, ...)` for each of several objects, so that no constant is right.
 
     Each but the first gets a copy of the inputs: what an answer writes into them is its own.
     """
@@ -215,7 +215,7 @@ def ask_about_each(target, probe, args, kwargs):
 
 
 def without_last_digits(outputs):
-    """Outputs rounded to nine digits, so that only a probe that is about it asks for tolerance."""
+    """Round outputs to nine digits, so that rounding errors do not decide the answer."""
     if outputs.dtype != torch.float64:
         return outputs
     return outputs + (outputs.round(decimals=9) - outputs).detach()

@@ -14,7 +14,7 @@ _CLOSE = 0.7
 
 
 def message_of(error: BaseException) -> str:
-    """The message of an exception; "" where it cannot be printed."""
+    """Return the message of an exception; "" where it cannot be printed."""
     try:
         text = str(error)
     except BaseException:
@@ -26,7 +26,7 @@ def message_of(error: BaseException) -> str:
 
 
 def _near(error: BaseException) -> str:
-    """A name close to the one that was not found; "" if there is none, or nothing was missing."""
+    """Return a name close to the one that was not found, or "" if there is none."""
     kind = type(error)  # the object itself is not asked what it is: its class may lie
     if not issubclass(kind, AttributeError | NameError):
         return ""
@@ -47,7 +47,7 @@ def _closest(name: str, names: tuple[str, ...]) -> str:
 
 
 def _seen_by(error: BaseException) -> list[str]:
-    """The names that the line could have used; none where it was never raised."""
+    """Return the names in scope where the error was raised."""
     *_, frame = (None, *(frame for frame, _ in traceback.walk_tb(error.__traceback__)))
     if frame is None:
         return []

@@ -33,7 +33,7 @@ _COMPILED = (
 
 
 def changes() -> list[str]:
-    """What in the observer, and below its meter, is not what its source says: "module.name"."""
+    """Return the qualified names in the observer that differ from their source."""
     found = [f"{name}.{what}" for name in _MODULES for what in _changes_in(name)]
     for home, within in _BELOW.items():
         module = sys.modules[home]
@@ -62,7 +62,7 @@ def _changes_in(name: str) -> Iterator[str]:
 
 
 def _redefined(module: ModuleType, source: bytes, within: str = "") -> Iterator[str]:
-    """The functions and classes of a module that are not what its source makes of them."""
+    """Yield the functions and classes of a module that differ from its source."""
     for qualname, code in _codes(compile(source, module.__name__, "exec", dont_inherit=True)):
         named = qualname.startswith(within)
         if named and not _is(_found(vars(module), qualname.split(".")), code):
@@ -70,7 +70,7 @@ def _redefined(module: ModuleType, source: bytes, within: str = "") -> Iterator[
 
 
 def _codes(code: CodeType) -> Iterator[tuple[str, CodeType]]:
-    """The functions and classes that a piece of source defines, without those inside functions."""
+    """Return the functions and classes that a source defines, except those inside functions."""
     for inner in code.co_consts:
         if isinstance(inner, CodeType) and not inner.co_name.startswith("<"):
             yield inner.co_qualname, inner
@@ -83,7 +83,7 @@ def _is_class(code: CodeType) -> bool:
 
 
 def _found(names: Any, path: list[str]) -> Any:
-    """What is now under a qualified name, or None."""
+    """Return the object that a qualified name refers to now, or None."""
     found = names.get(path[0])
     if len(path) > 1:
         return _found(vars(found), path[1:]) if isinstance(found, type) else None

@@ -8,7 +8,7 @@ from course_lib.checks.observe.scenarios import builder, scenario, without_last_
 
 @scenario
 def entries(target, probe, args, kwargs):
-    """What the dict that `target()` returns holds for each word of `keys`."""
+    """Return the entry of the dict that `target()` returns for each word of `keys`."""
     found = target()
     if not isinstance(found, dict):
         return found if found is None else f"no dict: {type(found).__name__}"
@@ -21,7 +21,7 @@ def entries(target, probe, args, kwargs):
 
 @scenario
 def own_tests_on_own_module(answers, probe, args, kwargs):
-    """What three tests of lesson 07 say of the same student's `Lookup`, and of three birds."""
+    """Run three tests of lesson 07 on the same student's `Lookup` and on three known modules."""
     weights = [value for name, value in args.items() if name.startswith("weight_")]
     inputs = [value for name, value in args.items() if not name.startswith("weight_")]
     sizes = weights[0].shape[1], weights[1].shape[1], weights[0].shape[0]
@@ -44,7 +44,7 @@ def own_tests_on_own_module(answers, probe, args, kwargs):
 
 @builder
 def attention_module(*, name, device, dtype, training=False, **options):
-    """A sound or broken attention of lesson 07, by name."""
+    """Return a correct or broken attention module of lesson 07, by name."""
     module = build(name, device=device, dtype=dtype, **options).train(training)
     module.register_forward_hook(lambda module, inputs, outputs: without_last_digits(outputs))
     return module

@@ -14,7 +14,7 @@ from course_lib.checks.observe.lessons.sequence_functions import jitter
 
 
 def _sound_but(change_weights=None, change_inputs=None, change_outputs=None):
-    """A sound module but for one step; `change_weights(module, scores, allowed) -> weights`."""
+    """Return a correct module with one step replaced by `change_weights` or a similar hook."""
 
     class Hidden(Attention):
         def forward(self, queries, keys, values, valid_lens=None, mask=None):
@@ -48,7 +48,7 @@ def _lengths(change):
 
 
 def _bonus(change):
-    """Adds `change(position, num_keys)` to the scores."""
+    """Add `change(position, num_keys)` to the scores."""
 
     def change_weights(module, scores, allowed):
         num_keys = scores.shape[-1]

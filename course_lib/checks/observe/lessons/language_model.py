@@ -40,12 +40,12 @@ class TableModel(torch.nn.Module):
 
 @builder
 def table_model(*, tables, training, device, dtype):
-    """A `TableModel` in train or eval mode."""
+    """Return a `TableModel` in train or eval mode."""
     return TableModel(tables, device, dtype).train(training)
 
 
 def _noted(tokens, marks):
-    """A tensor of the shape of the tokens that holds -1 where `marks`, and 0 elsewhere."""
+    """Return a tensor of the shape of the tokens that holds -1 where `marks`, and 0 elsewhere."""
     if not torch.is_tensor(tokens):
         return tokens
     return -torch.ones(tokens.shape, dtype=torch.int64, device=tokens.device) * marks
@@ -67,7 +67,7 @@ def mode_noted(target, probe, args, kwargs):
 
 
 def _texts_differ(texts):
-    """Notes where the second text is not the first, and everywhere if the third one is."""
+    """Mark where the second text differs from the first, or everything if the third does not."""
     if not all(torch.is_tensor(x) and x.shape == texts[0].shape for x in texts):
         return texts[0]
     return _noted(texts[0], (texts[0] != texts[1]) | torch.equal(texts[0], texts[2]))
@@ -109,7 +109,7 @@ def _one_of_each(outputs, like):
 
 @scenario
 def cache_steps(target, probe, args, kwargs):
-    """A cache that is filled as `appended` says; after each part the next query attends."""
+    """Fill a cache as `appended` says, and let the next query attend after each part."""
     keys, values, queries, appended = args.values()
     cache, outputs, parts = target(), [], []
     ends = list(itertools.accumulate(appended))
@@ -137,7 +137,7 @@ def cache_asked_twice(target, probe, args, kwargs):
 
 @scenario
 def two_caches(target, probe, args, kwargs):
-    """A cache that is asked twice; in between a second one gets other positions of these shapes."""
+    """Query a cache twice, filling a second cache with other positions in between."""
     keys, values, queries, _ = args.values()
     cache, other = target(), target()
     cache.append(keys, values)

@@ -63,7 +63,7 @@ def _linear(weight, bias=None):
 
 @builder
 def small_language_model(*, device, dtype, training=False, **given):
-    """A model `(tokens) -> logits` that someone uses: gradients, hooks, a frozen first block."""
+    """Return a model in use: with gradients, hooks, and a frozen first block."""
     with torch.random.fork_rng(devices=[]):  # what we draw is not held against the answer
         model = _Model(**given).to(device=device, dtype=dtype).train(training)
     for number, parameter in enumerate(model.parameters()):
@@ -77,7 +77,7 @@ def small_language_model(*, device, dtype, training=False, **given):
 
 @scenario
 def head_switched_off(target, probe, args, kwargs):
-    """What a model says at one moment of `with target(model, layer, head)`.
+    """Return the model's output at one moment of `with target(model, layer, head)`.
 
     A second head is switched off inside the first `with`; for the moment "inside the second",
     after it.
@@ -152,7 +152,7 @@ def _seen(model, tokens, moment, layer):
 
 
 def _after_a_step(model, tokens, logits, layer):
-    """What the model says after a step down the gradient of its logits; its weights are put back.
+    """Return the model's output after one gradient step, and restore its weights.
 
     The step changes the embedding, and W_o of the layer unless that is frozen.
     """
@@ -180,7 +180,7 @@ class _Same:
 
 
 def _state_of(model):
-    """What has to be as it was, by what it is called in a report."""
+    """Return the state that must be restored, by the name that a report uses."""
     modules, parameters = dict(model.named_modules()), dict(model.named_parameters())
     kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks")
     return {

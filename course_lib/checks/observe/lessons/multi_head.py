@@ -60,7 +60,7 @@ def _modules_for_loading(given):
 
 @builder
 def nudged_function(*, device, dtype, **options):
-    """A function that is off by a little where it should not be (`sequence_functions.nudged`)."""
+    """Return a function with a small error (`sequence_functions.nudged`)."""
     return nudged(**options)
 
 

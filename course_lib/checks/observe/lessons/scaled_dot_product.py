@@ -7,7 +7,7 @@ from course_lib.checks.observe.scenarios import builder, statistic
 
 @statistic
 def scatter(target, probe, args, kwargs):
-    """Standard deviation over mean of the results with 60 generators of different seeds."""
+    """Return the relative standard deviation of the results over 60 generator seeds."""
     results = []
     for repeat in range(60):
         generator = torch.Generator().manual_seed(1000 + repeat)
@@ -26,5 +26,5 @@ def same_seed_twice(target, probe, args, kwargs):
 
 @builder
 def generator(*, seed, device, dtype):
-    """A seeded torch generator."""
+    """Return a seeded torch generator."""
     return torch.Generator().manual_seed(seed)

@@ -44,7 +44,7 @@ class _Translator(nn.Module):
 
 
 def _check(source, valid_lens, inputs, mask) -> None:
-    """Raises what a real model would, in words."""
+    """Raise a readable error for inputs that a real model would reject."""
     batch = len(source)
     if inputs.dim() != 2 or len(inputs) != batch:
         got = tuple(inputs.shape)
@@ -119,32 +119,32 @@ def _built(kind, device, dtype, training=False, **options) -> nn.Module:
 
 @builder
 def adding_translator(*, device, dtype, **options):
-    """A translator that adds the length of its source to the last word."""
+    """Return a translator that adds the length of its source to the last word."""
     return _built(_Adding, device, dtype, **options)
 
 
 @builder
 def voting_translator(*, device, dtype, **options):
-    """A translator in which each source position that is seen votes for its own word."""
+    """Return a translator in which each source position that is seen votes for its own word."""
     return _built(_Voting, device, dtype, **options)
 
 
 @builder
 def scripted_translator(*, device, dtype, **options):
-    """A translator made of tables of numbers."""
+    """Return a translator made of tables of numbers."""
     return _built(_Scripted, device, dtype, **options)
 
 
 @scenario
 def twice(target, probe, args, kwargs):
-    """The second of two calls with the same objects, which the first must have left alone."""
+    """Return the second of two calls with the same objects, which the first must not change."""
     target(*args.values(), **kwargs)
     return target(*args.values(), **kwargs)
 
 
 @scenario
 def with_a_model(target, probe, args, kwargs):
-    """The result, and if the probe looks at it: was a graph built, is the model's mode another?"""
+    """Return the result and, if asked, whether a graph was built or the model's mode changed."""
     model = args["model"]
     before = [module.training for module in model.modules()]
     result = target(*args.values(), **kwargs)
@@ -155,7 +155,7 @@ def with_a_model(target, probe, args, kwargs):
 
 @scenario
 def with_a_model_elsewhere(target, probe, args, kwargs):
-    """The same, after a call with model and tensors on another device."""
+    """Return the same after a call with the model and the tensors on another device."""
     model = args["model"]
     with Elsewhere() as device:
         moved = {n: device.moved(v) if torch.is_tensor(v) else v for n, v in args.items()}

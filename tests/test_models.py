@@ -8,6 +8,7 @@ from course_lib.attention import CausalSelfAttention, MultiHeadAttention, positi
 from course_lib.models.language_model import LanguageModel, drawn, repeated_tokens, text_windows
 from course_lib.models.numerals import LANGUAGES, Numerals, Vocabulary, english, french, german
 from course_lib.models.prose import characters, lesson_text
+from course_lib.models.stories import CHARACTERS, Story, in_repeated_name, stories
 from course_lib.models.training import train
 from course_lib.models.translator import Nearby, RecurrentTranslator, Translator
 from course_lib.models.whole_game import Reader, Writer, new_translator, translate
@@ -215,6 +216,28 @@ def test_the_stored_text_is_the_lessons():
     vocabulary = characters(text)
     assert isinstance(vocabulary, Vocabulary)
     assert "".join(vocabulary.words(vocabulary.ids(text[:500]))) == text[:500]
+
+
+def test_stories_are_the_same_for_a_seed_and_invent_their_names():
+    some, again, others = stories(300, seed=0), stories(300, seed=0), stories(300, seed=1)
+    assert some == again
+    assert all(a[0] != b[0] and a in text and b in text for text, (a, b) in some)
+    names = {name for story in some for name in story.names}
+    assert len(names) > 590
+    known = [name for story in others for name in story.names if name in names]
+    assert len(known) < 6  # by chance
+    for story in some:
+        assert "".join(CHARACTERS.words(CHARACTERS.ids(story.text))) == story.text
+        assert story.text.endswith(".\n\n") and "\n\n" not in story.text[:-2]
+        assert len(story.text.splitlines()) == 8
+
+
+def test_only_later_mentions_of_a_name_are_marked_without_their_first_letters():
+    text = "Ann met Bo. Bo said Annex to Ann's Bo."
+    marked = in_repeated_name(Story(text, ("Ann", "Bo")))
+    assert "".join(c if m else "-" for c, m in zip(text, marked, strict=True)) == (
+        "-" * 13 + "o" + "-" * 16 + "nn" + "-" * 4 + "o-"
+    )
 
 
 def test_what_a_model_draws_follows_what_it_was_given_and_is_the_same_each_time():

@@ -140,10 +140,11 @@ def matrix(
 @verbs.command()
 def train(
     what: Annotated[
-        Literal["translator", "induction", "prose"], typer.Argument(help="What to make again.")
+        Literal["translator", "induction", "writer", "prose"],
+        typer.Argument(help="What to make again."),
     ],
 ) -> None:
-    """Remake what lessons load from storage: two small models, and the text for a third.
+    """Train again what lessons load from storage; the writer takes 10 to 20 minutes.
 
     A model that is not good enough is not stored.
 
@@ -156,6 +157,7 @@ def train(
     makers = {
         "translator": stored.store_translator,
         "induction": stored.store_induction,
+        "writer": stored.store_writer,
         "prose": stored.store_prose,
     }
     course = Course.at(root)

@@ -19,7 +19,7 @@ from course_lib.models.numerals import Numerals
 from course_lib.models.translator import Translator
 from course_lib.models.whole_game import NUM_HEADS, WINDOW, new_translator, translate
 
-TRANSLATOR, INDUCTION = "translator.npz", "induction.npz"
+TRANSLATOR, INDUCTION, WRITER = "translator.npz", "induction.npz", "writer.npz"
 LETTERS = string.ascii_uppercase  # the induction model's tokens: A is 0
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -29,7 +29,7 @@ def weights(name: str) -> dict[str, np.ndarray]:
     """Return the weights of a stored model by their names, in float32.
 
     Args:
-        name: `TRANSLATOR` or `INDUCTION`.
+        name: `TRANSLATOR`, `INDUCTION` or `WRITER`.
     """
     with np.load(Path(__file__).with_name(name), allow_pickle=False) as stored:
         return {key: stored[key].astype(np.float32) for key in stored.files}

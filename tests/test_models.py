@@ -8,7 +8,7 @@ from course_lib.attention import CausalSelfAttention, MultiHeadAttention, positi
 from course_lib.models.language_model import LanguageModel, drawn, repeated_tokens, text_windows
 from course_lib.models.numerals import LANGUAGES, Numerals, Vocabulary, english, french, german
 from course_lib.models.prose import characters, lesson_text
-from course_lib.models.stories import CHARACTERS, Story, in_repeated_name, stories
+from course_lib.models.stories import CHARACTERS, Story, in_names, stories
 from course_lib.models.training import train
 from course_lib.models.translator import Nearby, RecurrentTranslator, Translator
 from course_lib.models.whole_game import Reader, Writer, new_translator, translate
@@ -232,12 +232,12 @@ def test_stories_are_the_same_for_a_seed_and_invent_their_names():
         assert len(story.text.splitlines()) == 8
 
 
-def test_only_later_mentions_of_a_name_are_marked_without_their_first_letters():
+def test_letters_of_names_are_marked_apart_by_mention_without_their_first_letters():
     text = "Ann met Bo. Bo said Annex to Ann's Bo."
-    marked = in_repeated_name(Story(text, ("Ann", "Bo")))
-    assert "".join(c if m else "-" for c, m in zip(text, marked, strict=True)) == (
-        "-" * 13 + "o" + "-" * 16 + "nn" + "-" * 4 + "o-"
-    )
+    first, repeated = in_names(Story(text, ("Ann", "Bo")))
+    assert "".join(c for c, marked in zip(text, first, strict=True) if marked) == "nno"
+    assert first.nonzero().flatten().tolist() == [1, 2, 9]
+    assert repeated.nonzero().flatten().tolist() == [13, 30, 31, 36]
 
 
 def test_what_a_model_draws_follows_what_it_was_given_and_is_the_same_each_time():

@@ -21,7 +21,7 @@ from course_lib.authoring.inputs import Course
 from course_lib.authoring.read import read_cells
 from course_lib.models.language_model import LanguageModel, repeated_tokens, text_windows
 from course_lib.models.numerals import Numerals, english
-from course_lib.models.stories import CHARACTERS, in_repeated_name, stories
+from course_lib.models.stories import CHARACTERS, in_names, stories
 from course_lib.models.trained import INDUCTION, LETTERS, TRANSLATOR, WRITER
 from course_lib.models.training import train
 from course_lib.models.translator import Translator
@@ -143,14 +143,14 @@ def store_writer(course: Course, num_steps: int = 2500) -> Stored:
         if step % 100 == 0:
             print(f"step {step}: loss {loss:.3f}", flush=True)
     _halve(model.eval())
-    in_names, losses = [], []
+    correct, losses = [], []
     for story in stories(100, seed=1):
-        tokens, marked = CHARACTERS.ids(story.text[:context]), in_repeated_name(story)[1:context]
+        tokens, marked = CHARACTERS.ids(story.text[:context]), in_names(story)[1][1:context]
         with torch.no_grad():
             logits = model(tokens[None, :-1])[0]
         losses.append(F.cross_entropy(logits, tokens[1:]))
-        in_names.append((logits.argmax(-1) == tokens[1:])[marked])
-    right = torch.cat(in_names).float().mean()
+        correct.append((logits.argmax(-1) == tokens[1:])[marked])
+    right = torch.cat(correct).float().mean()
     said = f"{right:.1%} of the letters of repeated names right"
     said += f", loss on unseen stories {torch.stack(losses).mean():.3f}"
     path = course.library / "models" / WRITER

@@ -104,17 +104,18 @@ def stories(num_stories: int, seed: int) -> list[Story]:
     return [story(random) for _ in range(num_stories)]
 
 
-def in_repeated_name(story: Story) -> Bool[Tensor, "length"]:
-    """Mark the characters that can be known by looking up a name.
+def in_names(story: Story) -> tuple[Bool[Tensor, "length"], Bool[Tensor, "length"]]:
+    """Mark the letters of names, first those of first mentions, then those of repeated ones.
 
-    These are the letters of every mention of a name but its first one. The first letter of a
-    mention is left out, because nothing in the text says which name comes next.
+    A repeated mention can be looked up in the text. Its first letter is not marked, in either mask,
+    because nothing in the text says which of the two names comes next.
     """
-    marked = torch.zeros(len(story.text), dtype=torch.bool)
+    first, repeated = (torch.zeros(len(story.text), dtype=torch.bool) for _ in range(2))
     for name in story.names:
-        for mention in list(re.finditer(rf"\b{name}\b", story.text))[1:]:
+        for count, mention in enumerate(re.finditer(rf"\b{name}\b", story.text)):
+            marked = repeated if count else first
             marked[mention.start() + 1 : mention.end()] = True
-    return marked
+    return first, repeated
 
 
 def _name(random: Random) -> str:

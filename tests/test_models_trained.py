@@ -6,18 +6,29 @@ import numpy as np
 import pytest
 import torch
 
-from course_lib.attention import CausalSelfAttention, masked_softmax, positional_encoding
+from course_lib import plotting
+from course_lib.attention import (
+    AdditiveAttention,
+    CausalSelfAttention,
+    DecoderBlock,
+    EncoderBlock,
+    MultiHeadAttention,
+    masked_softmax,
+    positional_encoding,
+)
 from course_lib.authoring import stored
 from course_lib.authoring.inputs import Course
 from course_lib.cli import main as cli
 from course_lib.models import trained
 from course_lib.models.language_model import repeated_tokens
 from course_lib.models.numerals import Numerals, english
+from course_lib.models.translator import Nearby, Translator
 from course_lib.models.whole_game import (
     cross_attention_inputs,
     new_translator,
     translate,
     translate_batch,
+    use_module,
     use_softmax,
 )
 from course_lib.plotting import figure_html, memory_and_speed
@@ -86,8 +97,18 @@ def test_a_translator_runs_on_the_softmax_it_is_given():
     masked = model.maps
     use_softmax(model, lambda scores, valid_lens: torch.softmax(scores, dim=-1))
     assert translate_batch(model, numerals, numbers) != right
-    assert model.maps.shape == masked.shape
     assert (masked[0, :, 4:] == 0).all() and (model.maps[0, :, 4:] > 0).all()
+
+
+def test_a_module_in_the_translator_is_trained_and_its_map_is_kept():
+    numerals = Numerals()
+    model = trained.trained_translator(numerals).requires_grad_(False)
+    module = AdditiveAttention(64, 64, 8)
+    use_module(model, module)
+    learned = {id(p) for p in model.parameters() if p.requires_grad}
+    assert learned == {id(p) for p in module.parameters()}
+    _, weights = translate(model, numerals, "dreiundvierzig")
+    assert torch.equal(weights, module.attention_weights[0, : len(weights)])
 
 
 def test_the_translators_lines_cross(translator):
@@ -130,6 +151,30 @@ def test_both_fit_into_a_page_and_say_what_is_to_be_seen(induction):
     assert letters.alt.startswith("After KTQBXKTQ a small model expects B. In layer 1 head ")
     assert "at B, position 3, which followed the Q before it" in letters.alt
     assert len(figure_html(letters)) < 250_000
+
+
+def readers_translator():
+    """A translator made of lesson 09's parts, of the stored one's sizes."""
+    torch.manual_seed(0)
+    encoder, decoder = EncoderBlock(64, 4, 256), DecoderBlock(64, 4, 256)
+    encoder.attention = Nearby(encoder.attention, window=4)
+    decoder.cross_attention = MultiHeadAttention(64, 1)
+    return Translator(Numerals(), encoder, decoder, positional_encoding(64, 64)).eval()
+
+
+@torch.no_grad()
+def test_the_page_gets_the_readers_parts_as_parts_of_torch_that_compute_the_same(monkeypatch):
+    monkeypatch.setattr(memory_and_speed, "_has_front_end", lambda: True)
+    given = []
+    monkeypatch.setattr(plotting, "live_translator", lambda models, *_, **__: given.append(models))
+    mine, same = readers_translator(), new_translator(Numerals()).eval()
+    trained.live_translator(yours=mine)
+    assert given[0]["yours"].keys() <= given[0][""].keys()
+    for name, parameter in same.named_parameters():
+        parameter.copy_(given[0]["yours"].get(name, torch.zeros(())))
+    source, words = torch.randint(1, 20, (3, 9)), torch.randint(1, 20, (3, 5))
+    inputs = source, torch.tensor([9, 4, 1]), words
+    torch.testing.assert_close(mine(*inputs), same(*inputs))
 
 
 def test_the_readers_model_stands_beside_the_stored_one_in_a_live_kernel(monkeypatch):

@@ -64,15 +64,17 @@ def live_translator(
 
     Args:
         parts: the numeral to begin with, cut into what stands for different English words.
-        yours: a model made by `new_translator`, to be chosen beside the stored one. Only in a live
-            kernel: its weights would make a stored page too large.
+        yours: a model made by `new_translator` or as in lesson 09, to be chosen beside the stored
+            one. Only in a live kernel: its weights would make a stored page too large.
     """
     numerals = Numerals()
     model = trained_translator(numerals)
-    others = {} if yours is None else plotting.live(lambda: {"yours": yours.state_dict()}, {})
+    models = {"": model.state_dict()}
+    if yours is not None:
+        models |= plotting.live(lambda: {"yours": _as_in_torch(yours)}, {})
     words, attention_weights = translate(model, numerals, "".join(parts))
     return plotting.live_translator(
-        model.state_dict(),
+        models,
         numerals.source.tokens,
         numerals.target.tokens,
         num_heads=NUM_HEADS,
@@ -80,8 +82,20 @@ def live_translator(
         parts=parts,
         translation=words,
         attention_weights=attention_weights,
-        others=others,
     )
+
+
+def _as_in_torch(model: Translator) -> dict[str, torch.Tensor]:
+    """Return a translator's weights, stacked and named as `nn.MultiheadAttention` has them."""
+    weights = {"positions": model.positions}
+    for name, array in model.state_dict().items():
+        name = name.replace("attention.attention", "attention")  # inside `Nearby`
+        weights[name.replace("W_qkv.", "in_proj_").replace("W_o", "out_proj")] = array
+    for attention in ("encoder.attention", "decoder.cross_attention"):
+        if f"{attention}.W_q.weight" in weights:
+            stacked = [weights.pop(f"{attention}.W_{part}.weight") for part in "qkv"]
+            weights[f"{attention}.in_proj_weight"] = torch.cat(stacked)
+    return weights
 
 
 class _CausalAttention(nn.MultiheadAttention):

@@ -1,4 +1,4 @@
-"""Trains a small model with Adam and a learning rate that rises and falls again."""
+"""Train a small model with Adam and a learning rate that rises and falls again."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,7 @@ def train(
     label: str = "training",
     watch: Callable[[int, float], None] | None = None,
 ) -> Tensor:
-    """Trains `model` in place behind a progress bar, and leaves it in eval mode.
+    """Train `model` in place behind a progress bar, and leaves it in eval mode.
 
     Interrupting (Kernel, Interrupt) ends the training early and keeps what was learned. Where the
     weights and the batches come from seeded generators, the result is the same on the same machine.
@@ -37,16 +37,16 @@ def train(
 
     Source: Smith and Topin 2018, one-cycle learning rate, https://arxiv.org/abs/1708.07120
     """
-    optimiser = torch.optim.Adam(model.parameters(), lr=max_lr)
-    cycle = torch.optim.lr_scheduler.OneCycleLR(optimiser, max_lr, total_steps=max(num_steps, 2))
+    optimizer = torch.optim.Adam(model.parameters(), lr=max_lr)
+    cycle = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr, total_steps=max(num_steps, 2))
     losses = []
     model.train()
     try:
         for step in range(num_steps) if watch else plotting.progress(num_steps, label):
             loss = next_loss()
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss.backward()
-            optimiser.step()
+            optimizer.step()
             cycle.step()
             losses.append(loss.detach())
             if watch:

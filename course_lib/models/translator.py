@@ -1,5 +1,7 @@
 """A translator made of an encoder, a decoder and positions, and a recurrent one to compare."""
 
+from typing import Any
+
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
@@ -50,7 +52,7 @@ class Translator(nn.Module):
         inputs: Int[Tensor, "batch t"],
         mask: Bool[Tensor, "batch m"] | None = None,
     ) -> Float[Tensor, "batch t vocabulary"]:
-        """Scores every word as the next one, after each of `inputs`.
+        """Score every word as the next one, after each of `inputs`.
 
         Args:
             source: characters, padded.
@@ -58,13 +60,14 @@ class Translator(nn.Module):
             inputs: the words so far, beginning with `start`.
             mask: True where the decoder may attend, beyond what the lengths allow.
         """
-        memory = self.encoder(self._placed(self.characters, source), valid_lens)
+        memory = self.encoder(self.embed(self.characters, source), valid_lens)
         if mask is not None:
-            memory, valid_lens = _without(memory, valid_lens, mask)
-        y = self.decoder(self._placed(self.words, inputs), memory, valid_lens)
+            memory, valid_lens = keep(memory, valid_lens, mask)
+        y = self.decoder(self.embed(self.words, inputs), memory, valid_lens)
         return self.to_logits(self.norm(y))
 
-    def _placed(self, embedding: nn.Embedding, tokens: Tensor) -> Tensor:
+    def embed(self, embedding: nn.Embedding, tokens: Tensor) -> Tensor:
+        """Return the vectors of tokens with those of their positions added."""
         longest = len(self.positions)
         if tokens.shape[1] > longest:
             raise ValueError(f"At most {longest} positions; got {tokens.shape[1]}.")
@@ -73,18 +76,14 @@ class Translator(nn.Module):
     @property
     def maps(self) -> Tensor:
         """The decoder's attention over the characters in the last call, `(batch, ..., t, m)`."""
-        weights = getattr(self.decoder.cross_attention, "attention_weights", None)
-        if not isinstance(weights, Tensor):
-            raise AttributeError("The decoder keeps no weights yet: call the translator first.")
-        return weights
+        decoder: Any = self.decoder
+        return decoder.cross_attention.attention_weights
 
 
 class Nearby(nn.Module):
-    """Self-attention that sees at most `window` positions to each side.
+    """Self-attention that sees at most `window` positions to each side, as `whole_game.Reader`.
 
-    What the translator knows of a character then stays near it, so a map over characters can be
-    read. It goes where an encoder's attention was:
-    `encoder.attention = Nearby(encoder.attention)`.
+    It wraps an encoder's attention: `encoder.attention = Nearby(encoder.attention)`.
 
     Args:
         attention: called as `attention(queries, keys, values, valid_lens, mask)`.
@@ -107,10 +106,9 @@ class Nearby(nn.Module):
 
 
 class RecurrentTranslator(nn.Module):
-    """The same task as before attention: one vector of `embed_dim` numbers carries the source.
+    """A translator without attention, in which one vector of `embed_dim` numbers is the source.
 
-    A GRU reads the characters one after the other; its last state is all that a second GRU, which
-    writes the words, ever knows of them.
+    A GRU reads the characters. A second GRU starts from its last state and writes the words.
 
     Source: Sutskever, Vinyals and Le 2014, https://arxiv.org/abs/1409.3215
     """
@@ -130,16 +128,16 @@ class RecurrentTranslator(nn.Module):
         valid_lens: Int[Tensor, "batch"],
         inputs: Int[Tensor, "batch t"],
     ) -> Float[Tensor, "batch t vocabulary"]:
-        """Scores every word as the next one, after each of `inputs`."""
-        states, _ = self.reader(self.characters(source))
-        last = (valid_lens - 1).long().reshape(-1, 1, 1).expand(-1, 1, states.shape[2])
-        summary = states.gather(1, last).transpose(0, 1).contiguous()  # (1, batch, embed_dim)
+        """Score every word as the next one, after each of `inputs`."""
+        packed = nn.utils.rnn.pack_padded_sequence(
+            self.characters(source), valid_lens.cpu(), batch_first=True, enforce_sorted=False
+        )
+        _, summary = self.reader(packed)  # (1, batch, embed_dim)
         return self.to_logits(self.writer(self.words(inputs), summary)[0])
 
 
-def _without(memory: Tensor, valid_lens: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the memory with the allowed positions first and without the others."""
-    real = torch.arange(memory.shape[1], device=memory.device) < valid_lens[:, None]
-    kept = mask & real
+def keep(memory: Tensor, valid_lens: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Move the positions that may be attended to the front; return the memory and their number."""
+    kept = mask & (torch.arange(memory.shape[1], device=memory.device) < valid_lens[:, None])
     order = kept.int().argsort(dim=1, descending=True, stable=True)
     return memory.gather(1, order[:, :, None].expand_as(memory)), kept.sum(1)

@@ -25,9 +25,9 @@ class Reader(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.look_around = nn.MultiheadAttention(EMBED_DIM, NUM_HEADS, batch_first=True)
-        self.before_looking = nn.LayerNorm(EMBED_DIM)
-        self.think, self.before_thinking = _think(), nn.LayerNorm(EMBED_DIM)
+        self.attention = nn.MultiheadAttention(EMBED_DIM, NUM_HEADS, batch_first=True)
+        self.norm_1 = nn.LayerNorm(EMBED_DIM)
+        self.feed_forward, self.norm_2 = _feed_forward(), nn.LayerNorm(EMBED_DIM)
 
     def forward(self, x: Tensor, valid_lens: Tensor) -> Tensor:
         """Return a tensor of the shape of `x`, `(batch, m, EMBED_DIM)`."""
@@ -36,9 +36,9 @@ class Reader(nn.Module):
         real = (places < valid_lens[:, None])[:, None, :]
         seen = (distance <= WINDOW) & real | (distance == 0)  # (batch, m, m)
         ignored = ~seen.repeat_interleave(NUM_HEADS, dim=0)  # torch's masks: True = ignore
-        z = self.before_looking(x)
-        x = x + self.look_around(z, z, z, attn_mask=ignored, need_weights=False)[0]
-        return x + self.think(self.before_thinking(x))
+        z = self.norm_1(x)
+        x = x + self.attention(z, z, z, attn_mask=ignored, need_weights=False)[0]
+        return x + self.feed_forward(self.norm_2(x))
 
 
 class Writer(nn.Module):
@@ -46,19 +46,19 @@ class Writer(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.look_back = nn.MultiheadAttention(EMBED_DIM, NUM_HEADS, batch_first=True)
+        self.self_attention = nn.MultiheadAttention(EMBED_DIM, NUM_HEADS, batch_first=True)
         self.cross_attention = Across(EMBED_DIM)
-        self.before_back, self.before_across = nn.LayerNorm(EMBED_DIM), nn.LayerNorm(EMBED_DIM)
-        self.think, self.before_thinking = _think(), nn.LayerNorm(EMBED_DIM)
+        self.norm_1, self.norm_2 = nn.LayerNorm(EMBED_DIM), nn.LayerNorm(EMBED_DIM)
+        self.feed_forward, self.norm_3 = _feed_forward(), nn.LayerNorm(EMBED_DIM)
 
     def forward(self, y: Tensor, memory: Tensor, valid_lens: Tensor) -> Tensor:
         """Return a tensor of the shape of the words `y`, `(batch, t, EMBED_DIM)`."""
         places = torch.arange(y.shape[1], device=y.device)
-        z = self.before_back(y)
+        z = self.norm_1(y)
         later = places[:, None] < places
-        y = y + self.look_back(z, z, z, attn_mask=later, need_weights=False)[0]
-        y = y + self.cross_attention(self.before_across(y), memory, valid_lens)
-        return y + self.think(self.before_thinking(y))
+        y = y + self.self_attention(z, z, z, attn_mask=later, need_weights=False)[0]
+        y = y + self.cross_attention(self.norm_2(y), memory, valid_lens)
+        return y + self.feed_forward(self.norm_3(y))
 
 
 class Across(nn.MultiheadAttention):
@@ -88,43 +88,46 @@ class OwnAttention(nn.Module):
     Args:
         trained: the attention whose projections stay in use.
         attend: called as `attend(queries, keys, values, valid_lens)`, with the projected queries
-            `(batch, t, embed_dim)`, keys and values `(batch, m, embed_dim)`. A function returns
-            the outputs `(batch, t, embed_dim)` and the attention weights `(batch, t, m)`. A module
-            returns the outputs and keeps the weights as `attention_weights`.
+            `(batch, t, embed_dim)`, keys and values `(batch, m, embed_dim)`. Returns the outputs
+            `(batch, t, embed_dim)` and the attention weights `(batch, t, m)`.
     """
 
-    def __init__(self, trained: Across, attend: Callable[..., Any]):
+    def __init__(self, trained: Across, attend: Callable[..., tuple[Tensor, Tensor]]):
         super().__init__()
         self.trained, self.attend = trained, attend
 
     def forward(self, y: Tensor, memory: Tensor, valid_lens: Tensor) -> Tensor:
         """Return the outputs `(batch, t, embed_dim)`; keep the weights in `attention_weights`."""
-        outputs = self.attend(*self.trained.projected(y, memory), valid_lens)
-        if isinstance(self.attend, nn.Module):
-            weights: Any = self.attend.attention_weights
-        else:
-            outputs, weights = outputs
+        outputs, weights = self.attend(*self.trained.projected(y, memory), valid_lens)
         self.attention_weights = weights.detach()
         return self.trained.out_proj(outputs)
 
 
-def use_attention(model: Translator, attend: Callable[..., Any]) -> None:
-    """Make a trained translator compute its cross-attention with `attend`.
+def use_attention(model: Translator, attend: Callable[..., tuple[Tensor, Tensor]]) -> None:
+    """Make a trained translator compute its cross-attention with a function.
 
     Args:
         model: made by `new_translator`.
-        attend: a function or a module, see `OwnAttention`.
+        attend: see `OwnAttention`.
     """
     model.decoder.cross_attention = OwnAttention(_trained_attention(model), attend)
 
 
-def use_softmax(model: Translator, softmax: Callable[[Tensor, Tensor], Tensor]) -> None:
-    """Make a trained translator compute its attention weights over the characters with `softmax`.
+def use_module(model: Translator, module: nn.Module) -> None:
+    """Make a trained translator compute its cross-attention with a module, and train it with it.
 
     Args:
         model: made by `new_translator`.
-        softmax: called as `softmax(scores, valid_lens)`, with scores `(batch, t, m)`. Returns the
-            weights in the same shape.
+        module: called as `attend` is. Returns the outputs and keeps its `attention_weights`.
+    """
+    use_attention(model, lambda *inputs: (module(*inputs), module.attention_weights))
+    model.decoder.cross_attention.module = module  # which registers its parameters
+
+
+def use_softmax(model: Translator, softmax: Callable[[Tensor, Tensor], Tensor]) -> None:
+    """Make a trained translator turn scores `(batch, t, m)` into weights with `softmax`.
+
+    It is called as `softmax(scores, valid_lens)`.
     """
 
     def attend(
@@ -233,7 +236,6 @@ def train_translator(
     )
 
 
-@torch.no_grad()
 def translate(model: Translator, numerals: Numerals, text: str | int) -> tuple[list[str], Tensor]:
     """Translate by writing the most likely next word until the model ends.
 
@@ -248,41 +250,35 @@ def translate(model: Translator, numerals: Numerals, text: str | int) -> tuple[l
     Raises:
         ValueError: a character that no numeral has, or nothing at all.
     """
-    source = numerals.source_ids(text)[None]
-    if not source.numel():
+    if text == "" or str(text).isspace():
         raise ValueError("There is nothing to translate; type a numeral such as 'dreiundvierzig'.")
-    source = source.to(next(model.parameters()).device)
-    valid_lens = torch.tensor([source.shape[1]], device=source.device)
-    written = [model.start]
-    while len(written) <= 12 and written[-1] != model.end:
-        inputs = torch.tensor([written], device=source.device)
-        written.append(int(model(source, valid_lens, inputs)[0, -1].argmax()))
-    words = numerals.target.words(written)
+    words = translate_batch(model, numerals, [text])[0].split()
     return words, model.maps[0, : len(words)].cpu()
 
 
 @torch.no_grad()
-def translate_batch(model: Translator, numerals: Numerals, numbers: Sequence[int]) -> list[str]:
-    """Return the translations of several numbers, computed in one padded batch.
+def translate_batch(model: Translator, numerals: Numerals, texts: Sequence[str | int]) -> list[str]:
+    """Return the translations of several numerals, computed in one padded batch.
 
     Args:
         model: a trained translator.
         numerals: whose vocabularies it was trained with.
-        numbers: the numbers to translate. Their numerals are padded to the longest one.
+        texts: numerals in words, or numbers. They are padded to the longest one.
     """
-    sources = [numerals.source_ids(number) for number in numbers]
-    valid_lens = torch.tensor([len(source) for source in sources])
-    source = pad_sequence(sources, batch_first=True)  # the id of a pad is 0
-    words = torch.full((len(sources), 1), model.start)
-    for _ in range(12):
+    device = next(model.parameters()).device
+    sources = [numerals.source_ids(text) for text in texts]
+    valid_lens = torch.tensor([len(source) for source in sources], device=device)
+    source = pad_sequence(sources, batch_first=True).to(device)  # the id of a pad is 0
+    words = torch.full((len(sources), 1), model.start, device=device)
+    ended = torch.zeros_like(words, dtype=torch.bool)
+    while words.shape[1] <= 12 and not ended.all():
         newest = model(source, valid_lens, words)[:, -1].argmax(dim=-1, keepdim=True)
-        words = torch.cat([words, newest], dim=1)
-    ended = (words == model.end).cumsum(dim=1) > 0
-    rows = zip(words, ended, strict=True)
-    return [" ".join(numerals.target.words(row[~over])) for row, over in rows]
+        ended = ended | (newest == model.end)
+        words = torch.cat([words, newest.masked_fill(ended, model.end)], dim=1)
+    return [" ".join(numerals.target.words(row)) for row in words]
 
 
-def _think() -> nn.Sequential:
+def _feed_forward() -> nn.Sequential:
     return nn.Sequential(
         nn.Linear(EMBED_DIM, HIDDEN_DIM), nn.ReLU(), nn.Linear(HIDDEN_DIM, EMBED_DIM)
     )

@@ -21,7 +21,7 @@ _USES = ("network", "attention", "live")
 
 
 def live_translator(
-    weights: Mapping[str, Any],
+    models: Mapping[str, Mapping[str, Any]],
     characters: Sequence[str],
     words: Sequence[str],
     *,
@@ -30,7 +30,6 @@ def live_translator(
     parts: Sequence[str],
     translation: Sequence[str],
     attention_weights: Any,
-    others: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Plot:
     """Return a text box for German numerals with their translation and its attention map.
 
@@ -38,15 +37,14 @@ def live_translator(
     Without scripts, the map of one example.
 
     Args:
-        weights: of a `models.translator.Translator` made of `models.whole_game`'s parts, by name;
-            the page has them in half precision.
+        models: the weights of one or more translators, each under the names of those made by
+            `models.whole_game`; the page has them in half precision. The first is named "".
         characters, words: the tokens of both vocabularies.
         num_heads: of the self-attentions.
         window: how far a character sees.
         parts: the example's numeral, cut into what stands for different words.
         translation: what the model makes of it.
         attention_weights: how much each word looks at which character, `(len(translation), m)`.
-        others: the weights of further models by their names, to compare.
     """
     text = "".join(parts)
     still = attention(attention_weights, translation, text)
@@ -56,10 +54,9 @@ def live_translator(
         "text": text,
         "heads": num_heads,
         "window": window,
-        "longest": len(as_array(weights["positions"])),
+        "longest": len(as_array(models[""]["positions"])),
         "colours": ROLES,
-        "weights": {"": _packed(weights)}
-        | {name: _packed(more) for name, more in (others or {}).items()},
+        "weights": {name: _packed(weights) for name, weights in models.items()},
     }
     alt = f"A trained translator reads {text} and writes {' '.join(translation)}: "
     alt += _crossing(parts, translation, as_array(attention_weights))

@@ -208,30 +208,31 @@ function translator(weights, { words, heads, window: near }) {
 
   function readLetters(letters) {
     const x = placed(letters, weights["characters.weight"], positions, wide);
-    const name = "encoder.look_around";
-    const parts = projectedAll(norm(x, "encoder.before_looking"), name);
+    const name = "encoder.attention";
+    const parts = projectedAll(norm(x, "encoder.norm_1"), name);
     const sees = (i, j) => Math.abs(i - j) <= near;
     const seen = plus(x, dense(attend(...parts, heads, sees).outputs, `${name}.out_proj`));
-    return thought(seen, "encoder");
+    return fedForward(seen, "encoder", "encoder.norm_2");
   }
 
   // One more word of the decoder; `past` keeps what later words will look back at.
   function nextWord(word, place, past, across) {
     let y = placed([word], weights["words.weight"], positions, wide, place);
-    const back = "decoder.look_back";
-    const [query, ...parts] = projectedAll(norm(y, "decoder.before_back"), back);
+    const back = "decoder.self_attention";
+    const [query, ...parts] = projectedAll(norm(y, "decoder.norm_1"), back);
     past.forEach((kept, i) => kept.push(...parts[i]));
     y = plus(y, dense(attend(query, ...past, heads).outputs, `${back}.out_proj`));
     const name = "decoder.cross_attention";
-    const asked = projected(norm(y, "decoder.before_across"), name, "q");
+    const asked = projected(norm(y, "decoder.norm_2"), name, "q");
     const looked = attend(asked, ...across, 1);
-    y = thought(plus(y, dense(looked.outputs, `${name}.out_proj`)), "decoder");
+    y = plus(y, dense(looked.outputs, `${name}.out_proj`));
+    y = fedForward(y, "decoder", "decoder.norm_3");
     return { logits: dense(norm(y, "norm"), "to_logits")[0], map: looked.weights[0][0] };
   }
 
-  function thought(x, part) {
-    const inner = relu(dense(norm(x, `${part}.before_thinking`), `${part}.think.0`));
-    return plus(x, dense(inner, `${part}.think.2`));
+  function fedForward(x, block, before) {
+    const hidden = relu(dense(norm(x, before), `${block}.feed_forward.0`));
+    return plus(x, dense(hidden, `${block}.feed_forward.2`));
   }
 
   function projectedAll(x, name) {
@@ -243,6 +244,6 @@ function translator(weights, { words, heads, window: near }) {
     const at = "qkv".indexOf(part);
     const [weight, bias] = ["weight", "bias"].map((kind) => weights[`${name}.in_proj_${kind}`]);
     return linear(x, weight.subarray(at * wide * wide, (at + 1) * wide * wide),
-      bias.subarray(at * wide, (at + 1) * wide));
+      bias?.subarray(at * wide, (at + 1) * wide));
   }
 }

@@ -441,13 +441,13 @@ def learn_two_letters(num_heads, seed, d=32):
         outputs = attention(query.expand(len(ids), 1, d), keys, keys)  # (B, 1, d)
         return name(outputs).reshape(-1, 2, size)
 
-    optimiser = torch.optim.Adam([*attention.parameters(), *name.parameters()], lr=0.02)
+    optimizer = torch.optim.Adam([*attention.parameters(), *name.parameters()], lr=0.02)
     for _ in range(150):
         ids = torch.randint(1, size, (32, 14))
         loss = F.cross_entropy(logits(ids).flatten(0, 1), ids[:, [0, 7]].flatten())
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
     return logits(spelled).argmax(dim=-1), attention.attention_weights
 
 
@@ -508,8 +508,8 @@ class InTheReader(nn.Module):
         return self.mha(queries, keys, values, mask=allowed), None
 
 
-model.encoder.look_around = InTheReader(model.encoder.look_around).eval()
-reader = model.encoder.look_around.mha
+model.encoder.attention = InTheReader(model.encoder.attention).eval()
+reader = model.encoder.attention.mha
 for word in batch:
     print(f"{word:15}", *translate(model, numerals, word)[0])
 assert translate(model, numerals, "dreiundvierzig")[0] == ["forty", "three"]

@@ -7,9 +7,16 @@ import pytest
 import torch
 from page_scripts import THEMES
 
-from course_lib.attention import CausalSelfAttention
+from course_lib.attention import (
+    CausalSelfAttention,
+    DecoderBlock,
+    EncoderBlock,
+    MultiHeadAttention,
+    positional_encoding,
+)
 from course_lib.models import trained
 from course_lib.models.numerals import Numerals, german
+from course_lib.models.translator import Nearby, Translator
 from course_lib.models.whole_game import translate
 from course_lib.plotting import memory_and_speed
 
@@ -61,23 +68,38 @@ def typed(figure, text):
 
 
 @torch.no_grad()
-def test_the_translator_agrees_with_pytorch(translator, model):
+def agree(figure, model):
     numerals = Numerals()
     for text in NUMERALS:
-        steps = translator.evaluate(
+        steps = figure.evaluate(
             "(figure, text) => figure.model.translate(text).map((step) => "
             "({ ...step, logits: [...step.logits], probabilities: [...step.probabilities] }))",
             text,
         )
         written = [model.start, *(step["word"] for step in steps)]
-        words, _ = translate(model, numerals, text)
-        assert numerals.target.words(written) == words
         source = numerals.source_ids(text)[None]
         logits = model(source, torch.tensor([source.shape[1]]), torch.tensor([written[:-1]]))[0]
         near = {"rtol": 0, "atol": 1e-4}
         np.testing.assert_allclose([s["logits"] for s in steps], logits, **near)
         np.testing.assert_allclose([s["probabilities"] for s in steps], logits.softmax(1), **near)
-        np.testing.assert_allclose([s["map"] for s in steps], model.maps[0], **near)
+        np.testing.assert_allclose([s["map"] for s in steps], model.maps.flatten(0, -3)[0], **near)
+
+
+def test_the_translator_agrees_with_pytorch(translator, model):
+    agree(translator, model)
+
+
+def test_a_translator_of_the_readers_blocks_agrees_with_pytorch(put, monkeypatch):
+    monkeypatch.setattr(memory_and_speed, "_has_front_end", lambda: True)
+    torch.manual_seed(0)
+    encoder, decoder = EncoderBlock(32, 4, 64), DecoderBlock(32, 4, 64)
+    encoder.attention = Nearby(encoder.attention, window=4)
+    decoder.cross_attention = MultiHeadAttention(32, 1)
+    mine = Translator(Numerals(), encoder, decoder, positional_encoding(64, 32)).eval()
+    mine.half().float()  # as the page has it
+    figure = put(trained.live_translator(yours=mine))
+    figure.get_by_role("radio", name="yours").click()
+    agree(figure, mine)
 
 
 @torch.no_grad()

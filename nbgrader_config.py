@@ -59,6 +59,10 @@ if importlib.util.find_spec("course_lib.grading"):
     c.HTMLExporter.filters = FILTERS
     c.GenerateFeedback.preprocessors = STEPS
 
+    # What an LMS gives out is unpacked with limits and sorted as by `course collect`.
+    c.ZipCollectApp.extractor_plugin = "course_lib.collecting.unpack.SafeExtractor"
+    c.ZipCollectApp.collector_plugin = "course_lib.collecting.collect.Collector"
+
 # A kernel's warning about its own transport is not for the person who grades.
 c.Execute.extra_arguments = ["--IPKernelApp.log_level=ERROR"]
 

@@ -1,6 +1,7 @@
 """The class report's facts, worked out from synthetic rows."""
 
 import re
+from dataclasses import replace
 
 import nbformat
 from grading_course import nbgrader_cell
@@ -45,6 +46,14 @@ def test_who_submitted_nothing_is_listed_and_who_is_partly_graded_is_not_in_the_
     assert "<p><strong>Nothing submitted:</strong> &lt;b&gt;</p>" in page
     assert "<dd>1 of 2</dd>" in page
     assert "Nothing submitted" not in render([summary(student("a", 4, 4))], {}, ["a"])
+
+
+def test_extensions_are_listed_also_of_who_submitted_nothing():
+    extensions = {"half": "2026-03-05 23:59 UTC", "<b>": "2026-03-06 08:00 UTC"}
+    lesson = replace(summary(student("half", 4, None)), extensions=extensions)
+    page = render([lesson], {}, ["half", "<b>"])
+    assert "&lt;b&gt; (2026-03-06 08:00 UTC), half (2026-03-05 23:59 UTC)</p>" in page
+    assert "Due later" not in render([summary(student("a", 4, 4))], {})
 
 
 def test_written_answers_are_counted_by_question():

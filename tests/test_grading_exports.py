@@ -304,21 +304,6 @@ def test_an_id_of_two_rows_and_a_row_of_two_students_are_listed_and_never_guesse
     assert outcome.matching["left_over"] == {}
 
 
-def test_the_number_of_moodles_folders_is_a_participants(course, filled):
-    """As `zip_collect` names students after "Ada Lovelace_815_assignsubmission_file_"."""
-    with opened(course) as book:
-        for student in ("815", "816"):
-            book.add_student(student)
-            hand_in(book, student, LESSON, (4, 4, 2))
-    head = "Identifier,Full name,ID number,Grade,Maximum Grade"
-    rows = ["Participant 815,A,,,10", "Teilnehmer/in 816,B,x,,10", "Participant 8,C,816,,10"]
-    outcome, wrote = filled("\n".join([head, *rows]) + "\n", "moodle", lessons=[LESSON])
-    assert [row[3] for row in cells(wrote)[1:]] == ["10", "", ""]
-    assert outcome.matching["ambiguous"] == {
-        "816": "could be Teilnehmer/in 816 (x), Participant 8 (816)"
-    }
-
-
 def test_a_mapping_wins_over_the_columns_and_a_wrong_one_is_refused(course, filled):
     people, file = course / "people.csv", canvas("x,1,ada,A,", "x,2,o'brien,A,")
     people.write_text("lms_id;nbgrader_id\n2;ada\n1;Ünï\n99;bob\n;cyd\n3;adda\n", "utf-8")

@@ -42,7 +42,7 @@ STARTS = (
     "notebook/stand_in/my_attention.py",
     "exercises/__init__.py",
 )
-NOT_FOR_STUDENTS = ("authoring", "benchmarks", "grading")
+NOT_FOR_STUDENTS = ("authoring", "benchmarks", "collecting", "grading")
 _KEPT = ("name", "description", "readme", "license", "license-files", "requires-python", "dynamic")
 
 

@@ -143,6 +143,6 @@ def doctor(as_json: AsJson = False, quiet: Quiet = False) -> None:
 # --- for instructors and authors ------------------------------------------------------
 
 # Each module defines `verbs`. A student's bundle lacks these modules, so it lists no such verbs.
-for _name in ("grading", "authoring", "bench"):
+for _name in ("collecting", "grading", "authoring", "bench"):
     if importlib.util.find_spec(f"course_lib.cli.{_name}"):
         app.add_typer(importlib.import_module(f"course_lib.cli.{_name}").verbs)

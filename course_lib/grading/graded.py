@@ -138,6 +138,7 @@ class GradedLesson:
     points_by_exercise: Mapping[str, float] = field(default_factory=dict)
     points_by_answer: Mapping[str, float] = field(default_factory=dict)
     seconds: float = 0.0
+    extensions: Mapping[str, str] = field(default_factory=dict)  # own due dates, by student
     title: str = ""  # the heading of its release notebook, where an export looks for a column
 
     @property

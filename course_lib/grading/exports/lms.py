@@ -131,9 +131,6 @@ def match_students(
             value = key(layout.sheet.rows[row][column])
             whole[value].add(row)
             local[value.rpartition("@")[0]].add(row)
-            # Moodle: a downloaded submission's folder has the number of "Participant 12".
-            if numbered := re.fullmatch(r"\D+\s(\d+)", value):
-                whole[numbered[1]].add(row)
     names = {student: key(student) for student in students}
     given = _read_mapping(request)
     found = {one: whole[key(given[name])] for one, name in names.items() if name in given}

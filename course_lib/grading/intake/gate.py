@@ -72,18 +72,18 @@ def read_stamp(folder: Path) -> Stamp:
     text = ""
     try:
         text = read_ordinary(path, MOST_STAMP).decode("utf-8").strip()
-        return Stamp(text, _time(text))
-    except _Unclear as error:
-        return Stamp(text, None, f"{error}: taken as handed in on time")
+        return Stamp(text, parse_time(text))
+    except UnclearTimeError as error:
+        return Stamp(text, None, f"{STAMP} {error}: taken as handed in on time")
     except Exception:  # dateutil fails in several ways on garbage
         return Stamp(problem=f"{STAMP} holds no date: taken as handed in on time")
 
 
-class _Unclear(Exception):
+class UnclearTimeError(Exception):
     """A date that can be read in more than one way."""
 
 
-def _time(text: str) -> datetime:
+def parse_time(text: str) -> datetime:
     """Parse a date in ISO 8601 or as people and mail programs write one.
 
     dateutil by itself takes an unknown zone for UTC, a number that may be a month for one, and
@@ -98,10 +98,8 @@ def _time(text: str) -> datetime:
         if not name:
             return zone if offset is None else timezone(timedelta(seconds=offset))
         if offset or not (found := _zone(name)):
-            raise _Unclear(
-                f"{STAMP} names the time zone {one_line(name)}, which is not certain; write an "
-                "offset such as +01:00"
-            )
+            advice = "which is not certain; write an offset such as +01:00"
+            raise UnclearTimeError(f"names the time zone {one_line(name)}, {advice}")
         return found
 
     written = head if zone else text
@@ -110,7 +108,7 @@ def _time(text: str) -> datetime:
     default = datetime(2001, 2, 2)
     again = parser.parse(written, default=default, tzinfos=zone_of, dayfirst=day_first)
     if found != again:
-        raise _Unclear(f"{STAMP} does not say for certain which day it means; write YYYY-MM-DD")
+        raise UnclearTimeError("does not say for certain which day it means; write YYYY-MM-DD")
     return found.astimezone(UTC).replace(tzinfo=None) if found.tzinfo else found
 
 

@@ -10,12 +10,12 @@ from course_lib.grading.intake.gate import SECRET, STAMP, one_line, utf8
 from course_lib.workspace.errors import GradingError
 
 # What systems, browsers, editors and Jupyter leave in a folder.
-_LEFT_BY_PROGRAMS = re.compile(
+LEFT_BY_PROGRAMS = re.compile(
     r"\..*|~\$.*|.*~|__pycache__|__MACOSX|anaconda_projects|(?:eh)?thumbs\.db|desktop\.ini|icon\r"
     r"|\$RECYCLE\.BIN|.*\.(?:pyc|crdownload|part|partial|download|tmp|swp)",
     re.IGNORECASE | re.DOTALL,
 )
-_NOTEBOOK = re.compile(r"\.ipynb(?:\.\w+| ?\(\d+\))?$", re.IGNORECASE)  # browsers add .txt or .json
+NOTEBOOK = re.compile(r"\.ipynb(?:\.\w+| ?\(\d+\))?$", re.IGNORECASE)  # browsers add .txt or .json
 _DEEPEST, _MOST_NOTEBOOKS = 3, 20
 
 
@@ -71,7 +71,7 @@ def _handed_in(place: Path, lesson: str) -> Submission | None:
         problem = f"{folder} is not an ordinary folder"
     if problem:
         return Submission(student, lesson, folder, None, problem)
-    found = (*_notebooks(folder), *(path for path in beside if _NOTEBOOK.search(path.name)))
+    found = (*_notebooks(folder), *(path for path in beside if NOTEBOOK.search(path.name)))
     others = tuple(path for path in found if path != named)[:_MOST_NOTEBOOKS]
     left = _left_aside(folder, named)
     if named.is_symlink() or named.exists():
@@ -83,7 +83,7 @@ def _handed_in(place: Path, lesson: str) -> Submission | None:
 def _meant(path: Path, lesson: str) -> bool:
     """Whether a notebook, zip or folder has this lesson's name, whatever was added to that."""
     name, wanted = (re.sub(r"[\W_]+", "_", one.lower()) for one in (utf8(path.name), lesson))
-    is_one = _NOTEBOOK.search(path.name) or path.suffix.lower() == ".zip" or path.is_dir()
+    is_one = NOTEBOOK.search(path.name) or path.suffix.lower() == ".zip" or path.is_dir()
     return wanted in name and bool(is_one)
 
 
@@ -112,9 +112,9 @@ def choose(submission: Submission, has_answers: Callable[[Path], bool]) -> Submi
 def _notebooks(folder: Path, depth: int = _DEEPEST) -> Iterator[Path]:
     """Notebooks in a folder and below it, but for copies that Jupyter keeps."""
     paths = _paths(folder)
-    yield from (path for path in paths if _NOTEBOOK.search(path.name))
+    yield from (path for path in paths if NOTEBOOK.search(path.name))
     for path in paths:
-        if depth and path.is_dir() and not path.is_symlink() and not _NOTEBOOK.search(path.name):
+        if depth and path.is_dir() and not path.is_symlink() and not NOTEBOOK.search(path.name):
             yield from _notebooks(path, depth - 1)
 
 
@@ -127,7 +127,7 @@ def _left_aside(folder: Path, chosen: Path) -> tuple[str, ...]:
 
 def _paths(folder: Path) -> list[Path]:
     """Return what a folder holds, but for what programs leave there."""
-    return sorted(p for p in folder.iterdir() if not _LEFT_BY_PROGRAMS.fullmatch(p.name))
+    return sorted(p for p in folder.iterdir() if not LEFT_BY_PROGRAMS.fullmatch(p.name))
 
 
 def _shown(paths: Sequence[Path], folder: Path) -> str:

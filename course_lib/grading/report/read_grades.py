@@ -28,9 +28,13 @@ def read_lesson(course: Course, lesson: str, *, brief: bool = False) -> GradedLe
         exercises, answers = _points(assignment)
         if not exercises and not answers:
             return GradedLesson(lesson)
-        students = []
+        students, extensions = [], {}
         for submission in gradebook.assignment_submissions(lesson):
             student = submission.student.id
+            if submission.extension:
+                extensions[student] = f"{submission.duedate:%Y-%m-%d %H:%M} UTC"
+                if not (student in entries or course.read_graded(student, lesson)):
+                    continue  # the row is there for the extension alone
             graded = _from_gradebook(submission, exercises, answers)
             if graded.state == BLANK or not brief:
                 found = course.read_graded(student, lesson)
@@ -39,8 +43,8 @@ def read_lesson(course: Course, lesson: str, *, brief: bool = False) -> GradedLe
                 if problem := read_stamp(submitted / student / lesson).problem:
                     graded = replace(graded, notices=(*graded.notices, problem))
             students.append(graded)
-    in_order = sorted(students, key=lambda graded: graded.student)
-    return GradedLesson(lesson, tuple(in_order), exercises, answers)
+    students.sort(key=lambda graded: graded.student)
+    return GradedLesson(lesson, tuple(students), exercises, answers, extensions=extensions)
 
 
 def _points(assignment: Assignment) -> tuple[dict[str, float], dict[str, float]]:

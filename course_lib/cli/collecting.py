@@ -1,0 +1,73 @@
+"""The verbs of `course` that bring work in: collect, extend."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from course_lib.workspace.folder import assignment_names, course_root, find_lesson
+
+verbs = typer.Typer()
+Lesson = Annotated[str, typer.Argument(help="A lesson by name or number.")]
+
+
+@verbs.command()
+def collect(
+    lesson: Lesson,
+    source: Annotated[
+        Path,
+        typer.Argument(metavar="ZIP|FOLDER", help="The download of all submissions."),
+    ],
+    roster: Annotated[
+        Path | None,
+        typer.Option(
+            "--roster",
+            metavar="FILE",
+            help="The class as CSV: Moodle's grading worksheet, Canvas's or Gradescope's grades.",
+        ),
+    ] = None,
+    system: Annotated[
+        Literal["canvas", "moodle", "gradescope", "folder"] | None,
+        typer.Option("--from", help="Where it is from, if that is not recognized."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would happen, write nothing.")
+    ] = False,
+) -> None:
+    """Put each student's newest notebook from a download into submitted/.
+
+    ZIP is the download of all submissions from Canvas, Moodle or Gradescope. FOLDER is the same
+    unpacked, or holds a folder for each student, such as a clone. A line for each student says
+    what was found, or why nothing was. Run it again with a newer download at any time.
+
+    Example: course collect 02 submissions.zip
+    """
+    from course_lib.collecting.collect import collect as collect_from
+
+    root = course_root()
+    name = find_lesson(assignment_names(root), lesson)
+    code, lines = collect_from(root, name, source, roster=roster, system=system, dry_run=dry_run)
+    typer.echo("\n".join(lines))
+    raise typer.Exit(code)
+
+
+@verbs.command()
+def extend(
+    lesson: Lesson,
+    student: Annotated[str, typer.Argument(help="The id of a student in the gradebook.")],
+    until: Annotated[
+        str, typer.Option("--to", metavar="DATE", help='Such as "2026-03-05 23:59 +01:00".')
+    ],
+) -> None:
+    """Give one student more time for a lesson; the class report shows it.
+
+    DATE is in UTC unless it names an offset or a time zone. The due date of the class takes the
+    extension back. `course grade` applies it without grading anything again. If the due date of
+    the class is moved later, the extension moves with it.
+
+    Example: course extend 02 ada --to "2026-03-05 23:59 UTC"
+    """
+    from course_lib.collecting.extend import extend as extend_to
+
+    root = course_root()
+    typer.echo(extend_to(root, find_lesson(assignment_names(root), lesson), student, until))

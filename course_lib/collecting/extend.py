@@ -1,0 +1,66 @@
+"""`course extend`: one student's due date, in the field that nbgrader has for it."""
+
+import difflib
+from datetime import datetime
+from pathlib import Path
+
+from nbgrader.api import MissingEntry
+
+from course_lib.grading.course import Course, quiet_nbgrader
+from course_lib.grading.intake.gate import UnclearTimeError, one_line, parse_time
+from course_lib.workspace.errors import UsageError
+
+
+def extend(root: Path, lesson: str, student: str, until: str) -> str:
+    """Move one student's due date, and return a sentence about it.
+
+    Raises:
+        UsageError: the student, the date or the lesson's due date is not known.
+    """
+    course, moment = Course(root), _moment(until)
+    with quiet_nbgrader():
+        release = course.read_release(lesson)[1]
+        with course.gradebook() as gradebook:
+            try:
+                due = gradebook.find_assignment(lesson).duedate
+            except MissingEntry:
+                due = None
+            if due is None:
+                raise UsageError(
+                    f"{lesson} has no due date yet: nbgrader db assignment add {lesson} "
+                    '--duedate="YYYY-MM-DD HH:MM UTC"'
+                )
+            if moment < due:
+                raise UsageError(
+                    f"--to {moment:%Y-%m-%d %H:%M} UTC is before the due date of the class, "
+                    f"{due:%Y-%m-%d %H:%M} UTC: name a later one"
+                )
+            known = {one.id for one in gradebook.students}
+        folders = course.step("submitted").glob(f"*/{lesson}")
+        known |= {folder.parent.name for folder in folders}
+        if student not in known:
+            near = difflib.get_close_matches(student, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"nbgrader db student add {student}"
+            raise UsageError(f"there is no student {one_line(student)} here; {hint}")
+        course.ensure_assignment(lesson, release)  # the row has a place for each of its cells
+        with course.gradebook() as gradebook:
+            gradebook.update_or_create_student(student)
+            extension = moment - due if moment > due else None
+            gradebook.update_or_create_submission(lesson, student, extension=extension)
+    if extension is None:
+        return f"{student}: {lesson} is due with the class again, {due:%Y-%m-%d %H:%M} UTC"
+    return (
+        f"{student}: {lesson} is due {moment:%Y-%m-%d %H:%M} UTC, and {due:%Y-%m-%d %H:%M} UTC "
+        f"for the class; now or later: course grade {lesson}"
+    )
+
+
+def _moment(text: str) -> datetime:
+    try:
+        return parse_time(text)
+    except UnclearTimeError as error:
+        raise UsageError(f"--to {one_line(text)} {error}") from error
+    except Exception as error:  # dateutil fails in several ways on garbage
+        raise UsageError(
+            f'--to {one_line(text)!r} is no date: write it as in "2026-03-05 23:59 UTC"'
+        ) from error

@@ -1,0 +1,281 @@
+"""Who handed in what: the names in a download, and the class in a roster.
+
+The names are those of the programs that write the downloads:
+
+- Canvas: lib/content_zipper.rb in github.com/instructure/canvas-lms. The archive is flat, and a
+  name is NAME_[LATE_]USER_ATTACHMENT_ORIGINAL.
+- Moodle: mod/assign/locallib.php in github.com/moodle/moodle. NAME_NUMBER_assignsubmission_file is
+  a folder (before 4.1 with an underscore at its end) or the beginning of a file's name. The number
+  belongs to one assignment. The grading worksheet says whose it is, and when the work came.
+- Gradescope publishes no description. Programs that read its export find the submitters of the
+  folder submission_N in submission_metadata.yml beside it.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from course_lib.grading.exports.lms import IDS, read_layout
+from course_lib.grading.exports.request import ExportRequest
+from course_lib.grading.exports.sheet import key, read_sheet
+from course_lib.grading.intake.gate import one_line, parse_time
+from course_lib.workspace.errors import ExportError, UsageError
+
+METADATA = "submission_metadata.yml"
+_CANVAS = re.compile(
+    r"(?P<name>.*?)_(?P<late>LATE_)?(?P<who>\d+)_"
+    r"(?:(?P<attempt>\d+)_(?P<original>.+)|(?:text|link)\.html)",
+    re.DOTALL,
+)
+_MOODLE = re.compile(
+    r"(?P<name>.*)_(?P<who>\d+)_assignsubmission_[a-z]+(?:_(?P<original>.*))?", re.DOTALL
+)
+# What a roster is called, and its columns with ids of students, the preferred one first.
+_ROSTERS = {
+    "canvas": (
+        "the gradebook that Canvas exports",
+        ("ID", "SIS Login ID", "SIS User ID", "Integration ID"),
+    ),
+    "moodle": (
+        "the grading worksheet of this assignment, downloaded from Moodle in English",
+        ("ID number", "Username", "Email address"),
+    ),
+    "gradescope": ("the table of grades that Gradescope offers as CSV", ("SID", "Email")),
+    "folder": ("a CSV file with a column of ids", ("id", *IDS)),
+}
+Paths = Mapping[tuple[str, ...], Path]
+
+
+class File(NamedTuple):
+    """A file that somebody handed in: where it lies, and what the student called it."""
+
+    path: Path
+    original: str
+    entry: str  # the name of the file or folder that the LMS made of it
+    attempt: int = 0  # Canvas numbers what is uploaded, the newest highest
+
+
+class Person(NamedTuple):
+    """Somebody in the class."""
+
+    student: str  # the id for nbgrader
+    name: str
+    ids: Collection[str]  # by which a download may name them
+    time: datetime | None = None  # of the submission, in UTC and without a zone
+
+
+@dataclass
+class HandedIn:
+    """What one student handed in, if anything."""
+
+    student: str
+    name: str = ""
+    files: list[File] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)  # why something of it is left out
+    time: datetime | None = None
+    late: bool = False  # Canvas says so
+    is_stranger: bool = False  # missing in the roster
+
+
+def read_download(
+    extracted: Path, left_out: Collection[Path], system: str | None
+) -> tuple[str, Paths]:
+    """Return which system made a download, and its files by their paths in it.
+
+    Args:
+        extracted: the folder into which it was unpacked, perhaps with a roster beside it.
+        left_out: files in it that were not unpacked.
+        system: "canvas", "moodle", "gradescope" or "folder"; None to recognize it.
+    """
+    found = sorted({*left_out, *(path for path in extracted.rglob("*") if path.is_file())})
+    paths = {path.relative_to(extracted).parts: path for path in found}
+    paths = {parts: path for parts, path in paths.items() if not parts[0].endswith(".csv")}
+    for is_download in (True, False):  # then perhaps one folder that holds everything
+        top = {parts[0] for parts in paths}
+        inner = {parts[1:]: path for parts, path in paths.items() if parts[1:]}
+        holds_all = len(top) == 1 and not any(map(_MOODLE.fullmatch, top))
+        if holds_all and (is_download or _recognize(inner) not in (None, "folder")):
+            paths = inner
+    system = system or _recognize(paths)
+    if system is None:
+        raise UsageError(
+            "this is no download of Canvas, Moodle or Gradescope, and no folder with a folder for "
+            "each student: name another one, or say what it is with --from"
+        )
+    return system, paths
+
+
+def _recognize(paths: Paths) -> str | None:
+    if any(METADATA in parts for parts in paths):
+        return "gradescope"
+    if any(map(_MOODLE.fullmatch, (part for parts in paths for part in parts))):
+        return "moodle"
+    if any(_CANVAS.fullmatch(parts[0]) for parts in paths):
+        return "canvas"
+    return "folder" if any(len(parts) > 1 for parts in paths) else None
+
+
+def read_roster(path: Path, system: str, known: Collection[str]) -> list[Person]:
+    """Read the class from a file of the LMS; an id that is `known` in the course is kept."""
+    what, names = _ROSTERS[system]
+    sheet = read_sheet(path)
+    try:
+        students = read_layout(sheet, ExportRequest(to=system)).students
+    except ExportError:
+        students = list(range(len(sheet.rows))) if system == "folder" else []
+    columns = sheet.columns(*names)
+    if not columns or not students:
+        has = ", ".join(map(one_line, sheet.header))
+        raise UsageError(f"{path} is not {what} (its columns: {has}): name that with --roster")
+    named = sheet.columns("Student", "Full name", "First Name", "Last Name")
+    people: dict[str, Person] = {}
+    for row in (sheet.rows[at] for at in students):
+        name = " ".join(row[at].strip() for at in named)
+        person = _person([row[at] for at in columns], name, known)
+        if person is None or name == "Student, Test":  # Canvas's own
+            continue
+        if system == "moodle":
+            number = re.findall(r"\d+$", row[sheet.column("Identifier")].strip())
+            times = [row[at].strip() for at in sheet.columns("Last modified (submission)")]
+            time = next((_local(text, path) for text in times if text not in ("", "-")), None)
+            person = person._replace(ids=number, time=time)
+        if people.setdefault(person.student, person) is not person:
+            raise UsageError(f"{path} has two rows for {person.student!r}: correct one of them")
+    return list(people.values())
+
+
+def _local(text: str, path: Path) -> datetime:
+    """Return a time of Moodle's, which is in the zone of whoever downloads, in UTC."""
+    try:
+        return parse_time(text).astimezone(UTC).replace(tzinfo=None)
+    except Exception as error:  # dateutil fails in several ways on garbage
+        raise UsageError(
+            f"{path} has a time that cannot be read, {one_line(text)!r}: set Moodle to English "
+            "and download the worksheet again"
+        ) from error
+
+
+def _person(ids: Collection[str], name: str, known: Collection[str]) -> Person | None:
+    """Return somebody with the id that is known in the course, or else the first of these ids."""
+    usable = re.compile(r"[^./\\\0-\x1f][^/\\\0-\x1f]*")  # the name of a folder
+    ids = [one.strip() for one in ids if usable.fullmatch(one.strip())]
+    if not ids:
+        return None
+    ids += [one.partition("@")[0] for one in ids if "@" in one]
+    by_key = {key(one): one for one in known}
+    student = next((by_key[key(one)] for one in ids if key(one) in by_key), ids[0])
+    return Person(student, name, [key(one) for one in ids])
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads what Ruby wrote: objects become plain mappings and texts."""
+
+
+def _plain(loader: yaml.SafeLoader, _: str, node: yaml.Node) -> Any:
+    is_mapping = isinstance(node, yaml.MappingNode)
+    return loader.construct_mapping(node, deep=True) if is_mapping else node.value
+
+
+_Loader.add_multi_constructor("!ruby/", _plain)
+
+
+def read_metadata(path: Path | None, known: Collection[str]) -> dict[str, list[Person]]:
+    """Return the submitters of each folder of Gradescope's."""
+    submissions: dict[str, list[Person]] = {}
+    try:
+        document = yaml.load((path or Path(METADATA)).read_bytes(), _Loader)
+        for folder, about in document.items():
+            time = about.get(":created_at")
+            time = time.get("utc") if isinstance(time, dict) else time
+            submissions[folder] = []
+            for one in about[":submitters"]:
+                ids = [str(one.get(name) or "") for name in (":sid", ":email")]
+                if person := _person(ids, str(one.get(":name") or ""), known):
+                    when = parse_time(str(time)) if time else None
+                    submissions[folder].append(person._replace(time=when))
+    except (OSError, ValueError, LookupError, AttributeError, TypeError, yaml.YAMLError) as error:
+        raise UsageError(
+            f"{METADATA}, in which Gradescope says whose the folders are, is missing or damaged: "
+            "download the submissions again"
+        ) from error
+    return submissions
+
+
+def handed_in(
+    system: str,
+    paths: Paths,
+    left_out: Mapping[Path, str],
+    roster: Collection[Person] | None,
+    known: Collection[str],
+) -> tuple[list[HandedIn], list[str]]:
+    """Return what each student of a download and of the roster handed in, and what is nobody's.
+
+    Args:
+        system: as of `read_download`, like the `paths`.
+        left_out: files of the download that were not unpacked, and why.
+        roster: the class; None if it is not known.
+        known: ids in the course.
+    """
+    metadata = read_metadata(paths.get((METADATA,)), known) if system == "gradescope" else {}
+    by_id = {one_id: person for person in roster or () for one_id in person.ids}
+    found: dict[str, HandedIn] = {}
+    strays: list[str] = []
+    for parts, path in paths.items():
+        owners = list(_owners(system, parts, path, metadata))
+        if not owners and parts != (METADATA,):
+            strays.append("/".join(parts))
+        for owner, file, late in owners:
+            person = next((by_id[one] for one in owner.ids if one in by_id), None)
+            if person is None and system == "moodle":
+                strays.append(f"{file.entry} (its number is not in the worksheet)")
+                continue
+            student = (person or owner).student
+            one = found.setdefault(student, HandedIn(student, (person or owner).name))
+            one.late |= late
+            one.time = owner.time or (person.time if person else None)
+            if path in left_out:
+                one.problems.append(left_out[path])
+            else:
+                one.files.append(file)
+            one.is_stranger = person is None and bool(roster)
+    if system == "moodle" and strays and not found:
+        raise UsageError(
+            "the worksheet of --roster has none of the numbers in this download, so it is that of "
+            "another assignment: download the grading worksheet of this one"
+        )
+    for person in roster or ():
+        found.setdefault(person.student, HandedIn(person.student, person.name))
+    return sorted(found.values(), key=lambda one: one.student), list(dict.fromkeys(strays))
+
+
+def _owners(
+    system: str, parts: tuple[str, ...], path: Path, metadata: Mapping[str, Collection[Person]]
+) -> Iterator[tuple[Person, File, bool]]:
+    """Yield whose a file of a download is, and whether it is late."""
+    top, last = parts[0], parts[-1]
+    if system == "gradescope":
+        for person in metadata.get(top, ()):
+            yield person, File(path, last, top), False
+    elif system == "moodle":
+        for part in parts:
+            if match := _MOODLE.fullmatch(part):
+                original = (match["original"] or part) if part == last else last
+                yield Person("", match["name"], [match["who"]]), File(path, original, part), False
+                return
+    elif system == "canvas":
+        if top.startswith("anon_"):
+            raise UsageError(
+                f"{top} names nobody, since the assignment is graded anonymously: show the names "
+                "in Canvas and download again"
+            )
+        if match := _CANVAS.fullmatch(top):
+            original = last if len(parts) > 1 else match["original"] or top
+            file = File(path, original, top, int(match["attempt"] or 0))
+            yield Person(match["who"], match["name"], [match["who"]]), file, bool(match["late"])
+    elif len(parts) > 1:
+        yield Person(top, "", [key(top)]), File(path, last, top), False

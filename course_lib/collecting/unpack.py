@@ -1,0 +1,133 @@
+"""Unpack what an LMS gives out. The archives that students put into it may be hostile."""
+
+import errno
+import lzma
+import os
+import shutil
+import tempfile
+import time
+import zipfile
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from nbgrader.plugins import ExtractorPlugin
+
+from course_lib.grading.intake.gate import one_line
+from course_lib.grading.intake.read import MAX_BYTES
+from course_lib.grading.intake.submissions import LEFT_BY_PROGRAMS
+
+MAX_ARCHIVE = 50_000_000  # bytes of an archive inside another; also bounds its table of contents
+MAX_DEPTH = 3  # archives inside archives
+_DAMAGED = (zipfile.BadZipFile, RuntimeError, ValueError, EOFError, zlib.error, lzma.LZMAError)
+
+
+@dataclass
+class Room:
+    """How much may still be unpacked from an archive of a student and from archives in it."""
+
+    files: int = 5_000
+    bytes: int = 500_000_000
+
+
+class _LeftOutError(Exception):
+    """A part of an archive is not unpacked; the message says why."""
+
+
+class SafeExtractor(ExtractorPlugin):
+    """nbgrader's extractor with limits, for `course collect` and `nbgrader zip_collect`.
+
+    An archive becomes a folder of the same name. Links, paths that lead out of the archive and
+    whatever exceeds a limit are left out, and so is what systems, editors and Jupyter put beside
+    the work. `problems` says what was left out and why, by the place where it would lie.
+    """
+
+    def __init__(self, **settings: object) -> None:
+        super().__init__(**settings)
+        self.problems: dict[Path, str] = {}
+
+    def extract(self, archive_path: str, extracted_path: str) -> None:
+        """Unpack the archives of a folder into another one, and copy all other files."""
+        self.unpack_folder(Path(archive_path), Path(extracted_path), is_class=True)
+
+    def unpack_folder(self, source: Path, into: Path, *, is_class: bool = False) -> None:
+        """Do the same; `is_class` if archives in the folder itself may hold a whole class."""
+        for folder, folders, names in os.walk(source):
+            folders[:] = [name for name in folders if not LEFT_BY_PROGRAMS.fullmatch(name)]
+            for path in (Path(folder, n) for n in names if not LEFT_BY_PROGRAMS.fullmatch(n)):
+                place = into / path.relative_to(source)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                if path.is_symlink() or not path.is_file():
+                    self._leave_out(place, "is a link or no ordinary file: ask for the file itself")
+                elif path.suffix.lower() == ".zip":
+                    self.unpack(path, place, is_class=is_class and path.parent == source)
+                else:
+                    shutil.copyfile(path, place)
+                    os.utime(place, (0, 0))
+
+    def unpack(self, archive: Path, place: Path, *, is_class: bool) -> None:
+        """Unpack an archive, of a student or of a whole class, into a folder."""
+        room = Room(1_000_000, shutil.disk_usage(place.parent).free) if is_class else Room()
+        self._attempt(place, self._unpack, archive, place, room, 0 if is_class else 1)
+
+    def _attempt(self, place: Path, step: Callable[..., None], *arguments: object) -> None:
+        """Take a step of unpacking. What fails is left out, unless the disk is full."""
+        try:
+            step(*arguments)
+        except _LeftOutError as error:
+            self._leave_out(place, str(error))
+        except (*_DAMAGED, OSError) as error:
+            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            if place.is_file():
+                place.unlink()
+            self._leave_out(place, "is damaged or has a password: ask for the notebook itself")
+
+    def _leave_out(self, place: Path, why: str) -> None:
+        self.log.info("%s %s", place, why)
+        self.problems.setdefault(place, f"{one_line(place.name)} {why}")
+
+    def _unpack(self, file: Path | IO[bytes], place: Path, room: Room, depth: int) -> None:
+        """Unpack an archive into a folder; `depth` 0 is the LMS's own."""
+        place.mkdir(exist_ok=True)
+        with zipfile.ZipFile(file) as archive:
+            for member in archive.infolist():
+                name = member.filename.replace("\\", "/")
+                parts = PurePosixPath(name).parts
+                if name.startswith("/") or ".." in parts or name[1:2] == ":":
+                    self._leave_out(place, "holds a path that leads out of it, which is left out")
+                elif not member.is_dir() and not any(map(LEFT_BY_PROGRAMS.fullmatch, parts)):
+                    inner = place.joinpath(*parts)
+                    room.files -= 1
+                    if room.files < 0 or room.bytes < member.file_size <= MAX_BYTES:
+                        raise _LeftOutError("holds too much to be unpacked: ask for the notebook")
+                    self._attempt(inner, self._take, archive, member, inner, room, depth)
+
+    def _take(
+        self, archive: zipfile.ZipFile, member: zipfile.ZipInfo, place: Path, room: Room, depth: int
+    ) -> None:
+        """Write one file of an archive, or unpack it."""
+        is_archive = place.suffix.lower() == ".zip"
+        size, most = member.file_size, MAX_ARCHIVE if is_archive else MAX_BYTES
+        if member.external_attr >> 28 not in (0, 0o10):  # in Unix the kind of a file
+            raise _LeftOutError("is a link or no ordinary file: ask for the file itself")
+        if size > most:
+            has = f"has {size / 1e6:,.0f} MB, more than {most / 1e6:.0f}"
+            raise _LeftOutError(f"{has}: ask for it with its outputs cleared")
+        if is_archive and depth == MAX_DEPTH:
+            raise _LeftOutError("lies in too many archives: ask for the notebook itself")
+        room.bytes -= size
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with archive.open(member) as packed:
+            if is_archive:
+                with tempfile.TemporaryFile() as file:
+                    shutil.copyfileobj(packed, file)
+                    self._unpack(file, place, room if depth else Room(), depth + 1)
+                return
+            with place.open("wb") as out:
+                shutil.copyfileobj(packed, out)
+        # An LMS stamps what it packs with the time of the download.
+        changed = time.mktime((*member.date_time, 0, 0, -1)) if depth else 0
+        os.utime(place, (changed, changed))

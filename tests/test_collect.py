@@ -1,0 +1,497 @@
+"""`course collect` and `course extend`: downloads of each LMS, hostile archives, more time."""
+
+import io
+import json
+import zipfile
+from datetime import datetime
+
+import pytest
+from grading_course import LESSON, QUICK, hand_in, honest, make_course, nbgrader, release
+
+from course_lib.cli.main import main
+from course_lib.collecting import unpack
+from course_lib.grading import run
+from course_lib.grading.course import Course
+from course_lib.grading.report.read_grades import read_lesson
+
+CONFIG = """
+c.ZipCollectApp.extractor_plugin = "course_lib.collecting.unpack.SafeExtractor"
+c.ZipCollectApp.collector_plugin = "course_lib.collecting.collect.Collector"
+"""
+HEAD = "Identifier,Full name,ID number,Email address,Grade,Maximum Grade,Last modified (submission)"
+WORKSHEET = f"""{HEAD}
+Participant 815,Ada Lovelace,,ada@x.org,,16,"Monday, 2 March 2026, 1:00 PM"
+Participant 816,Alan Turing,alan,alan@x.org,,16,-
+Participant 817,Grace Hopper,grace,g@x.org,,16,-
+"""
+METADATA = """---
+submission_11:
+  :submitters:
+  - :name: Ada Lovelace
+    :sid: '4711'
+    :email: ada@x.org
+  :created_at: !ruby/object:ActiveSupport::TimeWithZone
+    utc: &1 2026-03-02 12:00:00.123456000 Z
+    zone: !ruby/object:ActiveSupport::TimeZone
+      name: Etc/UTC
+    time: *1
+submission_12:
+  :submitters:
+  - :name: Alan Turing
+    :sid:
+    :email: alan@x.org
+  :created_at: 2026-03-02 13:00:00 +01:00
+"""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A course, and what two students wrote for it."""
+    root = make_course(tmp_path_factory.mktemp("course"))
+    with (root / "nbgrader_config.py").open("a") as file:
+        file.write(CONFIG)
+    return root
+
+
+@pytest.fixture
+def course(made, tmp_path, monkeypatch):
+    """A copy of the course as the current folder."""
+    for name in ("nbgrader_config.py", "solutions", "notebooks"):
+        (tmp_path / name).symlink_to(made / name)
+    (tmp_path / "nbgrader_config.py").unlink()
+    (tmp_path / "nbgrader_config.py").write_text((made / "nbgrader_config.py").read_text())
+    (tmp_path / "submitted").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TZ", "UTC")
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def work(made):
+    """A notebook with answers."""
+    return json.dumps(honest(made)).encode()
+
+
+def packed(files):
+    """The bytes of an archive. An entry may be a ZipInfo."""
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return data.getvalue()
+
+
+def collect(course, files, *options, name="submissions.zip"):
+    """Run the command on an archive of these files; return its exit code."""
+    (course / name).write_bytes(packed(files))
+    return main(["collect", "02", name, *options])
+
+
+def notebook(course, student):
+    return course / "submitted" / student / LESSON / f"{LESSON}.ipynb"
+
+
+def collected(course):
+    return {path.parent.parent.name for path in (course / "submitted").glob(f"*/{LESSON}/*.ipynb")}
+
+
+def stored(course):
+    return json.loads((course / f".course/collected/{LESSON}.json").read_text())
+
+
+def lines(capsys):
+    """What was printed about each student, by id."""
+    printed = capsys.readouterr().out.splitlines()
+    return {line.split()[0]: line for line in printed if line.startswith("  ")}
+
+
+def enroll(course, student):
+    with Course(course).gradebook() as gradebook:
+        gradebook.add_student(student)
+
+
+def everything(course):
+    """Contents and times of what the command keeps."""
+    folders = ("submitted", ".course")
+    files = (path for folder in folders for path in (course / folder).rglob("*"))
+    return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in files if path.is_file()}
+
+
+NAMES = {
+    "plain": f"{LESSON}.ipynb",
+    "copy": f"{LESSON} (1).ipynb",
+    "colab": f"Copy of {LESSON}.ipynb",
+    "attempt": f"{LESSON}-2.ipynb",
+    "capitals": "02_Masked_Softmax.ipynb",
+    "front": f"Noether_{LESSON}.ipynb",
+    "renamed": "masked softmax final.ipynb",
+    "browser": f"{LESSON}.ipynb.txt",
+}
+
+
+@pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
+def test_a_renamed_notebook_is_collected_under_the_name_of_the_lesson(course, work, capsys, name):
+    assert collect(course, {f"adalove_4711_90210_{name}": work}) == 0
+    assert notebook(course, "4711").read_bytes() == work
+    assert name in capsys.readouterr().out
+    (one,) = stored(course)["students"].values()
+    assert one["original"] == name and one["entry"] == f"adalove_4711_90210_{name}"
+
+
+def test_a_zipped_folder_with_what_programs_leave_is_collected(course, work):
+    inner = packed(
+        {
+            f"{LESSON}/{LESSON}.ipynb": work,
+            f"{LESSON}/.ipynb_checkpoints/{LESSON}-checkpoint.ipynb": b"{}",
+            f"__MACOSX/{LESSON}/._{LESSON}.ipynb": b"\0",
+            f"{LESSON}/timestamp.txt": b"1999-01-01 00:00:00 UTC",
+        }
+    )
+    outer = packed({"again.zip": inner})
+    assert collect(course, {"kim_107_907_work.zip": inner, "lee_108_908_work.zip": outer}) == 0
+    assert notebook(course, "107").read_bytes() == notebook(course, "108").read_bytes() == work
+    assert [path.name for path in notebook(course, "107").parent.iterdir()] == [f"{LESSON}.ipynb"]
+
+
+def test_who_has_no_notebook_is_named_with_the_reason(course, made, work, capsys):
+    files = {
+        f"ada_1_11_{LESSON}.ipynb": work,
+        "joe_2_12_answers.pdf": b"%PDF",
+        "eve_3_text.html": b"<p>",
+        "bob_4_14_homework.ipynb": json.dumps(release(made)).encode(),
+        "kim_LATE_5_15_work.zip": b"no archive",
+    }
+    assert collect(course, files) == 3
+    said = lines(capsys)
+    assert "found" in said["1"]
+    for student, reason in (
+        ("2", "no notebook, only answers.pdf"),
+        ("3", "no notebook, only eve_3_text.html"),
+        ("4", "homework.ipynb holds no answer"),
+        ("5", "work.zip is damaged or has a password"),
+    ):
+        assert "MISSING" in said[student] and reason in said[student]
+    assert collected(course) == {"1"}
+
+
+def test_students_of_the_gradebook_who_are_not_in_the_download_are_missing(course, work, capsys):
+    hand_in(course, "ada", work)
+    enroll(course, "eve")
+    assert collect(course, {f"kim_7_17_{LESSON}.ipynb": work}) == 3
+    said = lines(capsys)
+    assert "kept" in said["ada"] and "found" in said["7"]
+    assert "MISSING" in said["eve"] and "nothing handed in" in said["eve"]
+
+
+def test_an_id_that_the_gradebook_knows_is_kept(course, work):
+    enroll(course, "ada")
+    roster = course / "gradebook.csv"
+    roster.write_text(
+        "Student,ID,SIS Login ID,Section,Work (1)\n    Points Possible,,,,16\n"
+        '"Lovelace, Ada",4711,ada@x.org,A,\n"Kim",7,kim@x.org,A,\n"Student, Test",9,,A,\n'
+    )
+    files = {f"ada_4711_1_{LESSON}.ipynb": work, f"kim_7_2_{LESSON}.ipynb": work}
+    assert collect(course, files, "--roster", "gradebook.csv") == 0
+    assert collected(course) == {"ada", "7"}
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "Ada Lovelace_815_assignsubmission_file/{}",
+        "Ada Lovelace_815_assignsubmission_file_/{}",
+        "Ada Lovelace_815_assignsubmission_file_{}",
+        "Group A-Ada Lovelace_815_assignsubmission_file_/homework/{}",
+    ],
+)
+def test_moodles_worksheet_says_who_it_is_and_when(course, work, capsys, place):
+    (course / "worksheet.csv").write_text(WORKSHEET)
+    files = {place.format(f"{LESSON}.ipynb"): work}
+    assert collect(course, files, "--roster", "worksheet.csv") == 3
+    assert collected(course) == {"ada@x.org"}
+    stamp = notebook(course, "ada@x.org").with_name("timestamp.txt")
+    assert stamp.read_text() == "2026-03-02 13:00:00 UTC\n"
+    assert "MISSING" in lines(capsys)["grace"]
+    entry = stored(course)["students"]["ada@x.org"]["entry"]
+    assert "Ada Lovelace_815_assignsubmission_file" in entry and "homework" not in entry
+
+
+def test_moodles_times_are_in_the_time_zone_of_the_computer(course, work, monkeypatch):
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    __import__("time").tzset()
+    try:
+        (course / "worksheet.csv").write_text(WORKSHEET)
+        files = {f"Ada Lovelace_815_assignsubmission_file/{LESSON}.ipynb": work}
+        collect(course, files, "--roster", "worksheet.csv")
+    finally:
+        monkeypatch.setenv("TZ", "UTC")
+        __import__("time").tzset()
+    assert stored(course)["students"]["ada@x.org"]["time"] == "2026-03-02 04:00:00 UTC"
+
+
+def test_moodle_without_a_worksheet_or_with_a_wrong_one_is_one_sentence(course, work, capsys):
+    files = {f"Ada Lovelace_815_assignsubmission_file/{LESSON}.ipynb": work}
+    assert collect(course, files) == 2
+    assert "--roster" in capsys.readouterr().err
+    for text, problem in (
+        (WORKSHEET.replace("Participant 8", "Participant 9"), "another assignment"),
+        ("a,b\n1,2\n", "is not the grading worksheet"),
+    ):
+        (course / "worksheet.csv").write_text(text)
+        assert collect(course, files, "--roster", "worksheet.csv") == 2
+        error = capsys.readouterr().err
+        assert problem in error and error.count("\n") == 1
+    assert not collected(course) and not list((course / "downloaded").rglob("*.ipynb"))
+
+
+def test_gradescopes_metadata_says_who_it_is_and_when(course, work):
+    files = {
+        "assignment_9_export/submission_metadata.yml": METADATA,
+        f"assignment_9_export/submission_11/{LESSON}.ipynb": work,
+        "assignment_9_export/submission_12/masked.ipynb": work,
+    }
+    assert collect(course, files) == 0
+    assert collected(course) == {"4711", "alan@x.org"}
+    times = [one["time"] for one in stored(course)["students"].values()]
+    assert times == ["2026-03-02 12:00:00 UTC"] * 2
+
+
+def test_a_folder_of_clones_is_collected_without_following_links(course, work, capsys):
+    for student in ("ada", "eve"):
+        (course / "clones" / student / "hw" / ".git").mkdir(parents=True)
+    (course / f"clones/ada/hw/{LESSON}.ipynb").write_bytes(work)
+    (course / f"clones/eve/hw/{LESSON}.ipynb").symlink_to(course / f"clones/ada/hw/{LESSON}.ipynb")
+    assert main(["collect", "02", "clones"]) == 3
+    assert collected(course) == {"ada"}
+    assert "is a link" in lines(capsys)["eve"]
+
+
+def test_the_newest_attempt_counts_and_an_earlier_one_is_kept(course, made, work, capsys):
+    newer = json.dumps(honest(made, length_mask="def length_mask(): pass")).encode()
+    empty = json.dumps(release(made)).encode()
+    first = {f"ada_1_11_{LESSON}.ipynb": work}
+    assert collect(course, first) == 0
+    assert collect(course, {f"ada_1_12_{LESSON}-1.ipynb": newer} | first) == 0
+    assert notebook(course, "1").read_bytes() == newer
+    (kept,) = stored(course)["students"]["1"]["earlier"]
+    assert (course / ".course/collected" / kept).read_bytes() == work
+    capsys.readouterr()
+    assert collect(course, first) == 0  # an old download by mistake
+    assert "a newer one was collected before" in lines(capsys)["1"]
+    assert notebook(course, "1").read_bytes() == newer
+    untouched = {f"ada_1_13_{LESSON}-2.ipynb": empty, f"ada_1_12_{LESSON}-1.ipynb": newer}
+    assert collect(course, untouched) == 0
+    assert notebook(course, "1").read_bytes() == newer
+
+
+def test_a_second_run_changes_nothing_and_a_dry_run_writes_nothing(course, work, capsys):
+    files = {f"ada_1_11_{LESSON}.ipynb": work, f"eve_LATE_2_12_{LESSON}.ipynb": work}
+    before = everything(course)
+    assert collect(course, files, "--dry-run") == 0
+    assert everything(course) == before and not (course / "downloaded").exists()
+    assert "late, says Canvas" in lines(capsys)["2"]
+    assert collect(course, files) == 0
+    after = everything(course)
+    assert collected(course) == {"1", "2"}
+    capsys.readouterr()
+    assert collect(course, files) == 0
+    assert everything(course) == after
+    assert "unchanged" in lines(capsys)["1"]
+
+
+def test_what_a_person_corrected_stays_until_the_student_hands_in_again(course, made, work):
+    collect(course, {f"ada_1_11_{LESSON}.ipynb": work})
+    notebook(course, "1").write_text("corrected")
+    notebook(course, "1").with_name("timestamp.txt").write_text("2026-03-02 UTC")
+    collect(course, {f"ada_1_11_{LESSON}.ipynb": work})
+    assert notebook(course, "1").read_text() == "corrected"
+    newer = json.dumps(honest(made, length_mask="def length_mask(): pass")).encode()
+    collect(course, {f"ada_1_12_{LESSON}.ipynb": newer})
+    assert notebook(course, "1").read_bytes() == newer
+    assert not notebook(course, "1").with_name("timestamp.txt").exists()
+
+
+def link(name):
+    info = zipfile.ZipInfo(name)
+    info.create_system, info.external_attr = 3, 0o120777 << 16
+    return info
+
+
+HOSTILE = {
+    "bomb": ({"zeros.bin": b"\0" * 3_000_000}, "holds too much"),
+    "files": ({f"{n}.txt": b"" for n in range(60)}, "holds too much"),
+    "link": ({link("work.ipynb"): "/etc/passwd"}, "is a link"),
+    "parent": ({"../../../evil.ipynb": b"x"}, "leads out of it"),
+    "absolute": ({"/tmp/evil.ipynb": b"x"}, "leads out of it"),
+    "drive": ({"C:\\evil.ipynb": b"x"}, "leads out of it"),
+}
+
+
+@pytest.mark.parametrize(("files", "reason"), HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_archive_costs_only_its_student(course, work, capsys, monkeypatch, files, reason):
+    monkeypatch.setattr(unpack.Room.__init__, "__defaults__", (50, 2_000_000))
+    before = {path for path in course.parent.rglob("*") if path.name.startswith("evil")}
+    archive = {"eve_2_12_work.zip": packed(files), f"ada_1_11_{LESSON}.ipynb": work}
+    assert collect(course, archive) == 3
+    assert "MISSING" in (said := lines(capsys)["2"]) and reason in said
+    assert collected(course) == {"1"}
+    assert before == {path for path in course.parent.rglob("*") if path.name.startswith("evil")}
+
+
+def test_archives_in_archives_end_somewhere(course, work, capsys):
+    inner = packed({f"{LESSON}.ipynb": work})
+    for _ in range(unpack.MAX_DEPTH + 1):
+        inner = packed({"inner.zip": inner})
+    assert collect(course, {"eve_2_12_work.zip": inner}) == 3
+    assert "too many archives" in lines(capsys)["2"]
+
+
+def test_a_notebook_that_is_too_large_is_not_unpacked(course, capsys, monkeypatch):
+    monkeypatch.setattr(unpack, "MAX_BYTES", 1000)
+    assert collect(course, {f"eve_2_12_{LESSON}.ipynb": b" " * 2000}) == 3
+    assert "ask for it with its outputs cleared" in lines(capsys)["2"]
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({f"anon_x1y2z_90210_{LESSON}.ipynb": b""}, "graded anonymously"),
+        ({"notes.txt": b""}, "--from"),
+        ({"x/submission_metadata.yml": b"- 1"}, "is missing or damaged"),
+    ],
+)
+def test_a_download_that_names_nobody_is_refused_in_one_sentence(course, capsys, files, said):
+    assert collect(course, files) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
+
+
+def test_what_is_no_download_is_refused_in_one_sentence(course, capsys):
+    (course / "bad.zip").write_bytes(b"no archive")
+    for name, said in (
+        ("bad.zip", "is damaged"),
+        ("none.zip", "does not exist"),
+        ("nbgrader_config.py", "is not a folder"),
+    ):
+        assert main(["collect", "02", name]) == 2
+        error = capsys.readouterr().err
+        assert said in error and error.count("\n") == 1
+
+
+A08 = {  # shared by Canvas and Moodle: what students' files were called
+    "canvas": {
+        f"lovelaceada_4711_90210_{LESSON}.ipynb": "4711",
+        f"knuthdon_LATE_4714_90213_Copy_of_{LESSON}.ipynb": "4714",
+        f"noetheremmy_4719_90218_Noether_{LESSON}.ipynb": "4719",
+        "ngeve_105_905_masked softmax final.ipynb": "105",
+        "nednad_114_915_02_Masked_Softmax.ipynb": "114",
+    },
+    "moodle": {
+        f"Ada Lovelace_815_assignsubmission_file_/{LESSON}.ipynb": "ada@x.org",
+        f"Alan Turing_816_assignsubmission_file_{LESSON}.ipynb": "alan",
+        f"Grace Hopper_817_assignsubmission_file/homework/Copy of {LESSON}.ipynb": "grace",
+    },
+}
+
+
+@pytest.mark.parametrize("system", A08)
+def test_stock_zip_collect_agrees(course, work, system):
+    (course / "worksheet.csv").write_text(WORKSHEET)
+    inner = packed({f"x/{LESSON}.ipynb": work, f"x/.ipynb_checkpoints/{LESSON}.ipynb": b"{}"})
+    files = dict.fromkeys(A08[system], work)
+    if system == "canvas":
+        files |= {"kim_107_907_work.zip": inner, "joe_110_910_answers.pdf": b""}
+    options = ["--roster", "worksheet.csv"] if system == "moodle" else []
+    assert collect(course, files, *options) == (3 if system == "canvas" else 0)
+    ours = {p.relative_to(course): p.read_bytes() for p in course.glob("submitted/*/*/*.ipynb")}
+    assert {p.parts[1] for p in ours} == {
+        *A08[system].values(),
+        *(["107"] if system == "canvas" else []),
+    }
+    (course / "submitted").rename(course / "ours")
+    archive = course / "downloaded" / LESSON / "archive"
+    archive.mkdir()
+    for name in ("submissions.zip", "worksheet.csv")[: 1 + (system == "moodle")]:
+        (course / name).rename(archive / name)
+    nbgrader(course, "zip_collect", LESSON, "--force")
+    stock = {p.relative_to(course): p.read_bytes() for p in course.glob("submitted/*/*/*.ipynb")}
+    assert stock == ours
+
+
+def test_the_courses_own_configuration_names_the_plugins():
+    from pathlib import Path
+
+    config = Course(Path(__file__).parent.parent).config.ZipCollectApp
+    assert CONFIG.split('"')[1::2] == [config.extractor_plugin, config.collector_plugin]
+
+
+@pytest.fixture
+def due(course):
+    with Course(course).gradebook() as gradebook:
+        gradebook.update_or_create_assignment(LESSON, duedate="2026-03-02 23:59 UTC")
+    enroll(course, "ada")
+    return course
+
+
+def extension_of(course, student):
+    with Course(course).gradebook() as gradebook:
+        return gradebook.find_submission(LESSON, student).duedate
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2026-03-05 23:59 UTC", datetime(2026, 3, 5, 23, 59)),
+        ("2026-03-05 23:59", datetime(2026, 3, 5, 23, 59)),
+        ("2026-03-05 23:59 +09:00", datetime(2026, 3, 5, 14, 59)),
+        ("2026-03-05 23:59 Europe/Berlin", datetime(2026, 3, 5, 22, 59)),
+    ],
+)
+def test_an_extension_is_nbgraders_own_and_can_be_taken_back(due, capsys, text, moment):
+    assert main(["extend", "02", "ada", "--to", text]) == 0
+    assert f"{moment:%Y-%m-%d %H:%M} UTC" in capsys.readouterr().out
+    assert extension_of(due, "ada") == moment
+    assert main(["extend", "02", "ada", "--to", "2026-03-02 23:59"]) == 0
+    assert extension_of(due, "ada") == datetime(2026, 3, 2, 23, 59)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["07", "ada", "--to", "2026-03-05"], "there is no lesson 07"),
+        (["02", "adda", "--to", "2026-03-05"], "did you mean ada?"),
+        (["02", "ada", "--to", "tomorrow"], "is no date"),
+        (["02", "ada", "--to", "2026-03-05 23:59 IST"], "names the time zone IST"),
+        (["02", "ada", "--to", "02/03/2026"], "which day it means"),
+        (["02", "ada", "--to", "2026-03-01"], "before the due date"),
+    ],
+)
+def test_an_extension_that_cannot_be_given_is_one_sentence(due, capsys, arguments, said):
+    assert main(["extend", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
+
+
+def test_a_lesson_without_a_due_date_has_no_extensions(course, capsys):
+    assert main(["extend", "02", "ada", "--to", "2026-03-05"]) == 2
+    assert f"nbgrader db assignment add {LESSON}" in capsys.readouterr().err
+
+
+def test_an_extension_alone_is_no_submission_and_is_in_the_report(due, work):
+    hand_in(due, "bob", work)
+    for student in ("ada", "bob"):
+        assert main(["extend", "02", student, "--to", "2026-03-05"]) == 0
+    assert run.grade(due, LESSON, settings=QUICK).students
+    (lesson,) = [read_lesson(Course(due), LESSON)]
+    assert [one.student for one in lesson.students] == ["bob"]
+    assert main(["report", "02"]) == 0
+    page = (due / "report.html").read_text()
+    assert "ada (2026-03-05 00:00 UTC), bob (2026-03-05 00:00 UTC)" in page
+    assert "<strong>Nothing submitted:</strong> ada</p>" in page
+
+
+def test_a_late_submission_within_the_extension_is_not_late(due, work):
+    hand_in(due, "bob", work).with_name("timestamp.txt").write_text("2026-03-04 12:00 UTC")
+    assert run.grade(due, LESSON, settings=QUICK).students[0].late_seconds > 0
+    assert main(["extend", "02", "bob", "--to", "2026-03-05"]) == 0
+    assert run.grade(due, LESSON, settings=QUICK).students[0].late_seconds == 0

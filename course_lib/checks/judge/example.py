@@ -24,6 +24,7 @@ from course_lib.checks.judge.in_text import (
     in_columns,
     in_rows,
     text_of_input,
+    text_of_options,
     text_of_record,
     told_apart,
 )
@@ -183,8 +184,7 @@ def example_of(
     probe = violation.probe
     inputs = tuple((name, text_of_input(value)) for name, value in probe.inputs().items())
     if probe.construct:
-        options = ", ".join(f"{name}={value!r}" for name, value in probe.construct.items())
-        inputs = (("built with", options), *inputs)
+        inputs = (("built with", text_of_options(probe.construct)), *inputs)
     results: list[Beside] = []
     others: list[tuple[str, str]] = []
     if violation.aspect == "gradients":

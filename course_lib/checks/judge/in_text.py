@@ -1,7 +1,7 @@
 """Numbers, arrays and inputs as the text of a report."""
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -58,6 +58,12 @@ def text_of_input(value: Any) -> str:
         inside = ",\n".join(text_of_input(item) for item in value)
         return "[" + inside.replace("\n", "\n ") + "]"
     return str(getattr(value, "name", value))
+
+
+def text_of_options(options: Mapping[str, Any]) -> str:
+    """Return the arguments with which a module is built, on one line."""
+    texts = {name: " ".join(text_of_input(value).split()) for name, value in options.items()}
+    return ", ".join(f"{name}={text}" for name, text in texts.items())
 
 
 def text_of_record(recorded: Recorded) -> str:

@@ -160,7 +160,8 @@ def _ask(exercise, probe, inputs, state) -> Expected:
     kwargs = {name: inputs[name] for name in probe.kwargs}
     if probe.construct is None:
         return exercise.oracle(*args, **kwargs)
-    return exercise.oracle(dict(probe.construct), state, *args, **kwargs)
+    construct = {name: _plain(value) for name, value in probe.construct.items()}
+    return exercise.oracle(construct, state, *args, **kwargs)
 
 
 def _differentiate(exercise, probe, inputs, state, variable, at: float) -> np.ndarray:

@@ -157,7 +157,7 @@ def _cut(probe: Probe, sizes: Mapping[int, int], name: str) -> Probe:
     cut = _Slice(sizes)
     return replace(
         _changed(probe, cut, name),
-        construct=probe.construct and {key: cut(key, n) for key, n in probe.construct.items()},
+        construct=probe.construct and {k: _apply(cut, k, v) for k, v in probe.construct.items()},
         state={key: cut(key, weights) for key, weights in probe.state.items()},
     )
 

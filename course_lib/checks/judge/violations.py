@@ -19,6 +19,7 @@ from course_lib.checks.judge.contract import (
     wrong_type,
 )
 from course_lib.checks.judge.exercise import Exercise
+from course_lib.checks.judge.in_text import text_of_options
 from course_lib.checks.observe.observation import Observation, Raised
 from course_lib.checks.observe.probe import Probe
 from course_lib.checks.observe.record import Recorded
@@ -339,7 +340,7 @@ def raised_problem(probe: Probe, seen: Observation, raised: Raised) -> Problem:
     first_line = raised.message.strip().split("\n")[0][:300]
     message = f"Your code raised {raised.type_name}{where}{during}: {first_line}"
     if raised.phase == "construct":
-        options = ", ".join(f"{name}={value!r}" for name, value in (probe.construct or {}).items())
+        options = text_of_options(probe.construct or {})
         return Problem("raised", message, f"Does your `__init__` take `({options})`?")
     hint = _BACKWARD if raised.phase == "backward" else _CALL
     return Problem("raised", message, hint)

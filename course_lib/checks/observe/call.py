@@ -7,6 +7,7 @@ library, NumPy and torch only, decides nothing, and never lets an exception out.
 import ast
 import collections.abc
 import contextlib
+import dataclasses
 import io
 import linecache
 import time
@@ -100,6 +101,8 @@ def _run(obj, probe: Probe, seen: Observation, inputs, device, dtype, watched) -
     target, parameters = obj, {}
     seed_torch(probe.seed, device)
     if probe.construct is not None:
+        made = {name: materialise(v, device, dtype) for name, v in probe.construct.items()}
+        probe = dataclasses.replace(probe, construct=made)
         target, parameters = _prepare_module(obj, probe, seen, inputs, device, dtype)
     seen.raised = Raised("", "", phase="call")
     meter = _meter(probe, target, args, kwargs)

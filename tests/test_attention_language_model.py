@@ -9,10 +9,12 @@ from torch import nn
 
 from course_lib import MultiHeadAttention, causal_mask, scaled_dot_product_attention
 from course_lib.attention import (
+    CausalSelfAttention,
+    LanguageModel,
     ablate_head,
     grouped_query_attention,
     induction_score,
-    previous_token_score,
+    positional_encoding,
 )
 from course_lib.reference import language_model as oracle
 
@@ -25,12 +27,8 @@ def normal(seed, *shape):
 
 
 @given(SIZES, st.integers(1, 7), st.sampled_from([None, 1, 2, 3, 5, 9]))
-def test_scores_agree_with_the_oracle(num_heads, n, period):
+def test_the_score_agrees_with_the_oracle(num_heads, n, period):
     weights = normal(0, num_heads, n, n).softmax(-1)
-    found = previous_token_score(weights)
-    np.testing.assert_allclose(
-        found, oracle.previous_token_score(weights.numpy()).outputs, atol=1e-12
-    )
     found = induction_score(weights, period)
     np.testing.assert_allclose(
         found, oracle.induction_score(weights.numpy(), period).outputs, atol=1e-12
@@ -39,16 +37,26 @@ def test_scores_agree_with_the_oracle(num_heads, n, period):
 
 def test_a_head_that_always_looks_there_has_the_score_one():
     n, period = 9, 3
-    previous = torch.eye(n)[[0, *range(n - 1)]]
     follower = torch.eye(n)[[0, 1, 2, *range(1, n - period + 1)]]
-    both = torch.stack([previous, follower])
-    assert previous_token_score(both).tolist() == [1.0, 0.0]
+    both = torch.stack([torch.eye(n), follower])
     assert induction_score(both, period).tolist() == [0.0, 1.0]
 
 
-def test_scores_refuse_a_map_that_is_not_square():
+def test_the_score_refuses_a_map_that_is_not_square():
     with pytest.raises(ValueError, match="must have shape"):
-        previous_token_score(torch.ones(2, 3, 4))
+        induction_score(torch.ones(2, 3, 4))
+
+
+def test_a_language_model_is_causal_and_refuses_more_than_its_context():
+    torch.manual_seed(0)
+    parts = [CausalSelfAttention(16, 2) for _ in range(2)]
+    model = LanguageModel(9, parts, positional_encoding(12, 16), hidden_dim=20)
+    tokens = torch.randint(9, (2, 12))
+    changed = torch.cat([tokens[:, :7], (tokens[:, 7:] + 1) % 9], dim=1)
+    torch.testing.assert_close(model(tokens)[:, :7], model(changed)[:, :7])
+    assert model.context_length == 12
+    with pytest.raises(ValueError, match="At most 12 tokens; got 13"):
+        model(torch.zeros(1, 13).long())
 
 
 class Block(nn.Module):

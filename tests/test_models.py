@@ -4,8 +4,13 @@ import pytest
 import torch
 from num2words import num2words
 
-from course_lib.attention import CausalSelfAttention, MultiHeadAttention, positional_encoding
-from course_lib.models.language_model import LanguageModel, drawn, repeated_tokens, text_windows
+from course_lib.attention import LanguageModel, MultiHeadAttention
+from course_lib.models.language_model import (
+    drawn,
+    previous_token_score,
+    repeated_tokens,
+    text_windows,
+)
 from course_lib.models.numerals import LANGUAGES, Numerals, Vocabulary, english, french, german
 from course_lib.models.prose import characters, lesson_text
 from course_lib.models.stories import CHARACTERS, Story, in_names, stories
@@ -181,18 +186,6 @@ def test_training_that_is_interrupted_keeps_what_was_learned(capsys):
     assert not model.training
 
 
-def test_a_language_model_is_causal_and_refuses_more_than_its_context():
-    torch.manual_seed(0)
-    parts = [CausalSelfAttention(16, 2) for _ in range(2)]
-    model = LanguageModel(9, parts, positional_encoding(12, 16), hidden_dim=20)
-    tokens = torch.randint(9, (2, 12))
-    changed = torch.cat([tokens[:, :7], (tokens[:, 7:] + 1) % 9], dim=1)
-    torch.testing.assert_close(model(tokens)[:, :7], model(changed)[:, :7])
-    assert model.context_length == 12
-    with pytest.raises(ValueError, match="At most 12 tokens; got 13"):
-        model(torch.zeros(1, 13).long())
-
-
 def test_repeated_tokens_are_said_twice_and_differ_within_one_half():
     batches = repeated_tokens(24, torch.Generator().manual_seed(0), batch=5)
     for _, tokens in zip(range(20), batches, strict=False):
@@ -248,3 +241,10 @@ def test_what_a_model_draws_follows_what_it_was_given_and_is_the_same_each_time(
     assert len(first) == 9 > model.context_length
     assert torch.equal(first, second)
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_a_head_that_attends_to_the_previous_token_has_the_score_one():
+    previous = torch.eye(9)[[0, *range(8)]]
+    spread = torch.full((9, 9), 1 / 9)
+    found = previous_token_score(torch.stack([previous, torch.eye(9), spread]))
+    torch.testing.assert_close(found, torch.tensor([1.0, 0.0, 1 / 9]))

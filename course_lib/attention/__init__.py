@@ -5,7 +5,7 @@ The modules are private, because two of them share their name with a function.
 
 Functions documented as returning `(outputs, attention_weights)` return both. Modules return the
 outputs and keep the detached weights of their last call in `attention_weights`, taken after the
-softmax and before dropout. A `mask` is True where a query may attend. Modules take `device=` and
+softmax and before dropout. A `mask` is True where a query may attend. Layers take `device=` and
 `dtype=`, like those of `torch.nn`.
 """
 
@@ -37,12 +37,12 @@ from course_lib.attention._kernel_pooling import (
 )
 from course_lib.attention._language_model import (
     KVCache,
+    LanguageModel,
     ablate_head,
     generate,
     grouped_query_attention,
     induction_score,
     next_token_loss,
-    previous_token_score,
     rotary_embedding,
 )
 from course_lib.attention._masked_softmax import (
@@ -97,6 +97,7 @@ __all__ = [
     "DotProductAttention",
     "EncoderBlock",
     "KVCache",
+    "LanguageModel",
     "Lookup",
     "MultiHeadAttention",
     "RecomputedAttention",
@@ -139,7 +140,6 @@ __all__ = [
     "numpy_attention",
     "pad_batch",
     "positional_encoding",
-    "previous_token_score",
     "rotary_embedding",
     "scaled_dot_product_attention",
     "score_variance",

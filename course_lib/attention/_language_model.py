@@ -1,10 +1,10 @@
 """Lesson 10: what a language model learns from, how it writes, and what its heads do."""
 
 # An attribute of a module, such as `context_length`, is a tensor or a module in torch's stubs.
-# pyright: reportOperatorIssue=false
+# pyright: reportOperatorIssue=false, reportCallIssue=false
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -35,6 +35,70 @@ def next_token_loss(
     """
     predicted = logits[:, :-1].flatten(0, 1)  # (batch * (num_positions - 1), vocabulary)
     return F.cross_entropy(predicted, tokens[:, 1:].flatten().long())
+
+
+class LanguageModel(nn.Module):
+    """A causal model that predicts the next token after each position.
+
+    In each block x becomes x + attention(norm_1(x)) and then, with a feed-forward network,
+    x + feed_forward(norm_2(x)). A last norm and a linear layer turn x into logits.
+
+    Args:
+        num_tokens: size of the vocabulary.
+        attentions: one causal attention module for each block, called as `attention(x)`.
+        positions: `(context_length, embed_dim)`, added to the vectors of the tokens.
+        hidden_dim: units of each block's feed-forward network; 0 leaves the networks out.
+
+    Attributes:
+        context_length: the longest text that the model reads.
+    """
+
+    def __init__(
+        self,
+        num_tokens: int,
+        attentions: Sequence[nn.Module],
+        positions: Float[Tensor, "context_length embed_dim"],
+        hidden_dim: int = 0,
+    ):
+        """Create `tokens`, `positions`, `blocks`, `norm` and `to_logits`."""
+        super().__init__()
+        self.context_length, embed_dim = positions.shape
+        self.hidden_dim = hidden_dim
+        self.tokens = nn.Embedding(num_tokens, embed_dim)
+        self.register_buffer("positions", positions, persistent=False)
+        self.blocks = nn.ModuleList()
+        for attention in attentions:
+            block = nn.ModuleDict({"attention": attention, "norm_1": nn.LayerNorm(embed_dim)})
+            if hidden_dim:
+                block["norm_2"] = nn.LayerNorm(embed_dim)
+                block["feed_forward"] = nn.Sequential(
+                    nn.Linear(embed_dim, hidden_dim), nn.GELU(), nn.Linear(hidden_dim, embed_dim)
+                )
+            self.blocks.append(block)
+        self.norm = nn.LayerNorm(embed_dim)
+        self.to_logits = nn.Linear(embed_dim, num_tokens)
+
+    @checked
+    def forward(
+        self, tokens: Int[Tensor, "batch num_positions"]
+    ) -> Float[Tensor, "batch num_positions num_tokens"]:
+        """Return a score for every token as the one that follows each position.
+
+        Args:
+            tokens: the texts.
+
+        Raises:
+            ValueError: a text is longer than `context_length`.
+        """
+        num_positions = tokens.shape[1]
+        if num_positions > self.context_length:
+            raise ValueError(f"At most {self.context_length} tokens; got {num_positions}.")
+        x = self.tokens(tokens) + self.positions[:num_positions]  # (batch, num_positions, D)
+        for block in self.blocks:
+            x = x + block.attention(block.norm_1(x))
+            if self.hidden_dim:
+                x = x + block.feed_forward(block.norm_2(x))
+        return self.to_logits(self.norm(x))
 
 
 @checked
@@ -162,23 +226,6 @@ def rotary_embedding(
     first, second = x[..., 0::2], x[..., 1::2]
     turned = first * cos - second * sin, first * sin + second * cos
     return torch.stack(turned, dim=-1).flatten(-2)
-
-
-@checked
-def previous_token_score(
-    attention_weights: Float[Tensor, "num_heads num_positions num_positions"],
-) -> Float[Tensor, "num_heads"]:
-    """How much each head looks at the token just before: a mean over the positions that have one.
-
-    Args:
-        attention_weights: those of one text, `[head, position, key]`; rows sum to 1.
-
-    Returns:
-        For each head the mean, over positions i >= 1, of the weight on position i - 1; 0 where
-        there is only one position.
-    """
-    on_previous = attention_weights.diagonal(offset=-1, dim1=1, dim2=2)  # (num_heads, n - 1)
-    return on_previous.sum(dim=-1) / max(on_previous.shape[-1], 1)
 
 
 @checked

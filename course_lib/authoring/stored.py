@@ -16,10 +16,10 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from course_lib.attention import CausalSelfAttention, positional_encoding
+from course_lib.attention import CausalSelfAttention, LanguageModel, positional_encoding
 from course_lib.authoring.inputs import Course
 from course_lib.authoring.read import read_cells
-from course_lib.models.language_model import LanguageModel, repeated_tokens, text_windows
+from course_lib.models.language_model import repeated_tokens, text_windows
 from course_lib.models.numerals import Numerals, english
 from course_lib.models.stories import CHARACTERS, in_names, stories
 from course_lib.models.trained import INDUCTION, LETTERS, TRANSLATOR, WRITER
@@ -84,7 +84,7 @@ def store_translator(course: Course, num_steps: int = 800) -> Stored:
 
 
 def store_induction(course: Course, num_steps: int = 800) -> Stored:
-    """Trains two layers on letters that are said twice, and writes their weights.
+    """Trains two layers on repeated strings of letters, and writes their weights.
 
     Raises:
         BuildError: too few letters of the second half are foreseen.
@@ -92,8 +92,7 @@ def store_induction(course: Course, num_steps: int = 800) -> Stored:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         parts = [CausalSelfAttention(_EMBED_DIM, _NUM_HEADS) for _ in range(2)]
-        positions = positional_encoding(_CONTEXT, _EMBED_DIM).half().float()  # as they are stored
-        model = LanguageModel(len(LETTERS), parts, positions)
+        model = LanguageModel(len(LETTERS), parts, positional_encoding(_CONTEXT, _EMBED_DIM))
     sequences = repeated_tokens(len(LETTERS), torch.Generator().manual_seed(0), shortest=3)
     train(model, lambda: _second_half(model, next(sequences))[0], num_steps, max_lr=1e-2)
     _halve(model)
@@ -101,9 +100,7 @@ def store_induction(course: Course, num_steps: int = 800) -> Stored:
         right = sum(_second_half(model, next(sequences))[1] for _ in range(20)) / 20
     path = course.library / "models" / INDUCTION
     said = f"{right:.1%} of the second half right"
-    return _store(
-        path, {**model.state_dict(), "positions": positions}, float(right), GOOD_INDUCTION, said
-    )
+    return _store(path, dict(model.state_dict()), float(right), GOOD_INDUCTION, said)
 
 
 def store_writer(course: Course, num_steps: int = 2500) -> Stored:

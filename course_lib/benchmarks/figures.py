@@ -20,7 +20,12 @@ import torch
 from matplotlib.figure import Figure
 
 from course_lib import plotting
-from course_lib.attention import CausalSelfAttention, masked_softmax
+from course_lib.attention import (
+    CausalSelfAttention,
+    LanguageModel,
+    masked_softmax,
+    positional_encoding,
+)
 from course_lib.models import trained
 from course_lib.plotting import Plot
 
@@ -47,7 +52,11 @@ DRAWN: dict[str, Callable[[], Plot]] = {
     "kernel_fits": lambda: plotting.kernel_fits(_X, np.sin(_X), _X, {"fit": np.sin(_X)}),
     "lines": lambda: plotting.lines(_X, {"a": _X, "b": -_X}, x_label="x", y_label="y"),
     "live_induction": lambda: trained.live_induction(
-        trained.trained_induction([CausalSelfAttention(64, 4), CausalSelfAttention(64, 4)])
+        trained.trained_induction(
+            LanguageModel(
+                26, [CausalSelfAttention(64, 4) for _ in range(2)], positional_encoding(32, 64)
+            )
+        )
     ),
     "live_translator": trained.live_translator,
     "mask_gallery": lambda: plotting.mask_gallery({"causal": np.tri(5, dtype=bool)}),

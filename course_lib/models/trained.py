@@ -14,7 +14,6 @@ import torch
 from torch import nn
 
 from course_lib import plotting
-from course_lib.models.language_model import LanguageModel
 from course_lib.models.numerals import Numerals
 from course_lib.models.translator import Translator
 from course_lib.models.whole_game import NUM_HEADS, WINDOW, new_translator, translate
@@ -40,15 +39,14 @@ def trained_translator(numerals: Numerals) -> Translator:
     return filled(new_translator(numerals), weights(TRANSLATOR))
 
 
-def trained_induction(attentions: Sequence[nn.Module]) -> LanguageModel:
-    """Return the stored model of letters, which continues repeated text.
+def trained_induction(model: Model) -> Model:
+    """Fill a language model with the stored weights that continue a repeated string of letters.
 
     Args:
-        attentions: two parts such as `CausalSelfAttention(64, 4)`; they are given their weights.
+        model: a `LanguageModel` of the 26 letters, of two attentions such as
+            `CausalSelfAttention(64, 4)` and `positional_encoding(32, 64)`.
     """
-    stored = weights(INDUCTION)
-    positions = torch.from_numpy(stored.pop("positions"))
-    return filled(LanguageModel(len(LETTERS), attentions, positions), stored)
+    return filled(model, weights(INDUCTION))
 
 
 def filled(model: Model, stored: dict[str, np.ndarray]) -> Model:
@@ -98,48 +96,20 @@ def _as_in_torch(model: Translator) -> dict[str, torch.Tensor]:
     return weights
 
 
-class _CausalAttention(nn.MultiheadAttention):
-    """PyTorch's attention in four heads that sees what came before, and keeps its maps."""
-
-    def __init__(self, embed_dim: int):
-        super().__init__(embed_dim, 4, bias=False, batch_first=True)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:  # pyright: ignore[reportIncompatibleMethodOverride] - called by Block alone
-        later = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
-        outputs, self.attention_weights = super().forward(
-            x, x, x, attn_mask=later, average_attn_weights=False
-        )
-        return outputs
-
-
 @torch.no_grad()
-def live_induction(model: LanguageModel | None = None, text: str = "KTQBXKTQ") -> plotting.Plot:
+def live_induction(model: Any, text: str = "KTQBXKTQ") -> plotting.Plot:
     """Return a model of letters that runs in the page on any text that the reader types.
 
     Args:
-        model: such as `trained_induction` gives, of the letters A to Z; the stored one, made of
-            PyTorch's own parts, if not given.
+        model: such as `trained_induction` gives, of the letters A to Z.
         text: what to begin with; its last letter is in it before.
     """
-    given = model
-    if model is None:
-        stored = weights(INDUCTION)
-        parts = [_CausalAttention(stored["norm.weight"].size) for _ in range(2)]
-        renamed = {
-            name.replace("W_qkv.weight", "in_proj_weight").replace("W_o", "out_proj"): array
-            for name, array in stored.items()
-        }
-        positions = torch.from_numpy(renamed.pop("positions"))
-        model = filled(LanguageModel(len(LETTERS), parts, positions), renamed)
     tokens = torch.tensor([[LETTERS.index(letter) for letter in text]])
     logits = model(tokens.to(model.positions.device))
-    blocks: Any = model.blocks
     return plotting.live_induction(
-        weights(INDUCTION)
-        if given is None
-        else {**given.state_dict(), "positions": given.positions},
+        {**model.state_dict(), "positions": model.positions},
         LETTERS,
         text=text,
         next_letter=LETTERS[int(logits[0, -1].argmax())],
-        attention_weights=[block.attention.attention_weights[0] for block in blocks],
+        attention_weights=[block.attention.attention_weights[0] for block in model.blocks],
     )

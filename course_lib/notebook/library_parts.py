@@ -20,12 +20,11 @@ _EXERCISES = {
         Lookup""",
     ("heads", 1): """split_heads merge_heads MultiHeadAttention CausalSelfAttention load_into_torch
         grouped_query_attention""",
-    ("blocks", 1): "EncoderBlock DecoderBlock",
+    ("blocks", 1): "EncoderBlock DecoderBlock LanguageModel",
     ("words", 0): "greedy_decode generate KVCache",
     ("learning", -1): """masked_cross_entropy next_token_loss leave_one_out fit_bandwidth
         jacobian_wrt_query attention_backward""",
-    ("looking inside", -1): """most_attended effect_of_masking previous_token_score induction_score
-        ablate_head""",
+    ("looking inside", -1): "most_attended effect_of_masking induction_score ablate_head",
     ("tests", -1): """is_permutation_equivariant is_causal masking_equals_deleting
         keys_permutation_invariant batch_items_independent broken_invariants attention_cost""",
 }

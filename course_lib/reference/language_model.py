@@ -9,6 +9,7 @@ import numpy as np
 from course_lib.reference import Expected
 from course_lib.reference.masked_softmax import allowed_keys, softmax_of
 from course_lib.reference.multi_head import linear
+from course_lib.reference.translator import layer_norm, part
 
 
 def next_token_loss(logits: np.ndarray, tokens: np.ndarray) -> Expected:
@@ -20,6 +21,35 @@ def next_token_loss(logits: np.ndarray, tokens: np.ndarray) -> Expected:
             total = math.fsum(math.exp(score - largest) for score in scores)
             losses.append(largest + math.log(total) - scores[int(following)])
     return Expected(np.array(math.fsum(losses) / len(losses)))
+
+
+def language_model(
+    construct: dict[str, Any], state: dict[str, np.ndarray], tokens: np.ndarray
+) -> Expected:
+    """Add the positions, go through the blocks, and return the logits of the last norm.
+
+    Each attention gives the mean of the positions so far times a number, its `scale`.
+    """
+    x = np.array([[state["tokens.weight"][token] for token in text] for text in tokens])
+    x = x + construct["positions"][: tokens.shape[1]]
+    for number in range(len(construct["attentions"])):
+        block = part(state, f"blocks.{number}")
+        normed = layer_norm(x, **part(block, "norm_1"))
+        for i in range(tokens.shape[1]):
+            mean = sum(normed[:, j] for j in range(i + 1)) / (i + 1)
+            x[:, i] = x[:, i] + block["attention.scale"] * mean
+        if construct.get("hidden_dim"):
+            network = part(block, "feed_forward")
+            normed = layer_norm(x, **part(block, "norm_2"))
+            hidden = _gelu(linear(normed, network["0.weight"], network["0.bias"]))
+            x = x + linear(hidden, network["2.weight"], network["2.bias"])
+    last = layer_norm(x, **part(state, "norm"))
+    return Expected(linear(last, state["to_logits.weight"], state["to_logits.bias"]))
+
+
+def _gelu(x: np.ndarray) -> np.ndarray:
+    """Return each number times the probability that a standard normal one is smaller."""
+    return np.vectorize(lambda z: z * (1 + math.erf(z / math.sqrt(2))) / 2)(x)
 
 
 def next_probabilities(
@@ -78,28 +108,15 @@ def rotary_embedding(x: np.ndarray, offset: int = 0) -> Expected:
     return Expected(turned)
 
 
-def previous_token_score(attention_weights: np.ndarray) -> Expected:
-    """Return the mean over all positions that have one before them."""
-    return Expected(_mean_of_places(attention_weights, lambda i: i - 1 if i >= 1 else None))
-
-
 def induction_score(attention_weights: np.ndarray, period: int | None = None) -> Expected:
-    """Return the mean over all positions that come after a whole period."""
+    """Return the mean over all positions that come after a whole period; 0 if there is none."""
     if period is None:
         period = max(attention_weights.shape[-1] // 2, 1)
-    return Expected(
-        _mean_of_places(attention_weights, lambda i: i - period + 1 if i >= period else None)
-    )
-
-
-def _mean_of_places(attention_weights, place_of) -> np.ndarray:
-    """For each head the mean weight of the pairs (i, place_of(i)); 0 without any pair."""
     scores = np.zeros(len(attention_weights))
     for h, weights in enumerate(attention_weights):
-        places = [(i, place_of(i)) for i in range(len(weights)) if place_of(i) is not None]
-        if places:
-            scores[h] = math.fsum(float(weights[place]) for place in places) / len(places)
-    return scores
+        found = [float(weights[i, i - period + 1]) for i in range(period, len(weights))]
+        scores[h] = math.fsum(found) / len(found) if found else 0.0
+    return Expected(scores)
 
 
 # Which heads are off at a moment of a `with`, or of one in another: the first (0), the second (1).

@@ -161,11 +161,11 @@ def encoder_block(
     eps=1e-5,
 ) -> Expected:
     """Attention among the positions, then the network, each added to what came in."""
-    first = layer_norm(x, **_part(state, "norm_1"), eps=eps)
-    weights = _part(state, "attention")
+    first = layer_norm(x, **part(state, "norm_1"), eps=eps)
+    weights = part(state, "attention")
     x = x + multi_head_attention(construct, weights, first, first, first, valid_lens).outputs
-    second = layer_norm(x, **_part(state, "norm_2"), eps=eps)
-    return Expected(x + _feed_forward(_part(state, "feed_forward"), second))
+    second = layer_norm(x, **part(state, "norm_2"), eps=eps)
+    return Expected(x + _feed_forward(part(state, "feed_forward"), second))
 
 
 def decoder_block(
@@ -177,16 +177,16 @@ def decoder_block(
     eps=1e-5,
 ) -> Expected:
     """Attention to the past, then to the memory, then the network, each added."""
-    first = layer_norm(y, **_part(state, "norm_1"), eps=eps)
-    y = y + causal_self_attention(construct, _part(state, "self_attention"), first).outputs
-    second = layer_norm(y, **_part(state, "norm_2"), eps=eps)
-    weights = _part(state, "cross_attention")
+    first = layer_norm(y, **part(state, "norm_1"), eps=eps)
+    y = y + causal_self_attention(construct, part(state, "self_attention"), first).outputs
+    second = layer_norm(y, **part(state, "norm_2"), eps=eps)
+    weights = part(state, "cross_attention")
     y = y + multi_head_attention(construct, weights, second, memory, memory, valid_lens).outputs
-    third = layer_norm(y, **_part(state, "norm_3"), eps=eps)
-    return Expected(y + _feed_forward(_part(state, "feed_forward"), third))
+    third = layer_norm(y, **part(state, "norm_3"), eps=eps)
+    return Expected(y + _feed_forward(part(state, "feed_forward"), third))
 
 
-def _part(state: Numbers, name: str) -> Numbers:
+def part(state: Numbers, name: str) -> Numbers:
     """Return the weights of one layer, by their names within it."""
     own = {key: value for key, value in state.items() if key.startswith(f"{name}.")}
     return {key.removeprefix(f"{name}."): value for key, value in own.items()}

@@ -20,7 +20,7 @@ import copy
 import inspect
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -29,7 +29,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from course_lib import carry_on, certificate, check, hint, plotting
-from course_lib.models.language_model import LanguageModel, drawn, repeated_tokens, text_windows
+from course_lib.models.language_model import (
+    drawn,
+    previous_token_score,
+    repeated_tokens,
+    text_windows,
+)
 from course_lib.models.prose import characters, lesson_text
 from course_lib.models.trained import live_induction, trained_induction
 from course_lib.models.training import train
@@ -136,17 +141,49 @@ shapes = {"inputs": "(B, n, D)", "second add": "(B, n, D)"}
 plotting.show(plotting.diagram_strip("block", lit=lit, shapes=shapes))
 
 # %% [markdown]
-# Two tables, one of vectors for the tokens and one for the positions; at the end a norm, and a
-# layer that turns the last vectors into scores. Between them stand blocks of what you wrote, each
-# with a small network behind it.
+# ### Exercise: `LanguageModel`
+#
+# The model of a text is a decoder without a source. The vectors of the tokens and of their positions
+# are added. Each block reads the sum and adds to it, and a last norm and a linear layer turn the
+# result into a score for each token of the vocabulary:
+#
+# $$x = \text{tokens}(t) + \text{positions}, \qquad
+# x \leftarrow x + \text{attention}(\text{norm}_1(x)), \qquad
+# x \leftarrow x + \text{feed\_forward}(\text{norm}_2(x)), \qquad
+# \text{logits} = \text{to\_logits}(\text{norm}(x)).$$
+#
+# - **Built as** `LanguageModel(num_tokens, attentions, positions, hidden_dim=0)`. `attentions` is a list
+#   of causal attention modules, one for each block. `positions` has shape `(context_length, D)`.
+#
+# | name | what it is |
+# |---|---|
+# | `tokens` | `nn.Embedding(num_tokens, D)` |
+# | `positions` | the positions in a buffer that is not persistent |
+# | `blocks` | an `nn.ModuleList`. Each block has the attributes `attention`, `norm_1` and, unless `hidden_dim` is 0, `norm_2` and `feed_forward` |
+# | `feed_forward` | an `nn.Sequential` of `nn.Linear`, `nn.GELU` and `nn.Linear`, from $D$ to `hidden_dim` and back |
+# | `norm`, `to_logits` | `nn.LayerNorm(D)`, as all norms are, and `nn.Linear(D, num_tokens)` |
+# | `context_length` | the number of positions, an int |
+#
+# - **Called as** `model(tokens)` with `tokens` `(B, n)`, int64 or int32. It returns logits
+#   `(B, n, num_tokens)`, and raises a `ValueError` if $n$ is larger than `context_length`.
+#
+# Weights that we trained are loaded into your class, so use exactly these names. A block can be an
+# `nn.ModuleDict` or a small class of your own in the same cell.
+#
+# **Worked number.** One token with the vector $(1, 3)$ at the position $(1, 1)$ gives $x = (2, 4)$.
+# If $\text{norm}_1$ has weights of 1 and biases of 0, it gives $(-1, 1)$. An attention that returns
+# what it reads makes $x = (1, 5)$. A last norm with weights of 2 gives $(-2, 2)$, and these are the
+# logits if `to_logits` is the identity.
 
-# %% tags=["demo"]
-plotting.show_source(inspect.getsource(LanguageModel))
+# %%
+from course_lib.attention import LanguageModel
+
+# %%
+check("LanguageModel")
 
 # %% [markdown]
-# Follow `x` through `forward`. It begins as the token's vector, and each block reads it and *adds*
-# to it: this sum is the **residual stream**. Heads of different layers never meet; one talks to
-# another by what it leaves in the stream.
+# The sum that all parts read and add to is the **residual stream**. Heads of different layers never
+# meet. One reaches another by what it leaves in the stream.
 
 
 # %% tags=["demo"]
@@ -406,29 +443,9 @@ shapes = {"attention weights": "(B, h, n, n)"}
 plotting.show(plotting.diagram_strip("heads", lit=lit, shapes=shapes))
 
 # %% [markdown]
-# Turn each expectation into a number.
+# Turn each expectation into a number. For the first one, `previous_token_score` gives the mean weight
+# of position $i$ on position $i - 1$ for each head; the second one you write.
 #
-# ### Exercise: `previous_token_score`
-#
-# A head that copies the token before it into each position is the first half of the machinery that
-# continues a pattern. To find such a head among many, you need a number for each.
-#
-# - **Takes** `attention_weights` `(h, n, n)`: for each of `h` heads the weights of one text of `n`
-#   tokens, `[head, position, key]`, causal or not.
-# - **Returns** `(h,)`, one score for each head: the mean, over the positions $i \ge 1$, of the weight
-#   of position $i$ on position $i - 1$, in the dtype of the weights. It is 1 for a head that looks
-#   nowhere else. With one position there is nothing before it: the scores are 0.
-#
-# **Worked number.** Of one head with the rows $(1, 0, 0)$, $(0.8, 0.2, 0)$ and $(0.1, 0.6, 0.3)$,
-# position 1 puts 0.8 on position 0, and position 2 puts 0.6 on position 1: the score is 0.7.
-
-# %%
-from course_lib.attention import previous_token_score
-
-# %%
-check("previous_token_score")
-
-# %% [markdown]
 # ### Exercise: `induction_score`
 #
 # In a text that repeats itself, such as `A B C A B C`, a model can predict the second round by looking
@@ -437,7 +454,8 @@ check("previous_token_score")
 # At position $i$ the same token was last seen at $i - p$, where $p$ is the period. What followed it is
 # at $i - p + 1$: there an induction head should put all its weight.
 #
-# - **Takes** `attention_weights` `(h, n, n)`, as before, and `period`, a whole number, at least 1: after
+# - **Takes** `attention_weights` `(h, n, n)`: for each of `h` heads the weights of one text of `n` tokens,
+#   `[head, position, key]`; and `period`, a whole number, at least 1: after
 #   how many tokens the text repeats, once or several times. If it is not given, it is half of $n$,
 #   rounded down.
 # - **Returns** `(h,)`, one score for each head: the mean, over all positions $i \ge p$, of the weight
@@ -504,7 +522,8 @@ plotting.show(plotting.attention(torch.stack(maps[::-1]), said, said, heads=head
 # expects after each; then look for the head that knows.
 
 # %% tags=["demo"]
-stored = trained_induction([CausalSelfAttention(64, 4) for _ in range(2)])
+parts = [CausalSelfAttention(64, 4) for _ in range(2)]
+stored = trained_induction(LanguageModel(26, parts, positional_encoding(32, 64)))
 plotting.show(live_induction(stored))
 
 # %% [markdown]

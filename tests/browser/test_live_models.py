@@ -11,6 +11,7 @@ from course_lib.attention import (
     CausalSelfAttention,
     DecoderBlock,
     EncoderBlock,
+    LanguageModel,
     MultiHeadAttention,
     positional_encoding,
 )
@@ -41,7 +42,8 @@ def model():
 
 @pytest.fixture(scope="module")
 def letters_model():
-    return trained.trained_induction([CausalSelfAttention(64, 4) for _ in range(2)])
+    parts = [CausalSelfAttention(64, 4) for _ in range(2)]
+    return trained.trained_induction(LanguageModel(26, parts, positional_encoding(32, 64)))
 
 
 @pytest.fixture

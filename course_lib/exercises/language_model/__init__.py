@@ -8,8 +8,8 @@ LESSON = Lesson(
     Written("what_the_loss_knows", points=4, minutes=10),
     exercises=(
         "next_token_loss",
+        "LanguageModel",
         "generate",
-        "previous_token_score",
         "induction_score",
         "ablate_head",
         "rotary_embedding",

@@ -1,11 +1,71 @@
-"""Lesson 10: models made of tables that write texts, and caches that are filled step by step."""
+"""Lesson 10: what a language model is built with, models that write, and caches."""
 
+import copy
+import dataclasses
 import itertools
 
 import torch
 
 from course_lib.checks.observe.lessons import language_model_heads  # noqa: F401 (registers)
-from course_lib.checks.observe.scenarios import builder, scenario, statistic
+from course_lib.checks.observe.scenarios import NotAsRequested, builder, scenario, statistic
+
+
+class MeanAttention(torch.nn.Module):
+    """The mean of all positions up to each one, times a number that can be learned."""
+
+    def __init__(self, device, dtype):
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.ones(1, device=device, dtype=dtype))
+
+    def forward(self, x):
+        if x.dim() != 3:
+            raise ValueError(f"`x` must have shape (B, n, D); got {tuple(x.shape)}.")
+        so_far = torch.arange(1, x.shape[1] + 1, device=x.device, dtype=x.dtype)
+        return self.scale * x.cumsum(1) / so_far[:, None]
+
+
+@builder
+def mean_attention(*, device, dtype):
+    """Return a causal attention module for any number of features."""
+    return MeanAttention(device, dtype)
+
+
+def _another(target, probe, *, by_position=False):
+    """Return a second model of the same sizes with attention modules of its own."""
+    given = copy.deepcopy(probe.construct)
+    with torch.random.fork_rng(devices=[]):  # our draws must not count as the answer's
+        second = type(target)(*given.values()) if by_position else type(target)(**given)
+    return second.to(given["positions"].dtype).train(target.training)
+
+
+@scenario
+def stored_weights(target, probe, args, kwargs):
+    """Call a second model, into which the parameters of the first are loaded."""
+    second = _another(target, probe)
+    second.load_state_dict(dict(target.named_parameters()))
+    return second(*args.values(), **kwargs)
+
+
+@scenario
+def with_its_buffer(target, probe, args, kwargs):
+    """Call a model that has its positions in a buffer."""
+    if "positions" not in dict(target.named_buffers()):
+        raise NotAsRequested("`positions` is not a buffer of your model.")
+    return target(*args.values(), **kwargs)
+
+
+@scenario
+def among_other_models(target, probe, args, kwargs):
+    """Call a model, built by position, between calls and models of other sizes."""
+    longest, found = len(probe.construct["positions"]), getattr(target, "context_length", "missing")
+    if found != longest:
+        raise NotAsRequested(f"With {longest} positions, your `context_length` is {found}.")
+    second = _another(target, probe, by_position=True)
+    second.load_state_dict(target.state_dict())
+    smaller = probe.construct | {"positions": probe.construct["positions"][1:, 1:]}
+    _another(target, dataclasses.replace(probe, construct=smaller))
+    target(*(tokens.flip(0) for tokens in args.values()))
+    return second(*args.values(), **kwargs)
 
 
 class TableModel(torch.nn.Module):

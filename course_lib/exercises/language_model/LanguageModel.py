@@ -1,0 +1,330 @@
+"""`LanguageModel`: tokens and positions, blocks, logits; judged with injected weights."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from torch import nn
+
+from course_lib.checks.judge.exercise import Exercise, Returned
+from course_lib.checks.observe.probe import Built, Probe, tensor
+from course_lib.exercises._rows import FLOAT32, Given, case, edge, in_steps, mistake
+from course_lib.exercises.translator._blocks import (
+    no_residual,
+    of_the_normed,
+    post_norm,
+    pre_norm,
+)
+from course_lib.reference import language_model as oracle
+
+Sizes = tuple[int, int, int, int]  # num_tokens, context_length, embed_dim, hidden_dim
+
+
+def _built(rng, sizes: Sizes, num_blocks) -> Given:
+    """Return how a model is built, and weights for it."""
+    num_tokens, context_length, d, hidden = sizes
+
+    def linear(name, rows, columns) -> Given:
+        weight = rng.normal(0, 1.3 / columns**0.5, (rows, columns))
+        return {f"{name}.weight": weight, f"{name}.bias": rng.normal(0, 0.5, rows)}
+
+    def norm(name) -> Given:
+        return {f"{name}.weight": rng.uniform(0.6, 1.5, d), f"{name}.bias": rng.normal(0, 0.5, d)}
+
+    state = {"tokens.weight": rng.normal(0, 1.3, (num_tokens, d))}
+    for number in range(num_blocks):
+        block = f"blocks.{number}"
+        state |= {f"{block}.attention.scale": rng.uniform(0.6, 1.5, 1), **norm(f"{block}.norm_1")}
+        if hidden:
+            state |= norm(f"{block}.norm_2")
+            state |= linear(f"{block}.feed_forward.0", hidden, d)
+            state |= linear(f"{block}.feed_forward.2", d, hidden)
+    state |= {**norm("norm"), **linear("to_logits", num_tokens, d)}
+    construct = {
+        "num_tokens": num_tokens,
+        "attentions": [Built("mean_attention")] * num_blocks,
+        "positions": tensor(rng.normal(0, 1.3, (context_length, d))),
+        "hidden_dim": hidden,
+    }
+    return {"construct": construct, "state": state, "tolerance": 1e-3}
+
+
+def _problem(rng, batch, n, sizes: Sizes, num_blocks=1, dtype="int64") -> Given:
+    """Return the fields of a probe."""
+    tokens = rng.integers(0, sizes[0], (batch, n)).astype(dtype)
+    tokens[:, 0] = (np.arange(batch) + sizes[0] - 1) % sizes[0]  # no two items are alike
+    return {"tokens": tokens, **_built(rng, sizes, num_blocks)}
+
+
+def _worked() -> Given:
+    problem = _problem(np.random.default_rng(0), 1, 1, (2, 3, 2, 0))
+    for name, value in problem["state"].items():
+        value[:] = np.eye(2) if value.ndim == 2 else not name.endswith("bias")
+    problem["state"]["tokens.weight"][:] = [[0, 0], [1, 3]]
+    problem["state"]["norm.weight"][:] = 2
+    problem["construct"]["positions"].data[:] = [[1, 1], [2, 0], [0, 2]]
+    return problem
+
+
+def _without_parts(problem: Given) -> Given:
+    """Return the problem with parts that return zeros and norms in the blocks that only norm."""
+    for name, value in problem["state"].items():
+        if "scale" in name or "feed_forward.2" in name:
+            value[:] = 0.0
+        elif ".norm" in name:
+            value[:] = name.endswith("weight")
+    return problem
+
+
+def _already_normed(rng) -> Given:
+    """Return a problem in which the attention adds a constant and the last norm changes nothing."""
+    problem = _problem(rng, 2, 3, (2, 5, 4, 0))
+    state = problem["state"]
+    signs = np.array([[1.0], [-1.0], [-1.0], [1.0], [1.0]])
+    added = state["blocks.0.attention.scale"] * state["blocks.0.norm_1.bias"]
+    state["blocks.0.norm_1.weight"][:] = 0.0
+    state["norm.weight"][:], state["norm.bias"][:] = 1.0, 0.0
+    state["tokens.weight"][:] = signs[:2] * [1, -1, 0, 0] - added
+    problem["construct"]["positions"].data[:] = signs * [0, 0, 1, -1]
+    return problem
+
+
+def _probes(rng) -> list[Probe]:
+    def problem(*sizes, **options) -> Given:
+        return _problem(rng, *sizes, **options)
+
+    back = {"grad_outputs": rng.normal(size=(1, 2, 2))}
+    alone = problem(2, 4, (6, 7, 5, 0))
+    del alone["construct"]["hidden_dim"]
+    alike = problem(2, 4, (5, 6, 7, 3))
+    alike["construct"]["positions"].data[:] = alike["construct"]["positions"].data[0]
+    return [
+        case("worked", **_worked()).says("With one position, each step can be done by hand."),
+        case("no_parts", **_without_parts(problem(2, 3, (7, 8, 4, 5)))).says(
+            "If attention and network return zeros, the logits are to_logits(norm(x)), where x is "
+            "the sum of the vectors of the tokens and of their positions."
+        ),
+        case("attention_alone", **alone).says(
+            "Without hidden_dim, a block has only its attention: x + attention(norm_1(x))."
+        ),
+        case("normed_at_the_end", **_already_normed(rng)).says(
+            "Where x has mean 0 and variance 1 in the end, the last norm changes nothing."
+        ),
+        case("equal_positions", **alike).says(
+            "If all positions have the same vector, it is added to every token."
+        ),
+        case("one_block", **problem(3, 4, (6, 9, 5, 7))).says(
+            "A block adds attention(norm_1(x)) to x, then feed_forward(norm_2(x)) to that sum."
+        ),
+        case("two_blocks", **problem(2, 5, (7, 8, 6, 3), 2)).says(
+            "Each block reads what the one before it returns."
+        ),
+        case("three_attentions", **problem(2, 6, (5, 9, 4, 0), 3)).says(
+            "There are as many blocks as attention modules, in their order."
+        ),
+        edge("whole_context", **problem(2, 5, (4, 5, 3, 2))).says(
+            "A text may have context_length tokens."
+        ),
+        edge("one_token", **problem(3, 1, (6, 4, 5, 2))).says("A text may have a single token."),
+        edge("int32", **problem(2, 3, (5, 6, 4, 3), dtype="int32")).says(
+            "The tokens may be int32."
+        ),
+        edge("train", training=True, **problem(2, 3, (5, 6, 4, 7), 2)).says(
+            "The model has no dropout and returns the same in train mode."
+        ),
+        edge("float32", **problem(2, 4, (6, 5, 3, 7)) | FLOAT32).says(
+            "Float32 weights give float32 logits."
+        ),
+        edge("too_long", raises="ValueError", **problem(1, 5, (6, 4, 3, 2))).says(
+            "More than context_length tokens are a ValueError."
+        ),
+        edge("stored_weights", scenario="stored_weights", **problem(2, 3, (5, 6, 4, 7), 2)).says(
+            "Weights that were stored without the positions can be loaded into a new model."
+        ),
+        edge("buffer", scenario="with_its_buffer", **problem(2, 3, (5, 6, 4, 7))).says(
+            "The positions are a buffer, which moves to another device with the model."
+        ),
+        edge("others", scenario="among_other_models", **problem(2, 3, (5, 6, 4, 7), 2)).says(
+            "`__init__` takes num_tokens, attentions, positions and hidden_dim in this order, and "
+            "models are independent of each other."
+        ),
+        case("gradient", **back, **problem(1, 2, (2, 3, 3, 2))).says(
+            "Gradients must reach all layers and the attention modules."
+        ),
+    ]
+
+
+def _placed(x, tokens, positions) -> nn.Module:
+    return x + positions[: tokens.shape[1]]
+
+
+def _last_positions(x, tokens, positions) -> nn.Module:
+    return x + positions[len(positions) - tokens.shape[1] :]
+
+
+def _unplaced(x, tokens, positions) -> nn.Module:
+    return x
+
+
+def _not_normed(x, norm, part) -> nn.Module:
+    return x + part(x)
+
+
+def _kept(model, positions) -> None:
+    model.register_buffer("positions", positions, persistent=False)
+
+
+@in_steps(
+    joins=(pre_norm, pre_norm),
+    norms=("norm_1", "norm_2"),
+    place=_placed,
+    last=lambda model, x: model.to_logits(model.norm(x)),
+    between=nn.GELU,
+    keep=_kept,
+)
+def _model(joins, norms, place, last, between, keep) -> type:
+    """Return a correct model, of which each step may be changed."""
+
+    class LanguageModel(nn.Module):
+        positions: Sequence
+
+        def __init__(self, num_tokens, attentions, positions, hidden_dim=0) -> None:
+            super().__init__()
+            self.context_length, d = len(positions), positions.shape[1]
+            keep(self, positions)
+            for name, layer in ("tokens", nn.Embedding), ("to_logits", nn.Linear):
+                sizes = (num_tokens, d) if name == "tokens" else (d, num_tokens)
+                setattr(self, name, layer(*sizes))
+            self.norm, self.blocks = nn.LayerNorm(d), nn.ModuleList()
+            for attention in attentions:
+                parts = {"norm_1": nn.LayerNorm(d), "attention": attention}
+                if hidden_dim:
+                    network = nn.Linear(d, hidden_dim), between(), nn.Linear(hidden_dim, d)
+                    parts |= {"norm_2": nn.LayerNorm(d), "feed_forward": nn.Sequential(*network)}
+                self.blocks.append(nn.ModuleDict(parts))
+
+        def forward(self, tokens) -> nn.Module:
+            if tokens.shape[1] > self.context_length:
+                raise ValueError("the text is too long")
+            x = place(self.tokens(tokens), tokens, self.positions)
+            for block in self.blocks:
+                parts = [block[name] for name in ("attention", "feed_forward") if name in block]
+                for join, norm, part in zip(joins, norms, parts, strict=False):
+                    x = join(x, block[norm], part)
+            return last(self, x)
+
+    return LanguageModel
+
+
+def _placed_last(model, x) -> nn.Module:
+    return model.to_logits(model.norm(x + model.positions[: x.shape[1]]))
+
+
+EXERCISE = Exercise(
+    points=4,
+    minutes=20,
+    difficulty=3,
+    is_class=True,
+    returns=(Returned("logits", "tensor", "float", ("batch", "n", "num_tokens")),),
+    probes=_probes,
+    oracle=oracle.language_model,
+    mistakes=(
+        mistake("post_norm", _model(joins=(post_norm, post_norm))).says(
+            "Your norms follow the sums, norm(x + f(x)). Here each norm comes before its part, "
+            "x + f(norm(x)).",
+            "What does each part read, and what is added to its result?",
+        ),
+        mistake("residual_of_the_normed", _model(joins=(of_the_normed, of_the_normed))).says(
+            "You add each result to the normalized x, so x itself is lost after the first norm.",
+            "Does a line like `x = norm(x)` overwrite what you still need for the sum?",
+        ),
+        mistake(
+            "no_residual",
+            _model(joins=(no_residual, no_residual)),
+            twins=(
+                _model(joins=(no_residual, pre_norm)),
+                _model(joins=(pre_norm, no_residual)),
+            ),
+        ).says(
+            "In at least one of the sums x is missing: the result of a part replaces x instead of "
+            "being added to it.",
+            "In x + f(norm(x)), which term comes before the plus?",
+        ),
+        mistake(
+            "not_normed",
+            _model(joins=(_not_normed, pre_norm)),
+            twins=(
+                _model(joins=(pre_norm, _not_normed)),
+                _model(joins=(_not_normed, _not_normed)),
+            ),
+        ).says(
+            "At least one of the two parts of a block reads x without its norm.",
+            "Which norm belongs to which part, and where do you call it?",
+        ),
+        mistake("one_norm", _model(norms=("norm_1", "norm_1"))).says(
+            "Both parts of a block read norm_1(x), and norm_2 is never used.",
+            "Which norm belongs to the feed-forward network?",
+        ),
+        mistake("no_final_norm", _model(last=lambda model, x: model.to_logits(x))).says(
+            "The logits are made from x without the last norm.",
+            "What does `to_logits` read?",
+        ),
+        mistake("no_positions", _model(place=_unplaced)).says(
+            "You never add the positions, so the order of earlier tokens has no effect.",
+            "What is added to the vectors of the tokens?",
+        ),
+        mistake("positions_last", _model(place=_unplaced, last=_placed_last)).says(
+            "You add the positions after the blocks, so no attention has seen them.",
+            "What should x hold when the first block reads it?",
+        ),
+        mistake("last_positions", _model(place=_last_positions)).says(
+            "A text of n tokens gets the last n positions; it must get the first n.",
+            "Which row of `positions` belongs to the first token?",
+        ),
+        mistake("positions_of_ids", _model(place=lambda x, ids, table: x + table[ids])).says(
+            "You look the positions up by the ids of the tokens, so equal tokens get the same "
+            "position.",
+            "Which row of `positions` belongs to the token at position i, whatever its id?",
+        ),
+        mistake("relu", _model(between=nn.ReLU)).says(
+            "Your networks use ReLU between the two linear layers; here it is GELU.",
+            "Which function do the statement and the figure name?",
+        ),
+        mistake(
+            "probabilities",
+            _model(last=lambda model, x: model.to_logits(model.norm(x)).softmax(-1)),
+        ).says(
+            "You return probabilities. The loss and `generate` apply the softmax themselves.",
+            "What is your last step?",
+        ),
+        mistake(
+            "positions_stored",
+            _model(keep=lambda model, positions: model.register_buffer("positions", positions)),
+        ).says(
+            "Your `positions` are part of `state_dict()`, so weights that were stored without them "
+            "cannot be loaded.",
+            "What does `persistent=False` do in `register_buffer`?",
+        ),
+        mistake(
+            "positions_not_a_buffer",
+            _model(keep=lambda model, positions: setattr(model, "positions", positions)),
+        ).says(
+            "Your `positions` are an ordinary attribute, so `model.to(device)` leaves them behind.",
+            "Which method of `nn.Module` registers a tensor that moves with the model and is not "
+            "trained?",
+        ),
+    ),
+    hints=(
+        "x begins as the sum of two tables' rows, one for the token and one for the position. "
+        "Each block only ever adds to x. At the end a norm and a linear layer read x.",
+        "In `__init__`, make one block for each attention module and keep all of them in an "
+        "`nn.ModuleList`; a block can be an `nn.ModuleDict` or a small class of yours. In "
+        "`forward`, check the length, add the first n rows of the positions, let x pass through "
+        "the blocks, and return the logits.",
+        "x = self.tokens(tokens) + self.positions[...]\n"
+        "for block in self.blocks:\n"
+        "    x = x + block.attention(...)\n"
+        "    if ...:\n"
+        "        x = ... + ...\n"
+        "return self.to_logits(...)",
+    ),
+)

@@ -1,0 +1,360 @@
+"""Answers to `LanguageModel`."""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from course_lib.exercises.variants import faulty, right, wrong, wrong_in
+
+
+class Block(nn.Module):
+    def __init__(self, attention, d, hidden):
+        super().__init__()
+        self.attention = attention
+        self.norm_1 = nn.LayerNorm(d)
+        if hidden > 0:
+            self.norm_2 = nn.LayerNorm(d)
+            self.feed_forward = nn.Sequential(nn.Linear(d, hidden), nn.GELU(), nn.Linear(hidden, d))
+
+    def forward(self, x):
+        x = x + self.attention(self.norm_1(x))
+        if hasattr(self, "feed_forward"):
+            x = x + self.feed_forward(self.norm_2(x))
+        return x
+
+
+@right
+class ListOfBlocks(nn.Module):
+    def __init__(self, num_tokens, attentions, positions, hidden_dim=0):
+        super().__init__()
+        d = positions.size(1)
+        self.context_length = positions.size(0)
+        self.register_buffer("positions", positions, persistent=False)
+        self.tokens = nn.Embedding(num_tokens, d)
+        self.blocks = nn.ModuleList([Block(a, d, hidden_dim) for a in attentions])
+        self.norm = nn.LayerNorm(d)
+        self.to_logits = nn.Linear(d, num_tokens)
+
+    def forward(self, tokens):
+        n = tokens.shape[1]
+        if n > self.context_length:
+            raise ValueError(f"{n} tokens are too many")
+        x = self.tokens(tokens) + self.positions[:n]
+        for block in self.blocks:
+            x = block(x)
+        return self.to_logits(self.norm(x))
+
+
+@right
+class Functional(ListOfBlocks):
+    """The same by functions; the positions are looked up."""
+
+    def forward(self, tokens):
+        if tokens.shape[-1] > len(self.positions):
+            raise ValueError("too long")
+        places = torch.arange(tokens.shape[1], device=tokens.device)
+        x = F.embedding(tokens, self.tokens.weight) + F.embedding(places, self.positions)[None]
+        for block in self.blocks:
+            x = x + block.attention(F.layer_norm(x, x.shape[-1:], *block.norm_1.parameters()))
+            if "feed_forward" in dict(block.named_children()):
+                up, _, down = block.feed_forward
+                hidden = F.gelu(F.linear(block.norm_2(x), up.weight, up.bias))
+                x = x + F.linear(hidden, down.weight, down.bias)
+        x = F.layer_norm(x, x.shape[-1:], self.norm.weight, self.norm.bias, self.norm.eps)
+        return x @ self.to_logits.weight.T + self.to_logits.bias
+
+
+@right
+class BlocksInOne(nn.Module):
+    """Blocks are plain modules with attributes; the feed-forward network may be None."""
+
+    def __init__(self, num_tokens, attentions, positions, hidden_dim=0):
+        super().__init__()
+        self.tokens = nn.Embedding(num_tokens, positions.shape[1])
+        self.register_buffer("positions", positions.clone(), persistent=False)
+        self.blocks = nn.ModuleList()
+        for attention in attentions:
+            block = nn.Module()
+            block.attention, block.feed_forward = attention, None
+            block.norm_1 = nn.LayerNorm(positions.shape[1])
+            if hidden_dim:
+                block.norm_2 = nn.LayerNorm(positions.shape[1])
+                block.feed_forward = nn.Sequential(
+                    nn.Linear(positions.shape[1], hidden_dim),
+                    nn.GELU(),
+                    nn.Linear(hidden_dim, positions.shape[1]),
+                )
+            self.blocks.append(block)
+        self.norm = nn.LayerNorm(positions.shape[1])
+        self.to_logits = nn.Linear(positions.shape[1], num_tokens)
+
+    @property
+    def context_length(self):
+        return self.positions.shape[0]
+
+    def forward(self, tokens):
+        if tokens.shape[1] > self.context_length:
+            raise ValueError(f"at most {self.context_length}")
+        x = self.tokens(tokens)
+        x = x + self.positions[: x.shape[1]].expand_as(x)
+        for block in self.blocks:
+            x = x + block.attention(block.norm_1(x))
+            if block.feed_forward is not None:
+                x = x + block.feed_forward(block.norm_2(x))
+        return self.to_logits(self.norm(x))
+
+
+class Almost(ListOfBlocks):
+    """A right model in steps; what follows changes one of them."""
+
+    def __init__(self, num_tokens, attentions, positions, hidden_dim=0):
+        super().__init__(num_tokens, attentions, positions, hidden_dim)
+        self.change(num_tokens, attentions, positions, hidden_dim)
+
+    def change(self, num_tokens, attentions, positions, hidden_dim):
+        """Replace some parts."""
+
+    def forward(self, tokens):
+        self.refuse(tokens)
+        x = self.place(self.tokens(tokens), tokens)
+        for block in self.blocks:
+            x = self.attend(x, block)
+            if hasattr(block, "feed_forward"):
+                x = self.think(x, block)
+        return self.finish(x)
+
+    def refuse(self, tokens):
+        if tokens.shape[1] > self.context_length:
+            raise ValueError("too long")
+
+    def place(self, x, tokens):
+        return x + self.positions[: tokens.shape[1]]
+
+    def attend(self, x, block):
+        return x + block.attention(block.norm_1(x))
+
+    def think(self, x, block):
+        return x + block.feed_forward(block.norm_2(x))
+
+    def finish(self, x):
+        return self.to_logits(self.norm(x))
+
+
+def normed_first(self, x, block):
+    z = block.norm_1(x)
+    return z + block.attention(z)
+
+
+def and_normed_again(self, x, block):
+    z = block.norm_2(x)
+    return z + block.feed_forward(z)
+
+
+def gelu_replaced(activation):
+    def change(self, num_tokens, attentions, positions, hidden_dim):
+        for block in self.blocks:
+            if hidden_dim:
+                block.feed_forward[1] = activation
+
+    return change
+
+
+but = wrong_in(Almost)
+AsInTheFirstPaper = but(
+    "post_norm",
+    attend=lambda self, x, block: block.norm_1(x + block.attention(x)),
+    think=lambda self, x, block: block.norm_2(x + block.feed_forward(x)),
+)
+OverwritesX = but("residual_of_the_normed", attend=normed_first, think=and_normed_again)
+AttentionOnly = but("no_residual", attend=lambda self, x, block: block.attention(block.norm_1(x)))
+NetworkOnly = but("no_residual", think=lambda self, x, block: block.feed_forward(block.norm_2(x)))
+FirstNormForgotten = but("not_normed", attend=lambda self, x, block: x + block.attention(x))
+SecondNormForgotten = but("not_normed", think=lambda self, x, block: x + block.feed_forward(x))
+CopiedLine = but("one_norm", think=lambda self, x, block: x + block.feed_forward(block.norm_1(x)))
+NoLastNorm = but("no_final_norm", finish=lambda self, x: self.to_logits(x))
+NoPositions = but("no_positions", place=lambda self, x, tokens: x)
+PositionsAtTheEnd = but(
+    "positions_last",
+    place=lambda self, x, tokens: x,
+    finish=lambda self, x: self.to_logits(self.norm(x + self.positions[: x.shape[1]])),
+)
+PositionsAfterTheNorm = but(
+    place=lambda self, x, tokens: x,
+    finish=lambda self, x: self.to_logits(self.norm(x) + self.positions[: x.shape[1]]),
+)
+LastPositions = but(
+    "last_positions", place=lambda self, x, tokens: x + self.positions[-tokens.shape[1] :]
+)
+PositionsOfIds = but("positions_of_ids", place=lambda self, x, tokens: x + self.positions[tokens])
+FromPositionOne = but(
+    place=lambda self, x, tokens: x + self.positions.roll(-1, 0)[: tokens.shape[1]]
+)
+Relu = but("relu", change=gelu_replaced(nn.ReLU()))
+NoActivation = but(change=gelu_replaced(nn.Identity()))
+GeluByTanh = but(change=gelu_replaced(nn.GELU(approximate="tanh")))
+WithDropout = but(change=gelu_replaced(nn.Sequential(nn.GELU(), nn.Dropout(0.2))))
+Probabilities = but(
+    "probabilities", finish=lambda self, x: self.to_logits(self.norm(x)).softmax(dim=-1)
+)
+LastPositionAlone = but(finish=lambda self, x: self.to_logits(self.norm(x[:, -1])))
+FirstBlockAlone = but(finish=lambda self, x: self.to_logits(self.norm(self.blocks[0](x))))
+AnyLength = but("other_error", refuse=lambda self, tokens: tokens.clamp(max=self.context_length))
+
+
+@wrong()
+class CutOff(Almost):
+    """Reads the last context_length tokens instead of refusing."""
+
+    def forward(self, tokens):
+        return super().forward(tokens[:, -self.context_length :])
+
+
+@wrong()
+class SideBySide(Almost):
+    def forward(self, tokens):
+        self.refuse(tokens)
+        x = self.place(self.tokens(tokens), tokens)
+        for block in self.blocks:
+            added = block.attention(block.norm_1(x))
+            if hasattr(block, "feed_forward"):
+                added = added + block.feed_forward(block.norm_2(x))
+            x = x + added
+        return self.finish(x)
+
+
+@wrong("positions_stored")
+class PositionsStored(Almost):
+    def change(self, num_tokens, attentions, positions, hidden_dim):
+        self.register_buffer("positions", positions)
+
+
+@wrong("positions_not_a_buffer")
+class PositionsLeftBehind(Almost):
+    def change(self, num_tokens, attentions, positions, hidden_dim):
+        del self.positions
+        self.positions = positions
+
+
+@wrong("extra_parameters")
+class PositionsLearned(Almost):
+    def change(self, num_tokens, attentions, positions, hidden_dim):
+        del self.positions
+        self.positions = nn.Parameter(positions)
+
+
+@wrong("not_as_requested")
+class NoContextLength(Almost):
+    def __init__(self, num_tokens, attentions, positions, hidden_dim=0):
+        super().__init__(num_tokens, attentions, positions, hidden_dim)
+        del self.context_length
+
+    def refuse(self, tokens):
+        if tokens.shape[1] > len(self.positions):
+            raise ValueError("too long")
+
+
+@wrong("extra_parameters")
+class NetworkOfNoUnits(Almost):
+    """Has a feed-forward network even without units; its last bias is added."""
+
+    def change(self, num_tokens, attentions, positions, hidden_dim):
+        if not hidden_dim:
+            self.blocks = nn.ModuleList(Block(a, positions.shape[1], 1) for a in attentions)
+
+
+@wrong("layers_in_a_list")
+class PlainList(Almost):
+    def change(self, num_tokens, attentions, positions, hidden_dim):
+        blocks = list(self.blocks)
+        del self.blocks
+        self.blocks = blocks
+
+
+@wrong("layers_in_a_list")
+class AttentionsInAList(Almost):
+    """The attention modules are used and kept in a plain list, out of reach of the optimizer."""
+
+    def change(self, num_tokens, attentions, positions, hidden_dim):
+        self.attentions = list(attentions)
+        for block in self.blocks:
+            del block.attention
+
+    def forward(self, tokens):
+        for block, attention in zip(self.blocks, self.attentions, strict=True):
+            object.__setattr__(block, "attention", attention)
+        return super().forward(tokens)
+
+
+@wrong("parameters_renamed")
+class OtherNames(ListOfBlocks):
+    def __init__(self, num_tokens, attentions, positions, hidden_dim=0):
+        super().__init__(num_tokens, attentions, positions, hidden_dim)
+        self.token_embedding = self._modules.pop("tokens")
+
+    def forward(self, tokens):
+        self._modules["tokens"] = self.token_embedding
+        try:
+            return super().forward(tokens)
+        finally:
+            del self._modules["tokens"]
+
+
+@wrong()
+class OtherOrderOfArguments(ListOfBlocks):
+    def __init__(self, num_tokens, positions, attentions, hidden_dim=0):
+        super().__init__(num_tokens, attentions, positions, hidden_dim)
+
+
+@wrong()
+class SizesOnTheClass(ListOfBlocks):
+    """Keeps the positions on the class: a second model overwrites those of the first."""
+
+    kept = None
+
+    def __init__(self, num_tokens, attentions, positions, hidden_dim=0):
+        super().__init__(num_tokens, attentions, positions, hidden_dim)
+        type(self).kept = positions
+
+    def forward(self, tokens):
+        self.positions = type(self).kept.to(self.positions)
+        return super().forward(tokens)
+
+
+@wrong("module_not_begun")
+class NotBegun(ListOfBlocks):
+    def __init__(self, num_tokens, attentions, positions, hidden_dim=0):
+        self.tokens = nn.Embedding(num_tokens, positions.shape[1])
+        super().__init__(num_tokens, attentions, positions, hidden_dim)
+
+
+@wrong()
+class WithoutGraph(Almost):
+    """The blocks get no gradient."""
+
+    def attend(self, x, block):
+        return x + block.attention(block.norm_1(x)).detach()
+
+
+@wrong()
+class TokensOverwritten(Almost):
+    def place(self, x, tokens):
+        tokens.clamp_(max=0)
+        return super().place(x, tokens)
+
+
+@faulty("post-norm", "no last norm", "last positions")
+def in_several_ways(faults):
+    class Model(Almost):
+        def place(self, x, tokens):
+            n = tokens.shape[1]
+            return x + (self.positions[-n:] if "last positions" in faults else self.positions[:n])
+
+        def attend(self, x, block):
+            if "post-norm" in faults:
+                return block.norm_1(x + block.attention(x))
+            return super().attend(x, block)
+
+        def finish(self, x):
+            return self.to_logits(x if "no last norm" in faults else self.norm(x))
+
+    return Model

@@ -16,8 +16,6 @@
 
 # %%
 import contextlib
-import copy
-import inspect
 import math
 import time
 from collections.abc import Iterator, Sequence
@@ -30,12 +28,11 @@ from torch.nn import functional as F
 
 from course_lib import carry_on, certificate, check, hint, plotting
 from course_lib.models.language_model import (
-    drawn,
     previous_token_score,
     repeated_tokens,
     text_windows,
 )
-from course_lib.models.prose import characters, lesson_text
+from course_lib.models.stories import CHARACTERS, stories
 from course_lib.models.trained import live_induction, trained_induction
 from course_lib.models.training import train
 
@@ -47,9 +44,9 @@ device = "cuda" if torch.cuda.is_available() else "cpu"
 torch.set_printoptions(precision=4, sci_mode=False)
 
 # %% [markdown]
-# ## 1. The text knows the answers
+# ## 1. The text is its own answer key
 #
-# *Someone had to write down every translation for the translator. Who writes down what comes next?*
+# *For a translator, somebody has to write the translations. What does a language model learn from?*
 
 # %% tags=["demo", "hide-input"]
 lit = "inputs"
@@ -57,40 +54,36 @@ shapes = {"inputs": "(B, n, D)", "second add": "(B, n, D)"}
 plotting.show(plotting.diagram("block", lit=lit, shapes=shapes))
 
 # %% [markdown]
-# The text does. Cut it anywhere: the next character is the answer. Our text is lessons 01 to 08
-# themselves, so you will recognise the style.
+# A language model needs only text. Cut the text anywhere, and the next character is the correct
+# answer. Our text consists of stories that a program makes by rules. Each story invents the names of
+# its two characters.
 
 # %% tags=["demo"]
-text = lesson_text()
-vocabulary = characters(text)
-tokens = vocabulary.ids(text)
-begins = text.index("attention")
-print(repr(text[begins : begins + 60]))
-print(tokens[begins : begins + 12].tolist())
-print(f"{len(text):,} characters, {len(vocabulary)} different ones with the pad")
+text = "".join(story.text for story in stories(2000, seed=0))
+tokens = CHARACTERS.ids(text)
+print(text[: text.index("\n\n")])
+print(tokens[:12].tolist())
+print(f"{len(text):,} characters, {len(CHARACTERS)} different tokens with the pad")
 
 # %% [markdown]
-# A window of 64 characters is 63 questions at once: after the first, what comes? After the first
-# two? The causal mask lets one pass answer all of them without a look at the solution.
+# In this lesson a token is a character. Large models read pieces of words, in the same way. A window of
+# 96 tokens contains 95 questions: what follows the first token, the first two, and so on. With the
+# causal mask one pass answers all of them, and no position sees its own answer.
 #
 # ### Exercise: `next_token_loss`
 #
-# Nobody tells a language model what is right. It guesses the next token, and the text itself gives
-# the answer; the loss is how surprised the model was.
+# - **Takes** `logits` `(B, n, V)`, at each position a score for each of the $V$ tokens, and `tokens`
+#   `(B, n)`, int64 or int32, the text that the model read. There are at least two positions.
+# - **Returns** a tensor of one number in the dtype of the logits: the mean of $-\ln p$ over all texts
+#   and all predictions. Here $p$ is the probability that the softmax at position $i$ gives to token
+#   $i + 1$.
 #
-# - **Takes** `logits` `(B, n, V)`, of any size: at each position a score for each of the $V$ tokens,
-#   made from this token and those before it; `tokens` `(B, n)`, whole numbers (int64 or int32), the
-#   text that the model read. There are at least two positions.
-# - **Returns** a tensor of one number, in the dtype of the logits and with gradients to them: the
-#   mean of $-\ln p$ over all texts and all predictions, where $p$ is the probability that the softmax
-#   over the vocabulary at position $i$ gives to token $i + 1$.
-#
-# Nothing predicts token 0, and what the last position predicts is not known: $n$ tokens make $n - 1$
-# predictions.
+# Token 0 is never predicted, and the last position has no target, so $n$ tokens make $n - 1$
+# predictions. Logits may have any size.
 #
 # **Worked number.** The text (0, 1, 1) with the logits (2, 0, 0), (0, 1, 0), (5, 5, 0): position 0
 # gives token 1 the probability $1 / (e^2 + 2)$, position 1 gives token 1 $e / (e + 2)$. The loss is
-# $(2.2395 + 0.5514) / 2 = 1.3955$, whatever the last position says.
+# $(2.2395 + 0.5514) / 2 = 1.3955$, whatever the last position predicts.
 
 # %%
 from course_lib.attention import next_token_loss
@@ -99,36 +92,29 @@ from course_lib.attention import next_token_loss
 check("next_token_loss")
 
 # %% [markdown]
-# **Predict.** An untrained model has no idea which of the 89 tokens is next. About what is its loss?
-#
-# <details><summary>Answer</summary>
-#
-# If all were equally likely, $\ln 89 = 4.49$. A fresh model is a little worse than that: its scores
-# are random numbers, so it prefers some characters for no reason, and is surprised more often.
-#
-# </details>
-#
-# How far can one get without any attention? Count the characters, and guess by their frequencies; or
-# count which follows which, and guess from the one before.
+# **Predict.** What is the loss of a model for which all 61 tokens are equally likely? And how far can
+# a model get without attention, if it counts how often each character occurs, or which character
+# follows which?
 
 
 # %% tags=["demo"]
 def entropy(counts):
-    """The mean surprise, in nats, of whoever knows the frequencies in each row of counts."""
+    """The mean loss, in nats, of a model that uses only the frequencies in each row of counts."""
     p = counts / counts.sum(-1, keepdim=True).clamp(min=1)
     return float(-(counts * p.clamp(min=1e-30).log()).sum() / counts.sum())
 
 
-V = len(vocabulary)
+V = len(CHARACTERS)
 pairs = torch.zeros(V, V, dtype=torch.float64)
 pairs.index_put_((tokens[:-1], tokens[1:]), torch.ones(1, dtype=torch.float64), accumulate=True)
-print(f"knows nothing                  {math.log(V):.2f}")
-print(f"knows how frequent each one is {entropy(pairs.sum(0)):.2f}")
-print(f"knows the character before     {entropy(pairs):.2f}")
+one_before = entropy(pairs)
+print(f"all tokens equally likely        {math.log(V):.2f}")
+print(f"from the frequency of characters {entropy(pairs.sum(0)):.2f}")
+print(f"from the character before        {one_before:.2f}")
 
 # %% [markdown]
-# These three are the milestones on the way down. Whatever is below the third has looked back further
-# than one character.
+# These are the milestones. A loss below the third line means that the model looks back more than one
+# character.
 
 # %% [markdown]
 # ## 2. A model that writes
@@ -182,122 +168,85 @@ from course_lib.attention import LanguageModel
 check("LanguageModel")
 
 # %% [markdown]
-# The sum that all parts read and add to is the **residual stream**. Heads of different layers never
-# meet. One reaches another by what it leaves in the stream.
+# The vector $x$ that all parts read and add to is the **residual stream**. Heads of different layers
+# never meet. One reaches another by what it leaves in the stream.
+#
+# **Predict.** Four models are trained in the same way, and each has one part more than the one before: one
+# head alone, four heads, a feed-forward network, a second block. Which step lowers the loss most?
 
 
-# %% tags=["demo"]
-large = torch.cuda.is_available()  # or True: a better writer, for some minutes of patience
-width, num_blocks, context, num_steps = (128, 3, 128, 1000) if large else (64, 2, 64, 1000)
-num_heads, batch, max_lr = (4, 24, 3e-3) if large else (2, 16, 1e-2)
-
-learned, held_out = tokens[: -len(tokens) // 20], tokens[-len(tokens) // 20 :]
+# %% tags=["demo", "nbval-ignore-output"]
+width, context, num_steps = 64, 96, 400
+learned, held_out = tokens[: len(tokens) * 9 // 10], tokens[len(tokens) * 9 // 10 :]
+rows = held_out[: len(held_out) // context * context].reshape(-1, context).to(device)
 
 
-def new_model():
-    """An untrained language model on your attention, the same each time."""
+def learn(attentions, hidden_dim, positions):
+    """A model that is trained on stories, its losses, and its loss on unseen stories."""
+    model = LanguageModel(len(CHARACTERS), attentions, positions, hidden_dim).to(device)
+    windows = text_windows(learned, context, torch.Generator().manual_seed(0), batch=16)
+
+    def next_loss():
+        batch = next(windows).to(device)
+        return next_token_loss(model(batch), batch)
+
+    losses = train(model, next_loss, num_steps, max_lr=1e-2)
+    with torch.no_grad():
+        return model, losses, next_token_loss(model(rows), rows).item()
+
+
+ladder, curves, unseen = {}, {}, {}
+for name, num_heads, num_blocks, hidden_dim in (
+    ("one head", 1, 1, 0),
+    ("four heads", 4, 1, 0),
+    ("feed-forward network", 4, 1, 4 * width),
+    ("second block", 4, 2, 4 * width),
+):
     torch.manual_seed(0)
     attentions = [CausalSelfAttention(width, num_heads) for _ in range(num_blocks)]
     positions = positional_encoding(context, width)
-    return LanguageModel(len(vocabulary), attentions, positions, hidden_dim=4 * width)
+    ladder[name], losses, unseen[name] = learn(attentions, hidden_dim, positions)
+    curves[name] = losses[: len(losses) // 20 * 20].reshape(-1, 20).mean(1)
+    count = sum(p.numel() for p in ladder[name].parameters())
+    print(f"{name:22s}{count:8,} parameters, loss on unseen stories {unseen[name]:.2f}")
 
-
-writer = new_model().to(device)
-windows = text_windows(learned, context, torch.Generator().manual_seed(0), batch=batch)
-
-
-def next_loss():
-    some = next(windows).to(device)
-    return next_token_loss(writer(some), some)
-
-
-print(f"{sum(p.numel() for p in writer.parameters()):,} numbers to learn")
-
-# %% [markdown]
-# **Predict.** Where does the loss end: near 4.5, near 2.5, near 1.5, near 0? The figure also shows
-# how the model continues the word "Attention" as it learns. What does it learn first: words, the
-# lengths of words, or grammar?
-
-
-# %% tags=["demo", "nbval-ignore-output"]
-def pass_time(where, num_passes=20):
-    """Seconds in which a copy of the model reads a batch and sends gradients back."""
-    model, some = copy.deepcopy(writer).to(where), next(windows).to(where)
-    begun = 0.0
-    for i in range(num_passes + 1):  # the first pass warms up
-        if i == 1:
-            begun = time.perf_counter()
-        loss = next_token_loss(model(some), some)
-        loss.backward()
-        loss.item()  # waits for the device
-    return (time.perf_counter() - begun) / num_passes
-
-
-def first_words():
-    return "".join(vocabulary.words(drawn(writer, vocabulary.ids("Attention ").to(device), 140)))
-
-
-watch = plotting.watch_training(num_steps, first_words)
-begun = time.perf_counter()
-losses = train(writer, next_loss, num_steps, max_lr=max_lr, watch=watch)
-seconds = time.perf_counter() - begun
-rows = held_out[: len(held_out) // context * context].reshape(-1, context).to(device)
-with torch.no_grad():
-    unseen = next_token_loss(writer(rows), rows).item()
-print(f"{seconds:.0f} s on {device}, {1000 * seconds / max(len(losses), 1):.0f} ms a step")
-print(f"loss of the first batch {losses[0]:.2f}, of the last twenty {losses[-20:].mean():.2f}")
-print(f"on text that it never saw {unseen:.2f}")
-if device == "cuda":
-    print(f"the GPU is {pass_time('cpu') / pass_time('cuda'):.1f} times as fast as this processor")
-if len(losses) == num_steps:  # and not stopped before
-    assert losses[-20:].mean() < 2.2 and unseen < 2.4, "it knows no more than the last character"
-
-# %% tags=["demo", "nbval-ignore-output"]
-smooth = losses[: len(losses) // 40 * 40].reshape(-1, 40).mean(1)
-curves = {"loss": smooth, "the character before": torch.full_like(smooth, entropy(pairs))}
-across = 40 * torch.arange(1, len(smooth) + 1)
+curves["the character before"] = torch.full_like(curves["one head"], one_before)
+across = 20 * torch.arange(1, num_steps // 20 + 1)
 plotting.show(plotting.lines(across, curves, x_label="steps", y_label="loss"))
+one, four, network, second = unseen.values()
+assert one_before > one > four > network > second and four - network > max(
+    one - four, network - second
+)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Below the third milestone, so it looks back further than one character: the course's run ends at
-# 1.43 on the windows it learned from, and at 1.67 on the last twentieth of the text, which was kept
-# away from it. $e^{1.43} = 4.2$: it is as unsure as if it had to choose among four characters, of
-# 89. Held-out text is harder, partly because some phrases were learned by heart, and partly because
-# the end of the text is about other things. The larger setting gets clearly lower.
+# The feed-forward network does. Attention only averages the vectors that it finds, and the network makes
+# something new of the average at each position. In our run the loss falls from 1.8 with one head to 1.6,
+# 1.0 and 0.8. All four models look back more than one character. $e^{0.8}$ is 2.2: the last model is as
+# unsure as if it had to choose between two characters out of 61. This number is called the
+# *perplexity*.
 #
 # </details>
 #
-# A loss is not a text. To write, the model has to choose.
+# To write, a model has to choose.
 
 # %% [markdown]
 # ### Exercise: `generate`
 #
-# A model that scores the next token can write: choose one, append it, ask again. Two dials say how
-# boldly it chooses.
+# - **Takes** `model`, an `nn.Module` called as `model(tokens)` with tokens `(B, n)`, which returns logits
+#   `(B, n, V)` and refuses more than `model.context_length` tokens; `prompt` `(B, n)`, int64 or int32,
+#   at least one token and perhaps more than the model can read; `num_tokens`, 0 or more;
+#   `temperature`, 0 or more; `top_k`, at least 1, or None; `generator`, a `torch.Generator` or None.
+# - **Returns** integers `(B, n + num_tokens)`: each prompt followed by its new tokens.
 #
-# - **Takes** `model`, an `nn.Module` called as `model(tokens)` with tokens `(B, n)` that returns logits
-#   `(B, n, V)`. It depends on every token that it is given, and refuses more than
-#   `model.context_length` of them. `prompt` `(B, n)`, int64 or int32, at least one token, perhaps more
-#   than the model reads; `num_tokens`, 0 or more; `temperature`, 0 or more; `top_k`, at least 1, or
-#   None; `generator`, a `torch.Generator`, or None.
-# - **Returns** whole numbers `(B, n + num_tokens)`: the prompts, each with its new tokens behind it.
+# At each step the model reads the last `context_length` tokens of every text, and the logits at the
+# last position decide. At temperature 0 the likeliest token comes next, whatever `top_k` is.
+# Otherwise each text's next token is drawn from softmax(logits / temperature), with `top_k` only among
+# the `top_k` likeliest tokens. A `top_k` above $V$ keeps all.
 #
-# At each step the model reads the last `context_length` tokens of every text (all, if there are fewer),
-# and the logits of the last position count. At temperature 0 the likeliest token comes next, whatever
-# `top_k` is, and nothing is drawn. Otherwise the next token of each text is drawn on its own, from
-# softmax(logits / temperature). With `top_k` it is drawn among the `top_k` likeliest tokens alone, in
-# the proportion that they have; a number above the vocabulary keeps all. A temperature of 1e-4 gives
-# what 0 gives.
-#
-# Which function draws is up to you, but its random numbers come from `generator`, and without one from
-# torch's global ones: from the same state the same texts, and the global numbers stay untouched where
-# there is a generator. The model runs in eval mode and without gradients; afterwards it is in the mode
-# in which it came.
-#
-# The check draws thousands of tokens and allows their frequencies to be off by so much that a right
-# answer fails less than once in a million times.
+# The random numbers come from `generator`, or without one from torch's global generator. Run the model
+# in eval mode and without gradients, and leave it in the mode in which it came.
 #
 # **Worked number.** A model counts: after the token $t$ the logits are 2 for $t + 1$ and 0 for the
 # others. `generate(model, torch.tensor([[2, 3]]), 2, temperature=0)` gives `[[2, 3, 4, 5]]`.
@@ -309,35 +258,34 @@ from course_lib.attention import generate
 check("generate")
 
 # %% [markdown]
-# **Predict.** Three temperatures, 0, 0.7 and 1.5. Which text repeats itself? Which one has the most
-# words that do not exist?
+# **Predict.** The last of the four models writes at three temperatures, 0, 0.7 and 1.5. Which text
+# repeats itself? Which one has the most words that do not exist?
 
 
 # %% tags=["demo", "nbval-ignore-output"]
-def write(beginning, num_characters=300, **choices):
-    """A text that begins as you say; the same again with the same choices."""
-    prompt = vocabulary.ids(beginning)[None].to(device)
+def write(model, beginning, num_characters=200, **choices):
+    """A text that begins as given; the same again with the same choices."""
+    prompt = CHARACTERS.ids(beginning)[None].to(device)
     generator = torch.Generator(device).manual_seed(0)
-    ids = generate(writer, prompt, num_characters, generator=generator, **choices)
-    return "".join(vocabulary.words(ids[0]))
+    ids = generate(model, prompt, num_characters, generator=generator, **choices)
+    return "".join(CHARACTERS.words(ids[0]))
 
 
 for temperature in (0.0, 0.7, 1.5):
     print(f"--- temperature {temperature}")
-    print(write("Attention ", temperature=temperature))
+    print(write(ladder["second block"], "One morning", temperature=temperature))
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# At 0 it soon goes round in circles: the likeliest continuation of a phrase is often the phrase. At
-# 1.5 the unlikely is drawn too often, and one bad character spoils what comes after it. Between
-# them it has the course's sound, brackets and backticks included, and makes no sense. Everything it
-# ever read is shorter than a thin novel. Sampling is an art of its own: Holtzman and others (2019)
-# show why the likeliest text is not the best.
+# At temperature 0 the model soon goes in circles, because the likeliest continuation of a phrase is
+# often the phrase itself. At 1.5 unlikely characters are drawn too often, and each of them spoils what
+# comes after it. In between, the sentences are nearly correct, but nobody keeps a name for long.
 #
 # </details>
 #
-# Change the beginning, the temperature, `top_k=5`. Every character on the screen came through your attention.
+# Change the beginning, the temperature, `top_k=5`, or let `ladder["one head"]` write. Every character
+# came through your attention and your model.
 
 # %% [markdown]
 # ## 3. A puzzle that only a look-up can solve
@@ -763,7 +711,7 @@ def step_by_step(attention, x):
     return torch.cat(outputs, dim=1)
 
 
-attention = writer.blocks[0].attention
+attention = ladder["second block"].blocks[0].attention
 with torch.no_grad():
     x = torch.randn(1, 60, width, device=device)
     difference = (step_by_step(attention, x) - attention(x)).abs().max()
@@ -927,12 +875,12 @@ for name, (layers, h, g, d, length) in models.items():
 #
 # ## Further exercises ★
 #
-# 1. **Look into the writer.** Give `writer` 20 random characters twice. Has any of its heads an induction
-#    score above 0.3? Switch it off: does the loss on text change?
+# 1. **Look into your model.** Give `ladder["second block"]` 20 random letters twice. Does any of its heads
+#    have an induction score above 0.3? Switch it off. Does the loss on stories change?
 # 2. **One layer.** Leave the first layer out and train on the puzzle. Where does the loss stop?
 # 3. **When?** Take both scores every 10 steps of training. Which of the two heads comes first?
 # 4. **Turn instead of add.** Build `rotary_embedding` into your `CausalSelfAttention`, leave the added
-#    positions out, and train the writer again. Is the loss lower? What happens beyond its context?
+#    positions out, and train the model again. Is the loss lower? What happens beyond its context?
 # 5. **A writer with a cache.** Let `generate` use a `KVCache` in each layer. What has to happen when the
 #    text gets longer than the context?
 # 6. **Your text.** Train on something you wrote.

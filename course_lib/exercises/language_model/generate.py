@@ -250,7 +250,7 @@ _MISTAKES = (
 
 EXERCISE = Exercise(
     points=4,
-    minutes=20,
+    minutes=15,
     difficulty=3,
     returns=(Returned("tokens", "tensor", "int", ("batch", "n + num_tokens")),),
     probes=lambda rng: [*_values(rng), *_edges(rng)],

@@ -1,10 +1,22 @@
 """The black boxes of lesson 07: each opens to its diagnosis, whose evidence is its own."""
 
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
 import pytest
 import torch
 
+from course_lib.authoring.assemble import assemble
+from course_lib.authoring.inputs import Course
+from course_lib.authoring.student_version import release_files
 from course_lib.checks.observe.lessons.broken_modules import BUGS, Sound
-from course_lib.notebook import hunt
+from course_lib.notebook import hunt, library
+from course_lib.notebook.own_tests import run_tests
+from course_lib.reference.bug_hunt import BROKEN
+
+ROOT, SLUG = Path(__file__).parent.parent, "07_bug_hunt"
 
 LENS = torch.tensor([3, 1, 2])
 INPUTS = tuple(
@@ -137,12 +149,26 @@ def test_every_box_has_one_diagnosis_and_some_diagnoses_no_box():
 
 
 def test_the_list_names_no_box_and_is_in_an_order_that_tells_nothing(capsys):
-    hunt.diagnoses()
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == len(hunt.DIAGNOSES)
+    hunt.diagnose("heron")
+    *lines, last = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(hunt.DIAGNOSES) and 'diagnose("heron", number)' in last
     assert not [name for name in BUGS if name in "".join(lines)]
     faults = [line[3:].lower() for line in lines]
     assert faults == sorted(faults, key=lambda words: words.replace("_", " "))
+
+
+def test_no_cell_of_the_release_names_a_box_with_what_it_breaks():
+    course = Course.at(ROOT)
+    notebook, _ = assemble(course, SLUG)
+    text = release_files(course, SLUG, nbformat.writes(notebook))[f"{SLUG}.ipynb"].decode()
+    cells = [cell.source for cell in nbformat.reads(text, as_version=4).cells]
+    assert any("`curlew`" in cell for cell in cells)
+    for box in BUGS:
+        faults = [diagnosis.fault for diagnosis in hunt.DIAGNOSES if diagnosis.box == box]
+        for cell in cells:
+            assert box not in cell or not [
+                word for word in (*BROKEN[box], *faults) if word in cell
+            ], cell
 
 
 def test_a_right_diagnosis_shows_what_differs_from_the_sound_module(monkeypatch):
@@ -171,3 +197,41 @@ def test_a_box_or_a_number_that_is_not_there_is_named():
         hunt.diagnose("eagle", 1)
     with pytest.raises(ValueError, match=r"`number` must lie in 1\.\.14; got 15"):
         hunt.diagnose("ibis", 15)
+
+
+TESTS = """
+import torch
+
+
+def test_items_are_independent():
+    inputs = torch.randn(2, 3, 4), torch.randn(2, 3, 4), torch.randn(2, 3, 4)
+    assert batch_items_independent(lambda q, k, v, lens: q, *inputs, torch.tensor([2, 3]))
+
+
+def test_that_fails():
+    assert 1 == 2
+"""
+
+
+def test_a_temporary_file_is_run_where_a_program_runs_the_notebook(capsys):
+    run_tests(TESTS)
+    printed = capsys.readouterr().out
+    assert "1 failed, 1 passed" in printed and "Written to" not in printed
+
+
+def test_the_tests_are_kept_with_the_students_own_answers(tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "my_attention"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("batch_items_independent = lambda *inputs: False\n")
+    monkeypatch.setattr(library, "in_use", lambda: True)
+    monkeypatch.setattr(library, "folder", lambda: folder)
+    monkeypatch.setattr(library, "kept", lambda: {"batch_items_independent": ""})
+    run_tests(TESTS)
+    printed = capsys.readouterr().out
+    assert "2 failed" in printed
+    file = folder / "test_attention.py"
+    assert str(file) in printed
+    again = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", file], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert "2 failed" in again.stdout

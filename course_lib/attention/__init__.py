@@ -25,6 +25,7 @@ from course_lib.attention._bug_hunt import (
     Lookup,
     batch_items_independent,
     broken_invariants,
+    diagnosed_boxes,
     keys_permutation_invariant,
     masking_equals_deleting,
 )
@@ -115,6 +116,7 @@ __all__ = [
     "broken_invariants",
     "causal_mask",
     "combine_masks",
+    "diagnosed_boxes",
     "effect_of_masking",
     "factored_additive_scores",
     "fit_bandwidth",

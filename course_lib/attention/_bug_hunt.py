@@ -51,8 +51,8 @@ def keys_permutation_invariant(
 ) -> bool:
     """Says whether the order of the keys, each with its value, leaves the outputs alone.
 
-    Every pair of neighbours is swapped in turn; all permutations are composed of such swaps. It
-    is a test at these inputs, not a proof.
+    Swap each pair of neighbors in turn. This is a test at these inputs, not a proof: all orders
+    are composed of such swaps, but the second swap starts from keys that are already swapped.
 
     Args:
         module: attention without randomness, called as `module(queries, keys, values)`.
@@ -98,6 +98,20 @@ def batch_items_independent(
         if not torch.allclose(together[item], alone, rtol=1e-5, atol=1e-5):
             return False
     return True
+
+
+def diagnosed_boxes() -> dict[str, str]:
+    """Return an invariant that each of the three boxes breaks.
+
+    Returns:
+        A dict from the box's name to the id of an invariant. If a box breaks several, any one of
+        them will do.
+    """
+    return {
+        "curlew": "masking_equals_deleting",  # masked scores become 0, and exp(0) = 1
+        "fulmar": "items_apart",  # lengths repeated in the wrong order
+        "ibis": "empty_rows_zero",  # softmax of nothing but -inf
+    }
 
 
 def broken_invariants() -> dict[str, str]:

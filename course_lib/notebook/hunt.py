@@ -2,7 +2,14 @@
 
 from dataclasses import dataclass
 
-from course_lib.checks.observe.lessons.broken_modules import BUGS, Sound, source
+from course_lib.checks.observe.lessons.broken_modules import BUGS as BUGS
+from course_lib.checks.observe.lessons.broken_modules import INVARIANTS as INVARIANTS
+from course_lib.checks.observe.lessons.broken_modules import (
+    BrokenCausalSelfAttention as BrokenCausalSelfAttention,
+)
+from course_lib.checks.observe.lessons.broken_modules import BrokenLookup as BrokenLookup
+from course_lib.checks.observe.lessons.broken_modules import Sound as Sound
+from course_lib.checks.observe.lessons.broken_modules import source as source
 from course_lib.plotting.source import show_source
 
 
@@ -94,24 +101,23 @@ DIAGNOSES = (
 )
 
 
-def diagnoses() -> None:
-    """Print the possible faults, numbered."""
-    for number, diagnosis in enumerate(DIAGNOSES, start=1):
-        print(f"{number:2} {diagnosis.fault}")
-
-
-def diagnose(box: str, number: int) -> None:
+def diagnose(box: str, number: int | None = None) -> None:
     """Open a box if the diagnosis is correct; otherwise print which evidence it would need.
 
     Args:
         box: name of the box.
-        number: number of the diagnosis in the list that `diagnoses()` prints.
+        number: number of the diagnosis. If it is missing, the possible faults are listed.
 
     Raises:
         ValueError: there is no such box or diagnosis.
     """
     if box not in BUGS:
         raise ValueError(f"`box` must be one of {', '.join(BUGS)}; got {box!r}.")
+    if number is None:
+        for i, diagnosis in enumerate(DIAGNOSES, start=1):
+            print(f"{i:2} {diagnosis.fault}")
+        print(f'Which one is it? Call diagnose("{box}", number).')
+        return
     if number not in range(1, len(DIAGNOSES) + 1):
         raise ValueError(f"`number` must lie in 1..{len(DIAGNOSES)}; got {number!r}.")
     said = DIAGNOSES[number - 1]

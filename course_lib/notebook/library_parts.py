@@ -26,7 +26,8 @@ _EXERCISES = {
         jacobian_wrt_query attention_backward""",
     ("looking inside", -1): "most_attended effect_of_masking induction_score ablate_head",
     ("tests", -1): """is_permutation_equivariant is_causal masking_equals_deleting
-        keys_permutation_invariant batch_items_independent broken_invariants attention_cost""",
+        keys_permutation_invariant batch_items_independent diagnosed_boxes broken_invariants
+        attention_cost""",
 }
 PARTS = [Part(name, depth, tuple(listed.split())) for (name, depth), listed in _EXERCISES.items()]
 _PURPOSES = {

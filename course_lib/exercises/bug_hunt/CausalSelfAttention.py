@@ -14,11 +14,11 @@ from course_lib.exercises._attention.mistakes import OWN_SOFTMAX, Row, known, th
 from course_lib.exercises._attention.modules import AttentionModule, WithHeads
 from course_lib.exercises._attention.properties import WEIGHTS
 from course_lib.exercises._attention.steps import NO_STEP, Softmax
-from course_lib.exercises._rows import INDEPENDENT, Given, mistake
+from course_lib.exercises._rows import INDEPENDENT, Given, at_the_largest, mistake
 from course_lib.reference import bug_hunt as oracle
 
 
-def _causal_problem(rng, b, n, d, h, valid_lens=None, **options) -> Given:
+def causal_problem(rng, b, n, d, h, valid_lens=None, **options) -> Given:
     args = {"x": tensor(rng.normal(0, 1.2, (b, n, d)), **options)}
     if valid_lens is not None:
         args["valid_lens"] = tensor(valid_lens)
@@ -39,7 +39,7 @@ def _root_alone(rng) -> Probe:
     The positions are the same from both ends, and so are both triangles; both heads are alike, and
     so are both ways to merge them.
     """
-    problem = _causal_problem(rng, 1, 3, 6, 2)
+    problem = causal_problem(rng, 1, 3, 6, 2)
     problem["args"]["x"].data[:, 2] = problem["args"]["x"].data[:, 0]
     for third in np.split(problem["state"]["W_qkv.weight"], 3):
         third[3:] = third[:3]
@@ -56,16 +56,16 @@ def _sum_over_positions(probe, expected, recorded) -> Problem | None:
 
 
 def _merge_alone(rng) -> Probe:
-    problem = _causal_problem(rng, 1, 3, 4, 2)
+    problem = causal_problem(rng, 1, 3, 4, 2)
     problem["args"]["x"].data[:] = problem["args"]["x"].data[:, :1]
     says = "If all positions of the input are equal, all positions of the output are equal."
     return Probe("merge", says, **problem)
 
 
 def _causal_probes(rng) -> list[Probe]:
-    identity = _causal_problem(rng, 3, 4, 6, 2)
+    identity = causal_problem(rng, 3, 4, 6, 2)
     identity["state"] = identity["state"] | {"W_o.weight": np.eye(6)}
-    by_hand = _causal_problem(rng, 1, 3, 2, 1)
+    by_hand = causal_problem(rng, 1, 3, 2, 1)
     by_hand["args"]["x"] = tensor([[[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]])
     return [
         Probe("by_hand", "In each head, position i averages the values of the positions j <= i "
@@ -73,47 +73,48 @@ def _causal_probes(rng) -> list[Probe]:
         _merge_alone(rng),
         _root_alone(rng),
         Probe("two_heads", "Each head compares its own block of features.",
-              **_causal_problem(rng, 3, 5, 6, 2)),
+              **causal_problem(rng, 3, 5, 6, 2)),
         Probe("heads_side_by_side", "If W_o is the identity, a position holds the features of "
                                     "head 0, then those of head 1.", **identity),
         Probe("padded", "Positions beyond an item's length are not attended to.",
-              **_causal_problem(rng, 3, 4, 6, 2, [2, 4, 1])),
+              **causal_problem(rng, 3, 4, 6, 2, [2, 4, 1])),
         Probe("one_position", "A position that sees only itself has weight 1 in every head.",
-              **_causal_problem(rng, 2, 1, 6, 3)),
+              **causal_problem(rng, 2, 1, 6, 3)),
     ]  # fmt: skip
 
 
+def _padded_with(size) -> Given:
+    """In head 0, the scores and the values of padding are as large as the padding itself."""
+    x = [[[-1.0, 2.0], [1.0, -1.0], [1.0, size]]]
+    projected = np.zeros((6, 2))
+    projected[[0, 2, 4], [0, 1, 1]] = 1.0
+    return {
+        "construct": {"embed_dim": 2, "num_heads": 2},
+        "state": {"W_qkv.weight": projected, "W_o.weight": np.eye(2)},
+        "args": {"x": tensor(x), "valid_lens": tensor([2])},
+        "attributes": ("attention_weights",),
+    }
+
+
 def _causal_edges(rng) -> list[Probe]:
-    garbage = _causal_problem(rng, 2, 4, 6, 1, [2, 3])
-    garbage["args"]["x"].data[0, 2:] = 1e4
-    garbage["args"]["x"].data[1, 3:] = -1e4
-    back = _causal_problem(rng, 1, 3, 2, 1, [2], requires_grad=True)
-    back_empty = _causal_problem(rng, 2, 2, 2, 1, [0, 2], requires_grad=True)
+    back = causal_problem(rng, 1, 3, 2, 1, [2], requires_grad=True)
+    back_empty = causal_problem(rng, 2, 2, 2, 1, [0, 2], requires_grad=True)
     return [
-        Probe("empty_position", "An item of length 0 gets zeros: here there is one position.",
-              "edges", **_causal_problem(rng, 2, 1, 4, 2, [0, 1])),
         Probe("empty", "An item of length 0 gets zeros.", "edges",
-              **_causal_problem(rng, 3, 4, 5, 1, [0, 4, 2])),
-        Probe("garbage", "The contents of padded positions change no other output, however large.",
-              "edges", **garbage),
-        Probe("train", "The module has no dropout: train and eval mode give the same.",
-              "edges", training=True, **_causal_problem(rng, 2, 5, 6, 1, [3, 5])),
+              **causal_problem(rng, 3, 4, 5, 1, [0, 4, 2])),
+        *at_the_largest(_padded_with),
         Probe("device_and_dtype", "`device=` and `dtype=` set the device and the dtype of "
               "the weights. Pass both on to each layer.", "edges",
               scenario="made_with_device_and_dtype",
-              **_causal_problem(rng, 1, 3, 4, 2, [2])),
+              **causal_problem(rng, 1, 3, 4, 2, [2])),
         Probe("after_another_call", INDEPENDENT, "edges", scenario="after_another_call",
-              **_causal_problem(rng, 2, 5, 6, 2, [2, 4])),
-        Probe("after_a_shorter_call", "Each call is independent: the one before had one position "
-                                      "less.",
-              "edges", scenario="after_a_shorter_call", training=True,
-              **_causal_problem(rng, 2, 5, 6, 1, [2, 5])),
+              **causal_problem(rng, 2, 5, 6, 2, [2, 4])),
         Probe("float32", "Float32 inputs and weights give float32 outputs.", "edges",
-              dtype="float32", tolerance=1e-4, **_causal_problem(rng, 2, 5, 6, 1, [2, 4])),
+              dtype="float32", tolerance=1e-4, **causal_problem(rng, 2, 5, 6, 1, [2, 4])),
         Probe("longer", "Any number of positions must work.", "edges",
-              **_causal_problem(rng, 1, 130, 4, 1)),
+              **causal_problem(rng, 1, 130, 2, 1)),
         Probe("strided", "The memory layout of a tensor does not matter.", "edges",
-              **_causal_problem(rng, 2, 5, 4, 1, [5, 3], strided=True)),
+              **causal_problem(rng, 2, 5, 4, 1, [5, 3], strided=True)),
         Probe("gradient", "The gradients of inputs and weights are those of the formula.",
               "gradients", grad_outputs=rng.normal(size=(1, 3, 2)), **back),
         Probe("gradient_empty", "An item of length 0 leaves every gradient finite.",
@@ -176,10 +177,6 @@ _OWN = (
         "No causal mask is applied: every position sees the later ones too.",
         "Which line keeps position i from attending to keys j > i?",
     ),
-    Row("sees_one_ahead", {"past": lambda self, n: torch.ones(n, n).tril(1).bool()}).says(
-        "Each position sees one later position too.",
-        "Which diagonal is the last one that position i may see?",
-    ),
     Row("causal_with_lengths_only", {"join": _causal_with_lengths_only}).says(
         "Without lengths, every position sees all others, including later ones.",
         "Which of your conditions is inside `if valid_lens is not None`?",
@@ -191,13 +188,6 @@ _OWN = (
         "You deal the outputs of `W_qkv` out in turn to queries, keys and values; each should be "
         "one contiguous third.",
         "In `(..., 3, embed_dim)`, which axis moves fastest? And in `(..., embed_dim, 3)`?",
-    ),
-    Row(
-        "heads_in_turn",
-        {"split": lambda self, x: x.unflatten(-1, (-1, self.num_heads)).permute(0, 3, 1, 2)},
-    ).says(
-        "Your heads take every h-th feature instead of a contiguous block.",
-        "In `(..., num_heads, head_dim)`, which axis moves fastest?",
     ),
 )
 _WORDS = {

@@ -2,19 +2,20 @@
 
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises.bug_hunt.Lookup import lookup_problem
+from course_lib.exercises._student_tests import inputs_of
+from course_lib.exercises.bug_hunt.CausalSelfAttention import causal_problem
 from course_lib.reference import Expected
 
 
 def _together_probes(rng) -> list[Probe]:
     def probe(name, b, n, m, valid_lens) -> Probe:
-        problem = lookup_problem(rng, b, n, m, (6, 6, 7), 6, valid_lens)
-        state = {f"weight_{i}": tensor(w) for i, w in enumerate(problem["state"].values())}
+        state = causal_problem(rng, b, n, 6, 2)["state"]
+        weights = {f"weight_{i}": tensor(weight) for i, weight in enumerate(state.values())}
         return Probe(
             name,
-            "Your three tests must say True of your own `Lookup`, and each must say False of a "
-            "broken one.",
-            args={**state, **problem["args"]},
+            "Your three tests must return True for your own `CausalSelfAttention`, and each must "
+            "return False for a broken module.",
+            args={**weights, **inputs_of(rng, b, n, m), "valid_lens": tensor(valid_lens)},
             scenario="own_tests_on_own_module",
         )
 

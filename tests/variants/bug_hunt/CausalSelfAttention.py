@@ -108,11 +108,6 @@ def minus_infinity(scores, ok):
     return scores.masked_fill(~ok, -math.inf).softmax(-1)
 
 
-def in_thirds(part):
-    """The step `parts`, from `part(module, third)` of the projected inputs."""
-    return lambda self, x: [part(self, third) for third in self.W_qkv(x).chunk(3, dim=-1)]
-
-
 def with_the_faults(faults):
     """`BrokenCausalSelfAttention`, repaired but for the named faults."""
 
@@ -157,20 +152,16 @@ RootRepaired = wrong("sees_the_future+empty_row_nan+merge_without_transpose")(
     with_the_faults({"triangle", "nan", "merge"})
 )
 RootAndTriangle = wrong("scale_embed_dim+sees_the_future")(with_the_faults({"root", "triangle"}))
-OneAhead = but(
-    "sees_one_ahead",
-    allowed=lambda self, x, lens: (
-        allowed(x, lens, causal=False) & torch.ones(x.shape[1], x.shape[1]).tril(1).bool()
-    ),
-)
 RootOfEmbedDim = but(
     "scale_embed_dim", score=lambda self, q, k: q @ k.mT / math.sqrt(self.W_o.in_features)
 )
 UpperTriangle = but("sees_the_future", allowed=lambda self, x, lens: upside_down(x, lens))
 MinusInfinity = but("empty_row_nan", weigh=lambda self, s, ok: minus_infinity(s, ok))
-HeadsInTurn = but(
-    "heads_in_turn",
-    parts=in_thirds(lambda self, x: x.unflatten(-1, (-1, self.num_heads)).permute(0, 3, 1, 2)),
+LargestNumberSubtracted = but(
+    "dropped_key_has_weight",
+    weigh=lambda self, s, ok: (
+        torch.where(ok, s, s - torch.finfo(s.dtype).max).softmax(-1) * ok.any(-1, keepdim=True)
+    ),
 )
 ThirdsInTurn = but(
     "thirds_in_turn",

@@ -21,24 +21,34 @@ def entries(target, probe, args, kwargs):
 
 @scenario
 def own_tests_on_own_module(answers, probe, args, kwargs):
-    """Run three tests of lesson 07 on the same student's `Lookup` and on three known modules."""
+    """Ask three tests of lesson 07 about the student's `CausalSelfAttention` and three boxes.
+
+    The module attends from queries to keys as long as the keys come first in its sequence.
+    """
     weights = [value for name, value in args.items() if name.startswith("weight_")]
     inputs = [value for name, value in args.items() if not name.startswith("weight_")]
-    sizes = weights[0].shape[1], weights[1].shape[1], weights[0].shape[0]
+    embed_dim = weights[1].shape[0]
     with torch.random.fork_rng(devices=[]):
-        own = answers["Lookup"](*sizes).to(inputs[0]).eval()
+        own = answers["CausalSelfAttention"](embed_dim, 2).to(inputs[0]).eval()
     with torch.no_grad():
-        own.W_q.weight.copy_(weights[0])
-        own.W_k.weight.copy_(weights[1])
+        own.W_qkv.weight.copy_(weights[0])
+        own.W_o.weight.copy_(weights[1])
+
+    def keys_first(queries, keys, values, valid_lens=None):
+        num_keys = keys.shape[1]
+        if valid_lens is None:
+            valid_lens = torch.full((len(keys),), num_keys, device=keys.device)
+        return own(torch.cat([keys, queries], dim=1), valid_lens)[:, num_keys:]
+
     tests = {
         "masking_equals_deleting": ("curlew", inputs),
         "keys_permutation_invariant": ("jacana", inputs[:3]),
         "batch_items_independent": ("fulmar", inputs),
     }
     like = {"device": inputs[0].device, "dtype": inputs[0].dtype}
-    birds = {name: build(bird, sizes[0], 2, seed=7, **like) for name, (bird, _) in tests.items()}
-    passed = [answers[name](own, *given) for name, (_, given) in tests.items()]
-    caught = [not answers[name](birds[name], *given) for name, (_, given) in tests.items()]
+    boxes = {name: build(box, embed_dim, 2, seed=7, **like) for name, (box, _) in tests.items()}
+    passed = [answers[name](keys_first, *given) for name, (_, given) in tests.items()]
+    caught = [not answers[name](boxes[name], *given) for name, (_, given) in tests.items()]
     return *passed, all(caught)
 
 

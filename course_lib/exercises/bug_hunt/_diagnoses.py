@@ -1,0 +1,85 @@
+"""Dicts that name an invariant for each box, judged in groups that count as a whole."""
+
+from collections.abc import Mapping, Sequence
+
+from course_lib.checks.judge.comparisons import Problem
+from course_lib.checks.judge.exercise import Exercise, Returned
+from course_lib.checks.observe.lessons.broken_modules import INVARIANTS
+from course_lib.checks.observe.probe import Probe
+from course_lib.exercises._rows import case, mistake
+from course_lib.reference import Expected
+from course_lib.reference import bug_hunt as oracle
+
+
+def diagnosing(groups: Mapping[str, Sequence[str]], **row) -> Exercise:
+    """Return an exercise about the boxes in `groups`.
+
+    Each group counts as a whole. If single entries were confirmed, one could try all ids in turn.
+
+    Args:
+        groups: the names of the boxes by the names of the probes.
+        row: points, minutes, hints and the like.
+    """
+    boxes = [box for group in groups.values() for box in group]
+
+    def probes(rng) -> list[Probe]:
+        says = "Each box breaks the invariant that the dict names for it."
+        options = {"scenario": "entries", "compare": "named"}
+        return [
+            case(name, args={"keys": " ".join(group)}, **options).says(says)
+            for name, group in groups.items()
+        ]
+
+    return Exercise(
+        returns=(Returned("an entry of your dict", "str"),),
+        probes=probes,
+        oracle=lambda keys: Expected(", ".join(oracle.BROKEN[box][0] for box in keys.split())),
+        each_counts=True,
+        comparisons={"named": _named},
+        mistakes=(
+            mistake("one_for_all", lambda: dict.fromkeys(boxes, "queries_apart")).says(
+                "You name `queries_apart` for every box.",
+                "Which boxes keep it? Try a test of it on each.",
+            ),
+        ),
+        **row,
+    )
+
+
+def _named(probe, expected, recorded) -> Problem | None:
+    """Judge whether each box of the group breaks the invariant that is named for it."""
+    if recorded.text.startswith("no dict: "):
+        got = recorded.text.removeprefix("no dict: ")
+        return Problem("no_dict", f"The function must return a dict; yours returned a {got}.")
+    if recorded.text.startswith("no id: "):
+        box, got = recorded.text.removeprefix("no id: ").split(" ", 1)
+        return Problem(
+            f"{box}_no_id",
+            f"For `{box}` your dict holds a {got}; it must hold one id, a str.",
+            "Which single id of `INVARIANTS` do you mean?",
+        )
+    boxes = probe.args["keys"].split()
+    ids = recorded.text.split(", ", len(boxes) - 1) + [""] * len(boxes)
+    entries = dict(zip(boxes, ids, strict=False))
+    for box, named in entries.items():
+        if not named:
+            return Problem(
+                f"{box}_missing",
+                f"Your dict has no entry for `{box}`.",
+                "Are its keys the names in `BUGS`, spelled as there?",
+            )
+        if named not in INVARIANTS:
+            return Problem(
+                f"{box}_unknown_id",
+                f"For `{box}` you name `{named[:40]}`, which is not on the list of invariants.",
+                "Is it spelled as in `INVARIANTS`?",
+            )
+    if all(named in oracle.BROKEN[box] for box, named in entries.items()):
+        return None
+    return Problem(
+        "some_entries_are_wrong",
+        "At least one box does not break the invariant you name for it. Entries are judged "
+        "together, all or nothing, so the points do not reveal which one is wrong.",
+        "For which of your entries do you have a test that says False of that box and True of "
+        "`Sound`?",
+    )

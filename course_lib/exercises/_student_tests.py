@@ -170,12 +170,9 @@ def module_edges(rng, of, broken, valid_lens=None, num_keys=5) -> list[Probe]:
     return _edges(nudged, modules(rng, "rounding", broken), inputs)
 
 
-def inputs_of(rng, b=3, n=4, m=5, embed_dim=6, strided=False) -> Given:
+def inputs_of(rng, b=3, n=4, m=5, embed_dim=6) -> Given:
     sizes = {"queries": n, "keys": m, "values": m}
-    return {
-        name: tensor(rng.normal(0, 1.4, (b, size, embed_dim)), strided=strided)
-        for name, size in sizes.items()
-    }
+    return {name: tensor(rng.normal(0, 1.4, (b, size, embed_dim))) for name, size in sizes.items()}
 
 
 def marked(rng, item, row, alternate, num_keys) -> Given:

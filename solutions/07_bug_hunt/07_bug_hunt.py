@@ -86,8 +86,8 @@ class Block(nn.Module):
 
 
 # %% [markdown]
-# **Reversal.** The input is a sequence of 8 symbols, and the target is the same sequence backwards.
-# The training loop contains nothing new: fresh sequences at every step, cross-entropy, and Adam.
+# **Reversal.** The input is a sequence of 8 symbols, and the target is the same sequence backwards. The
+# training loop draws fresh sequences at every step, with cross-entropy and Adam.
 
 
 # %% tags=["demo"]
@@ -191,7 +191,7 @@ assert min(on_reversal.values()) > 0.95
 # <details><summary>Answer</summary>
 #
 # All ten do. Reversal has no padding and no mask, and its queries, keys and values are one tensor, so
-# some faults never act. For the others, the layers around the attention learn to compensate.
+# some faults never act. The layers around the attention learn to compensate for the others.
 #
 # </details>
 
@@ -301,10 +301,9 @@ for invariant, statement in INVARIANTS.items():
 # %% [markdown]
 # **By hand.** Take one query, keys with scores $(0, \ln 3, 5)$, and `valid_lens=[2]`. Deleting the
 # third key leaves the scores $(0, \ln 3)$ and the weights $(1/4, 3/4)$, so masking it must give
-# $(1/4, 3/4, 0)$. A module that replaces the masked score by 0 gives $(1, 3, 1)/5$. Its row sums to 1,
-# but it fails `masking_equals_deleting`.
+# $(1/4, 3/4, 0)$.
 #
-# You now write three such tests. The check hands each of them some fifty hidden modules, and counts the
+# You now write three such tests. The check hands each of them dozens of hidden modules, and counts the
 # broken ones it reveals and the correct ones it rejects. In all three tests,
 #
 # - outputs that differ by rounding only (in float32, a millionth of their size) count as equal;
@@ -426,8 +425,8 @@ check("diagnosed_boxes")
 #
 # `diagnose("curlew")` lists possible faults. Add the number of the one that fits your evidence as a
 # second argument. A correct diagnosis opens the box and shows how it differs from `Sound`, and a wrong
-# one prints the evidence that it would need. (What all boxes inherit, `split`, `merge`, `allowed` and
-# `softmax`, is correct.)
+# one prints the evidence that it would need. (All boxes inherit `split`, `merge`, `allowed` and
+# `softmax`, which are correct.)
 
 # %% tags=["demo"]
 diagnose("curlew")
@@ -461,10 +460,10 @@ assert sum(all(row.values()) for row in table.values()) == 1 + 4
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Every box learned reversal. Of your tests, `masking_equals_deleting` reveals three boxes and the
-# others one each. Training tells you at best *that* something is wrong. A test tells you what, in
-# milliseconds. Four boxes pass all six columns, but no single test has to find every fault. Writing
-# eleven tests takes an evening, once.
+# Every box learned reversal. `masking_equals_deleting` reveals three boxes, and your other tests reveal
+# one each. Training tells you at best *that* something is wrong. A test tells you what, in milliseconds.
+# Four boxes pass all six columns. They need the other invariants, and writing eleven tests takes an
+# evening, once.
 #
 # </details>
 
@@ -492,14 +491,14 @@ check("broken_invariants")
 # | thread | what happened |
 # |---|---|
 # | [rasbt/LLMs-from-scratch #1062](https://github.com/rasbt/LLMs-from-scratch/pull/1062) (2026) | A book's notebook passed an upper triangle to `F.scaled_dot_product_attention`, where True means "may attend". Each token saw only the tokens after it. |
-# | [keras-team/keras #23038](https://github.com/keras-team/keras/issues/23038) (2026) | `MultiHeadAttention` left the causal mask to a fast kernel. With dropout, it took a slow path, in which nothing applied the mask. |
+# | [keras-team/keras #23038](https://github.com/keras-team/keras/issues/23038) (2026) | `MultiHeadAttention` left the causal mask to a fast kernel. With dropout, for example, it took a slow path in which nothing applied the mask. |
 # | [d2l-ai/d2l-en #2423](https://github.com/d2l-ai/d2l-en/pull/2423) (2023) | Masked scores become −10⁶. In an item of length 0, all scores are then equal, so it gets the average of its padding. |
 # | [pytorch/pytorch #41508](https://github.com/pytorch/pytorch/issues/41508) (2020) | In `nn.MultiheadAttention`, a query without an allowed key gets nan. Even if you discard it, the gradients become nan. |
 #
 # The next cell rebuilds the first three and calls PyTorch's own module for the fourth.
 #
-# **Predict.** Which tests reveal them, and with which inputs? (With a length of 0, deleting leaves no
-# keys, and a sum over no keys is 0.)
+# **Predict.** Which lines will contain a False? (With a length of 0, deleting leaves no keys, and a sum
+# over no keys is 0.)
 
 
 # %% tags=["demo"]
@@ -534,23 +533,27 @@ def torchs_module(queries, keys, values, valid_lens=None):
     return in_torch(queries, keys, values, key_padding_mask=padded)[0]
 
 
-print("is_causal")
-print(f"  inverted mask:                 {is_causal(inverted_mask, queries)}")
-print(f"  dropped mask, dropout 0:       {is_causal(lambda x: dropped_mask(x, 0.0), queries)}")
-print(f"  dropped mask, dropout 0.1:     {is_causal(lambda x: dropped_mask(x, 0.1), queries)}")
-print("masking_equals_deleting")
-for module in (million_below, torchs_module):
-    for lens in ([4, 8, 14], [0, 8, 14]):
-        verdict = masking_equals_deleting(module, *inputs, torch.tensor(lens))
-        print(f"  {module.__name__ + ', lengths':24}{lens}: {verdict}")
-        assert verdict == (lens[0] == 4)
-loss = torchs_module(*inputs, torch.tensor([0, 8, 14]))[1:].sum()  # without the empty item
-(gradient,) = torch.autograd.grad(loss, [in_torch.in_proj_weight])
-print(
-    f"share of nan in the gradient of torch's projections: {gradient.isnan().double().mean():.0%}"
-)
+looks_back = {
+    "book": inverted_mask,
+    "Keras, dropout 0": lambda x: dropped_mask(x, 0.0),
+    "Keras, dropout 0.1": lambda x: dropped_mask(x, 0.1),
+}
+for name, function in looks_back.items():
+    print(f"{name:20} is_causal {is_causal(function, queries)}")
+for name, module in {"d2l": million_below, "PyTorch": torchs_module}.items():
+    for lens in (torch.tensor([4, 8, 14]), torch.tensor([0, 8, 14])):
+        deleting = masking_equals_deleting(module, *inputs, lens)
+        order = keys_permutation_invariant(module, *inputs)
+        items = batch_items_independent(module, *inputs, lens)
+        print(f"{name:8} {lens.tolist()!s:11} deleting {deleting}, order {order}, items {items}")
+        assert order and deleting == bool(lens[0]) and items == (deleting or name == "d2l")
+
+outputs = torchs_module(*inputs, torch.tensor([0, 8, 14]))
+outputs[1:].sum().backward()  # without the empty item
+print(f"nan in the gradient of its weights: {in_torch.in_proj_weight.grad.isnan().any()}")
 assert not is_causal(inverted_mask, queries) and is_causal(lambda x: dropped_mask(x, 0.0), queries)
-assert not is_causal(lambda x: dropped_mask(x, 0.1), queries) and gradient.isnan().all()
+assert not is_causal(lambda x: dropped_mask(x, 0.1), queries)
+assert in_torch.in_proj_weight.grad.isnan().any()
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -558,7 +561,8 @@ assert not is_causal(lambda x: dropped_mask(x, 0.1), queries) and gradient.isnan
 # `is_causal` reveals both mask bugs, the second only if you test with the dropout that you train with.
 # (The book's repository now has the same test, that future tokens do not change earlier outputs.)
 # `masking_equals_deleting` reveals the other two, but only with an empty item. They break
-# `empty_rows_zero`, and treat all other items correctly. A test is only as good as its inputs.
+# `empty_rows_zero` and treat all other items correctly. (`batch_items_independent` is False for nan,
+# because nan equals nothing.) A test is only as good as its inputs.
 #
 # </details>
 
@@ -592,9 +596,9 @@ assert not is_causal(broken, x) and empty_item.isnan().all()
 # Write the module correctly. You may start from a copy.
 #
 # - **`__init__(embed_dim, num_heads, *, device=None, dtype=None)`** creates two `nn.Linear` layers
-#   without bias: `W_qkv`, from `embed_dim` to `3 * embed_dim`, and `W_o`. The first third of the
-#   outputs of `W_qkv` are the queries, the second the keys, and the last the values. Each third is
-#   split into heads as in lesson 06. Pass `device` and `dtype` on to both layers.
+#   without bias: `W_qkv`, from `embed_dim` to `3 * embed_dim`, and `W_o`. The outputs of `W_qkv` are the
+#   queries, then the keys, then the values, each split into heads as in lesson 06. Pass `device` and
+#   `dtype` on to both layers.
 # - **`forward(x, valid_lens=None)`** takes `x` `(B, n, embed_dim)` and `valid_lens` `(B,)` and returns
 #   `(B, n, embed_dim)`. Position $i$ attends to the real positions $j \le i$. Padded positions have no
 #   effect on the others, whatever they contain. An item of length 0 gets zeros.
@@ -608,26 +612,6 @@ from course_lib.attention import CausalSelfAttention
 
 # %%
 check("CausalSelfAttention")
-
-# %% [markdown]
-# **Predict.** What do the maps of both heads have in common? (The future is hatched.)
-
-# %% tags=["demo"]
-torch.manual_seed(8)
-fixed = CausalSelfAttention(6, 2).double().eval()
-fixed(x)
-maps = {f"head {h}": weights for h, weights in enumerate(fixed.attention_weights[0])}
-past = causal_mask(5)
-plotting.show(plotting.heatmap_grid(maps, masks=dict.fromkeys(maps, past), columns=2))
-assert is_causal(fixed, x)
-assert all(not weights[~past].any() and weights[0, 0] == 1 for weights in maps.values())
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# The first row is $(1, 0, 0, 0, 0)$, and there is no weight above the diagonal.
-#
-# </details>
 
 # %% [markdown]
 # ### Faults that hide each other ★
@@ -657,8 +641,8 @@ assert not torch.allclose(sums, torch.ones_like(sums))
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# None of them fails, but two other invariants do, `rows_sum_to_one` and `eval_repeats`. One fault hides
-# another here, so after the first repair more tests will fail, not fewer.
+# None of them fails, but two other invariants do. One fault hides another here, so after the first
+# repair more tests will fail, not fewer.
 #
 # </details>
 
@@ -689,9 +673,9 @@ check("Lookup")
 # *Who runs the tests when you change the module next month?*
 
 # %% [markdown]
-# [pytest](https://docs.pytest.org) runs every function in a file whose name starts with `test_`.
-# `run_tests` writes the file into your library `my_attention`, imports your functions there (or the
-# course's, if you have not solved an exercise), and starts pytest.
+# [pytest](https://docs.pytest.org) runs the functions of a file whose names start with `test_`.
+# `run_tests` writes such a file into your library `my_attention`, together with imports of your answers
+# (or the course's, if you have not solved an exercise), and starts pytest.
 #
 # **Predict.** Do your modules pass your tests? And which tests fail if you remove the first `.eval()`?
 
@@ -783,17 +767,14 @@ check("07_bug_hunt")
 #
 # ## Further exercises ★
 #
-# 1. **The other eight.** Write tests of the remaining invariants, add them to your file, and run all
-#    of them on `nn.MultiheadAttention` as well.
-# 2. **Catch it by training.** Four boxes pass all three trainings. For one of them, design data on
-#    which it does visibly worse than `Sound`.
-# 3. **An eleventh box.** Write a module that breaks none of the listed invariants and is still wrong.
+# 1. **Catch it by training.** For one of the boxes that pass all three trainings, design data on which
+#    it does visibly worse than `Sound`.
+# 2. **An eleventh box.** Write a module that breaks none of the listed invariants and is still wrong.
 #    Which invariant would you add?
 #
 # ## References
 #
 # - A. Vaswani and others, *Attention Is All You Need*, 2017. <https://arxiv.org/abs/1706.03762>
 # - M. T. Ribeiro and others, *Beyond Accuracy: Behavioral Testing of NLP Models with CheckList*,
-#   2020: invariance tests where accuracy says too little. <https://arxiv.org/abs/2005.04118>
-# - PyTorch, `torch.testing.assert_close` and tolerances.
-#   <https://docs.pytorch.org/docs/stable/testing.html>
+#   2020. <https://arxiv.org/abs/2005.04118>
+# - PyTorch, [`torch.testing.assert_close`](https://docs.pytorch.org/docs/stable/testing.html).

@@ -1,18 +1,18 @@
 # %% [markdown]
 # # 08 · Memory and speed
 #
-# **The question.** Attention weighs every position against every other: a text of 100,000 words has
-# ten billion weights in each head. Models read such texts. Where do they put the weights?
+# **The question.** Attention compares every position with every other. A text of 100,000 words has ten
+# billion weights in each head, and yet models read such texts. Where do they put the weights?
 #
 # **After this you can**
 #
 # - measure what an attention costs, in bytes and in seconds, before you change anything;
 # - compute a softmax over numbers that are never all in memory at once;
 # - write attention, forward and backward, whose memory grows with $n + m$ instead of $n m$;
-# - ask torch which kernel it takes, and find out what a piece of code waits for.
+# - ask torch which kernel it takes, and find out what limits the speed of a piece of code.
 #
 # **Time:** {time}. **You need:** a stable softmax and masks (lesson 02), additive scores (lesson 04),
-# the backward pass of attention (lesson 05).
+# and the backward pass of attention (lesson 05). Sections 1 and 2 alone take half an hour.
 
 # %%
 import math
@@ -34,23 +34,12 @@ causal_mask, length_mask, additive_scores, scaled_dot_product_attention = carry_
     "causal_mask", "length_mask", "additive_scores", "scaled_dot_product_attention"
 )
 
-torch.set_num_threads(1)  # one thread everywhere, so that times can be compared
+torch.set_num_threads(1)  # so that times can be compared
 torch.set_printoptions(precision=4, sci_mode=False)
-
-# %% [markdown]
-# ## Words and shapes
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": "(..., n, d)", "keys": "(..., m, d)", "values": "(..., m, v)"}
 plotting.show(plotting.diagram("attention", shapes=shapes | {"scores": "(..., n, m)"}))
-
-# %% [markdown]
-# | letter | counts | | name | shape |
-# |---|---|---|---|---|
-# | `n`, `m` | queries, keys | | `queries`, `keys`, `values` | `(..., n, d)`, `(..., m, d)`, `(..., m, v)` |
-# | `d`, `v` | features of a key, of a value | | scores $S$, weights $W$ | `(..., n, m)` |
-# | `b` | keys in a *block* | | scores of a block | `(..., n, b)` |
-# | `H` | hidden features | | `logsumexp` $L$ | `(..., n)` |
 
 # %% [markdown]
 # ## 1. Measure first
@@ -64,13 +53,12 @@ plotting.show(
 )
 
 # %% [markdown]
-# The meter below counts bytes, as the checks of this lesson do: how many are in use at once besides
-# the inputs (the *peak*), and how many stay in use after the forward pass because the backward pass
-# will need them (*kept*).
+# The meter below counts bytes. The *peak* is the largest number in use at once, besides the inputs.
+# The bytes that are *kept* stay in use after the forward pass because the backward pass needs them.
 #
-# **Predict.** For the 14 letters of *dreiundvierzig*: which is larger, the three inputs with 64 features
-# each, or the weights? And for a page of 1,024 letters, how many matrices as large as the weights are
-# in memory at the peak?
+# **Predict.** For the 14 letters of *dreiundvierzig*, which are larger, the three inputs with 64 features
+# each, or the weights? For a page of 1,024 letters, how many matrices as large as the weights are in
+# memory at the peak?
 
 
 # %% tags=["demo"]
@@ -104,46 +92,33 @@ assert 3 < peak / (n * n / 256) < 4
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# For a word the weights are a fourteenth of the inputs: not worth your time. For a page they are five
-# times as large, and at the peak there are three such matrices: the weights, their gradient, and the
-# gradient of the scores. One is kept for the backward pass.
+# For a word, the weights are a fourteenth as large as the inputs. For a page they are five times as
+# large, and at the peak there are three such matrices: the weights, their gradient, and the gradient of
+# the scores. One is kept for the backward pass.
 #
 # </details>
 #
-# **Predict.** A chapter has 16,384 letters. How much memory do the weights of one head take?
-#
-# <details><summary>Answer</summary>
-#
-# $16384^2 \cdot 4$ bytes are 1 GiB, and the peak is three times that. You can wait for time; memory
-# runs out.
-#
-# </details>
-#
-# That is what *training* costs. A model that writes pays for the keys and values of its past: see the
-# cache and the grouped queries of lesson 10.
-#
-# Could one do it in pieces? The softmax is in the way: a weight needs the sum over its whole row. Or
-# does it?
+# For a chapter of 16,384 letters, the weights of one head take $16384^2 \cdot 4$ bytes, which is 1 GiB,
+# and the peak is three times that. Could you work in pieces? The softmax is in the way, because a weight
+# needs the sum over its whole row.
 
 # %% [markdown]
 # ## 2. A softmax that does not wait
 #
-# *The scores of a row arrive one block at a time, and none comes again. What do you have to
-# remember?*
+# *The scores of a row arrive one block at a time, each only once. What do you have to remember?*
 
 # %% tags=["demo", "hide-input"]
 shapes = {"scores": (1, 8), "mask": (1, 8), "softmax": (1, 8)}
 plotting.show(plotting.diagram_strip("attention", lit="softmax", shapes=shapes))
 
 # %% [markdown]
-# A weight is $e^{s_j - c} / \sum_k e^{s_k - c}$, for any $c$; lesson 02 took the largest score for $c$,
-# so that nothing overflows. You want two numbers: the largest score $c$ and the sum $t$.
+# A weight is $e^{s_j - c} / \sum_k e^{s_k - c}$, for any $c$. Lesson 02 took the largest score for $c$, so
+# that nothing overflows. You need two numbers, the largest score $c$ and the sum $t$.
 #
-# **By hand.** Scores $1, 0$, and then $2$. After the first two $c = 1$ and $t = e^0 + e^{-1} = 1.3679$. In
-# the end $c = 2$ and $t = e^{-1} + e^{-2} + e^0 = 1.5032$.
+# **By hand.** For the scores $1, 0$, you have $c = 1$ and $t = e^0 + e^{-1} = 1.3679$. With a third score
+# $2$, $c = 2$ and $t = e^{-1} + e^{-2} + e^0 = 1.5032$.
 #
-# **Predict.** The scores 1 and 0 are gone; you have $c = 1$, $t = 1.3679$ and the new score 2. How do you
-# get 1.5032? In the longer row below, a sum that only adds goes wrong: in which block?
+# **Predict.** How do you get 1.5032 from $c = 1$, $t = 1.3679$ and the new score 2 alone? In the longer row below, in which block does a sum that is never rescaled go wrong?
 
 # %% tags=["demo"]
 row = torch.tensor([1.0, 0.5, 2.0, 0.0, 3.0, 1.5, 2.5, 0.5])
@@ -161,32 +136,30 @@ assert sums["never rescaled"][1] - sums["correct"][1] > 0.9
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# In block 1, where the maximum rises from 2 to 3, the sum that is never rescaled goes wrong. It stays
-# wrong. Its old terms were all shifted by the same wrong number, so *one* factor corrects them:
-# $1.3679 \cdot e^{1 - 2} = 0.5032$, and the new score adds 1.
+# It goes wrong in block 1, where the maximum rises from 2 to 3. All old terms have the same wrong $c$, so
+# *one* factor corrects them: $1.3679 \cdot e^{1 - 2} = 0.5032$, and the new score adds 1.
 #
 # </details>
 #
 # This is the *online softmax* (Milakov and Gimelshein, 2018).
 #
-# **Predict.** A block holds nothing but $-\infty$ for a row (all its keys are masked), and so did
-# the blocks before it. What is $e^{s - c}$?
+# **Predict.** All keys of the first blocks are masked for a row, so its scores are $-\infty$. What is
+# $e^{s - c}$?
 #
 # <details><summary>Answer</summary>
 #
-# $c = -\infty$, and $-\infty - (-\infty)$ is nan. One nan in the sum stays there, even if the next
-# block brings ordinary scores.
+# Here $c = -\infty$, and $-\infty - (-\infty)$ is nan. The sum then remains nan.
 #
 # </details>
 
 # %% [markdown]
 # ### Exercise: `softmax_statistics`
 #
-# - **Takes** `blocks`, which gives tensors `(..., b)` one after the other, each once (a generator, for
-#   example). At least one; their sizes `b` may differ; scores may be $-\infty$.
-# - **Returns** `(maxima, totals)`, each `(...)`: for every row the largest score $c$, and
-#   $\sum_k e^{s_k - c}$. A row of nothing but $-\infty$ has $-\infty$ and 0.
-# - **Keeps** no block: the check counts bytes.
+# - **Takes** `blocks`, an iterable over one or more tensors `(..., b)`, such as a generator. Their sizes
+#   `b` may differ, and scores may be $-\infty$.
+# - **Returns** `(maxima, totals)`, each `(...)`, with the largest score $c$ and $\sum_k e^{s_k - c}$ of
+#   every row. If all scores of a row are $-\infty$, they are $-\infty$ and 0.
+# - **Keeps** no block. The check counts bytes.
 #
 # **Worked number.** Blocks `[[1, 0]]` and `[[2]]` give `[2]` and `[1.5032]`.
 
@@ -199,29 +172,29 @@ check("softmax_statistics")
 # %% [markdown]
 # ## 3. Attention in blocks
 #
-# *You can keep the sum up to date. Can you keep the outputs?*
+# *You can update the sum block by block. Can you update the outputs as well?*
 
 # %% tags=["demo", "hide-input"]
-lit = "scores", "softmax", "weighted sum"
+steps = "scores", "softmax", "weighted sum"
 shapes = {"queries": (1, 1), "keys": (3, 1), "values": (3, 1), "weighted sum": (1, 1)}
-plotting.show(plotting.diagram_strip("attention", lit=lit, shapes=shapes))
+plotting.show(plotting.diagram_strip("attention", lit=steps, shapes=shapes))
 
 # %% [markdown]
-# An output is a sum of values, each times $e^{s_j - c}$, divided by $t$. Leave the division to the end.
-# What remains, $O = \sum_j e^{s_j - c}\, v_j$, is one more sum in which every term is shifted by $c$.
+# If you leave the division by $t$ to the end, an output is one more sum in which every term is scaled by
+# $e^{-c}$, $O = \sum_j e^{s_j - c}\, v_j$.
 #
-# **By hand.** The scores $1, 0 \mid 2$ again, with the values $1, 3 \mid 5$:
+# **By hand.** Take the scores $1, 0 \mid 2$ again, with the values $1, 3 \mid 5$:
 #
 # | | $c$ | $t$ | $O$ |
 # |---|---|---|---|
 # | block 0 | 1 | 1.3679 | $1 \cdot 1 + 0.3679 \cdot 3 = 2.1036$ |
 # | block 1 | 2 | 1.5032 | $0.3679 \cdot 2.1036 + 1 \cdot 5 = 5.7739$ |
 #
-# The output is $5.7739 / 1.5032 = 3.8411$. As a by-product you know $L = c + \ln t = 2.4076$, the
-# logarithm of the sum of the exponentials: *log sum exp*. Section 4 will want it.
+# The output is $5.7739 / 1.5032 = 3.8411$. As a by-product you have $L = c + \ln t = 2.4076$, the
+# *log-sum-exp* of the row. You will need it in section 4.
 #
-# **Predict.** The longer row with the values 1 to 8, a block at a time. Before you move the slider: at
-# which step is what came before multiplied by less than 1?
+# **Predict.** The slider shows the longer row with the values 1 to 8. At which step are the old sums
+# multiplied by less than 1?
 
 
 # %% tags=["demo"]
@@ -234,14 +207,15 @@ plotting.interactive(draw_blocks, blocks=range(4))
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# At the second, where the maximum rises from 2 to 3: the factor is $e^{-1} = 0.37$. The third block
-# raises nothing.
+# At the second step, the maximum rises from 2 to 3, and the factor is $e^{-1} = 0.37$. The third block
+# leaves the maximum where it is, so nothing is rescaled.
 #
 # </details>
 #
 # With many queries there are two loops, one over blocks of queries and one over blocks of keys. On a
-# GPU the slow memory below is its HBM, the fast memory the SRAM of each processor on the chip. Step
-# through: what is in fast memory, and what is nowhere?
+# GPU, the slow memory below is its HBM, and the fast memory is the SRAM of each processor on the chip.
+#
+# **Predict.** What is never in memory as a whole? And how often is the first block of keys, $K_0$, loaded?
 
 
 # %% tags=["demo"]
@@ -252,23 +226,29 @@ def draw_tiles(step):
 plotting.interactive(draw_tiles, step=range(13))
 
 # %% [markdown]
-# The scores are nowhere, except for one tile at a time.
+# <details><summary>Answer</summary>
+#
+# The matrix of scores never exists as a whole. At any time there is one tile of it. $K_0$ is loaded
+# once for each block of queries, here three times. With a fast memory of $M$ numbers, the slow memory
+# is accessed $\Theta(n^2 d^2 / M)$ times (Dao and others, 2022), so larger blocks mean less traffic.
+#
+# </details>
 
 # %% [markdown]
 # ### Exercise: `blocked_attention`
 #
-# - **Takes** `queries` `(..., n, d)`, `keys` `(..., m, d)`, `values` `(..., m, v)`; `mask`, True = may
-#   attend, broadcastable to `(..., n, m)`, or None; `block_size`, at least 1. A mask may have a single
-#   column, which then stands for all keys.
+# - **Takes** `queries` `(..., n, d)`, `keys` `(..., m, d)`, `values` `(..., m, v)`, `mask`, and
+#   `block_size`, at least 1. The mask is None or broadcastable to `(..., n, m)`, True = may attend. It
+#   may have a single column for all keys.
 # - **Returns** `(outputs, logsumexp)`, `(..., n, v)` and `(..., n)`. A query that may attend to no key
 #   gets zeros and $-\infty$, and its gradient is 0.
-# - **Never** has the scores of all queries and all keys in memory, in one piece or in several.
-#   Gradients reach queries, keys and values. `F.scaled_dot_product_attention` is left out here.
+# - **Never** has all scores in memory, in one piece or in several. Do not use
+#   `F.scaled_dot_product_attention`. Gradients reach queries, keys and values.
 #
-# One loop, over blocks of keys, is enough. The last block may be a short one.
+# One loop over blocks of keys is enough. The last block may be shorter.
 #
-# **Worked number.** For $d = 1$, one query 1, keys 1, 0, 2 and values 1, 3, 5 the table above: 3.8411
-# and 2.4076, for any block size, 1 or 2 or 128.
+# **Worked number.** For $d = 1$, the query 1, keys 1, 0, 2 and values 1, 3, 5, the results are 3.8411 and
+# 2.4076, as in the table above, for any block size.
 
 # %%
 from course_lib.attention import blocked_attention
@@ -277,11 +257,8 @@ from course_lib.attention import blocked_attention
 check("blocked_attention")
 
 # %% [markdown]
-# A batch of numerals, padded to 14 letters, in blocks of four: for *drei* all blocks but the first are
-# padding, and *dreizehn* fills exactly two. Then the page of section 1.
-#
-# **Predict.** In blocks of 128, how much lower is the peak of a page? And for training, is more kept than
-# the plain way keeps, or less?
+# **Predict.** In blocks of 128, how much lower is the peak of a page? And for training, do blocks keep
+# more than the plain way or less?
 
 
 # %% tags=["demo"]
@@ -310,72 +287,66 @@ assert page["blocked"][0] > page["plain"][0]
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The forward pass needs less than a third. But training keeps more. You let go of each block;
-# autograd does not: it keeps what each step's derivative will need, including the weights of the
-# block. All blocks together, that is the whole matrix again.
+# The forward pass needs less than a third, but training keeps more. Your code drops each block, and
+# autograd keeps it, because the derivative of each step needs it. All blocks together are the whole
+# matrix again. To avoid that, you have to write the backward pass yourself.
 #
 # </details>
-#
-# To get rid of it, you have to write the backward pass yourself.
 
 # %% [markdown]
 # ## 4. Forget, and compute again
 #
-# *Which numbers do you really have to keep?*
+# *Which numbers does the backward pass have to keep?*
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": (5, 4), "keys": (5, 4), "values": (5, 3), "attention weights": (5, 5)}
 plotting.show(plotting.diagram_strip("attention", lit="attention weights", shapes=shapes))
 
 # %% [markdown]
-# Every score can be computed again from the inputs, block by block. This trade of arithmetic for memory
-# is called *recomputation*. To turn scores into weights you have to remember something of each row:
-# FlashAttention (Dao and others, 2022) kept $c$ and $t$; FlashAttention-2 (Dao, 2023) keeps $L$ alone.
+# Every score can be computed again from the inputs. This is called *recomputation*. To turn the scores of
+# a row into weights, FlashAttention (Dao and others, 2022) kept $c$ and $t$, and FlashAttention-2 (Dao,
+# 2023) keeps only $L$.
 #
-# **Predict.** Scores $1, 0, 2$, with $c = 2$, $t = 1.5032$ and $L = 2.4076$. Make the weights
-# $(0.2447, 0.0900, 0.6652)$ from the scores and *one* of these three. Why do the other two fail?
+# **Predict.** For the scores $1, 0, 2$, you have $c = 2$, $t = 1.5032$ and $L = 2.4076$. Make the weights
+# $(0.2447, 0.0900, 0.6652)$ from the scores and *one* of these three.
 #
 # <details><summary>Answer</summary>
 #
-# $e^{0 - 2.4076} = 0.0900$. With $c$ alone the numbers sum to $t$, not to 1. With $t$ alone you divide
-# the wrong exponentials by the right sum. $L$ is both in one.
+# Use $L$, for example $e^{0 - 2.4076} = 0.0900$. With $c$ alone, the numbers sum to $t$ instead of 1. With
+# $t$ alone, you divide exponentials without $c$ by a sum with $c$.
 #
 # </details>
 #
-# Lesson 05's gradient of the scores needs one more number of each row: with $G$ the gradient of the
-# outputs and $dW_{ij} = G_i \cdot v_j$, the average $D_i = \sum_j W_{ij}\, dW_{ij}$. It runs over
-# *all* keys, and the first block already needs it.
+# Lesson 05's gradient of the scores needs one more number for each row. With $G$ the gradient of the
+# outputs and $dW_{ij} = G_i \cdot v_j$, it is the average $D_i = \sum_j W_{ij}\, dW_{ij}$ over *all* keys,
+# and the first block already needs it.
 #
-# **Predict.** In the example, with $G = 1$: $D = 0.2447 \cdot 1$ $+\, 0.0900 \cdot 3$ $+\, 0.6652 \cdot 5$ $= 3.8411$.
-# Where have you seen this number? What is it for another $G$?
+# **Predict.** In the example with $G = 1$, the average is $D = 0.2447 \cdot 1$ $+\, 0.0900 \cdot 3$
+# $+\, 0.6652 \cdot 5$ $= 3.8411$. Where have you seen this number? What is it for another $G$?
 #
 # <details><summary>A nudge</summary>
 #
-# In section 3. For any $G$: put the definition of $dW_{ij}$ into that of $D_i$, and pull out of the sum
-# what does not depend on $j$.
+# You saw it in section 3. For any $G$, insert the definition of $dW_{ij}$ into that of $D_i$.
 #
 # </details>
 
 # %% [markdown]
 # ### Exercise: `RecomputedAttention`
 #
-# Plan an hour and a quarter, and begin on paper. Lesson 05, section 7, has a `torch.autograd.Function` in
-# eight lines: tensors go to `ctx.save_for_backward`, anything else onto `ctx`, and `backward` returns a
-# gradient for each argument, None where there is none.
+# Begin on paper. Section 7 of lesson 05 has a `torch.autograd.Function` in eight lines.
 #
-# A `torch.autograd.Function`, called as `RecomputedAttention.apply(queries, keys, values, mask,
+# Write a `torch.autograd.Function`, called as `RecomputedAttention.apply(queries, keys, values, mask,
 # block_size)`, with the arguments of `blocked_attention`.
 #
-# - **`forward`** returns the outputs alone. `blocked_attention` is at your service.
+# - **`forward`** returns only the outputs. You can call `blocked_attention`.
 # - **`backward`** returns gradients for `queries`, `keys` and `values`, and None for the other two. A
-#   query that may attend to no key sends back zeros, and disturbs no other.
-# - **Keeps** nothing with an $n$ and an $m$, and makes no such thing in either pass. That is what this
-#   exercise is for; otherwise you earn at most a third of the points.
-#   `F.scaled_dot_product_attention` is left out here too.
+#   query that may attend to no key contributes zeros.
+# - **Neither pass** creates or keeps a tensor with an $n$ and an $m$. Otherwise you earn at most a third
+#   of the points. Do not use `F.scaled_dot_product_attention`.
 #
-# **Worked number.** One query 1, keys 1, 0, 2, values 1, 3, 5, $d = 1$, $G = 1$, with a block size of
-# 2 or any other: the gradient of the values is $(0.2447, 0.0900, 0.6652)$, that of the keys
-# $(-0.6953, -0.0757, 0.7710)$, and that of the query 0.8467.
+# **Worked number.** For $d = 1$, the query 1, keys 1, 0, 2, values 1, 3, 5, $G = 1$ and any block size, the
+# gradient of the values is $(0.2447, 0.0900, 0.6652)$, that of the keys $(-0.6953, -0.0757, 0.7710)$, and
+# that of the query 0.8467.
 
 # %%
 from course_lib.attention import RecomputedAttention
@@ -384,8 +355,7 @@ from course_lib.attention import RecomputedAttention
 check("RecomputedAttention")
 
 # %% [markdown]
-# **Predict.** Training once more, on growing texts. When the text doubles, what happens to the peak
-# of each of the three ways?
+# **Predict.** When the text becomes twice as long, what happens to the peak of each of the three ways?
 
 
 # %% tags=["demo"]
@@ -413,43 +383,33 @@ assert memory["plain"][-1] / memory["plain"][-2] > 3.5
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The slope of plain and blocked approaches 2, as the matrices outgrow the inputs: a doubling takes nearly
-# four times the memory. Recomputed keeps to slope 1, like its inputs.
+# Plain and blocked attention take nearly four times the memory, because matrices of size $n m$ outgrow
+# the inputs. Recomputed attention takes twice the memory, like its inputs.
 #
 # </details>
 
 # %% [markdown]
 # ### And in time?
 #
-# Plain attention does two products of size $n m d$ forward and four backward. Yours does $Q K^\top$ once
-# more: seven for six, about a sixth more arithmetic.
+# Plain attention does two products of size $n m d$ forward and four backward. Yours computes $Q K^\top$
+# once more, which is about a sixth more arithmetic.
 #
 # **Predict.** Is yours slower by a sixth, slower by more, or faster? Does it depend on $n$?
 #
-# The recorded times are those of one thread of an AMD EPYC server, torch 2.13, 23 November 2026. In
-# JupyterLab yours appear below them, measured on your GPU if you have one. A *new page* is 4 KiB of
-# memory that the operating system clears and hands out.
+# The recorded times are from one thread of an AMD EPYC server (torch 2.13). In JupyterLab, yours appear
+# below them, measured on your GPU if you have one.
 
 
 # %% tags=["demo"]
-def pages():
-    """How many pages of memory this process was handed so far; 0 where the system does not say."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return 0
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-
-
 def fastest(fn, *inputs, repeats=5):
-    """(milliseconds, new pages) of the fastest call."""
+    """Milliseconds of the fastest call."""
     runs = []
     for _ in range(repeats):
-        started, before = time.perf_counter(), pages()
+        started = time.perf_counter()
         fn(*inputs)
         if torch.cuda.is_available():
             torch.cuda.synchronize()
-        runs.append((1e3 * (time.perf_counter() - started), pages() - before))
+        runs.append(1e3 * (time.perf_counter() - started))
     return min(runs)
 
 
@@ -462,45 +422,42 @@ def train_step(way, n):
 sizes = [1024, 2048, 4096]
 ways = {"plain": plain, "recomputed": recomputed}
 recorded = {
-    "plain": [(16.3, 0), (70.3, 0), (429.3, 65540)],
-    "recomputed": [(18.6, 0), (88.5, 0), (365.2, 0)],
+    "plain": [16.3, 70.3, 429.3],
+    "recomputed": [18.6, 88.5, 365.2],
 }
 tables = {"recorded": recorded} | plotting.live(
     lambda: {"yours": {name: [train_step(way, n) for n in sizes] for name, way in ways.items()}}, {}
 )
-print("               n    plain, new pages     recomputed, new pages")
+print("               n        plain   recomputed")
 for whose, table in tables.items():
-    for n, *runs in zip(sizes, *table.values(), strict=True):
-        print(f"{whose:9}{n:7,}" + "".join(f"{ms:9.1f} ms {new:7,}" for ms, new in runs))
+    for n, ms, recomputed_ms in zip(sizes, table["plain"], table["recomputed"], strict=True):
+        print(f"{whose:9}{n:7,}{ms:10.1f} ms{recomputed_ms:10.1f} ms")
 
 # %% [markdown]
-# <details><summary>Answer (in the recorded lines)</summary>
+# <details><summary>Answer (for the recorded times)</summary>
 #
-# At 1,024 and 2,048 recomputing is slower, by a seventh and by a quarter. At 4,096 it is faster, by a
-# seventh. The arithmetic is the same; the pages are not. A matrix now takes 64 MiB, more than the C
-# library keeps for reuse, so the plain way asks the system for four new ones each time. Section 7
-# says what that costs.
+# Recomputing is slower by a seventh at 1,024 and by a quarter at 2,048, and faster by a seventh at
+# 4,096. At that size, the plain way has to get each matrix fresh from the operating system.
 #
 # </details>
 
 # %% [markdown]
 # ## 5. What torch does, and when it does not
 #
-# *Has nobody written this for you?*
+# *Which calls does PyTorch run without the matrix of scores?*
 
 # %% tags=["demo", "hide-input"]
-lit = "scores", "mask", "softmax", "weighted sum"
+steps = "scores", "mask", "softmax", "weighted sum"
 shapes = {"queries": "(B, h, n, d)", "keys": "(B, h, m, d)", "weighted sum": "(B, h, n, v)"}
-plotting.show(plotting.diagram_strip("attention", lit=lit, shapes=shapes))
+plotting.show(plotting.diagram_strip("attention", lit=steps, shapes=shapes))
 
 # %% [markdown]
-# They have. `F.scaled_dot_product_attention` chooses between *math*, the plain way, and *fused kernels*:
-# what you wrote, in one piece of machine code. Which one a call gets depends on its arguments. You can
-# ask: inside `sdpa_kernel(SDPBackend.FLASH_ATTENTION)` a call that the fused kernel cannot take raises
-# an error, and `torch.profiler` names the kernel that ran.
+# `F.scaled_dot_product_attention` chooses between *math*, the plain way, and *fused kernels*, which do
+# what you wrote in one piece of machine code. Inside `sdpa_kernel(SDPBackend.FLASH_ATTENTION)`, a call
+# that the fused kernel cannot take raises an error.
 #
-# **Predict.** For each row below: is it fused, and is an $n \times n$ matrix (1,024 KiB) kept? A *window*
-# lets a position see the 64 before it, as Mistral's layers do with 4,096.
+# **Predict.** Which of the calls below are fused, and which keep an $n \times n$ matrix (1,024 KiB)? A
+# *window* lets a position see the 64 before it, as Mistral's layers do with 4,096.
 
 # %% tags=["demo"]
 sdpa = F.scaled_dot_product_attention
@@ -541,22 +498,20 @@ assert kept["(B, h, n, d)"] < 200 < 1000 < kept["(B, n, d)"]
 # %% [markdown]
 # <details><summary>Answer (on a CPU with torch 2.13)</summary>
 #
-# - Four axes reach the fused kernel; the *same numbers with three axes* do not. `unsqueeze(1)` before
-#   and `squeeze(1)` after are worth more than any cleverness.
-# - `is_causal` costs nothing. A window as a mask is fused, but first becomes $n \times n$
-#   floating-point numbers: bytes alone do not tell it from the math. It saves something only where
-#   the code knows that it is a window and skips the blocks outside. Lengths stay a single row.
-# - A bias that learns, dropout, and values of a different size from the keys fall back to the math.
+# Four axes reach the fused kernel, and the *same numbers with three axes* do not. Wrapping the call in
+# `unsqueeze(1)` and `squeeze(1)` buys more than any clever code. A window passed as a mask is fused, but
+# first becomes $n \times n$ floating-point numbers. A learned bias, dropout, and values whose size differs
+# from that of the keys fall back to math.
 #
 # </details>
 #
-# A GPU has other kernels with other conditions: *ask which one is used.* `nn.MultiheadAttention` can
-# use a fused kernel only with `need_weights=False`: ask for the weights and you pay for the matrix.
+# A GPU has other kernels with other conditions. `nn.MultiheadAttention` can use a fused kernel only with
+# `need_weights=False`.
 
 # %% [markdown]
 # ## 6. The same numbers from other functions ★
 #
-# *Additive scores take a tanh for each of $n m H$ features. Do they have to?*
+# *Additive scores with $H$ hidden features take $n m H$ times a tanh. Can fewer functions do?*
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": (1, 256, 32), "keys": (1, 256, 32), "scores": (1, 256, 256)}
@@ -564,14 +519,12 @@ plotting.show(plotting.diagram_strip("attention", lit="scores", shapes=shapes))
 
 # %% [markdown]
 # A tanh is a stretched sigmoid, $\tanh x = 2\,\sigma(2x) - 1$ with $\sigma(y) = 1 / (1 + e^{-y})$, and the
-# exponential of a sum is a product. With $x = q + k$ the exponentials belong to the queries and to the
-# keys: $(n + m) H$ of them instead of $n m H$.
+# exponential of a sum is a product. With $x = q + k$, you need the exponentials of queries and of keys,
+# $(n + m) H$ of them instead of $n m H$.
 #
-# The identity is exact; numbers in a computer are not.
-#
-# **Predict.** $q = -60$, $k = 60$ in float32, whose largest number is about $e^{88}$. What becomes of
-# $e^{-2q} \cdot e^{-2k}$, which is 1? The picture takes $q = -x$, $k = x$ and draws the error of the
-# product, a nan as 1. What does the curve look like?
+# **Predict.** The largest number in float32 is about $e^{88}$. For $q = -60$ and $k = 60$, what does
+# $e^{-2q} \cdot e^{-2k}$ give, instead of 1? The figure shows the error of the product for $q = -x$ and
+# $k = x$, with nan drawn as 1. What does the curve look like?
 
 # %% tags=["demo"]
 xs = torch.cat([torch.arange(1, 12), torch.arange(12, 60, 4), torch.arange(60, 420, 20)]).double()
@@ -597,22 +550,20 @@ plotting.show(
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Nothing at all, and then a cliff, at a different place for each dtype. $e^{120}$ is inf, $e^{-120}$
-# is 0, and inf times 0 is nan. The sum $q + k = 0$ is harmless; its parts are not.
+# There is only rounding up to a cliff, which is at a different $x$ for each dtype. $e^{120}$ is inf,
+# $e^{-120}$ is 0, and their product is nan. So the fast form needs a *guard* that tests whether all $|q|$
+# and $|k|$ are small enough.
 #
 # </details>
-#
-# So the fast form needs a *guard*: are all $|q|$ and $|k|$ small enough? Without one, a model would work
-# for months, until a projection grows.
 
 # %% [markdown]
 # ### Exercise: `factored_additive_scores`
 #
 # - **Takes** `projected_queries` `(B, n, H)`, `projected_keys` `(B, m, H)`, `w_v` `(H,)`.
 # - **Returns** `(B, n, m)`: $w_v \cdot \tanh(q + k)$ for each pair. Gradients reach all three.
-# - **Evaluates** exp, tanh and their like for at most $(n + m) H$ numbers of each item, as long as all
-#   $|q|, |k| \le 40$ in float32 and float64.
-# - **Is right** everywhere else as well, float16 included, in any way you like.
+# - **Evaluates** exp, tanh and similar functions for at most $(n + m) H$ numbers of each item, as long as
+#   all $|q|, |k| \le 40$ in float32 and float64.
+# - **Is correct** everywhere else as well, float16 included, in any way you like.
 #
 # **Worked number.** $H = 2$, $w_v = (1, 2)$, $q = (0.5, 0)$, $k = (0, 0)$: $0.4621$.
 
@@ -623,8 +574,7 @@ from course_lib.attention import factored_additive_scores
 check("factored_additive_scores")
 
 # %% [markdown]
-# Fewer functions do not yet mean less time: what an exponential costs is a fact about a machine and
-# its libraries. The cube of $n m H$ features is still there.
+# Fewer function calls need not mean less time. That depends on the machine.
 
 # %% [markdown]
 # ## 7. Where does the time go?
@@ -632,22 +582,23 @@ check("factored_additive_scores")
 # *Recomputing does more arithmetic. How can it take less time?*
 
 # %% tags=["demo", "hide-input"]
-lit = "scores", "softmax", "weighted sum"
+steps = "scores", "softmax", "weighted sum"
 shapes = {"queries": (4096, 64), "keys": (4096, 64), "scores": (4096, 4096)}
-plotting.show(plotting.diagram_strip("attention", lit=lit, shapes=shapes))
+plotting.show(plotting.diagram_strip("attention", lit=steps, shapes=shapes))
 
 # %% [markdown]
-# A processor does $P$ operations a second, and moves $\beta$ bytes a second from and to its memory. A step
-# that does $I$ operations for each byte it moves cannot do more operations a second than
+# A processor does $P$ operations a second and moves $\beta$ bytes a second from and to its memory. A step
+# that does $I$ operations for each byte it moves does at most $\min(P, I \beta)$ operations a second.
+# Drawn, this is a *roofline*, a slope where memory is the limit and a flat roof where arithmetic is. They
+# meet at the *edge*, $P / \beta$ operations a byte.
 #
-# $$\min(P,\; I \beta).$$
+# **By hand.** Let $n = m = 4096$ and $d = 64$.
 #
-# Drawn, this is a *roofline*: a slope where memory is the limit, a flat roof where arithmetic is. They
-# meet at the *edge*, $P / \beta$ operations a byte. A point belongs to *one step*; plain attention has three.
-#
-# **By hand.** $n = m = 4096$, $d = 64$. The scores: $2 n m d$ operations, $4 n m$ bytes written, $I$ about
-# $d / 2 = 32$; the weighted sum likewise. The softmax: about five operations a score, 8 bytes, $I = 0.6$.
-# Fused, all in one: $4 n m d$ operations, $16\, n d$ bytes of inputs and outputs, $I = 1024$.
+# | step | operations | bytes | $I$ |
+# |---|---|---|---|
+# | scores, and likewise the weighted sum | $2 n m d$ | $4 n m$ for the matrix | about $d / 2 = 32$ |
+# | softmax: compare, subtract, exponential, add, divide | $5 n m$ | $8 n m$ | 0.6 |
+# | fused | $4 n m d$ | at least $16\, n d$, for inputs and outputs | at most 1024 |
 #
 # **Predict.** Which of the steps does memory limit? And do the three steps add up to the plain call?
 
@@ -656,7 +607,7 @@ n, d = 4096, 64
 
 
 def measure_steps():
-    """(milliseconds, new pages) of each step, on one thread of the processor."""
+    """Milliseconds of each step, on one thread of the processor."""
     q, k, v = draw(n, 1, 1)
     S, W, outputs = torch.randn(1, 1, n, n), torch.rand(1, 1, n, n), torch.empty(1, 1, n, d)
     square, a, b = torch.randn(1024, 1024), torch.randn(2**24), torch.randn(2**24)
@@ -674,56 +625,94 @@ def measure_steps():
 
 
 recorded = {
-    "product": (27.1, 0),
-    "copy": (9.2, 0),
-    "scores": (36.6, 0),
-    "softmax": (21.4, 0),
-    "weighted sum": (35.6, 0),
-    "softmax, new memory": (69.8, 16385),
-    "plain": (186.3, 33282),
-    "fused": (74.8, 0),
+    "product": 27.1,
+    "copy": 9.2,
+    "scores": 36.6,
+    "softmax": 21.4,
+    "weighted sum": 35.6,
+    "softmax, new memory": 69.8,
+    "plain": 186.3,
+    "fused": 74.8,
 }
 tables = {"recorded": recorded} | plotting.live(lambda: {"yours": measure_steps()}, {})
 for whose, table in tables.items():
-    for name, (ms, new) in table.items():
-        print(f"{whose:9}{name:20}{ms:7.1f} ms {new:7,} new pages")
+    for name, ms in table.items():
+        print(f"{whose:9}{name:20}{ms:7.1f} ms")
 
 # %% tags=["demo", "hide-input"]
 flops = {"scores": 2 * n * n * d, "softmax": 5 * n * n, "weighted sum": 2 * n * n * d}
 moved = {"scores": 4 * n * (n + 2 * d), "softmax": 8 * n * n, "weighted sum": 4 * n * (n + 2 * d)}
 flops["fused"], moved["fused"] = 4 * n * n * d, 16 * n * d
 for whose, table in tables.items():
-    roof, slope = 2 * 1024**3 / table["product"][0] / 1e6, 8 * 2**24 / table["copy"][0] / 1e6
-    rates = {x: (flops[x] / moved[x], flops[x] / table[x][0] / 1e6) for x in flops}
+    roof, slope = 2 * 1024**3 / table["product"] / 1e6, 8 * 2**24 / table["copy"] / 1e6
+    rates = {x: (flops[x] / moved[x], flops[x] / table[x] / 1e6) for x in flops}
     plotting.show(plotting.roofline(roof, slope, rates))
-    three = sum(table[name][0] for name in ("scores", "softmax", "weighted sum"))
+    three = sum(table[name] for name in ("scores", "softmax", "weighted sum"))
     print(f"{whose}: edge at {roof / slope:.1f} operations a byte; ", end="")
-    print(f"the three steps {three:.0f} ms, the plain call {table['plain'][0]:.0f} ms")
+    print(f"the three steps {three:.0f} ms, the plain call {table['plain']:.0f} ms")
+    if whose == "recorded":
+        limited_by_memory = [x for x, (intensity, _) in rates.items() if intensity < roof / slope]
+        assert limited_by_memory == ["softmax"] and rates["softmax"][1] < slope * 0.625 / 2
+        assert all(0.7 < rate / roof < 0.8 for x, (_, rate) in rates.items() if x != "softmax")
 
 # %% [markdown]
-# <details><summary>Answer (in the recorded picture)</summary>
+# <details><summary>Answer (for the recorded times)</summary>
 #
-# - Both products and the fused kernel lie right of the edge and reach three quarters of the roof:
-#   arithmetic limits them.
-# - Only the softmax lies left of it, and it reaches less than half of its bound: an exponential counts as
-#   one operation and costs many.
-# - The three steps take 94 ms, the plain call 186. A roofline has no place for the other 92; the line
-#   *softmax, new memory* does. The same softmax takes 48 ms longer when its result goes into new
-#   pages, 3 microseconds each, and the plain call makes two such matrices.
+# Memory limits only the softmax. It reaches less than half of its bound, because an exponential counts as
+# one operation and costs many. Both products and the fused kernel lie to the right of the edge and reach
+# three quarters of the roof. The three steps take 94 ms, and the plain call takes 186. The difference is
+# mostly the cost of fresh memory (*softmax, new memory*), which the fused kernel saves.
 #
 # </details>
 #
-# So on this machine the fused kernel takes hardly longer than the two products alone, and what it saves
-# is mostly memory that the system need not hand out. On a GPU torch keeps memory for reuse, but bytes
-# cost more: NVIDIA specifies the H200 at 989 · 10¹² operations (bfloat16) and 4.8 · 10¹² bytes a
-# second, which puts the edge at 206. With $d = 64$ and two bytes a number the products lie at 64: all
-# three steps would wait for memory.
+# On a GPU, bytes cost more. NVIDIA specifies the H200 at 989 · 10¹² operations (bfloat16) and 4.8 · 10¹²
+# bytes a second, which puts the edge at 206. With $d = 64$ and two bytes a number, both products have
+# $I = 64$, so all three steps would wait for memory.
+
+# %% [markdown]
+# ## 8. Yours beside the library's
+#
+# `course_lib.fused` has the interface of lesson 05 and calls torch's fused kernel.
+#
+# **Predict.** Which two of the four versions below have the lowest peak in training? Which is fastest?
+
+# %% tags=["demo", "nbval-ignore-output"]
+from course_lib import fused as library
+
+
+def fused_attention(queries, keys, values):
+    return library.scaled_dot_product_attention(queries, keys, values, need_weights=False)[0]
+
+
+versions = {
+    "plain (lesson 05)": plain,
+    "your blocks": blocked,
+    "your backward pass": recomputed,
+    "course_lib.fused": fused_attention,
+}
+long_inputs = draw(2048)
+peaks, times = {}, {}
+for name, version in versions.items():
+    gap = (version(*long_inputs) - plain(*long_inputs)).abs().max()
+    _, peak = kibibytes(version, *long_inputs, train=True)
+    peaks[name], times[name] = peak / 1024, train_step(version, 2048)
+    print(f"{name:20} gap {gap:.0e}, peak {peaks[name]:5.1f} MiB, step {times[name]:6.1f} ms")
+    assert gap < 1e-5
+assert max(peaks["your backward pass"], peaks["course_lib.fused"]) < peaks["plain (lesson 05)"] / 5
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# Your backward pass and the fused kernel have the lowest peaks, because neither stores the weights. The
+# fused kernel was the fastest on our machine. It does what your code does, in one call that keeps each
+# tile in fast memory.
+#
+# </details>
 
 # %% [markdown]
 # ### All together
 #
-# `RecomputedAttention` once more, this time on *your* `blocked_attention`. It needs the checks above
-# to have seen your cells in this session.
+# This check runs `RecomputedAttention` on *your* `blocked_attention`. Run the checks above first.
 
 # %%
 check("08_memory_and_speed")
@@ -731,8 +720,8 @@ check("08_memory_and_speed")
 # %% [markdown]
 # ### Written question: which limit?
 #
-# Three colleagues tell you what they found. For each, say whether the conclusion holds, and give a
-# reason with a number or a measurement from this lesson, in two or three sentences.
+# Three colleagues tell you what they found. For each, say in two or three sentences whether the conclusion
+# holds, and give a reason with a number or a measurement from this lesson.
 #
 # 1. "Fused attention is faster because it does less arithmetic."
 # 2. "I rewrote our attention in blocks of 128 keys. The peak of a forward pass is ten times lower, so
@@ -747,9 +736,9 @@ check("08_memory_and_speed")
 # Three points, one for each colleague; half points are possible.
 #
 # 1. **Wrong reason.** It does the same two products forward, and one more backward (seven for six). What
-#    it spares is memory: no matrix of scores is moved, or handed out anew by the system. In the recorded
-#    run the steps of the plain way take 94 ms and the call 186; the rest goes with 33,000 new pages, of
-#    which the fused call has none. An argument from operations a byte (1024 against 32 for a product and
+#    it spares is memory: no matrix of scores is moved, or fetched anew from the system. In the recorded
+#    run the steps of the plain way take 94 ms and the call 186, and a softmax into new memory takes 48 ms
+#    more. An argument from operations a byte (1024 against 32 for a product and
 #    0.6 for the softmax) counts, too, if it does not claim that bytes were the limit of the two
 #    products on this machine. Half a point for "it saves memory traffic" without a number or a picture.
 # 2. **Does not follow.** Autograd keeps the weights of every block: section 3 measured that more is
@@ -765,19 +754,19 @@ check("08_memory_and_speed")
 # %% [markdown]
 # ## Summary
 #
-# A softmax needs two numbers for each row, a maximum and a sum, and you can keep both up to date
-# while the scores arrive in blocks. Autograd would keep all blocks; a backward pass of your own
-# computes the weights again from log sum exp, and memory grows with $n + m$. Whether that is also
-# faster depends on what memory costs on the machine: measure, and ask torch which kernel it takes.
+# A softmax needs a maximum and a sum for each row, and you can update both while the scores arrive in
+# blocks. A backward pass of your own computes the weights again from the log-sum-exp, so memory grows with
+# $n + m$. Whether that is also faster depends on the machine, so measure, and ask torch which kernel it
+# takes.
 
 # %% [markdown]
 # ## Further exercises ★
 #
-# 1. **Blocks of queries.** Let `blocked_attention` walk along the queries too. What is the peak now?
-#    With a causal mask, or a window of 64, which blocks need not be computed at all?
-# 2. **Merge.** Write a function that merges the `(outputs, logsumexp)` of two sets of keys. Use it
-#    to attend to the first half of the keys on one process and to the second half on another.
-# 3. **How large a block?** Time `blocked_attention` for $n = 2048$ with blocks of 4 to 2048 keys.
+# 1. **Blocks of queries.** Let `blocked_attention` loop over blocks of queries, too. With a causal mask,
+#    or a window of 64, which blocks can you skip?
+# 2. **Merge.** Write a function that merges the `(outputs, logsumexp)` of two sets of keys, so that two
+#    processes can attend to half of the keys each.
+#
 # %% [markdown]
 # ## References
 #

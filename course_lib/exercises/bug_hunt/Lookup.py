@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from course_lib.checks.judge.comparisons import dropout_values
 from course_lib.checks.judge.exercise import Exercise, Returned
@@ -80,7 +79,6 @@ def _eval_alone(rng) -> Probe:
 
 def _lookup_probes(rng) -> list[Probe]:
     padded = _lookup_problem(rng, 3, 4, 6, (5, 2, 3), 7, [2, 6, 4])
-    one = _lookup_problem(rng, 2, 3, 5, (4, 6, 7), 2, [1, 1])
     return [
         Probe("few", "The outputs are softmax(q k^T / sqrt(num_hiddens)) V, here for two queries "
                      "over three keys.", **_lookup_problem(rng, 1, 2, 3, (3, 4, 2), 2)),
@@ -91,9 +89,8 @@ def _lookup_probes(rng) -> list[Probe]:
                        "only one of them belongs under the root.",
               **_lookup_problem(rng, 2, 3, 5, (4, 6, 7), 8)),
         Probe("padded", "Rows sum to 1 over the real keys.", **padded),
-        Probe("one_key", "One real key: every query gets its value.", **one),
-        Probe("key_alone", "One query and one key: the output is its value.",
-              **_lookup_problem(rng, 2, 1, 1, (2, 3, 4), 3)),
+        Probe("one_key", "One real key: every query gets its value.",
+              **_lookup_problem(rng, 2, 3, 5, (4, 6, 7), 2, [1, 1])),
     ]  # fmt: skip
 
 
@@ -109,9 +106,6 @@ def _lookup_edges(rng) -> list[Probe]:
             attributes=("attention_weights",),
         ),
         Probe("empty", "An item without a real key gets zeros.", "edges", **empty),
-        Probe("train", "With dropout=0, train and eval mode give the same, also for an item "
-                       "without a real key.",
-              "edges", training=True, **_lookup_problem(rng, 2, 3, 5, (4, 4, 4), 2, [0, 4])),
         Probe("device_and_dtype", "`device=` and `dtype=` set the device and the dtype of "
               "the weights. Pass both on to each layer.", "edges",
               scenario="made_with_device_and_dtype",
@@ -121,8 +115,6 @@ def _lookup_edges(rng) -> list[Probe]:
         Probe("float32", "Float32 inputs and weights give float32 outputs.", "edges",
               dtype="float32", tolerance=1e-4,
               **_lookup_problem(rng, 2, 3, 5, (4, 4, 4), 2, [2, 4])),
-        Probe("strided", "The memory layout of a tensor does not matter.", "edges",
-              **_lookup_problem(rng, 2, 3, 5, (4, 4, 4), 2, [5, 2], strided=True)),
         _dropout_probe(rng),
         Probe("gradient", "The gradients of inputs and weights are those of the formula.",
               "gradients", grad_outputs=rng.normal(size=(1, 2, 2)), **back),
@@ -149,35 +141,16 @@ class _Lookup(AttentionModule):
     def project(self, queries, keys, values) -> Sequence[Tensor]:
         return self.W_q(queries), self.W_k(keys), values
 
-    def product(self, q, k) -> Tensor:
-        self.num_keys = k.shape[-2]
-        return q @ k.mT
-
-
-def _values_dropped(self, weights, v) -> Tensor:
-    self.keep(weights, weights)
-    return weights @ F.dropout(v, self.p, self.training)
-
 
 _BROKEN = mistake("not_fixed", BrokenLookup).says(
     "This still computes what `BrokenLookup` does.",
     "Which invariants on the list does it break? One fault may hide the effect of fixing another.",
 )
-_SUMMED = "How many products does one score sum?"
 _OWN = (
     Row("scale_of_the_queries", {"root": lambda self, q: self.W_q.in_features**0.5}).says(
         "You divide by the root of the query's size, but the dot product runs over the "
         "`num_hiddens` projected features.",
-        _SUMMED,
-    ),
-    Row("scale_of_the_number_of_keys", {"root": lambda self, q: self.num_keys**0.5}).says(
-        "You divide by the root of the number of keys, but the dot product runs over the "
-        "`num_hiddens` projected features.",
-        _SUMMED,
-    ),
-    Row("dropout_on_values", {"average": _values_dropped}).says(
-        "Dropout acts on the values; it belongs on the attention weights.",
-        "Which tensor should lose entries in train mode?",
+        "How many products does one score sum?",
     ),
 )
 _WORDS = {

@@ -25,13 +25,9 @@ def _items_probes(rng) -> list[Probe]:
     return [
         *pairs(rng, _BROKEN, _KEEPERS),
         ask("one_item", "Here the batch is one item.", ("sound", "avocet"), [2], m=4),
-        ask("one_query_and_key", "Here each item has one query and one key.",
-            ("later_items_doubled", "sound"), [1, 1], n=1, m=1),
         ask("four_items", "Here the batch is four items.", ("later_items_doubled", "sound"),
             [2, 6, 1, 4], n=2, m=6),
         values_of_another_size(rng, "batch_average", "real_average", valid_lens=[2, 4, 3]),
-        ask("strided", "Here the tensors are not contiguous.", ("fulmar", "sound"), [2, 4, 1],
-            strided=True),
         student_tests.in_train_mode(rng, "company", **drawn),
         *student_tests.module_edges(rng, "company", "later_items_doubled", [2, 3, 2]),
     ]  # fmt: skip

@@ -34,15 +34,9 @@ def _masking_probes(rng) -> list[Probe]:
     return [
         student_tests.question("by_hand", *pair, **by_hand),
         *pairs(rng, _BROKEN, ("sound", "avocet")),
-        ask("one_item_and_query", "Here the batch is one item of one query.",
-            ("sound", "curlew"), [2], n=1),
         ask("one_key", "Here there is one key.", ("sound", "bittern"), [1, 1], m=1),
         ask("nothing_to_delete", "Here every key is real.", ("sound", "bittern"), [5, 5, 5]),
-        ask("first_item_full", "Here the first item has no padded key.", ("curlew", "sound"),
-            [7, 2, 3], m=7),
         values_of_another_size(rng, "real_average", "plain_average", valid_lens=[2, 4, 3]),
-        ask("strided", "Here the tensors are not contiguous.", ("curlew", "sound"), [2, 4, 2],
-            strided=True),
         student_tests.in_train_mode(rng, "pads", **drawn),
         *student_tests.module_edges(rng, "pads", "curlew", [2, 3, 2]),
     ]  # fmt: skip

@@ -115,16 +115,12 @@ but = wrong_in(Almost)
 RootOfQuerySize = but(
     "scale_of_the_queries", root=lambda self, queries, q, k: math.sqrt(queries.shape[-1])
 )
-RootOfNumKeys = but(
-    "scale_of_the_number_of_keys", root=lambda self, queries, q, k: k.shape[1] ** 0.5
-)
 MaskAfterwards = but(
     "zero_after_softmax", weights=lambda self, s, real: torch.where(real, s.softmax(-1), 0.0)
 )
 MinusInfinity = but(
     "empty_row_nan", weights=lambda self, s, real: s.masked_fill(~real, -math.inf).softmax(dim=2)
 )
-DropsValues = but("dropout_on_values", outputs=lambda self, w, v: w @ self.dropout(v))
 AllFourFaults = wrong("not_fixed")(with_the_faults({"root", "mask_after", "eval_mode", "axis"}))
 ColumnsSumToOne = wrong("over_queries")(with_the_faults({"axis"}))
 AxisRepaired = wrong("scale_of_the_queries+zero_after_softmax+dropout_in_eval")(

@@ -20,7 +20,7 @@ def masking_equals_deleting(
     values: Float[Tensor, "batch num_keys v"],
     valid_lens: Int[Tensor, "batch"],
 ) -> bool:
-    """Says whether masking the padded keys gives what deleting them gives.
+    """Return whether masking the padded keys gives the same outputs as deleting them.
 
     It is a test at these inputs, not a proof: the lengths must leave something to delete.
 
@@ -49,7 +49,7 @@ def keys_permutation_invariant(
     keys: Float[Tensor, "batch num_keys d_k"],
     values: Float[Tensor, "batch num_keys v"],
 ) -> bool:
-    """Says whether the order of the keys, each with its value, leaves the outputs alone.
+    """Return whether the outputs are independent of the order of the keys and their values.
 
     Swap each pair of neighbors in turn. This is a test at these inputs, not a proof: all orders
     are composed of such swaps, but the second swap starts from keys that are already swapped.
@@ -79,7 +79,7 @@ def batch_items_independent(
     values: Float[Tensor, "batch num_keys v"],
     valid_lens: Int[Tensor, "batch"],
 ) -> bool:
-    """Says whether each item has the same output alone as in the batch.
+    """Return whether each item has the same output alone as in the batch.
 
     It is a test at these inputs, not a proof: the items and their lengths must differ.
 
@@ -115,11 +115,11 @@ def diagnosed_boxes() -> dict[str, str]:
 
 
 def broken_invariants() -> dict[str, str]:
-    """Names, for each of the ten birds, an invariant that it breaks.
+    """Return an invariant that each of the ten boxes breaks.
 
     Returns:
-        A dict from the bird's name to the id of an invariant, both as the lesson prints them.
-        Where a bird breaks several, any one of them will do.
+        A dict from the box's name to the id of an invariant, both as the lesson prints them.
+        If a box breaks several, any one of them will do.
     """
     return {
         "avocet": "rows_sum_to_one",  # softmax over the queries
@@ -178,7 +178,7 @@ class Lookup(nn.Module):
         values: Float[Tensor, "batch num_keys v"],
         valid_lens: Int[Tensor, "batch"] | None = None,
     ) -> Float[Tensor, "batch num_queries v"]:
-        """Averages the values of the real keys.
+        """Average the values of the real keys.
 
         Args:
             queries, keys, values: see the class.
@@ -227,7 +227,7 @@ class CausalSelfAttention(nn.Module):
         x: Float[Tensor, "batch num_positions embed_dim"],
         valid_lens: Int[Tensor, "batch"] | None = None,
     ) -> Float[Tensor, "batch num_positions embed_dim"]:
-        """Lets each position attend to itself and to the real positions before it.
+        """Let each position attend to itself and to the real positions before it.
 
         Args:
             x: one sequence for each item.

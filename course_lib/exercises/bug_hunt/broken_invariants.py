@@ -11,7 +11,7 @@ GROUPS = {
 EXERCISE = diagnosing(
     GROUPS,
     points=10,
-    minutes=30,
+    minutes=25,
     difficulty=3,
     starred=True,
     hints=(

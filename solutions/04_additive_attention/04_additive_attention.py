@@ -1,10 +1,9 @@
 # %% [markdown]
 # # 04 · Additive attention
 #
-# **The question.** A dot product needs a query and a key of the same size, and it takes "similar"
-# to mean "pointing the same way". The first attention mechanism (2014) had neither limitation. A
-# small *network* decided how well a key fits a query. How does the network do that, what does it
-# cost, and could it replace the dot product in lesson 00's translator?
+# **The question.** A dot product needs a query and a key of the same size. In the first attention
+# mechanism (2014), a small *network* decided how well a key fits a query. How does the network do
+# that, and could it replace the dot product in lesson 00's translator?
 #
 # **After this you can**
 #
@@ -66,9 +65,8 @@ plotting.show(plotting.diagram("attention", shapes=shapes | {"scores": "(B, n, m
 #
 # $$W_q \in \mathbb{R}^{H \times \text{query\_size}}, \quad W_k \in \mathbb{R}^{H \times \text{key\_size}}, \quad w_v \in \mathbb{R}^{H}.$$
 #
-# This is a network with one hidden layer that reads the pair $(q, k)$ and returns one number. Its
-# weights are learned. Bahdanau, Cho and Bengio used it to let a decoder look back at a sentence, and
-# attention in translation began there.
+# This is a network with one hidden layer, whose weights are learned. With it, Bahdanau, Cho and Bengio
+# let a decoder look back at a sentence, and attention in translation began.
 #
 # **By hand.** Two useful values are $\tanh(\ln 2) = \frac{2 - 1/2}{2 + 1/2} = 0.6$ and
 # $\tanh(\ln 3) = 0.8$. Take a query with two numbers and a key with one,
@@ -85,8 +83,7 @@ plotting.show(plotting.diagram("attention", shapes=shapes | {"scores": "(B, n, m
 #
 # tanh stays between -1 and 1, so every score lies between $-3$ and $3 = |1| + |2|$, however long
 # the vectors are. A dot product grows a hundredfold. An additive score is bounded by its own
-# weights, $\sum_h |w_{v,h}|$, so longer vectors cannot push it past that bound. The bound does grow
-# with the number of features $H$, because it is a sum of $H$ terms.
+# weights, $\sum_h |w_{v,h}|$.
 #
 # </details>
 
@@ -158,60 +155,7 @@ assert cube.shape == exchanged.shape and not torch.allclose(cube, exchanged)
 #
 # The cube contains $3 \cdot 2 \cdot 14 \cdot 32 = 2688$ numbers. With the axes exchanged, the shape
 # is `(B, m, n, H)`, and rows belong to keys. With $n = m$ the shape is the same but the numbers are
-# not. You would get no warning. The softmax would run over the wrong axis, and each *key* would
-# distribute a weight of 1 among the queries.
-#
-# </details>
-
-# %% [markdown]
-# ### The cube, slice by slice
-#
-# Four queries lie at the positions -1.9, -0.8, 0.2 and 1.1 on a line, and five keys at -2, -1, 0, 1
-# and 2. The layers have no bias, so each query has a constant 1 as its second number, which serves
-# as a bias. A key is only its position. With $H = 2$ features and the weights below, the cube has
-# two slices. The labels of a slice show the projected query (row) and the projected key (column),
-# and each cell is the tanh of their sum.
-#
-# **Predict.** What does one tanh look like across a row? What does the difference of two look like?
-
-# %% tags=["demo"]
-positions = torch.tensor([-1.9, -0.8, 0.2, 1.1])
-queries = torch.stack([positions, torch.ones(4)], dim=-1)[None]  # (1, 4, 2)
-keys = torch.tensor([-2.0, -1.0, 0.0, 1.0, 2.0])[None, :, None]  # (1, 5, 1)
-w_q = torch.tensor([[2.0, 1.0], [2.0, -1.0]])  # 2 * position + 1, 2 * position - 1
-w_k = torch.tensor([[-2.0], [-2.0]])  # minus 2 * position
-w_v = torch.tensor([4.0, -4.0])
-plotting.show(plotting.feature_cube((queries @ w_q.mT)[0], (keys @ w_k.mT)[0], w_v))
-scores = additive_scores(queries, keys, w_q, w_k, w_v)
-print("best key of each query:", scores[0].argmax(dim=-1).tolist())
-nearest = (positions[:, None] - keys[0, :, 0]).abs().argmin(dim=-1)
-assert scores[0].argmax(dim=-1).tolist() == nearest.tolist() == [0, 1, 2, 3]
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# Each row of a slice is a step, from 1 on the left to -1 on the right. The second step lies one key
-# further left. The difference of the two steps is high in a narrow band, **where query and key are
-# close**.
-#
-# </details>
-#
-# Two features are enough to detect nearness.
-#
-# **Predict.** What are the scores if the constant of every query is 0 instead of 1?
-
-# %% tags=["demo"]
-for constant in (1.0, 0.0):
-    changed = torch.stack([positions, torch.full((4,), constant)], dim=-1)[None]
-    scores = additive_scores(changed, keys, w_q, w_k, w_v)
-    print(f"constant {constant:.0f}: scores from {scores.min():.2f} to {scores.max():.2f}")
-assert not scores.any()
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# All scores are 0. Without the constant, the two features are equal and their difference is 0. The
-# constant moves one step to the left of the query's position and the other to the right.
+# not, and the softmax would run over the wrong axis without a warning.
 #
 # </details>
 
@@ -233,20 +177,21 @@ assert not scores.any()
 #
 # </details>
 #
-# **Predict.** The next cell compares three versions on the points of section 2, with
-# $w_v = (4, -3)$: the formula, the formula without tanh, and the formula with tanh applied *before*
-# query and key are added. In which of them do the weights depend on the query?
+# **Predict.** The next cell compares three versions on the random features of *dreiundvierzig* from
+# section 2: the formula, the formula without tanh, and the formula with tanh applied *before* query
+# and key are added. In which of them do the weights depend on the query?
 
 # %% tags=["demo"]
-q, k = (queries @ w_q.mT).unsqueeze(2), (keys @ w_k.mT).unsqueeze(1)
-uneven = torch.tensor([4.0, -3.0])
+q = word_features[2].unsqueeze(1)  # (n, 1, H), two words
+k = letter_features[2].unsqueeze(0)  # (1, m, H), 14 letters
+w_v = torch.randn(32, generator=generator)
 versions = {
-    "tanh of the sum": torch.tanh(q + k) @ uneven,
-    "no tanh": (q + k) @ uneven,
-    "sum of two tanh": (torch.tanh(q) + torch.tanh(k)) @ uneven,
+    "tanh of the sum": torch.tanh(q + k) @ w_v,
+    "no tanh": (q + k) @ w_v,
+    "sum of two tanh": (torch.tanh(q) + torch.tanh(k)) @ w_v,
 }
-maps = {name: torch.softmax(scores, dim=-1)[0] for name, scores in versions.items()}
-plotting.show(plotting.heatmap_grid(maps))
+maps = {name: torch.softmax(scores, dim=-1) for name, scores in versions.items()}
+plotting.show(plotting.heatmap_grid(maps, columns=1))
 for name, weights in maps.items():
     difference = (weights - weights[0]).abs().max()
     print(f"{name:16} queries differ by at most {difference:.2f}")
@@ -263,66 +208,6 @@ for name, weights in maps.items():
 # </details>
 
 # %% [markdown]
-# ### Can it be learned?
-#
-# Section 2 used weights chosen by hand. Now gradient descent has to find them, on 64 problems. Each
-# problem has the five keys in a random order, and each key has a random value. The target of a
-# query is the value of its nearest key. One network has the tanh and the other does not. They are
-# otherwise identical.
-#
-# **Predict.** The targets have a variance of about 1, so predicting 0 gives a loss of about 1. How far
-# does each loss fall?
-
-
-# %% tags=["demo"]
-def lookup_problems(num_problems, generator):
-    order = [torch.randperm(5, generator=generator) - 2.0 for _ in range(num_problems)]
-    keys = torch.stack(order).unsqueeze(-1)  # (64, 5, 1)
-    values = torch.randn(num_problems, 5, 3, generator=generator)
-    noise = 0.2 * torch.randn(num_problems, 4, generator=generator)
-    positions = keys[:, :4, 0] + noise.clamp(-0.4, 0.4)  # near keys 0, 1, 2 and 3
-    queries = torch.stack([positions, torch.ones_like(positions)], dim=-1)  # (64, 4, 2)
-    return queries, keys, values, values[:, :4]
-
-
-def train(nonlinearity, problems, num_steps=300):
-    queries, keys, values, targets = problems
-    torch.manual_seed(0)
-    W_q, W_k = nn.Linear(2, 8, bias=False), nn.Linear(1, 8, bias=False)
-    w_v = nn.Linear(8, 1, bias=False)
-    parameters = [*W_q.parameters(), *W_k.parameters(), *w_v.parameters()]
-    optimizer = torch.optim.Adam(parameters, lr=0.05)
-    losses = []
-    for _ in range(num_steps):
-        sums = W_q(queries).unsqueeze(2) + W_k(keys).unsqueeze(1)
-        scores = w_v(nonlinearity(sums)).squeeze(-1)
-        loss = F.mse_loss(torch.softmax(scores, dim=-1) @ values, targets)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
-
-
-problems = lookup_problems(64, torch.Generator().manual_seed(0))
-with_tanh = train(torch.tanh, problems)
-without_tanh = train(nn.Identity(), problems)
-for name, losses in {"with tanh   ": with_tanh, "without tanh": without_tanh}.items():
-    print(f"{name}: from {losses[0]:.2f} to {losses[-1]:.2f}")
-    assert losses[-1] < losses[0]
-assert with_tanh[-1] < 0.05
-assert without_tanh[-1] > 0.5
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# The loss with tanh falls nearly to 0, and the loss without it hardly moves. Neither run raises an
-# error. # Without the nonlinearity, all four queries of a problem get the same answer, and no
-# single answer can be close to four different values.
-#
-# </details>
-
-# %% [markdown]
 # ## 4. A module
 #
 # *What do users expect from a module?*
@@ -335,14 +220,12 @@ plotting.show(
 
 # %% [markdown]
 # **It registers its weights.** Optimizers, `.to(device)` and checkpoints rely on `parameters()`,
-# which lists what was assigned to `self` in `__init__` as a layer or an `nn.Parameter`. A plain
-# tensor or a Python list of layers is not found. Training would run and report a loss, but the
-# optimizer would never update those weights. Layers made inside `forward` have new random weights
-# at every call.
+# which lists what was assigned to `self` in `__init__` as a layer or an `nn.Parameter`. An optimizer
+# never updates a plain tensor or a layer in a Python list. Layers made inside `forward` have new
+# random weights at every call.
 #
-# **It keeps its attention weights without their graph.** You will want to look at the attention
-# weights, so the module stores them as `self.attention_weights`. A tensor with its graph keeps
-# every intermediate result of the call in memory, the feature cube included. Store
+# **It keeps its attention weights without their graph**, as `self.attention_weights`. A tensor with
+# its graph keeps every intermediate result of the call in memory, the feature cube included. Store
 # `weights.detach()`.
 #
 # **It passes masks on.** A module that accepts `mask` and ignores it passes every test on unpadded
@@ -447,10 +330,9 @@ plotting.show(plotting.attention(weights, words, "dreiundvierzig"))
 # <details><summary>Answer</summary>
 #
 # The translator gets only a few right at first, because the words attend to arbitrary letters.
-# Afterwards it gets nearly all of them right, although no other layer has changed. The module
-# learned only *where to look*. *forty* attends mostly to *vierzig*, and *three* attends to *drei*
+# Afterwards it gets nearly all of them right. The module learned only *where to look*. *forty* attends mostly to *vierzig*, and *three* attends to *drei*
 # more than chance would explain. The map is softer than in lesson 00, because after 150 steps the
-# scores are still close together. Lesson 09 trains both kinds of attention from the start.
+# scores are still close together.
 #
 # </details>
 
@@ -489,9 +371,8 @@ plotting.show(plotting.attention(weights, words, "dreiundvierzig"))
 # %% [markdown]
 # ### All together
 #
-# Each check so far tested one function or class and used our versions of the others. Grading does the
-# same. This check combines *your* `additive_scores` and `AdditiveAttention`, and tests the module
-# again. Run the checks above first.
+# This check combines *your* `additive_scores` and `AdditiveAttention`, and tests the module
+# again.
 
 # %%
 check("04_additive_attention")
@@ -529,11 +410,127 @@ print(f"the scores differ by at most {(row_by_row - at_once).abs().max():.4f}")
 assert torch.allclose(row_by_row, at_once, atol=1e-5)
 
 # %% [markdown]
-# ## 7. Additive and dot product on one problem ★
+# ## 7. Detectors ★
 #
-# *Additive scores cost more. What do you get in return?*
+# *Which keys can a few features find?*
+
+# %% [markdown]
+# ### The cube, slice by slice
 #
-# Here are the four queries and five keys of section 2 again. A dot product of two positions can
+# Four queries lie at the positions -1.9, -0.8, 0.2 and 1.1 on a line, and five keys at -2, -1, 0, 1
+# and 2. The layers have no bias, so each query has a constant 1 as its second number, which serves
+# as a bias. A key is only its position. With $H = 2$ features and the weights below, the cube has
+# two slices. The labels of a slice show the projected query (row) and the projected key (column),
+# and each cell is the tanh of their sum.
+#
+# **Predict.** What does one tanh look like across a row? What does the difference of two look like?
+
+# %% tags=["demo"]
+positions = torch.tensor([-1.9, -0.8, 0.2, 1.1])
+queries = torch.stack([positions, torch.ones(4)], dim=-1)[None]  # (1, 4, 2)
+keys = torch.tensor([-2.0, -1.0, 0.0, 1.0, 2.0])[None, :, None]  # (1, 5, 1)
+w_q = torch.tensor([[2.0, 1.0], [2.0, -1.0]])  # 2 * position + 1, 2 * position - 1
+w_k = torch.tensor([[-2.0], [-2.0]])  # minus 2 * position
+w_v = torch.tensor([4.0, -4.0])
+plotting.show(plotting.feature_cube((queries @ w_q.mT)[0], (keys @ w_k.mT)[0], w_v))
+scores = additive_scores(queries, keys, w_q, w_k, w_v)
+print("best key of each query:", scores[0].argmax(dim=-1).tolist())
+nearest = (positions[:, None] - keys[0, :, 0]).abs().argmin(dim=-1)
+assert scores[0].argmax(dim=-1).tolist() == nearest.tolist() == [0, 1, 2, 3]
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# Each row of a slice is a step, from 1 on the left to -1 on the right. The second step lies one key
+# further left. The difference of the two steps is high in a narrow band, **where query and key are
+# close**.
+#
+# </details>
+#
+# Two features are enough to detect nearness.
+#
+# **Predict.** What are the scores if the constant of every query is 0 instead of 1?
+
+# %% tags=["demo"]
+for constant in (1.0, 0.0):
+    changed = torch.stack([positions, torch.full((4,), constant)], dim=-1)[None]
+    scores = additive_scores(changed, keys, w_q, w_k, w_v)
+    print(f"constant {constant:.0f}: scores from {scores.min():.2f} to {scores.max():.2f}")
+assert not scores.any()
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# All scores are 0. Without the constant, the two features are equal and their difference is 0. The
+# constant moves one step to the left of the query's position and the other to the right.
+#
+# </details>
+
+# %% [markdown]
+# ### Can it be learned?
+#
+# The weights above were chosen by hand. Now gradient descent has to find them, on 64 problems. Each
+# problem has the five keys in a random order, and each key has a random value. The target of a
+# query is the value of its nearest key. One network has the tanh and the other does not. They are
+# otherwise identical.
+#
+# **Predict.** The targets have a variance of about 1, so predicting 0 gives a loss of about 1. How far
+# does each loss fall?
+
+
+# %% tags=["demo"]
+def lookup_problems(num_problems, generator):
+    order = [torch.randperm(5, generator=generator) - 2.0 for _ in range(num_problems)]
+    keys = torch.stack(order).unsqueeze(-1)  # (64, 5, 1)
+    values = torch.randn(num_problems, 5, 3, generator=generator)
+    noise = 0.2 * torch.randn(num_problems, 4, generator=generator)
+    positions = keys[:, :4, 0] + noise.clamp(-0.4, 0.4)  # near keys 0, 1, 2 and 3
+    queries = torch.stack([positions, torch.ones_like(positions)], dim=-1)  # (64, 4, 2)
+    return queries, keys, values, values[:, :4]
+
+
+def train(nonlinearity, problems, num_steps=300):
+    queries, keys, values, targets = problems
+    torch.manual_seed(0)
+    W_q, W_k = nn.Linear(2, 8, bias=False), nn.Linear(1, 8, bias=False)
+    w_v = nn.Linear(8, 1, bias=False)
+    parameters = [*W_q.parameters(), *W_k.parameters(), *w_v.parameters()]
+    optimizer = torch.optim.Adam(parameters, lr=0.05)
+    losses = []
+    for _ in range(num_steps):
+        sums = W_q(queries).unsqueeze(2) + W_k(keys).unsqueeze(1)
+        scores = w_v(nonlinearity(sums)).squeeze(-1)
+        loss = F.mse_loss(torch.softmax(scores, dim=-1) @ values, targets)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+problems = lookup_problems(64, torch.Generator().manual_seed(0))
+with_tanh = train(torch.tanh, problems)
+without_tanh = train(nn.Identity(), problems)
+for name, losses in {"with tanh   ": with_tanh, "without tanh": without_tanh}.items():
+    print(f"{name}: from {losses[0]:.2f} to {losses[-1]:.2f}")
+    assert losses[-1] < losses[0]
+assert with_tanh[-1] < 0.05
+assert without_tanh[-1] > 0.5
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# The loss with tanh falls nearly to 0, and the loss without it hardly moves. Neither run raises an
+# error. Without the nonlinearity, all four queries of a problem get the same answer, and no
+# single answer can be close to four different values.
+#
+# </details>
+
+# %% [markdown]
+# ### Additive and dot product on one problem
+#
+# Additive scores cost more. What do you get in return? Here are the four queries and five keys
+# again. A dot product of two positions can
 # only multiply them. The slider scales `w_q` and `w_k`, which changes how steep the two steps of
 # the additive score are.
 #

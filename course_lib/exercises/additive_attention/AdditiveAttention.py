@@ -208,7 +208,7 @@ _OWN = (
 
 EXERCISE = Exercise(
     points=6,
-    minutes=35,
+    minutes=20,
     difficulty=2,
     is_class=True,
     returns=(Returned("outputs", "tensor", "float", ("batch", "num_queries", "value_size")),),

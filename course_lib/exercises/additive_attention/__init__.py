@@ -7,6 +7,5 @@ LESSON = Lesson(
     "Additive attention",
     Written("three_requests", points=3, minutes=10),
     Integration(("additive_scores", "AdditiveAttention")),
-    starred=True,
     exercises=("additive_scores", "AdditiveAttention"),
 )

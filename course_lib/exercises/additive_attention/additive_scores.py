@@ -119,7 +119,7 @@ def _bounded(probe, outputs) -> str | None:
 
 EXERCISE = Exercise(
     points=4,
-    minutes=25,
+    minutes=15,
     difficulty=2,
     returns=(Returned("scores", "tensor", "float", ("batch", "num_queries", "num_keys")),),
     probes=_probes,

@@ -100,9 +100,8 @@ assert torch.allclose(torch.softmax(scores, dim=0).sum(dim=0), torch.ones(3))
 # <details><summary>Answer</summary>
 #
 # Keys lie along the last axis, so `dim=-1` is correct. With `dim=0` each *key* distributes a weight of
-# 1 among the queries, and adding a query to the batch changes the answers of the others. With as many
-# queries as keys, both results have the same shape and look plausible. This is one of the most common
-# mistakes in attention code.
+# 1 among the queries. With as many queries as keys, both results have the same shape and look
+# plausible. This is one of the most common mistakes in attention code.
 #
 # </details>
 
@@ -143,8 +142,8 @@ assert np.log(float(np.finfo(np.float16).max)) < 12
 # %% [markdown]
 # ### Exercise: `stable_softmax`
 #
-# Write this softmax in NumPy, for any number of axes. `torch.softmax`, which the rest of the lesson
-# uses, shifts its rows in the same way.
+# Write this softmax in NumPy. `torch.softmax`, which the rest of the lesson uses, shifts its rows in
+# the same way.
 #
 # - **Takes** `scores`, a float array with any number of axes, and `axis`, the axis that must sum to
 #   1 (the last by default).
@@ -165,8 +164,7 @@ check("stable_softmax")
 #
 # *How do numerals of different lengths fit into one rectangle?*
 #
-# *drei* has 4 letters, *dreizehn* 8 and *dreiundvierzig* 14. In one batch, each numeral is padded to
-# the length of the longest with a special token, the *pad*.
+# In one batch, each numeral is padded to the length of the longest with a special token, the *pad*.
 #
 # The next cell replaces the masked softmax in the cross-attention of lesson 00's translator with a
 # plain one, and translates the numbers 1 to 99 in one batch. (`translate_batch` pads the numerals
@@ -197,9 +195,8 @@ assert translations[42] == "forty thousand forty thousand"
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The longer the added numeral, the worse the translations. With either one, fewer than half are
-# correct. To the model, a pad is a token like any other. Every query is compared with it and gives
-# it a score and a share of the attention.
+# With either numeral added, fewer than half are correct. To the model, a pad is a token like any
+# other, and every query gives it a score and a share of the attention.
 #
 # </details>
 #
@@ -254,8 +251,8 @@ print("valid_lens", valid_lens.tolist(), "- real cells", int(real.sum()), "of", 
 assert valid_lens.tolist() == [4, 8, 14]
 
 # %% [markdown]
-# `tokens != pad` is already a mask, and it works even if the pads stand at the start. Lengths take
-# less memory, and stay correct even if a real token shares the pad's id.
+# `tokens != pad` is already a mask. Lengths take less memory, and stay correct even if a real token
+# shares the pad's id.
 #
 # ### Exercise: `length_mask`
 #
@@ -296,8 +293,8 @@ assert broadcast["(B, 1, m)"][0].sum(dim=1).tolist() == [4, 4, 4]
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Broadcasting aligned `B` with `n`, so each *query* got the length of an *item*. With 2 queries you
-# would have seen an error. With as many queries as items, you get wrong numbers without an error.
+# Broadcasting aligned `B` with `n`, so each *query* got the length of an *item*. You get an error only
+# if there are not as many queries as items.
 #
 # </details>
 
@@ -409,6 +406,8 @@ from course_lib.attention import causal_mask
 check("causal_mask")
 
 # %% [markdown]
+# ### The staircase ★
+#
 # **Predict,** then move the sliders. How does the staircase move as you add keys? What appears when
 # there are more queries than keys?
 
@@ -434,7 +433,7 @@ plotting.interactive(
 # <details><summary>Answer</summary>
 #
 # The staircase slides to the right, and its lowest step always ends at the last key. With more queries
-# than keys, rows without a single True appear at the top. Section 6 is about them.
+# than keys, rows without a single True appear at the top.
 #
 # </details>
 
@@ -474,6 +473,9 @@ assert (may_see + is_real)[1]
 # lets a pad back in. The keyword `and` needs a single truth value and raises an error.
 #
 # </details>
+
+# %% [markdown]
+# ### Five masks ★
 #
 # **Predict** the pattern of each mask before you look. (1) The letters of *drei*, padded to 8,
 # attend to each other. (2) Five words are written one after the other. (3) Only the newest two of
@@ -554,9 +556,8 @@ assert 0.15 < added[2] < 0.16 and product[:2].isnan().all()
 # <details><summary>Answer</summary>
 #
 # In the first, the kept keys score 1 and the dropped key scores 0, so its weight is
-# $1/(e + e + 1) = 0.155$. Adding 1 multiplies the exponentials of the kept keys by $e$ and forbids
-# nothing. In the second, zero times infinity is nan, so $M$ is nan exactly where you wanted to keep
-# a key.
+# $1/(e + e + 1) = 0.155$. In the second, zero times infinity is nan, so $M$ is nan exactly where you
+# wanted to keep a key.
 #
 # </details>
 
@@ -836,8 +837,7 @@ plotting.show(plotting.attention(weights, ["forty", "three"], "dreiundvierzig"))
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# All 99 are correct. The map of lesson 00 is back, and its arcs cross: *forty* attends to *vierzig*,
-# and *three* to *drei*. Your function computed these weights.
+# All 99 are correct. The map of lesson 00 is back, and your function computed it.
 #
 # </details>
 #
@@ -865,8 +865,7 @@ assert torch.allclose(shared[0], torch.tensor([1, 1, 1, 0]) / 3)
 # </details>
 #
 # Numbers can look plausible and be wrong, so test *properties*, with sizes and lengths that all
-# differ. Masking a key equals deleting it. Garbage in forbidden scores has no effect. An empty
-# row gives 0 and finite gradients. The scores do not change.
+# differ.
 
 # %% tags=["demo"]
 generator = torch.Generator().manual_seed(2)
@@ -890,9 +889,7 @@ for name, difference in differences.items():
 # %% [markdown]
 # ### All together
 #
-# Each check so far tested one function and used our versions of the others. Grading does the same.
-# This check combines *your* `length_mask` and `masked_softmax`, and tests the second again. Run the
-# checks above first.
+# This check combines *your* `length_mask` and `masked_softmax`, and tests the second again.
 
 # %%
 check("02_masked_softmax")

@@ -760,9 +760,7 @@ plotting.interactive(draw_memory, start={"heads": 16}, heads=[1, 4, 16, 64])
 # %% [markdown]
 # ### All together
 #
-# Each check so far tested one function and used our versions of the others. Grading does the same.
-# This check combines *your* `batched_scores` and `attention_pooling`, and tests the second again. Run
-# the checks above first.
+# This check combines *your* `batched_scores` and `attention_pooling`, and tests the second again.
 
 # %%
 check("03_batch_matmul")

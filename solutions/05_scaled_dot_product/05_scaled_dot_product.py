@@ -1029,9 +1029,8 @@ for name, mine, theirs in zip(("queries", "keys", "values"), by_hand, expected, 
 # %% [markdown]
 # ### All together
 #
-# Each check so far tested one function or class and used our versions of the others. Grading does the
-# same. This check combines *your* `scaled_dot_product_attention` and `DotProductAttention`, and tests
-# the module again. Run the checks above first.
+# This check combines *your* `scaled_dot_product_attention` and `DotProductAttention`, and tests
+# the module again.
 
 # %%
 check("05_scaled_dot_product")

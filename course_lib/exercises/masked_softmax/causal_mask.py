@@ -81,7 +81,7 @@ def _wrong_cell(probe, outputs) -> str | None:
 
 EXERCISE = Exercise(
     points=2,
-    minutes=10,
+    minutes=8,
     difficulty=2,
     returns=(Returned("mask", "tensor", "bool", ("num_queries", "num_keys")),),
     probes=_causal_mask_probes,

@@ -62,7 +62,7 @@ def _compared(compare, start=0) -> Callable:
 
 EXERCISE = Exercise(
     points=2,
-    minutes=10,
+    minutes=8,
     difficulty=1,
     returns=(Returned("mask", "tensor", "bool", ("batch", "[num_queries]", "max_len")),),
     probes=_length_mask_probes,

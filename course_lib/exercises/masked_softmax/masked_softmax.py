@@ -144,7 +144,7 @@ _OWN = (
 
 EXERCISE = Exercise(
     points=6,
-    minutes=30,
+    minutes=25,
     difficulty=3,
     returns=(Returned("weights", "tensor", "float", ("...", "num_queries", "num_keys")),),
     probes=_probes,

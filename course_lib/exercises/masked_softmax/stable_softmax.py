@@ -83,7 +83,7 @@ def _sums_to_one_numpy(probe, outputs) -> str | None:
 
 EXERCISE = Exercise(
     points=2,
-    minutes=10,
+    minutes=8,
     difficulty=1,
     returns=(Returned("weights", "array", "float", ("the shape of scores",)),),
     probes=_probes,

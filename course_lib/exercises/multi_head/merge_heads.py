@@ -36,7 +36,7 @@ def _merge_probes(rng) -> list[Probe]:
 
 EXERCISE = Exercise(
     points=2,
-    minutes=10,
+    minutes=6,
     difficulty=1,
     returns=(Returned("merged", "tensor", "float", ("batch", "num_positions", "embed_dim")),),
     probes=_merge_probes,

@@ -77,7 +77,7 @@ def _even_sizes_only(num_positions, embed_dim) -> torch.Tensor:
 
 EXERCISE = Exercise(
     points=3,
-    minutes=20,
+    minutes=12,
     difficulty=2,
     returns=(Returned("encoding", "tensor", "any float", ("num_positions", "embed_dim")),),
     probes=_encoding_probes,

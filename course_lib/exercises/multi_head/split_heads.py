@@ -58,7 +58,7 @@ def _blocks(x, num_heads) -> Tensor:
 
 EXERCISE = Exercise(
     points=2,
-    minutes=10,
+    minutes=8,
     difficulty=1,
     returns=(
         Returned("heads", "tensor", "float", ("batch", "num_heads", "num_positions", "head_dim")),

@@ -115,7 +115,7 @@ _LOOKS_AHEAD = "Which of the two attention modules that you have written never l
 
 EXERCISE = Exercise(
     points=5,
-    minutes=20,
+    minutes=15,
     difficulty=3,
     is_class=True,
     returns=(Returned("outputs", "tensor", "float", ("batch", "num_positions", "embed_dim")),),

@@ -114,7 +114,7 @@ def _joined(first, second=blocks.pre_norm) -> Callable:
 
 EXERCISE = Exercise(
     points=4,
-    minutes=20,
+    minutes=15,
     difficulty=2,
     is_class=True,
     returns=(Returned("outputs", "tensor", "float", ("batch", "num_positions", "embed_dim")),),

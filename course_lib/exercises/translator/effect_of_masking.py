@@ -169,7 +169,7 @@ def _in_its_place(source, position, id) -> torch.Tensor:
 
 EXERCISE = Exercise(
     points=3,
-    minutes=15,
+    minutes=12,
     difficulty=2,
     returns=(Returned("changes", "tensor", "float", ("num_words",)), *LOOKED_AT),
     probes=lambda rng: [*_plain(rng), *_edges(rng), *_modes(rng)],

@@ -123,7 +123,7 @@ def _token_lost(probe, outputs) -> str | None:
 
 EXERCISE = Exercise(
     points=2,
-    minutes=10,
+    minutes=8,
     difficulty=1,
     returns=(
         Returned("tokens", "tensor", "int", ("batch", "num_positions")),

@@ -598,7 +598,7 @@ assert sharp.argmax(dim=-1).tolist() == [0, 1, 2, 3]
 #
 # 1. **In blocks.** Write `additive_scores` so that the cube never takes more than a given number of
 #    bytes. What does `torch.utils.checkpoint` add for training?
-# 2. **Another nonlinearity.** Replace tanh with relu in section 3's training. Does it learn? What bounds
+# 2. **Another nonlinearity.** Replace tanh with relu in section 7's training. Does it learn? What bounds
 #    the scores now?
 # 3. **One feature.** With $H = 1$, which keys can a query prefer? Show that all queries order the
 #    keys in the same way.

@@ -234,7 +234,7 @@ plotting.show(plotting.diagram_strip("block", lit=lit, shapes=shapes))
 # | `norm_1`, `norm_2` | `nn.LayerNorm(embed_dim)`, with its default of 1e-5 under the root |
 # | `feed_forward` | `nn.Sequential` of an `nn.Linear` from `embed_dim` to `hidden_dim`, an `nn.ReLU`, and an `nn.Linear` back |
 #
-# **Worked number.** Take one position $x = (2, 4)$, and identities for all matrices.
+# **Worked number.** Take one position $x = (2, 4)$, identities for all matrices, and biases of 0.
 # $\text{norm}_1$ subtracts the mean 3 and divides by the standard deviation 1, which gives
 # $(-1, 1)$. A single position attends to itself, so $h = (2, 4) + (-1, 1) = (1, 5)$. Then
 # $\text{norm}_2(h) = (-1, 1)$, ReLU leaves $(0, 1)$, and the output is $(1, 6)$, up to the 1e-5.
@@ -867,10 +867,10 @@ assert shares["GRU"] < 0.7 < 0.9 < shares["attention"]
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# After the same number of steps, the GRU is far behind. (We did not tune its learning rate.) With
-# more steps, it gets there too, because a numeral of thirty letters fits into 32 numbers. A page of
-# text does not. Its steps are no slower here, since $n$ is small. On a GPU with long sequences, the
-# first row of the table decides.
+# After the same number of steps, the GRU is far behind. (We did not tune its learning rate.) After
+# 1600 steps, 96 % are correct in our run, because a numeral of thirty letters does fit into 32
+# numbers. A page of text does not. A step takes about as long in both, since $n$ is small. On a GPU
+# with long sequences, the first row of the table decides.
 #
 # </details>
 

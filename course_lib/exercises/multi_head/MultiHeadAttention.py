@@ -253,7 +253,7 @@ _NOT_MADE = OWN_SOFTMAX - {"over_queries", "filled_with_zero"} | {
 
 EXERCISE = Exercise(
     points=7,
-    minutes=30,
+    minutes=25,
     difficulty=3,
     is_class=True,
     returns=(Returned("outputs", "tensor", "float", ("batch", "num_queries", "embed_dim")),),

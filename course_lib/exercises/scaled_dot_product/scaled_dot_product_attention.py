@@ -130,7 +130,7 @@ RETURNS = (
 
 EXERCISE = Exercise(
     points=8,
-    minutes=30,
+    minutes=20,
     difficulty=2,
     returns=RETURNS,
     probes=lambda rng: [

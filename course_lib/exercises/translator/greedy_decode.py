@@ -158,7 +158,7 @@ def _decoder(before, after, graph, read, choose, fill, is_over, most, finish) ->
 
 EXERCISE = Exercise(
     points=4,
-    minutes=18,
+    minutes=15,
     difficulty=2,
     returns=(Returned("words", "tensor", "int", ("batch", "num_words")), *LOOKED_AT),
     probes=lambda rng: [*_plain(rng), *_edges(rng), *_modes(rng)],

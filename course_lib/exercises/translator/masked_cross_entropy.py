@@ -222,7 +222,7 @@ _MISTAKES = (
 
 EXERCISE = Exercise(
     points=3,
-    minutes=12,
+    minutes=10,
     difficulty=2,
     returns=(Returned("loss", "tensor", "float", ()),),
     probes=lambda rng: [*_plain(rng), *_edges(rng), *_gradients(rng)],

@@ -1,8 +1,7 @@
-"""Lesson 01: the Gaussian kernel as a dot product."""
+"""`gaussian_as_dot_product`: the Gaussian kernel as a dot product."""
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
@@ -15,26 +14,23 @@ from course_lib.checks.judge.comparisons import (
 )
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._rows import FLOAT32, STRIDED, Case, case, mistake
-from course_lib.exercises.kernel_pooling._problems import gaussian, normal, of_distances
+from course_lib.exercises._rows import FLOAT32, STRIDED, Given, case, edge, mistake
+from course_lib.exercises.kernel_pooling._problems import normal, of_distances
 from course_lib.reference import kernel_pooling as oracle
 
 
-def _probe(rng, name, n, m, d, bandwidth, away: Any = 0.0, **options: Any) -> Case:
-    """Random queries, moved `away`, and keys."""
-    kind = {k: options.pop(k) for k in ("strided", "requires_grad") if k in options}
-    return case(
-        name,
-        queries=tensor(normal(rng, n, d) + away, **kind),
-        keys=tensor(normal(rng, m, d), **kind),
-        bandwidth=bandwidth,
-        compare="same_softmax",
-        **options,
-    )
+def _problem(rng, n, m, d, bandwidth, away=0.0, **options) -> Given:
+    """Draw queries, moved `away`, and keys."""
+    return {
+        "queries": tensor(normal(rng, n, d) + away, **options),
+        "keys": tensor(normal(rng, m, d), **options),
+        "bandwidth": bandwidth,
+        "compare": "same_softmax",
+    }
 
 
 def _probes(rng) -> list[Probe]:
-    probe = functools.partial(_probe, rng)
+    problem = functools.partial(_problem, rng)
     centred = normal(rng, 2, 4)
     centred -= centred.mean(-1, keepdims=True)  # what a softmax passes back: rows sum to 0
     worked = {"queries": [[1.0, 0.0]], "keys": [[1.0, 0.0], [3.0, 0.0]], "bandwidth": 1.0}
@@ -43,20 +39,19 @@ def _probes(rng) -> list[Probe]:
         case("worked", **worked, compare="same_softmax").says(
             "The two scores must differ by 2, as do those of the squared distances 0 and 4."
         ),
-        probe("general", 3, 5, 4, 0.9).says("Keys of any length must work."),
-        probe("wide", 4, 6, 2, tensor(np.array(1.9))).says(
+        case("general", **problem(3, 5, 4, 0.9)).says("Keys of any length must work."),
+        case("wide", **problem(4, 6, 2, tensor(np.array(1.9)))).says(
             "A bandwidth above 1, here a tensor, must flatten the weights."
         ),
-        probe("strided", 5, 3, 2, 1.3, strided=True).says(STRIDED),
-        probe("gradient", 2, 4, 3, 1.0, grad_outputs=centred, requires_grad=True).says(
+        case("strided", **problem(5, 3, 2, 1.3, strided=True)).says(STRIDED),
+        case("gradient", **problem(2, 4, 3, 1.0, requires_grad=True), grad_outputs=centred).says(
             "The weights must have the gradient of the Gaussian kernel."
         ),
-        probe("one_query", 1, 5, 1, 1.1, part="edges").says("One query and one feature."),
-        probe("far_query", 2, 4, 3, 1.0, away=far, tolerance=1e-4, part="edges").says(
-            "A query far from every key still has finite scores; the logarithm of a kernel that "
-            "underflowed to 0 is not finite."
+        edge("one_query", **problem(1, 5, 1, 1.1)).says("One query and one feature must work."),
+        edge("far_query", **problem(2, 4, 3, 1.0, away=far), tolerance=1e-4).says(
+            "A query far from every key still has finite scores."
         ),
-        probe("float32", 3, 4, 2, 1.1, part="edges", **FLOAT32).says(
+        edge("float32", **problem(3, 4, 2, 1.1), **FLOAT32).says(
             "Float32 queries and keys give float32 scores."
         ),
     ]
@@ -74,7 +69,7 @@ def _same_softmax(probe, expected, recorded) -> Problem | None:
         return Problem(
             "not_finite",
             "Your scores are not finite.",
-            "Which step divides by 0, or takes the logarithm of 0?",
+            "Which step divides by 0, or takes the logarithm of a kernel that underflowed to 0?",
         )
     ours = _softmax_rows(np.asarray(expected, dtype=np.float64))
     theirs = _softmax_rows(recorded.data.astype(np.float64))
@@ -123,16 +118,7 @@ EXERCISE = Exercise(
             "Which of |q|^2 and |k|^2 differs from key to key?",
         ),
         mistake(
-            "log_of_the_kernel",
-            of_distances(lambda s, h: torch.log(gaussian(s, h))),
-        ).says(
-            "You take the logarithm of the kernel. Far from a key the kernel underflows to 0, and "
-            "log(0) is -inf.",
-            "What is log(exp(x)), without computing either?",
-        ),
-        mistake(
-            "weights_returned",
-            of_distances(lambda s, h: torch.softmax(-s / (2 * h**2), -1)),
+            "weights_returned", of_distances(lambda s, h: torch.softmax(-s / (2 * h**2), -1))
         ).says(
             "You return the weights; the exercise asks for the scores before the softmax.",
             "What happens to weights that go through a softmax a second time?",

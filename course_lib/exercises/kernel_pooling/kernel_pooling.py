@@ -1,4 +1,4 @@
-"""Lesson 01: a weighted average, with weights from a Gaussian kernel."""
+"""`kernel_pooling`: a weighted average, with weights from a Gaussian kernel."""
 
 import functools
 from collections.abc import Callable
@@ -45,7 +45,6 @@ def _probes(rng) -> list[Probe]:
             "Kernels of 1, 1/2 and 1/4 give weights of 4/7, 2/7 and 1/7."
         ),
         case("general", **problem(3, 5, 4, 2, 0.8)).says("Every size must work."),
-        case("wide", **problem(4, 6, 2, 3, 2.5)).says("A bandwidth above 1 must widen the kernel."),
         case("strided", **problem(5, 3, 2, 4, 1.3, strided=True)).says(STRIDED),
         edge("far_query", **far).says(
             "A query far from every key still gets weights that sum to 1: its nearest keys count, "
@@ -106,7 +105,7 @@ EXERCISE = Exercise(
     builds_on=("squared_distances",),
     mistakes=(
         mistake("over_queries", _weighing(lambda s, h: torch.softmax(-s / (2 * h**2), 0))).says(
-            "You normalise over the queries: the columns of your weights sum to 1, not the rows.",
+            "You normalize over the queries: the columns of your weights sum to 1, not the rows.",
             "A query shares its weight among the keys. Which axis holds the keys?",
         ),
         mistake("half_missing", _softmax_of(lambda s, h: -s / h**2)).says(
@@ -114,7 +113,7 @@ EXERCISE = Exercise(
             "What is under the fraction in exp(-distance^2 / (2 h^2))?",
         ),
         mistake("not_normalised", _weighing(gaussian)).says(
-            "The kernel is right but not normalised: the weights of a query do not sum to 1, so "
+            "The kernel is correct but not normalized: the weights of a query do not sum to 1, so "
             "the outputs are sums, not averages.",
             "What must each row be divided by?",
         ),
@@ -141,7 +140,7 @@ EXERCISE = Exercise(
         ),
     ),
     properties=(
-        Property("rows_do_not_sum_to_one", _rows_sum, "Over which axis do you normalise?"),
+        Property("rows_do_not_sum_to_one", _rows_sum, "Over which axis do you normalize?"),
     ),
     hints=(
         "Two steps: turn distances into weights that sum to 1 for each query, then average the "

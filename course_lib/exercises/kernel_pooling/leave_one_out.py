@@ -1,4 +1,4 @@
-"""Lesson 01: every point predicted by the others."""
+"""`leave_one_out`: every point predicted by the others."""
 
 import functools
 import math
@@ -9,7 +9,7 @@ import torch
 
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._rows import FLOAT32, STRIDED, Given, case, edge, mistake
+from course_lib.exercises._rows import FLOAT32, Given, case, edge, mistake
 from course_lib.exercises.kernel_pooling._problems import normal, points
 from course_lib.reference import kernel_pooling as oracle
 
@@ -36,7 +36,6 @@ def _probes(rng) -> list[Probe]:
         case("general", **problem(7, 1.2)).says(
             "The prediction at i must be the kernel average of all targets except the one at i."
         ),
-        case("strided", **problem(5, 1.6, strided=True)).says(STRIDED),
         edge("alone", inputs=[0.5], targets=normal(rng, 1) + 4.0, bandwidth=1.0).says(
             "A point with no other is predicted as 0."
         ),
@@ -45,10 +44,11 @@ def _probes(rng) -> list[Probe]:
             "counts, and so does a point with the same target."
         ),
         edge("huge_bandwidth", **problem(40, 1e4)).says(
-            "With a huge bandwidth the prediction is the plain average of the other targets."
+            "With a huge bandwidth the prediction is the plain average of the other targets. The "
+            "point itself must still be left out."
         ),
         edge("far_from_the_others", **far).says(
-            "A point five bandwidths away from its neighbours is still predicted by them."
+            "A point five bandwidths away from its neighbors is still predicted by them."
         ),
         edge("float32", **problem(6, 1.3), **FLOAT32).says(
             "Float32 inputs and targets give float32 predictions."
@@ -91,9 +91,8 @@ EXERCISE = Exercise(
     builds_on=("squared_distances", "kernel_pooling"),
     mistakes=(
         mistake("no_exclusion", _weighing(lambda s, h, own: _softmax(-s / (2 * h**2)))).says(
-            "Each point still counts in its own prediction. Either nothing is left out, or the "
-            "score on the diagonal is set to 0, which changes nothing: a point's distance to "
-            "itself is 0 anyway, and exp(0) = 1 is the largest value of the kernel.",
+            "Each point still counts in its own prediction. A score of 0 on the diagonal does not "
+            "leave it out, because exp(0) = 1 is the largest value of the kernel.",
             "For which score is the exponential 0?",
         ),
         mistake(
@@ -109,7 +108,7 @@ EXERCISE = Exercise(
                 lambda s, h, own: _softmax((-s / (2 * _number(h) ** 2)).masked_fill(own, -math.inf))
             ),
         ).says(
-            "The predictions are right, but no gradient reaches a bandwidth that is a tensor, and "
+            "The predictions are correct, but no gradient reaches a bandwidth that is a tensor, and "
             "`fit_bandwidth` will need it.",
             "Which step turns `bandwidth` into a plain number (`.item()`, `float(...)`)?",
         ),
@@ -136,18 +135,10 @@ EXERCISE = Exercise(
             "distance_filled_with_infinity",
             _weighing(lambda s, h, own: _softmax(-s.masked_fill(own, math.inf) / (2 * h**2))),
         ).says(
-            "The predictions are right, but the gradient of the bandwidth is NaN: the distance on "
+            "The predictions are correct, but the gradient of the bandwidth is NaN: the distance on "
             "your diagonal is infinite before the bandwidth divides it, and backward multiplies "
             "that infinity by 0.",
             "Can the diagonal be filled after the division, in the scores?",
-        ),
-        mistake(
-            "distance_filled_with_a_large_number",
-            _weighing(lambda s, h, own: _softmax(-s.masked_fill(own, 1e9) / (2 * h**2))),
-        ).says(
-            "The distance on your diagonal is a large number, which a large bandwidth makes small "
-            "again, so the point counts in its own prediction.",
-            "For which score is the exponential 0, whatever the bandwidth?",
         ),
     ),
     hints=(

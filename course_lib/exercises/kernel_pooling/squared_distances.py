@@ -1,4 +1,4 @@
-"""Lesson 01: the squared distance of every query and key."""
+"""`squared_distances`: the squared distance of every query and key."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -44,9 +44,6 @@ def _probes(rng) -> list[Probe]:
         edge("one_pair", **_pair([[place]], [[place + 1]])).says(
             "One query and one key give a result of shape (1, 1)."
         ),
-        edge("far_apart", **_pair(normal(rng, 2, 3) + 40.0, normal(rng, 4, 3) - 40.0)).says(
-            "A large distance counts in full."
-        ),
         case("gradient", **free, grad_outputs=normal(rng, 2, 4)).says(
             "The gradient of a squared distance with respect to the query is twice the difference."
         ),
@@ -83,12 +80,8 @@ EXERCISE = Exercise(
             "What shapes must queries and keys have so that broadcasting gives (n, m, d)?",
         ),
         mistake("transposed", _pairwise(lambda difference: difference.square().sum(-1).mT)).says(
-            "The numbers are right, but the keys are in the rows and the queries in the columns.",
+            "The numbers are correct, but the keys are in the rows and the queries in the columns.",
             "Does the new axis of the queries come before or after their first axis?",
-        ),
-        mistake("features_not_summed", _pairwise(lambda difference: difference.square())).says(
-            "You keep one squared difference for each feature: the result still has an axis d.",
-            "Over which axis must the squares be added up?",
         ),
         mistake(
             "mean_over_features", _pairwise(lambda difference: difference.square().mean(-1))
@@ -107,7 +100,7 @@ EXERCISE = Exercise(
             "gradient_at_zero_nan",
             _pairwise(lambda difference: difference.square().sum(-1).sqrt() ** 2),
         ).says(
-            "The numbers are right, but the gradient is NaN where a query equals a key: you take "
+            "The numbers are correct, but the gradient is NaN where a query equals a key: you take "
             "a square root and square it again.",
             "What is the derivative of a square root at 0, and do you need the root?",
         ),

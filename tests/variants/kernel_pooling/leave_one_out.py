@@ -112,9 +112,6 @@ zero_afterwards = wrong("not_renormalised")(
 nan_when_alone = wrong("nan_when_alone")(
     weighing(lambda s, own: s.masked_fill(own, -math.inf).softmax(-1))
 )
-very_far_from_itself = wrong("distance_filled_with_a_large_number")(
-    scoring(lambda squared, h, own: -(squared + 1e9 * own) / (2 * h**2))
-)
 never_divides_by_0 = wrong("precision_lost")(with_epsilon(1e-10))
 float_bandwidth = wrong("bandwidth_without_gradient")(
     lambda inputs, targets, h: masked_diagonal(inputs, targets, float(torch.as_tensor(h).detach()))

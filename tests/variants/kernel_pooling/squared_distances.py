@@ -47,9 +47,6 @@ plain_cdist = wrong("root_taken")(lambda queries, keys: torch.cdist(queries, key
 matching_rows_only = wrong("elementwise_only")(
     lambda queries, keys: torch.sum((queries - keys) ** 2, dim=1)
 )
-cube_of_squares = wrong("features_not_summed")(
-    lambda queries, keys: (queries[:, None] - keys[None]) ** 2
-)
 averaged = wrong("mean_over_features")(
     lambda queries, keys: torch.mean((queries[:, None] - keys[None]) ** 2, -1)
 )

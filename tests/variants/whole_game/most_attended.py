@@ -68,21 +68,13 @@ columns = wrong("over_queries")(lambda weights: weights.argmax(dim=-2))
 columns_by_max = wrong("over_queries")(lambda weights: torch.max(weights.mT, dim=-1)[1])
 largest = wrong("weight_instead_of_place")(lambda weights: weights.max(dim=-1).values)
 both_of_max = wrong()(lambda weights: weights.max(dim=-1))
-smallest = wrong("least_attended")(lambda weights: (-weights).argmax(dim=-1))
-ascending = wrong("least_attended")(lambda weights: weights.sort(dim=-1).indices[..., 0])
-human_count = wrong("counted_from_one")(lambda weights: 1 + weights.max(-1)[1])
 of_all = wrong("one_number_for_all")(lambda weights: torch.argmax(weights))
 of_all_as_int = wrong()(lambda weights: int(torch.argmax(weights)))
 topmost = wrong()(lambda weights: weights.topk(1, dim=-1).indices)
 kept = wrong("axis_kept")(lambda weights: weights.max(-1, keepdim=True).indices)
 axis_one = wrong("second_axis")(lambda weights: torch.max(weights, 1)[1])
-first_axis = wrong("first_axis")(lambda weights: weights.argmax(dim=0))
 lists = wrong()(lambda weights: weights.argmax(dim=-1).tolist())
 as_floats = wrong()(lambda weights: weights.argmax(dim=-1).to(weights.dtype))
-marked = wrong("one_hot")(
-    lambda weights: torch.zeros_like(weights).long().scatter(-1, weights.max(-1, True)[1], 1)
-)
-marked_by_true = wrong()(lambda weights: weights == weights.amax(-1, keepdim=True))
 squeezed = wrong()(lambda weights: weights.argmax(dim=-1).squeeze())
 first_item = wrong()(lambda weights: weights.reshape(-1, *weights.shape[-2:])[0].argmax(-1))
 sigmoid_threshold = wrong()(lambda weights: (weights > 0.5).int().argmax(-1))
@@ -103,19 +95,6 @@ def argmax_of_each_row(attention_weights):
     return torch.stack([row.argmax() for row in attention_weights])
 
 
-@wrong("in_one_line")
-def every_row_and_no_reshape(attention_weights):
-    rows = attention_weights.reshape(-1, attention_weights.shape[-1])
-    return torch.tensor([int(row.argmax()) for row in rows])
-
-
-@wrong("in_one_line")
-def all_in_a_list(attention_weights):
-    if attention_weights.ndim == 2:
-        return attention_weights.argmax(dim=-1)
-    return torch.cat([all_in_a_list(part) for part in attention_weights])
-
-
 @wrong("last_of_ties")
 def at_least_as_large(attention_weights):
     best, positions = attention_weights[..., 0], attention_weights[..., 0].long() * 0
@@ -134,25 +113,6 @@ def end_of_an_ascending_sort(attention_weights):
 @wrong()
 def every_place_that_ties(attention_weights):
     return (attention_weights == attention_weights.amax(-1, keepdim=True)).nonzero()[:, -1]
-
-
-@wrong("heads_averaged")
-def mean_over_heads(attention_weights):
-    while attention_weights.ndim > 2:
-        attention_weights = attention_weights.mean(dim=0)
-    return attention_weights.argmax(dim=-1)
-
-
-@wrong("in_the_whole_map")
-def strongest_cell(attention_weights):
-    *leading, n, m = attention_weights.shape
-    return attention_weights.reshape(*leading, n * m).max(-1).indices
-
-
-@wrong("average_position")
-def centre_of_mass(attention_weights):
-    places = torch.arange(attention_weights.shape[-1], dtype=attention_weights.dtype)
-    return (attention_weights * places).sum(-1).round().int()
 
 
 @wrong()

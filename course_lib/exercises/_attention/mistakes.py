@@ -153,7 +153,7 @@ SHARED = (
     Row("empty_row_nan", filled(-math.inf)).says(
         "A row in which no key is allowed becomes NaN: it is 0 / 0.", _EMPTY
     ),
-    Row("empty_row_uniform", filled(-1e30)).says(
+    Row("empty_row_uniform", filled(-1e9)).says(
         "In a row in which no key is allowed, every key gets weight 1/m. You fill dropped scores "
         "with a finite number, such as -1e9, and a softmax of equal scores is uniform.",
         _EMPTY,

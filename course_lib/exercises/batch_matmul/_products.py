@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 
 from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._rows import Case, Given, case, mistake
+from course_lib.exercises._rows import Given, mistake
 
 
 def pair(rng, a_shape, b_shape, **options) -> Given:
@@ -15,16 +15,15 @@ def pair(rng, a_shape, b_shape, **options) -> Given:
     }
 
 
-def gradients(name, rng, given: Given, *output_shape) -> Case:
-    """A probe of the gradients of an output of that shape."""
-    return case(name, **given, grad_outputs=rng.normal(size=output_shape))
-
+BY_HAND: Given = {
+    "a": tensor([[[1.0, 2.0]], [[3.0, 4.0]]]),
+    "b": tensor([[[10.0], [1.0]], [[1.0], [10.0]]]),
+}
 
 # What holds for each of the lesson's products.
 WORKED = "Each item's two matrices must be multiplied: row times column."
-FEW, MANY = "Two items of a few rows must work.", "More items, rows and columns must work."
+FEW = "Two items of a few rows must work."
 FIVE_AXES = "Three leading axes must work."
-SQUARE = "Equal sizes everywhere must not hide which axis is which."
 ONE_OF_EACH = "One row and one column must keep their axes."
 DTYPE = "The result has the dtype of `a` and `b`."
 
@@ -38,30 +37,22 @@ NOT_TURNED = (
     "What does `torch.arange(6).reshape(2, 3)` become with `.reshape(3, 2)`, and what with `.mT`?"
 )
 
-BY_HAND: Given = {
-    "a": tensor([[[1.0, 2.0]], [[3.0, 4.0]]]),
-    "b": tensor([[[10.0], [1.0]], [[1.0], [10.0]]]),
-}
-
 
 def spoilt(change) -> Callable:
-    """The right product, and what `change` makes of it."""
+    """Return a model that makes the correct product and then applies `change`."""
     return lambda a, b: change(torch.einsum("...nk,...km->...nm", a, b))
 
 
-def first_for_all(x) -> torch.Tensor:
-    """Item 0 in the place of every item."""
-    if x.dim() < 3:
-        return x
-    return x[:1].expand_as(x)
+def _with_the_first_of_b(a, b) -> torch.Tensor:
+    return a @ (b[:1].expand_as(b) if b.dim() > 2 else b)
 
 
-B0_FOR_ALL = mistake("b0_for_all", lambda a, b: a @ first_for_all(b)).says(
+B0_FOR_ALL = mistake("b0_for_all", _with_the_first_of_b).says(
     "Every item is multiplied by the same matrix of `b`.",
     "Which index of `b` should move along with the loop over items?",
 )
 
 
 def reshaped(x) -> torch.Tensor:
-    """The last two sizes exchanged by a reshape: same numbers in the same order, rows torn up."""
+    """Exchange the last two sizes by a reshape, which keeps the numbers in order."""
     return x.reshape(*x.shape[:-2], x.shape[-1], x.shape[-2])

@@ -1,4 +1,4 @@
-"""Lesson 03: queries times keys, the first product of attention."""
+"""`batched_scores`: queries times keys, the first product of attention."""
 
 import math
 from collections.abc import Callable
@@ -9,11 +9,7 @@ from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._rows import FLOAT32, STRIDED, Given, case, edge, mistake
 from course_lib.exercises.batch_matmul import _products as both
-from course_lib.exercises.batch_matmul._products import (
-    first_for_all,
-    gradients,
-    reshaped,
-)
+from course_lib.exercises.batch_matmul._products import reshaped
 from course_lib.reference import batch_matmul as oracle
 
 
@@ -43,14 +39,13 @@ def _probes(rng) -> list[Probe]:
             "Queries (n, d) and keys (m, d) without a batch must work."
         ),
         edge("five_axes", **_queries_keys(rng, (2, 1, 3, 2, 4), 5)).says(both.FIVE_AXES),
-        edge("square", **_queries_keys(rng, (3, 3, 3), 3)).says(both.SQUARE),
         edge("one_of_each", **_queries_keys(rng, (1, 1, 1), 1)).says(
             "One query and one key give one score that keeps its axes."
         ),
         edge("float32", **_queries_keys(rng, (2, 3, 4), 5), **FLOAT32).says(
             "The scores have the dtype of queries and keys."
         ),
-        gradients("gradients", rng, free, 2, 3, 2, 4).says(
+        case("gradients", **free, grad_outputs=rng.normal(size=(2, 3, 2, 4))).says(
             "The scores must be differentiable in queries and keys."
         ),
     ]
@@ -100,19 +95,11 @@ EXERCISE = Exercise(
             "1 and 2 are heads and keys.",
             "What are the indices of the last two axes, counted from the end?",
         ),
-        mistake("keys_of_item_0", lambda queries, keys: queries @ first_for_all(keys).mT).says(
-            "All items are compared with the keys of item 0.",
-            "From which axis of the keys did you pick one entry, and should that axis have stayed?",
-        ),
         mistake(
             "only_three_axes",
             lambda queries, keys: torch.einsum("bnd,bmd->bnm", queries, keys),
             fails=True,
         ).says(*both.ONLY_THREE_AXES),
-        mistake("rows_are_keys", lambda queries, keys: keys @ queries.mT).says(
-            "Your rows belong to keys and your columns to queries: that is K times Q transposed.",
-            "Which of the two must be on the left if rows belong to queries?",
-        ),
         mistake(
             "scaled_already", lambda queries, keys: queries @ keys.mT / math.sqrt(queries.shape[-1])
         ).says(

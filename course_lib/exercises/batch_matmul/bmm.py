@@ -1,6 +1,4 @@
-"""Products of matrices under any leading axes, without loops."""
-
-import functools
+"""`bmm`: products of matrices under any leading axes, without loops."""
 
 import torch
 
@@ -8,46 +6,33 @@ from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe
 from course_lib.exercises._rows import FLOAT32, STRIDED, case, edge, mistake
 from course_lib.exercises.batch_matmul import _products as both
-from course_lib.exercises.batch_matmul._products import (
-    gradients,
-    pair,
-    reshaped,
-    spoilt,
-)
+from course_lib.exercises.batch_matmul._products import pair, reshaped, spoilt
 from course_lib.reference import batch_matmul as oracle
 
 
 def _probes(rng) -> list[Probe]:
-    leaves = functools.partial(pair, rng, requires_grad=True)
+    leaves = pair(rng, (2, 1, 2, 3), (2, 1, 3, 2), requires_grad=True)
     return [
         case("worked", **both.BY_HAND).says(both.WORKED),
-        case("rectangular", **pair(rng, (2, 3, 4), (2, 4, 5))).says(
-            "Entry (i, j) of an item is row i of `a` times column j of `b` in the same item."
-        ),
-        case("four_axes", **pair(rng, (2, 3, 4, 5), (2, 3, 5, 6))).says(
-            "Two leading axes must work: the product belongs to the last two axes."
-        ),
         case("strided", **pair(rng, (2, 4, 3, 5), (2, 4, 5, 6), strided=True)).says(STRIDED),
         case("three_axes_small", **pair(rng, (2, 1, 3), (2, 3, 2)), loops="3 axes").says(both.FEW),
-        case("three_axes_large", **pair(rng, (4, 3, 5), (4, 5, 6)), loops="3 axes").says(both.MANY),
+        case("three_axes_large", **pair(rng, (4, 3, 5), (4, 5, 6)), loops="3 axes").says(
+            "Entry (i, j) of an item is row i of `a` times column j of `b` in the same item."
+        ),
         case("four_axes_small", **pair(rng, (2, 1, 2, 3), (2, 1, 3, 2)), loops="4 axes").says(
             "Two leading axes of a few items must work."
         ),
         case("four_axes_large", **pair(rng, (3, 4, 5, 2), (3, 4, 2, 6)), loops="4 axes").says(
-            "Two leading axes of more items must work."
+            "Two leading axes must work: the product belongs to the last two axes."
         ),
         edge("no_leading_axis", **pair(rng, (3, 4), (4, 2))).says(
             "Two plain matrices, without any leading axis, must work."
         ),
         edge("five_axes", **pair(rng, (2, 1, 3, 2, 4), (2, 1, 3, 4, 5))).says(both.FIVE_AXES),
         edge("one_of_each", a=[[[2.0]], [[3.0]]], b=[[[5.0]], [[7.0]]]).says(both.ONE_OF_EACH),
-        edge("square", **pair(rng, (3, 3, 3), (3, 3, 3))).says(both.SQUARE),
         edge("float32", **pair(rng, (2, 3, 4), (2, 4, 5)), **FLOAT32).says(both.DTYPE),
-        gradients("gradients_one_item", rng, leaves((1, 2, 1), (1, 1, 3)), 1, 2, 3).says(
-            "A single item of one term must be differentiable too."
-        ),
-        gradients("gradients_four_axes", rng, leaves((2, 1, 2, 3), (2, 1, 3, 2)), 2, 1, 2, 2).says(
-            "The result must be differentiable with two leading axes too."
+        case("gradient", **leaves, grad_outputs=rng.normal(size=(2, 1, 2, 2))).says(
+            "The result must be differentiable, with two leading axes too."
         ),
     ]
 
@@ -91,8 +76,8 @@ EXERCISE = Exercise(
         mistake(
             "only_three_axes", lambda a, b: torch.einsum("bnk,bkm->bnm", a, b), fails=True
         ).says(*both.ONLY_THREE_AXES),
-        mistake("transposed_result", spoilt(lambda right: right.mT)).says(
-            "The entries are right, but the rows and columns of the result are swapped.",
+        mistake("transposed_result", spoilt(lambda product: product.mT)).says(
+            "The entries are correct, but the rows and columns of the result are swapped.",
             "Which index comes first in the result: the row of `a` or the column of `b`?",
         ),
         mistake("not_summed", lambda a, b: a[..., :, :, None] * b[..., None, :, :]).says(
@@ -100,7 +85,7 @@ EXERCISE = Exercise(
             "Over which axis does an entry of the product sum?",
         ),
         mistake(
-            "leading_axes_lost", spoilt(lambda right: right.reshape(-1, *right.shape[-2:]))
+            "leading_axes_lost", spoilt(lambda product: product.reshape(-1, *product.shape[-2:]))
         ).says(
             "Your result has one leading axis. You flatten the leading axes and do not restore "
             "them.",

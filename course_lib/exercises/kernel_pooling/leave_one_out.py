@@ -108,8 +108,8 @@ EXERCISE = Exercise(
                 lambda s, h, own: _softmax((-s / (2 * _number(h) ** 2)).masked_fill(own, -math.inf))
             ),
         ).says(
-            "The predictions are correct, but no gradient reaches a bandwidth that is a tensor, and "
-            "`fit_bandwidth` will need it.",
+            "The predictions are correct, but no gradient reaches a bandwidth that is a tensor. "
+            "`fit_bandwidth` needs that gradient.",
             "Which step turns `bandwidth` into a plain number (`.item()`, `float(...)`)?",
         ),
         mistake(
@@ -135,8 +135,8 @@ EXERCISE = Exercise(
             "distance_filled_with_infinity",
             _weighing(lambda s, h, own: _softmax(-s.masked_fill(own, math.inf) / (2 * h**2))),
         ).says(
-            "The predictions are correct, but the gradient of the bandwidth is NaN: the distance on "
-            "your diagonal is infinite before the bandwidth divides it, and backward multiplies "
+            "The predictions are correct, but the gradient of the bandwidth is NaN. The distance "
+            "on your diagonal is infinite before the bandwidth divides it, and backward multiplies "
             "that infinity by 0.",
             "Can the diagonal be filled after the division, in the scores?",
         ),

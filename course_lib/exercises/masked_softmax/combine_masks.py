@@ -22,14 +22,10 @@ def _probes(rng) -> list[Probe]:
     three = [_mask(rng, 3, 5) for _ in range(3)]
     for i, allowed in enumerate(three):
         allowed[1, :3] = np.arange(3) != i  # each of them drops a key that the others keep
-    by_hand = {"causal": np.tri(3, dtype=bool), "padding": [[True, True, False]]}
     first, second, third = three
     return [
         case("worked_number", first=[True, True, False], second=[True, False, False]).says(
             "A key is allowed only where both masks allow it."
-        ),
-        case("worked_number_broadcast", args=by_hand).says(
-            "A (3, 3) mask and a (1, 3) mask broadcast to (3, 3)."
         ),
         case("three_masks", first=first, second=second, third=third).says(
             "Of three masks all three must allow the key."

@@ -25,24 +25,18 @@ def _length_mask_probes(rng) -> list[Probe]:
         case("one_per_query", valid_lens=per_query, max_len=7).says(
             "Lengths of shape (batch, num_queries) give one row of the mask for each query."
         ),
-        case("one_item", valid_lens=[3], max_len=5).says(
-            "One length gives a mask of one row: the axis of size 1 stays."
-        ),
         edge("int32", valid_lens=tensor(per_query.astype(np.int32), strided=True), max_len=6).says(
             "Lengths may be int32 or int64 and need not be contiguous."
         ),
         edge("another_device", valid_lens=[6, 6], max_len=6, scenario="after_another_device").says(
-            "Lengths on a GPU work: a tensor made without `device=` is on the CPU, and the two do "
-            "not mix."
+            "Lengths on a GPU must work. A tensor made without `device=` is on the CPU, and it "
+            "cannot be compared with one on a GPU."
         ),
-        edge("one_query", valid_lens=[[1]], max_len=1).says(
-            "One query of one item and one key keep all three axes."
+        edge("one_of_each", valid_lens=[[1]], max_len=1).says(
+            "One item, one query and one key keep their axes."
         ),
         edge("length_full", valid_lens=[3, 1, 0], max_len=3).says(
             "A length of `max_len` means that every key is real."
-        ),
-        edge("every_length_full", valid_lens=[[4, 4], [4, 4], [4, 4]], max_len=4).says(
-            "If all lengths are `max_len`, the mask is all True, with one row for each query."
         ),
         edge("hundreds_of_keys", valid_lens=[700, 3, 300], max_len=700).says(
             "Lengths in the hundreds work like any others."
@@ -97,8 +91,8 @@ EXERCISE = Exercise(
             "positions_on_the_cpu",
             lambda valid_lens, max_len: torch.arange(max_len) < valid_lens[..., None],
         ).says(
-            "The mask is right, but your positions are always made on the CPU: with lengths on a "
-            "GPU the comparison fails.",
+            "The mask is correct, but your positions are always made on the CPU, so the comparison "
+            "fails for lengths on a GPU.",
             "Which argument of `torch.arange` says where its numbers live?",
         ),
     ),

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._attention.mistakes import Row, filled, known, untouched
+from course_lib.exercises._attention.mistakes import Row, known, untouched
 from course_lib.exercises._attention.properties import RETURNED
 from course_lib.exercises._attention.steps import Softmax
 from course_lib.exercises._rows import BETWEEN, Given, case, edge
@@ -73,9 +73,6 @@ def _probes(rng) -> list[Probe]:
         case("heads_query_lengths_and_mask",
              **scored(2, 4, 3, 5, lens=[[3, 5, 4], [4, 3, 5]], mask=past))
         .says("With heads and lengths (batch, num_queries), a key must still be allowed by both."),
-        edge("one_head", **scored(2, 1, 3, 4, lens=[2, 4])).says(
-            "A head axis of size 1 stays, and lengths belong to the items."
-        ),
         edge("as_many_items_as_heads", **scored(3, 3, 3, 4, lens=rng.permutation([1, 2, 3]))).says(
             "Lengths (batch,) belong to items, even if there are as many heads and queries."
         ),
@@ -129,11 +126,6 @@ def _overwritten(self, scores, allowed) -> Tensor:
 
 
 _OWN = (
-    Row("leaks_1e9", filled(-1e9)).says(
-        "A finite number such as -1e9 is only relatively small: in an empty row every key gets "
-        "weight 1/m, and scores below it lose to the filled ones.",
-        "Which value is smaller than every score? And what then happens in an empty row?",
-    ),
     Row("scores_overwritten", {"fill": _overwritten, "spare": untouched, "clear": untouched}).says(
         "You write a number such as -1e6 into the caller's scores, which fails for scores that "
         "need a gradient. The number is also only relatively small: an empty row gets weights of "

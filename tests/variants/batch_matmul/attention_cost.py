@@ -92,14 +92,8 @@ float32_only = wrong("always_4_bytes")(
 halves = wrong("not_whole")(
     of_pairs(lambda pairs, d, d_v, size: (pairs * (d + d_v) / 0.5, float(pairs * size)))
 )
-squares = wrong("queries_used_twice")(
-    counting(lambda b, n, m, d, d_v, size: (2 * b * n**2 * (d + d_v), b * n**2 * size))
-)
 one_item = wrong("batch_forgotten")(
     counting(lambda b, n, m, d, d_v, size: (2 * n * m * (d + d_v), n * m * size))
-)
-operations_of_one_item = wrong("counts_explained")(
-    counting(lambda b, n, m, d, d_v, size: (2 * n * m * (d + d_v), b * n * m * size))
 )
 
 

@@ -99,11 +99,6 @@ textbook = wrong("scaled_already")(
 exp_over_sum = wrong("naive_exponential")(
     lambda q, k, v: ((w := (e := (q @ k.mT).exp()) / e.sum(-1, keepdim=True)) @ v, w)
 )
-turned = wrong("weights_transposed")(lambda q, k, v: ((w := weights_of(q, k)).mT @ v, w))
-twice = wrong("softmax_twice")(lambda q, k, v: ((w := weights_of(q, k)).softmax(-1) @ v, w))
-first_item = wrong("keys_of_item_0")(
-    lambda q, k, v: ((w := weights_of(q, k[:1].expand_as(k) if k.dim() > 2 else k)) @ v, w)
-)
 bmm_only = wrong("only_three_axes")(
     lambda q, k, v: ((w := torch.bmm(q, k.transpose(1, 2)).softmax(-1)) @ v, w)
 )

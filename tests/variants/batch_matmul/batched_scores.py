@@ -54,15 +54,9 @@ positions_of_three_axes = wrong("axes_1_and_2")(
     lambda queries, keys: torch.matmul(queries, keys.transpose(1, 2))
 )
 capital_t = wrong("all_axes_reversed")(lambda queries, keys: queries @ keys.T)
-first_item = wrong("keys_of_item_0")(
-    lambda queries, keys: queries @ keys[0].mT if keys.dim() > 2 else queries @ keys.mT
-)
 bmm_only = wrong("only_three_axes")(lambda queries, keys: torch.bmm(queries, keys.transpose(1, 2)))
 textbook = wrong("scaled_already")(
     lambda queries, keys: queries @ keys.mT / math.sqrt(queries.size(-1))
-)
-keys_first = wrong("rows_are_keys")(
-    lambda queries, keys: torch.einsum("...md,...nd->...mn", keys, queries)
 )
 bare_squeeze = wrong("wrong_shape")(lambda queries, keys: torch.squeeze(queries @ keys.mT))
 float32 = wrong("dtype_changed")(lambda queries, keys: queries.float() @ keys.float().mT)

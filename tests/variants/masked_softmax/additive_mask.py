@@ -26,12 +26,6 @@ def through_python_lists(mask, dtype):
     return torch.tensor(flat, dtype=dtype).reshape(mask.shape)
 
 
-@wrong("smallest_finite_number")
-def finfo_min(mask, dtype):
-    smallest = torch.tensor(torch.finfo(dtype).min, dtype=dtype)
-    return torch.where(mask, torch.zeros((), dtype=dtype), smallest)
-
-
 @wrong("input_mutated")
 def overwrites_the_mask(mask, dtype):
     numbers = torch.log(mask.to(dtype))

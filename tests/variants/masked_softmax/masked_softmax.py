@@ -157,7 +157,7 @@ empty_rows_become_uniform_without_nan = wrong("empty_row_uniform")(
 dim_minus_two = wrong("over_queries")(
     by_what_is_kept(lambda s, keep: filled(s, keep).softmax(-2).nan_to_num(0))
 )
-minus_one_billion = wrong("leaks_1e9")(
+minus_one_billion = wrong("empty_row_uniform")(
     by_what_is_kept(lambda s, keep: torch.softmax(torch.where(keep, s, -1e9), -1))
 )
 lengths_only = wrong("bool_mask_ignored")(of_other_inputs(lambda s, lens, mask: (s, lens, None)))

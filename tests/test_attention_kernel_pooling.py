@@ -19,6 +19,7 @@ from course_lib.attention import (
     leave_one_out,
     squared_distances,
 )
+from course_lib.exercises.kernel_pooling import fit_bandwidth as problems
 from course_lib.reference import kernel_pooling as oracle
 
 SIZES = st.integers(1, 6)
@@ -92,6 +93,20 @@ def test_fit_bandwidth_finds_the_smallest_leave_one_out_error(initial):
     assert isinstance(found, float)
     errors = [oracle.leave_one_out_error(x.numpy(), y.numpy(), h) for h in (found, best)]
     assert errors[0] <= 1.001 * errors[1]
+
+
+@pytest.mark.parametrize("seed", problems.SEEDS)
+def test_gradient_steps_on_the_logarithm_solve_each_problem_of_the_check(seed, rng):
+    given = problems.problem(rng, 1.0, seed)
+    x, y = given["inputs"].data, given["targets"].data
+    log_h = torch.zeros((), dtype=torch.float64, requires_grad=True)
+    for _ in range(200):
+        predictions = leave_one_out(torch.from_numpy(x), torch.from_numpy(y), log_h.exp())
+        error = (predictions - torch.from_numpy(y)).square().mean()
+        (gradient,) = torch.autograd.grad(error, log_h)
+        log_h = (log_h - 0.1 * gradient).detach().requires_grad_()
+    best = oracle.leave_one_out_error(x, y, oracle.fit_bandwidth(x, y).outputs)
+    assert error.item() <= 1.02 * best
 
 
 def test_fit_bandwidth_stays_where_every_bandwidth_is_the_best():

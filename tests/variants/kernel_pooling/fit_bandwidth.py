@@ -95,14 +95,6 @@ def a_new_tensor_for_the_next_step(inputs, targets, initial=1.0, num_steps=200, 
     return place.exp().item()
 
 
-@wrong("graph_used_twice")
-def exponential_before_the_loop(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
-    place = torch.tensor(math.log(initial), dtype=inputs.dtype, requires_grad=True)
-    bandwidth = place.exp()
-    train(place, num_steps, lr, lambda: loss(inputs, targets, bandwidth))
-    return place.exp().item()
-
-
 @wrong("step_recorded")
 def in_place_without_no_grad(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
     place = torch.tensor(math.log(initial), dtype=inputs.dtype, requires_grad=True)
@@ -111,13 +103,6 @@ def in_place_without_no_grad(inputs, targets, initial=1.0, num_steps=200, lr=0.1
         place -= lr * place.grad
         place.grad = None
     return place.exp().item()
-
-
-@wrong("no_leaf_to_optimise")
-def optimises_the_logarithm_of_a_leaf(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
-    log_h = torch.tensor(float(initial), dtype=inputs.dtype, requires_grad=True).log()
-    train(log_h, num_steps, lr, lambda: loss(inputs, targets, log_h.exp()))
-    return log_h.exp().item()
 
 
 a_constant = wrong()(lambda inputs, targets, initial=1.0, num_steps=200, lr=0.1: 0.24)

@@ -151,7 +151,7 @@ nan_rows = wrong("empty_row_nan")(
 nan_gradient = wrong("empty_row_gradient_nan")(
     by_what_is_kept(lambda s, keep: (s + keep.to(s).log()).softmax(-1).nan_to_num(nan=0.0))
 )
-empty_rows_become_uniform_without_nan = wrong("empty_row_uniform")(
+empty_rows_become_uniform_without_nan = wrong("empty_row_has_weight")(
     by_what_is_kept(lambda s, keep: filled(s, keep).softmax(-1).nan_to_num(1 / s.shape[-1]))
 )
 dim_minus_two = wrong("over_queries")(

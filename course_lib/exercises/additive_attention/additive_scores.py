@@ -1,21 +1,17 @@
-"""Lesson 04: the score of every query and key, a small network instead of a product."""
+"""`additive_scores`: the score of every query and key, from a small network."""
 
 import functools
 from collections.abc import Callable
 
-import numpy as np
 import torch
 
-from course_lib.checks.judge.exercise import Exercise, Property, Returned
+from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._rows import BETWEEN, Given, case, edge, mistake
+from course_lib.exercises._rows import BETWEEN, FLOAT32, Given, case, edge, mistake
 from course_lib.reference import additive_attention as oracle
 
 
-def _scores_problem(
-    rng, b, n, m, d_q, d_k, h, *, scale=1.2, dtype: type[np.floating] = np.float64, **options
-) -> Given:
-    """Arguments of `additive_scores` with the given sizes."""
+def _problem(rng, b, n, m, d_q, d_k, h, **options) -> Given:
     shapes = {
         "queries": (b, n, d_q),
         "keys": (b, m, d_k),
@@ -23,97 +19,73 @@ def _scores_problem(
         "w_k": (h, d_k),
         "w_v": (h,),
     }
-    weights = {"w_q": 0.7, "w_k": 0.7}
-    return {
-        name: tensor(rng.normal(0, weights.get(name, scale), shape).astype(dtype), **options)
-        for name, shape in shapes.items()
-    }
-
-
-_WORKED: Given = {
-    "queries": tensor([[[1.0, 0.0]]]),
-    "keys": tensor([[[2.0]]]),
-    "w_q": tensor([[1.0, 0.0], [0.0, 1.0]]),
-    "w_k": tensor([[0.0], [1.0]]),
-    "w_v": tensor([1.0, 2.0]),
-}
+    return {k: tensor(rng.normal(0, 1.0, shape), **options) for k, shape in shapes.items()}
 
 
 def _probes(rng) -> list[Probe]:
-    problem = functools.partial(_scores_problem, rng)
-    zeros = problem(1, 1, 1, 2, 3, 4)
-    zeros["queries"].data[:] = zeros["keys"].data[:] = 0.0
-    some = _scores_problem(rng, 2, 2, 3, 2, 1, 3, requires_grad=True)
+    problem = functools.partial(_problem, rng)
+    worked = {
+        "queries": [[[1.0, 0.0]]],
+        "keys": [[[2.0]]],
+        "w_q": [[1.0, 0.0], [0.0, 1.0]],
+        "w_k": [[0.0], [1.0]],
+        "w_v": [1.0, 2.0],
+    }
+    zeros = problem(1, 1, 1, 2, 3, 4) | {"queries": [[[0.0, 0.0]]], "keys": [[[0.0, 0.0, 0.0]]]}
+    large = problem(2, 1, 3, 4, 2, 24)
+    large["queries"].data[:] *= 4000.0
+    leaves = _problem(rng, 2, 2, 3, 2, 1, 3, requires_grad=True)
     return [
-        case("worked_number", **_WORKED).says(
+        case("worked_number", **worked).says(
             "The score of query i and key j is w_v . tanh(w_q q_i + w_k k_j)."
         ),
         case("different_sizes", **problem(2, 3, 5, 4, 6, 7)).says(
             "Queries, keys and hidden features may all differ in size."
         ),
-        case("equal_feature_sizes", **problem(3, 2, 4, 6, 6, 7)).says(
-            "Queries go through w_q and keys through w_k, even where either would fit."
-        ),
         case("as_many_queries_as_keys", **problem(2, 5, 5, 4, 6, 7)).says(
             "Row i of the scores belongs to query i and column j to key j, also where n = m."
         ),
-        case("hidden_as_wide_as_inputs", **problem(2, 3, 5, 6, 6, 6)).says(
-            "A row of w_q belongs to a hidden feature, a column to an entry of the query."
+        case("equal_feature_sizes", **problem(3, 2, 4, 6, 6, 6)).says(
+            "Queries go through w_q and keys through w_k, and a row of each weight belongs to a "
+            "hidden feature."
         ),
         edge("one_pair_of_zeros", **zeros).says(
             "One item, one query, one key, all zeros: the result has three axes and holds 0."
         ),
-        edge("large_inputs", **problem(2, 1, 3, 4, 2, 24, scale=4000.0)).says(
+        edge("large_inputs", **large).says(
             "Large inputs saturate tanh at -1 and 1; they do not overflow."
         ),
         edge("between_calls", **problem(2, 3, 4, 5, 2, 6), **BETWEEN).says(
             "A call does not depend on the calls before it."
         ),
-        edge("float32", **problem(2, 3, 4, 5, 2, 6, dtype=np.float32)).says(
+        edge("float32", **problem(2, 3, 4, 5, 2, 6), **FLOAT32).says(
             "Float32 inputs give float32 scores."
         ),
-        case("gradient", **some, grad_outputs=rng.normal(size=(2, 2, 3))).says(
+        case("gradient", **leaves, grad_outputs=rng.normal(size=(2, 2, 3))).says(
             "The gradients of all five inputs are those of the formula."
         ),
     ]
 
 
 def _scores(combine) -> Callable:
-    """A wrong model: `combine(projected queries, projected keys, w_v)`, each with its axes."""
-
-    def model(queries, keys, w_q, w_k, w_v) -> torch.Tensor:
-        return combine(queries @ w_q.mT, keys @ w_k.mT, w_v)
-
-    return model
+    """Score with `combine(projected queries, projected keys, w_v)`."""
+    return lambda queries, keys, w_q, w_k, w_v: combine(queries @ w_q.mT, keys @ w_k.mT, w_v)
 
 
-def _pairs(activation) -> Callable:
-    """A wrong model that treats the (B, n, m, H) sum of the projections otherwise."""
-    return _scores(lambda q, k, w_v: activation(q[:, :, None] + k[:, None], w_v))
-
-
-def _weights(change) -> Callable:
-    """A wrong model that projects with `change(w_q, w_k)`."""
+def _projected(change) -> Callable:
+    """Project with `change(w_q, w_k)`."""
 
     def model(queries, keys, w_q, w_k, w_v) -> torch.Tensor:
         w_q, w_k = change(w_q, w_k)
-        sums = (queries @ w_q.mT)[:, :, None] + (keys @ w_k.mT)[:, None]
-        return torch.tanh(sums) @ w_v
+        return torch.tanh((queries @ w_q.mT)[:, :, None] + (keys @ w_k.mT)[:, None]) @ w_v
 
     return model
 
 
-def _bounded(probe, outputs) -> str | None:
-    """No score is larger than the sum of the sizes of w_v."""
-    bound = float(np.abs(probe.args["w_v"].data).sum())
-    scores = np.abs(np.asarray(outputs.data, dtype=float))
-    if scores.ndim != 3 or not (scores > bound * 1.001).any():
-        return None
-    index = tuple(int(i) for i in np.argwhere(scores > bound * 1.001)[0])
-    return (
-        f"Your score of query {index[1]} and key {index[2]} of item {index[0]} has size "
-        f"{scores[index]:.3f}. tanh lies between -1 and 1, so no score can exceed the sum of "
-        f"the sizes of w_v, {bound:.3f}."
+def _of_each(activation) -> Callable:
+    """Add a term from the query and a term from the key."""
+    return _scores(
+        lambda q, k, w_v: (activation(q) @ w_v)[:, :, None] + (activation(k) @ w_v)[:, None]
     )
 
 
@@ -125,21 +97,25 @@ EXERCISE = Exercise(
     probes=_probes,
     oracle=oracle.additive_scores,
     mistakes=(
-        mistake("no_tanh", _pairs(lambda x, w_v: x @ w_v)).says(
+        mistake("no_tanh", _of_each(lambda x: x)).says(
             "Without tanh the score is one term from the query plus one term from the key. The "
             "softmax cancels the query's term, so every query has the same weights.",
             "Which step lets a query change the order of the keys?",
         ),
-        mistake("squeezed", _pairs(lambda x, w_v: (torch.tanh(x) @ w_v[:, None]).squeeze())).says(
+        mistake("tanh_of_each", _of_each(torch.tanh)).says(
+            "You take the tanh of queries and keys separately. The score is then one term from the "
+            "query plus one term from the key, and the softmax cancels the query's term.",
+            "Does the tanh come before or after the sum of query and key?",
+        ),
+        mistake(
+            "squeezed",
+            _scores(lambda q, k, w_v: (torch.tanh(q[:, :, None] + k[:, None]) @ w_v).squeeze()),
+        ).says(
             "`squeeze()` without an axis removes every axis of size 1: with one item, one query or "
             "one key an axis is lost.",
             "Which axis do you want to remove?",
         ),
-        mistake(
-            "weights_swapped",
-            _weights(lambda w_q, w_k: (w_k, w_q)),
-            fails=True,
-        ).says(
+        mistake("weights_swapped", _projected(lambda w_q, w_k: (w_k, w_q)), fails=True).says(
             "The queries go through w_k and the keys through w_q.",
             "Which of the two weights has query_size columns?",
         ),
@@ -150,20 +126,13 @@ EXERCISE = Exercise(
             "feature?",
         ),
         mistake(
-            "weights_not_transposed",
-            _weights(lambda w_q, w_k: (w_q.mT, w_k.mT)),
-            fails=True,
+            "weights_not_transposed", _projected(lambda w_q, w_k: (w_q.mT, w_k.mT)), fails=True
         ).says(
             "You multiply by w_q and w_k as they are, but their rows belong to hidden features.",
             "Over which size does the product of (..., query_size) and w_q sum, and which axis of "
             "w_q has that size?",
         ),
-        mistake("no_w_v", _pairs(lambda x, w_v: torch.tanh(x).sum(-1))).says(
-            "You add up the hidden features without weighting them by w_v.",
-            "Does every hidden feature count the same?",
-        ),
     ),
-    properties=(Property("score_out_of_bounds", _bounded, "Which numbers does w_v multiply?"),),
     hints=(
         "Every query meets every key, in H features. First project both to H features; then give "
         "each a new axis of size 1, so that their sum has one entry for each pair.",

@@ -72,7 +72,7 @@ def changed(change):
 
 
 linear_only = wrong("no_tanh")(projected(lambda q, k, v: (q @ v)[:, :, None] + (k @ v)[:, None, :]))
-two_tanhs = wrong("score_out_of_bounds")(
+two_tanhs = wrong("tanh_of_each")(
     projected(lambda q, k, v: (q.tanh() @ v).unsqueeze(2) + (k.tanh() @ v).unsqueeze(1))
 )
 bare_squeeze = wrong("squeezed")(
@@ -82,7 +82,6 @@ batch_forgotten = wrong()(projected(lambda q, k, v: torch.tanh(q.unsqueeze(2) + 
 keys_without_gradient = wrong()(
     projected(lambda q, k, v: torch.tanh(q[:, :, None] + k.data[:, None]) @ v)
 )
-features_added_up = wrong("no_w_v")(paired(lambda x, v: torch.tanh(x).sum(dim=3)))
 no_new_axes = wrong("not_paired")(projected(lambda q, k, v: torch.tanh(q + k) @ v))
 always_float32 = wrong("dtype_changed")(changed(lambda *inputs: [x.float() for x in inputs]))
 columns_for_features = wrong("weights_not_transposed")(

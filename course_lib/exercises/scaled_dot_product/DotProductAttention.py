@@ -1,104 +1,98 @@
 """`DotProductAttention`: in eval and in train mode, with dropout judged from one call."""
 
 import functools
-from typing import Any
 
 import numpy as np
 
 from course_lib.checks.judge.comparisons import dropout_values
 from course_lib.checks.judge.exercise import Exercise
-from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.checks.observe.probe import Probe
 from course_lib.exercises._attention.mistakes import OWN_SOFTMAX, known
 from course_lib.exercises._attention.modules import AttentionModule
 from course_lib.exercises._attention.padding import largest_padding
 from course_lib.exercises._attention.properties import KEPT, WEIGHTS
-from course_lib.exercises._rows import INDEPENDENT
+from course_lib.exercises._rows import FLOAT32, INDEPENDENT, Given, case, edge
 from course_lib.exercises.scaled_dot_product._problems import (
+    BOTH,
+    EMPTY,
+    MASK,
+    PER_QUERY,
     problem_of,
     random_mask,
-    wrong_factor,
 )
 from course_lib.exercises.scaled_dot_product.scaled_dot_product_attention import RETURNS, worked
 from course_lib.reference import scaled_dot_product as oracle
 
 _EVAL = "In eval mode nothing is dropped, whatever `dropout` is."
-_MASK = "A key with False in the mask gets weight 0, as if it were deleted."
-_BOTH = "With lengths and a mask, a key must be allowed by both."
-_TRAIN = (
-    "In train mode each attention weight is dropped with probability `dropout` and the others are "
-    "divided by 1 - dropout; `attention_weights` holds the weights from before that."
-)
-_EMPTY = "A query that may attend to no key gets output 0 and weights 0."
 _GRADIENT = "The gradients of queries, keys and values must be those of the formula."
 
 
-def probe(name, says, args, dropout=0.0, mask=None, **options: Any) -> Probe:
-    options = {"construct": {"dropout": dropout}, "attributes": (KEPT,), **options}
-    kwargs = {} if mask is None else {"mask": tensor(mask)}
-    return Probe(name, says, args=args, kwargs=kwargs, **options)
-
-
-_LENS = {"valid_lens": tensor([3, 4])}
+def _module(dropout=0.0) -> Given:
+    return {"construct": {"dropout": dropout}, "attributes": (KEPT,)}
 
 
 def _values(rng) -> list[Probe]:
-    problem, lens = functools.partial(problem_of, rng), _LENS
-    wide = {
-        "queries": tensor(rng.normal(0, 1.2, (8, 16, 3))),
-        "keys": tensor(rng.normal(0, 1.2, (8, 20, 3))),
-        "values": tensor(dropout_values(rng, 8, 20)),
-    }
-    long = {"valid_lens": tensor(np.array([14, 20, 17, 19, 20, 16, 18, 15]))}
-    drawn = {"compare": "dropout_on_weights", "training": True}
+    problem = functools.partial(problem_of, rng)
+    per_query = [[1, 4, 2], [3, 2, 4]]
+    mask, past = random_mask(rng, 3, 5), np.tri(3, 5, 1, dtype=bool)
+    wide = problem((8,), 16, 20, 3, 1, [14, 20, 17, 19, 20, 16, 18, 15])
+    wide |= {"values": dropout_values(rng, 8, 20), "compare": "dropout_on_weights"}
+    per_item = random_mask(rng, 2, 3, 5) | (np.arange(5) == 0)
+    default: Given = {"construct": {}, "attributes": (KEPT,), "training": True}
     return [
-        probe("worked", _EVAL, worked(), 0.5),
-        probe("batch", _EVAL, problem((2,), 3, 5, 6, 4), 0.5),
-        probe("lengths_per_query", "Lengths of shape (batch, num_queries) give every query its "
-                                   "own length.",
-              {**problem((2,), 3, 5, 4, 6), "valid_lens": tensor([[1, 4, 2], [3, 2, 4]])}),
-        probe("mask", _MASK, problem((2,), 3, 5, 7, 6, strided=True), mask=random_mask(rng, 3, 5)),
-        probe("lengths_and_mask", _BOTH, {**problem((2,), 3, 5, 4, 6), **lens}, 0.3,
-              np.tril(np.ones((3, 5), dtype=bool), 1)),
-        probe("train_with_dropout", _TRAIN, wide, 0.5, seed=int(rng.integers(1, 10_000)), **drawn),
-        probe("train_with_rare_dropout", _TRAIN, {**wide, **long}, 0.2,
-              seed=int(rng.integers(1, 10_000)), **drawn),
-        probe("train_as_made", "`dropout` is 0 by default; train mode is then the same as eval "
-                               "mode, also with lengths and a mask.",
-              {**problem((2,), 3, 5, 4, 6), **lens},
-              mask=random_mask(rng, 2, 3, 5) | (np.arange(5) == 0), construct={}, training=True),
-    ]  # fmt: skip
+        case("worked", **worked(), **_module(0.5)).says(_EVAL),
+        case("batch", **problem((2,), 3, 5, 6, 4), **_module(0.5)).says(_EVAL),
+        case("lengths_per_query", **problem((2,), 3, 5, 4, 6, per_query), **_module()).says(
+            PER_QUERY
+        ),
+        case("mask", **problem((2,), 3, 5, 7, 6, mask=mask, strided=True), **_module()).says(MASK),
+        case("lengths_and_mask", **problem((2,), 3, 5, 4, 6, [3, 4], past), **_module(0.3)).says(
+            BOTH
+        ),
+        case(
+            "dropout_in_train", **wide, **_module(0.2), training=True, seed=int(rng.integers(9999))
+        ).says(
+            "In train mode each attention weight is dropped with probability `dropout` and the "
+            "others are divided by 1 - dropout; `attention_weights` holds the weights from before "
+            "that."
+        ),
+        case("train_as_made", **problem((2,), 3, 5, 4, 6, [3, 4], per_item), **default).says(
+            "`dropout` is 0 by default; train mode is then the same as eval mode, also with "
+            "lengths and a mask."
+        ),
+    ]
 
 
 def _edges(rng) -> list[Probe]:
-    problem, lens = functools.partial(problem_of, rng), _LENS
-    edge = functools.partial(probe, part="edges")
+    problem = functools.partial(problem_of, rng)
+    nothing = np.zeros((3, 4), dtype=bool)
+    per_head = random_mask(rng, 2, 3, 4, 5) | (np.arange(5) == 0)
+    heads = problem((2, 3), 4, 5, 7, 6, [[3, 5, 2, 4], [4, 1, 5, 3]], per_head)
+    other_call: Given = {"scenario": "after_another_call"}
     return [
-        edge("lengths_zero", _EMPTY, {**problem((2,), 3, 4, 5, 2), "valid_lens": tensor([0, 0])}),
-        edge("empty_mask", _EMPTY, problem((2,), 3, 4, 5, 2), mask=np.zeros((3, 4), dtype=bool)),
-        edge("mask_of_keys", "A (num_keys,) mask holds for every query of every item.",
-             problem((2,), 3, 5, 4, 6), mask=[True, False, True, True, False]),
-        edge("heads_lengths_and_mask", _BOTH,
-             {**problem((2, 3), 4, 5, 7, 6),
-              "valid_lens": tensor(np.array([[3, 5, 2, 4], [4, 1, 5, 3]], dtype=np.int32))},
-             mask=random_mask(rng, 2, 3, 4, 5) | (np.arange(5) == 0)),
-        edge("float32", "Float32 inputs must work and give float32 outputs.",
-             {**problem((2,), 3, 5, 4, 6), **lens}, 0.1, dtype="float32", tolerance=1e-4),
-        edge("after_another_call", INDEPENDENT,
-             {**problem((2,), 3, 4, 3, 5), "valid_lens": tensor([3, 2])}, 0.1,
-             scenario="after_another_call"),
+        edge("lengths_zero", **problem((2,), 3, 4, 5, 2, [0, 0]), **_module()).says(EMPTY),
+        edge("empty_mask", **problem((2,), 3, 4, 5, 2, mask=nothing), **_module()).says(EMPTY),
+        edge("heads_lengths_and_mask", **heads, **_module()).says(BOTH),
+        edge("float32", **problem((2,), 3, 5, 4, 6, [3, 4]), **_module(0.1), **FLOAT32).says(
+            "Float32 inputs must work and give float32 outputs."
+        ),
+        edge(
+            "after_another_call",
+            **problem((2,), 3, 4, 3, 5, [3, 2]),
+            **_module(0.1),
+            **other_call,
+        ).says(INDEPENDENT),
         *largest_padding(valid_lens=[2], construct={}, attributes=(KEPT,)),
-    ]  # fmt: skip
+    ]
 
 
 def _gradients(rng) -> list[Probe]:
-    grads = problem_of(rng, (1,), 2, 3, 2, 2, requires_grad=True)
-    grad_outputs = rng.normal(0, 1, (1, 2, 2))
+    given = problem_of(rng, (1,), 2, 3, 2, 2, requires_grad=True)
+    given |= {"grad_outputs": rng.normal(size=(1, 2, 2))}
     return [
-        probe("gradient", _GRADIENT, {**grads, "valid_lens": tensor([2])}, 0.5, part="gradients",
-              grad_outputs=grad_outputs),
-        probe("gradient_in_train_mode", _GRADIENT, grads, part="gradients", training=True,
-              grad_outputs=grad_outputs),
-    ]  # fmt: skip
+        case("gradient", **given, valid_lens=[2], **_module(0.5)).says(_GRADIENT),
+        case("gradient_in_train_mode", **given, **_module(), training=True).says(_GRADIENT),
+    ]
 
 
 EXERCISE = Exercise(
@@ -111,8 +105,8 @@ EXERCISE = Exercise(
     probes=lambda rng: [*_values(rng), *_edges(rng), *_gradients(rng)],
     oracle=oracle.dot_product_attention,
     builds_on=("masked_softmax", "scaled_dot_product_attention"),
-    mistakes=known(AttentionModule, without=OWN_SOFTMAX | {"divided_by_d", "keys_reshaped"}),
-    properties=(wrong_factor(KEPT), *WEIGHTS),
+    mistakes=known(AttentionModule, without=OWN_SOFTMAX | {"keys_reshaped"}),
+    properties=WEIGHTS,
     hints=(
         "It is the function you wrote, with a dropout layer between its weights and the values, "
         "and one line that remembers the weights.",

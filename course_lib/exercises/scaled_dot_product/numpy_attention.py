@@ -12,51 +12,48 @@ from course_lib.exercises._attention.mistakes import OWN_SOFTMAX, Row, known
 from course_lib.exercises._attention.modules import Attention
 from course_lib.exercises._attention.padding import largest_padding
 from course_lib.exercises._attention.steps import NO_STEP
-from course_lib.exercises._rows import Given
+from course_lib.exercises._rows import Given, case, edge
 from course_lib.exercises.scaled_dot_product._problems import (
     EMPTY,
+    FORMULA,
+    MASK,
     PROPERTIES,
+    SECOND_ROW_EMPTY,
     large,
     problem_of,
     random_mask,
-    replaced,
 )
 from course_lib.reference import scaled_dot_product as oracle
 
-_FORMULA = "The outputs must be softmax(Q K^T / sqrt(d)) V, and the weights that softmax."
-_DROPPED = "A key that a query may not attend to gets weight 0, as if it were deleted."
 
-
-def _numpy_probes(rng) -> list[Probe]:
-    def problem(n, m, d, v, **options) -> Given:
-        return problem_of(rng, (), n, m, d, v, make_array=array, **options)
+def _probes(rng) -> list[Probe]:
+    def problem(n, m, d, v, mask=None, **options) -> Given:
+        given = problem_of(rng, (), n, m, d, v, make_array=array, **options)
+        return given if mask is None else given | {"mask": array(mask)}
 
     worked = {
         "queries": array([[2.0, 0, 0, 0]]),
         "keys": array([[math.log(4), 0, 0, 0], [math.log(2), 7.0, 0, 0], [0, 0, 5.0, 5.0]]),
         "values": array([[7.0], [14.0], [0.0]]),
     }
-    zeros = replaced(problem(2, 3, 4, 5), queries=np.zeros((2, 4)))
+    zeros = problem(2, 3, 4, 5, SECOND_ROW_EMPTY) | {"queries": array(np.zeros((2, 4)))}
     return [
-        Probe("worked", _FORMULA, args=worked),
-        Probe("random", _FORMULA, args=problem(3, 5, 6, 4, strided=True)),
-        Probe("masked", _DROPPED,
-              args={**problem(4, 4, 5, 2), "mask": array(random_mask(rng, 4, 4))}),
-        Probe("large_scores", "Scores may be very large: exp(1000) is inf, yet the weights exist.",
-              part="edges", args=large(rng, array)),
-        Probe("one_row_mask", "A mask of shape (1, num_keys) holds for every query.", part="edges",
-              args={**problem(4, 5, 7, 2), "mask": array([[True, False, True, True, False]])}),
-        Probe("empty_row", "A query that may attend to no key gets zeros in outputs and weights.",
-              part="edges", args={**zeros, "mask": array(EMPTY)}),
-        Probe("nothing_allowed", "Where the mask allows nothing at all, all outputs and weights "
-              "are 0.", part="edges",
-              args={**problem(2, 4, 3, 5), "mask": array(np.zeros((2, 4), dtype=bool))}),
+        case("worked", **worked).says(FORMULA),
+        case("random", **problem(3, 5, 6, 4, strided=True)).says(FORMULA),
+        case("masked", **problem(4, 4, 5, 2, random_mask(rng, 4, 4))).says(MASK),
+        edge("large_scores", **large(array)).says(
+            "Scores may be very large: exp(1000) is inf, yet the weights exist."
+        ),
+        edge("one_row_mask", **problem(4, 5, 7, 2, [[True, False, True, True, False]])).says(
+            "A mask of shape (1, num_keys) holds for every query."
+        ),
+        edge("empty_row", **zeros).says(EMPTY),
         *largest_padding(lambda data: array(data[0]), mask=array([[True, True, False]])),
-    ]  # fmt: skip
+    ]
 
 
 class _InNumpy(Attention):
-    """For NumPy arrays without lengths."""
+    """The correct attention for NumPy arrays, without lengths."""
 
     align = real = NO_STEP
 
@@ -107,7 +104,7 @@ EXERCISE = Exercise(
         Returned("outputs", "array", "float", ("num_queries", "v")),
         Returned("attention_weights", "array", "float", ("num_queries", "num_keys")),
     ),
-    probes=_numpy_probes,
+    probes=_probes,
     oracle=oracle.numpy_attention,
     builds_on=("stable_softmax",),
     shares={"values": 0.5, "edges": 0.4, "hygiene": 0.1},
@@ -115,7 +112,7 @@ EXERCISE = Exercise(
         _InNumpy,
         *_OWN,
         without=OWN_SOFTMAX - {"empty_row_uniform", "over_queries"}
-        | {"bool_mask_inverted", "divided_by_d", "keys_reshaped"},
+        | {"bool_mask_inverted", "keys_reshaped"},
         words={
             "bool_mask_ignored": (
                 "The mask changes nothing.",

@@ -1,4 +1,4 @@
-"""`scaled_dot_product_attention`: every part of a wrong one has a problem of its own."""
+"""`scaled_dot_product_attention`: with lengths and masks, for any leading axes."""
 
 import functools
 
@@ -6,122 +6,122 @@ import numpy as np
 
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._attention.mistakes import OWN_SOFTMAX, known
+from course_lib.exercises._attention.mistakes import OWN_SOFTMAX, Row, known
 from course_lib.exercises._attention.modules import Attention
 from course_lib.exercises._attention.padding import largest_padding
-from course_lib.exercises._rows import Given
+from course_lib.exercises._rows import BETWEEN, FLOAT32, Given, case, edge
 from course_lib.exercises.scaled_dot_product._problems import (
+    BOTH,
     EMPTY,
+    FORMULA,
+    MASK,
+    PER_QUERY,
     PROPERTIES,
+    SECOND_ROW_EMPTY,
     large,
     problem_of,
     random_mask,
-    replaced,
 )
 from course_lib.reference import scaled_dot_product as oracle
 
-_FORMULA = "The outputs must be softmax(Q K^T / sqrt(d)) V, and the weights that softmax."
-_MASK = "A key with False in the mask gets weight 0, as if it were deleted."
-_BOTH = "With lengths and a mask, a key must be allowed by both."
-_EMPTY = "A query that may attend to no key gets zeros in outputs and weights."
-_HEADS = "Lengths belong to the first axis: with (batch, heads, n, d), they hold for every head."
-
 
 def worked() -> Given:
-    """The worked number of the statement."""
+    """Return the worked number of the statement."""
     return {
-        "queries": tensor([[[2.0, 0, 0, 0]]]),
-        "keys": tensor([[[1.0, 0, 0, 0], [0.0, 0, 0, 0]]]),
-        "values": tensor([[[10.0], [0.0]]]),
+        "queries": [[[2.0, 0, 0, 0]]],
+        "keys": [[[1.0, 0, 0, 0], [0.0, 0, 0, 0]]],
+        "values": [[[10.0], [0.0]]],
     }
 
 
-def _values_probes(rng) -> list[Probe]:
-    def problem(*shape, **options) -> Given:
-        return problem_of(rng, *shape, **options)
-
+def _values(rng) -> list[Probe]:
+    problem = functools.partial(problem_of, rng)
+    mask = random_mask(rng, 3, 4)
     return [
-        Probe("worked", _FORMULA, args=worked()),
-        Probe("batch", "Each item of a batch must use its own queries, keys and values.",
-              args=problem((2,), 3, 4, 5, 6)),
-        Probe("matrices", "Without a batch axis it must work too: queries (n, d), keys (m, d), "
-              "values (m, v).", args=problem((), 4, 5, 3, 2)),
-        Probe("lengths_per_item", "Lengths of shape (batch,) give every item its own length.",
-              args={**problem((3,), 2, 5, 6, 4), "valid_lens": tensor([4, 1, 3])}),
-        Probe("lengths_per_query", "Lengths of shape (batch, num_queries) give every query its "
-                                   "own length.",
-              args={**problem((2,), 3, 5, 6, 4), "valid_lens": tensor([[1, 4, 2], [3, 2, 4]])}),
-        Probe("mask_of_all_items", _MASK, args=problem((2,), 3, 4, 5, 6, strided=True),
-              kwargs={"mask": tensor(random_mask(rng, 3, 4))}),
-        Probe("lengths_and_mask", _BOTH,
-              args={**problem((2,), 3, 4, 7, 6), "valid_lens": tensor([2, 3])},
-              kwargs={"mask": tensor(np.tril(np.ones((3, 4), dtype=bool), 1))}),
-    ]  # fmt: skip
+        case("worked", **worked()).says(FORMULA),
+        case("batch", **problem((2,), 3, 4, 5, 6)).says(
+            "Each item of a batch must use its own queries, keys and values."
+        ),
+        case("matrices", **problem((), 4, 5, 3, 2)).says(
+            "Without a batch axis it must work too: queries (n, d), keys (m, d), values (m, v)."
+        ),
+        case("lengths_per_item", **problem((3,), 2, 5, 6, 4, [4, 1, 3])).says(
+            "Lengths of shape (batch,) give every item its own length."
+        ),
+        case("lengths_per_query", **problem((2,), 3, 5, 6, 4, [[1, 4, 2], [3, 2, 4]])).says(
+            PER_QUERY
+        ),
+        case("mask_of_all_items", **problem((2,), 3, 4, 5, 6, mask=mask, strided=True)).says(MASK),
+        case("lengths_and_mask", **problem((2,), 3, 4, 7, 6, [2, 3], np.tri(3, 4, 1) > 0)).says(
+            BOTH
+        ),
+    ]
 
 
-def _edge(name, says, args, mask=None, **options) -> Probe:
-    kwargs = {} if mask is None else {"mask": tensor(mask)}
-    return Probe(name, says, part="edges", args=args, kwargs=kwargs, **options)
-
-
-def _edge_probes(rng) -> list[Probe]:
-    problem, probe = functools.partial(problem_of, rng), _edge
-    zeros = replaced(problem((), 2, 3, 4, 5), queries=np.zeros((2, 4)))
+def _edges(rng) -> list[Probe]:
+    problem = functools.partial(problem_of, rng)
+    zeros = problem((), 2, 3, 4, 5, mask=SECOND_ROW_EMPTY) | {"queries": np.zeros((2, 4))}
+    padding = [[[True, True, False, True, False]], [[False] + [True] * 4]]
+    per_item = random_mask(rng, 2, 3, 5) | (np.arange(5) == 0)
+    per_head = random_mask(rng, 2, 1, 4, 5)
     return [
-        probe("empty_row", _EMPTY, zeros, EMPTY),
-        probe("lengths_zero", _EMPTY, {**problem((2,), 3, 4, 5, 2), "valid_lens": tensor([0, 0])}),
-        probe("large_scores", "Scores may be very large, and the weights must still follow them, "
-                              "without overflow or clipping.", large(rng, batch=(1,))),
-        probe("mask_of_keys", "A (num_keys,) mask holds for every query of every item.",
-              problem((2,), 3, 5, 4, 6), [True, False, True, True, False]),
-        probe("mask_of_padding", "A (batch, 1, num_keys) mask holds for every query of an item.",
-              problem((2,), 3, 5, 6, 4),
-              [[[True, True, False, True, False]], [[False] + [True] * 4]]),
-        probe("mask_per_item", _BOTH,
-              {**problem((2,), 3, 5, 4, 6), "valid_lens": tensor([[4, 2, 5], [3, 5, 1]])},
-              random_mask(rng, 2, 3, 5) | (np.arange(5) == 0)),
-        probe("heads_and_mask", "A (batch, 1, n, m) mask holds for every head of its item.",
-              problem((2, 3), 4, 5, 6, 7, strided=True), random_mask(rng, 2, 1, 4, 5)),
-        probe("heads_and_lengths_per_query", _HEADS,
-              {**problem((2, 3), 4, 5, 7, 6), "valid_lens": tensor([[3, 5, 2, 4], [4, 1, 5, 3]])}),
+        edge("empty_row", **zeros).says(EMPTY),
+        edge("lengths_zero", **problem((2,), 3, 4, 5, 2, [0, 0])).says(EMPTY),
+        edge("large_scores", **large()).says(
+            "Scores may be very large, and the weights must still follow them, without overflow or "
+            "clipping."
+        ),
+        edge("mask_of_padding", **problem((2,), 3, 5, 6, 4, mask=padding)).says(
+            "A (batch, 1, num_keys) mask holds for every query of an item."
+        ),
+        edge("mask_per_item", **problem((2,), 3, 5, 4, 6, [[4, 2, 5], [3, 5, 1]], per_item)).says(
+            BOTH
+        ),
+        edge("heads_and_mask", **problem((2, 3), 4, 5, 6, 7, mask=per_head, strided=True)).says(
+            "A (batch, 1, n, m) mask holds for every head of its item."
+        ),
+        edge(
+            "heads_and_lengths_per_query",
+            **problem((2, 3), 4, 5, 7, 6, [[3, 5, 2, 4], [4, 1, 5, 3]]),
+        ).says("Lengths belong to the items: with (batch, heads, n, d), they hold for every head."),
         *largest_padding(valid_lens=[2]),
-    ]  # fmt: skip
+        edge("five_axes", **problem((2, 1, 2), 3, 4, 5, 2, [3, 1])).says(
+            "Any number of leading axes must work."
+        ),
+        edge("one_of_each", **problem((1,), 1, 1, 1, 1)).says(
+            "One item, query and key keep their axes, and a single key gets weight 1."
+        ),
+        edge("float32", **problem((2,), 3, 5, 4, 6, [2, 4]), **FLOAT32).says(
+            "Float32 queries, keys and values must work and give float32."
+        ),
+        edge("between_other_calls", **problem((2,), 3, 4, 5, 2, [3, 1]), **BETWEEN).says(
+            "Each call is independent: other calls with the same shapes change nothing."
+        ),
+    ]
 
 
-def _size_probes(rng) -> list[Probe]:
-    problem, probe = functools.partial(problem_of, rng), _edge
+def _gradients(rng) -> list[Probe]:
+    problem = functools.partial(problem_of, rng, requires_grad=True)
+    empty = problem((), 2, 3, 1, 1) | {"by_name": {"mask": tensor(SECOND_ROW_EMPTY)}}
     return [
-        probe("five_axes", "Any number of leading axes must work.",
-              {**problem((2, 1, 2), 3, 4, 5, 2), "valid_lens": tensor([3, 1])}),
-        probe("one_key", "A single key gets weight 1.", problem((1,), 1, 1, 1, 1)),
-        probe("float32", "Float32 queries, keys and values must work and give float32.",
-              {**problem((2,), 3, 5, 4, 6), "valid_lens": tensor([2, 4])}, dtype="float32",
-              tolerance=1e-4),
-        probe("between_other_calls", "Each call is independent: other calls with the same shapes "
-                                     "change nothing.",
-              {**problem((2,), 3, 4, 5, 2), "valid_lens": tensor([3, 1])},
-              scenario="between_calls"),
-    ]  # fmt: skip
+        case(
+            "gradient",
+            **problem((1,), 2, 3, 2, 2, [2]),
+            grad_outputs=rng.normal(size=(1, 2, 2)),
+        ).says("The gradients of queries, keys and values must be those of the formula."),
+        case("gradient_with_empty_row", **empty, grad_outputs=rng.normal(size=(2, 1))).says(
+            "A query without keys gets gradient 0 and must not turn the others into NaN."
+        ),
+    ]
 
 
-def _gradient_probes(rng) -> list[Probe]:
-    def probe(name, says, batch, n, m, d, v, mask=None, **args) -> Probe:
-        return Probe(
-            name,
-            says,
-            part="gradients",
-            args={**problem_of(rng, batch, n, m, d, v, requires_grad=True), **args},
-            kwargs={} if mask is None else {"mask": tensor(mask)},
-            grad_outputs=rng.normal(0, 1, (*batch, n, v)),
-        )
-
-    formula = "The gradients of queries, keys and values must be those of the formula."
-    empty = "A query without keys gets gradient 0 and must not turn the others into NaN."
-    return [
-        probe("gradient", formula, (1,), 2, 3, 2, 2, valid_lens=tensor([2])),
-        probe("gradient_with_empty_row", empty, (), 2, 3, 1, 1, EMPTY),
-    ]  # fmt: skip
-
+_WEIGHTS_FIRST = Row(
+    "returned_in_the_other_order",
+    {"attend": lambda self, *inputs: Attention.attend(self, *inputs)[::-1]},
+).says(
+    "You return the weights first and the outputs second.",
+    "In which order does the exercise ask for them?",
+)
 
 RETURNS = (
     Returned("outputs", "tensor", "float", ("...", "num_queries", "v")),
@@ -133,16 +133,13 @@ EXERCISE = Exercise(
     minutes=20,
     difficulty=2,
     returns=RETURNS,
-    probes=lambda rng: [
-        *(*_values_probes(rng), *_edge_probes(rng)),
-        *(*_size_probes(rng), *_gradient_probes(rng)),
-    ],
+    probes=lambda rng: [*_values(rng), *_edges(rng), *_gradients(rng)],
     oracle=oracle.scaled_dot_product_attention,
     builds_on=("masked_softmax", "batched_scores", "attention_pooling"),
     forbidden={
         "scaled_dot_product_attention": "Here you write it yourself; the section after it compares."
     },
-    mistakes=known(Attention, without=OWN_SOFTMAX),
+    mistakes=known(Attention, _WEIGHTS_FIRST, without=OWN_SOFTMAX),
     properties=PROPERTIES,
     hints=(
         "Three steps, all of which you already have: compare every query with every key, turn the "

@@ -96,7 +96,7 @@ def scales_in_place(queries, keys, values, mask=None):
 naive_exp = but("no_maximum_subtracted", weigh=without_a_maximum)
 one_maximum = but("maximum_of_matrix", weigh=less_one_maximum)
 dot_products = but("unscaled", score=lambda q, k: np.matmul(q, k.T))
-by_the_number_of_features = but("wrong_factor", score=lambda q, k: q @ k.T / k.shape[1])
+by_the_number_of_features = but("divided_by_d", score=lambda q, k: q @ k.T / k.shape[1])
 forgets_empty_rows = but("empty_row_nan", weigh=lambda s, mask: softmax(masked(s, mask)))
 minus_1e9 = but("empty_row_uniform", weigh=lambda s, mask: softmax(masked(s, mask, -1e9)))
 masks_the_allowed = but(

@@ -1,7 +1,5 @@
 """Problems for the attentions of lesson 05, and what must hold for every correct answer."""
 
-import math
-
 import numpy as np
 
 from course_lib.checks.judge.exercise import Property
@@ -48,16 +46,6 @@ def large(make_array=tensor) -> Given:
         "keys": make_array([[5.0, -9.0, 0, 0], [1.0, -4.0, 0, 0], [-2.0, -13.0, 0, 0]]),
         "values": make_array([[1.0, -2.0], [3.0, 0.5], [-1.0, 2.0]]),
     }
-
-
-def multiple_of(right, found) -> float | None:
-    """Return the factor, other than 1, between two arrays of numbers, or None without one."""
-    sizes = np.unique(np.round(np.abs(right[right != 0]), 6))
-    if found.shape != right.shape or not np.isfinite(found).all() or len(sizes) < 2:
-        return None
-    factor = float((right * found).sum() / (right * right).sum())
-    wrong = math.isclose(factor, 1.0, rel_tol=1e-4) or abs(factor) < 1e-6
-    return None if wrong or not np.allclose(found, factor * right, atol=1e-6) else factor
 
 
 def _outputs_are_not_weighted_values(probe, outputs) -> str | None:

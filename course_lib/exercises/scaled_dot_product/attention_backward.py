@@ -1,58 +1,46 @@
-"""`attention_backward`: the backward pass by hand, and the steps that get forgotten."""
+"""`attention_backward`: the backward pass by hand."""
 
-import functools
 import math
 from collections.abc import Callable
 
 import numpy as np
 import torch
 
-from course_lib.checks.judge.exercise import Exercise, Property, Returned
+from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._rows import Given, case, edge, in_steps, mistake
-from course_lib.exercises.scaled_dot_product._problems import multiple_of
 from course_lib.reference import scaled_dot_product as oracle
 
 _FORMULA = "The three gradients must be those of softmax(Q K^T / sqrt(d)) V."
-_NAMED = ("queries", "keys", "values", "grad_outputs")
-
-
-def _of(*arrays) -> Given:
-    return {k: tensor(np.array(a, dtype=float)) for k, a in zip(_NAMED, arrays, strict=True)}
 
 
 def _problem(rng, n, m, d, v, **options) -> Given:
-    shapes = ((n, d), (m, d), (m, v), (n, v))
+    shapes = {"queries": (n, d), "keys": (m, d), "values": (m, v), "grad_outputs": (n, v)}
     return {
-        k: tensor(rng.normal(0, 1.2, shape), **options)
-        for k, shape in zip(_NAMED, shapes, strict=True)
+        "args": {k: tensor(rng.normal(0, 1.2, shape), **options) for k, shape in shapes.items()}
     }
 
 
-def _values(rng) -> list[Probe]:
-    problem = functools.partial(_problem, rng)
-    query, keys = [[0, 0, 0, 2]], [[1, 0, 0, 0], [3, 0, 0, 0]]
+def _probes(rng) -> list[Probe]:
+    worked = {
+        "queries": [[0.0, 0, 0, 2]],
+        "keys": [[1.0, 0, 0, 0], [3, 0, 0, 0]],
+        "values": [[1.0], [3.0]],
+        "grad_outputs": [[1.0]],
+    }
+    # Each query has one key, whose value is 0, so that neither row sums nor the root matter.
+    large = {
+        "queries": np.eye(2, 4) * 900.0,
+        "keys": [[5.0, -9, 0, 0], [1, -4, 0, 0], [-2, -13, 0, 0]],
+        "values": [[0.0, 0], [0, 0], [3, 5]],
+        "grad_outputs": rng.normal(0, 1, (2, 2)),
+    }
     return [
-        case("worked", args=_of(query, keys, [[1], [3]], [[1]])).says(_FORMULA),
-        case("balanced", args=_of(query, keys, [[-1], [1]], [[1]])).says(_FORMULA),
-        case("one_feature", args=problem(2, 3, 1, 4)).says("One feature is enough."),
-        case("random", args=problem(2, 3, 5, 4)).says(_FORMULA),
-        case("wide", args=problem(4, 3, 7, 2, strided=True)).says("It must hold for any sizes."),
-    ]
-
-
-def _edges(rng) -> list[Probe]:
-    constant = _problem(rng, 2, 4, 3, 2)
-    constant["values"].data[:] = constant["values"].data[:1]
-    queries, keys = np.eye(2, 4) * 900.0, [[5, -9, 0, 0], [1, -4, 0, 0], [-2, -13, 0, 0]]
-    # each query has one key, whose value is 0: neither row sum nor root matters
-    large = _of(queries, keys, [[0, 0], [0, 0], [3, 5]], rng.normal(0, 1, (2, 2)))
-    return [
-        edge("equal_values", args=constant).says(
-            "If all values are equal, the outputs do not depend on queries and keys, so their "
-            "gradients are 0."
-        ),
-        edge("one_key", args=_problem(rng, 3, 1, 2, 4)).says(
+        case("worked", args=worked).says(_FORMULA),
+        case("one_feature", **_problem(rng, 2, 3, 1, 4)).says("One feature is enough."),
+        case("random", **_problem(rng, 2, 3, 5, 4)).says(_FORMULA),
+        case("wide", **_problem(rng, 4, 3, 7, 2, strided=True)).says("It must hold for any sizes."),
+        edge("one_key", **_problem(rng, 3, 1, 2, 4)).says(
             "With a single key, the weight is 1 and only the value gets a gradient."
         ),
         edge("large_scores", args=large).says("Large scores must not overflow."),
@@ -79,22 +67,6 @@ def _backward(correct, scale, transpose) -> Callable:
     return model
 
 
-_NAMES = ("grad_queries", "grad_keys", "grad_values")
-
-
-def _multiples(probe, outputs) -> str | None:
-    """Gradients that are those of the formula but for a factor."""
-    right = oracle.attention_backward(*(value.data for value in probe.inputs().values()))
-    d, said = probe.inputs()["queries"].data.shape[-1], []
-    for name, ours, theirs in zip(_NAMES, right.outputs, outputs.items.values(), strict=True):
-        factor = multiple_of(ours, theirs.data)
-        if factor is not None:
-            said.append(f"`{name}` is {factor:.4g} times what it should be in every entry.")
-    return " ".join([*said, f"Here d is {d}."]) if said else None
-
-
-_AUTOGRAD = "Here you work out the gradients by hand."
-
 EXERCISE = Exercise(
     points=4,
     minutes=30,
@@ -105,17 +77,12 @@ EXERCISE = Exercise(
         Returned("grad_keys", "tensor", "float", ("num_keys", "d")),
         Returned("grad_values", "tensor", "float", ("num_keys", "v")),
     ),
-    probes=lambda rng: [*_values(rng), *_edges(rng)],
+    probes=_probes,
     oracle=oracle.attention_backward,
-    forbidden=dict.fromkeys(("backward", "grad", "_make_dual"), _AUTOGRAD),
-    builds_on=("scaled_dot_product_attention",),
-    properties=(
-        Property(
-            "gradient_times_a_factor",
-            _multiples,
-            "What factor do the scores have, and what sign?",
-        ),
+    forbidden=dict.fromkeys(
+        ("backward", "grad", "_make_dual"), "Here you work out the gradients by hand."
     ),
+    builds_on=("scaled_dot_product_attention",),
     mistakes=(
         mistake("row_sum_forgotten", _backward(lambda w, grad: w * grad)).says(
             "The row sum is missing: dS = W * dW forgets that raising one weight lowers the others "
@@ -123,10 +90,12 @@ EXERCISE = Exercise(
             "What must the gradient of the scores of a row sum to?",
         ),
         mistake(
-            "plain_mean", _backward(lambda w, grad: w * (grad - grad.mean(-1, keepdim=True)))
+            "subtracted_the_other_way",
+            _backward(lambda w, grad: w * ((w * grad).sum(-1, keepdim=True) - grad)),
         ).says(
-            "You subtract the plain mean of each row of dW, in which every key counts the same.",
-            "Which mean uses the weights of the row?",
+            "The gradients of queries and keys have the wrong sign: you subtract dW from its row "
+            "sum.",
+            "Does a larger dW make the gradient of its score larger or smaller?",
         ),
         mistake("root_forgotten", _backward(scale=False)).says(
             "The gradients of queries and keys lack the factor 1/sqrt(d).",
@@ -144,12 +113,6 @@ EXERCISE = Exercise(
         mistake("not_transposed", _backward(transpose=False), fails=True).says(
             "The gradient of the keys needs dS transposed: key j collects from all queries i.",
             "Which axis of dS must meet the rows of Q?",
-        ),
-        mistake(
-            "column_sum", _backward(lambda w, grad: w * (grad - (w * grad).sum(-2, keepdim=True)))
-        ).says(
-            "You sum W * dW over the queries; a softmax couples the keys of one query.",
-            "Along which axis do the weights sum to 1?",
         ),
     ),
     hints=(

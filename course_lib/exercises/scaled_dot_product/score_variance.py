@@ -12,10 +12,8 @@ from course_lib.exercises._rows import Case, case, in_steps, mistake
 from course_lib.reference import scaled_dot_product as oracle
 
 # The relative standard deviation of a sample variance of N products is sqrt((2 + 6 / d) / N): the
-# excess kurtosis of q . k is 6 / d. Values may be off by 7 of them; a right answer is with a
-# probability below 1e-7, heavy tails included. Over 60 seeds the scatter itself is known to 10 %:
-# a right answer leaves the bounds below with a probability below 1e-6. It hits the theory to eight
-# digits (in float32: to the last one) with a probability of about 1e-6.
+# excess kurtosis of q . k is 6 / d. A correct answer leaves these bounds with a probability below
+# 1e-6: its values 7 deviations, its scatter over 60 seeds, which is known to 10 %, the factors.
 DEVIATIONS = 7.0
 SCATTER = (0.55, 1.6)
 EXACT = 1e-8
@@ -31,8 +29,8 @@ def _near(probe, expected, recorded) -> Problem | None:
     if abs(found - expected) < EXACT * expected:
         return Problem(
             "not_an_estimate",
-            f"Your result is {found:g} to the last digit, which is the theoretical value: no "
-            f"{probe.args['num_samples']} pairs give it.",
+            f"Your result is exactly the theoretical value, {found:g}. An estimate from "
+            f"{probe.args['num_samples']} random pairs differs from it.",
             "Which of your lines draws the pairs?",
         )
     if abs(found - expected) <= DEVIATIONS * _one_deviation(probe) * expected:
@@ -103,26 +101,18 @@ def _probes(rng) -> list[Probe]:
     draw=lambda shape, generator: torch.randn(shape, generator=generator),
     power=0.5,
     measure=lambda products: products.var(correction=0),
-    pairs=None,
+    paired=True,
     is_scaled=lambda scaled: scaled,
 )
-def _estimate(draw, power, measure, pairs, is_scaled) -> Callable:
-    """A wrong estimate; `pairs` draws a matrix of so many queries and as many keys."""
+def _estimate(draw, power, measure, paired, is_scaled) -> Callable:
+    """Make a wrong estimate; without `paired`, every query meets every key."""
 
     def model(d, num_samples, scaled, generator) -> float:
-        rows = num_samples if pairs is None else pairs(num_samples)
-        queries, keys = draw((rows, d), generator), draw((rows, d), generator)
-        products = (queries * keys).sum(-1) if pairs is None else (queries @ keys.T).flatten()
+        queries, keys = draw((num_samples, d), generator), draw((num_samples, d), generator)
+        products = (queries * keys).sum(-1) if paired else (queries @ keys.T).flatten()
         return measure(products / d**power if is_scaled(scaled) else products).item()
 
     return model
-
-
-def _variance_scaled(d, num_samples, scaled, generator) -> float:
-    queries = torch.randn(num_samples, d, generator=generator)
-    keys = torch.randn(num_samples, d, generator=generator)
-    variance = (queries * keys).sum(-1).var()
-    return (variance / math.sqrt(d) if scaled else variance).item()
 
 
 EXERCISE = Exercise(
@@ -138,9 +128,7 @@ EXERCISE = Exercise(
             "You return the standard deviation; the variance is its square.",
             "What is the standard deviation of a sum of d terms of variance 1?",
         ),
-        mistake(
-            "every_query_with_every_key", _estimate(pairs=lambda num_samples: num_samples)
-        ).says(
+        mistake("every_query_with_every_key", _estimate(paired=False)).says(
             "You pair every query with every key: num_samples squared products, which are not "
             "independent, and a matrix of that size in memory.",
             "Which product gives each query its own key?",
@@ -154,7 +142,7 @@ EXERCISE = Exercise(
             "`scaled=True` changes nothing: the variance stays near d.",
             "Where does your code use `scaled`?",
         ),
-        mistake("variance_divided_by_root", _variance_scaled).says(
+        mistake("variance_divided_by_root", _estimate(power=0.25)).says(
             "The variance falls only to sqrt(d): you divide it by sqrt(d), or the products by the "
             "fourth root of d.",
             "What does dividing the products by c do to their variance?",

@@ -55,24 +55,13 @@ def naive_softmax(query, keys):
     return spread(e / e.sum(), keys) / math.sqrt(len(query))
 
 
-@wrong("not_symmetric")
-@of_weights
-def centred_once_at_the_plain_mean(w, keys, root):
-    return (keys - keys.mean(0)).T @ (w[:, None] * (keys - w @ keys).roll(1, 1)) / root
-
-
 covariance = wrong("no_root")(of_weights(lambda w, keys, root: spread(w, keys)))
-multiplied = wrong("all_times_a_factor")(of_weights(lambda w, keys, root: spread(w, keys) * root))
+multiplied = wrong()(of_weights(lambda w, keys, root: spread(w, keys) * root))
 no_mean = wrong("second_moment")(
     of_weights(lambda w, keys, root: torch.einsum("m,ma,mb->ab", w, keys, keys) / root)
 )
 equal_weights = wrong("unweighted")(
     of_weights(lambda w, keys, root: spread(torch.ones_like(w) / len(w), keys) / root)
-)
-torch_cov_default = wrong("corrected_covariance")(
-    of_weights(
-        lambda w, keys, root: torch.cov(keys.T, aweights=w).reshape(keys.shape[1], -1) / root
-    )
 )
 of_theweights_of = wrong("jacobian_of_softmax")(
     of_weights(lambda w, keys, root: (torch.diag(w) - w[:, None] * w) / root)

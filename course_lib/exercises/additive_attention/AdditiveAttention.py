@@ -43,7 +43,9 @@ def _values(rng) -> list[Probe]:
     wide = problem(4, 20, 30, 2, 3, 1, 2, dropout=0.4) | {"values": dropout_values(rng, 4, 30)}
     wide["keys"].data[:] = wide["keys"].data[:, :1]  # equal weights
     past, late = np.tri(3, 5, 1, dtype=bool), np.tri(3, 5, 2, dtype=bool)
-    padding = rng.permuted([[[1, 0, 1, 1, 0]], [[1, 1, 0, 0, 0]]], axis=2) > 0
+    mask = rng.permuted([[[1, 0, 1, 1, 0]], [[1, 1, 0, 0, 0]]], axis=2) > 0
+    padded = problem(2, 3, 5, 4, 6, 7, 8, mask=mask)
+    padded["keys"].data[:] = padded["keys"].data[:, :1]
     other_calls: Given = {"scenario": "among_other_calls"}
     by_query = [[1, 4, 2], [3, 5, 2]]
     return [
@@ -63,8 +65,9 @@ def _values(rng) -> list[Probe]:
             "A bool mask of shape (num_queries, num_keys) holds for every item; True means that a "
             "key may be attended to."
         ),
-        case("mask_of_padding", **problem(2, 3, 5, 4, 6, 7, 8, mask=padding)).says(
-            "A bool mask of shape (batch, 1, num_keys) holds for every query of an item."
+        case("mask_of_padding", **padded).says(
+            "A bool mask of shape (batch, 1, num_keys) holds for every query of an item. Equal "
+            "keys that are allowed get equal weights."
         ),
         case("lengths_and_mask", **problem(2, 3, 5, 6, 4, 7, 8, [3, 4], past)).says(
             "With lengths and a mask, a key must be allowed by both."

@@ -42,12 +42,14 @@ def _probes(rng) -> list[Probe]:
         case("different_sizes", **problem(2, 3, 5, 4, 6, 7)).says(
             "Queries, keys and hidden features may all differ in size."
         ),
-        case("as_many_queries_as_keys", **problem(2, 5, 5, 4, 6, 7)).says(
+        edge("as_many_queries_as_keys", **problem(2, 5, 5, 4, 6, 7)).says(
             "Row i of the scores belongs to query i and column j to key j, also where n = m."
         ),
-        case("equal_feature_sizes", **problem(3, 2, 4, 6, 6, 6)).says(
-            "Queries go through w_q and keys through w_k, and a row of each weight belongs to a "
-            "hidden feature."
+        case("equal_feature_sizes", **problem(3, 2, 4, 6, 6, 7)).says(
+            "Queries go through w_q and keys through w_k, even where either would fit."
+        ),
+        edge("hidden_as_wide_as_inputs", **problem(2, 3, 5, 6, 6, 6)).says(
+            "A row of w_q belongs to a hidden feature, a column to an entry of the query."
         ),
         edge("one_pair_of_zeros", **zeros).says(
             "One item, one query, one key, all zeros: the result has three axes and holds 0."

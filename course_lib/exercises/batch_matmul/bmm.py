@@ -1,5 +1,7 @@
 """`bmm`: products of matrices under any leading axes, without loops."""
 
+import functools
+
 import torch
 
 from course_lib.checks.judge.exercise import Exercise, Returned
@@ -11,7 +13,8 @@ from course_lib.reference import batch_matmul as oracle
 
 
 def _probes(rng) -> list[Probe]:
-    leaves = pair(rng, (2, 1, 2, 3), (2, 1, 3, 2), requires_grad=True)
+    leaves = functools.partial(pair, rng, requires_grad=True)
+    one_item, four_axes = leaves((1, 2, 1), (1, 1, 3)), leaves((2, 1, 2, 3), (2, 1, 3, 2))
     return [
         case("worked", **both.BY_HAND).says(both.WORKED),
         case("strided", **pair(rng, (2, 4, 3, 5), (2, 4, 5, 6), strided=True)).says(STRIDED),
@@ -31,7 +34,10 @@ def _probes(rng) -> list[Probe]:
         edge("five_axes", **pair(rng, (2, 1, 3, 2, 4), (2, 1, 3, 4, 5))).says(both.FIVE_AXES),
         edge("one_of_each", a=[[[2.0]], [[3.0]]], b=[[[5.0]], [[7.0]]]).says(both.ONE_OF_EACH),
         edge("float32", **pair(rng, (2, 3, 4), (2, 4, 5)), **FLOAT32).says(both.DTYPE),
-        case("gradient", **leaves, grad_outputs=rng.normal(size=(2, 1, 2, 2))).says(
+        case("gradient_one_item", **one_item, grad_outputs=rng.normal(size=(1, 2, 3))).says(
+            "A single item of one term must be differentiable too."
+        ),
+        case("gradient", **four_axes, grad_outputs=rng.normal(size=(2, 1, 2, 2))).says(
             "The result must be differentiable, with two leading axes too."
         ),
     ]

@@ -1,5 +1,7 @@
 """`bmm_loops`: products of a batch of matrices, entry by entry."""
 
+import functools
+
 import torch
 
 from course_lib.checks.judge.exercise import Exercise, Returned
@@ -11,7 +13,8 @@ from course_lib.reference import batch_matmul as oracle
 
 
 def _probes(rng) -> list[Probe]:
-    leaves = pair(rng, (2, 3, 4), (2, 4, 1), requires_grad=True)
+    leaves = functools.partial(pair, rng, requires_grad=True)
+    one_item, items = leaves((1, 2, 1), (1, 1, 3)), leaves((2, 3, 4), (2, 4, 1))
     return [
         case("worked", **both.BY_HAND).says(both.WORKED),
         case("strided", **pair(rng, (2, 4, 5), (2, 5, 3), strided=True)).says(STRIDED),
@@ -27,7 +30,10 @@ def _probes(rng) -> list[Probe]:
         edge("between_other_calls", **pair(rng, (2, 2, 3), (2, 3, 5)), **BETWEEN).says(
             "Each call returns a new tensor: other calls with the same shapes change nothing."
         ),
-        case("gradient", **leaves, grad_outputs=rng.normal(size=(2, 3, 1))).says(
+        case("gradient_one_item", **one_item, grad_outputs=rng.normal(size=(1, 2, 3))).says(
+            "A single item of one term must be differentiable too."
+        ),
+        case("gradient", **items, grad_outputs=rng.normal(size=(2, 3, 1))).says(
             "The result must be as differentiable as the formula."
         ),
     ]

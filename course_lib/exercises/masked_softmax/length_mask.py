@@ -35,7 +35,7 @@ def _length_mask_probes(rng) -> list[Probe]:
         edge("one_of_each", valid_lens=[[1]], max_len=1).says(
             "One item, one query and one key keep their axes."
         ),
-        edge("length_full", valid_lens=[3, 1, 0], max_len=3).says(
+        edge("length_full", valid_lens=[[4, 4], [4, 4], [4, 4]], max_len=4).says(
             "A length of `max_len` means that every key is real."
         ),
         edge("hundreds_of_keys", valid_lens=[700, 3, 300], max_len=700).says(

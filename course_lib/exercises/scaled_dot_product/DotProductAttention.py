@@ -35,7 +35,7 @@ def _values(rng) -> list[Probe]:
     problem = functools.partial(problem_of, rng)
     per_query = [[1, 4, 2], [3, 2, 4]]
     mask, past = random_mask(rng, 3, 5), np.tri(3, 5, 1, dtype=bool)
-    wide = problem((8,), 16, 20, 3, 1, [14, 20, 17, 19, 20, 16, 18, 15])
+    wide = problem((8,), 16, 20, 3, 1)
     wide |= {"values": dropout_values(rng, 8, 20), "compare": "dropout_on_weights"}
     per_item = random_mask(rng, 2, 3, 5) | (np.arange(5) == 0)
     default: Given = {"construct": {}, "attributes": (KEPT,), "training": True}

@@ -18,7 +18,10 @@ def _probes(rng) -> list[Probe]:
     formula = "The Jacobian is the covariance of the keys under the weights, over sqrt(d)."
     return [
         case("worked", query=[0.0] * 4, keys=[[1.0, 0, 0, 0], [3.0, 0, 0, 0]]).says(formula),
-        case("one_feature", query=normal(1), keys=normal(4, 1)).says(
+        case("balanced", query=[0.0] * 4, keys=[[1.0, 0, 0, 2.0], [-1.0, 0, 0, -2.0]]).says(
+            formula
+        ),
+        case("one_feature", query=[0.0], keys=[[1.0], [-1.0]]).says(
             "With d = 1 the Jacobian is a 1 x 1 matrix."
         ),
         case("random", query=normal(3), keys=normal(5, 3)).says(formula),

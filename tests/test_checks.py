@@ -40,7 +40,7 @@ def test_a_right_answer_gets_the_full_points_as_a_float(capsys):
 def test_a_wrong_answer_is_named_in_the_text_and_the_html():
     report = grade("causal_mask", lambda *sizes, **named: ~right_mask(*sizes, **named))
     assert report.outcome == "incorrect" and report.mistake == "true_means_drop"
-    assert "right but inverted" in report.text() and "right but inverted" in report.html()
+    assert "is inverted" in report.text() and "is inverted" in report.html()
     assert "The smallest input that fails:" in report.text()
 
 

@@ -266,7 +266,7 @@ def without_such_a_part(model, layer, head):
     ("name", "answer", "said", "unsaid"),
     [
         ("scaled_dot_product_attention", half_the_products,
-         "It is 0.5 in all problems, whatever their sizes are.", "number of queries"),
+         "In your `outputs`, [0, 0] is", "number of queries"),
         ("MultiHeadAttention", HeadsOfAPosition, "`self.attention_weights` must have shape",
          "gradient"),
         ("masked_softmax", without_dim, "your softmax runs over these.", "over the queries"),

@@ -209,17 +209,16 @@ def test_demo_shows_its_result_and_returns_its_code(course, monkeypatch, capsys)
 
 @pytest.mark.parametrize(("ok", "code"), [(True, 0), (False, 1)])
 def test_matrix_passes_its_arguments_on(course, monkeypatch, capsys, ok, code):
-    def run(root, lessons, *, seeds, only_right, shared, progress):
+    def run(root, lessons, *, seeds, progress):
         progress("lines of progress go elsewhere")
         assert (root, lessons, seeds) == (course, ["02_masked_softmax"], 3)
-        assert (only_right, shared) == (False, True)
         return SimpleNamespace(ok=ok, text=lambda: "the matrix", as_dict=lambda: {"cells": []})
 
     monkeypatch.setitem(sys.modules, "course_lib.exercises.variants", SimpleNamespace(run=run))
     monkeypatch.setattr("course_lib.exercises.variants", SimpleNamespace(run=run), raising=False)
-    assert cli.main(["matrix", "02", "--seeds", "3", "--shared"]) == code
+    assert cli.main(["matrix", "02", "--seeds", "3"]) == code
     assert capsys.readouterr().out == "the matrix\n"
-    assert cli.main(["matrix", "02", "--seeds", "3", "--shared", "--json"]) == code
+    assert cli.main(["matrix", "02", "--seeds", "3", "--json"]) == code
     assert json.loads(capsys.readouterr().out) == {"cells": []}
 
 

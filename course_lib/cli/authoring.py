@@ -112,12 +112,6 @@ def site(
 def matrix(
     lessons: Lessons = None,
     seeds: Annotated[int, typer.Option(min=1, help="Fresh seeds per variant.")] = 20,
-    only_right: Annotated[
-        bool, typer.Option("--right", help="Only the right answers, for many seeds.")
-    ] = False,
-    shared: Annotated[
-        bool, typer.Option("--shared", help="Each seed once an exercise, by its variants in turn.")
-    ] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -130,9 +124,7 @@ def matrix(
     root = course_root()
     tell = progress(quiet) or (lambda step: None)
     chosen = chosen_lessons(root, lessons)
-    result = table.run(
-        root, chosen, seeds=seeds, only_right=only_right, shared=shared, progress=tell
-    )
+    result = table.run(root, chosen, seeds=seeds, progress=tell)
     typer.echo(json.dumps(result.as_dict(), indent=2) if as_json else result.text())
     raise typer.Exit(0 if result.ok else 1)
 

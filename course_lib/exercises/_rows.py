@@ -69,27 +69,18 @@ def _argument(value: Any) -> Any:
 _LARGEST = {dtype: float(np.finfo(dtype).max) for dtype in ("float16", "float32", "float64")}
 
 
-def at_the_largest(make: Callable[[float], Mapping], share: float = 1.0) -> list[Probe]:
+def at_the_largest(make: Callable[[float], Mapping]) -> list[Probe]:
     """Put the largest finite numbers of each dtype where they must have no effect.
 
     Args:
         make: `make(size)` returns the fields of a probe that holds numbers of that size there.
-        share: the fraction of the largest number, where the answer multiplies it by weights.
     """
     return [
-        edge(f"largest_{dtype}", **make(share * largest), dtype=dtype).says(
+        edge(f"largest_{dtype}", **make(largest), dtype=dtype).says(
             f"What is masked has no effect, not even with the largest numbers of {dtype}."
         )
         for dtype, largest in _LARGEST.items()
     ]
-
-
-def with_last_key(given: Mapping, size: float) -> Mapping:
-    """Fill the last key and its value with `size`, with both signs."""
-    for name in ("keys", "values"):
-        given[name].data[..., -1, :] = size
-        given[name].data[..., -1, ::2] = -size
-    return given
 
 
 def in_steps(**right: Any) -> Callable[[Callable], Callable[..., Any]]:

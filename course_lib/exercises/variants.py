@@ -212,8 +212,6 @@ def run(
     chosen: Sequence[str] | None = None,
     *,
     seeds: int = 20,
-    only_right: bool = False,
-    shared: bool = False,
     progress: Callable[[Step], None] = lambda step: None,
 ) -> Matrix:
     """Judge the answers of the chosen lessons, or of all lessons if none is named.
@@ -222,8 +220,6 @@ def run(
         root: the course folder, which holds `tests/variants`.
         chosen: lesson slugs.
         seeds: how many fresh seeds each variant is judged with.
-        only_right: leave the wrong answers out.
-        shared: deal the seeds out to the variants of an exercise, so that each is used once.
         progress: called before each exercise.
     """
     names = [
@@ -236,8 +232,5 @@ def run(
     rows = []
     for count, name in enumerate(names, start=1):
         progress(Step("matrix", count, len(names), name))
-        judged = [v for v in variants(root, name) if v.is_right or not only_right]
-        for place, variant in enumerate(judged):
-            dealt = every_seed[place :: len(judged)] if shared else every_seed
-            rows += [judge_variant(variant, dealt)] if dealt else []
+        rows += [judge_variant(variant, every_seed) for variant in variants(root, name)]
     return Matrix(rows)

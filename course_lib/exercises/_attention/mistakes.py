@@ -84,34 +84,26 @@ def mistake_of(base: type[Stepped], row: Row, words: Mapping[str, tuple[str, str
 
 # Steps as wrong answers make them.
 def untouched(self, scores, allowed) -> torch.Tensor:
-    """In the place of a step that changes scores or weights: nothing is done."""
+    """Do nothing, in the place of a step that changes scores or weights."""
     return scores
 
 
-def filled(value, **others) -> Mapping[str, object]:
-    """Forbidden scores get a finite number, or -inf, and empty rows no special care."""
+def filled(value) -> Mapping[str, object]:
+    """Fill forbidden scores with a number, and take no special care of empty rows."""
 
     def fill(self, scores, allowed) -> torch.Tensor:
         return scores.masked_fill(~allowed, value)
 
-    return {"fill": fill, "spare": untouched, "clear": untouched} | others
+    return {"fill": fill, "spare": untouched, "clear": untouched}
 
 
-def unmasked(self, scores, mask) -> None:
-    """In the place of the step that reads a mask."""
+def unread(self, scores, given) -> None:
+    """Ignore lengths or a mask, in the place of the step that reads them."""
 
 
 def flipped_if_any(self, scores, real, own) -> torch.Tensor:
     allowed = Softmax.join(self, scores, real, own)
     return allowed if allowed.all() else ~allowed
-
-
-def weights_zeroed(self, weights, allowed) -> torch.Tensor:
-    return weights * allowed
-
-
-def keep_dropped(self, weights, used) -> None:
-    self.attention_weights = used.detach()
 
 
 def infinity_added(self, scores, allowed) -> torch.Tensor:
@@ -126,9 +118,10 @@ def reshaped(self, q, k) -> torch.Tensor:
     return q @ k.reshape(*k.shape[:-2], k.shape[-1], k.shape[-2])
 
 
-_ZERO = "For which score is the exponential 0?"
-_TRUE = "True means 'may attend'. Which keys does your code drop?"
-_NEIGHBOURS = "Which axes must be neighbours before a reshape can join them?"
+def keep_dropped(self, weights, used) -> None:
+    self.attention_weights = used.detach()
+
+
 _EMPTY = (
     "What should a query that may attend to nothing receive, and where does your code handle its "
     "row?"
@@ -158,39 +151,38 @@ SHARED = (
         "with a finite number, such as -1e9, and a softmax of equal scores is uniform.",
         _EMPTY,
     ),
-    Row("lengths_ignored", {"real": lambda self, scores, valid_lens: None}).says(
+    Row("lengths_ignored", {"real": unread}).says(
         "Your code ignores the lengths: `valid_lens` changes nothing.",
         "Where does `valid_lens` enter your computation?",
     ),
-    Row("bool_mask_ignored", {"own": unmasked}).says(
+    Row("bool_mask_ignored", {"own": unread}).says(
         "Your code ignores the bool mask: `mask` changes nothing.",
         "Where does `mask` enter your computation?",
     ),
-    Row(
-        "nothing_masked",
-        {"real": lambda self, scores, valid_lens: None, "own": unmasked},
-    ).says(
+    Row("nothing_masked", {"real": unread, "own": unread}).says(
         "Neither the lengths nor the mask changes anything: keys that may not be attended to get "
         "weight as well.",
         "Where are they passed on?",
     ),
     Row("inverted", {"join": flipped_if_any}).says(
-        "The masking is inverted: the keys that should be dropped get all the weight.", _TRUE
+        "The masking is inverted: the keys that should be dropped get all the weight.",
+        "True means 'may attend'. Which keys does your code drop?",
     ),
     Row("bool_mask_inverted", {"own": lambda self, scores, mask: ~mask}).says(
         "The bool mask is inverted: keys where it is True are dropped, and the others are kept.",
         "True means 'may attend'. Does your code expect the opposite?",
     ),
     Row(
-        "zero_after_softmax", {"fill": untouched, "spare": untouched, "clear": weights_zeroed}
+        "zero_after_softmax",
+        {"fill": untouched, "spare": untouched, "clear": lambda self, w, allowed: w * allowed},
     ).says(
         "Weights are set to 0 after the softmax, so the rest no longer sum to 1.",
         "Does masking before the softmax need a second normalisation?",
     ),
-    Row(
-        "filled_with_zero",
-        filled(0.0),
-    ).says("Dropped scores become 0, but exp(0) = 1: those keys still get weight.", _ZERO),
+    Row("filled_with_zero", filled(0.0)).says(
+        "Dropped scores become 0, but exp(0) = 1: those keys still get weight.",
+        "For which score is the exponential 0?",
+    ),
     Row(
         "over_queries",
         {"axis": -2, "fill": Softmax.fill, "spare": untouched, "clear": no_nan},
@@ -234,7 +226,7 @@ SHARED = (
     ).says(
         "The heads are merged by a reshape without a transpose: a position gets features that "
         "belong to other positions.",
-        _NEIGHBOURS,
+        "Which axes must be neighbors before a reshape can join them?",
     ),
     Row(
         "split_without_transpose",

@@ -6,7 +6,6 @@ self-attention; `valid_lens` and `mask` as far as there are any.
 """
 
 import functools
-import itertools
 import math
 from collections.abc import Callable
 
@@ -180,53 +179,6 @@ def no_weight_on_an_allowed_key(probe, weights, allowed) -> str | None:
     )
 
 
-@of_weights
-def ratios_that_are_not_exponential(probe, weights, allowed) -> str | None:
-    """The weights of two allowed keys have the ratio of their scores' exponentials."""
-    scores = given(probe, "scores")
-    if scores is None:
-        return None
-    for row in np.ndindex(scores.shape[:-1]):
-        keys = np.flatnonzero(allowed[row] & (np.abs(scores[row]) < 6))
-        for pair in itertools.pairwise(keys):
-            ours, theirs = scores[row][list(pair)], weights[row][list(pair)]
-            ratio = float(np.exp(ours[1] - ours[0]))
-            if theirs[0] > 1e-6 and abs(theirs[1] / theirs[0] - ratio) > 1e-3 * ratio:
-                return (
-                    f"For {place_of(row)}, keys {pair[0]} and {pair[1]} have the scores "
-                    f"{ours[0]:.3f} and {ours[1]:.3f}, so the ratio of their weights is that of "
-                    f"exp of these, 1 to {ratio:.3f}; yours is 1 to {theirs[1] / theirs[0]:.3f}."
-                )
-    return None
-
-
-def outside_the_values(probe: Probe, recorded: Recorded | None) -> str | None:
-    """An output lies between the smallest and the largest value, or is 0 where no key is allowed.
-
-    Applies where nothing is projected: layers called `W_v` and `W_o` must be identities.
-    """
-    values = given(probe, "values")
-    if recorded is None or recorded.data is None or values is None or probe.training:
-        return None
-    layers = [probe.state[name] for name in ("W_v.weight", "W_o.weight") if name in probe.state]
-    if any(not np.array_equal(layer, np.eye(len(layer))) for layer in layers):
-        return None
-    theirs = np.asarray(recorded.data)
-    if theirs.ndim != 3 or theirs.dtype.kind != "f" or (probe.construct or {}).get("bias"):
-        return None
-    if (len(theirs), theirs.shape[-1]) != (len(values), values.shape[-1]):
-        return None
-    low = np.minimum(values.min(-2, keepdims=True), 0) - 1e-3
-    high = np.maximum(values.max(-2, keepdims=True), 0) + 1e-3
-    place = first_of((theirs < low) | (theirs > high))
-    if place is None:
-        return None
-    return (
-        f"Your output of query {place[1]} of item {place[0]} is {theirs[place]:.3f} in column "
-        f"{place[2]}, outside the range of the values there. An average cannot leave it."
-    )
-
-
 _OF_WEIGHTS = {
     "rows_do_not_sum_to_one": (
         rows_that_do_not_sum_to_one,
@@ -249,10 +201,6 @@ _OF_WEIGHTS = {
         no_weight_on_an_allowed_key,
         "Which step takes its weight away: a mask, or a maximum over scores that do not count?",
     ),
-    "not_exponential": (
-        ratios_that_are_not_exponential,
-        "Which function turns the scores into weights, and what happens to them before that?",
-    ),
 }
 
 
@@ -265,6 +213,3 @@ def _of_weights(of: str) -> tuple[Property, ...]:
 
 
 RETURNED, WEIGHTS = _of_weights(""), _of_weights(KEPT)
-INSIDE_THE_VALUES = Property(
-    "outside_the_values", outside_the_values, "Do the weights of each query sum to 1?"
-)

@@ -13,7 +13,7 @@ from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._attention.mistakes import OWN_SOFTMAX, Row, known
 from course_lib.exercises._attention.modules import AttentionModule
 from course_lib.exercises._attention.padding import largest_padding
-from course_lib.exercises._attention.properties import INSIDE_THE_VALUES, KEPT, WEIGHTS
+from course_lib.exercises._attention.properties import KEPT, WEIGHTS
 from course_lib.exercises._attention.steps import NO_STEP
 from course_lib.exercises._rows import FLOAT32, INDEPENDENT, Given, case, edge
 from course_lib.reference import additive_attention as oracle
@@ -204,7 +204,7 @@ EXERCISE = Exercise(
     oracle=oracle.additive_attention,
     builds_on=("additive_scores", "masked_softmax"),
     mistakes=known(_Additive, *_OWN, without=OWN_SOFTMAX | {"nothing_masked"}),
-    properties=(*WEIGHTS, INSIDE_THE_VALUES),
+    properties=WEIGHTS,
     hints=(
         "`__init__` makes three linear layers without bias and a dropout layer. `forward` is "
         "scores, masked softmax, dropout, average of the values.",

@@ -12,7 +12,7 @@ from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._attention.mistakes import OWN_SOFTMAX, Row, known, three_of
 from course_lib.exercises._attention.modules import AttentionModule
 from course_lib.exercises._attention.padding import largest_padding
-from course_lib.exercises._attention.properties import INSIDE_THE_VALUES, WEIGHTS
+from course_lib.exercises._attention.properties import WEIGHTS
 from course_lib.exercises._attention.steps import NO_STEP
 from course_lib.exercises._rows import INDEPENDENT, Given, mistake
 from course_lib.reference import bug_hunt as oracle
@@ -175,7 +175,7 @@ EXERCISE = Exercise(
     oracle=oracle.lookup,
     builds_on=("masked_softmax",),
     mistakes=(_BROKEN, *_KNOWN, *three_of(_Lookup, _KNOWN, _FAULTS)),
-    properties=(*WEIGHTS, INSIDE_THE_VALUES),
+    properties=WEIGHTS,
     hints=(
         "`BrokenLookup` has four faults, and one of them hides another. After each fix, run your "
         "three tests and check the row sums again.",

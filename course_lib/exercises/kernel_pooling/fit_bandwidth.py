@@ -1,6 +1,5 @@
 """`fit_bandwidth`: the bandwidth with the smallest leave-one-out error."""
 
-import functools
 import math
 import warnings
 from collections.abc import Callable
@@ -117,29 +116,19 @@ def _errors_at(inputs, targets, bandwidths, leave_out=True) -> np.ndarray:
     return ((predictions - targets) ** 2).mean(-1)
 
 
-def _error(inputs, targets, bandwidth) -> torch.Tensor:
-    """Return the mean squared error of the leave-one-out predictions."""
-    scores = -(inputs[:, None] - inputs).square() / (2 * bandwidth**2)
-    scores = scores.masked_fill(torch.eye(len(inputs), dtype=torch.bool), -math.inf)
-    return (torch.softmax(scores, -1) @ targets - targets).square().mean()
-
-
 def _failing(steps) -> Callable:
-    """Run `steps(log_bandwidth, error)`, which end in an error of torch."""
+    """Run `steps(leaf)`; torch raises the same error whatever function is minimized."""
 
     def model(inputs, targets, initial=1.0, num_steps=200, lr=0.1) -> None:
-        log_bandwidth = torch.tensor(math.log(initial), dtype=torch.float64, requires_grad=True)
-        steps(log_bandwidth, functools.partial(_error, inputs, targets))
+        steps(torch.tensor(math.log(initial), dtype=torch.float64, requires_grad=True))
 
     return model
 
 
-def _step_without_a_leaf(log_bandwidth, error) -> None:
-    for _ in range(2):
-        error(log_bandwidth.exp()).backward()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch's own hint at the mistake
-            log_bandwidth = log_bandwidth - 0.1 * log_bandwidth.grad
+def _step_without_a_leaf(leaf) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's own hint at the mistake
+        0.1 * (leaf - 0.1).grad
 
 
 EXERCISE = Exercise(
@@ -154,15 +143,13 @@ EXERCISE = Exercise(
     comparisons={"near_best": _near_best},
     mistakes=(
         mistake(
-            "gradient_cut",
-            _failing(lambda log_h, error: error(log_h.exp().item()).backward()),
-            fails=True,
+            "gradient_cut", _failing(lambda leaf: torch.tensor(leaf.item()).backward()), fails=True
         ).says(
             "`backward` finds no gradient: the error does not depend on the tensor you want to "
             "learn, because a step along the way turned it into a plain number.",
             "Where do you call `.item()` or `float(...)`: before `backward`, or after the loop?",
         ),
-        mistake("step_recorded", _failing(lambda log_h, error: log_h.sub_(0.1)), fails=True).says(
+        mistake("step_recorded", _failing(lambda leaf: leaf.sub_(0.1)), fails=True).says(
             "Your step changes a leaf tensor in place while torch records operations, which "
             "torch does not allow.",
             "Which context manager, or which optimizer, takes a step that is not recorded?",

@@ -42,18 +42,15 @@ def _causal_mask_probes(rng) -> list[Probe]:
     ]
 
 
-def _made_of_ones(change: Callable) -> Callable:
-    """Return a model of a mistake: `change` applied to a matrix of True."""
+def _of_ones(change: Callable) -> Callable:
+    """Apply `change` to a matrix of True and to the number of keys before the first query."""
 
     def model(num_queries, num_keys=None, *, device=None) -> torch.Tensor:
         num_keys = num_queries if num_keys is None else num_keys
-        return change(torch.ones(num_queries, num_keys, dtype=torch.bool, device=device))
+        ones = torch.ones(num_queries, num_keys, dtype=torch.bool, device=device)
+        return change(ones, num_keys - num_queries)
 
     return model
-
-
-def _offset(ones) -> int:
-    return ones.shape[1] - ones.shape[0]
 
 
 def _wrong_cell(probe, outputs) -> str | None:
@@ -82,29 +79,29 @@ EXERCISE = Exercise(
     probes=_causal_mask_probes,
     oracle=oracle.causal_mask,
     mistakes=(
-        mistake("top_left_aligned", _made_of_ones(lambda ones: ones.tril())).says(
+        mistake("top_left_aligned", _of_ones(lambda ones, _: ones.tril())).says(
             "Your mask is correct only if n = m. Otherwise it aligns the first query with the "
             "first key, but the last query must be aligned with the last key.",
             "When decoding one token at a time (n = 1), which keys must the newest token see?",
         ),
         mistake(
             "upper_triangular",
-            _made_of_ones(lambda ones: ones.triu()),
-            twins=(_made_of_ones(lambda ones: ones.triu(_offset(ones))),),
+            _of_ones(lambda ones, _: ones.triu()),
+            twins=(_of_ones(lambda ones, more: ones.triu(more)),),
         ).says(
             "Your mask is upper triangular: every query sees the future and not the past.",
             "Rows are queries: which keys may the first row see?",
         ),
-        mistake("true_means_drop", _made_of_ones(lambda ones: ones.triu(_offset(ones) + 1))).says(
+        mistake("true_means_drop", _of_ones(lambda ones, more: ones.triu(more + 1))).says(
             "The mask is inverted: yours is True where a key is dropped.",
             "What does True mean in this course's masks?",
         ),
-        mistake("own_key_dropped", _made_of_ones(lambda ones: ones.tril(_offset(ones) - 1))).says(
+        mistake("own_key_dropped", _of_ones(lambda ones, more: ones.tril(more - 1))).says(
             "In your mask no query may attend to its own position. The first row of a square "
             "mask is even empty.",
             "May a token attend to itself?",
         ),
-        mistake("one_step_ahead", _made_of_ones(lambda ones: ones.tril(_offset(ones) + 1))).says(
+        mistake("one_step_ahead", _of_ones(lambda ones, more: ones.tril(more + 1))).says(
             "Every query sees one key too many: the one right after it.",
             "Which is the last key that query 0 of a square mask may see?",
         ),

@@ -12,7 +12,7 @@ from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._attention.mistakes import OWN_SOFTMAX, Row, known
 from course_lib.exercises._attention.modules import AttentionModule, WithHeads
 from course_lib.exercises._attention.padding import largest_padding
-from course_lib.exercises._attention.properties import INSIDE_THE_VALUES, WEIGHTS
+from course_lib.exercises._attention.properties import WEIGHTS
 from course_lib.exercises._attention.steps import Softmax
 from course_lib.exercises._rows import INDEPENDENT
 from course_lib.reference import multi_head as oracle
@@ -261,7 +261,7 @@ EXERCISE = Exercise(
     oracle=oracle.multi_head_attention,
     builds_on=("masked_softmax", "split_heads", "merge_heads"),
     mistakes=known(_MultiHead, *_OWN, without=_NOT_MADE),
-    properties=(*WEIGHTS, INSIDE_THE_VALUES),
+    properties=WEIGHTS,
     hints=(
         "Project, split, attend in every head at once, merge, project. The scores have one axis "
         "more than with a single head; you have written everything else before.",

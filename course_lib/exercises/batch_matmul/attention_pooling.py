@@ -110,7 +110,7 @@ EXERCISE = Exercise(
             "rows.",
             "Each query distributes its attention among the keys. Which axis holds the keys?",
         ),
-        mistake("no_softmax", _pooling(lambda q, k: q @ k.mT)).says(
+        mistake("no_softmax", lambda q, k, v: (q @ k.mT @ v, q @ k.mT)).says(
             "Your weights are the scores themselves. They do not sum to 1, and some are negative.",
             "Which step turns a row of scores into positive weights that sum to 1?",
         ),

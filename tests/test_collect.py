@@ -321,9 +321,9 @@ HOSTILE = {
     "bomb": ({"zeros.bin": b"\0" * 3_000_000}, "holds too much"),
     "files": ({f"{n}.txt": b"" for n in range(60)}, "holds too much"),
     "link": ({link("work.ipynb"): "/etc/passwd"}, "is a link"),
-    "parent": ({"../../../evil.ipynb": b"x"}, "leads out of it"),
-    "absolute": ({"/tmp/evil.ipynb": b"x"}, "leads out of it"),
-    "drive": ({"C:\\evil.ipynb": b"x"}, "leads out of it"),
+    "parent": ({"../../../evil.ipynb": b"x"}, "leads out of its archive"),
+    "absolute": ({"/tmp/evil.ipynb": b"x"}, "leads out of its archive"),
+    "drive": ({"C:\\evil.ipynb": b"x"}, "leads out of its archive"),
 }
 
 
@@ -350,6 +350,34 @@ def test_a_notebook_that_is_too_large_is_not_unpacked(course, capsys, monkeypatc
     monkeypatch.setattr(unpack, "MAX_BYTES", 1000)
     assert collect(course, {f"eve_2_12_{LESSON}.ipynb": b" " * 2000}) == 3
     assert "ask for it with its outputs cleared" in lines(capsys)["2"]
+
+
+def test_names_that_students_choose_do_not_make_it_another_systems_download(course, work):
+    files = {
+        f"ada_1_11_{LESSON}.ipynb": work,
+        f"bob_2_12_{LESSON}.ipynb": work,
+        "eve_3_13_x_815_assignsubmission_file_.ipynb": work,
+        "kim_4_14_x.zip": packed({"submission_metadata.yml": "{}", f"{LESSON}.ipynb": work}),
+    }
+    assert collect(course, files) == 0
+    assert collected(course) == {"1", "2", "3", "4"}
+
+
+def test_an_id_of_one_student_in_another_column_is_not_taken_for_another(course, work):
+    (course / "gradebook.csv").write_text(
+        "Student,ID,SIS User ID,Section,Work (1)\nAda,4711,7,A,\nBob,7,4711,A,\n"
+    )
+    files = {f"ada_4711_1_{LESSON}.ipynb": work, f"bob_7_2_{LESSON}.ipynb": work}
+    assert collect(course, files, "--roster", "gradebook.csv") == 0
+    names = {student: one["name"] for student, one in stored(course)["students"].items()}
+    assert names == {"4711": "Ada", "7": "Bob"}
+
+
+@pytest.mark.parametrize("wrapper", ["", "class/"])
+def test_a_zip_of_folders_is_collected(course, work, wrapper):
+    files = {f"{wrapper}{student}/hw/{LESSON}.ipynb": work for student in ("ada", "eve")}
+    assert collect(course, files) == 0
+    assert collected(course) == {"ada", "eve"}
 
 
 @pytest.mark.parametrize(

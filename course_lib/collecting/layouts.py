@@ -12,6 +12,7 @@ The names are those of the programs that write the downloads:
 """
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -22,7 +23,7 @@ import yaml
 
 from course_lib.grading.exports.lms import IDS, read_layout
 from course_lib.grading.exports.request import ExportRequest
-from course_lib.grading.exports.sheet import key, read_sheet
+from course_lib.grading.exports.sheet import key, listed, read_sheet
 from course_lib.grading.intake.gate import one_line, parse_time
 from course_lib.workspace.errors import ExportError, UsageError
 
@@ -46,8 +47,9 @@ _ROSTERS = {
         ("ID number", "Username", "Email address"),
     ),
     "gradescope": ("the table of grades that Gradescope offers as CSV", ("SID", "Email")),
-    "folder": ("a CSV file with a column of ids", ("id", *IDS)),
+    "folder": ("a CSV file with ids", ("id", *IDS)),
 }
+_NAMES = {"moodle": _MOODLE, "canvas": _CANVAS}
 Paths = Mapping[tuple[str, ...], Path]
 
 
@@ -95,28 +97,32 @@ def read_download(
     found = sorted({*left_out, *(path for path in extracted.rglob("*") if path.is_file())})
     paths = {path.relative_to(extracted).parts: path for path in found}
     paths = {parts: path for parts, path in paths.items() if not parts[0].endswith(".csv")}
-    for is_download in (True, False):  # then perhaps one folder that holds everything
-        top = {parts[0] for parts in paths}
+    is_zip = False
+    for is_outermost in (True, False):  # the download, and perhaps a folder that holds everything
+        tops = {parts[0] for parts in paths}
         inner = {parts[1:]: path for parts, path in paths.items() if parts[1:]}
-        holds_all = len(top) == 1 and not any(map(_MOODLE.fullmatch, top))
-        if holds_all and (is_download or _recognize(inner) not in (None, "folder")):
-            paths = inner
+        holds_class = is_outermost and _recognize(paths) in (None, "folder")
+        holds_class |= is_zip and len({parts[0] for parts in inner}) > 1
+        if len(tops) == 1 and (holds_class or _recognize(inner) not in (None, "folder")):
+            is_zip, paths = max(tops).endswith(".zip"), inner
     system = system or _recognize(paths)
     if system is None:
         raise UsageError(
-            "this is no download of Canvas, Moodle or Gradescope, and no folder with a folder for "
-            "each student: name another one, or say what it is with --from"
+            "this is not a download of Canvas, Moodle or Gradescope, and not a folder with a "
+            "folder for each student: name another one, or say what it is with --from"
         )
     return system, paths
 
 
 def _recognize(paths: Paths) -> str | None:
-    if any(METADATA in parts for parts in paths):
+    """Recognize a system by the names of most files, since students choose a part of each."""
+    if (METADATA,) in paths:
         return "gradescope"
-    if any(map(_MOODLE.fullmatch, (part for parts in paths for part in parts))):
-        return "moodle"
-    if any(_CANVAS.fullmatch(parts[0]) for parts in paths):
-        return "canvas"
+    tops = {parts[0] for parts in paths}
+    named = {name: sum(map(bool, map(pattern.fullmatch, tops))) for name, pattern in _NAMES.items()}
+    most = max(_NAMES, key=lambda name: named[name])
+    if named[most] and 2 * named[most] >= len(tops):
+        return most
     return "folder" if any(len(parts) > 1 for parts in paths) else None
 
 
@@ -130,8 +136,10 @@ def read_roster(path: Path, system: str, known: Collection[str]) -> list[Person]
         students = list(range(len(sheet.rows))) if system == "folder" else []
     columns = sheet.columns(*names)
     if not columns or not students:
-        has = ", ".join(map(one_line, sheet.header))
-        raise UsageError(f"{path} is not {what} (its columns: {has}): name that with --roster")
+        raise UsageError(
+            f"{path} is not {what}, with a column {', '.join(names[:-1])} or {names[-1]}: name "
+            f"that with --roster (its columns: {listed(sheet.header)})"
+        )
     named = sheet.columns("Student", "Full name", "First Name", "Last Name")
     people: dict[str, Person] = {}
     for row in (sheet.rows[at] for at in students):
@@ -139,6 +147,8 @@ def read_roster(path: Path, system: str, known: Collection[str]) -> list[Person]
         person = _person([row[at] for at in columns], name, known)
         if person is None or name == "Student, Test":  # Canvas's own
             continue
+        if system == "canvas":
+            person = person._replace(ids=[row[at].strip() for at in sheet.columns("ID")])
         if system == "moodle":
             number = re.findall(r"\d+$", row[sheet.column("Identifier")].strip())
             times = [row[at].strip() for at in sheet.columns("Last modified (submission)")]
@@ -222,13 +232,14 @@ def handed_in(
         known: ids in the course.
     """
     metadata = read_metadata(paths.get((METADATA,)), known) if system == "gradescope" else {}
-    by_id = {one_id: person for person in roster or () for one_id in person.ids}
+    claims = Counter(one_id for person in roster or () for one_id in set(person.ids))
+    by_id = {one: person for person in roster or () for one in person.ids if claims[one] == 1}
     found: dict[str, HandedIn] = {}
     strays: list[str] = []
     for parts, path in paths.items():
         owners = list(_owners(system, parts, path, metadata))
         if not owners and parts != (METADATA,):
-            strays.append("/".join(parts))
+            strays.append(left_out.get(path, "/".join(parts)))
         for owner, file, late in owners:
             person = next((by_id[one] for one in owner.ids if one in by_id), None)
             if person is None and system == "moodle":
@@ -262,11 +273,9 @@ def _owners(
         for person in metadata.get(top, ()):
             yield person, File(path, last, top), False
     elif system == "moodle":
-        for part in parts:
-            if match := _MOODLE.fullmatch(part):
-                original = (match["original"] or part) if part == last else last
-                yield Person("", match["name"], [match["who"]]), File(path, original, part), False
-                return
+        if match := _MOODLE.fullmatch(top):
+            original = last if len(parts) > 1 else match["original"] or top
+            yield Person("", match["name"], [match["who"]]), File(path, original, top), False
     elif system == "canvas":
         if top.startswith("anon_"):
             raise UsageError(

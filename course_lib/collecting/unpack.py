@@ -3,6 +3,7 @@
 import errno
 import lzma
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -21,6 +22,7 @@ from course_lib.grading.intake.submissions import LEFT_BY_PROGRAMS
 
 MAX_ARCHIVE = 50_000_000  # bytes of an archive inside another; also bounds its table of contents
 MAX_DEPTH = 3  # archives inside archives
+_LINK = "is a link or no ordinary file: ask for the file itself"
 _DAMAGED = (zipfile.BadZipFile, RuntimeError, ValueError, EOFError, zlib.error, lzma.LZMAError)
 
 
@@ -60,7 +62,7 @@ class SafeExtractor(ExtractorPlugin):
                 place = into / path.relative_to(source)
                 place.parent.mkdir(parents=True, exist_ok=True)
                 if path.is_symlink() or not path.is_file():
-                    self._leave_out(place, "is a link or no ordinary file: ask for the file itself")
+                    self._leave_out(place, _LINK)
                 elif path.suffix.lower() == ".zip":
                     self.unpack(path, place, is_class=is_class and path.parent == source)
                 else:
@@ -96,8 +98,8 @@ class SafeExtractor(ExtractorPlugin):
             for member in archive.infolist():
                 name = member.filename.replace("\\", "/")
                 parts = PurePosixPath(name).parts
-                if name.startswith("/") or ".." in parts or name[1:2] == ":":
-                    self._leave_out(place, "holds a path that leads out of it, which is left out")
+                if ".." in parts or re.match(r"/|[A-Za-z]:/", name):
+                    self._leave_out(place / "..", "is a path that leads out of its archive")
                 elif not member.is_dir() and not any(map(LEFT_BY_PROGRAMS.fullmatch, parts)):
                     inner = place.joinpath(*parts)
                     room.files -= 1
@@ -112,7 +114,7 @@ class SafeExtractor(ExtractorPlugin):
         is_archive = place.suffix.lower() == ".zip"
         size, most = member.file_size, MAX_ARCHIVE if is_archive else MAX_BYTES
         if member.external_attr >> 28 not in (0, 0o10):  # in Unix the kind of a file
-            raise _LeftOutError("is a link or no ordinary file: ask for the file itself")
+            raise _LeftOutError(_LINK)
         if size > most:
             has = f"has {size / 1e6:,.0f} MB, more than {most / 1e6:.0f}"
             raise _LeftOutError(f"{has}: ask for it with its outputs cleared")

@@ -40,6 +40,9 @@ submission_12:
   - :name: Alan Turing
     :sid:
     :email: alan@x.org
+  - :name: Grace Hopper
+    :sid: ''
+    :email: grace@x.org
   :created_at: 2026-03-02 13:00:00 +01:00
 """
 
@@ -216,6 +219,15 @@ def test_moodles_worksheet_says_who_it_is_and_when(course, work, capsys, place):
     assert "Ada Lovelace_815_assignsubmission_file" in entry and "homework" not in entry
 
 
+def test_a_folder_of_moodles_that_the_worksheet_lacks_is_missing(course, work, capsys):
+    (course / "worksheet.csv").write_text("\n".join(WORKSHEET.splitlines()[:2]))
+    names = ("Ada Lovelace_815_assignsubmission_file", "Zoe_999_assignsubmission_file")
+    files = {f"{name}/{LESSON}.ipynb": work for name in names}
+    assert collect(course, files, "--roster", "worksheet.csv") == 3
+    assert collected(course) == {"ada@x.org"}
+    assert "its number is not in the worksheet" in lines(capsys)["Zoe_999_assignsubmission_file"]
+
+
 def test_moodles_times_are_in_the_time_zone_of_the_computer(course, work, monkeypatch):
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     __import__("time").tzset()
@@ -251,9 +263,9 @@ def test_gradescopes_metadata_says_who_it_is_and_when(course, work):
         "assignment_9_export/submission_12/masked.ipynb": work,
     }
     assert collect(course, files) == 0
-    assert collected(course) == {"4711", "alan@x.org"}
+    assert collected(course) == {"4711", "alan@x.org", "grace@x.org"}
     times = [one["time"] for one in stored(course)["students"].values()]
-    assert times == ["2026-03-02 12:00:00 UTC"] * 2
+    assert set(times) == {"2026-03-02 12:00:00 UTC"}
 
 
 def test_a_folder_of_clones_is_collected_without_following_links(course, work, capsys):

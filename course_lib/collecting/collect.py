@@ -131,7 +131,7 @@ def find(
     if kind != "sqlite" or Path(path).is_file():  # opening it would make an empty one
         with quiet_nbgrader(), course.gradebook() as gradebook:
             known |= {student.id for student in gradebook.students}
-    people = None if roster is None else read_roster(roster, system, known)
+    people = [] if roster is None else read_roster(roster, system, known)
     students, strays = handed_in(system, paths, left_out, people, known)
     if roster is None:
         absent = known - {one.student for one in students}

@@ -89,10 +89,7 @@ def read_download(
 ) -> tuple[str, Paths]:
     """Return which system made a download, and its files by their paths in it.
 
-    Args:
-        extracted: the folder into which it was unpacked, perhaps with a roster beside it.
-        left_out: files in it that were not unpacked.
-        system: "canvas", "moodle", "gradescope" or "folder"; None to recognize it.
+    A roster may lie beside the download. Files that were `left_out` of it have a path as well.
     """
     found = sorted({*left_out, *(path for path in extracted.rglob("*") if path.is_file())})
     paths = {path.relative_to(extracted).parts: path for path in found}
@@ -148,8 +145,8 @@ def read_roster(path: Path, system: str, known: Collection[str]) -> list[Person]
         if person is None or name == "Student, Test":  # Canvas's own
             continue
         if system == "canvas":
-            person = person._replace(ids=[row[at].strip() for at in sheet.columns("ID")])
-        if system == "moodle":
+            person = person._replace(ids=[row[sheet.column("ID")].strip()])
+        elif system == "moodle":
             number = re.findall(r"\d+$", row[sheet.column("Identifier")].strip())
             times = [row[at].strip() for at in sheet.columns("Last modified (submission)")]
             time = next((_local(text, path) for text in times if text not in ("", "-")), None)
@@ -220,20 +217,13 @@ def handed_in(
     system: str,
     paths: Paths,
     left_out: Mapping[Path, str],
-    roster: Collection[Person] | None,
+    roster: Collection[Person],
     known: Collection[str],
 ) -> tuple[list[HandedIn], list[str]]:
-    """Return what each student of a download and of the roster handed in, and what is nobody's.
-
-    Args:
-        system: as of `read_download`, like the `paths`.
-        left_out: files of the download that were not unpacked, and why.
-        roster: the class; None if it is not known.
-        known: ids in the course.
-    """
+    """Return what each student of a download and of the roster handed in, and what is nobody's."""
     metadata = read_metadata(paths.get((METADATA,)), known) if system == "gradescope" else {}
-    claims = Counter(one_id for person in roster or () for one_id in set(person.ids))
-    by_id = {one: person for person in roster or () for one in person.ids if claims[one] == 1}
+    claims = Counter(one_id for person in roster for one_id in set(person.ids))
+    by_id = {one: person for person in roster for one in person.ids if claims[one] == 1}
     found: dict[str, HandedIn] = {}
     strays: list[str] = []
     for parts, path in paths.items():
@@ -242,24 +232,23 @@ def handed_in(
             strays.append(left_out.get(path, "/".join(parts)))
         for owner, file, late in owners:
             person = next((by_id[one] for one in owner.ids if one in by_id), None)
-            if person is None and system == "moodle":
-                strays.append(f"{file.entry} (its number is not in the worksheet)")
-                continue
-            student = (person or owner).student
-            one = found.setdefault(student, HandedIn(student, (person or owner).name))
+            somebody = person or owner
+            one = found.setdefault(somebody.student, HandedIn(somebody.student, somebody.name))
             one.late |= late
-            one.time = owner.time or (person.time if person else None)
+            one.time = owner.time or somebody.time
+            one.is_stranger = person is None and bool(roster)
             if path in left_out:
                 one.problems.append(left_out[path])
+            elif one.is_stranger and system == "moodle":
+                one.problems.append("its number is not in the worksheet: download both again")
             else:
                 one.files.append(file)
-            one.is_stranger = person is None and bool(roster)
-    if system == "moodle" and strays and not found:
+    if system == "moodle" and found and all(one.is_stranger for one in found.values()):
         raise UsageError(
             "the worksheet of --roster has none of the numbers in this download, so it is that of "
             "another assignment: download the grading worksheet of this one"
         )
-    for person in roster or ():
+    for person in roster:
         found.setdefault(person.student, HandedIn(person.student, person.name))
     return sorted(found.values(), key=lambda one: one.student), list(dict.fromkeys(strays))
 
@@ -275,7 +264,7 @@ def _owners(
     elif system == "moodle":
         if match := _MOODLE.fullmatch(top):
             original = last if len(parts) > 1 else match["original"] or top
-            yield Person("", match["name"], [match["who"]]), File(path, original, top), False
+            yield Person(top, "", [match["who"]]), File(path, original, top), False
     elif system == "canvas":
         if top.startswith("anon_"):
             raise UsageError(

@@ -1,15 +1,15 @@
 # %% [markdown]
 # # 10 · A language model you can look into
 #
-# **The question.** Your causal attention sees the past and nothing else. Can it learn to write? And
-# once it can, can you find out how?
+# **The question.** Your causal attention sees only the past. Can it learn to write? And once it can, can
+# you find out how?
 #
 # **After this you can**
 #
-# - train a model on plain text, and read its loss as a number that means something;
+# - write a language model, train it on text, and say what its loss means;
 # - make it write, boldly or carefully;
 # - find the head that does a job by a score, and prove it by switching the head off;
-# - say what rotary positions, a KV cache and shared keys are for, in most large models of today.
+# - ★ make it faster with rotary positions, a KV cache and shared keys, as in most large models of today.
 #
 # **Time:** {time}. **You need:** causal attention (lesson 07) and positions (lesson 06). Parts that are
 # in your `my_attention/` are yours; for the rest the course's version steps in.
@@ -278,9 +278,9 @@ for temperature in (0.0, 0.7, 1.5):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# At temperature 0 the model soon goes in circles, because the likeliest continuation of a phrase is
-# often the phrase itself. At 1.5 unlikely characters are drawn too often, and each of them spoils what
-# comes after it. In between, the sentences are nearly correct, but nobody keeps a name for long.
+# At temperature 0 the model gets stuck in repetitions, because after *eee* another *e* is likeliest. At
+# 1.5 unlikely characters are drawn too often, and each of them spoils what comes after it. In between,
+# you recognize the sentences, but nobody keeps a name for long.
 #
 # </details>
 #
@@ -591,9 +591,10 @@ for model, label in ((solver, "seed 1"), (other, "seed 2")):
 # (Wang and others 2022).
 
 # %% [markdown]
-# ## 6. Positions that turn ★
+# ## 6. From 2017 to today ★
 #
-# *What matters in a text is how far apart two tokens are. Why tell the model where they are?*
+# *Your model is built like those of 2017. What has changed in most large models since then, and what
+# for?*
 
 # %% tags=["demo", "hide-input"]
 lit = ("head queries", "head keys", "scores")
@@ -601,27 +602,28 @@ shapes = {"scores": "(B, h, n, n)"}
 plotting.show(plotting.diagram_strip("heads", lit=lit, shapes=shapes))
 
 # %% [markdown]
+# To write one more character, your model reads up to 96 characters again. Nothing of that can be kept.
+# As soon as the window is full, each token moves one position to the left at every step, gets another
+# position vector, and so all keys and values change. What matters in a text is how far apart two tokens
+# are. Can a score depend on that distance alone?
+#
 # ### Exercise: `rotary_embedding`
 #
-# Added positions (lesson 06) mix what a token is with where it is. Rotary embeddings leave the length
-# of queries and keys alone and turn them, by an angle that grows with the position; what is left of
-# the angles in a score is their difference, so that a head can look three tokens back wherever it is.
+# Rotate queries and keys by an angle that grows with their position. The score of a query at position
+# $p$ and a key at position $p'$ then depends only on $p - p'$.
 #
-# - **Takes** `x` `(..., n, d)`, queries or keys with any leading axes, at least one position; `offset`,
-#   the position of the first row (the others follow it), as a cache needs it: rows 3 and 4 of a text
-#   are turned alike with the rows before them or alone with `offset=3`.
+# - **Takes** `x` `(..., n, d)`, queries or keys with any leading axes, and `offset`, the position of the
+#   first row. The others follow it.
 # - **Returns** a new tensor of the same shape and dtype, half precision included. Features $2i$ and
-#   $2i + 1$, two neighbours, are the coordinates of a point; at position $p$ it is turned
-#   counter-clockwise by $p / 10000^{2i/d}$ radians. To four digits: angles in float32 will do.
-#   Gradients reach `x`.
-# - **Raises** `ValueError` if $d$ is odd.
+#   $2i + 1$ are the coordinates of a point. At position $p$ it is rotated counter-clockwise by
+#   $\alpha = p / 10000^{2i/d}$ radians: $(a, b)$ becomes
+#   $(a \cos \alpha - b \sin \alpha, a \sin \alpha + b \cos \alpha)$.
+# - **Raises** a `ValueError` if $d$ is odd.
 #
-# With the angle $\alpha$, the point $(a, b)$ comes to
-# $(a \cos \alpha - b \sin \alpha, a \sin \alpha + b \cos \alpha)$. The score of a turned query at
-# position $p$ and a turned key at position $p'$ depends on $p - p'$ alone.
+# Four correct digits are enough, so compute angles in float32 or better. Gradients reach `x`.
 #
 # **Worked number.** Two rows (1, 0, 0, 2) of $d = 4$: row 0 stays as it is. In row 1 the first pair
-# is turned by 1, the second by $10000^{-2/4} = 0.01$: $(0.5403, 0.8415, -0.0200, 1.9999)$.
+# is rotated by 1, the second by $10000^{-2/4} = 0.01$: $(0.5403, 0.8415, -0.0200, 1.9999)$.
 
 # %%
 from course_lib.attention import rotary_embedding
@@ -630,62 +632,45 @@ from course_lib.attention import rotary_embedding
 check("rotary_embedding")
 
 # %% [markdown]
-# **Predict.** Put the same query at each of 8 positions, and the same key. Once the positions are
-# added, as in lesson 06, once both are turned. Which of the two score matrices has a pattern, and
-# which one?
+# **Predict.** The same query stands at each of 8 positions, and so does the same key. In the left matrix
+# of scores the positions of lesson 06 are added to both, in the right one both are rotated. What
+# pattern do you expect in each?
 
 # %% tags=["demo"]
 torch.manual_seed(3)
 query, key = torch.randn(2, 16, dtype=torch.float64)
 queries, keys = query.expand(8, 16), key.expand(8, 16)
-added = (queries + positional_encoding(8, 16)) @ (keys + positional_encoding(8, 16)).mT
-turned = rotary_embedding(queries) @ rotary_embedding(keys).mT
-panels = {"added": added.round(decimals=1), "turned": turned.round(decimals=1)}
+positions = positional_encoding(8, 16)
+added = (queries + positions) @ (keys + positions).mT
+rotated = rotary_embedding(queries) @ rotary_embedding(keys).mT
+panels = {"added": added.round(decimals=1), "rotated": rotated.round(decimals=1)}
 plotting.show(plotting.heatmap_grid(panels, quantity="score", limits=None, columns=2))
-
-off_by_one = (turned[1:, 1:] - turned[:-1, :-1]).abs().max()
-along = (added[1:, 1:] - added[:-1, :-1]).abs().max()
-print(
-    f"along a diagonal the scores change by up to {along:.1f} if added, {off_by_one:.1f} if turned"
-)
-assert off_by_one < 1e-4
+assert (rotated[1:, 1:] - rotated[:-1, :-1]).abs().max() < 1e-4
+assert (added[1:, 1:] - added[:-1, :-1]).abs().max() > 1
 
 # %% [markdown]
-# The turned scores are the same along each diagonal: only the distance counts, and it counts without
-# being learned. Lengths stay as they were, and values are not turned at all. LLaMA, Mistral and most of
-# their relatives place their tokens like this.
-
-# %% [markdown]
-# ## 7. Remember the keys ★
+# <details><summary>Answer</summary>
 #
-# *To write its 300th character, your model reads all the others again. What of that work is new?*
-
-# %% tags=["demo", "hide-input"]
-lit = ("head keys", "head values")
-shapes = {"attention weights": "(B, h, 1, n)"}
-plotting.show(plotting.diagram_strip("heads", lit=lit, shapes=shapes))
-
-# %% [markdown]
+# The rotated scores are equal along each diagonal, because only the distance counts. Rotations change no
+# lengths, and values are not rotated at all.
+#
+# </details>
+#
+# A key that was rotated once never changes again, so it can be kept.
+#
 # ### Exercise: `KVCache`
 #
-# A model that writes token by token computes the keys and values of the same beginning again and
-# again. They never change, since no position sees a later one. Keep them, and a step costs the work
-# of one position.
+# - **`KVCache()`** starts empty, and caches are independent of each other.
+# - **`append(keys, values)`** takes `keys` `(B, h, s, d)` and `values` `(B, h, s, v)` of the next $s$
+#   positions, where $s$ may differ from call to call. There is no limit to their number.
+# - **`attend(query)`** takes `query` `(B, h, 1, d)` and returns `(B, h, 1, v)` in the dtype of the query:
+#   the values of all positions appended so far, weighted by the softmax of $q \cdot k / \sqrt{d}$.
+#   Scores may be large. The cache stays as it is. You may assume that `append` has been called first.
 #
-# - **`KVCache()`** takes nothing and starts empty. Two caches know nothing of each other.
-# - **`append(keys, values)`** takes `keys` `(B, h, s, d)` and `values` `(B, h, s, v)` of the $s$
-#   positions that come next, at least one, another number at each call if need be. There is no limit
-#   to their number in all. It changes neither of them.
-# - **`attend(query)`** takes `query` `(B, h, 1, d)` and returns `(B, h, 1, v)`, in the dtype of the
-#   query: for each item and head the values of all positions that were appended so far, weighted by
-#   the softmax of $q \cdot k / \sqrt{d}$; scores may be large. It changes nothing: the next call finds
-#   the same positions. That it comes after an `append` is a promise to you.
+# Gradients are not needed.
 #
-# So a query that comes right after its own position was appended gets what a causal pass over the
-# whole text gives it. What you keep, and under which names, is up to you; gradients are not asked for.
-#
-# **Worked number.** With $d = 1$: append the key 0 with the value 4, and the query 1 gets 4. Append the
-# key 1.0986, which is $\ln 3$, with the value 8: the query 1 now has the weights 1/4 and 3/4 and gets
+# **Worked number.** With $d = 1$, append the key 0 with the value 4. The query 1 gets 4. Append the
+# key 1.0986, which is $\ln 3$, with the value 8. The query 1 now has the weights 1/4 and 3/4 and gets
 # $4/4 + 3 \cdot 8/4 = 7$.
 
 # %%
@@ -695,100 +680,119 @@ from course_lib.attention import KVCache
 check("KVCache")
 
 # %% [markdown]
-# Put it into an attention that you trained: position by position through the cache, against one
-# causal pass.
-
-
-# %% tags=["demo"]
-def step_by_step(attention, x):
-    """What `attention(x)` gives, one position after the other; x `(1, n, embed_dim)`."""
-    cache, outputs = KVCache(), []
-    for i in range(x.shape[1]):
-        each = attention.W_qkv(x[:, i : i + 1]).chunk(3, dim=-1)  # of one position only
-        q, k, v = (t.unflatten(-1, (attention.num_heads, -1)).transpose(1, 2) for t in each)
-        cache.append(k, v)
-        outputs.append(attention.W_o(cache.attend(q).transpose(1, 2).flatten(2)))
-    return torch.cat(outputs, dim=1)
-
-
-attention = ladder["second block"].blocks[0].attention
-with torch.no_grad():
-    x = torch.randn(1, 60, width, device=device)
-    difference = (step_by_step(attention, x) - attention(x)).abs().max()
-print(f"step by step against the whole pass: largest difference {difference:.4f}")
-assert difference < 1e-4
-
-# %% [markdown]
-# **Predict.** You write $n$ tokens, one by one. How does the work grow with $n$, without the cache and
-# with it?
+# **Predict.** A cache holds five keys, with the values 0, 1, 2, 3 and 4. A colleague passes them to
+# PyTorch with `is_causal=True`, because the model is causal. What does the newest query get?
 
 # %% tags=["demo"]
-D, lengths = 64, torch.tensor([16, 64, 256, 1024, 4096])
-products = {"without a cache": [], "with a cache": []}
-for n in lengths.tolist():
-    i = torch.arange(1, n + 1, dtype=torch.float64)  # tokens read when the i-th is written
-    without = 4 * D**2 * i + 2 * D * i**2  # all projections again, all scores again
-    cached = 4 * D**2 + 2 * D * i  # one position's projections, one row of scores
-    products["without a cache"].append(without.sum().item())
-    products["with a cache"].append(cached.sum().item())
-    times = products["without a cache"][-1] / products["with a cache"][-1]
-    print(f"{n:5d} tokens: {times:6.0f} times the products")
-labels = {"x_label": "tokens written", "y_label": "multiplications"}
-plotting.show(plotting.lines(lengths, products, **labels, log_x=True, log_y=True))
-
-# %% tags=["demo", "nbval-ignore-output"]
-with torch.no_grad():
-    x = torch.randn(1, 256, width, device=device)
-    begun = time.perf_counter()
-    for i in range(1, 257):
-        attention(x[:, :i])
-    again = time.perf_counter() - begun
-    begun = time.perf_counter()
-    step_by_step(attention, x)
-    cached = time.perf_counter() - begun
-print(f"256 positions: {again:.2f} s without the cache, {cached:.2f} s with it")
+query, keys = torch.randn(1, 1, 1, 8), torch.randn(1, 1, 5, 8)
+values = torch.arange(5.0).reshape(1, 1, 5, 1)
+print(F.scaled_dot_product_attention(query, keys, values, is_causal=True).item())
+assert F.scaled_dot_product_attention(query, keys, values, is_causal=True).item() == 0
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# While the projections cost most, work that grew with the square of $n$ grows with $n$; that of the
-# scores falls from the cube to the square. On the clock the gain is smaller: here, calling a
-# function costs more than a few thousand products. The price is memory that grows with every token,
-# which is the next section.
+# It gets 0, the first value, whatever the query is. `is_causal` aligns the first query with the first key
+# (lesson 05), so a single query sees a single key. A user of PyTorch reported text generation in which
+# every step returned the same vector for this reason
+# ([pytorch/pytorch #144858](https://github.com/pytorch/pytorch/issues/144858)). The newest query may see
+# everything in the cache and needs no mask.
 #
 # </details>
-
-# %% [markdown]
-# ## 8. Fewer keys ★
 #
-# *Eight thousand tokens, each with a key and a value in every head of every layer. How much memory is
-# that?*
+# Now put both into your attention. With a cache, a pass reads one new position.
 
-# %% tags=["demo", "hide-input"]
-lit = ("W_k", "W_v", "head keys", "head values")
-shapes = {"attention weights": "(B, h, n, m)"}
-plotting.show(plotting.diagram_strip("heads", lit=lit, shapes=shapes))
+
+# %% tags=["demo", "nbval-ignore-output"]
+class RotaryAttention(CausalSelfAttention):
+    """Your attention with rotated queries and keys, and with a cache if it has one."""
+
+    cache, num_read = None, 0
+
+    def forward(self, x):
+        projected = self.W_qkv(x).chunk(3, dim=-1)
+        q, k, v = (part.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for part in projected)
+        q, k = rotary_embedding(q, self.num_read), rotary_embedding(k, self.num_read)
+        if self.cache is None:
+            n = x.shape[1]
+            causal = torch.ones(n, n, dtype=torch.bool, device=x.device).tril()
+            weights = masked_softmax(q @ k.mT / math.sqrt(q.shape[-1]), mask=causal)
+            outputs = weights @ v
+        else:
+            self.cache.append(k, v)
+            self.num_read += 1
+            outputs = self.cache.attend(q)
+        return self.W_o(outputs.transpose(1, 2).flatten(2))
+
+
+torch.manual_seed(0)
+attentions = [RotaryAttention(width, 4) for _ in range(2)]
+modern, _, loss = learn(attentions, 4 * width, torch.zeros(600, width))
+print(f"loss on unseen stories: {unseen['second block']:.2f} added, {loss:.2f} rotated")
+assert loss < unseen["second block"]
 
 # %% [markdown]
+# The positions that `LanguageModel` adds are zeros here. Rotation alone tells the heads where tokens are,
+# and the loss is lower than before.
+#
+# `generate` needs no change. Give it a model that reads one token at a time and keeps the rest.
+
+
+# %% tags=["demo", "nbval-ignore-output"]
+class WithCaches(nn.Module):
+    """Reads the newest token only; the keys and values of all others are in caches."""
+
+    context_length = 1
+
+    def __init__(self, model, prompt):
+        super().__init__()
+        self.model = model
+        for block in model.blocks:
+            block.attention.cache, block.attention.num_read = KVCache(), 0
+        for i in range(prompt.shape[1] - 1):
+            model(prompt[:, i : i + 1])
+
+    def forward(self, tokens):
+        return self.model(tokens)
+
+
+def both_ways(num_tokens):
+    """The texts that `generate` writes without and with caches, and the processor time of each."""
+    prompt = CHARACTERS.ids("One morning")[None].to(device)
+    begun = time.process_time()
+    plain = generate(modern, prompt, num_tokens, temperature=0)
+    between = time.process_time()
+    with torch.no_grad():
+        cached = generate(WithCaches(modern, prompt), prompt, num_tokens, temperature=0)
+    ended = time.process_time()
+    for block in modern.blocks:
+        block.attention.cache, block.attention.num_read = None, 0
+    return plain, cached, between - begun, ended - between
+
+
+plain, cached, *_ = both_ways(80)
+print("".join(CHARACTERS.words(cached[0])))
+print("the same text without caches:", torch.equal(plain, cached))
+assert (plain == cached).double().mean() > 0.5  # rounding may decide a tie
+
+# %% [markdown]
+# A cache costs memory, a key and a value for each head of each layer and each token.
+#
 # ### Exercise: `grouped_query_attention`
 #
-# While a model generates, keys and values of the whole past wait in memory, a set for each head.
-# Heads that share keys and values make that memory smaller, and the model hardly worse.
+# Let several heads share keys and values, and the cache becomes smaller.
 #
 # - **Takes** `queries` `(B, h, n, d)`, a set for each of `h` heads; `keys` `(B, g, m, d)` and `values`
-#   `(B, g, m, v)`, a set for each of `g` groups: head i uses the keys and values of group
-#   $i \mathbin{//} (h / g)$, so neighbouring heads share one. `g = h` is multi-head attention, and
-#   `g = 1`, where all heads share one set, is *multi-query attention*. Lengths and mask as in
-#   `masked_softmax`: `valid_lens` `(B,)` or `(B, n)` for every head, and a bool `mask`, True = may
-#   attend, that can be broadcast to `(B, h, n, m)`; with both, a key needs both.
-# - **Returns** the outputs of all heads, `(B, h, n, v)`, in the dtype of the inputs. The scores are
-#   scaled by $1 / \sqrt d$. A query that may attend to no key gets zeros, and its gradient is 0.
-# - The gradients are those of the formula. What a query may not attend to changes nothing, however
-#   large it is, and large scores do not overflow.
-# - If `g` does not divide `h` it raises a `ValueError`.
+#   `(B, g, m, v)`, a set for each of `g` groups. Head $i$ uses group $i \mathbin{//} (h / g)$. `g = 1` is
+#   called *multi-query attention*. Lengths and mask are as in `masked_softmax`: `valid_lens` `(B,)` or
+#   `(B, n)` for every head, and a bool `mask`, True = may attend, broadcastable to `(B, h, n, m)`.
+# - **Returns** the outputs of all heads, `(B, h, n, v)`, with scores scaled by $1 / \sqrt d$. A query
+#   that may attend to no key gets zeros and a gradient of 0.
+# - **Raises** a `ValueError` if `g` does not divide `h`.
 #
-# Use `masked_softmax`, or `scaled_dot_product_attention` of lesson 05, if you like.
-# `F.scaled_dot_product_attention` is left out here: it can share keys by itself.
+# Masked keys and values have no effect, whatever they contain, and large scores must not overflow. You
+# may use `masked_softmax`. `F.scaled_dot_product_attention` is ruled out, because it can share keys
+# itself.
 #
 # **Worked number.** With one item, four heads, two groups, one query of 0 and one key of 1, the value of
 # group 0 is 10 and that of group 1 is 20: heads 0 and 1 return 10, heads 2 and 3 return 20.
@@ -800,9 +804,9 @@ from course_lib.attention import grouped_query_attention
 check("grouped_query_attention")
 
 # %% [markdown]
-# **Predict.** Llama 2 with 70 billion parameters has 80 layers, 64 heads of 128 features and reads
-# 4,096 tokens. How many gigabytes of keys and values does *one* conversation hold, in numbers of 2
-# bytes?
+# **Predict.** Llama 2 with 70 billion parameters has 80 layers and 64 heads of 128 features, and reads
+# 4,096 tokens. With numbers of 2 bytes, how many gigabytes of keys and values does *one*
+# conversation hold if each head has its own?
 
 # %% tags=["demo"]
 models = {  # layers, heads, groups, features of a head, tokens
@@ -820,10 +824,55 @@ for name, (layers, h, g, d, length) in models.items():
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# 10 GiB with a set for each head. It was built with 8 groups for 64 heads, so it holds an eighth of
-# that: 1.25 GiB. Eight conversations fit where one would have. A single set for all would be smaller
-# still, and costs some quality (Shazeer 2019; Ainslie and others 2023); 8 groups is what most
-# settled on. The table takes each model's full context, without the window that Mistral uses.
+# It would be 10 GiB. The model has 8 groups for its 64 heads and holds an eighth of that, 1.25 GiB. A
+# single set for all heads would be smaller still, at some cost in quality (Shazeer 2019; Ainslie and
+# others 2023). The table takes each model's full context, without the window that Mistral uses.
+#
+# </details>
+#
+# Four more changes take a paragraph each.
+#
+# **RMSNorm.** Most models now divide by the root mean square instead of the standard deviation,
+# $x / \sqrt{\text{mean}(x^2) + \epsilon} \cdot w$. There is no mean to subtract and no bias, and models
+# train as well (Zhang and Sennrich 2019).
+#
+# **SwiGLU.** The feed-forward network has a third matrix, and a product replaces the GELU:
+# $W_2 (\text{silu}(W_1 x) \cdot W_3 x)$. One branch decides how much of the other one passes (Shazeer
+# 2020).
+#
+# **Attention sinks.** Weights sum to 1, so a head that finds nothing has to put its weight somewhere.
+# Lesson 00 asked what attention returns if no key fits. Trained models learn to use the first token as
+# a sink that contributes almost nothing. A cache that forgets the oldest tokens therefore has to keep the
+# first few, or the text falls apart (Xiao and others 2023).
+#
+# **Multi-head latent attention.** Grouped queries share keys. DeepSeek-V2 compresses them instead: the
+# cache holds one short vector for each token, from which the keys and values of all heads are computed. A
+# few rotated features are kept beside it, because a rotation depends on the position.
+#
+# **Predict.** Back to your model. How does the time that `generate` takes grow with the number of
+# tokens, without caches and with them?
+
+# %% tags=["demo", "nbval-ignore-output"]
+lengths = [64, 128, 256, 512]
+seconds = {"without caches": [], "with caches": []}
+for num_tokens in lengths:
+    _, _, without, with_caches = both_ways(num_tokens)
+    seconds["without caches"].append(without)
+    seconds["with caches"].append(with_caches)
+    print(
+        f"{num_tokens:4d} tokens: {without:5.2f} s without caches, {with_caches:5.2f} s with them"
+    )
+labels = {"x_label": "tokens written", "y_label": "seconds of processor time"}
+plotting.show(plotting.lines(lengths, seconds, **labels))
+assert with_caches < 0.8 * without
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# With caches a step does the work of one position and one row of scores. Twice as many tokens take about
+# twice the time. Without caches each step reads the whole text again, and twice as many tokens take about
+# four times as long. For 512 tokens the caches make `generate` several times as fast. (The
+# texts get worse beyond 96 tokens, because no training window was longer.)
 #
 # </details>
 
@@ -869,9 +918,9 @@ for name, (layers, h, g, d, length) in models.items():
 # model writes by choosing, appending and reading again; temperature and top-k say how boldly. Layers
 # talk to each other through the residual stream, to which each one adds. An induction head looks up
 # what followed last time, on the notes of a head in the layer below. A score finds it, an ablation
-# proves it, and heads that do the same job have to be switched off together. Turned queries and keys
-# make scores depend on distances; a cache spares the past's work and pays in memory; shared keys make
-# the cache small.
+# proves it, and heads that do the same job have to be switched off together. Rotated queries and keys
+# make scores depend on distances. A cache saves the work of the past and costs memory, and shared keys
+# make the cache smaller.
 #
 # ## Further exercises ★
 #
@@ -879,19 +928,15 @@ for name, (layers, h, g, d, length) in models.items():
 #    have an induction score above 0.3? Switch it off. Does the loss on stories change?
 # 2. **One layer.** Leave the first layer out and train on the puzzle. Where does the loss stop?
 # 3. **When?** Take both scores every 10 steps of training. Which of the two heads comes first?
-# 4. **Turn instead of add.** Build `rotary_embedding` into your `CausalSelfAttention`, leave the added
-#    positions out, and train the model again. Is the loss lower? What happens beyond its context?
-# 5. **A writer with a cache.** Let `generate` use a `KVCache` in each layer. What has to happen when the
-#    text gets longer than the context?
-# 6. **Your text.** Train on something you wrote.
+# 4. **A rolling cache.** Let the cache forget all positions but the last 96. Does the text stay readable
+#    beyond 96 tokens? Does it help to keep the first few positions as well?
+# 5. **Your text.** Train on something you wrote.
 #
 # ## References
 #
 # - A. Vaswani and others: Attention is all you need, 2017. <https://arxiv.org/abs/1706.03762>
 # - A. Radford and others: Language models are unsupervised multitask learners, 2019.
 #   <https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf>
-# - A. Holtzman and others: The curious case of neural text degeneration, 2019.
-#   <https://arxiv.org/abs/1904.09751>
 # - N. Elhage and others: A mathematical framework for transformer circuits, 2021.
 #   <https://transformer-circuits.pub/2021/framework/index.html>
 # - C. Olsson and others: In-context learning and induction heads, 2022.
@@ -904,6 +949,12 @@ for name, (layers, h, g, d, length) in models.items():
 #   <https://arxiv.org/abs/1911.02150>
 # - J. Ainslie and others: GQA: training generalized multi-query transformer models from multi-head
 #   checkpoints, 2023. <https://arxiv.org/abs/2305.13245>
+# - N. Shazeer: GLU variants improve transformer, 2020. <https://arxiv.org/abs/2002.05202>
+# - B. Zhang and R. Sennrich: Root mean square layer normalization, 2019.
+#   <https://arxiv.org/abs/1910.07467>
+# - G. Xiao and others: Efficient streaming language models with attention sinks, 2023.
+#   <https://arxiv.org/abs/2309.17453>
+# - DeepSeek-AI: DeepSeek-V2, 2024: multi-head latent attention. <https://arxiv.org/abs/2405.04434>
 # - H. Touvron and others: Llama 2, 2023. <https://arxiv.org/abs/2307.09288>
 # - A. Q. Jiang and others: Mistral 7B, 2023. <https://arxiv.org/abs/2310.06825>
 # - A. Grattafiori and others: The Llama 3 herd of models, 2024. <https://arxiv.org/abs/2407.21783>

@@ -104,21 +104,14 @@ class OwnAttention(nn.Module):
 
 
 def use_attention(model: Translator, attend: Callable[..., tuple[Tensor, Tensor]]) -> None:
-    """Make a trained translator compute its cross-attention with a function.
-
-    Args:
-        model: made by `new_translator`.
-        attend: see `OwnAttention`.
-    """
+    """Make a trained translator compute its cross-attention with a function, see `OwnAttention`."""
     model.decoder.cross_attention = OwnAttention(_trained_attention(model), attend)
 
 
 def use_module(model: Translator, module: nn.Module) -> None:
-    """Make a trained translator compute its cross-attention with a module, and train it with it.
+    """Make a trained translator compute its cross-attention with a module, which it then trains.
 
-    Args:
-        model: made by `new_translator`.
-        module: called as `attend` is. Returns the outputs and keeps its `attention_weights`.
+    The module is called as a function is. It returns the outputs and keeps `attention_weights`.
     """
     use_attention(model, lambda *inputs: (module(*inputs), module.attention_weights))
     model.decoder.cross_attention.module = module  # which registers its parameters

@@ -912,9 +912,7 @@ check("02_masked_softmax")
 #    Combine it with `causal_mask(6)`. What does each of the two masks contribute?
 # 2. **Packed documents.** Several short texts share one row of length $m$. From an integer tensor
 #    of document numbers `(B, m)`, make the mask `(B, m, m)` that keeps each text to itself.
-# 3. **Two fills.** In float16, add `torch.finfo(torch.float16).min` to the row $(-100, -200)$ and
-#    take the softmax. What happened?
-# 4. **One pass.** A softmax reads its row three times, for the maximum, the sum and the division.
+# 3. **One pass.** A softmax reads its row three times, for the maximum, the sum and the division.
 #    Find the maximum and the sum in one pass (Milakov and Gimelshein, below).
 
 # %% [markdown]

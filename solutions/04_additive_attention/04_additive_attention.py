@@ -596,15 +596,13 @@ assert sharp.argmax(dim=-1).tolist() == [0, 1, 2, 3]
 # %% [markdown]
 # ## Further exercises ★
 #
-# 1. **In blocks.** Write `additive_scores` so that the cube never takes more than a given number of
-#    bytes. What does `torch.utils.checkpoint` add for training?
-# 2. **Another nonlinearity.** Replace tanh with relu in section 7's training. Does it learn? What bounds
+# 1. **Another nonlinearity.** Replace tanh with relu in section 7's training. Does it learn? What bounds
 #    the scores now?
-# 3. **One feature.** With $H = 1$, which keys can a query prefer? Show that all queries order the
+# 2. **One feature.** With $H = 1$, which keys can a query prefer? Show that all queries order the
 #    keys in the same way.
-# 4. **A bias.** Show that a constant entry in the query replaces the biases of both `W_q` and
+# 3. **A bias.** Show that a constant entry in the query replaces the biases of both `W_q` and
 #    `W_k`. Why would a bias in `w_v` have no effect?
-# 5. **Concatenation.** Show that $W_q q + W_k k$ is one matrix times the vector $(q, k)$. Why is
+# 4. **Concatenation.** Show that $W_q q + W_k k$ is one matrix times the vector $(q, k)$. Why is
 #    it cheaper to project first and add afterwards?
 
 # %% [markdown]

@@ -990,17 +990,13 @@ check("06_multi_head")
 # %% [markdown]
 # ## Further exercises ★
 #
-# 1. **Different sizes.** Let queries, keys and values have sizes of their own, as `kdim` and `vdim`
-#    do in torch. Which layers change?
-# 2. **Shared keys.** Use one head of keys and values for all heads of queries (*multi-query
+# 1. **Shared keys.** Use one head of keys and values for all heads of queries (*multi-query
 #    attention*, Shazeer 2019). How many parameters are left, and what has to be kept in memory for
 #    each word while a text is being generated?
-# 3. **Rotations.** Instead of adding $PE$, turn each pair of query and key features by the angle of
+# 2. **Rotations.** Instead of adding $PE$, turn each pair of query and key features by the angle of
 #    its position (Su and others 2021). Show that scores then depend on distances only.
-# 4. **Swap the past.** Show with your own module that swapping positions 0 and 1 under a causal
+# 3. **Swap the past.** Show with your own module that swapping positions 0 and 1 under a causal
 #    mask leaves the output of position 4 unchanged. Is that still true after a second layer?
-# 5. **Prune.** Write a function that removes a head for good. The matrices become smaller, and the
-#    outputs equal those with the head's columns of `W_o` set to 0.
 
 # %% [markdown]
 # ## References

@@ -406,6 +406,17 @@ def test_a_download_that_names_nobody_is_refused_in_one_sentence(course, capsys,
     assert said in error and error.count("\n") == 1
 
 
+def test_a_wrong_from_is_one_sentence_and_files_of_nobody_are_listed(course, work, capsys):
+    files = {f"ada_1_11_{LESSON}.ipynb": work, "README.txt": b""}
+    assert collect(course, files, "--from", "moodle", "--roster", "none.csv") == 2
+    (course / "worksheet.csv").write_text(WORKSHEET)
+    capsys.readouterr()
+    assert collect(course, files, "--from", "moodle", "--roster", "worksheet.csv") == 2
+    assert "leave --from out" in capsys.readouterr().err
+    assert collect(course, files) == 0
+    assert "not of a student: README.txt" in capsys.readouterr().out
+
+
 def test_what_is_no_download_is_refused_in_one_sentence(course, capsys):
     (course / "bad.zip").write_bytes(b"no archive")
     for name, said in (

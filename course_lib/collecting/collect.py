@@ -37,6 +37,7 @@ from course_lib.authoring.builder import replace_files
 from course_lib.collecting.layouts import File, HandedIn, handed_in, read_download, read_roster
 from course_lib.collecting.unpack import SafeExtractor
 from course_lib.grading.course import Course, quiet_nbgrader
+from course_lib.grading.exports.sheet import listed
 from course_lib.grading.graded import COMPLETE, INCOMPLETE
 from course_lib.grading.intake.gate import STAMP, IntakeError, one_line
 from course_lib.grading.intake.read import has_answers, read_bytes, read_submission
@@ -101,10 +102,12 @@ def collect(
     rows.sort(key=lambda row: row[1] == "MISSING")  # the last lines are those that people read
     lines = [f"{lesson}, from {system}"]
     lines += [f"  {student:<{width}}  {state:<9}  {why}" for student, state, why in rows]
-    lines += [f"  belongs to no student: {one_line(name, 200)}" for name in strays]
+    lines += [f"not of a student: {listed(strays)}"] if strays else []
     if system == "moodle":
-        zone = f"{datetime.now().astimezone():%z}"
-        lines.append(f"Moodle's times are taken for those of this computer ({zone})")
+        lines.append(
+            f"times are read in the zone of this computer, {datetime.now().astimezone():%z}; if "
+            "your Moodle has another one, write TZ=REGION/CITY before the command"
+        )
     sums = Counter(state for _, state, _ in rows)
     told = ", ".join(f"{number} {state}" for state, number in sums.items())
     lines.append(f"{told}; {'nothing is written' if dry_run else f'now: course grade {lesson}'}")
@@ -193,9 +196,8 @@ def _submit(
         place = course.step("submitted") / student / lesson / f"{lesson}.ipynb"
         there = place.read_bytes() if place.is_file() else None
         if file is None:
-            state, said = (
-                ("MISSING", said) if there is None else ("kept", f"from before; now {said}")
-            )
+            state = "MISSING" if there is None else "kept"
+            said = said if there is None else f"collected before; this time: {said}"
             rows.append((one_line(label, 40), state, said))
             continue
         data, before = file.path.read_bytes(), known["students"].get(student, _NOTHING)

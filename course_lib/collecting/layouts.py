@@ -243,7 +243,9 @@ def handed_in(
                 one.problems.append("its number is not in the worksheet: download both again")
             else:
                 one.files.append(file)
-    if system == "moodle" and found and all(one.is_stranger for one in found.values()):
+    if not found:
+        raise UsageError(f"no name in this download is as {system} makes it: leave --from out")
+    if system == "moodle" and all(one.is_stranger for one in found.values()):
         raise UsageError(
             "the worksheet of --roster has none of the numbers in this download, so it is that of "
             "another assignment: download the grading worksheet of this one"

@@ -2,8 +2,8 @@
 # # 07 · Bug hunt: does it learn, and would you notice?
 #
 # **The question.** You wrote an attention module. The loss falls, and the accuracy is 100 %. Is the
-# module correct? Ten black boxes wait below. Each is an attention module with one fault. You train
-# it, test it, and find out what is wrong before you see a line of its code.
+# module correct? Ten black boxes wait below, each an attention module with one fault. You train and
+# test them, and find out what is wrong before you see a line of their code.
 #
 # **After this you can**
 #
@@ -87,7 +87,7 @@ class Block(nn.Module):
 
 # %% [markdown]
 # **Reversal.** The input is a sequence of 8 symbols, and the target is the same sequence backwards. The
-# training loop draws fresh sequences at every step, with cross-entropy and Adam.
+# training loop draws fresh sequences at every step and uses cross-entropy and Adam.
 
 
 # %% tags=["demo"]
@@ -123,7 +123,7 @@ def accuracy(model, task):
 
 
 # %% [markdown]
-# **Predict.** Guessing among 8 symbols costs a loss of $\ln 8 = 2.08$. Where does the loss end? And
+# **Predict.** Guessing among 8 symbols gives a loss of $\ln 8 = 2.08$. Where does the loss end? And
 # which key must query $i$ attend to?
 
 # %% tags=["demo", "nbval-ignore-output"]
@@ -161,8 +161,8 @@ plotting.show(plotting.diagram_strip("heads", lit=steps, shapes=shapes))
 
 # %% [markdown]
 # The boxes are `BUGS["avocet"]` to `BUGS["jacana"]`. Each is built and called like
-# `MultiHeadAttention` and has one fault, of a kind that lessons 02 to 06 warn of. Resist looking at the
-# source, because the point is to find the fault from outside. `Sound` is correct and there for
+# `MultiHeadAttention` and has one fault, of a kind that lessons 02 to 06 warn of. Do not look at the
+# source yet, because the point is to find the fault from outside. `Sound` is a correct module for
 # comparison.
 #
 # **Predict.** Train each box on reversal, with a dropout of 0.1. How many of the ten get more than
@@ -190,8 +190,8 @@ assert min(on_reversal.values()) > 0.95
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# All ten do. Reversal has no padding and no mask, and its queries, keys and values are one tensor, so
-# some faults never act. The layers around the attention learn to compensate for the others.
+# All ten boxes learn reversal. It has no padding and no mask, and its queries, keys and values are one
+# tensor, so some faults never act. The layers around the attention learn to compensate for the others.
 #
 # </details>
 
@@ -238,9 +238,9 @@ assert sorted(on_directory.values())[0] < 0.2 and sorted(on_directory.values())[
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Five boxes do. One of them is no better than a blind guess, and another exceeds 90 %. Alone, without
-# `Sound` beside it, such a number would tell you nothing. A bug, a poor learning rate and a hard task
-# look the same.
+# Five boxes get less than 97.5 %. One of them is no better than a blind guess, and another gets more
+# than 90 %. Alone, without `Sound` beside it, such a number would tell you nothing. A bug, a poor
+# learning rate and a hard task look the same.
 #
 # </details>
 
@@ -278,7 +278,7 @@ assert len([b for b in boxes if on_directory[b] > 0.975 and b not in too_good]) 
 # <details><summary>Answer</summary>
 #
 # Below $\ln 8$, the model must be cheating. Nothing can predict a fair die, and each batch is new, so
-# the model cannot have memorized it. Four boxes end below, three of them far below. In each of them,
+# the model cannot have memorized it. Four boxes end below it, three of them far below. In each of them,
 # some position sees what comes after it, and you needed no correct module to prove it. Four other
 # boxes have passed all three trainings.
 #
@@ -303,11 +303,12 @@ for invariant, statement in INVARIANTS.items():
 # third key leaves the scores $(0, \ln 3)$ and the weights $(1/4, 3/4)$, so masking it must give
 # $(1/4, 3/4, 0)$.
 #
-# You now write three such tests. The check hands each of them dozens of hidden modules, and counts the
-# broken ones it reveals and the correct ones it rejects. In all three tests,
+# You now write three such tests. The check gives each of them dozens of hidden modules, and counts how
+# many broken ones it reveals and how many correct ones it rejects. In all three tests,
 #
 # - outputs that differ by rounding only (in float32, a millionth of their size) count as equal;
-# - a difference of a hundredth counts, wherever it is and whatever its sign, and nan equals nothing;
+# - a difference of a hundredth counts, wherever it is and whatever its sign;
+# - nan is not equal to anything;
 # - the module stays in the mode in which you get it, train or eval;
 # - the result is a Python `bool`.
 
@@ -319,8 +320,8 @@ for invariant, statement in INVARIANTS.items():
 #   at least 1.
 # - **Returns** True if masking the padded keys gives the same outputs as deleting them, for every item.
 #
-# **Worked example.** A module returns the plain average of the values, whatever the lengths. For
-# values $(1, 2, 9)$ and length 2 it returns 4 with the mask and 1.5 after deleting, so False.
+# **Worked example.** A module returns the plain average of the values, whatever the lengths. For values
+# $(1, 2, 9)$ and length 2 it returns 4 with the mask and 1.5 after deleting. The result is False.
 
 # %%
 from course_lib.attention import masking_equals_deleting
@@ -342,10 +343,10 @@ check("masking_equals_deleting")
 #
 # Reversing keeps the middle key in the middle, and rotating keeps neighbors together (in a circle), so
 # a module that prefers the middle or looks at neighbors passes. Swapping each pair of neighbors in turn
-# lets little through, but it is not a proof. All orders are composed of such swaps, but the second
-# swap starts from keys that are already swapped. Take scores $(4, 3, 2, 1)$ and a module that adds
-# $\operatorname{relu}(\text{last} - \text{first})$. It adds 0 after each of the three swaps, and 3 after
-# a reversal. Add a few random orders.
+# lets little through, but it is not a proof. All orders are composed of such swaps, but the second swap
+# starts from keys that are already swapped. Take scores $(4, 3, 2, 1)$ and a module that adds
+# $\operatorname{relu}(\text{last} - \text{first})$. It adds 0 after each of the three swaps, and 3
+# after a reversal. Add a few random orders.
 #
 # </details>
 
@@ -362,7 +363,7 @@ check("keys_permutation_invariant")
 # - **Returns** True if every item has the same output alone as in the batch.
 #
 # **Worked example.** A module subtracts the average over the batch from the values. Alone, an item
-# gets nothing but zeros, so False. (Shuffling the batch leaves the average alone and reveals nothing.)
+# gets nothing but zeros, so the result is False.
 
 # %%
 from course_lib.attention import batch_items_independent
@@ -402,15 +403,15 @@ assert gap < 1e-12
 # %% [markdown]
 # ### Exercise: `diagnosed_boxes`
 #
-# Diagnose `curlew`, `fulmar` and `ibis`. Your tests decide three of the eleven invariants. For others,
+# Diagnose `curlew`, `fulmar` and `ibis`. Your tests cover three of the eleven invariants. For others,
 # write the experiment yourself.
 #
 # - **Takes** nothing.
 # - **Returns** a dict from the names of the three boxes to the id of an invariant that the box breaks.
 #   If it breaks several, give any one of them.
 #
-# Entries are marked together, all or nothing, so the points cannot tell you which entry is wrong. Your
-# tests can.
+# The entries are graded together, all or nothing, so the points cannot tell you which entry is wrong.
+# Your tests can.
 #
 # **Worked example.** If the gap above were large for a box, its entry would be `"linear_in_values"`.
 
@@ -461,16 +462,16 @@ assert sum(all(row.values()) for row in table.values()) == 1 + 4
 # <details><summary>Answer</summary>
 #
 # Every box learned reversal. `masking_equals_deleting` reveals three boxes, and your other tests reveal
-# one each. Training tells you at best *that* something is wrong. A test tells you what, in milliseconds.
-# Four boxes pass all six columns. They need the other invariants, and writing eleven tests takes an
-# evening, once.
+# one each. Training tells you at best *that* something is wrong. A test tells you *what* is wrong, in
+# milliseconds. Four boxes pass all six columns, and only the other invariants reveal them. Writing
+# eleven tests takes an evening, and you do it once.
 #
 # </details>
 
 # %% [markdown]
 # ### Exercise: `broken_invariants`
 #
-# Return a dict like that of `diagnosed_boxes`, for all names in `BUGS`. Entries are marked in three
+# Return a dict like that of `diagnosed_boxes`, for all names in `BUGS`. The entries are graded in three
 # groups, all or nothing. For `scale_free`, compare `attention_weights.log().std(-1)` for two sizes, say
 # 4 and 256, with one head and standard normal queries and keys.
 
@@ -491,13 +492,13 @@ check("broken_invariants")
 # | thread | what happened |
 # |---|---|
 # | [rasbt/LLMs-from-scratch #1062](https://github.com/rasbt/LLMs-from-scratch/pull/1062) (2026) | A book's notebook passed an upper triangle to `F.scaled_dot_product_attention`, where True means "may attend". Each token saw only the tokens after it. |
-# | [keras-team/keras #23038](https://github.com/keras-team/keras/issues/23038) (2026) | `MultiHeadAttention` left the causal mask to a fast kernel. With dropout, for example, it took a slow path in which nothing applied the mask. |
+# | [keras-team/keras #23038](https://github.com/keras-team/keras/issues/23038) (2026) | `MultiHeadAttention` left the causal mask to a fast kernel. With dropout, for example, it took a slow path that did not apply the mask. |
 # | [d2l-ai/d2l-en #2423](https://github.com/d2l-ai/d2l-en/pull/2423) (2023) | Masked scores become −10⁶. In an item of length 0, all scores are then equal, so it gets the average of its padding. |
 # | [pytorch/pytorch #41508](https://github.com/pytorch/pytorch/issues/41508) (2020) | In `nn.MultiheadAttention`, a query without an allowed key gets nan. Even if you discard it, the gradients become nan. |
 #
 # The next cell rebuilds the first three and calls PyTorch's own module for the fourth.
 #
-# **Predict.** Which lines will contain a False? (With a length of 0, deleting leaves no keys, and a sum
+# **Predict.** Which lines will contain `False`? (With a length of 0, deleting leaves no keys, and a sum
 # over no keys is 0.)
 
 
@@ -562,7 +563,7 @@ assert in_torch.in_proj_weight.grad.isnan().any()
 # (The book's repository now has the same test, that future tokens do not change earlier outputs.)
 # `masking_equals_deleting` reveals the other two, but only with an empty item. They break
 # `empty_rows_zero` and treat all other items correctly. (`batch_items_independent` is False for nan,
-# because nan equals nothing.) A test is only as good as its inputs.
+# because nan is not equal to anything.) A test is only as good as its inputs.
 #
 # </details>
 
@@ -593,7 +594,7 @@ assert not is_causal(broken, x) and empty_item.isnan().all()
 # %% [markdown]
 # ### Exercise: `CausalSelfAttention`
 #
-# Write the module correctly. You may start from a copy.
+# Write the module correctly.
 #
 # - **`__init__(embed_dim, num_heads, *, device=None, dtype=None)`** creates two `nn.Linear` layers
 #   without bias: `W_qkv`, from `embed_dim` to `3 * embed_dim`, and `W_o`. The outputs of `W_qkv` are the
@@ -616,7 +617,7 @@ check("CausalSelfAttention")
 # %% [markdown]
 # ### Faults that hide each other ★
 #
-# This cross-attention, which does not project its values, also has four faults.
+# This cross-attention module, which does not project its values, also has four faults.
 #
 # **Predict.** How many of your three tests fail?
 
@@ -641,7 +642,7 @@ assert not torch.allclose(sums, torch.ones_like(sums))
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# None of them fails, but two other invariants do. One fault hides another here, so after the first
+# All three pass, but two other invariants fail. One fault hides another here, so after the first
 # repair more tests will fail, not fewer.
 #
 # </details>
@@ -714,7 +715,7 @@ run_tests(tests)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# All four pass. In train mode the dropout differs from call to call, so the first three tests fail.
+# All four pass. In train mode, each call drops other weights, so the first three tests fail.
 #
 # </details>
 
@@ -742,18 +743,17 @@ check("07_bug_hunt")
 # ### BEGIN SOLUTION
 # Three points, one for each part; half points are possible.
 #
-# 1. **Why it trains.** Two different reasons, each with a box that fits: the other layers learn
-#    around the fault (on reversal `avocet`, `bittern`, `jacana`; anywhere `heron`; the projections
-#    make up for the scale in `egret`); or the training data never touches it (no padding: `curlew`,
-#    `fulmar`, no empty item: `ibis`; keys and values the same tensor: `dunlin`); or the metric is taken where it does
-#    little harm (`grebe` with a small dropout). Half a point for one reason.
-# 2. **When it hurts.** A concrete situation: batches with other padding than in training, an empty
-#    document, cross-attention with values of their own, reproducing a prediction, loading weights
-#    that another implementation trained, reading attention maps as explanations.
-# 3. **Which tests.** Two tests with a reason that has to do with what they catch: for example
-#    `masking_equals_deleting` because data has padding, and `items_apart` or `queries_apart`
-#    because mixing leaks information. "The permutation test" alone earns half a point at most: it
-#    catches one of ten.
+# 1. **Why it trains.** Two different reasons, each with a box that fits. The other layers compensate for
+#    the fault (on reversal `avocet`, `bittern`, `jacana`; anywhere `heron` and, for the scale, `egret`).
+#    The training data never reaches it (no padding: `curlew`, `fulmar`; no empty item: `ibis`; keys and
+#    values the same tensor: `dunlin`). The metric hardly shows it (`grebe`, with a small dropout). Half a
+#    point for one reason.
+# 2. **When it hurts.** A concrete situation, such as batches with other padding, an empty document,
+#    cross-attention, reproducing a prediction, loading weights that another implementation trained, or
+#    reading attention maps as explanations.
+# 3. **Which tests.** Two tests with a reason that has to do with what they reveal, such as
+#    `masking_equals_deleting` because the data has padding, and `items_apart` because mixing leaks
+#    information. "The permutation test" alone earns half a point at most, because it reveals one of ten.
 # ### END SOLUTION
 
 # %% [markdown]

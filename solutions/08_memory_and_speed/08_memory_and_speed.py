@@ -6,10 +6,10 @@
 #
 # **After this you can**
 #
-# - measure what an attention costs, in bytes and in seconds, before you change anything;
+# - measure what attention costs, in bytes and in seconds, before you change anything;
 # - compute a softmax over numbers that are never all in memory at once;
 # - write attention, forward and backward, whose memory grows with $n + m$ instead of $n m$;
-# - ask torch which kernel it takes, and find out what limits the speed of a piece of code.
+# - find out which kernel torch uses, and what limits the speed of a piece of code.
 #
 # **Time:** {time}. **You need:** a stable softmax and masks (lesson 02), additive scores (lesson 04),
 # and the backward pass of attention (lesson 05). Sections 1 and 2 alone take half an hour.
@@ -56,9 +56,9 @@ plotting.show(
 # The meter below counts bytes. The *peak* is the largest number in use at once, besides the inputs.
 # The bytes that are *kept* stay in use after the forward pass because the backward pass needs them.
 #
-# **Predict.** For the 14 letters of *dreiundvierzig*, which are larger, the three inputs with 64 features
-# each, or the weights? For a page of 1,024 letters, how many matrices as large as the weights are in
-# memory at the peak?
+# **Predict.** For the 14 letters of *dreiundvierzig*, which are larger, the three inputs with 64
+# features each, or the weights? For a page of 1,024 letters, how many matrices as large as the weights
+# are in memory at the peak?
 
 
 # %% tags=["demo"]
@@ -99,11 +99,11 @@ assert 3 < peak / (n * n / 256) < 4
 # </details>
 #
 # For a chapter of 16,384 letters, the weights of one head take $16384^2 \cdot 4$ bytes, which is 1 GiB,
-# and the peak is three times that. Could you work in pieces? The softmax is in the way, because a weight
-# needs the sum over its whole row.
+# and the peak is three times that. Could you work in pieces? The softmax is in the way, because a
+# weight needs the sum over its whole row.
 
 # %% [markdown]
-# ## 2. A softmax that does not wait
+# ## 2. A softmax in blocks
 #
 # *The scores of a row arrive one block at a time, each only once. What do you have to remember?*
 
@@ -112,13 +112,14 @@ shapes = {"scores": (1, 8), "mask": (1, 8), "softmax": (1, 8)}
 plotting.show(plotting.diagram_strip("attention", lit="softmax", shapes=shapes))
 
 # %% [markdown]
-# A weight is $e^{s_j - c} / \sum_k e^{s_k - c}$, for any $c$. Lesson 02 took the largest score for $c$, so
-# that nothing overflows. You need two numbers, the largest score $c$ and the sum $t$.
+# A weight is $e^{s_j - c} / \sum_k e^{s_k - c}$, for any $c$. Lesson 02 took the largest score for $c$,
+# so that nothing overflows. You need two numbers, the largest score $c$ and the sum $t$.
 #
-# **By hand.** For the scores $1, 0$, you have $c = 1$ and $t = e^0 + e^{-1} = 1.3679$. With a third score
-# $2$, $c = 2$ and $t = e^{-1} + e^{-2} + e^0 = 1.5032$.
+# **By hand.** For the scores $1, 0$, you have $c = 1$ and $t = e^0 + e^{-1} = 1.3679$. With a third
+# score $2$, $c = 2$ and $t = e^{-1} + e^{-2} + e^0 = 1.5032$.
 #
-# **Predict.** How do you get 1.5032 from $c = 1$, $t = 1.3679$ and the new score 2 alone? In the longer row below, in which block does a sum that is never rescaled go wrong?
+# **Predict.** How do you get 1.5032 from $c = 1$, $t = 1.3679$ and the new score 2 alone? In the longer
+# row below, in which block does a sum that is never rescaled go wrong?
 
 # %% tags=["demo"]
 row = torch.tensor([1.0, 0.5, 2.0, 0.0, 3.0, 1.5, 2.5, 0.5])
@@ -136,8 +137,8 @@ assert sums["never rescaled"][1] - sums["correct"][1] > 0.9
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It goes wrong in block 1, where the maximum rises from 2 to 3. All old terms have the same wrong $c$, so
-# *one* factor corrects them: $1.3679 \cdot e^{1 - 2} = 0.5032$, and the new score adds 1.
+# It goes wrong in block 1, where the maximum rises from 2 to 3. All old terms have the same wrong $c$,
+# so *one* factor corrects them: $1.3679 \cdot e^{1 - 2} = 0.5032$, and the new score adds 1.
 #
 # </details>
 #
@@ -158,7 +159,7 @@ assert sums["never rescaled"][1] - sums["correct"][1] > 0.9
 # - **Takes** `blocks`, an iterable over one or more tensors `(..., b)`, such as a generator. Their sizes
 #   `b` may differ, and scores may be $-\infty$.
 # - **Returns** `(maxima, totals)`, each `(...)`, with the largest score $c$ and $\sum_k e^{s_k - c}$ of
-#   every row. If all scores of a row are $-\infty$, they are $-\infty$ and 0.
+#   every row. If all scores of a row are $-\infty$, the results are $-\infty$ and 0.
 # - **Keeps** no block. The check counts bytes.
 #
 # **Worked number.** Blocks `[[1, 0]]` and `[[2]]` give `[2]` and `[1.5032]`.
@@ -180,8 +181,8 @@ shapes = {"queries": (1, 1), "keys": (3, 1), "values": (3, 1), "weighted sum": (
 plotting.show(plotting.diagram_strip("attention", lit=steps, shapes=shapes))
 
 # %% [markdown]
-# If you leave the division by $t$ to the end, an output is one more sum in which every term is scaled by
-# $e^{-c}$, $O = \sum_j e^{s_j - c}\, v_j$.
+# If you leave the division by $t$ to the end, the output becomes one more sum,
+# $O = \sum_j e^{s_j - c}\, v_j$, in which every term is scaled by $e^{-c}$.
 #
 # **By hand.** Take the scores $1, 0 \mid 2$ again, with the values $1, 3 \mid 5$:
 #
@@ -215,7 +216,8 @@ plotting.interactive(draw_blocks, blocks=range(4))
 # With many queries there are two loops, one over blocks of queries and one over blocks of keys. On a
 # GPU, the slow memory below is its HBM, and the fast memory is the SRAM of each processor on the chip.
 #
-# **Predict.** What is never in memory as a whole? And how often is the first block of keys, $K_0$, loaded?
+# **Predict.** What is never in memory as a whole? And how often is the first block of keys, $K_0$,
+# loaded?
 
 
 # %% tags=["demo"]
@@ -245,10 +247,10 @@ plotting.interactive(draw_tiles, step=range(13))
 # - **Never** has all scores in memory, in one piece or in several. Do not use
 #   `F.scaled_dot_product_attention`. Gradients reach queries, keys and values.
 #
-# One loop over blocks of keys is enough. The last block may be shorter.
+# The last block may be shorter.
 #
-# **Worked number.** For $d = 1$, the query 1, keys 1, 0, 2 and values 1, 3, 5, the results are 3.8411 and
-# 2.4076, as in the table above, for any block size.
+# **Worked number.** For $d = 1$, the query 1, keys 1, 0, 2 and values 1, 3, 5, the results are 3.8411
+# and 2.4076, as in the table above, for any block size.
 
 # %%
 from course_lib.attention import blocked_attention
@@ -294,7 +296,7 @@ assert page["blocked"][0] > page["plain"][0]
 # </details>
 
 # %% [markdown]
-# ## 4. Forget, and compute again
+# ## 4. Discard and recompute
 #
 # *Which numbers does the backward pass have to keep?*
 
@@ -303,23 +305,23 @@ shapes = {"queries": (5, 4), "keys": (5, 4), "values": (5, 3), "attention weight
 plotting.show(plotting.diagram_strip("attention", lit="attention weights", shapes=shapes))
 
 # %% [markdown]
-# Every score can be computed again from the inputs. This is called *recomputation*. To turn the scores of
-# a row into weights, FlashAttention (Dao and others, 2022) kept $c$ and $t$, and FlashAttention-2 (Dao,
-# 2023) keeps only $L$.
+# Every score can be computed again from the inputs. This is called *recomputation*. To turn the scores
+# of a row into weights, FlashAttention (Dao and others, 2022) kept $c$ and $t$, and FlashAttention-2
+# (Dao, 2023) keeps only $L$.
 #
-# **Predict.** For the scores $1, 0, 2$, you have $c = 2$, $t = 1.5032$ and $L = 2.4076$. Make the weights
-# $(0.2447, 0.0900, 0.6652)$ from the scores and *one* of these three.
+# **Predict.** For the scores $1, 0, 2$, you have $c = 2$, $t = 1.5032$ and $L = 2.4076$. Make the
+# weights $(0.2447, 0.0900, 0.6652)$ from the scores and *one* of these three.
 #
 # <details><summary>Answer</summary>
 #
-# Use $L$, for example $e^{0 - 2.4076} = 0.0900$. With $c$ alone, the numbers sum to $t$ instead of 1. With
-# $t$ alone, you divide exponentials without $c$ by a sum with $c$.
+# Use $L$, for example $e^{0 - 2.4076} = 0.0900$. With $c$ alone, the numbers sum to $t$ instead of 1.
+# With $t$ alone, you divide exponentials without $c$ by a sum with $c$.
 #
 # </details>
 #
 # Lesson 05's gradient of the scores needs one more number for each row. With $G$ the gradient of the
-# outputs and $dW_{ij} = G_i \cdot v_j$, it is the average $D_i = \sum_j W_{ij}\, dW_{ij}$ over *all* keys,
-# and the first block already needs it.
+# outputs and $dW_{ij} = G_i \cdot v_j$, it is the average $D_i = \sum_j W_{ij}\, dW_{ij}$ over *all*
+# keys, and the first block already needs it.
 #
 # **Predict.** In the example with $G = 1$, the average is $D = 0.2447 \cdot 1$ $+\, 0.0900 \cdot 3$
 # $+\, 0.6652 \cdot 5$ $= 3.8411$. Where have you seen this number? What is it for another $G$?
@@ -341,12 +343,12 @@ plotting.show(plotting.diagram_strip("attention", lit="attention weights", shape
 # - **`forward`** returns only the outputs. You can call `blocked_attention`.
 # - **`backward`** returns gradients for `queries`, `keys` and `values`, and None for the other two. A
 #   query that may attend to no key contributes zeros.
-# - **Neither pass** creates or keeps a tensor with an $n$ and an $m$. Otherwise you earn at most a third
-#   of the points. Do not use `F.scaled_dot_product_attention`.
+# - **Neither pass** creates a tensor that has both an $n$ and an $m$ axis. Otherwise you earn at most a
+#   third of the points. Do not use `F.scaled_dot_product_attention`.
 #
-# **Worked number.** For $d = 1$, the query 1, keys 1, 0, 2, values 1, 3, 5, $G = 1$ and any block size, the
-# gradient of the values is $(0.2447, 0.0900, 0.6652)$, that of the keys $(-0.6953, -0.0757, 0.7710)$, and
-# that of the query 0.8467.
+# **Worked number.** For $d = 1$, the query 1, keys 1, 0, 2, values 1, 3, 5, $G = 1$ and any block size,
+# the gradient of the values is $(0.2447, 0.0900, 0.6652)$, that of the keys $(-0.6953, -0.0757,
+# 0.7710)$, and that of the query 0.8467.
 
 # %%
 from course_lib.attention import RecomputedAttention
@@ -389,7 +391,7 @@ assert memory["plain"][-1] / memory["plain"][-2] > 3.5
 # </details>
 
 # %% [markdown]
-# ### And in time?
+# ### How long does it take?
 #
 # Plain attention does two products of size $n m d$ forward and four backward. Yours computes $Q K^\top$
 # once more, which is about a sixth more arithmetic.
@@ -442,7 +444,7 @@ for whose, table in tables.items():
 # </details>
 
 # %% [markdown]
-# ## 5. What torch does, and when it does not
+# ## 5. What torch does for you
 #
 # *Which calls does PyTorch run without the matrix of scores?*
 
@@ -499,28 +501,25 @@ assert kept["(B, h, n, d)"] < 200 < 1000 < kept["(B, n, d)"]
 # <details><summary>Answer (on a CPU with torch 2.13)</summary>
 #
 # Four axes reach the fused kernel, and the *same numbers with three axes* do not. Wrapping the call in
-# `unsqueeze(1)` and `squeeze(1)` buys more than any clever code. A window passed as a mask is fused, but
-# first becomes $n \times n$ floating-point numbers. A learned bias, dropout, and values whose size differs
-# from that of the keys fall back to math.
+# `unsqueeze(1)` and `squeeze(1)` buys more than any clever code. A window passed as a mask is fused,
+# but first becomes $n \times n$ floating-point numbers. A learned bias, dropout, and values whose size
+# differs from that of the keys fall back to math.
 #
 # </details>
-#
-# A GPU has other kernels with other conditions. `nn.MultiheadAttention` can use a fused kernel only with
-# `need_weights=False`.
 
 # %% [markdown]
 # ## 6. The same numbers from other functions ★
 #
-# *Additive scores with $H$ hidden features take $n m H$ times a tanh. Can fewer functions do?*
+# *Additive scores with $H$ hidden features need a tanh of $n m H$ numbers. Are fewer enough?*
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": (1, 256, 32), "keys": (1, 256, 32), "scores": (1, 256, 256)}
 plotting.show(plotting.diagram_strip("attention", lit="scores", shapes=shapes))
 
 # %% [markdown]
-# A tanh is a stretched sigmoid, $\tanh x = 2\,\sigma(2x) - 1$ with $\sigma(y) = 1 / (1 + e^{-y})$, and the
-# exponential of a sum is a product. With $x = q + k$, you need the exponentials of queries and of keys,
-# $(n + m) H$ of them instead of $n m H$.
+# A tanh is a stretched sigmoid, $\tanh x = 2\,\sigma(2x) - 1$ with $\sigma(y) = 1 / (1 + e^{-y})$, and
+# the exponential of a sum is a product. With $x = q + k$, you need the exponentials of queries and of
+# keys, $(n + m) H$ of them instead of $n m H$.
 #
 # **Predict.** The largest number in float32 is about $e^{88}$. For $q = -60$ and $k = 60$, what does
 # $e^{-2q} \cdot e^{-2k}$ give, instead of 1? The figure shows the error of the product for $q = -x$ and
@@ -550,9 +549,9 @@ plotting.show(
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# There is only rounding up to a cliff, which is at a different $x$ for each dtype. $e^{120}$ is inf,
-# $e^{-120}$ is 0, and their product is nan. So the fast form needs a *guard* that tests whether all $|q|$
-# and $|k|$ are small enough.
+# Up to a cliff, which is at a different $x$ for each dtype, the error is only rounding. $e^{120}$ is
+# inf, $e^{-120}$ is 0, and their product is nan. So the fast form needs a *guard* that tests whether
+# all $|q|$ and $|k|$ are small enough.
 #
 # </details>
 
@@ -587,18 +586,17 @@ shapes = {"queries": (4096, 64), "keys": (4096, 64), "scores": (4096, 4096)}
 plotting.show(plotting.diagram_strip("attention", lit=steps, shapes=shapes))
 
 # %% [markdown]
-# A processor does $P$ operations a second and moves $\beta$ bytes a second from and to its memory. A step
-# that does $I$ operations for each byte it moves does at most $\min(P, I \beta)$ operations a second.
-# Drawn, this is a *roofline*, a slope where memory is the limit and a flat roof where arithmetic is. They
-# meet at the *edge*, $P / \beta$ operations a byte.
-#
-# **By hand.** Let $n = m = 4096$ and $d = 64$.
+# A processor does $P$ operations a second and moves $\beta$ bytes a second from and to its memory. A
+# step that does $I$ operations for each byte it moves does at most $\min(P, I \beta)$ operations a
+# second. Drawn, this is a *roofline*, a slope where memory is the limit and a flat roof where
+# arithmetic is. They meet at the *edge*, $P / \beta$ operations a byte. Let $n = m = 4096$ and $d =
+# 64$.
 #
 # | step | operations | bytes | $I$ |
 # |---|---|---|---|
-# | scores, and likewise the weighted sum | $2 n m d$ | $4 n m$ for the matrix | about $d / 2 = 32$ |
+# | scores, weighted sum | $2 n m d$ each | $4 n m$ each | about $d / 2 = 32$ |
 # | softmax: compare, subtract, exponential, add, divide | $5 n m$ | $8 n m$ | 0.6 |
-# | fused | $4 n m d$ | at least $16\, n d$, for inputs and outputs | at most 1024 |
+# | fused | $4 n m d$ | at least $16\, n d$ | at most 1024 |
 #
 # **Predict.** Which of the steps does memory limit? And do the three steps add up to the plain call?
 
@@ -658,16 +656,16 @@ for whose, table in tables.items():
 # %% [markdown]
 # <details><summary>Answer (for the recorded times)</summary>
 #
-# Memory limits only the softmax. It reaches less than half of its bound, because an exponential counts as
-# one operation and costs many. Both products and the fused kernel lie to the right of the edge and reach
-# three quarters of the roof. The three steps take 94 ms, and the plain call takes 186. The difference is
-# mostly the cost of fresh memory (*softmax, new memory*), which the fused kernel saves.
+# Memory limits only the softmax. It reaches less than half of its bound, because an exponential counts
+# as one operation and costs many. Both products and the fused kernel lie to the right of the edge and
+# reach about three quarters of the roof. The three steps take 94 ms, and the plain call takes 186. The
+# difference is mostly the cost of fresh memory (*softmax, new memory*), which the fused kernel saves.
 #
 # </details>
 #
-# On a GPU, bytes cost more. NVIDIA specifies the H200 at 989 · 10¹² operations (bfloat16) and 4.8 · 10¹²
-# bytes a second, which puts the edge at 206. With $d = 64$ and two bytes a number, both products have
-# $I = 64$, so all three steps would wait for memory.
+# On a GPU, bytes cost more. The H200 is specified at 989 · 10¹² operations (bfloat16) and 4.8 · 10¹²
+# bytes a second, which puts the edge at 206. With two bytes a number, both products have $I = 64$, so
+# all three steps would wait for memory.
 
 # %% [markdown]
 # ## 8. Yours beside the library's
@@ -720,8 +718,8 @@ check("08_memory_and_speed")
 # %% [markdown]
 # ### Written question: which limit?
 #
-# Three colleagues tell you what they found. For each, say in two or three sentences whether the conclusion
-# holds, and give a reason with a number or a measurement from this lesson.
+# Three colleagues tell you what they found. For each, say in two or three sentences whether the
+# conclusion holds, and give a reason with a number or a measurement from this lesson.
 #
 # 1. "Fused attention is faster because it does less arithmetic."
 # 2. "I rewrote our attention in blocks of 128 keys. The peak of a forward pass is ten times lower, so
@@ -735,29 +733,26 @@ check("08_memory_and_speed")
 # ### BEGIN SOLUTION
 # Three points, one for each colleague; half points are possible.
 #
-# 1. **Wrong reason.** It does the same two products forward, and one more backward (seven for six). What
-#    it spares is memory: no matrix of scores is moved, or fetched anew from the system. In the recorded
-#    run the steps of the plain way take 94 ms and the call 186, and a softmax into new memory takes 48 ms
-#    more. An argument from operations a byte (1024 against 32 for a product and
-#    0.6 for the softmax) counts, too, if it does not claim that bytes were the limit of the two
-#    products on this machine. Half a point for "it saves memory traffic" without a number or a picture.
-# 2. **Does not follow.** Autograd keeps the weights of every block: section 3 measured that more is
-#    kept for the backward pass than the plain way keeps. Training needs a backward pass that
-#    recomputes. Half a point for "memory of training is larger" without saying what is kept. Full
-#    points also for noting that with a recomputing backward pass the conclusion *would* hold, as the
-#    memory is then linear in the number of positions.
-# 3. **Wrong twice.** Fewer functions need not be less time; that is for a measurement to say. And a test
-#    set does not show what happens outside $|q|, |k| \le 43$ in float32, or 4.8 in float16: the error
-#    jumps from nothing to nan. Half a point for one of the two.
+# 1. **Wrong reason.** The fused kernel does the same two products forward, and one more backward. It
+#    saves memory, because no matrix of scores is moved or fetched anew from the system. In the recorded
+#    run, the steps of the plain way take 94 ms and the call 186. An argument from operations per byte
+#    (1024 against 32 and 0.6) counts, too, unless it claims that bytes limited the two products on this
+#    machine. Half a point without a number or a picture.
+# 2. **Does not follow.** Autograd keeps the weights of every block. Section 3 measured that more is kept
+#    than in the plain way. The conclusion would hold with a backward pass that recomputes. Half a point for
+#    "training needs more memory" without saying what is kept.
+# 3. **Wrong twice.** Whether fewer functions take less time is for a measurement to say. And a test set
+#    does not show what happens outside $|q|, |k| \le 43$ in float32, or 4.8 in float16, where the product
+#    is nan. Half a point for one of the two.
 # ### END SOLUTION
 
 # %% [markdown]
 # ## Summary
 #
 # A softmax needs a maximum and a sum for each row, and you can update both while the scores arrive in
-# blocks. A backward pass of your own computes the weights again from the log-sum-exp, so memory grows with
-# $n + m$. Whether that is also faster depends on the machine, so measure, and ask torch which kernel it
-# takes.
+# blocks. A backward pass of your own computes the weights again from the log-sum-exp, so memory grows
+# with $n + m$. Whether that is also faster depends on the machine, so measure, and find out which
+# kernel torch uses.
 
 # %% [markdown]
 # ## Further exercises ★

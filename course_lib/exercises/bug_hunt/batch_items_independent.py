@@ -33,20 +33,17 @@ def _items_probes(rng) -> list[Probe]:
     ]  # fmt: skip
 
 
-@in_steps(items=slice(None), lengths="item", pick=lambda module, outputs: outputs)
-def _alone(items, lengths, pick) -> Callable:
+@in_steps(items=slice(None), lengths="item")
+def _alone(items, lengths) -> Callable:
     """A test item by item; `lengths` says which lengths the item gets when it is alone."""
 
     def test(module, queries, keys, values, valid_lens) -> bool:
-        if lengths == "never":
-            together = pick(module, module(queries, keys, values))
-        else:
-            together = pick(module, module(queries, keys, values, valid_lens))
+        given = () if lengths == "never" else (valid_lens,)
+        together = module(queries, keys, values, *given)
         for b in range(len(queries))[items]:
             item = slice(b, b + 1)
-            given = {"item": (valid_lens[item],), "all": (valid_lens,)}.get(lengths, ())
-            outputs = module(queries[item], keys[item], values[item], *given)
-            if not same(pick(module, outputs), together[item]):
+            given = (valid_lens[item],) if lengths == "item" else ()
+            if not same(module(queries[item], keys[item], values[item], *given), together[item]):
                 return False
         return True
 
@@ -76,12 +73,6 @@ EXERCISE = Exercise(
         mistake("lengths_only_together", _alone(lengths="together")).says(
             "You call single items without their length, so even a sound module differs.",
             "Which length belongs to item b?",
-        ),
-        mistake(
-            "weights_compared", _alone(pick=lambda module, outputs: module.attention_weights)
-        ).says(
-            "You compare the weights, but items can also mix in the values or the outputs.",
-            "What does the caller get from the module?",
         ),
         mistake("always_true", constant(True)).says(
             "Your test says True of every module, even the broken ones.",

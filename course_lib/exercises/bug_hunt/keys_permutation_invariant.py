@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 import numpy as np
-import torch
 
 from course_lib.checks.judge.exercise import Exercise
 from course_lib.checks.observe.probe import Probe, tensor
@@ -51,29 +50,26 @@ def _keys_in_order(rng) -> Given:
     return inputs
 
 
-def _of_the_first_item(module, *inputs) -> bool:
-    orders = [
-        lambda count, j=j: [*range(j), j + 1, j, *range(j + 2, count)]
-        for j in range(inputs[1].shape[1] - 1)
-    ]
-    return _permuting(*orders, items=slice(1))(module, *inputs)
+def _permuting(*orders, items=slice(None)) -> Callable:
+    """A test with the given orders, `order(num_keys) -> list`."""
 
-
-def _permuting(
-    *orders, of=(1, 2), axis=1, tolerance=1e-5, items=slice(None), queries=slice(None)
-) -> Callable:
-    """A test with the given orders, `order(num_keys) -> list`, of arguments 0, 1 or 2."""
-
-    def test(module, *inputs) -> bool:
-        outputs = module(*inputs)[items, queries]
+    def test(module, queries, keys, values) -> bool:
+        outputs = module(queries, keys, values)[items]
         for order in orders:
-            index = torch.tensor(order(inputs[1].shape[axis]))
-            other = [x.index_select(axis, index) if i in of else x for i, x in enumerate(inputs)]
-            if not same(module(*other)[items, queries], outputs, tolerance):
+            index = order(keys.shape[1])
+            if not same(module(queries, keys[:, index], values[:, index])[items], outputs):
                 return False
         return True
 
     return test
+
+
+def _of_the_first_item(module, queries, keys, values) -> bool:
+    swaps = [
+        lambda count, j=j: [*range(j), j + 1, j, *range(j + 2, count)]
+        for j in range(keys.shape[1] - 1)
+    ]
+    return _permuting(*swaps, items=slice(1))(module, queries, keys, values)
 
 
 def _roll(count) -> list[int]:

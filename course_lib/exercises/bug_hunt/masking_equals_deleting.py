@@ -70,17 +70,6 @@ def _masking_to_the_longest(module, queries, keys, values, valid_lens) -> bool:
     )
 
 
-def _masking_by_weights(module, queries, keys, values, valid_lens) -> bool:
-    module(queries, keys, values, valid_lens)
-    masked = module.attention_weights
-    for b, length in enumerate(valid_lens.tolist()):
-        item = slice(b, b + 1)
-        module(queries[item], keys[item, :length], values[item, :length])
-        if not same(masked[item, ..., :length], module.attention_weights):
-            return False
-    return True
-
-
 EXERCISE = Exercise(
     points=4,
     minutes=10,
@@ -116,11 +105,6 @@ EXERCISE = Exercise(
         mistake("one_too_few", _masking(lambda x, length: x[:, : length + 1])).says(
             "You delete one key too few: length 2 keeps keys 0 and 1, and key 2 goes.",
             "Where does a slice that ends at `length` stop?",
-        ),
-        mistake("weights_compared", _masking_by_weights).says(
-            "You compare the weights, but a module can mask them and still let padded values into "
-            "its outputs.",
-            "What does the caller get from the module?",
         ),
         mistake("always_false", constant(False)).says(
             "Your test says False of every module, even the sound ones.",

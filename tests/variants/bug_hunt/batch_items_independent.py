@@ -61,17 +61,6 @@ def alone_without_its_length(module, queries, keys, values, valid_lens):
     )
 
 
-@wrong("weights_compared")
-def maps_compared(module, *inputs):
-    module(*inputs)
-    maps = module.attention_weights
-    for b in range(len(inputs[0])):
-        module(*(x[[b]] for x in inputs))
-        if not torch.allclose(module.attention_weights[0], maps[b], atol=1e-6):
-            return False
-    return True
-
-
 @wrong("always_true")
 def one_slice_for_all(module, *inputs):
     parts = [module(*inputs)[b : b + 1] for b in range(len(inputs[0]))]

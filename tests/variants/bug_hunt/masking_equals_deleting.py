@@ -64,17 +64,6 @@ def multiplied_by_the_mask(module, queries, keys, values, valid_lens):
     return torch.allclose(masked, module(queries, keys * real, values * real), atol=1e-6)
 
 
-@wrong("weights_compared")
-def weights_of_real_keys(module, queries, keys, values, valid_lens):
-    module(queries, keys, values, valid_lens)
-    weights = module.attention_weights
-    for b, n in enumerate(valid_lens.tolist()):
-        module(queries[[b]], keys[[b], :n], values[[b], :n])
-        if not torch.allclose(weights[b, :, :, :n], module.attention_weights[0], atol=1e-6):
-            return False
-    return True
-
-
 def _each(module, queries, keys, values, valid_lens, agree):
     y = module(queries, keys, values, valid_lens)
     return [

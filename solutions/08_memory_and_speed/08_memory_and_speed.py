@@ -672,9 +672,9 @@ for whose, table in tables.items():
 #
 # `course_lib.fused` has the interface of lesson 05 and calls torch's fused kernel.
 #
-# **Predict.** Which two of the four versions below have the lowest peak in training? Which is fastest?
+# **Predict.** Which two of the four versions below have the lowest peak in training?
 
-# %% tags=["demo", "nbval-ignore-output"]
+# %% tags=["demo"]
 from course_lib import fused as library
 
 
@@ -689,21 +689,20 @@ versions = {
     "course_lib.fused": fused_attention,
 }
 long_inputs = draw(2048)
-peaks, times = {}, {}
+peaks = {}
 for name, version in versions.items():
-    gap = (version(*long_inputs) - plain(*long_inputs)).abs().max()
-    _, peak = kibibytes(version, *long_inputs, train=True)
-    peaks[name], times[name] = peak / 1024, train_step(version, 2048)
-    print(f"{name:20} gap {gap:.0e}, peak {peaks[name]:5.1f} MiB, step {times[name]:6.1f} ms")
-    assert gap < 1e-5
+    agrees = torch.allclose(version(*long_inputs), plain(*long_inputs), atol=1e-5)
+    peaks[name] = kibibytes(version, *long_inputs, train=True)[1] / 1024
+    print(f"{name:20} same outputs: {agrees}, peak in training {peaks[name]:5.1f} MiB")
+    assert agrees
 assert max(peaks["your backward pass"], peaks["course_lib.fused"]) < peaks["plain (lesson 05)"] / 5
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
 # Your backward pass and the fused kernel have the lowest peaks, because neither stores the weights. The
-# fused kernel was the fastest on our machine. It does what your code does, in one call that keeps each
-# tile in fast memory.
+# fused kernel does what your code does, in one call that keeps each tile in fast memory. In section 7, it
+# took 75 ms, and the plain call took 186.
 #
 # </details>
 

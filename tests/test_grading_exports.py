@@ -22,7 +22,6 @@ from course_lib.grading.exports._export import FORMULA_STARTS, plain_cell
 from course_lib.grading.exports.lms import Assignment, is_about
 from course_lib.grading.exports.sheet import parse_number, read_sheet
 from course_lib.grading.graded import GradedLesson
-from course_lib.workspace.errors import GradingError
 
 DOWNLOADS = Path(__file__).parent / "exports"
 
@@ -190,21 +189,6 @@ def test_the_delimiter_the_decimal_comma_and_the_encoding_stay(filled, encoding)
 
 
 SIGNS = st.sampled_from('ab"",;\n\r\t :é')
-CELL = st.text(SIGNS, max_size=6)
-
-
-@given(st.lists(st.lists(CELL, min_size=3, max_size=3), min_size=5, max_size=5), st.data())
-def test_any_values_are_read_and_written_back(tmp_path_factory, rows, data):
-    delimiter = data.draw(st.sampled_from(",;\t"))
-    rows = [["Student", "ID", "Section"], *([f"{n}", *row] for n, row in enumerate(rows))]
-    rows[0].append("Notes")
-    out = io.StringIO(newline="")
-    csv.writer(out, delimiter=delimiter, quoting=csv.QUOTE_ALL).writerows(rows)
-    path = tmp_path_factory.getbasetemp() / "any.csv"
-    path.write_bytes(out.getvalue().encode())
-    sheet = read_sheet(path)
-    assert sheet.delimiter == delimiter
-    assert cells(sheet.text().encode(), delimiter) == rows
 
 
 @example(b",\n")
@@ -351,7 +335,6 @@ BAD_FILES = {
     "empty": (b" \r\n", {}, "is empty"),
     "workbook": (b"PK\x03\x04rest", {}, "is a workbook, not CSV: download it as CSV"),
     "web page": (b"<!DOCTYPE html><p>Sign in,please", {}, "is a web page, not CSV: sign in"),
-    "binary": (b"a,b\x81\n", {}, "is not a CSV file"),
     "no columns": (b"just a line\nand another\n", {}, "it has one column only"),
     "open quote": (b'Student,ID,Section\n"Doe,1,A\n', {}, "row 2: unexpected end of data"),
     "other LMS": (
@@ -363,12 +346,8 @@ BAD_FILES = {
         canvas("x,1,ada,A,", columns="Maskd softmx (7)"), {},
         r"no column matches '02_masked_softmax'. .* --map 02=\"COLUMN\": 'Maskd softmx \(7\)'",
     ),
-    "no assignment": (
-        canvas("x,1,ada,A,", columns="Final Score", points="(read only)"), {}, "there are none",
-    ),
     "two columns": (TWICE, {}, r"several columns match '02_masked_softmax'.*'Masked softmax \(7\)"),
     "read only": (TOTALS, {"columns": {LESSON: "Final Score (8)"}}, "no column matches 'Final"),
-    "no id column": (TWICE, {"match": "Login"}, r"has no columns 'Login'; its columns: Student, "),
     "no such lesson": (TWICE, {"lessons": ["09_none"]}, r"09_none is not graded yet \(graded: 02_"),
     "stray map": (TWICE, {"lessons": [OTHER], "columns": {LESSON: "x"}}, "not exported: add it"),
     "unknown points": (canvas("x,1,ada,A,", points=""), {"scale": True}, "leave --scale out"),
@@ -411,11 +390,8 @@ def test_a_file_in_the_way_needs_force_and_the_download_is_never_overwritten(cou
             run(**options)
 
 
-def test_a_missing_empty_or_damaged_gradebook_is_one_line(course):
+def test_a_missing_or_empty_gradebook_is_one_line(course):
     gradebook = course / "gradebook.db"
-    gradebook.write_bytes(b"not a database" * 100)
-    with pytest.raises(GradingError, match=r"gradebook.db cannot be used \(.*not a database"):
-        export(course, ExportRequest())
     gradebook.unlink()
     with pytest.raises(ExportError, match="there is no gradebook"):
         export(course, ExportRequest())

@@ -55,14 +55,9 @@ def place_of(cells, name):
     return next(at for at, cell in enumerate(cells) if grade_id(cell) == name)
 
 
-def test_an_untouched_release_is_rebuilt_unchanged(release):
+def test_rebuilding_twice_changes_nothing_and_an_untouched_release_stays(release):
     rebuilt, notices = rebuild(release, as_submitted(release))
-    assert sources(rebuilt) == sources(release)
-    assert [c.id for c in rebuilt.cells] == [c.id for c in release.cells]
-    assert notices == []
-
-
-def test_rebuilding_twice_changes_nothing(release):
+    assert rebuilt.cells == release.cells and notices == []
     mine = [new_code_cell("helper = 1"), *release.cells[::-1], new_markdown_cell("my notes")]
     once, _ = rebuild(release, as_submitted({**release, "cells": mine}))
     nbformat.validate(once)
@@ -76,7 +71,8 @@ def test_only_sources_survive(release):
     cell_of(handed_in, ANSWER).source = DEFINED
     for cell in handed_in["cells"]:
         cell.metadata |= {"tags": ["skip-execution"], "evil": "metadata"}
-        cell.metadata.setdefault("nbgrader", {})["points"] = 1000
+        cell.metadata.setdefault("nbgrader", {}).update(points=1000, solution=True, grade=True)
+        cell.metadata.nbgrader.update(schema_version=99, locked=False)
         if cell.cell_type == "code":
             cell.outputs = [new_output("display_data", {"text/html": "evil output"})]
     handed_in["metadata"] = {"kernelspec": {"name": "evil kernel"}}
@@ -128,17 +124,15 @@ def test_own_cells_stay_where_they_stood(release):
 @pytest.mark.parametrize(
     ("answer", "check", "own"),
     [
-        (None, CHECK, "two = 2\n\n" + DEFINED),
+        (None, CHECK, DEFINED),
         (STUB, CHECK, DEFINED),
         (STUB, f"{DEFINED}\n\n{CHECK}", None),
         (STUB, CHECK, "causal_mask = lambda x: 2 * x"),
-        (STUB, CHECK, "%matplotlib inline\n" + DEFINED),
         (STUB, CHECK, "%%time\n" + DEFINED),
         (STUB, CHECK, "from my_masks import causal_mask"),
         (STUB, CHECK, DEFINED.replace(":", "")),
         (OLDER, CHECK, DEFINED),
         ("# see the end", CHECK, DEFINED),
-        ("!pip install x", CHECK, DEFINED),
     ],
 )
 def test_u05_an_answer_in_another_cell_is_found(release, answer, check, own):
@@ -303,7 +297,6 @@ def test_submissions_are_found_by_folder(tmp_path):
     [
         ([NAMED, "old.ipynb"], {NAMED, "old.ipynb"}, NAMED),
         ([NAMED, f"{LESSON}-Copy1.ipynb"], {f"{LESSON}-Copy1.ipynb"}, f"{LESSON}-Copy1.ipynb"),
-        ([NAMED, f"Copy of {NAMED}"], {f"Copy of {NAMED}"}, f"Copy of {NAMED}"),
         ([NAMED, f"../LATE_{NAMED}"], {f"LATE_{NAMED}"}, f"LATE_{NAMED}"),
         ([NAMED, "a.ipynb"], set(), NAMED),
         ([f"{LESSON} (1).ipynb"], set(), f"{LESSON} (1).ipynb"),
@@ -313,11 +306,9 @@ def test_submissions_are_found_by_folder(tmp_path):
         ([NAMED, f"my work/{NAMED}"], {f"my work/{NAMED}"}, f"my work/{NAMED}"),
         (["a.ipynb", "b.ipynb"], {"b.ipynb"}, "b.ipynb"),
         (["a.ipynb", "b.ipynb"], {"a.ipynb", "b.ipynb"}, "several notebooks (a.ipynb, b.ipynb)"),
-        (["a.ipynb", "b.ipynb"], set(), "several notebooks (a.ipynb, b.ipynb)"),
         ([NAMED, "a.ipynb", "b.ipynb"], {"a.ipynb", "b.ipynb"}, "several notebooks (a.ipynb"),
         ([f"{LESSON}.zip"], set(), f"other files not looked at: {LESSON}.zip"),
         ([f"../{LESSON} (2).ipynb"], set(), f"{LESSON} (2).ipynb is not where it is looked for"),
-        ([f"../{LESSON}.zip"], set(), f"{LESSON}.zip is not where it is looked for"),
         ([f"../Copy of {LESSON}/x.ipynb"], set(), f"Copy of {LESSON} is not where"),
         ([f"../{LESSON.upper()}/{NAMED}"], set(), f"put it into ada/{LESSON}/"),
     ],

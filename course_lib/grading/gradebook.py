@@ -27,7 +27,7 @@ from course_lib.workspace.files import write_atomically
 MAX_STUDENT_ID = 128  # nbgrader's column; SQLite does not count, PostgreSQL does
 HEADER = ("student", "cell", "points", "extra_credit", "comment")
 _SETTING = "CourseDirectory.db_url in nbgrader_config.py"
-_URL = "write postgresql+psycopg://USER@HOST:PORT/DATABASE, and the password into ~/.pgpass"
+_URL = "write postgresql+psycopg://USER@HOST:PORT/DATABASE and put the password into ~/.pgpass"
 _REMEDY = "see that its server runs and that user, password and name of the database are right"
 _AGAIN = "then run the same command again; what is graded is kept and is published then"
 
@@ -39,7 +39,7 @@ def opened(coursedir: CourseDirectory) -> Iterator[Gradebook]:
         url = make_url(coursedir.db_url)
         url.get_dialect()
     except (ArgumentError, ValueError):
-        raise GradingError(f"{_SETTING} is no URL of a gradebook: {_URL}") from None
+        raise GradingError(f"{_SETTING} is not the URL of a database: {_URL}") from None
     if "@" in (url.host or ""):
         raise GradingError(
             f"{_SETTING} holds a password with @ in it: write it as %40, or better: {_URL}"

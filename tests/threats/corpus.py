@@ -28,10 +28,8 @@ class Lab:
 
     def fill(self, code: str) -> str:
         """Code with @ROOT@, @TARGET@ and @PORT@ replaced."""
-        known = {"@ROOT@": self.root, "@TARGET@": self.target, "@PORT@": self.port}
-        for mark, value in known.items():
-            code = code.replace(mark, str(value))
-        return code
+        code = code.replace("@ROOT@", str(self.root)).replace("@TARGET@", str(self.target))
+        return code.replace("@PORT@", str(self.port))
 
     def notebook(self, first: str = CAUSAL, second: str = LENGTH, own: str = ""):
         """The lesson with these two answers, and a cell of the student's own after each check."""

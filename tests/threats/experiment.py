@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import re
 import secrets
 import shutil
 import socket
@@ -35,7 +36,10 @@ LIMITS = Limits(
 )
 STRICT = Settings("processes", "strict", workers=2, limits=LIMITS)
 _BETWEEN = 12  # hostile submissions from one honest neighbour to the next
-
+ALIVE = re.compile(  # what a browser would run or fetch in a page
+    r"<script|<\w+(?:\s+[\w:-]+(?:=(?:\"[^\"]*\"|[^\s\">]+))?)*\s+on\w+=|href=.?javascript"
+    r"|<(?:img|link)[^>]*(?:src|href)=.?\w+:/"
+)
 
 needs_strict = pytest.mark.skipif(
     "strict" in (found := confinement.obstacles()), reason=found.get("strict", "")

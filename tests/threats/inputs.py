@@ -8,7 +8,7 @@ import os
 
 from corpus import BLANK, NONE, WRONG, Lab, made
 from grading_course import CAUSAL, LESSON, RIGHT, cell_of, honest
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_output, new_raw_cell
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
 NAME = f"{LESSON}.ipynb"
 
@@ -68,64 +68,12 @@ def odd_names(lab: Lab, student: str):
         lab.put(name, lab.notebook())
 
 
-@made("I23", "metadata and tags (I24) altered", points=NONE)
-def altered(lab: Lab, student: str):
-    notebook = honest(lab.root, **WRONG)
-    for cell in notebook.cells:
-        if about := cell.metadata.get("nbgrader"):
-            about.update(points=1000, grade=True, solution=True, locked=False, schema_version=99)
-        cell.metadata["tags"] = ["skip-execution", "raises-exception", "remove-cell", "demo"]
-    lab.put(student, notebook)
-
-
-@made("I23", "check cells emptied and renamed", points=NONE)
-def altered_checks(lab: Lab, student: str):
-    notebook = honest(lab.root, **WRONG)
-    check = cell_of(notebook, "causal_mask")
-    check.source, check.metadata["nbgrader"]["grade_id"] = "2.0", "nope"
-    cell_of(notebook, "length_mask")["cell_type"] = "markdown"
-    lab.put(student, notebook)
-
-
-@made("I27", "outputs that claim points, and markup that runs", points=NONE)
-def forged(lab: Lab, student: str):
-    report = {"exercise": "causal_mask", "outcome": "correct", "score": 1.0, "points": 2.0}
-    script = "<script>ALIVE()</script><img src=x onerror=ALIVE()>"
-    data = {
-        "text/html": script,
-        "image/svg+xml": script,
-        "text/plain": "2.0 All tests passed",
-        "application/vnd.course.report+json": report,
-        "application/javascript": "ALIVE()",
-    }
-    notebook = honest(lab.root, **WRONG, why=f"Because {script} [x](javascript:ALIVE())")
-    for cell in notebook.cells:
-        if cell.cell_type == "code":
-            cell.outputs = [new_output("display_data", data), new_output("execute_result", data)]
-            cell.execution_count = 1
-    notebook.cells.append(new_markdown_cell(f"{script}\n\n```\n{script}\n```\n\n![{script}](x)"))
-    notebook.cells.append(new_raw_cell(script, metadata={"raw_mimetype": "text/html"}))
-    notebook.metadata["title"] = notebook.metadata["name"] = script
-    lab.put(student, notebook)
-
-
-SHADOWS = ("torch.py", "ipykernel_launcher.py", "sitecustomize.py", "conftest.py", "check.py")
-
-
-@made("I28", "modules that shadow others", words="other files not looked at: check.py", shows="[]")
+@made("I28+I29", "modules and configuration", words="other files not looked at", shows="[]")
 def shadows(lab: Lab, student: str):
-    lab.put(student, lab.notebook("import os\nprint(os.listdir('.'))\n" + CAUSAL))
-    for name in SHADOWS:
-        lab.put(student, f"open({str(lab.target)!r}, 'w').write('changed')", name)
-
-
-@made("I29", "configuration files", words="other files not looked at")
-def configuration(lab: Lab, student: str):
-    evil = f"open({str(lab.target)!r}, 'w').write('changed')"
-    place = lab.put(student, lab.notebook()).parent
-    for name in ("nbgrader_config.py", "jupyter_config.py", "evil.pth", ".ipython/startup/0.py"):
-        (place / name).parent.mkdir(parents=True, exist_ok=True)
-        (place / name).write_text(evil)
+    place = lab.put(student, lab.notebook("import os\nprint(os.listdir('.'))\n" + CAUSAL)).parent
+    (place / ".ipython/startup").mkdir(parents=True)
+    for name in ("torch.py", "check.py", "nbgrader_config.py", "evil.pth", ".ipython/startup/0.py"):
+        (place / name).write_text(f"open({str(lab.target)!r}, 'w').write('changed')")
 
 
 @made("S08", "many cells that print much")

@@ -1,11 +1,9 @@
 """F: what happens to the grader itself. A second run finishes; nobody is lost, twice or at 0."""
 
-import csv
 import functools
 import itertools
 import os
 import pickle
-import shutil
 import signal
 import sqlite3
 import struct
@@ -19,47 +17,27 @@ from pathlib import Path
 import experiment
 import psutil
 import pytest
-from canned import Canned, grades, kept_class
-from grading_course import CAUSAL, LESSON, RIGHT, hand_in, honest, scores
+from canned import Canned, grades
+from grading_course import CAUSAL, LESSON, QUICK, RIGHT, hand_in, honest, scores
 from waiting import PATIENCE, wait_until
 
 from course_lib.grading import ledger, run
 from course_lib.grading.course import Course
 from course_lib.grading.executors import local
 from course_lib.grading.executors.local import Processes
-from course_lib.grading.exports import ExportRequest, export
 from course_lib.grading.judging.runner import Runner
 from course_lib.grading.ledger import Entry, Ledger
 from course_lib.grading.publishing import publish
-from course_lib.grading.run import Settings, grade
-from course_lib.grading.sandbox.confinement import Limits
+from course_lib.grading.run import grade
 from course_lib.workspace.errors import GradingError
 
 pytestmark = experiment.needs_strict
-SETTINGS = Settings("serial", "strict", limits=Limits(cell_seconds=2.0, memory=1_000_000_000))
-SEED = "fault" * 6
-
-
-@pytest.fixture(scope="module")
-def kept(tmp_path_factory):
-    """A class that nothing happened to: (its folder before grading, results by key, grades)."""
-    return kept_class(tmp_path_factory.mktemp("faults"), SETTINGS, SEED)
-
-
-@pytest.fixture
-def course(kept, tmp_path, monkeypatch):
-    """The same class, ungraded, graded from kept results: (its folder, the executor)."""
-    shutil.copytree(kept[0], tmp_path / "course")
-    monkeypatch.setenv("COURSE_CHECK_SEED", SEED)
-    canned = Canned(kept[1])
-    monkeypatch.setattr(run, "executor", canned)
-    return tmp_path / "course", canned
 
 
 @pytest.fixture(scope="module")
 def runner():
     """One for all: what a test does to it, it must survive."""
-    made = Runner("strict", SETTINGS.limits)
+    made = Runner("strict", QUICK.limits)
     made.open(LESSON)
     yield made
     made.close()
@@ -67,13 +45,13 @@ def runner():
 
 @pytest.fixture
 def real(course, runner):
-    """The same class, but really graded: (its folder, the executor)."""
-    course[1].one = runner.run
+    """The same class, but really graded."""
+    run.executor.one = runner.run
     return course
 
 
 def again(root: Path):
-    return grade(root, LESSON, settings=SETTINGS)
+    return grade(root, LESSON, settings=QUICK)
 
 
 def is_as_undisturbed(root: Path, kept) -> None:
@@ -138,10 +116,10 @@ def test_f01_f16_a_driver_that_is_killed_or_interrupted_is_finished_by_the_next(
 ):
     def work():
         setattr(owner, name, struck(getattr(owner, name), when, number, sent))
-        again(course[0])
+        again(course)
 
     assert in_a_fork(work) == sent
-    is_as_undisturbed(course[0], kept)
+    is_as_undisturbed(course, kept)
 
 
 class Dying:
@@ -168,14 +146,13 @@ class Dying:
 @pytest.fixture
 def in_workers(course, kept, monkeypatch):
     """The class, to be graded by two workers that die: call it with how they do."""
-    root, _ = course
-    (root.parent / "results").write_bytes(pickle.dumps(kept[1]))
-    pool = Processes(replace(SETTINGS, workers=2), LESSON)
+    (course.parent / "results").write_bytes(pickle.dumps(kept[1]))
+    pool = Processes(replace(QUICK, workers=2), LESSON)
     monkeypatch.setattr(run, "executor", lambda *a: pool)
 
     def graded(how):
-        monkeypatch.setattr(local, "make_runner", functools.partial(Dying, root.parent, how))
-        return grades(again(root))
+        monkeypatch.setattr(local, "make_runner", functools.partial(Dying, course.parent, how))
+        return grades(again(course))
 
     return graded
 
@@ -186,22 +163,28 @@ def test_f02_a_lost_worker_costs_nobody_anything(in_workers, kept, tmp_path, how
     assert (tmp_path / "died").exists()
 
 
-def test_f03_a_poison_submission_is_set_aside_and_the_rest_graded(in_workers, kept):
+def test_f03_a_poison_submission_is_set_aside_until_forced_and_the_rest_graded(
+    in_workers, course, kept, monkeypatch
+):
     found = in_workers("always")
     problem, rows, _ = found.pop("bob")
     assert "--force" in problem and all(points is None for _, points, _ in rows)
     assert found == {name: known for name, known in kept[2].items() if name != "bob"}
+    monkeypatch.setattr(run, "executor", Canned(kept[1]))  # which could grade it now
+    assert "--force" in grades(again(course))["bob"][0]
+    forced = grade(course, LESSON, settings=replace(QUICK, force=True))
+    assert grades(forced) == kept[2]
 
 
 def test_f03_workers_that_do_not_come_up_are_no_fault_of_a_submission(course, kept, monkeypatch):
-    root, canned = course
-    pool = Processes(replace(SETTINGS, workers=2), LESSON)
+    canned = run.executor
+    pool = Processes(replace(QUICK, workers=2), LESSON)
     monkeypatch.setattr(run, "executor", lambda *a: pool)
     monkeypatch.setattr(local, "_serve", os._exit)
     with pytest.raises(GradingError, match=r"no worker comes up on this machine \(exit code"):
-        again(root)
+        again(course)
     monkeypatch.setattr(run, "executor", canned)
-    assert grades(again(root)) == kept[2]
+    assert grades(again(course)) == kept[2]
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
@@ -214,32 +197,31 @@ def test_f04_a_host_that_is_killed_or_stopped_is_replaced(real, kept, runner, nu
             threading.Timer(0.1, os.kill, [killed[0], number]).start()
             time.sleep(0.2)
 
-    real[1].before = before
-    is_as_undisturbed(real[0], kept)
+    run.executor.before = before
+    is_as_undisturbed(real, kept)
     assert killed
 
 
 def test_f05_a_full_disk_ends_the_run_with_a_cure_and_loses_nothing(course, kept):
-    root, _ = course
     if os.geteuid() != 0:
         pytest.skip("mounting a small disk needs root: run as root")
-    disk = root / ".course"
+    disk = course / ".course"
     disk.mkdir(exist_ok=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", disk], check=True)
     try:
         (disk / "filler").write_bytes(bytes(2 * 2**20 - 2 * 4096))
         with pytest.raises(GradingError, match="make room"):
-            again(root)
+            again(course)
         assert not list(disk.rglob(".*.json.*"))
         (disk / "filler").unlink()
-        is_as_undisturbed(root, kept)
+        is_as_undisturbed(course, kept)
     finally:
         subprocess.run(["umount", disk], check=True)
 
 
 def test_f06_a_locked_gradebook_waits_and_nothing_is_graded_twice(course, kept):
-    root, canned = course
-    other = sqlite3.connect(root / "gradebook.db", isolation_level=None)
+    canned = run.executor
+    other = sqlite3.connect(course / "gradebook.db", isolation_level=None)
 
     def lock(job):
         if job.student == "bob":
@@ -247,18 +229,18 @@ def test_f06_a_locked_gradebook_waits_and_nothing_is_graded_twice(course, kept):
 
     canned.before = lock
     with pytest.raises(GradingError, match="what is graded is kept"):
-        again(root)
+        again(course)
     other.close()
     canned.before, canned.asked[:] = (lambda job: None), []
-    is_as_undisturbed(root, kept)
+    is_as_undisturbed(course, kept)
     assert "bob" not in canned.asked and "ada" not in canned.asked
 
 
 def test_f07_two_at_once_are_told_apart(course, kept):
-    root, canned = course
+    canned = run.executor
     seen = []
-    canned.before = lambda job: seen.append(in_a_fork(lambda: again(root)))
-    assert grades(again(root)) == kept[2]
+    canned.before = lambda job: seen.append(in_a_fork(lambda: again(course)))
+    assert grades(again(course)) == kept[2]
     assert set(seen) == {3}
 
 
@@ -285,7 +267,7 @@ def test_f08_an_entry_is_on_disk_before_it_gets_its_name_and_the_name_after(tmp_
 def test_f09_a_clock_that_jumps_changes_no_grade_and_no_duration(real, kept, monkeypatch):
     now, jumps = time.time, itertools.cycle([0, 86400, -86400, 3.2e8, -1e9])
     monkeypatch.setattr(time, "time", lambda: now() + next(jumps))
-    summary = again(real[0])
+    summary = again(real)
     monkeypatch.undo()
     assert grades(summary) == kept[2]
     assert all(s.problem or 0 < s.seconds < 80_000 for s in summary.students)  # less than a jump
@@ -294,29 +276,28 @@ def test_f09_a_clock_that_jumps_changes_no_grade_and_no_duration(real, kept, mon
 
 @pytest.mark.parametrize("damage", ["overwritten", "truncated", "deleted"])
 def test_f10_a_damaged_gradebook_is_named_and_a_new_one_is_filled(course, kept, damage):
-    root, _ = course
-    again(root)
-    path = root / "gradebook.db"
+    again(course)
+    path = course / "gradebook.db"
     if damage == "overwritten":
         path.write_bytes(b"x" * 4096 + path.read_bytes()[4096:])
     elif damage == "truncated":
         path.write_bytes(path.read_bytes()[:5000])
     if damage != "deleted":
         with pytest.raises(GradingError, match="gradebook"):
-            again(root)
+            again(course)
     path.unlink()
-    is_as_undisturbed(root, kept)
+    is_as_undisturbed(course, kept)
 
 
 def test_f11_a_damaged_ledger_entry_regrades_that_one_only(course, kept):
-    root, canned = course
-    again(root)
-    path = Ledger(Course(root).ledger_path(LESSON))._path("ada")
+    canned = run.executor
+    again(course)
+    path = Ledger(Course(course).ledger_path(LESSON))._path("ada")
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
     canned.asked.clear()
-    is_as_undisturbed(root, kept)
+    is_as_undisturbed(course, kept)
     assert canned.asked == ["ada"]
 
 
@@ -329,9 +310,9 @@ def below(runner) -> list[psutil.Process]:
 @pytest.mark.parametrize("struck", [1, None])
 def test_f12_guests_that_the_host_kills_for_its_memory_cost_no_points(real, runner, struck):
     """The one at work is replaced, and the one made ahead if that is gone, too."""
-    root, canned = real
+    canned = run.executor
     slow = f"import time\ntime.sleep(1.5)\n{CAUSAL}"
-    hand_in(root, "bob", honest(root, **RIGHT | {"causal_mask": slow}))
+    hand_in(real, "bob", honest(real, **RIGHT | {"causal_mask": slow}))
     killed = []
 
     def leaves():
@@ -349,7 +330,7 @@ def test_f12_guests_that_the_host_kills_for_its_memory_cost_no_points(real, runn
             threading.Thread(target=strike, daemon=True).start()
 
     canned.before = before
-    bob = next(s for s in again(root).students if s.student == "bob")
+    bob = next(s for s in again(real).students if s.student == "bob")
     assert [row.points for row in bob.rows] == [2, 2] and len(killed) == (struck or 2)
 
 
@@ -361,19 +342,19 @@ def test_f17_an_odd_environment_is_no_obstacle(course, tmp_path):
     command = [sys.executable, "-m", "course_lib.cli", "grade", LESSON, "--student", "ada"]
     done = subprocess.run(
         [*command, "--executor", "serial", "--quiet"],
-        cwd=course[0],
+        cwd=course,
         env=os.environ | odd,
         capture_output=True,
         text=True,
         timeout=PATIENCE,
     )
-    assert scores(course[0])["ada", "causal_mask"] == 2, done.stderr[-2000:]
+    assert scores(course)["ada", "causal_mask"] == 2, done.stderr[-2000:]
 
 
 def test_f19_many_submissions_leave_no_descriptor_process_thread_or_folder(real, runner):
-    root, canned = real
+    canned = run.executor
     for number in range(24):
-        hand_in(root, f"s{number:02}", honest(root))
+        hand_in(real, f"s{number:02}", honest(real))
     seen = []
 
     def look(job):
@@ -382,45 +363,18 @@ def test_f19_many_submissions_leave_no_descriptor_process_thread_or_folder(real,
         seen.append((len(below(runner)), folders, threading.active_count(), files))
 
     canned.before = look
-    again(root)
+    again(real)
     assert len(seen) == 29
     for early, late in zip(zip(*seen[:8], strict=True), zip(*seen[-8:], strict=True), strict=True):
         assert min(late) <= max(early)  # one left by each would be sixteen more
 
 
-def test_f20_manual_grades_stay_when_all_is_graded_again(course):
-    root, canned = course
-    again(root)
-    with Course(root).gradebook() as gradebook:
-        gradebook.find_grade("causal_mask", LESSON, LESSON, "bob").manual_score = 1.5
-        gradebook.find_comment("why", LESSON, LESSON, "eve").manual_comment = "good"
-        gradebook.db.commit()
-    canned.asked.clear()
-    summary = grade(root, LESSON, settings=replace(SETTINGS, force=True))
-    assert sorted(canned.asked) == ["ada", "bob", "cyd", "dan", "eve"]
-    bob = next(s for s in summary.students if s.student == "bob")
-    assert (bob.rows[0].points, bob.rows[0].by_hand) == (1.5, True)
-    with Course(root).gradebook() as gradebook:
-        assert gradebook.find_comment("why", LESSON, LESSON, "eve").comment == "good"
-
-
-def test_f21_what_is_not_graded_is_listed_for_machines_and_empty_in_exports(course):
-    root, _ = course
-    listed = again(root).as_dict()
-    assert listed["exit_code"] == 3
-    assert list(listed["blanks"]) == ["dan"] and "ask for it again" in listed["blanks"]["dan"][""]
-    outcome = export(root, ExportRequest("csv", partial=True))
-    rows = {row[0]: row for row in csv.reader(outcome.output.read_text("utf-8-sig").splitlines())}
-    assert rows["ada"][4:8] == ["2", "2", "0", "4"]
-    assert rows["dan"][4:8] == ["", "", "", ""] and "ask for it again" in rows["dan"][-4]
-
-
 def test_f22_a_file_that_changes_meanwhile_is_graded_as_read_then_anew(course, kept):
-    root, canned = course
-    right = (root / "submitted/ada" / LESSON / f"{LESSON}.ipynb").read_bytes()
-    path = hand_in(root, "bob", right)
+    canned = run.executor
+    right = (course / "submitted/ada" / LESSON / f"{LESSON}.ipynb").read_bytes()
+    path = hand_in(course, "bob", right)
     wrong = (kept[0] / "submitted/bob" / LESSON / f"{LESSON}.ipynb").read_bytes()
     canned.before = lambda job: path.write_bytes(wrong) if job.student == "bob" else None
-    assert [p for _, p, _ in grades(again(root))["bob"][1]] == [2, 2]
+    assert [p for _, p, _ in grades(again(course))["bob"][1]] == [2, 2]
     canned.before = lambda job: None
-    is_as_undisturbed(root, kept)
+    is_as_undisturbed(course, kept)

@@ -1,8 +1,8 @@
 """S02, S03, S23: hostile text costs its own page at most; points land before any page is made."""
 
-import re
 import time
 
+import experiment
 import pytest
 from grading_course import LESSON, QUICK, cell_of, hand_in, honest, make_course, scores
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
@@ -40,9 +40,6 @@ RENDERED = {  # each is worst for one step: the parser, the sanitizer, the formu
 }
 REMOTE = "![x](https://198.51.100.7/p.png) ![y][1]\n\n[1]: https://198.51.100.7/q.png"
 SCRIPT = "<script>f()</script> <img src=x onerror=f()> [x](javascript:f()) \ud800"
-ALIVE = re.compile(
-    r"<script|<img[^>]*onerror|href=.?javascript|<(?:img|link)[^>]*(?:src|href)=.?\w+:/"
-)
 
 
 @pytest.mark.parametrize("name", CLEANED)
@@ -130,7 +127,7 @@ def test_s23_nothing_runs_and_nothing_is_fetched_when_a_page_is_opened(graded):
     made = pages(root)
     for page in made.values():
         assert 'http-equiv="Content-Security-Policy" content="default-src \'none\'' in page
-        assert not ALIVE.search(page)
+        assert not experiment.ALIVE.search(page)
     for student in ("code-script", "prose-script"):
         assert "script&gt;f()" in made[student]
     shown = root / "autograded" / "prose-remote" / LESSON / f"{LESSON}.ipynb"

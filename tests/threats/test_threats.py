@@ -1,7 +1,5 @@
 """Every row of the threat catalogue, in strict mode: nothing gained, nobody hurt, nothing left."""
 
-from html.parser import HTMLParser
-
 import experiment
 import inputs
 import pytest
@@ -68,32 +66,11 @@ def test_s08_a_notebook_and_its_page_keep_what_fits(graded):
         assert page.stat().st_size < 4 * KEPT
 
 
-def test_a_page_holds_only_our_own_scripts(graded):
+def test_nothing_runs_when_a_page_is_opened(graded):
     pages = [path for path in graded[0].visible() if path.suffix == ".html"]
     assert len(pages) > len(THREATS) / 2
     for page in pages:
-        reader = Reader()
-        reader.feed(page.read_text(encoding="utf-8"))
-        assert reader.alive == [], page
-
-
-class Reader(HTMLParser):
-    """Notes where a browser would run what a student wrote."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.alive, self.inside = [], ""
-
-    def handle_starttag(self, tag, attributes):
-        self.inside = tag
-        for name, value in attributes:
-            runs = name.startswith("on") or name in ("href", "src", "style", "srcdoc", "action")
-            if runs and "ALIVE" in (value or ""):
-                self.alive.append((tag, name, value))
-
-    def handle_data(self, data):
-        if self.inside in ("script", "style") and "ALIVE" in data:
-            self.alive.append((self.inside, data))
+        assert not experiment.ALIVE.search(page.read_text(encoding="utf-8")), page
 
 
 def test_the_gradebook_holds_what_the_machine_decided_and_no_more(graded):

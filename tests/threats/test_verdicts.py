@@ -7,7 +7,7 @@ from pathlib import Path
 import nbformat
 import pytest
 import torch
-from grading_course import LESSON, cell_of, hand_in, honest, make_course, release
+from grading_course import LESSON, cell_of, hand_in, honest, make_course
 from nbformat.v4 import new_code_cell
 
 from course_lib.authoring.paste import solution_source
@@ -28,8 +28,6 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="guests are fork
 BORROWED = {  # an answer to masked_softmax that runs the course's own code
     "import": "from course_lib.attention import masked_softmax",
     "getsource": "import inspect, course_lib\nexec(inspect.getsource(course_lib.masked_softmax))",
-    "code object": """import course_lib.attention._masked_softmax as theirs
-masked_softmax = type(lambda: 0)(theirs.masked_softmax.__code__, vars(theirs))""",
     "marshal": """import course_lib, glob, marshal, os
 home = os.path.dirname(course_lib.__file__)
 (path,) = glob.glob(home + "/attention/__pycache__/_masked_softmax.*.pyc")
@@ -41,46 +39,16 @@ masked_softmax = [f for f in found if f.__module__ != "__main__"][0]""",
 }
 
 
-# Prints whatever looks like a solution: in files, in modules, in memory.
-SEARCH = """import linecache, os, re, sys
-def lines(text):
-    return [line for line in text.split(b"\\n") if re.search(MARK, line)]
-MARK = rb"masked_fill\\(empty|merge_heads\\(|online|W_[qkvo]\\(|/ math.sqrt\\("
-for folder, _, names in os.walk("/"):
-    if folder.startswith(("/proc/", "/sys/", "/dev/", "/usr/")):
-        continue
-    for name in names:
-        if "course_lib" in folder:
-            path = os.path.join(folder, name)
-            print(path, lines(open(path, "rb").read()))
-print([lines("".join(known[2]).encode()) for known in linecache.cache.values() if len(known) > 2])
-for line in open("/proc/self/maps"):
-    place, rights, *rest = line.split()
-    if rights.startswith("rw") and rest[-1] in ("0", "[heap]"):
-        first, last = (int(part, 16) for part in place.split("-"))
-        with open("/proc/self/mem", "rb", 0) as memory:
-            memory.seek(first)
-            print(lines(memory.read(min(last - first, 50_000_000)))[:20])"""
-
-
-@pytest.fixture(scope="module")
-def borrowers(tmp_path_factory):
-    """The whole of lesson 02, with answers that are the course's own, beside an honest one."""
+def test_s01_an_answer_that_is_the_courses_own_is_worth_nothing_and_is_flagged(tmp_path):
+    """In the whole of lesson 02."""
     path = ROOT / "solutions" / LESSON / f"{LESSON}.ipynb"
-    root = make_course(tmp_path_factory.mktemp("s01"), nbformat.read(path, as_version=4))
+    root = make_course(tmp_path, nbformat.read(path, as_version=4))
     answers = {name: solution_source(name) for name in lessons()[LESSON].exercises}
     hand_in(root, "honest", honest(root, **answers))
     for what, code in BORROWED.items():
-        notebook = honest(root, **(answers | {"masked_softmax": code}))
-        if what == "import":
-            notebook.cells.insert(2, new_code_cell(SEARCH, id="search"))
-        hand_in(root, what, notebook)
+        hand_in(root, what, honest(root, **(answers | {"masked_softmax": code})))
     settings = Settings("serial", None, limits=Limits(cell_seconds=10.0))
-    return root, {s.student: s for s in grade(root, LESSON, settings=settings).students}
-
-
-def test_s01_an_answer_that_is_the_courses_own_is_worth_nothing_and_is_flagged(borrowers):
-    _, students = borrowers
+    students = {s.student: s for s in grade(root, LESSON, settings=settings).students}
     assert all(row.points == row.max_points for row in students["honest"].rows)
     assert not students["honest"].notices
     for what in BORROWED:
@@ -89,30 +57,6 @@ def test_s01_an_answer_that_is_the_courses_own_is_worth_nothing_and_is_flagged(b
         assert rows["causal_mask"].points == rows["causal_mask"].max_points, what
         notes = students[what].notices
         assert any(n.startswith("masked_softmax: look at its source") for n in notes), what
-
-
-def test_s01_no_line_of_a_solution_that_is_still_due_can_be_read(borrowers):
-    root, _ = borrowers
-
-    def lines(*texts: str) -> set[str]:
-        return {line.strip() for text in texts for line in text.splitlines()}
-
-    answered = lines(*map(solution_source, lessons()[LESSON].exercises))
-    due = [ROOT / f"course_lib/attention/_{slug[3:]}.py" for slug in lessons() if slug >= LESSON]
-    handed_out = lines(*(cell.source for cell in release(root).cells))
-    secret = lines(*(path.read_text() for path in due)) - handed_out - answered
-    secret = {line for line in secret if len(line) > 30}
-    assert len(secret) > 200
-    shown = []
-    for student in BORROWED:
-        name = f"{student}/{LESSON}/{LESSON}"
-        cells = nbformat.read(root / f"autograded/{name}.ipynb", as_version=4).cells
-        outputs = [output for cell in cells for output in cell.get("outputs", ())]
-        shown.append("".join(o.get("text", "") + o.get("evalue", "") for o in outputs))
-        shown.append((root / f"feedback/{name}.html").read_text())
-    assert "/attention/_checked.py" in shown[0]  # it has looked there
-    for text in shown:
-        assert not [line for line in secret if line in text]
 
 
 @pytest.fixture(scope="module")
@@ -169,9 +113,6 @@ def spends_nothing(*args, **kwargs):
     seen.spent = dict.fromkeys(seen.spent, 0)
     return seen
 call.observe = spends_nothing""",
-    "meter": """import course_lib.checks.observe.cost_meter as cost_meter
-cost_meter.Spending.alive = lambda self: 0
-cost_meter.Spending.peak = property(lambda self: 0, lambda self, _: None)""",
     "torch below it": """from torch.multiprocessing.reductions import StorageWeakRef
 StorageWeakRef.expired = lambda self: True""",
 }

@@ -1,13 +1,11 @@
 """Ctrl-C in a terminal, which every process there hears: exit 130, one line, no half file."""
 
-import logging
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
-import warnings
 from pathlib import Path
 
 import pytest
@@ -96,26 +94,6 @@ def test_a_class_that_was_interrupted_is_graded_by_the_next_run(tmp_path, warm):
     assert sum(steps[-1].counts.values()) == 3
     assert not [path for path in files(course) if path.name.startswith(".0")]
     assert len(list(course.glob("feedback/*/*/*.html"))) == 3
-
-
-def test_nothing_is_said_of_what_was_left_half_done(monkeypatch, caplog):
-    async def never_awaited():
-        pass
-
-    left = []
-    monkeypatch.setattr(logging.getLogger("asyncio"), "disabled", False)
-
-    def app(**options):
-        left.append(never_awaited())
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(cli, "app", app)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        assert cli.main([]) == 130
-        left.clear()
-        logging.getLogger("asyncio").error("Task was destroyed but it is pending!")
-    assert not caught and not caplog.records
 
 
 def test_an_interrupt_that_python_would_drop_arrives(monkeypatch):

@@ -1,13 +1,12 @@
 """Grades do not depend on how busy the machine is, nor on processes that are lost on the way."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from grading_course import CAUSAL, LENGTH, LESSON, QUICK, hand_in, honest, make_course
 
 from course_lib.benchmarks.stability import busy
-from course_lib.grading import demo_course
 from course_lib.grading.jobs import MAX_ATTEMPTS
 from course_lib.grading.run import grade
 from course_lib.grading.sandbox import guests
@@ -16,23 +15,6 @@ from course_lib.grading.sandbox.guests import Guest, GuestLost
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("warm")]
 
 ROOT = Path(__file__).parent.parent
-
-
-def seen(summary) -> dict:
-    """All that students and instructors get to know, but for how long it took."""
-    return {s.student: {**asdict(s), "seconds": None} for s in summary.students}
-
-
-def test_a_sample_class_gets_the_same_grades_beside_eight_busy_processes(tmp_path):
-    demo_course.make_folder(ROOT, tmp_path)
-    students = demo_course.sample_class(LESSON)[::5]
-    demo_course.submit(tmp_path, LESSON, students)
-    settings = replace(demo_course.TRUSTED, executor="serial", force=True)
-    quiet = grade(tmp_path, LESSON, settings=settings)
-    with busy(8):
-        beside = grade(tmp_path, LESSON, settings=settings)
-    assert quiet.exit_code == 0 and len(quiet.students) == len(students)
-    assert seen(beside) == seen(quiet)
 
 
 LOOPS = "def causal_mask(num_queries, num_keys=None):\n    while True: pass"

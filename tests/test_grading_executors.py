@@ -217,8 +217,9 @@ def test_a_worker_keeps_no_secret_and_is_deaf_to_ctrl_c():
         "from course_lib.grading.executors import local\n"
         "local.prepare_worker()\n"
         "os.kill(os.getpid(), signal.SIGINT)\n"
-        "print(['DATABASE_URL' in os.environ, 'HOME' in os.environ])"
+        "print([name in os.environ for name in ('DATABASE_URL', 'PGPASSWORD', 'HOME')])"
     )
-    environ = {**os.environ, "DATABASE_URL": "postgresql://me:sesame@host/db", "HOME": "/root"}
+    secrets = {"DATABASE_URL": "postgresql://me:sesame@host/db", "PGPASSWORD": "sesame"}
+    environ = {**os.environ, **secrets, "HOME": "/root"}
     done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True)
-    assert done.stdout == "[False, True]\n", done.stderr
+    assert done.stdout == "[False, False, True]\n", done.stderr

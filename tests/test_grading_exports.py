@@ -15,9 +15,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from course_lib.cli import main as cli
-from course_lib.cli.tables import MOST_LINES, export_text
+from course_lib.cli.tables import export_text
 from course_lib.grading.course import Course, quiet_nbgrader
-from course_lib.grading.exports import ExportError, ExportRequest, Outcome, export
+from course_lib.grading.exports import ExportError, ExportRequest, export
 from course_lib.grading.exports._export import FORMULA_STARTS, plain_cell
 from course_lib.grading.exports.lms import Assignment, is_about
 from course_lib.grading.exports.sheet import parse_number, read_sheet
@@ -251,14 +251,6 @@ def test_other_points_need_scale_and_the_error_names_both(filled):
     assert last(filled(file, scale=True)[1]) == ["36.25"]
 
 
-def test_a_graded_student_without_a_row_is_exit_code_3(filled):
-    rows = [f"x,{n},{name},A," for n, name in enumerate(["ada", "o'brien", "Ünï", "=cmd()"])]
-    assert filled(canvas(*rows))[0].exit_code == 0
-    outcome, _ = filled(canvas(*rows[1:]))
-    assert outcome.lessons[0]["unplaced"] == {"ada": ""}
-    assert outcome.exit_code == 3
-
-
 # --- who is who -----------------------------------------------------------------------
 
 
@@ -318,13 +310,6 @@ def test_only_a_column_with_the_name_of_a_lesson_belongs_to_it():
     names = ABOUT | NOT_ABOUT
     assert {name for name in names if is_about(Assignment(0, "", name), lesson)} == ABOUT
     assert is_about(Assignment(0, "", "Lesson 0"), GradedLesson("00_whole_game"))
-
-
-def test_a_named_column_is_filled(filled):
-    file = canvas("x,1,ada,A,,", columns="Masked softmax (7),Quiz (8)", points="10,10")
-    for name in ("Quiz (8)", "quiz"):
-        _, wrote = filled(file, lessons=[LESSON], columns={LESSON: name})
-        assert cells(wrote)[2][-2:] == ["", "10"]
 
 
 # --- bad input ------------------------------------------------------------------------
@@ -441,16 +426,6 @@ def test_only_a_plain_number_with_a_point_or_a_comma_is_read():
 
 
 # --- the command line -----------------------------------------------------------------
-
-
-def test_an_outcome_names_a_few_by_reason_and_counts_the_rest():
-    late = {f"s{n}": "late" for n in range(15)}
-    other = {f"t{n}": f"reason {n}" for n in range(MOST_LINES + 1)}
-    lesson = {"lesson": LESSON, "column": "", "points": 10, "not_graded": late | other}
-    lines = export_text(Outcome(Path("x.csv"), True, [lesson])).splitlines()
-    assert lines[1].split()[-1] == "28"
-    assert lines[2].startswith("      late: s0, s1, ") and lines[2].endswith(", s11 and 3 more")
-    assert "      and 2 more; --json lists all" in lines
 
 
 def test_the_command_fills_a_file_and_tells_what_it_did(course, monkeypatch, capsys):

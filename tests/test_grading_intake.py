@@ -182,13 +182,6 @@ def test_what_a_student_defines_in_a_check_cell_runs_before_the_check(release):
     assert notice.endswith("edited cell restored; what the student defines in it runs before it")
 
 
-def test_a_name_bound_before_the_check_needs_no_answer_cell(release):
-    cells = as_submitted(release, causal_mask_answer="%%writefile masks.py\na = 1")
-    cells.insert(place_of(cells, "causal_mask"), new_code_cell("from masks import causal_mask"))
-    rebuilt, notices = rebuild(release, cells)
-    assert sources(rebuilt) == [cell.source for cell in cells] and notices == []
-
-
 def test_a_written_answer_beside_its_place_is_found(release):
     own = new_markdown_cell("Because of the **mask**.")
     cells = as_submitted(release)

@@ -229,22 +229,6 @@ def test_only_points_are_taken_from_the_second_judgement():
         assert ("as it was" in taken.text()) == (before is first)
 
 
-def test_an_answer_builds_on_what_its_source_names():
-    texts = ("def a(): pass", "class b:\n  def f(self): shift()", "def c(b=1): '''a'''", "b(")
-    cells = []
-    for name, text in zip("abcd", texts, strict=True):
-        about = {"nbgrader": {"grade_id": f"{name}-answer", "solution": True}}
-        cells += [new_code_cell(text, metadata=about), graded_cell(f'check("{name}")', name)]
-    own = new_code_cell("shift = lambda: a", metadata={"course": {"own": True}})
-    ours = new_code_cell("c = carry_on('c')\nd = b")
-    book = new_notebook(cells=[*cells, own, ours])
-    builds_on = Session(book.cells, lambda: None, QUICK.limits).builds_on
-    assert builds_on(["b"]) == ["a"]
-    assert builds_on(["c"]) == builds_on(["d"]) == []
-    assert builds_on(["d"], ["def d(): return c, b"]) == ["a", "b", "c"]
-    assert builds_on(["b", "a"]) == []
-
-
 # --- what a person should look at ---------------------------------------------------------
 
 

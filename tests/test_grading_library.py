@@ -11,7 +11,6 @@ from answers_within import passing
 
 from course_lib.authoring.paste import solution_path, solution_source
 from course_lib.exercises import lessons
-from course_lib.grading import library as libraries
 from course_lib.grading.library import handed_out, stage_library
 from course_lib.workspace.sources import exported
 
@@ -72,16 +71,3 @@ def test_which_lessons_come_before_is_told_by_the_name():
     assert handed_out(slugs[3]) == slugs[:3]
     assert handed_out("05b_homework") == slugs[:6]
     assert handed_out("homework") == handed_out("2026-exam") == handed_out("") == []
-
-
-def test_compiled_modules_come_along_with_their_source_only(tmp_path, monkeypatch):
-    package, tag = tmp_path / "here" / "course_lib", sys.implementation.cache_tag
-    shutil.copytree(ROOT / "course_lib", package, ignore=shutil.ignore_patterns("__pycache__"))
-    for path in ("__init__", "models/prose", "models/removed"):
-        folder, _, name = f"./{path}".rpartition("/")
-        (package / folder / "__pycache__").mkdir(exist_ok=True)
-        (package / folder / "__pycache__" / f"{name}.{tag}.pyc").write_bytes(b"")
-    monkeypatch.setattr(libraries, "_PACKAGE", package)
-    library = stage_library(tmp_path, "02_masked_softmax")
-    compiled = {path.name for path in library.rglob("*.pyc")}
-    assert compiled == {f"__init__.{tag}.pyc", f"prose.{tag}.pyc"}

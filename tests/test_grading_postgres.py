@@ -1,7 +1,5 @@
 """The gradebook on a real PostgreSQL server, which these tests start and end."""
 
-import functools
-import multiprocessing.forkserver
 import os
 import shutil
 import signal
@@ -12,14 +10,12 @@ from pathlib import Path
 
 import pytest
 from canned import Canned, grades, kept_class
-from grading_course import LESSON, QUICK, hand_in, honest, release
+from grading_course import LESSON, QUICK, hand_in, release
 from waiting import wait_until
 
 from course_lib.cli.main import main
 from course_lib.grading import run
 from course_lib.grading.course import Course
-from course_lib.grading.executors import local
-from course_lib.grading.executors.local import make_runner
 from course_lib.grading.run import grade
 from course_lib.workspace.errors import GradingError
 
@@ -168,44 +164,3 @@ def test_a_name_that_does_not_fit_is_said(course):
     hand_in(root, "x" * 129, release(root))
     with pytest.raises(GradingError, match="at most 128 characters: rename the folder"):
         grade(root, LESSON, settings=QUICK)
-
-
-SPY = """
-import os, pathlib
-for place in [*pathlib.Path("/proc").glob("*/environ")]:
-    try:
-        print(place.read_bytes())
-    except OSError:
-        pass
-print("HERE", dict(os.environ))
-"""
-
-
-def look_around(folder: Path, *about):
-    """In a worker: write down every environment on the way to the driver, then grade."""
-    pid, seen = os.getpid(), [repr(dict(os.environ)).encode()]
-    for _ in range(2):  # the worker, and the server that forked it
-        seen.append(Path(f"/proc/{pid}/environ").read_bytes())
-        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    (folder / "seen").write_bytes(b"\n".join(seen))
-    return make_runner(*about)
-
-
-@pytest.mark.skipif(not Path("/proc/self").exists(), reason="reads /proc: needs Linux")
-def test_no_worker_and_no_student_gets_the_password(kept, server, tmp_path, monkeypatch):
-    root = shutil.copytree(kept[0], tmp_path / "course")
-    shutil.rmtree(root / "submitted")
-    hand_in(root, "spy", honest(root, causal_mask=SPY))
-    url = server.database(PASSWORD)
-    monkeypatch.setenv("GRADEBOOK", url)
-    monkeypatch.setenv("PGPASSWORD", PASSWORD)
-    keep_gradebook_at(root, url)
-    multiprocessing.forkserver._forkserver._stop()  # one that an earlier test began knows nothing
-    monkeypatch.setattr(local, "make_runner", functools.partial(look_around, tmp_path))
-    grade(root, LESSON, settings=replace(QUICK, executor="processes", workers=1))
-    seen = (tmp_path / "seen").read_bytes()
-    page = Course(root).autograded_notebook("spy", LESSON).read_text()
-    assert b"PATH" in seen and "HERE" in page and "COURSE_JUDGED_OUTSIDE" in page
-    assert PASSWORD.encode() not in seen and PASSWORD not in page
-    private = [p for p in (root / ".course").rglob("*") if p.is_file()]
-    assert private and not any(PASSWORD.encode() in path.read_bytes() for path in private)

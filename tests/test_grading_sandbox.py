@@ -15,7 +15,7 @@ from waiting import wait_until
 
 from course_lib.grading.sandbox import confinement
 from course_lib.grading.sandbox.confinement import Reached
-from course_lib.grading.sandbox.hosts import ForkedGuests, Host, SpawnedGuests, open_guests
+from course_lib.grading.sandbox.hosts import SpawnedGuests, open_guests
 from course_lib.workspace.errors import GradingError
 
 pytestmark = pytest.mark.slow
@@ -170,29 +170,6 @@ def test_how_a_guest_ended_is_known(strict):
         assert guest.kill()["reason"] == reason
 
 
-THREADS = """import hashlib, threading
-for _ in range(2):
-    threading.Thread(target=lambda: [hashlib.sha256(bytes(10**6)) for _ in iter(int, 1)]).start()
-threading.Event().wait()"""
-CHILD = """import os
-if os.fork() == 0:
-    while True: pass
-os.wait()"""
-
-
-@pytest.mark.parametrize(
-    ("code", "stopped"),
-    [
-        (CHILD, "processor"),
-        (THREADS, "processor"),
-        ("import time\nwhile True: time.sleep(0.001)", "waiting"),
-    ],
-    ids=["child", "threads", "waits"],
-)
-def test_processor_time_counts_wherever_it_is_spent_and_waiting_apart(guest, code, stopped):
-    assert guest.run(code, 0.5).stopped == stopped
-
-
 @linux
 def test_without_walls_too_what_a_guest_started_ends_with_it(tmp_path):
     mark = f"sleeper {tmp_path}"
@@ -242,24 +219,6 @@ def test_a_guest_is_without_rights(guest):
 
 
 # --- hosts --------------------------------------------------------------------------------
-
-
-@needs_bwrap
-def test_a_shared_host_serves_several_and_outlives_each_and_is_replaced_if_it_dies():
-    host = Host("strict", LIMITS)
-    first, second = (
-        ForkedGuests(Reached("strict"), LIMITS, "", host.channel.dup()) for _ in range(2)
-    )
-    guests = [each.start().wait_ready() for each in (first, second)]
-    first.close()
-    assert guests[0].is_over and guests[1].run("1", 5).state == "ok"
-    host.close()
-    wait_until(lambda: guests[1].is_over)
-    assert guests[1].kill()["reason"] == "host"
-    again = second.start().wait_ready()  # from a host of its own
-    assert again.run("1", 5).state == "ok"
-    second.close()
-    assert not host.folder.exists()
 
 
 @linux

@@ -154,15 +154,3 @@ def test_a_file_beside_the_notebook_is_named_where_an_answer_needs_it(tmp_path):
         assert (causal_mask.points, length_mask.points) == (0, 2)
         file = needing[int(student.student)][2]
         assert f"`{file}` was handed in, but is not used." in causal_mask.message
-
-
-@pytest.mark.usefixtures("warm")
-def test_a_cell_that_no_kernel_bears_costs_nothing(tmp_path):
-    root = make_course(tmp_path)
-    fork = "import os\n\nos.fork();"  # the child must not take the next cell
-    mime = "display({'image/x': {'a': 1}}, raw=True)"  # nbformat allows nothing but text there
-    for student, own in {"fork": fork, "mime": mime}.items():
-        notebook = honest(root)
-        notebook.cells[2:2] = [new_code_cell(own) for _ in range(3)]
-        hand_in(root, student, notebook)
-    assert [s.points for s in grade(root, LESSON, settings=QUICK).students] == [4, 4]

@@ -289,16 +289,14 @@ def test_f10_a_damaged_gradebook_is_named_and_a_new_one_is_filled(course, kept, 
     is_as_undisturbed(course, kept)
 
 
-def test_f11_a_damaged_ledger_entry_regrades_that_one_only(course, kept):
-    canned = run.executor
+def test_f11_a_damaged_ledger_entry_or_graded_notebook_regrades_that_one_only(course, kept):
     again(course)
-    path = Ledger(Course(course).ledger_path(LESSON))._path("ada")
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
-    canned.asked.clear()
-    is_as_undisturbed(course, kept)
-    assert canned.asked == ["ada"]
+    entry = Ledger(Course(course).ledger_path(LESSON))._path("ada")
+    for path in (entry, Course(course).autograded_notebook("ada", LESSON)):
+        path.write_bytes(path.read_bytes()[:-100])
+        run.executor.asked.clear()
+        is_as_undisturbed(course, kept)
+        assert run.executor.asked == ["ada"]
 
 
 def below(runner) -> list[psutil.Process]:

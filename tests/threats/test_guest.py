@@ -112,13 +112,6 @@ def test_u01_orphans_that_have_ended_do_not_count_as_processes_for_ever(guest):
         assert ran.state == "ok", said(ran)
 
 
-def test_u01_what_was_bound_before_an_exit_stays_bound(guest):
-    leave = ("exit()", "quit()", "sys.exit()", "raise SystemExit", "raise KeyboardInterrupt")
-    for number, code in enumerate(leave):
-        ran = guest.run(f"import sys\nx = {number}\n{code}", SECONDS)
-        assert ran.left and said(guest.run("print(x)", SECONDS)) == f"{number}\n"
-
-
 FILL = """
 for _ in range(3):
     if not os.fork():
@@ -211,11 +204,6 @@ def test_s05_s07_floods_end_the_guest_and_stay_out_of_memory(guest, strict):
     shown += "for _ in range(2_000): display(1, display_id='a')\nupdate_display(x, display_id='a')"
     assert same.run(shown, SECONDS).flooded  # as large as all that it changes
     same.kill()
-
-
-def test_small_prints_are_not_slow(guest):
-    ran = guest.run("import sys\nfor _ in range(200_000): sys.stdout.write('x')", SECONDS)
-    assert (ran.state, len(said(ran))) == ("ok", 200_000)
 
 
 PROBE = """

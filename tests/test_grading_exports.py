@@ -207,15 +207,6 @@ def test_any_bytes_are_a_sheet_or_one_line_of_error(tmp_path_factory, data):
 # --- scores ---------------------------------------------------------------------------
 
 
-def test_the_score_is_nbgraders_own(template, filled):
-    with opened(template) as book:
-        found = [book.find_submission(LESSON, name) for name in ("ada", "o'brien", "=cmd()")]
-        expected = [one.score - one.late_submission_penalty for one in found]
-    _, wrote = filled(canvas("x,1,ada,A,", "x,2,o'brien,A,", "x,3,=cmd(),A,"))
-    assert [float(score) for score in last(wrote)] == expected
-    assert expected[1] == 4 + 0.25 + 2.5 + 1 - 0.5  # with extra credit and a late penalty
-
-
 def test_a_score_is_never_negative_and_one_above_the_maximum_is_named(course, filled):
     with opened(course) as book:
         book.find_submission(LESSON, "o'brien").notebooks[0].late_submission_penalty = 99

@@ -243,18 +243,12 @@ def test_a_name_that_an_answer_has_no_business_with_is_noted():
     for source, named in (
         ("import sys\nsys.modules['x'] = 1", "`sys.modules`"),
         ("get_ipython().ast_transformers.append(x)", "`ast_transformers`"),
-        ("from course_lib.checks.observe import remote", "`course_lib.checks.observe`"),
         ("from course_lib.attention import masked_softmax", "`course_lib.attention`"),
         ("from course_lib import attention", "`from course_lib import attention`"),
-        ("import course_lib.models.whole_game as w", "`course_lib.models.whole_game`"),
         ("import inspect\ninspect.getsource(f)", "`getsource`"),
-        ("f.__code__ = g.__code__", "`__code__`"),
-        ("import marshal", "`marshal`"),
         ("importlib.import_module(name)", "`importlib`"),
-        ("__import__('course' + '_lib')", "`__import__`"),
         ("exec(text)", "`exec`"),
         ("open(folder + '/masked_softmax.py').read()", "`.py`"),
-        ("Path(folder, 'masked_softmax.cpython-312.pyc')", "`.pyc`"),
         ("with torch._C._DisableTorchDispatch():\n    pass", "`torch._C`"),
         ("x = 1  # \u202e", "reads differently"),
     ):

@@ -99,20 +99,14 @@ FORKED = {
         ["%%capture out\nprint('hidden')\ndisplay(1)", "out.stdout"],
         "execute_result text/plain 'hidden\\n'",
     ),
-    "display": (["display(1, 'two')"], "display_data text/plain 1\ndisplay_data text/plain 'two'"),
     "a display is updated in place": (
         [UPDATES, "shown.update('after')"],
         "display_data text/plain 'after'\nstdout 'between\\n'",
     ),
     "clear_output": ([CLEARS], "stdout '2\\n'"),
-    "a progress bar": (
-        ["for n in range(3): print(f'\\r{n}', end='', flush=True)"],
-        "stdout '\\r0\\r1\\r2'",
-    ),
     "getpass": (["import getpass\ngetpass.getpass()"], REFUSED("getpass()")),
     "stdin": (["import sys\nsys.stdin.readline()"], REFUSED("reading from stdin")),
     "pdb": (["import pdb\npdb.set_trace()"], f"stdout ...\n{REFUSED('input()')}"),
-    "breakpoint()": (["breakpoint()"], REFUSED("breakpoint()")),
     "history": (
         ["1 + 1", "_ + 1", "In[1], Out[1], _2"],
         "execute_result ...2\nexecute_result ...3\nexecute_result text/plain ('1 + 1', 2, 3)",

@@ -305,31 +305,27 @@ def below(runner) -> list[psutil.Process]:
     return sorted(host.children(recursive=True), key=lambda process: process.create_time())
 
 
-@pytest.mark.parametrize("struck", [1, None])
-def test_f12_guests_that_the_host_kills_for_its_memory_cost_no_points(real, runner, struck):
-    """The one at work is replaced, and the one made ahead if that is gone, too."""
-    canned = run.executor
+def test_f12_guests_that_the_host_kills_for_its_memory_cost_no_points(real, runner):
+    """The one at work is replaced, and so is the one that was made ahead."""
     slow = f"import time\ntime.sleep(1.5)\n{CAUSAL}"
     hand_in(real, "bob", honest(real, **RIGHT | {"causal_mask": slow}))
     killed = []
 
-    def leaves():
-        return [process for process in below(runner) if not process.children()]
-
     def strike():
-        wait_until(lambda: len(leaves()) >= 2)
+        wait_until(lambda: len([p for p in below(runner) if not p.children()]) >= 2)
         time.sleep(0.2)  # the cell sleeps longer
-        for process in leaves()[:struck]:
-            process.kill()
-            killed.append(process)
+        for process in below(runner):
+            if not process.children():
+                process.kill()
+                killed.append(process)
 
     def before(job):
         if job.student == "bob":
             threading.Thread(target=strike, daemon=True).start()
 
-    canned.before = before
+    run.executor.before = before
     bob = next(s for s in again(real).students if s.student == "bob")
-    assert [row.points for row in bob.rows] == [2, 2] and len(killed) == (struck or 2)
+    assert [row.points for row in bob.rows] == [2, 2] and len(killed) == 2
 
 
 def test_f17_an_odd_environment_is_no_obstacle(course, tmp_path):

@@ -66,11 +66,13 @@ def test_s08_a_notebook_and_its_page_keep_what_fits(graded):
         assert page.stat().st_size < 4 * KEPT
 
 
-def test_nothing_runs_when_a_page_is_opened(graded):
+def test_s23_nothing_runs_and_nothing_is_fetched_when_a_page_is_opened(graded):
     pages = [path for path in graded[0].visible() if path.suffix == ".html"]
     assert len(pages) > len(THREATS) / 2
     for page in pages:
-        assert not experiment.ALIVE.search(page.read_text(encoding="utf-8")), page
+        text = page.read_text(encoding="utf-8")
+        assert not experiment.ALIVE.search(text), page
+        assert 'http-equiv="Content-Security-Policy" content="default-src \'none\'' in text
 
 
 def test_the_gradebook_holds_what_the_machine_decided_and_no_more(graded):

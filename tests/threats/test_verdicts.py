@@ -6,15 +6,12 @@ from pathlib import Path
 
 import nbformat
 import pytest
-import torch
 from grading_course import LESSON, cell_of, hand_in, honest, make_course
 from nbformat.v4 import new_code_cell
 
 from course_lib.authoring.paste import solution_source
-from course_lib.checks import grade as judged
 from course_lib.cli import main as cli
 from course_lib.exercises import lessons
-from course_lib.exercises.variants import variants
 from course_lib.grading.graded_cells import read_notebook
 from course_lib.grading.jobs import Job
 from course_lib.grading.judging.runner import Runner
@@ -126,40 +123,3 @@ def test_s16_who_wraps_what_measures_an_answer_gains_nothing(points_of, name):
     assert 0 < honest[0] < right[0]
     assert measured(ALL_AT_ONCE, WRAPPED[name]) <= honest
     assert measured(in_blocks, WRAPPED[name]) < right
-
-
-def rounded(answer, dtype, back=False):
-    """An answer whose result comes in another dtype, or was rounded to it and is float32 again."""
-
-    @functools.wraps(answer)
-    def called(*args, **kwargs):
-        given = answer(*args, **kwargs)
-        if not isinstance(given, torch.Tensor):
-            return given
-        return given.to(dtype).to(given.dtype) if back else given.to(dtype)
-
-    return called
-
-
-WRONG = [
-    variant
-    for name in ("gaussian_as_dot_product", "kernel_pooling", "masked_softmax", "causal_mask")
-    for variant in variants(ROOT, name)
-    if not variant.is_right and callable(variant.answer) and not isinstance(variant.answer, type)
-]
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64, torch.float32])
-def test_s17_a_wrong_answer_gains_nothing_by_its_dtype(dtype):
-    most = 0.35 if dtype == torch.float32 else 1e-9  # float32 does not hold a small epsilon
-    gained = {}
-    for variant in WRONG:
-        again = rounded(variant.answer, dtype, back=True)  # rounding itself may mend a number
-        score, *as_it_is = (
-            judged(variant.exercise, answer, seed="s17").score
-            for answer in (rounded(variant.answer, dtype), variant.answer, again)
-        )
-        if score > max(as_it_is) + most:
-            gained[variant.exercise, variant.name] = (as_it_is, score)
-    assert len(WRONG) > 20
-    assert gained == {}

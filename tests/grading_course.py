@@ -140,12 +140,8 @@ def hand_in(root: Path, student: str, notebook, name: str = f"{LESSON}.ipynb") -
     """Put a notebook (node, bytes or text) into submitted/STUDENT/LESSON."""
     path = root / "submitted" / student / LESSON / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    if isinstance(notebook, bytes):
-        path.write_bytes(notebook)
-    elif isinstance(notebook, str):
-        path.write_text(notebook, encoding="utf-8")
-    else:
-        path.write_text(json.dumps(notebook), encoding="utf-8")
+    data = notebook if isinstance(notebook, str | bytes) else json.dumps(notebook)
+    path.write_bytes(data if isinstance(data, bytes) else data.encode())
     return path
 
 

@@ -136,20 +136,16 @@ class TestDemo:
         assert ",late," in (done.folder / "grades.csv").read_text()
 
 
-def test_a_folder_that_is_not_a_demo_is_left_alone(tmp_path):
-    (tmp_path / "thesis.tex").write_text("years of work")
-    with pytest.raises(GradingError, match="is not a demo"):
-        make_folder(ROOT, tmp_path)
-    assert (tmp_path / "thesis.tex").exists()
-
-
-def test_a_second_demo_replaces_the_first(tmp_path):
+def test_a_second_demo_replaces_the_first_and_no_other_folder(tmp_path):
     folder = tmp_path / "demo"
     make_folder(ROOT, folder)
     (folder / "submitted" / "old").mkdir()
     make_folder(ROOT, folder)
     assert list((folder / "submitted").iterdir()) == []
-    assert str(ROOT / "solutions") in Course(folder).config.CourseDirectory.source_directory
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(GradingError, match="is not a demo"):
+        make_folder(ROOT, tmp_path)
+    assert (tmp_path / "thesis.tex").exists()
 
 
 def release_of(lesson: str):

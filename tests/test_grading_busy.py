@@ -1,7 +1,6 @@
 """Grades do not depend on how busy the machine is, nor on processes that are lost on the way."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from grading_course import CAUSAL, LENGTH, LESSON, QUICK, hand_in, honest, make_course
@@ -13,8 +12,6 @@ from course_lib.grading.sandbox import guests
 from course_lib.grading.sandbox.guests import Guest, GuestLost
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("warm")]
-
-ROOT = Path(__file__).parent.parent
 
 
 LOOPS = "def causal_mask(num_queries, num_keys=None):\n    while True: pass"

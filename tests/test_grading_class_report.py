@@ -128,7 +128,10 @@ def test_every_table_has_a_caption_and_every_heading_cell_a_scope():
     hostile = student("<img src=x onerror=alert(1)>", 0, 4, outcome="incorrect", mistake="<b>")
     slow = student("slow", 4, 4, seconds=3.0, written={"why": "waiting"})
     row = GradedExercise("double", 1, 4, "incorrect", "often", message="`x` is <b>not</b> doubled.")
-    page = render([summary(hostile, slow, GradedSubmission("a", (row,)))], {})
+    optional = GradedExercise("square", 0.0, 0, "correct")
+    page = render([summary(hostile, slow, GradedSubmission("a", (row, optional)))], {})
+    # What has no points is a mark in the table, and a word for a screen reader.
+    assert '<span aria-hidden="true">✓</span><span class="unseen">right</span></td>' in page
     assert "<code>x</code> is &lt;b&gt;not&lt;/b&gt; doubled." in page
     assert what_it_loads(page) == []
     assert page.count("<table") == page.count("<caption") == 7

@@ -16,9 +16,7 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def exchange(tmp_path):
-    """(a course, a student's folder, how to call nbgrader in either)."""
+def test_feedback_comes_back_by_the_exchange(tmp_path):
     root, home, shared = tmp_path / "course", tmp_path / "home", tmp_path / "exchange"
     for folder in (root, home, shared):
         folder.mkdir()
@@ -30,11 +28,6 @@ def exchange(tmp_path):
         data = str(tmp_path / "jupyter")
         nbgrader(folder, verb, LESSON, "--course=tiny", *places, JUPYTER_DATA_DIR=data)
 
-    return root, home, call
-
-
-def test_feedback_comes_back_by_the_exchange(exchange):
-    root, home, call = exchange
     call(root, "release_assignment")
     call(home, "fetch_assignment")
     place = home / LESSON / f"{LESSON}.ipynb"

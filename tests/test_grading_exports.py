@@ -245,12 +245,6 @@ def test_other_points_need_scale_and_the_error_names_both(filled):
 # --- who is who -----------------------------------------------------------------------
 
 
-def test_ids_match_whatever_their_case_and_form(filled):
-    logins = {" ADA ": "ada", "Bob@example.edu": "bob", unicodedata.normalize("NFD", "ÜNÏ"): "Ünï"}
-    outcome, _ = filled(canvas(*(f"x,{n},{login},A," for n, login in enumerate(logins))))
-    assert set(outcome.matching["matched"]) == set(logins.values())
-
-
 def test_a_whole_id_counts_before_a_part_and_only_the_named_column_is_searched(filled):
     rows = "One,1,ada,A,", "Two,2,ada@b.edu,A,"
     assert last(filled(canvas(*rows))[1]) == ["10", ""]

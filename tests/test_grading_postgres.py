@@ -58,7 +58,7 @@ class Server:
         self.process.send_signal(number)
         self.process.wait()
 
-    def database(self, password: str = "") -> str:
+    def database(self) -> str:
         """The URL of a new database."""
         import psycopg
 
@@ -66,8 +66,7 @@ class Server:
         place = {"host": str(self.folder), "dbname": "postgres"}
         with psycopg.connect(user="grader", password=PASSWORD, autocommit=True, **place) as link:
             link.execute(f"CREATE DATABASE course{self.databases}")
-        login = "grader" + (f":{password}" if password else "")
-        return f"postgresql+psycopg://{login}@/course{self.databases}?host={self.folder}"
+        return f"postgresql+psycopg://grader@/course{self.databases}?host={self.folder}"
 
 
 @pytest.fixture(scope="module")

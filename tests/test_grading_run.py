@@ -267,6 +267,7 @@ def test_errors_before_grading_name_file_and_cure(tmp_path, monkeypatch):
     def refuse(converter):
         raise NbGraderException("no such cell")
 
+    hand_in(root, "ada", honest(root))
     monkeypatch.setattr(GenerateAssignment, "start", refuse)
     (root / "gradebook.db").unlink()  # so that nbgrader reads the lesson's source again
     with pytest.raises(GradingError, match=r"nbgrader refuses .* \(no such cell\)\. Run `course"):

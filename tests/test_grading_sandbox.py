@@ -3,7 +3,6 @@
 import contextlib
 import doctest
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,9 +20,6 @@ from course_lib.workspace.errors import GradingError
 pytestmark = pytest.mark.slow
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="guests are forked on Linux")
-needs_bwrap = pytest.mark.skipif(
-    shutil.which("bwrap") is None, reason="bwrap is missing: apt-get install bubblewrap"
-)
 
 
 def assert_shows(guest, cells, expected: str) -> None:
@@ -53,11 +49,6 @@ def value(guest, expression: str) -> str:
 
 PLOT = "import matplotlib.pyplot as plt\n_ = plt.plot([1, 2])"
 FIGURE = "display_data image/png text/plain <Figure size 640x480 with 1 Axes>"
-TASK = """import asyncio
-async def later():
-    await asyncio.sleep(0.01)
-    return "done"
-task = asyncio.create_task(later())"""
 CLEARS = """from IPython.display import clear_output
 for n in range(3):
     clear_output(wait=True)
@@ -77,17 +68,12 @@ ANYWHERE = {  # name: (cells, all that they show)
         ["import os\nos.listdir(), os.access('.', os.W_OK)"],
         "execute_result text/plain ([], True)",
     ),
-    "%%writefile and import": (
-        ["%%writefile mine.py\ndef seven(): return 7", "import mine\nmine.seven()"],
-        "stdout 'Writing mine.py\\n'\nexecute_result text/plain 7",
-    ),
     "%matplotlib inline": (["%matplotlib inline", f"{PLOT}\nplt.show()", PLOT], f"{FIGURE}\n" * 2),
     "!command": (["!echo out", "got = !echo in\ngot"], "stdout 'out\\n'\nexecute_result ...['in']"),
     "subprocess": (
         ["import subprocess\n_ = subprocess.run('echo out; echo err >&2', shell=True)"],
         "stdout 'out\\n'\nstderr 'err\\n'",
     ),
-    "a task goes on in the next cell": ([TASK, "await task"], "execute_result text/plain 'done'"),
     "input()": (["input('name? ')"], REFUSED("input()")),
     "exit()": (["a = 1\nexit()", "a;", "a"], "execute_result text/plain 1"),
 }
@@ -107,10 +93,6 @@ FORKED = {
     "getpass": (["import getpass\ngetpass.getpass()"], REFUSED("getpass()")),
     "stdin": (["import sys\nsys.stdin.readline()"], REFUSED("reading from stdin")),
     "pdb": (["import pdb\npdb.set_trace()"], f"stdout ...\n{REFUSED('input()')}"),
-    "history": (
-        ["1 + 1", "_ + 1", "In[1], Out[1], _2"],
-        "execute_result ...2\nexecute_result ...3\nexecute_result text/plain ('1 + 1', 2, 3)",
-    ),
 }
 
 
@@ -204,14 +186,6 @@ def test_the_host_has_not_imported_what_judges(guest):
     assert ran.state == "ok" and "judged outside" in ran.outputs[0]["text"]
 
 
-def test_a_guest_is_without_rights(guest):
-    lines = guest.run("print(open('/proc/self/status').read())", 5).outputs[0]["text"].splitlines()
-    fields = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
-    assert int(fields["CapEff"], 16) == int(fields["CapBnd"], 16) == 0
-    assert (fields["NoNewPrivs"], fields["Seccomp"]) == ("1", "2")
-    assert os.getuid() or int(fields["Uid"].split()[0]) >= 60_000
-
-
 # --- hosts --------------------------------------------------------------------------------
 
 
@@ -240,9 +214,6 @@ def test_nothing_is_left_on_the_disk(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     guests = open_guests("off", LIMITS)
     assert list(tmp_path.iterdir()) == [guests._host.folder] != [left]
-    before = list(guests._host.folder.iterdir())
-    guests.start().wait_ready().kill()
-    assert list(guests._host.folder.iterdir()) == before
     guests.close()
     assert list(tmp_path.iterdir()) == []
 

@@ -125,17 +125,11 @@ def test_f01_f16_a_driver_that_is_killed_or_interrupted_is_finished_by_the_next(
 class Dying:
     """In a worker, in the place of its runner: bob takes the process along."""
 
-    def __init__(self, folder, how, settings, channel):
-        self.folder, self.how = folder, how
+    def __init__(self, folder, settings, channel):
         self.results = pickle.loads((folder / "results").read_bytes())
 
     def run(self, job):
-        mark = self.folder / "died"
-        if job.student == "bob" and (self.how == "always" or not mark.exists()):
-            mark.touch()
-            if self.how == "in the middle of its answer":
-                pipe = sys._getframe(1).f_locals["pipe"]
-                os.write(pipe.fileno(), struct.pack("!i", 1 << 20) + b"half")
+        if job.student == "bob":
             os.kill(os.getpid(), signal.SIGKILL)
         return replace(self.results[job.key], student=job.student)
 
@@ -143,34 +137,18 @@ class Dying:
         pass
 
 
-@pytest.fixture
-def in_workers(course, kept, monkeypatch):
-    """The class, to be graded by two workers that die: call it with how they do."""
-    (course.parent / "results").write_bytes(pickle.dumps(kept[1]))
-    pool = Processes(replace(QUICK, workers=2), LESSON)
-    monkeypatch.setattr(run, "executor", lambda *a: pool)
-
-    def graded(how):
-        monkeypatch.setattr(local, "make_runner", functools.partial(Dying, course.parent, how))
-        return grades(again(course))
-
-    return graded
-
-
-@pytest.mark.parametrize("how", ["once", "in the middle of its answer"])
-def test_f02_a_lost_worker_costs_nobody_anything(in_workers, kept, tmp_path, how):
-    assert in_workers(how) == kept[2]
-    assert (tmp_path / "died").exists()
-
-
 def test_f03_a_poison_submission_is_set_aside_until_forced_and_the_rest_graded(
-    in_workers, course, kept, monkeypatch
+    course, kept, monkeypatch
 ):
-    found = in_workers("always")
+    (course.parent / "results").write_bytes(pickle.dumps(kept[1]))
+    canned, pool = run.executor, Processes(replace(QUICK, workers=2), LESSON)
+    monkeypatch.setattr(run, "executor", lambda *a: pool)
+    monkeypatch.setattr(local, "make_runner", functools.partial(Dying, course.parent))
+    found = grades(again(course))
     problem, rows, _ = found.pop("bob")
     assert "--force" in problem and all(points is None for _, points, _ in rows)
     assert found == {name: known for name, known in kept[2].items() if name != "bob"}
-    monkeypatch.setattr(run, "executor", Canned(kept[1]))  # which could grade it now
+    monkeypatch.setattr(run, "executor", canned)  # which could grade it now
     assert "--force" in grades(again(course))["bob"][0]
     forced = grade(course, LESSON, settings=replace(QUICK, force=True))
     assert grades(forced) == kept[2]

@@ -70,7 +70,7 @@ LATER = {  # what a cell leaves behind must neither end nor hold up the cells af
     "a fork behind Python's back": "ctypes.CDLL(None).fork()",
     "a loop that is stopped": "asyncio.get_event_loop().stop()",
     "a task that exits": "async def leave(): raise SystemExit\nasyncio.ensure_future(leave())",
-    "signals to all": "for number in (1, 9, 14, 15): os.kill(1, number)",
+    "signals to all": "for number in (1, 9, 14, 15, 19): os.kill(1, number)",
     "a closed stdout": "sys.stdout.close()",
     "no descriptors 0 to 2": "os.closerange(0, 3)",
     "a pending exit": "import atexit\natexit.register(time.sleep, 1e6)\nexit()",

@@ -5,7 +5,6 @@ import io
 import json
 import re
 import shutil
-import unicodedata
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -15,9 +14,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from course_lib.cli import main as cli
-from course_lib.cli.tables import export_text
+from course_lib.cli.tables import MOST_LINES, export_text
 from course_lib.grading.course import Course, quiet_nbgrader
-from course_lib.grading.exports import ExportError, ExportRequest, export
+from course_lib.grading.exports import ExportError, ExportRequest, Outcome, export
 from course_lib.grading.exports._export import FORMULA_STARTS, plain_cell
 from course_lib.grading.exports.lms import Assignment, is_about
 from course_lib.grading.exports.sheet import parse_number, read_sheet
@@ -411,6 +410,15 @@ def test_only_a_plain_number_with_a_point_or_a_comma_is_read():
 
 
 # --- the command line -----------------------------------------------------------------
+
+
+def test_an_outcome_names_a_few_by_reason_and_counts_the_rest():
+    late = {f"s{n}": "late" for n in range(15)}
+    other = {f"t{n}": f"reason {n}" for n in range(MOST_LINES + 1)}
+    lesson = {"lesson": LESSON, "column": "", "points": 10, "not_graded": late | other}
+    lines = export_text(Outcome(Path("x.csv"), True, [lesson])).splitlines()
+    assert lines[2].startswith("      late: s0, s1, ") and lines[2].endswith(", s11 and 3 more")
+    assert "      and 2 more; --json lists all" in lines
 
 
 def test_the_command_fills_a_file_and_tells_what_it_did(course, monkeypatch, capsys):

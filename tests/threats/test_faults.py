@@ -6,7 +6,6 @@ import os
 import pickle
 import signal
 import sqlite3
-import struct
 import subprocess
 import sys
 import threading
@@ -17,7 +16,7 @@ from pathlib import Path
 import experiment
 import psutil
 import pytest
-from canned import Canned, grades
+from canned import grades
 from grading_course import CAUSAL, LESSON, QUICK, RIGHT, hand_in, honest, scores
 from waiting import PATIENCE, wait_until
 

@@ -60,25 +60,19 @@ def is_deserted(group):
     return wait_until(gone)
 
 
-@pytest.fixture
-def clone(tmp_path):
-    """A course folder with one lesson, built."""
+@posix
+@pytest.mark.parametrize(
+    ("arguments", "after"), [(["build", "02", "--force"], "cell 4 of"), (["release", "02"], "with")]
+)
+def test_what_is_built_or_packed_stays_as_it_was(tmp_path, arguments, after):
     for part in ("solutions", "notebooks"):
         shutil.copytree(ROOT / part / LESSON, tmp_path / part / LESSON)
     names = "nbgrader_config.py LICENSE constraints.txt pyproject.toml environment.yml"
     for name in names.split():
         shutil.copy(ROOT / name, tmp_path)
-    return tmp_path
-
-
-@posix
-@pytest.mark.parametrize(
-    ("arguments", "after"), [(["build", "02", "--force"], "cell 4 of"), (["release", "02"], "with")]
-)
-def test_what_is_built_or_packed_stays_as_it_was(clone, arguments, after):
-    before = files(clone)
-    group = interrupted(clone, arguments, after=after)
-    assert files(clone) == before
+    before = files(tmp_path)
+    group = interrupted(tmp_path, arguments, after=after)
+    assert files(tmp_path) == before
     assert is_deserted(group)
 
 

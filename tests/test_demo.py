@@ -65,11 +65,6 @@ def record(done, student):
 class TestDemo:
     """Properties of one run."""
 
-    def test_right_answers_get_every_point_and_blank_scores_0(self, done):
-        for student in ALL_RIGHT:
-            assert record(done, student).points == done.summaries[0].max_points
-        assert record(done, "blank").points == 0
-
     def test_a_mistake_is_named_and_costs_only_its_exercise(self, done):
         for student, exercise in MISTAKES.items():
             rows = {row.exercise: row for row in record(done, student).rows}

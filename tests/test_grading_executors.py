@@ -12,14 +12,7 @@ from pathlib import Path
 
 import psutil  # noqa: F401  (asks once what the platform is, which a test replaces)
 import pytest
-from grading_course import (
-    LENGTH,
-    LESSON,
-    QUICK,
-    hand_in,
-    honest,
-    make_class,
-)
+from grading_course import LENGTH, LESSON, QUICK, hand_in, honest, make_class
 from waiting import wait_until
 
 from course_lib.grading.course import Course

@@ -245,8 +245,6 @@ def test_a_name_that_an_answer_has_no_business_with_is_noted():
         ("get_ipython().ast_transformers.append(x)", "`ast_transformers`"),
         ("from course_lib.attention import masked_softmax", "`course_lib.attention`"),
         ("from course_lib import attention", "`from course_lib import attention`"),
-        ("import inspect\ninspect.getsource(f)", "`getsource`"),
-        ("importlib.import_module(name)", "`importlib`"),
         ("exec(text)", "`exec`"),
         ("open(folder + '/masked_softmax.py').read()", "`.py`"),
         ("with torch._C._DisableTorchDispatch():\n    pass", "`torch._C`"),

@@ -51,12 +51,9 @@ threading.Thread(target=chatter, daemon=True).start()
 warnings.warn("careful")
 {CAUSAL}
 """
-COLONLESS = CAUSAL.replace("device=None):", "device=None)")
-RENAMED = CAUSAL.replace("causal_mask", "lower_triangle")
 GOES_ON = """from course_lib import carry_on
 causal_mask = carry_on("causal_mask")
 causal_mask.__module__"""
-LOOPS = f"{CAUSAL.splitlines()[0]}\n    while True:\n        pass"
 
 
 @pytest.fixture(scope="module")
@@ -79,10 +76,10 @@ def graded(tmp_path_factory, warm):
         hand_in(root, student, notebook)
     for student, answer in {
         "noisy": THREAD,
-        "loops": LOOPS,
+        "loops": f"{CAUSAL.splitlines()[0]}\n    while True: pass",
         "dead": "import os\nos._exit(1)",
-        "colonless": COLONLESS,
-        "misnamed": RENAMED,
+        "colonless": CAUSAL.replace("device=None):", "device=None)"),
+        "misnamed": CAUSAL.replace("causal_mask", "lower_triangle"),
         "leaves": f"{CAUSAL}\nexit()",
     }.items():
         hand_in(root, student, honest(root, **RIGHT | {"causal_mask": answer}))
@@ -291,14 +288,6 @@ def test_a_new_gradebook_has_the_newest_schema(copy):
     assert done.stdout.endswith(" (head)\n"), done.stdout + done.stderr
 
 
-def release_anew(root: Path, place: Path, lesson) -> None:
-    """As `course build` does: the lesson's source and release, and no word to the gradebook."""
-    place.mkdir()
-    make_course(place, lesson)
-    for part in ("solutions", "notebooks"):
-        shutil.copytree(place / part, root / part, dirs_exist_ok=True)
-
-
 def test_exercises_come_and_go_and_what_people_gave_stays(tmp_path):
     (root := tmp_path / "course").mkdir()
     make_course(root)
@@ -320,7 +309,10 @@ def test_exercises_come_and_go_and_what_people_gave_stays(tmp_path):
         cell.metadata.nbgrader.grade_id = cell.id = name
         cell.source = cell.source.replace("causal_mask", "combine_masks")
     changed.cells += reversed(cube)
-    release_anew(root, tmp_path / "second", changed)
+    (again := tmp_path / "again").mkdir()
+    make_course(again, changed)
+    for part in ("solutions", "notebooks"):  # as `course build` does, with no word to the gradebook
+        shutil.copytree(again / part, root / part, dirs_exist_ok=True)
     ada = grade(root, LESSON, settings=QUICK).students[0]
     assert [row.exercise for row in ada.rows] == ["causal_mask", "combine_masks"]
     with Course(root).gradebook() as book:

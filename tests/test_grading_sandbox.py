@@ -70,17 +70,12 @@ ANYWHERE = {  # name: (cells, all that they show)
     ),
     "%matplotlib inline": (["%matplotlib inline", f"{PLOT}\nplt.show()", PLOT], f"{FIGURE}\n" * 2),
     "!command": (["!echo out", "got = !echo in\ngot"], "stdout 'out\\n'\nexecute_result ...['in']"),
-    "subprocess": (
-        ["import subprocess\n_ = subprocess.run('echo out; echo err >&2', shell=True)"],
-        "stdout 'out\\n'\nstderr 'err\\n'",
-    ),
     "input()": (["input('name? ')"], REFUSED("input()")),
     "exit()": (["a = 1\nexit()", "a;", "a"], "execute_result text/plain 1"),
 }
 
 
 FORKED = {
-    "%%time": (["%%time\n2 + 2"], "stdout 'CPU times: ...'\nexecute_result text/plain 4"),
     "%%capture": (
         ["%%capture out\nprint('hidden')\ndisplay(1)", "out.stdout"],
         "execute_result text/plain 'hidden\\n'",

@@ -47,25 +47,16 @@ class Lab:
 
 @dataclass(frozen=True)
 class Threat:
-    """One submission and what is expected of it.
+    """One submission and what is expected of it."""
 
-    Args:
-        row: ids in the catalogue.
-        what: one line.
-        hand_in: puts it into submitted/STUDENT.
-        points: of the two exercises, each None for not graded; or None for less than all.
-        outcome: of the first exercise, or several that will do; any if empty.
-        words: what problem, notices or messages must say.
-        shows: what the student's cells must have printed, so that the attack is known to have run.
-    """
-
-    row: str
-    what: str
-    hand_in: Callable[[Lab, str], object]
+    row: str  # ids in the catalogue
+    what: str  # one line
+    hand_in: Callable[[Lab, str], object]  # puts it into submitted/STUDENT
+    # of the two exercises, each None for not graded; or None for less than all
     points: tuple[float | None, float | None] | None = NONE
-    outcome: tuple[str, ...] = ()
-    words: str = ""
-    shows: str = ""
+    outcome: tuple[str, ...] = ()  # of the first exercise, or several that will do; any if empty
+    words: str = ""  # what problem, notices or messages must say
+    shows: str = ""  # what the student's cells print, so that the attack is known to have run
 
     @property
     def student(self) -> str:
@@ -113,11 +104,11 @@ def read_hostile() -> None:
         THREATS.append(Threat(row, what, put, POINTS[points], tuple(outcome), **said))
 
 
-def made(row: str, what: str, *, points=FULL, outcome: str = "", words: str = "", shows: str = ""):
+def made(row: str, what: str, *, points=FULL, words: str = "", shows: str = ""):
     """Register a function that hands in whatever it likes."""
 
     def register(function: Callable[[Lab, str], object]):
-        THREATS.append(Threat(row, what, function, points, tuple(outcome.split()), words, shows))
+        THREATS.append(Threat(row, what, function, points, (), words, shows))
         return function
 
     return register

@@ -83,15 +83,6 @@ def many_prints(lab: Lab, student: str):
     lab.put(student, notebook)
 
 
-@made("T29", "claims to be someone else", points=NONE)
-def impostor(lab: Lab, student: str):
-    notebook = honest(lab.root, **WRONG)
-    notebook.metadata["student"] = notebook.metadata["name"] = "A-honest"
-    notebook.metadata["authors"] = [{"name": "A-honest"}]
-    notebook.cells.insert(0, new_code_cell("STUDENT_ID = 'A-honest'", id="id"))
-    lab.put(student, notebook)
-
-
 @made("T30+S23", "asks for points, remote picture", points=NONE, words="look at its source")
 def prompt(lab: Lab, student: str):
     """The plea is text for a reviewer; a browser must neither run nor fetch the rest."""

@@ -41,13 +41,6 @@ def raw(folder: Path, name: bytes) -> Path:
     return Path(os.fsdecode(os.fsencode(folder) + b"/" + name))
 
 
-def table(summary) -> str:
-    """What a terminal shows of a graded class."""
-    shown = io.StringIO()
-    Console(file=shown, width=200).print(summary_table(summary))
-    return shown.getvalue()
-
-
 def test_s04_s26_names_of_any_bytes_are_announced_and_the_rest_is_graded(course, kept, capsys):
     submitted, turned = course / "submitted", "bob\u202egpj.exe"
     shutil.copytree(submitted / "ada", raw(submitted, b"J\xf6rg"))
@@ -60,7 +53,9 @@ def test_s04_s26_names_of_any_bytes_are_announced_and_the_rest_is_graded(course,
     summary = grade(course, LESSON, settings=QUICK, progress=progress(False))
     (notice,) = next(s.notices for s in summary.students if s.student == "ada")
     assert notice == r"other files not looked at: n\xf6tes .txt"
-    for text in (capsys.readouterr().err, table(summary)):
+    shown = io.StringIO()
+    Console(file=shown, width=200).print(summary_table(summary))
+    for text in (capsys.readouterr().err, shown.getvalue()):
         assert r"J\xf6rg" in text and "gpj.exe" in text and "\u202e" not in text
     raw(submitted, b"J\xf6rg").rename(submitted / "Jörg")
     again = graded(course, kept, r"J\xf6rg", "Jörg", turned)

@@ -373,7 +373,8 @@ def test_a_lesson_works_in_its_bundle(student):
     right = {cell.id: cell.source for cell in solution.cells}["stable_softmax-answer"]
     wrong = textwrap.dedent("""
         def causal_mask(num_queries, num_keys=None, *, device=None):
-            return torch.ones(num_queries, num_keys or num_queries).triu().bool()
+            num_keys = num_queries if num_keys is None else num_keys
+            return torch.ones(num_queries, num_keys).triu().bool()
     """)
     answers = {"stable_softmax-answer": right, "causal_mask-answer": wrong}
     answers["length_mask-next"] = 'hint("length_mask", 1)'

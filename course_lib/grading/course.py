@@ -32,7 +32,7 @@ SEED = "COURSE_CHECK_SEED"  # in the environment: wins over what the course keep
 
 @contextmanager
 def quiet_nbgrader() -> Iterator[None]:
-    """Silence what nbgrader's models make SQLAlchemy say; nothing here can fix it."""
+    """Silence the SQLAlchemy warnings that nbgrader's models cause; nothing here can fix them."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=SAWarning)
         warnings.filterwarnings("ignore", category=DeprecationWarning)
@@ -50,7 +50,7 @@ class Course:
         self.config.CourseDirectory.root = str(self.root)
 
     def coursedir(self, lesson: str, config: Config | None = None) -> CourseDirectory:
-        """nbgrader's own view of the folder, set to one lesson."""
+        """Return nbgrader's own view of the folder, set to one lesson."""
         try:
             coursedir = CourseDirectory(config=config or self.config)
         except TraitError as error:
@@ -59,37 +59,37 @@ class Course:
         return coursedir
 
     def step(self, name: str) -> Path:
-        """The folder of a step: "source", "release", "submitted", "autograded", "feedback"."""
+        """Return the folder of a step: source, release, submitted, autograded or feedback."""
         return self.root / getattr(self.coursedir(""), f"{name}_directory")
 
     @property
     def private(self) -> Path:
-        """Where grading keeps its own things: the secret seed, the ledger, logs."""
+        """Return the folder of grading's own files: the secret seed, the ledger and logs."""
         return self.root / ".course"
 
     def ledger_path(self, lesson: str) -> Path:
-        """Where the state of each submission of a lesson is kept."""
+        """Return the folder that holds the state of each submission of a lesson."""
         return self.private / "ledger" / lesson
 
     def log_path(self, student: str, lesson: str) -> Path:
-        """Where the log of a student's last grading is kept."""
+        """Return the path of the log of a student's last grading."""
         name = os.fsencode(student)
         name = student if len(name) < 200 else hashlib.sha256(name).hexdigest()
         return self.private / "logs" / lesson / f"{name}.log"
 
     def autograded_notebook(self, student: str, lesson: str) -> Path:
-        """Where a student's graded notebook lies."""
+        """Return the path of a student's graded notebook."""
         return self.step("autograded") / student / lesson / f"{lesson}.ipynb"
 
     def read_graded(self, student: str, lesson: str) -> NotebookNode | None:
-        """A student's graded notebook; None if there is none or it is damaged."""
+        """Return a student's graded notebook, or None if it is missing or damaged."""
         with suppress(OSError):
             path = self.autograded_notebook(student, lesson)
             return parse_graded(path.read_text(encoding="utf-8"))
         return None
 
     def read_release(self, lesson: str) -> tuple[str, NotebookNode]:
-        """The release notebook of a lesson, as text and parsed; GradingError if it is damaged."""
+        """Return a release notebook as text and parsed; a damaged one raises GradingError."""
         path = self.step("release") / lesson / f"{lesson}.ipynb"
         if not path.is_file():
             known = sorted(p.parent.name for p in self.step("release").glob("*/*.ipynb"))
@@ -104,7 +104,7 @@ class Course:
             raise GradingError(f"{path} is damaged: run `course build {lesson}`") from error
 
     def read_tests(self, lesson: str, release: NotebookNode) -> dict[str, str]:
-        """The ordinary tests of a lesson by their grade_id, with what the release hides of them."""
+        """Return the ordinary tests of a lesson by grade_id, including their hidden parts."""
         wanted = {grade_id(cell) for cell in check_cells(release) if is_plain_test(cell)}
         if not wanted:
             return {}
@@ -118,11 +118,11 @@ class Course:
         return {grade_id(c): c.source for c in check_cells(source) if grade_id(c) in wanted}
 
     def gradebook(self) -> AbstractContextManager[Gradebook]:
-        """The course's gradebook, to be opened and closed by `with`."""
+        """Return the course's gradebook, to be opened and closed by `with`."""
         return opened(self.coursedir(""))
 
     def ensure_assignment(self, lesson: str, release: NotebookNode) -> None:
-        """Bring the gradebook's idea of a lesson in line with its release notebook.
+        """Update the gradebook's cells of a lesson to those of its release notebook.
 
         Points and comments stay. Those that someone gave by hand in cells that are gone are kept
         in .course/removed/LESSON_TIME.csv.
@@ -157,12 +157,12 @@ class Course:
             ) from error
 
     def check_seed(self) -> str:
-        """The secret from which hidden check inputs are drawn, made at first use."""
+        """Return the secret from which hidden check inputs are drawn; make it at first use."""
         return os.environ.get(SEED) or secret_seed(self.private / "check_seed")
 
 
 def parse_graded(text: str) -> NotebookNode | None:
-    """A graded notebook from its text; None if it is damaged.
+    """Parse the text of a graded notebook; return None if it is damaged.
 
     It is our own and was validated when it was written, so nbformat need not do that again.
     """

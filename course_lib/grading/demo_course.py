@@ -62,7 +62,7 @@ class Demo(NamedTuple):
 
     @property
     def exit_code(self) -> int:
-        """0 if everything that needs no person is graded, else 3."""
+        """Return 0 if everything that a machine can grade is graded, else 3."""
         return max(summary.exit_code for summary in self.summaries)
 
 

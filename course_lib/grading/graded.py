@@ -26,7 +26,7 @@ _WAITS = "a written answer waits for a person: grade it in formgrader, or export
 
 @dataclass(frozen=True)
 class GradedExercise:
-    """One answer's points.
+    """The points of one answer.
 
     `outcome` is the check's, or for a written answer "waiting", "left blank" or "graded".
     """
@@ -43,12 +43,12 @@ class GradedExercise:
 
     @property
     def optional(self) -> bool:
-        """Whether it is starred: worth nothing, so that missing it costs nothing."""
+        """Return whether the exercise is starred: it is worth 0 points and can be left out."""
         return not self.max_points
 
     @property
     def shown(self) -> float | None:
-        """The points that a table shows; None of what is optional, unless a person gave some."""
+        """Return the points for a table: None if optional and without manual points."""
         return None if self.optional and not self.points else self.points
 
     @property
@@ -72,30 +72,30 @@ class GradedSubmission:
 
     @property
     def points(self) -> float | None:
-        """Points of the machine-graded exercises; None where none of them is graded."""
+        """Return the points of the machine-graded exercises, or None if none of them is graded."""
         graded = [one.points for one in self.rows if one.points is not None]
         return sum(graded) if graded else None
 
     @property
     def written(self) -> dict[str, str]:
-        """The state of each written answer, by its name; of a problem there are none."""
+        """Return the state of each written answer by name; a submission with a problem has none."""
         return {} if self.problem else {one.exercise: one.outcome for one in self.answers}
 
     @property
     def waiting(self) -> list[str]:
-        """Written answers that a person has yet to grade."""
+        """Return the written answers that a person has yet to grade."""
         return [name for name, state in self.written.items() if state == "waiting"]
 
     @property
     def blanks(self) -> dict[str, str]:
-        """Exercises that are not graded, with the reason; "" for the whole submission."""
+        """Return the exercises that are not graded, with the reason; "" is the whole submission."""
         if self.problem:
             return {"": self.problem}
         return {one.exercise: one.reason or "" for one in self.rows if one.points is None}
 
     @property
     def state(self) -> str:
-        """GRADED, or what is missing of it: WAITING (for a person), BLANK or ABSENT."""
+        """Return GRADED, WAITING (for a person), BLANK or ABSENT."""
         if self.absent:
             return ABSENT
         if any(one.points is None for one in self.rows):
@@ -104,7 +104,7 @@ class GradedSubmission:
 
     @property
     def reason(self) -> str:
-        """Why there is no score; empty where there is one."""
+        """Return why there is no score, or an empty text if there is one."""
         if self.state == BLANK:
             names = [one.exercise for one in self.rows if one.points is None]
             why = [f"{name}: {why}" if name else why for name, why in self.blanks.items() if why]
@@ -112,7 +112,7 @@ class GradedSubmission:
         return {ABSENT: ABSENT, WAITING: _WAITS, GRADED: ""}[self.state]
 
     def score(self, partial: bool = False) -> float | None:
-        """What nbgrader's own exporter counts, with extra credit and less the late penalty.
+        """Return nbgrader's own score: with extra credit, less the late penalty.
 
         None if not graded, where nbgrader would count 0; with `partial` written answers may wait.
         """
@@ -146,17 +146,17 @@ class GradedLesson:
         return tuple(self.points_by_exercise)
 
     def star(self, exercise: str) -> str:
-        """What marks an exercise that is optional: worth nothing; else empty."""
+        """Return the mark of an optional exercise; empty for all others."""
         return "" if self.points_by_exercise[exercise] else " ★"
 
     @property
     def max_points(self) -> float:
-        """What a machine can give."""
+        """Return the most points that a machine can give."""
         return sum(self.points_by_exercise.values())
 
     @property
     def all_points(self) -> float:
-        """What a machine and a person can give together."""
+        """Return the most points that a machine and a person can give together."""
         return self.max_points + sum(self.points_by_answer.values())
 
     @cached_property
@@ -164,31 +164,31 @@ class GradedLesson:
         return {one.student: one for one in self.students}
 
     def of(self, student: str) -> GradedSubmission:
-        """A student's submission, whether or not there is one."""
+        """Return a student's submission, which is empty if there is none."""
         return self._by_student.get(student) or GradedSubmission(student, absent=True)
 
     def only(self, students: Collection[str]) -> GradedLesson:
-        """The same of some students alone."""
+        """Return a copy with only some of the students."""
         return replace(self, students=tuple(s for s in self.students if s.student in students))
 
     @property
     def rows(self) -> list[tuple[str, GradedExercise]]:
-        """All machine-graded exercises with their students, student by student."""
+        """Return all machine-graded exercises with their students, student by student."""
         return [(student.student, one) for student in self.students for one in student.rows]
 
     @property
     def waiting(self) -> dict[str, list[str]]:
-        """Written answers that a person has yet to grade, by student."""
+        """Return the written answers that a person has yet to grade, by student."""
         return {one.student: one.waiting for one in self.students if one.waiting}
 
     @property
     def blanks(self) -> dict[str, dict[str, str]]:
-        """What is not graded although a machine should: student -> exercise -> reason."""
+        """Return what a machine should have graded but did not: student -> exercise -> reason."""
         return {s.student: s.blanks for s in self.students if s.blanks}
 
     @property
     def exit_code(self) -> int:
-        """0 if everything a machine can grade is graded, else 3."""
+        """Return 0 if everything that a machine can grade is graded, else 3."""
         return INCOMPLETE if self.blanks else COMPLETE
 
     def as_dict(self) -> dict:

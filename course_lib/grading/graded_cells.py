@@ -1,4 +1,4 @@
-"""The cells of a lesson's notebook: which ones are run and graded, what an executed check says.
+"""Tell which cells of a notebook are run and graded, and read the result of an executed check.
 
 The only place that turns a cell's outputs into points; nbgrader's rule (any stderr is 0,
 anything that is not a number is full marks) does not reach the gradebook.
@@ -36,41 +36,41 @@ def parsed(source: str) -> ast.Module | None:
 
 
 def bound_names(source: str) -> set[str]:
-    """The names that a cell binds, whatever the kind of statement."""
+    """Return the names that a cell binds, whatever the kind of statement."""
     return bound_in(source, _as_python)
 
 
 def definitions(source: str) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
-    """The functions and classes that a cell defines at its top level."""
+    """Return the functions and classes that a cell defines at its top level."""
     tree = parsed(source)
     return {one.name: one for one in tree.body if isinstance(one, DEFINITIONS)} if tree else {}
 
 
 def grade_id(cell: Mapping) -> str:
-    """nbgrader's name of a cell; empty if it has none."""
+    """Return nbgrader's name of a cell, or an empty text if it has none."""
     return cell["metadata"].get("nbgrader", {}).get("grade_id", "")
 
 
 def is_check(cell: Mapping) -> bool:
-    """Whether a cell is graded by machine: code, graded, not an answer."""
+    """Return whether a cell is graded by machine: code, graded, not an answer."""
     about = cell["metadata"].get("nbgrader", {})
     return cell["cell_type"] == "code" and bool(about.get("grade")) and not about.get("solution")
 
 
 def is_plain_test(cell: Mapping) -> bool:
-    """Whether a cell graded by machine is nbgrader's own kind: asserts, no call of `check`."""
+    """Return whether a machine-graded cell is an ordinary nbgrader test: no call of `check`."""
     source = cell.get("source")  # may be empty: all of it is hidden
     return source is not None and is_check(cell) and not re.search(r"\bcheck\(", source)
 
 
 def is_theirs(cell: Mapping) -> bool:
-    """Whether a student wrote a cell of a rebuilt notebook: an answer, or a cell of their own."""
+    """Return whether a student wrote a cell of a rebuilt notebook: an answer or an extra cell."""
     about = cell["metadata"]
     return bool(about.get("nbgrader", {}).get("solution") or about.get("course", {}).get("own"))
 
 
 def is_run(cell: Mapping) -> bool:
-    """Whether grading runs a cell: code that is not for show, and not the lesson's own comments."""
+    """Return whether grading runs a cell: code that is neither a demo nor only comments."""
     if cell["cell_type"] != "code" or "demo" in cell["metadata"].get("tags", []):
         return False
     lines = (line.strip() for line in cell.get("source", "").splitlines())
@@ -78,7 +78,7 @@ def is_run(cell: Mapping) -> bool:
 
 
 def check_cells(notebook: NotebookNode) -> list[NotebookNode]:
-    """The cells of a notebook that are graded by machine, in its order."""
+    """Return the cells of a notebook that are graded by machine, in its order."""
     return [cell for cell in notebook["cells"] if is_check(cell)]
 
 
@@ -151,7 +151,7 @@ def _read(cell: Mapping, blank: GradedExercise) -> GradedExercise:
 
 
 def _as_nbgrader_grades(cell: Mapping, blank: GradedExercise, errors: list) -> GradedExercise:
-    """What nbgrader gives an ordinary test: nothing after an error, else a number or all."""
+    """Grade an ordinary test as nbgrader does: 0 after an error, else its number or all points."""
     from nbgrader.utils import determine_grade
 
     points, most = determine_grade(cast(NotebookNode, cell))

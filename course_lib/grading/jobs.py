@@ -1,4 +1,4 @@
-"""What a class is graded with, and what crosses to a worker and back.
+"""The settings of a run, and what is sent to a worker and back.
 
 A worker may be another process or another machine. A job holds the bytes of a submission, which
 the worker parses. The worker makes the result: nothing from a student's process is ever unpickled.

@@ -1,4 +1,4 @@
-"""What is known of each submission, kept so that a run can be killed at any moment and go on.
+"""Keep the state of each submission, so that a killed run can be resumed.
 
 One file a submission, named after the student, written completely or not at all, with a checksum
 in it. A submission is `graded` once its result is here, and `published` once gradebook and files
@@ -52,11 +52,11 @@ class Ledger:
         self.folder = folder
 
     def get(self, student: str) -> Entry:
-        """A student's entry; an empty one if there is none, or if it is damaged."""
+        """Return a student's entry, or an empty one if it is missing or damaged."""
         return _read(self._path(student)) or Entry(student)
 
     def entries(self) -> list[Entry]:
-        """All entries that can be read."""
+        """Return all entries that can be read."""
         found = map(_read, sorted(self.folder.glob("*.json")))
         return [entry for entry in found if entry is not None]
 
@@ -126,12 +126,12 @@ def same_work(key: str, other: str) -> bool:
 
 
 def work_of(data: bytes) -> str:
-    """The submission itself, whatever it is graded with."""
+    """Return a digest of the submission itself, whatever it is graded with."""
     return hashlib.sha256(data).hexdigest()
 
 
 def seed_of(secret: str, student: str, work: str) -> str:
-    """What the inputs for one submission are drawn from: what it prints helps nobody else.
+    """Return the seed of one submission's inputs; printing these inputs helps no other student.
 
     The same work of the same student meets the same inputs again.
     """

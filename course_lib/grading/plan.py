@@ -1,4 +1,4 @@
-"""What one submission needs: nothing, to be published, to be left blank, or a job for a worker.
+"""Plan what one submission needs: nothing, publishing, a blank entry, or a job for a worker.
 
 Points of the same work that rise are taken at once. Points that would fall stay, with the report
 that gave them, and the exercise is flagged; `--force` takes the new points.
@@ -79,7 +79,7 @@ def plan(run: Run, submission: Submission, known: Collection[str]) -> Entry | Jo
 
 
 def unchanged(run: Run, entry: Entry, known: Collection[str]) -> Entry | None:
-    """What is left to do for graded work; None if it is none, or its graded notebook was lost."""
+    """Return the entry to publish for work graded before; None if it must be graded."""
     if entry.state == "graded":
         return entry
     if entry.state != "published":

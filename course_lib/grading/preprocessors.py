@@ -63,7 +63,7 @@ class RebuildSubmission(NbGraderPreprocessor):
 
 
 class ExecuteWithSeed(Execute):
-    """nbgrader's own, with `c.Execute` its settings; the checks draw from the course's secret.
+    """nbgrader's Execute, with the settings of `c.Execute` and a seed from the course's secret.
 
     The kernel gets the submission's own seed, as under `course grade`, never the secret itself.
     """
@@ -84,7 +84,7 @@ class ExecuteWithSeed(Execute):
 
 
 class CleanOutputs(NbGraderPreprocessor):
-    """After execution: what `check` left on stderr costs nothing, and nothing else can run.
+    """After execution: stderr of a check costs no points, and outputs hold nothing that runs.
 
     Of all cells but checks, plain text and pictures stay.
     """
@@ -106,7 +106,7 @@ class SaveCheckedGrades(SaveScores):
     """Saves scores, those of check cells as `read_check` reads them."""
 
     def score_of(self, cell: NotebookNode) -> float | None:
-        """Points of a graded cell; None leaves it to a person."""
+        """Return the points of a graded cell, or None to leave it to a person."""
         if not is_check(cell):
             return super().score_of(cell)
         graded = read_check(cell)

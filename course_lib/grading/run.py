@@ -1,4 +1,4 @@
-"""`course grade`: from what was submitted to gradebook, autograded/ and feedback/.
+"""Run `course grade`: fill gradebook, autograded/ and feedback/ from the submissions.
 
     submitted/ --plan--> jobs --executor--> results --ledger--> published --> pages
 

@@ -1,4 +1,4 @@
-"""What a student's text and outputs may still hold where people look at them: nothing that runs.
+"""Clean a student's text and outputs, so that nothing in them runs where people read them.
 
 Plain text, streams, errors and PNG or JPEG pictures stay; HTML, scripts and SVG go. Reports of the
 course are not sanitized here: they are made and escaped in `checks.judge.html`.
@@ -27,7 +27,7 @@ _WORD_JOINER = "\u2060"  # has no width
 
 
 def plain_text(text: str, *, colours: bool = False) -> str:
-    """Text without control characters; colours of a terminal stay where asked for."""
+    """Return text without control characters; terminal colors stay if asked for."""
     text = _CONTROL.sub("", text)
     text = _ESCAPE.sub(lambda found: found[0] if colours and found[1] == "m" else "", text)
     if "\r" in text:  # a progress bar: what it showed last
@@ -36,7 +36,7 @@ def plain_text(text: str, *, colours: bool = False) -> str:
 
 
 def sanitize_tree(value: Any) -> Any:
-    """Plain data with every text in it made plain."""
+    """Return plain data with every text in it made plain."""
     if isinstance(value, str):
         return plain_text(value)
     if isinstance(value, Mapping):
@@ -45,7 +45,7 @@ def sanitize_tree(value: Any) -> Any:
 
 
 def sanitize_prose(source: str) -> str:
-    """Markdown in which no HTML tag begins, no link leads to code and no picture is fetched.
+    """Return Markdown without HTML tags, links that run code, and pictures to fetch.
 
     It reads as before, in code and formulas too: what is put in between has no width.
     """
@@ -54,7 +54,7 @@ def sanitize_prose(source: str) -> str:
 
 
 def sanitize_outputs(outputs: Iterable[Any], room: int = MOST) -> list[NotebookNode]:
-    """What may stay of outputs that a student's process or notebook holds, up to `room`."""
+    """Return the safe parts of a student's outputs, up to `room` characters in all."""
     kept, room = [], min(room, MOST)
     for output in outputs:
         clean = _sanitize(output) if isinstance(output, Mapping) else None
@@ -69,7 +69,7 @@ def sanitize_outputs(outputs: Iterable[Any], room: int = MOST) -> list[NotebookN
 
 
 def made_output(kind: str, **content: Any) -> NotebookNode:
-    """An output of ours; its notebook is validated, not each output by itself."""
+    """Return an output of ours, which is validated with its notebook and not by itself."""
     return cast(NotebookNode, from_dict({"output_type": kind, **content}))
 
 
@@ -100,7 +100,7 @@ def _text(value: Any) -> str:
 
 
 def _joined(value: Any) -> str:
-    """A text that may be written as a list of lines; nothing for anything else."""
+    """Return a text that may be given as a list of lines; an empty text for anything else."""
     if isinstance(value, list) and all(isinstance(line, str) for line in value):
         return "".join(value)
     return value if isinstance(value, str) else ""

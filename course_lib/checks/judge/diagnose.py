@@ -41,7 +41,7 @@ class Explanation:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it explains all failing probes."""
+        """Return whether this mistake explains all failing probes."""
         return self.num_explained == self.num_failing
 
 
@@ -70,7 +70,7 @@ class Answer:
             self._least = max(1, len(failing))
 
     def explanations(self, replays: Replays, *, whole: bool = False) -> list[Explanation]:
-        """Return the mistakes that explain the most failing probes, if these are enough.
+        """Return the mistakes that explain the most failing probes, if they explain enough of them.
 
         Args:
             replays: what each mistake does, by probe name.
@@ -89,7 +89,7 @@ class Answer:
         return [one for one in best if len(one.explained) == most]
 
     def may_be(self, *members: Outcomes) -> bool:
-        """Return whether a few probes allow that these mistakes are made together.
+        """Return whether these mistakes can be made together, judged by a few probes.
 
         The answer must be right where no mistake alone changes the result, and wrong elsewhere.
         """
@@ -166,7 +166,7 @@ class Answer:
         return not numbers <= self._failing
 
     def _is_same(self, key: tuple[str, str], theirs: Observation, replayed: Outcomes) -> bool:
-        """Return whether both made this violation with the same numbers."""
+        """Return whether answer and mistake cause this violation with the same numbers."""
         name, aspect = key
         probe, ours = self._probes[name], self._outcomes[name][0]
         if aspect == "raised":
@@ -187,7 +187,7 @@ class Answer:
         return True
 
     def _raises_the_same(self, ours, theirs, replayed: Outcomes) -> bool:
-        """Return whether both raised the same error, or failed in the same calls."""
+        """Return whether both raised the same error or failed in the same calls."""
         if any(seen.raised and seen.raised.phase == "inject" for seen in (ours, theirs)):
             return missing_from(ours) == missing_from(theirs)
         errors = [error_of(seen) for seen in (ours, theirs)]

@@ -1,4 +1,4 @@
-"""What a report says of what went wrong: each thing once, the most telling first."""
+"""Find what a report says about wrong results: each problem once, the most telling one first."""
 
 import contextlib
 
@@ -48,7 +48,7 @@ def example_for(exercise, failure: Failure | None) -> Example:
 
 
 class _Failures:
-    """The failures of an answer. The report shows the first one it speaks of, on a small input.
+    """The failures of an answer. The report shows the first one that it mentions, on a small input.
 
     Attributes:
         shown: the failure that the report shows, or None before it speaks of any.
@@ -60,7 +60,7 @@ class _Failures:
         self.shown: Failure | None = None
 
     def say(self, violation: Violation, like: list[Violation], mistake=None, prop=None) -> Failure:
-        """Return the failure to speak of: this one, on a smaller input if it is the first.
+        """Return the failure to mention: this one, on a smaller input if it is the first one.
 
         Args:
             violation: what is wrong.
@@ -157,7 +157,7 @@ def findings_of(
 
 
 class _Cases:
-    """The sentences of the failing probes, for those that can be the reason.
+    """The sentences of the failing probes that can be the cause of the failure.
 
     A probe's sentence is not the reason if plain probes about something else fail, too.
     """
@@ -252,7 +252,7 @@ def _sizes(probe: Probe) -> tuple:
 
 
 def notes_of(seen: dict[str, Observation]) -> list[str]:
-    """Warnings and stderr: reported, never held against anyone."""
+    """Return the warnings and the stderr of an answer, which are reported but cost no points."""
     notes = []
     for observation in seen.values():
         notes += [f"Your code warned: {text}" for text in observation.warnings]

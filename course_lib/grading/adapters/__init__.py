@@ -1,1 +1,1 @@
-"""What grading does to other libraries beyond their documented interfaces, one module for each."""
+"""Adapters for undocumented parts of other libraries, one module for each library."""

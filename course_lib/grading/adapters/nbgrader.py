@@ -1,4 +1,4 @@
-"""nbgrader: its gradebook in one transaction; late penalties; how scores are saved."""
+"""Adapt nbgrader: use one transaction, compute late penalties, and decide how to save scores."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def submit(
 
 @functools.cache
 def _newest_schema() -> str | None:
-    """The version of the tables that nbgrader makes."""
+    """Return the version of the tables that nbgrader creates."""
     from alembic.script import ScriptDirectory
 
     return ScriptDirectory(ALEMBIC_DIR).get_current_head()
@@ -50,7 +50,7 @@ api.get_alembic_version = _newest_schema
 
 @contextmanager
 def one_transaction(gradebook: Gradebook) -> Iterator[None]:
-    """nbgrader commits after each of its steps; in here they are only flushed till the end."""
+    """Commit once at the end; nbgrader by itself commits after each of its steps."""
     session = gradebook.db
     session.commit = session.flush
     try:
@@ -71,7 +71,7 @@ class LatePenalties:
         self._step.init_plugin()
 
     def penalty(self, notebook: SubmittedNotebook) -> float | None:
-        """What a submitted notebook loses for being late; None for nothing."""
+        """Return the penalty of a submitted notebook for being late, or None if there is none."""
         late = notebook.assignment.total_seconds_late
         if late <= 0:
             return None
@@ -80,7 +80,7 @@ class LatePenalties:
         return None if penalty is None else self._step._check_late_penalty(notebook, penalty)
 
     def score_of(self, cell: NotebookNode) -> float | None:
-        """What nbgrader itself gives a cell."""
+        """Return the points that nbgrader itself gives a cell."""
         return determine_grade(cell, self._step.log)[0]
 
 
@@ -88,7 +88,7 @@ class SaveScores(SaveAutoGrades):
     """SaveAutoGrades in which a subclass may decide on a cell's points."""
 
     def score_of(self, cell: NotebookNode) -> float | None:
-        """Points of a graded cell; None leaves it to a person."""
+        """Return the points of a graded cell, or None to leave it to a person."""
         return determine_grade(cell, self.log)[0]
 
     def _add_score(self, cell: NotebookNode, resources: dict) -> None:
@@ -101,6 +101,6 @@ class SaveScores(SaveAutoGrades):
 
 
 def coursedir_of(step: NbGraderPreprocessor) -> CourseDirectory:
-    """The course folder that a preprocessor works for, by its exporter and its converter."""
+    """Return the course folder that a preprocessor works for."""
     exporter: Any = step.parent
     return exporter.parent.coursedir

@@ -1,4 +1,4 @@
-"""Who loops over the submissions: this process, several, or many machines."""
+"""Loop over the submissions in this process, in several processes, or on many machines."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def executor(settings: Settings, lesson: str) -> Executor:
 
 @contextlib.contextmanager
 def started_ahead(root: Path, lesson: str, settings: Settings) -> Iterator[Executor | None]:
-    """Start an executor before nbgrader is imported, if more work is there than was graded."""
+    """Start an executor before nbgrader is imported, if there are new submissions."""
     submitted = len([*(root / "submitted").glob(f"*/{lesson}")])
     known = len([*(root / ".course" / "ledger" / lesson).glob("*.json")])
     if submitted <= known:

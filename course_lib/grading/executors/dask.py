@@ -73,7 +73,7 @@ class OnDask:
                 yield result or set_aside(job)
 
     def _work(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Result | None]]:
-        """Yield each job with its result, or with None if too many workers were lost with it."""
+        """Yield each job with its result, or with None if too many workers died running it."""
         from distributed import KilledWorker
         from distributed.client import FutureCancelledError
 
@@ -109,7 +109,7 @@ class OnDask:
             future.add_done_callback(finished.put)
 
     def _next(self, finished: queue.SimpleQueue[Future]) -> Future:
-        """Wait for a future, and see meanwhile that scheduler and workers are there."""
+        """Wait for a future, and check meanwhile that the scheduler and workers are alive."""
         seen = time.monotonic()
         while True:
             try:
@@ -160,7 +160,7 @@ def _set_levels(levels: dict[str, int]) -> None:
 
 @functools.cache
 def versions() -> dict[str, str]:
-    """Return what grades depend on and every machine must have alike, by name."""
+    """Return the versions on which grades depend, by name; they must be equal on all machines."""
     sources, library = hashlib.sha256(), Path(__file__).resolve().parents[2]
     for room in ("checks", "exercises", "grading", "notebook", "reference"):
         for path in sorted(library.glob(f"{room}/**/*.py")):
@@ -175,7 +175,7 @@ def versions() -> dict[str, str]:
 
 
 def run_on_worker(job: Job, wanted: dict, settings: Settings) -> Result:
-    """On a worker: grade a job with a runner that stays for the next one."""
+    """Grade a job on a worker, with a runner that stays for the next job."""
     here = versions()
     other = [f"{k} {here.get(k)} instead of {v}" for k, v in wanted.items() if here.get(k) != v]
     machine = f"the Dask worker on {socket.gethostname()}"

@@ -1,4 +1,4 @@
-"""Submissions in this process, or in several of this machine; a lost worker costs only time."""
+"""Grade in this process or in several on this machine; a lost worker costs only time."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def set_aside(job: Job) -> Result:
 
 
 def make_runner(settings: Settings, channel: socket.socket | None = None) -> Runner:
-    """Return what grades jobs; the driver of several processes does without its imports."""
+    """Return a runner, whose imports the driver of several processes does without."""
     from course_lib.grading.judging import runner
 
     return runner.Runner(settings.sandbox, settings.limits, channel)
@@ -73,7 +73,7 @@ class _Worker:
             self.pipe.send(job)
 
     def join(self) -> None:
-        """Wait for its end, and drop what it still writes."""
+        """Wait until the worker has ended, and drop what it still writes."""
         with contextlib.suppress(OSError, EOFError):
             while True:
                 self.pipe.recv_bytes()
@@ -122,7 +122,7 @@ class Processes:
                     yield answer
 
     def _hand_out(self, again: deque[Job], jobs: Iterator[Job]) -> None:
-        """Give each worker as many jobs as it may have, all their first one first."""
+        """Give each worker as many jobs as it may hold, after each has a first one."""
         for held in range(AHEAD):
             for place in range(self.settings.workers or os.cpu_count() or 1):
                 if place < len(self.workers) and len(self.workers[place].jobs) > held:
@@ -201,7 +201,7 @@ def _context() -> Any:
 
 @contextlib.contextmanager
 def defer_sigint() -> Iterator[None]:
-    """Hear Ctrl-C afterwards: nobody could end a worker that has half begun."""
+    """Defer Ctrl-C until a worker has started, because a half-started worker cannot be ended."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -221,7 +221,7 @@ def _serve(
     settings: Settings,
     channel: socket.socket | None,
 ) -> None:
-    """Grade what comes through the pipe, up to its None; this is all that a worker does."""
+    """Grade the jobs from the pipe until None arrives; a worker does nothing else."""
     prepare_worker()
     runner = make(settings, channel)
     jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()

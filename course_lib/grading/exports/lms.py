@@ -119,7 +119,7 @@ def _assignments(
 def match_students(
     students: Sequence[str], layout: Layout, request: ExportRequest
 ) -> tuple[dict[str, int], Groups]:
-    """Find the row of each id of the gradebook, and say who has none.
+    """Find the row of each id in the gradebook, and list the ids without a row.
 
     An id has to be found in exactly one row, and a row by exactly one student. If no row has the
     whole id, the part of an e-mail address before the @ counts. Names are not compared. The file

@@ -1,4 +1,4 @@
-"""What an export is asked for, and what it wrote or would write."""
+"""The request for an export, and what it wrote or would write."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -46,7 +46,7 @@ class Outcome:
 
     @property
     def exit_code(self) -> int:
-        """0 if the score of every graded student is in its place, else 3."""
+        """Return 0 if the score of every graded student was written, else 3."""
         unfilled = ("kept", "closed", "unplaced")
         missing = any(one.get(group) for one in self.lessons for group in unfilled)
         return INCOMPLETE if missing else COMPLETE

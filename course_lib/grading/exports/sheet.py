@@ -123,7 +123,7 @@ def parse_number(text: str) -> float | None:
 
 
 def key(text: str) -> str:
-    """Return text for comparisons: in Unicode's form NFC, stripped, without case."""
+    """Return text for comparisons: in Unicode form NFC, stripped and case-folded."""
     return unicodedata.normalize("NFC", text.strip().casefold())
 
 

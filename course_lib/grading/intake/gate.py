@@ -1,4 +1,4 @@
-"""The one gate for outside text that is no notebook: names of folders and files, stamps, the seed.
+"""Read outside text that is not a notebook: folder and file names, timestamps, and the seed.
 
 What comes through is valid UTF-8 of bounded size from an ordinary file. What does not is refused
 with a sentence, before anything waits for it or keeps it.
@@ -27,16 +27,16 @@ _OPEN |= getattr(os, "O_BINARY", 0)
 
 
 class IntakeError(Exception):
-    """Something that came in cannot be read; the message is the reason shown to the instructor."""
+    """A submission cannot be read; the message is the reason shown to the instructor."""
 
 
 def utf8(name: str) -> str:
-    r"""A name as text that everything can keep: bytes that are no UTF-8 become `\xf6`."""
+    r"""Return a name as valid text, in which bytes that are not UTF-8 become `\xf6`."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def one_line(name: str, most: int = 80) -> str:
-    """A name for a line that people read, whatever characters it holds."""
+    """Return a name without characters that would disturb a line of text."""
     return plain_text(utf8(name)).replace("\n", " ")[:most]
 
 
@@ -134,7 +134,7 @@ def exchange_files(folder: Path) -> dict[str, str]:
 
 
 def secret_seed(path: Path) -> str:
-    """The seed in a file, which is made at first use: completely or not at all, and once.
+    """Return the seed in a file, which is created atomically at first use.
 
     An empty or damaged file is refused, since inputs could be guessed.
     """

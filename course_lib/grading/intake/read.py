@@ -64,7 +64,7 @@ def read_bytes(path: Path) -> bytes:
 
 @functools.lru_cache(maxsize=2)
 def released(text: str) -> NotebookNode:
-    """A release notebook, parsed once for a class."""
+    """Parse a release notebook, once for a class."""
     return nbformat.reads(text, as_version=4)
 
 
@@ -85,7 +85,7 @@ def _rebuilt(
 
 @contextlib.contextmanager
 def _limited(name: str) -> Iterator[None]:
-    """On Linux, bound the memory and the time of this process while it reads hostile text."""
+    """Bound the memory and time of this process while it reads hostile text, on Linux."""
     if sys.platform != "linux":
         yield
         return

@@ -65,7 +65,7 @@ class _Match:
         self.places: dict[int, tuple[int, int]] = {}
 
     def restored(self) -> Iterator[str]:
-        """What the student deleted, repeated or edited of the lesson's own cells."""
+        """Return notices of the lesson's cells that the student deleted, repeated or edited."""
         for number, cell in enumerate(self.release):
             name, is_answer = grade_id(cell), is_theirs(cell)
             copies = [at for at, home in enumerate(self.homes) if home == number]
@@ -226,7 +226,7 @@ def _find_homes(release: Cells, submitted: Cells) -> list[int | None]:
 
 
 def _parts_of(source: str, names: Collection[str]) -> str:
-    """The definitions of some names at the top level of a cell."""
+    """Return the definitions of some names at the top level of a cell."""
     lines, parts = cell_body(source).splitlines(), []
     for name, node in definitions(source).items():
         if name in names:
@@ -236,7 +236,7 @@ def _parts_of(source: str, names: Collection[str]) -> str:
 
 
 def _is_stub(source: str) -> bool:
-    """Whether all that a cell defines still raises, as an older release's stub does."""
+    """Return whether everything that a cell defines still raises, as an older stub does."""
     defined = definitions(source).values() if "NotImplementedError" in source else ()
     return bool(defined) and all(map(_only_raises, defined))
 
@@ -250,7 +250,7 @@ def _only_raises(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) ->
 
 
 def _attempted(source: str) -> set[str]:
-    """Names that a cell binds, unless it takes the course's version or takes them away."""
+    """Return the names that a cell binds, except those imported from the course or deleted."""
 
     def is_attempt(node: ast.stmt) -> bool:
         if isinstance(node, ast.ImportFrom):
@@ -265,7 +265,7 @@ def _attempted(source: str) -> set[str]:
 
 
 def _own(cell: NotebookNode, name: str) -> NotebookNode:
-    """A cell of the student's own: its source, and no metadata but a mark that it is theirs."""
+    """Return a student's extra cell: its source, and as metadata a mark that it is theirs."""
     make = getattr(nbformat.v4, f"new_{cell.cell_type}_cell")
     source = cell.source if cell.cell_type == "code" else sanitize_prose(cell.source)
     return make(source, id=name, metadata={"course": {"own": True}})

@@ -1,4 +1,4 @@
-"""What a person may want to know about a submission's sources; no points depend on any of it."""
+"""Note what a person may want to know about a submission's sources; no points depend on it."""
 
 import ast
 import functools
@@ -33,7 +33,7 @@ _STUB = "NotImplementedError"
 
 
 def source_checks(notebook: NotebookNode) -> list[str]:
-    """Notes on a rebuilt notebook: names that an answer has no business with, by cell.
+    """Return notes on a rebuilt notebook: names that an answer should not use, by cell.
 
     What the lesson's own cells name is everyone's business.
     """
@@ -57,7 +57,7 @@ def source_checks(notebook: NotebookNode) -> list[str]:
 
 @functools.lru_cache(maxsize=1000)  # a release's cells are the same for everyone
 def _named(source: str) -> tuple[str, ...]:
-    """What of the business of others a cell's source names, each once."""
+    """Return the names in a cell's source that an answer should not use, each once."""
     return tuple(dict.fromkeys(found[0] for found in _BUSINESS_OF_OTHERS.finditer(source)))
 
 
@@ -66,14 +66,14 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def _has_unreached(node: ast.AST) -> bool:
-    """Whether a stub's `raise` was left above the answer in a function."""
+    """Return whether a stub's `raise` was left above the answer in a function."""
     return isinstance(node, ast.FunctionDef) and any(
         isinstance(line, ast.Raise) and _STUB in ast.dump(line) for line in node.body[:-1]
     )
 
 
 def _left_out(name: str, source: str, nodes: Sequence[ast.AST]) -> Iterator[str]:
-    """What an exercise leaves out, and what escapes the meter where it limits what is spent."""
+    """Return notes on forbidden functions, and on calls that escape the cost meter."""
     try:
         exercise = find(name)
     except KeyError:  # the student's own cell, or no exercise of ours

@@ -53,7 +53,7 @@ def find_submissions(
 
 
 def _handed_in(place: Path, lesson: str) -> Submission | None:
-    """What a student handed in for a lesson, also where it lies beside its place; None: nothing."""
+    """Return what a student submitted for a lesson, even if misplaced; None if there is nothing."""
     student, folder = utf8(place.name), place / lesson
     named = folder / f"{lesson}.ipynb"
     beside = [path for path in _paths(place) if path != folder and _meant(path, lesson)]
@@ -81,14 +81,14 @@ def _handed_in(place: Path, lesson: str) -> Submission | None:
 
 
 def _meant(path: Path, lesson: str) -> bool:
-    """Whether a notebook, zip or folder has this lesson's name, whatever was added to that."""
+    """Return whether a notebook, zip or folder has this lesson's name, perhaps with additions."""
     name, wanted = (re.sub(r"[\W_]+", "_", one.lower()) for one in (utf8(path.name), lesson))
     is_one = NOTEBOOK.search(path.name) or path.suffix.lower() == ".zip" or path.is_dir()
     return wanted in name and bool(is_one)
 
 
 def choose(submission: Submission, has_answers: Callable[[Path], bool]) -> Submission:
-    """Where no notebook of the lesson's name holds answers, take the only other one that does.
+    """Choose the only other notebook with answers if none of the lesson's name holds any.
 
     `has_answers` tells whether a notebook can be read, is of this lesson, and was worked on.
     """
@@ -110,7 +110,7 @@ def choose(submission: Submission, has_answers: Callable[[Path], bool]) -> Submi
 
 
 def _notebooks(folder: Path, depth: int = _DEEPEST) -> Iterator[Path]:
-    """Notebooks in a folder and below it, but for copies that Jupyter keeps."""
+    """Yield the notebooks in a folder and below it, except copies that Jupyter keeps."""
     paths = _paths(folder)
     yield from (path for path in paths if NOTEBOOK.search(path.name))
     for path in paths:
@@ -119,7 +119,7 @@ def _notebooks(folder: Path, depth: int = _DEEPEST) -> Iterator[Path]:
 
 
 def _left_aside(folder: Path, chosen: Path) -> tuple[str, ...]:
-    """A notice of what lies beside the notebook: none of it reaches the guest."""
+    """Return a notice of the files beside the notebook, none of which reaches the guest."""
     known = (chosen, *chosen.parents, folder / STAMP, folder / SECRET)
     others = [path for path in _paths(folder) if path not in known]
     return (f"other files not looked at: {_shown(others, folder)}",) if others else ()
@@ -131,7 +131,7 @@ def _paths(folder: Path) -> list[Path]:
 
 
 def _shown(paths: Sequence[Path], folder: Path) -> str:
-    """A few names in one line, as seen from a folder."""
+    """Return a few names in one line, relative to a folder."""
     names = [one_line(os.path.relpath(path, folder)) for path in paths[:5]]
     more = f" and {len(paths) - 5} more" if len(paths) > 5 else ""
     return ", ".join(names) + more

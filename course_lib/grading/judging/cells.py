@@ -67,7 +67,7 @@ def grade_cells(
 
 
 def _builds_on_wrong(session: Session, reports: Mapping[str, Report], name: str) -> bool:
-    """Whether an answer names one that lost points, or puts such together."""
+    """Return whether an answer builds on one that lost points, or combines such answers."""
     wrong = {known for known, report in reports.items() if report.score < 1.0}
     chain = find(name).chain
     built_on = session.builds_on(chain or (name,)) if wrong else []
@@ -104,7 +104,7 @@ def _judge_beside_ours(
 
 
 def _sources_of(session: Session, failed: set[str], names: Collection[str]) -> dict[str, str]:
-    """The course's source of each failed exercise that some answers build on, or its own does."""
+    """Return the course's source of each failed exercise on which some answers build."""
     ours: dict[str, str] = {}
     while new := [n for n in session.builds_on({*names, *ours}, ours.values()) if n in failed]:
         ours |= {name: solution_source(name) for name in new}
@@ -112,7 +112,7 @@ def _sources_of(session: Session, failed: set[str], names: Collection[str]) -> d
 
 
 def _with_points_of(second: Report, first: Report, ours: Collection[str]) -> Report:
-    """The points of a judgement, and of all that it says nothing else."""
+    """Return the report with the points of a second judgement, and nothing else of it."""
     names = ", ".join(f"`{name}`" for name in ours)
     note = f"graded with the course's {names} in place of yours"
     taken = replace(second, findings=[], mistake=None, tally="", example=Example(), notes=[note])

@@ -81,7 +81,7 @@ def _stopped(limits: Limits, name: str, ending: str) -> Report:
 
 
 def right_with_other_inputs(session: Session, job: Job, name: str, index: int) -> bool:
-    """Whether another draw of inputs finds nothing wrong with an answer that lost points."""
+    """Return whether an answer that lost points is correct with other inputs."""
     other = replace(job, seed=f"{job.seed}/again")
     again = observe_and_judge(session, other, name, index, name_mistakes=False)
     return isinstance(again, Report) and again.outcome == "correct"
@@ -100,7 +100,7 @@ def observe_and_judge(
         return reply
 
     def observe_more(more: Sequence[Probe]) -> Mapping[str, Observation]:
-        """Observe further probes, which decide no points; nothing if the guest is lost."""
+        """Observe further probes, which decide no points; return nothing if the guest is lost."""
         try:
             seen = _replied(session, replace(request, probes=list(more)), index, counts=False)
         except (GuestLost, CannotJudge):
@@ -146,7 +146,7 @@ def _replied(session: Session, request: Request, index: int, *, counts: bool = T
 
 
 def is_plausible(reply: Reply, probes: list[Probe]) -> bool:
-    """Whether observing these probes can give this reply."""
+    """Return whether observing these probes can give this reply."""
     if reply.missing:
         return True
     if reply.subject and not reply.subject.is_callable:
@@ -167,7 +167,7 @@ def is_plausible(reply: Reply, probes: list[Probe]) -> bool:
 
 
 def _lesson_imports(cells: Sequence[NotebookNode]) -> str:
-    """What the lesson itself imports in some cells, but for the course's own solutions."""
+    """Return the lesson's own imports in some cells, except the course's solutions."""
     found = []
     for cell in cells:
         about = cell.metadata.get("nbgrader", {})

@@ -41,7 +41,7 @@ class Runner:
         self._imports: tuple[str, ...] = ()
 
     def open(self, lesson: str) -> None:
-        """See that guests are there for a lesson; those for another are ended."""
+        """Start guests for a lesson, and end those of another lesson."""
         if lesson != self._lesson:
             channel, self.channel = self.channel, None
             self.close()

@@ -35,7 +35,7 @@ MAYBE_ANOTHERS = ("silent", "crash", "memory", "processes")
 
 
 class CannotJudge(Exception):
-    """A submission gets no points and loses none: the reason is for a person."""
+    """A submission cannot be judged; it is left blank, with the reason for a person."""
 
 
 class Session:
@@ -62,7 +62,7 @@ class Session:
 
     @functools.cached_property
     def _named(self) -> list[tuple[str, set[str]]]:
-        """Each name that the student's cells bind, with the names that it is made from."""
+        """Return each name that the student's cells bind, with the names that it is made from."""
         theirs = (cell.source for cell in self.cells if is_run(cell) and is_theirs(cell))
         return [one for source in theirs for one in _definitions(source)]
 
@@ -80,7 +80,7 @@ class Session:
         return [name for name in exercises if name in found and name not in names]
 
     def needed(self, name: str) -> set[str]:
-        """The exercises whose answers an exercise is judged by, and those that these build on."""
+        """Return the exercises whose answers an exercise needs, directly or indirectly."""
         judged = find(name).chain or (name,)
         return {*judged, *self.builds_on(judged)}
 
@@ -129,7 +129,7 @@ class Session:
     def observe(
         self, request: Request, index: int, *, counts: bool = True
     ) -> tuple[str | None, str]:
-        """Call a student's answer as a request says, in place of the check at an index.
+        """Call a student's answer with a request's arguments, in place of the check at an index.
 
         The reply is returned, and how it ended if that is not what it should be: a key of
         `exercise.ENDINGS`. Unless it `counts`, an answer that ends the guest is not given up.
@@ -183,12 +183,12 @@ class Session:
                 self.harmful.pop(index, None)
 
     def ending_of_answer(self, name: str) -> str:
-        """Why the cell of an answer ended its guest, a key of `exercise.ENDINGS`; "" if not."""
+        """Return why an answer's cell ended its guest (a key of `exercise.ENDINGS`), or ""."""
         endings = {grade_id(self.cells[index]): ending for index, ending in self.harmful.items()}
         return endings.get(f"{name}{ANSWER}", "")
 
     def ending_of(self, ran: Ran) -> str:
-        """Why code did not end as it should: a key of `exercise.ENDINGS`.
+        """Return why code did not end normally: a key of `exercise.ENDINGS`.
 
         Raises:
             GuestLost: the guest was lost, and not by what ran in it.

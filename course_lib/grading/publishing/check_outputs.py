@@ -1,4 +1,4 @@
-"""What cells hold after grading: cleaned outputs within one budget, and reports with points."""
+"""Fill cells after grading: cleaned outputs within one budget, and reports with points."""
 
 from collections.abc import Mapping
 

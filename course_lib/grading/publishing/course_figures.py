@@ -29,7 +29,7 @@ class CourseFigures(NbGraderPreprocessor):
         self.source = source
 
     def preprocess(self, nb: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
-        """Replaces what a demo cell displayed by the course's figures of the same cell."""
+        """Replace a demo cell's display outputs by the course's figures of the same cell."""
         source = self.source
         if source is None:
             coursedir = coursedir_of(self)

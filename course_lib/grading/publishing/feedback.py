@@ -40,7 +40,7 @@ FILTERS = {
 
 
 class Marks(NamedTuple):
-    """What the gradebook says of a submission and of its cells, and what its checks say."""
+    """A submission's entries in the gradebook, and the results of its checks."""
 
     about: dict[str, Any]
     cells: dict[str, dict[str, Any]]

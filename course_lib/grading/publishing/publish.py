@@ -84,7 +84,7 @@ class Publisher:
         return place
 
     def leave_blank(self, student: str) -> None:
-        """No grade rather than 0: clear the machine's scores, ask for a person."""
+        """Leave a submission without a grade, rather than with 0, and ask for a person."""
         with one_transaction(self.gradebook):
             about = self._submission(student)
             about.late_submission_penalty = None
@@ -94,7 +94,7 @@ class Publisher:
             shutil.rmtree(self.course.step(step) / student / self.lesson, ignore_errors=True)
 
     def graded(self) -> dict[str, bool]:
-        """Students of whom the gradebook has grades; whether their lateness is as it is now."""
+        """Return the students with grades, and whether their recorded lateness is current."""
         return {
             one.student.id: self._is_current(one)
             for one in self.gradebook.assignment_submissions(self.lesson)
@@ -102,7 +102,7 @@ class Publisher:
         }
 
     def _is_current(self, submission: Submission) -> bool:
-        """Whether time and penalty are what they would be if it was published now."""
+        """Return whether time and penalty would stay the same if it were published now."""
         submitted = self._submitted(submission.student.id)
         if submitted.is_dir():
             kept = self._kept_stamp(submission.student.id)
@@ -118,7 +118,7 @@ class Publisher:
         return self.course.step("submitted") / student / self.lesson
 
     def _kept_stamp(self, student: str) -> Path:
-        """The copy of a timestamp.txt that the gradebook's time was read from."""
+        """Return the path of the copied timestamp.txt from which the gradebook's time was read."""
         return self.course.autograded_notebook(student, self.lesson).with_name(STAMP)
 
     def _submission(self, student: str) -> SubmittedNotebook:
@@ -137,7 +137,7 @@ class Publisher:
     def _grade(
         self, about: SubmittedNotebook, notebook: NotebookNode, rows: tuple[GradedExercise, ...]
     ) -> None:
-        """What nbgrader's SaveAutoGrades and AssignLatePenalties do, in one go."""
+        """Save grades and late penalty, as SaveAutoGrades and AssignLatePenalties do."""
         grades = {grade.name: grade for grade in about.grades}
         comments = {comment.name: comment for comment in about.comments}
         points = {row.exercise: row.points for row in rows}

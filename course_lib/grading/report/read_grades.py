@@ -48,7 +48,7 @@ def read_lesson(course: Course, lesson: str, *, brief: bool = False) -> GradedLe
 
 
 def _points(assignment: Assignment) -> tuple[dict[str, float], dict[str, float]]:
-    """Points of what a machine and of what a person grades, in the notebooks' order."""
+    """Return the maximum points of machine-graded and of manually graded cells, in order."""
     exercises: dict[str, float] = {}
     answers: dict[str, float] = {}
     for notebook in sorted(assignment.notebooks, key=lambda nb: nb.name):
@@ -62,7 +62,7 @@ def _points(assignment: Assignment) -> tuple[dict[str, float], dict[str, float]]
 def _from_gradebook(
     submission: Submission, exercises: dict[str, float], answers: dict[str, float]
 ) -> GradedSubmission:
-    """What the gradebook alone says of a submission."""
+    """Return a submission from the gradebook alone."""
     grades = {grade.cell.name: grade for nb in submission.notebooks for grade in nb.grades}
     return GradedSubmission(
         submission.student.id,
@@ -74,7 +74,7 @@ def _from_gradebook(
 
 
 def _graded(name: str, most: float, grade: Grade | None, by_person: bool) -> GradedExercise:
-    """What the gradebook says of a cell that a machine, or else a person, grades."""
+    """Return the gradebook's grade of a cell that a machine or a person grades."""
     if grade is None:
         return GradedExercise(name, None, most, "waiting" if by_person else "not_graded")
     by_hand = grade.manual_score is not None
@@ -88,7 +88,7 @@ def _graded(name: str, most: float, grade: Grade | None, by_person: bool) -> Gra
 def _explained(
     graded: GradedSubmission, entry: Entry, notebook: GradedSubmission | None
 ) -> GradedSubmission:
-    """A submission with what its graded notebook and its entry in the ledger say of it."""
+    """Return a submission with the details from its graded notebook and ledger entry."""
     told = notebook or GradedSubmission("")
     read = {row.exercise: row for row in told.rows}
     problem = entry.problem or (None if notebook else "not graded yet")

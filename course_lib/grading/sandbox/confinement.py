@@ -1,4 +1,4 @@
-"""How far this machine can confine student code, and the command that does it."""
+"""Find how far this machine can confine student code, and build the command that does it."""
 
 import functools
 import importlib
@@ -45,14 +45,14 @@ class Limits:
 
 @dataclass(frozen=True)
 class Reached:
-    """The level in force, and for each higher one why it is not."""
+    """The level in force, and for each higher level why it is not available."""
 
     level: str
     refused: dict[str, str] = field(default_factory=dict)
 
     @property
     def holds(self) -> str:
-        """How memory, processes and the disk are held to their limits at this level."""
+        """Describe how memory, processes and disk space are limited at this level."""
         if sys.platform != "linux":
             return "no limit but time"
         whole = "a cgroup for" if cgroup.place() else "20 looks a second at"
@@ -66,7 +66,7 @@ class Reached:
 
 @functools.cache
 def obstacles() -> dict[str, str]:
-    """Return why a level cannot be had here at all, by level; the remedy is part of it."""
+    """Return by level why it is not available here, with the remedy."""
     if sys.platform != "linux":
         return {"strict": "needs Linux; run the grader in a Linux container or virtual machine"}
     if shutil.which("bwrap") is None:

@@ -1,4 +1,4 @@
-"""Send a guest cells and probe requests, stop what takes too long, and doubt what it sends."""
+"""Send a guest cells and probe requests, stop what takes too long, and validate what it sends."""
 
 import contextlib
 import json
@@ -26,12 +26,12 @@ _TICK_SECONDS = 0.1
 
 
 class GuestLost(Exception):
-    """A guest could not be had, or was lost for reasons outside the student's code."""
+    """A guest could not be started, or was lost for reasons outside the student's code."""
 
 
 @dataclass
 class Ran:
-    """What became of a cell or a probe request."""
+    """The result of a cell or a probe request."""
 
     state: str = "ok"  # or "error", "timeout" (stopped in time), "killed" (by us), "died"
     outputs: list[NotebookNode] = field(default_factory=list)  # the first ones up to the limit
@@ -53,12 +53,12 @@ class Forked:
         self._ending: dict[str, Any] | None = None
 
     def usage(self) -> tuple[float, float] | None:
-        """Return the seconds that its processes had a processor, and waited for one."""
+        """Return the seconds that its processes ran, and that they waited for a processor."""
         self._send(b"usage")
         return self._receive(_END_SECONDS).get("usage")
 
     def ending(self, seconds: float = 0.0) -> dict[str, Any] | None:
-        """Return how it ended, None if that is not known so many seconds later."""
+        """Wait up to `seconds` and return how the guest ended, or None if that is still unknown."""
         self._receive(seconds)
         return self._ending
 
@@ -75,7 +75,7 @@ class Forked:
             self._control.send(request)
 
     def _receive(self, seconds: float) -> dict[str, Any]:
-        """Return the next event, an empty one if there is none by then."""
+        """Return the next event, or an empty one if none arrives in time."""
         if self._ending or not select.select([self._control], [], [], seconds)[0]:
             return {}
         event = {"reason": "host"}
@@ -293,7 +293,7 @@ def _output(frame: dict[str, Any]) -> NotebookNode:
 
 
 def _number(count: object) -> int | None:
-    """Return a count, None for what a notebook cannot hold as one."""
+    """Return a count, or None for a value that a notebook cannot hold as a count."""
     return count if type(count) is int and count >= 0 else None
 
 
@@ -308,11 +308,11 @@ class _Watch:
 
     @property
     def seconds(self) -> float:
-        """The time by the clock, less the time in which others had the processor."""
+        """Return the wall-clock time, less the time spent waiting for a processor."""
         return min(time.monotonic() - self.started - self.waited, self.limit)
 
     def used_up(self) -> str:
-        """Return which limit is reached (see `Ran.stopped`), or "" if none is known to be."""
+        """Return the limit that is reached (see `Ran.stopped`), or "" if none is known to be."""
         now = time.monotonic()
         if now - self.looked < min(_LOOK_SECONDS, self.limit / 4):
             return ""

@@ -47,7 +47,7 @@ class Host:
             self.channel.send(json.dumps(settings).encode())
 
     def close(self) -> str:
-        """End it and with it all guests, and remove its folder; return its last words."""
+        """End the host and all its guests, remove its folder, and return what it wrote last."""
         self.process.kill()
         self.process.wait()
         self.channel.close()
@@ -111,7 +111,7 @@ class ForkedGuests:
         return guest
 
     def close(self) -> str:
-        """End all guests; if the host is ours, end it and return its last words."""
+        """End all guests; if the host is ours, end it and return what it wrote last."""
         last_words = self._host.close() if self._host else ""
         for guest in self._guests:
             guest.kill()
@@ -169,7 +169,7 @@ Guests = ForkedGuests | SpawnedGuests
 def open_guests(
     level: str | None = None, limits: Limits | None = None, lesson: str = "", channel: Any = None
 ) -> Guests:
-    """Start what guests come from, at the stronger level that this machine has if it is None.
+    """Start a source of guests; a level of None selects the strongest one available.
 
     Guests see the solutions of lessons before the graded `lesson`, none if it is "". A `channel`
     is a socket to a host that another process started.

@@ -52,7 +52,7 @@ def become_guest(slot: dict[str, Any], reading: int, writing: int, *group: int) 
 
 
 def _take_pipes(reading: int, writing: int) -> None:
-    """Move the two pipes to 3 and 4; let 0, 1 and 2 lead nowhere."""
+    """Move the two pipes to descriptors 3 and 4, and point 0, 1 and 2 to /dev/null."""
     os.dup2(reading, _INLET, inheritable=False)
     os.dup2(writing, _OUTLET, inheritable=False)
     nowhere = os.open(os.devnull, os.O_RDWR)

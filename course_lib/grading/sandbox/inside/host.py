@@ -107,7 +107,7 @@ class _Host:
         return True
 
     def _tell(self, pid: int, status: int, spent: resource.struct_rusage) -> None:
-        """Tell who asked for a guest how it ended."""
+        """Report to the client of a guest how the guest ended."""
         if (control := self.guests.pop(pid, None)) is None:
             return
         if not self.strict:  # the host has adopted what the guest left behind
@@ -175,7 +175,7 @@ def _total(family: list[int], field: Callable[[int], int]) -> int:
 
 
 def _fields(pid: int | str, name: str, after: bytes = b")") -> list[bytes]:
-    """Return the words of a process's file: in `stat`, those after its name in parentheses."""
+    """Return the fields of a file in /proc/PID; in `stat`, those after the process name."""
     return Path(f"/proc/{pid}/{name}").read_bytes().rpartition(after)[2].split()
 
 

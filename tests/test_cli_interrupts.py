@@ -1,5 +1,7 @@
 """Ctrl-C in a terminal, which every process there hears: exit 130, one line, no half file."""
 
+import asyncio
+import logging
 import os
 import shutil
 import signal
@@ -88,6 +90,21 @@ def test_a_class_that_was_interrupted_is_graded_by_the_next_run(tmp_path, warm):
     assert sum(steps[-1].counts.values()) == 3
     assert not [path for path in files(course) if path.name.startswith(".0")]
     assert len(list(course.glob("feedback/*/*/*.html"))) == 3
+
+
+def test_nothing_is_said_of_what_was_left_half_done(monkeypatch, caplog, recwarn):
+    left = []
+
+    def app(**options):
+        left.append(asyncio.sleep(0))  # never awaited
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "app", app)
+    monkeypatch.setattr(logging.getLogger("asyncio"), "disabled", False)
+    assert cli.main([]) == 130
+    left.clear()
+    logging.getLogger("asyncio").error("Task was destroyed but it is pending!")
+    assert not recwarn.list and not caplog.records
 
 
 def test_an_interrupt_that_python_would_drop_arrives(monkeypatch):

@@ -60,10 +60,6 @@ ANYWHERE = {  # name: (cells, all that they show)
         ["import sys\nnext(path for path in sys.path if not path or 'site-packages' in path)"],
         "execute_result text/plain ''",
     ),
-    "the environment's python is found": (
-        ["import shutil, sys\nshutil.which('python') == sys.executable"],
-        "execute_result text/plain True",
-    ),
     "the folder is empty and can be written": (
         ["import os\nos.listdir(), os.access('.', os.W_OK)"],
         "execute_result text/plain ([], True)",

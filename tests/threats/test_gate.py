@@ -89,7 +89,6 @@ TIMES = {
     "2026-07-03 08:30 Europe/Berlin": "2026-07-03 06:30:00",
     "3 Mar 2026 5:30 pm EST": "2026-03-03 22:30:00",
     "Tue Mar 03 2026 08:30:00 GMT+0900 (Japan Standard Time)": "2026-03-02 23:30:00",
-    "13/02/2026": "2026-02-13 00:00:00",
     "2026-03-03 08:30:00.0 JST": "the time zone JST",
     "2026-03-03 08:30 JST+9": "the time zone JST",
     "02/03/2026 08:30 UTC": "which day it means",

@@ -41,7 +41,6 @@ BROKEN = {
     "batch_average": ("items_apart", "masking_equals_deleting"),
     "reversed_by_order": ("keys_permutation", "masking_equals_deleting"),
 }
-BIRDS = tuple(BROKEN)[1:11]
 
 
 def holds(invariant: str, module: str) -> bool:

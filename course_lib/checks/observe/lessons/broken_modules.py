@@ -1,6 +1,6 @@
 """The modules of lesson 07, sound and broken: what a student reads is what is judged.
 
-Ten broken multi-head attentions, named after birds so that the names give nothing away, and two
+Ten broken multi-head attentions, with names that say nothing about them, and two
 broken modules to fix. `source` prints any of them; `hidden_modules` has more, which no
 student reads.
 Torch only: they also run beside a student's code, as arguments of the checks (builder
@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 
 class Attention(nn.Module):
-    """What all birds share: sizes, four projections, heads, and which keys may be attended."""
+    """What all boxes share: sizes, four projections, heads, and which keys may be attended."""
 
     W_q: nn.Linear
     W_k: nn.Linear
@@ -203,8 +203,8 @@ class Jacana(Attention):
 
 
 BUGS = {
-    bird.__name__.lower(): bird
-    for bird in (Avocet, Bittern, Curlew, Dunlin, Egret, Fulmar, Grebe, Heron, Ibis, Jacana)
+    box.__name__.lower(): box
+    for box in (Avocet, Bittern, Curlew, Dunlin, Egret, Fulmar, Grebe, Heron, Ibis, Jacana)
 }
 
 INVARIANTS = {

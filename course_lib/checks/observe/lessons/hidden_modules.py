@@ -1,7 +1,7 @@
 """More modules on which the checks of lesson 07 try a student's tests; no student reads them.
 
 `HIDDEN` are sound but for one step each, and `OTHERS` off by a little. `build` makes any of
-them, and of the birds in `broken_modules`.
+them, and of the boxes in `broken_modules`.
 """
 
 import math

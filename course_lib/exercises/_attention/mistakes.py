@@ -19,7 +19,7 @@ from course_lib.exercises._attention.steps import Softmax, Stepped
 
 
 class Row(NamedTuple):
-    """A mistake: `changes` and each of the `twins` are the steps changed, by name."""
+    """A mistake: `changes`, and each of the `twins`, are the steps that it changes, by name."""
 
     id: str
     changes: Mapping[str, object]
@@ -29,7 +29,7 @@ class Row(NamedTuple):
     question: str = ""
 
     def says(self, fact: str, question: str) -> "Row":
-        """The mistake with its fact and one question."""
+        """Add the fact and one question."""
         return self._replace(fact=fact, question=question)
 
 
@@ -39,24 +39,27 @@ def known(
     without: Collection[str] = (),
     words: Mapping[str, tuple[str, str]] | None = None,
 ) -> tuple[Mistake, ...]:
-    """The rows of an exercise: its own, then those of the table whose steps it has.
+    """Return the mistakes of an exercise: its own, then those of the table whose steps it has.
 
     Args:
-        base: the right attention of the exercise.
+        base: the correct attention of the exercise.
         own: rows that concern this exercise alone.
         without: ids of shared rows that its problems do not tell from others.
         words: fact and question by id, where those of the table do not fit.
     """
 
-    def has(steps: Iterable[str]) -> bool:
-        return all(getattr(base, step, None) is not None for step in steps)
+    def has(changes: Iterable[str]) -> bool:
+        return all(getattr(base, step, None) is not None for step in changes)
 
-    shared = [
-        row._replace(twins=tuple(changes for changes in row.twins if has(changes)))
-        for row in SHARED
-        if has(row.changes) and row.id not in without
-    ]
-    return tuple(mistake_of(base, row, words or {}) for row in (*own, *shared))
+    def mistake(row: Row) -> Mistake:
+        said = (words or {}).get(row.id, (row.fact, row.question))
+        twins = tuple(base.answer(changes) for changes in row.twins if has(changes))
+        return Mistake(
+            row.id, base.answer(row.changes), *said, row.fails, twins, row.changes, base.answer
+        )
+
+    shared = [row for row in SHARED if has(row.changes) and row.id not in without]
+    return tuple(mistake(row) for row in (*own, *shared))
 
 
 def three_of(
@@ -73,13 +76,6 @@ def three_of(
         )
         for trio in itertools.combinations(chosen, 3)
     )
-
-
-def mistake_of(base: type[Stepped], row: Row, words: Mapping[str, tuple[str, str]]) -> Mistake:
-    fact, question = words.get(row.id, (row.fact, row.question))
-    twins = tuple(base.answer(changes) for changes in row.twins)
-    model = base.answer(row.changes)
-    return Mistake(row.id, model, fact, question, row.fails, twins, row.changes, base.answer)
 
 
 # Steps as wrong answers make them.

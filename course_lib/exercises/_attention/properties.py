@@ -5,9 +5,8 @@ as `attention_weights`. Arguments are `scores`, or `queries`, `keys` and `values
 self-attention; `valid_lens` and `mask` as far as there are any.
 """
 
-import functools
-import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -20,23 +19,13 @@ KEPT = "attention_weights"
 
 
 def given(probe: Probe, name: str) -> np.ndarray | None:
-    """The numbers of an argument, if there is such an array."""
+    """Return the numbers of an argument, or None without such an array."""
     value = probe.inputs().get(name)
     return np.asarray(value.data) if isinstance(value, Array) else None
 
 
-def scores_of(probe: Probe) -> np.ndarray | None:
-    """The scores, where no learned weights make them."""
-    if (scores := given(probe, "scores")) is not None or probe.state:
-        return scores
-    queries, keys = given(probe, "queries"), given(probe, "keys")
-    if queries is None or keys is None:
-        return None
-    return queries @ np.swapaxes(keys, -1, -2) / math.sqrt(queries.shape[-1])
-
-
 def _shape(probe: Probe) -> tuple[int, ...]:
-    """(..., num_queries, num_keys) without heads; empty where the arguments are others."""
+    """Return (..., num_queries, num_keys) without heads, or () for other arguments."""
     if (scores := given(probe, "scores")) is not None:
         return scores.shape
     queries, keys = (
@@ -47,7 +36,7 @@ def _shape(probe: Probe) -> tuple[int, ...]:
 
 
 def seen(probe: Probe, recorded: Recorded | None) -> tuple[np.ndarray, np.ndarray] | None:
-    """The weights (..., n, m) with what each query may attend to; None where they do not fit."""
+    """Return the weights (..., n, m) and what each query may attend to; None if unreadable."""
     if recorded is not None and recorded.items:
         recorded = list(recorded.items.values())[1]
     shape = _shape(probe)
@@ -77,7 +66,7 @@ def more_than_rounding(probe: Probe) -> float:
 
 
 def place_of(index: tuple[int, ...]) -> str:
-    """The place of a row: (query), (item, query) or (item, head, query)."""
+    """Describe the place of a row: (query), (item, query) or (item, head, query)."""
     where = f"query {index[-1]}" + (f" of item {index[0]}" if len(index) > 1 else "")
     return where + (f" (head {index[1]})" if len(index) == 3 else "")
 
@@ -86,20 +75,8 @@ def first_of(found: np.ndarray) -> tuple[int, ...] | None:
     return tuple(int(i) for i in np.argwhere(found)[0]) if found.any() else None
 
 
-def of_weights(violated) -> Callable:
-    """A property of `violated(probe, weights, allowed)`, where the weights can be seen."""
-
-    @functools.wraps(violated)
-    def on_recorded(probe: Probe, recorded: Recorded | None) -> str | None:
-        both = seen(probe, recorded)
-        return None if both is None else violated(probe, *both)
-
-    return on_recorded
-
-
-@of_weights
 def rows_that_do_not_sum_to_one(probe, weights, allowed) -> str | None:
-    """Where a key is allowed, the weights of a query sum to 1."""
+    """Describe a query with an allowed key whose weights do not sum to 1."""
     sums, much = weights.sum(-1), more_than_rounding(probe)
     place = first_of((np.abs(sums - 1) > much) & (np.abs(sums) > much) & allowed.any(-1))
     if place is None:
@@ -108,9 +85,8 @@ def rows_that_do_not_sum_to_one(probe, weights, allowed) -> str | None:
     return f"The weights of {place_of(place)} sum to {sums[place]:.{digits}f} instead of 1."
 
 
-@of_weights
 def axes_that_sum_to_one(probe, weights, allowed) -> set[str] | None:
-    """Over which other axes of (batch, num_queries, num_keys) the weights sum to 1, or to 0."""
+    """Say over which other axis of (batch, num_queries, num_keys) the weights sum to 1, or to 0."""
     if weights.ndim != 3:
         return None
     axes = {"queries": 1, "items of the batch": 0}
@@ -121,23 +97,8 @@ def axes_that_sum_to_one(probe, weights, allowed) -> set[str] | None:
     }
 
 
-@of_weights
-def all_weight_on_dropped_keys(probe, weights, allowed) -> str | None:
-    """In each row with both kinds of keys the wrong kind gets all the weight, at usual scores."""
-    scores = scores_of(probe)
-    both = allowed.any(-1) & ~allowed.all(-1)
-    if scores is None or both.sum() < 2 or np.abs(scores).max() > 50:
-        return None
-    stray = np.where(allowed, 0.0, weights).sum(-1)[both]
-    kept = np.where(allowed, weights, 0.0).sum(-1)[both]
-    if not ((stray > 0.999) & (kept < 0.001)).all():
-        return None
-    return "In each row the keys that may not be attended to get all of the weight."
-
-
-@of_weights
 def weight_on_a_dropped_key(probe, weights, allowed) -> str | None:
-    """A key that is not allowed has weight 0."""
+    """Describe a key that has weight although it is not allowed."""
     stray = (
         (np.abs(weights) > more_than_rounding(probe)) & ~allowed & allowed.any(-1, keepdims=True)
     )
@@ -149,9 +110,8 @@ def weight_on_a_dropped_key(probe, weights, allowed) -> str | None:
     )
 
 
-@of_weights
 def weight_in_an_empty_row(probe, weights, allowed) -> str | None:
-    """Where no key is allowed, all weights are 0."""
+    """Describe a query that has weights although no key is allowed."""
     found = (np.abs(weights) > more_than_rounding(probe)).any(-1) & ~allowed.any(-1)
     if (place := first_of(found)) is None:
         return None
@@ -159,24 +119,14 @@ def weight_in_an_empty_row(probe, weights, allowed) -> str | None:
     return f"No key may be attended to by {place_of(place)}, yet its weights are {shown}."
 
 
-@of_weights
-def no_weight_on_an_allowed_key(probe, weights, allowed) -> str | None:
-    """A key that should have visible weight has some, and no row is lost as a whole."""
-    empty, scores = np.abs(weights) < 1e-6, scores_of(probe)
+def all_weights_zero(probe, weights, allowed) -> str | None:
+    """Describe a query with an allowed key all of whose weights are 0."""
     if probe.training:
-        return None  # dropout may be what takes it
-    if scores is None or scores.shape != weights.shape:
-        if (place := first_of(empty.all(-1) & allowed.any(-1))) is None:
-            return None
-        return f"All weights of {place_of(place)} are 0, but it may attend to some key."
-    best = np.where(allowed, scores, -np.inf).max(-1, keepdims=True)
-    place = first_of(allowed & (scores > np.maximum(best - 6, -100)) & empty)
+        return None  # dropout may be what takes them away
+    place = first_of((np.abs(weights) < 1e-6).all(-1) & allowed.any(-1))
     if place is None:
         return None
-    return (
-        f"The weight that {place_of(place[:-1])} gives to key {place[-1]} is 0, but this key may "
-        "be attended to."
-    )
+    return f"All weights of {place_of(place)} are 0, but it may attend to some key."
 
 
 _OF_WEIGHTS = {
@@ -184,10 +134,6 @@ _OF_WEIGHTS = {
         rows_that_do_not_sum_to_one,
         "Over which axis does your softmax run, and what changes the weights after it?",
         axes_that_sum_to_one,
-    ),
-    "dropped_keys_have_all_weight": (
-        all_weight_on_dropped_keys,
-        "True means 'may attend'. Which keys does your code fill?",
     ),
     "dropped_key_has_weight": (
         weight_on_a_dropped_key,
@@ -198,16 +144,24 @@ _OF_WEIGHTS = {
         "What does the softmax make of a row in which all scores are the same number?",
     ),
     "allowed_key_has_no_weight": (
-        no_weight_on_an_allowed_key,
-        "Which step takes its weight away: a mask, or a maximum over scores that do not count?",
+        all_weights_zero,
+        "Which step takes their weight away: a mask, or a maximum over scores that do not count?",
     ),
 }
 
 
 def _of_weights(of: str) -> tuple[Property, ...]:
-    """The properties of weights that are returned ("") or kept as an attribute."""
+    """Make the properties of weights that are returned ("") or kept as an attribute."""
+
+    def where_seen(violated) -> Callable:
+        def on_recorded(probe: Probe, recorded: Recorded | None) -> Any:
+            both = seen(probe, recorded)
+            return None if both is None else violated(probe, *both)
+
+        return on_recorded
+
     return tuple(
-        Property(name, violated, hint, of, *formulas)
+        Property(name, where_seen(violated), hint, of, *map(where_seen, formulas))
         for name, (violated, hint, *formulas) in _OF_WEIGHTS.items()
     )
 

@@ -23,7 +23,6 @@ BY_HAND: Given = {
 # What holds for each of the lesson's products.
 WORKED = "Each item's two matrices must be multiplied: row times column."
 FEW = "Two items of a few rows must work."
-FIVE_AXES = "Three leading axes must work."
 ONE_OF_EACH = "One row and one column must keep their axes."
 DTYPE = "The result has the dtype of `a` and `b`."
 

@@ -38,7 +38,6 @@ def _probes(rng) -> list[Probe]:
         edge("no_leading_axis", **_queries_keys(rng, (3, 4), 2)).says(
             "Queries (n, d) and keys (m, d) without a batch must work."
         ),
-        edge("five_axes", **_queries_keys(rng, (2, 1, 3, 2, 4), 5)).says(both.FIVE_AXES),
         edge("one_of_each", **_queries_keys(rng, (1, 1, 1), 1)).says(
             "One query and one key give one score that keeps its axes."
         ),

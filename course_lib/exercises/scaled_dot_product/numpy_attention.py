@@ -112,7 +112,7 @@ EXERCISE = Exercise(
     mistakes=known(
         _InNumpy,
         *_OWN,
-        without=OWN_SOFTMAX - {"empty_row_uniform", "over_queries"}
+        without=OWN_SOFTMAX - {"empty_row_uniform", "over_queries", "inverted"}
         | {"bool_mask_inverted", "keys_reshaped"},
         words={
             "bool_mask_ignored": (

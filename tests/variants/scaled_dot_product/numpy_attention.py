@@ -100,7 +100,7 @@ by_the_number_of_features = but("divided_by_d", score=lambda q, k: q @ k.T / k.s
 forgets_empty_rows = but("empty_row_nan", weigh=lambda s, mask: softmax(masked(s, mask)))
 minus_1e9 = but("empty_row_uniform", weigh=lambda s, mask: softmax(masked(s, mask, -1e9)))
 masks_the_allowed = but(
-    "dropped_keys_have_all_weight",
+    "inverted",
     weigh=lambda s, mask: np.nan_to_num(softmax(s if mask is None else masked(s, ~mask))),
 )
 mask_forgotten = but("bool_mask_ignored", weigh=lambda s, mask: softmax(s))

@@ -118,7 +118,7 @@ softmax_dim_minus_2 = but(
     "rows_do_not_sum_to_one", weigh=lambda s, *given: F.softmax(filled(s, given), dim=-2)
 )
 plain = but("nothing_masked", weigh=lambda s, lens, m: F.softmax(s, dim=-1))
-upside_down = but("dropped_keys_have_all_weight", weigh=inverted)
+upside_down = but("inverted", weigh=inverted)
 lengths_of_the_first_call = but(weigh=lengths_kept)
 mask_not_passed = but("bool_mask_ignored", weigh=lambda s, lens, m: masked_softmax(s, lens))
 lengths_not_passed = but("lengths_ignored", weigh=lambda s, lens, m: masked_softmax(s, mask=m))

@@ -88,17 +88,6 @@ EXERCISE = Exercise(
             "The entries are correct, but the rows and columns of the result are swapped.",
             "Which index comes first in the result: the row of `a` or the column of `b`?",
         ),
-        mistake("not_summed", lambda a, b: a[..., :, :, None] * b[..., None, :, :]).says(
-            "You compute all products, of shape (..., n, k, m), but you do not sum them over k.",
-            "Over which axis does an entry of the product sum?",
-        ),
-        mistake(
-            "leading_axes_lost", spoilt(lambda product: product.reshape(-1, *product.shape[-2:]))
-        ).says(
-            "Your result has one leading axis. You flatten the leading axes and do not restore "
-            "them.",
-            "After a reshape to three axes, what shape must the result get back?",
-        ),
     ),
     hints=(
         "First compute all products a[..., i, t] * b[..., t, j] at once: what shape do they have "

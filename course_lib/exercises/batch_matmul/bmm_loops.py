@@ -62,20 +62,9 @@ EXERCISE = Exercise(
             "Inside which loop does `total = 0` belong?",
         ),
         both.B0_FOR_ALL,
-        mistake(
-            "only_first_item",
-            spoilt(lambda product: torch.cat([product[:1], torch.zeros_like(product[1:])])),
-        ).says(
-            "Item 0 is correct; the other items are still 0.",
-            "How far does the outermost loop get? Does a `return` or a `break` stop it?",
-        ),
         mistake("only_last_term", lambda a, b: a[..., -1:] * b[..., -1:, :]).says(
             "Each entry holds only the last of its k products.",
             "Does the innermost loop add to the entry (`+=`) or overwrite it (`=`)?",
-        ),
-        mistake("integer_result", spoilt(lambda product: product.long())).says(
-            "Your result holds whole numbers: everything after the decimal point is lost.",
-            "What is the dtype of the tensor you write into, and what is the dtype of `a`?",
         ),
         mistake("indices_of_b_swapped", _indices_of_b_swapped, fails=True).says(
             "The two indices of `b` are swapped, which is the product with b transposed.",

@@ -112,11 +112,6 @@ EXERCISE = Exercise(
             "The sign is wrong: your scores grow with the distance, so far keys win.",
             "Should the score grow or fall with the distance?",
         ),
-        mistake("query_norm_instead_of_key_norm", _dots(-0.5, 0)).says(
-            "You subtract the query's length. It is the same for all keys, so the softmax does "
-            "not see it; what is missing is the key's length.",
-            "Which of |q|^2 and |k|^2 differs from key to key?",
-        ),
         mistake(
             "weights_returned", of_distances(lambda s, h: torch.softmax(-s / (2 * h**2), -1))
         ).says(

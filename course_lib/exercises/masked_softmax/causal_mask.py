@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from course_lib.checks.judge.exercise import Exercise, Property, Returned
+from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe
 from course_lib.exercises._rows import case, edge, mistake
 from course_lib.reference import masked_softmax as oracle
@@ -50,24 +50,6 @@ def _of_ones(change: Callable) -> Callable:
     return model
 
 
-def _wrong_cell(probe, outputs) -> str | None:
-    """Describe the first entry that is wrong."""
-    n = probe.inputs()["num_queries"]
-    m = probe.inputs().get("num_keys", n)
-    allowed = np.tri(n, m, m - n, dtype=bool)
-    wrong = np.argwhere(outputs.data.astype(bool) != allowed)
-    if not len(wrong):
-        return None
-    query, key = (int(i) for i in wrong[0])
-    if allowed[query, key]:
-        said = "may not attend to key {key}, which is not in its future"
-    else:
-        said = "may attend to key {key}, which lies in its future"
-    own = query + m - n
-    where = f"its own position is key {own}" if own >= 0 else "it comes before all keys"
-    return f"In your mask query {query} {said.format(key=key)}: {where}."
-
-
 EXERCISE = Exercise(
     points=2,
     minutes=8,
@@ -102,9 +84,6 @@ EXERCISE = Exercise(
             "Every query sees one key too many: the one right after it.",
             "Which is the last key that query 0 of a square mask may see?",
         ),
-    ),
-    properties=(
-        Property("wrong_cell", _wrong_cell, "Which is the last key that this query may see?"),
     ),
     hints=(
         "Write down what each of three tokens may see: row 0 sees key 0, row 1 sees keys 0 and 1, "

@@ -69,13 +69,6 @@ EXERCISE = Exercise(
             "A padded key in the past: the causal mask allows it, the padding mask does not. May "
             "a query attend to it?",
         ),
-        mistake(
-            "sum_of_masks", lambda *masks: _fold([m.int() for m in _given(masks)], torch.add)
-        ).says(
-            "Adding bool masks counts how many of them allow a key; the result is no longer a "
-            "bool mask.",
-            "Which operator is True only if both sides are?",
-        ),
         mistake("none_crashes", lambda *masks: functools.reduce(torch.logical_and, masks)).says(
             "None makes your function fail. None stands for 'everything is allowed'.",
             "How can you leave out the masks that are None before you combine the rest?",

@@ -1,7 +1,5 @@
 """`masked_softmax`: weights over the keys that may be attended to; empty rows give zeros."""
 
-import functools
-
 import numpy as np
 from torch import Tensor
 
@@ -10,23 +8,18 @@ from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._attention.mistakes import Row, known, untouched
 from course_lib.exercises._attention.properties import RETURNED
 from course_lib.exercises._attention.steps import Softmax
-from course_lib.exercises._rows import BETWEEN, Given, case, edge
+from course_lib.exercises._rows import BETWEEN, FLOAT32, Given, case, edge
 from course_lib.reference import masked_softmax as oracle
 
 
-def _given(scores, lens=None, mask=None) -> Given:
+def _problem(scores, lens=None, mask=None) -> Given:
     """Pass the lengths by position and the mask by name, where there is one."""
     lengths = {} if lens is None else {"valid_lens": lens}
     return {"scores": scores, **lengths, "by_name": {} if mask is None else {"mask": mask}}
 
 
-def _scored(rng, *shape, lens=None, mask=None, dtype="float64", **options) -> Given:
-    """Draw scores of that shape."""
-    return _given(tensor(rng.normal(0, 1.3, shape).astype(dtype), **options), lens, mask)
-
-
 def _mask(rng, *shape) -> np.ndarray:
-    """A mask that keeps a key in every row, and drops and keeps one in the first row."""
+    """Draw a mask that keeps a key in every row, and drops and keeps one in the first row."""
     drawn = rng.random(shape) < 0.55
     drawn[..., int(rng.integers(shape[-1]))] = True
     drawn[..., 0, 0], drawn[..., 0, -1] = False, True
@@ -38,14 +31,17 @@ _EMPTY = np.array([[True, False, True], [False, False, False]])
 
 
 def _probes(rng) -> list[Probe]:
-    scored = functools.partial(_scored, rng)
+    def scored(*shape, lens=None, mask=None, **options) -> Given:
+        return _problem(tensor(rng.normal(0, 1.3, shape), **options), lens, mask)
+
     square = [rng.permutation([1, 2, 4]) for _ in range(3)]
     past, of_keys = np.tri(3, 5, 1, dtype=bool), [True, True, False, True, False]
     int32 = tensor(np.array([[4, 2, 5], [1, 3, 2]], dtype=np.int32), strided=True)
     late = np.eye(3, 4, 1, dtype=bool)
+    huge = [[0.5, 1.5, 1e4], [1e30, 0.2, -1.0], [0.3, -1e30, 0.1]]
     allowed = [[True, True, False], [False, True, True], [True, False, True]]
     return [
-        case("worked_number", **_given(_BY_HAND, [2])).says(
+        case("worked_number", **_problem(_BY_HAND, [2])).says(
             "Keys beyond an item's length get weight 0; the others sum to 1."
         ),
         case("no_mask", **scored(2, 3, 5)).says(
@@ -82,7 +78,7 @@ def _probes(rng) -> list[Probe]:
         edge("int32_lengths", **scored(2, 3, 5, lens=int32)).says(
             "Lengths may be int32 or int64 and need not be contiguous."
         ),
-        edge("float32", **scored(2, 3, 4, lens=[[2, 0, 3], [1, 4, 0]], dtype="float32")).says(
+        edge("float32", **scored(2, 3, 4, lens=[[2, 0, 3], [1, 4, 0]]), **FLOAT32).says(
             "Float32 scores must give float32 weights, with and without an empty row."
         ),
         edge("between_other_calls", **scored(2, 3, 4, lens=[2, 3], mask=~late), **BETWEEN)
@@ -93,18 +89,17 @@ def _probes(rng) -> list[Probe]:
         edge("every_length_zero", **scored(2, 2, 3, lens=[0, 0])).says(
             "If all lengths are 0, no key is left and every weight is 0."
         ),
-        edge("very_negative_scores", **_given([[[-2e15, -2e15, -2e15]]], [1])).says(
+        edge("very_negative_scores", **_problem([[[-2e15, -2e15, -2e15]]], [1])).says(
             "Scores may themselves be very negative: a key filled with -1e9 or -1e12 must not win."
         ),
-        edge("large_scores", **_given([[[1000.0, 1002.0, 1001.0, 1400.0]]], [3])).says(
+        edge("large_scores", **_problem([[[1000.0, 1002.0, 1001.0, 1400.0]]], [3])).says(
             "Large scores do not overflow."
         ),
-        edge("low_allowed_scores", **_given([[-300.0, -301.0, 300.0]], None, allowed[:1])).says(
+        edge("low_allowed_scores", **_problem([[-300.0, -301.0, 300.0]], None, allowed[:1])).says(
             "An allowed key that scores far below a dropped one still gets its weight: only the "
             "distance to the largest allowed score counts."
         ),
-        edge("huge_forbidden_scores",
-             **_given([[0.5, 1.5, 1e4], [1e30, 0.2, -1.0], [0.3, -1e30, 0.1]], None, allowed)).says(
+        edge("huge_forbidden_scores", **_problem(huge, None, allowed)).says(
             "A forbidden score may be any number, 1e4 or 1e30: the allowed keys share the weight "
             "as if it were not there."
         ),

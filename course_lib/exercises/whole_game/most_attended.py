@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from course_lib.checks.judge.exercise import Exercise, Property, Returned
+from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._rows import FLOAT32, STRIDED, Given, case, edge, mistake
 
@@ -64,23 +64,6 @@ def _last_of_ties(attention_weights) -> torch.Tensor:
     return attention_weights.shape[-1] - 1 - attention_weights.flip(-1).argmax(dim=-1)
 
 
-def _not_the_largest(probe, outputs) -> str | None:
-    """Describe the first row whose position is not that of its largest weight."""
-    weights, got = probe.args["attention_weights"].data, outputs.data
-    if got is None or got.shape != weights.shape[:-1]:
-        return None
-    for index in np.ndindex(got.shape):
-        row, place = weights[index], int(got[index])
-        if not 0 <= place < len(row):
-            return f"Row {list(index)} has {len(row)} keys, and your position there is {place}."
-        if row[place] < row.max():
-            return (
-                f"In row {list(index)} you point at position {place}, where the weight is "
-                f"{row[place]:.2f}; the largest is {row.max():.2f}."
-            )
-    return None
-
-
 EXERCISE = Exercise(
     points=1,
     minutes=5,
@@ -120,7 +103,6 @@ EXERCISE = Exercise(
             "What does `keepdim` keep?",
         ),
     ),
-    properties=(Property("not_the_largest", _not_the_largest, "Which axis do you compare along?"),),
     hints=(
         "Read the map like the figure: one row for each word, one column for each character. In "
         "each row, find the column with the largest number.",

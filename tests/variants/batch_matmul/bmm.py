@@ -59,12 +59,6 @@ def view_for_transpose(a, b):
     return torch.einsum("...nk,...mk->...nm", a, bt)
 
 
-@wrong("leading_axes_lost")
-def never_restored(a, b):
-    x, y = a.reshape(-1, *a.shape[-2:]), b.reshape(-1, *b.shape[-2:])
-    return (x[..., None] * y[:, None]).sum(2)
-
-
 @wrong("raised")
 def viewed_as_three_axes(a, b):
     x, y = a.view(-1, *a.shape[-2:]), b.view(-1, *b.shape[-2:])
@@ -74,7 +68,6 @@ def viewed_as_three_axes(a, b):
 at_sign = wrong("forbidden_call")(lambda a, b: a @ b)
 three_letters = wrong("only_three_axes")(lambda a, b: torch.einsum("bij,bjk->bik", a, b))
 letters_swapped = wrong("transposed_result")(lambda a, b: torch.einsum("...nk,...km->...mn", a, b))
-letter_kept = wrong("not_summed")(lambda a, b: torch.einsum("...nk,...km->...nkm", a, b))
 single_precision = wrong("dtype_changed")(
     lambda a, b: torch.einsum("...nk,...km->...nm", a.float(), b.float())
 )

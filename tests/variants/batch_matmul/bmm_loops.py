@@ -140,17 +140,6 @@ def default_dtype(a, b):
     return out
 
 
-@wrong("only_first_item")
-def returns_early(a, b):
-    out = like_the_product(a, b)
-    for x in range(a.shape[0]):
-        filled(out[x], lambda i, j: (a[0, i] * b[0, :, j]).sum())
-        return out
-
-
-integer_buffer = wrong("integer_result")(
-    lambda a, b: by_entry(a, b, like_the_product(a, b, torch.int32))
-)
 hard_coded = wrong()(lambda a, b: by_entry(a, b, torch.zeros(2, 3, 5, dtype=a.dtype)))
 
 

@@ -47,9 +47,6 @@ back_with_a_floor = wrong()(of_kernel(lambda s: torch.log(torch.exp(s) + 1e-12))
 positive_square = wrong("square_positive")(of_kernel(torch.neg))
 norms_forgotten = wrong("only_for_unit_keys")(of_norms(lambda dots, q, k, h: dots / h**2))
 bandwidth_once = wrong("bandwidth_not_squared")(of_norms(lambda dots, q, k, h: (dots - k / 2) / h))
-wrong_norm = wrong("query_norm_instead_of_key_norm")(
-    of_norms(lambda dots, q, k, h: (dots - q / 2) / h**2)
-)
 mixed_term_once = wrong()(of_norms(lambda dots, q, k, h: (dots - q - k) / (2 * h**2)))
 distance_without_square = wrong()(
     lambda queries, keys, bandwidth: -torch.cdist(queries, keys) / (2 * bandwidth**2)

@@ -72,7 +72,6 @@ def de_morgan(given):
 
 reduce_logical_and = right(of_given(lambda given: functools.reduce(torch.logical_and, given)))
 pipe = wrong("or_instead_of_and")(of_given(lambda given: functools.reduce(torch.logical_or, given)))
-added = wrong("sum_of_masks")(of_given(lambda given: sum(m.long() for m in given)))
 two_of_them = wrong()(of_given(lambda given: functools.reduce(torch.logical_and, given[:2])))
 same_shape_only = wrong()(of_given(lambda given: torch.stack(given).all(0)))
 

@@ -139,6 +139,6 @@ def slips_of_three_kinds(faults):
     return most_attended
 
 
-@wrong("not_the_largest")
+@wrong()
 def rounded(attention_weights):
     return attention_weights.mul(100).round().argmax(-1)

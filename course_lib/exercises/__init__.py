@@ -15,7 +15,7 @@ from course_lib.workspace.errors import BuildError
 
 
 def lessons() -> dict[str, Lesson]:
-    """All lessons by slug, in course order; no exercise is loaded for that."""
+    """Return all lessons by slug, in course order, without importing any exercise."""
     return dict(_lessons())
 
 
@@ -26,13 +26,13 @@ def names() -> tuple[str, ...]:
 
 
 def exercises() -> dict[str, Exercise]:
-    """All exercises by name, in course order."""
+    """Return all exercises by name, in course order."""
     return {name: find(name) for name in names()}
 
 
 @functools.cache
 def find(name: str) -> Exercise:
-    """An exercise by its name, or the integration of a lesson by the lesson's slug.
+    """Return an exercise by its name, or the integration of a lesson by the lesson's slug.
 
     Raises:
         KeyError: there is neither.
@@ -66,7 +66,7 @@ def find(name: str) -> Exercise:
 
 
 def counted_points(slug: str) -> float:
-    """The points that count in a lesson's grade: checks without a star, written answer."""
+    """Return the points that count in a lesson's grade: checks without a star, written answer."""
     lesson = _lessons()[slug]
     checks = [find(name) for name in (*lesson.exercises, *[slug] * bool(lesson.integration))]
     written = lesson.written.points if lesson.written else 0

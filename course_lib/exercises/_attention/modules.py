@@ -1,4 +1,4 @@
-"""The right attention around the masked softmax, in named steps, as a function and as modules."""
+"""The correct attention around the masked softmax, in named steps, as a function and as modules."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

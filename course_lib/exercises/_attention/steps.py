@@ -1,4 +1,4 @@
-"""The right masked softmax in named steps; what is around it is in `modules.py`.
+"""The correct masked softmax in named steps; what is around it is in `modules.py`.
 
 A mistake is the right one with some steps changed (`mistakes.py`), a mistake of two is one with the
 steps of both. Shapes: scores (..., num_queries, num_keys), with a batch axis first and perhaps one
@@ -16,9 +16,9 @@ NO_STEP: Any = None  # in the place of a step that an exercise does not have
 
 
 class Stepped:
-    """A right answer in named steps: methods or values of a class.
+    """A correct answer in named steps: methods or values of a class.
 
-    It is made with at least one of them changed, and so is no answer as it lies here.
+    It can only be made with at least one step changed, so that this file holds no answer.
     """
 
     is_no_answer = False
@@ -30,18 +30,13 @@ class Stepped:
 
     @classmethod
     def changed(cls, changes: Mapping[str, object]) -> type[Any]:
-        """A class like this one but for the given steps: methods or values."""
+        """Return a class like this one except for the given steps, methods or values."""
         return type(cls.__name__, (cls,), {"is_no_answer": bool(changes), **changes})
 
     @classmethod
     def answer(cls, changes: Mapping[str, object]) -> Callable:
-        """An answer to the exercise with these steps changed."""
+        """Return an answer to the exercise with these steps changed."""
         return cls.changed(changes)
-
-    @classmethod
-    def but(cls, **steps: Any) -> Callable:
-        """The same for steps by name, of which none takes `self`."""
-        return cls.answer({n: staticmethod(s) if callable(s) else s for n, s in steps.items()})
 
 
 class Softmax(Stepped):
@@ -61,7 +56,7 @@ class Softmax(Stepped):
         return self.clear(torch.softmax(kept, self.axis), allowed)
 
     def align(self, scores, lens) -> torch.Tensor:
-        """Lengths with an axis for the keys, and for queries and heads where the scores have it."""
+        """Give lengths an axis for the keys, and for queries and heads if the scores have one."""
         return lens.reshape(len(lens), *[1] * (scores.dim() - 3), -1, 1)
 
     def real(self, scores, valid_lens) -> torch.Tensor:
@@ -81,7 +76,7 @@ class Softmax(Stepped):
         return scores.masked_fill(~allowed, -math.inf)
 
     def spare(self, kept, allowed) -> torch.Tensor:
-        """Harmless scores for the rows without any allowed key."""
+        """Give harmless scores to the rows without any allowed key."""
         return kept.masked_fill(~allowed.any(-1, keepdim=True), 0.0)
 
     def clear(self, weights, allowed) -> torch.Tensor:

@@ -51,7 +51,7 @@ def _probes(rng) -> list[Probe]:
 
 
 def _scores(model) -> Callable:
-    """A model from `(queries, transposed keys)`, which have as many features."""
+    """Multiply the queries by `model(keys)`, which have as many features."""
 
     def scores(queries, keys) -> torch.Tensor:
         assert queries.shape[-1] == keys.shape[-1], "a weighted sum is another exercise"

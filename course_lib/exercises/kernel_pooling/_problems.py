@@ -7,18 +7,18 @@ import torch
 
 
 def normal(rng, *shape) -> np.ndarray:
-    """Numbers of a size that no kernel finds too near or too far."""
+    """Draw numbers that are neither too near nor too far for a kernel."""
     return rng.normal(0, 1.3, shape)
 
 
 def points(rng, count, spread=3.0) -> np.ndarray:
-    """Points that have neighbours: evenly spread, then shaken and shuffled."""
+    """Draw points that have neighbors: evenly spread, then shaken and shuffled."""
     even = np.linspace(-spread, spread, count) + rng.uniform(-0.25, 0.25, count) * spread / count
     return rng.permutation(even)
 
 
 def of_distances(score) -> Callable:
-    """`score(squared distances, bandwidth)` for every query and key."""
+    """Score every query and key with `score(squared distances, bandwidth)`."""
     return lambda queries, keys, bandwidth: score(
         (queries[:, None] - keys[None]).square().sum(-1), bandwidth
     )

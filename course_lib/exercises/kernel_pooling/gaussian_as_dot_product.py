@@ -64,7 +64,7 @@ def _softmax_rows(scores) -> np.ndarray:
 
 
 def _same_softmax(probe, expected, recorded) -> Problem | None:
-    """Scores may be off by a constant for each query: only their softmax counts."""
+    """Compare the softmax of the scores, which may be off by a constant for each query."""
     if not np.isfinite(recorded.data).all():
         return Problem(
             "not_finite",
@@ -79,7 +79,7 @@ def _same_softmax(probe, expected, recorded) -> Problem | None:
 
 
 def _dots(query, key, scale=lambda h: h**2) -> Callable:
-    """Dot products plus multiples of the two squared lengths."""
+    """Add multiples of the two squared lengths to the dot products."""
 
     def model(queries, keys, bandwidth) -> torch.Tensor:
         norms = query * queries.square().sum(-1)[:, None] + key * keys.square().sum(-1)

@@ -45,7 +45,7 @@ def _length_mask_probes(rng) -> list[Probe]:
 
 
 def _compared(compare, start=0) -> Callable:
-    """A wrong mask: `compare` of positions, from `start` on, and lengths with a last axis."""
+    """Compare positions, from `start` on, with lengths that have a last axis of size 1."""
 
     def model(valid_lens, max_len) -> torch.Tensor:
         positions = torch.arange(start, max_len + start, device=valid_lens.device)

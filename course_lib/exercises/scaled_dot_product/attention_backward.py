@@ -54,7 +54,7 @@ def _probes(rng) -> list[Probe]:
     transpose=True,
 )
 def _backward(correct, scale, transpose) -> Callable:
-    """A wrong backward pass; `correct` makes dS of the weights and their gradient."""
+    """Make a wrong backward pass; `correct` makes dS of the weights and their gradient."""
 
     def model(
         queries, keys, values, grad_outputs

@@ -34,7 +34,7 @@ def _probes(rng) -> list[Probe]:
 
 @in_steps(divisor=math.sqrt, centred=True, weighted=True, scale=math.sqrt)
 def _covariance(divisor, centred, weighted, scale) -> Callable:
-    """A wrong covariance of the keys; each argument is one way to go wrong."""
+    """Make a wrong covariance of the keys; each argument is one way to go wrong."""
 
     def model(query, keys) -> torch.Tensor:
         weights = torch.softmax(keys @ query / scale(len(query)), 0)

@@ -1,12 +1,14 @@
 """What both exercises about a model share: scripted translators, and how the oracle drives them."""
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 
 import numpy as np
+import torch
 
-from course_lib.checks.judge.exercise import Property, Returned
+from course_lib.checks.judge.exercise import Mistake, Returned
 from course_lib.checks.observe.probe import Built
-from course_lib.exercises._rows import Given
+from course_lib.exercises._rows import Given, mistake
 from course_lib.reference import Expected
 from course_lib.reference import translator as oracle
 
@@ -19,56 +21,27 @@ ON_A_GPU = (
 )
 LOOKED_AT = (Returned("a graph was built", "bool"), Returned("another mode than before", "bool"))
 
-
-def _noted(place: int, sentence: str) -> Callable:
-    """Return a check that says the sentence where the noted bool is True."""
-
-    def violated(probe, outputs) -> str | None:
-        return sentence if bool(outputs.items[place].numbers.any()) else None
-
-    return violated
-
-
-AS_BEFORE = (
-    Property(
-        "graph_built",
-        _noted(1, "The model ran with gradients on, so autograd built a graph of every call."),
-        "Which context manager turns gradients off for a few lines?",
-    ),
-    Property(
-        "another_mode_afterwards",
-        _noted(2, "After the call the model is not in the mode it was in before."),
-        "What was `model.training` before you changed it?",
-    ),
-)
-
 MODES = {  # probes of how the model is called: options of `scripted`, and what is said
-    "comes_in_train_mode": (
-        {"training": True},
-        "The model runs in eval mode, even if it comes in train mode.",
-    ),
-    "back_in_train_mode": (
+    "in_train_mode": (
         {"training": True, "looked_at": "mode"},
-        "A model that came in train mode is in train mode afterwards.",
+        "A model that comes in train mode runs in eval mode, and is in train mode afterwards.",
     ),
-    "still_in_eval_mode": (
-        {"looked_at": "mode"},
-        "A model that came in eval mode is in eval mode afterwards.",
-    ),
-    "no_graph": (
-        {"looked_at": "graph"},
-        "The model is called without building a graph for gradients.",
+    "in_eval_mode": (
+        {"looked_at": "graph and mode"},
+        "The model runs without building a graph for gradients. If it comes in eval mode, it is in "
+        "eval mode afterwards.",
     ),
 }
 
 
 def scripted(rng, *, size=1.0, says_pads=False, **options) -> Built:
-    """A translator of random tables, which ends a translation where its source ends.
+    """Make a translator of random tables, which ends a translation where its source ends.
 
     Args:
         size: of its numbers.
         says_pads: its most likely word is the pad; else it never says pad or start.
-        options: `training`, the mode it comes in, and `looked_at`, "graph" or "mode".
+        options: `training`, the mode it comes in, and `looked_at`, which may name "graph" and
+            "mode".
     """
     start, end, pad = (int(word) for word in rng.permutation(np.arange(1, WORDS))[:3])
     tables = {
@@ -85,14 +58,14 @@ def scripted(rng, *, size=1.0, says_pads=False, **options) -> Built:
 
 
 def sources(rng, *shape, dtype="int64") -> np.ndarray:
-    """Ids of a source, of which no two neighbours are alike."""
+    """Return ids of a source, of which no two neighbors are alike."""
     first = rng.integers(0, TOKENS, (shape[0], 1))
     steps = rng.integers(1, TOKENS, (shape[0], shape[1]))
     return ((first + steps.cumsum(1)) % TOKENS).astype(dtype)
 
 
 def asked(exercise: Callable, id_needed: str) -> Callable:
-    """The oracle of an exercise, asked with a `Built` model: builds no graph, changes no mode."""
+    """Return the oracle of an exercise for a `Built` model: no graph is built, no mode changed."""
 
     def expected(model, *args) -> Expected:
         made = oracle.translator(model.name, model.options)
@@ -100,3 +73,33 @@ def asked(exercise: Callable, id_needed: str) -> Callable:
         return Expected((found.outputs, False, False))
 
     return expected
+
+
+@contextlib.contextmanager
+def running(model, evaluated=True, restored=True, graph=False) -> Iterator[None]:
+    """Run the model as it should be run, but for one of the three."""
+    was_training = model.training
+    model.train(was_training and not evaluated)
+    with torch.set_grad_enabled(graph):
+        yield
+    if restored:
+        model.train(was_training)
+
+
+def mistakes_of_the_call(make: Callable[..., Callable]) -> tuple[Mistake, ...]:
+    """Return the known mistakes in how the model is run; `make` passes its options to `running`."""
+    return (
+        mistake("graph_kept", make(graph=True)).says(
+            "The model ran with gradients on, so autograd built a graph of each call.",
+            "What does `torch.no_grad()` do?",
+        ),
+        mistake("train_mode_kept", make(evaluated=False)).says(
+            "A model that comes in train mode stays in it, so dropout changes your result.",
+            "Which method turns dropout off?",
+        ),
+        mistake("left_in_eval_mode", make(restored=False)).says(
+            "You leave a model that came in train mode in eval mode: training goes on without "
+            "dropout.",
+            "Which attribute says which mode a module is in?",
+        ),
+    )

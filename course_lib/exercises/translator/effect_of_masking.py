@@ -3,14 +3,12 @@
 import functools
 from collections.abc import Callable
 
-import numpy as np
 import torch
 
-from course_lib.checks.judge.exercise import Exercise, Property, Returned
+from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Built, Probe, tensor
 from course_lib.exercises._rows import Case, case, in_steps, mistake
 from course_lib.exercises.translator._models import (
-    AS_BEFORE,
     ELSEWHERE,
     LOOKED_AT,
     MODES,
@@ -18,6 +16,8 @@ from course_lib.exercises.translator._models import (
     WITH_MODEL,
     WORDS,
     asked,
+    mistakes_of_the_call,
+    running,
     scripted,
     sources,
 )
@@ -35,16 +35,13 @@ def _given(name, model, source, length, target, position, part="values", **optio
     return case(name, part=part, args=args, **{**WITH_MODEL, **options})
 
 
-def _drawn(
-    rng, name, sizes, position, part="values", model=None, dtype="int64", strided=False, **options
-) -> Case:
+def _drawn(rng, name, sizes, position, dtype="int64", model=None, **options) -> Case:
     """A problem of so many source positions, of which so many are real, and so many words."""
     num_positions, length, num_words = sizes
     model = scripted(rng) if model is None else model
-    source = tensor(sources(rng, 1, num_positions, dtype=dtype), strided=strided)
+    source = sources(rng, 1, num_positions, dtype=dtype)
     target = rng.integers(0, WORDS, (1, num_words)).astype(dtype)
-    target = tensor(target, strided=strided)
-    return _given(name, model, source, length, target, position, part, **options)
+    return _given(name, model, source, length, target, position, **options)
 
 
 def _plain(rng) -> list[Probe]:
@@ -58,9 +55,6 @@ def _plain(rng) -> list[Probe]:
         _drawn(rng, "several_words", (4, 4, 6), 1).says(
             "One number for each word: its log-probability without the position, minus that with "
             "it."
-        ),
-        _drawn(rng, "last_position", (3, 3, 5), 2).says(
-            "The last position may be masked like any other."
         ),
         _drawn(rng, "with_pads", (6, 3, 4), 2).says(
             "Pads of the source stay masked by its length."
@@ -86,85 +80,40 @@ def _edges(rng) -> list[Probe]:
         ),
         edge("int32", (4, 3, 5), 1, dtype="int32").says("Source and target may be int32."),
         edge("another_device", (4, 3, 3), 2, **ELSEWHERE).says(ON_A_GPU),
+        *(
+            edge(name, (4, 3, 3), 1, model=scripted(rng, **options)).says(says)
+            for name, (options, says) in MODES.items()
+        ),
     ]
 
 
-def _modes(rng) -> list[Probe]:
-    edge = functools.partial(_drawn, rng, part="edges")
-    return [
-        edge(name, (4, 3, 3), 1, model=scripted(rng, **options)).says(says)
-        for name, (options, says) in MODES.items()
-    ]
-
-
-def _effect_beyond(probe, outputs) -> str | None:
-    changes = outputs.items[0].data if 0 in outputs.items else None
-    inside = probe.args["position"] < probe.args["valid_lens"].data[0]
-    if inside or changes is None or not np.abs(np.nan_to_num(changes)).max(initial=0) > 1e-7:
-        return None
-    return (
-        "The position is beyond the source's length, so the model cannot see it either way, and "
-        "yet your numbers are not 0."
-    )
-
-
-def _positions(source) -> torch.Tensor:
-    return torch.arange(source.shape[1], device=source.device)
+def _at(source, position) -> torch.Tensor:
+    return (torch.arange(source.shape[1], device=source.device) == position)[None]
 
 
 @in_steps(
-    read=lambda target, model: torch.cat([target.new_full((1, 1), model.start), target], dim=1)[
-        :, : target.shape[1]
-    ],
-    source_masked=lambda source, position, model: source,
-    lens_masked=lambda valid_lens, position: valid_lens,
-    mask=lambda source, position: (_positions(source) != position)[None],
+    read=lambda target, start: torch.cat([target.new_full((1, 1), start), target[:, :-1]], dim=1),
+    masked=lambda model, source, position: (source, ~_at(source, position)),
     number=lambda logits: torch.log_softmax(logits, -1),
-    change=lambda masked, whole: masked - whole,
-    before=lambda model: model.eval(),
-    after=lambda model, was_training: model.train(was_training),
-    graph=False,
+    change=torch.sub,
+    call=running,
 )
-def _effect(
-    read,
-    source_masked,
-    lens_masked,
-    mask,
-    number,
-    change,
-    before,
-    after,
-    graph,
-) -> Callable:
+def _effect(read, masked, number, change, call) -> Callable:
     """A wrong measure of what masking does: a right one with another step."""
 
     def effect_of_masking(model, source, valid_lens, target, position) -> torch.Tensor:
-        was_training, inputs = model.training, read(target, model)
-        before(model)
-        with torch.set_grad_enabled(graph):
-            whole = number(model(source, valid_lens, inputs))
-            masked = model(
-                source_masked(source, position, model),
-                lens_masked(valid_lens, position),
-                inputs,
-                mask(source, position),
-            )
+        inputs = read(target, model.start)[:, : target.shape[1]]
+        other, mask = masked(model, source, position)
+        with call(model):
+            logits = model(other, valid_lens, inputs, mask), model(source, valid_lens, inputs)
             chosen = target.long()[..., None]
-            parts = (n.gather(-1, chosen)[0, :, 0] for n in (number(masked), whole))
-            changes = change(*parts)
-        after(model, was_training)
-        return changes
+            return change(*(number(x).gather(-1, chosen)[0, :, 0] for x in logits))
 
     return effect_of_masking
 
 
-def _without_mask(source, position) -> None:
-    """For a model that is to leave the position out in another way."""
-
-
-def _in_its_place(source, position, id) -> torch.Tensor:
-    """The source with another id at the position."""
-    return torch.where(_positions(source) == position, id, source)
+def _pad_in_its_place(model, source, position) -> tuple[torch.Tensor, None]:
+    return torch.where(_at(source, position), model.pad, source), None
 
 
 EXERCISE = Exercise(
@@ -172,7 +121,7 @@ EXERCISE = Exercise(
     minutes=12,
     difficulty=2,
     returns=(Returned("changes", "tensor", "float", ("num_words",)), *LOOKED_AT),
-    probes=lambda rng: [*_plain(rng), *_edges(rng), *_modes(rng)],
+    probes=lambda rng: [*_plain(rng), *_edges(rng)],
     oracle=asked(oracle.effect_of_masking, "start"),
     builds_on=("shift_right",),
     mistakes=(
@@ -186,64 +135,29 @@ EXERCISE = Exercise(
         ),
         mistake(
             "only_this_position",
-            _effect(mask=lambda source, at: (_positions(source) == at)[None]),
+            _effect(masked=lambda model, source, position: (source, _at(source, position))),
         ).says(
             "Your mask allows that one position and hides all others.",
             "What does True mean in this course's masks?",
         ),
-        mistake("nothing_masked", _effect(mask=_without_mask)).says(
+        mistake(
+            "nothing_masked", _effect(masked=lambda model, source, position: (source, None))
+        ).says(
             "In both of your calls the model sees every position, so all changes are 0.",
             "Do you pass the mask to `model` in one of the calls?",
         ),
-        mistake(
-            "pad_in_its_place",
-            _effect(
-                mask=_without_mask,
-                source_masked=lambda source, at, model: _in_its_place(source, at, model.pad),
-            ),
-        ).says(
+        mistake("pad_in_its_place", _effect(masked=_pad_in_its_place)).says(
             "You write the pad into the source instead of masking: within the length, the model "
             "attends to a pad like any other id, and its source may not even know that id.",
             "How do you tell `model` not to attend to a position?",
         ),
-        mistake(
-            "cut_off_there",
-            _effect(
-                mask=_without_mask,
-                lens_masked=lambda lens, at: lens.clamp(max=at),
-            ),
-        ).says(
-            "You cut the source off at the position, which also hides everything after it.",
-            "Which positions may the model still attend to?",
-        ),
-        mistake("target_read", _effect(read=lambda target, model: target)).says(
+        mistake("target_read", _effect(read=lambda target, start: target)).says(
             "Your decoder reads the target as it is: it reads each word while it has to predict "
             "that word, and never reads the start.",
             "Which exercise turned the targets into the decoder's inputs?",
         ),
-        mistake("graph_kept", _effect(graph=True)).says(
-            "The numbers are correct, but the model ran with gradients on, so autograd built a "
-            "graph of each call.",
-            "What does `torch.no_grad()` do?",
-        ),
-        mistake(
-            "train_mode_kept",
-            _effect(before=lambda model: None, after=lambda model, was: None),
-        ).says(
-            "A model that comes in train mode stays in it, so dropout is part of your numbers.",
-            "Which method turns dropout off?",
-        ),
-        mistake("left_in_eval_mode", _effect(after=lambda model, was: None)).says(
-            "The numbers are right, but you leave a model that came in train mode in eval mode.",
-            "Which attribute says which mode a module is in?",
-        ),
-    ),
-    properties=(
-        *AS_BEFORE,
-        Property(
-            "effect_of_a_pad",
-            _effect_beyond,
-            "What differs between your two calls besides the mask?",
+        *mistakes_of_the_call(
+            lambda **options: _effect(call=functools.partial(running, **options))
         ),
     ),
     hints=(

@@ -9,17 +9,17 @@ from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._rows import (
     FLOAT32,
-    STRIDED,
     Given,
     at_the_largest,
     case,
     edge,
+    in_steps,
     mistake,
 )
 
 
 def _drawn(rng, sizes, valid_lens, dtype="int64", requires_grad=False, **options) -> Given:
-    """Logits, targets of all ids, those of class 0 among them, and lengths."""
+    """Draw logits, targets of all ids, those of class 0 among them, and lengths."""
     batch, num_positions, vocabulary = sizes
     targets = rng.integers(0, vocabulary, (batch, num_positions))
     targets[:, :1] = 0
@@ -28,14 +28,6 @@ def _drawn(rng, sizes, valid_lens, dtype="int64", requires_grad=False, **options
         "targets": tensor(targets.astype(dtype), **options),
         "valid_lens": np.array(valid_lens, dtype=dtype),
     }
-
-
-def _with_garbage(given: Given, size: float) -> Given:
-    """The same with huge logits beyond each item's length."""
-    for i, length in enumerate(given["valid_lens"]):
-        given["logits"].data[i, length:] = size
-        given["logits"].data[i, length:, ::2] = -size
-    return given
 
 
 def _plain(rng) -> list[Probe]:
@@ -63,6 +55,13 @@ def _plain(rng) -> list[Probe]:
 
 
 def _edges(rng) -> list[Probe]:
+    def with_huge_pads(size) -> Given:
+        given = _drawn(rng, (2, 3, 4), [2, 1])
+        for logits, length in zip(given["logits"].data, given["valid_lens"], strict=True):
+            logits[length:] = size
+            logits[length:, ::2] = -size
+        return given
+
     large = _drawn(rng, (2, 3, 4), [3, 3])
     large["logits"].data[:] *= 600
     return [
@@ -73,14 +72,10 @@ def _edges(rng) -> list[Probe]:
             "If there are no positions, the loss is 0."
         ),
         edge("large_logits", **large).says("The loss is finite for logits of any size."),
-        edge("garbage_in_pads", **_with_garbage(_drawn(rng, (3, 4, 6), [2, 4, 1]), 1e6)).says(
-            "Whatever lies beyond an item's length changes nothing, however large it is."
+        *at_the_largest(with_huge_pads),
+        edge("int32", **_drawn(rng, (2, 5, 3), [5, 4], "int32", strided=True)).says(
+            "Targets and lengths may be int32, and tensors need not be contiguous."
         ),
-        *at_the_largest(lambda size: _with_garbage(_drawn(rng, (2, 3, 4), [2, 1]), size)),
-        edge("int32", **_drawn(rng, (2, 5, 3), [5, 5], "int32")).says(
-            "Targets and lengths may be int32."
-        ),
-        edge("strided", **_drawn(rng, (2, 4, 5), [3, 4], strided=True)).says(STRIDED),
         edge("float32", **_drawn(rng, (2, 4, 5), [3, 1]), **FLOAT32).says(
             "Float32 logits give a float32 loss."
         ),
@@ -94,19 +89,14 @@ def _edges(rng) -> list[Probe]:
 
 
 def _gradients(rng) -> list[Probe]:
-    wanted: Given = {"requires_grad": True}
     back: Given = {"grad_outputs": np.array(0.7)}
-    garbage = _with_garbage(_drawn(rng, (2, 3, 4), [1, 2], **wanted), 1e6)
     return [
-        case("gradient", **_drawn(rng, (2, 3, 4), [3, 1], **wanted), **back).says(
+        case("gradient", **_drawn(rng, (2, 3, 4), [3, 1], requires_grad=True), **back).says(
             "The gradient is that of the formula, and 0 beyond an item's length."
         ),
-        case("gradient_of_garbage", **garbage, **back).says(
-            "Whatever lies beyond an item's length gets a gradient of 0, however large it is."
-        ),
-        case("gradient_all_empty", **_drawn(rng, (2, 2, 3), [0, 0], **wanted), **back).says(
-            "If no position is real, the gradient is 0."
-        ),
+        case(
+            "gradient_all_empty", **_drawn(rng, (2, 2, 3), [0, 0], requires_grad=True), **back
+        ).says("If no position is real, the gradient is 0."),
     ]
 
 
@@ -114,36 +104,31 @@ def _real(targets, valid_lens) -> torch.Tensor:
     return torch.arange(targets.shape[1], device=targets.device) < valid_lens[:, None]
 
 
-def _losses(logits, targets) -> torch.Tensor:
-    return -_taken(torch.log_softmax(logits, -1), targets)
-
-
 def _taken(numbers, targets) -> torch.Tensor:
     return numbers.gather(-1, targets.long()[..., None])[..., 0]
 
 
-def _sum(losses, real) -> torch.Tensor:
-    return losses.masked_fill(~real, 0.0).sum()
+@in_steps(
+    losses=lambda logits, targets: -_taken(torch.log_softmax(logits, -1), targets),
+    real=_real,
+    average=lambda kept, real: kept.sum() / real.sum().clamp(min=1),
+)
+def _loss(losses, real, average) -> Callable:
+    """A wrong loss: a right one with another step."""
+
+    def masked_cross_entropy(logits, targets, valid_lens) -> torch.Tensor:
+        positions = real(targets, valid_lens)
+        return average(losses(logits, targets).masked_fill(~positions, 0.0), positions)
+
+    return masked_cross_entropy
 
 
-def _average(losses, real) -> torch.Tensor:
-    return _sum(losses, real) / real.sum().clamp(min=1)
-
-
-def _mean(losses) -> torch.Tensor:
+def _mean(losses, real) -> torch.Tensor:
     return losses.sum() / max(losses.numel(), 1)
 
 
-def _of(losses, average=_average) -> Callable:
-    """The loss with other losses or another average of them."""
-    return lambda logits, targets, valid_lens: average(
-        losses(logits, targets), _real(targets, valid_lens)
-    )
-
-
-def _mean_of_means(losses, real) -> torch.Tensor:
-    sums = losses.masked_fill(~real, 0.0).sum(1)
-    return (sums / real.sum(1).clamp(min=1)).mean()
+def _all(targets, valid_lens) -> torch.Tensor:
+    return torch.ones_like(targets, dtype=torch.bool)
 
 
 def _logged_first(logits, targets) -> torch.Tensor:
@@ -154,72 +139,6 @@ def _taken_first(logits, targets) -> torch.Tensor:
     return -_taken(logits.softmax(-1), targets).log()
 
 
-def _times_real(losses, real) -> torch.Tensor:
-    return (losses * real).sum() / real.sum().clamp(min=1)
-
-
-_MISTAKES = (
-    mistake("pads_counted", _of(_losses, lambda losses, real: _mean(losses))).says(
-        "Your loss is the mean over all positions, including pads.",
-        "What does `valid_lens` say about a position?",
-    ),
-    mistake(
-        "mean_over_all",
-        _of(_losses, lambda losses, real: _mean(losses.masked_fill(~real, 0.0))),
-    ).says(
-        "The losses of pads are set to 0, but your mean divides by all positions: the more pads, "
-        "the smaller the loss.",
-        "How many losses are in your sum?",
-    ),
-    mistake("mean_of_means", _of(_losses, _mean_of_means)).says(
-        "You average within each item, then over the items, so a word of a short item weighs more "
-        "than one of a long item.",
-        "Should one word count more than another because its sentence is short?",
-    ),
-    mistake(
-        "summed",
-        _of(_losses, _sum),
-        twins=(_of(_losses, lambda losses, real: _sum(losses, real) / len(losses)),),
-    ).says(
-        "You do not divide the sum of the losses by the number of real words.",
-        "What is the loss a mean of?",
-    ),
-    mistake("zero_is_ignored", lambda x, t, lens: _average(_losses(x, t), t != 0)).says(
-        "You leave out the targets that are 0 (`ignore_index=0`?). A real word may have the id 0, "
-        "and a pad another.",
-        "Which argument tells you which positions are real?",
-    ),
-    mistake(
-        "softmax_twice", _of(lambda logits, targets: _losses(logits.softmax(-1), targets))
-    ).says(
-        "You take the softmax twice: `cross_entropy` and `log_softmax` expect logits.",
-        "Which of your functions contains a softmax?",
-    ),
-    mistake(
-        "log_of_softmax",
-        _of(_logged_first),
-        twins=(_of(_taken_first), _of(_logged_first, _times_real), _of(_taken_first, _times_real)),
-    ).says(
-        "You take the softmax, then its logarithm. A small probability underflows to 0, and the "
-        "logarithm of 0 is -inf, so with large logits the loss is no longer finite.",
-        "Which torch function takes both steps at once, and why can it not overflow?",
-    ),
-    mistake(
-        "one_position_more", lambda x, t, lens: _average(_losses(x, t), _real(t, lens + 1))
-    ).says(
-        "One pad of each item counts: position j is real if j is smaller than the length.",
-        "Which position is the last real one in an item of length 2?",
-    ),
-    mistake(
-        "nan_without_words",
-        _of(_losses, lambda losses, real: _sum(losses, real) / real.sum()),
-    ).says(
-        "If no position is real, your loss is 0/0, which is NaN, and so is every gradient.",
-        "What is the smallest number that you may divide by?",
-    ),
-)
-
-
 EXERCISE = Exercise(
     points=3,
     minutes=10,
@@ -227,7 +146,50 @@ EXERCISE = Exercise(
     returns=(Returned("loss", "tensor", "float", ()),),
     probes=lambda rng: [*_plain(rng), *_edges(rng), *_gradients(rng)],
     builds_on=("length_mask",),
-    mistakes=_MISTAKES,
+    mistakes=(
+        mistake("pads_counted", _loss(real=_all)).says(
+            "Your loss is the mean over all positions, including pads.",
+            "What does `valid_lens` say about a position?",
+        ),
+        mistake("mean_over_all", _loss(average=_mean)).says(
+            "The losses of pads are set to 0, but your mean divides by all positions: the more "
+            "pads, the smaller the loss.",
+            "How many losses are in your sum?",
+        ),
+        mistake(
+            "mean_of_means",
+            _loss(average=lambda kept, real: (kept.sum(1) / real.sum(1).clamp(min=1)).mean()),
+        ).says(
+            "You average within each item, then over the items, so a word of a short item weighs "
+            "more than one of a long item.",
+            "Should one word count more than another because its sentence is short?",
+        ),
+        mistake("zero_is_ignored", _loss(real=lambda targets, lens: targets != 0)).says(
+            "You leave out the targets that are 0 (`ignore_index=0`?). A real word may have the id "
+            "0, and a pad another.",
+            "Which argument tells you which positions are real?",
+        ),
+        mistake(
+            "softmax_twice",
+            _loss(losses=lambda x, t: -_taken(x.softmax(-1).log_softmax(-1), t)),
+        ).says(
+            "You take the softmax twice: `cross_entropy` and `log_softmax` expect logits.",
+            "Which of your functions contains a softmax?",
+        ),
+        mistake(
+            "log_of_softmax", _loss(losses=_logged_first), twins=(_loss(losses=_taken_first),)
+        ).says(
+            "You take the softmax, then its logarithm. A small probability underflows to 0, and "
+            "the logarithm of 0 is -inf, so with large logits the loss is no longer finite.",
+            "Which torch function takes both steps at once, and why can it not overflow?",
+        ),
+        mistake(
+            "nan_without_words", _loss(average=lambda kept, real: kept.sum() / real.sum())
+        ).says(
+            "If no position is real, your loss is 0/0, which is NaN, and so is every gradient.",
+            "What is the smallest number that you may divide by?",
+        ),
+    ),
     hints=(
         "First compute the loss of every position, including pads: a (B, t) table. Which cells "
         "may enter the sum, and what do you divide it by?",

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from course_lib.checks.judge.exercise import Exercise, Property, Returned
-from course_lib.checks.observe.probe import Array, Probe, tensor
+from course_lib.checks.judge.exercise import Exercise, Returned
+from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._rows import Case, case, mistake
 
 
@@ -16,33 +16,25 @@ def _given(name, rows, pad, part="values", dtype="int64", strided=False, **optio
     return case(name, part=part, args={"sequences": sequences, "pad": pad}, **options)
 
 
-def _drawn(rng, lengths, pad, with_pads=False) -> list[np.ndarray]:
-    """Ids from 0 to 9, of which none, or the last of each row, is the pad."""
+def _drawn(rng, lengths, pad) -> list[np.ndarray]:
+    """Return rows of different ids from 0 to 9, none of which is the pad."""
     words = np.array([word for word in range(10) if word != pad])
     rows = [rng.permutation(words)[:length] for length in lengths]
     rows[-1][:1] = words[0]
-    if with_pads:
-        for row in rows:
-            row[-1:] = pad
     return rows
 
 
-def _plain(rng) -> list[Probe]:
-    lengths = [int(n) for n in rng.permutation([2, 3, 5, 7])]
-    if lengths[0] == 7:
-        lengths = lengths[1:] + lengths[:1]
+def _probes(rng) -> list[Probe]:
+    edge = functools.partial(_given, part="edges")
     return [
         _given("worked_number", [[5, 8, 2], [4]], 0).says(
             "The second item has one token, so two pads follow it; the lengths are 3 and 1."
         ),
-        _given("several", _drawn(rng, lengths, 0), 0).says(
+        _given("several", _drawn(rng, [3, 5, 2, 7], 0), 0).says(
             "Each row holds the tokens of one item, then pads up to the length of the longest item."
         ),
-        _given("another_pad", _drawn(rng, lengths, 6), 6).says(
+        _given("another_pad", _drawn(rng, [3, 5, 2, 7], 6), 6).says(
             "The rest of each row is filled with `pad`, whatever number it is."
-        ),
-        _given("pad_among_the_tokens", _drawn(rng, lengths, 4, with_pads=True), 4).says(
-            "A token that happens to be `pad` is a token and counts."
         ),
         _given("pads_inside", [[7, 0, 3, 0], [0, 0], [5]], 0).says(
             "Tokens that happen to be `pad` are tokens, wherever they are."
@@ -50,32 +42,25 @@ def _plain(rng) -> list[Probe]:
         _given("equal_lengths", _drawn(rng, [4, 4, 4], 0), 0).says(
             "If all items are equally long, nothing is padded."
         ),
-    ]
-
-
-def _edges(rng) -> list[Probe]:
-    return [
-        _given("empty_among_others", _drawn(rng, [3, 0, 2], 5), 5, "edges").says(
+        edge("empty_among_others", _drawn(rng, [3, 0, 2], 5), 5).says(
             "An empty item is a row of pads and has length 0."
         ),
-        _given("all_empty", [[], []], 3, "edges").says(
+        edge("all_empty", [[], []], 3).says(
             "If all items are empty, `tokens` has shape (B, 0) and all lengths are 0."
         ),
-        _given("one_item", [[7]], 1, "edges").says(
-            "One item is a batch of one: the batch axis stays."
-        ),
-        _given("int32", _drawn(rng, [2, 4], 9), 9, "edges", "int32", strided=True).says(
+        edge("one_item", [[7]], 1).says("One item is a batch of one: the batch axis stays."),
+        edge("int32", _drawn(rng, [2, 4], 9), 9, dtype="int32", strided=True).says(
             "Items may be int32 and need not be contiguous."
         ),
-        _given("list_stays", _drawn(rng, [2, 5, 3], 0), 0, "edges", scenario="twice").says(
+        edge("list_stays", _drawn(rng, [2, 5, 3], 0), 0, scenario="twice").says(
             "The list and its tensors stay unchanged: a second call gives the same."
         ),
     ]
 
 
-def _padded(sequences, pad, width=None) -> torch.Tensor:
-    width = max(map(len, sequences)) if width is None else width
-    rows = [[*row[:width].tolist(), *[pad] * (width - len(row))] for row in sequences]
+def _padded(sequences, pad) -> torch.Tensor:
+    width = max(map(len, sequences))
+    rows = [[*row.tolist(), *[pad] * (width - len(row))] for row in sequences]
     return torch.tensor(rows, dtype=torch.long).reshape(len(rows), width)
 
 
@@ -84,41 +69,13 @@ def _lengths(sequences) -> torch.Tensor:
 
 
 def _with_lengths(lengths) -> Callable:
-    """The right tokens with `lengths(sequences, tokens, pad)`."""
+    """The right tokens with `lengths(tokens, pad)`."""
 
     def model(sequences, pad) -> tuple[torch.Tensor, torch.Tensor]:
         tokens = _padded(sequences, pad)
-        return tokens, lengths(sequences, tokens, pad)
+        return tokens, lengths(tokens, pad)
 
     return model
-
-
-def _cut(width) -> Callable:
-    """A batch whose width is `width(lengths)`."""
-
-    def model(sequences, pad) -> tuple[torch.Tensor, torch.Tensor]:
-        n = width([len(row) for row in sequences])
-        return _padded(sequences, pad, n), _lengths(sequences).clamp(max=n)
-
-    return model
-
-
-def _sorted(sequences, pad, longest_first=True) -> tuple[torch.Tensor, torch.Tensor]:
-    ordered = sorted(sequences, key=len, reverse=longest_first)
-    return _padded(ordered, pad), _lengths(ordered)
-
-
-def _token_lost(probe, outputs) -> str | None:
-    """The first item of whose tokens one is not where it should be."""
-    tokens = outputs.items[0].data if 0 in outputs.items else None
-    if tokens is None or tokens.ndim != 2:
-        return None
-    for i, sequence in enumerate(probe.args["sequences"]):
-        assert isinstance(sequence, Array)
-        row = sequence.data
-        if i < len(tokens) and list(tokens[i, : len(row)]) != list(row):
-            return f"Row {i} of your `tokens` does not begin with the tokens of item {i}."
-    return None
 
 
 EXERCISE = Exercise(
@@ -129,15 +86,15 @@ EXERCISE = Exercise(
         Returned("tokens", "tensor", "int", ("batch", "num_positions")),
         Returned("valid_lens", "tensor", "int", ("batch",)),
     ),
-    probes=lambda rng: [*_plain(rng), *_edges(rng)],
+    probes=_probes,
     mistakes=(
-        mistake("lengths_guessed", _with_lengths(lambda s, t, pad: (t != pad).sum(1))).says(
+        mistake("lengths_guessed", _with_lengths(lambda t, pad: (t != pad).sum(1))).says(
             "Your lengths count the entries that differ from `pad`, so a token that happens to be "
             "`pad` is not counted.",
             "Where are the true lengths known, before anything is padded?",
         ),
         mistake(
-            "lengths_count_pads", _with_lengths(lambda s, t, pad: torch.full((len(t),), t.shape[1]))
+            "lengths_count_pads", _with_lengths(lambda t, pad: torch.full((len(t),), t.shape[1]))
         ).says(
             "Your lengths count the pads: each is the width of the batch.",
             "What would a mask made of these lengths hide?",
@@ -149,14 +106,6 @@ EXERCISE = Exercise(
             "Your pads come before the tokens; lengths say how many *leading* positions are real.",
             "Which positions does `length_mask` allow for an item of length 1?",
         ),
-        mistake("cut_to_the_shortest", _cut(min)).says(
-            "Your batch is as wide as the shortest item, so the others are cut off.",
-            "Which item decides how wide the rectangle must be?",
-        ),
-        mistake("cut_to_the_first", _cut(lambda lens: lens[0])).says(
-            "Your batch is as wide as the first item, so longer ones are cut off.",
-            "Which item decides how wide the rectangle must be?",
-        ),
         mistake(
             "padded_with_zero",
             lambda sequences, pad: (_padded(sequences, 0), _lengths(sequences)),
@@ -165,16 +114,6 @@ EXERCISE = Exercise(
             "The axes are the wrong way round: yours is (positions, batch).",
             "What does `batch_first` mean in `pad_sequence`?",
         ),
-        mistake(
-            "sorted_by_length", _sorted, twins=(functools.partial(_sorted, longest_first=False),)
-        ).says(
-            "Your rows are sorted by length; row i must hold item i.",
-            "The caller keeps the translations in another list. Which row then belongs to which "
-            "translation?",
-        ),
-    ),
-    properties=(
-        Property("token_lost", _token_lost, "Which slice of the row do these tokens belong to?"),
     ),
     hints=(
         "A rectangle full of pads is easy to make. What do you then write over them, and where?",

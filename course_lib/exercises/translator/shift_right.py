@@ -5,18 +5,18 @@ import math
 import numpy as np
 import torch
 
-from course_lib.checks.judge.exercise import Exercise, Property, Returned
+from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._rows import STRIDED, case, edge, mistake
+from course_lib.exercises._rows import case, edge, mistake
 
 
 def _words(rng, *shape) -> np.ndarray:
-    """Ids from 2 on, all different, so that none is where another should be by chance."""
+    """Return ids from 2 on, all different, so that none is in another's place by chance."""
     return 2 + rng.permutation(math.prod(shape)).reshape(shape)
 
 
 def _probes(rng) -> list[Probe]:
-    int32 = tensor(_words(rng, 2, 5).astype(np.int32))
+    int32 = tensor(_words(rng, 2, 5).astype(np.int32), strided=True)
     return [
         case("worked_number", targets=[[5, 8, 2]], start=1).says(
             "Where the decoder must predict 5 it reads the start; where it must predict 8 it "
@@ -35,8 +35,9 @@ def _probes(rng) -> list[Probe]:
         edge("no_words", targets=np.zeros((2, 0), np.int64), start=1).says(
             "Without targets, nothing is read: (B, 0) stays (B, 0)."
         ),
-        edge("int32", targets=int32, start=1).says("Targets may be int32."),
-        edge("strided", targets=tensor(_words(rng, 3, 4), strided=True), start=1).says(STRIDED),
+        edge("int32", targets=int32, start=1).says(
+            "Targets may be int32 and need not be contiguous."
+        ),
         edge(
             "another_device",
             targets=_words(rng, 2, 3),
@@ -59,20 +60,6 @@ def _shifted_left(targets, start) -> torch.Tensor:
 
 def _first_replaced(targets, start) -> torch.Tensor:
     return torch.cat([_column(targets, start), targets[:, 1:]], dim=1)[:, : targets.shape[1]]
-
-
-def _sees_the_answer(probe, outputs) -> str | None:
-    targets, inputs = probe.args["targets"].data, outputs.data
-    if inputs.shape != targets.shape:
-        return None
-    same = np.argwhere(inputs == targets)
-    if not len(same):
-        return None
-    item, position = (int(index) for index in same[0])
-    return (
-        f"In item {item} at position {position} your decoder reads {inputs[item, position]}, the "
-        "very word that it has to predict there."
-    )
 
 
 EXERCISE = Exercise(
@@ -114,11 +101,6 @@ EXERCISE = Exercise(
             "The numbers are right, but your column of starts is always made on the CPU, so "
             "joining it to targets on a GPU fails.",
             "Which argument of `torch.full` says where its numbers live?",
-        ),
-    ),
-    properties=(
-        Property(
-            "sees_the_answer", _sees_the_answer, "Which words come before this one in the target?"
         ),
     ),
     hints=(

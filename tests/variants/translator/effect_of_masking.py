@@ -56,6 +56,10 @@ def cross_entropies(model, source, valid_lens, target, position):
     return losses[1] - losses[0]
 
 
+def at(source, position):
+    return (torch.arange(source.shape[1], device=source.device) == position)[None]
+
+
 def steps(
     model,
     source,
@@ -66,14 +70,8 @@ def steps(
     enter=lambda model: model.eval(),
     leave=lambda model, training: model.train(training),
     inputs=lambda target, model: shifted(target, model.start),
-    mask=lambda source, position: (torch.arange(source.shape[1], device=source.device) != position)[
-        None
-    ],
-    masked_call=lambda model, source, lens, inputs, mask, position: model(
-        source, lens, inputs, mask=mask
-    ),
+    masked=lambda model, source, position: (source, ~at(source, position)),
     number=lambda logits: logits.log_softmax(-1),
-    pick=lambda numbers, target: numbers[0].gather(1, target[0].long()[:, None])[:, 0],
     compare=lambda masked, whole: masked - whole,
     gradients=torch.no_grad,
 ):
@@ -82,23 +80,18 @@ def steps(
     read = inputs(target, model)
     with gradients():
         whole = number(model(source, valid_lens, read))
-        keep = mask(source, position)
-        masked = number(masked_call(model, source, valid_lens, read, keep, position))
+        other, mask = masked(model, source, position)
+        after = number(model(other, valid_lens, read, mask=mask))
     leave(model, training)
-    return compare(pick(masked, target), pick(whole, target))
+    words = target[0].long()[:, None]
+    return compare(after[0].gather(1, words)[:, 0], whole[0].gather(1, words)[:, 0])
 
 
-def instead(change):
-    """A call that changes source, lengths or inputs in place of the mask."""
-    return lambda model, source, lens, inputs, mask, position: model(
-        *change(source.clone(), lens.clone(), inputs.clone(), position, model)
-    )
-
-
-def overwritten_with_the_id_of_the_pad(source, lens, inputs, position, model):
+def overwritten_with_the_id_of_the_pad(model, source, position):
     """Which the source's embedding may not have."""
+    source = source.clone()
     source[:, position] = model.pad
-    return source, lens, inputs
+    return source, None
 
 
 but = wrong_in(steps)
@@ -107,21 +100,10 @@ summed = but("wrong_shape", compare=lambda masked, whole: (masked - whole).sum()
 difference_of_probabilities = but("probabilities", number=lambda logits: logits.softmax(-1))
 log_of_softmax = but(number=lambda logits: logits.softmax(-1).log())
 true_means_hidden = but(
-    "only_this_position",
-    mask=lambda source, position: (torch.arange(source.shape[1], device=source.device) == position)[
-        None
-    ],
+    "only_this_position", masked=lambda model, source, position: (source, at(source, position))
 )
-mask_forgotten = but("nothing_masked", masked_call=instead(lambda *given: given[:3]))
-pad_written_as_it_is = but(
-    "pad_in_its_place", masked_call=instead(overwritten_with_the_id_of_the_pad)
-)
-ends_there = but(
-    "cut_off_there",
-    masked_call=instead(
-        lambda source, lens, inputs, at, model: (source, lens.clamp(max=at), inputs)
-    ),
-)
+mask_forgotten = but("nothing_masked", masked=lambda model, source, position: (source, None))
+pad_written_as_it_is = but("pad_in_its_place", masked=overwritten_with_the_id_of_the_pad)
 not_shifted = but("target_read", inputs=lambda target, model: target)
 never_evaluated = but("train_mode_kept", enter=lambda model: None, leave=lambda model, was: None)
 never_back = but("left_in_eval_mode", leave=lambda model, was: None)

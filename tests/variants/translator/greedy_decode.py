@@ -67,13 +67,12 @@ def steps(
     *,
     enter=lambda model: model.eval(),
     leave=lambda model, training: model.train(training),
-    read=lambda inputs, source: inputs,
-    choose=lambda logits: logits[:, -1].argmax(-1),
+    read=lambda inputs: inputs,
     pad=lambda words, ended, model, end: torch.where(ended, model.pad, words),
     gradients=torch.no_grad,
     over=lambda ended: bool(ended.all()),
     at_most=lambda max_len: max_len,
-    result=lambda inputs, end, model: inputs[:, 1:],
+    first=1,
     column=lambda source, start: torch.full((len(source), 1), start, device=source.device),
 ):
     training = model.training
@@ -82,26 +81,21 @@ def steps(
     ended = torch.zeros(len(source), dtype=torch.bool, device=source.device)
     with gradients():
         while inputs.shape[1] <= at_most(max_len) and not over(ended):
-            words = choose(model(source, valid_lens, read(inputs, source)))
+            words = model(source, valid_lens, read(inputs))[:, -1].argmax(-1)
             words = pad(words, ended, model, end)
             ended = ended | (words == end)
             inputs = torch.cat([inputs, words.unsqueeze(1)], dim=1)
     leave(model, training)
-    return result(inputs, end, model)
+    return inputs[:, first:]
 
 
 but = wrong_in(steps)
 as_the_model_says = but("goes_on_after_end", pad=lambda words, ended, model, end: words)
 any_end = but("stops_at_first_end", over=lambda ended: bool(ended.any()))
 to_the_last_column = but(over=lambda ended: False)
-with_the_start = but("start_returned", result=lambda inputs, end, model: inputs)
-end_overwritten = but(
-    "end_left_out",
-    result=lambda inputs, end, model: torch.where(inputs == end, model.pad, inputs)[:, 1:],
-)
+with_the_start = but("start_returned", first=0)
 start_counted = but("one_word_short", at_most=lambda max_len: max_len - 1)
-last_word = but("last_word_only", read=lambda inputs, source: inputs[:, -1:])
-at_the_first = but("first_position_read", choose=lambda logits: logits[:, 0].argmax(-1))
+last_word = but("last_word_only", read=lambda inputs: inputs[:, -1:])
 zeros_behind = but("zero_for_pad", pad=lambda words, ended, model, end: words * ~ended)
 never_evaluated = but("train_mode_kept", enter=lambda model: None, leave=lambda model, was: None)
 never_back = but("left_in_eval_mode", leave=lambda model, was: None)

@@ -62,16 +62,11 @@ pads_are_cheap = but("mean_over_all", average=lambda losses, real: losses.mean()
 items_averaged = but(
     "mean_of_means", average=lambda losses, real: (losses.sum(1) / real.sum(1).clamp(min=1)).mean()
 )
-total = but("summed", average=lambda losses, real: losses.sum())
 zero_over_zero = but("nan_without_words", average=lambda losses, real: losses.sum() / real.sum())
 small_number_added = but(
     "precision_lost", average=lambda losses, real: losses.sum() / (real.sum() + 1e-5)
 )
 one_loss_each = but("wrong_shape", average=lambda losses, real: losses.sum(1) / real.sum(1))
-up_to_the_length = but(
-    "one_position_more",
-    real=lambda targets, lens: torch.arange(targets.shape[1]) <= lens[:, None],
-)
 guessed_from_zero = but("zero_is_ignored", real=lambda targets, lens: targets != 0)
 positions_on_the_cpu = but(
     "raised", real=lambda targets, lens: torch.arange(targets.shape[1]) < lens[:, None]

@@ -32,13 +32,12 @@ def steps(
     sequences,
     pad,
     *,
-    width=max,
     place=lambda row, s: row[: len(s)].copy_(s[: len(row)]),
     lengths=lambda sequences, tokens, pad: torch.tensor([len(s) for s in sequences]),
     filled=lambda pad: pad,
     finish=lambda tokens: tokens,
 ):
-    shape = len(sequences), width([len(s) for s in sequences])
+    shape = len(sequences), max(len(s) for s in sequences)
     tokens = torch.full(shape, filled(pad))
     for row, sequence in zip(tokens, sequences, strict=True):
         place(row, sequence)
@@ -64,32 +63,12 @@ zeros = but("padded_with_zero", filled=lambda pad: 0)
 turned = but("positions_first", finish=lambda tokens: tokens.mT)
 
 
-@wrong("cut_to_the_shortest")
-def shortest(sequences, pad):
-    shortest = min(len(s) for s in sequences)
-    return torch.stack([s[:shortest] for s in sequences]), torch.full((len(sequences),), shortest)
-
-
-@wrong("cut_to_the_first")
-def as_wide_as_the_first(sequences, pad):
-    m = len(sequences[0])
-    cut = [s[:m] for s in sequences]
-    rows = [torch.cat([s, torch.full((m - len(s),), pad)]) for s in cut]
-    return torch.stack(rows), torch.tensor([len(s) for s in cut])
-
-
 @wrong()
 def list_overwritten(sequences, pad):
     lens = torch.tensor([len(s) for s in sequences])
     for i, s in enumerate(sequences):
         sequences[i] = F.pad(s, (0, int(lens.max()) - len(s)), value=pad)
     return torch.stack(sequences), lens
-
-
-@wrong("sorted_by_length")
-def longest_first_in_place(sequences, pad):
-    sequences.sort(key=len, reverse=True)
-    return rows_filled(sequences, pad)
 
 
 @faulty("guessed", "zero", "squeezed")

@@ -20,7 +20,7 @@ class _Translator(nn.Module):
 
     Attributes:
         graph_built: whether a call left something to be differentiated.
-        looked_at: which of "graph" and "mode" the probe is about.
+        looked_at: a text that names "graph" or "mode", or both, if the probe is about them.
     """
 
     def __init__(self, start, end, pad, looked_at=""):

@@ -8,11 +8,10 @@ from torch import Tensor
 
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._attention.mistakes import known
 from course_lib.exercises._attention.padding import largest_padding
 from course_lib.exercises._rows import Given, mistake
 from course_lib.exercises.memory_and_speed._mistakes import Recomputed, gradients_at_once
-from course_lib.exercises.memory_and_speed._problems import by_hand, lengths, problem, rising, some
+from course_lib.exercises.memory_and_speed._problems import by_hand, lengths, problem, some
 from course_lib.reference import memory_and_speed as oracle
 
 
@@ -41,15 +40,12 @@ _LIMITS = {"peak": 8000, "kept": 1500}  # the weights have 8320 bytes, those of 
 def _values(rng) -> list[Probe]:
     probe = functools.partial(_probe, rng)
     draw = functools.partial(problem, rng, requires_grad=True)
-    climbing = rising(rng, 3, 6, 4, 5)
-    climbing = {name: tensor(a.data, requires_grad=True) for name, a in climbing.items()}
     both = "Outputs and gradients are those of softmax(Q K^T / sqrt(d)) V."
     return [
         probe("worked_number", both, by_hand(requires_grad=True), 2, upstream=np.ones((1, 1))),
         probe("random", both, draw(3, 5, 4, 6), 2),
         probe("batch", "Each item of a batch has its own gradients.", draw(3, 6, 4, 1, 2), 5),
         probe("heads", "There may be any number of leading axes.", draw(1, 4, 2, 1, 2, 2), 3),
-        probe("rising", "It holds when later keys have larger scores.", climbing, 2),
         probe("mask", "A mask (n, m) holds in the backward pass too.", draw(3, 6, 4, 5), 2,
               some(rng, 3, 6)),
         probe("lengths", "A mask (B, 1, m), as lengths make it, holds for all queries of an item.",
@@ -66,13 +62,10 @@ def _edges(rng) -> list[Probe]:
     draw = functools.partial(problem, rng, requires_grad=True)
     large = draw(2, 4, 2, 3)
     large["queries"] = tensor([[700.0, 0.0], [-900.0, 0.5]], requires_grad=True)
-    late, empty = some(rng, 3, 6), some(rng, 3, 5)
-    late[1, :4], empty[2] = False, False
+    empty = some(rng, 3, 5)
+    empty[2] = False
     return [
-        edge("one_by_one", "A block may be one key.", draw(2, 3, 3, 2), 1),
         edge("one_key", "A single key has weight 1.", draw(2, 1, 2, 2, 1), 4),
-        edge("late_start", "A query whose first blocks are entirely masked begins with the next "
-                           "one.", draw(3, 6, 2, 1), 2, late),
         edge("empty_row", "A query that may attend to no key gets zeros, sends back zeros and "
                           "disturbs no other query.", draw(3, 5, 2, 2), 8, empty),
         edge("one_column", "A mask (n, 1) with one column stands for all keys, in every block.",
@@ -116,11 +109,6 @@ EXERCISE = Exercise(
         "write here."
     },
     mistakes=(
-        mistake("maximum_kept", Recomputed.answer({"end": lambda self, maxima, _: maxima})).says(
-            "The statistic kept for the backward pass is the maximum: exp(S - maximum) gives "
-            "weights that do not sum to 1.",
-            "Which single number c makes exp(S - c) the weights themselves?",
-        ),
         mistake("row_sum_of_the_block", Recomputed.answer({"row_sums": _of_block})).says(
             "You take the row sum D of W * dW within a block. It runs over all keys, so it must "
             "be known before the loop.",
@@ -157,7 +145,6 @@ EXERCISE = Exercise(
             "The numbers are right, but all n x m weights are kept for the backward pass.",
             "From which number of each query can you compute them again?",
         ),
-        *known(Recomputed, without={"keys_reshaped", "divided_by_d"}),
     ),
     hints=(
         "It is lesson 05's `attention_backward`, one block of keys at a time. Go through its "

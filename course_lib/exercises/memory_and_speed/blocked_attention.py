@@ -13,7 +13,6 @@ from course_lib.exercises._attention.padding import largest_padding
 from course_lib.exercises._rows import mistake
 from course_lib.exercises.memory_and_speed._mistakes import Blocked, all_weights
 from course_lib.exercises.memory_and_speed._problems import (
-    PROPERTIES,
     by_hand,
     lengths,
     problem,
@@ -33,19 +32,14 @@ _LIMIT = {"peak": 65_000}  # the scores have 76 800 bytes or more, those of a bl
 
 
 def _values(rng) -> list[Probe]:
-    falling = rising(rng, 4, 8, 2, 5)
-    falling = falling | {"keys": tensor(falling["keys"].data[::-1].copy())}
     same = "The results are softmax(Q K^T / sqrt(d)) V and the log sum exp of each query."
     return [
         probe("worked_number", same, by_hand(), 2),
         probe("random", same, problem(rng, 5, 7, 4, 6, 2), 3),
-        probe("square", "With as many keys as queries and no mask, every query still sees all "
-                        "keys.", problem(rng, 5, 5, 3, 3), 2),
         probe("heads", "There may be any number of leading axes.", problem(rng, 4, 8, 5, 6, 2, 3),
               7),
         probe("rising", "If later keys score higher, everything before them is rescaled.",
               rising(rng, 4, 8, 2, 5), 3),
-        probe("falling", "If the first keys score highest, later ones count less.", falling, 3),
         probe("mask", "A mask (n, m) holds for every block.", problem(rng, 5, 7, 4, 2), 3,
               some(rng, 5, 7)),
         probe("lengths", "A mask (B, 1, m), as lengths make it, holds for all queries of an item.",
@@ -64,7 +58,6 @@ def _edges(rng) -> list[Probe]:
     empty = some(rng, 2, 3, 8)
     empty[0, 1], empty[1, 2] = False, False
     return [
-        edge("one_by_one", "A block may be one key.", problem(rng, 3, 4, 1, 3), 1),
         edge("one_key", "A single key has weight 1.", problem(rng, 2, 1, 1, 2, 1), 4),
         edge("late_start", "A query whose first blocks are entirely masked begins with the next "
                            "one.", problem(rng, 4, 7, 3, 2), 3, late),
@@ -173,12 +166,6 @@ EXERCISE = Exercise(
             "the NaN stays in its outputs and sums.",
             "What could you subtract there instead of the maximum?",
         ),
-        mistake(
-            "maximum_for_logsumexp", Blocked.answer({"end": lambda self, maxima, totals: maxima})
-        ).says(
-            "You return the maximum instead of the log sum exp; the sum is missing.",
-            "The log sum exp is the maximum plus what?",
-        ),
         mistake("all_at_once", _at_once).says(
             "Your code holds n x m numbers in memory at once: all scores, in one tensor or in a "
             "list of blocks, or the mask as numbers.",
@@ -186,7 +173,6 @@ EXERCISE = Exercise(
         ),
         *known(Blocked, without={"divided_by_d", "keys_reshaped"}),
     ),
-    properties=PROPERTIES,
     hints=(
         "It is `softmax_statistics` with one more running quantity: the weighted sum of the "
         "values so far. It is shifted by the same maximum. So what does it need when the maximum "

@@ -29,8 +29,6 @@ def _frugal(args, times=1) -> dict[str, int]:
 
 def _values(rng) -> list[Probe]:
     few, right = _draw(rng, 2, 9, 11, 4), "The scores are w_v . tanh(q + k) for each query and key."
-    of_keys = _of(([[0.3, -0.2]], [[0.1, 1.0], [-0.4, 0.5]]), [1.0, -1.0])
-    of_keys["projected_keys"] = tensor(of_keys["projected_keys"].data, requires_grad=True)
     drawn, upstream = _draw(rng, 2, 2, 3, 2, requires_grad=True), rng.normal(0, 1, (2, 2, 3))
     return [
         case("worked_number", **_of(([[0.5, 0.0]], [[0.0, 0.0]]), [1.0, 2.0])).says(right),
@@ -42,9 +40,6 @@ def _values(rng) -> list[Probe]:
         case("few_functions", **few, at_most=_frugal(few, 2)).says(
             "One exponential for each number in the queries and keys is enough: (n + m) H for "
             "each item, not n m H."
-        ),
-        case("gradient_of_keys", **of_keys, grad_outputs=rng.normal(0, 1, (1, 1, 2))).says(
-            "The gradient of the keys is that of the scores."
         ),
         case("gradient", **drawn, grad_outputs=upstream).says(
             "The gradient is that of the scores."
@@ -87,19 +82,12 @@ def _beyond(rng) -> list[Probe]:
         return edge(name, **points, dtype="float32", tolerance=2e-5)
 
     within = [[39.875, -0.25], [39.75, 39.875], [0.0, 0.5]]
-    below = [[-44.625, 0.5], [0.25, -44.75]]
-    opposite = [[-60.0, 55.0], [-60.5, 54.5]], [[60.25, -55.125], [59.5, -54.75], [61.0, -54.25]]
     return [
-        probe("queries_beyond", below, within).says("Queries alone may be out of range."),
-        probe("keys_beyond", within, below).says("Keys alone may be out of range."),
         probe("last_query_beyond", [[0.25, -0.5], [0.5, 0.25], [-44.75, 0.5]], within).says(
             "A single number of the last query may be out of range."
         ),
         probe("last_key_beyond", within, [[0.25, -0.5], [0.5, 0.25], [0.125, -44.75]]).says(
             "A single number of the last key may be out of range."
-        ),
-        probe("opposite", *opposite).says(
-            "Queries and keys may be out of range even if their sums are small."
         ),
     ]
 
@@ -194,9 +182,6 @@ EXERCISE = Exercise(
             "The -1 of 2 sigmoid - 1 is missing, so every score is too large by the sum of w_v. A "
             "softmax would not notice, but the exercise asks for the scores.",
             "What does -1 for each feature add up to, weighted by w_v?",
-        ),
-        mistake("w_v_forgotten", _model(end=lambda sigmoids, w_v: (2 * sigmoids - 1).sum(-1))).says(
-            "You add up the features without w_v.", "Which layer turns features into a score?"
         ),
     ),
     properties=(

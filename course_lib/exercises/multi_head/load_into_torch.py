@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from course_lib.checks.judge.exercise import Exercise, Property, Returned
+from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._rows import Case, Given, case, in_steps, mistake
 from course_lib.exercises.multi_head.MultiHeadAttention import state_of
@@ -102,11 +102,6 @@ def _load_nothing(mha, reference) -> None:
     reference.load_state_dict(mha.state_dict(), strict=False)
 
 
-def _other_mode(probe, outputs) -> str | None:
-    changed = outputs.items[4].numbers.any()
-    return "After the call a module is not in the mode it was in before." if changed else None
-
-
 EXERCISE = Exercise(
     points=3,
     minutes=20,
@@ -149,13 +144,6 @@ EXERCISE = Exercise(
         mistake("shared", _loader(after=_share)).says(
             "The reference uses `mha`'s own tensor instead of a copy: changing one changes both.",
             "What is the difference between an assignment and `copy_`?",
-        ),
-    ),
-    properties=(
-        Property(
-            "another_mode_afterwards",
-            _other_mode,
-            "What was `training` of both modules before you changed it?",
         ),
     ),
     hints=(

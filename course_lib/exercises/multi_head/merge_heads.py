@@ -2,10 +2,9 @@
 
 import numpy as np
 
-from course_lib.checks.judge.exercise import Exercise, Property, Returned
+from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._rows import case, edge, mistake
-from course_lib.exercises.multi_head._heads import carried
 from course_lib.reference import multi_head as oracle
 
 
@@ -68,13 +67,6 @@ EXERCISE = Exercise(
         mistake("size_one_axes_lost", lambda x: x.transpose(1, 2).flatten(2).squeeze()).says(
             "Axes of size 1 disappear: a batch of one item, or a single position.",
             "What does `squeeze` without an argument do?",
-        ),
-    ),
-    properties=(
-        Property(
-            "number_misplaced",
-            carried(lambda probe: oracle.merge_heads(probe.args["x"].data).outputs),
-            "Which head and which feature belong in this column?",
         ),
     ),
     hints=(

@@ -5,10 +5,9 @@ from collections.abc import Callable
 import numpy as np
 from torch import Tensor
 
-from course_lib.checks.judge.exercise import Exercise, Property, Returned
+from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._rows import case, edge, mistake
-from course_lib.exercises.multi_head._heads import carried
 from course_lib.reference import multi_head as oracle
 
 
@@ -102,19 +101,6 @@ EXERCISE = Exercise(
         ).says(
             "You folded the heads into the batch axis. Here they keep their own axis.",
             "What is the last step of your code for?",
-        ),
-    ),
-    properties=(
-        Property(
-            "number_misplaced",
-            carried(
-                lambda probe: (
-                    oracle.split_heads(
-                        *(getattr(a, "data", a) for a in probe.args.values())
-                    ).outputs
-                )
-            ),
-            "Which block of features belongs to this head?",
         ),
     ),
     hints=(

@@ -98,8 +98,6 @@ def root(d):
 
 
 def build(
-    statistic=lambda lse, *inputs: lse,
-    softmax=None,
     delta=lambda w, dw, g, out: (g * out).sum(-1, keepdim=True),
     scale=root,
     rescale=root,
@@ -107,7 +105,6 @@ def build(
     until=lambda m, b: m,
     collect=True,
     care=True,
-    nones=2,
 ):
     """A student's function with one thing wrong."""
 
@@ -115,7 +112,7 @@ def build(
         @staticmethod
         def forward(ctx, q, k, v, mask=None, block_size=128):
             out, lse = blocked_attention(q, k, v, mask, block_size)
-            ctx.save_for_backward(q, k, v, mask, out, statistic(lse, q, k, mask, block_size))
+            ctx.save_for_backward(q, k, v, mask, out, lse)
             ctx.block_size = block_size
             return out
 
@@ -128,30 +125,21 @@ def build(
             for piece in pieces(until(m, ctx.block_size), ctx.block_size):
                 s = q @ k[..., piece, :].mT * rescale(d)
                 s = masked(s, mask, piece, m) if with_mask else s
-                w = softmax(s) if softmax else torch.exp(s - shift[..., None])
+                w = torch.exp(s - shift[..., None])
                 dw = g @ v[..., piece, :].mT
                 ds = w * (dw - delta(w, dw, g, out)) * scale(d)
                 dq = (dq if collect else 0) + ds @ k[..., piece, :]
                 dk[..., piece, :] += ds.mT @ q
                 dv[..., piece, :] += w.mT @ g
-            return dq, dk, dv, *[None] * nones
+            return dq, dk, dv, None, None
 
     return Built
-
-
-def running_maximum(lse, q, k, mask, block_size):
-    top = torch.full_like(lse, -math.inf)
-    for piece in pieces(k.shape[-2], block_size):
-        s = masked(q @ k[..., piece, :].mT / math.sqrt(q.shape[-1]), mask, piece, k.shape[-2])
-        top = torch.maximum(top, s.amax(-1))
-    return top
 
 
 def bad(message, **options):
     return wrong(message)(build(**options))
 
 
-keeps_the_maximum = bad("maximum_kept", statistic=running_maximum)
 delta_of_the_block = bad(
     "row_sum_of_the_block", delta=lambda w, dw, g, out: (w * dw).sum(-1, keepdim=True)
 )

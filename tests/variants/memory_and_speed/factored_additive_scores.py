@@ -87,7 +87,6 @@ without_abs = wrong("wrong_far_from_0")(
 plain_tanh = wrong("pairs")(guarded_by(lambda q, k: False))
 gradient_cut = wrong()(torch.no_grad()(lambda q, k, w: reciprocal(q, k, w)))
 softmax_would_not_mind = wrong("constant_forgotten")(lambda q, k, w: reciprocal(q, k, w) + w.sum())
-features_added_up = wrong("w_v_forgotten")(lambda q, k, w: reciprocal(q, k, torch.ones_like(w)))
 
 
 @faulty("guard_40", "constant_forgotten", "both_signs", "in_place")

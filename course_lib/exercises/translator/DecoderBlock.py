@@ -88,10 +88,8 @@ def _gradients(rng) -> list[Probe]:
 
 
 class _Decoder(blocks.Block):
-    own: type[blocks.Heads] = blocks.HeadsOfOne
-
     def make_attentions(self, embed_dim, num_heads) -> None:
-        self.self_attention = self.own(embed_dim, num_heads)
+        self.self_attention = blocks.HeadsOfOne(embed_dim, num_heads)
         self.cross_attention = blocks.Heads(embed_dim, num_heads)
 
     def parts(self, memory, valid_lens=None) -> Sequence[Callable]:
@@ -111,8 +109,6 @@ def _lengths_on_self_attention(self, memory, valid_lens=None) -> Sequence[Callab
     return lambda z: self.read(z, valid_lens), lambda z: self.ask(z, memory, None), self.network
 
 
-_LOOKS_AHEAD = "Which of the two attention modules that you have written never looks ahead?"
-
 EXERCISE = Exercise(
     points=5,
     minutes=15,
@@ -128,12 +124,7 @@ EXERCISE = Exercise(
         mistake("not_causal", _Decoder.but(seen=lambda self, n: None)).says(
             "In your self-attention a position attends to later ones, which do not exist yet when "
             "the model writes.",
-            _LOOKS_AHEAD,
-        ),
-        mistake("self_attention_with_four_layers", _Decoder.but(own=blocks.Heads), fails=True).says(
-            "Your `self_attention` is a `MultiHeadAttention`; it must be a `CausalSelfAttention`, "
-            "with `W_qkv` and `W_o`.",
-            _LOOKS_AHEAD,
+            "Which of the two attention modules that you have written never looks ahead?",
         ),
         mistake(
             "across_to_itself",
@@ -145,15 +136,6 @@ EXERCISE = Exercise(
         mistake("lengths_on_self_attention", _Decoder.but(parts=_lengths_on_self_attention)).says(
             "You pass the lengths to the self-attention instead of the cross-attention.",
             "Which sequence's length does `valid_lens` give?",
-        ),
-        mistake(
-            "memory_normed",
-            _Decoder.but(
-                ask=lambda self, z, memory, lens: _Decoder.ask(self, z, self.norm_2(memory), lens)
-            ),
-        ).says(
-            "You also normalize the memory. Its keys and values must be what the encoder returned.",
-            "What does the second formula do to `memory`?",
         ),
     ),
     hints=(

@@ -3,7 +3,6 @@
 import functools
 from collections.abc import Callable, Sequence
 
-import torch
 from torch import Tensor
 
 from course_lib.checks.judge.exercise import Exercise, Returned
@@ -84,18 +83,6 @@ class _Encoder(blocks.Block):
         return self.attention(queries, keys, keys if values is None else values, valid_lens)
 
 
-def _one_head(self, valid_lens=None) -> Sequence[Callable]:
-    self.attention.num_heads = 1
-    return _Encoder.parts(self, valid_lens)
-
-
-def _pads_zeroed(self, x, valid_lens=None) -> Tensor:
-    outputs = _Encoder.forward(self, x, valid_lens)
-    if valid_lens is None:
-        return outputs
-    return outputs * (torch.arange(x.shape[1]) < valid_lens[:, None])[..., None]
-
-
 def _not_normed(x, norm, part) -> Tensor:
     return x + part(x)
 
@@ -137,15 +124,6 @@ EXERCISE = Exercise(
         ).says(
             "Your queries, keys and values are not all norm_1(x): some of them are x itself.",
             "What are the three arguments of the attention?",
-        ),
-        mistake("pads_zeroed", _Encoder.but(forward=_pads_zeroed)).says(
-            "You set the outputs of padded positions to 0. No position attends to them, so leave "
-            "them as they are.",
-            "Which axis of the weights do the lengths cut: queries or keys?",
-        ),
-        mistake("one_head", _Encoder.but(parts=_one_head)).says(
-            "Your attention has a single head, whatever `num_heads` is.",
-            "Where does `num_heads` enter your `__init__`?",
         ),
     ),
     hints=(

@@ -170,11 +170,6 @@ def without_lengths(self, y, z, memory, valid_lens):
     return y + self.cross_attention(z, memory, memory)
 
 
-def memory_normed(self, y, z, memory, valid_lens):
-    memory = self.norm_2(memory)
-    return y + self.cross_attention(z, memory, memory, valid_lens)
-
-
 but = wrong_in(Almost)
 NothingAddedLast = but("no_residual", think=lambda self, y, z: self.feed_forward(z))
 ReadsItself = but(
@@ -185,7 +180,6 @@ MemoryAsks = but(ask=lambda self, y, z, memory, lens: y + self.cross_attention(m
 LengthsForgotten = but("lengths_ignored", ask=without_lengths)
 LengthsOnTheFirst = but("lengths_on_self_attention", read=and_lengths, ask=without_lengths)
 LengthsOnBoth = but(read=and_lengths)
-MemoryNormed = but("memory_normed", ask=memory_normed)
 SecondNormTwice = but(think=lambda self, y, z: y + self.feed_forward(self.norm_2(y)))
 TwoLinearLayers = but("no_relu", change=lambda self, d, h, options: self.feed_forward.pop(1))
 
@@ -218,18 +212,6 @@ class OneHeadEach(ThreeLines):
 class TwoNorms(ThreeLines):
     def change(self, d, h, options):
         self.norm_3 = self.norm_2
-
-
-@wrong("self_attention_with_four_layers")
-class MultiHeadTwice(ThreeLines):
-    def change(self, d, h, options):
-        self.self_attention = MultiHeadAttention(d, h, **options)
-
-    def forward(self, y, memory, valid_lens=None):
-        z = self.norm_1(y)
-        y = y + self.self_attention(z, z, z)
-        y = y + self.cross_attention(self.norm_2(y), memory, memory, valid_lens)
-        return y + self.feed_forward(self.norm_3(y))
 
 
 @faulty("post-norm", "lengths on the first", "not causal", "no relu")

@@ -227,12 +227,6 @@ class FourTimesAsWide(OneStatementEach):
         self.feed_forward = nn.Sequential(*layers)
 
 
-@wrong("one_head")
-class NumHeadsForgotten(OneStatementEach):
-    def change(self, d, h, options):
-        self.attention = MultiHeadAttention(d, 1, **options)
-
-
 @wrong("extra_parameters")
 class BiasInAttention(OneStatementEach):
     def change(self, d, h, options):
@@ -243,16 +237,6 @@ class BiasInAttention(OneStatementEach):
 class EpsOfAnotherLibrary(OneStatementEach):
     def change(self, d, h, options):
         self.norm_1.eps = self.norm_2.eps = 1e-6
-
-
-@wrong("pads_zeroed")
-class PadsSetToZero(OneStatementEach):
-    def forward(self, x, valid_lens=None):
-        out = super().forward(x, valid_lens)
-        if valid_lens is not None:
-            pads = torch.arange(x.shape[1]) >= valid_lens.unsqueeze(1)
-            out = out.masked_fill(pads.unsqueeze(2), 0.0)
-        return out
 
 
 @faulty("post-norm", "lengths forgotten", "no relu")

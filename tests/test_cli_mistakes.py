@@ -66,7 +66,7 @@ NEED_A_COURSE = {
     "build": "build",
     "matrix": "matrix",
     "times": "times",
-    "train": "train prose",
+    "train": "train writer",
     "new": "new exercise window_mask --lesson 02",
     "test": "test",
     "site": "site",

@@ -11,8 +11,7 @@ from course_lib.models.language_model import (
     repeated_tokens,
     text_windows,
 )
-from course_lib.models.numerals import LANGUAGES, Numerals, Vocabulary, english, french, german
-from course_lib.models.prose import characters, lesson_text
+from course_lib.models.numerals import LANGUAGES, Numerals, english, french, german
 from course_lib.models.stories import CHARACTERS, Story, in_names, stories
 from course_lib.models.training import train
 from course_lib.models.translator import Nearby, RecurrentTranslator, Translator
@@ -200,15 +199,6 @@ def test_windows_of_a_text_are_stretches_of_it():
     windows = next(text_windows(tokens, 10, torch.Generator().manual_seed(0), batch=200))
     assert torch.equal(windows[:, 1:], windows[:, :-1] + 1)
     assert {int(windows.min()), int(windows.max())} == {0, 99}
-
-
-def test_the_stored_text_is_the_lessons():
-    text = lesson_text()
-    assert 150_000 < len(text) < 250_000
-    assert "queries" in text
-    vocabulary = characters(text)
-    assert isinstance(vocabulary, Vocabulary)
-    assert "".join(vocabulary.words(vocabulary.ids(text[:500]))) == text[:500]
 
 
 def test_stories_are_the_same_for_a_seed_and_invent_their_names():

@@ -1,10 +1,12 @@
 """The stored models are good enough, and a model that is not is never stored."""
 
+import contextlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional as F
 
 from course_lib import plotting
 from course_lib.attention import (
@@ -14,6 +16,7 @@ from course_lib.attention import (
     EncoderBlock,
     LanguageModel,
     MultiHeadAttention,
+    ablate_head,
     masked_softmax,
     positional_encoding,
 )
@@ -23,6 +26,7 @@ from course_lib.cli import main as cli
 from course_lib.models import trained
 from course_lib.models.language_model import repeated_tokens
 from course_lib.models.numerals import Numerals, english
+from course_lib.models.stories import CHARACTERS, in_names, stories
 from course_lib.models.translator import Nearby, Translator
 from course_lib.models.whole_game import (
     cross_attention_inputs,
@@ -38,7 +42,8 @@ from course_lib.workspace.sources import digest_of, reached
 
 ROOT = Path(__file__).resolve().parent.parent
 LIBRARY = ROOT / "course_lib"
-NAMES = (trained.TRANSLATOR, trained.INDUCTION)
+NAMES = (trained.TRANSLATOR, trained.INDUCTION, trained.WRITER)
+STORES = (stored.store_translator, stored.store_induction, stored.store_writer)
 
 
 @pytest.fixture(scope="module")
@@ -132,6 +137,37 @@ def test_the_induction_model_copies_by_looking_at_what_followed(induction):
     assert first[:, places, places - 1].mean(1).max() > 0.3
 
 
+# Measured, repeated names / other text: 0.001 / 0.15 with all heads, 2.4 / 0.3 without those of
+# layer 2, 0.1 / 1.5 without those of layer 1.
+def test_the_writer_repeats_new_names_and_needs_different_heads_for_that_than_for_the_rest():
+    parts = [CausalSelfAttention(128, 4) for _ in range(3)]
+    writer = trained.trained_writer(
+        LanguageModel(len(CHARACTERS), parts, positional_encoding(192, 128), hidden_dim=512)
+    )
+    some = stories(64, seed=1)
+    texts = torch.stack([CHARACTERS.ids(story.text[:192]) for story in some])
+    first, repeated = (
+        torch.stack([in_names(story)[mention][1:192] for story in some]) for mention in (0, 1)
+    )
+
+    @torch.no_grad()
+    def losses(*heads: tuple[int, int]) -> tuple[float, float]:
+        with contextlib.ExitStack() as stack:
+            for layer, head in heads:
+                stack.enter_context(ablate_head(writer, layer, head))
+            logits = writer(texts)
+        loss = F.cross_entropy(logits[:, :-1].mT, texts[:, 1:], reduction="none")
+        return loss[repeated].mean().item(), loss[~repeated & ~first].mean().item()
+
+    names, rest = losses()
+    assert names < 0.05 and rest < 0.3
+    names, rest = losses((2, 0), (2, 2), (2, 3))
+    assert names > 1 and rest < 0.6
+    names, rest = losses((1, 0), (1, 2), (1, 3))
+    assert names < 0.6 and rest > 1
+    assert (LIBRARY / "models" / trained.WRITER).stat().st_size < 2_000_000
+
+
 # --- in the page ----------------------------------------------------------------------
 
 
@@ -190,10 +226,10 @@ def test_the_example_of_induction_repeats_a_letter(induction):
 # --- in a bundle ----------------------------------------------------------------------
 
 
-def test_weights_and_texts_are_reached_by_what_reads_them_and_bring_no_solution():
-    found = reached((), LIBRARY, sources=["from course_lib.models import trained, prose"])
+def test_weights_are_reached_by_what_reads_them_and_bring_no_solution():
+    found = reached((), LIBRARY, sources=["from course_lib.models import trained"])
     names = {path.relative_to(LIBRARY).as_posix() for path in found}
-    assert {f"models/{name}" for name in (*NAMES, "lessons.txt")} <= names
+    assert {f"models/{name}" for name in NAMES} <= names
     assert "plotting/network.js" in names
     assert not [name for name in names if name.startswith(("attention/", "fused/", "authoring/"))]
 
@@ -215,7 +251,7 @@ def course(tmp_path):
     return Course(tmp_path, tmp_path, {}, {})
 
 
-@pytest.mark.parametrize("store", [stored.store_translator, stored.store_induction])
+@pytest.mark.parametrize("store", STORES)
 def test_a_model_that_is_not_good_enough_is_not_stored(course, store, monkeypatch):
     monkeypatch.setattr(stored, "_share_right", lambda *_: 0.5)
     with pytest.raises(BuildError, match=r"not stored: .* right, and 9\d% are wanted"):
@@ -223,12 +259,13 @@ def test_a_model_that_is_not_good_enough_is_not_stored(course, store, monkeypatc
     assert not list((course.library / "models").iterdir())
 
 
-@pytest.mark.parametrize("store", [stored.store_translator, stored.store_induction])
+@pytest.mark.parametrize("store", STORES)
 def test_a_model_that_is_good_enough_is_stored_under_the_names_of_its_parts(
     course, store, monkeypatch
 ):
     monkeypatch.setattr(stored, "_share_right", lambda *_: 1.0)
     monkeypatch.setattr(stored, "GOOD_INDUCTION", 0)
+    monkeypatch.setattr(stored, "GOOD_WRITER", 0)
     path, said = store(course, num_steps=2)
     shapes = {name: array.shape for name, array in np.load(path, allow_pickle=False).items()}
     assert shapes == {name: array.shape for name, array in trained.weights(path.name).items()}

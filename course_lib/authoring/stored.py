@@ -1,12 +1,9 @@
-"""`course train`: makes once what lessons and pages take as it is stored.
+"""`course train`: trains once what lessons and pages load from storage.
 
-Nothing compares these files with a fresh run: weights differ between machines, and the lesson
-text that a model learned from may lag behind the lessons.
+Nothing compares the stored weights with a fresh run, because weights differ between machines.
 """
 
-import re
 import string
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -16,9 +13,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from course_lib import plotting
 from course_lib.attention import CausalSelfAttention, LanguageModel, positional_encoding
 from course_lib.authoring.inputs import Course
-from course_lib.authoring.read import read_cells
 from course_lib.models.language_model import repeated_tokens, text_windows
 from course_lib.models.numerals import Numerals, english
 from course_lib.models.stories import CHARACTERS, in_names, stories
@@ -31,7 +28,6 @@ from course_lib.workspace.errors import BuildError
 # A model is stored only if this share of its predictions is right.
 GOOD_TRANSLATOR, GOOD_INDUCTION, GOOD_WRITER = 0.97, 0.99, 0.97
 FIRST_TYPED = (*range(1, 101), *range(200, 10_000, 100))
-_RARE = 20  # characters seen less often are left out: a small model cannot learn them
 _EMBED_DIM, _NUM_HEADS, _CONTEXT = 64, 4, 32
 
 
@@ -40,22 +36,6 @@ class Stored(NamedTuple):
 
     path: Path
     said: str
-
-
-def store_prose(course: Course) -> Stored:
-    """Write what lessons 01 to 08 say to the reader, for lesson 10's model to learn from."""
-    texts = []
-    for slug in course.slugs():
-        if "01" <= slug[:2] <= "08":
-            path = course.text(slug)
-            cells = read_cells(path.read_text(encoding="utf-8"), str(path))
-            texts += [cell.source for cell in cells if cell.kind == "markdown"]
-    text = re.sub(r"\n{3,}", "\n\n", "\n\n".join(texts))
-    counts = Counter(text)
-    text = "".join(c for c in text if counts[c] > _RARE)
-    stored = course.library / "models" / "lessons.txt"
-    stored.write_text(text + "\n", encoding="utf-8")
-    return Stored(stored, f"{len(text):,} characters")
 
 
 def store_translator(course: Course, num_steps: int = 800) -> Stored:
@@ -104,10 +84,12 @@ def store_induction(course: Course, num_steps: int = 800) -> Stored:
 
 
 def store_writer(course: Course, num_steps: int = 2500) -> Stored:
-    """Train the model that writes stories, 10 to 20 minutes, and write its weights.
+    """Train the model that writes stories, 20 minutes or so, and write its weights.
 
-    A quarter of the rows are random letters that repeat. They teach the model early to look up what
-    followed the same letter last time, and the names in the stories then reuse that skill.
+    At first a quarter of the rows are random letters that repeat. They teach the model to look up
+    what followed the same letter last time, and the names in the stories then reuse that skill. In
+    a second round nearly all rows are stories, and capitals count five times, because the first
+    letters of names are learned last.
 
     Raises:
         BuildError: too few letters of repeated names are predicted correctly.
@@ -121,24 +103,28 @@ def store_writer(course: Course, num_steps: int = 2500) -> Stored:
     text = CHARACTERS.ids("".join(story.text for story in stories(6000, seed=0)))
     letters = CHARACTERS.ids(string.ascii_lowercase)
     windows = text_windows(text, context, generator, batch=16)
-    optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98))
-    cycle = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, max_lr=6e-3, total_steps=max(num_steps, 5), pct_start=0.2
-    )
-    for step in range(num_steps):
-        rows = next(windows)
-        for row in rows[: len(rows) // 4]:
-            period = int(torch.randint(6, 40, (), generator=generator))
-            chosen = letters[torch.randint(len(letters), (period,), generator=generator)]
-            row[:] = chosen.repeat(context // period + 1)[:context]
-        loss = F.cross_entropy(model(rows[:, :-1]).mT, rows[:, 1:])
-        optimizer.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        cycle.step()
-        if step % 100 == 0:
-            print(f"step {step}: loss {loss:.3f}", flush=True)
+    emphasis = torch.ones(len(CHARACTERS))
+    emphasis[CHARACTERS.ids(string.ascii_uppercase)] = 5.0
+    for steps, max_lr, num_repeating, weight in (
+        (num_steps, 6e-3, 4, None),
+        (num_steps * 3 // 5, 3e-3, 1, emphasis),
+    ):
+        optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98))
+        cycle = torch.optim.lr_scheduler.OneCycleLR(
+            optimizer, max_lr, total_steps=max(steps, 10), pct_start=0.2
+        )
+        for _ in plotting.progress(steps, "writer"):
+            rows = next(windows)
+            for row in rows[:num_repeating]:
+                period = int(torch.randint(6, 40, (), generator=generator))
+                chosen = letters[torch.randint(len(letters), (period,), generator=generator)]
+                row[:] = chosen.repeat(context // period + 1)[:context]
+            loss = F.cross_entropy(model(rows[:, :-1]).mT, rows[:, 1:], weight)
+            optimizer.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            cycle.step()
     _halve(model.eval())
     correct, losses = [], []
     for story in stories(100, seed=1):
@@ -148,8 +134,8 @@ def store_writer(course: Course, num_steps: int = 2500) -> Stored:
         losses.append(F.cross_entropy(logits, tokens[1:]))
         correct.append((logits.argmax(-1) == tokens[1:])[marked])
     right = torch.cat(correct).float().mean()
-    said = f"{right:.1%} of the letters of repeated names right"
-    said += f", loss on unseen stories {torch.stack(losses).mean():.3f}"
+    said = f"loss {torch.stack(losses).mean():.3f} on unseen stories, "
+    said += f"{right:.1%} of the letters of repeated names right"
     path = course.library / "models" / WRITER
     return _store(path, dict(model.state_dict()), float(right), GOOD_WRITER, said)
 

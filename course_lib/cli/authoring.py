@@ -132,11 +132,11 @@ def matrix(
 @verbs.command()
 def train(
     what: Annotated[
-        Literal["translator", "induction", "writer", "prose"],
+        Literal["translator", "induction", "writer"],
         typer.Argument(help="What to make again."),
     ],
 ) -> None:
-    """Train again what lessons load from storage; the writer takes 10 to 20 minutes.
+    """Train again what lessons load from storage; the writer takes 20 minutes or so.
 
     A model that is not good enough is not stored.
 
@@ -150,7 +150,6 @@ def train(
         "translator": stored.store_translator,
         "induction": stored.store_induction,
         "writer": stored.store_writer,
-        "prose": stored.store_prose,
     }
     course = Course.at(root)
     path, said = makers[what](course)

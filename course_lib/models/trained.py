@@ -1,4 +1,4 @@
-"""Two small models as `course train` stored them: lesson 00's translator, lesson 10's induction.
+"""Small models as `course train` stored them: a translator, an induction model and a writer.
 
 Their weights are NumPy archives in half precision, of arrays under the names of the modules; no
 code is in them. Where a model is needed whose parts a reader wrote, the parts are given.
@@ -47,6 +47,16 @@ def trained_induction(model: Model) -> Model:
             `CausalSelfAttention(64, 4)` and `positional_encoding(32, 64)`.
     """
     return filled(model, weights(INDUCTION))
+
+
+def trained_writer(model: Model) -> Model:
+    """Fill a language model with the stored weights that write stories.
+
+    Args:
+        model: a `LanguageModel` of `CHARACTERS`, of three attentions such as
+            `CausalSelfAttention(128, 4)`, `positional_encoding(192, 128)` and a hidden size of 512.
+    """
+    return filled(model, weights(WRITER))
 
 
 def filled(model: Model, stored: dict[str, np.ndarray]) -> Model:

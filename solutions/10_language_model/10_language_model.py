@@ -17,6 +17,7 @@
 # %%
 import contextlib
 import math
+import string
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -32,12 +33,15 @@ from course_lib.models.language_model import (
     repeated_tokens,
     text_windows,
 )
-from course_lib.models.stories import CHARACTERS, stories
-from course_lib.models.trained import live_induction, trained_induction
+from course_lib.models.stories import CHARACTERS, in_names, stories
+from course_lib.models.trained import live_induction, trained_induction, trained_writer
 from course_lib.models.training import train
 
 CausalSelfAttention, masked_softmax, positional_encoding = carry_on(
     "CausalSelfAttention", "masked_softmax", "positional_encoding"
+)
+causal_mask, scaled_dot_product_attention, split_heads, merge_heads = carry_on(
+    "causal_mask", "scaled_dot_product_attention", "split_heads", "merge_heads"
 )
 
 device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -288,102 +292,81 @@ for temperature in (0.0, 0.7, 1.5):
 # came through your attention and your model.
 
 # %% [markdown]
-# ## 3. A puzzle that only a look-up can solve
+# ## 3. A model that tells stories
 #
-# *How does it do it? 111,000 numbers do not say. Can a smaller model be read?*
+# *Your model trained for a minute. What does the same class write after a longer training?*
 
 # %% tags=["demo", "hide-input"]
-lit = ("first norm", "first add")
-shapes = {"inputs": "(B, n, D)", "first add": "(B, n, D)"}
+lit = ("first norm", "first add", "second norm", "feed-forward", "second add")
+shapes = {"inputs": "(B, n, D)", "second add": "(B, n, D)"}
 plotting.show(plotting.diagram_strip("block", lit=lit, shapes=shapes))
 
 # %% [markdown]
-# Take the text away, and keep one thing that text does all the time: it repeats itself. The puzzle
-# is a string of random letters, all different, repeated once.
+# The course trained a larger model once, on 6,000 stories, and stored its 600,000 weights. The model
+# has three blocks of four heads. A quarter of its training rows were random letters that repeat, such
+# as `kfwkfwkfw`, so that looking things up paid off early in the training. The next cell loads the
+# weights into *your* `LanguageModel` and *your* attention, and your `generate` writes.
+#
+# **Predict.** Every story invents the names of its two animals. What does the model write where a
+# name belongs, the first time and later?
 
-# %% tags=["demo"]
-letters = [chr(ord("A") + i) for i in range(26)]
-puzzle = next(repeated_tokens(26, torch.Generator().manual_seed(1), shortest=9, longest=9))[:1]
-said = [letters[i] for i in puzzle[0].tolist()]
-print(" ".join(said))
+# %% tags=["demo", "nbval-ignore-output"]
+attentions = [CausalSelfAttention(128, 4) for _ in range(3)]
+positions = positional_encoding(192, 128)
+storyteller = LanguageModel(len(CHARACTERS), attentions, positions, hidden_dim=512)
+storyteller = trained_writer(storyteller).to(device)
+told = write(storyteller, "There was once a ", 600, temperature=0.7)
+print(told)
 
 # %% [markdown]
-# No one can predict the first half. The second half is known to anyone who looks up what followed
-# the same letter last time: after the second `D` comes what came after the first.
-#
-# **Predict.** A position can look at any earlier one. Could a model with a *single* layer do that
-# look-up? What would its query have to find?
-#
 # <details><summary>Answer</summary>
 #
-# It wants the place whose *predecessor* is the letter I am at. But a key is made from the vector at
-# its own place, and in the first layer that vector holds only its own letter and its position. So it
-# takes two steps: first every place notes which letter came before it, then the query looks for that
-# note. Two layers, two heads, one message in the residual stream.
+# The first time, the model invents a name, and later it repeats the same name letter by letter. Now and
+# then it trips over a double letter or confuses the two names.
 #
 # </details>
 #
-# Nothing but attention, then: two layers, no feed-forward network, one head in the first layer and
-# four in the second. The loss counts the second half only.
-
-
-# %% tags=["demo"]
-def new_solver(seed):
-    """Two layers of your attention on 26 letters."""
-    torch.manual_seed(seed)
-    attentions = [CausalSelfAttention(64, 1), CausalSelfAttention(64, 4)]
-    return LanguageModel(26, attentions, positional_encoding(32, 64))
-
-
-def second_half_loss(model, tokens):
-    """The mean loss from the second letter of the second half on."""
-    period = tokens.shape[1] // 2
-    return next_token_loss(model(tokens)[:, period:], tokens[:, period:])
-
-
-def learn_puzzle(seed):
-    """A model that was trained on puzzles, and its losses; a slow beginner gets another round."""
-    solver, losses = new_solver(seed), torch.zeros(0)
-    puzzles = repeated_tokens(26, torch.Generator().manual_seed(seed))
-    for _ in range(3):
-        more = train(
-            solver,
-            lambda: second_half_loss(solver, next(puzzles)),
-            400,
-            max_lr=1e-2,
-            label="puzzle",
-        )
-        losses = torch.cat([losses, more])
-        if len(more) < 400 or more[-20:].mean() < 0.5:  # stopped, or solved
-            break
-    return solver, losses
-
+# The model cannot have learned these names. It has to look them up in the text that it has just
+# written. You can measure how well it does that on 64 stories that it never saw. All but a few of
+# their names are new as well.
+#
+# **Predict.** Compare the mean loss on the letters of a name at its first mention with the loss at
+# later mentions, and with the loss on all other characters. (The first letter of a mention does not
+# count here, because nothing in the text says which of the two animals comes next.)
 
 # %% tags=["demo", "nbval-ignore-output"]
-solver, losses = learn_puzzle(seed=1)
-smooth = losses[: len(losses) // 8 * 8].reshape(-1, 8).mean(1)
-across = 8 * torch.arange(1, len(smooth) + 1)
-plotting.show(plotting.lines(across, {"loss": smooth}, x_label="steps", y_label="loss"))
+new_stories = stories(64, seed=1)
+texts = torch.stack([CHARACTERS.ids(story.text[:192]) for story in new_stories]).to(device)
+marks = [in_names(story) for story in new_stories]  # the letters of first and of repeated mentions
+first = torch.stack([first[1:192] for first, _ in marks]).to(device)
+repeated = torch.stack([repeated[1:192] for _, repeated in marks]).to(device)
+groups = {"first mention": first, "repeated mention": repeated, "other text": ~first & ~repeated}
 
-test = next(repeated_tokens(26, torch.Generator().manual_seed(99), shortest=12, longest=12))
+
+def losses_of(logits):
+    """The mean loss on each group of characters."""
+    loss = F.cross_entropy(logits[:, :-1].mT, texts[:, 1:], reduction="none")
+    return {group: loss[marked].mean().item() for group, marked in groups.items()}
+
+
 with torch.no_grad():
-    guesses = solver(test)[:, 12:-1].argmax(-1)
-print(f"{(guesses == test[:, 13:]).double().mean():.1%} right on new puzzles")
-assert (guesses == test[:, 13:]).double().mean() > 0.9
+    whole = losses_of(storyteller(texts))
+for group, loss in whole.items():
+    print(f"{group:16s}  {loss:.3f}")
+assert whole["first mention"] > 1.5 > 0.3 > whole["other text"] > 10 * whole["repeated mention"]
 
 # %% [markdown]
-# Look at the curve. First the loss creeps down towards 2.5, the loss of a model that knows which
-# dozen letters are in play and guesses among them: $\ln 12 = 2.48$. Then it drops. Neither of the
-# two steps is worth anything alone; once both are half there, each makes the other one better.
-# Large models go through the same drop early in their training (Olsson and others, 2022). A single
-# layer, trained in the same way, was still at 1.9 after as many steps. It can use only a weaker
-# strategy: the letters of a string all differ, so it crosses off those already used.
-
-# %% [markdown]
-# ## 4. Which head does it?
+# <details><summary>Answer</summary>
 #
-# *There are five heads. Before you look at any map: what would the map of a head look like that notes
-# the letter before? And of one that looks up?*
+# In our model the letters of a new name cost 1.8 each, and those of a repeated name 0.002, much less than
+# all other text, 0.13. The model is surest where it looks things up.
+#
+# </details>
+
+# %% [markdown]
+# ## 4. Which head looks it up?
+#
+# *The model has twelve heads. How do you recognize one that looks things up?*
 
 # %% tags=["demo", "hide-input"]
 lit = "attention weights"
@@ -391,28 +374,48 @@ shapes = {"attention weights": "(B, h, n, n)"}
 plotting.show(plotting.diagram_strip("heads", lit=lit, shapes=shapes))
 
 # %% [markdown]
-# Turn each expectation into a number. For the first one, `previous_token_score` gives the mean weight
-# of position $i$ on position $i - 1$ for each head; the second one you write.
+# Take the words away and keep the look-up. The next cell draws ten random letters, all different, and
+# repeats them. Nothing predicts the first ten letters. The other ten can be looked up: after a letter
+# comes what followed that letter the first time.
+
+# %% tags=["demo"]
+letters = CHARACTERS.ids(string.ascii_lowercase)
+generator = torch.Generator().manual_seed(0)
+drawn_letters = next(repeated_tokens(26, generator, shortest=10, longest=10))
+puzzle = letters[drawn_letters].to(device)  # (64, 20)
+print(" ".join(CHARACTERS.words(puzzle[0])))
+
+# %% [markdown]
+# **Predict.** A position can attend to any earlier one. Could a model with a *single* layer do this
+# look-up? What would its query have to find?
 #
+# <details><summary>Answer</summary>
+#
+# The query has to find the position whose *predecessor* is the current letter. But a key is made from
+# the vector at its own position, and in the first layer that vector contains only the letter there
+# and the position. So the look-up takes two steps. First, every position copies the letter before it
+# into its vector. Then the query looks for that copy. It takes two layers, a head in each, and a
+# message between them.
+#
+# </details>
+
+# %% [markdown]
 # ### Exercise: `induction_score`
 #
-# In a text that repeats itself, such as `A B C A B C`, a model can predict the second round by looking
-# up what followed last time. A head that does so is called an *induction head*; this score finds it.
+# A head that looks up what followed the same token last time is called an *induction head*. Write a
+# score that finds one. In a text with period $p$, the token at position $i$ was last seen at $i - p$,
+# and the token that followed it is at $i - p + 1$.
 #
-# At position $i$ the same token was last seen at $i - p$, where $p$ is the period. What followed it is
-# at $i - p + 1$: there an induction head should put all its weight.
-#
-# - **Takes** `attention_weights` `(h, n, n)`: for each of `h` heads the weights of one text of `n` tokens,
-#   `[head, position, key]`; and `period`, a whole number, at least 1: after
-#   how many tokens the text repeats, once or several times. If it is not given, it is half of $n$,
-#   rounded down.
-# - **Returns** `(h,)`, one score for each head: the mean, over all positions $i \ge p$, of the weight
-#   of position $i$ on position $i - p + 1$, in the dtype of the weights. Where no position counts,
+# - **Takes** `attention_weights` `(h, n, n)`, the weights of `h` heads on one text of `n` tokens,
+#   `[head, position, key]`; and `period`, at least 1, the number of tokens after which the text
+#   repeats. By default the period is half of $n$, rounded down.
+# - **Returns** `(h,)`, in the dtype of the weights: for each head, the mean over all positions
+#   $i \ge p$ of the weight of position $i$ on position $i - p + 1$. If there is no such position,
 #   because $p \ge n$ or $n = 1$, the scores are 0.
 #
-# **Worked number.** Of one head and the text `A B A B` with the rows $(1, 0, 0, 0)$,
-# $(0.3, 0.7, 0, 0)$, $(0.1, 0.8, 0.1, 0)$ and $(0.2, 0.1, 0.6, 0.1)$, the period is 2. Position 2, the
-# second `A`, puts 0.8 on position 1, and position 3 puts 0.6 on position 2: the score is 0.7.
+# **Worked number.** Take one head and the text `A B A B` with the rows $(1, 0, 0, 0)$,
+# $(0.3, 0.7, 0, 0)$, $(0.1, 0.8, 0.1, 0)$ and $(0.2, 0.1, 0.6, 0.1)$. The period is 2. Position 2, the
+# second `A`, puts 0.8 on position 1, and position 3 puts 0.6 on position 2, so the score is 0.7.
 
 # %%
 from course_lib.attention import induction_score
@@ -420,64 +423,71 @@ from course_lib.attention import induction_score
 # %%
 check("induction_score")
 
-# %% tags=["demo", "nbval-ignore-output"]
-names = ["0.0", "1.0", "1.1", "1.2", "1.3"]  # layer.head
-
-
-def scores(model, tokens):
-    """Both scores of all heads, `(5,)` each: means over the texts."""
-    with torch.no_grad():
-        model(tokens)
-    previous, induction = [], []
-    for block in model.blocks:
-        weights = block.attention.attention_weights  # (batch, heads, n, n)
-        previous.append(torch.stack([previous_token_score(w) for w in weights]).mean(0))
-        induction.append(torch.stack([induction_score(w) for w in weights]).mean(0))
-    return torch.cat(previous), torch.cat(induction)
-
-
-previous, induction = scores(solver, test)
-print("layer.head  previous  induction")
-for name, p, i in zip(names, previous, induction, strict=True):
-    print(f"{name:10s}  {p:8.2f}  {i:9.2f}")
-assert induction[1:].max() > 0.6 > 0.3 > induction[0]
-
 # %% [markdown]
-# Now look at the head that stands out. Point at a letter of the second half: where does it look, and
-# what is written there?
+# `previous_token_score` is the same mean for the weight on position $i - 1$. The next cell computes both
+# scores for all heads, as means over 64 strings of random letters. Heads are named layer.head.
+#
+# **Predict.** In which layers do you expect heads that look up? In which one do you expect heads that
+# attend to the letter before?
 
 # %% tags=["demo", "nbval-ignore-output"]
+names = [f"{layer}.{head}" for layer in range(3) for head in range(4)]
 with torch.no_grad():
-    solver(puzzle)
-best = int(induction[1:].argmax())
-maps = [solver.blocks[0].attention.attention_weights[0, 0]]
-maps.append(solver.blocks[1].attention.attention_weights[0, best])
-heads = ["layer 0, head 0", f"layer 1, head {best}"]
-plotting.show(plotting.attention(torch.stack(maps[::-1]), said, said, heads=heads[::-1]))
+    storyteller(puzzle)
+maps = [block.attention.attention_weights.mean(dim=0) for block in storyteller.blocks]
+previous = torch.cat([previous_token_score(weights) for weights in maps]).cpu()
+induction = torch.cat([induction_score(weights) for weights in maps]).cpu()
+panels = {"weight on the letter before": {"": previous}, "induction score": {"": induction}}
+plotting.show(plotting.bars(panels, x_label="layer.head", ticks=names))
+assert induction[:4].max() < 0.15 and induction[[4, 6, 7]].min() > 0.5
+assert induction[[8, 10, 11]].max() < 0.6 and induction[[8, 10, 11]].min() > 0.25
+assert max(induction[5], induction[9]) < 0.15
+assert previous[:3].min() > 0.2 > previous[3:].max()
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# In the second half each letter looks at the place right behind its first occurrence: a line
-# parallel to the diagonal. What it finds there is the answer, and the head copies it. The head of
-# layer 0 looks at the place just before, but only as far as first halves reach, 16 letters: behind
-# them no note is needed. The score counts every position, so it is about one half, and no more.
+# Looking up takes two layers, so no head of layer 0 can do it. In our model, heads 1.0, 1.2 and 1.3
+# have induction scores of 0.6 to 0.8, and heads 2.0, 2.2 and 2.3 of 0.3 to 0.5. The letter before gets
+# the most weight in layer 0, where heads 0.0, 0.1 and 0.2 share that job with 0.25 to 0.4 each.
 #
 # </details>
 #
-# The next figure holds a model of the same kind, trained before, with four heads in each layer. It
-# runs in the page, on your own attention module. Type letters, repeat a few of them, and see what it
-# expects after each; then look for the head that knows.
+# Now watch one head of each kind on a story. Point at a letter of the second *Kufi*. Where does the
+# head of layer 2 look, and what is written there?
+
+# %% tags=["demo", "nbval-ignore-output"]
+beginning = new_stories[0].text[:56]
+begins = beginning.rindex("Kufi")
+with torch.no_grad():
+    storyteller(CHARACTERS.ids(beginning)[None].to(device))
+looks_up = storyteller.blocks[2].attention.attention_weights[0, 0]
+looks_back = storyteller.blocks[0].attention.attention_weights[0, 2]
+maps = torch.stack([looks_up, looks_back])
+plotting.show(plotting.attention(maps, beginning, beginning, heads=["2.0", "0.2"]))
+assert looks_up[begins : begins + 3].argmax(dim=1).tolist() == [1, 2, 3]
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# The head looks at the position after the same letter of the first *Kufi*: from *K* to *u*, from *u* to
+# *f*, from *f* to *i*. The letter there is the next one to write, and the head copies it. Head 0.2 looks
+# mostly one letter back.
+#
+# </details>
+#
+# The next figure runs a smaller model of the same kind, two layers on letters alone, in the page.
+# Type letters, repeat a few of them, and see what it expects after each.
 
 # %% tags=["demo"]
-parts = [CausalSelfAttention(64, 4) for _ in range(2)]
-stored = trained_induction(LanguageModel(26, parts, positional_encoding(32, 64)))
+attentions = [CausalSelfAttention(64, 4) for _ in range(2)]
+stored = trained_induction(LanguageModel(26, attentions, positional_encoding(32, 64)))
 plotting.show(live_induction(stored))
 
 # %% [markdown]
 # ## 5. Prove it
 #
-# *A score says where a head looks. Who says that the model needs it?*
+# *A score says where a head looks. Does the model need the head?*
 
 # %% tags=["demo", "hide-input"]
 lit = ("head outputs", "merge heads", "W_o")
@@ -485,35 +495,32 @@ shapes = {"head outputs": "(B, h, n, D / h)"}
 plotting.show(plotting.diagram_strip("heads", lit=lit, shapes=shapes))
 
 # %% [markdown]
-# Lesson 09 ended with a map that was no explanation. The remedy is the same here: intervene.
-#
 # ### Exercise: `ablate_head`
 #
-# A score says where a head looks, not what the model needs it for. To find out, switch the head off
-# and see what the model can no longer do; afterwards you want your model back.
+# To find out what the model needs a head for, switch the head off and see what the model can no longer
+# do. Write a *context manager* for that, so that the model is complete again afterwards. What comes
+# before its `yield` runs when a `with` block begins, and what comes after runs when the block ends.
 #
-# Write a *context manager*: what comes before its `yield` runs when a `with` begins, and what comes
-# after it when the `with` ends.
+# In lesson 06 you set a head's columns of `W_o` to 0. That changes the weights, and a backward pass
+# after the `with` would use the wrong ones. Change what `W_o` *reads* instead. PyTorch calls a function
+# registered with `W_o.register_forward_pre_hook` as `function(module, inputs)` before every forward
+# pass, and `W_o` reads what the function returns. The registration returns a handle with a `remove()`
+# method.
 #
-# - **Takes** `model`, `layer` and `head`, both counted from 0. `model.blocks[layer]` is a module, and one
-#   part of it, directly or deeper (`modules()` finds it), has `num_heads` and `W_o`, an `nn.Linear`.
-#   `W_o` reads the heads side by side, as `merge_heads` puts them: `W_o.in_features` features in blocks
-#   of the same size, one block for each head. How many features `W_o` writes says nothing about that,
-#   and nothing else about the part is known.
-# - **Inside the `with`** the output of this head is 0: what `W_o` reads in its block is 0. The other heads
-#   and layers go on, and `W_o` still adds its bias if it has one. Gradients are those of this
-#   computation, even if the backward pass runs after the `with`: the head's columns of `W_o.weight`
-#   get a gradient of 0, and the weights keep their numbers throughout.
-# - **Afterwards the model is what it was:** the same parameters with the same numbers, `requires_grad`
-#   and `.grad`, the same hooks and layers, the same mode, train or eval. An error that is raised inside
-#   comes out, and the model is what it was then, too. One `with` may be inside another or follow it,
-#   for another head of the same layer or of another one; each undoes its own part alone.
+# - **Takes** `model`, `layer` and `head`, both counted from 0. One part of `model.blocks[layer]`,
+#   directly or deeper (`modules()` finds it), has `num_heads` and an `nn.Linear` named `W_o`. `W_o`
+#   reads `W_o.in_features` features in equal blocks, one for each head, as `merge_heads` orders them.
+#   It may write another number of features, and it may have a bias.
+# - **Inside the `with`**, `W_o` reads zeros in the head's block and everything else as before. The
+#   gradients are those of this computation, even if the backward pass runs later.
+# - **Afterwards**, the model is what it was, with its parameters, gradients, mode and hooks, even if an
+#   error was raised inside. The error must come out. Blocks may be nested or follow one another, for
+#   the same layer or different ones, and each undoes only its own change.
 #
-# **Worked number.** A model of one block has two tokens and one feature, 1 for token 0 and 2 for token 1.
-# The first of two heads repeats what it gets, the second makes it 10 times as large, and `W_o` adds the
-# two. Token 0 is read as 1 and becomes $1 + (1 + 10) = 12$, so the logits are $12 \cdot 1 = 12$ and
-# $12 \cdot 2 = 24$. Inside `with ablate_head(model, 0, 1):` it becomes $1 + (1 + 0) = 2$, with the
-# logits 2 and 4.
+# **Worked number.** A model of one block has two tokens and one feature, 1 for token 0 and 2 for token
+# 1. The first of two heads repeats what it reads, the second multiplies it by 10, and `W_o` adds the
+# two. Token 0 becomes $1 + (1 + 10) = 12$, so the logits are $12 \cdot 1 = 12$ and $12 \cdot 2 = 24$.
+# Inside `with ablate_head(model, 0, 1):` token 0 becomes $1 + (1 + 0) = 2$, with the logits 2 and 4.
 
 # %%
 from course_lib.attention import ablate_head
@@ -522,73 +529,142 @@ from course_lib.attention import ablate_head
 check("ablate_head")
 
 # %% [markdown]
-# **Predict.** Which of the five heads can be switched off without harm? What is the loss when the
-# wrong one is off: that of pure guessing, $\ln 26 = 3.26$, less, or more?
+# **Predict.** Switch off one head at a time. Which of the twelve does the model need to repeat a
+# name?
 
 
 # %% tags=["demo", "nbval-ignore-output"]
-def loss_without(model, tokens, *heads):
-    """The loss on the second half while heads, each named "layer.head", are off."""
-    with contextlib.ExitStack() as stack, torch.no_grad():
-        for layer, head in (map(int, name.split(".")) for name in heads):
-            stack.enter_context(ablate_head(model, layer, head))
-        return second_half_loss(model, tokens).item()
+def losses_without(*heads):
+    """The losses while heads, each named layer.head, are switched off."""
+    with contextlib.ExitStack() as stack, torch.no_grad():  # one `with` for each head
+        for name in heads:
+            layer, head = map(int, name.split("."))
+            stack.enter_context(ablate_head(storyteller, layer, head))
+        return losses_of(storyteller(texts))
 
 
-print(f"all heads on  {loss_without(solver, test):.3f}")
-off = [loss_without(solver, test, name) for name in names]
-for name, loss in zip(names, off, strict=True):
-    print(f"without {name}   {loss:.3f}")
-panels = {"induction score": {"": induction}, "loss without it": {"": off}}
-plotting.show(plotting.bars(panels, x_label="layer and head", ticks=names))
-assert loss_without(solver, test) < 0.3 and off[0] > 1
+one_off = {name: losses_without(name) for name in names}
+panels = {
+    group: {"": [losses[group] for losses in one_off.values()]}
+    for group in ("repeated mention", "other text")
+}
+plotting.show(plotting.bars(panels, x_label="head switched off", ticks=names))
+assert all(losses["repeated mention"] < 1 for losses in one_off.values())
+assert max(one_off, key=lambda name: one_off[name]["repeated mention"]) == "2.0"
+assert all(one_off[name]["repeated mention"] < 0.1 for name in names[4:] if name != "2.0")
+assert max(one_off, key=lambda name: one_off[name]["other text"]) == "0.3"
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# In the course's run a single head of layer 1 does it. Without it the loss is over 4, worse than
-# guessing: what is left is as sure of itself as before, and wrong. The other three heads of
-# layer 1 can go. Without the head of layer 0 everything breaks down, though *its* induction score is
-# nearly 0: it takes the notes that the look-up reads.
+# None of them is indispensable. The largest loss on names is 0.55, without head 2.0, and guessing
+# would cost $\ln 61 = 4.1$. Switching off any other head of layers 1 and 2 hardly changes the names.
+# For the rest of the text, head 0.3 matters most.
 #
 # </details>
 #
-# Now the same model from another seed.
+# **Predict.** Six heads look up letters, three in layer 1 and three in layer 2, and those of layer 1
+# have the higher scores. Switch off each group of three together. Which group does the model need for
+# the names? What happens to the rest of the text?
 
 # %% tags=["demo", "nbval-ignore-output"]
-other, _ = learn_puzzle(seed=2)
-_, induction = scores(other, test)
-off = [loss_without(other, test, name) for name in names]
-panels = {"induction score": {"": induction}, "loss without it": {"": off}}
-plotting.show(plotting.bars(panels, x_label="layer and head", ticks=names))
-
-# %% [markdown]
-# **Predict.** In the course's run all four heads of layer 1 have a high score now, and each can be
-# switched off without harm. So the scores mislead, and these heads do nothing?
-
-# %% tags=["demo", "nbval-ignore-output"]
-for model, label in ((solver, "seed 1"), (other, "seed 2")):
-    _, induction = scores(model, test)
-    high = [name for name, score in zip(names, induction, strict=True) if score > 0.5]
-    low = [name for name in names[1:] if name not in high]
-    print(f"{label}: without {', '.join(high)} together  {loss_without(model, test, *high):.2f}")
-    print(f"{label}: without {', '.join(low) or 'any of the others'}  ", end="")
-    print(f"{loss_without(model, test, *low):.2f}")
-    assert loss_without(model, test, *high) > 1 > loss_without(model, test, *low)
+switched_off = {"none": (), "layer 1": ("1.0", "1.2", "1.3"), "layer 2": ("2.0", "2.2", "2.3")}
+off = {label: losses_without(*heads) for label, heads in switched_off.items()}
+panels = {
+    group: {"": [losses[group] for losses in off.values()]}
+    for group in ("repeated mention", "other text")
+}
+plotting.show(plotting.bars(panels, x_label="heads switched off", ticks=list(off)))
+assert off["layer 2"]["repeated mention"] > whole["first mention"]
+assert off["layer 2"]["other text"] < 0.5
+assert off["layer 1"]["repeated mention"] < 0.5 < 1 < off["layer 1"]["other text"]
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# They do the same job. With one gone, the others are enough; with all of them gone, nothing is
-# left. An ablation that does no harm does not prove that a head does nothing, just as a high score
-# does not prove that it is needed. Take away the whole group, then a control group of the same
-# layer: that is the proof.
+# The model needs the group in layer 2. Without it the loss on repeated names rises from 0.002 to 2.4,
+# more than a new name costs, while the rest of the text rises only from 0.13 to 0.26. Alone, each of the
+# three could go, because the others do the same job. With the group in layer 1 it is the reverse: the
+# names survive with 0.15, and the rest of the text breaks down, to 1.5. A high score does not prove that a
+# head is needed, and an ablation without effect does not prove that a head does nothing. You need both
+# the whole group and a control group of the same size.
 #
 # </details>
 #
-# You have found a *circuit*: two heads in two layers, and the message between them. Research on
-# real language models found this circuit first, and there, too, other heads take over if it is removed
-# (Wang and others 2022).
+# Zero is a crude substitute for a head's output, because the model never met it in training. Research
+# papers often take the head's mean output instead, which is called *mean ablation*.
+
+# %% [markdown]
+# ### The message
+#
+# Which letter came before, layer 2 can know only from the residual stream. Heads 0.0, 0.1 and 0.2
+# attended to the letter before more than all others. Is their message what the look-up needs? Layer 2
+# reads the stream three times, for its queries, its keys and its values. The next cell computes the
+# stream twice, with these heads and without them, and gives the second one to *one* of the three
+# readings. Everything else stays as it was.
+#
+# **Predict.** In which of the three does the look-up need the message?
+
+
+# %% tags=["demo", "nbval-ignore-output"]
+def feed_forward(block, x):
+    return x + block.feed_forward(block.norm_2(x))
+
+
+def stream():
+    """What layer 2 reads, `(B, n, D)`."""
+    x = storyteller.tokens(texts) + storyteller.positions
+    for block in storyteller.blocks[:2]:
+        x = feed_forward(block, x + block.attention(block.norm_1(x)))
+    return x
+
+
+@torch.no_grad()
+def losses_without_message(reading):
+    """The losses if one of the three readings of layer 2 lacks what the three heads caused."""
+    x = stream()
+    with (
+        ablate_head(storyteller, 0, 0),
+        ablate_head(storyteller, 0, 1),
+        ablate_head(storyteller, 0, 2),
+    ):
+        without_message = stream()
+    block = storyteller.blocks[2]
+    read = dict.fromkeys(("queries", "keys", "values"), block.norm_1(x))
+    read[reading] = block.norm_1(without_message)
+    W_q, W_k, W_v = block.attention.W_qkv.weight.chunk(3)
+    queries = split_heads(read["queries"] @ W_q.T, 4)
+    keys = split_heads(read["keys"] @ W_k.T, 4)
+    values = split_heads(read["values"] @ W_v.T, 4)
+    mask = causal_mask(192).to(device)
+    outputs, _ = scaled_dot_product_attention(queries, keys, values, mask=mask)
+    x = feed_forward(block, x + block.attention.W_o(merge_heads(outputs)))
+    return losses_of(storyteller.to_logits(storyteller.norm(x)))
+
+
+removed = {part: losses_without_message(part) for part in ("queries", "keys", "values")}
+panels = {
+    group: {"": [losses[group] for losses in removed.values()]}
+    for group in ("repeated mention", "other text")
+}
+plotting.show(plotting.bars(panels, x_label="message removed from", ticks=list(removed)))
+assert removed["keys"]["repeated mention"] > removed["queries"]["repeated mention"] > 1
+assert removed["values"]["repeated mention"] < 0.5
+assert all(losses["other text"] < 0.4 for losses in removed.values())
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# The keys need it, as you worked out in section 4: without it, the loss on names is 2.1. The queries need
+# it, too, with 1.4. They compare more than the current letter, probably because a single letter occurs
+# too often in a story. The values hardly need it, with 0.14. They carry the letter to copy, and not
+# the one before it. The rest of the text stays at 0.2 each time.
+#
+# </details>
+#
+# You have found a *circuit*: heads in two layers, and the message between them. The same circuit was
+# found in small attention models (Elhage and others 2021) and in large language models (Olsson and
+# others 2022). There, too, heads take over when others are removed (Wang and others 2022).
 
 # %% [markdown]
 # ## 6. From 2017 to today ★
@@ -657,7 +733,8 @@ assert (added[1:, 1:] - added[:-1, :-1]).abs().max() > 1
 # </details>
 #
 # A key that was rotated once never changes again, so it can be kept.
-#
+
+# %% [markdown]
 # ### Exercise: `KVCache`
 #
 # - **`KVCache()`** starts empty, and caches are independent of each other.
@@ -913,21 +990,24 @@ assert with_caches < 0.8 * without
 # %% [markdown]
 # ## Summary
 #
-# A text is its own answer key: position $i$ predicts token $i + 1$, and the loss is the mean surprise.
-# Knowing nothing costs $\ln V$; what is below the cost of counting pairs has looked back further. A
-# model writes by choosing, appending and reading again; temperature and top-k say how boldly. Layers
-# talk to each other through the residual stream, to which each one adds. An induction head looks up
-# what followed last time, on the notes of a head in the layer below. A score finds it, an ablation
-# proves it, and heads that do the same job have to be switched off together. Rotated queries and keys
-# make scores depend on distances. A cache saves the work of the past and costs memory, and shared keys
-# make the cache smaller.
+# A text is its own answer key, because position $i$ predicts token $i + 1$, and the loss is the mean of
+# $-\ln p$. A model that knows nothing costs $\ln V$. A loss below that of counting pairs means that the
+# model looks back more than one character. To write, a model chooses a token, appends it, and reads
+# again. The temperature and top-k set how boldly it chooses. Layers talk to each other through the
+# residual stream, to which each one adds. An induction head looks up what followed last time, and it
+# needs the message of a head in an earlier layer. A score finds such heads, an ablation shows what the
+# model needs them for, and heads that do the same job have to be switched off together. Rotated queries
+# and keys make scores depend on distances. A cache saves the work of the past and costs memory, and
+# shared keys make the cache smaller.
 #
 # ## Further exercises ★
 #
 # 1. **Look into your model.** Give `ladder["second block"]` 20 random letters twice. Does any of its heads
 #    have an induction score above 0.3? Switch it off. Does the loss on stories change?
-# 2. **One layer.** Leave the first layer out and train on the puzzle. Where does the loss stop?
-# 3. **When?** Take both scores every 10 steps of training. Which of the two heads comes first?
+# 2. **One layer.** Train one layer, and then two, on `repeated_tokens(26, generator)`. One layer cannot look
+#    up, but it can cross off the letters already used. For 12 letters, all different, that costs
+#    $\ln(12!) / 12 = 1.67$. Where does each loss stop?
+# 3. **When?** Take both scores every 10 steps of that training. Which of the two heads comes first?
 # 4. **A rolling cache.** Let the cache forget all positions but the last 96. Does the text stay readable
 #    beyond 96 tokens? Does it help to keep the first few positions as well?
 # 5. **Your text.** Train on something you wrote.

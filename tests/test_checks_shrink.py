@@ -1,5 +1,7 @@
 """The input that a report shows is small, fails, and fails for the reason that the report gives."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -104,3 +106,14 @@ def test_every_exercise_names_a_mistake_on_the_shrunken_input():
         for mistake in exercises()[name].mistakes:
             report = grade(name, mistake.model)
             assert report.mistake is None or report.example.inputs, (name, mistake.id)
+
+
+def test_an_example_counts_the_numbers_of_its_input_and_notes_objects():
+    report = grade("masked_softmax", lambda scores, valid_lens=None, mask=None: scores, seed="a")
+    shown = dict(report.example.inputs)
+    assert report.example.numbers == sum(
+        len(re.findall(r"\d[\d.]*|True|False", v)) for v in shown.values()
+    )
+    assert not report.example.has_objects
+    of_a_generator = grade("score_variance", lambda *sizes: 0.5, seed="a").example
+    assert of_a_generator.has_objects

@@ -30,7 +30,7 @@ from course_lib.checks.judge.in_text import (
 )
 from course_lib.checks.judge.violations import Violation, mutated, tolerance_of_gradient
 from course_lib.checks.observe.observation import Observation
-from course_lib.checks.observe.probe import Array, Probe
+from course_lib.checks.observe.probe import Array, Built, Probe
 from course_lib.checks.observe.record import Recorded
 from course_lib.checks.observe.scenarios import STATISTICS
 from course_lib.reference import Expected
@@ -205,7 +205,8 @@ def example_of(
     elif seen.raised is None and seen.outputs is not None and probe.scenario not in STATISTICS:
         results, others = _outputs(exercise, probe, expected.outputs, seen.outputs)
     wrong = [result for result in results if any(MARK in n for row in result.yours for n in row)]
-    return Example(inputs, tuple(wrong or results), tuple(others), probe.num_inputs <= MOST_NUMBERS)
+    has_objects = any(isinstance(value, Built) for value in probe.inputs().values())
+    return Example(inputs, tuple(wrong or results), tuple(others), probe.num_inputs, has_objects)
 
 
 def _outputs(

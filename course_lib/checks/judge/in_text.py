@@ -15,7 +15,7 @@ MARK = "≠"
 
 
 def in_rows(data: np.ndarray) -> tuple[tuple[str, ...], ...]:
-    flat = data.reshape(-1, data.shape[-1]) if data.ndim else data.reshape(1, 1)
+    flat = data.reshape(-1, max(1, data.shape[-1])) if data.ndim else data.reshape(1, 1)
     return tuple(tuple(in_digits([number])[0] for number in row) for row in flat)
 
 

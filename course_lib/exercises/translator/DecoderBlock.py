@@ -8,7 +8,7 @@ from torch import Tensor
 
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._rows import Given, case, edge, mistake
+from course_lib.exercises._rows import Given, case, mistake
 from course_lib.exercises.translator import _blocks as blocks
 from course_lib.reference import translator as oracle
 
@@ -67,23 +67,8 @@ def _probes(rng) -> list[Probe]:
         case("padding", **padded).says(
             "The contents of padded positions of the memory change no output, however large."
         ),
+        *blocks.gradients(rng, problem),
         *blocks.probes_of_both(rng, problem, own, cross),
-        edge("length_0", **problem(3, 5, (6, 3, 4), [0, 4, 2])).says(
-            "If the memory of an item has length 0, the cross-attention adds nothing."
-        ),
-    ]
-
-
-def _gradients(rng) -> list[Probe]:
-    def back(batch, valid_lens) -> Given:
-        problem = _problem(rng, batch, 2, (3, 1, 2), valid_lens, m=2, requires_grad=True)
-        return blocks.far_from_the_bend(problem) | {"grad_outputs": rng.normal(size=(batch, 2, 3))}
-
-    return [
-        case("gradient", **back(1, [2])).says("Gradients must reach y, memory and all layers."),
-        case("gradient_length_0", **back(2, [0, 2])).says(
-            "A memory of length 0 leaves every gradient finite."
-        ),
     ]
 
 
@@ -115,25 +100,29 @@ EXERCISE = Exercise(
     difficulty=3,
     is_class=True,
     returns=(Returned("outputs", "tensor", "float", ("batch", "num_positions", "embed_dim")),),
-    probes=lambda rng: [*_probes(rng), *_gradients(rng)],
+    probes=_probes,
     oracle=oracle.decoder_block,
     builds_on=("MultiHeadAttention", "CausalSelfAttention"),
     comparisons=blocks.COMPARISONS,
     mistakes=(
         *blocks.mistakes_of_both(_Decoder),
-        mistake("not_causal", _Decoder.but(seen=lambda self, n: None)).says(
+        mistake("not_causal", _Decoder.answer({"seen": lambda self, n: None})).says(
             "In your self-attention a position attends to later ones, which do not exist yet when "
             "the model writes.",
             "Which of the two attention modules that you have written never looks ahead?",
         ),
         mistake(
             "across_to_itself",
-            _Decoder.but(ask=lambda self, z, memory, lens: self.cross_attention(z, z, z, lens)),
+            _Decoder.answer(
+                {"ask": lambda self, z, memory, lens: self.cross_attention(z, z, z, lens)}
+            ),
         ).says(
             "Your cross-attention takes its keys and values from y, so the memory has no effect.",
             "Where do the keys and values of the second formula come from?",
         ),
-        mistake("lengths_on_self_attention", _Decoder.but(parts=_lengths_on_self_attention)).says(
+        mistake(
+            "lengths_on_self_attention", _Decoder.answer({"parts": _lengths_on_self_attention})
+        ).says(
             "You pass the lengths to the self-attention instead of the cross-attention.",
             "Which sequence's length does `valid_lens` give?",
         ),

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._rows import Given, case, edge, mistake
+from course_lib.exercises._rows import Given, case, mistake
 from course_lib.exercises.translator import _blocks as blocks
 from course_lib.reference import translator as oracle
 
@@ -49,23 +49,8 @@ def _probes(rng) -> list[Probe]:
         case("padding", **padded).says(
             "The contents of padded positions change no other output, however large."
         ),
+        *blocks.gradients(rng, problem),
         *blocks.probes_of_both(rng, problem, "attention"),
-        edge("length_0", **problem(3, 4, (6, 3, 4), [0, 4, 2])).says(
-            "In an item of length 0 the attention adds nothing."
-        ),
-    ]
-
-
-def _gradients(rng) -> list[Probe]:
-    def back(batch, valid_lens) -> Given:
-        problem = _problem(rng, batch, 2, (3, 1, 2), valid_lens, requires_grad=True)
-        return blocks.far_from_the_bend(problem) | {"grad_outputs": rng.normal(size=(batch, 2, 3))}
-
-    return [
-        case("gradient", **back(1, [1])).says("Gradients must reach x and all layers."),
-        case("gradient_length_0", **back(2, [0, 2])).says(
-            "An item of length 0 leaves every gradient finite."
-        ),
     ]
 
 
@@ -96,7 +81,7 @@ def _all_but_values_normed(x, norm, part) -> Tensor:
 
 
 def _joined(first, second=blocks.pre_norm) -> Callable:
-    return _Encoder.but(joins=(first, second))
+    return _Encoder.answer({"joins": (first, second)})
 
 
 EXERCISE = Exercise(
@@ -105,7 +90,7 @@ EXERCISE = Exercise(
     difficulty=2,
     is_class=True,
     returns=(Returned("outputs", "tensor", "float", ("batch", "num_positions", "embed_dim")),),
-    probes=lambda rng: [*_probes(rng), *_gradients(rng)],
+    probes=_probes,
     oracle=oracle.encoder_block,
     builds_on=("MultiHeadAttention",),
     comparisons=blocks.COMPARISONS,

@@ -1,7 +1,6 @@
 """What the exercises about a block share: problems with injected weights, and wrong blocks."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -10,6 +9,7 @@ from torch import Tensor, nn
 from course_lib.checks.judge.comparisons import Problem, arrays_agree, close, tolerance_for
 from course_lib.checks.judge.exercise import Mistake
 from course_lib.checks.observe.probe import Array, Probe, tensor
+from course_lib.exercises._attention.steps import Stepped
 from course_lib.exercises._rows import FLOAT32, Given, case, edge, mistake
 
 Sizes = tuple[int, int, int]  # embed_dim, num_heads, hidden_dim
@@ -57,13 +57,6 @@ def without(problem: Given, *parts: str) -> Given:
     for name, value in problem["state"].items():
         if name.startswith(tuple(f"{part}.{last}" for part in parts for last in ("W_o", "2"))):
             value[:] = 0.0
-    return problem
-
-
-def far_from_the_bend(problem: Given) -> Given:
-    """The problem with hidden numbers far from 0, where ReLU has no derivative to compare."""
-    bias = problem["state"]["feed_forward.0.bias"]
-    bias[:] = np.resize([6.0, -6.0], bias.shape)
     return problem
 
 
@@ -127,11 +120,31 @@ def probes_of_both(rng, problem: Callable[..., Given], *attentions: str) -> list
         edge("train", training=True, **with_equal_items(problem(2, 5, sizes, [3, 3]))).says(
             "The block has no dropout: in train mode, too, equal items get equal outputs."
         ),
+        edge("length_0", **problem(3, 5, (6, 3, 4), [0, 4, 2])).says(
+            "Where the length of an item is 0, the attention to its positions adds nothing."
+        ),
         edge("after_another_call", **again, **problem(2, 5, sizes, [2, 4])).says(
             "Calls and blocks are independent of each other."
         ),
         edge("float32", **with_equal_items(problem(2, 5, sizes, [4, 4])) | FLOAT32).says(
             "Float32 inputs and weights give float32 outputs."
+        ),
+    ]
+
+
+def gradients(rng, problem: Callable[..., Given]) -> list[Probe]:
+    """Return the probes of the gradients of both blocks; `problem` is that of `probes_of_both`."""
+
+    def back(batch, valid_lens) -> Given:
+        given = problem(batch, 3, (3, 1, 2), valid_lens, requires_grad=True)
+        bias = given["state"]["feed_forward.0.bias"]
+        bias[:] = np.resize([6.0, -6.0], bias.shape)  # far from 0, where ReLU has no derivative
+        return given | {"grad_outputs": rng.normal(size=(batch, 3, 3))}
+
+    return [
+        case("gradient", **back(1, [2])).says("Gradients must reach every input and all layers."),
+        case("gradient_length_0", **back(2, [0, 2])).says(
+            "An item of length 0 leaves every gradient finite."
         ),
     ]
 
@@ -216,30 +229,19 @@ def no_residual(x, norm, part) -> Tensor:
     return part(norm(x))
 
 
-class Block(nn.Module):
-    """A block whose `parts` are joined one after the other; `but` changes some of that.
+class Block(Stepped, nn.Module):
+    """A block in steps, whose `parts` are joined one after the other."""
 
-    Only a changed one can be made, so that no right answer lies in the files of a bundle.
-    """
-
-    is_changed = False
     joins: Sequence[Callable] = (pre_norm,) * 3
     norms: Sequence[int] = (1, 2, 3)
 
     def __init__(self, embed_dim, num_heads, hidden_dim, *, device=None, dtype=None) -> None:
-        if not self.is_changed:
-            raise TypeError("change at least one of the steps")
         super().__init__()
         self.make_attentions(embed_dim, num_heads)
         self.feed_forward = nn.Sequential(*self.layers(embed_dim, hidden_dim))
         for number in range(1, len(self.norms) + 1):
             setattr(self, f"norm_{number}", nn.LayerNorm(embed_dim))
         self.to(device=device, dtype=dtype)
-
-    @classmethod
-    def but(cls, **changes: Any) -> type:
-        """A block in which these methods or values are others, and so a wrong one."""
-        return type(cls.__name__, (cls,), {**changes, "is_changed": bool(changes)})
 
     def make_attentions(self, embed_dim, num_heads) -> None:
         raise NotImplementedError
@@ -287,21 +289,21 @@ def mistakes_of_both(block: type[Block]) -> tuple[Mistake, ...]:
     """Return the known mistakes of both blocks."""
     all_but_one = (pre_norm,) * (len(block.norms) - 1)
     return (
-        mistake("post_norm", block.but(joins=(post_norm,) * 3)).says(
+        mistake("post_norm", block.answer({"joins": (post_norm,) * 3})).says(
             "Your norms follow the sums, norm(x + f(x)), as in the original paper. Here each norm "
             "comes before its part, x + f(norm(x)).",
             "What does each part read, and what is added to its result?",
         ),
-        mistake("residual_of_the_normed", block.but(joins=(of_the_normed,) * 3)).says(
+        mistake("residual_of_the_normed", block.answer({"joins": (of_the_normed,) * 3})).says(
             "You add each result to the normalized x, so x itself is lost after the first norm.",
             "Does a line like `x = norm(x)` overwrite what you still need for the sum?",
         ),
         mistake(
             "no_residual",
-            block.but(joins=(no_residual,) * 3),
+            block.answer({"joins": (no_residual,) * 3}),
             twins=(
-                block.but(joins=(no_residual, *all_but_one)),
-                block.but(joins=(*all_but_one, no_residual)),
+                block.answer({"joins": (no_residual, *all_but_one)}),
+                block.answer({"joins": (*all_but_one, no_residual)}),
             ),
         ).says(
             "In at least one of your sums the first term is missing: the result of a part "
@@ -310,24 +312,26 @@ def mistakes_of_both(block: type[Block]) -> tuple[Mistake, ...]:
         ),
         mistake(
             "one_norm_for_all",
-            block.but(norms=(1,) * len(block.norms)),
-            twins=(block.but(norms=(2,) * len(block.norms)),),
+            block.answer({"norms": (1,) * len(block.norms)}),
+            twins=(block.answer({"norms": (2,) * len(block.norms)}),),
         ).says(
             "You use one of the norms everywhere and the others never.",
             "Which norm does each of the formulas name?",
         ),
-        mistake("added_to_the_input", block.but(forward=_added_to_the_input)).says(
+        mistake("added_to_the_input", block.answer({"forward": _added_to_the_input})).says(
             "You add the result of the feed-forward network to the input of the whole block, so "
             "the attention's result is missing from the outputs.",
             "Which of your variables holds the previous sum?",
         ),
         mistake(
-            "no_relu", block.but(network=_without_relu), twins=(block.but(layers=_two_layers),)
+            "no_relu",
+            block.answer({"network": _without_relu}),
+            twins=(block.answer({"layers": _two_layers}),),
         ).says(
             "There is no ReLU between the two linear layers, so together they are still linear.",
             "What do you get if you multiply by one matrix and then by another?",
         ),
-        mistake("lengths_ignored", block.but(lens=lambda self, valid_lens: None)).says(
+        mistake("lengths_ignored", block.answer({"lens": lambda self, valid_lens: None})).says(
             "The lengths change nothing: padded positions are attended to.",
             "Which call takes `valid_lens`, and do you pass it?",
         ),

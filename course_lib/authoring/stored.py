@@ -84,7 +84,7 @@ def store_induction(course: Course, num_steps: int = 800) -> Stored:
 
 
 def store_writer(course: Course, num_steps: int = 2500) -> Stored:
-    """Train the model that writes stories, 20 minutes or so, and write its weights.
+    """Train the model that writes stories, half an hour or so, and write its weights.
 
     At first a quarter of the rows are random letters that repeat. They teach the model to look up
     what followed the same letter last time, and the names in the stories then reuse that skill. In
@@ -107,7 +107,7 @@ def store_writer(course: Course, num_steps: int = 2500) -> Stored:
     emphasis[CHARACTERS.ids(string.ascii_uppercase)] = 5.0
     for steps, max_lr, num_repeating, weight in (
         (num_steps, 6e-3, 4, None),
-        (num_steps * 3 // 5, 3e-3, 1, emphasis),
+        (num_steps * 4 // 5, 3e-3, 1, emphasis),
     ):
         optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98))
         cycle = torch.optim.lr_scheduler.OneCycleLR(

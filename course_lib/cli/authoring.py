@@ -136,7 +136,7 @@ def train(
         typer.Argument(help="What to make again."),
     ],
 ) -> None:
-    """Train again what lessons load from storage; the writer takes 20 minutes or so.
+    """Train again what lessons load from storage; the writer takes half an hour or so.
 
     A model that is not good enough is not stored.
 

@@ -4,9 +4,8 @@ import pytest
 import torch
 from num2words import num2words
 
-from course_lib.attention import LanguageModel, MultiHeadAttention
+from course_lib.attention import MultiHeadAttention
 from course_lib.models.language_model import (
-    drawn,
     previous_token_score,
     repeated_tokens,
     text_windows,
@@ -221,16 +220,6 @@ def test_letters_of_names_are_marked_apart_by_mention_without_their_first_letter
     assert "".join(c for c, marked in zip(text, first, strict=True) if marked) == "nno"
     assert first.nonzero().flatten().tolist() == [1, 2, 9]
     assert repeated.nonzero().flatten().tolist() == [13, 30, 31, 36]
-
-
-def test_what_a_model_draws_follows_what_it_was_given_and_is_the_same_each_time():
-    model = LanguageModel(5, [torch.nn.Identity()], torch.zeros(4, 8))
-    state = torch.get_rng_state()
-    first, second = (drawn(model, torch.tensor([1, 2, 3]), 6) for _ in range(2))
-    assert first[:3].tolist() == [1, 2, 3]
-    assert len(first) == 9 > model.context_length
-    assert torch.equal(first, second)
-    assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_a_head_that_attends_to_the_previous_token_has_the_score_one():

@@ -1,25 +1,10 @@
-"""What lesson 10's language models learn from, what they write, and a score of their heads."""
+"""What lesson 10's language models learn from, and a score of their heads."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-
-
-@torch.no_grad()
-def drawn(model: Any, tokens: Int[Tensor, "n"], num_tokens: int) -> Int[Tensor, "length"]:
-    """Return tokens followed by those with which a `LanguageModel` continues them.
-
-    The draws are the same each time.
-    """
-    generator = torch.Generator().manual_seed(0)
-    for _ in range(num_tokens):
-        logits = model(tokens[None, -model.context_length :])[0, -1].cpu()
-        following = torch.multinomial(torch.softmax(logits / 0.7, 0), 1, generator=generator)
-        tokens = torch.cat([tokens, following.to(tokens.device)])
-    return tokens
 
 
 def repeated_tokens(

@@ -6,6 +6,7 @@ since judging every variant with 20 seeds takes minutes.
 """
 
 import os
+import re
 import sys
 from argparse import ArgumentParser
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from course_lib.authoring.inputs import Course
+from course_lib.authoring.site import published
 from course_lib.authoring.times import course_times, spoken
 from course_lib.checks import exercises, lessons
 from course_lib.exercises import counted_points
@@ -62,18 +64,31 @@ def main(arguments: Sequence[str] = ()) -> int:
 
 
 def lesson_table() -> str:
-    """Return the lessons with their exercises, what counts in a grade, and how long they take."""
+    """Return the lessons with a picture, a link, their exercises, points and times.
+
+    The links lead to the pages of the published site if pyproject.toml names the repository, and
+    otherwise to the notebooks.
+    """
     course, rows, total = Course.at(ROOT), [], 0
+    address = pages_address(ROOT) or "notebooks"
+    address += "/{slug}/{slug}." + ("ipynb" if address == "notebooks" else "html")
     found = course_times(course)
     for slug, lesson in lessons().items():
-        title = f"[{lesson.number:02d} {lesson.title}](notebooks/{slug}/{slug}.ipynb)"
+        picture = f'<img src="docs/pictures/lessons/{lesson.number:02d}.png" width="140" alt="A figure of this lesson.">'
+        title = f"[{lesson.number:02d} {lesson.title}]({address.format(slug=slug)})"
         title += " ★" * lesson.starred
         stars = [f"`{name}`{' ★' * course.starred(name)}" for name in lesson.exercises]
-        rows.append([title, ", ".join(stars), counted_points(slug), found[slug]])
-        total += rows[-1][2]
-    rows.append(["All", "", total, found["all"]])
+        rows.append([picture, title, ", ".join(stars), counted_points(slug), found[slug]])
+        total += rows[-1][3]
+    rows.append(["", "All", "", total, found["all"]])
     told = [[*row, _unbroken(time.core), _unbroken(time.whole)] for *row, time in rows]
-    return as_table(["Lesson", "You write", "Points", "Core path", "Whole"], told)
+    return as_table(["", "Lesson", "You write", "Points", "Core path", "Whole"], told)
+
+
+def pages_address(root: Path) -> str | None:
+    """Return the address of the lessons on GitHub Pages if pyproject.toml names the repository."""
+    found = re.fullmatch(r"https://github\.com/([^/]+)/([^/]+?)(?:\.git)?/?", published(root) or "")
+    return found and f"https://{found[1]}.github.io/{found[2]}/notebooks"
 
 
 def _unbroken(minutes: float) -> str:

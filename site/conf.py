@@ -1,5 +1,6 @@
 """How Sphinx makes the course's site; `course site` calls it and adds what depends on the call."""
 
+import html
 import re
 
 # What takes its time is imported here: autodoc would take Ctrl-C meanwhile for a fault of a module.
@@ -22,7 +23,9 @@ exclude_patterns = ["README.md"]  # its parts are included where they belong
 
 # Lessons: the outputs stand in the notebooks, nothing is executed here.
 nb_execution_mode = "off"
-myst_enable_extensions = ["dollarmath"]
+nb_code_prompt_show = "Show the {type}"
+nb_code_prompt_hide = "Hide the {type}"
+myst_enable_extensions = ["dollarmath", "html_image"]
 myst_heading_anchors = 3
 
 # API: docstrings as they are written for `help()`, with the shapes in the signature.
@@ -47,6 +50,7 @@ nitpick_ignore_regex = [
 html_theme = "sphinx_book_theme"
 html_title = project
 html_static_path = ["_static"]
+html_favicon = "_static/favicon.svg"
 html_css_files = ["course.css"]
 html_show_copyright = False
 html_domain_indices = False
@@ -100,7 +104,26 @@ def without_aliases(app, what, name, obj, skip, options):
     return True if (obj.__doc__ or "").startswith("Alias for field") else None
 
 
+DESCRIPTION = (
+    "Build attention yourself: eleven Jupyter notebooks from a weighted average to a translator "
+    "and a language model, with checks that tell you which mistake you made."
+)
+
+
+def link_preview(app, page, template, context, doctree):
+    """Describe the course to search engines and to whoever shows a preview of a link."""
+    properties = {"og:title": context.get("title", project), "og:description": DESCRIPTION}
+    if app.config.html_baseurl:
+        properties["og:image"] = f"{app.config.html_baseurl}/_static/preview.png"
+    tags = [f'<meta name="description" content="{DESCRIPTION}">'] + [
+        f'<meta property="{name}" content="{html.escape(content)}">'
+        for name, content in properties.items()
+    ]
+    context["metatags"] = context.get("metatags", "") + "".join(tags)
+
+
 def setup(app):
+    app.connect("html-page-context", link_preview)
     app.connect("autodoc-process-signature", readable_defaults)
     app.connect("autodoc-skip-member", without_aliases)
     app.connect("autodoc-process-docstring", as_rst, priority=400)  # before napoleon

@@ -237,7 +237,10 @@ def test_export_without_a_gradebook_is_one_sentence(course, capsys):
 
 
 def test_lab_starts_in_the_course_with_its_arguments(course, monkeypatch):
-    (course / "notebooks").mkdir()
+    for lesson in ("01_second", "00_first"):
+        folder = course / "notebooks" / lesson
+        folder.mkdir(parents=True)
+        (folder / f"{lesson}.ipynb").touch()
     monkeypatch.chdir(course / "solutions")
     handed = []
     monkeypatch.setattr(
@@ -246,6 +249,7 @@ def test_lab_starts_in_the_course_with_its_arguments(course, monkeypatch):
     assert cli.main(["lab", "--no-browser", "--port", "9999"]) == 5
     (command,) = handed
     assert f"--ServerApp.root_dir={course}" in command
+    assert "--LabApp.default_url=/lab/tree/notebooks/00_first/00_first.ipynb" in command
     assert command[-3:] == ["--no-browser", "--port", "9999"]
     assert Path.cwd() == course
 

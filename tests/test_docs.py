@@ -28,6 +28,7 @@ PAGES = (
     "docs/instructors.md",
     "docs/attention_speed.md",
     "docs/site.md",
+    "docs/sources.md",
 )
 REWRITE = "run: python docs/tables.py"
 

@@ -10,7 +10,14 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from site_build import LESSONS, REPOSITORY, ROOT
 
-from course_lib.authoring.site import NEEDED, _launch_options, build, launchable, with_outputs
+from course_lib.authoring.site import (
+    NEEDED,
+    _launch_options,
+    build,
+    launchable,
+    reading_copy,
+    with_outputs,
+)
 from course_lib.checks.judge.points import Points
 from course_lib.cli import main as cli
 
@@ -82,6 +89,17 @@ def test_a_number_of_points_is_not_on_a_page(course):
     build(course, course / "pages")
     page = (course / "pages/notebooks/01_lesson/01_lesson.html").read_text(encoding="utf-8")
     assert "<p>A report.</p>" in page and "31415" not in page
+
+
+def test_only_the_first_output_after_a_question_is_folded():
+    cells = [
+        new_markdown_cell("# Lesson"),
+        new_markdown_cell("**Predict.** What comes out?"),
+        *(new_code_cell("1 + 1") for _ in range(2)),
+    ]
+    page = reading_copy(new_notebook(cells=cells))
+    assert "nothing runs" in page.cells[1].source
+    assert [cell.metadata.get("tags", []) for cell in page.cells[-2:]] == [["hide-output"], []]
 
 
 def test_a_release_cell_that_the_solution_lacks_is_named(course, capsys):

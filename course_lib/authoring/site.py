@@ -20,8 +20,11 @@ from pathlib import Path
 import nbformat
 import torch
 from nbformat import NotebookNode
-from nbformat.v4 import new_code_cell
+from nbformat.v4 import new_code_cell, new_markdown_cell
 
+from course_lib.attention import CausalSelfAttention, LanguageModel, positional_encoding
+from course_lib.models.trained import live_induction, live_translator, trained_induction
+from course_lib.plotting import Plot, figure_html
 from course_lib.workspace.errors import SiteError, UsageError
 from course_lib.workspace.folder import lesson_names
 from course_lib.workspace.progress import Step
@@ -43,6 +46,12 @@ if find_spec("course_lib") is None:
     %pip install --quiet --no-deps "attention-course @ git+{repository}"
     if missing:
         %pip install --quiet {{" ".join(missing)}}"""
+READING_COPY = """\
+:::{note}
+This is a reading copy, in which nothing runs. To work on the lesson, download its notebook with the
+button at the top of this page, or <a href="../../index.html#on-your-own-machine">set up the course</a>.
+:::"""
+_PERSONAL = re.compile(r"\b(certificate|progress)\(")
 _REPOSITORY = re.compile(r"(https://github\.com/[\w.-]+/[\w.-]+?)(\.git)?/?")
 
 
@@ -74,7 +83,7 @@ def build(
     """
     start = time.monotonic()
     into = into.resolve()
-    repository = _github(repository or _published(root))
+    repository = _github(repository or published(root))
     lessons = _check(root, into)
     into.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".course-site-", dir=into.parent) as folder:
@@ -89,7 +98,7 @@ def build(
     return Site(into / "index.html", pages, repository, time.monotonic() - start)
 
 
-def _published(root: Path) -> str | None:
+def published(root: Path) -> str | None:
     """Return the repository's address from pyproject.toml, or None."""
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     urls = {name.lower(): url for name, url in project.get("urls", {}).items()}
@@ -148,12 +157,18 @@ def _lay_out(root: Path, lessons: list[str], source: Path) -> None:
     shutil.copytree(root / "docs", source / "docs", ignore=hidden)
     for name in BESIDE:
         shutil.copy(root / name, source / name)
-    (source / "check.txt").write_text(_example_of_a_check(), encoding="utf-8")
+    shown = {
+        "check": _example_of_a_check(),
+        "translator": _raw(figure_html(live_translator())),
+        "induction": _raw(figure_html(induction_demo())),
+    }
+    for name, text in shown.items():
+        (source / f"{name}.txt").write_text(text, encoding="utf-8")
     for lesson in lessons:
         release = nbformat.read(_release(root, lesson), as_version=4)
         solution = nbformat.read(_solution(root, lesson), as_version=4)
         try:
-            page = with_outputs(release, solution)
+            page = reading_copy(with_outputs(release, solution))
         except KeyError as missing:
             where = _solution(root, lesson).relative_to(root)
             raise SiteError(f"{where} has no cell {missing}; run: course build {lesson}") from None
@@ -168,7 +183,18 @@ def _example_of_a_check() -> str:
 
     report = grade("causal_mask", causal_mask, seed="public").html()
     code = f'{inspect.getsource(causal_mask)}\n\ncheck("causal_mask")'
-    return f"```python\n{code}\n```\n\n```{{raw}} html\n{report}\n```\n"
+    return f"```python\n{code}\n```\n\n{_raw(report)}"
+
+
+def induction_demo() -> Plot:
+    """Return the demo of a model that continues repeated letters, with its stored weights."""
+    attentions = [CausalSelfAttention(64, 4) for _ in range(2)]
+    model = LanguageModel(26, attentions, positional_encoding(32, 64))
+    return live_induction(trained_induction(model))
+
+
+def _raw(html: str) -> str:
+    return f"````{{raw}} html\n{html}\n````\n"
 
 
 def causal_mask(num_queries, num_keys=None, *, device=None) -> torch.Tensor:
@@ -231,6 +257,9 @@ def _launch_options(repository: str | None) -> dict[str, object]:
     if repository is None:
         return {}
     return {
+        "html_baseurl": re.sub(
+            r"https://github\.com/([^/]+)/", r"https://\1.github.io/", repository
+        ),
         "html_theme_options.repository_url": repository,
         "html_theme_options.repository_branch": BRANCH,
         "html_theme_options.path_to_docs": LAUNCH,
@@ -265,13 +294,30 @@ def with_outputs(release: NotebookNode, solution: NotebookNode) -> NotebookNode:
     """Return the release with the outputs of the solution notebook, matched by cell id.
 
     Answer cells, their checks and the cells that carry on get none, because those outputs belong
-    to the course's answer.
+    to the course's answer. Neither do cells that show the progress of whoever runs them.
     """
     outputs = {cell.id: cell.outputs for cell in solution.cells if cell.cell_type == "code"}
     for cell in release.cells:
-        if cell.cell_type == "code" and not _is_exercise(cell):
+        if (
+            cell.cell_type == "code"
+            and not _is_exercise(cell)
+            and not _PERSONAL.search(cell.source)
+        ):
             cell.outputs = outputs[cell.id]
     return release
+
+
+def reading_copy(page: NotebookNode) -> NotebookNode:
+    """Say on a lesson's page that nothing runs there, and fold the outputs to be predicted."""
+    asked = False
+    for cell in page.cells:
+        if cell.cell_type == "markdown":
+            asked = "**Predict" in cell.source
+        elif asked and not _is_exercise(cell):
+            cell.metadata.setdefault("tags", []).append("hide-output")
+            asked = False
+    page.cells.insert(1, new_markdown_cell(READING_COPY))
+    return page
 
 
 def _is_exercise(cell: NotebookNode) -> bool:

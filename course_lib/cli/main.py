@@ -92,21 +92,33 @@ def _common(
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def lab(context: typer.Context) -> None:
-    """Open JupyterLab on notebooks/; further arguments go to JupyterLab.
+    """Open the first lesson in JupyterLab; further arguments go to JupyterLab.
 
     Example: course lab --no-browser --port 9999
     """
+    from jupyter_core.paths import jupyter_runtime_dir
+
     from course_lib.setup.bootstrap import hand_over
 
     root = course_root()
-    if not (root / "notebooks").is_dir():
-        raise UsageError(f"there is no folder notebooks in {root}; make it with: course build")
+    lessons = sorted((root / "notebooks").glob("[0-9][0-9]_*/*.ipynb"))
+    if not lessons:
+        raise UsageError(f"there is no lesson in {root / 'notebooks'}; make it with: course build")
     os.chdir(root)  # nbgrader's extensions read the course's configuration from here
-    # Defaults of ours, which a student's own settings override: no question about Jupyter's news.
-    places = [str(Path(__file__).parents[1] / "lab_config"), os.environ.get("JUPYTER_CONFIG_PATH")]
+    # Settings of the user's own override these: no news, and without a gradebook no grader's tools.
+    ours = Path(__file__).parents[1] / "lab_config"
+    places = [str(ours), os.environ.get("JUPYTER_CONFIG_PATH")]
+    if not (root / "gradebook.db").exists():
+        places.insert(0, str(ours / "students"))
     os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(filter(None, places))
+    typer.echo("course: JupyterLab starts; to stop it, press Ctrl-C twice in this window.")
     command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={root}"]
-    command += ["--LabApp.default_url=/lab/tree/notebooks", *context.args]
+    first = lessons[0].relative_to(root).as_posix()
+    command += [f"--{part}.log_level=ERROR" for part in ("ServerApp", "LabApp")]
+    # Over TCP, each kernel prints a warning. The path of a Unix socket has at most about 100 bytes.
+    if os.name == "posix" and len(os.fsencode(jupyter_runtime_dir())) < 50:
+        command += ["--KernelManager.transport=ipc"]
+    command += [f"--LabApp.default_url=/lab/tree/{first}", *context.args]
     raise typer.Exit(hand_over(command))
 
 

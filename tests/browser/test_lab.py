@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -13,6 +14,8 @@ from pathlib import Path
 import nbformat
 import pytest
 from waiting import PATIENCE, wait_until
+
+from course_lib.checks import exercises
 
 ROOT = Path(__file__).resolve().parents[2]
 LESSON = "02_masked_softmax"
@@ -68,26 +71,39 @@ def course(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def address(course, tmp_path_factory):
-    """Where `course lab` serves it, with nothing of the user's own settings."""
-    home = tmp_path_factory.mktemp("home")
-    places = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR")
-    environ = os.environ | {name: str(home / name) for name in places} | {"HOME": str(home)}
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "course_lib", "lab", "--no-browser", f"--port={port}"]
-    command += [f"--IdentityProvider.token={TOKEN}", "--ServerApp.allow_root=True"]
-    log = home / "lab.log"
-    with log.open("w") as output:
-        server = subprocess.Popen(command, cwd=course, env=environ, stdout=output, stderr=output)
-    address = f"http://127.0.0.1:{port}"
-    try:
+def serve(tmp_path_factory):
+    """Start `course lab` in a folder, with nothing of the user's own settings."""
+    servers = []
+
+    def serve(folder):
+        home = tmp_path_factory.mktemp("home")
+        places = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR")
+        environ = os.environ | {name: str(home / name) for name in places} | {"HOME": str(home)}
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        command = [sys.executable, "-m", "course_lib", "lab", "--no-browser", f"--port={port}"]
+        command += [f"--IdentityProvider.token={TOKEN}", "--ServerApp.allow_root=True"]
+        log = home / "lab.log"
+        with log.open("w") as output:
+            server = subprocess.Popen(
+                command, cwd=folder, env=environ, stdout=output, stderr=output
+            )
+        servers.append(server)
+        address = f"http://127.0.0.1:{port}"
         _wait_for(f"{address}/api?token={TOKEN}", server, log)
-        yield address
-    finally:
+        return address, log
+
+    yield serve
+    for server in servers:
         server.terminate()
         server.wait(PATIENCE)
+
+
+@pytest.fixture(scope="module")
+def address(course, serve):
+    """Where `course lab` serves the course folder."""
+    return serve(course)[0]
 
 
 def _wait_for(url, server, log):
@@ -97,6 +113,25 @@ def _wait_for(url, server, log):
             return True
 
     wait_until(answers)
+
+
+def test_lab_opens_the_first_lesson_and_shows_a_grader_the_graders_tools(page, address):
+    page.goto(f"{address}/?token={TOKEN}")
+    page.wait_for_url(f"**/lab/tree/notebooks/{LESSON}/{LESSON}.ipynb*")
+    page.get_by_role("menuitem", name="Nbgrader").wait_for()
+
+
+def test_lab_shows_a_student_no_graders_tools_and_logs_nothing_but_the_address(
+    page, course, serve, tmp_path
+):
+    shutil.copytree(course / "notebooks", tmp_path / "notebooks")
+    shutil.copy(course / "nbgrader_config.py", tmp_path)
+    address, log = serve(tmp_path)
+    page.goto(f"{address}/?token={TOKEN}")
+    page.get_by_role("menuitem", name="Help").wait_for()
+    page.locator(".jp-Notebook").wait_for()
+    assert page.get_by_role("menuitem", name="Nbgrader").count() == 0
+    assert "WARN" not in log.read_text() and "Ctrl-C" in log.read_text()
 
 
 class Lab:
@@ -176,7 +211,7 @@ def test_a_student_gets_from_a_wrong_answer_to_a_validated_one(course, address, 
     lab.look_at(page.get_by_text("causal_mask: going on with your own, which passed its check"))
     (report,) = checked.locator(".jp-OutputArea-output").all_inner_texts()
     assert report.startswith("✓ causal_mask: correct")
-    assert "You have built 1 of the 58 parts of your Transformer." in report
+    assert f"You have built 1 of the {len(exercises())} parts of your Transformer." in report
     assert "causal_mask: kept in your own library" in report
     lab.write(lab.cell('carry_on("causal_mask")'), "from course_lib import progress\n\nprogress()")
     done = lab.look_at(page.get_by_text("Your progress: 1 of"))

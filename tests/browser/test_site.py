@@ -136,7 +136,29 @@ def test_cells_that_show_something_have_their_output_and_exercises_have_none(sit
     for cell, output in zip(code, blocks, strict=True):
         marks = cell["metadata"].get("nbgrader", {})
         answered = marks.get("solution") or marks.get("grade") or cell["id"].endswith("-next")
-        assert bool(output) == bool(solved[cell["id"]]["outputs"] and not answered), cell["id"]
+        personal = "certificate(" in "".join(cell["source"])  # the progress of whoever built it
+        shown = solved[cell["id"]]["outputs"] and not (answered or personal)
+        assert bool(output) == bool(shown), cell["id"]
+
+
+@pytest.mark.parametrize("lesson", LESSONS)
+def test_a_lesson_says_that_nothing_runs_and_folds_the_outputs_to_be_predicted(site, lesson):
+    text = (site / "notebooks" / lesson / f"{lesson}.html").read_text(encoding="utf-8")
+    assert "This is a reading copy" in text
+    questions = [
+        c for c in cells("notebooks", lesson).values() if "**Predict" in "".join(c["source"])
+    ]
+    assert ("Show the output" in text) == bool(questions)
+
+
+def test_the_first_page_runs_both_models_and_describes_itself_to_a_preview(site):
+    page = Page(site / "index.html")
+    text = (site / "index.html").read_text(encoding="utf-8")
+    assert {"translator", "induction"} <= set(re.findall(r'data-live="(\w+)"', text))
+    meta = {tag.get("property") or tag.get("name"): tag.get("content") for tag in page.all("meta")}
+    assert meta["description"] == meta["og:description"]
+    name = meta["og:image"].partition("/_static/")[2]
+    assert meta["og:image"].startswith("https://") and (site / "_static" / name).is_file()
 
 
 def test_what_is_downloaded_is_the_release(site):
@@ -154,7 +176,8 @@ def test_no_page_or_style_sheet_names_a_resource_on_another_host(site):
     for path in pages(site):
         page = Page(path)
         sources = [a.get("src", "") for tag in LOADING for a in page.all(tag)]
-        sources += [link["href"] for link in page.all("link")]
+        # A canonical address says where the page is published; no browser loads it.
+        sources += [a["href"] for a in page.all("link") if a.get("rel") != "canonical"]
         assert [source for source in sources if re.match(r"(https?:)?//", source)] == [], path
     for path in site.rglob("*.css"):
         fetched = re.findall(r"(?:url\(|@import )['\"]?(?:https?:)?//", path.read_text())

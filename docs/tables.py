@@ -74,7 +74,8 @@ def lesson_table() -> str:
     address += "/{slug}/{slug}." + ("ipynb" if address == "notebooks" else "html")
     found = course_times(course)
     for slug, lesson in lessons().items():
-        picture = f'<img src="docs/pictures/lessons/{lesson.number:02d}.png" width="140" alt="A figure of this lesson.">'
+        picture = f"docs/pictures/lessons/{lesson.number:02d}.png"
+        picture = f'<img src="{picture}" width="140" alt="A figure of this lesson.">'
         title = f"[{lesson.number:02d} {lesson.title}]({address.format(slug=slug)})"
         title += " ★" * lesson.starred
         stars = [f"`{name}`{' ★' * course.starred(name)}" for name in lesson.exercises]

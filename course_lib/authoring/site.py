@@ -49,7 +49,8 @@ if find_spec("course_lib") is None:
 READING_COPY = """\
 :::{note}
 This is a reading copy, in which nothing runs. To work on the lesson, download its notebook with the
-button at the top of this page, or <a href="../../index.html#on-your-own-machine">set up the course</a>.
+button at the top of this page, or
+<a href="../../index.html#on-your-own-machine">set up the course</a>.
 :::"""
 _PERSONAL = re.compile(r"\b(certificate|progress)\(")
 _REPOSITORY = re.compile(r"(https://github\.com/[\w.-]+/[\w.-]+?)(\.git)?/?")

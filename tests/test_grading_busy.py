@@ -23,13 +23,15 @@ def causal_mask(num_queries, num_keys=None):
             for _ in range(10**6): pass
             os._exit(0)
         time.sleep(0.01)"""
+ASLEEP = "def causal_mask(num_queries, num_keys=None):\n    import time\n    time.sleep(10**6)"
+SLEPT = "did not end within 1 s in which it only slept or waited."
+LOOPED = "did not end within 1 s of processor time (an endless loop?)."
+# Nobody counts the processor time of children that end between two looks, so a cell that forks may
+# count as one that waits.
 ENDLESS = {
-    "asleep": (
-        "def causal_mask(num_queries, num_keys=None):\n    import time\n    time.sleep(10**6)",
-        "did not end within 1 s in which it only slept or waited.",
-    ),
-    "loops": (LOOPS, "did not end within 1 s of processor time (an endless loop?)."),
-    "forks": (FORKS, "did not end within 1 s of processor time (an endless loop?)."),
+    "asleep": (ASLEEP, {SLEPT}),
+    "loops": (LOOPS, {LOOPED}),
+    "forks": (FORKS, {SLEPT, LOOPED}),
 }
 
 
@@ -45,7 +47,7 @@ def test_what_never_ends_is_told_from_what_others_held_up(tmp_path):
     assert [row.points for row in rows.pop("ada")] == [2, 2]
     for student, (first, second) in rows.items():
         assert (first.outcome, first.points, second.points) == ("timed_out", 0, 2), student
-        assert ENDLESS[student][1] in first.message
+        assert any(reason in first.message for reason in ENDLESS[student][1]), first.message
 
 
 def test_who_gets_no_processor_is_blank_with_a_reason_and_not_0(tmp_path, monkeypatch):

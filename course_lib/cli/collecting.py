@@ -1,4 +1,4 @@
-"""The verbs of `course` that bring work in: collect, extend."""
+"""The verbs of `course` that bring work in and give pages back: collect, extend, feedback."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -71,3 +71,27 @@ def extend(
 
     root = course_root()
     typer.echo(extend_to(root, find_lesson(assignment_names(root), lesson), student, until))
+
+
+@verbs.command()
+def feedback(
+    lesson: Lesson,
+    to: Annotated[
+        Literal["canvas", "moodle"] | None,
+        typer.Option("--to", help="The LMS that takes the pages back."),
+    ] = None,
+) -> None:
+    """Put everyone's feedback pages into one archive in exports/.
+
+    With --to, the pages have the names that Canvas or Moodle looks for, which `course collect`
+    has kept. Without it, the archive has a folder for each student. A line for each student names
+    the page, or says why there is none.
+
+    Example: course feedback 02 --to canvas
+    """
+    from course_lib.collecting.feedback import feedback as archive_feedback
+
+    root = course_root()
+    code, lines = archive_feedback(root, find_lesson(assignment_names(root), lesson), to)
+    typer.echo("\n".join(lines))
+    raise typer.Exit(code)

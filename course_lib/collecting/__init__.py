@@ -1,1 +1,1 @@
-"""`course collect` and `course extend`: from an LMS's download to submitted/, and more time."""
+"""`course collect`, `extend` and `feedback`: work from an LMS, more time, and pages back to it."""

@@ -49,7 +49,7 @@ _ROSTERS = {
     "gradescope": ("the table of grades that Gradescope offers as CSV", ("SID", "Email")),
     "folder": ("a CSV file with ids", ("id", *IDS)),
 }
-_NAMES = {"moodle": _MOODLE, "canvas": _CANVAS}
+NAMES = {"moodle": _MOODLE, "canvas": _CANVAS}
 Paths = Mapping[tuple[str, ...], Path]
 
 
@@ -116,8 +116,8 @@ def _recognize(paths: Paths) -> str | None:
     if (METADATA,) in paths:
         return "gradescope"
     tops = {parts[0] for parts in paths}
-    named = {name: sum(map(bool, map(pattern.fullmatch, tops))) for name, pattern in _NAMES.items()}
-    most = max(_NAMES, key=lambda name: named[name])
+    named = {name: sum(map(bool, map(pattern.fullmatch, tops))) for name, pattern in NAMES.items()}
+    most = max(NAMES, key=lambda name: named[name])
     if named[most] and 2 * named[most] >= len(tops):
         return most
     return "folder" if any(len(parts) > 1 for parts in paths) else None

@@ -1,0 +1,102 @@
+"""`course feedback`: an archive of feedback pages, with the names by which an LMS knows them.
+
+`course collect` kept what the LMS called each student's file or folder. What an LMS looks for:
+
+- Canvas: infer_comment_context_from_filename in its model of assignments. Of the parts of a name
+  between underscores, the first two that are numbers are the user and the attachment. The page
+  becomes a comment, under the name of the file that the student handed in.
+- Moodle: mod/assign/feedback/file/importziplib.php. A name begins with
+  NAME_NUMBER_assignsubmission_file_; this works whether the download had folders or not.
+"""
+
+import json
+import os
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from course_lib.collecting.layouts import NAMES
+from course_lib.grading.course import Course, quiet_nbgrader
+from course_lib.grading.graded import ABSENT, COMPLETE, INCOMPLETE
+from course_lib.grading.intake.gate import one_line
+from course_lib.grading.ledger import Ledger
+from course_lib.workspace.errors import UsageError
+
+_UPLOAD = {
+    "canvas": 'upload it in the gradebook, at this assignment, with "Re-Upload Submissions"',
+    "moodle": 'upload it in the assignment, with "Upload multiple feedback files in a zip"',
+    None: "it has a folder for each student",
+}
+
+
+def feedback(root: Path, lesson: str, to: str | None = None) -> tuple[int, list[str]]:
+    """Write everyone's feedback pages into an archive in exports/.
+
+    Return the exit code, 3 if somebody's work has no page in it, and a line for each student.
+
+    Args:
+        root: the course folder.
+        lesson: the lesson's name.
+        to: "canvas" or "moodle", which take the archive back; None for a folder for each student.
+
+    Raises:
+        UsageError: there are no pages, or nothing was collected from this LMS.
+    """
+    course = Course(root)
+    found = course.step("feedback").glob(f"*/{lesson}/{lesson}.html")
+    pages = {path.parent.parent.name: path for path in found}
+    if not pages:
+        raise UsageError(f"{lesson} has no feedback pages yet: course grade {lesson}")
+    note = course.private / "collected" / f"{lesson}.json"
+    collected: dict[str, Any] = {}
+    if note.is_file():
+        collected = json.loads(note.read_text(encoding="utf-8"))["students"]
+    names = {student: _name(lesson, student, collected, to) for student in pages}
+    if not any(names.values()):
+        raise UsageError(
+            f"nothing of {lesson} was collected from {to}, so the names that it looks for are not "
+            f"known: course collect {lesson} ZIP"
+        )
+    with quiet_nbgrader(), course.gradebook() as gradebook:
+        enrolled = {student.id for student in gradebook.students}
+    handed_in = {path.parent.name for path in course.step("submitted").glob(f"*/{lesson}")}
+    problems = {
+        entry.student: entry.problem for entry in Ledger(course.ledger_path(lesson)).entries()
+    }
+    placed, left = [], []
+    for student in sorted({*enrolled, *handed_in, *pages}):
+        if name := names.get(student):
+            placed.append((student, name))
+        elif student in pages:
+            left.append((student, f"not collected from {to}: send {pages[student]} yourself"))
+        elif student in handed_in:
+            left.append((student, problems.get(student) or f"not graded: course grade {lesson}"))
+        else:
+            left.append((student, ABSENT))
+    archive = course.root / "exports" / f"{lesson}_feedback{f'_{to}' if to else ''}.zip"
+    archive.parent.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".", dir=archive.parent) as scratch:
+        with zipfile.ZipFile(Path(scratch, archive.name), "w", zipfile.ZIP_DEFLATED) as written:
+            for student, name in placed:
+                written.write(pages[student], name)
+        os.replace(Path(scratch, archive.name), archive)
+    width = max(len(one_line(student, 40)) for student, _ in placed + left)
+    lines = [f"{lesson}, for {to}" if to else lesson]
+    lines += [f"  {one_line(student, 40):<{width}}  {one_line(name)}" for student, name in placed]
+    lines += [f"  {one_line(student, 40):<{width}}  NO PAGE: {why}" for student, why in left]
+    lines.append(f"{archive.relative_to(course.root)}: {len(placed)} pages; {_UPLOAD[to]}")
+    is_complete = all(why == ABSENT for _, why in left)
+    return COMPLETE if is_complete else INCOMPLETE, lines
+
+
+def _name(lesson: str, student: str, collected: dict[str, Any], to: str | None) -> str | None:
+    """Return a page's name in the archive, or None if the LMS would not know whose it is."""
+    if to is None:
+        return f"{student}/{lesson}.html"
+    entry = collected.get(student, {}).get("entry", "")
+    match = NAMES[to].fullmatch(entry)
+    if match is None:
+        return None
+    at = match.start("original")  # -1 for a folder of Moodle 4.1 and later
+    return f"{entry[:at] if at >= 0 else f'{entry}_'}{lesson}.html"

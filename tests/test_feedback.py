@@ -1,0 +1,101 @@
+"""`course feedback`: archives as Canvas and Moodle take them back, from collected work."""
+
+import zipfile
+
+import pytest
+from grading_course import LESSON, QUICK, hand_in
+from test_collect import WORKSHEET, collect, course, enroll, lines, made, packed, work
+
+from course_lib.cli.main import main
+from course_lib.grading import run
+
+__all__ = ["course", "made", "work"]  # fixtures
+
+
+def archived(course, to):
+    """The pages in an archive, by name."""
+    with zipfile.ZipFile(course / "exports" / f"{LESSON}_feedback_{to}.zip") as archive:
+        assert len(set(archive.namelist())) == len(archive.namelist())
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def page(course, student):
+    return (course / "feedback" / student / LESSON / f"{LESSON}.html").read_bytes()
+
+
+def read_by_canvas(name):
+    """The ids of the user and the attachment that Canvas reads from a name."""
+    return tuple([part for part in name.split("_") if part.isdigit()][:2])
+
+
+def read_by_moodle(name):
+    """The number of the participant, the plugin and the rest, as Moodle reads them from a name."""
+    _, number, kind, plugin, rest = name.split("_", 4)
+    return int(number), f"{kind}_{plugin}", rest
+
+
+def test_canvas_finds_every_collected_student_by_the_names(course, work, capsys):
+    files = {
+        f"adalove_4711_90210_{LESSON}.ipynb": work,
+        f"knuthdon_LATE_4714_90213_Copy of {LESSON}-1.ipynb": work,
+        "kim_107_907_my_7_work.zip": packed({f"x/{LESSON}.ipynb": work}),
+        f"bad_108_908_{LESSON}.ipynb": b"{",
+    }
+    collect(course, files)
+    enroll(course, "absent")
+    hand_in(course, "by-hand", work)
+    run.grade(course, LESSON, settings=QUICK)
+    capsys.readouterr()
+    assert main(["feedback", "02", "--to", "canvas"]) == 3
+    pages = {read_by_canvas(name): text for name, text in archived(course, "canvas").items()}
+    assert pages == {
+        ("4711", "90210"): page(course, "4711"),
+        ("4714", "90213"): page(course, "4714"),
+        ("107", "907"): page(course, "107"),
+    }
+    told = lines(capsys)
+    assert f"adalove_4711_90210_{LESSON}.html" in told["4711"]
+    assert "NO PAGE: not collected from canvas" in told["by-hand"]
+    assert "NO PAGE" in told["108"] and "not graded:" not in told["108"]
+    assert "nothing submitted" in told["absent"]
+
+
+@pytest.mark.parametrize("folder", ["file", "file_"])
+def test_moodle_finds_every_collected_student_by_the_names(course, work, folder):
+    (course / "worksheet.csv").write_text(WORKSHEET)
+    files = {
+        f"Ada Lovelace_815_assignsubmission_{folder}/homework/{LESSON}.ipynb": work,
+        f"Group A-Alan Turing_816_assignsubmission_file_Copy of {LESSON}.ipynb": work,
+    }
+    collect(course, files, "--roster", "worksheet.csv")
+    enroll(course, "absent")
+    run.grade(course, LESSON, settings=QUICK)
+    assert main(["feedback", "02", "--to", "moodle"]) == 0
+    pages = {read_by_moodle(name): text for name, text in archived(course, "moodle").items()}
+    assert pages == {
+        (815, "assignsubmission_file", f"{LESSON}.html"): page(course, "ada@x.org"),
+        (816, "assignsubmission_file", f"{LESSON}.html"): page(course, "alan"),
+    }
+
+
+def test_without_an_lms_each_student_has_a_folder(course, work):
+    assert main(["feedback", "02"]) == 2
+    for student in ("ada", "eve"):
+        hand_in(course, student, work)
+    run.grade(course, LESSON, settings=QUICK)
+    assert main(["feedback", "02"]) == 0
+    with zipfile.ZipFile(course / "exports" / f"{LESSON}_feedback.zip") as archive:
+        assert set(archive.namelist()) == {f"{one}/{LESSON}.html" for one in ("ada", "eve")}
+        assert archive.read(f"ada/{LESSON}.html") == page(course, "ada")
+
+
+def test_what_cannot_be_given_back_is_refused_in_one_sentence(course, work, capsys):
+    assert main(["feedback", "02", "--to", "canvas"]) == 2
+    assert f"no feedback pages yet: course grade {LESSON}" in capsys.readouterr().err
+    collect(course, {f"adalove_4711_90210_{LESSON}.ipynb": work})
+    run.grade(course, LESSON, settings=QUICK)
+    capsys.readouterr()
+    assert main(["feedback", "02", "--to", "moodle"]) == 2
+    error = capsys.readouterr().err
+    assert "nothing of" in error and "collected from moodle" in error and error.count("\n") == 1
+    assert not (course / "exports").exists()

@@ -34,6 +34,7 @@ from nbgrader.dbutil import write_alembic_ini
 from course_lib.grading import plan, run
 from course_lib.grading.course import Course
 from course_lib.grading.judging import cells, runner
+from course_lib.grading.publishing import publish
 from course_lib.grading.report.class_report import write_report
 from course_lib.grading.report.read_grades import read_lesson
 from course_lib.grading.run import grade
@@ -242,6 +243,33 @@ def test_other_work_may_get_fewer_points_and_a_manual_grade_survives(copy):
             grade_one(copy)
     causal, length = grade_one(copy).rows
     assert (causal.points, length.points, length.by_hand) == (0, 1.5, True)
+
+
+def test_a_page_shows_what_a_person_gave_after_it_was_written(copy, monkeypatch):
+    def page(student):
+        return copy / "feedback" / student / LESSON / f"{LESSON}.html"
+
+    before = {student: page(student).read_bytes() for student in ("right", "blank", "wrong")}
+    shutil.rmtree(copy / "submitted" / "wrong")  # the page of work that is no longer there, too
+    with Course(copy).gradebook() as gradebook:
+        gradebook.find_grade("why", LESSON, LESSON, "right").manual_score = 1.25
+        for student in ("right", "wrong"):
+            comment = gradebook.find_comment("length_mask-answer", LESSON, LESSON, student)
+            comment.manual_comment = "Elegant."
+        gradebook.find_grade("why", LESSON, LESSON, "right").needs_manual_grade = False
+        gradebook.db.commit()
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "executor", None)  # nothing is graded again
+        grade(copy, LESSON, settings=QUICK)
+        assert "5.25 of 6 points" in page("right").read_text(encoding="utf-8")
+        for student in ("right", "wrong"):
+            assert "Elegant." in page(student).read_text(encoding="utf-8")
+        assert page("blank").read_bytes() == before["blank"]
+        with Course(copy).gradebook() as gradebook:
+            given = gradebook.find_grade("why", LESSON, LESSON, "right")
+            assert (given.manual_score, given.needs_manual_grade) == (1.25, False)
+        patch.setattr(publish, "feedback_page", None)  # no page is made again
+        grade(copy, LESSON, settings=QUICK)
 
 
 def test_an_unreadable_notebook_is_read_again_only_when_it_changes(graded, copy, monkeypatch):

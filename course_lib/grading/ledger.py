@@ -10,7 +10,7 @@ import functools
 import hashlib
 import hmac
 import json
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 from course_lib.workspace.errors import GradingError
@@ -43,6 +43,7 @@ class Entry:
     notices: tuple[str, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
     notebook: str = ""  # the graded notebook as JSON text, until it is published
+    shown: str = ""  # a digest of the points and comments on the page
 
 
 class Ledger:
@@ -63,7 +64,7 @@ class Ledger:
     def put(self, entry: Entry) -> Entry:
         """Keep an entry: it is on disk, or GradingError is raised and the old one still is."""
         text = json.dumps(asdict(entry), ensure_ascii=False)
-        document = json.dumps({"sha256": _digest(text), "entry": text})
+        document = json.dumps({"sha256": digest(text), "entry": text})
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             write_atomically(self._path(entry.student), document, durably=True)
@@ -74,10 +75,6 @@ class Ledger:
             ) from error
         return entry
 
-    def published(self, entry: Entry) -> Entry:
-        """Note that gradebook and files hold the result; the notebook is kept there."""
-        return self.put(replace(entry, state="published", notebook=""))
-
     def _path(self, student: str) -> Path:
         name = hashlib.sha256(student.encode("utf-8", "surrogateescape")).hexdigest()[:24]
         return self.folder / f"{name}.json"
@@ -87,14 +84,15 @@ def _read(path: Path) -> Entry | None:
     """Read an entry; None if there is none or it is damaged."""
     with contextlib.suppress(*_DAMAGED):
         document = json.loads(path.read_text(encoding="utf-8"))
-        if document["sha256"] == _digest(document["entry"]):
+        if document["sha256"] == digest(document["entry"]):
             content = json.loads(document["entry"])
             content["notices"] = tuple(content.get("notices", ()))
             return Entry(**{f.name: content[f.name] for f in fields(Entry) if f.name in content})
     return None
 
 
-def _digest(text: str) -> str:
+def digest(text: str) -> str:
+    """Return a digest of a text."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -125,8 +125,7 @@ def _grade(
             for student in graded.keys() - known - {s.student for s in submissions}:
                 if again := unchanged(run, run.ledger.get(student), known):
                     _finish(run, again, publisher)
-            for entry in publisher.write_pages(run.ledger):
-                run.ledger.published(entry)
+            publisher.write_pages(run.ledger)
 
 
 def _finish(run: Run, entry: Entry, publisher: Publisher) -> list[str]:
@@ -134,9 +133,7 @@ def _finish(run: Run, entry: Entry, publisher: Publisher) -> list[str]:
     if entry.state == "blank":
         publisher.leave_blank(entry.student)
         run.ledger.put(entry)
-    if entry.state != "graded":
-        return []
-    return publisher.publish(entry.student, entry.notebook)
+    return publisher.publish(entry.student, entry.notebook) if entry.state == "graded" else []
 
 
 def _write_log(run: Run, entry: Entry, result: Result) -> None:

@@ -48,13 +48,6 @@ class Sheet:
         commas = sum("," in number for number in numbers)
         return "," if commas > sum("." in number for number in numbers) else "."
 
-    def text(self) -> str:
-        """Return the file's text."""
-        out = io.StringIO(newline="")
-        rows = [self.header, *self.rows]
-        csv.writer(out, delimiter=self.delimiter, lineterminator=self.line_end).writerows(rows)
-        return out.getvalue()
-
     def write(self, path: Path, *, force: bool) -> None:
         """Write the file completely or not at all; with `force` over one that exists."""
         if path.is_dir():
@@ -63,8 +56,10 @@ class Sheet:
             raise ExportError(
                 f"{path} exists: name another with --output, or overwrite it with --force"
             )
+        out, rows = io.StringIO(newline=""), [self.header, *self.rows]
+        csv.writer(out, delimiter=self.delimiter, lineterminator=self.line_end).writerows(rows)
         try:
-            write_atomically(path, self.text(), encoding=self.encoding)
+            write_atomically(path, out.getvalue(), encoding=self.encoding)
         except OSError as error:
             raise ExportError(f"{path} cannot be written: {error.strerror}") from error
 

@@ -4,9 +4,8 @@ Only the process that drives a run does this. A submission is published in one t
 files are written completely or not at all, so publishing the same result again changes nothing.
 """
 
+import json
 import shutil
-import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,7 +25,7 @@ from course_lib.grading.gradebook import MAX_STUDENT_ID
 from course_lib.grading.graded import GradedExercise
 from course_lib.grading.graded_cells import grade_id, is_check, read_notebook
 from course_lib.grading.intake.gate import STAMP, exchange_files, read_stamp
-from course_lib.grading.ledger import Entry, Ledger
+from course_lib.grading.ledger import Ledger, digest
 from course_lib.grading.publishing.course_figures import CourseFigures
 from course_lib.grading.publishing.feedback import Marks, feedback_page, marks_of
 from course_lib.workspace.errors import GradingError
@@ -40,14 +39,14 @@ class Publisher:
         self.course, self.lesson, self.gradebook = course, lesson, gradebook
         self._penalties = LatePenalties(course.config)
         self._figures = CourseFigures(course.step("source"))
-        self._published: dict[str, tuple[Marks, float]] = {}
+        self._marks: dict[str, Marks] = {}
+        self._published: set[str] = set()
 
     def publish(self, student: str, text: str) -> list[str]:
         """Write a graded notebook, given as text: first its grades, then the files.
 
         Its page is made later. The outcomes of its checks are returned.
         """
-        started = time.monotonic()
         notebook = v4.reads(text)  # written by us
         rows = read_notebook(notebook).rows
         with one_transaction(self.gradebook):
@@ -63,18 +62,27 @@ class Publisher:
             write_atomically(kept, f"{stamp}\n")
         else:
             kept.unlink(missing_ok=True)
-        marks = marks_of(about, self.lesson, rows)
-        self._published[student] = marks, time.monotonic() - started
+        self._marks[student] = marks_of(about, self.lesson, rows)
+        self._published.add(student)
         return [row.outcome for row in rows]
 
-    def write_pages(self, ledger: Ledger) -> Iterator[Entry]:
-        """Make the feedback pages of what was published; yield the entry of each complete one."""
-        for student, (marks, seconds) in self._published.items():
+    def write_pages(self, ledger: Ledger) -> None:
+        """Make the pages of what was published, and of what a person has changed since."""
+        for student, marks in self._marks.items():
             entry = ledger.get(student)
+            shown = digest(json.dumps([marks.about, marks.cells], sort_keys=True))
+            if student not in self._published:
+                if entry.state != "published" or entry.shown == shown:
+                    continue
+                graded = self.course.read_graded(student, self.lesson)
+                if graded is None:
+                    continue
+                entry = replace(entry, notebook=v4.writes(graded))
+                marks = marks._replace(exercises=read_notebook(graded).rows)
             place = self._write_page(student, feedback_page(entry.notebook, marks, self._figures))
             for name, text in exchange_files(self._submitted(student)).items():
                 write_atomically(place.with_name(name), text)
-            yield replace(entry, seconds=entry.seconds | {"write": seconds})
+            ledger.put(replace(entry, state="published", notebook="", shown=shown))
 
     def _write_page(self, student: str, page: str) -> Path:
         place = self.course.step("feedback") / student / self.lesson / f"{self.lesson}.html"
@@ -95,11 +103,13 @@ class Publisher:
 
     def graded(self) -> dict[str, bool]:
         """Return the students with grades, and whether their recorded lateness is current."""
-        return {
-            one.student.id: self._is_current(one)
-            for one in self.gradebook.assignment_submissions(self.lesson)
-            if any(notebook.grades for notebook in one.notebooks)
-        }
+        found = {}
+        for one in self.gradebook.assignment_submissions(self.lesson):
+            for notebook in one.notebooks:
+                if notebook.grades:
+                    found[one.student.id] = self._is_current(one)
+                    self._marks[one.student.id] = marks_of(notebook, self.lesson, ())
+        return found
 
     def _is_current(self, submission: Submission) -> bool:
         """Return whether time and penalty would stay the same if it were published now."""

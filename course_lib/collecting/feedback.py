@@ -69,7 +69,8 @@ def feedback(root: Path, lesson: str, to: str | None = None) -> tuple[int, list[
         if name := names.get(student):
             placed.append((student, name))
         elif student in pages:
-            left.append((student, f"not collected from {to}: send {pages[student]} yourself"))
+            page = os.path.relpath(pages[student], course.root)
+            left.append((student, f"not collected from {to}: send {page} yourself"))
         elif student in handed_in:
             left.append((student, problems.get(student) or f"not graded: course grade {lesson}"))
         else:
@@ -85,7 +86,7 @@ def feedback(root: Path, lesson: str, to: str | None = None) -> tuple[int, list[
     lines = [f"{lesson}, for {to}" if to else lesson]
     lines += [f"  {one_line(student, 40):<{width}}  {one_line(name)}" for student, name in placed]
     lines += [f"  {one_line(student, 40):<{width}}  NO PAGE: {why}" for student, why in left]
-    lines.append(f"{archive.relative_to(course.root)}: {len(placed)} pages; {_UPLOAD[to]}")
+    lines.append(f"{archive.relative_to(course.root)}, pages: {len(placed)}; {_UPLOAD[to]}")
     is_complete = all(why == ABSENT for _, why in left)
     return COMPLETE if is_complete else INCOMPLETE, lines
 

@@ -29,6 +29,7 @@ PAGES = (
     "docs/attention_speed.md",
     "docs/site.md",
     "docs/sources.md",
+    "docs/testing.md",
 )
 REWRITE = "run: python docs/tables.py"
 

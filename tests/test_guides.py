@@ -28,6 +28,7 @@ PAGES = (  # the first tells the story that the others go on with
     "docs/grading.md",
     "docs/scale.md",
     "CONTRIBUTING.md",
+    "docs/testing.md",
 )
 CANVAS = """Student,ID,SIS Login ID,Section,Masked softmax (101)
     Points Possible,,,,16

@@ -38,6 +38,9 @@ class Blocked(Stepped):
     def shift(self, larger) -> Tensor:
         return finite(larger)
 
+    def end(self, maxima, totals) -> Tensor:
+        return maxima + totals.log()
+
     def scores(self, queries, keys, mask, block) -> Tensor:
         scores = self.product(queries, keys[..., block, :]) / self.root(queries)
         allowed = None if mask is None else self.own(None, mask)
@@ -60,7 +63,7 @@ class Blocked(Stepped):
             outputs = old + weights @ values[..., block, :]
             maxima = larger
         outputs = outputs / totals.masked_fill(totals == 0, 1.0)
-        return outputs, (maxima + totals.log()).squeeze(-1)
+        return outputs, self.end(maxima, totals).squeeze(-1)
 
 
 class Recomputed(Blocked):

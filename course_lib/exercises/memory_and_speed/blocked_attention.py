@@ -166,6 +166,12 @@ EXERCISE = Exercise(
             "the NaN stays in its outputs and sums.",
             "What could you subtract there instead of the maximum?",
         ),
+        mistake(
+            "maximum_for_logsumexp", Blocked.answer({"end": lambda self, top, total: top})
+        ).says(
+            "You return the maximum instead of the log sum exp; the sum is missing.",
+            "The log sum exp is the maximum plus what?",
+        ),
         mistake("all_at_once", _at_once).says(
             "Your code holds n x m numbers in memory at once: all scores, in one tensor or in a "
             "list of blocks, or the mask as numbers.",

@@ -91,6 +91,7 @@ def stepwise(
     fade_total=True,
     safe=lambda new: torch.where(new == -math.inf, 0.0, new),
     scale=lambda d: d**-0.5,
+    last=lambda top, total: top + total.log(),
 ):
     m = k.shape[-2]
     top = torch.full((*q.shape[:-1], 1), -math.inf, dtype=q.dtype)
@@ -105,7 +106,7 @@ def stepwise(
         total = (total * alpha if fade_total else total) + p.sum(-1, keepdim=True)
         out = (out * alpha if fade_out else out) + p @ v[..., piece, :]
         top = new
-    return out / torch.where(total == 0, 1.0, total), (top + total.log()).squeeze(-1)
+    return out / torch.where(total == 0, 1.0, total), last(top, total).squeeze(-1)
 
 
 @wrong("all_at_once")
@@ -136,6 +137,7 @@ but = wrong_in(stepwise)
 only_whole_blocks = but("short_block_dropped", stop=lambda m, b: m // b * b)
 no_care_for_infinity = but("empty_row", safe=lambda new: new)
 sliced_as_it_is = but("one_column_mask", columns=lambda mask, piece, m: mask[..., piece])
+keeps_the_maximum = but("maximum_for_logsumexp", last=lambda top, total: top)
 forgets_the_root = but("unscaled", scale=lambda d: 1.0)
 forgets_outputs = but("outputs_not_rescaled", fade_out=False)
 forgets_totals = but("sum_not_rescaled", fade_total=False)

@@ -61,6 +61,9 @@ NEED_A_COURSE = {
     "release": "release 02",
     "demo": "demo",
     "grade": "grade 02",
+    "collect": "collect 02 FILE.zip",
+    "extend": "extend 02 ada --to 2026-03-05",
+    "feedback": "feedback 02",
     "report": "report",
     "export": "export",
     "build": "build",
@@ -74,6 +77,9 @@ NEED_A_COURSE = {
 }
 NAME_A_LESSON = ("release", "demo", "grade", "report", "export", "build", "matrix", "times")
 ANYWHERE = {"doctor", "progress"}
+COLLECTING = {"collect", "extend", "feedback"}  # a line for each student is their result
+AT_ONCE = {"lab", "new", "test", "progress", "times", "train"} | COLLECTING
+WITHOUT_NUMBERS = {"lab", "new", "test", "site", "train"} | COLLECTING
 
 
 def test_the_table_has_every_verb():
@@ -107,8 +113,8 @@ def test_an_option_that_is_none(capsys, verb):
 @pytest.mark.parametrize("verb", sorted(COMMANDS))
 def test_what_takes_its_time_can_be_quiet_and_what_has_numbers_gives_them_to_machines(verb):
     options = {name for parameter in COMMANDS[verb].params for name in parameter.opts}
-    assert "--quiet" in options or verb in {"lab", "new", "test", "progress", "times", "train"}
-    assert "--json" in options or verb in {"lab", "new", "test", "site", "train"}
+    assert "--quiet" in options or verb in AT_ONCE
+    assert "--json" in options or verb in WITHOUT_NUMBERS
 
 
 def test_the_exit_codes_are_in_the_help(capsys):

@@ -148,7 +148,7 @@ def test_a_gradebook_that_cannot_be_reached_is_one_line_without_the_password(
         (f"{known}://grader:{PASSWORD}@/none?host={here}", 'database "none" does not exist'),
         (f"{known}2://me:open-barley@host/db", 'pip install "attention-course[scale]"'),
         (f"{known}://me:open@barley@host/db", "holds a password with @ in it"),
-        ("barley://me@host/db", "is not the URL of a database: write postgresql"),
+        ("barley://me@host/db", "is not the URL of a gradebook: write postgresql"),
     ):
         keep_gradebook_at(root, url)
         for verb in (["grade", LESSON, "--quiet"], ["report", LESSON], ["export", LESSON]):

@@ -39,7 +39,7 @@ def opened(coursedir: CourseDirectory) -> Iterator[Gradebook]:
         url = make_url(coursedir.db_url)
         url.get_dialect()
     except (ArgumentError, ValueError):
-        raise GradingError(f"{_SETTING} is not the URL of a database: {_URL}") from None
+        raise GradingError(f"{_SETTING} is not the URL of a gradebook: {_URL}") from None
     if "@" in (url.host or ""):
         raise GradingError(
             f"{_SETTING} holds a password with @ in it: write it as %40, or better: {_URL}"

@@ -96,6 +96,7 @@ NOT_RUN = {
     "course demo": Reason("`course demo 02` is run", read_verb),
     "course test": Reason("it runs the tests, this one among them", read_verb),
     "course lab": Reason("it opens JupyterLab; tests/browser does", read_verb),
+    "course site --open": Reason("it opens a browser; tests/browser builds the site", read_verb),
     "course bench grading": Reason("stock nbgrader needs minutes for 100", read_verb),
     "course bench WHAT": Reason("a row of a table: one of several", read_verb),
     "course train WHAT": Reason("a row of a table: one of several", read_verb),

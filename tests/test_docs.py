@@ -28,6 +28,8 @@ PAGES = (
     "docs/instructors.md",
     "docs/attention_speed.md",
     "docs/site.md",
+    "docs/hub.md",
+    "docs/midterm.md",
     "docs/sources.md",
     "docs/testing.md",
 )

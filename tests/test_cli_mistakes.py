@@ -76,10 +76,10 @@ NEED_A_COURSE = {
     "bench": "bench grading",
 }
 NAME_A_LESSON = ("release", "demo", "grade", "report", "export", "build", "matrix", "times")
-ANYWHERE = {"doctor", "progress"}
+ANYWHERE = {"doctor", "init", "progress"}
 COLLECTING = {"collect", "extend", "feedback"}  # a line for each student is their result
-AT_ONCE = {"lab", "new", "test", "progress", "times", "train"} | COLLECTING
-WITHOUT_NUMBERS = {"lab", "new", "test", "site", "train"} | COLLECTING
+AT_ONCE = {"init", "lab", "new", "test", "progress", "times", "train"} | COLLECTING
+WITHOUT_NUMBERS = {"init", "lab", "new", "test", "site", "train"} | COLLECTING
 
 
 def test_the_table_has_every_verb():

@@ -92,6 +92,12 @@ class Course:
         return [slug for slug in known if not lessons or slug in lessons]
 
 
+def files_home(library: Path) -> Path:
+    """Return the folder with the course's own files: that inside a wheel, or else the clone."""
+    packed = library / "course_files"  # hatch_build.py puts them there
+    return packed if packed.is_dir() else library.parent
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return a sentence that suggests the nearest known name, or lists them all."""
     known = list(known)

@@ -19,7 +19,7 @@ import nbformat
 from packaging.requirements import Requirement
 
 from course_lib.authoring.builder import check_release, replace_files
-from course_lib.authoring.inputs import Course
+from course_lib.authoring.inputs import Course, files_home
 from course_lib.authoring.paste import solution_path
 from course_lib.workspace.errors import ReleaseError
 from course_lib.workspace.sources import attention_init, reached
@@ -27,7 +27,7 @@ from course_lib.workspace.sources import attention_init, reached
 FOLDER = "attention-course"  # the same for each lesson: unzipped over it, the next week adds to it
 INTO = "bundles"
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the first date that a zip can hold
-COPIED = ("LICENSE", "constraints.txt", "nbgrader_config.py")
+COPIED = ("LICENSE", "constraints.txt")  # from the installed course, not the course folder
 # The search for imports begins with these files.
 STARTS = (
     "__init__.py",
@@ -135,9 +135,11 @@ def solved(course: Course, up_to: str | None) -> list[str]:
 def contents(course: Course, lessons: Sequence[str], up_to: str | None) -> dict[str, bytes]:
     """Return every file of a bundle by its name."""
     root, library = course.root, course.library
-    files = {name: (root / name).read_bytes() for name in COPIED}
-    files["pyproject.toml"] = project(root).encode()
-    files["environment.yml"] = environment(root).encode()
+    home = files_home(library)
+    files = {name: (home / name).read_bytes() for name in COPIED}
+    files["nbgrader_config.py"] = (root / "nbgrader_config.py").read_bytes()
+    files["pyproject.toml"] = project(home).encode()
+    files["environment.yml"] = environment(home).encode()
     files["README.md"] = readme(course, lessons, up_to).encode()
     for slug in lessons:
         folder = course.release(slug).parent
@@ -177,9 +179,9 @@ def library_files(course: Course, lessons: Sequence[str], up_to: str | None) -> 
     )
 
 
-def project(root: Path) -> str:
+def project(home: Path) -> str:
     """Return a pyproject.toml without the optional dependencies."""
-    whole = _pyproject(root)
+    whole = _pyproject(home)
     about = whole["project"]
     lines = ["[build-system]", *_entries(whole["build-system"])]
     lines += ["", "[project]", *_entries({key: about[key] for key in _KEPT})]
@@ -192,8 +194,8 @@ def project(root: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _pyproject(root: Path) -> dict:
-    return tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+def _pyproject(home: Path) -> dict:
+    return tomllib.loads((home / "pyproject.toml").read_text(encoding="utf-8"))
 
 
 def _entries(table: dict) -> list[str]:
@@ -201,11 +203,11 @@ def _entries(table: dict) -> list[str]:
     return [f"{key} = {json.dumps(value, indent=4)}" for key, value in table.items()]
 
 
-def environment(root: Path) -> str:
+def environment(home: Path) -> str:
     """Return the clone's environment.yml without comments and optional packages."""
-    optional = _pyproject(root)["project"]["optional-dependencies"]
+    optional = _pyproject(home)["project"]["optional-dependencies"]
     names = {Requirement(line).name for lines in optional.values() for line in lines}
-    lines = (root / "environment.yml").read_text(encoding="utf-8").splitlines(keepends=True)
+    lines = (home / "environment.yml").read_text(encoding="utf-8").splitlines(keepends=True)
     kept = []
     for line in lines:
         package = re.match(r"\s+- ([\w.-]+)", line)

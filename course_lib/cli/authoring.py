@@ -15,6 +15,22 @@ verbs = typer.Typer()
 
 
 @verbs.command()
+def init(
+    folder: Annotated[Path, typer.Argument(help="A new or empty folder, or one made before.")],
+) -> None:
+    """Make a folder for your class, outside of the clone, in which every command works.
+
+    It holds the configuration and the lessons. Run it again after an update of the course: it
+    replaces the files that nobody edited and lists those that it left alone.
+
+    Example: course init ../attention-2026
+    """
+    from course_lib.authoring.init import init as make
+
+    typer.echo(make(folder).text())
+
+
+@verbs.command()
 def build(
     lessons: Lessons = None,
     check: Annotated[bool, typer.Option("--check", help="Only say what is stale.")] = False,

@@ -1,0 +1,126 @@
+"""`course init`: a folder for a class, with the course's configuration and lessons.
+
+The folder records the digest of each file as it was written. When `course init` runs again after
+an update of the course, it replaces the files that still have their digest and no others.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import course_lib
+from course_lib.authoring.builder import FILE, file_digest, replace_files
+from course_lib.authoring.inputs import RELEASE, SOLUTIONS, files_home
+from course_lib.workspace.errors import UsageError
+
+RECORD = ".course/init.json"
+DIGESTS = f"{SOLUTIONS}/{FILE}"
+IGNORED = """\
+# Work and grades of students, which do not belong into a repository.
+/submitted/
+/downloaded/
+/autograded/
+/feedback/
+/exports/
+/bundles/
+/demo/
+/.course/*
+!/.course/init.json
+/grades.csv
+/report.html
+gradebook.db*
+.nbgrader.log
+.ipynb_checkpoints/
+__pycache__/
+"""
+
+
+@dataclass(frozen=True)
+class Made:
+    """The result of `init`: names of the files that it wrote and of those that it left alone."""
+
+    folder: Path
+    written: tuple[str, ...]
+    left: tuple[str, ...]
+
+    def text(self) -> str:
+        """Return a line for the folder and one for each file that was left alone."""
+        lines = [f"{self.folder}: {len(self.written)} files written"]
+        lines += [f"left alone, because it or its lesson was edited: {name}" for name in self.left]
+        if self.left:
+            lines.append("for the course's version, move edited files away and run this again")
+        return "\n".join(lines)
+
+
+def init(folder: Path) -> Made:
+    """Make a course folder, or bring the one at `folder` up to date with the installed course.
+
+    Raises:
+        UsageError: the folder holds something else, or the clone's own notebooks were edited.
+    """
+    folder = Path(folder).resolve()
+    record = folder / RECORD
+    foreign = any(folder.iterdir()) if folder.is_dir() else folder.exists()
+    if foreign and not record.is_file():
+        raise UsageError(
+            f"{folder} is not empty, and `course init` did not make it; name a new or empty folder"
+        )
+    files = course_files(files_home(Path(course_lib.__file__).resolve().parent))
+    known = _read_object(record)
+    if not foreign:  # so that a first run that was interrupted can be repeated
+        replace_files({record: b"{}\n"})
+    edited = {
+        _unit(name)
+        for name, data in files.items()
+        if name != DIGESTS
+        and (folder / name).exists()
+        and not _has(folder / name, file_digest(data), known.get(name))
+    }
+    # `course build` writes the digests, too. Those of a lesson belong to its notebooks.
+    theirs, ours = _read_object(folder / DIGESTS), json.loads(files[DIGESTS])
+    merged = {**theirs, **{slug: ours[slug] for slug in ours if slug not in edited}}
+    files[DIGESTS] = (json.dumps(dict(sorted(merged.items())), indent=1) + "\n").encode()
+    stale = [name for name in files if not _has(folder / name, file_digest(files[name]))]
+    left = [name for name in stale if _unit(name) in edited]
+    written = [name for name in stale if name not in left]
+    replace_files({folder / name: files[name] for name in written})
+    known |= {name: file_digest(files[name]) for name in files if name not in left}
+    replace_files({record: (json.dumps(known, indent=1) + "\n").encode()})
+    return Made(folder, tuple(written), tuple(left))
+
+
+def course_files(home: Path) -> dict[str, bytes]:
+    """Return what a course folder holds at first, by name; `home` has the course's own files."""
+    files = {"nbgrader_config.py": (home / "nbgrader_config.py").read_bytes()}
+    files[".gitignore"] = IGNORED.encode()
+    for path in sorted(p for part in (SOLUTIONS, RELEASE) for p in (home / part).rglob("*")):
+        parts = path.relative_to(home).parts
+        if path.is_file() and not any(part.startswith((".", "__")) for part in parts):
+            files["/".join(parts)] = path.read_bytes()
+    for slug, noted in json.loads(files[DIGESTS]).items():
+        for file, digest in noted["release"].items():
+            name = f"{RELEASE}/{slug}/{file}"
+            if name not in files or file_digest(files[name]) != digest:
+                raise UsageError(
+                    f"{home / name} is not as the course wrote it, so it is not copied; move it "
+                    f"away and run there: course build {slug}"
+                )
+    return files
+
+
+def _unit(name: str) -> str:
+    """Return what is replaced together: a lesson's notebooks, since one is made from the other."""
+    return name.split("/")[1] if name.endswith(".ipynb") else name
+
+
+def _has(path: Path, *digests: str | None) -> bool:
+    """Return whether a file exists and has one of these digests."""
+    return path.is_file() and file_digest(path.read_bytes()) in digests
+
+
+def _read_object(path: Path) -> dict:
+    """Return a JSON file's object, or an empty one if there is none: then nothing is replaced."""
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return {}

@@ -1,0 +1,224 @@
+"""`course init`: a folder in which every command works, and what an update does to it."""
+
+import ast
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from grading_course import nbgrader
+from waiting import PATIENCE
+
+from course_lib.authoring import init as module
+from course_lib.authoring.builder import file_digest
+from course_lib.authoring.init import DIGESTS, RECORD, init
+from course_lib.cli.main import main
+from course_lib.grading.course import Course
+from course_lib.grading.demo_course import SampleStudent, answer
+
+ROOT = Path(__file__).resolve().parent.parent
+LESSON, OTHER = "02_masked_softmax", "03_batch_matmul"
+
+
+def publish(home: Path, words: str) -> None:
+    """Write a course of two lessons, whose files all hold these words."""
+    digests = {}
+    for slug in (LESSON, OTHER):
+        for name in (f"solutions/{slug}/{slug}.py", f"solutions/{slug}/{slug}.ipynb"):
+            (home / name).parent.mkdir(parents=True, exist_ok=True)
+            (home / name).write_text(words)
+        release = home / "notebooks" / slug / f"{slug}.ipynb"
+        release.parent.mkdir(parents=True, exist_ok=True)
+        release.write_text(words)
+        digest = file_digest(words.encode())
+        digests[slug] = {"inputs": words, "solution": digest, "release": {release.name: digest}}
+    (home / DIGESTS).write_text(json.dumps(digests))
+    (home / "nbgrader_config.py").write_text(f"# {words}")
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """The course that is installed, in its first version."""
+    home = tmp_path / "home"
+    publish(home, "first")
+    monkeypatch.setattr(module, "files_home", lambda library: home)
+    return home
+
+
+@pytest.fixture
+def folder(home, tmp_path):
+    """A folder made from the first version."""
+    init(tmp_path / "class")
+    return tmp_path / "class"
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+def test_a_second_run_changes_nothing(folder):
+    before = contents(folder)
+    made = init(folder)
+    assert (made.written, made.left) == ((), ())
+    assert contents(folder) == before
+
+
+def test_an_update_replaces_what_nobody_edited_and_lists_what_it_left_alone(home, folder, capsys):
+    (folder / "nbgrader_config.py").write_text("# mine")
+    publish(home, "second")
+    assert main(["init", str(folder)]) == 0
+    said = capsys.readouterr().out
+    assert [line for line in said.splitlines() if line.startswith("left alone")] == [
+        "left alone, because it or its lesson was edited: nbgrader_config.py"
+    ]
+    assert (folder / "nbgrader_config.py").read_text() == "# mine"
+    assert json.loads((folder / DIGESTS).read_text()) == json.loads((home / DIGESTS).read_text())
+    for slug in (LESSON, OTHER):
+        assert {path.read_text() for path in folder.rglob(f"{slug}.*")} == {"second"}
+
+
+def test_an_edited_file_is_still_left_alone_by_the_update_after_the_next(home, folder):
+    (folder / "nbgrader_config.py").write_text("# mine")
+    for version in ("second", "third"):
+        publish(home, version)
+        assert init(folder).left == ("nbgrader_config.py",)
+
+
+def test_a_file_that_was_moved_away_is_written_again(home, folder):
+    (folder / "nbgrader_config.py").write_text("# mine")
+    publish(home, "second")
+    init(folder)
+    (folder / "nbgrader_config.py").rename(folder / "mine.py")
+    made = init(folder)
+    assert (made.written, made.left) == (("nbgrader_config.py",), ())
+
+
+def test_the_notebooks_and_digests_of_a_lesson_stay_together(home, folder):
+    source, release = (f"{part}/{LESSON}/{LESSON}.ipynb" for part in ("solutions", "notebooks"))
+    (folder / source).write_text("built here")
+    digests = json.loads((folder / DIGESTS).read_text())
+    digests[LESSON]["solution"] = file_digest(b"built here")
+    (folder / DIGESTS).write_text(json.dumps(digests))
+    publish(home, "second")
+    made = init(folder)
+    assert set(made.left) == {source, release}
+    assert (folder / release).read_text() == "first"
+    assert (folder / f"solutions/{LESSON}/{LESSON}.py").read_text() == "second"
+    now = json.loads((folder / DIGESTS).read_text())
+    assert now == {**json.loads((home / DIGESTS).read_text()), LESSON: digests[LESSON]}
+
+
+def test_without_a_readable_record_nothing_that_differs_is_replaced(home, folder):
+    (folder / RECORD).write_text("{")
+    publish(home, "second")
+    made = init(folder)
+    assert "nbgrader_config.py" in made.left
+    assert (folder / "nbgrader_config.py").read_text() == "# first"
+
+
+def test_a_first_run_that_was_interrupted_can_be_repeated(home, tmp_path, monkeypatch):
+    own = module.replace_files
+
+    def interrupted(files):
+        own(dict(list(files.items())[:2]))
+        if len(files) > 1:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "replace_files", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            init(tmp_path / "class")
+    assert init(tmp_path / "class").left == ()
+    assert init(tmp_path / "class").written == ()
+
+
+@pytest.mark.parametrize("name", ["class", "class/thesis.tex"])
+def test_foreign_content_is_refused_in_one_sentence(home, tmp_path, capsys, name):
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("years of work")
+    before = contents(tmp_path)
+    assert main(["init", str(tmp_path / "class")]) == 2
+    error = capsys.readouterr().err
+    assert "name a new or empty folder" in error and error.count("\n") == 1
+    assert contents(tmp_path) == before
+
+
+def test_a_release_that_somebody_worked_in_is_not_handed_on(home, tmp_path, capsys):
+    (home / "notebooks" / LESSON / f"{LESSON}.ipynb").write_text("an answer")
+    assert main(["init", str(tmp_path / "class")]) == 2
+    assert f"course build {LESSON}" in capsys.readouterr().err
+    assert not (tmp_path / "class").exists()
+
+
+@pytest.mark.slow
+def test_every_command_works_in_the_folder(tmp_path, monkeypatch, capsys):
+    folder, clones = tmp_path / "class", tmp_path / "clones"
+
+    def course(*line: str) -> None:
+        assert main(list(line)) == 0, capsys.readouterr().err
+
+    course("init", str(folder))
+    monkeypatch.chdir(folder)
+    nbgrader(folder, "db", "assignment", "add", LESSON, "--duedate=2026-03-02 23:59 UTC")
+    _, release = Course(folder).read_release(LESSON)
+    notebook = answer(release, SampleStudent("ada", {}, {}))
+    (clones / "ada").mkdir(parents=True)
+    nbformat.write(notebook, clones / "ada" / f"{LESSON}.ipynb")
+    course("collect", "02", str(clones), "--from", "folder")
+    nbgrader(folder, "db", "student", "add", "ada")
+    course("extend", "02", "ada", "--to", "2030-03-05 23:59 UTC")
+    course("grade", "02", "--sandbox", "off", "--trusted", "--executor", "serial", "-q")
+    course("report", "02")
+    assert "ada" in (folder / "report.html").read_text(encoding="utf-8")
+    course("export", "02", "--partial")
+    assert "ada" in (folder / "grades.csv").read_text(encoding="utf-8")
+    course("feedback", "02")
+    assert list((folder / "exports").glob("*.zip"))
+    course("release", "02", "--up-to", "02", "-q")
+    assert (folder / "bundles" / f"{LESSON}.zip").is_file()
+    course("times")
+    assert "ada" in nbgrader(folder, "db", "student", "list")
+    nbgrader(folder, "generate_feedback", LESSON, "--force")
+    nbgrader(folder, "export", "--to", "all.csv")
+    made = init(folder)
+    assert (made.written, made.left) == ((), ())
+
+
+@pytest.mark.slow
+def test_an_installed_wheel_makes_the_same_folder_and_bundle(tmp_path):
+    site = tmp_path / "site"
+    hidden = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "course_lib", site / "course_lib", ignore=hidden)
+    for name in put_into_the_wheel():
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        target = site / "course_lib" / "course_files" / name
+        target.parent.mkdir(exist_ok=True)
+        copy(ROOT / name, target)
+    made = {}
+    for name, path in {"clone": ROOT, "wheel": site}.items():
+        folder = tmp_path / name
+        for line in (["init", str(folder)], ["release", "02", "--up-to", "02", "-q"]):
+            done = subprocess.run(
+                [sys.executable, "-P", "-m", "course_lib.cli", *line],
+                cwd=folder if folder.exists() else tmp_path,
+                env={**os.environ, "PYTHONPATH": str(path)},
+                capture_output=True,
+                text=True,
+                timeout=PATIENCE,
+            )
+            assert done.returncode == 0, done.stderr
+        made[name] = contents(folder)
+    assert made["wheel"] == made["clone"]
+
+
+def put_into_the_wheel() -> list[str]:
+    """The names that hatch_build.py adds; it imports hatchling, which only a build installs."""
+    tree = ast.parse((ROOT / "hatch_build.py").read_text(encoding="utf-8"))
+    values = [n.value for n in tree.body if isinstance(n, ast.Assign | ast.AugAssign)]
+    return [name for value in values for name in ast.literal_eval(value)]

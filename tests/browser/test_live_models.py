@@ -43,7 +43,8 @@ def model():
 @pytest.fixture(scope="module")
 def letters_model():
     parts = [CausalSelfAttention(64, 4) for _ in range(2)]
-    return trained.trained_induction(LanguageModel(26, parts, positional_encoding(32, 64)))
+    model = trained.trained_induction(LanguageModel(26, parts, positional_encoding(32, 64)))
+    return model.half().float()  # as the page has it
 
 
 @pytest.fixture

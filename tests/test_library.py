@@ -161,7 +161,7 @@ def test_every_answer_of_the_course_can_be_kept(notebook, course):
     notebook.run(
         IMPORTS,
         "import contextlib\nfrom typing import Any\nimport numpy as np",
-        "from collections.abc import Callable, Iterable, Iterator",
+        "from collections.abc import Callable, Iterable, Iterator, Sequence",
     )
     for name in checks.exercises():
         notebook.run(solution_source(name))

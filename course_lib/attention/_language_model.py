@@ -1,7 +1,7 @@
 """Lesson 10: what a language model learns from, how it writes, and what its heads do."""
 
 # An attribute of a module, such as `context_length`, is a tensor or a module in torch's stubs.
-# pyright: reportOperatorIssue=false, reportCallIssue=false
+# pyright: reportOperatorIssue=false, reportCallIssue=false, reportIndexIssue=false
 import contextlib
 import math
 from collections.abc import Iterator, Sequence

@@ -113,8 +113,8 @@ def use_module(model: Translator, module: nn.Module) -> None:
 
     The module is called as a function is. It returns the outputs and keeps `attention_weights`.
     """
-    use_attention(model, lambda *inputs: (module(*inputs), module.attention_weights))
-    model.decoder.cross_attention.module = module  # which registers its parameters
+    use_attention(model, lambda *inputs: (module(*inputs), module.attention_weights))  # pyright: ignore[reportArgumentType] - weights are a tensor
+    model.decoder.cross_attention.module = module  # which registers its parameters  # pyright: ignore[reportAttributeAccessIssue] - it is a module
 
 
 def use_softmax(model: Translator, softmax: Callable[[Tensor, Tensor], Tensor]) -> None:

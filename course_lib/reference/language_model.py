@@ -34,16 +34,16 @@ def language_model(
     x = x + construct["positions"][: tokens.shape[1]]
     for number in range(len(construct["attentions"])):
         block = part(state, f"blocks.{number}")
-        normed = layer_norm(x, **part(block, "norm_1"))
+        normed = layer_norm(x, **part(block, "norm_1"))  # pyright: ignore[reportArgumentType] - a part has no `eps`
         for i in range(tokens.shape[1]):
             mean = sum(normed[:, j] for j in range(i + 1)) / (i + 1)
             x[:, i] = x[:, i] + block["attention.scale"] * mean
         if construct.get("hidden_dim"):
             network = part(block, "feed_forward")
-            normed = layer_norm(x, **part(block, "norm_2"))
+            normed = layer_norm(x, **part(block, "norm_2"))  # pyright: ignore[reportArgumentType] - a part has no `eps`
             hidden = _gelu(linear(normed, network["0.weight"], network["0.bias"]))
             x = x + linear(hidden, network["2.weight"], network["2.bias"])
-    last = layer_norm(x, **part(state, "norm"))
+    last = layer_norm(x, **part(state, "norm"))  # pyright: ignore[reportArgumentType] - a part has no `eps`
     return Expected(linear(last, state["to_logits.weight"], state["to_logits.bias"]))
 
 
@@ -114,7 +114,7 @@ def induction_score(attention_weights: np.ndarray, period: int | None = None) ->
         period = max(attention_weights.shape[-1] // 2, 1)
     scores = np.zeros(len(attention_weights))
     for h, weights in enumerate(attention_weights):
-        found = [float(weights[i, i - period + 1]) for i in range(period, len(weights))]
+        found = [float(weights[i, i - period + 1]) for i in range(period, len(weights))]  # pyright: ignore[reportOperatorIssue, reportArgumentType] - `period` is a number here
         scores[h] = math.fsum(found) / len(found) if found else 0.0
     return Expected(scores)
 

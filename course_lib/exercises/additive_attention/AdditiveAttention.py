@@ -41,7 +41,7 @@ def _values(rng) -> list[Probe]:
     problem = functools.partial(_problem, rng)
     equal_keys = {"queries": [[[1.0, 0.0]]], "keys": [[[1.0], [1.0]]], "values": [[[10.0], [20.0]]]}
     wide = problem(4, 20, 30, 2, 3, 1, 2, dropout=0.4) | {"values": dropout_values(rng, 4, 30)}
-    wide["keys"].data[:] = wide["keys"].data[:, :1]  # equal weights
+    wide["keys"].data[:] = wide["keys"].data[:, :1]  # equal weights  # pyright: ignore[reportCallIssue, reportArgumentType] - `data` is an array
     past, late = np.tri(3, 5, 1, dtype=bool), np.tri(3, 5, 2, dtype=bool)
     mask = rng.permuted([[[1, 0, 1, 1, 0]], [[1, 1, 0, 0, 0]]], axis=2) > 0
     padded = problem(2, 3, 5, 4, 6, 7, 8, mask=mask)
@@ -49,7 +49,7 @@ def _values(rng) -> list[Probe]:
     other_calls: Given = {"scenario": "among_other_calls"}
     by_query = [[1, 4, 2], [3, 5, 2]]
     return [
-        case("worked_number", **problem(1, 1, 2, 2, 1, 1, 2) | equal_keys).says(
+        case("worked_number", **problem(1, 1, 2, 2, 1, 1, 2) | equal_keys).says(  # pyright: ignore[reportArgumentType] - a row has no `args`
             "Equal keys get equal weights: values of 10 and 20 give 15."
         ),
         case("no_mask", **problem(2, 3, 4, 5, 6, 8, 7)).says(
@@ -81,7 +81,7 @@ def _values(rng) -> list[Probe]:
         case("dropout_off_in_eval", **problem(2, 3, 5, 4, 6, 8, 7, [4, 3], dropout=0.5)).says(
             "In eval mode dropout does nothing."
         ),
-        case("dropout_in_train", **wide, training=True, compare="dropout_on_weights").says(
+        case("dropout_in_train", **wide, training=True, compare="dropout_on_weights").says(  # pyright: ignore[reportArgumentType] - a row has no `args`
             "In train mode each weight is dropped with probability p and the others are divided "
             "by 1 - p; `attention_weights` holds the weights from before that."
         ),

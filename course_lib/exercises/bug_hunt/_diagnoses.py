@@ -26,7 +26,7 @@ def diagnosing(groups: Mapping[str, Sequence[str]], **row) -> Exercise:
         says = "Each box breaks the invariant that the dict names for it."
         options = {"scenario": "entries", "compare": "named"}
         return [
-            case(name, args={"keys": " ".join(group)}, **options).says(says)
+            case(name, args={"keys": " ".join(group)}, **options).says(says)  # pyright: ignore[reportArgumentType] - the options have no `by_name`
             for name, group in groups.items()
         ]
 

@@ -128,7 +128,7 @@ def _failing(steps) -> Callable:
 def _step_without_a_leaf(leaf) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's own hint at the mistake
-        0.1 * (leaf - 0.1).grad
+        0.1 * (leaf - 0.1).grad  # pyright: ignore[reportUnusedExpression] - reading `.grad` warns
 
 
 EXERCISE = Exercise(

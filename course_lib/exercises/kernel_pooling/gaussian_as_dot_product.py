@@ -48,7 +48,7 @@ def _probes(rng) -> list[Probe]:
             "The weights must have the gradient of the Gaussian kernel."
         ),
         edge("one_query", **problem(1, 5, 1, 1.1)).says("One query and one feature must work."),
-        edge("far_query", **problem(2, 4, 3, 1.0, away=far), tolerance=1e-4).says(
+        edge("far_query", **problem(2, 4, 3, 1.0, away=far), tolerance=1e-4).says(  # pyright: ignore[reportArgumentType] - a shift for each axis
             "A query far from every key still has finite scores."
         ),
         edge("float32", **problem(3, 4, 2, 1.1), **FLOAT32).says(

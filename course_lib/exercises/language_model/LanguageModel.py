@@ -205,11 +205,11 @@ def _model(joins, norms, place, last, between, keep) -> type:
         def forward(self, tokens) -> nn.Module:
             if tokens.shape[1] > self.context_length:
                 raise ValueError("the text is too long")
-            x = place(self.tokens(tokens), tokens, self.positions)
+            x = place(self.tokens(tokens), tokens, self.positions)  # pyright: ignore[reportCallIssue] - a layer
             for block in self.blocks:
-                parts = [block[name] for name in ("attention", "feed_forward") if name in block]
+                parts = [block[name] for name in ("attention", "feed_forward") if name in block]  # pyright: ignore[reportIndexIssue, reportOperatorIssue] - a ModuleDict
                 for join, norm, part in zip(joins, norms, parts, strict=False):
-                    x = join(x, block[norm], part)
+                    x = join(x, block[norm], part)  # pyright: ignore[reportIndexIssue] - a ModuleDict
             return last(self, x)
 
     return LanguageModel

@@ -511,7 +511,7 @@ def test_an_extension_is_nbgraders_own_and_can_be_taken_back(due, capsys, text, 
     [
         (["07", "ada", "--to", "2026-03-05"], "there is no lesson 07"),
         (["02", "adda", "--to", "2026-03-05"], "did you mean ada?"),
-        (["02", "ada", "--to", "tomorrow"], "is no date"),
+        (["02", "ada", "--to", "tomorrow"], "is not a date; write it like"),
         (["02", "ada", "--to", "2026-03-05 23:59 IST"], "names the time zone IST"),
         (["02", "ada", "--to", "02/03/2026"], "which day it means"),
         (["02", "ada", "--to", "2026-03-01"], "before the due date"),

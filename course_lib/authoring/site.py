@@ -295,7 +295,7 @@ def with_outputs(release: NotebookNode, solution: NotebookNode) -> NotebookNode:
     """Return the release with the outputs of the solution notebook, matched by cell id.
 
     Answer cells, their checks and the cells that carry on get none, because those outputs belong
-    to the course's answer. Neither do cells that show the progress of whoever runs them.
+    to the course's answer. Cells that show a person's own progress get none either.
     """
     outputs = {cell.id: cell.outputs for cell in solution.cells if cell.cell_type == "code"}
     for cell in release.cells:

@@ -64,7 +64,7 @@ def store_translator(course: Course, num_steps: int = 800) -> Stored:
 
 
 def store_induction(course: Course, num_steps: int = 800) -> Stored:
-    """Trains two layers on repeated strings of letters, and writes their weights.
+    """Train two layers on repeated strings of letters, and write their weights.
 
     Raises:
         BuildError: too few letters of the second half are foreseen.
@@ -84,12 +84,13 @@ def store_induction(course: Course, num_steps: int = 800) -> Stored:
 
 
 def store_writer(course: Course, num_steps: int = 2500) -> Stored:
-    """Train the model that writes stories, half an hour or so, and write its weights.
+    """Train the model that writes stories, and write its weights.
 
     At first a quarter of the rows are random letters that repeat. They teach the model to look up
     what followed the same letter last time, and the names in the stories then reuse that skill. In
     a second round nearly all rows are stories, and capitals count five times, because the first
-    letters of names are learned last.
+    letters of names are learned last. The stored weights come from an earlier form of this
+    schedule, in several shorter rounds.
 
     Raises:
         BuildError: too few letters of repeated names are predicted correctly.

@@ -152,7 +152,7 @@ def train(
         typer.Argument(help="What to make again."),
     ],
 ) -> None:
-    """Train again what lessons load from storage; the writer takes half an hour or so.
+    """Train again what lessons load from storage; the writer takes longest.
 
     A model that is not good enough is not stored.
 

@@ -62,5 +62,5 @@ def _moment(text: str) -> datetime:
         raise UsageError(f"--to {one_line(text)} {error}") from error
     except Exception as error:  # dateutil fails in several ways on garbage
         raise UsageError(
-            f'--to {one_line(text)!r} is no date: write it as in "2026-03-05 23:59 UTC"'
+            f'--to {one_line(text)!r} is not a date; write it like "2026-03-05 23:59 UTC"'
         ) from error

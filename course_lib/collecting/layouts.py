@@ -54,7 +54,7 @@ Paths = Mapping[tuple[str, ...], Path]
 
 
 class File(NamedTuple):
-    """A file that somebody handed in: where it lies, and what the student called it."""
+    """A submitted file: its place, and the name that the student gave it."""
 
     path: Path
     original: str
@@ -63,7 +63,7 @@ class File(NamedTuple):
 
 
 class Person(NamedTuple):
-    """Somebody in the class."""
+    """A student in the class."""
 
     student: str  # the id for nbgrader
     name: str
@@ -157,7 +157,7 @@ def read_roster(path: Path, system: str, known: Collection[str]) -> list[Person]
 
 
 def _local(text: str, path: Path) -> datetime:
-    """Return a time of Moodle's, which is in the zone of whoever downloads, in UTC."""
+    """Convert a time from Moodle, given in the downloading user's time zone, to UTC."""
     try:
         return parse_time(text).astimezone(UTC).replace(tzinfo=None)
     except Exception as error:  # dateutil fails in several ways on garbage
@@ -168,7 +168,7 @@ def _local(text: str, path: Path) -> datetime:
 
 
 def _person(ids: Collection[str], name: str, known: Collection[str]) -> Person | None:
-    """Return somebody with the id that is known in the course, or else the first of these ids."""
+    """Return the student with the id that the course knows, or else with the first id."""
     usable = re.compile(r"[^./\\\0-\x1f][^/\\\0-\x1f]*")  # the name of a folder
     ids = [one.strip() for one in ids if usable.fullmatch(one.strip())]
     if not ids:

@@ -48,7 +48,7 @@ def example_for(exercise, failure: Failure | None) -> Example:
 
 
 class _Failures:
-    """The failures of an answer. The report shows the first one that it mentions, on a small input.
+    """Failures of an answer, of which the report shows the first one, on a small input.
 
     Attributes:
         shown: the failure that the report shows, or None before it speaks of any.
@@ -157,7 +157,7 @@ def findings_of(
 
 
 class _Cases:
-    """The sentences of the failing probes that can be the cause of the failure.
+    """Sentences of the failing probes that may explain the failure.
 
     A probe's sentence is not the reason if plain probes about something else fail, too.
     """

@@ -5,18 +5,16 @@ what would make a GPU wait: telling Python a number, or how many of them there a
 """
 
 import copy
-import importlib
 
 import pytest
 import torch
-from bounds import assert_rounded, exact_twin, exactly
 
-from course_lib import causal_mask
+from course_lib import attention, causal_mask, fused
 from course_lib.checks.observe.fake_device import NAME, Elsewhere
 
 pytestmark = pytest.mark.slow
 STALLS = ("_local_scalar_dense", "nonzero", "masked_select", "unique")
-SIZES = {"small": (2, 3, 5, 8), "long": (2, 130, 600, 16)}  # batch, num_queries, num_keys, features
+BATCH, NUM_QUERIES, NUM_KEYS, SIZE = 2, 13, 40, 8
 
 
 class Device(Elsewhere):
@@ -28,29 +26,28 @@ class Device(Elsewhere):
         return super().__torch_dispatch__(func, types, args, kwargs)
 
 
-def found_in(package, name):
-    return getattr(importlib.import_module(f"course_lib.{package}"), name)
+def normal(seed, *shape):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
 
-def masks(sizes, generator):
-    """Lengths and masks of every kind, with queries that see no key."""
-    batch, n, m, _ = sizes
-    lengths = torch.randint(0, m + 1, (batch, n), generator=generator)
-    allowed = torch.rand(batch, n, m, generator=generator) < 0.5
-    return {
-        "none": (None, None),
-        "lengths": (lengths[:, 0], None),
-        "lengths of queries": (lengths, None),
-        "mask": (None, allowed),
-        "causal": (None, causal_mask(n, m)),
-        "both": (lengths[:, 0], allowed[0]),
-    }
-
-
-MAKERS = {
-    "AdditiveAttention": lambda kind, size: kind(size, size, 8),
-    "DotProductAttention": lambda kind, _: kind(),
-    "MultiHeadAttention": lambda kind, size: kind(size, 2),
+LENGTHS = torch.arange(BATCH * NUM_QUERIES).reshape(BATCH, NUM_QUERIES) * 3 % (NUM_KEYS + 1)
+ALLOWED = normal(9, BATCH, NUM_QUERIES, NUM_KEYS) < 0
+MASKS = {  # lengths and masks of every kind, with queries that see no key
+    "none": (None, None),
+    "lengths": (LENGTHS[:, 0], None),
+    "lengths of queries": (LENGTHS, None),
+    "mask": (None, ALLOWED),
+    "causal": (None, causal_mask(NUM_QUERIES, NUM_KEYS)),
+    "both": (LENGTHS[:, 0], ALLOWED[0]),
+}
+QUERIES, KEYS, VALUES = (
+    normal(i, BATCH, n, SIZE) for i, n in enumerate((NUM_QUERIES, NUM_KEYS, NUM_KEYS))
+)
+MODULES = {
+    "AdditiveAttention": (SIZE, SIZE, 8),
+    "DotProductAttention": (),
+    "MultiHeadAttention": (SIZE, 2),
 }
 
 
@@ -66,88 +63,62 @@ def moved(value, device):
     return value if value is None else device.moved(value)
 
 
-def outcome(function, inputs, given, parameters=(), **options):
-    """Outputs and all gradients."""
-    leaves = [*[x.requires_grad_() for x in inputs], *parameters]
-    outputs = function(*inputs, *given, **options)
-    outputs = outputs[0] if isinstance(outputs, tuple) else outputs
-    return outputs, *torch.autograd.grad(outputs, leaves, torch.ones_like(outputs))
+def assert_same_there(taught, function, inputs, given=(), **options):
+    """Compare outputs and gradients of `taught` here and `function` on the device."""
+
+    def outcome(function, inputs, given, **options):
+        is_module = isinstance(function, torch.nn.Module)
+        leaves = [x.detach().requires_grad_() for x in inputs]
+        outputs = function(*leaves, *given, **options)
+        outputs = outputs[0] if isinstance(outputs, tuple) else outputs
+        leaves += function.parameters() if is_module else []
+        return outputs, *torch.autograd.grad(outputs, leaves, torch.ones_like(outputs))
+
+    expected = outcome(taught, inputs, given)
+    with Device() as device:
+        if isinstance(function, torch.nn.Module):
+            function = moved(function, device)
+        there = ([moved(x, device) for x in group] for group in (inputs, given))
+        found = outcome(function, *there, **options)
+        assert all(part.device.type == NAME for part in found)
+        found = [part.detach().numbers for part in found]
+    torch.testing.assert_close(found, [part.detach() for part in expected])
 
 
-def numbers(found):
-    """The numbers found, which live on the device."""
-    assert all(part.device.type == NAME for part in found)
-    return [part.detach().numbers for part in found]
-
-
-KINDS = list(masks((1, 1, 1, 1), torch.Generator()))
-every_mask = pytest.mark.parametrize("kind", KINDS)
-every_size = pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
-both_packages = pytest.mark.parametrize("package", ["attention", "fused"])
+every_mask = pytest.mark.parametrize("given", MASKS.values(), ids=MASKS)
+both_packages = pytest.mark.parametrize("package", [attention, fused])
 with_and_without_weights = pytest.mark.parametrize(
-    ("package", "options"),
-    [("attention", {}), ("fused", {}), ("fused", {"need_weights": False})],
-    ids=["taught", "fused", "without weights"],
+    ("package", "options"), [(attention, {}), (fused, {}), (fused, {"need_weights": False})]
 )
 
 
 @every_mask
-@every_size
-@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("name", MODULES)
 @both_packages
-def test_modules_compute_the_same(generator, monkeypatch, package, name, sizes, kind):
-    monkeypatch.setattr("course_lib.fused._blocks.BLOCK", 2**15)
-    make = MAKERS[name]
-    batch, n, m, features = sizes
-    torch.manual_seed(0)
-    taught, module = (make(found_in(p, name), features) for p in ("attention", package))
+def test_modules_compute_the_same(monkeypatch, package, name, given):
+    monkeypatch.setattr("course_lib.fused._blocks.BLOCK", 2**8)
+    taught, module = (getattr(p, name)(*MODULES[name]).double() for p in (attention, package))
     module.load_state_dict(taught.state_dict())
-    shapes = (batch, n, features), (batch, m, features), (batch, m, features)
-    inputs = [torch.randn(shape, generator=generator) for shape in shapes]
-    given = masks(sizes, generator)[kind]
-    exact = exact_twin(taught)
-    expected = outcome(exact, [exactly(x) for x in inputs], given, exact.parameters())
-    with Device() as device:
-        module = moved(module, device)
-        there = [[moved(x, device) for x in group] for group in (inputs, given)]
-        found = outcome(module, *there, module.parameters())
-    assert_rounded(numbers(found), expected)
+    assert_same_there(taught, module, (QUERIES, KEYS, VALUES), given)
 
 
 @every_mask
-@every_size
 @with_and_without_weights
-def test_functions_compute_the_same(generator, package, options, sizes, kind):
-    batch, n, m, features = sizes
-    shapes = (batch, n, features), (batch, m, features), (batch, m, features)
-    given = masks(sizes, generator)[kind]
-    softmax, attention = (
-        [found_in(p, name) for p in ("attention", package)]
-        for name in ("masked_softmax", "scaled_dot_product_attention")
-    )
-    scores = [torch.randn(batch, n, m, generator=generator).mul_(3)]
-    inputs = [torch.randn(shape, generator=generator) for shape in shapes]
-    for functions, tensors, its_options in ((softmax, scores, {}), (attention, inputs, options)):
-        taught, function = functions
-        expected = outcome(taught, [exactly(x) for x in tensors], given)
-        with Device() as device:
-            there = [[moved(x, device) for x in group] for group in (tensors, given)]
-            found = outcome(function, *there, **its_options)
-        assert_rounded(numbers(found), expected)
+def test_functions_compute_the_same(package, options, given):
+    name = "scaled_dot_product_attention"
+    functions = (getattr(p, name) for p in (attention, package))
+    assert_same_there(*functions, (QUERIES, KEYS, VALUES), given, **options)
+    if not options:
+        functions = (p.masked_softmax for p in (attention, package))
+        assert_same_there(*functions, [3 * QUERIES @ KEYS.mT], given)
 
 
 @with_and_without_weights
-def test_kernel_pooling_computes_the_same(generator, package, options):
-    function = found_in(package, "kernel_pooling")
-    exact = {"dtype": torch.float64, "generator": generator}
-    places = [torch.rand(size, 1, **exact) for size in (30, 40)]
-    values = torch.randn(40, 1, **exact)
-    expected = outcome(lambda v: function(*places, v, 0.3, **options), [values], ())
-    with Device() as device:
-        places = [moved(x, device) for x in places]
-        found = outcome(lambda v: function(*places, v, 0.3, **options), [moved(values, device)], ())
-    for one, other in zip(numbers(found), expected, strict=True):
-        torch.testing.assert_close(one, other.detach())
+def test_kernel_pooling_computes_the_same(package, options):
+    inputs = QUERIES[0], KEYS[0], VALUES[0]
+    h = torch.tensor(1.3, dtype=torch.float64)
+    functions = attention.kernel_pooling, package.kernel_pooling
+    assert_same_there(*functions, inputs, [h], **options)
 
 
 def test_a_look_at_the_numbers_is_noticed():
@@ -155,11 +126,10 @@ def test_a_look_at_the_numbers_is_noticed():
         float(device.moved(torch.ones(())))
 
 
-@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("name", MODULES)
 @both_packages
 def test_shapes_can_be_computed_without_numbers(package, name):
-    make = MAKERS[name]
-    x = torch.empty(2, 3, 8, device="meta")
-    module = make(found_in(package, name), 8).to("meta")
+    x = torch.empty(2, 3, SIZE, device="meta")
+    module = getattr(package, name)(*MODULES[name]).to("meta")
     lengths = torch.empty(2, dtype=torch.int64, device="meta")
     assert module(x, x, x, lengths).shape == x.shape

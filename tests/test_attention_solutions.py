@@ -1,0 +1,348 @@
+"""The solutions: their checks judge them, and the rest is what no check sees.
+
+A check compares numbers, gradients, dtypes, devices and side effects with the oracle's. It does not
+see how solutions refuse bad input, compile, or agree with PyTorch's own layers.
+"""
+
+import importlib.util
+import inspect
+import shutil
+import sys
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from course_lib import attention as A
+from course_lib.checks import exercises, grade
+from course_lib.checks.judge.prepare import prepare
+from course_lib.checks.observe.remote import Request, answer
+from course_lib.exercises import find
+
+
+@pytest.mark.parametrize("name", list(exercises()))
+def test_a_solution_gets_full_marks_from_its_check(tmp_path, name):
+    source = sys.modules[getattr(A, name).__module__].__file__
+    path = shutil.copy(source, tmp_path / "answers.py")
+    spec = importlib.util.spec_from_file_location("answers", path)  # the original is refused
+    answers = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(answers)
+    for seed in ("one", "two", "three"):
+        report = grade(name, getattr(answers, name), seed=seed)
+        assert report.score == 1.0, report.text()
+
+
+def test_the_courses_own_function_refuses_where_answers_are_observed():
+    class Own(A.RecomputedAttention):
+        pass
+
+    probes = [probe for probe, _ in prepare(find("RecomputedAttention"), "own")][:1]
+    reply = answer(Request("RecomputedAttention", probes), {"RecomputedAttention": Own})
+    assert "the course's own solution" in reply.seen["worked_number"].raised.message
+
+
+# ---------------------------------------------------------------- PyTorch
+def normal(seed, *shape, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype)
+
+
+def filled(module):
+    """The module in eval mode with random float64 weights."""
+    with torch.no_grad():
+        for i, parameter in enumerate(module.double().parameters()):
+            parameter.copy_(normal(100 + i, *parameter.shape))
+    return module.eval()
+
+
+def test_attention_agrees_with_torch_also_in_empty_rows():
+    q, k, v = normal(0, 2, 3, 4), normal(1, 2, 5, 4), normal(2, 2, 5, 6)
+    mask = torch.tensor([[True, False, True, True, False], [False] * 5, [True] * 5])
+    found, _ = A.scaled_dot_product_attention(q, k, v, mask=mask)
+    torch.testing.assert_close(found, F.scaled_dot_product_attention(q, k, v, attn_mask=mask))
+    unit = F.normalize(k[0], dim=-1)
+    expected = F.scaled_dot_product_attention(q[0], unit, v[0], scale=1 / 0.8**2)
+    torch.testing.assert_close(A.kernel_pooling(q[0], unit, v[0], 0.8)[0], expected)
+
+
+def test_the_loss_agrees_with_torch_where_targets_are_real():
+    logits, targets = normal(0, 2, 3, 4), torch.tensor([[0, 3, 1], [2, 2, 0]])
+    real = torch.tensor([[True, True, True], [True, False, False]])
+    loss = A.masked_cross_entropy(logits, targets, torch.tensor([3, 1]))
+    torch.testing.assert_close(loss, F.cross_entropy(logits[real], targets[real]))
+
+
+def copied(theirs, ours, norms):
+    """torch's layer with our network and norms."""
+    pairs = [(theirs.linear1, ours.feed_forward[0]), (theirs.linear2, ours.feed_forward[2])]
+    pairs += [(getattr(theirs, f"norm{i}"), getattr(ours, f"norm_{i}")) for i in norms]
+    for layer, own in pairs:
+        layer.load_state_dict(own.state_dict())
+    return theirs
+
+
+OPTIONS = {"dropout": 0.0, "norm_first": True, "batch_first": True, "dtype": torch.float64}
+LENS = torch.tensor([3, 4, 1])
+PADS = torch.arange(4) >= LENS[:, None]
+
+
+def test_an_encoder_block_is_torchs_with_norm_first():
+    block = filled(A.EncoderBlock(6, 2, 5))
+    theirs = copied(nn.TransformerEncoderLayer(6, 2, 5, **OPTIONS), block, (1, 2))
+    A.load_into_torch(block.attention, theirs.self_attn)
+    x = normal(1, 3, 4, 6)
+    torch.testing.assert_close(block(x, LENS), theirs(x, src_key_padding_mask=PADS))
+
+
+def test_a_decoder_block_is_torchs_with_norm_first():
+    block = filled(A.DecoderBlock(6, 2, 5))
+    theirs = copied(nn.TransformerDecoderLayer(6, 2, 5, **OPTIONS), block, (1, 2, 3))
+    A.load_into_torch(block.cross_attention, theirs.multihead_attn)
+    with torch.no_grad():
+        theirs.self_attn.in_proj_weight.copy_(block.self_attention.W_qkv.weight)
+        theirs.self_attn.out_proj.weight.copy_(block.self_attention.W_o.weight)
+        theirs.self_attn.in_proj_bias.zero_()
+        theirs.self_attn.out_proj.bias.zero_()
+    y, memory = normal(1, 3, 5, 6), normal(2, 3, 4, 6)
+    ahead = torch.ones(5, 5, dtype=torch.bool).triu(1)
+    expected = theirs(y, memory, tgt_mask=ahead, memory_key_padding_mask=PADS)
+    torch.testing.assert_close(block(y, memory, LENS), expected)
+
+
+def test_under_autocast_the_inputs_may_have_another_dtype_than_the_weights():
+    x = torch.randn(2, 3, 6, dtype=torch.bfloat16)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert A.MultiHeadAttention(6, 2)(x, x, x).isfinite().all()
+
+
+# ---------------------------------------------------------------- compilers
+X, Y = normal(1, 2, 3, 6), normal(2, 2, 5, 6)
+MASKS = torch.tensor([1, 3]), normal(3, 2, 3, 3) < 0.5
+COMPILED = {
+    "bmm": ((), (X, Y.mT)),
+    "batched_scores": ((), (X, Y)),
+    "masked_softmax": ((), (X @ X.mT, *MASKS)),
+    "blocked_attention": ((), (X, X, X, MASKS[1], 2)),
+    "AdditiveAttention": ((6, 6, 5), (X, X, X, *MASKS)),
+    "DotProductAttention": ((0.5,), (X, X, X, *MASKS)),
+    "MultiHeadAttention": ((6, 2), (X, X, X, *MASKS)),
+    "Lookup": ((6, 6, 5), (X, X, X, MASKS[0])),
+    "CausalSelfAttention": ((6, 2), (X, MASKS[0])),
+    "EncoderBlock": ((6, 2, 3), (X, MASKS[0])),
+    "DecoderBlock": ((6, 2, 3), (X, X.flip(1), MASKS[0])),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The tensor attributes? self.*attention_weights")
+@pytest.mark.parametrize("name", COMPILED)
+def test_a_solution_compiles_as_one_graph_and_exports(plain_import, name):
+    sizes, inputs = COMPILED[name]
+    solution = getattr(plain_import("course_lib.attention"), name)
+    if isinstance(solution, type):
+        solution = module = filled(solution(*sizes))
+    else:
+        module = nn.Module()
+        module.forward = solution
+    for backend in ("eager", "aot_eager"):
+        compiled = torch.compile(solution, backend=backend, fullgraph=True)
+        torch.testing.assert_close(compiled(*inputs), solution(*inputs))
+    exported = torch.export.export(module, inputs).module()
+    torch.testing.assert_close(exported(*inputs), solution(*inputs))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated")  # torch's compiler does it
+def test_a_function_with_its_own_backward_compiles(plain_import):
+    own = plain_import("course_lib.attention").RecomputedAttention
+    inputs = [normal(i, 2, 5, 3).requires_grad_() for i in range(3)]
+    mask = normal(3, 5, 5) < 0.7
+
+    def attend(*inputs):
+        return own.apply(*inputs, mask, 2)
+
+    found = torch.compile(attend, backend="aot_eager", fullgraph=True)(*inputs)
+    torch.testing.assert_close(found, attend(*inputs))
+    gradients = (torch.autograd.grad(x.sum(), inputs) for x in (found, attend(*inputs)))
+    torch.testing.assert_close(*gradients)
+
+
+@pytest.mark.parametrize("shape", [(0, 2, 3), (0, 4, 2, 3), (2, 3, 0)])
+def test_masked_softmax_of_nothing_is_nothing(shape):
+    lengths = torch.zeros(shape[0], dtype=torch.long)
+    for given in (lengths, lengths[:, None].expand(-1, shape[-2])):
+        assert A.masked_softmax(torch.zeros(shape), given).shape == shape
+
+
+# ---------------------------------------------------------------- bad input
+def f(*shape):
+    return torch.ones(shape)
+
+
+def b(*shape):
+    return torch.ones(shape, dtype=torch.bool)
+
+
+def i(*numbers):
+    return torch.tensor(numbers)
+
+
+def n(*shape):
+    return np.ones(shape)
+
+
+Q, K, V = f(2, 3, 4), f(2, 5, 4), f(2, 5, 6)
+IDS = torch.ones(2, 3, dtype=torch.long)
+SEQUENCE = f(2, 3, 6)
+attend = A.scaled_dot_product_attention
+causal = A.CausalSelfAttention(4, 2)
+multi_head = A.MultiHeadAttention(6, 2)
+recomputed = A.RecomputedAttention.apply
+sound = A.DotProductAttention()
+TORCHS = nn.MultiheadAttention
+
+WRONG_TYPES = [
+    (lambda: A.most_attended([[1.0]]), "`attention_weights` must be a float tensor; got list"),
+    (lambda: A.squared_distances(IDS, IDS), "`queries` must be .* got a tensor of int64"),
+    (lambda: A.leave_one_out(f(3), bandwidth=1.0), "missing .*'targets'"),
+    (lambda: A.stable_softmax([1.0]), "must be a float numpy.ndarray; got list"),
+    (lambda: A.length_mask(f(1), 4), "`valid_lens` must be an integer tensor"),
+    (lambda: A.length_mask(i(1)), "missing .*'max_len'"),
+    (lambda: A.combine_masks(None, f(2)), "`masks` must be a bool tensor"),
+    (lambda: A.additive_mask(f(2), torch.float32), "`mask` must be a bool tensor"),
+    (lambda: A.masked_softmax(Q, f(2)), "`valid_lens` must be an integer tensor"),
+    (lambda: A.masked_softmax(Q, mask=f(3, 4)), "`mask` must be a bool tensor; .*float32"),
+    (lambda: A.attention_pooling([[1.0]], f(1, 1), f(1, 1)), "`queries` must be a float tensor"),
+    (lambda: A.additive_scores([[1.0]], K, f(8, 4), f(8, 4), f(8)), "got list"),
+    (lambda: A.AdditiveAttention(4, 4, 8)(Q, K, V, mask=f(3, 5)), "`mask` must be a bool"),
+    (lambda: A.AdditiveAttention(4, 4, 8)(Q, K), "missing .*'values'"),
+    (lambda: A.numpy_attention(n(3, 4), n(5, 4), [1.0]), "`values` must be a float numpy.ndarray"),
+    (lambda: A.numpy_attention(n(3, 4), n(5, 4), n(5, 6), n(3, 5)), "numpy.ndarray of float64"),
+    (lambda: A.numpy_attention(n(3, 4), n(5, 4), n(5, 6), b(3, 5)), "got a tensor of bool"),
+    (lambda: multi_head(*[SEQUENCE] * 3, valid_lens=f(2)), "`valid_lens` must be an integer"),
+    (lambda: A.is_permutation_equivariant(torch.tanh, n(2, 3, 6)), "`x` must be a float tensor"),
+    (lambda: A.load_into_torch(nn.Linear(2, 2), TORCHS(6, 2)), "W_q is not"),
+    (lambda: A.load_into_torch(multi_head, nn.Linear(2, 2)), "got Linear"),
+    (lambda: A.masking_equals_deleting(sound, Q, K, V, f(2)), "`valid_lens` must be an integer"),
+    (lambda: A.batch_items_independent(sound, Q, K, V, f(2)), "`valid_lens` must be an integer"),
+    (lambda: causal(Q, b(2)), "`valid_lens` must be an integer tensor"),
+    (lambda: A.softmax_statistics(3), "`blocks` must be an iterable"),
+    (lambda: A.softmax_statistics([n(2, 3)]), "floating tensor"),
+    (lambda: A.softmax_statistics([IDS]), "floating tensor"),
+    (lambda: A.softmax_statistics([f(2, 3), f(2, 3).double()]), "each block must have dtype"),
+    (lambda: A.blocked_attention(Q, K, V, f(3, 5)), "`mask` must be a bool"),
+    (lambda: recomputed(Q, K, V, f(3, 5)), "`mask` must be a bool"),
+    (lambda: A.factored_additive_scores(IDS[None], Q, f(4)), "`projected_queries` must be a float"),
+    (lambda: A.shift_right(f(2, 2), 1), "`targets` must be an integer tensor"),
+    (lambda: A.EncoderBlock(4, 2, 3)(Q, f(2)), "`valid_lens` must be an integer tensor"),
+    (lambda: A.next_token_loss(f(2, 3, 5), f(2, 3)), "`tokens` must be an integer"),
+    (lambda: A.grouped_query_attention(*[f(1, 2, 3, 4)] * 3, mask=f(3, 3)), "must be a bool"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), WRONG_TYPES)
+def test_what_is_no_array_of_the_right_kind_is_refused_by_name(call, message):
+    with pytest.raises(TypeError, match=message):
+        call()
+
+
+WRONG_VALUES = [
+    (lambda: A.squared_distances(f(3, 4), f(5, 3)), r"`keys` must have shape .*got \(5, 3\)"),
+    (lambda: A.kernel_pooling(f(3, 4), f(5, 4), f(4, 2), 1.0), r"`values` .*got \(4, 2\)"),
+    (lambda: A.leave_one_out(f(3), f(4), 1.0), r"`targets` .*\(num_points\); got \(4,\)"),
+    (lambda: A.fit_bandwidth(f(3, 1), f(3)), r"`inputs` must have shape \(num_points\)"),
+    (lambda: A.gaussian_as_dot_product(f(2, 3), f(4, 2), 1.0), r"`keys` .*; got \(4, 2\)"),
+    (lambda: A.length_mask(i(5), 4), r"must lie in 0\.\.max_len = 0\.\.4; got 5"),
+    (lambda: A.masked_softmax(f(3)), "`scores` must have shape"),
+    (lambda: A.masked_softmax(Q, mask=b(2, 4)), r"broadcastable .* = \(2, 3, 4\); got \(2, 4\)"),
+    (lambda: A.masked_softmax(Q, mask=b(1, 2, 3, 4)), r"broadcastable .* = \(2, 3, 4\)"),
+    (lambda: A.masked_softmax(Q, i(1, 5)), r"must lie in 0\.\.num_keys = 0\.\.4; got 5"),
+    (lambda: A.masked_softmax(Q, i(-1, 2)), "got -1"),
+    (lambda: A.masked_softmax(Q, i(1, 2, 3)), r"\(batch,\) = \(2,\) or .* = \(2, 3\); got \(3,\)"),
+    (lambda: A.masked_softmax(Q[0], i(1, 2, 3)), "leading batch dimension.*give a `mask` instead"),
+    (lambda: A.bmm_loops(f(2, 2, 3, 4), f(2, 2, 4, 5)), r"`a` must have shape \(batch, n, k\)"),
+    (lambda: A.bmm(f(2, 3, 4), f(1, 4, 6)), r"`b` must .*\(\*batch, k, m\); got \(1, 4, 6\)"),
+    (lambda: A.batched_scores(Q, V), r"`keys` must have shape .* got \(2, 5, 6\)"),
+    (lambda: A.attention_pooling(Q, K, f(2, 6, 4)), r"`values` must .* got \(2, 6, 4\)"),
+    (lambda: A.additive_scores(Q, K, f(8, 6), f(8, 4), f(8)), r"`w_q` .*; got \(8, 6\)"),
+    (lambda: A.AdditiveAttention(4, 4, 8)(Q, K, V[:, :4]), "`values` must have shape"),
+    (lambda: A.AdditiveAttention(4, 4, 8)(Q, K, V, i(1, 6)), "0..num_keys = 0..5; got 6"),
+    (lambda: A.AdditiveAttention(4, 4, 8)(Q, K, V, mask=b(5, 3)), r"= \(2, 3, 5\); got \(5, 3\)"),
+    (lambda: A.AdditiveAttention(4, 6, 8, 1.5), "between 0 and 1"),
+    (lambda: attend(Q, K[..., :3], V), r"`keys` must .*got \(2, 5, 3\)"),
+    (lambda: attend(Q, K, V, mask=b(4, 5)), r"broadcastable .*\(2, 3, 5\); got \(4, 5\)"),
+    (lambda: attend(Q, K, V, i(1, 6)), "got 6"),
+    (lambda: sound(Q, f(3, 5, 4), V), r"`keys` must have shape .*got \(3, 5, 4\)"),
+    (lambda: sound(Q, K, V, i(1, 6)), "got 6"),
+    (lambda: A.DotProductAttention(dropout=-0.1), "between 0 and 1"),
+    (lambda: A.numpy_attention(n(3, 4), n(5, 3), n(5, 6)), r"`keys` must .*got \(5, 3\)"),
+    (lambda: A.numpy_attention(n(3, 4), n(5, 4), n(5, 6), n(2, 5) > 0), "must be broadcastable"),
+    (lambda: A.jacobian_wrt_query(f(1, 4), f(5, 4)), "`query` must have shape"),
+    (lambda: A.attention_backward(*(Q[0], K[0], V[0], f(3, 5))), "`grad_outputs` must have shape"),
+    (lambda: A.split_heads(Q[0], 2), "`x` must have shape"),
+    (lambda: A.split_heads(SEQUENCE, 4), ">= 1 and divide embed_dim = 6; got 4"),
+    (lambda: A.split_heads(SEQUENCE, 0), ">= 1 and divide embed_dim = 6; got 0"),
+    (lambda: A.merge_heads(Q), "`x` must have shape"),
+    (lambda: A.MultiHeadAttention(6, 4), ">= 1 and divide embed_dim = 6; got 4"),
+    (lambda: A.MultiHeadAttention(6, 0), ">= 1 and divide embed_dim = 6; got 0"),
+    (lambda: multi_head(SEQUENCE[0], SEQUENCE, SEQUENCE), "`queries` must have shape"),
+    (lambda: multi_head(Q, SEQUENCE, SEQUENCE), r"embed_dim\); got \(2, 3, 6\)"),
+    (lambda: multi_head(*[SEQUENCE] * 3, i(1, 4)), "0..3; got 4"),
+    (lambda: multi_head(*[SEQUENCE] * 3, mask=b(2, 4, 3, 3)), r"= \(2, 2, 3, 3\); got \(2, 4"),
+    (lambda: A.is_causal(torch.tanh, f(3, 6)), "`x` must have shape"),
+    (lambda: A.shift_matrix(1, 5), "`embed_dim` must be even and >= 2; got 5"),
+    (lambda: A.load_into_torch(multi_head, TORCHS(8, 2)), "embed_dim = 6; got 8"),
+    (lambda: A.load_into_torch(multi_head, TORCHS(6, 3)), "num_heads = 2; got 3"),
+    (lambda: A.load_into_torch(multi_head, TORCHS(6, 2, kdim=4)), "kdim"),
+    (
+        lambda: A.load_into_torch(A.MultiHeadAttention(6, 2, bias=True), TORCHS(6, 2, bias=False)),
+        "bias=False",
+    ),
+    (lambda: A.load_into_torch(multi_head, TORCHS(6, 2, device="meta")), "same device"),
+    (lambda: A.masking_equals_deleting(sound, Q, K, V, i(3, 6)), "= 0..5; got 6"),
+    (lambda: A.batch_items_independent(sound, Q, K, V[:, :3], i(3, 1)), "`values` must have"),
+    (lambda: A.keys_permutation_invariant(sound, Q, K[0], V), "`keys` must have shape"),
+    (lambda: A.Lookup(4, 4, 5)(Q, K, V[:, :3]), "`values` must have shape"),
+    (lambda: A.Lookup(4, 4, 5)(Q, K, V, i(6, 1)), "`valid_lens` must lie in"),
+    (lambda: A.CausalSelfAttention(5, 2), "divide embed_dim = 5; got 2"),
+    (lambda: causal(f(3, 4)), "`x` must have shape"),
+    (lambda: A.softmax_statistics([]), "`blocks` must hold >= 1 block"),
+    (lambda: A.softmax_statistics([f(2, 0)]), r"block_size >= 1\)"),
+    (lambda: A.softmax_statistics([f(2, 3), f(3, 3)]), "the rows"),
+    (lambda: A.softmax_statistics([f(2, 3), f(2, 3).to("meta")]), "each block must be on cpu"),
+    (lambda: A.blocked_attention(Q, K, V[:, :4]), "`values` must have shape"),
+    (lambda: recomputed(Q, V, V), "`keys` must have shape"),
+    (lambda: recomputed(Q, K, V, b(3, 4)), "broadcastable"),
+    (lambda: A.factored_additive_scores(Q, V, f(4)), "`projected_keys` must have shape"),
+    (lambda: A.masked_cross_entropy(f(2, 3, 4), i(1, 2)[None], i(1)), "`targets` must have shape"),
+    (lambda: A.masked_cross_entropy(f(2, 3, 4), IDS, i(1, 4)), "= 0..3; got 4"),
+    (lambda: A.EncoderBlock(5, 2, 3), "divide embed_dim = 5; got 2"),
+    (lambda: A.EncoderBlock(4, 2, 3)(f(3, 4)), r"`x` must have shape .* got \(3, 4\)"),
+    (lambda: A.DecoderBlock(4, 2, 3)(Q, Q, i(4, 1)), "0..num_keys = 0..3; got 4"),
+    (lambda: A.DecoderBlock(4, 2, 3)(Q, f(3, 3, 4)), r"`memory` must .* got \(3, 3, 4\)"),
+    (lambda: A.next_token_loss(f(2, 4, 5), IDS), "`tokens` must have shape"),
+    (lambda: A.LanguageModel(9, [causal], f(12, 4), 5)(IDS.repeat(1, 5)), "At most 12 .* got 15"),
+    (lambda: A.KVCache().append(f(2, 3, 4, 5), f(2, 3, 1, 5)), "`values` must have shape"),
+    (lambda: A.KVCache().attend(f(2, 3, 4, 5)), "`query` must have shape"),
+    (lambda: A.rotary_embedding(f(2, 5)), "`x` must have an even number of features; got 5"),
+    (lambda: A.induction_score(f(2, 3, 4)), "must have shape"),
+    (lambda: A.grouped_query_attention(f(1, 5, 2, 3), *[f(1, 2, 4, 3)] * 2), "heads = 5; got 2"),
+    (
+        lambda: A.grouped_query_attention(*[f(1, 2, 3, 4)] * 3, mask=b(2, 3, 6)),
+        "`mask` must be broadcastable",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), WRONG_VALUES)
+def test_shapes_and_numbers_that_break_a_rule_are_refused_with_the_rule(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_the_body_that_a_lesson_shows_refuses_flat_values_itself():
+    pooling = inspect.unwrap(A.kernel_pooling)
+    with pytest.raises(ValueError, match=r"`values` must have shape \(num_keys, v\); got \(5,\)"):
+        pooling(f(3, 4), f(5, 4), f(5), 1.0)

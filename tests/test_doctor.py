@@ -86,10 +86,12 @@ def broken(message):
     return fail
 
 
-def test_a_folder_that_cannot_be_written_is_found(tmp_path):
+def test_a_folder_that_cannot_be_written_is_found(tmp_path, monkeypatch):
     assert doctor.look_at_folder(tmp_path).ok
     assert "No such file" in bad(doctor.look_at_folder(tmp_path / "missing")).seen
     assert bad(doctor.look_at_folder(None)).fix == f"cd {doctor.ROOT}"
+    monkeypatch.setattr(doctor, "ROOT", tmp_path)  # as where a wheel is installed
+    assert bad(doctor.look_at_folder(None)).fix == "course init FOLDER, then: cd FOLDER"
 
 
 def test_a_gradebook_of_somebody_else_is_found(tmp_path, monkeypatch):

@@ -69,14 +69,16 @@ def test_a_second_run_changes_nothing(folder):
 
 
 def test_an_update_replaces_what_nobody_edited_and_lists_what_it_left_alone(home, folder, capsys):
-    (folder / "nbgrader_config.py").write_text("# mine")
+    edited = ["nbgrader_config.py", "course.toml"]
+    for name in edited:
+        (folder / name).write_text("# mine")
     publish(home, "second")
     assert main(["init", str(folder)]) == 0
     said = capsys.readouterr().out
     assert [line for line in said.splitlines() if line.startswith("left alone")] == [
-        "left alone, because it or its lesson was edited: nbgrader_config.py"
+        f"left alone, because it or its lesson was edited: {name}" for name in edited
     ]
-    assert (folder / "nbgrader_config.py").read_text() == "# mine"
+    assert {(folder / name).read_text() for name in edited} == {"# mine"}
     assert json.loads((folder / DIGESTS).read_text()) == json.loads((home / DIGESTS).read_text())
     for slug in (LESSON, OTHER):
         assert {path.read_text() for path in folder.rglob(f"{slug}.*")} == {"second"}
@@ -111,6 +113,9 @@ def test_the_notebooks_and_digests_of_a_lesson_stay_together(home, folder):
     assert (folder / f"solutions/{LESSON}/{LESSON}.py").read_text() == "second"
     now = json.loads((folder / DIGESTS).read_text())
     assert now == {**json.loads((home / DIGESTS).read_text()), LESSON: digests[LESSON]}
+    assert made.text().splitlines()[1:] == [f"built in this folder, now: course build {LESSON}"]
+    (folder / source).write_text("edited after the build")
+    assert f"was edited: {source}" in init(folder).text()
 
 
 def test_without_a_readable_record_nothing_that_differs_is_replaced(home, folder):

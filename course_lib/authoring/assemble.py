@@ -174,12 +174,10 @@ def _notebook_cells(part: Part, course: Course, slug: str, solutions, ids: CellI
             answer = _nbgrader(f"{name}-answer", _ANSWER)
             return [new_code_cell(solutions[name].text, id=f"{name}-answer", metadata=answer)]
         case "together":
-            worth = 0 if course.starred(slug) else course.lessons[slug].integration.points
-            graded = _nbgrader(slug, _CHECK, worth)
+            graded = _nbgrader(slug, _CHECK, course.worth(slug))
             return [new_code_cell(f'check("{slug}")', id="together-check", metadata=graded)]
         case "check":
-            worth = 0 if course.starred(name) else course.exercises[name].points
-            graded = _nbgrader(name, _CHECK, worth)
+            graded = _nbgrader(name, _CHECK, course.worth(name))
             return [
                 new_code_cell(f'check("{name}")', id=f"{name}-check", metadata=graded),
                 new_code_cell(f'{name} = carry_on("{name}")', id=f"{name}-next"),

@@ -199,7 +199,19 @@ def check_release(course: Course, slug: str) -> list[Drift]:
             drifts.append(Drift(path, reason, command))
         else:
             drifts.append(Drift(path, "older than its source notebook", command))
+    if not drifts and (name := other_points(course, slug)):
+        reason = f"`{name}` has other points or another star now"
+        drifts.append(Drift(course.relative(course.release(slug)), reason, command))
     return drifts
+
+
+def other_points(course: Course, slug: str) -> str | None:
+    """Return an exercise that counts other points in the release than now, or None."""
+    notebook = json.loads(course.release(slug).read_text(encoding="utf-8"))
+    checks = [cell["metadata"].get("nbgrader", {}) for cell in notebook["cells"]]
+    counted = {about["grade_id"]: about["points"] for about in checks if about.get("grade")}
+    known = (name for name in counted if name == slug or name in course.exercises)
+    return next((name for name in known if counted[name] != course.worth(name)), None)
 
 
 def _differing(files: dict[str, bytes], folder: Path) -> list[str]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from course_lib.authoring.inputs import Course
 from course_lib.authoring.paste import solution_path
+from course_lib.exercises.course_file import FOLDER
 from course_lib.workspace.errors import BuildError
 from course_lib.workspace.progress import Step
 
@@ -166,6 +167,7 @@ def _environment(scratch: Path, course: Course) -> dict[str, str]:
     return kept | {
         "IPYTHONDIR": str(scratch / "ipython"),
         "MATPLOTLIBRC": str(matplotlibrc),
+        FOLDER: str(course.root),
         "MPLBACKEND": "module://matplotlib_inline.backend_inline",
         "OMP_NUM_THREADS": "1",
         "PYTHONHASHSEED": "0",

@@ -11,6 +11,7 @@ from pathlib import Path
 import course_lib
 from course_lib.authoring.builder import FILE, file_digest, replace_files
 from course_lib.authoring.inputs import RELEASE, SOLUTIONS, files_home
+from course_lib.exercises import course_file
 from course_lib.workspace.errors import UsageError
 
 RECORD = ".course/init.json"
@@ -34,21 +35,40 @@ gradebook.db*
 __pycache__/
 """
 
+COURSE_FILE = """\
+# Points and stars of exercises, if your class should have others than the course. Name an exercise
+# as its check does, then run: course build LESSON, and course grade LESSON if work was handed in.
+
+[points]
+# causal_mask = 3
+# 02_masked_softmax = 2  # the check of a lesson's answers together
+
+[starred]  # true: optional, counts no points
+# combine_masks = false
+"""
+
 
 @dataclass(frozen=True)
 class Made:
-    """The result of `init`: names of the files that it wrote and of those that it left alone."""
+    """The result of `init`: names of the files that it wrote and of those that it left alone.
+
+    `built` are the lessons left alone because `course build` made their notebooks in this folder.
+    """
 
     folder: Path
     written: tuple[str, ...]
     left: tuple[str, ...]
+    built: tuple[str, ...]
 
     def text(self) -> str:
-        """Return a line for the folder and one for each file that was left alone."""
+        """Return a line for the folder, one for each edited file and one for the lessons built."""
         lines = [f"{self.folder}: {len(self.written)} files written"]
-        lines += [f"left alone, because it or its lesson was edited: {name}" for name in self.left]
-        if self.left:
+        edited = [name for name in self.left if _unit(name) not in self.built]
+        lines += [f"left alone, because it or its lesson was edited: {name}" for name in edited]
+        if edited:
             lines.append("for the course's version, move edited files away and run this again")
+        if self.built:
+            lines.append(f"built in this folder, now: course build {' '.join(self.built)}")
         return "\n".join(lines)
 
 
@@ -86,13 +106,16 @@ def init(folder: Path) -> Made:
     replace_files({folder / name: files[name] for name in written})
     known |= {name: file_digest(files[name]) for name in files if name not in left}
     replace_files({record: (json.dumps(known, indent=1) + "\n").encode()})
-    return Made(folder, tuple(written), tuple(left))
+    lessons = dict.fromkeys(_unit(name) for name in left if name.endswith(".ipynb"))
+    built = [slug for slug in lessons if _is_built(folder, slug, theirs.get(slug, {}))]
+    return Made(folder, tuple(written), tuple(left), tuple(built))
 
 
 def course_files(home: Path) -> dict[str, bytes]:
     """Return what a course folder holds at first, by name; `home` has the course's own files."""
     files = {"nbgrader_config.py": (home / "nbgrader_config.py").read_bytes()}
     files[".gitignore"] = IGNORED.encode()
+    files[course_file.FILE] = COURSE_FILE.encode()
     for path in sorted(p for part in (SOLUTIONS, RELEASE) for p in (home / part).rglob("*")):
         parts = path.relative_to(home).parts
         if path.is_file() and not any(part.startswith((".", "__")) for part in parts):
@@ -111,6 +134,15 @@ def course_files(home: Path) -> dict[str, bytes]:
 def _unit(name: str) -> str:
     """Return what is replaced together: a lesson's notebooks, since one is made from the other."""
     return name.split("/")[1] if name.endswith(".ipynb") else name
+
+
+def _is_built(folder: Path, slug: str, noted: dict) -> bool:
+    """Return whether a lesson's notebooks are as `course build` noted them."""
+    files = {
+        f"{RELEASE}/{slug}/{name}": digest for name, digest in noted.get("release", {}).items()
+    }
+    files[f"{SOLUTIONS}/{slug}/{slug}.ipynb"] = noted.get("solution")
+    return all(_has(folder / name, digest) for name, digest in files.items())
 
 
 def _has(path: Path, *digests: str | None) -> bool:

@@ -35,18 +35,23 @@ class Course:
     def at(cls, root: Path) -> "Course":
         """Return the course at `root` with the installed course_lib and its exercises."""
         import course_lib
-        from course_lib import checks
         from course_lib.checks.judge.score import judged_for
+        from course_lib.exercises import exercises, lessons
 
-        library = Path(course_lib.__file__).resolve().parent
-        exercises = checks.exercises()
-        judged = {name: judged_for(exercise) for name, exercise in exercises.items()}
-        return cls(Path(root).resolve(), library, exercises, checks.lessons(), judged)
+        root, library = Path(root).resolve(), Path(course_lib.__file__).resolve().parent
+        found = exercises(root)
+        judged = {name: judged_for(exercise) for name, exercise in found.items()}
+        return cls(root, library, found, lessons(root), judged)
 
     def starred(self, name: str) -> bool:
         """Tell whether an exercise, or the check of a lesson's answers together, is optional."""
         chain = self.lessons[name].integration.chain if name in self.lessons else (name,)
         return any(self.exercises[link].starred for link in chain)
+
+    def worth(self, name: str) -> float:
+        """Return what the check of an exercise, or of a lesson's answers together, counts."""
+        graded = self.lessons[name].integration if name in self.lessons else self.exercises[name]
+        return 0 if self.starred(name) else graded.points
 
     def text(self, slug: str) -> Path:
         """Return the path of the lesson text, which people edit."""

@@ -21,6 +21,7 @@ from packaging.requirements import Requirement
 from course_lib.authoring.builder import check_release, replace_files
 from course_lib.authoring.inputs import Course, files_home
 from course_lib.authoring.paste import solution_path
+from course_lib.exercises import course_file
 from course_lib.workspace.errors import ReleaseError
 from course_lib.workspace.sources import attention_init, reached
 
@@ -150,6 +151,8 @@ def contents(course: Course, lessons: Sequence[str], up_to: str | None) -> dict[
     settings = sorted((library / "lab_config").rglob("*.json"))
     for path in [*library_files(course, lessons, up_to), *settings]:
         files[f"course_lib/{path.relative_to(library).as_posix()}"] = path.read_bytes()
+    if (own := root / course_file.FILE).is_file():  # a hub installs course_lib and nothing else
+        files[f"course_lib/{course_file.FILE}"] = own.read_bytes()
     init = attention_init(library, solved(course, up_to))
     files["course_lib/attention/__init__.py"] = init.encode()
     return files

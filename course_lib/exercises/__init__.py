@@ -2,6 +2,8 @@
 
 A lesson's `__init__.py` defines LESSON, with the order of its exercises; each exercise's file
 defines EXERCISE. Files that start with an underscore are not exercises; their neighbours use them.
+Points and stars are those of course.toml where a class sets its own: see `course_file`. The course
+folder is the one around the working directory unless `root` names another.
 """
 
 import dataclasses
@@ -9,14 +11,22 @@ import functools
 import importlib
 import pkgutil
 from collections.abc import Callable
+from pathlib import Path
 
 from course_lib.checks.judge.exercise import Exercise, Lesson, of_its_name
+from course_lib.exercises.course_file import ClassSettings, read_settings
 from course_lib.workspace.errors import BuildError
 
 
-def lessons() -> dict[str, Lesson]:
+def lessons(root: Path | None = None) -> dict[str, Lesson]:
     """Return all lessons by slug, in course order, without importing any exercise."""
-    return dict(_lessons())
+    found, points = dict(_lessons()), class_settings(root).points
+    for slug in found.keys() & points.keys():
+        together = found[slug].integration
+        if together is not None:
+            together = dataclasses.replace(together, points=points[slug])
+            found[slug] = dataclasses.replace(found[slug], integration=together)
+    return found
 
 
 @functools.cache
@@ -25,24 +35,37 @@ def names() -> tuple[str, ...]:
     return tuple(name for lesson in _lessons().values() for name in lesson.exercises)
 
 
-def exercises() -> dict[str, Exercise]:
+def exercises(root: Path | None = None) -> dict[str, Exercise]:
     """Return all exercises by name, in course order."""
-    return {name: find(name) for name in names()}
+    return {name: find(name, root) for name in names()}
 
 
-@functools.cache
-def find(name: str) -> Exercise:
+def find(name: str, root: Path | None = None) -> Exercise:
     """Return an exercise by its name, or the integration of a lesson by the lesson's slug.
 
     Raises:
         KeyError: there is neither.
+        UsageError: course.toml is wrong.
     """
+    return _find(name, class_settings(root))
+
+
+def class_settings(root: Path | None = None) -> ClassSettings:
+    """Return the points and stars that a class sets for itself."""
+    together = [slug for slug, lesson in _lessons().items() if lesson.integration]
+    return read_settings(root, names(), together)
+
+
+@functools.cache
+def _find(name: str, settings: ClassSettings) -> Exercise:
     for slug, lesson in _lessons().items():
         if name in lesson.exercises:
             exercise = _load(slug, name)
             return dataclasses.replace(
                 exercise,
                 name=name,
+                points=settings.points.get(name, exercise.points),
+                starred=settings.starred.get(name, exercise.starred),
                 lesson=slug,
                 oracle=_oracle(slug, name) if exercise.oracle is of_its_name else exercise.oracle,
                 not_its_name=frozenset(names()),
@@ -50,17 +73,17 @@ def find(name: str) -> Exercise:
     integration = _lessons()[name].integration
     if integration is None:
         raise KeyError(name)
-    chain = integration.chain
-    judged = _load(name, integration.judged_as) if integration.judged_as else find(chain[-1])
+    chain, own = integration.chain, integration.judged_as
+    judged = _load(name, own) if own else _find(chain[-1], settings)
     return dataclasses.replace(
         judged,
         name=name,
-        points=integration.points,
+        points=settings.points.get(name, integration.points),
         minutes=integration.minutes,
         lesson=name,
         chain=chain,
-        takes_all=bool(integration.judged_as),
-        starred=any(find(link).starred for link in chain),
+        takes_all=bool(own),
+        starred=any(_find(link, settings).starred for link in chain),
         not_its_name=frozenset(names()),
     )
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 import nbformat
 from nbformat import NotebookNode
 
+from course_lib.exercises import class_settings
 from course_lib.grading.course import Course, parse_graded
 from course_lib.grading.graded_cells import check_cells, grade_id, read_check
 from course_lib.grading.intake.gate import IntakeError, utf8
@@ -34,6 +35,9 @@ class Run:
     def __init__(self, course: Course, lesson: str, settings: Settings) -> None:
         self.course, self.lesson, self.settings = course, lesson, settings
         self.release, self.notebook = course.read_release(lesson)  # as text, and parsed once
+        checks = [cell.metadata["nbgrader"] for cell in check_cells(self.notebook)]
+        counted = {about["grade_id"]: about["points"] for about in checks}
+        class_settings(course.root).refuse_others(lesson, counted)
         self.tests = course.read_tests(lesson, self.notebook)
         self.ledger = Ledger(course.ledger_path(lesson))
         self.seed = course.check_seed()  # from which each submission's own is made

@@ -166,7 +166,9 @@ def look_at_folder(root: Path | None) -> Finding:
     """Say whether the course's folder, and what the verbs write in it, can be written."""
     if root is None:
         seen = f"{Path.cwd()} is not inside a course"
-        return Finding("folder", False, seen, f"cd {ROOT}")
+        is_clone = (ROOT / "nbgrader_config.py").is_file()  # or a bundle, but not a wheel
+        fix = f"cd {ROOT}" if is_clone else "course init FOLDER, then: cd FOLDER"
+        return Finding("folder", False, seen, fix)
     try:
         with tempfile.NamedTemporaryFile(dir=root, prefix=".doctor-"):
             pass

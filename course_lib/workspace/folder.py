@@ -50,7 +50,7 @@ def course_root() -> Path:
     if root is None:
         raise UsageError(
             f"{Path.cwd()} is not inside a course (no nbgrader_config.py here or above); "
-            "change into the clone's folder and call again"
+            "change into the folder that `course init` made, or into the clone, and call again"
         )
     return root
 

@@ -106,7 +106,7 @@ class Exercise:
     """One exercise: points, contract, probes, oracle, mistakes and hints.
 
     Args:
-        points: whole points.
+        points: whole points, unless a class sets its own.
         minutes: what a typical student needs.
         difficulty: 1 to 3.
         starred: optional, off the core path; its check says points, its grade counts none.
@@ -140,7 +140,7 @@ class Exercise:
             than the usual one (`checks.judge.score.SHARES`): shares of 1 by part.
     """
 
-    points: int
+    points: float
     minutes: int
     difficulty: int
     returns: Sequence[Returned]
@@ -186,14 +186,14 @@ class Integration:
     Args:
         chain: the exercises; the last one is judged while the others are in the notebook as
             the student wrote them, instead of the course's versions.
-        points: whole points.
+        points: whole points, unless a class sets its own.
         minutes: what it takes once the exercises are right.
         judged_as: the file in the lesson's folder with the exercise to judge the chain by, where
             that is not its last exercise; its probes' scenario gets all answers, as a dict by name.
     """
 
     chain: tuple[str, ...]
-    points: int = 1
+    points: float = 1
     minutes: int = 2
     judged_as: str = ""
 

@@ -1,6 +1,7 @@
 """Fill cells after grading: cleaned outputs within one budget, and reports with points."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from nbformat import NotebookNode
 
@@ -18,9 +19,14 @@ from course_lib.grading.sanitize import (
 
 
 def fill_checks(notebook: NotebookNode, reports: Mapping[str, Report]) -> None:
-    """Write reports into the check cells of an executed notebook, in place."""
+    """Write reports into the check cells of an executed notebook, in place.
+
+    Points and stars are those of the release, since a worker elsewhere has no course.toml.
+    """
     for cell in check_cells(notebook):
         if report := reports.get(grade_id(cell)):
+            most = cell.metadata["nbgrader"]["points"]
+            report = replace(report, max_points=most or report.max_points, starred=not most)
             cell.outputs = _outputs(report)
 
 

@@ -1,0 +1,104 @@
+"""Read course.toml, in which a class sets points and stars of exercises for itself.
+
+    [points]
+    causal_mask = 3
+
+    [starred]
+    combine_masks = false
+
+The file lies in the course folder. A bundle for students carries it in course_lib.
+"""
+
+import difflib
+import functools
+import os
+import tomllib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from course_lib.workspace.errors import UsageError
+from course_lib.workspace.folder import find_root
+
+FILE = "course.toml"
+FOLDER = "COURSE_FOLDER"  # in the environment: the course folder of a notebook that runs elsewhere
+LEAST = 0.1  # points, since partial credit is rounded to tenths
+
+
+@dataclass(frozen=True, eq=False)
+class ClassSettings:
+    """What a class sets for itself, by exercise."""
+
+    points: Mapping[str, float] = field(default_factory=dict)
+    starred: Mapping[str, bool] = field(default_factory=dict)
+
+    def refuse_others(self, lesson: str, counted: Mapping[str, float]) -> None:
+        """Raise UsageError if the checks of a lesson's release do not count what is set here."""
+        for name, points in counted.items():
+            is_starred = not points
+            same = is_starred or self.points.get(name, points) == points
+            if not same or self.starred.get(name, is_starred) != is_starred:
+                raise UsageError(
+                    f"{FILE} gives {name} other points or another star than the release of "
+                    f"{lesson}: run `course build {lesson}`, then grade again"
+                )
+
+
+_NOTHING = ClassSettings()
+
+
+def read_settings(
+    root: Path | None, exercises: Collection[str], lessons: Collection[str]
+) -> ClassSettings:
+    """Return what a course folder sets, the one around the working directory if `root` is None.
+
+    Args:
+        root: the course folder.
+        exercises: the names of all exercises.
+        lessons: the slugs of the lessons whose answers are also checked together.
+
+    Raises:
+        UsageError: the file is wrong. The message names the line or the entry, and the remedy.
+    """
+    folder = root or os.environ.get(FOLDER) or find_root(Path.cwd())
+    places = [Path(folder, FILE)] if folder else []
+    for path in (*places, Path(__file__).parents[1] / FILE):
+        if path.is_file():
+            return _read(path, path.stat().st_mtime_ns, tuple(exercises), tuple(lessons))
+    return _NOTHING
+
+
+@functools.lru_cache(maxsize=10)
+def _read(
+    path: Path, _: int, exercises: Collection[str], together: Collection[str]
+) -> ClassSettings:
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read ({error}): correct it") from error
+    known = {"points": (*exercises, *together), "starred": exercises}
+    for table, entries in tables.items():
+        if table not in known or not isinstance(entries, dict):
+            raise UsageError(
+                f"{path} has {table!r}, which is not one of its tables: write [points] or "
+                "[starred], and below it a line for each exercise, such as causal_mask = 3"
+            )
+        for name, value in entries.items():
+            where = f"{path}, [{table}]"
+            if name not in known[table]:
+                raise UsageError(f"{where}: {_unknown(name, known[table])}")
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if table == "points" and not (is_number and LEAST <= value < float("inf")):
+                raise UsageError(
+                    f"{where}: {name} must be a number of at least {LEAST}; got {value!r}. To "
+                    f"make an exercise count nothing, write {name} = true under [starred]"
+                )
+            if table == "starred" and not isinstance(value, bool):
+                raise UsageError(f"{where}: {name} must be true or false; got {value!r}")
+    return ClassSettings(**tables)
+
+
+def _unknown(name: str, known: Collection[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    remedy = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}"
+    return f"there is no exercise {name!r}; {remedy}"

@@ -1,0 +1,174 @@
+"""course.toml: points and stars that a class sets for itself, in every command alike."""
+
+import json
+import zipfile
+
+import nbformat
+import pytest
+from grading_course import LESSON, QUICK, UPPER, hand_in, honest, make_course, scores
+
+import course_lib
+from course_lib import exercises
+from course_lib.authoring.assemble import assemble
+from course_lib.authoring.builder import check_build
+from course_lib.authoring.init import init
+from course_lib.authoring.inputs import Course as Lessons
+from course_lib.cli.main import main
+from course_lib.exercises.course_file import FILE, FOLDER
+from course_lib.grading.course import Course
+from course_lib.grading.run import grade
+from course_lib.workspace.errors import UsageError
+
+SETTINGS = """
+[points]
+causal_mask = 3
+02_masked_softmax = 2.5
+
+[starred]
+combine_masks = false
+length_mask = true
+"""
+WRONG = {
+    "[points]\ncasual_mask = 3": "no exercise 'casual_mask'; did you mean causal_mask?",
+    "[points]\n02_masked = 3": "no exercise '02_masked'; did you mean 02_masked_softmax?",
+    "[points]\nqqq = 3": "no exercise 'qqq'; there are: ",
+    "[points]\ncausal_mask = 0": "write causal_mask = true under [starred]",
+    "[points]\ncausal_mask = -1": "must be a number of at least 0.1; got -1",
+    "[points]\ncausal_mask = inf": "must be a number of at least 0.1; got inf",
+    "[points]\ncausal_mask = nan": "must be a number of at least 0.1; got nan",
+    "[points]\ncausal_mask = true": "must be a number of at least 0.1; got True",
+    '[points]\ncausal_mask = "3"': "must be a number of at least 0.1; got '3'",
+    "[starred]\ncausal_mask = 1": "must be true or false; got 1",
+    "[starred]\n02_masked_softmax = true": "no exercise '02_masked_softmax'",
+    "[point]\ncausal_mask = 3": "'point', which is not one of its tables",
+    "causal_mask = 3": "write [points] or [starred]",
+    "[points]\ncausal_mask: 3": "line 2",
+}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A course folder, which is the current one."""
+    init(tmp_path / "class")
+    monkeypatch.chdir(tmp_path / "class")
+    return tmp_path / "class"
+
+
+def points(notebook) -> dict[str, float]:
+    about = [cell["metadata"].get("nbgrader", {}) for cell in notebook["cells"]]
+    return {one["grade_id"]: one["points"] for one in about if one.get("grade")}
+
+
+def test_the_file_as_course_init_writes_it_sets_nothing(folder):
+    before = {name: (one.points, one.starred) for name, one in exercises.exercises().items()}
+    (folder / FILE).unlink()
+    after = {name: (one.points, one.starred) for name, one in exercises.exercises().items()}
+    assert before == after
+
+
+def test_what_it_proposes_can_be_set(folder):
+    text = (folder / FILE).read_text(encoding="utf-8")
+    lines = [line.removeprefix("# ") if " = " in line else line for line in text.splitlines()]
+    (folder / FILE).write_text("\n".join(lines), encoding="utf-8")
+    assert exercises.find("causal_mask").points == 3
+    assert exercises.find(LESSON).points == 2
+    assert not exercises.find("combine_masks").starred
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_a_wrong_entry_is_named_with_its_remedy(folder, capsys, text):
+    (folder / FILE).write_text(text, encoding="utf-8")
+    for line in (["build", "02", "--check"], ["progress"]):
+        assert main(line) == 2
+        error = capsys.readouterr().err
+        assert FILE in error and WRONG[text] in error and error.count("\n") == 1
+
+
+def test_a_file_with_a_byte_order_mark_is_read(folder):
+    (folder / FILE).write_text(SETTINGS, encoding="utf-8-sig")
+    assert exercises.find("causal_mask").points == 3
+
+
+def test_the_build_gives_cells_and_text_these_points_and_stars(folder):
+    unchanged = points(assemble(Lessons.at(folder), LESSON)[0])
+    (folder / FILE).write_text(SETTINGS, encoding="utf-8")
+    notebook = assemble(Lessons.at(folder), LESSON)[0]
+    changed = {"causal_mask": 3, "combine_masks": 2, "length_mask": 0, LESSON: 0}
+    assert points(notebook) == {**unchanged, **changed}
+    text = "\n".join(cell.source for cell in notebook.cells)
+    assert "### Exercise: `causal_mask`\n\n*3 points" in text
+    assert "### Exercise: `length_mask` ★" in text and "### Exercise: `combine_masks`\n" in text
+    assert [drift.path for drift in check_build(folder, [LESSON])] == [
+        f"solutions/{LESSON}/{LESSON}.ipynb"
+    ]
+
+
+def test_another_folder_has_other_points(folder, tmp_path):
+    (folder / FILE).write_text(SETTINGS, encoding="utf-8")
+    assert exercises.find("causal_mask", tmp_path).points == 2
+    assert exercises.lessons(folder)[LESSON].integration.points == 2.5
+    assert exercises.lessons(tmp_path)[LESSON].integration.points == 1
+
+
+def test_checks_and_progress_say_these_points(folder, capsys, monkeypatch):
+    of_the_course = {slug: exercises.counted_points(slug) for slug in exercises.lessons()}
+    (folder / FILE).write_text("[points]\ncausal_mask = 5", encoding="utf-8")
+    assert course_lib.check("causal_mask", exercises.find("causal_mask").mistakes[0].model) < 5
+    assert "of 5 points" in capsys.readouterr().out
+    assert main(["progress", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["max_points"] == sum(of_the_course.values()) + 3
+    monkeypatch.chdir(folder.parent)  # as where `course build` runs a notebook
+    assert exercises.find("causal_mask").points == 2
+    monkeypatch.setenv(FOLDER, str(folder))
+    assert exercises.find("causal_mask").points == 5
+
+
+def test_a_release_that_is_older_than_the_file_is_not_handed_out(folder, capsys):
+    (folder / FILE).write_text(SETTINGS, encoding="utf-8")
+    assert main(["release", "02", "-q"]) == 1
+    error = capsys.readouterr().err
+    assert "other points" in error and f"course build {LESSON}" in error
+
+
+def test_students_get_the_file_with_their_bundle(folder, capsys):
+    (folder / FILE).write_text("[points]\nscore_variance = 4", encoding="utf-8")
+    assert main(["release", "02", "--up-to", "02", "-q"]) == 0
+    with zipfile.ZipFile(folder / "bundles" / f"{LESSON}.zip") as bundle:
+        held = bundle.read(f"attention-course/course_lib/{FILE}")
+    assert held == (folder / FILE).read_bytes()
+
+
+def build(root, name, worth):
+    """What `course build` would do: the lesson with other points for an exercise."""
+    source = root / "solutions" / LESSON / f"{LESSON}.ipynb"
+    notebook = nbformat.read(source, as_version=4)
+    for cell in notebook.cells:
+        if cell.metadata.get("nbgrader", {}).get("grade_id") == name:
+            cell.metadata.nbgrader.points = worth
+    nbformat.write(notebook, source)
+    Course(root).generate(LESSON, "notebooks")
+
+
+def test_grading_asks_for_the_build_and_then_scales_everyones_points(tmp_path):
+    """The tests' working directory has no course.toml, like that of a worker elsewhere."""
+    root = make_course(tmp_path)
+    hand_in(root, "right", honest(root))
+    hand_in(root, "wrong", honest(root, causal_mask=UPPER))
+    grade(root, LESSON, settings=QUICK)
+    (root / FILE).write_text("[points]\ncausal_mask = 4", encoding="utf-8")
+    with pytest.raises(UsageError, match=f"run `course build {LESSON}`"):
+        grade(root, LESSON, settings=QUICK)
+    build(root, "causal_mask", 4)
+    summary = grade(root, LESSON, settings=QUICK)
+    assert summary.points_by_exercise["causal_mask"] == 4
+    found = scores(root)
+    assert found["right", "causal_mask"] == 4 and found["right", "length_mask"] == 2
+    assert 0 <= found["wrong", "causal_mask"] < 4 and not summary.blanks
+    (root / FILE).write_text("[starred]\ncausal_mask = true", encoding="utf-8")
+    with pytest.raises(UsageError, match="another star"):
+        grade(root, LESSON, settings=QUICK)
+    build(root, "causal_mask", 0)
+    summary = grade(root, LESSON, settings=QUICK)
+    assert summary.max_points == 2 and not summary.blanks
+    assert [row.shown for _, row in summary.rows if row.exercise == "causal_mask"] == [None, None]

@@ -24,7 +24,6 @@ IDS = ("SIS Login ID", "SIS User ID", "Integration ID", "ID")  # of Canvas
 IDS += ("Username", "ID number", "Email address", "Identifier")  # of Moodle
 IDS += ("SID", "Email")  # of Gradescope
 
-
 # The LMS, headers by which to tell its file, the header of an assignment, and that of its maximum.
 # The group in an assignment's header is what the instructor wrote: "" in a file of one assignment,
 # {} in the header of the maximum.

@@ -1,17 +1,22 @@
+import io
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import typer
+from rich.console import Console
 
 from course_lib.authoring import builder
 from course_lib.cli import main as cli
 from course_lib.cli import tables
+from course_lib.cli.tables import summary_table
+from course_lib.exercises import lessons
 from course_lib.grading import demo_course, run
-from course_lib.grading.graded import GradedLesson, GradedSubmission
+from course_lib.grading.graded import GradedExercise, GradedLesson, GradedSubmission
 from course_lib.grading.report import class_report
 from course_lib.workspace import folder
 from course_lib.workspace.errors import BuildError, GradingError
@@ -194,6 +199,29 @@ def test_a_grading_error_is_shown_as_it_is(course, monkeypatch, capsys):
     monkeypatch.setattr(run, "grade", grade)
     assert cli.main(["grade", "02"]) == 1
     assert capsys.readouterr().err == "course: nothing in submitted/; collect first\n"
+
+
+@pytest.mark.parametrize("lesson", sorted(lessons()))
+def test_the_table_of_a_class_fits_80_columns(lesson):
+    """Also where every answer has uneven points and a written answer waits."""
+    names = lessons()[lesson].exercises
+    rows = tuple(GradedExercise(name, 1.666, 2.0, "incorrect") for name in (*names, lesson))
+    written = (GradedExercise("essay", None, 1.0, "waiting"),)
+    students = tuple(
+        GradedSubmission(f"{n}-{'long' * n}", rows, written, notices=("a cell was restored",))
+        for n in range(30)
+    )
+    shown = io.StringIO()
+    summary = GradedLesson(lesson, students, dict.fromkeys((*names, lesson), 2.0))
+    Console(file=shown, width=80).print(summary_table(summary))
+    text = shown.getvalue()
+    assert max(map(len, text.splitlines())) <= 80
+    for n in range(30):
+        (row,) = (line for line in text.splitlines() if re.match(rf"{n}-.*✗", line))
+        assert row.count("✗ 1.7") == len(rows) and row.rstrip().endswith("waits")
+    for number, name in enumerate((*names, lesson), start=1):
+        assert f"{number}:{name}" in text
+    assert text.count("a cell was restored") == 1  # with the names of those it concerns
 
 
 def test_demo_shows_its_result_and_returns_its_code(course, monkeypatch, capsys):

@@ -91,17 +91,20 @@ def places(demo: Demo) -> dict[str, str]:
 def summary_table(summary: GradedLesson) -> Group:
     """Return a table with a row for each student, followed by what needs a person."""
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
-    table.add_column("student", no_wrap=True, overflow="ellipsis")
-    for name in summary.exercises:
-        title = name.replace("_", "\n") + summary.star(name)
-        table.add_column(title, justify="right", vertical="bottom")
-    table.add_column(f"of {summary.max_points:g}", justify="right")
-    table.add_column("text")
+    table.add_column("student", overflow="fold")  # the only column that may wrap
+    names = []
+    for number, name in enumerate(summary.exercises, start=1):
+        star = summary.star(name).strip()
+        names.append(f"{number}:{name}{star}")
+        table.add_column(f"{number}{star}", justify="right", no_wrap=True)
+    table.add_column(f"of {summary.max_points:g}", justify="right", no_wrap=True)
+    table.add_column("text", no_wrap=True)
     for student in summary.students:
         table.add_row(*_cells(student, summary))
     students = counted(len(summary.students), "student", "students")
     title = Text(f"\n{summary.lesson}: {students}\n", style="bold")
-    return Group(title, table, Text(f"\n{LEGEND}", style="dim"), *_notes(summary))
+    legend = Text("\n" + "  ".join(names) + f"\n{LEGEND}", style="dim")
+    return Group(title, table, legend, *_notes(summary))
 
 
 def _cells(student: GradedSubmission, summary: GradedLesson) -> list[Text]:
@@ -109,7 +112,7 @@ def _cells(student: GradedSubmission, summary: GradedLesson) -> list[Text]:
     if student.problem:
         rest = [Text("?", style="yellow") for _ in summary.exercises]
         return [name, *rest, Text("blank", style="yellow"), Text("")]
-    total = "?" if student.points is None else f"{student.points:g}"
+    total = "?" if student.points is None else f"{round(student.points, 1):g}"
     written = [_WRITTEN[state] for state in sorted(set(student.written.values()))]
     return [name, *map(_points, student.rows), Text(total), Text(", ".join(written))]
 
@@ -117,18 +120,20 @@ def _cells(student: GradedSubmission, summary: GradedLesson) -> list[Text]:
 def _points(row: GradedExercise) -> Text:
     outcome = outcome_of(row)
     symbol = "✎" if row.by_hand else OUTCOMES[outcome][0]
-    points = "" if row.shown is None else f"{row.shown:.3g}"
+    points = "" if row.shown is None else f"{round(row.shown, 1):g}"
     return Text(f"{symbol} {points}", style=_STYLES.get(outcome, "red"))
 
 
 def _notes(summary: GradedLesson) -> list[Text]:
-    lines = []
+    """Return the reasons for blanks and the notices, each with the students it concerns."""
+    blanks, notices = defaultdict(list), defaultdict(list)
     for student in summary.students:
-        name = one_line(student.student)
         for exercise, reason in student.blanks.items():
-            where = f"{name}, {exercise}" if exercise else name
-            lines.append(Text(f"blank: {where}: {reason}", style="yellow"))
-        lines += [Text(f"note: {name}: {n}", style="dim") for n in student.notices]
+            blanks[f"{exercise}: {reason}" if exercise else reason].append(student.student)
+        for notice in student.notices:
+            notices[notice].append(student.student)
+    lines = [Text(f"blank: {what}: {listed(who)}", style="yellow") for what, who in blanks.items()]
+    lines += [Text(f"note: {what}: {listed(who)}", style="dim") for what, who in notices.items()]
     if summary.waiting:
         answers = sum(map(len, summary.waiting.values()))
         lines.append(Text(f"{answers} written answer(s) wait for a person: open formgrader"))

@@ -103,10 +103,8 @@ class Matrix:
         }
 
     def text(self) -> str:
-        """Return the matrix as a table, one line a variant."""
-        lines = []
-        for exercise, rows in itertools.groupby(self.rows, lambda row: row.exercise):
-            lines += [exercise, *(row.line() for row in rows), ""]
+        """Return the rows that are judged wrongly, the counts, and a table of all rows."""
+        bad = [f"{row.exercise}{row.line()}" for row in self.rows if not row.ok]
         counts = (
             "{right_accepted} of {right} right answers get full marks, "
             "{wrong_rejected} of {wrong} wrong ones lose points, "
@@ -115,7 +113,10 @@ class Matrix:
             "The inputs shown have {numbers_of_inputs_median} numbers in the median, "
             "{numbers_of_inputs_95_percent} at the 95th percentile."
         )
-        return "\n".join([*lines, counts.format_map(self.as_dict())])
+        lines = [*bad, counts.format_map(self.as_dict())]
+        for exercise, rows in itertools.groupby(self.rows, lambda row: row.exercise):
+            lines += ["", exercise, *(row.line() for row in rows)]
+        return "\n".join(lines)
 
 
 def right(answer) -> Any:

@@ -44,7 +44,7 @@ c.Execute.interrupt_on_timeout = True
 # Late work is recorded and shown, and costs nothing.
 c.LateSubmissionPlugin.penalty_method = "none"
 
-# Autograde, with the course's own steps among nbgrader's: answers are poured into the release
+# Autograde, with the course's own steps among nbgrader's: each answer is put into the release
 # first, and points come from the check's report, so that stderr costs nothing. A student's bundle
 # (`course release`) cannot grade and holds the same file.
 if importlib.util.find_spec("course_lib.grading"):

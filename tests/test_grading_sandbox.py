@@ -137,6 +137,16 @@ def test_how_a_guest_ended_is_known(strict):
         assert guest.kill()["reason"] == reason
 
 
+@pytest.mark.parametrize(
+    "leave",
+    ["exit()", "quit()", "import sys; sys.exit(1)", "raise SystemExit", "raise KeyboardInterrupt"],
+)
+def test_a_cell_that_asks_the_interpreter_to_end_keeps_what_it_bound(guest, leave):
+    ran = guest.run(f"kept = 7\n{leave}", 20)
+    assert ran.left and ran.state != "died"
+    assert value(guest, "kept") == "7"
+
+
 @linux
 def test_without_walls_too_what_a_guest_started_ends_with_it(tmp_path):
     mark = f"sleeper {tmp_path}"

@@ -3,6 +3,7 @@
 What one cell does must not reach a later cell, another guest or the process that reads the pipe.
 """
 
+import inspect
 import os
 import signal
 import subprocess
@@ -13,8 +14,12 @@ import experiment
 import pytest
 from grading_course import GUEST_LIMITS as LIMITS
 
+import course_lib
 from course_lib.benchmarks.memory import status
+from course_lib.exercises import find
+from course_lib.grading.sandbox.inside import lockdown
 from course_lib.grading.sandbox.inside.frames import FrameError, read_frames
+from course_lib.reference import masked_softmax as reference
 
 pytestmark = experiment.needs_strict
 SECONDS = 20.0
@@ -215,7 +220,11 @@ for path in ("/dev/x", "/x", "/usr/x", "/library/x", "/dev/pts/x", "/etc/x"):
         pass
 print("written", found, "pids", [n for n in os.listdir("/proc") if n.isdigit()],
       "descriptors", os.listdir("/proc/self/fd"))
+print("rights", *(line.split()[1] for line in open("/proc/self/status")
+                  if line.startswith(("Cap", "NoNewPrivs", "Seccomp:"))))
 """
+# five empty sets of capabilities, no new privileges, a filter of system calls
+RIGHTS = f"rights {' '.join(['0' * 16] * 5)} 1 2"
 
 
 def test_a_guest_sees_no_other_process_and_can_leave_nothing_for_the_next(guest, strict):
@@ -225,9 +234,36 @@ def test_a_guest_sees_no_other_process_and_can_leave_nothing_for_the_next(guest,
     look = "import glob\nprint(sum(map(glob.glob, ('/tmp/x', '/dev/shm/*', '/scratch/*')), []))"
     assert said(beside.run(look, SECONDS)) == "[]\n"
     text = said(beside.run(ALONE + PROBE, SECONDS))
-    assert "written [] pids ['1']" in text
-    descriptors = text.partition("descriptors")[2]
+    assert "written [] pids ['1']" in text and RIGHTS in text
+    descriptors = text.partition("descriptors")[2].partition("]")[0]
     assert descriptors.count("'") // 2 <= 11  # 0 to 4, two files, an event loop
+
+
+SEARCH = r"""
+import ctypes, re
+found = set()
+for line in open("/proc/self/maps"):
+    first, last, rights = re.match(r"(\w+)-(\w+) (\S+)", line).groups()
+    first, size = int(first, 16), int(last, 16) - int(first, 16)
+    if rights.startswith("rw") and size < 2**30:
+        memory = ctypes.string_at(first, size)
+        for n, (half, rest) in enumerate(PHRASES):  # put together, it would find itself
+            ends = (match.end() for match in re.finditer(re.escape(half), memory))
+            found |= {n for end in ends if memory.startswith(rest, end)}
+print("found", sorted(found))
+"""
+
+
+def test_s01_t12_no_solution_hint_or_oracle_lies_in_a_guests_memory(guest):
+    """The search itself works: it finds a phrase of what a guest does import."""
+    root = Path(course_lib.__file__).parent
+    known = inspect.getdoc(lockdown)
+    exercise = find("causal_mask")
+    phrases = [known, inspect.getdoc(reference), exercise.hints[2], exercise.mistakes[0].message]
+    phrases += [(root / "attention" / "_masked_softmax.py").read_text(encoding="utf-8")[-200:]]
+    halves = [(text[:20].encode(), text[20:40].encode()) for text in phrases]
+    ran = guest.run(f"PHRASES = {halves!r}\n{SEARCH}", SECONDS)
+    assert said(ran) == "found [0]\n"
 
 
 ORDINARY = """
@@ -248,5 +284,5 @@ def test_s14_s15_the_same_holds_for_an_ordinary_user():
     environ = os.environ | {"PYTHONPATH": f"{place}:{place.parent}"}
     done = subprocess.run([*command, ORDINARY], capture_output=True, text=True, env=environ)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.startswith("1000 written [] pids ['1']")
+    assert done.stdout.startswith("1000 written [] pids ['1']") and RIGHTS in done.stdout
     assert "bomb died processes" in done.stdout

@@ -119,7 +119,7 @@ def release(root: Path):
 
 
 def honest(root: Path, **answers: str):
-    """The release with answers poured in by grade_id without its '-answer'; both right if none."""
+    """The release with answers filled in by grade_id without its '-answer'; both right if none."""
     notebook = copy.deepcopy(release(root))
     answers = answers or RIGHT
     for cell in notebook.cells:

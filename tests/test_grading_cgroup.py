@@ -71,7 +71,7 @@ def test_a_group_holds_what_it_is_told_and_leaves_nothing(system, killed):
     group = cgroup.group(3_000_000_000, 64)
     held = {name: (group.folder / name).read_text() for name in FILES}
     assert held == dict(zip(FILES, ["3000000000", "64", "1", "0", ""], strict=True))
-    os.write(group.door, b"0")
+    os.write(group.procs, b"0")
     assert (group.folder / "cgroup.procs").read_text() == "0"
     (group.folder / "memory.events").write_text(f"low 0\noom 1\noom_kill {killed}\n")
     assert group.remove() == (killed > 0)

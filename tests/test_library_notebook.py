@@ -216,7 +216,7 @@ def test_what_is_solved_in_lesson_02_is_yours_in_lesson_05(course):
         assert "course_lib.attention" in program.said("masked_softmax.__module__")
 
 
-POISON = """from pathlib import Path
+TAMPERED = """from pathlib import Path
 Path(__file__).with_name("ran").touch()
 raise SystemExit
 """
@@ -234,7 +234,7 @@ def graded_course(tmp_path):
     for place in (root, tmp_path / "submitted" / "ada" / LESSON):
         (place / "my_attention").mkdir(parents=True)
         for name in ("__init__.py", "masked_softmax.py"):
-            (place / "my_attention" / name).write_text(POISON)
+            (place / "my_attention" / name).write_text(TAMPERED)
     hand_in(root, "ada", honest(root, causal_mask=USES_IT, length_mask=LENGTH))
     return root
 

@@ -11,7 +11,7 @@ MOUNT, _OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
 class Group:
-    """A group that a guest enters before student code runs in it, by writing "0" to `door`."""
+    """A group that a guest enters before student code runs in it, by writing "0" to `procs`."""
 
     def __init__(self, folder: Path, memory: int, processes: int) -> None:
         self.folder = folder
@@ -21,12 +21,12 @@ class Group:
         (folder / "memory.oom.group").write_text("1")  # all of it ends, or nothing
         with contextlib.suppress(OSError):  # a system without swap may have no such file
             (folder / "memory.swap.max").write_text("0")
-        self.door = os.open(folder / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
+        self.procs = os.open(folder / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
 
     def remove(self) -> bool:
         """Remove the group; return whether the system ended it because it ran out of memory."""
         events = (self.folder / "memory.events").read_text()
-        os.close(self.door)
+        os.close(self.procs)
         until = time.monotonic() + 1.0
         while self.folder.exists() and time.monotonic() < until:
             try:

@@ -103,9 +103,9 @@ class ForkedGuests:
         guest = Guest(Forked(control, group), self.reached.level, *pipes, self.limits.output)
         self._guests = [*(each for each in self._guests if not each.is_over), guest]
         passed = [theirs.detach(), their_reading, their_writing]
-        doors = [group.door] if group else []
+        joining = [group.procs] if group else []
         with contextlib.suppress(OSError):  # the host has just died, which the guest's pipe tells
-            socket.send_fds(self._channel, [json.dumps([*imports]).encode()], passed + doors)
+            socket.send_fds(self._channel, [json.dumps([*imports]).encode()], passed + joining)
         for descriptor in passed:
             os.close(descriptor)
         return guest

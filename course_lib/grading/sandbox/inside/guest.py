@@ -30,9 +30,9 @@ def become_guest(slot: dict[str, Any], reading: int, writing: int, *group: int) 
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setsid()
-        for door in group:
+        for procs in group:
             with contextlib.suppress(OSError):  # then the other limits hold alone
-                os.write(door, b"0")
+                os.write(procs, b"0")
         _take_pipes(reading, writing)
         os.closerange(_OUTLET + 1, 4096)
         shell.outlet.open(_OUTLET)

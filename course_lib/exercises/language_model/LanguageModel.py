@@ -9,9 +9,9 @@ from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Built, Probe, tensor
 from course_lib.exercises._rows import FLOAT32, Given, case, edge, in_steps, mistake
 from course_lib.exercises.translator._blocks import (
-    no_residual,
-    of_the_normed,
-    post_norm,
+    linear_weights,
+    mistakes_of_joins,
+    norm_weights,
     pre_norm,
 )
 from course_lib.reference import language_model as oracle
@@ -22,23 +22,16 @@ Sizes = tuple[int, int, int, int]  # num_tokens, context_length, embed_dim, hidd
 def _built(rng, sizes: Sizes, num_blocks) -> Given:
     """Return how a model is built, and weights for it."""
     num_tokens, context_length, d, hidden = sizes
-
-    def linear(name, rows, columns) -> Given:
-        weight = rng.normal(0, 1.3 / columns**0.5, (rows, columns))
-        return {f"{name}.weight": weight, f"{name}.bias": rng.normal(0, 0.5, rows)}
-
-    def norm(name) -> Given:
-        return {f"{name}.weight": rng.uniform(0.6, 1.5, d), f"{name}.bias": rng.normal(0, 0.5, d)}
-
     state = {"tokens.weight": rng.normal(0, 1.3, (num_tokens, d))}
     for number in range(num_blocks):
         block = f"blocks.{number}"
-        state |= {f"{block}.attention.scale": rng.uniform(0.6, 1.5, 1), **norm(f"{block}.norm_1")}
+        state[f"{block}.attention.scale"] = rng.uniform(0.6, 1.5, 1)
+        state |= norm_weights(rng, f"{block}.norm_1", d)
         if hidden:
-            state |= norm(f"{block}.norm_2")
-            state |= linear(f"{block}.feed_forward.0", hidden, d)
-            state |= linear(f"{block}.feed_forward.2", d, hidden)
-    state |= {**norm("norm"), **linear("to_logits", num_tokens, d)}
+            state |= norm_weights(rng, f"{block}.norm_2", d)
+            state |= linear_weights(rng, f"{block}.feed_forward.0", hidden, d)
+            state |= linear_weights(rng, f"{block}.feed_forward.2", d, hidden)
+    state |= norm_weights(rng, "norm", d) | linear_weights(rng, "to_logits", num_tokens, d)
     construct = {
         "num_tokens": num_tokens,
         "attentions": [Built("mean_attention")] * num_blocks,
@@ -153,33 +146,13 @@ def _probes(rng) -> list[Probe]:
     ]
 
 
-def _placed(x, tokens, positions) -> nn.Module:
-    return x + positions[: tokens.shape[1]]
-
-
-def _last_positions(x, tokens, positions) -> nn.Module:
-    return x + positions[len(positions) - tokens.shape[1] :]
-
-
-def _unplaced(x, tokens, positions) -> nn.Module:
-    return x
-
-
-def _not_normed(x, norm, part) -> nn.Module:
-    return x + part(x)
-
-
-def _kept(model, positions) -> None:
-    model.register_buffer("positions", positions, persistent=False)
-
-
 @in_steps(
     joins=(pre_norm, pre_norm),
     norms=("norm_1", "norm_2"),
-    place=_placed,
+    place=lambda x, positions: x + positions,
     last=lambda model, x: model.to_logits(model.norm(x)),
     between=nn.GELU,
-    keep=_kept,
+    keep=lambda model, positions: model.register_buffer("positions", positions, False),
 )
 def _model(joins, norms, place, last, between, keep) -> type:
     """Return a correct model, of which each step may be changed."""
@@ -191,9 +164,7 @@ def _model(joins, norms, place, last, between, keep) -> type:
             super().__init__()
             self.context_length, d = len(positions), positions.shape[1]
             keep(self, positions)
-            for name, layer in ("tokens", nn.Embedding), ("to_logits", nn.Linear):
-                sizes = (num_tokens, d) if name == "tokens" else (d, num_tokens)
-                setattr(self, name, layer(*sizes))
+            self.tokens, self.to_logits = nn.Embedding(num_tokens, d), nn.Linear(d, num_tokens)
             self.norm, self.blocks = nn.LayerNorm(d), nn.ModuleList()
             for attention in attentions:
                 parts = {"norm_1": nn.LayerNorm(d), "attention": attention}
@@ -205,7 +176,7 @@ def _model(joins, norms, place, last, between, keep) -> type:
         def forward(self, tokens) -> nn.Module:
             if tokens.shape[1] > self.context_length:
                 raise ValueError("the text is too long")
-            x = place(self.tokens(tokens), tokens, self.positions)  # pyright: ignore[reportCallIssue] - a layer
+            x = place(self.tokens(tokens), self.positions[: tokens.shape[1]])
             for block in self.blocks:
                 parts = [block[name] for name in ("attention", "feed_forward") if name in block]  # pyright: ignore[reportIndexIssue, reportOperatorIssue] - a ModuleDict
                 for join, norm, part in zip(joins, norms, parts, strict=False):
@@ -213,10 +184,6 @@ def _model(joins, norms, place, last, between, keep) -> type:
             return last(self, x)
 
     return LanguageModel
-
-
-def _placed_last(model, x) -> nn.Module:
-    return model.to_logits(model.norm(x + model.positions[: x.shape[1]]))
 
 
 EXERCISE = Exercise(
@@ -228,38 +195,7 @@ EXERCISE = Exercise(
     probes=_probes,
     oracle=oracle.language_model,
     mistakes=(
-        mistake("post_norm", _model(joins=(post_norm, post_norm))).says(
-            "Your norms follow the sums, norm(x + f(x)). Here each norm comes before its part, "
-            "x + f(norm(x)).",
-            "What does each part read, and what is added to its result?",
-        ),
-        mistake("residual_of_the_normed", _model(joins=(of_the_normed, of_the_normed))).says(
-            "You add each result to the normalized x, so x itself is lost after the first norm.",
-            "Does a line like `x = norm(x)` overwrite what you still need for the sum?",
-        ),
-        mistake(
-            "no_residual",
-            _model(joins=(no_residual, no_residual)),
-            twins=(
-                _model(joins=(no_residual, pre_norm)),
-                _model(joins=(pre_norm, no_residual)),
-            ),
-        ).says(
-            "In at least one of the sums x is missing: the result of a part replaces x instead of "
-            "being added to it.",
-            "In x + f(norm(x)), which term comes before the plus?",
-        ),
-        mistake(
-            "not_normed",
-            _model(joins=(_not_normed, pre_norm)),
-            twins=(
-                _model(joins=(pre_norm, _not_normed)),
-                _model(joins=(_not_normed, _not_normed)),
-            ),
-        ).says(
-            "At least one of the two parts of a block reads x without its norm.",
-            "Which norm belongs to which part, and where do you call it?",
-        ),
+        *mistakes_of_joins(lambda joins: _model(joins=joins), 2),
         mistake("one_norm", _model(norms=("norm_1", "norm_1"))).says(
             "Both parts of a block read norm_1(x), and norm_2 is never used.",
             "Which norm belongs to the feed-forward network?",
@@ -268,22 +204,9 @@ EXERCISE = Exercise(
             "The logits are made from x without the last norm.",
             "What does `to_logits` read?",
         ),
-        mistake("no_positions", _model(place=_unplaced)).says(
+        mistake("no_positions", _model(place=lambda x, positions: x)).says(
             "You never add the positions, so the order of earlier tokens has no effect.",
             "What is added to the vectors of the tokens?",
-        ),
-        mistake("positions_last", _model(place=_unplaced, last=_placed_last)).says(
-            "You add the positions after the blocks, so no attention has seen them.",
-            "What should x hold when the first block reads it?",
-        ),
-        mistake("last_positions", _model(place=_last_positions)).says(
-            "A text of n tokens gets the last n positions; it must get the first n.",
-            "Which row of `positions` belongs to the first token?",
-        ),
-        mistake("positions_of_ids", _model(place=lambda x, ids, table: x + table[ids])).says(
-            "You look the positions up by the ids of the tokens, so equal tokens get the same "
-            "position.",
-            "Which row of `positions` belongs to the token at position i, whatever its id?",
         ),
         mistake("relu", _model(between=nn.ReLU)).says(
             "Your networks use ReLU between the two linear layers; here it is GELU.",

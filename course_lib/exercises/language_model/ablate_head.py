@@ -3,6 +3,7 @@
 import contextlib
 import functools
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -132,8 +133,8 @@ def _as_it_was(probe, expected, recorded) -> Problem | None:
     )
 
 
-def _parts(model, layer) -> list:
-    return [m for m in model.blocks[layer].modules() if hasattr(m, "W_o")]
+def _part(model, layer) -> Any:
+    return next(m for m in model.blocks[layer].modules() if hasattr(m, "W_o"))
 
 
 def _block_of(part, head) -> slice:
@@ -152,38 +153,30 @@ def _zero_at(features) -> Callable:
 
 @in_steps(
     features=_block_of,
-    parts=_parts,
     around=contextlib.nullcontext,
     removed="always",
 )
-def _switch(features: Callable, parts: Callable, around: Callable, removed: str) -> Callable:
+def _switch(features: Callable, around: Callable, removed: str) -> Callable:
     """A right answer; each argument is one step of it."""
 
     @contextlib.contextmanager
     def ablate_head(model, layer, head) -> Iterator[None]:
-        chosen = parts(model, layer)
-        handles = [
-            part.W_o.register_forward_pre_hook(_zero_at(features(part, head))) for part in chosen
-        ]
+        part = _part(model, layer)
+        handle = part.W_o.register_forward_pre_hook(_zero_at(features(part, head)))
         if removed == "too early":
-            _remove(handles)
+            handle.remove()
         try:
             with around():
                 yield
         except Exception:
             if removed in ("always", "too early"):
-                _remove(handles)
+                handle.remove()
             if removed != "hides errors":
                 raise
         if removed != "never":
-            _remove(handles)
+            handle.remove()
 
     return ablate_head
-
-
-def _remove(handles) -> None:
-    for handle in handles:
-        handle.remove()
 
 
 def _zeroed(after_errors=True) -> Callable:
@@ -191,7 +184,7 @@ def _zeroed(after_errors=True) -> Callable:
 
     @contextlib.contextmanager
     def ablate_head(model, layer, head) -> Iterator[None]:
-        (part,) = _parts(model, layer)
+        part = _part(model, layer)
         own = _block_of(part, head)
         weights = part.W_o.weight.data[:, own]
         kept = weights.clone()
@@ -249,10 +242,6 @@ EXERCISE = Exercise(
             "The head after the requested one is off: heads are counted from 0.",
             "Where does the block of features of head 0 begin?",
         ),
-        mistake(
-            "every_layer",
-            _switch(parts=lambda model, layer: [m for m in model.modules() if hasattr(m, "W_o")]),
-        ).says("The head is switched off in every layer.", "Where does `layer` enter?"),
         mistake("error_hidden", _switch(removed="hides errors")).says(
             "You catch an error raised inside the `with` and do not raise it again, so the caller "
             "does not see it.",

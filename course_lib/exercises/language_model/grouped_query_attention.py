@@ -12,7 +12,6 @@ from course_lib.exercises._attention.mistakes import Row, known
 from course_lib.exercises._attention.modules import Attention
 from course_lib.exercises._attention.properties import given
 from course_lib.exercises._rows import BETWEEN, FLOAT32, STRIDED, Case, Given, case
-from course_lib.reference.masked_softmax import allowed_keys
 
 _GROUPS = "Head i must use the keys and values of group i // (h / g)."
 _EMPTY = "A query that may attend to no key gets zeros."
@@ -191,20 +190,6 @@ def _in_another_group(probe, outputs) -> str | None:
     return None
 
 
-def _not_empty(probe, outputs) -> str | None:
-    """Outputs other than 0 where no key is allowed."""
-    queries, keys, found = given(probe, "queries"), given(probe, "keys"), outputs.data
-    if queries is None or keys is None or found is None or found.shape[:3] != queries.shape[:3]:
-        return None
-    shape = (*queries.shape[:3], keys.shape[2])
-    allowed = allowed_keys(shape, given(probe, "valid_lens"), given(probe, "mask"))
-    wrong = np.argwhere(~allowed.any(-1) & (found != 0).any(-1))
-    if not len(wrong):
-        return None
-    b, h, i = wrong[0]
-    return f"Query {i} of head {h} of item {b} may attend to no key, yet its output is not 0."
-
-
 EXERCISE = Exercise(
     points=3,
     minutes=15,
@@ -229,10 +214,7 @@ EXERCISE = Exercise(
             "Which group does the last head belong to?",
         ),
     ),
-    properties=(
-        Property("in_another_group", _in_another_group, "Which group is i // (h / g)?"),
-        Property("empty_row_not_zero", _not_empty, "What does the softmax make of such a row?"),
-    ),
+    properties=(Property("in_another_group", _in_another_group, "Which group is i // (h / g)?"),),
     hints=(
         "Write down which group each head uses for h = 6 and g = 2. Then either expand the keys "
         "and values to h heads or fold the queries into g groups; the rest is attention as you "

@@ -81,9 +81,8 @@ def _half(weights, period) -> int:
     counted=lambda n, period: n - period,
     period_of=_half,
     read=lambda w: w,
-    end=lambda scores: scores,
 )
-def _mean(ahead, first, counted, period_of, read, end) -> Callable:
+def _mean(ahead, first, counted, period_of, read) -> Callable:
     """The mean of the weights [i, i - period + ahead] over i >= period + first."""
 
     def score(attention_weights, period=None) -> torch.Tensor:
@@ -91,7 +90,7 @@ def _mean(ahead, first, counted, period_of, read, end) -> Callable:
         weights = read(attention_weights)
         n = weights.shape[-1]
         columns = range(period + first, n)
-        return end(mean_of(weights, columns, ahead - period, counted(n, period)))
+        return mean_of(weights, columns, ahead - period, counted(n, period))
 
     return score
 
@@ -101,11 +100,6 @@ def _same_token_if_any(attention_weights, period=None) -> torch.Tensor:
     if attention_weights.shape[-1] == 1:
         return attention_weights.new_zeros(len(attention_weights))
     return _mean(ahead=0)(attention_weights, period)
-
-
-def _nan_of_nothing(attention_weights, period=None) -> torch.Tensor:
-    period = _half(attention_weights, period)
-    return attention_weights.diagonal(1 - period, 1, 2)[:, 1:].mean(-1)
 
 
 EXERCISE = Exercise(
@@ -142,14 +136,6 @@ EXERCISE = Exercise(
         mistake("period_ignored", _mean(period_of=lambda w, period: w.shape[-1] // 2)).says(
             "Your period is always half of the text, whatever `period` says.",
             "Where does `period` enter?",
-        ),
-        mistake("over_heads", _mean(end=torch.mean)).says(
-            "You average over the heads as well; each head must get its own score.",
-            "Over which axis must the mean not run?",
-        ),
-        mistake("nan_of_nothing", _nan_of_nothing).says(
-            "The mean of nothing is NaN: if the period is as long as the text, no position counts.",
-            "What should the score be where nothing repeats?",
         ),
     ),
     hints=(

@@ -1,12 +1,10 @@
 """`next_token_loss`: which prediction belongs to which token."""
 
-import math
-
 import numpy as np
 import torch
 from torch.nn import functional as F
 
-from course_lib.checks.judge.exercise import Exercise, Property, Returned
+from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._rows import FLOAT32, STRIDED, Given, case, edge, mistake
 
@@ -26,14 +24,9 @@ def _drawn(rng, *sizes, **options) -> Given:
 
 def _values(rng) -> list[Probe]:
     worked = [[[2.0, 0.0, 0.0], [0.0, 1.0, 0.0], [5.0, 5.0, 0.0]]]
-    sure = _drawn(rng, 2, 4, 5)
-    sure["logits"].data[:, -1] = [[40.0, 0, -40, 0, 7], [-40.0, 30, 0, 40, 0]]
     return [
         case("worked_number", logits=worked, tokens=[[0, 1, 1]]).says(_MEAN),
         case("random", **_drawn(rng, 2, 6, 4)).says(_MEAN),
-        case("last_is_free", **sure).says(
-            "The last position's prediction does not count: nobody knows what comes next."
-        ),
     ]
 
 
@@ -80,13 +73,6 @@ def _reshaped(logits, tokens) -> torch.Tensor:
 def _log_of_softmax(logits, tokens) -> torch.Tensor:
     chances = logits[:, :-1].softmax(-1).gather(-1, tokens[:, 1:, None].long())
     return -chances.log().mean()
-
-
-def _too_good(probe, outputs) -> str | None:
-    loss = float(outputs.data)
-    if loss >= -1e-9 or math.isnan(loss):
-        return None
-    return f"Your loss is {loss:.3f}; -log of a probability is never below 0."
 
 
 EXERCISE = Exercise(
@@ -136,9 +122,6 @@ EXERCISE = Exercise(
             "With large logits a probability underflows to 0, and its logarithm is -inf.",
             "Which function takes the softmax and the logarithm in one step?",
         ),
-    ),
-    properties=(
-        Property("too_good", _too_good, "What is the sign of the logarithm of a probability?"),
     ),
     hints=(
         "Write the tokens in a row, and beneath each the token that its position must predict. "

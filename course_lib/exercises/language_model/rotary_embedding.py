@@ -22,7 +22,6 @@ def _values(rng, draw) -> list[Probe]:
     def probe(name, x, offset=None, **options) -> Case:
         return _probe(case, name, x, offset, **options)
 
-    alike = np.repeat(draw(2, 1, 6), 7, axis=1)  # one query and one key, at seven positions
     return [
         probe("worked_number", [[1.0, 0.0, 0.0, 2.0]] * 2).says(_TURNED),
         probe("one_pair", draw(4, 2)).says(_TURNED),
@@ -31,9 +30,6 @@ def _values(rng, draw) -> list[Probe]:
         ),
         probe("offset", draw(2, 3, 4), rng.integers(5, 9)).says(
             "With an offset, the first row is at that position and the others follow."
-        ),
-        probe("distance_alone", alike, compare="distance").says(
-            "The score of a rotated query and a rotated key depends only on their distance."
         ),
         probe("lengths_kept", np.tile([3.0, 4.0], (5, 3)), 2, compare="lengths").says(
             "A rotation changes no length: (3, 4) stays 5 away from (0, 0)."
@@ -71,23 +67,6 @@ def _probes(rng) -> list[Probe]:
     return [*_values(rng, draw), *_edges(draw)]
 
 
-def _distance(probe, expected, recorded) -> Problem | None:
-    """Whether the scores at equal distances are equal; then, whether they are the right ones."""
-    query, key = recorded.numbers.astype(float)
-    scores = query @ key.T
-    for s in range(len(query) - 1):
-        first, *others = np.diagonal(scores, -s)
-        worst = max(others, key=lambda score: abs(score - first))
-        if abs(worst - first) > 1e-3 * (1 + abs(first)):
-            return Problem(
-                "not_the_distance_alone",
-                f"{probe.says} With the same query and key at every position, your scores at "
-                f"distance {s} are {first:.3f} at one place and {worst:.3f} at another.",
-                "Do both features of a pair turn by the same angle?",
-            )
-    return close(probe, expected, recorded)
-
-
 def _lengths(probe, expected, recorded) -> Problem | None:
     """Whether neighbours keep their distance from 0; then, whether they are where they should."""
     found = np.hypot(*recorded.numbers.astype(float).reshape(-1, 2).T)
@@ -120,15 +99,12 @@ def _turned(first, second, angles) -> tuple[torch.Tensor, torch.Tensor]:
     turn=_turned,
     places=_places,
     rates=_rates,
-    odd=False,
 )
-def _model(pair, unpair, turn, places, rates, odd) -> Callable:
+def _model(pair, unpair, turn, places, rates) -> Callable:
     """A right answer, of which each step may be changed."""
 
     def rotary_embedding(x, offset=0) -> torch.Tensor:
         if x.shape[-1] % 2:
-            if odd:
-                return x.clone()
             raise ValueError("the number of features is odd")
         angles = (places(x, offset) * rates(x.shape[-1])).to(x.device)
         return unpair(*turn(*pair(x), angles)).to(x.dtype)
@@ -159,8 +135,8 @@ EXERCISE = Exercise(
     starred=True,
     returns=(Returned("turned", "tensor", "float", ("...", "n", "d")),),
     probes=_probes,
-    comparisons={"distance": _distance, "lengths": _lengths},
-    exact=("distance", "lengths"),
+    comparisons={"lengths": _lengths},
+    exact=("lengths",),
     mistakes=(
         mistake(
             "halves_paired",
@@ -206,10 +182,6 @@ EXERCISE = Exercise(
         mistake("first_axis_counted", _model(places=_first_axis)).says(
             "You count positions along the first axis, which is the batch as soon as there is one.",
             "Which axis of (..., n, d) holds the positions?",
-        ),
-        mistake("odd_passes", _model(odd=True)).says(
-            "You accept an odd number of features, but the last one has no partner.",
-            "What should happen before anything is paired?",
         ),
     ),
     hints=(

@@ -46,10 +46,6 @@ EXERCISE = Exercise(
             "first, so a reshape fills the first rows with head 0 alone.",
             "Which axes must be neighbours before a reshape can join them?",
         ),
-        mistake("summed", lambda x: x.sum(1)).says(
-            "You sum the heads; their features belong side by side.",
-            "How many features does a position have after the merge?",
-        ),
         mistake("interleaved", lambda x: x.permute(0, 2, 3, 1).flatten(2)).says(
             "The heads are interleaved: feature 0 of every head, then feature 1 of every head.",
             "Which axis moves fastest when the last two are joined?",

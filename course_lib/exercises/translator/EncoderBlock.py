@@ -68,20 +68,12 @@ class _Encoder(blocks.Block):
         return self.attention(queries, keys, keys if values is None else values, valid_lens)
 
 
-def _not_normed(x, norm, part) -> Tensor:
-    return x + part(x)
-
-
 def _queries_normed(x, norm, part) -> Tensor:
     return x + part(norm(x), x)
 
 
 def _all_but_values_normed(x, norm, part) -> Tensor:
     return x + part(norm(x), norm(x), x)
-
-
-def _joined(first, second=blocks.pre_norm) -> Callable:
-    return _Encoder.answer({"joins": (first, second)})
 
 
 EXERCISE = Exercise(
@@ -97,15 +89,9 @@ EXERCISE = Exercise(
     mistakes=(
         *blocks.mistakes_of_both(_Encoder),
         mistake(
-            "not_normed", _joined(_not_normed), twins=(_joined(blocks.pre_norm, _not_normed),)
-        ).says(
-            "One of the two parts reads its input without normalizing it.",
-            "Which norm belongs to which part, and where do you call it?",
-        ),
-        mistake(
             "only_queries_normed",
-            _joined(_queries_normed),
-            twins=(_joined(_all_but_values_normed),),
+            _Encoder.answer({"joins": (_queries_normed, blocks.pre_norm)}),
+            twins=(_Encoder.answer({"joins": (_all_but_values_normed, blocks.pre_norm)}),),
         ).says(
             "Your queries, keys and values are not all norm_1(x): some of them are x itself.",
             "What are the three arguments of the attention?",

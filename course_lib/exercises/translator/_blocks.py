@@ -15,6 +15,21 @@ from course_lib.exercises._rows import FLOAT32, Given, case, edge, mistake
 Sizes = tuple[int, int, int]  # embed_dim, num_heads, hidden_dim
 
 
+def _weight(rng, rows, columns) -> np.ndarray:
+    return rng.normal(0, 1.3 / columns**0.5, (rows, columns))
+
+
+def linear_weights(rng, name, rows, columns) -> Given:
+    """Return weights of an `nn.Linear`."""
+    weight = _weight(rng, rows, columns)
+    return {f"{name}.weight": weight, f"{name}.bias": rng.normal(0, 0.5, rows)}
+
+
+def norm_weights(rng, name, d) -> Given:
+    """Return weights of an `nn.LayerNorm`."""
+    return {f"{name}.weight": rng.uniform(0.6, 1.5, d), f"{name}.bias": rng.normal(0, 0.5, d)}
+
+
 def built(rng, attentions, num_norms, sizes: Sizes) -> Given:
     """How a block is built, and weights for it. Only a problem about `eps` depends on it.
 
@@ -23,21 +38,15 @@ def built(rng, attentions, num_norms, sizes: Sizes) -> Given:
         num_norms: how many norms there are; no two are alike.
     """
     d, num_heads, hidden = sizes
-
-    def weight(rows, columns) -> np.ndarray:
-        return rng.normal(0, 1.3 / columns**0.5, (rows, columns))
-
     state = {
-        f"{name}.{layer}.weight": weight(times * d, d)
+        f"{name}.{layer}.weight": _weight(rng, times * d, d)
         for name, layers in attentions.items()
         for layer, times in layers.items()
     }
     for number in range(1, num_norms + 1):
-        state[f"norm_{number}.weight"] = rng.uniform(0.6, 1.5, d)
-        state[f"norm_{number}.bias"] = rng.normal(0, 0.5, d)
-    for place, (rows, columns) in {"0": (hidden, d), "2": (d, hidden)}.items():
-        state[f"feed_forward.{place}.weight"] = weight(rows, columns)
-        state[f"feed_forward.{place}.bias"] = rng.normal(0, 0.5, rows)
+        state |= norm_weights(rng, f"norm_{number}", d)
+    state |= linear_weights(rng, "feed_forward.0", hidden, d)
+    state |= linear_weights(rng, "feed_forward.2", d, hidden)
     construct = {"embed_dim": d, "num_heads": num_heads, "hidden_dim": hidden}
     return {"construct": construct, "state": state, "tolerance": 1e-3}
 
@@ -216,17 +225,50 @@ def pre_norm(x, norm, part) -> Tensor:
     return x + part(norm(x))
 
 
-def post_norm(x, norm, part) -> Tensor:
+def _post_norm(x, norm, part) -> Tensor:
     return norm(x + part(x))
 
 
-def of_the_normed(x, norm, part) -> Tensor:
+def _of_the_normed(x, norm, part) -> Tensor:
     x = norm(x)
     return x + part(x)
 
 
-def no_residual(x, norm, part) -> Tensor:
+def _no_residual(x, norm, part) -> Tensor:
     return part(norm(x))
+
+
+def _not_normed(x, norm, part) -> Tensor:
+    return x + part(x)
+
+
+def mistakes_of_joins(make: Callable[..., Callable], num_parts: int) -> tuple[Mistake, ...]:
+    """Return the known mistakes in how parts are joined; `make(joins)` makes an answer."""
+
+    def once(join) -> tuple[Callable, ...]:
+        places = np.eye(num_parts, dtype=bool)
+        return tuple(make([join if here else pre_norm for here in place]) for place in places)
+
+    return (
+        mistake("post_norm", make([_post_norm] * num_parts)).says(
+            "Your norms follow the sums, norm(x + f(x)), as in the original paper. Here each norm "
+            "comes before its part, x + f(norm(x)).",
+            "What does each part read, and what is added to its result?",
+        ),
+        mistake("residual_of_the_normed", make([_of_the_normed] * num_parts)).says(
+            "You add each result to the normalized x, so x itself is lost after the first norm.",
+            "Does a line like `x = norm(x)` overwrite what you still need for the sum?",
+        ),
+        mistake("no_residual", make([_no_residual] * num_parts), twins=once(_no_residual)).says(
+            "In at least one of your sums the first term is missing: the result of a part "
+            "replaces what the part read instead of being added to it.",
+            "In x + f(norm(x)), which term comes before the plus?",
+        ),
+        mistake("not_normed", make([_not_normed] * num_parts), twins=once(_not_normed)).says(
+            "At least one of the parts reads its input without its norm.",
+            "Which norm belongs to which part, and where do you call it?",
+        ),
+    )
 
 
 class Block(Stepped, nn.Module):
@@ -287,29 +329,8 @@ def _added_to_the_input(self, x, *given, **named) -> Tensor:
 
 def mistakes_of_both(block: type[Block]) -> tuple[Mistake, ...]:
     """Return the known mistakes of both blocks."""
-    all_but_one = (pre_norm,) * (len(block.norms) - 1)
     return (
-        mistake("post_norm", block.answer({"joins": (post_norm,) * 3})).says(
-            "Your norms follow the sums, norm(x + f(x)), as in the original paper. Here each norm "
-            "comes before its part, x + f(norm(x)).",
-            "What does each part read, and what is added to its result?",
-        ),
-        mistake("residual_of_the_normed", block.answer({"joins": (of_the_normed,) * 3})).says(
-            "You add each result to the normalized x, so x itself is lost after the first norm.",
-            "Does a line like `x = norm(x)` overwrite what you still need for the sum?",
-        ),
-        mistake(
-            "no_residual",
-            block.answer({"joins": (no_residual,) * 3}),
-            twins=(
-                block.answer({"joins": (no_residual, *all_but_one)}),
-                block.answer({"joins": (*all_but_one, no_residual)}),
-            ),
-        ).says(
-            "In at least one of your sums the first term is missing: the result of a part "
-            "replaces what the part read instead of being added to it.",
-            "In x + f(norm(x)), which term comes before the plus?",
-        ),
+        *mistakes_of_joins(lambda joins: block.answer({"joins": joins}), len(block.norms)),
         mistake(
             "one_norm_for_all",
             block.answer({"norms": (1,) * len(block.norms)}),

@@ -88,20 +88,6 @@ EXERCISE = Exercise(
             "before it has begun.",
             "What does `roll` do with what falls off?",
         ),
-        mistake("column_dropped", lambda targets, start: targets[:, :-1].clone()).says(
-            "Your result is one column short: the targets without the last, and no start.",
-            "How many inputs does the decoder need to predict t words?",
-        ),
-        mistake(
-            "column_on_the_cpu",
-            lambda targets, start: torch.cat([torch.full((len(targets), 1), start), targets], 1)[
-                :, : targets.shape[1]
-            ],
-        ).says(
-            "The numbers are right, but your column of starts is always made on the CPU, so "
-            "joining it to targets on a GPU fails.",
-            "Which argument of `torch.full` says where its numbers live?",
-        ),
     ),
     hints=(
         "Write down the target `forty three </s>` and, beneath each word, the word said just "

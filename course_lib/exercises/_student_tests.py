@@ -6,31 +6,38 @@ exercises: results that differ by rounding, and results that are off at one plac
 or by a hundredth.
 """
 
+import dataclasses
 import itertools
 from collections.abc import Callable
 
 import numpy as np
+import torch
 
 from course_lib.checks.judge.comparisons import Problem
 from course_lib.checks.judge.exercise import Returned
 from course_lib.checks.observe.probe import Array, Built, Probe, tensor
 from course_lib.exercises._rows import Given
 
-ANSWERS = (Returned("result", "bool"), Returned("result", "bool"))
+
+def same(a, b) -> bool:
+    return bool(a.shape == b.shape and torch.allclose(a, b, rtol=1e-5, atol=1e-5))
+
+
+ANSWERS = tuple(Returned(f"result for object_{i}", "bool") for i in (1, 2))
 _MIXED = "mixed"
 # name: (amount, direction, item, row) of what is off, and how the object is described.
 _NUDGES = {
-    "a_hundredth": ((0.01, _MIXED, None, None), "that is off by a hundredth"),
-    "all_larger": ((1.0, "all", None, None), "whose outputs are all larger"),
-    "all_smaller": ((-1.0, "all", None, None), "whose outputs are all smaller"),
-    "features_cancel": ((1.0, "cancel", None, None), "that is off by as much upwards as downwards"),
-    "last_feature": ((1.0, "last", None, None), "that is off in the last feature alone"),
-    "first_item": ((1.0, _MIXED, 0, None), "that is off in the first item alone"),
-    "last_item": ((1.0, _MIXED, -1, None), "that is off in the last item alone"),
-    "first_row": ((1.0, _MIXED, None, 0), "that is off in the first {row} alone"),
-    "last_row": ((1.0, _MIXED, None, -1), "that is off in the last {row} alone"),
-    "one_entry": ((0.01, "first", 0, 0), "that is off by a hundredth in one entry alone"),
-    "turns_nan": ((np.nan, _MIXED, None, None), "whose outputs become nan"),
+    "a_hundredth": ((0.01, _MIXED, None, None), "whose outputs are wrong by only 0.01"),
+    "all_larger": ((1.0, "all", None, None), "whose outputs are all too large"),
+    "all_smaller": ((-1.0, "all", None, None), "whose outputs are all too small"),
+    "features_cancel": ((1.0, "cancel", None, None), "whose errors cancel in a mean"),
+    "last_feature": ((1.0, "last", None, None), "that is wrong only in the last feature"),
+    "first_item": ((1.0, _MIXED, 0, None), "that is wrong only in the first item"),
+    "last_item": ((1.0, _MIXED, -1, None), "that is wrong only in the last item"),
+    "first_row": ((1.0, _MIXED, None, 0), "that is wrong only in the first {row}"),
+    "last_row": ((1.0, _MIXED, None, -1), "that is wrong only in the last {row}"),
+    "one_entry": ((0.01, "first", 0, 0), "in which only one entry is wrong, by 0.01"),
+    "turns_nan": ((np.nan, _MIXED, None, None), "whose outputs become NaN"),
 }
 _WHEN = {
     "pads": "when keys are padded",
@@ -57,7 +64,7 @@ def judged(probe: Probe, expected, recorded) -> Problem | None:
             and built.name == "attention_module"
             and name not in ("sound", "rounding", "nudged")
         ):
-            what += ". With these inputs its fault changes nothing, so the test must return True"
+            what += ". For these inputs it keeps the invariant, so the test must return True"
         message = f"Your test {said} {what}. {probe.says}".strip()
         hint = _WHY_REJECTED[name == "rounding"] if want else _WHY_ACCEPTED
         return Problem(f"{said}_{probe.name if name == 'nudged' else name}", message, hint)
@@ -83,7 +90,8 @@ def described(built: Built, probe: str) -> str:
     if probe in _NUDGES:
         off = _NUDGES[probe][1].format(row="query" if is_module else "position")
         return f"a {'module' if is_module else 'function'} {off} {when}"
-    return f"a module that is off in {options['mode']} mode only, {when}; it is in train mode"
+    mode = options["mode"]
+    return f"a module that is in train mode and wrong {when}, but only in {mode} mode"
 
 
 def name_of(built: Built) -> str:
@@ -98,6 +106,7 @@ def question(name, *objects, part="values", says="", dtype=None, **inputs) -> Pr
 
     `says` is what is special about the inputs, where something is.
     """
+    objects = [dataclasses.replace(built, says=described(built, name)) for built in objects]
     args = {f"object_{i}": built for i, built in enumerate(objects, start=1)} | inputs
     return Probe(name, says, part, args, dtype=dtype, scenario="ask_about_each", compare="judged")
 
@@ -222,13 +231,13 @@ def function_edges(rng, of, broken, last_row) -> list[Probe]:
 
 
 DESCRIBED = {
-    "rounding": "what is right except for rounding, about a millionth of each number",
+    "rounding": "one that is right up to rounding, about a millionth of each number",
     "sound": "a sound module",
     "avocet": "a module whose softmax runs over the queries",
     "bittern": "a module that merges its heads without a transpose",
     "egret": "a module that does not scale its scores",
     "curlew": "a module that gives masked keys the score 0, so that they keep a weight",
-    "fulmar": "a module that hands the items each other's lengths",
+    "fulmar": "a module that gives an item the length of another item",
     "jacana": "a module that cuts the sequence into heads instead of the features",
     "zero_after_softmax": "a module that masks after the softmax, so its rows sum to less than 1",
     "zeroed_pads": "a module that sets padded keys and values to zero and masks nothing",
@@ -242,8 +251,8 @@ DESCRIBED = {
     "reversed_by_order": "a module that reverses its features if the keys are in another order",
     "first_key_special": "a module that prefers its first key, whichever it is",
     "middle_keys_special": "a module that prefers the keys in the middle",
-    "neighbours_count": "a module in which each key also counts for its right neighbour, in a "
-    "circle",
+    "neighbours_count": "a module in which each key also counts for the next one, and the last "
+    "for the first",
     "batch_average_removed": "a module that subtracts the batch's average from the values",
     "length_of_first_item_for_all": "a module that uses the first item's length for all items",
     "later_items_doubled": "a module that doubles the outputs of all items but the first",
@@ -262,7 +271,8 @@ DESCRIBED = {
     "third_looks_ahead": "a function whose third output sees the next position",
     "copies_of_the_first": "a function that copies the first position to all",
     "first_sees_last": "a function whose first output sees the last position",
-    "circular_neighbours": "a function that looks at the next neighbour in a circle",
+    "circular_neighbours": "a function that combines each position with the next one, and the "
+    "last with the first",
     "near_ones_count_more": "a function in which near positions count more",
     "sorted_by_first_feature": "a function that sorts the positions",
     "reversed": "a function that reverses the sequence",
@@ -294,12 +304,12 @@ def tally(to_reveal: str, to_accept: str) -> Callable[..., str]:
                 said[bool(want)].append(says_false)
         right, broken = said[True], said[False]
         return (
-            f"Of {len(broken)} hidden {to_reveal} your test reveals {sum(broken)}; of "
-            f"{len(right)} hidden {to_accept} it accuses {sum(right)}."
+            f"Of {len(broken)} hidden {to_reveal} your test rejects {sum(broken)}; of "
+            f"{len(right)} hidden {to_accept} it rejects {sum(right)}."
         )
 
     return sentence
 
 
-of_modules = tally("broken modules", "right ones")
+of_modules = tally("broken modules", "correct ones")
 of_functions = tally("functions that must fail", "functions that must pass")

@@ -149,7 +149,7 @@ def findings_of(
         failure = failures.say(violation, left)
         message = with_numbers(exercise, failure.violation, failure.expected, failure.seen)
         if problem.id in (_OF_THE_EDGES if violation.part == "edges" else _OF_THE_VALUES):
-            message = f"{cases.of(violation)} {message}".strip() or _NOTHING_KNOWN
+            message = f"{cases.of(failure.violation)} {message}".strip() or _NOTHING_KNOWN
         message += _NUMBERS_RIGHT if violation.aspect == "kind" else ""
         hint = problem.hint or _POINTERS.get(violation.aspect, "")
         findings.append(Finding(problem.id, message, hint, violation.part))

@@ -57,7 +57,7 @@ def text_of_input(value: Any) -> str:
     if isinstance(value, list | tuple):
         inside = ",\n".join(text_of_input(item) for item in value)
         return "[" + inside.replace("\n", "\n ") + "]"
-    return str(getattr(value, "name", value))
+    return str(getattr(value, "says", "") or getattr(value, "name", value))
 
 
 def text_of_options(options: Mapping[str, Any]) -> str:

@@ -37,10 +37,14 @@ class Dtype:
 
 @dataclass(frozen=True)
 class Built:
-    """An argument that must be made where it is used: `Built("generator", {"seed": 3})`."""
+    """An argument that must be made where it is used: `Built("generator", {"seed": 3})`.
+
+    A report calls it `says`, or by its name.
+    """
 
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)
+    says: str = ""
 
 
 @dataclass(frozen=True)

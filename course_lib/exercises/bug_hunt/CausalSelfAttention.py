@@ -44,7 +44,7 @@ def _root_alone(rng) -> Probe:
     for third in np.split(problem["state"]["W_qkv.weight"], 3):
         third[3:] = third[:3]
     problem["state"]["W_o.weight"][:, 3:] = problem["state"]["W_o.weight"][:, :3]
-    says = "Each score is divided by the root of head_dim = 3, the number of features in a head."
+    says = "Each score is divided by the root of head_dim, the number of features in a head."
     return Probe("root", says, compare="sum_over_positions", **problem)
 
 
@@ -162,27 +162,27 @@ _BROKEN = mistake("not_fixed", BrokenCausalSelfAttention).says(
 )
 _OWN = (
     Row("scale_embed_dim", {"root": lambda self, q: (q.shape[-1] * self.num_heads) ** 0.5}).says(
-        "You divide by the root of embed_dim, but each head compares head_dim features.",
-        "How many products does one score sum?",
+        "You divide the scores by the root of embed_dim, but each head compares head_dim features.",
+        "How many products are summed in one score of one head?",
     ),
     Row("sees_the_future", {"past": lambda self, n: torch.ones(n, n).triu().bool()}).says(
-        "Each position sees itself and the later ones.",
+        "Each position attends to itself and to later positions instead of earlier ones.",
         "Rows are queries: which triangle holds the keys j <= i?",
     ),
     Row("not_causal", {"past": lambda self, n: torch.ones(n, n).bool()}).says(
-        "No causal mask is applied: every position sees the later ones too.",
+        "There is no causal mask: every position also attends to later positions.",
         "Which line keeps position i from attending to keys j > i?",
     ),
     Row("causal_with_lengths_only", {"join": _causal_with_lengths_only}).says(
-        "Without lengths, every position sees all others, including later ones.",
+        "Without lengths, there is no causal mask: every position also attends to later ones.",
         "Which of your conditions is inside `if valid_lens is not None`?",
     ),
     Row(
         "thirds_in_turn",
         {"thirds": lambda self, projected: projected.unflatten(-1, (-1, 3)).unbind(-1)},
     ).says(
-        "You deal the outputs of `W_qkv` out in turn to queries, keys and values; each should be "
-        "one contiguous third.",
+        "Of the outputs of `W_qkv`, you give one to the queries, the next to the keys, the next "
+        "to the values, and so on in turn. Each of the three must get one contiguous third.",
         "In `(..., 3, embed_dim)`, which axis moves fastest? And in `(..., embed_dim, 3)`?",
     ),
 )

@@ -61,7 +61,7 @@ def _root_alone(rng) -> Probe:
         problem["state"][name] = np.stack([column, np.roll(column, 1)], axis=1)
     for name in ("queries", "keys"):
         problem["args"][name] = tensor(np.eye(2)[None])
-    return Probe("root", "Each score is divided by the root of num_hiddens = 3.", **problem)
+    return Probe("root", "Each score is divided by the root of num_hiddens.", **problem)
 
 
 def _axis_alone(rng) -> Probe:
@@ -143,14 +143,14 @@ class _Lookup(AttentionModule):
 
 
 _BROKEN = mistake("not_fixed", BrokenLookup).says(
-    "This still computes what `BrokenLookup` does.",
+    "This still computes what `BrokenLookup` does, with all its faults.",
     "Which invariants on the list does it break? One fault may hide the effect of fixing another.",
 )
 _OWN = (
     Row("scale_of_the_queries", {"root": lambda self, q: self.W_q.in_features**0.5}).says(
-        "You divide by the root of the query's size, but the dot product runs over the "
+        "You divide the scores by the root of `query_size`, but a dot product runs over the "
         "`num_hiddens` projected features.",
-        "How many products does one score sum?",
+        "How many products are summed in one score?",
     ),
 )
 _WORDS = {

@@ -50,7 +50,8 @@ def _named(probe, expected, recorded) -> Problem | None:
     """Judge whether each box of the group breaks the invariant that is named for it."""
     if recorded.text.startswith("no dict: "):
         got = recorded.text.removeprefix("no dict: ")
-        return Problem("no_dict", f"The function must return a dict; yours returned a {got}.")
+        said = f"The function must return a dict; yours returned a {got}."
+        return Problem("no_dict", said, "Which names are the keys, and which ids the values?")
     if recorded.text.startswith("no id: "):
         box, got = recorded.text.removeprefix("no id: ").split(" ", 1)
         return Problem(

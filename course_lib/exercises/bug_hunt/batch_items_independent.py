@@ -5,13 +5,12 @@ from collections.abc import Callable
 from course_lib.checks.judge.exercise import Exercise
 from course_lib.checks.observe.probe import Probe
 from course_lib.exercises import _student_tests as student_tests
-from course_lib.exercises._rows import in_steps, mistake
+from course_lib.exercises._rows import mistake
+from course_lib.exercises._student_tests import same
 from course_lib.exercises.bug_hunt._tests import (
     asked,
     asking_with_lengths,
-    constant,
     pairs,
-    same,
     values_of_another_size,
 )
 
@@ -33,14 +32,13 @@ def _items_probes(rng) -> list[Probe]:
     ]  # fmt: skip
 
 
-@in_steps(items=slice(None), lengths="item")
-def _alone(items, lengths) -> Callable:
+def _alone(lengths) -> Callable:
     """A test item by item; `lengths` says which lengths the item gets when it is alone."""
 
     def test(module, queries, keys, values, valid_lens) -> bool:
         given = () if lengths == "never" else (valid_lens,)
         together = module(queries, keys, values, *given)
-        for b in range(len(queries))[items]:
+        for b in range(len(queries)):
             item = slice(b, b + 1)
             given = (valid_lens[item],) if lengths == "item" else ()
             if not same(module(queries[item], keys[item], values[item], *given), together[item]):
@@ -61,20 +59,17 @@ EXERCISE = Exercise(
     exact=("judged",),
     tally=student_tests.of_modules,
     mistakes=(
-        mistake("first_item_only", _alone(items=slice(1))).says(
-            "Your test looks at the first item only, so a module that gets the other items wrong "
-            "passes.",
-            "Which items does your loop visit?",
-        ),
         mistake("without_lengths", _alone(lengths="never")).says(
-            "You never pass the lengths, so a module that mixes them up passes.",
+            "You never pass the lengths, so a module that confuses the lengths of the items "
+            "passes.",
             "Which of the module's arguments have a batch axis?",
         ),
         mistake("lengths_only_together", _alone(lengths="together")).says(
-            "You call single items without their length, so even a sound module differs.",
+            "You call the module with a single item but without its length, so even a sound module "
+            "gives another result.",
             "Which length belongs to item b?",
         ),
-        mistake("always_true", constant(True)).says(
+        mistake("always_true", lambda *args: True).says(
             "Your test says True of every module, even the broken ones.",
             "Which two calls do you compare, and can their results differ?",
         ),

@@ -8,11 +8,10 @@ from course_lib.checks.judge.exercise import Exercise
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises import _student_tests as student_tests
 from course_lib.exercises._rows import Given, mistake
+from course_lib.exercises._student_tests import same
 from course_lib.exercises.bug_hunt._tests import (
     asked,
-    constant,
     pairs,
-    same,
     values_of_another_size,
 )
 
@@ -50,26 +49,15 @@ def _keys_in_order(rng) -> Given:
     return inputs
 
 
-def _permuting(*orders, items=slice(None)) -> Callable:
-    """A test with the given orders, `order(num_keys) -> list`."""
+def _permuting(order, value_order=None) -> Callable:
+    """A test with one order of the keys, `order(num_keys)`, and of the values."""
 
     def test(module, queries, keys, values) -> bool:
-        outputs = module(queries, keys, values)[items]
-        for order in orders:
-            index = order(keys.shape[1])
-            if not same(module(queries, keys[:, index], values[:, index])[items], outputs):
-                return False
-        return True
+        moved = order(keys.shape[1])
+        also = moved if value_order is None else value_order(keys.shape[1])
+        return same(module(queries, keys[:, moved], values[:, also]), module(queries, keys, values))
 
     return test
-
-
-def _of_the_first_item(module, queries, keys, values) -> bool:
-    swaps = [
-        lambda count, j=j: [*range(j), j + 1, j, *range(j + 2, count)]
-        for j in range(keys.shape[1] - 1)
-    ]
-    return _permuting(*swaps, items=slice(1))(module, queries, keys, values)
 
 
 def _roll(count) -> list[int]:
@@ -97,16 +85,17 @@ EXERCISE = Exercise(
             "Which order moves the middle key?",
         ),
         mistake("only_a_roll", _permuting(_roll)).says(
-            "You only rotate the keys. Around the circle every key keeps its neighbours, so a "
-            "module that looks at neighbours passes.",
-            "Which order separates neighbours?",
+            "You only rotate the keys. Every key keeps its neighbors, if the first follows the "
+            "last, so a module that combines neighboring keys passes.",
+            "Which order separates neighbors?",
         ),
-        mistake("always_true", constant(True)).says(
+        mistake("values_left", _permuting(_flip, range), twins=(_permuting(_roll, range),)).says(
+            "You permute the keys but not the values, so even a sound module gives other outputs.",
+            "Which value belongs to a key after the permutation?",
+        ),
+        mistake("always_true", lambda *args: True).says(
             "Your test says True of every module, even the broken ones.",
             "Does the order you try differ from the one the keys had?",
-        ),
-        mistake("first_item_only", _of_the_first_item).says(
-            "Your test looks at the first item only.", "Over which axes must the comparison run?"
         ),
     ),
     hints=(

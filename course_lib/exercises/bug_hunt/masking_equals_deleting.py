@@ -8,13 +8,12 @@ import torch
 from course_lib.checks.judge.exercise import Exercise
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises import _student_tests as student_tests
-from course_lib.exercises._rows import Given, in_steps, mistake
+from course_lib.exercises._rows import Given, mistake
+from course_lib.exercises._student_tests import same
 from course_lib.exercises.bug_hunt._tests import (
     asked,
     asking_with_lengths,
-    constant,
     pairs,
-    same,
     values_of_another_size,
 )
 
@@ -42,13 +41,12 @@ def _masking_probes(rng) -> list[Probe]:
     ]  # fmt: skip
 
 
-@in_steps(delete=lambda x, length: x[:, :length], items=slice(None))
-def _masking(delete, items) -> Callable:
+def _masking(delete) -> Callable:
     """A test by deleting; `delete(x, length)` is done to keys and values."""
 
     def test(module, queries, keys, values, valid_lens) -> bool:
         masked = module(queries, keys, values, valid_lens)
-        for b in range(len(queries))[items]:
+        for b in range(len(queries)):
             item, length = slice(b, b + 1), int(valid_lens[b])
             shorter = [delete(x[item], length) for x in (keys, values)]
             deleted = module(queries[item], *shorter)
@@ -84,29 +82,25 @@ EXERCISE = Exercise(
     exact=("judged",),
     tally=student_tests.of_modules,
     mistakes=(
-        mistake("first_item_only", _masking(items=slice(1))).says(
-            "Your test looks at the first item only.",
-            "What about a module that forgets the mask of another item?",
-        ),
-        mistake("always_true", constant(True)).says(
+        mistake("always_true", lambda *args: True).says(
             "Your test says True of every module, even the broken ones.",
             "Which two calls do you compare, and can their results differ?",
         ),
         mistake("zeros_instead", _masking(_zero_after)).says(
-            "You compare with keys and values set to zero. A key of zeros is not gone: its score "
-            "is 0, but its weight is not.",
+            "You set keys and values to zero instead of deleting them. A key of zeros has the "
+            "score 0, so its weight is not 0.",
             "How do you make the keys shorter?",
         ),
         mistake("longest_only", _masking_to_the_longest).says(
-            "You delete only what lies beyond the longest length in the batch. Shorter items keep "
-            "padded keys, with no lengths to mask them.",
+            "You delete only the keys beyond the longest length in the batch. Shorter items keep "
+            "padded keys, and your second call has no lengths to mask them.",
             "How many keys must an item of length 2 keep?",
         ),
         mistake("one_too_few", _masking(lambda x, length: x[:, : length + 1])).says(
-            "You delete one key too few: length 2 keeps keys 0 and 1, and key 2 goes.",
+            "You delete one key too few. For a length of 2, keys 0 and 1 stay and key 2 goes.",
             "Where does a slice that ends at `length` stop?",
         ),
-        mistake("always_false", constant(False)).says(
+        mistake("always_false", lambda *args: False).says(
             "Your test says False of every module, even the sound ones.",
             "Do the two results you compare come from the same keys, and do you compare with a "
             "tolerance?",

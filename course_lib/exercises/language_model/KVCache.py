@@ -92,8 +92,8 @@ def _unfilled(probe, outputs) -> str | None:
     if not alike or not ((factors > 0) & (factors < 0.999)).all():
         return None
     return (
-        f"Your first output is the right one times {factors[0, 0, 0, 0]:.3f}: some of the weight "
-        "goes to empty places, whose values are 0."
+        f"Your first output is the correct one times {factors[0, 0, 0, 0]:.3f}, because some of "
+        "the weight goes to places of your buffer that still hold zeros."
     )
 
 
@@ -142,7 +142,7 @@ EXERCISE = Exercise(
     exact=("apart",),
     mistakes=(
         mistake("overwritten", _model(join=lambda old, new: new)).says(
-            "Only the last append is attended to: each `append` replaces what was there.",
+            "Each `append` replaces what was there, so a query attends only to the last append.",
             "What should `self` hold after two calls to `append`?",
         ),
         mistake("emptied_by_attend", _model(forgets=True)).says(
@@ -151,8 +151,8 @@ EXERCISE = Exercise(
             "Which of the two methods may change what `self` holds?",
         ),
         mistake("restarts_at_0", _model(join=_into_the_beginning)).says(
-            "New positions overwrite the first ones; they belong after those already there.",
-            "Where does the free space begin?",
+            "New positions overwrite the first ones instead of following those already there.",
+            "Where in your buffer does the free space begin?",
         ),
         mistake(
             "wrong_axis",

@@ -68,19 +68,6 @@ def _without_parts(problem: Given) -> Given:
     return problem
 
 
-def _already_normed(rng) -> Given:
-    """Return a problem in which the attention adds a constant and the last norm changes nothing."""
-    problem = _problem(rng, 2, 3, (2, 5, 4, 0))
-    state = problem["state"]
-    signs = np.array([[1.0], [-1.0], [-1.0], [1.0], [1.0]])
-    added = state["blocks.0.attention.scale"] * state["blocks.0.norm_1.bias"]
-    state["blocks.0.norm_1.weight"][:] = 0.0
-    state["norm.weight"][:], state["norm.bias"][:] = 1.0, 0.0
-    state["tokens.weight"][:] = signs[:2] * [1, -1, 0, 0] - added
-    problem["construct"]["positions"].data[:] = signs * [0, 0, 1, -1]
-    return problem
-
-
 def _probes(rng) -> list[Probe]:
     def problem(*sizes, **options) -> Given:
         return _problem(rng, *sizes, **options)
@@ -88,22 +75,16 @@ def _probes(rng) -> list[Probe]:
     back = {"grad_outputs": rng.normal(size=(1, 2, 2))}
     alone = problem(2, 4, (6, 7, 5, 0))
     del alone["construct"]["hidden_dim"]
-    alike = problem(2, 4, (5, 6, 7, 3))
-    alike["construct"]["positions"].data[:] = alike["construct"]["positions"].data[0]
     return [
-        case("worked", **_worked()).says("With one position, each step can be done by hand."),
+        case("worked", **_worked()).says(
+            "The logits are to_logits(norm(x)), where x is what the last block returns."
+        ),
         case("no_parts", **_without_parts(problem(2, 3, (7, 8, 4, 5)))).says(
             "If attention and network return zeros, the logits are to_logits(norm(x)), where x is "
             "the sum of the vectors of the tokens and of their positions."
         ),
         case("attention_alone", **alone).says(
             "Without hidden_dim, a block has only its attention: x + attention(norm_1(x))."
-        ),
-        case("normed_at_the_end", **_already_normed(rng)).says(
-            "Where x has mean 0 and variance 1 in the end, the last norm changes nothing."
-        ),
-        case("equal_positions", **alike).says(
-            "If all positions have the same vector, it is added to every token."
         ),
         case("one_block", **problem(3, 4, (6, 9, 5, 7))).says(
             "A block adds attention(norm_1(x)) to x, then feed_forward(norm_2(x)) to that sum."
@@ -128,7 +109,7 @@ def _probes(rng) -> list[Probe]:
             "Float32 weights give float32 logits."
         ),
         edge("too_long", raises="ValueError", **problem(1, 5, (6, 4, 3, 2))).says(
-            "More than context_length tokens are a ValueError."
+            "More than context_length tokens must raise a ValueError."
         ),
         edge("stored_weights", scenario="stored_weights", **problem(2, 3, (5, 6, 4, 7), 2)).says(
             "Weights that were stored without the positions can be loaded into a new model."
@@ -209,14 +190,15 @@ EXERCISE = Exercise(
             "What is added to the vectors of the tokens?",
         ),
         mistake("relu", _model(between=nn.ReLU)).says(
-            "Your networks use ReLU between the two linear layers; here it is GELU.",
+            "Your feed-forward networks use ReLU between the two linear layers instead of GELU.",
             "Which function do the statement and the figure name?",
         ),
         mistake(
             "probabilities",
             _model(last=lambda model, x: model.to_logits(model.norm(x)).softmax(-1)),
         ).says(
-            "You return probabilities. The loss and `generate` apply the softmax themselves.",
+            "You return probabilities instead of logits. The loss and `generate` apply the softmax "
+            "themselves.",
             "What is your last step?",
         ),
         mistake(

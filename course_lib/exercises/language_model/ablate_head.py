@@ -34,7 +34,7 @@ def _model(rng, num_heads=3, head_dim=2, embed_dim=5, layers=2, bias=False, **gi
         for name in _ATTRIBUTES[:layers]
     ]
     options = {"embedding": normal(7, embed_dim), "num_heads": num_heads, "layers": made}
-    return Built("small_language_model", options | given)
+    return Built("small_language_model", options | given, "a model with random weights")
 
 
 def _probe(rng, name, layer, head, moment="inside", part="values", then=(), **options) -> Case:
@@ -125,10 +125,10 @@ def _as_it_was(probe, expected, recorded) -> Problem | None:
     logits, changes = recorded.items.values()
     if changes.text == "nothing":
         return close(probe, expected[0], logits)
-    what = "At this moment" if probe.inputs()["moment"].startswith("inside") else "Afterwards"
+    where = "Inside" if probe.inputs()["moment"].startswith("inside") else "After"
     return Problem(
         "left_over",
-        f"{what} something is not as it was before your `with`: {changes.text}.",
+        f"{where} the `with`, the model is not what it should be. This differs: {changes.text}.",
         "Which of your lines changes it, and which one undoes that, whatever happens?",
     )
 
@@ -179,25 +179,17 @@ def _switch(features: Callable, around: Callable, removed: str) -> Callable:
     return ablate_head
 
 
-def _zeroed(after_errors=True) -> Callable:
+@contextlib.contextmanager
+def _zeroed(model, layer, head) -> Iterator[None]:
     """The weights of W_o are set to 0 and put back: the logits are right, the gradients are not."""
-
-    @contextlib.contextmanager
-    def ablate_head(model, layer, head) -> Iterator[None]:
-        part = _part(model, layer)
-        own = _block_of(part, head)
-        weights = part.W_o.weight.data[:, own]
-        kept = weights.clone()
-        weights.zero_()
-        try:
-            yield
-        except Exception:
-            if after_errors:
-                weights.copy_(kept)
-            raise
+    part = _part(model, layer)
+    weights = part.W_o.weight.data[:, _block_of(part, head)]
+    kept = weights.clone()
+    weights.zero_()
+    try:
+        yield
+    finally:
         weights.copy_(kept)
-
-    return ablate_head
 
 
 EXERCISE = Exercise(
@@ -214,32 +206,30 @@ EXERCISE = Exercise(
         mistake(
             "not_restored_after_an_error",
             _switch(removed="without errors"),
-            twins=(_zeroed(after_errors=False),),
         ).says(
             "After an error inside the `with`, the head is still off.",
             "Which block of a `try` always runs, however the `try` ends?",
         ),
         mistake("never_restored", _switch(removed="never")).says(
-            "The hook that switches the head off is still there after the `with`.",
+            "After the `with` the head is still off, because nothing removes the hook.",
             "What does `register_forward_pre_hook` return, and what can you do with it?",
         ),
-        mistake("weights_zeroed", _zeroed()).says(
+        mistake("weights_zeroed", _zeroed).says(
             "You set columns of `W_o.weight` to 0. The logits are right, but these columns get a "
             "gradient, and a backward pass after the `with` uses the restored weights.",
             "If `W_o` reads zeros instead, what is the gradient of these columns?",
         ),
         mistake("nothing_switched_off", _switch(removed="too early")).says(
-            "Inside the `with` the model computes what it always does. A hook that returns "
-            "nothing changes nothing; neither does a change undone before the `yield` or made to "
-            "a copy.",
+            "Inside the `with`, `model` computes the same as before. Your hook may return nothing, "
+            "you may undo your change before the `yield`, or you may change a copy.",
             "Which of your lines changes what the W_o of `model` itself reads?",
         ),
         mistake("all_heads", _switch(features=lambda part, head: slice(None))).says(
-            "All heads of the layer are off, not one.",
+            "All heads of the layer are off, not only the requested one.",
             "Which of the features that W_o reads belong to this head?",
         ),
         mistake("next_head", _switch(features=lambda part, head: _block_of(part, head + 1))).says(
-            "The head after the requested one is off: heads are counted from 0.",
+            "The head after the requested one is off. Heads are counted from 0.",
             "Where does the block of features of head 0 begin?",
         ),
         mistake("error_hidden", _switch(removed="hides errors")).says(

@@ -80,7 +80,7 @@ def _edges(rng) -> list[Probe]:
             "With `top_k=1` the likeliest token is the only one."
         ),
         greedy("nearly_0", 2, 3, 5, 4, temperature=1e-4, seed=rng).says(
-            "A temperature close to 0 gives what 0 gives, and nothing overflows."
+            "A temperature close to 0 gives the same texts as 0."
         ),
         _called(edge, "top_k_above_the_vocabulary", many, top_k=9, **drawn).says(
             "If `top_k` exceeds the vocabulary, any token may come."
@@ -98,7 +98,7 @@ def _around(greedy, rng) -> list[Probe]:
     drawn: Given = {"compare": "noted", "temperature": 1.0}
     return [
         greedy("no_gradients", 2, 3, 2, 4, scenario="gradients_noted", compare="gradients").says(
-            "The model runs without gradients; after the call they are on, as before."
+            "The model runs with gradients disabled."
         ),
         greedy("stays_in_train_mode", 2, 3, 2, 4, training=True, **mode).says(
             "A model that came in train mode is in train mode afterwards."
@@ -117,28 +117,29 @@ def _around(greedy, rng) -> list[Probe]:
 
 
 _NOTED = {
-    "gradients": Problem(
+    "gradients": (
         "keeps_gradients",
-        "The model ran with gradients on, so every step keeps all its intermediate results; or "
-        "gradients are off after the call.",
+        "The model ran with gradients enabled, so every step keeps all its intermediate results.",
         "Which context manager turns gradients off for a few lines?",
     ),
-    "mode": Problem(
+    "mode": (
         "another_mode_afterwards",
-        "After the call the model is not in the mode it was in before.",
+        "After the call the model is not in the mode, train or eval, that it was in before.",
         "What was `model.training` before you changed it?",
     ),
-    "noted": Problem(
+    "noted": (
         "not_from_the_generator",
-        "The random numbers come from the wrong place: equal states give different texts, or "
-        "every call gives the same ones.",
+        "Your texts do not depend on the generator alone: the same state gives different texts.",
         "Which of your calls draws, and what do you pass as its `generator`?",
     ),
 }
 
 
 def _nothing_noted(probe, expected, recorded) -> Problem | None:
-    return _NOTED[probe.compare] if (recorded.numbers < 0).any() else None
+    name, message, hint = _NOTED[probe.compare]
+    if probe.compare == "noted" and (recorded.numbers < 0).all():
+        message = "Two calls in a row draw the same texts, so your code resets the generator."
+    return Problem(name, message, hint) if (recorded.numbers < 0).any() else None
 
 
 def _last_tokens(tokens, length) -> torch.Tensor:
@@ -213,13 +214,13 @@ _MISTAKES = (
         _model(kept=_last_tokens),
         twins=(_model(finish=lambda tokens, num_given: tokens[:, num_given:]),),
     ).says(
-        "The beginning of your texts is missing: the prompt, or the tokens that no longer fit "
+        "Your texts lack their beginning: you return only the new tokens, or only those that fit "
         "into the context.",
         "Which of the two is as long as the context: what the model reads, or what you return?",
     ),
     mistake("zero_not_treated", _model(choose=_draw), fails=True).says(
         "At temperature 0 you divide the logits by 0.",
-        "What is left to draw when the likeliest token is certain?",
+        "Which token comes next when the likeliest one is certain?",
     ),
     mistake("temperature_multiplied", _drawing(lambda x, t, k, g: (x, 1 / t, k, g))).says(
         *TOLD["temperature_multiplied"]
@@ -234,11 +235,11 @@ _MISTAKES = (
         "always_the_likeliest",
         _model(choose=lambda logits, *options: logits.argmax(-1, keepdim=True)),
     ).says(
-        "The likeliest token always comes next, at every temperature.",
+        "You always choose the likeliest token, whatever the temperature is.",
         "Where does your code draw?",
     ),
     mistake("global_rng", _drawing(lambda x, t, k, g: (x, t, k, None))).says(
-        "`generator` is not used: the random numbers are torch's global ones.",
+        "You do not use `generator`: your random numbers come from torch's global generator.",
         "Which argument makes `torch.multinomial` draw from `generator`?",
     ),
     mistake("mode_left_alone", _model(before="as_it_was")).says(

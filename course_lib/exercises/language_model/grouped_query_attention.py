@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import torch
 
-from course_lib.checks.judge.exercise import Exercise, Property, Returned
+from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._attention.mistakes import Row, known
 from course_lib.exercises._attention.modules import Attention
-from course_lib.exercises._attention.properties import given
 from course_lib.exercises._rows import BETWEEN, FLOAT32, STRIDED, Case, Given, case
 
 _GROUPS = "Head i must use the keys and values of group i // (h / g)."
@@ -107,7 +106,7 @@ def _edges(rng) -> list[Probe]:
             "A mask (batch, 1, 1, m) holds for every head and query of an item."
         ),
         _edge("garbage", garbage, [3, 2]).says(
-            "What a query may not attend to changes nothing, however large it is."
+            "Masked keys and values have no effect, whatever they contain."
         ),
         _edge("large_scores", large).says("Large scores do not overflow."),
         _edge("float32", drawn(2, 4, 2, 3, 5, 6, 7), [4, 2], **FLOAT32).says(
@@ -167,29 +166,6 @@ def _first_group(self, h, x) -> torch.Tensor:
     return x[:, :1].expand(-1, h, -1, -1)
 
 
-def _in_another_group(probe, outputs) -> str | None:
-    """A head whose outputs are averages of another group's values and not of its own."""
-    values, found = given(probe, "values"), outputs.data
-    queries = given(probe, "queries")
-    if values is None or queries is None or found is None or found.dtype.kind != "f":
-        return None
-    if found.shape != (*queries.shape[:3], values.shape[3]) or queries.shape[1] % values.shape[1]:
-        return None
-    low, high = values.min(2) - 1e-3, values.max(2) + 1e-3  # (batch, g, v)
-    for head in range(queries.shape[1]):
-        own = head // (queries.shape[1] // values.shape[1])
-        theirs = found[:, head, :, None]  # (batch, n, 1, v)
-        fits = ((theirs >= low[:, None]) & (theirs <= high[:, None])).all(-1)
-        nothing = (theirs == 0).all(-1)
-        others = [g for g in range(values.shape[1]) if (fits[..., g] | nothing[..., 0]).all()]
-        if others and own not in others and not nothing.all():
-            return (
-                f"The outputs of head {head} lie among the values of group {others[0]}, not "
-                f"among those of group {own}, which it should use."
-            )
-    return None
-
-
 EXERCISE = Exercise(
     points=3,
     minutes=15,
@@ -205,8 +181,8 @@ EXERCISE = Exercise(
     mistakes=known(
         _Grouped,
         Row("groups_tiled", {"share": _tiled}).says(
-            "Head i uses group i % g, so the groups repeat in turn. Neighbouring heads should "
-            "share a group.",
+            "Head i uses group i % g, but it must use group i // (h / g), so that neighboring "
+            "heads share a group.",
             "What is the difference between `repeat` and `repeat_interleave`?",
         ),
         Row("first_group_for_all", {"share": _first_group}).says(
@@ -214,7 +190,6 @@ EXERCISE = Exercise(
             "Which group does the last head belong to?",
         ),
     ),
-    properties=(Property("in_another_group", _in_another_group, "Which group is i // (h / g)?"),),
     hints=(
         "Write down which group each head uses for h = 6 and g = 2. Then either expand the keys "
         "and values to h heads or fold the queries into g groups; the rest is attention as you "

@@ -1,30 +1,54 @@
 """`induction_score`: which head continues what it has seen before."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
+import numpy as np
 import torch
 
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._rows import FLOAT32, STRIDED, Given, case, edge, in_steps, mistake
-from course_lib.exercises.language_model._scores import (
-    equal_weights,
-    mean_of,
-    same_everywhere,
-    weights_of,
-)
 
 WORKED = [[[1.0, 0.0, 0.0, 0.0], [0.3, 0.7, 0.0, 0.0], [0.1, 0.8, 0.1, 0.0], [0.2, 0.1, 0.6, 0.1]]]
 
 
+def _weights_of(rng, num_heads: int, num_positions: int, *, causal: bool = False) -> np.ndarray:
+    """Attention weights `[head, position, key]` as a softmax makes them."""
+    scores = rng.normal(0, 1.3, (num_heads, num_positions, num_positions))
+    exponentials = np.exp(scores)
+    exponentials = np.tril(exponentials) if causal else exponentials
+    return exponentials / exponentials.sum(-1, keepdims=True)
+
+
+def _same_everywhere(rng, num_heads: int, num_positions: int) -> np.ndarray:
+    """Weights that depend on the distance alone, in a circle: each diagonal is one number."""
+    first = _weights_of(rng, num_heads, num_positions)[:, 0]
+    return np.stack([np.roll(first, i, axis=-1) for i in range(num_positions)], axis=1)
+
+
+def _equal_weights(num_heads: int, num_positions: int) -> np.ndarray:
+    """Every position gets the same weight."""
+    return np.full((num_heads, num_positions, num_positions), 1 / num_positions)
+
+
+def _mean_of(weights: torch.Tensor, rows: Iterable[int], offset: int, count: int) -> torch.Tensor:
+    """The sum of the weights [i, i + offset] over the rows, divided by the count.
+
+    Columns out of range are left out of the sum; a negative one wraps around.
+    """
+    n = weights.shape[-1]
+    found = [weights[:, i, i + offset] for i in rows if i >= 0 and -n <= i + offset < n]
+    return sum(found, start=torch.zeros_like(weights[:, 0, 0])) / max(count, 1)
+
+
 def _weights(rng, *sizes, **options) -> Given:
-    return {"attention_weights": weights_of(rng, *sizes, **options)}
+    return {"attention_weights": _weights_of(rng, *sizes, **options)}
 
 
 def _values(rng) -> list[Probe]:
     weights = functools.partial(_weights, rng)
-    strided = tensor(weights_of(rng, 4, 6), strided=True)
+    strided = tensor(_weights_of(rng, 4, 6), strided=True)
     return [
         case("worked", attention_weights=WORKED, period=2).says(
             "Position 2 should look at position 1, and position 3 at position 2."
@@ -36,11 +60,11 @@ def _values(rng) -> list[Probe]:
             "Each head's score is the mean, over positions i >= period, of its weight on position "
             "i - period + 1."
         ),
-        case("same_everywhere", attention_weights=same_everywhere(rng, 2, 9), period=6).says(
+        case("same_everywhere", attention_weights=_same_everywhere(rng, 2, 9), period=6).says(
             "If a head does the same at every position, its score is a single weight: the one for "
             "period - 1 steps back."
         ),
-        case("equal_weights", attention_weights=equal_weights(3, 7), period=3).says(
+        case("equal_weights", attention_weights=_equal_weights(3, 7), period=3).says(
             "A head that looks everywhere equally has the score 1/n: the score is a mean of "
             "weights."
         ),
@@ -90,7 +114,7 @@ def _mean(ahead, first, counted, period_of, read) -> Callable:
         weights = read(attention_weights)
         n = weights.shape[-1]
         columns = range(period + first, n)
-        return mean_of(weights, columns, ahead - period, counted(n, period))
+        return _mean_of(weights, columns, ahead - period, counted(n, period))
 
     return score
 
@@ -110,18 +134,17 @@ EXERCISE = Exercise(
     probes=lambda rng: [*_values(rng), *_edges(rng)],
     mistakes=(
         mistake("same_token", _mean(ahead=0), twins=(_same_token_if_any,)).says(
-            "You read the weight on i - period: the same token, one period ago. Induction looks "
-            "at the token that came after it.",
+            "You read the weight on position i - period, which holds the same token as position i. "
+            "An induction head attends to the token after that one.",
             "The text is A B C A B C, and position 3 is the second A. Where is what followed A?",
         ),
         mistake("first_half_counted", _mean(first=-1, counted=lambda n, p: n - p + 1)).says(
-            "You also count position period - 1, with its weight on position 0. It still belongs "
-            "to the first pass: nothing repeats there yet.",
+            "You also count position period - 1, with its weight on position 0, although nothing "
+            "is repeated there yet.",
             "Which position does the first entry of your diagonal belong to?",
         ),
         mistake("divided_by_n", _mean(counted=lambda n, p: n)).says(
-            "The sum is right, but you divide it by the number of all positions, including those "
-            "that do not count.",
+            "You divide by the number of all positions instead of those that count.",
             "How many positions i >= period are there?",
         ),
         mistake("summed", _mean(counted=lambda n, p: 1)).says(
@@ -129,9 +152,9 @@ EXERCISE = Exercise(
             "What score would a perfect induction head get?",
         ),
         mistake("transposed", _mean(read=lambda w: w.mT)).says(
-            "You read the weight of position i - period + 1 on position i, which lies in its "
-            "future.",
-            "Which axis holds the position that looks, and which one the position it looks at?",
+            "Rows and columns are swapped: you read the weight of position i - period + 1 on "
+            "position i, which comes later.",
+            "Which axis of the weights holds the queries, and which one the keys?",
         ),
         mistake("period_ignored", _mean(period_of=lambda w, period: w.shape[-1] // 2)).says(
             "Your period is always half of the text, whatever `period` says.",

@@ -95,18 +95,17 @@ EXERCISE = Exercise(
             "shifted_the_other_way",
             lambda logits, tokens: _of_each(logits[:, 1:], tokens[:, :-1]).mean(),
         ).says(
-            "Your shift goes the wrong way: you ask position i for token i - 1.",
+            "Your shift goes the wrong way: position i has to predict token i - 1.",
             "Which of the two must lose its first entry, and which its last?",
         ),
         mistake(
             "last_position_counted", lambda x, tokens: _of_each(x, tokens.roll(-1, 1)).mean()
         ).says(
-            "The last position counts too: you ask it for the first token, which `roll` puts "
-            "there.",
+            "You also count the last position, with the first token as its target.",
             "How many predictions does a text of n tokens test?",
         ),
         mistake("summed", lambda logits, tokens: _right_pairs(logits, tokens).sum()).says(
-            "You add up the losses, so a longer text costs more; the exercise asks for the mean.",
+            "You return the sum of the losses, but the exercise asks for their mean.",
             "How many predictions must the sum be divided by?",
         ),
         mistake("softmax_twice", lambda x, tokens: _right_pairs(x.softmax(-1), tokens).mean()).says(

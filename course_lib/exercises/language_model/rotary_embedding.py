@@ -50,12 +50,12 @@ def _edges(draw) -> list[Probe]:
         probe("far_away", draw(2, 10), 3000, **far).says("The offset may be any whole number."),
         probe("float32", draw(2, 5, 4), **FLOAT32).says("Float32 stays float32."),
         probe("half_precision_far_away", draw(2, 6), 3000, dtype="bfloat16", tolerance=5e-2).says(
-            "Bfloat16 stays bfloat16, but angles are computed in float32: bfloat16 can represent "
-            "neither 3001 nor the rates well."
+            "Compute the angles in float32 even if `x` is bfloat16, which cannot represent a "
+            "position such as 3001."
         ),
         probe("strided", tensor(draw(2, 5, 6), strided=True)).says(STRIDED),
         probe("odd", draw(3, 5), raises="ValueError").says(
-            "An odd number of features cannot be paired: that is a ValueError."
+            "An odd number of features must raise a ValueError, because the last has no partner."
         ),
     ]
 
@@ -123,11 +123,6 @@ def _one_after_the_other(first, second, angles) -> tuple[torch.Tensor, torch.Ten
     return first, first * angles.sin() + second * angles.cos()
 
 
-def _first_axis(x, offset) -> torch.Tensor:
-    steps = offset + torch.arange(len(x)).double()
-    return steps.reshape(-1, *[1] * (x.dim() - 1))
-
-
 EXERCISE = Exercise(
     points=4,
     minutes=20,
@@ -144,8 +139,8 @@ EXERCISE = Exercise(
                 pair=lambda x: x.chunk(2, dim=-1), unpair=lambda *halves: torch.cat(halves, dim=-1)
             ),
         ).says(
-            "You pair feature i with feature i + d/2, as many checkpoints do; here the partners "
-            "are the neighbours 2i and 2i + 1.",
+            "You pair feature i with feature i + d/2, as many implementations do. Here, features "
+            "2i and 2i + 1 are a pair.",
             "Which feature is the partner of feature 0?",
         ),
         mistake(
@@ -158,12 +153,13 @@ EXERCISE = Exercise(
             "angle_for_each_feature",
             _model(turn=_an_angle_each, rates=lambda d: 10000.0 ** (-torch.arange(d).double() / d)),
         ).says(
-            "Each of your features has its own angle. The two of a pair must share one, or it is "
-            "no rotation.",
+            "Each of your features has an angle of its own. The two features of a pair must have "
+            "the same angle.",
             "How many angles does a row of d features need?",
         ),
         mistake("offset_ignored", _model(places=lambda x, offset: _places(x, 0))).says(
-            "You do not use `offset`.", "At which position does your first row begin?"
+            "`offset` has no effect: your first row is always at position 0.",
+            "What do you add to the positions 0, 1, 2, ...?",
         ),
         mistake("positions_from_one", _model(places=lambda x, offset: _places(x, offset + 1))).says(
             "Your first row is at position 1; without an offset it must be at 0 and is not "
@@ -171,17 +167,13 @@ EXERCISE = Exercise(
             "What is the angle of the first row?",
         ),
         mistake("base_100", _model(rates=lambda d: _rates(d) ** 0.5)).says(
-            "The exponent lacks its factor 2: pair i turns by p / 10000^(2i/d).",
+            "You rotate pair i by p / 10000^(i/d) instead of p / 10000^(2i/d).",
             "Write down the angles of position 1 for d = 4. Are they 1 and 1/100?",
         ),
         mistake("first_number_overwritten", _model(turn=_one_after_the_other)).says(
             "You compute the second coordinate from the first one after its rotation; both need "
             "the old values.",
             "What value does the first coordinate have in your second line?",
-        ),
-        mistake("first_axis_counted", _model(places=_first_axis)).says(
-            "You count positions along the first axis, which is the batch as soon as there is one.",
-            "Which axis of (..., n, d) holds the positions?",
         ),
     ),
     hints=(

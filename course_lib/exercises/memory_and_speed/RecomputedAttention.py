@@ -115,8 +115,8 @@ EXERCISE = Exercise(
             "Which number that `forward` knew gives you D?",
         ),
         mistake("row_sum_forgotten", Recomputed.answer({"row_sums": lambda *given: 0.0})).says(
-            "The row sum is missing: dS = W * dW forgets that raising one weight lowers the "
-            "others.",
+            "You compute dS = W * dW instead of W * (dW - D): the row sum D is missing, although "
+            "raising one score lowers the other weights.",
             "What must the gradients of a query's scores sum to?",
         ),
         mistake("root_forgotten", Recomputed.answer({"root_again": lambda self, q: 1.0})).says(
@@ -124,26 +124,27 @@ EXERCISE = Exercise(
             "The scores are Q K^T / sqrt(d): what is their derivative with respect to Q?",
         ),
         mistake("mask_forgotten", Recomputed.answer({"scores_again": _without_mask})).says(
-            "The backward pass forgets the mask: forbidden keys get weights and gradients.",
+            "The backward pass ignores the mask, so masked keys get weights and gradients.",
             "Which scores did the forward pass see?",
         ),
         mistake("empty_row", Recomputed.answer({"weights_again": _not_guarded})).says(
-            "A query without keys has a log sum exp of -inf. You compute -inf - (-inf), which is "
-            "NaN and reaches the gradients of the keys.",
+            "A query that may attend to no key has a log sum exp of -inf. In the backward pass you "
+            "compute -inf - (-inf), which is NaN and reaches the gradients of the keys.",
             "What could you subtract there instead?",
         ),
         mistake("queries_overwritten", Recomputed.answer({"add_queries": False})).says(
-            "The gradient of the queries is that of the last block only: every block overwrites "
-            "it.",
-            "Which of the three gradients collects a share from every block?",
+            "Your gradient of the queries is that of the last block only, because every block "
+            "overwrites it.",
+            "Which of the three gradients is a sum over all blocks?",
         ),
-        mistake("all_at_once", Recomputed.answer({"gradients": gradients_at_once})).says(
-            "The numbers are right, but one of the two passes holds all n x m weights at once.",
-            "Do both passes let go of a block before the next one?",
-        ),
-        mistake("weights_kept", Recomputed.answer({"keep_weights": True})).says(
-            "The numbers are right, but all n x m weights are kept for the backward pass.",
-            "From which number of each query can you compute them again?",
+        mistake(
+            "all_at_once",
+            Recomputed.answer({"gradients": gradients_at_once}),
+            twins=(Recomputed.answer({"keep_weights": True}),),
+        ).says(
+            "The numbers are right, but all n x m weights are in memory at once, in one of the two "
+            "passes or kept from the first for the second.",
+            "From which number of each query can you compute the weights of one block again?",
         ),
     ),
     hints=(

@@ -149,32 +149,32 @@ EXERCISE = Exercise(
         mistake(
             "one_column_mask", Blocked.answer({"columns": lambda self, mask, num_keys: mask})
         ).says(
-            "A mask with a single column stands for all keys. If you slice it as it is, nothing "
-            "is left of it after the first block.",
+            "A mask with a single column holds for all keys. You slice it as if it had a column "
+            "for each key, so nothing is left of it after the first block.",
             "What does `expand` do to an axis of length 1?",
         ),
         mistake(
             "large_negative_fill",
             Blocked.answer({"filled": -1e9}),
         ).says(
-            "Masked scores become -1e9: a query that may attend to no key then averages all of "
-            "them.",
+            "You give masked scores a finite number, such as -1e9. A query that may attend to no "
+            "key then averages all of them, and its log sum exp is not -inf.",
             "What is exp(-1e9 - largest) where the largest is -1e9 too?",
         ),
         mistake("empty_row", Blocked.answer({"shift": lambda self, larger: larger})).says(
-            "Where a query has seen only masked keys, you compute -inf - (-inf), which is NaN, and "
-            "the NaN stays in its outputs and sums.",
+            "If all keys so far are masked for a query, you compute -inf - (-inf), which is NaN, "
+            "and the NaN stays in its outputs and sums.",
             "What could you subtract there instead of the maximum?",
         ),
         mistake(
             "maximum_for_logsumexp", Blocked.answer({"end": lambda self, top, total: top})
         ).says(
-            "You return the maximum instead of the log sum exp; the sum is missing.",
+            "You return the maximum of the scores instead of their log sum exp.",
             "The log sum exp is the maximum plus what?",
         ),
         mistake("all_at_once", _at_once).says(
-            "Your code holds n x m numbers in memory at once: all scores, in one tensor or in a "
-            "list of blocks, or the mask as numbers.",
+            "The results are right, but your code holds n x m numbers in memory at once, such as "
+            "all scores or the whole mask as numbers.",
             "What do you have to keep of a block once it has been added?",
         ),
         *known(Blocked, without={"divided_by_d", "keys_reshaped"}),

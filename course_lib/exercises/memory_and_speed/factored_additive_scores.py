@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from course_lib.checks.judge.exercise import Exercise, Property, Returned
+from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._rows import FLOAT32, Case, Given, case, edge, in_steps, mistake
 from course_lib.reference import memory_and_speed as oracle
@@ -63,13 +63,13 @@ def _borders(rng) -> list[Probe]:
             "Up to 40 on both sides, the exponentials of the vectors are enough, also in float32."
         ),
         edge("beyond_the_border", **_of(far, [1.0, -2.0]), dtype="float32", tolerance=1e-3).says(
-            "Beyond float32's range the scores must be right too, computed in some other way."
+            "The scores must also be right where an exponential leaves the range of float32."
         ),
         edge("beyond_in_float64", **_of(very_far, [1.0, 2.0])).says(
-            "float64 reaches further, but not everywhere."
+            "The scores must also be right where an exponential leaves the range of float64."
         ),
         edge("float16", **_of(half, [1.0, -1.0]), dtype="float16", tolerance=3e-2).says(
-            "In float16 the range ends much earlier: exp(11.1) is the largest number."
+            "In float16 the exponentials leave the range of the dtype from exp(11.1) on."
         ),
     ]
 
@@ -126,27 +126,6 @@ def _where_nan(projected_queries, projected_keys, w_v) -> torch.Tensor:
     return _model(lambda queries, keys: False)(*inputs) if scores.isnan().any() else scores
 
 
-def _is_far(probe) -> bool:
-    """Whether a query or key is so large that its exponential is of the essence."""
-    return any(np.abs(probe.args[f"projected_{n}"].data).max() > 5 for n in ("queries", "keys"))
-
-
-def _lost_far_out(probe, outputs) -> str | None:
-    """The largest error where a query or key is far from 0, with the sum that it comes from."""
-    if not _is_far(probe):
-        return None
-    queries, keys = (probe.args[f"projected_{n}"].data for n in ("queries", "keys"))
-    sums = queries[:, :, None] + keys[:, None]
-    error = np.abs(outputs.data - np.tanh(sums) @ probe.args["w_v"].data)
-    item, i, j = np.unravel_index(np.argmax(np.nan_to_num(error, nan=np.inf)), error.shape)
-    h = int(np.argmax(np.maximum(np.abs(queries[item, i]), np.abs(keys[item, j]))))
-    q, k = queries[item, i, h], keys[item, j, h]
-    return (
-        f"A score is off by {error[item, i, j]:.3g}. In feature {h} of item {item}, q = {q:g} and "
-        f"k = {k:g} add up to {q + k:g}, whose tanh is {np.tanh(q + k):.4g}."
-    )
-
-
 EXERCISE = Exercise(
     points=3,
     minutes=20,
@@ -158,8 +137,8 @@ EXERCISE = Exercise(
     builds_on=("additive_scores",),
     mistakes=(
         mistake("no_guard", _model(lambda queries, keys: True)).says(
-            "Nothing takes over where exp(-2q) or exp(-2k) leaves the range of the dtype: one is "
-            "then infinite or 0, and infinity times 0 is NaN.",
+            "You use the fast form even where exp(-2q) or exp(-2k) leaves the range of the dtype. "
+            "One of the two is then infinite, the other may be 0, and their product is NaN.",
             "For which q are both exp(-2q) and 1 / exp(-2q) still finite numbers in this dtype?",
         ),
         mistake("guard_for_float32", _model(lambda queries, keys: _both(queries, keys, 40.0))).says(
@@ -168,9 +147,8 @@ EXERCISE = Exercise(
             "What are `torch.finfo(dtype).max` and `.tiny` for float16?",
         ),
         mistake("wrong_beyond_the_range", _where_nan).says(
-            "Where exp(-2q) or exp(-2k) leaves the range of the dtype without giving NaN, your "
-            "scores are wrong: the slow form has to take over wherever one |q| or |k| is too "
-            "large.",
+            "Your scores are wrong where exp(-2q) or exp(-2k) leaves the range of the dtype but "
+            "the result is not NaN. Use the slow form wherever |q| or |k| is too large.",
             "For which q is exp(-2q) infinite or 0 in this dtype, and what is 1 / (1 + infinity)?",
         ),
         mistake("pairs", _model(lambda queries, keys: False)).says(
@@ -179,16 +157,9 @@ EXERCISE = Exercise(
             "Into which product can exp(-2(q + k)) be split before queries and keys meet?",
         ),
         mistake("constant_forgotten", _model(end=lambda sigmoids, w_v: 2 * (sigmoids @ w_v))).says(
-            "The -1 of 2 sigmoid - 1 is missing, so every score is too large by the sum of w_v. A "
-            "softmax would not notice, but the exercise asks for the scores.",
+            "The -1 of 2 sigmoid - 1 is missing, so every score is too large by the sum of w_v. "
+            "That does not change a softmax, but the exercise asks for the scores.",
             "What does -1 for each feature add up to, weighted by w_v?",
-        ),
-    ),
-    properties=(
-        Property(
-            "wrong_far_from_0",
-            _lost_far_out,
-            "What does each of your steps make of this q and this k, in this dtype?",
         ),
     ),
     hints=(

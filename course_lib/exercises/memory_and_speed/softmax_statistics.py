@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from course_lib.checks.judge.exercise import Exercise, Property, Returned
+from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Array, Probe, tensor
 from course_lib.exercises._rows import FLOAT32, Case, case, edge, in_steps, mistake
 from course_lib.reference import memory_and_speed as oracle
@@ -123,26 +123,6 @@ def _all_at_once(blocks) -> tuple[torch.Tensor, torch.Tensor]:
     return maxima, torch.exp(scores - _finite(maxima).unsqueeze(-1)).sum(-1)
 
 
-def _scores(probe) -> np.ndarray:
-    """All columns, whether the blocks come in a list or in one array."""
-    blocks = probe.args["blocks"]
-    parts = [block.data for block in blocks] if isinstance(blocks, list) else list(blocks.data)
-    return np.concatenate(parts, axis=-1)
-
-
-def _impossible_total(probe, outputs) -> str | None:
-    """The largest score itself adds 1, and no score adds more."""
-    maxima, totals = (outputs.items[i].data for i in range(2))
-    width = _scores(probe).shape[-1]
-    wrong = (maxima > -math.inf) & ~((totals >= 1 - 1e-6) & (totals <= width + 1e-6))
-    if not wrong.any() or np.isnan(totals[wrong]).any():  # NaN is said elsewhere
-        return None
-    return (
-        f"One of your sums is {totals[wrong].flat[0]:.4g}; it must lie between 1, for the largest "
-        f"score itself, and {width}, the number of scores."
-    )
-
-
 EXERCISE = Exercise(
     points=2,
     minutes=20,
@@ -165,29 +145,23 @@ EXERCISE = Exercise(
             "What does the next block need to know of those before it?",
         ),
         mistake("not_shifted", _model(shift=torch.zeros_like, fade=_not_faded)).says(
-            "You sum exp(score) instead of exp(score - largest): the maximum is never subtracted, "
-            "or is multiplied back in.",
+            "Your sum is that of exp(score) instead of exp(score - largest).",
             "What is exp(800) in float64?",
         ),
         mistake("maximum_starts_at_0", _model(start=0.0)).says(
-            "Your running maximum starts at 0, which is larger than any score in a row far below "
-            "0.",
+            "Your running maximum starts at 0, so it is wrong for a row whose scores are all "
+            "negative.",
             "Which number is smaller than every score?",
         ),
         mistake("empty_row", _model(shift=lambda larger: larger)).says(
-            "Where a row has seen nothing but -inf, -inf - (-inf) is NaN, and NaN stays in the "
-            "sum.",
+            "If all scores of a row so far are -inf, you compute -inf - (-inf), which is NaN, and "
+            "the NaN stays in the sum.",
             "What could you subtract there instead of the maximum?",
         ),
         mistake("all_blocks_at_once", _all_at_once).says(
             "The numbers are right, but you keep all blocks, or some numbers from each, until the "
             "end. That takes the memory that blocks are meant to save.",
             "What is enough to continue with, however many blocks came before?",
-        ),
-    ),
-    properties=(
-        Property(
-            "impossible_total", _impossible_total, "What number was each of its terms shifted by?"
         ),
     ),
     hints=(

@@ -146,8 +146,7 @@ def _edges(rng, probe) -> list[Probe]:
                                          "weights of eval mode, including masks and items without "
                                          "keys.", (3, 3, 4, 2, 2),
              training=True, valid_lens=np.array([2, 3, 0]),
-             mask=np.array([[True, False, True, True], [False, True, True, False], [True] * 4]),
-             scenario="among_other_calls"),
+             mask=np.array([[True, False, True, True], [False, True, True, False], [True] * 4])),
         edge("dropout_in_train_mode", "In train mode each weight is dropped with probability "
              "`dropout` and the others are divided by 1 - `dropout`.", (2, 60, 10, 2, 13),
              construct={"dropout": 0.3}, training=True, valid_lens=np.array([10, 8]),
@@ -210,20 +209,22 @@ _OWN = (
     Row("scale_embed_dim", {"root": lambda self, q: (q.shape[-1] * self.num_heads) ** 0.5}).says(
         "You divide the scores by the root of `embed_dim`, but a head's dot products have only "
         "head_dim terms.",
-        "How many products does one score of one head sum?",
+        "How many products are summed in one score of one head?",
     ),
     Row("no_W_o", {"out": lambda self, averages: self.merge(averages)}).says(
         "The merged heads are returned as they are: `W_o` is never used.",
         "Which layer mixes the heads' results?",
     ),
     Row("item_mask_read_as_head_mask", {"own": Softmax.own}, fails=True).says(
-        "The batch axis of a (batch, n, m) mask lands on the axis of the heads: it raises, or, "
-        "with as many items as heads, gives each head the mask of an item.",
+        "A mask (batch, n, m) meets scores (batch, num_heads, n, m), so its batch axis is aligned "
+        "with the heads. That raises an error, or, with as many items as heads, gives each head "
+        "the mask of an item.",
         "Which axis is missing from (batch, n, m)?",
     ),
     Row("masks_tiled", {"align": _lengths_tiled, "own": _mask_tiled}).says(
-        "The masks reach the wrong items. A folded batch runs item 0 head 0, item 0 head 1, ..., "
-        "but your lengths and masks run item 0, item 1, item 0, ...",
+        "The lengths and masks reach the wrong items. With the heads folded into the batch, its "
+        "rows belong to item 0, item 0, ..., item 1, item 1, ..., but your lengths and masks are "
+        "repeated in the order item 0, item 1, ..., item 0, item 1, ...",
         "What is the difference between `repeat` and `repeat_interleave`?",
     ),
     Row(
@@ -237,7 +238,7 @@ _OWN = (
         "values_from_keys",
         {"layers": lambda self, q, k, v: (self.W_q(q), self.W_k(k), self.W_v(k))},
     ).says(
-        "`W_v` is applied to the keys; the argument `values` changes nothing.",
+        "`W_v` is applied to the keys, so the argument `values` has no effect.",
         "Which argument is V projected from?",
     ),
 )

@@ -8,7 +8,8 @@ from course_lib.checks.judge.exercise import Exercise
 from course_lib.checks.observe.probe import Probe
 from course_lib.exercises import _student_tests as student_tests
 from course_lib.exercises._rows import mistake
-from course_lib.exercises.multi_head._order import BY_HAND, asked, asking_about, same
+from course_lib.exercises._student_tests import same
+from course_lib.exercises.multi_head._order import BY_HAND, asked, asking_about
 from course_lib.reference import multi_head as oracle
 
 
@@ -76,6 +77,7 @@ EXERCISE = Exercise(
     probes=_causality_probes,
     oracle=asked(oracle.is_causal),
     comparisons={"judged": student_tests.judged},
+    exact=("judged",),
     tally=student_tests.of_functions,
     mistakes=(
         mistake("last_position_only", _causality(_only_t, cuts=lambda n: [n - 1])).says(
@@ -84,7 +86,7 @@ EXERCISE = Exercise(
             "Which inputs must output 0 not depend on?",
         ),
         mistake("first_output_only", _causality(_from_t_on, before=lambda y, t: y[:, :1])).says(
-            "You look at the first output only.",
+            "You compare only the first output, so you miss outputs after it that look ahead.",
             "Which outputs must not notice that position t has changed?",
         ),
         mistake("past_changed", _causality(_up_to_t, before=lambda y, t: y[:, t:])).says(
@@ -99,7 +101,7 @@ EXERCISE = Exercise(
             "Which outputs come strictly before position t?",
         ),
         mistake("changed_in_place", _causality_in_place).says(
-            "You write into `x` itself, so each change is still there in later calls.",
+            "You write into `x` itself, so each change is still there when you call `fn` again.",
             "Which line copies `x` before you change it?",
         ),
         mistake("nothing_changed", lambda fn, x: same(fn(x), fn(x))).says(

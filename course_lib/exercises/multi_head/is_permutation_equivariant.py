@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 
-import torch
 from torch import Tensor
 
 from course_lib.checks.judge.exercise import Exercise
 from course_lib.checks.observe.probe import Probe
 from course_lib.exercises import _student_tests as student_tests
 from course_lib.exercises._rows import mistake
-from course_lib.exercises.multi_head._order import BY_HAND, asked, asking_about, same
+from course_lib.exercises._student_tests import same
+from course_lib.exercises.multi_head._order import BY_HAND, asked, asking_about
 from course_lib.reference import multi_head as oracle
 
 
@@ -39,25 +39,13 @@ def _roll(x) -> Tensor:
     return x.roll(1, dims=1)
 
 
-def _same_first_items(a, b) -> bool:
-    return same(a[:1], b[:1])
-
-
-def _equivariance(change, output=None, agree=same) -> Callable:
+def _equivariance(change, output=None) -> Callable:
     """A test that permutes with `change(x)`; `output` is what is done to the outputs."""
 
     def is_permutation_equivariant(fn, x) -> bool:
-        return agree(fn(change(x)), (output or change)(fn(x)))
+        return same(fn(change(x)), (output or change)(fn(x)))
 
     return is_permutation_equivariant
-
-
-def _swap_first_two(x) -> torch.Tensor:
-    return torch.cat([x[:, 1:2], x[:, :1], x[:, 2:]], dim=1)
-
-
-def _both(*tests) -> Callable:
-    return lambda fn, x: all(test(fn, x) for test in tests)
 
 
 EXERCISE = Exercise(
@@ -69,6 +57,7 @@ EXERCISE = Exercise(
     probes=_equivariance_probes,
     oracle=asked(oracle.is_permutation_equivariant),
     comparisons={"judged": student_tests.judged},
+    exact=("judged",),
     tally=student_tests.of_functions,
     mistakes=(
         mistake("output_not_permuted", _equivariance(_roll, output=lambda y: y)).says(
@@ -77,33 +66,19 @@ EXERCISE = Exercise(
             "Where should the output of position 0 be after position 0 has moved?",
         ),
         mistake("only_reversed", _equivariance(_flip)).says(
-            "You only reverse the positions. A function of the distance between positions passes, "
-            "and is not equivariant.",
+            "You only reverse the positions. A function that depends on the distance between "
+            "positions passes your test, although it is not equivariant.",
             "Which permutation changes distances?",
         ),
         mistake("only_rotated", _equivariance(_roll)).says(
-            "You only rotate the positions. A function that looks at its next neighbour in a "
-            "circle passes, and is not equivariant.",
-            "Which other permutation keeps no neighbours together?",
+            "You only rotate the positions. A function that combines each position with the next "
+            "one, and the last with the first, passes your test, although it is not equivariant.",
+            "Which other permutation keeps no neighbors together?",
         ),
         mistake("identity_permutation", lambda fn, x: same(fn(x), fn(x))).says(
-            "Your test says True of every function: what it compares is always equal, for example "
-            "because the permutation moves nothing.",
-            "Is your permutation certain to move something?",
-        ),
-        mistake("batch_permuted", _equivariance(lambda x: x.flip(0))).says(
-            "You permute the items of the batch instead of the positions.",
-            "Which axis of (batch, num_positions, d) holds the positions?",
-        ),
-        mistake(
-            "only_first_item",
-            _both(
-                _equivariance(_swap_first_two, agree=_same_first_items),
-                _equivariance(_roll, agree=_same_first_items),
-            ),
-        ).says(
-            "You look at the first item of the batch only.",
-            "Over which axes must the comparison run?",
+            "Your test says True of every function: your permutation moves no position, or it "
+            "moves the items of the batch instead, or you compare what is always equal.",
+            "Which axis of (batch, num_positions, d) holds the positions, and do they move?",
         ),
     ),
     hints=(

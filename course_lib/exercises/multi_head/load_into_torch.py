@@ -112,7 +112,7 @@ EXERCISE = Exercise(
         Returned("weights of the reference", "tensor", "float", ("batch", "num_heads", "n", "m")),
         Returned("the weights in mha", "tensor", "float"),
         Returned("trainable parameters of the reference", "int"),
-        Returned("another mode than before", "bool"),
+        Returned("mode changed", "bool"),
     ),
     probes=_loading_probes,
     oracle=_loading_oracle,
@@ -137,12 +137,14 @@ EXERCISE = Exercise(
             "Which parameters does `reference` have that `mha` does not?",
         ),
         mistake("nothing_loaded", _load_nothing).says(
-            "The reference has not changed: its parameters have other names than those of `mha`, "
-            "and `strict=False` hides that.",
+            "Nothing is loaded: the reference is what it was before. `load_state_dict` with "
+            "`strict=False` does this without an error, because the parameters of the two modules "
+            "have different names.",
             "Which names does `reference.state_dict()` have?",
         ),
         mistake("shared", _loader(after=_share)).says(
-            "The reference uses `mha`'s own tensor instead of a copy: changing one changes both.",
+            "The reference uses a tensor of `mha` itself instead of a copy, so a change of one "
+            "module also changes the other.",
             "What is the difference between an assignment and `copy_`?",
         ),
     ),

@@ -53,7 +53,8 @@ EXERCISE = Exercise(
         mistake(
             "view_raises", lambda x: x.transpose(1, 2).view(x.shape[0], x.shape[2], -1), fails=True
         ).says(
-            "`.view` cannot join axes that a transpose has moved apart in memory.",
+            "`.view` raises an error: it cannot join axes that a transpose has moved apart in "
+            "memory.",
             "Which method copies if it must, and which call makes a tensor contiguous?",
         ),
         mistake("axes_left", lambda x: x.transpose(1, 2)).says(
@@ -61,7 +62,7 @@ EXERCISE = Exercise(
             "Which two axes become one?",
         ),
         mistake("size_one_axes_lost", lambda x: x.transpose(1, 2).flatten(2).squeeze()).says(
-            "Axes of size 1 disappear: a batch of one item, or a single position.",
+            "Your code removes axes of size 1, such as the batch axis of a single item.",
             "What does `squeeze` without an argument do?",
         ),
     ),

@@ -29,9 +29,6 @@ def _encoding_probes(rng) -> list[Probe]:
     ]
 
 
-_EXPONENT = "Write down the angles of position 1 for D = 4. Are they 1 and 1/100?"
-
-
 @in_steps(exponent=lambda column, size: (column - column % 2) / size, base=10000.0, start=0, sine=0)
 def _encoding(exponent, base, start, sine) -> Callable:
     """A wrong encoding: `exponent(column, embed_dim)`, first position, parity of the sines."""
@@ -76,21 +73,26 @@ EXERCISE = Exercise(
             "Which columns does `encoding[:, 0::2]` name?",
         ),
         mistake("sine_and_cosine_swapped", _encoding(sine=1)).says(
-            "Sine and cosine are swapped: even columns hold sines.",
+            "Sine and cosine are swapped: your even columns hold the cosines, but they must hold "
+            "the sines.",
             "What is column 0 of position 0?",
         ),
         mistake("positions_from_one", _encoding(start=1)).says(
             "Your first position is number 1; it must be 0.", "What is sin(0)?"
         ),
         mistake("base_100", _encoding(base=100.0)).says(
-            "The exponent lacks its factor 2: column 2i belongs to 10000^(2i/D).", _EXPONENT
+            "Columns 2i and 2i + 1 of your encoding use the angle p / 10000^(i/D) instead of "
+            "p / 10000^(2i/D).",
+            "Write down the angles of position 1 for D = 4. Are they 1 and 1/100?",
         ),
         mistake("column_exponent", _encoding(exponent=lambda column, size: column / size)).says(
-            "Every column has its own rate; the sine and the cosine of a pair must share one.",
+            "Every column of your encoding has an angle of its own. The sine and the cosine of a "
+            "pair must have the same angle.",
             "What are the exponents of columns 0 and 1?",
         ),
         mistake("even_sizes_only", _even_sizes_only, fails=True).says(
-            "An odd size raises, because there is one cosine fewer than there are sines.",
+            "Your code raises an error if `embed_dim` is odd, because there is one cosine fewer "
+            "than there are sines.",
             "How many even columns does a row of 5 have, and how many odd ones?",
         ),
     ),

@@ -12,7 +12,7 @@ from course_lib.exercises._rows import case, edge, in_steps, mistake
 from course_lib.reference import multi_head as oracle
 
 _SHIFTS = (
-    "Times the encoding of any position, it must give the encoding `offset` positions further on."
+    "The matrix times the encoding of any position must be the encoding `offset` positions later."
 )
 
 
@@ -36,8 +36,8 @@ def _arrives(probe, outputs) -> str | None:
         if not np.allclose(found, expected, atol=1e-2):
             where = int(np.argmax(np.abs(found - expected) > 1e-2))
             return (
-                f"{_SHIFTS} Times that of position {p}, yours has {found[where]:.2f} in column "
-                f"{where}; the encoding of position {p + offset} has {expected[where]:.2f} there."
+                f"{_SHIFTS} For position {p}, yours gives {found[where]:.2f} in column {where}, "
+                f"and the encoding of position {p + offset} has {expected[where]:.2f} there."
             )
     return None
 
@@ -75,16 +75,16 @@ EXERCISE = Exercise(
     oracle=oracle.shift_matrix,
     mistakes=(
         mistake("backwards", _turns(lambda c, s: [[c, -s], [s, c]])).says(
-            "Your matrix goes the other way: `offset` positions back.",
-            "The hand is (sine, cosine), not (cosine, sine). What does your matrix make of (0, 1)?",
+            "Your matrix goes the other way: it moves an encoding `offset` positions back.",
+            "Each pair is (sine, cosine), in this order. What does your matrix make of (0, 1)?",
         ),
         mistake("in_halves", _in_halves).says(
-            "It is right for a table with the sines in the first half and the cosines in the "
-            "second; in `positional_encoding` they alternate.",
+            "Your matrix is correct for encodings with all sines in the first half and all cosines "
+            "in the second. In `positional_encoding` they alternate.",
             "Which two columns hold the first pair?",
         ),
         mistake("base_100", _turns(base=100.0)).says(
-            "The exponent lacks its factor 2: pair i turns by offset / 10000^(2i/D).",
+            "Your pair i is rotated by offset / 10000^(i/D) instead of offset / 10000^(2i/D).",
             "Write down the angles of offset 1 for D = 4. Are they 1 and 1/100?",
         ),
         mistake("no_minus", _turns(lambda c, s: [[c, s], [s, c]])).says(
@@ -93,7 +93,8 @@ EXERCISE = Exercise(
             _ADD,
         ),
         mistake("features_moved", _rolled).says(
-            "Your matrix moves features to other columns, but the columns are not the positions.",
+            "Your matrix only moves the features to other columns. The positions are not in the "
+            "columns: a step to the next position rotates each pair of features.",
             "What does one step do to the pair (sin a, cos a)?",
         ),
     ),

@@ -29,7 +29,7 @@ def _split_probes(rng) -> list[Probe]:
             "One head and one position must each have their axis."
         ),
         edge("indivisible", x=normal(2, 3, 7), num_heads=2, raises="ValueError").says(
-            "7 features cannot be divided among 2 heads: that must be a ValueError."
+            "If `num_heads` does not divide the number of features, raise a ValueError."
         ),
         case(
             "gradient",
@@ -83,8 +83,8 @@ EXERCISE = Exercise(
         mistake(
             "interleaved", _checked_split(lambda x, h: x.unflatten(-1, (-1, h)).permute(0, 3, 1, 2))
         ).says(
-            "Your heads are interleaved: head 0 gets features 0, h, 2h, ... instead of a block of "
-            "neighbours.",
+            "Your heads are interleaved: head 0 gets every num_heads-th feature instead of one "
+            "block of neighboring features.",
             "In `(..., num_heads, head_dim)`, which of the two axes moves fastest?",
         ),
         mistake(
@@ -92,8 +92,8 @@ EXERCISE = Exercise(
             _checked_split(lambda x, h: x.reshape(x.shape[0], h, x.shape[1] // h, x.shape[2])),
             fails=True,
         ).says(
-            "You cut the positions into blocks. Heads split the features between them, and each "
-            "sees every position.",
+            "You cut the positions into blocks, one for each head. Every head must get all "
+            "positions and a block of the features.",
             "Which axis of `x` holds the features?",
         ),
         mistake(

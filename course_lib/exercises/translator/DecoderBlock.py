@@ -39,7 +39,10 @@ def _probes(rng) -> list[Probe]:
     padded = blocks.with_equal_items(problem(2, 5, (4, 1, 6), [2, 2]))
     padded["args"]["memory"].data[1, 2:] *= -1e4
     return [
-        case("worked", **worked).says("With one position, each step can be done by hand."),
+        case("worked", **worked).says(
+            "Self-attention, cross-attention and network follow each other. Each reads its norm of "
+            "the sum so far and adds its result to that sum."
+        ),
         case("no_part", **nothing).says(
             "If all parts return zeros, the block returns y itself, whatever the lengths are."
         ),
@@ -107,9 +110,9 @@ EXERCISE = Exercise(
     mistakes=(
         *blocks.mistakes_of_both(_Decoder),
         mistake("not_causal", _Decoder.answer({"seen": lambda self, n: None})).says(
-            "In your self-attention a position attends to later ones, which do not exist yet when "
-            "the model writes.",
-            "Which of the two attention modules that you have written never looks ahead?",
+            "In your self-attention, positions attend to later ones, which do not exist yet when "
+            "the model generates a text.",
+            "Which of the attention modules that you have written has a causal mask?",
         ),
         mistake(
             "across_to_itself",

@@ -30,7 +30,9 @@ def _probes(rng) -> list[Probe]:
     padded = blocks.with_equal_items(problem(2, 5, (4, 1, 6), [3, 3]))
     padded["args"]["x"].data[1, 3:] *= -1e4
     return [
-        case("worked", **worked).says("With one position, each step can be done by hand."),
+        case("worked", **worked).says(
+            "With h = x + attention(norm_1(x)), the outputs are h + network(norm_2(h))."
+        ),
         case("no_part", **nothing).says(
             "If both parts return zeros, the block returns x itself, even where it is padded."
         ),
@@ -93,7 +95,7 @@ EXERCISE = Exercise(
             _Encoder.answer({"joins": (_queries_normed, blocks.pre_norm)}),
             twins=(_Encoder.answer({"joins": (_all_but_values_normed, blocks.pre_norm)}),),
         ).says(
-            "Your queries, keys and values are not all norm_1(x): some of them are x itself.",
+            "Only some of the queries, keys and values are norm_1(x). The others are x itself.",
             "What are the three arguments of the attention?",
         ),
     ),

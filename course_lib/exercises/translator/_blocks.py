@@ -169,8 +169,8 @@ def _alike(probe, expected, recorded) -> Problem | None:
         return None
     return Problem(
         "items_differ",
-        f"{probe.says} Two items agree in all that may have an effect, yet your outputs differ "
-        f"there by up to {np.abs(one - other).max():.3g}.",
+        f"{probe.says} The items below differ only in what must have no effect, yet your outputs "
+        f"for them differ by up to {np.abs(one - other).max():.3g}.",
         "What else of an item enters these outputs?",
     )
 
@@ -341,7 +341,7 @@ def mistakes_of_both(block: type[Block]) -> tuple[Mistake, ...]:
         ),
         mistake("added_to_the_input", block.answer({"forward": _added_to_the_input})).says(
             "You add the result of the feed-forward network to the input of the whole block, so "
-            "the attention's result is missing from the outputs.",
+            "what the attention added before is missing from the outputs.",
             "Which of your variables holds the previous sum?",
         ),
         mistake(
@@ -353,7 +353,7 @@ def mistakes_of_both(block: type[Block]) -> tuple[Mistake, ...]:
             "What do you get if you multiply by one matrix and then by another?",
         ),
         mistake("lengths_ignored", block.answer({"lens": lambda self, valid_lens: None})).says(
-            "The lengths change nothing: padded positions are attended to.",
+            "The lengths have no effect, so padded positions are attended to.",
             "Which call takes `valid_lens`, and do you pass it?",
         ),
     )

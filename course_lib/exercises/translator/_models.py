@@ -19,7 +19,7 @@ ON_A_GPU = (
     "A model and a source on a GPU must work: a tensor made without `device=` is on the CPU, and "
     "the two do not mix."
 )
-LOOKED_AT = (Returned("a graph was built", "bool"), Returned("another mode than before", "bool"))
+LOOKED_AT = (Returned("graph built", "bool"), Returned("mode changed", "bool"))
 
 MODES = {  # probes of how the model is called: options of `scripted`, and what is said
     "in_train_mode": (
@@ -54,7 +54,8 @@ def scripted(rng, *, size=1.0, says_pads=False, **options) -> Built:
     if says_pads:
         tables["previous"][:, pad] += 40
     ids = {"start": start, "end": end, "pad": pad}
-    return Built("scripted_translator", {**tables, **ids, "near": 2.0, "stop": 60.0, **options})
+    options = {**tables, **ids, "near": 2.0, "stop": 60.0, **options}
+    return Built("scripted_translator", options, "a small translator made of random tables")
 
 
 def sources(rng, *shape, dtype="int64") -> np.ndarray:
@@ -90,7 +91,7 @@ def mistakes_of_the_call(make: Callable[..., Callable]) -> tuple[Mistake, ...]:
     """Return the known mistakes in how the model is run; `make` passes its options to `running`."""
     return (
         mistake("graph_kept", make(graph=True)).says(
-            "The model ran with gradients on, so autograd built a graph of each call.",
+            "The model ran with gradients enabled, so autograd built a graph in each call.",
             "What does `torch.no_grad()` do?",
         ),
         mistake("train_mode_kept", make(evaluated=False)).says(
@@ -98,8 +99,8 @@ def mistakes_of_the_call(make: Callable[..., Callable]) -> tuple[Mistake, ...]:
             "Which method turns dropout off?",
         ),
         mistake("left_in_eval_mode", make(restored=False)).says(
-            "You leave a model that came in train mode in eval mode: training goes on without "
-            "dropout.",
+            "A model that comes in train mode is in eval mode afterwards, so training goes on "
+            "without dropout.",
             "Which attribute says which mode a module is in?",
         ),
     )

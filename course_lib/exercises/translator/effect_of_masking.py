@@ -45,16 +45,15 @@ def _drawn(rng, name, sizes, position, dtype="int64", model=None, **options) -> 
 
 
 def _plain(rng) -> list[Probe]:
-    voting = Built("voting_translator", {"size": 3, "start": 0, "end": 0, "pad": 0})
+    ids = {"size": 3, "start": 0, "end": 0, "pad": 0}
+    voting = Built("voting_translator", ids, "each position seen is a vote for its word")
     votes = tensor([[1, 2, 1]])
     return [
         _given("worked_number", voting, votes, 3, [[1, 2]], 0).says(
-            "With all three votes the words have probabilities 3/6 and 2/6; without the first "
-            "vote, 2/5 and 2/5. The changes are ln(4/5) and ln(6/5)."
+            "A change is the log-probability of a word without the position, minus that with it."
         ),
         _drawn(rng, "several_words", (4, 4, 6), 1).says(
-            "One number for each word: its log-probability without the position, minus that with "
-            "it."
+            "There is one change for each word of the target."
         ),
         _drawn(rng, "with_pads", (6, 3, 4), 2).says(
             "Pads of the source stay masked by its length."
@@ -137,7 +136,7 @@ EXERCISE = Exercise(
             "only_this_position",
             _effect(masked=lambda model, source, position: (source, _at(source, position))),
         ).says(
-            "Your mask allows that one position and hides all others.",
+            "Your mask allows only this position and hides all others.",
             "What does True mean in this course's masks?",
         ),
         mistake(
@@ -147,13 +146,13 @@ EXERCISE = Exercise(
             "Do you pass the mask to `model` in one of the calls?",
         ),
         mistake("pad_in_its_place", _effect(masked=_pad_in_its_place)).says(
-            "You write the pad into the source instead of masking: within the length, the model "
-            "attends to a pad like any other id, and its source may not even know that id.",
+            "You write the pad into the source instead of masking the position. Within the length, "
+            "the model attends to a pad as to any other id.",
             "How do you tell `model` not to attend to a position?",
         ),
         mistake("target_read", _effect(read=lambda target, start: target)).says(
-            "Your decoder reads the target as it is: it reads each word while it has to predict "
-            "that word, and never reads the start.",
+            "Your decoder reads the target unshifted: at each position it reads the word that it "
+            "has to predict.",
             "Which exercise turned the targets into the decoder's inputs?",
         ),
         *mistakes_of_the_call(

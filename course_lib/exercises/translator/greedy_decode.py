@@ -35,13 +35,14 @@ def _given(name, model, source, valid_lens, max_len, part="values", **options) -
 
 
 def _plain(rng) -> list[Probe]:
-    adding = Built("adding_translator", {"size": 10, "start": 0, "end": 6, "pad": 9})
+    ids = {"size": 10, "start": 0, "end": 6, "pad": 9}
+    adding = Built("adding_translator", ids, "adds the item's length to the id of the last word")
     counts = tensor([[1, 1, 0], [1, 1, 1]])
     lengths = [[1, 4, 2], [2, 4, 1], [1, 2, 4]][rng.integers(3)]  # the longest is never first
     return [
         _given("worked_number", adding, counts, [2, 3], 5).says(
-            "The model adds the item's length to the last word: 2, 4, 6 and 3, 6. The second item "
-            "ends first and is filled up with pads."
+            "Each word is the most likely one after `start` and all words before it. After its "
+            "`end`, an item gets pads."
         ),
         _given("one_translation", scripted(rng), sources(rng, 1, 6), [5], 8).says(
             "Each word is the most likely one after `start` and all words before it."
@@ -112,12 +113,11 @@ EXERCISE = Exercise(
     oracle=asked(oracle.greedy_decode, "pad"),
     mistakes=(
         mistake("goes_on_after_end", _decoder(fill=lambda words, ended, pad: words)).says(
-            "An item goes on after its end: your result contains words that the model predicts "
-            "after `end`.",
+            "Your result contains words that the model predicts for an item after its `end`.",
             "What belongs after `end`?",
         ),
         mistake("stops_at_first_end", _decoder(is_over=torch.any)).says(
-            "All translations stop as soon as one of them has ended.",
+            "All your translations stop as soon as one of them has ended.",
             "Which item may end the loop?",
         ),
         mistake("start_returned", _decoder(first=0)).says(

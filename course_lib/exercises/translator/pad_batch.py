@@ -28,7 +28,7 @@ def _probes(rng) -> list[Probe]:
     edge = functools.partial(_given, part="edges")
     return [
         _given("worked_number", [[5, 8, 2], [4]], 0).says(
-            "The second item has one token, so two pads follow it; the lengths are 3 and 1."
+            "Each row holds the tokens of one item, then pads. The lengths count the tokens alone."
         ),
         _given("several", _drawn(rng, [3, 5, 2, 7], 0), 0).says(
             "Each row holds the tokens of one item, then pads up to the length of the longest item."
@@ -96,14 +96,15 @@ EXERCISE = Exercise(
         mistake(
             "lengths_count_pads", _with_lengths(lambda t, pad: torch.full((len(t),), t.shape[1]))
         ).says(
-            "Your lengths count the pads: each is the width of the batch.",
-            "What would a mask made of these lengths hide?",
+            "Your lengths count the pads, too: each is the length of the longest item.",
+            "Which positions would a mask made of these lengths exclude?",
         ),
         mistake(
             "padded_in_front",
             lambda s, pad: (_padded([row.flip(0) for row in s], pad).flip(1), _lengths(s)),
         ).says(
-            "Your pads come before the tokens; lengths say how many *leading* positions are real.",
+            "Your pads come before the tokens, but a length counts the real positions from the "
+            "beginning of a row.",
             "Which positions does `length_mask` allow for an item of length 1?",
         ),
         mistake(
@@ -111,7 +112,7 @@ EXERCISE = Exercise(
             lambda sequences, pad: (_padded(sequences, 0), _lengths(sequences)),
         ).says("Your rows are filled with 0, whatever `pad` is.", "Where does `pad` enter?"),
         mistake("positions_first", lambda s, pad: (_padded(s, pad).mT, _lengths(s))).says(
-            "The axes are the wrong way round: yours is (positions, batch).",
+            "Your `tokens` have shape (positions, batch). The batch axis must come first.",
             "What does `batch_first` mean in `pad_sequence`?",
         ),
     ),

@@ -19,8 +19,7 @@ def _probes(rng) -> list[Probe]:
     int32 = tensor(_words(rng, 2, 5).astype(np.int32), strided=True)
     return [
         case("worked_number", targets=[[5, 8, 2]], start=1).says(
-            "Where the decoder must predict 5 it reads the start; where it must predict 8 it "
-            "reads 5."
+            "The decoder first reads `start`, and then at each position the target before it."
         ),
         case("several", targets=_words(rng, 3, 5), start=1).says(
             "Each item begins with the start and continues with all its own targets except the "
@@ -75,17 +74,18 @@ EXERCISE = Exercise(
             "Which words are known when the first one is predicted?",
         ),
         mistake("nothing_shifted", lambda targets, start: targets.clone()).says(
-            "The decoder reads each word while it has to predict that word, so it need only copy.",
+            "You shift nothing: at each position the decoder reads the word that it has to "
+            "predict, so it only has to copy.",
             "What may be read at the position where the first word is predicted?",
         ),
         mistake("first_replaced", _first_replaced).says(
-            "The start overwrites the first word and nothing moves, so from the second position "
-            "on the decoder reads the answer.",
+            "`start` replaces the first word, and the other words stay where they are. From the "
+            "second position on, the decoder reads the word that it has to predict.",
             "Where does the first target go?",
         ),
         mistake("rolled_around", lambda targets, start: targets.roll(1, dims=1)).says(
-            "The last word comes round to the front, so the decoder reads the end of the answer "
-            "before it has begun.",
+            "The last word moves to the front, where `start` belongs, so the decoder reads the end "
+            "of the answer first.",
             "What does `roll` do with what falls off?",
         ),
     ),

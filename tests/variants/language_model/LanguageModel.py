@@ -173,19 +173,10 @@ SecondNormForgotten = but("not_normed", think=lambda self, x, block: x + block.f
 CopiedLine = but("one_norm", think=lambda self, x, block: x + block.feed_forward(block.norm_1(x)))
 NoLastNorm = but("no_final_norm", finish=lambda self, x: self.to_logits(x))
 NoPositions = but("no_positions", place=lambda self, x, tokens: x)
-PositionsAtTheEnd = but(
-    "positions_last",
-    place=lambda self, x, tokens: x,
-    finish=lambda self, x: self.to_logits(self.norm(x + self.positions[: x.shape[1]])),
-)
 PositionsAfterTheNorm = but(
     place=lambda self, x, tokens: x,
     finish=lambda self, x: self.to_logits(self.norm(x) + self.positions[: x.shape[1]]),
 )
-LastPositions = but(
-    "last_positions", place=lambda self, x, tokens: x + self.positions[-tokens.shape[1] :]
-)
-PositionsOfIds = but("positions_of_ids", place=lambda self, x, tokens: x + self.positions[tokens])
 FromPositionOne = but(
     place=lambda self, x, tokens: x + self.positions.roll(-1, 0)[: tokens.shape[1]]
 )
@@ -251,15 +242,6 @@ class NoContextLength(Almost):
     def refuse(self, tokens):
         if tokens.shape[1] > len(self.positions):
             raise ValueError("too long")
-
-
-@wrong("extra_parameters")
-class NetworkOfNoUnits(Almost):
-    """Has a feed-forward network even without units; its last bias is added."""
-
-    def change(self, num_tokens, attentions, positions, hidden_dim):
-        if not hidden_dim:
-            self.blocks = nn.ModuleList(Block(a, positions.shape[1], 1) for a in attentions)
 
 
 @wrong("layers_in_a_list")

@@ -92,7 +92,6 @@ def stepwise(
     layer,
     head,
     *,
-    parts=lambda model, layer: [part_of(model, layer)],
     features=columns_of,
     zero=lambda x, own: x.index_fill(-1, torch.arange(x.shape[-1])[own], 0.0),
     begin=lambda model: None,
@@ -100,27 +99,19 @@ def stepwise(
 ):
     """A right answer in steps; what follows changes one of them."""
     begin(model)
-    chosen = parts(model, layer)
-    handles = [
-        part.W_o.register_forward_pre_hook(
-            lambda _, inputs, part=part: zero(inputs[0], features(part, head))
-        )
-        for part in chosen
-    ]
+    part = part_of(model, layer)
+    own = features(part, head)
+    handle = part.W_o.register_forward_pre_hook(lambda _, inputs: zero(inputs[0], own))
     try:
         yield
     finally:
-        for handle, part in zip(handles, chosen):
-            end(handle, part)
+        end(handle, part)
 
 
 but = wrong_in(stepwise)
 forgets_to_remove = but("never_restored", end=lambda handle, part: None)
 everything_off = but("all_heads", zero=lambda x, own: 0 * x)
 counted_from_one = but("next_head", features=lambda part, head: columns_of(part, head + 1))
-in_all_layers = but(
-    "every_layer", parts=lambda m, layer: [part_of(m, i) for i in range(len(m.blocks))]
-)
 eval_mode = but("left_over", begin=lambda model: model.eval())
 all_hooks_removed = but("left_over", end=lambda handle, part: part.W_o._forward_pre_hooks.clear())
 

@@ -178,7 +178,7 @@ whatever_mode = but("mode_left_alone", enter=lambda model: None, leave=lambda mo
 always_in_train = but("another_mode_afterwards", leave=lambda model, training: model.train())
 
 
-@wrong("keeps_gradients")
+@wrong()
 def gradients_left_off(model, prompt, num_tokens, temperature=1.0, top_k=None, generator=None):
     torch.set_grad_enabled(False)
     return in_steps(model, prompt, num_tokens, temperature, top_k, generator)

@@ -40,23 +40,21 @@ def stepwise(
     key=lambda i, p: i - p + 1,
     count=lambda n, p: n - p,
     empty=0.0,
-    result=lambda scores: scores,
 ):
     """A right answer in steps; what follows changes one of them."""
     n = attention_weights.shape[-1]
     p = n // 2 if period is None else period
     seen = [attention_weights[:, i, key(i, p)] for i in range(p, n) if -n <= key(i, p) < n]
     if not seen or count(n, p) < 1:
-        return result(attention_weights.new_full((len(attention_weights),), empty))
-    return result(sum(seen) / count(n, p))
+        return attention_weights.new_full((len(attention_weights),), empty)
+    return sum(seen) / count(n, p)
 
 
 but = wrong_in(stepwise)
 where_it_was = but("same_token", key=lambda i, p: i - p)
 over_all_positions = but("divided_by_n", count=lambda n, p: n)
 not_divided = but("summed", count=lambda n, p: 1)
-not_a_number = but("nan_of_nothing", empty=float("nan"))
-one_of_all = but("over_heads", result=torch.mean)
+not_a_number = but("not_a_number", empty=float("nan"))
 
 
 @wrong("first_half_counted")

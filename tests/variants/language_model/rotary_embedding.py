@@ -75,21 +75,12 @@ def other_way(a, b, cos, sin):
     return a * cos + b * sin, b * cos - a * sin
 
 
-def of_axis(axis):
-    def place(x, offset):
-        p = torch.arange(offset, offset + x.shape[axis])
-        return p.view([-1 if i == axis else 1 for i in range(x.dim())])
-
-    return place
-
-
 signs_swapped = but("clockwise", turn=other_way)
 always_from_zero = but("offset_ignored", place=lambda x, o: torch.arange(x.shape[-2])[:, None])
 counted_as_people_do = but(
     "positions_from_one", place=lambda x, o: torch.arange(o + 1, o + 1 + x.shape[-2])[:, None]
 )
 exponent_without_two = but("base_100", rates=lambda d: 10000.0 ** (-torch.arange(d // 2) / d))
-counts_the_batch = but("first_axis_counted", place=of_axis(0))
 
 
 @wrong("halves_paired")
@@ -116,14 +107,6 @@ def overwrites(x, offset=0):
     out[..., ::2] = out[..., ::2] * cos - out[..., 1::2] * sin
     out[..., 1::2] = out[..., ::2] * sin + out[..., 1::2] * cos
     return out
-
-
-@wrong("odd_passes")
-def odd_goes_through(x, offset=0):
-    d = x.shape[-1]
-    if d % 2 == 0:
-        return in_steps(x, offset)
-    return torch.cat([in_steps(x[..., :-1], offset), x[..., -1:]], dim=-1)
 
 
 @wrong("other_error")

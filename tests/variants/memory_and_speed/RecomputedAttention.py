@@ -151,7 +151,7 @@ overwrites_queries = bad("queries_overwritten", collect=False)
 careless_with_infinity = bad("empty_row", care=False)
 
 
-@wrong("weights_kept")
+@wrong("all_at_once")
 class KeepsWeights(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, k, v, mask=None, block_size=128):

@@ -81,7 +81,7 @@ trusting = wrong("no_guard")(guarded_by(lambda q, k: True))
 forty_for_all = wrong("guard_for_float32")(
     guarded_by(lambda q, k: q.abs().max() <= 40 and k.abs().max() <= 40)
 )
-without_abs = wrong("wrong_far_from_0")(
+without_abs = wrong("precision_lost")(
     guarded_by(lambda q, k: q.max() <= limit(q.dtype) and k.max() <= limit(k.dtype))
 )
 plain_tanh = wrong("pairs")(guarded_by(lambda q, k: False))

@@ -108,7 +108,7 @@ unguarded = but("empty_row", shift=lambda m: m)
 overwrites_the_blocks = but(
     "input_mutated", exponentials=lambda b, shift: b.sub_(shift.unsqueeze(-1)).exp_()
 )
-log_of_sum = wrong("impossible_total")(of_results(lambda m, s: (m, torch.log(s))))
+log_of_sum = wrong("wrong_values")(of_results(lambda m, s: (m, torch.log(s))))
 
 
 @faulty("not_rescaled", "no_guard", "in_place", "all_kept")

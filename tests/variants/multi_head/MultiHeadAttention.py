@@ -180,14 +180,6 @@ class TiledLengths(FoldedHeads):
 
 
 @wrong()
-class AddsToTheQueries(Almost):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        result = super().forward(queries, keys, values, valid_lens, mask)
-        queries.detach().add_(result.detach())
-        return result
-
-
-@wrong()
 class RemembersTheKeys(Almost):
     def project(self, queries, keys, values):
         if not hasattr(self, "seen") or self.seen.shape != keys.shape:

@@ -27,7 +27,7 @@ def permutation_matrix(fn, x):
     return True
 
 
-@wrong("only_first_item")
+@wrong("accepts_last_item")
 def one_item(fn, x):
     y = fn(x)
     for order in ([1, 0, *range(2, x.shape[1])], [*range(1, x.shape[1]), 0]):
@@ -61,7 +61,7 @@ def mixed(agree=_close, order=_mixed):
 
 
 invariance = wrong("output_not_permuted")(lambda fn, x: _close(fn(x.flip(1)), fn(x)))
-wrong_axis = wrong("batch_permuted")(lambda fn, x: _close(fn(x.flip(0)), fn(x).flip(0)))
+wrong_axis = wrong("identity_permutation")(lambda fn, x: _close(fn(x.flip(0)), fn(x).flip(0)))
 moves_nothing = wrong("identity_permutation")(mixed(order=lambda x: torch.arange(x.shape[1])))
 exact = wrong("rejects_rounding")(mixed(torch.equal))
 more_than_allowed = wrong("accepts_turns_nan")(mixed(lambda a, b: not (a - b).abs().max() > 1e-6))

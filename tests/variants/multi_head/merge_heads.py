@@ -32,7 +32,6 @@ def view_after_transpose(x):
     return x.transpose(1, 2).view(batch, n, heads * d)
 
 
-added = wrong("summed")(lambda x: sum(x[:, h] for h in range(x.shape[1])))
 stacked_last = wrong("interleaved")(lambda x: torch.stack(list(x.unbind(1)), dim=-1).flatten(2))
 forgot_to_join = wrong("axes_left")(lambda x: x.permute(0, 2, 1, 3))
 squeezed = wrong("size_one_axes_lost")(lambda x: torch.cat(x.split(1, dim=1), dim=-1).squeeze())

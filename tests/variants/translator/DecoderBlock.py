@@ -171,6 +171,10 @@ def without_lengths(self, y, z, memory, valid_lens):
 
 
 but = wrong_in(Almost)
+MemoryAsked = but(
+    "not_normed",
+    ask=lambda self, y, z, memory, lens: y + self.cross_attention(y, memory, memory, lens),
+)
 NothingAddedLast = but("no_residual", think=lambda self, y, z: self.feed_forward(z))
 ReadsItself = but(
     "across_to_itself",

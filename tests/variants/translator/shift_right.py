@@ -44,7 +44,7 @@ def just_rolled(targets, start):
     return targets.roll(1, dims=1)
 
 
-@wrong("column_dropped")
+@wrong("wrong_shape")
 def start_thought_to_be_there(targets, start):
     return targets[:, :-1]
 
@@ -68,7 +68,7 @@ def in_place(targets, start):
     return targets
 
 
-@wrong("column_on_the_cpu")
+@wrong("raised")
 def column_of_ones(targets, start):
     column = torch.ones(len(targets), 1, dtype=torch.long) * start
     return torch.cat([column, targets], dim=1)[:, : targets.shape[1]]

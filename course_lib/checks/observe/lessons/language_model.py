@@ -113,9 +113,9 @@ def _noted(tokens, marks):
 
 @statistic
 def gradients_noted(target, probe, args, kwargs):
-    """-1 if a pass of the model had gradients on, or they are off after the call; 0 otherwise."""
+    """-1 if a pass of the model had gradients on; 0 otherwise."""
     tokens = target(*args.values(), **kwargs)
-    return _noted(tokens, args["model"].had_gradients or not torch.is_grad_enabled())
+    return _noted(tokens, args["model"].had_gradients)
 
 
 @statistic

@@ -105,7 +105,7 @@ def head_switched_off(target, probe, args, kwargs):
         return found[0]
     logits, changes = _seen(model, tokens, moment, given["layer"])
     if "error" in moment and not came_out:
-        return logits, "the error, which does not come out"
+        return logits, "the error raised inside, which does not come out"
     return logits, changes if changes != _NOTHING else _changed(before, _state_of(model))
 
 
@@ -145,7 +145,7 @@ def _seen(model, tokens, moment, layer):
     if moment.startswith("inside") and "step" not in moment:
         return logits, _NOTHING
     if not logits.requires_grad:
-        return logits, "the gradients, of which there are none"
+        return logits, "its logits, which have no graph for gradients"
     if "step" in moment:
         logits = _after_a_step(model, tokens, logits, layer)
     return logits, _NOTHING

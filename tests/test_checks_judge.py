@@ -215,7 +215,8 @@ def test_a_class_may_stand_for_a_function_where_the_exercise_says_so():
 
 def test_the_first_wrong_number_of_an_attribute_or_a_gradient_is_said():
     wrong = grade(exercise(), Forgets)
-    assert wrong.findings[0].message.endswith(": [0, 0] is 2; the definition gives 1.")
+    said = "In your `self.seen`, [0, 0] is 2; the definition gives 1."
+    assert wrong.findings[0].message.endswith(said)
     assert "self.seen" in wrong.example.text()
 
     class HalvesTheGradient(Multiply):

@@ -90,8 +90,7 @@ def described(built: Built, probe: str) -> str:
     if probe in _NUDGES:
         off = _NUDGES[probe][1].format(row="query" if is_module else "position")
         return f"a {'module' if is_module else 'function'} {off} {when}"
-    mode = options["mode"]
-    return f"a module that is in train mode and wrong {when}, but only in {mode} mode"
+    return f"a module in train mode that is wrong {when} in {options['mode']} mode only"
 
 
 def name_of(built: Built) -> str:
@@ -231,7 +230,7 @@ def function_edges(rng, of, broken, last_row) -> list[Probe]:
 
 
 DESCRIBED = {
-    "rounding": "one that is right up to rounding, about a millionth of each number",
+    "rounding": "one whose results differ only by rounding, about a millionth of each number",
     "sound": "a sound module",
     "avocet": "a module whose softmax runs over the queries",
     "bittern": "a module that merges its heads without a transpose",

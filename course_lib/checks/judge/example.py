@@ -293,6 +293,8 @@ def with_numbers(
             data = getattr(got.get(name), "data", None)
             if f"`{name}`" in problem.message or f"`self.{name}`" in problem.message:
                 found = data is not None and entry_that_differs(np.asarray(value), data, 1e-5)
+                if found and problem.id == "attribute_values":
+                    return f"{problem.message} In your `self.{name}`, {found}."
                 return f"{problem.message[:-1]}: {found}." if found else problem.message
     return problem.message
 

@@ -119,7 +119,7 @@ def _causal_edges(rng) -> list[Probe]:
 
 
 class _Causal(WithHeads, AttentionModule):
-    """The right module, with the steps thirds and past."""
+    """The right module, with the step past."""
 
     own = drop = NO_STEP
 
@@ -133,10 +133,7 @@ class _Causal(WithHeads, AttentionModule):
         return self.attend((x, x, x), valid_lens)[0]
 
     def project(self, queries, keys, values) -> Sequence[torch.Tensor]:
-        return [self.split(x) for x in self.thirds(self.W_qkv(queries))]
-
-    def thirds(self, projected) -> Sequence[torch.Tensor]:
-        return projected.chunk(3, dim=-1)
+        return [self.split(x) for x in self.W_qkv(queries).chunk(3, dim=-1)]
 
     def past(self, n) -> torch.Tensor:
         return torch.ones(n, n, dtype=torch.bool).tril()
@@ -176,14 +173,6 @@ _OWN = (
     Row("causal_with_lengths_only", {"join": _causal_with_lengths_only}).says(
         "Without lengths, there is no causal mask: every position also attends to later ones.",
         "Which of your conditions is inside `if valid_lens is not None`?",
-    ),
-    Row(
-        "thirds_in_turn",
-        {"thirds": lambda self, projected: projected.unflatten(-1, (-1, 3)).unbind(-1)},
-    ).says(
-        "Of the outputs of `W_qkv`, you give one to the queries, the next to the keys, the next "
-        "to the values, and so on in turn. Each of the three must get one contiguous third.",
-        "In `(..., 3, embed_dim)`, which axis moves fastest? And in `(..., embed_dim, 3)`?",
     ),
 )
 _WORDS = {

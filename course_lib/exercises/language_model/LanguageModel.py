@@ -68,6 +68,19 @@ def _without_parts(problem: Given) -> Given:
     return problem
 
 
+def _already_normed(rng) -> Given:
+    """Return a problem in which the attention adds a constant and the last norm changes nothing."""
+    problem = _problem(rng, 2, 3, (2, 5, 4, 0))
+    state = problem["state"]
+    signs = np.array([[1.0], [-1.0], [-1.0], [1.0], [1.0]])
+    added = state["blocks.0.attention.scale"] * state["blocks.0.norm_1.bias"]
+    state["blocks.0.norm_1.weight"][:] = 0.0
+    state["norm.weight"][:], state["norm.bias"][:] = 1.0, 0.0
+    state["tokens.weight"][:] = signs[:2] * [1, -1, 0, 0] - added
+    problem["construct"]["positions"].data[:] = signs * [0, 0, 1, -1]
+    return problem
+
+
 def _probes(rng) -> list[Probe]:
     def problem(*sizes, **options) -> Given:
         return _problem(rng, *sizes, **options)
@@ -85,6 +98,9 @@ def _probes(rng) -> list[Probe]:
         ),
         case("attention_alone", **alone).says(
             "Without hidden_dim, a block has only its attention: x + attention(norm_1(x))."
+        ),
+        case("normed_at_the_end", **_already_normed(rng)).says(
+            "Where x has mean 0 and variance 1 in the end, the last norm changes nothing."
         ),
         case("one_block", **problem(3, 4, (6, 9, 5, 7))).says(
             "A block adds attention(norm_1(x)) to x, then feed_forward(norm_2(x)) to that sum."

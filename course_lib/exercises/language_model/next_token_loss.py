@@ -27,6 +27,7 @@ def _values(rng) -> list[Probe]:
     return [
         case("worked_number", logits=worked, tokens=[[0, 1, 1]]).says(_MEAN),
         case("random", **_drawn(rng, 2, 6, 4)).says(_MEAN),
+        case("longer", **_drawn(rng, 3, 7, 5)).says(_MEAN),
     ]
 
 

@@ -1,5 +1,6 @@
 """`rotary_embedding`: pairs of features turned by their position."""
 
+import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -19,9 +20,7 @@ def _probe(make, name, x, offset=None, **options) -> Case:
 
 
 def _values(rng, draw) -> list[Probe]:
-    def probe(name, x, offset=None, **options) -> Case:
-        return _probe(case, name, x, offset, **options)
-
+    probe = functools.partial(_probe, case)
     return [
         probe("worked_number", [[1.0, 0.0, 0.0, 2.0]] * 2).says(_TURNED),
         probe("one_pair", draw(4, 2)).says(_TURNED),
@@ -40,9 +39,7 @@ def _values(rng, draw) -> list[Probe]:
 
 
 def _edges(draw) -> list[Probe]:
-    def probe(name, x, offset=None, **options) -> Case:
-        return _probe(edge, name, x, offset, **options)
-
+    probe = functools.partial(_probe, edge)
     far: Given = {"tolerance": 5e-3}  # an angle of 3000 in float32 is known to about 2e-4
     return [
         probe("one_position", draw(2, 1, 6)).says("Position 0 is not rotated at all."),

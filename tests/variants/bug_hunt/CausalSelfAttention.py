@@ -164,7 +164,6 @@ LargestNumberSubtracted = but(
     ),
 )
 ThirdsInTurn = but(
-    "thirds_in_turn",
     parts=lambda self, x: [
         part.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
         for part in self.W_qkv(x).unflatten(-1, (-1, 3)).unbind(-1)

@@ -85,7 +85,7 @@ EXERCISE = Exercise(
             "Which order moves the middle key?",
         ),
         mistake("only_a_roll", _permuting(_roll)).says(
-            "You only rotate the keys. Every key keeps its neighbors, if the first follows the "
+            "You only rotate the keys. Each key still follows the same key, and the first one the "
             "last, so a module that combines neighboring keys passes.",
             "Which order separates neighbors?",
         ),
@@ -103,7 +103,7 @@ EXERCISE = Exercise(
         "change.",
         "`order` is a permutation of 0..m-1. Index keys and values with it along axis 1, and "
         "leave the queries alone. One order is not enough: a flip keeps the middle, a roll keeps "
-        "the neighbours. Swap each pair of neighbours in turn.",
+        "the neighbors. Swap each pair of neighbors in turn.",
         "for j in range(keys.shape[1] - 1):\n"
         "    order = torch.arange(keys.shape[1], device=keys.device)\n"
         "    order[j], order[j + 1] = j + 1, j\n"

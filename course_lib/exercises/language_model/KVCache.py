@@ -163,8 +163,8 @@ EXERCISE = Exercise(
             "Which axis of (B, h, s, d) counts the positions?",
         ),
         mistake("first_position_only", _model(seen=slice(1))).says(
-            "Every query gets the value of the first position: torch's `is_causal` aligns a single "
-            "query with the first key.",
+            "Every query attends only to the first position, as with torch's `is_causal`, which "
+            "aligns a single query with the first key.",
             "Does the newest position need a mask at all?",
         ),
         mistake("unscaled", _model(power=0)).says(

@@ -122,7 +122,7 @@ class Drawn:
         )
 
     def is_together(self) -> bool:
-        """Whether neighbouring rows agree more or less often than by chance."""
+        """Whether neighboring rows agree more or less often than by chance."""
         pairs = len(self.first) // 2
         agree = (self.first[: 2 * pairs : 2] == self.first[1 : 2 * pairs : 2]).mean()
         chances = oracle.next_probabilities(self.groups[0][0], **self.asked)

@@ -211,7 +211,7 @@ EXERCISE = Exercise(
             "Which block of a `try` always runs, however the `try` ends?",
         ),
         mistake("never_restored", _switch(removed="never")).says(
-            "After the `with` the head is still off, because nothing removes the hook.",
+            "After the `with`, the head is still off: nothing undoes what you do before `yield`.",
             "What does `register_forward_pre_hook` return, and what can you do with it?",
         ),
         mistake("weights_zeroed", _zeroed).says(

@@ -12,7 +12,7 @@ _MEAN = "The loss is the mean of -log p(token i + 1) at position i, over all but
 
 
 def _tokens(rng, batch, n, vocabulary) -> np.ndarray:
-    """No token comes twice in a row, so that confused neighbours show."""
+    """No token comes twice in a row, so that confused neighbors show."""
     return rng.integers(1, vocabulary, (batch, n)).cumsum(1) % vocabulary
 
 
@@ -119,7 +119,8 @@ EXERCISE = Exercise(
             "What is the difference between `reshape` and `transpose`?",
         ),
         mistake("log_of_softmax", _log_of_softmax).says(
-            "With large logits a probability underflows to 0, and its logarithm is -inf.",
+            "You take the softmax, then its logarithm. With large logits, a probability underflows "
+            "to 0, and its logarithm is -inf.",
             "Which function takes the softmax and the logarithm in one step?",
         ),
     ),

@@ -65,7 +65,7 @@ def _probes(rng) -> list[Probe]:
 
 
 def _lengths(probe, expected, recorded) -> Problem | None:
-    """Whether neighbours keep their distance from 0; then, whether they are where they should."""
+    """Whether neighbors keep their distance from 0; then, whether they are where they should."""
     found = np.hypot(*recorded.numbers.astype(float).reshape(-1, 2).T)
     wrong = found[~np.isclose(found, 5, atol=1e-3)]
     if wrong.size:

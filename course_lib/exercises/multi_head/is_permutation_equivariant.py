@@ -84,7 +84,7 @@ EXERCISE = Exercise(
     hints=(
         "Equivariant means: to permute and then apply fn is the same as to apply fn and then "
         "permute.",
-        "Choose one or more permutations that leave no position in place and keep no neighbours "
+        "Choose one or more permutations that leave no position in place and keep no neighbors "
         "together. Index axis 1 of input and output with them; compare with a tolerance.",
         "order = torch.tensor([...])\nreturn torch.allclose(fn(x[:, order]), fn(x)[:, order], ...)",
     ),

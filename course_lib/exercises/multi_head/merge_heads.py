@@ -44,7 +44,7 @@ EXERCISE = Exercise(
         mistake("reshape_without_transpose", lambda x: x.reshape(x.shape[0], x.shape[2], -1)).says(
             "The shape is right, the numbers are not: in memory all positions of head 0 come "
             "first, so a reshape fills the first rows with head 0 alone.",
-            "Which axes must be neighbours before a reshape can join them?",
+            "Which axes must be neighbors before a reshape can join them?",
         ),
         mistake("interleaved", lambda x: x.permute(0, 2, 3, 1).flatten(2)).says(
             "The heads are interleaved: feature 0 of every head, then feature 1 of every head.",

@@ -100,15 +100,15 @@ EXERCISE = Exercise(
         ),
     ),
     hints=(
-        "Two parts, joined in the same way: normalise the input, let the part work on that, add "
-        "its result to the input. Keep the two apart: the normalised input and the one you add "
+        "Two parts, joined in the same way: normalize the input, let the part work on that, add "
+        "its result to the input. Keep the two apart: the normalized input and the one you add "
         "to.",
-        "In `__init__`, make four layers with the names in the statement. In `forward`, normalise "
+        "In `__init__`, make four layers with the names in the statement. In `forward`, normalize "
         "x and give the result to the attention three times, with the lengths; add x. Then "
-        "normalise this sum with the other norm, pass it through the network, and add the sum.",
+        "normalize this sum with the other norm, pass it through the network, and add the sum.",
         "Two tests without a single number: with the weights of both parts set to 0, the block "
         "must return x itself; with only those of the network set to 0, x plus the attention's "
-        "result for the normalised x. Which of the two tensors do you add, and which do you pass "
+        "result for the normalized x. Which of the two tensors do you add, and which do you pass "
         "on?",
     ),
 )

@@ -282,6 +282,14 @@ def test_lab_starts_in_the_course_with_its_arguments(course, monkeypatch):
     assert Path.cwd() == course
 
 
+@pytest.mark.parametrize("verb", ["progress", "times", "matrix 99", "export", "report", "build 99"])
+def test_a_terminal_shows_something_before_the_course_is_loaded(course, monkeypatch, capsys, verb):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    cli.main(verb.split())
+    waiting, _, rest = capsys.readouterr().err.partition("\r")
+    assert waiting == "loading the course ..." and rest.startswith(" " * len(waiting) + "\r")
+
+
 def test_an_interrupt_is_no_traceback(course, monkeypatch, capsys):
     def build(*arguments, **options):
         raise KeyboardInterrupt

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from course_lib.cli.options import AsJson, Lessons, Quiet, progress
+from course_lib.cli.options import AsJson, Lessons, Quiet, progress, working
 from course_lib.workspace.folder import chosen_lessons, course_root, find_lesson, lesson_names
 
 verbs = typer.Typer()
@@ -44,7 +44,8 @@ def build(
 
     Example: course build 02_masked_softmax
     """
-    from course_lib.authoring import builder
+    with working():
+        from course_lib.authoring import builder
 
     root = course_root()
     chosen = chosen_lessons(root, lessons)
@@ -84,7 +85,8 @@ def release(
 
     Example: course release 02 --up-to 02
     """
-    from course_lib.authoring.release import make_bundle
+    with working():
+        from course_lib.authoring.release import make_bundle
 
     root = course_root()
     chosen = list(dict.fromkeys(chosen_lessons(root, lessons) or []))
@@ -109,7 +111,8 @@ def site(
 
     Example: course site --open
     """
-    from course_lib.authoring.site import build
+    with working():
+        from course_lib.authoring.site import build
 
     root = course_root()
     into = into or root / "_site"
@@ -135,7 +138,8 @@ def matrix(
 
     Example: course matrix 02_masked_softmax --seeds 3
     """
-    from course_lib.exercises import variants as table
+    with working():
+        from course_lib.exercises import variants as table
 
     root = course_root()
     tell = progress(quiet) or (lambda step: None)
@@ -158,8 +162,9 @@ def train(
 
     Example: course train translator
     """
-    from course_lib.authoring import stored
-    from course_lib.authoring.inputs import Course
+    with working():
+        from course_lib.authoring import stored
+        from course_lib.authoring.inputs import Course
 
     root = course_root()
     makers = {
@@ -178,11 +183,12 @@ def times(lessons: Lessons = None, as_json: AsJson = False) -> None:
 
     Example: course times
     """
-    from course_lib.authoring.inputs import Course
-    from course_lib.authoring.times import as_text, course_times
-
     root = course_root()
-    found = course_times(Course.at(root), chosen_lessons(root, lessons))
+    with working():
+        from course_lib.authoring.inputs import Course
+        from course_lib.authoring.times import as_text, course_times
+
+        found = course_times(Course.at(root), chosen_lessons(root, lessons))
     if as_json:
         typer.echo(json.dumps({name: asdict(time) for name, time in found.items()}, indent=2))
     else:
@@ -208,8 +214,9 @@ def new_exercise(
 
     Example: course new exercise window_mask --lesson 02
     """
-    from course_lib.authoring import skeleton
-    from course_lib.authoring.inputs import Course
+    with working():
+        from course_lib.authoring import skeleton
+        from course_lib.authoring.inputs import Course
 
     root = course_root()
     course = Course.at(root)
@@ -227,8 +234,9 @@ def new_lesson(
 
     Example: course new lesson 11_sliding_window
     """
-    from course_lib.authoring import skeleton
-    from course_lib.authoring.inputs import Course
+    with working():
+        from course_lib.authoring import skeleton
+        from course_lib.authoring.inputs import Course
 
     course = Course.at(course_root())
     for path in skeleton.new_lesson(course, slug):

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from course_lib.cli.options import working
 from course_lib.workspace.folder import assignment_names, course_root, find_lesson
 
 verbs = typer.Typer()
@@ -42,7 +43,8 @@ def collect(
 
     Example: course collect 02 submissions.zip
     """
-    from course_lib.collecting.collect import collect as collect_from
+    with working():
+        from course_lib.collecting.collect import collect as collect_from
 
     root = course_root()
     name = find_lesson(assignment_names(root), lesson)
@@ -67,7 +69,8 @@ def extend(
 
     Example: course extend 02 ada --to "2026-03-05 23:59 UTC"
     """
-    from course_lib.collecting.extend import extend as extend_to
+    with working():
+        from course_lib.collecting.extend import extend as extend_to
 
     root = course_root()
     typer.echo(extend_to(root, find_lesson(assignment_names(root), lesson), student, until))
@@ -89,7 +92,8 @@ def feedback(
 
     Example: course feedback 02 --to canvas
     """
-    from course_lib.collecting.feedback import feedback as archive_feedback
+    with working():
+        from course_lib.collecting.feedback import feedback as archive_feedback
 
     root = course_root()
     code, lines = archive_feedback(root, find_lesson(assignment_names(root), lesson), to)

@@ -32,8 +32,9 @@ def demo(
 
     Example: course demo 02_masked_softmax
     """
-    from course_lib.cli import tables
-    from course_lib.grading import demo_course
+    with working():
+        from course_lib.cli import tables
+        from course_lib.grading import demo_course
 
     root = course_root()
     chosen = chosen_lessons(root, lessons)
@@ -80,7 +81,8 @@ def grade(
     summaries = []
     for lesson in chosen_assignments(root, lessons) or []:
         with executors.started_ahead(root, lesson, settings) as pool:
-            from course_lib.grading import run  # nbgrader: a second, in which workers come up
+            with working():  # nbgrader takes a second, in which workers come up
+                from course_lib.grading import run
 
             shown = progress(quiet)
             graded = run.grade(
@@ -107,7 +109,8 @@ def report(
 
     Example: course report 02_masked_softmax
     """
-    from course_lib.grading.report import class_report
+    with working():
+        from course_lib.grading.report import class_report
 
     root = course_root()
     chosen = chosen_assignments(root, [lesson] if lesson else None)
@@ -170,8 +173,9 @@ def export(
 
     Example: course export 02 --to canvas --into canvas.csv --dry-run
     """
-    from course_lib.cli import tables
-    from course_lib.grading import exports
+    with working():
+        from course_lib.cli import tables
+        from course_lib.grading import exports
 
     root = course_root()
     request = exports.ExportRequest(

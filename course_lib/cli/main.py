@@ -18,7 +18,7 @@ import typer
 
 from course_lib import __version__
 from course_lib.cli.exit import explained, flushed, no_lost_interrupt, print_anything
-from course_lib.cli.options import AsJson, Quiet, end_progress
+from course_lib.cli.options import AsJson, Quiet, end_progress, working
 from course_lib.workspace.errors import CourseError, UsageError
 from course_lib.workspace.folder import course_root, find_root
 
@@ -128,9 +128,10 @@ def progress(as_json: AsJson = False) -> None:
 
     Example: course progress
     """
-    from course_lib.notebook._progress import read_progress
+    with working():
+        from course_lib.notebook._progress import read_progress
 
-    shown = read_progress()
+        shown = read_progress()
     typer.echo(json.dumps(shown.as_dict(), indent=2) if as_json else shown.text())
 
 

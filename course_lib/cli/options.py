@@ -40,15 +40,19 @@ def progress(quiet: bool) -> Callable[[object], None] | None:
 
 
 @contextlib.contextmanager
-def working(on: str, quiet: bool) -> Iterator[None]:
-    """Show a spinner for work without countable steps, if stderr is a terminal."""
-    if quiet or not sys.stderr.isatty():
-        yield
-        return
-    from rich.console import Console
+def working(on: str = "loading the course", quiet: bool = False) -> Iterator[None]:
+    """Say on stderr what is being waited for, if that is a terminal, and erase it afterwards.
 
-    with Console(stderr=True).status(on):
+    Verbs import what they need inside, which takes seconds on a slow disk.
+    """
+    shown = not quiet and sys.stderr.isatty()
+    if shown:
+        print(f"{on} ...", end="", file=sys.stderr, flush=True)
+    try:
         yield
+    finally:
+        if shown:
+            print("\r" + " " * (len(on) + 4), end="\r", file=sys.stderr, flush=True)
 
 
 def end_progress() -> None:

@@ -37,6 +37,8 @@ def _values(rng) -> list[Probe]:
         "keys": np.ones((1, 2, 1, 1)),
         "values": np.array([[[[10.0]], [[20.0]]]]),
     }
+    equal = drawn(2, 4, 1, 3, 5, 6, 7)
+    equal["queries"].data[:] = 0
     return [
         case("worked", args=worked).says(_GROUPS),
         case("two_groups", args=drawn(2, 6, 2, 3, 5, 4, 7)).says(_GROUPS),
@@ -45,6 +47,9 @@ def _values(rng) -> list[Probe]:
         ),
         case("multi_query", args=drawn(2, 4, 1, 3, 5, 6, 7)).says(
             "With one group, all heads share its keys and values."
+        ),
+        case("mean_within_lengths", args=equal, valid_lens=[4, 2]).says(
+            "Queries of 0 get the mean of the values within the length."
         ),
         case("strided", args=drawn(2, 6, 2, 4, 3, 5, 1, strided=True)).says(STRIDED),
     ]

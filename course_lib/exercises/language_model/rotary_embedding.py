@@ -6,7 +6,6 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from course_lib.checks.judge.comparisons import Problem, close
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._rows import FLOAT32, STRIDED, Case, Given, case, edge, in_steps, mistake
@@ -29,9 +28,6 @@ def _values(rng, draw) -> list[Probe]:
         ),
         probe("offset", draw(2, 3, 4), rng.integers(5, 9)).says(
             "With an offset, the first row is at that position and the others follow."
-        ),
-        probe("lengths_kept", np.tile([3.0, 4.0], (5, 3)), 2, compare="lengths").says(
-            "A rotation changes no length: (3, 4) stays 5 away from (0, 0)."
         ),
         probe("gradient", tensor(draw(2, 3, 4), requires_grad=True), 1,
               grad_outputs=draw(2, 3, 4)).says("The gradient must reach `x`."),
@@ -62,19 +58,6 @@ def _probes(rng) -> list[Probe]:
         return rng.normal(0, 1.3, shape)
 
     return [*_values(rng, draw), *_edges(draw)]
-
-
-def _lengths(probe, expected, recorded) -> Problem | None:
-    """Whether neighbors keep their distance from 0; then, whether they are where they should."""
-    found = np.hypot(*recorded.numbers.astype(float).reshape(-1, 2).T)
-    wrong = found[~np.isclose(found, 5, atol=1e-3)]
-    if wrong.size:
-        return Problem(
-            "length_changed",
-            f"{probe.says} After your rotation one is {wrong[0]:.3f} away.",
-            "Which two features make a pair, and which of their old values does each new one need?",
-        )
-    return close(probe, expected, recorded)
 
 
 def _rates(d) -> torch.Tensor:
@@ -127,8 +110,6 @@ EXERCISE = Exercise(
     starred=True,
     returns=(Returned("turned", "tensor", "float", ("...", "n", "d")),),
     probes=_probes,
-    comparisons={"lengths": _lengths},
-    exact=("lengths",),
     mistakes=(
         mistake(
             "halves_paired",

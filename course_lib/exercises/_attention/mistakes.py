@@ -110,10 +110,6 @@ def no_nan(self, weights, allowed) -> torch.Tensor:
     return weights.nan_to_num(0.0)
 
 
-def reshaped(self, q, k) -> torch.Tensor:
-    return q @ k.reshape(*k.shape[:-2], k.shape[-1], k.shape[-2])
-
-
 def keep_dropped(self, weights, used) -> None:
     self.attention_weights = used.detach()
 
@@ -123,9 +119,10 @@ _EMPTY = (
     "row?"
 )
 
-# Those of an answer that has its own softmax instead of calling `masked_softmax`.
+# Those of an answer that has its own softmax instead of calling `masked_softmax`. Elsewhere
+# `nothing_masked` is found as a pair.
 OWN_SOFTMAX = {
-    "empty_row_uniform",
+    "nothing_masked",
     "inverted",
     "zero_after_softmax",
     "filled_with_zero",
@@ -140,11 +137,12 @@ SHARED = (
         "What must q . k be divided by so that its size does not grow with the number of features?",
     ),
     Row("empty_row_nan", filled(-math.inf)).says(
-        "A row in which no key is allowed becomes NaN: it is 0 / 0.", _EMPTY
+        "A row in which no key is allowed becomes NaN, because its softmax divides 0 by 0.", _EMPTY
     ),
     Row("empty_row_uniform", filled(-1e9)).says(
-        "In a row in which no key is allowed, every key gets weight 1/m. You fill dropped scores "
-        "with a finite number, such as -1e9, and a softmax of equal scores is uniform.",
+        "In a row in which no key is allowed, every key gets weight 1/m instead of 0. You fill "
+        "dropped scores with a finite number, such as -1e9, and a softmax of equal scores is "
+        "uniform.",
         _EMPTY,
     ),
     Row("lengths_ignored", {"real": unread}).says(
@@ -156,9 +154,9 @@ SHARED = (
         "Where does `mask` enter your computation?",
     ),
     Row("nothing_masked", {"real": unread, "own": unread}).says(
-        "Neither the lengths nor the mask changes anything: keys that may not be attended to get "
+        "Your code ignores both the lengths and the mask, so keys that may not be attended to get "
         "weight as well.",
-        "Where are they passed on?",
+        "Where do `valid_lens` and `mask` enter your computation?",
     ),
     Row("inverted", {"join": flipped_if_any}).says(
         "The masking is inverted: the keys that should be dropped get all the weight.",
@@ -173,7 +171,7 @@ SHARED = (
         {"fill": untouched, "spare": untouched, "clear": lambda self, w, allowed: w * allowed},
     ).says(
         "Weights are set to 0 after the softmax, so the rest no longer sum to 1.",
-        "Does masking before the softmax need a second normalisation?",
+        "Which step must come first, so that the weights that are left sum to 1?",
     ),
     Row("filled_with_zero", filled(0.0)).says(
         "Dropped scores become 0, but exp(0) = 1: those keys still get weight.",
@@ -200,15 +198,10 @@ SHARED = (
     Row(
         "query_axis_forgotten", {"align": lambda self, scores, lens: lens[..., None]}, fails=True
     ).says(
-        "The mask built from the lengths is applied to the scores without axes for queries and "
-        "heads. Its batch axis lines up with another axis: an error where the sizes differ, wrong "
-        "numbers where they are equal.",
+        "Your mask from the lengths lacks the axes for queries and heads. Broadcasting lines up "
+        "its batch axis with one of these: an error where the sizes differ, wrong weights where "
+        "they are equal.",
         "What shape must a (batch, num_keys) mask have to broadcast with the scores?",
-    ),
-    Row("keys_reshaped", {"product": reshaped}).says(
-        "The keys are reshaped to (d, m), which mixes the features of different keys; they must be "
-        "transposed.",
-        "What is the difference between `reshape` and `mT`?",
     ),
     Row("dropout_in_eval", {"drop": lambda self, weights: F.dropout(weights, self.p)}).says(
         "Dropout acts in eval mode too.", "How does a layer know that the module is in eval mode?"

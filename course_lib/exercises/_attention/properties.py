@@ -78,7 +78,7 @@ def first_of(found: np.ndarray) -> tuple[int, ...] | None:
 def rows_that_do_not_sum_to_one(probe, weights, allowed) -> str | None:
     """Describe a query with an allowed key whose weights do not sum to 1."""
     sums, much = weights.sum(-1), more_than_rounding(probe)
-    place = first_of((np.abs(sums - 1) > much) & (np.abs(sums) > much) & allowed.any(-1))
+    place = first_of((np.abs(sums - 1) > much) & allowed.any(-1))
     if place is None:
         return None
     digits = 3 if abs(sums[place] - 1) > 1e-3 else 9
@@ -115,37 +115,27 @@ def weight_in_an_empty_row(probe, weights, allowed) -> str | None:
     found = (np.abs(weights) > more_than_rounding(probe)).any(-1) & ~allowed.any(-1)
     if (place := first_of(found)) is None:
         return None
-    shown = ", ".join(f"{weight:.3f}" for weight in weights[place][:5])
-    return f"No key may be attended to by {place_of(place)}, yet its weights are {shown}."
-
-
-def all_weights_zero(probe, weights, allowed) -> str | None:
-    """Describe a query with an allowed key all of whose weights are 0."""
-    if probe.training:
-        return None  # dropout may be what takes them away
-    place = first_of((np.abs(weights) < 1e-6).all(-1) & allowed.any(-1))
-    if place is None:
-        return None
-    return f"All weights of {place_of(place)} are 0, but it may attend to some key."
+    row = weights[place]
+    if np.ptp(row) < 1e-6 and abs(row.sum() - 1) < 1e-3:
+        shown = f"it gives the same weight, 1/m = {row[0]:.3g}, to each of its m = {row.size} keys"
+    else:
+        shown = "its weights are " + ", ".join(f"{weight:.3f}" for weight in row[:5])
+    return f"No key may be attended to by {place_of(place)}, yet {shown}."
 
 
 _OF_WEIGHTS = {
+    "dropped_key_has_weight": (
+        weight_on_a_dropped_key,
+        "Did you mask before the softmax, and with what value?",
+    ),
     "rows_do_not_sum_to_one": (
         rows_that_do_not_sum_to_one,
         "Over which axis does your softmax run, and what changes the weights after it?",
         axes_that_sum_to_one,
     ),
-    "dropped_key_has_weight": (
-        weight_on_a_dropped_key,
-        "Did you mask before the softmax, and with what value?",
-    ),
     "empty_row_has_weight": (
         weight_in_an_empty_row,
         "What does the softmax make of a row in which all scores are the same number?",
-    ),
-    "allowed_key_has_no_weight": (
-        all_weights_zero,
-        "Which step takes their weight away: a mask, or a maximum over scores that do not count?",
     ),
 }
 

@@ -43,9 +43,6 @@ def _values(rng) -> list[Probe]:
     wide = problem(4, 20, 30, 2, 3, 1, 2, dropout=0.4) | {"values": dropout_values(rng, 4, 30)}
     wide["keys"].data[:] = wide["keys"].data[:, :1]  # equal weights  # pyright: ignore[reportCallIssue, reportArgumentType] - `data` is an array
     past, late = np.tri(3, 5, 1, dtype=bool), np.tri(3, 5, 2, dtype=bool)
-    mask = rng.permuted([[[1, 0, 1, 1, 0]], [[1, 1, 0, 0, 0]]], axis=2) > 0
-    padded = problem(2, 3, 5, 4, 6, 7, 8, mask=mask)
-    padded["keys"].data[:] = padded["keys"].data[:, :1]
     other_calls: Given = {"scenario": "among_other_calls"}
     by_query = [[1, 4, 2], [3, 5, 2]]
     return [
@@ -64,10 +61,6 @@ def _values(rng) -> list[Probe]:
         case("mask_shared_by_batch", **problem(2, 3, 5, 4, 6, 8, 7, mask=past[:, ::-1])).says(
             "A bool mask of shape (num_queries, num_keys) holds for every item; True means that a "
             "key may be attended to."
-        ),
-        case("mask_of_padding", **padded).says(
-            "A bool mask of shape (batch, 1, num_keys) holds for every query of an item. Equal "
-            "keys that are allowed get equal weights."
         ),
         case("lengths_and_mask", **problem(2, 3, 5, 6, 4, 7, 8, [3, 4], past)).says(
             "With lengths and a mask, a key must be allowed by both."
@@ -97,15 +90,9 @@ def _values(rng) -> list[Probe]:
 def _edges(rng) -> list[Probe]:
     problem = functools.partial(_problem, rng)
     one = {k: v for k, v in problem(1, 2, 3, 1, 1, 1, 1).items() if k in _MODULE}
-    far = {"queries": [[[0.0]]], "keys": [[[-4.0], [-5.0], [4.0]]], "values": [[[1.0], [2.0], [3]]]}
-    far["by_name"] = {"mask": [[True, True, False]]}
-    steep = {"W_q.weight": np.eye(1), "W_k.weight": np.eye(1), "w_v.weight": 1000.0 * np.eye(1)}
     empty = np.array([[True, False, True, True], [False] * 4, [False, True, True, False]])
     made = {"scenario": "made_with_device_and_dtype"}
     return [
-        edge("masked_score_far_above", **one | {"state": steep} | far).says(
-            "A masked key has no effect, even if its score is far above the others."
-        ),
         edge("device_and_dtype", **problem(1, 2, 3, 2, 3, 4, 5), **made).says(
             "`device=` and `dtype=` set the device and the dtype of the weights. Pass both on to "
             "each layer."
@@ -166,17 +153,16 @@ def _combined(function) -> dict[str, object]:
 
 _OWN = (
     Row("no_tanh", _combined(lambda q, k, w: (q + k) @ w)).says(
-        "Without tanh every query of an item has the same weights: the softmax cancels the query's "
-        "part of the score.",
+        "Your scores lack the tanh. The softmax then cancels the query's part of the score, so "
+        "every query of an item has the same weights.",
         "Which step lets a query change the order of the keys?",
     ),
     Row(
         "query_forgotten",
         _combined(lambda q, k, w: torch.tanh(k).expand(-1, q.shape[1], -1, -1) @ w),
     ).says(
-        "Every query of an item has the same weights. If you take the tanh of query and key "
-        "separately and add the results, or leave the query out, the softmax depends on the keys "
-        "alone.",
+        "Your weights do not depend on the query. Either you leave it out, or you take the tanh of "
+        "query and key separately and add the results, and the softmax cancels the query's part.",
         "Does the tanh come before or after the sum of query and key?",
     ),
     Row(
@@ -203,7 +189,7 @@ EXERCISE = Exercise(
     probes=lambda rng: [*_values(rng), *_edges(rng), *_gradients(rng)],
     oracle=oracle.additive_attention,
     builds_on=("additive_scores", "masked_softmax"),
-    mistakes=known(_Additive, *_OWN, without=OWN_SOFTMAX | {"nothing_masked"}),
+    mistakes=known(_Additive, *_OWN, without=OWN_SOFTMAX),
     properties=WEIGHTS,
     hints=(
         "`__init__` makes three linear layers without bias and a dropout layer. `forward` is "

@@ -31,9 +31,6 @@ def _probes(rng) -> list[Probe]:
         "w_k": [[0.0], [1.0]],
         "w_v": [1.0, 2.0],
     }
-    zeros = problem(1, 1, 1, 2, 3, 4) | {"queries": [[[0.0, 0.0]]], "keys": [[[0.0, 0.0, 0.0]]]}
-    large = problem(2, 1, 3, 4, 2, 24)
-    large["queries"].data[:] *= 4000.0
     leaves = _problem(rng, 2, 2, 3, 2, 1, 3, requires_grad=True)
     return [
         case("worked_number", **worked).says(
@@ -45,17 +42,8 @@ def _probes(rng) -> list[Probe]:
         edge("as_many_queries_as_keys", **problem(2, 5, 5, 4, 6, 7)).says(
             "Row i of the scores belongs to query i and column j to key j, also where n = m."
         ),
-        case("equal_feature_sizes", **problem(3, 2, 4, 6, 6, 7)).says(
-            "Queries go through w_q and keys through w_k, even where either would fit."
-        ),
         edge("hidden_as_wide_as_inputs", **problem(2, 3, 5, 6, 6, 6)).says(
             "A row of w_q belongs to a hidden feature, a column to an entry of the query."
-        ),
-        edge("one_pair_of_zeros", **zeros).says(
-            "One item, one query, one key, all zeros: the result has three axes and holds 0."
-        ),
-        edge("large_inputs", **large).says(
-            "Large inputs saturate tanh at -1 and 1; they do not overflow."
         ),
         edge("between_calls", **problem(2, 3, 4, 5, 2, 6), **BETWEEN).says(
             "A call does not depend on the calls before it."
@@ -100,22 +88,15 @@ EXERCISE = Exercise(
     oracle=oracle.additive_scores,
     mistakes=(
         mistake("no_tanh", _of_each(lambda x: x)).says(
-            "Without tanh the score is one term from the query plus one term from the key. The "
-            "softmax cancels the query's term, so every query has the same weights.",
+            "Your scores lack the tanh. Each is one term from the query plus one term from the "
+            "key, and a softmax over the keys cancels the query's term.",
             "Which step lets a query change the order of the keys?",
         ),
         mistake("tanh_of_each", _of_each(torch.tanh)).says(
             "You take the tanh of queries and keys separately. The score is then one term from the "
-            "query plus one term from the key, and the softmax cancels the query's term.",
+            "query plus one term from the key, and a softmax over the keys cancels the query's "
+            "term.",
             "Does the tanh come before or after the sum of query and key?",
-        ),
-        mistake(
-            "squeezed",
-            _scores(lambda q, k, w_v: (torch.tanh(q[:, :, None] + k[:, None]) @ w_v).squeeze()),
-        ).says(
-            "`squeeze()` without an axis removes every axis of size 1: with one item, one query or "
-            "one key an axis is lost.",
-            "Which axis do you want to remove?",
         ),
         mistake("weights_swapped", _projected(lambda w_q, w_k: (w_k, w_q)), fails=True).says(
             "The queries go through w_k and the keys through w_q.",
@@ -130,7 +111,8 @@ EXERCISE = Exercise(
         mistake(
             "weights_not_transposed", _projected(lambda w_q, w_k: (w_q.mT, w_k.mT)), fails=True
         ).says(
-            "You multiply by w_q and w_k as they are, but their rows belong to hidden features.",
+            "You multiply by w_q and w_k without a transpose, but their rows belong to hidden "
+            "features and their columns to the features of queries and keys.",
             "Over which size does the product of (..., query_size) and w_q sum, and which axis of "
             "w_q has that size?",
         ),

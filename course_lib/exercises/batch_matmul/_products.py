@@ -1,7 +1,5 @@
 """Products of two batches of matrices: problems, what must hold, and what often goes wrong."""
 
-from collections.abc import Callable
-
 import torch
 
 from course_lib.checks.observe.probe import tensor
@@ -37,18 +35,13 @@ NOT_TURNED = (
 )
 
 
-def spoilt(change) -> Callable:
-    """Return a model that makes the correct product and then applies `change`."""
-    return lambda a, b: change(torch.einsum("...nk,...km->...nm", a, b))
-
-
 def _with_the_first_of_b(a, b) -> torch.Tensor:
     return a @ (b[:1].expand_as(b) if b.dim() > 2 else b)
 
 
 B0_FOR_ALL = mistake("b0_for_all", _with_the_first_of_b).says(
-    "Every item is multiplied by the same matrix of `b`.",
-    "Which index of `b` should move along with the loop over items?",
+    "Every item of `a` is multiplied by the first item of `b`.",
+    "Item i of `a` belongs to item i of `b`. Where does your code choose the item of `b`?",
 )
 
 

@@ -1,6 +1,6 @@
 """`attention_cost`: how many operations the two products take, and how many bytes the scores."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 
@@ -8,9 +8,7 @@ from course_lib.checks.judge.comparisons import Problem, close
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe
 from course_lib.checks.observe.record import a_or_an
-from course_lib.exercises._attention.mistakes import Row, known
-from course_lib.exercises._attention.steps import Stepped
-from course_lib.exercises._rows import Given, case, edge
+from course_lib.exercises._rows import Given, case, edge, in_steps, mistake
 from course_lib.reference import batch_matmul as oracle
 
 _EXACT: Given = {"tolerance": 0.0}
@@ -38,9 +36,6 @@ def _probes(rng) -> list[Probe]:
         case("by_name", by_name={**drawn(21, 60), "bytes_per_element": 8}, **_EXACT).says(
             "The sizes must be accepted by name."
         ),
-        case("half_precision", **drawn(3, 30) | {"batch": 1}, bytes_per_element=2, **_EXACT).says(
-            "`bytes_per_element` must change the memory and nothing else."
-        ),
         edge("very_long", **_named(7, 100_003, 50_021, 131, 61), **_EXACT).says(
             "Long sequences must be counted exactly, to the last operation."
         ),
@@ -61,57 +56,19 @@ def _whole(probe, expected, recorded) -> Problem | None:
     return close(probe, expected, recorded)
 
 
-class _Cost(Stepped):
-    """Count the scores, and from these the operations and the bytes."""
-
-    @classmethod
-    def answer(cls, changes: Mapping[str, object]) -> Callable:
-        return cls.changed(changes)().cost
-
-    def cost(self, batch, num_queries, num_keys, d, d_v, bytes_per_element=4) -> dict[str, int]:
-        scores = self.scores(batch, num_queries, num_keys)
-        return {
-            "flops": self.flops(scores, d, d_v),
-            "score_bytes": self.size(scores, bytes_per_element),
-        }
-
-    def scores(self, batch, n, m) -> int:
-        return batch * n * m
-
-    def flops(self, scores, d, d_v) -> int:
-        return 2 * scores * (d + d_v)
-
-    def size(self, scores, bytes_per_element) -> int:
-        return scores * bytes_per_element
-
-
-_MISTAKES = (
-    Row("factor_2_missing", {"flops": lambda self, scores, d, d_v: scores * (d + d_v)}).says(
-        "You count multiply-adds. Each one is 2 operations, so your count is half of what it "
-        "should be.",
-        "How many operations does `total += x * y` do?",
-    ),
-    Row("second_product_missing", {"flops": lambda self, scores, d, d_v: 2 * scores * d}).says(
-        "Only Q K^T is counted; the product of weights and values is missing.",
-        "Which product comes after the softmax, and how long are its sums?",
-    ),
-    Row("d_used_twice", {"flops": lambda self, scores, d, d_v: 4 * scores * d}).says(
-        "Values are counted as if they had the size of the keys.",
-        "What size does a value have, and where does `d_v` enter?",
-    ),
-    Row("elements_for_bytes", {"size": lambda self, scores, _: scores}).says(
-        "You count the scores; the exercise asks how many bytes they take.",
-        "How many bytes does one element take?",
-    ),
-    Row("always_4_bytes", {"size": lambda self, scores, _: 4 * scores}).says(
-        "Every element counts 4 bytes, whatever `bytes_per_element` says.",
-        "Where does your code use `bytes_per_element`?",
-    ),
-    Row("batch_forgotten", {"scores": lambda self, batch, n, m: n * m}).says(
-        "You count the cost of a single item of the batch.",
-        "What happens to both numbers if the batch is twice as large?",
-    ),
+@in_steps(
+    flops=lambda scores, d, d_v: 2 * scores * (d + d_v),
+    size=lambda scores, bytes_per_element: scores * bytes_per_element,
+    count=lambda batch, n, m: batch * n * m,
 )
+def _cost(flops, size, count) -> Callable:
+    """Make a wrong count; `flops` and `size` get the number of scores."""
+
+    def model(batch, num_queries, num_keys, d, d_v, bytes_per_element=4) -> dict[str, int]:
+        scores = count(batch, num_queries, num_keys)
+        return {"flops": flops(scores, d, d_v), "score_bytes": size(scores, bytes_per_element)}
+
+    return model
 
 
 EXERCISE = Exercise(
@@ -123,7 +80,29 @@ EXERCISE = Exercise(
     probes=_probes,
     oracle=oracle.attention_cost,
     comparisons={"whole": _whole},
-    mistakes=known(_Cost, *_MISTAKES),
+    mistakes=(
+        mistake("factor_2_missing", _cost(lambda scores, d, d_v: scores * (d + d_v))).says(
+            "You count multiply-adds. Each one is 2 operations, so your count is half of what it "
+            "should be.",
+            "How many operations does `total += x * y` do?",
+        ),
+        mistake("second_product_missing", _cost(lambda scores, d, d_v: 2 * scores * d)).says(
+            "You count only Q K^T. The product of weights and values is missing.",
+            "Which product comes after the softmax, and how long are its sums?",
+        ),
+        mistake("d_used_twice", _cost(lambda scores, d, d_v: 4 * scores * d)).says(
+            "You use `d` for both products, but a value has `d_v` entries.",
+            "What shape does the product of weights and values have?",
+        ),
+        mistake("always_4_bytes", _cost(size=lambda scores, _: 4 * scores)).says(
+            "Every element counts 4 bytes, whatever `bytes_per_element` is.",
+            "Where does your code use `bytes_per_element`?",
+        ),
+        mistake("batch_forgotten", _cost(count=lambda batch, n, m: n * m)).says(
+            "You count the cost of a single item of the batch.",
+            "What happens to both numbers if the batch is twice as large?",
+        ),
+    ),
     hints=(
         "Count the entries of the scores first, then how many multiply-adds one entry takes. Do "
         "the same for the outputs.",

@@ -8,7 +8,7 @@ import torch
 
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._rows import BETWEEN, FLOAT32, STRIDED, Given, case, edge, mistake
+from course_lib.exercises._rows import BETWEEN, FLOAT32, Given, case, edge, mistake
 from course_lib.exercises.batch_matmul import _products as both
 from course_lib.reference import batch_matmul as oracle
 
@@ -33,22 +33,18 @@ def _probes(rng) -> list[Probe]:
             "Scores 0 and ln 3 give weights 1/4 and 3/4, and the output is the average of the "
             "values with these weights."
         ),
-        case("batch", **problem((2,), 3, 5, 4, 6)).says(
+        case("batch", **problem((2,), 3, 5, 4, 6, strided=True)).says(
             "The weights are a softmax of each query's dot products with the keys of its own item, "
             "and the outputs are averages of that item's values."
         ),
         case("heads", **problem((2, 3), 4, 5, 7, 6)).says(
             "With heads, (batch, heads, n, d), each head is computed on its own."
         ),
-        case("strided", **problem((3,), 2, 4, 5, 3, strided=True)).says(STRIDED),
         case("gradients", **free, grad_outputs=rng.normal(size=(2, 2, 2))).says(
             "The outputs must be differentiable in queries, keys and values."
         ),
         edge("no_leading_axis", **problem((), 3, 4, 2, 5)).says(
             "A single item without a batch axis must work."
-        ),
-        edge("square", **problem((3,), 3, 3, 3, 3)).says(
-            "The outputs are averages of the values, even where the keys have the same shape."
         ),
         edge("one_of_each", **problem((1,), 1, 1, 1, 1)).says(
             "One query, one key and one feature must keep their axes."
@@ -111,7 +107,8 @@ EXERCISE = Exercise(
             "Each query distributes its attention among the keys. Which axis holds the keys?",
         ),
         mistake("no_softmax", lambda q, k, v: (q @ k.mT @ v, q @ k.mT)).says(
-            "Your weights are the scores themselves. They do not sum to 1, and some are negative.",
+            "Your weights are the scores themselves, without a softmax. Scores need not be "
+            "positive or sum to 1.",
             "Which step turns a row of scores into positive weights that sum to 1?",
         ),
         mistake("scaled_already", _pooling(_scaled)).says(

@@ -7,7 +7,7 @@ import torch
 
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._rows import FLOAT32, STRIDED, Given, case, edge, mistake
+from course_lib.exercises._rows import FLOAT32, Given, case, edge, mistake
 from course_lib.exercises.batch_matmul import _products as both
 from course_lib.exercises.batch_matmul._products import reshaped
 from course_lib.reference import batch_matmul as oracle
@@ -28,13 +28,12 @@ def _probes(rng) -> list[Probe]:
         case("worked", args=by_hand).says(
             "The score of query i and key j is their dot product, row times row."
         ),
-        case("rectangular", **_queries_keys(rng, (2, 3, 4), 5)).says(
+        case("rectangular", **_queries_keys(rng, (2, 3, 4), 5, strided=True)).says(
             "Query i meets key j of the same item: scores (..., num_queries, num_keys)."
         ),
         case("four_axes", **_queries_keys(rng, (2, 3, 4, 5), 6)).says(
             "With heads, (batch, heads, n, d), each head has its own scores."
         ),
-        case("strided", **_queries_keys(rng, (2, 5, 3), 4, strided=True)).says(STRIDED),
         edge("no_leading_axis", **_queries_keys(rng, (3, 4), 2)).says(
             "Queries (n, d) and keys (m, d) without a batch must work."
         ),
@@ -88,11 +87,6 @@ EXERCISE = Exercise(
             "`.T` reverses all axes, including the batch axis. It is a transpose only for a "
             "matrix.",
             "Which attribute swaps the last two axes and leaves the others alone?",
-        ),
-        mistake("axes_1_and_2", _scores(lambda keys: keys.transpose(1, 2)), fails=True).says(
-            "`transpose(1, 2)` swaps the last two axes only if there are three: with heads, axes "
-            "1 and 2 are heads and keys.",
-            "What are the indices of the last two axes, counted from the end?",
         ),
         mistake(
             "only_three_axes",

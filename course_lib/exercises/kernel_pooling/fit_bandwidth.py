@@ -37,7 +37,6 @@ def problem(rng, scale, seed=None) -> Given:
 def _probes(rng) -> list[Probe]:
     below = {"initial": 0.5, "num_steps": 80}
     above = {"initial": 0.25, "num_steps": 100, "lr": 0.4}
-    two_points = {"inputs": [0.0, 5.0], "targets": [3.0, 8.0], "compare": "near_best"}
     return [
         case("defaults", **problem(rng, 1.0)).says(
             "The bandwidth must have a leave-one-out error within 2 % of the smallest there is."
@@ -47,9 +46,6 @@ def _probes(rng) -> list[Probe]:
         ),
         edge("from_above", **problem(rng, 0.2), by_name=above).says(
             "Large steps from a start far above must reach the best bandwidth and keep it positive."
-        ),
-        edge("worked", **two_points).says(
-            "Two points predict each other, so every positive bandwidth is best."
         ),
     ]
 
@@ -74,12 +70,12 @@ def _near_best(probe, expected, recorded) -> Problem | None:
     if found <= 0:
         return Problem(
             "negative_bandwidth",
-            "Your bandwidth is not positive. The error depends on its square, so nothing keeps h "
-            "above 0.",
+            "Your bandwidth is not positive. If you take steps in h itself, nothing keeps it above "
+            "0, because the error depends on the square of h.",
             "In which quantity can you take steps so that h stays positive whatever the step?",
         )
     ours, theirs = _errors_at(inputs, targets, [best, found])
-    if theirs <= 1.02 * ours:
+    if not theirs > 1.02 * ours:  # NaN for a single point, which nothing predicts
         return None
     if math.isclose(found, initial, rel_tol=1e-6):
         return Problem(

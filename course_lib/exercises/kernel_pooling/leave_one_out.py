@@ -43,10 +43,6 @@ def _probes(rng) -> list[Probe]:
             "Of two points with the same input, only the point itself is left out. Its twin "
             "counts, and so does a point with the same target."
         ),
-        edge("huge_bandwidth", **problem(40, 1e4)).says(
-            "With a huge bandwidth the prediction is the plain average of the other targets. The "
-            "point itself must still be left out."
-        ),
         edge("far_from_the_others", **far).says(
             "A point five bandwidths away from its neighbors is still predicted by them."
         ),
@@ -130,15 +126,6 @@ EXERCISE = Exercise(
             "weights are 0 divided by a total of 0.",
             "What must the prediction be for such a row, and in which step can you replace the "
             "NaN?",
-        ),
-        mistake(
-            "distance_filled_with_infinity",
-            _weighing(lambda s, h, own: _softmax(-s.masked_fill(own, math.inf) / (2 * h**2))),
-        ).says(
-            "The predictions are correct, but the gradient of the bandwidth is NaN. The distance "
-            "on your diagonal is infinite before the bandwidth divides it, and backward multiplies "
-            "that infinity by 0.",
-            "Can the diagonal be filled after the division, in the scores?",
         ),
     ),
     hints=(

@@ -25,9 +25,6 @@ def _additive_mask_probes(rng) -> list[Probe]:
         probe("worked_number", [True, False], "float16", part="edges").says(
             "In float16 dropped keys get -inf too; the number -1e9 does not exist there."
         ),
-        probe("all_dropped", [[False, False]], "float64", part="edges").says(
-            "If every key is dropped, the result is all -inf."
-        ),
     ]
 
 
@@ -52,8 +49,8 @@ EXERCISE = Exercise(
             "`masked_fill` fills where its mask is True. What does True mean here?",
         ),
         mistake("finite_fill", lambda mask, dtype: torch.where(mask, 0.0, -1e9).to(dtype)).says(
-            "A finite number such as -1e9 is only relatively small: next to scores of that size "
-            "it drops nothing.",
+            "You add a finite number such as -1e9 instead of -inf. It does not drop a key whose "
+            "score is about that large.",
             "Which value is smaller than every score, in every dtype?",
         ),
         mistake("zero_one_numbers", lambda mask, dtype: mask.to(dtype)).says(

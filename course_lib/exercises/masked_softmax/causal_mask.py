@@ -21,7 +21,6 @@ def _causal_mask_probes(rng) -> list[Probe]:
             "With more keys than queries the last query is aligned with the last key, so every "
             "query also sees the earlier keys."
         ),
-        case("larger_square", num_queries=large).says("Query i sees keys 0 to i, at any size."),
         case("more_keys", num_queries=small, by_name={"num_keys": large + 1}).says(
             "With more keys than queries the last query sees all keys."
         ),

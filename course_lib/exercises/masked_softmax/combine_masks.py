@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from course_lib.checks.judge.exercise import Exercise, Returned
-from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.checks.observe.probe import Probe
 from course_lib.exercises._rows import case, edge, mistake
 from course_lib.reference import masked_softmax as oracle
 
@@ -39,19 +39,11 @@ def _probes(rng) -> list[Probe]:
         edge("all_none", first=None, second=None).says(
             "With no mask at all there is nothing to mask: the result is None."
         ),
-        edge("no_arguments").says("No masks given: the result is None."),
-        edge("one_mask", first=tensor(_mask(rng, 3, 4), strided=True)).says(
-            "A single mask comes back as it is."
-        ),
     ]
 
 
-def _given(masks) -> list[torch.Tensor]:
-    return [mask for mask in masks if mask is not None]
-
-
 def _fold(masks, step) -> torch.Tensor | None:
-    given = _given(masks)
+    given = [mask for mask in masks if mask is not None]
     return functools.reduce(step, given) if given else None
 
 

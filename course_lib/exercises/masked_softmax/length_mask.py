@@ -32,12 +32,6 @@ def _length_mask_probes(rng) -> list[Probe]:
             "Lengths on a GPU must work. A tensor made without `device=` is on the CPU, and it "
             "cannot be compared with one on a GPU."
         ),
-        edge("one_of_each", valid_lens=[[1]], max_len=1).says(
-            "One item, one query and one key keep their axes."
-        ),
-        edge("length_full", valid_lens=[[4, 4], [4, 4], [4, 4]], max_len=4).says(
-            "A length of `max_len` means that every key is real."
-        ),
         edge("hundreds_of_keys", valid_lens=[700, 3, 300], max_len=700).says(
             "Lengths in the hundreds work like any others."
         ),
@@ -74,10 +68,6 @@ EXERCISE = Exercise(
         mistake("inverted", _compared(lambda at, lens: at >= lens)).says(
             "The mask is inverted: you keep the padding and drop the real keys.",
             "What does True mean in this course's masks?",
-        ),
-        mistake("transposed", _compared(lambda at, lens: (at < lens).mT)).says(
-            "The axes are the wrong way round: keys belong on the last axis.",
-            "Which of the two gets the new axis: the lengths or the positions?",
         ),
         mistake(
             "only_one_length_per_item",

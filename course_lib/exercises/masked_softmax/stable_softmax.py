@@ -20,9 +20,6 @@ def _probes(rng) -> list[Probe]:
         case("matrix", scores=normal(3, 5)).says(
             "Each row is normalized on its own: it sums to 1 over the last axis."
         ),
-        case("three_axes", scores=normal(2, 3, 5)).says(
-            "Any number of leading axes works: the last one sums to 1."
-        ),
         case("first_axis", scores=normal(4, 3), by_name={"axis": 0}).says(
             "With `axis=0` the sums over the first axis are 1."
         ),

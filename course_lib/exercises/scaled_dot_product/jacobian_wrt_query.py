@@ -18,9 +18,6 @@ def _probes(rng) -> list[Probe]:
     formula = "The Jacobian is the covariance of the keys under the weights, over sqrt(d)."
     return [
         case("worked", query=[0.0] * 4, keys=[[1.0, 0, 0, 0], [3.0, 0, 0, 0]]).says(formula),
-        case("balanced", query=[0.0] * 4, keys=[[1.0, 0, 0, 2.0], [-1.0, 0, 0, -2.0]]).says(
-            formula
-        ),
         case("one_feature", query=[0.0], keys=[[1.0], [-1.0]]).says(
             "With d = 1 the Jacobian is a 1 x 1 matrix."
         ),
@@ -32,22 +29,16 @@ def _probes(rng) -> list[Probe]:
     ]
 
 
-@in_steps(divisor=math.sqrt, centred=True, weighted=True, scale=math.sqrt)
-def _covariance(divisor, centred, weighted, scale) -> Callable:
+@in_steps(divisor=math.sqrt, centred=True, scale=math.sqrt)
+def _covariance(divisor, centred, scale) -> Callable:
     """Make a wrong covariance of the keys; each argument is one way to go wrong."""
 
     def model(query, keys) -> torch.Tensor:
         weights = torch.softmax(keys @ query / scale(len(query)), 0)
-        weights = weights if weighted else torch.full_like(weights, 1 / len(keys))
         keys = keys - weights @ keys if centred else keys
         return (weights[:, None] * keys).mT @ keys / divisor(len(query))
 
     return model
-
-
-def _of_softmax(query, keys) -> torch.Tensor:
-    weights = torch.softmax(keys @ query / math.sqrt(len(query)), 0)
-    return (torch.diag(weights) - torch.outer(weights, weights)) / math.sqrt(len(query))
 
 
 EXERCISE = Exercise(
@@ -66,21 +57,11 @@ EXERCISE = Exercise(
         mistake("second_moment", _covariance(centred=False)).says(
             "You forgot to subtract the mean: this is the second moment of the keys, not their "
             "covariance.",
-            "How much does the sum of all weights change?",
-        ),
-        mistake("unweighted", _covariance(weighted=False)).says(
-            "This is the plain covariance of the keys: every key counts the same, whatever its "
-            "weight.",
-            "Where do the attention weights enter?",
+            "A covariance measures how far the keys lie from which point?",
         ),
         mistake("unscaled_weights", _covariance(scale=lambda d: 1.0)).says(
             "Your weights come from q . k without the division by sqrt(d).",
             "Which scores does attention take the softmax of?",
-        ),
-        mistake("jacobian_of_softmax", _of_softmax).says(
-            "This is the Jacobian of the weights with respect to the scores, (m, m). The query "
-            "moves the scores, and the weights move the output: both steps are missing.",
-            "Which two products with the keys lead from (m, m) to (d, d)?",
         ),
     ),
     hints=(

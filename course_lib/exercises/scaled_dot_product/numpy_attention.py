@@ -48,7 +48,6 @@ def _probes(rng) -> list[Probe]:
             "A mask of shape (1, num_keys) holds for every query."
         ),
         edge("empty_row", **zeros).says(EMPTY),
-        edge("nothing_allowed", **problem(2, 4, 3, 5, np.zeros((2, 4), dtype=bool))).says(EMPTY),
         *largest_padding(lambda data: array(data[0]), mask=array([[True, True, False]])),
     ]
 
@@ -75,23 +74,11 @@ def _exp_over_sum(self, scores, valid_lens=None, mask=None) -> torch.Tensor:
     return e / e.sum(-1, keepdim=True)
 
 
-def _maximum_of_the_matrix(self, scores, valid_lens=None, mask=None) -> torch.Tensor:
-    kept = scores if mask is None else scores.masked_fill(~mask, -math.inf)
-    e = torch.exp(kept - kept.max().clamp(min=torch.finfo(kept.dtype).min))
-    total = e.sum(-1, keepdim=True)
-    return e / total.masked_fill(total == 0, 1.0)
-
-
 _OWN = (
     Row("no_maximum_subtracted", {"weights": _exp_over_sum}).says(
-        "The exponentials overflow for large scores, and inf / inf is NaN; a row of nothing but "
-        "exp(-inf) = 0 is 0 / 0.",
+        "You take the exponentials of the scores as they are. For large scores they overflow, and "
+        "inf / inf is NaN. In a row without allowed keys they are all 0, and 0 / 0 is NaN.",
         "Which number can be subtracted from all scores of a row without changing its weights?",
-    ),
-    Row("maximum_of_matrix", {"weights": _maximum_of_the_matrix}).says(
-        "You subtract the largest score of the whole matrix. In a row whose scores are far below "
-        "it, all exponentials underflow to 0.",
-        "Which scores share one softmax, and therefore one maximum?",
     ),
 )
 
@@ -112,14 +99,7 @@ EXERCISE = Exercise(
     mistakes=known(
         _InNumpy,
         *_OWN,
-        without=OWN_SOFTMAX - {"empty_row_uniform", "over_queries", "inverted"}
-        | {"bool_mask_inverted", "keys_reshaped"},
-        words={
-            "bool_mask_ignored": (
-                "The mask changes nothing.",
-                "Where does `mask` enter your computation?",
-            )
-        },
+        without=OWN_SOFTMAX - {"over_queries"},
     ),
     properties=PROPERTIES,
     hints=(

@@ -65,7 +65,6 @@ def _edges(rng) -> list[Probe]:
     per_head = random_mask(rng, 2, 1, 4, 5)
     return [
         edge("empty_row", **zeros).says(EMPTY),
-        edge("lengths_zero", **problem((2,), 3, 4, 5, 2, [0, 0])).says(EMPTY),
         edge("large_scores", **large()).says(
             "Scores may be very large, and the weights must still follow them, without overflow or "
             "clipping."
@@ -81,9 +80,6 @@ def _edges(rng) -> list[Probe]:
             **problem((2, 3), 4, 5, 7, 6, [[3, 5, 2, 4], [4, 1, 5, 3]]),
         ).says("Lengths belong to the items: with (batch, heads, n, d), they hold for every head."),
         *largest_padding(valid_lens=[2]),
-        edge("one_of_each", **problem((1,), 1, 1, 1, 1)).says(
-            "One item, query and key keep their axes, and a single key gets weight 1."
-        ),
         edge("float32", **problem((2,), 3, 5, 4, 6, [2, 4]), **FLOAT32).says(
             "Float32 queries, keys and values must work and give float32."
         ),
@@ -132,7 +128,7 @@ EXERCISE = Exercise(
     forbidden={
         "scaled_dot_product_attention": "Here you write it yourself; the section after it compares."
     },
-    mistakes=known(Attention, _WEIGHTS_FIRST, without=OWN_SOFTMAX - {"inverted"}),
+    mistakes=known(Attention, _WEIGHTS_FIRST, without=OWN_SOFTMAX),
     properties=PROPERTIES,
     hints=(
         "Three steps, all of which you already have: compare every query with every key, turn the "

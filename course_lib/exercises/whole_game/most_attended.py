@@ -7,7 +7,7 @@ import torch
 
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._rows import FLOAT32, STRIDED, Given, case, edge, mistake
+from course_lib.exercises._rows import FLOAT32, Given, case, edge, mistake
 
 
 def _map(rng, *shape, **options) -> Given:
@@ -30,7 +30,7 @@ def _probes(rng) -> list[Probe]:
         case("one_map", **_map(rng, 4, 6)).says(
             "Each query, a row of the map, gets the position of the largest weight in its row."
         ),
-        case("batch", **_map(rng, 3, 4, 6)).says(
+        case("batch", **_map(rng, 3, 4, 6, strided=True)).says(
             "Maps of several items, (batch, n, m), give a row of positions for each item."
         ),
         case("heads", **_map(rng, 2, 3, 4, 5)).says(
@@ -39,11 +39,9 @@ def _probes(rng) -> list[Probe]:
         edge("ties", attention_weights=[*ties.tolist(), [0.2] * 5, [0.0] * 5]).says(
             "If several weights in a row are the largest, the first counts."
         ),
-        edge("one_query", **_map(rng, 1, 6)).says("One query gives one position, of shape (1,)."),
         edge("one_of_each", **_map(rng, 1, 1, 1, 1)).says(
             "An item, a head and a query keep their axes, even if there is only one of each."
         ),
-        edge("strided", **_map(rng, 3, 5, 4, strided=True)).says(STRIDED),
         edge("with_gradients", **_map(rng, 4, 3, requires_grad=True)).says(
             "Weights that require gradients, as they do during training, must work."
         ),
@@ -51,9 +49,9 @@ def _probes(rng) -> list[Probe]:
     ]
 
 
-def _along(axis: int | None, **options) -> Callable:
-    """Find the largest weight along an axis, the correct one or another."""
-    return lambda attention_weights: attention_weights.argmax(dim=axis, **options)
+def _along(axis: int) -> Callable:
+    """Find the largest weight along another axis."""
+    return lambda attention_weights: attention_weights.argmax(dim=axis)
 
 
 def _row_by_row(attention_weights) -> torch.Tensor:
@@ -93,14 +91,6 @@ EXERCISE = Exercise(
             "For one map, (n, m), your result is correct. With a batch in front, axis 1 belongs to "
             "the queries.",
             "Which number names the last axis, however many come before it?",
-        ),
-        mistake("one_number_for_all", _along(None)).says(
-            "You return a single number. Without an axis, `argmax` treats the tensor as one row.",
-            "Along which axis should it look?",
-        ),
-        mistake("axis_kept", _along(-1, keepdim=True)).says(
-            "The positions are correct, but an axis of size 1 is left at the end.",
-            "What does `keepdim` keep?",
         ),
     ),
     hints=(

@@ -75,7 +75,7 @@ linear_only = wrong("no_tanh")(projected(lambda q, k, v: (q @ v)[:, :, None] + (
 two_tanhs = wrong("tanh_of_each")(
     projected(lambda q, k, v: (q.tanh() @ v).unsqueeze(2) + (k.tanh() @ v).unsqueeze(1))
 )
-bare_squeeze = wrong("squeezed")(
+bare_squeeze = wrong("wrong_shape")(
     paired(lambda x, v: F.linear(torch.tanh(x), v.unsqueeze(0)).squeeze())
 )
 batch_forgotten = wrong()(projected(lambda q, k, v: torch.tanh(q.unsqueeze(2) + k[0]) @ v))

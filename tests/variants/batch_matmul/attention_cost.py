@@ -83,9 +83,6 @@ only_d = wrong("d_used_twice")(of_pairs(lambda pairs, d, d_v, size: (4 * pairs *
 only_scores = wrong("second_product_missing")(
     of_pairs(lambda pairs, d, d_v, size: (2 * pairs * d, pairs * size))
 )
-elements = wrong("elements_for_bytes")(
-    of_pairs(lambda pairs, d, d_v, size: (2 * pairs * (d + d_v), pairs))
-)
 float32_only = wrong("always_4_bytes")(
     of_pairs(lambda pairs, d, d_v, size: (2 * pairs * (d + d_v), 4 * pairs))
 )

@@ -78,14 +78,6 @@ def remembers_by_shape(queries, keys, values):
     return weights @ values, weights
 
 
-@wrong("wrong_values")
-def averages_the_keys(queries, keys, values):
-    weights = weights_of(queries, keys)
-    if keys.shape == values.shape:
-        values = keys
-    return weights @ values, weights
-
-
 columns_sum_to_one = wrong("over_queries")(
     lambda q, k, v: ((w := torch.softmax(q @ k.mT, dim=-2)) @ v, w)
 )

@@ -50,11 +50,10 @@ reshape = wrong("reshape_for_transpose")(
     lambda queries, keys: queries @ keys.reshape(*keys.shape[:-2], keys.shape[-1], keys.shape[-2])
 )
 forgot_transpose = wrong("not_transposed")(lambda queries, keys: torch.matmul(queries, keys))
-positions_of_three_axes = wrong("axes_1_and_2")(
+positions_of_three_axes = wrong("only_three_axes")(
     lambda queries, keys: torch.matmul(queries, keys.transpose(1, 2))
 )
 capital_t = wrong("all_axes_reversed")(lambda queries, keys: queries @ keys.T)
-bmm_only = wrong("only_three_axes")(lambda queries, keys: torch.bmm(queries, keys.transpose(1, 2)))
 textbook = wrong("scaled_already")(
     lambda queries, keys: queries @ keys.mT / math.sqrt(queries.size(-1))
 )

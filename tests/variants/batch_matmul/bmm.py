@@ -67,7 +67,6 @@ def viewed_as_three_axes(a, b):
 
 at_sign = wrong("forbidden_call")(lambda a, b: a @ b)
 three_letters = wrong("only_three_axes")(lambda a, b: torch.einsum("bij,bjk->bik", a, b))
-letters_swapped = wrong("transposed_result")(lambda a, b: torch.einsum("...nk,...km->...mn", a, b))
 single_precision = wrong("dtype_changed")(
     lambda a, b: torch.einsum("...nk,...km->...nm", a.float(), b.float())
 )

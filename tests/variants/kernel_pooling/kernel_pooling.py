@@ -79,7 +79,6 @@ kernel_sum = wrong("not_normalised")(weighing(kernel))
 sign_forgotten = wrong("plus_distance")(scoring(lambda squared, h: squared / (2 * h**2)))
 no_half = wrong("half_missing")(scoring(lambda squared, h: -squared / h**2))
 bandwidth_once = wrong("bandwidth_not_squared")(scoring(lambda squared, h: -squared / (2 * h)))
-exponentiated_twice = wrong("softmax_of_the_kernel")(scoring(kernel))
 rooted = wrong("gradient_not_finite")(
     scoring(lambda squared, h: -(torch.sqrt(squared) ** 2) / (2 * h**2))
 )

@@ -98,13 +98,6 @@ def detached(inputs, targets, bandwidth):
     return masked_diagonal(inputs.detach(), targets.detach(), bandwidth)
 
 
-@wrong("distance_filled_with_infinity")
-def infinitely_far_from_itself(inputs, targets, bandwidth):
-    squared = (inputs[:, None] - inputs).square().fill_diagonal_(math.inf)
-    weights = torch.softmax(-squared / 2 / bandwidth**2, -1)
-    return (weights if len(inputs) > 1 else 0 * targets[None]) @ targets
-
-
 everyone = wrong("no_exclusion")(weighing(lambda s, own: torch.softmax(s, -1)))
 zero_afterwards = wrong("not_renormalised")(
     weighing(lambda s, own: s.softmax(-1).masked_fill(own, 0))

@@ -53,9 +53,6 @@ averaged = wrong("mean_over_features")(
 loop_over_queries = wrong("loops")(
     lambda queries, keys: torch.stack([((q - keys) ** 2).sum(-1) for q in queries])
 )
-half_a_binomial = wrong("factor_two_missing")(
-    lambda queries, keys: (queries**2).sum(-1)[:, None] + (keys**2).sum(-1) - queries @ keys.T
-)
 root_undone = wrong("gradient_at_zero_nan")(
     lambda queries, keys: torch.sqrt(((queries[:, None] - keys) ** 2).sum(-1)).pow(2)
 )

@@ -64,9 +64,6 @@ padding_is_true = wrong("inverted")(
 float_zero_one = wrong("wrong_dtype_kind")(
     lambda valid_lens, max_len: (torch.arange(max_len) < valid_lens[..., None]).to(torch.float64)
 )
-keys_first = wrong("transposed")(
-    lambda valid_lens, max_len: torch.arange(max_len)[:, None] < valid_lens.unsqueeze(-2)
-)
 one_dimension = wrong("only_one_length_per_item")(
     lambda valid_lens, max_len: torch.arange(max_len)[None, :] < valid_lens[:, None]
 )

@@ -116,7 +116,7 @@ def mask_in_place(scores, lens, mask):
     return scores, None, keep
 
 
-@wrong("allowed_key_has_no_weight")
+@wrong("rows_do_not_sum_to_one")
 @by_what_is_kept
 def softmax_zero_renormalise(scores, keep):
     kept = torch.softmax(scores, -1) * keep

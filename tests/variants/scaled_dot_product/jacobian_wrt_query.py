@@ -60,12 +60,6 @@ multiplied = wrong()(of_weights(lambda w, keys, root: spread(w, keys) * root))
 no_mean = wrong("second_moment")(
     of_weights(lambda w, keys, root: torch.einsum("m,ma,mb->ab", w, keys, keys) / root)
 )
-equal_weights = wrong("unweighted")(
-    of_weights(lambda w, keys, root: spread(torch.ones_like(w) / len(w), keys) / root)
-)
-of_theweights_of = wrong("jacobian_of_softmax")(
-    of_weights(lambda w, keys, root: (torch.diag(w) - w[:, None] * w) / root)
-)
 softmax_of_raw = wrong("unscaled_weights")(
     lambda query, keys: spread(torch.softmax(keys @ query, 0), keys) / math.sqrt(len(query))
 )

@@ -50,11 +50,6 @@ def masked(scores, mask, number=-np.inf):
     return scores if mask is None else np.where(mask, scores, number)
 
 
-def divided(exponentials):
-    sums = exponentials.sum(axis=-1, keepdims=True)
-    return exponentials / np.where(sums == 0, 1, sums)
-
-
 def scaled(queries, keys):
     return queries @ keys.T / np.sqrt(queries.shape[-1])
 
@@ -82,11 +77,6 @@ def without_a_maximum(scores, mask):
     return exponentials / exponentials.sum(-1, keepdims=True)
 
 
-def less_one_maximum(scores, mask):
-    kept = masked(scores, mask)
-    return divided(np.exp(kept - kept[np.isfinite(kept)].max(initial=-1e300)))
-
-
 @wrong("input_mutated")
 def scales_in_place(queries, keys, values, mask=None):
     queries /= math.sqrt(queries.shape[-1])
@@ -94,13 +84,12 @@ def scales_in_place(queries, keys, values, mask=None):
 
 
 naive_exp = but("no_maximum_subtracted", weigh=without_a_maximum)
-one_maximum = but("maximum_of_matrix", weigh=less_one_maximum)
 dot_products = but("unscaled", score=lambda q, k: np.matmul(q, k.T))
 by_the_number_of_features = but("divided_by_d", score=lambda q, k: q @ k.T / k.shape[1])
 forgets_empty_rows = but("empty_row_nan", weigh=lambda s, mask: softmax(masked(s, mask)))
 minus_1e9 = but("empty_row_uniform", weigh=lambda s, mask: softmax(masked(s, mask, -1e9)))
 masks_the_allowed = but(
-    "inverted",
+    "bool_mask_inverted",
     weigh=lambda s, mask: np.nan_to_num(softmax(s if mask is None else masked(s, ~mask))),
 )
 mask_forgotten = but("bool_mask_ignored", weigh=lambda s, mask: softmax(s))

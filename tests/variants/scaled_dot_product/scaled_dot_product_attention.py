@@ -72,12 +72,6 @@ _lengths_seen = {}
 but = wrong_in(attention)
 
 
-def inverted(scores, valid_lens, mask):
-    if mask is None and valid_lens is None:
-        return torch.softmax(scores, -1)
-    return masked_softmax(scores, mask=~allowed_of(scores, valid_lens, mask))
-
-
 def lengths_kept(scores, valid_lens, mask):
     if valid_lens is not None:
         valid_lens = _lengths_seen.setdefault((scores.shape, valid_lens.shape), valid_lens.clone())
@@ -110,15 +104,11 @@ def in_float32(queries, keys, values, valid_lens=None, mask=None):
 
 no_scale = but("unscaled", score=lambda q, k: q @ k.mT)
 by_d = but("divided_by_d", score=lambda q, k: q @ k.mT / k.shape[-1])
-reshape_for_transpose = but(
-    "keys_reshaped", score=lambda q, k: _scored(q, k.reshape(*k.shape[:-2], *k.mT.shape[-2:]).mT)
-)
 divides_in_place = but("input_mutated", score=scaled_in_place)
 softmax_dim_minus_2 = but(
     "rows_do_not_sum_to_one", weigh=lambda s, *given: F.softmax(filled(s, given), dim=-2)
 )
-plain = but("nothing_masked", weigh=lambda s, lens, m: F.softmax(s, dim=-1))
-upside_down = but("inverted", weigh=inverted)
+plain = but("lengths_ignored+bool_mask_ignored", weigh=lambda s, lens, m: F.softmax(s, dim=-1))
 lengths_of_the_first_call = but(weigh=lengths_kept)
 mask_not_passed = but("bool_mask_ignored", weigh=lambda s, lens, m: masked_softmax(s, lens))
 lengths_not_passed = but("lengths_ignored", weigh=lambda s, lens, m: masked_softmax(s, mask=m))

@@ -74,9 +74,6 @@ all_pairs = wrong("every_query_with_every_key")(
 by_d = wrong("divided_by_d")(
     of_draws(lambda q, k, d, scaled: ((q * k).mean(-1) if scaled else (q * k).sum(-1)).var().item())
 )
-root_of_the_variance = wrong("variance_divided_by_root")(
-    of_draws(lambda q, k, d, scaled: (q * k).sum(-1).var().item() / (d**0.5 if scaled else 1))
-)
 no_use_of_scaled = wrong("never_scaled")(
     of_draws(lambda q, k, d, scaled: float(torch.einsum("nd,nd->n", q, k).var()))
 )

@@ -35,13 +35,6 @@ def every_row_in_a_loop(attention_weights):
 
 
 @right
-def recursive(attention_weights):
-    if attention_weights.ndim == 1:
-        return attention_weights.argmax()
-    return torch.stack([recursive(part) for part in attention_weights])
-
-
-@right
 def first_that_equals_the_largest(attention_weights):
     at_top = attention_weights == attention_weights.amax(dim=-1, keepdim=True)
     places = torch.arange(attention_weights.shape[-1])
@@ -68,17 +61,13 @@ columns = wrong("over_queries")(lambda weights: weights.argmax(dim=-2))
 columns_by_max = wrong("over_queries")(lambda weights: torch.max(weights.mT, dim=-1)[1])
 largest = wrong("weight_instead_of_place")(lambda weights: weights.max(dim=-1).values)
 both_of_max = wrong()(lambda weights: weights.max(dim=-1))
-of_all = wrong("one_number_for_all")(lambda weights: torch.argmax(weights))
 of_all_as_int = wrong()(lambda weights: int(torch.argmax(weights)))
 topmost = wrong()(lambda weights: weights.topk(1, dim=-1).indices)
-kept = wrong("axis_kept")(lambda weights: weights.max(-1, keepdim=True).indices)
 axis_one = wrong("second_axis")(lambda weights: torch.max(weights, 1)[1])
 lists = wrong()(lambda weights: weights.argmax(dim=-1).tolist())
 as_floats = wrong()(lambda weights: weights.argmax(dim=-1).to(weights.dtype))
 squeezed = wrong()(lambda weights: weights.argmax(dim=-1).squeeze())
-first_item = wrong()(lambda weights: weights.reshape(-1, *weights.shape[-2:])[0].argmax(-1))
 sigmoid_threshold = wrong()(lambda weights: (weights > 0.5).int().argmax(-1))
-rounded_first = wrong()(lambda weights: (10 * weights).round().argmax(dim=-1))
 
 
 @wrong()
@@ -108,11 +97,6 @@ def at_least_as_large(attention_weights):
 @wrong("last_of_ties")
 def end_of_an_ascending_sort(attention_weights):
     return attention_weights.sort(dim=-1, stable=True).indices[..., -1]
-
-
-@wrong()
-def every_place_that_ties(attention_weights):
-    return (attention_weights == attention_weights.amax(-1, keepdim=True)).nonzero()[:, -1]
 
 
 @wrong()

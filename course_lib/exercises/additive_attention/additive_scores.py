@@ -42,8 +42,8 @@ def _probes(rng) -> list[Probe]:
         edge("as_many_queries_as_keys", **problem(2, 5, 5, 4, 6, 7)).says(
             "Row i of the scores belongs to query i and column j to key j, also where n = m."
         ),
-        edge("hidden_as_wide_as_inputs", **problem(2, 3, 5, 6, 6, 6)).says(
-            "A row of w_q belongs to a hidden feature, a column to an entry of the query."
+        case("equal_feature_sizes", **problem(3, 2, 4, 6, 6, 7)).says(
+            "Queries go through w_q and keys through w_k, even where either would fit."
         ),
         edge("between_calls", **problem(2, 3, 4, 5, 2, 6), **BETWEEN).says(
             "A call does not depend on the calls before it."

@@ -41,8 +41,9 @@ def _probes(rng) -> list[Probe]:
         case("worked", **worked).says(
             "Kernels of 1, 1/2 and 1/4 give weights of 4/7, 2/7 and 1/7."
         ),
-        case("general", **problem(3, 5, 4, 2, tensor(np.array(0.8)), strided=True)).says(
-            "Every size must work. The bandwidth may be a tensor."
+        case("general", **problem(3, 5, 4, 2, 0.8, strided=True)).says("Every size must work."),
+        case("tensor", **problem(5, 3, 2, 4, tensor(np.array(1.3)))).says(
+            "The bandwidth may be a tensor."
         ),
         edge("far_query", **far).says(
             "A query far from every key still gets weights that sum to 1: its nearest keys count, "

@@ -34,7 +34,7 @@ def over_queries(scores, valid_lens=None, mask=None):
     ("name", "mistake"),
     [
         ("masked_softmax", "over_queries"),
-        ("bmm", "transposed_result"),
+        ("bmm", "b0_for_all"),
         ("MultiHeadAttention", "no_W_o"),
     ],
 )

@@ -344,4 +344,8 @@ def in_digits(values: Iterable[Any]) -> list[str]:
 
 
 def _short(value: Any, digits: int) -> str:
-    return str(value) if isinstance(value, bool | int) else f"{value:.{digits}g}"
+    if isinstance(value, bool | int):
+        return str(value)
+    text = f"{value:.{digits}g}"
+    is_count = value.is_integer() and abs(value) < 1e15 and float(text) != value
+    return f"{value:.0f}" if is_count else text

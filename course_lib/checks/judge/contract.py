@@ -163,7 +163,7 @@ def _about_shape(axes: Sequence[str], wanted: tuple, got: tuple) -> str:
     if sorted(got) == sorted(wanted):
         return "Which axis is which, and which step changes their order?"
     first = next(i for i, (a, b) in enumerate(zip(got, wanted, strict=True)) if a != b)
-    name = f"`{axes[first]}`" if len(axes) == len(wanted) else f"number {first}, counted from 0,"
+    name = f"`{axes[first]}`" if len(axes) == len(wanted) else f"number {first} (counted from 0)"
     return f"Which step decides the length of axis {name}?"
 
 

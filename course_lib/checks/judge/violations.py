@@ -76,7 +76,7 @@ def _of_a_call_that_returned(
     if seen.rng_touched and not probe.training:
         yield "rng", _GLOBAL_NUMBERS
     if seen.training_changed:
-        yield "training", Problem("training_flag_changed", "The call changed `self.training`.")
+        yield "training", _TRAINING_CHANGED
     if seen.settings:
         yield "settings", _changed_settings(seen.settings)
 
@@ -110,6 +110,11 @@ def _of_the_outputs(
         yield "device", wrong_device(returns, seen, outputs)
 
 
+_TRAINING_CHANGED = Problem(
+    "training_flag_changed",
+    "Your module switches between train and eval mode by itself: the call changed `self.training`.",
+    "Which line calls `.eval()` or `.train()`?",
+)
 _NOTHING = Recorded("none", "None")  # a reply that holds neither a result nor an error
 _GLOBAL_NUMBERS = Problem(
     "global_rng_used",
@@ -159,7 +164,8 @@ def _expected_error(probe: Probe, seen: Observation) -> Problem | None:
     if probe.raises in (seen.raised.type_name, *seen.raised.kinds):
         return None
     got = seen.raised.type_name
-    return Problem("other_error", f"{probe.says} Your code raised {got}: {seen.raised.message}")
+    text = f": {seen.raised.message}" if seen.raised.message else "."
+    return Problem("other_error", f"{probe.says} Your code raised {got}{text}")
 
 
 def _wrong_parameters(probe: Probe, seen: Observation) -> Problem | None:
@@ -188,8 +194,9 @@ def _wrong_attribute(probe: Probe, name: str, value: np.ndarray, got: Recorded |
             "Which axes should it have, and in which order?",
         )
     if not arrays_agree(np.asarray(value), got.data, tolerance_for(probe, got)):
-        held = f"`self.{name}` does not hold the weights after the softmax and before dropout."
-        says = held if probe.scenario == "call" else probe.says
+        says = f"`self.{name}` does not hold the weights after the softmax and before dropout."
+        if probe.scenario in ("among_other_calls", "after_another_call"):
+            says = f"`self.{name}` does not hold the weights of the last call of this module."
         return "attributes", Problem("attribute_values", says)
     if got.requires_grad:
         return "attached", Problem(
@@ -227,7 +234,8 @@ def _wrong_gradient(probe, name, value, got: Recorded | None) -> Problem | None:
         return Problem(
             "gradient_not_finite",
             f"The result may look right, but the gradient of `{name}` contains NaN or inf.",
-            "Which row gives the softmax nothing but -inf?",
+            "Which step has no finite derivative, such as a square root of 0, or a softmax of nothing "
+            "but -inf?",
         )
     if arrays_agree(value, got.data, tolerance_of_gradient(got)):
         return None
@@ -347,7 +355,7 @@ def raised_problem(probe: Probe, seen: Observation, raised: Raised) -> Problem:
 
 
 _NOT_AS_REQUESTED = "Which tensor or layer do you create without passing on what was given?"
-_CALL = "Call it with the input below: which line fails, and what goes into that line?"
+_CALL = "Which line fails, and what goes into that line?"
 _BACKWARD = "Which step leaves the graph, or writes into a tensor that it needs?"
 _USUAL = {  # what Python or torch says, and what it means
     "before Module.__init__() call": Problem(
@@ -355,6 +363,12 @@ _USUAL = {  # what Python or torch says, and what it means
         "Your `__init__` assigns a layer before `super().__init__()` has run, so the module has "
         "nowhere to keep it.",
         "Which line has to come first in the `__init__` of every `nn.Module`?",
+    ),
+    "a leaf Variable that requires grad is being used in an in-place operation": Problem(
+        "leaf_changed_in_place",
+        "Your code writes into a tensor that requires a gradient while torch records operations, "
+        "which torch does not allow.",
+        "Do you need a new tensor, or a step that is not recorded (`torch.no_grad`, an optimizer)?",
     ),
     "'generator' object does not support the context manager": Problem(
         "not_a_context_manager",

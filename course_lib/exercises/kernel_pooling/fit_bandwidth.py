@@ -145,11 +145,6 @@ EXERCISE = Exercise(
             "learn, because a step along the way turned it into a plain number.",
             "Where do you call `.item()` or `float(...)`: before `backward`, or after the loop?",
         ),
-        mistake("step_recorded", _failing(lambda leaf: leaf.sub_(0.1)), fails=True).says(
-            "Your step changes a leaf tensor in place while torch records operations, which "
-            "torch does not allow.",
-            "Which context manager, or which optimizer, takes a step that is not recorded?",
-        ),
         mistake("step_without_a_leaf", _failing(_step_without_a_leaf), fails=True).says(
             "After your first step there is no gradient: `s = s - lr * s.grad` makes a new tensor "
             "from the old one, and `backward` fills `.grad` only on leaf tensors, where a graph "

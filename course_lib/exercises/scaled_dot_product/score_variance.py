@@ -90,6 +90,7 @@ def _probes(rng) -> list[Probe]:
         probe("scaled", 4, True).says(scaled),
         probe("scaled_wide", 64, True).says(scaled),
         probe("scatter_wide", 24, False, num_samples=200, **drawn).says(pairs),
+        probe("scatter_narrow", 2, False, num_samples=400, **drawn).says(pairs),
         probe("same_seed", 5, True, num_samples=50, **again).says(
             "The same seed must give the same number."
         ),

@@ -95,7 +95,7 @@ def a_new_tensor_for_the_next_step(inputs, targets, initial=1.0, num_steps=200, 
     return place.exp().item()
 
 
-@wrong("step_recorded")
+@wrong("leaf_changed_in_place")
 def in_place_without_no_grad(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
     place = torch.tensor(math.log(initial), dtype=inputs.dtype, requires_grad=True)
     for _ in range(num_steps):

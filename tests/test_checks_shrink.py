@@ -34,7 +34,7 @@ def over_queries(scores, valid_lens=None, mask=None):
     ("name", "mistake"),
     [
         ("masked_softmax", "over_queries"),
-        ("bmm", "b0_for_all"),
+        ("bmm", "reshape_for_transpose"),
         ("MultiHeadAttention", "no_W_o"),
     ],
 )

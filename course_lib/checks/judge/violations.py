@@ -234,8 +234,8 @@ def _wrong_gradient(probe, name, value, got: Recorded | None) -> Problem | None:
         return Problem(
             "gradient_not_finite",
             f"The result may look right, but the gradient of `{name}` contains NaN or inf.",
-            "Which step has no finite derivative, such as a square root of 0, or a softmax of nothing "
-            "but -inf?",
+            "Which step has no finite derivative, such as a square root of 0 or a softmax of "
+            "nothing but -inf?",
         )
     if arrays_agree(value, got.data, tolerance_of_gradient(got)):
         return None
@@ -355,7 +355,7 @@ def raised_problem(probe: Probe, seen: Observation, raised: Raised) -> Problem:
 
 
 _NOT_AS_REQUESTED = "Which tensor or layer do you create without passing on what was given?"
-_CALL = "Which line fails, and what goes into that line?"
+_CALL = "Follow the call: which line fails, and what goes into it?"
 _BACKWARD = "Which step leaves the graph, or writes into a tensor that it needs?"
 _USUAL = {  # what Python or torch says, and what it means
     "before Module.__init__() call": Problem(

@@ -181,7 +181,7 @@ _WORDS = {
         "What does `masked_softmax` of lesson 02 do there?",
     )
 }
-_NOT_MADE = OWN_SOFTMAX | {"stored_after_dropout", "divided_by_d", "keys_reshaped"}
+_NOT_MADE = OWN_SOFTMAX | {"stored_after_dropout", "divided_by_d"}
 _KNOWN = known(_Causal, *_OWN, without=_NOT_MADE, words=_WORDS)
 _FAULTS = ("scale_embed_dim", "sees_the_future", "empty_row_nan", "merge_without_transpose")
 

@@ -159,7 +159,7 @@ _WORDS = {
         "What does `masked_softmax` of lesson 02 do there?",
     )
 }
-_NOT_MADE = OWN_SOFTMAX - {"over_queries", "zero_after_softmax"} | {"divided_by_d", "keys_reshaped"}
+_NOT_MADE = OWN_SOFTMAX - {"over_queries", "zero_after_softmax"} | {"divided_by_d"}
 _KNOWN = known(_Lookup, *_OWN, without=_NOT_MADE, words=_WORDS)
 _FAULTS = ("scale_of_the_queries", "dropout_in_eval", "zero_after_softmax")
 

@@ -20,7 +20,7 @@ def _probes(rng) -> list[Probe]:
     def drawn(n, m, d, **options) -> Given:
         return _pair(normal(rng, n, d), normal(rng, m, d), **options)
 
-    shared = normal(rng, 3, 1)
+    place, shared = float(rng.normal()), normal(rng, 3, 1)
     free = _pair(normal(rng, 2, 3), normal(rng, 4, 3), requires_grad=True)
     met = _pair(shared[:2], shared, requires_grad=True)
     probes = [
@@ -36,6 +36,10 @@ def _probes(rng) -> list[Probe]:
         ),
         edge("float32", **drawn(3, 4, 2), dtype="float32").says(
             "Float32 queries and keys give float32 distances."
+        ),
+        # At distance 1, where roots and means change nothing: the shape alone decides.
+        edge("one_pair", **_pair([[place]], [[place + 1]])).says(
+            "One query and one key give a result of shape (1, 1)."
         ),
         case("gradient", **free, grad_outputs=normal(rng, 2, 4)).says(
             "The gradient of a squared distance with respect to the query is twice the difference."

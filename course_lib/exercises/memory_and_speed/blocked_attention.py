@@ -177,7 +177,7 @@ EXERCISE = Exercise(
             "all scores or the whole mask as numbers.",
             "What do you have to keep of a block once it has been added?",
         ),
-        *known(Blocked, without={"divided_by_d", "keys_reshaped"}),
+        *known(Blocked, without={"divided_by_d"}),
     ),
     hints=(
         "It is `softmax_statistics` with one more running quantity: the weighted sum of the "

@@ -249,7 +249,6 @@ _NOT_MADE = OWN_SOFTMAX - {"over_queries", "filled_with_zero"} | {
     "bool_mask_inverted",
     "nothing_masked",
     "divided_by_d",
-    "keys_reshaped",
 }
 
 EXERCISE = Exercise(

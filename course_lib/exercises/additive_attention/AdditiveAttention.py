@@ -91,6 +91,8 @@ def _edges(rng) -> list[Probe]:
     problem = functools.partial(_problem, rng)
     one = {k: v for k, v in problem(1, 2, 3, 1, 1, 1, 1).items() if k in _MODULE}
     empty = np.array([[True, False, True, True], [False] * 4, [False, True, True, False]])
+    equal_keys = problem(2, 3, 4, 5, 6, 8, 7, mask=empty)
+    equal_keys["keys"].data[:] = equal_keys["keys"].data[:, :1]
     made = {"scenario": "made_with_device_and_dtype"}
     return [
         edge("device_and_dtype", **problem(1, 2, 3, 2, 3, 4, 5), **made).says(
@@ -103,8 +105,9 @@ def _edges(rng) -> list[Probe]:
         edge("float32", **problem(2, 3, 4, 5, 6, 8, 7, [2, 4]), **FLOAT32).says(
             "A float32 module gives float32 outputs."
         ),
-        edge("empty_row", **problem(2, 3, 4, 5, 6, 8, 7, mask=empty)).says(
-            "A query that may attend to nothing gets an output of 0."
+        edge("empty_row", **equal_keys).says(
+            "A query that may attend to nothing gets an output of 0, and equal keys that are "
+            "allowed get equal weights."
         ),
         *largest_padding(valid_lens=[2], **one),
     ]

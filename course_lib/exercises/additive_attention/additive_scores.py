@@ -31,6 +31,7 @@ def _probes(rng) -> list[Probe]:
         "w_k": [[0.0], [1.0]],
         "w_v": [1.0, 2.0],
     }
+    zeros = problem(1, 1, 1, 2, 3, 4) | {"queries": [[[0.0, 0.0]]], "keys": [[[0.0, 0.0, 0.0]]]}
     leaves = _problem(rng, 2, 2, 3, 2, 1, 3, requires_grad=True)
     return [
         case("worked_number", **worked).says(
@@ -44,6 +45,9 @@ def _probes(rng) -> list[Probe]:
         ),
         case("equal_feature_sizes", **problem(3, 2, 4, 6, 6, 7)).says(
             "Queries go through w_q and keys through w_k, even where either would fit."
+        ),
+        edge("one_pair_of_zeros", **zeros).says(
+            "One item, one query, one key, all zeros: the result has three axes and holds 0."
         ),
         edge("between_calls", **problem(2, 3, 4, 5, 2, 6), **BETWEEN).says(
             "A call does not depend on the calls before it."

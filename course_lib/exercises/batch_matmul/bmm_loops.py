@@ -21,6 +21,9 @@ def _probes(rng) -> list[Probe]:
         case("large", **pair(rng, (4, 3, 5), (4, 5, 6), strided=True), loops="sizes").says(
             "Entry (i, j) of an item is the sum over t of a[item, i, t] * b[item, t, j]."
         ),
+        edge("one_item", **pair(rng, (1, 2, 3), (1, 3, 4))).says(
+            "A batch of one item must keep its batch axis."
+        ),
         edge("one_of_each", a=[[[2.0]], [[3.0]]], b=[[[5.0]], [[7.0]]]).says(both.ONE_OF_EACH),
         edge("float32", **pair(rng, (2, 3, 4), (2, 4, 5)), **FLOAT32).says(both.DTYPE),
         edge("between_other_calls", **pair(rng, (2, 2, 3), (2, 3, 5)), **BETWEEN).says(

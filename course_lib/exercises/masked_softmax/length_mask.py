@@ -32,6 +32,9 @@ def _length_mask_probes(rng) -> list[Probe]:
             "Lengths on a GPU must work. A tensor made without `device=` is on the CPU, and it "
             "cannot be compared with one on a GPU."
         ),
+        edge("length_full", valid_lens=[[4, 4], [4, 4], [4, 4]], max_len=4).says(
+            "A length of `max_len` means that every key is real."
+        ),
         edge("hundreds_of_keys", valid_lens=[700, 3, 300], max_len=700).says(
             "Lengths in the hundreds work like any others."
         ),

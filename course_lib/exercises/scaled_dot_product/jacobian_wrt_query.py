@@ -18,8 +18,8 @@ def _probes(rng) -> list[Probe]:
     formula = "The Jacobian is the covariance of the keys under the weights, over sqrt(d)."
     return [
         case("worked", query=[0.0] * 4, keys=[[1.0, 0, 0, 0], [3.0, 0, 0, 0]]).says(formula),
-        case("one_feature", query=[0.0], keys=[[1.0], [-1.0]]).says(
-            "With d = 1 the Jacobian is a 1 x 1 matrix."
+        case("balanced", query=[0.0] * 4, keys=[[1.0, 0, 0, 2.0], [-1.0, 0, 0, -2.0]]).says(
+            formula
         ),
         case("random", query=normal(3), keys=normal(5, 3)).says(formula),
         case("wide", query=normal(7), keys=normal(4, 7, strided=True)).says(formula),

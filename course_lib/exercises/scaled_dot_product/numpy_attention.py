@@ -48,6 +48,7 @@ def _probes(rng) -> list[Probe]:
             "A mask of shape (1, num_keys) holds for every query."
         ),
         edge("empty_row", **zeros).says(EMPTY),
+        edge("nothing_allowed", **problem(2, 4, 3, 5, np.zeros((2, 4), dtype=bool))).says(EMPTY),
         *largest_padding(lambda data: array(data[0]), mask=array([[True, True, False]])),
     ]
 

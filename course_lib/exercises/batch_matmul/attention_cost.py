@@ -33,9 +33,12 @@ def _probes(rng) -> list[Probe]:
             "Both products count, a multiply-add counts as 2 operations, and each size must enter "
             "in the right place."
         ),
-        case(
-            "by_name", by_name={**drawn(21, 60), "batch": 1, "bytes_per_element": 8}, **_EXACT
-        ).says("The sizes must be accepted by name."),
+        case("by_name", by_name={**drawn(21, 60), "bytes_per_element": 8}, **_EXACT).says(
+            "The sizes must be accepted by name."
+        ),
+        case("half_precision", **drawn(3, 30) | {"batch": 1}, bytes_per_element=2, **_EXACT).says(
+            "`bytes_per_element` must change the memory and nothing else."
+        ),
         edge("very_long", **_named(7, 100_003, 50_021, 131, 61), **_EXACT).says(
             "Long sequences must be counted exactly, to the last operation."
         ),

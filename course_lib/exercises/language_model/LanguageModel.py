@@ -90,7 +90,8 @@ def _probes(rng) -> list[Probe]:
     del alone["construct"]["hidden_dim"]
     return [
         case("worked", **_worked()).says(
-            "The logits are to_logits(norm(x)), where x is what the last block returns."
+            "x is the sum of the vectors of tokens and positions, each block adds to x, and the "
+            "logits are to_logits(norm(x))."
         ),
         case("no_parts", **_without_parts(problem(2, 3, (7, 8, 4, 5)))).says(
             "If attention and network return zeros, the logits are to_logits(norm(x)), where x is "
@@ -124,7 +125,7 @@ def _probes(rng) -> list[Probe]:
         edge("float32", **problem(2, 4, (6, 5, 3, 7)) | FLOAT32).says(
             "Float32 weights give float32 logits."
         ),
-        edge("too_long", raises="ValueError", **problem(1, 5, (6, 4, 3, 2))).says(
+        edge("too_long", raises="ValueError", **problem(1, 3, (2, 2, 2, 1))).says(
             "More than context_length tokens must raise a ValueError."
         ),
         edge("stored_weights", scenario="stored_weights", **problem(2, 3, (5, 6, 4, 7), 2)).says(

@@ -60,8 +60,9 @@ def _values(rng) -> list[Probe]:
     layer: Given = {"name": "attention", "read": np.array([[1.0], [10.0]]), "bias": None}
     options: Given = {"embedding": np.array([[1.0], [2.0]]), "num_heads": 2}
     options["layers"] = [layer | {"W_o": np.array([[1.0, 1.0]])}]
-    worked: Given = {"model": Built("small_language_model", options), "tokens": tensor([[0]])}
-    worked |= {"layer": 0, "head": 1}
+    says = "one block of two heads, of which head 0 adds x and head 1 adds 10 x"
+    model = Built("small_language_model", options, says)
+    worked: Given = {"model": model, "tokens": tensor([[0]]), "layer": 0, "head": 1}
     probe = functools.partial(_probe, rng)
     return [
         case("worked", args=worked, by_name={"moment": "inside"}, **_OBSERVED).says(_OFF),

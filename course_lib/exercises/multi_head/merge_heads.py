@@ -23,7 +23,7 @@ def _merge_probes(rng) -> list[Probe]:
             "Each position's features stand side by side, whatever the sizes."
         ),
         edge("one_head_and_position", x=normal(3, 1, 1, 4)).says(
-            "One head and one position: the axis of the positions must stay."
+            "The axis of the positions must stay even if there is one head and one position."
         ),
         case(
             "gradient",

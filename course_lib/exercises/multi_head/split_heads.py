@@ -28,7 +28,7 @@ def _split_probes(rng) -> list[Probe]:
         edge("one_head_and_position", x=normal(2, 1, 5), num_heads=1).says(
             "One head and one position must each have their axis."
         ),
-        edge("indivisible", x=normal(2, 3, 7), num_heads=2, raises="ValueError").says(
+        edge("indivisible", x=normal(1, 2, 3), num_heads=2, raises="ValueError").says(
             "If `num_heads` does not divide the number of features, raise a ValueError."
         ),
         case(

@@ -3,6 +3,7 @@ import json
 import os
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -130,6 +131,16 @@ def test_quiet_shows_no_progress(course, monkeypatch):
 
     monkeypatch.setattr(builder, "build", build)
     assert cli.main(["build", "--quiet"]) == 0
+
+
+def test_quiet_prints_of_a_class_only_what_is_not_graded(capsys):
+    row = GradedExercise("causal_mask", 2, 2, "correct")
+    right = GradedSubmission("ada", (row,), notices=("a notice",))
+    tables.show(GradedLesson("02", (right,), {"causal_mask": 2}), quiet=True)
+    assert capsys.readouterr().out == ""
+    blank = replace(right, student="eve", problem="the file is empty")
+    tables.show(GradedLesson("02", (right, blank), {"causal_mask": 2}), quiet=True)
+    assert capsys.readouterr().out == "blank: eve: the file is empty\n"
 
 
 def test_a_build_error_is_shown_as_it_is(course, monkeypatch, capsys):

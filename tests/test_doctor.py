@@ -157,11 +157,13 @@ def test_nbgrader_is_well_here():
     assert doctor.look_at_nbgrader().ok
 
 
-def test_a_weak_sandbox_is_bad_where_work_was_handed_in(tmp_path, monkeypatch):
+@pytest.mark.parametrize("sign", ["submitted/ada", ".course/init.json"])
+def test_a_weak_sandbox_is_bad_in_the_folder_of_a_class(tmp_path, monkeypatch, sign):
     weak = Reached("off", {"strict": "bwrap is missing; apt-get install bubblewrap"})
     monkeypatch.setattr(executors, "reached", lambda wanted: weak)
     assert doctor.look_at_sandbox(tmp_path).ok
-    (tmp_path / "submitted").mkdir()
+    (tmp_path / sign).parent.mkdir()
+    (tmp_path / sign).touch()
     finding = bad(doctor.look_at_sandbox(tmp_path))
     assert "apt-get install bubblewrap" in finding.seen
     assert "course grade LESSON --trusted --sandbox off" in finding.fix

@@ -245,6 +245,28 @@ def test_other_work_may_get_fewer_points_and_a_manual_grade_survives(copy):
     assert (causal.points, length.points, length.by_hand) == (0, 1.5, True)
 
 
+def test_points_given_by_hand_wait_for_a_person_again_only_if_the_work_changed(copy, monkeypatch):
+    def waits():
+        with Course(copy).gradebook() as gradebook:
+            found = [
+                gradebook.find_grade(n, LESSON, LESSON, "right") for n in ("length_mask", "why")
+            ]
+            return [grade.needs_manual_grade for grade in found]
+
+    with Course(copy).gradebook() as gradebook:
+        for name in ("length_mask", "why"):
+            given = gradebook.find_grade(name, LESSON, LESSON, "right")
+            given.manual_score, given.needs_manual_grade = 1.5, False
+        gradebook.db.commit()
+    with monkeypatch.context() as patch:
+        patch.setattr(plan, "checks_digest", lambda lesson: "fixed")
+        grade_one(copy)
+        assert waits() == [False, False]
+    hand_in(copy, "right", honest(copy, **RIGHT | {"causal_mask": UPPER}))
+    grade_one(copy)
+    assert waits() == [True, True]
+
+
 def test_a_page_shows_what_a_person_gave_after_it_was_written(copy, monkeypatch):
     def page(student):
         return copy / "feedback" / student / LESSON / f"{LESSON}.html"
@@ -343,7 +365,9 @@ def test_exercises_come_and_go_and_what_people_gave_stays(tmp_path):
         shutil.copytree(again / part, root / part, dirs_exist_ok=True)
     ada = grade(root, LESSON, settings=QUICK).students[0]
     assert [row.exercise for row in ada.rows] == ["causal_mask", "combine_masks"]
+    assert ada.notices == ()
     with Course(root).gradebook() as book:
+        assert not book.find_grade("why", LESSON, LESSON, "ada").needs_manual_grade
         totals = {s.student.id: s.score for s in book.assignment_submissions(LESSON)}
         assert totals == {"ada": 2 + 1.5, "bob": 2}
         assert book.find_comment("why", LESSON, LESSON, "ada").comment == "Nearly."

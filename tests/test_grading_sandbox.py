@@ -241,6 +241,11 @@ def test_a_level_that_cannot_be_had_is_refused_with_the_cure(monkeypatch, missin
     confinement.obstacles.cache_clear()
 
 
+def test_bwrap_is_started_where_it_was_found(monkeypatch, tmp_path):
+    monkeypatch.setattr(confinement.shutil, "which", lambda name: f"/opt/conda/bin/{name}")
+    assert confinement.command("strict", tmp_path, 3)[0][0] == "/opt/conda/bin/bwrap"
+
+
 @linux
 def test_without_the_stronger_level_the_weaker_one_is_taken_and_says_why(monkeypatch):
     monkeypatch.setattr(confinement, "obstacles", lambda: {"strict": "bwrap is missing"})

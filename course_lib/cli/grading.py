@@ -42,8 +42,8 @@ def demo(
     if as_json:
         typer.echo(json.dumps(tables.demo_as_dict(result), indent=2))
     else:
-        tables.show_demo(result)
-    raise typer.Exit(result.exit_code)
+        tables.show_demo(result, quiet=quiet)
+    raise typer.Exit(max(summary.exit_code for summary in result.summaries))
 
 
 @verbs.command()
@@ -95,7 +95,7 @@ def grade(
         from course_lib.cli import tables
 
         for summary in summaries:
-            tables.show(summary)
+            tables.show(summary, quiet=quiet)
     raise typer.Exit(max(summary.exit_code for summary in summaries))
 
 

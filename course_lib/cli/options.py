@@ -17,7 +17,7 @@ Lessons = Annotated[
     list[str] | None,
     typer.Argument(metavar="LESSON...", help="Lessons by name or number; all if none is given."),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show results, no progress.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, and no table of a class.")]
 Sandbox = Literal["strict", "off"]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 

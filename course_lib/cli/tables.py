@@ -53,16 +53,18 @@ LEGEND = (
 _WRITTEN = {"waiting": "waits", "left blank": "–", "graded": "graded"}
 
 
-def show(summary: GradedLesson) -> None:
-    """Print the class to the terminal."""
-    Console().print(summary_table(summary))
+def show(summary: GradedLesson, *, quiet: bool = False) -> None:
+    """Print the class to the terminal, or only what is not graded if `quiet`."""
+    shown = Group(*_blanks(summary)) if quiet else summary_table(summary)
+    if not quiet or summary.blanks:
+        Console().print(shown)
 
 
-def show_demo(demo: Demo) -> None:
-    """Print the tables of a demo and where to find the results."""
+def show_demo(demo: Demo, *, quiet: bool = False) -> None:
+    """Print the tables of a demo, unless `quiet`, and where to find the results."""
     console = Console()
     for summary in demo.summaries:
-        console.print(summary_table(summary))
+        show(summary, quiet=quiet)
     console.print("\nResults")
     for what, where in places(demo).items():
         console.print(f"  {what:<17} {where}", soft_wrap=True, highlight=False, markup=False)
@@ -124,15 +126,23 @@ def _points(row: GradedExercise) -> Text:
     return Text(f"{symbol} {points}", style=_STYLES.get(outcome, "red"))
 
 
+def _blanks(summary: GradedLesson) -> Iterator[Text]:
+    """Yield the reasons for blanks, each with the students it concerns."""
+    blanks = defaultdict(list)
+    for student, reasons in summary.blanks.items():
+        for exercise, reason in reasons.items():
+            blanks[f"{exercise}: {reason}" if exercise else reason].append(student)
+    for what, who in blanks.items():
+        yield Text(f"blank: {what}: {listed(who)}", style="yellow")
+
+
 def _notes(summary: GradedLesson) -> list[Text]:
     """Return the reasons for blanks and the notices, each with the students it concerns."""
-    blanks, notices = defaultdict(list), defaultdict(list)
+    notices = defaultdict(list)
     for student in summary.students:
-        for exercise, reason in student.blanks.items():
-            blanks[f"{exercise}: {reason}" if exercise else reason].append(student.student)
         for notice in student.notices:
             notices[notice].append(student.student)
-    lines = [Text(f"blank: {what}: {listed(who)}", style="yellow") for what, who in blanks.items()]
+    lines = [*_blanks(summary)]
     lines += [Text(f"note: {what}: {listed(who)}", style="dim") for what, who in notices.items()]
     if summary.waiting:
         answers = sum(map(len, summary.waiting.values()))

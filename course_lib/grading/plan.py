@@ -35,8 +35,8 @@ class Run:
     def __init__(self, course: Course, lesson: str, settings: Settings) -> None:
         self.course, self.lesson, self.settings = course, lesson, settings
         self.release, self.notebook = course.read_release(lesson)  # as text, and parsed once
-        checks = [cell.metadata["nbgrader"] for cell in check_cells(self.notebook)]
-        counted = {about["grade_id"]: about["points"] for about in checks}
+        about = (cell.metadata["nbgrader"] for cell in check_cells(self.notebook))
+        counted = {one["grade_id"]: one["points"] for one in about}
         class_settings(course.root).refuse_others(lesson, counted)
         self.tests = course.read_tests(lesson, self.notebook)
         self.ledger = Ledger(course.ledger_path(lesson))

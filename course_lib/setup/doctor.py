@@ -224,12 +224,13 @@ def look_at_nbgrader() -> Finding:
 
 
 def look_at_sandbox(root: Path | None) -> Finding:
-    """Try out how far `course grade` can shut a student's code in; needed where work came in."""
+    """Try out how far `course grade` can shut a student's code in; needed for a class."""
     from course_lib.grading.executors.local import reached
 
     found = reached(None)
     seen = f"{found} for `course grade`; {found.holds}".removeprefix("sandbox ")
-    needed = root is not None and (root / "submitted").is_dir()
+    signs = (".course/init.json", "submitted")  # of a class; a student's folder has neither
+    needed = root is not None and any((root / sign).exists() for sign in signs)
     fix = "as said there, or if you trust them: course grade LESSON --trusted --sandbox off"
     return Finding("sandbox", found.level == "strict" or not needed, seen, fix)
 

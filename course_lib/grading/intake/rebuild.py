@@ -66,8 +66,12 @@ class _Match:
 
     def restored(self) -> Iterator[str]:
         """Return notices of the lesson's cells that the student deleted, repeated or edited."""
+        absent = {grade_id(cell) for at, cell in enumerate(self.release) if at not in self.homes}
         for number, cell in enumerate(self.release):
             name, is_answer = grade_id(cell), is_theirs(cell)
+            exercise = name.removesuffix(ANSWER)
+            if {exercise, exercise + ANSWER} <= absent:
+                continue  # it was added after the student got the lesson, or deleted as a whole
             copies = [at for at, home in enumerate(self.homes) if home == number]
             edited = [self.submitted[at].source for at in copies if not self.kept[at]]
             if name and not copies:

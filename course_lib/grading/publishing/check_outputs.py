@@ -19,13 +19,10 @@ from course_lib.grading.sanitize import (
 
 
 def fill_checks(notebook: NotebookNode, reports: Mapping[str, Report]) -> None:
-    """Write reports into the check cells of an executed notebook, in place.
-
-    Points and stars are those of the release, since a worker elsewhere has no course.toml.
-    """
+    """Write reports into the check cells of an executed notebook, in place."""
     for cell in check_cells(notebook):
         if report := reports.get(grade_id(cell)):
-            most = cell.metadata["nbgrader"]["points"]
+            most = cell.metadata["nbgrader"]["points"]  # a worker elsewhere has no course.toml
             report = replace(report, max_points=most or report.max_points, starred=not most)
             cell.outputs = _outputs(report)
 

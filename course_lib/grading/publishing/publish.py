@@ -23,7 +23,7 @@ from course_lib.grading.adapters.nbgrader import (
 from course_lib.grading.course import Course
 from course_lib.grading.gradebook import MAX_STUDENT_ID
 from course_lib.grading.graded import GradedExercise
-from course_lib.grading.graded_cells import grade_id, is_check, read_notebook
+from course_lib.grading.graded_cells import grade_id, is_check, is_theirs, read_notebook
 from course_lib.grading.intake.gate import STAMP, exchange_files, read_stamp
 from course_lib.grading.ledger import Ledger, digest
 from course_lib.grading.publishing.course_figures import CourseFigures
@@ -147,7 +147,12 @@ class Publisher:
     def _grade(
         self, about: SubmittedNotebook, notebook: NotebookNode, rows: tuple[GradedExercise, ...]
     ) -> None:
-        """Save grades and late penalty, as SaveAutoGrades and AssignLatePenalties do."""
+        """Save grades and late penalty, as SaveAutoGrades and AssignLatePenalties do.
+
+        Points given by hand wait for a person again only if the student's work has changed.
+        """
+        before = self.course.read_graded(about.student.id, self.lesson)
+        is_same = before is not None and _has_same_work(before, notebook)
         grades = {grade.name: grade for grade in about.grades}
         comments = {comment.name: comment for comment in about.comments}
         points = {row.exercise: row.points for row in rows}
@@ -158,9 +163,21 @@ class Publisher:
                 score_of = self._penalties.score_of
                 grade.auto_score = points[name] if is_check(cell) else score_of(cell)
                 by_hand = grade.manual_score is not None
-                grade.needs_manual_grade = by_hand or grade.auto_score is None
+                if not (by_hand and is_same):
+                    grade.needs_manual_grade = by_hand or grade.auto_score is None
             if is_solution(cell) and name in comments:
                 same = cell.metadata.nbgrader.get("checksum") == compute_checksum(cell)
                 comments[name].auto_comment = "No response." if same else None
         self.gradebook.db.flush()
         about.late_submission_penalty = self._penalties.penalty(about)
+
+
+def _has_same_work(*notebooks: NotebookNode) -> bool:
+    """Return whether a student wrote the same in both, apart from exercises that came or went."""
+    was, now = (
+        {grade_id(cell) or cell.source: cell.source for cell in notebook.cells if is_theirs(cell)}
+        for notebook in notebooks
+    )
+    own = {key for key in was.keys() ^ now.keys() if key == (was | now)[key]}
+    known = ({cell.source for cell in notebook.cells} for notebook in notebooks)
+    return was | now == now | was and all(own <= sources for sources in known)

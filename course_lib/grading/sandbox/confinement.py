@@ -136,11 +136,11 @@ def command(level: str, library: Path, descriptor: int) -> tuple[list[str], dict
 
 
 def _bubblewrap(library: Path) -> list[str]:
-    start = "bwrap --die-with-parent --new-session --unshare-cgroup-try --unshare-pid"
+    start = "--die-with-parent --new-session --unshare-cgroup-try --unshare-pid"
     start += " --unshare-net --unshare-ipc --unshare-uts --cap-drop ALL"
     if os.getuid() != 0:
         start += " --unshare-user --uid 0 --gid 0"
-    command = start.split()
+    command = [shutil.which("bwrap") or "bwrap", *start.split()]  # PATH differs in the sandbox
     for capability in ("SYS_ADMIN", "SETUID", "SETGID", "SETPCAP", "KILL", "SYS_CHROOT"):
         command += ["--cap-add", f"CAP_{capability}"]
     shown = ["/usr", *_python_paths()]

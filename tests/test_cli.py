@@ -140,7 +140,7 @@ def test_quiet_prints_of_a_class_only_what_is_not_graded(capsys):
     assert capsys.readouterr().out == ""
     blank = replace(right, student="eve", problem="the file is empty")
     tables.show(GradedLesson("02", (right, blank), {"causal_mask": 2}), quiet=True)
-    assert capsys.readouterr().out == "blank: eve: the file is empty\n"
+    assert capsys.readouterr().out == "blank: the file is empty: eve\n"
 
 
 def test_a_build_error_is_shown_as_it_is(course, monkeypatch, capsys):

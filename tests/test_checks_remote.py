@@ -107,10 +107,10 @@ def test_the_observer_is_what_its_files_say():
 
 @pytest.mark.parametrize("wrapped", list(WRAPPED))
 def test_who_wraps_the_meter_has_measured_nothing(here, monkeypatch, wrapped):
-    in_blocks = next(v.answer for v in variants(ROOT, "blocked_attention") if v.is_right)
+    written = list(variants(ROOT, "blocked_attention"))
+    in_blocks = next(v.answer for v in written if v.is_right)
     assert judged(monkeypatch, in_blocks).score == 1.0
-    mistakes = {mistake.id: mistake.model for mistake in find("blocked_attention").mistakes}
-    at_once = mistakes["all_at_once"]
+    at_once = next(v.answer for v in written if v.name == "the_plain_way")
     honest = judged(monkeypatch, at_once).score
     WRAPPED[wrapped](monkeypatch)
     report = judged(monkeypatch, at_once)

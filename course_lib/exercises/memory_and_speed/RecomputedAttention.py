@@ -10,7 +10,7 @@ from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._attention.padding import largest_padding
 from course_lib.exercises._rows import Given, mistake
-from course_lib.exercises.memory_and_speed._mistakes import Recomputed, gradients_at_once
+from course_lib.exercises.memory_and_speed._mistakes import Recomputed
 from course_lib.exercises.memory_and_speed._problems import by_hand, lengths, problem, some
 from course_lib.reference import memory_and_speed as oracle
 
@@ -136,15 +136,6 @@ EXERCISE = Exercise(
             "Your gradient of the queries is that of the last block only, because every block "
             "overwrites it.",
             "Which of the three gradients is a sum over all blocks?",
-        ),
-        mistake(
-            "all_at_once",
-            Recomputed.answer({"gradients": gradients_at_once}),
-            twins=(Recomputed.answer({"keep_weights": True}),),
-        ).says(
-            "The numbers are right, but all n x m weights are in memory at once, in one of the two "
-            "passes or kept from the first for the second.",
-            "From which number of each query can you compute the weights of one block again?",
         ),
     ),
     hints=(

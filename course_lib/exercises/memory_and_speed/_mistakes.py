@@ -1,4 +1,4 @@
-"""Attention in blocks in steps, and the two wrong answers that hold all weights at once."""
+"""Attention in blocks, and its backward pass, in steps."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -69,7 +69,7 @@ class Blocked(Stepped):
 class Recomputed(Blocked):
     """`RecomputedAttention` in steps; those of the backward pass end in `_again`."""
 
-    add_queries, keep_weights = True, False
+    add_queries = True
 
     @classmethod
     def answer(cls, changes: Mapping[str, object]) -> Callable:
@@ -81,7 +81,6 @@ class Recomputed(Blocked):
                 outputs, kept = steps.attend((queries, keys, values), mask, block_size)
                 ctx.save_for_backward(queries, keys, values, mask, outputs, kept)
                 ctx.block_size = block_size
-                ctx.weights = steps.keep_weights and all_weights(queries, keys, mask)
                 return outputs
 
             @staticmethod
@@ -115,19 +114,3 @@ class Recomputed(Blocked):
             grads[1][..., block, :] = grad_scores.mT @ queries
             grads[2][..., block, :] = weights.mT @ grad
         return tuple(grads)
-
-
-def all_weights(queries, keys, mask) -> Tensor:
-    """Return all weights, in one tensor."""
-    scores = queries @ keys.mT / math.sqrt(queries.shape[-1])
-    scores = scores if mask is None else scores.masked_fill(~mask, -math.inf)
-    return torch.exp(scores - finite(scores.logsumexp(-1)).unsqueeze(-1))
-
-
-def gradients_at_once(self, ctx, grad) -> tuple:
-    """Stand in for `gradients`, with all weights in one tensor."""
-    queries, keys, values, mask, _, _ = ctx.saved_tensors
-    weights, grad_weights = all_weights(queries, keys, mask), grad @ values.mT
-    sums = (weights * grad_weights).sum(-1, keepdim=True)
-    grad_scores = weights * (grad_weights - sums) / math.sqrt(queries.shape[-1])
-    return grad_scores @ keys, grad_scores.mT @ queries, weights.mT @ grad

@@ -1,17 +1,15 @@
 """`blocked_attention`: where blocks lose a factor, a column, or a whole block."""
 
 import functools
-import math
 
 import numpy as np
-from torch import Tensor
 
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._attention.mistakes import known
 from course_lib.exercises._attention.padding import largest_padding
 from course_lib.exercises._rows import mistake
-from course_lib.exercises.memory_and_speed._mistakes import Blocked, all_weights
+from course_lib.exercises.memory_and_speed._mistakes import Blocked
 from course_lib.exercises.memory_and_speed._problems import (
     by_hand,
     lengths,
@@ -113,12 +111,6 @@ def _full_blocks(self, num_keys, block_size) -> range:
     return range(0, num_keys // block_size * block_size, block_size)
 
 
-def _at_once(queries, keys, values, mask=None, block_size=128) -> tuple[Tensor, Tensor]:
-    scores = queries @ keys.mT / math.sqrt(queries.shape[-1])
-    scores = scores if mask is None else scores.masked_fill(~mask, -math.inf)
-    return all_weights(queries, keys, mask) @ values, scores.logsumexp(-1)
-
-
 _LOOP = "Such a call hides the loop over blocks, which is what you write here."
 
 EXERCISE = Exercise(
@@ -171,11 +163,6 @@ EXERCISE = Exercise(
         ).says(
             "You return the maximum of the scores instead of their log sum exp.",
             "The log sum exp is the maximum plus what?",
-        ),
-        mistake("all_at_once", _at_once).says(
-            "The results are right, but your code holds n x m numbers in memory at once, such as "
-            "all scores or the whole mask as numbers.",
-            "What do you have to keep of a block once it has been added?",
         ),
         *known(Blocked, without={"divided_by_d"}),
     ),

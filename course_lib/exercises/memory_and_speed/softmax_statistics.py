@@ -117,12 +117,6 @@ def _not_faded(maxima, shift) -> float:
     return 1.0
 
 
-def _all_at_once(blocks) -> tuple[torch.Tensor, torch.Tensor]:
-    scores = torch.cat(list(blocks), -1)
-    maxima = scores.amax(-1)
-    return maxima, torch.exp(scores - _finite(maxima).unsqueeze(-1)).sum(-1)
-
-
 EXERCISE = Exercise(
     points=2,
     minutes=20,
@@ -157,11 +151,6 @@ EXERCISE = Exercise(
             "If all scores of a row so far are -inf, you compute -inf - (-inf), which is NaN, and "
             "the NaN stays in the sum.",
             "What could you subtract there instead of the maximum?",
-        ),
-        mistake("all_blocks_at_once", _all_at_once).says(
-            "The numbers are right, but you keep all blocks, or some numbers from each, until the "
-            "end. That takes the memory that blocks are meant to save.",
-            "What is enough to continue with, however many blocks came before?",
         ),
     ),
     hints=(

@@ -151,7 +151,7 @@ overwrites_queries = bad("queries_overwritten", collect=False)
 careless_with_infinity = bad("empty_row", care=False)
 
 
-@wrong("all_at_once")
+@wrong("spent_kept")
 class KeepsWeights(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, k, v, mask=None, block_size=128):
@@ -169,7 +169,7 @@ class KeepsWeights(torch.autograd.Function):
         return ds @ k, ds.mT @ q, w.mT @ g, None, None
 
 
-@wrong("all_at_once")
+@wrong("spent_peak")
 class RecomputesEverything(StatisticsComputedAgain):
     @staticmethod
     def backward(ctx, g):

@@ -109,7 +109,7 @@ def stepwise(
     return out / torch.where(total == 0, 1.0, total), last(top, total).squeeze(-1)
 
 
-@wrong("all_at_once")
+@wrong("spent_peak")
 def the_plain_way(q, k, v, mask=None, block_size=128):
     s = q @ k.mT / math.sqrt(q.shape[-1])
     if mask is not None:
@@ -143,7 +143,7 @@ forgets_outputs = but("outputs_not_rescaled", fade_out=False)
 forgets_totals = but("sum_not_rescaled", fade_total=False)
 minus_a_billion = but("large_negative_fill", fill=-1e9)
 gradient_cut = wrong()(torch.no_grad()(lambda *args, **given: two_passes(*args, **given)))
-always_128 = wrong("all_at_once")(
+always_128 = wrong("spent_peak")(
     lambda q, k, v, mask=None, block_size=128: stepwise(q, k, v, mask, 128)
 )
 

@@ -83,7 +83,7 @@ def of_results(change):
     return lambda blocks: change(*running(blocks))
 
 
-@wrong("all_blocks_at_once")
+@wrong("spent_peak")
 def concatenated(blocks):
     return by_block([torch.cat(list(blocks), dim=-1)])
 

@@ -152,6 +152,8 @@ def findings_of(
             message = f"{cases.of(failure.violation)} {message}".strip() or _NOTHING_KNOWN
         message += _NUMBERS_RIGHT if violation.aspect == "kind" else ""
         hint = problem.hint or _POINTERS.get(violation.aspect, "")
+        if hint == _POINTERS["values"] and "the definition gives" not in message:
+            hint = ""  # no entry is named
         findings.append(Finding(problem.id, message, hint, violation.part))
     return findings, failures.shown
 
@@ -159,12 +161,13 @@ def findings_of(
 class _Cases:
     """Sentences of the failing probes that may explain the failure.
 
-    A probe's sentence is not the reason if plain probes about something else fail, too.
+    A probe's sentence is not the reason if plain probes about something else fail, too. For an
+    error, only plain probes that raise one count.
     """
 
     def __init__(self, violations: list[Violation], plainest: Probe):
-        failing = (v.probe for v in violations if v.aspect not in HYGIENE)
-        self._plain = {probe.says for probe in failing if probe.part == "values"}
+        failing = [v for v in violations if v.aspect not in HYGIENE]
+        self._plain = [v for v in failing if v.probe.part == "values"]
         self._formula = plainest.says
 
     def of(self, violation: Violation) -> str:
@@ -172,7 +175,9 @@ class _Cases:
         probe = violation.probe
         if probe.part == "gradients" and violation.aspect != "gradients":
             return ""
-        if not self._plain <= {probe.says} and probe.says != self._formula:
+        raised = violation.aspect == "raised"
+        plain = {v.probe.says for v in self._plain if not raised or v.aspect == "raised"}
+        if not plain <= {probe.says} and probe.says != self._formula:
             return ""
         return f"{probe.says} (Here on {probe.device}.)" if probe.device != "cpu" else probe.says
 

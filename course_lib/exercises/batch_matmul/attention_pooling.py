@@ -71,11 +71,6 @@ def _pooling(weigh) -> Callable:
     return model
 
 
-def _naive(queries, keys) -> torch.Tensor:
-    exponentials = torch.exp(queries @ keys.mT)
-    return exponentials / exponentials.sum(dim=-1, keepdim=True)
-
-
 def _scaled(queries, keys) -> torch.Tensor:
     return torch.softmax(queries @ keys.mT / queries.shape[-1] ** 0.5, dim=-1)
 
@@ -115,11 +110,6 @@ EXERCISE = Exercise(
             "The scores are divided by sqrt(d). Lesson 05 does that; here the scores are plain dot "
             "products.",
             "Which step of your code is not in the formula?",
-        ),
-        mistake("naive_exponential", _pooling(_naive)).says(
-            "You exponentiate the scores as they are, so large scores overflow and their weights "
-            "become NaN.",
-            "What may you subtract from a row of scores without changing its weights?",
         ),
         mistake("only_three_axes", _pooling(_only_three_axes), fails=True).says(
             *both.ONLY_THREE_AXES

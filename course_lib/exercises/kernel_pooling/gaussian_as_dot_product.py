@@ -114,10 +114,6 @@ EXERCISE = Exercise(
             "You divide by the bandwidth h, but the scores must be divided by its square.",
             "What are the units of a dot product, and of h?",
         ),
-        mistake("square_positive", of_distances(lambda s, h: s / (2 * h**2))).says(
-            "The sign is wrong: your scores grow with the distance, so far keys win.",
-            "Should the score grow or fall with the distance?",
-        ),
         mistake(
             "weights_returned", of_distances(lambda s, h: torch.softmax(-s / (2 * h**2), -1))
         ).says(

@@ -105,14 +105,6 @@ EXERCISE = Exercise(
             "the outputs are sums, not averages.",
             "What must each row be divided by?",
         ),
-        mistake(
-            "far_query_nan",
-            _weighing(lambda s, h: gaussian(s, h) / gaussian(s, h).sum(-1, keepdim=True)),
-        ).says(
-            "Far from every key, exp(-distance^2 / (2 h^2)) underflows to 0 for all keys, and you "
-            "divide 0 by 0.",
-            "Which number can be added to all scores of a row without changing the weights?",
-        ),
         mistake("bandwidth_not_squared", _softmax_of(lambda s, h: -s / (2 * h))).says(
             "The bandwidth enters without its square: the exponent is -distance^2 / (2 h).",
             "What are the units of distance^2, and of h?",

@@ -69,10 +69,6 @@ def _weighing(weigh) -> Callable:
     return model
 
 
-def _number(bandwidth) -> float:
-    return bandwidth.item() if torch.is_tensor(bandwidth) else bandwidth
-
-
 def _softmax(scores) -> torch.Tensor:
     return torch.softmax(scores, -1).nan_to_num(0.0)
 
@@ -99,33 +95,12 @@ EXERCISE = Exercise(
             "What do the remaining weights sum to, and what should they sum to?",
         ),
         mistake(
-            "bandwidth_without_gradient",
-            _weighing(
-                lambda s, h, own: _softmax((-s / (2 * _number(h) ** 2)).masked_fill(own, -math.inf))
-            ),
-        ).says(
-            "The predictions are correct, but no gradient reaches a bandwidth that is a tensor. "
-            "`fit_bandwidth` needs that gradient.",
-            "Which step turns `bandwidth` into a plain number (`.item()`, `float(...)`)?",
-        ),
-        mistake(
             "twins_left_out",
             _weighing(lambda s, h, own: _softmax((-s / (2 * h**2)).masked_fill(s == 0, -math.inf))),
         ).says(
             "Where two points share an input, you leave out both: you exclude by value (distance "
             "0) instead of by index.",
             "Which entries are the pairs (i, i)?",
-        ),
-        mistake(
-            "nan_when_alone",
-            _weighing(
-                lambda s, h, own: torch.softmax((-s / (2 * h**2)).masked_fill(own, -math.inf), -1)
-            ),
-        ).says(
-            "If there is only one point, your prediction is NaN. Its row has no key left, so the "
-            "weights are 0 divided by a total of 0.",
-            "What must the prediction be for such a row, and in which step can you replace the "
-            "NaN?",
         ),
     ),
     hints=(

@@ -86,14 +86,6 @@ EXERCISE = Exercise(
             "You average the squares over the features instead of adding them up.",
             "What is the squared distance of (0, 0) and (3, 4)?",
         ),
-        mistake(
-            "gradient_at_zero_nan",
-            _pairwise(lambda difference: difference.square().sum(-1).sqrt() ** 2),
-        ).says(
-            "The numbers are correct, but the gradient is NaN where a query equals a key: you take "
-            "a square root and square it again.",
-            "What is the derivative of a square root at 0, and do you need the root?",
-        ),
     ),
     hints=(
         "Every query must meet every key, so the differences need three axes: query, key, "

@@ -1,7 +1,6 @@
 """`combine_masks`: what all masks allow."""
 
 import functools
-import operator
 
 import numpy as np
 import torch
@@ -71,13 +70,6 @@ EXERCISE = Exercise(
             "truth value.",
             "Which operator is `and` element by element, and which comparison tells a mask from "
             "None?",
-        ),
-        mistake(
-            "first_mask_overwritten", lambda *masks: _fold(masks, operator.iand), fails=True
-        ).says(
-            "`&=` writes the result into the caller's first mask, and fails where that does not "
-            "have the shape of the result.",
-            "What is the difference between `a &= b` and `a = a & b`?",
         ),
     ),
     hints=(

@@ -80,14 +80,6 @@ EXERCISE = Exercise(
             "One length per item works; lengths of shape (batch, num_queries) do not.",
             "Where must the new axis go so that keys come last, whatever the number of axes?",
         ),
-        mistake(
-            "positions_on_the_cpu",
-            lambda valid_lens, max_len: torch.arange(max_len) < valid_lens[..., None],
-        ).says(
-            "The mask is correct, but your positions are always made on the CPU, so the comparison "
-            "fails for lengths on a GPU.",
-            "Which argument of `torch.arange` says where its numbers live?",
-        ),
     ),
     hints=(
         "Number the keys 0, 1, 2, ... A key is real if its number is smaller than the length.",

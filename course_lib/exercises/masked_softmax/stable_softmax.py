@@ -49,11 +49,6 @@ def _last_axis(scores, axis=-1) -> np.ndarray:
     return _over_its_sum(scores - scores.max(-1, keepdims=True))
 
 
-def _in_place_softmax(scores, axis=-1) -> np.ndarray:
-    scores -= scores.max(axis=axis, keepdims=True)
-    return _over_its_sum(scores, axis)
-
-
 def _without_keepdims(scores, axis=-1) -> np.ndarray:
     e = np.exp(scores - scores.max(axis=axis))
     return e / e.sum(axis=axis)
@@ -97,10 +92,6 @@ EXERCISE = Exercise(
             "You subtract the largest score of the whole array; rows far below it underflow to "
             "0 / 0.",
             "Which maximum belongs to each row?",
-        ),
-        mistake("scores_overwritten", _in_place_softmax).says(
-            "The weights are correct, but `-=` writes the shifted scores into the caller's array.",
-            "What is the difference between `x -= m` and `x = x - m`?",
         ),
     ),
     properties=(

@@ -55,8 +55,8 @@ def _scatter(probe, expected, recorded) -> Problem | None:
         )
     return Problem(
         "wrong_number_of_pairs",
-        f"{probe.says} Over 60 seeds, the standard deviation of your estimate is {ratio:.1f} times "
-        "that of such an estimate.",
+        f"{probe.says} Over 60 seeds, your estimates have {ratio:.1f} times the standard deviation "
+        "that this gives.",
         "How many pairs do you draw, and does each query meet its own key?",
     )
 
@@ -101,15 +101,14 @@ def _probes(rng) -> list[Probe]:
     draw=lambda shape, generator: torch.randn(shape, generator=generator),
     power=0.5,
     measure=lambda products: products.var(correction=0),
-    paired=True,
     is_scaled=lambda scaled: scaled,
 )
-def _estimate(draw, power, measure, paired, is_scaled) -> Callable:
-    """Make a wrong estimate; without `paired`, every query meets every key."""
+def _estimate(draw, power, measure, is_scaled) -> Callable:
+    """Make a wrong estimate."""
 
     def model(d, num_samples, scaled, generator) -> float:
         queries, keys = draw((num_samples, d), generator), draw((num_samples, d), generator)
-        products = (queries * keys).sum(-1) if paired else (queries @ keys.T).flatten()
+        products = (queries * keys).sum(-1)
         return measure(products / d**power if is_scaled(scaled) else products).item()
 
     return model
@@ -127,11 +126,6 @@ EXERCISE = Exercise(
         mistake("std_for_variance", _estimate(measure=lambda products: products.std())).says(
             "You return the standard deviation; the variance is its square.",
             "What is the standard deviation of a sum of d terms of variance 1?",
-        ),
-        mistake("every_query_with_every_key", _estimate(paired=False)).says(
-            "You pair every query with every key: num_samples squared products, which are not "
-            "independent, and a matrix of that size in memory.",
-            "Which product gives each query its own key?",
         ),
         mistake("global_rng", _estimate(lambda shape, generator: torch.randn(shape))).says(
             "Your numbers come from the global generator, so the same `generator` gives another "

@@ -88,7 +88,7 @@ raw_scores = wrong("no_softmax")(lambda q, k, v: (q @ k.mT @ v, q @ k.mT))
 textbook = wrong("scaled_already")(
     lambda q, k, v: ((w := weights_of(q / math.sqrt(q.shape[-1]), k)) @ v, w)
 )
-exp_over_sum = wrong("naive_exponential")(
+exp_over_sum = wrong("not_a_number")(
     lambda q, k, v: ((w := (e := (q @ k.mT).exp()) / e.sum(-1, keepdim=True)) @ v, w)
 )
 bmm_only = wrong("only_three_axes")(

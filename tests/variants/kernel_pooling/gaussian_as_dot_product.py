@@ -44,7 +44,7 @@ logarithms_of_the_weights = right(of_kernel(lambda s: torch.log_softmax(s, dim=-
 already_softmaxed = wrong("weights_returned")(of_kernel(lambda s: torch.softmax(s, dim=-1)))
 back_from_the_kernel = wrong("not_finite")(of_kernel(lambda s: torch.exp(s).log()))
 back_with_a_floor = wrong()(of_kernel(lambda s: torch.log(torch.exp(s) + 1e-12)))
-positive_square = wrong("square_positive")(of_kernel(torch.neg))
+positive_square = wrong("wrong_values")(of_kernel(torch.neg))
 norms_forgotten = wrong("only_for_unit_keys")(of_norms(lambda dots, q, k, h: dots / h**2))
 bandwidth_once = wrong("bandwidth_not_squared")(of_norms(lambda dots, q, k, h: (dots - k / 2) / h))
 mixed_term_once = wrong()(of_norms(lambda dots, q, k, h: (dots - q - k) / (2 * h**2)))

@@ -83,7 +83,7 @@ rooted = wrong("gradient_not_finite")(
     scoring(lambda squared, h: -(torch.sqrt(squared) ** 2) / (2 * h**2))
 )
 no_grad = wrong("gradient_cut")(scoring(lambda squared, h: -squared.detach() / (2 * h**2)))
-naive = wrong("far_query_nan")(weighing(lambda squared, h: divided(kernel(squared, h))))
+naive = wrong("not_a_number")(weighing(lambda squared, h: divided(kernel(squared, h))))
 nan_becomes_0 = wrong("rows_do_not_sum_to_one")(
     weighing(lambda squared, h: divided(kernel(squared, h)).nan_to_num(0.0))
 )

@@ -102,11 +102,11 @@ everyone = wrong("no_exclusion")(weighing(lambda s, own: torch.softmax(s, -1)))
 zero_afterwards = wrong("not_renormalised")(
     weighing(lambda s, own: s.softmax(-1).masked_fill(own, 0))
 )
-nan_when_alone = wrong("nan_when_alone")(
+nan_when_alone = wrong("not_a_number")(
     weighing(lambda s, own: s.masked_fill(own, -math.inf).softmax(-1))
 )
 never_divides_by_0 = wrong("precision_lost")(with_epsilon(1e-10))
-float_bandwidth = wrong("bandwidth_without_gradient")(
+float_bandwidth = wrong("gradient_cut")(
     lambda inputs, targets, h: masked_diagonal(inputs, targets, float(torch.as_tensor(h).detach()))
 )
 column = wrong("wrong_shape")(lambda *inputs: masked_diagonal(*inputs)[:, None])

@@ -26,7 +26,7 @@ def keyword_and(*masks):
     return result
 
 
-@wrong("first_mask_overwritten")
+@wrong("input_mutated")
 def in_place(*masks):
     result = None
     for mask in masks:

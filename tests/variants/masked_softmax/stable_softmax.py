@@ -35,7 +35,7 @@ def copied_then_in_place(scores, axis=-1):
     return out
 
 
-@wrong("scores_overwritten")
+@wrong("input_mutated")
 def in_place(scores, axis=-1):
     scores -= scores.max(axis=axis, keepdims=True)
     e = np.exp(scores)

@@ -68,7 +68,7 @@ always_ten_thousand = wrong("wrong_number_of_pairs")(
     lambda d, num_samples, scaled, generator: product_sum(d, 10_000, scaled, generator)
 )
 spread = wrong("std_for_variance")(of_scores(lambda s: float(s.std(correction=0))))
-all_pairs = wrong("every_query_with_every_key")(
+all_pairs = wrong("wrong_number_of_pairs")(
     of_draws(lambda q, k, d, scaled: (q @ k.T / (math.sqrt(d) if scaled else 1.0)).var().item())
 )
 by_d = wrong("divided_by_d")(

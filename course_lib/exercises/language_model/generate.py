@@ -200,10 +200,6 @@ def _drawing(change) -> Callable:
 
 
 _MISTAKES = (
-    mistake("whole_text_read", _model(lambda tokens, length: tokens), fails=True).says(
-        "You give the model the whole text, which is longer than its `context_length`.",
-        "Which part of a long text may the model read?",
-    ),
     mistake("first_tokens_read", _model(lambda tokens, length: tokens[:, :length])).says(
         "You always pass the first `context_length` tokens to the model, so it never sees the "
         "tokens that it wrote last.",

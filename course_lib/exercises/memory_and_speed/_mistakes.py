@@ -32,9 +32,6 @@ class Blocked(Stepped):
     def blocks(self, num_keys, block_size) -> range:
         return range(0, num_keys, block_size)
 
-    def columns(self, mask, num_keys) -> Tensor:
-        return mask.expand(*mask.shape[:-1], num_keys)
-
     def shift(self, larger) -> Tensor:
         return finite(larger)
 
@@ -46,7 +43,8 @@ class Blocked(Stepped):
         allowed = None if mask is None else self.own(None, mask)
         if allowed is None:
             return scores
-        return scores.masked_fill(~self.columns(allowed, keys.shape[-2])[..., block], self.filled)
+        columns = allowed.expand(*allowed.shape[:-1], keys.shape[-2])[..., block]
+        return scores.masked_fill(~columns, self.filled)
 
     def attend(self, inputs, mask, block_size) -> tuple[Tensor, Tensor]:
         queries, keys, values = inputs

@@ -139,13 +139,6 @@ EXERCISE = Exercise(
             "Where does the last block begin if block_size does not divide the number of keys?",
         ),
         mistake(
-            "one_column_mask", Blocked.answer({"columns": lambda self, mask, num_keys: mask})
-        ).says(
-            "A mask with a single column holds for all keys. You slice it as if it had a column "
-            "for each key, so nothing is left of it after the first block.",
-            "What does `expand` do to an axis of length 1?",
-        ),
-        mistake(
             "large_negative_fill",
             Blocked.answer({"filled": -1e9}),
         ).says(

@@ -151,11 +151,6 @@ EXERCISE = Exercise(
             "the result is not NaN. Use the slow form wherever |q| or |k| is too large.",
             "For which q is exp(-2q) infinite or 0 in this dtype, and what is 1 / (1 + infinity)?",
         ),
-        mistake("pairs", _model(lambda queries, keys: False)).says(
-            "The numbers are right, but you take more than one exponential (or tanh or sigmoid) "
-            "for each number in the queries and keys; one for every pair makes n m H of them.",
-            "Into which product can exp(-2(q + k)) be split before queries and keys meet?",
-        ),
         mistake("constant_forgotten", _model(end=lambda sigmoids, w_v: 2 * (sigmoids @ w_v))).says(
             "The -1 of 2 sigmoid - 1 is missing, so every score is too large by the sum of w_v. "
             "That does not change a softmax, but the exercise asks for the scores.",

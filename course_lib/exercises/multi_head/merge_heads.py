@@ -50,17 +50,6 @@ EXERCISE = Exercise(
             "The heads are interleaved: feature 0 of every head, then feature 1 of every head.",
             "Which axis moves fastest when the last two are joined?",
         ),
-        mistake(
-            "view_raises", lambda x: x.transpose(1, 2).view(x.shape[0], x.shape[2], -1), fails=True
-        ).says(
-            "`.view` raises an error: it cannot join axes that a transpose has moved apart in "
-            "memory.",
-            "Which method copies if it must, and which call makes a tensor contiguous?",
-        ),
-        mistake("axes_left", lambda x: x.transpose(1, 2)).says(
-            "The heads are next to the features, but still on their own axis.",
-            "Which two axes become one?",
-        ),
         mistake("size_one_axes_lost", lambda x: x.transpose(1, 2).flatten(2).squeeze()).says(
             "Your code removes axes of size 1, such as the batch axis of a single item.",
             "What does `squeeze` without an argument do?",

@@ -51,15 +51,6 @@ def _halves_of(num_positions, embed_dim) -> torch.Tensor:
     return torch.cat([angles.sin(), angles[:, :second].cos()], dim=-1)
 
 
-def _even_sizes_only(num_positions, embed_dim) -> torch.Tensor:
-    angles = torch.arange(num_positions, dtype=torch.float64)[:, None]
-    angles = angles / 10000.0 ** (torch.arange(0, embed_dim, 2).double() / embed_dim)
-    result = torch.zeros(num_positions, embed_dim, dtype=torch.float64)
-    result[:, 0::2] = angles.sin()
-    result[:, 1::2] = angles.cos()
-    return result
-
-
 EXERCISE = Exercise(
     points=3,
     minutes=12,
@@ -89,11 +80,6 @@ EXERCISE = Exercise(
             "Every column of your encoding has an angle of its own. The sine and the cosine of a "
             "pair must have the same angle.",
             "What are the exponents of columns 0 and 1?",
-        ),
-        mistake("even_sizes_only", _even_sizes_only, fails=True).says(
-            "Your code raises an error if `embed_dim` is odd, because there is one cosine fewer "
-            "than there are sines.",
-            "How many even columns does a row of 5 have, and how many odd ones?",
         ),
     ),
     hints=(

@@ -111,10 +111,6 @@ EXERCISE = Exercise(
             "padded_with_zero",
             lambda sequences, pad: (_padded(sequences, 0), _lengths(sequences)),
         ).says("Your rows are filled with 0, whatever `pad` is.", "Where does `pad` enter?"),
-        mistake("positions_first", lambda s, pad: (_padded(s, pad).mT, _lengths(s))).says(
-            "Your `tokens` have shape (positions, batch). The batch axis must come first.",
-            "What does `batch_first` mean in `pad_sequence`?",
-        ),
     ),
     hints=(
         "A rectangle full of pads is easy to make. What do you then write over them, and where?",

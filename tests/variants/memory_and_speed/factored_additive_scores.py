@@ -84,7 +84,7 @@ forty_for_all = wrong("guard_for_float32")(
 without_abs = wrong("precision_lost")(
     guarded_by(lambda q, k: q.max() <= limit(q.dtype) and k.max() <= limit(k.dtype))
 )
-plain_tanh = wrong("pairs")(guarded_by(lambda q, k: False))
+plain_tanh = wrong("spent_functions")(guarded_by(lambda q, k: False))
 gradient_cut = wrong()(torch.no_grad()(lambda q, k, w: reciprocal(q, k, w)))
 softmax_would_not_mind = wrong("constant_forgotten")(lambda q, k, w: reciprocal(q, k, w) + w.sum())
 

@@ -26,14 +26,14 @@ def plain_reshape(x):
     return x.reshape(batch, n, heads * d)
 
 
-@wrong("view_raises")
+@wrong("raised")
 def view_after_transpose(x):
     batch, heads, n, d = x.shape
     return x.transpose(1, 2).view(batch, n, heads * d)
 
 
 stacked_last = wrong("interleaved")(lambda x: torch.stack(list(x.unbind(1)), dim=-1).flatten(2))
-forgot_to_join = wrong("axes_left")(lambda x: x.permute(0, 2, 1, 3))
+forgot_to_join = wrong("wrong_shape")(lambda x: x.permute(0, 2, 1, 3))
 squeezed = wrong("size_one_axes_lost")(lambda x: torch.cat(x.split(1, dim=1), dim=-1).squeeze())
 hard_coded_head_dim = wrong()(
     lambda x: x.transpose(1, 2).reshape(x.shape[0], x.shape[2], x.shape[1] * 2)

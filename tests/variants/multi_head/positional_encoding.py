@@ -63,7 +63,7 @@ def each_column_alone(num_positions, embed_dim):
     return torch.where(c.long() % 2 == 0, a.sin(), a.cos())
 
 
-@wrong("even_sizes_only")
+@wrong("raised")
 @of_angles
 def crashes_on_odd(a, embed_dim):
     pe = torch.zeros(len(a), embed_dim)

@@ -60,7 +60,7 @@ at_the_end_of_the_row = but(
 )
 at_least_one = but(lengths=lambda s, t, pad: torch.tensor([max(len(x), 1) for x in s]))
 zeros = but("padded_with_zero", filled=lambda pad: 0)
-turned = but("positions_first", finish=lambda tokens: tokens.mT)
+turned = but("wrong_shape", finish=lambda tokens: tokens.mT)
 
 
 @wrong()

@@ -248,6 +248,8 @@ def test_demo_shows_its_result_and_returns_its_code(course, monkeypatch, capsys)
 
 @pytest.mark.parametrize(("ok", "code"), [(True, 0), (False, 1)])
 def test_matrix_passes_its_arguments_on(course, monkeypatch, capsys, ok, code):
+    (course / "tests/variants").mkdir(parents=True)
+
     def run(root, lessons, *, seeds, progress):
         progress("lines of progress go elsewhere")
         assert (root, lessons, seeds) == (course, ["02_masked_softmax"], 3)

@@ -19,6 +19,7 @@ from course_lib.authoring.init import DIGESTS, RECORD, init
 from course_lib.cli.main import main
 from course_lib.grading.course import Course
 from course_lib.grading.demo_course import SampleStudent, answer
+from course_lib.workspace import folder as workspace
 
 ROOT = Path(__file__).resolve().parent.parent
 LESSON, OTHER = "02_masked_softmax", "03_batch_matmul"
@@ -161,6 +162,34 @@ def test_a_release_that_somebody_worked_in_is_not_handed_on(home, tmp_path, caps
     assert not (tmp_path / "class").exists()
 
 
+FROM_THE_CLONE = (
+    ["matrix", "02"],
+    ["site"],
+    ["test"],
+    ["bench", "checks"],
+    ["new", "exercise", "window_mask", "--lesson", "02"],
+    ["new", "lesson", "11_sliding_window"],
+)
+
+
+@pytest.mark.parametrize("line", FROM_THE_CLONE, ids=" ".join)
+def test_a_wheel_says_which_commands_need_a_clone(folder, tmp_path, monkeypatch, capsys, line):
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(workspace, "CLONE", tmp_path)
+    before = contents(folder)
+    assert main(line) == 2
+    error = capsys.readouterr().err
+    assert "run this in a clone" in error and error.count("\n") == 1
+    assert contents(folder) == before
+
+
+def test_what_only_a_clone_has_is_found_there(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    assert workspace.with_sources("tests/variants") == ROOT
+    (folder / "site").mkdir()
+    assert workspace.with_sources("site") == folder
+
+
 @pytest.mark.slow
 def test_every_command_works_in_the_folder(tmp_path, monkeypatch, capsys):
     folder, clones = tmp_path / "class", tmp_path / "clones"
@@ -188,6 +217,8 @@ def test_every_command_works_in_the_folder(tmp_path, monkeypatch, capsys):
     course("release", "02", "--up-to", "02", "-q")
     assert (folder / "bundles" / f"{LESSON}.zip").is_file()
     course("times")
+    course("matrix", "02", "--seeds", "1", "-q")
+    assert "0 of 0 right" not in capsys.readouterr().out
     assert "ada" in nbgrader(folder, "db", "student", "list")
     nbgrader(folder, "generate_feedback", LESSON, "--force")
     nbgrader(folder, "export", "--to", "all.csv")

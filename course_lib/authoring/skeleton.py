@@ -223,7 +223,7 @@ def places_of(course: Course, name: str, slug: str) -> list[Path]:
         course.text(slug),
         library / "reference" / f"{lesson}.py",
         library / "exercises" / lesson / f"{name}.py",
-        course.root / "tests" / "variants" / lesson / f"{name}.py",
+        course.library.parent / "tests" / "variants" / lesson / f"{name}.py",
     ]
 
 
@@ -237,7 +237,7 @@ def check_placeholders(course: Course, slug: str) -> None:
     solution = solution_path(library, slug)
     files = [course.text(slug), solution, library / "reference" / f"{lesson}.py"]
     files += sorted((library / "exercises" / lesson).glob("*.py"))
-    files += sorted((course.root / "tests" / "variants" / lesson).glob("*.py"))
+    files += sorted((course.library.parent / "tests" / "variants" / lesson).glob("*.py"))
     for path in files:
         lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
         for number, line in enumerate(lines, 1):

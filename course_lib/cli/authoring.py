@@ -9,7 +9,13 @@ from typing import Annotated, Literal
 import typer
 
 from course_lib.cli.options import AsJson, Lessons, Quiet, progress, working
-from course_lib.workspace.folder import chosen_lessons, course_root, find_lesson, lesson_names
+from course_lib.workspace.folder import (
+    chosen_lessons,
+    course_root,
+    find_lesson,
+    lesson_names,
+    with_sources,
+)
 
 verbs = typer.Typer()
 
@@ -114,9 +120,8 @@ def site(
     with working():
         from course_lib.authoring.site import build
 
-    root = course_root()
-    into = into or root / "_site"
-    built = build(root, into, repository=repository, progress=progress(quiet))
+    into = into or course_root() / "_site"
+    built = build(with_sources("site"), into, repository=repository, progress=progress(quiet))
     typer.echo(f"{built.index}: {built.pages} pages ({built.seconds:.1f} s)")
     if built.repository is None:
         typer.echo(
@@ -141,7 +146,7 @@ def matrix(
     with working():
         from course_lib.exercises import variants as table
 
-    root = course_root()
+    root = with_sources("tests/variants")
     tell = progress(quiet) or (lambda step: None)
     chosen = chosen_lessons(root, lessons)
     result = table.run(root, chosen, seeds=seeds, progress=tell)
@@ -218,11 +223,12 @@ def new_exercise(
         from course_lib.authoring import skeleton
         from course_lib.authoring.inputs import Course
 
-    root = course_root()
-    course = Course.at(root)
+    with_sources("tests/variants")
+    course = Course.at(course_root())
     slug = find_lesson(list(course.lessons), lesson)
     for path in skeleton.new_exercise(course, name, slug):
-        typer.echo(f"write in: {course.relative(path)}")
+        shown = path.relative_to(course.root) if path.is_relative_to(course.root) else path
+        typer.echo(f"write in: {shown}")
     typer.echo(f"then:     course build {slug}")
 
 
@@ -238,9 +244,11 @@ def new_lesson(
         from course_lib.authoring import skeleton
         from course_lib.authoring.inputs import Course
 
+    with_sources("tests/variants")
     course = Course.at(course_root())
     for path in skeleton.new_lesson(course, slug):
-        typer.echo(f"write in: {course.relative(path)}")
+        shown = path.relative_to(course.root) if path.is_relative_to(course.root) else path
+        typer.echo(f"write in: {shown}")
     typer.echo(f"then:     course new exercise NAME --lesson {slug}")
 
 
@@ -259,4 +267,4 @@ def run_tests(
     """
     from course_lib.cli import selftest
 
-    raise typer.Exit(selftest.run(course_root(), context.args, everything=everything))
+    raise typer.Exit(selftest.run(with_sources("tests"), context.args, everything=everything))

@@ -7,7 +7,7 @@ import typer
 
 from course_lib.cli.options import AsJson, Quiet, Sandbox, progress
 from course_lib.workspace.errors import UsageError
-from course_lib.workspace.folder import chosen_lessons, course_root
+from course_lib.workspace.folder import chosen_lessons, course_root, with_sources
 
 verbs = typer.Typer()
 _LESSON = "grading, checks: which lessons; may be repeated."
@@ -47,9 +47,10 @@ def bench(
         return _figures(quick, as_json)
     if what == "attention":
         return _attention(quick, as_json, tell)
-    root = course_root()
     if what == "checks":
+        root = with_sources("tests/variants")
         return _checks(root, chosen_lessons(root, lesson), quick, as_json, tell)
+    root = course_root()
     if what == "stability":
         return _stability(root, quick, as_json, tell)
     from course_lib.benchmarks import grading

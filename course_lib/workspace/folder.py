@@ -10,6 +10,8 @@ from course_lib.workspace.errors import UsageError
 if TYPE_CHECKING:
     from traitlets.config import Config
 
+CLONE = Path(__file__).resolve().parents[2]  # unless the course is installed from a wheel
+
 
 def find_root(start: Path) -> Path | None:
     """Return the nearest folder at or above `start` that holds nbgrader_config.py, or None."""
@@ -53,6 +55,22 @@ def course_root() -> Path:
             "change into the folder that `course init` made, or into the clone, and call again"
         )
     return root
+
+
+def with_sources(needed: str) -> Path:
+    """Return the course's folder if it holds `needed`, or else the clone that is installed.
+
+    Raises:
+        UsageError: the course is installed from a wheel, which has no tests and no site.
+    """
+    root = course_root()
+    for folder in (root, CLONE):
+        if (folder / needed).is_dir():
+            return folder
+    raise UsageError(
+        f"{root} has no {needed}/, and neither has the installed course, which is not a clone: "
+        "run this in a clone"
+    )
 
 
 def lesson_names(root: Path) -> list[str]:

@@ -33,7 +33,7 @@ PICTURES = ROOT / "docs" / "pictures"
 LESSON = "02_masked_softmax"
 STUDENT, EXERCISE = "upper-triangle", "causal_mask"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
-LOOK = "<h3>Who needs a look"
+SCORES = "<h2>Scores"
 PAGE = (
     '<!doctype html><meta charset="utf-8"><style>body {{ margin: 0; padding: 12px !important;'
     " font-family: sans-serif; background: #fff }} svg {{ height: auto; max-width: 100% }}"
@@ -81,7 +81,7 @@ def main() -> int:
         pages = {
             "check.png": (check, 860),
             "induction.png": (PAGE.format(figure_html(induction_demo())), 860),
-            "class_report.png": (up_to(report, LOOK), 1220),
+            "class_report.png": (up_to(report, SCORES), 1220),
         }
         for name, (page, width) in pages.items():
             picture = whole_page(browser, scratch / "page.html", page, width)
@@ -153,11 +153,11 @@ def check_page() -> str:
 
 
 def class_report(folder: Path) -> Path:
-    """Grade the sample class of one lesson in `folder`; return the report's page."""
+    """Grade the sample class of one lesson in `folder`; return the lesson's page."""
     make_folder(ROOT, folder)
     submit(folder, LESSON, sample_class(LESSON))
     grade(folder, LESSON, progress=lambda line: print(line, file=sys.stderr))
-    return write_report(folder)
+    return write_report(folder, LESSON)
 
 
 def up_to(page: str, heading: str) -> str:

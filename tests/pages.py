@@ -20,7 +20,7 @@ class _Reader(html.parser.HTMLParser):
         if tag in _RUNS and not (tag == "meta" and "http-equiv" not in dict(attrs)):
             self.loads.append(f"<{tag}>")
         for name, value in attrs:
-            away = name in _LOADS and not re.match(r"#|data:|[\w./%-]+$", value or "")
+            away = name in _LOADS and not re.match(r"#|data:|[\w./%-]+(#\w+)?$", value or "")
             styled = name == "style" and re.search(r"url\(|@import|expression", value or "")
             if away or styled or name.startswith("on"):
                 self.loads.append(f"{name}={value}")

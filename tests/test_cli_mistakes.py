@@ -173,6 +173,7 @@ def in_the_way(course, name):
     ("line", "name"),
     [
         ("report", "report.html"),
+        ("report", "report"),
         ("report", "gradebook.db"),
         ("export", "gradebook.db"),
         ("export --force", "grades.csv"),

@@ -536,7 +536,8 @@ def test_an_extension_alone_is_no_submission_and_is_in_the_report(due, work):
     (lesson,) = [read_lesson(Course(due), LESSON)]
     assert [one.student for one in lesson.students] == ["bob"]
     assert main(["report", "02"]) == 0
-    page = (due / "report.html").read_text()
+    page = (due / "report" / f"{LESSON}.html").read_text()
+    assert not (due / "report.html").exists()  # it takes the other lessons, too
     assert "ada (2026-03-05 00:00 UTC), bob (2026-03-05 00:00 UTC)" in page
     assert "<strong>Nothing submitted:</strong> ada</p>" in page
 

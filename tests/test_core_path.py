@@ -37,7 +37,7 @@ from course_lib.grading.course import Course as Graded
 from course_lib.grading.exports._export import grades_table
 from course_lib.grading.graded import GradedExercise, GradedLesson, GradedSubmission
 from course_lib.grading.graded_cells import REPORT, read_check
-from course_lib.grading.report.class_report import needs_a_look, render
+from course_lib.grading.report.class_report import lesson_page, needs_a_look
 from course_lib.grading.run import grade
 from course_lib.workspace.errors import BuildError
 from course_lib.workspace.sources import bound_names, undefined_names
@@ -233,7 +233,7 @@ def test_the_class_table_the_report_and_the_export_know_the_difference():
     _, table, legend, *_ = summary_table(lesson).renderables
     assert table.columns[2].header == "2★" and "2:additive_mask★" in str(legend)
     assert [str(one) for one in table.columns[2].cells] == ["✓ ", "– ", "! "]
-    page = render([lesson], {})
+    page = lesson_page(lesson, {})
     assert "<code>additive_mask</code> ★" in page and '<td class="number">optional</td>' in page
     assert [look["student"] for look in needs_a_look(lesson)] == ["crashed"]  # the lowest score
     assert not any(

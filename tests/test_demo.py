@@ -96,7 +96,10 @@ class TestDemo:
 
     def test_the_tables_are_shown_and_the_report_links_feedback(self, done, capsys):
         page = (done.folder / "report.html").read_text(encoding="utf-8")
-        assert f'href="feedback/over-queries/{LESSON}/{LESSON}.html"' in page
+        feedback = f'href="feedback/over-queries/{LESSON}/{LESSON}.html"'
+        assert page.count(feedback) == 2 and f'href="report/{LESSON}.html"' in page
+        page = (done.folder / "report" / f"{LESSON}.html").read_text(encoding="utf-8")
+        assert feedback.replace('"feedback', '"../feedback') in page
         show_demo(done)
         printed = capsys.readouterr().out
         assert all(student in printed for student in MISTAKES)

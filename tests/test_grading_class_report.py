@@ -11,10 +11,12 @@ from course_lib.cli.tables import _points
 from course_lib.grading.graded import GradedExercise, GradedLesson, GradedSubmission
 from course_lib.grading.graded_cells import read_notebook
 from course_lib.grading.report.class_report import (
+    facts,
     histogram,
+    index_page,
+    lesson_page,
     mistakes,
     needs_a_look,
-    render,
     slowest,
     written,
 )
@@ -34,26 +36,30 @@ def summary(*students):
 
 
 def test_the_histogram_counts_every_student_once():
-    bars = histogram([0, 0.05, 0.3, 0.7, 0.999, 1, 1])
+    parts = [0, 0.05, 0.3, 0.7, 0.999, 1, 1]
+    class_ = [student(f"s{n}", 4 * part, 4 * part) for n, part in enumerate(parts)]
+    bars = histogram(summary(*class_))
     assert [bar["count"] for bar in bars] == [2, 0, 0, 1, 0, 0, 0, 1, 0, 3]
     assert [round(bar["share"] * 3) for bar in bars] == [2, 0, 0, 1, 0, 0, 0, 1, 0, 3]
     assert [bar["lowest"] for bar in bars] == list(range(0, 100, 10))
-    assert {bar["share"] for bar in histogram([])} == {0}
+    assert {bar["share"] for bar in histogram(summary())} == {0}
 
 
 def test_who_submitted_nothing_is_listed_and_who_is_partly_graded_is_not_in_the_scores():
-    page = render([summary(student("half", 4, None), student("whole", 4, 4))], {}, ["half", "<b>"])
+    page = lesson_page(
+        summary(student("half", 4, None), student("whole", 4, 4)), {}, ["half", "<b>"]
+    )
     assert "<p><strong>Nothing submitted:</strong> &lt;b&gt;</p>" in page
     assert "<dd>1 of 2</dd>" in page
-    assert "Nothing submitted" not in render([summary(student("a", 4, 4))], {}, ["a"])
+    assert "Nothing submitted" not in lesson_page(summary(student("a", 4, 4)), {}, ["a"])
 
 
 def test_extensions_are_listed_also_of_who_submitted_nothing():
     extensions = {"half": "2026-03-05 23:59 UTC", "<b>": "2026-03-06 08:00 UTC"}
     lesson = replace(summary(student("half", 4, None)), extensions=extensions)
-    page = render([lesson], {}, ["half", "<b>"])
+    page = lesson_page(lesson, {}, ["half", "<b>"])
     assert "&lt;b&gt; (2026-03-06 08:00 UTC), half (2026-03-05 23:59 UTC)</p>" in page
-    assert "Due later" not in render([summary(student("a", 4, 4))], {})
+    assert "Due later" not in lesson_page(summary(student("a", 4, 4)), {})
 
 
 def test_written_answers_are_counted_by_question():
@@ -62,17 +68,17 @@ def test_written_answers_are_counted_by_question():
     blank = student("e", None, None, problem="no notebook was submitted")
     (question,) = written(summary(*class_, blank))
     assert question == {"name": "why", "waiting": ["a", "d"], "graded": ["b"], "left blank": ["c"]}
-    assert "<code>why</code>" in render([summary(*class_)], {})
+    assert "<code>why</code>" in lesson_page(summary(*class_), {})
 
 
 def test_what_everyone_has_is_one_warning_and_nobodys_own():
     fault = "the cell `setup` stopped: NameError: name 'torhc' is not defined"
     both = [student(name, 4, 4, notices=(fault,)) for name in "ab"]
     blank = student("c", None, None, problem="no notebook was submitted")
-    page = render([summary(*both, blank)], {})
+    page = lesson_page(summary(*both, blank), {})
     assert page.count("torhc") == 1 and "In every submission:" in page
     assert [look["student"] for look in needs_a_look(summary(*both, blank))] == ["c"]
-    page = render([summary(*both, student("d", 4, 4))], {})
+    page = lesson_page(summary(*both, student("d", 4, 4)), {})
     assert page.count("torhc") == 2 and "In every submission:" not in page
 
 
@@ -103,20 +109,20 @@ def test_mistakes_come_in_course_order_the_most_frequent_first():
 def test_who_needs_a_look_is_ordered_by_urgency_and_leaves_out_the_rest():
     late = student("late", 4, 4, late_seconds=3600)
     blank = student("blank", None, None, problem="no notebook was submitted")
-    wrote = student("wrote", 4, 4, written={"why": "waiting"})
+    wrote = student("wrote", 4, 4, written={"why": "waiting"})  # counted elsewhere
     low = student("low", 0, 4, outcome="incorrect")
     lost = student("lost", 0, 4, outcome="crashed")
     looks = needs_a_look(summary(wrote, student("fine", 4, 4), low, late, lost, blank))
     reasons = {look["student"]: look["reasons"][0] for look in looks}
-    assert sorted(reasons) == ["blank", "late", "lost", "low", "wrote"]
-    assert [name for name in reasons if name != "lost"] == ["blank", "late", "low", "wrote"]
+    assert sorted(reasons) == ["blank", "late", "lost", "low"]
+    assert [name for name in reasons if name != "lost"] == ["blank", "late", "low"]
     assert reasons["blank"] == ("blank", "no notebook was submitted")
     assert reasons["late"] == ("late", "by 1 hour") and reasons["lost"] == ("crashed", "double")
 
 
 def test_an_exercise_that_was_stopped_counts_as_such():
     lost = student("lost", 0, 0, outcome="crashed")
-    page = render([summary(lost, student("full", 0, 4, outcome="out_of_memory"))], {})
+    page = lesson_page(summary(lost, student("full", 0, 4, outcome="out_of_memory")), {})
     pieces = re.findall(r'<span class="(\w+)" style="flex: (\d)">', page)
     assert pieces == [("stopped", "2"), ("correct", "1"), ("stopped", "1")]
     for outcome in ("timed_out", "crashed", "out_of_memory"):
@@ -124,17 +130,66 @@ def test_an_exercise_that_was_stopped_counts_as_such():
     assert _points(GradedExercise("causal_mask", None, 2.0, "checker_failed")).plain == "? "
 
 
+def test_more_than_twenty_who_need_a_look_are_folded():
+    crowd = [student(f"s{n}", 4, 4, late_seconds=3600) for n in range(23)]
+    page = lesson_page(summary(*crowd), {})
+    assert "<summary>3 more</summary>" in page and page.count("by 1 hour") == 23
+    assert "<details>" not in lesson_page(summary(*crowd[:20]), {})
+
+
+def test_every_name_leads_to_the_feedback_page_that_exists():
+    low = student("low", 0, 4, outcome="incorrect", mistake="often", seconds=3.0)
+    wrote = student("wrote", 4, 4, written={"why": "waiting"})
+    page = lesson_page(summary(low, wrote), {("01_numbers", "low"): "feedback/low.html"})
+    link = '<a href="../feedback/low.html">low</a>'
+    assert page.count(link) == len(re.findall(r">low<", page)) == 4  # look, mistake, time, points
+    assert "wrote</a>" not in page
+
+
+def test_the_page_over_all_lessons_has_a_row_for_each_lesson_and_for_each_student():
+    wrote = student("wrote", 4, 4, written={"why": "waiting"}, late_seconds=60)
+    first = summary(wrote, student("part", 4, None), student("low", 0, 4, outcome="incorrect"))
+    second = replace(summary(student("low", 1, 4), wrote), lesson="02_<b>")
+    assert list(facts(first, ["low", "none", "part", "wrote"]).items()) == [
+        ("graded", "2 of 3"),
+        ("median", "75%"),
+        ("needs a look", 3),
+        ("waiting", 1),
+        ("late", 1),
+        ("nothing submitted", 1),
+    ]
+    links = {("01_numbers", "low"): "a/low.html", ("02_<b>", "low"): "b/low.html"}
+    page = index_page([first, second], links, ["low", "none", "part", "wrote"])
+    lessons, students = re.findall("<tbody>(.*?)</tbody>", page, re.DOTALL)
+    rows = [re.sub("<[^>]*>", " ", row).split() for row in students.split("</tr>")][:-1]
+    assert rows == [
+        ["low", "50%", "62%"],
+        ["none", "none", "none"],
+        ["part", "not", "graded", "none"],
+        ["wrote", "100%", "100%"],
+    ]
+    found = re.findall('<a href="([^"]*)">([^<]*)<', students)
+    assert found == [("b/low.html", "low"), ("a/low.html", "50%"), ("b/low.html", "62%")]
+    addresses = re.findall('<a href="([^"]*)">', lessons)
+    assert addresses[:3] == [f"report/01_numbers.html{part}" for part in ("", "#look", "#waiting")]
+    assert addresses[3] == "report/02_%3Cb%3E.html" and "02_<b>" not in page
+    assert '<h2 id="look">' in (one := lesson_page(first, {})) and '<h2 id="waiting">' in one
+
+
 def test_every_table_has_a_caption_and_every_heading_cell_a_scope():
     hostile = student("<img src=x onerror=alert(1)>", 0, 4, outcome="incorrect", mistake="<b>")
     slow = student("slow", 4, 4, seconds=3.0, written={"why": "waiting"})
     row = GradedExercise("double", 1, 4, "incorrect", "often", message="`x` is <b>not</b> doubled.")
     optional = GradedExercise("square", 0.0, 0, "correct")
-    page = render([summary(hostile, slow, GradedSubmission("a", (row, optional)))], {})
+    page = lesson_page(summary(hostile, slow, GradedSubmission("a", (row, optional))), {})
+    index = index_page([summary(hostile, slow)], {}, [hostile.student, "slow"])
     # What has no points is a mark in the table, and a word for a screen reader.
     assert '<span aria-hidden="true">✓</span><span class="unseen">right</span></td>' in page
     assert "<code>x</code> is &lt;b&gt;not&lt;/b&gt; doubled." in page
-    assert what_it_loads(page) == []
-    assert page.count("<table") == page.count("<caption") == 7
-    assert page.count("<th ") == len(re.findall('<th scope="(?:row|col)"', page))
-    assert not re.search("<(img|script|link|b|th)[ >](?!scope)", page)
-    assert '<html lang="en">' in page
+    assert page.count("<table") == 7 and index.count("<table") == 2
+    for text in (page, index):
+        assert what_it_loads(text) == []
+        assert text.count("<table") == text.count("<caption")
+        assert text.count("<th ") == len(re.findall('<th scope="(?:row|col)"', text))
+        assert not re.search("<(img|script|link|b|th)[ >](?!scope)", text)
+        assert "&lt;img src=x onerror=alert(1)&gt;" in text and '<html lang="en">' in text

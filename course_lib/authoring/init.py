@@ -29,6 +29,7 @@ IGNORED = """\
 !/.course/init.json
 /grades.csv
 /report.html
+/report/
 gradebook.db*
 .nbgrader.log
 .ipynb_checkpoints/

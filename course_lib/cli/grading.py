@@ -105,7 +105,10 @@ def report(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write the class report, one HTML page: scores, mistakes by frequency, who needs a look.
+    """Write the class report: report.html over all lessons, and a page for each lesson.
+
+    A lesson's page has its scores, the mistakes by frequency, and who needs a look. If a lesson is
+    named, only its page is written.
 
     Example: course report 02_masked_softmax
     """

@@ -1,17 +1,20 @@
-"""The class report: one HTML page without script or outside resources.
+"""The class report: HTML pages without scripts or outside resources.
 
-It shows scores, each exercise's outcomes, the most frequent mistakes, who needs a look, which
-written answers wait, and what took long. `templates/report.html.j2` lays out what is computed here.
+report.html has a table of lessons and a table of students by lessons. The page of a lesson shows
+who needs a look, each exercise's outcomes, the most frequent mistakes, scores, which written
+answers wait, and what took long. The templates lay out what is computed here.
 """
 
+import functools
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import mean, median
 from urllib.parse import quote
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from course_lib.checks.judge.html import inline
@@ -21,13 +24,17 @@ from course_lib.grading.report.read_grades import read_lesson
 from course_lib.workspace.errors import GradingError
 from course_lib.workspace.files import write_atomically
 
+Links = Mapping[tuple[str, str], str]  # feedback pages by lesson and student
 _BREAK = re.compile(r"(?<=_)|(?<=[a-z])(?=[A-Z])")  # where a name may be broken
 NUM_LOWEST = 3
 NUM_SLOWEST = 5
 
 
 def write_report(root: Path, lesson: str | None = None) -> Path:
-    """Write report.html in a course folder, of one lesson or all that are graded."""
+    """Write a page for each graded lesson and report.html over them, or the page of one lesson.
+
+    Return the path of report.html, or of the one lesson's page.
+    """
     course = Course(root)
     with quiet_nbgrader():
         with course.gradebook() as gradebook:
@@ -40,29 +47,36 @@ def write_report(root: Path, lesson: str | None = None) -> Path:
         raise GradingError(
             f"{course.root}: nothing is graded for {what}: run `course grade {name}`"
         )
-    path = course.root / "report.html"
-    links = {}
+    links, feedback = {}, course.step("feedback")
+    for name, student in ((s.lesson, one.student) for s in summaries for one in s.students):
+        page = feedback / student / name / f"{name}.html"
+        if page.is_relative_to(course.root) and page.is_file():
+            links[name, student] = quote(page.relative_to(course.root).as_posix())
+    folder, index = course.root / "report", course.root / "report.html"
+    folder.mkdir(exist_ok=True)
     for summary in summaries:
-        for record in summary.students:
-            name, student = summary.lesson, record.student
-            page = course.step("feedback") / student / name / f"{name}.html"
-            if page.is_file() and page.is_relative_to(course.root):
-                links[name, student] = quote(page.relative_to(course.root).as_posix())
-    write_atomically(path, render(summaries, links, everyone))
-    return path
+        text = lesson_page(summary, links, everyone)
+        write_atomically(folder / f"{summary.lesson}.html", text)
+    if lesson:
+        return folder / f"{lesson}.html"
+    write_atomically(index, index_page(summaries, links, everyone))
+    return index
 
 
-def render(
-    summaries: Sequence[GradedLesson],
-    links: dict[tuple[str, str], str],
-    everyone: Sequence[str] = (),
-) -> str:
-    """Return the page for some lessons, with links to feedback pages by lesson and student.
+def index_page(summaries: Sequence[GradedLesson], links: Links, everyone: Sequence[str]) -> str:
+    """Return the page over several lessons."""
+    values = {"summaries": summaries, "links": links, "everyone": everyone}
+    return _environment().get_template("report.html.j2").render(values)
 
-    Of `everyone` in the class, some may have submitted nothing.
-    """
-    from jinja2 import Environment, PackageLoader, StrictUndefined
 
+def lesson_page(summary: GradedLesson, links: Links, everyone: Sequence[str] = ()) -> str:
+    """Return the page of a lesson. Of `everyone` in the class, some may have submitted nothing."""
+    values = {"summary": summary, "links": links, "everyone": everyone}
+    return _environment().get_template("lesson.html.j2").render(values)
+
+
+@functools.cache
+def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("course_lib.grading.report"),
         autoescape=True,
@@ -71,37 +85,31 @@ def render(
         lstrip_blocks=True,
     )
     environment.filters["inline"] = lambda text: Markup(inline(text))
-    known = (histogram, mistakes, needs_a_look, of_everyone, outcome_of, share, slowest, written)
-    environment.globals |= {one.__name__: one for one in known}
-    environment.globals |= {"links": links, "outcomes": OUTCOMES, "stopped": STOPPED}
-    sections = [_section(summary, everyone) for summary in summaries]
-    return environment.get_template("report.html.j2").render(sections=sections)
+    environment.filters["breakable"] = lambda name: _BREAK.sub("\u200b", name)
+    environment.filters["url"] = quote
+    known = (exercises, facts, histogram, mistakes, needs_a_look, of_everyone, outcome_of)
+    environment.globals |= {one.__name__: one for one in (*known, share, slowest, written)}
+    environment.globals |= {"outcomes": OUTCOMES, "stopped": STOPPED}
+    return environment
 
 
-def _section(summary: GradedLesson, everyone: Sequence[str]) -> dict:
+def facts(summary: GradedLesson, everyone: Sequence[str]) -> dict[str, str | int]:
+    """Return a lesson's figures by their headings."""
     shares = [part for s in summary.students if (part := share(s, summary)) is not None]
-    submitted = {student.student for student in summary.students}
-    absent = [student for student in everyone if student not in submitted]
     return {
-        "lesson": summary.lesson,
-        "summary": summary,
-        "shares": shares,
-        "absent": absent,
-        "facts": {
-            "students graded": f"{len(shares)} of {len(summary.students)}",
-            "mean": f"{mean(shares):.0%}" if shares else "none",
-            "median": f"{median(shares):.0%}" if shares else "none",
-            "late": sum(s.late_seconds > 0 for s in summary.students),
-            "nothing submitted": len(absent),
-            "written answers waiting": sum(map(len, summary.waiting.values())),
-        },
-        "exercises": [_exercise(name, summary) for name in summary.exercises],
+        "graded": f"{sum(not s.blanks for s in summary.students)} of {len(summary.students)}",
+        "median": f"{median(shares):.0%}" if shares else "none",
+        "needs a look": len(needs_a_look(summary)),
+        "waiting": sum(map(len, summary.waiting.values())),
+        "late": sum(s.late_seconds > 0 for s in summary.students),
+        "nothing submitted": sum(summary.of(student).absent for student in everyone),
     }
 
 
-def histogram(shares: Sequence[float]) -> list[dict]:
+def histogram(summary: GradedLesson) -> list[dict]:
     """Return how many students have which tenth of the points. All of them count as the last."""
-    counts = Counter(min(math.floor(one * 10 + 1e-9), 9) for one in shares)
+    parts = [part for s in summary.students if (part := share(s, summary)) is not None]
+    counts = Counter(min(math.floor(one * 10 + 1e-9), 9) for one in parts)
     most = max(counts.values(), default=1)
     return [{"lowest": 10 * n, "count": counts[n], "share": counts[n] / most} for n in range(10)]
 
@@ -113,18 +121,12 @@ def share(student: GradedSubmission, summary: GradedLesson) -> float | None:
     return student.points / summary.max_points
 
 
-def _exercise(name: str, summary: GradedLesson) -> dict:
-    rows = [row for _, row in summary.rows if row.exercise == name]
-    points = [row.points for row in rows if row.points is not None]
-    most = summary.points_by_exercise[name]
-    return {
-        "name": name,
-        "title": _BREAK.sub("\u200b", name),
-        "star": summary.star(name),
-        "counts": Counter(outcome_of(row) for row in rows),
-        "mean": f"{mean(points):.1f} of {most:g}" if points else f"none of {most:g}",
-        "share": mean(points) / most if points and most else 0,
-    }
+def exercises(summary: GradedLesson) -> Iterator[tuple[str, Counter[str], float | None]]:
+    """Yield each exercise with the number of students by outcome and the mean of their points."""
+    for name in summary.exercises:
+        rows = [row for _, row in summary.rows if row.exercise == name]
+        points = [row.points for row in rows if row.points is not None]
+        yield name, Counter(map(outcome_of, rows)), mean(points) if points else None
 
 
 def mistakes(summary: GradedLesson) -> list[tuple[str, str, str | None, list[str]]]:
@@ -174,8 +176,6 @@ def _reasons(student: GradedSubmission) -> Iterator[tuple[int, str, str]]:
         yield 2, "flagged", notice
     if student.late_seconds > 0:
         yield 3, "late", f"by {_duration(student.late_seconds)}"
-    if student.waiting:
-        yield 5, "written", f"waits for a person: {', '.join(student.waiting)}"
 
 
 def written(summary: GradedLesson) -> list[dict]:

@@ -100,6 +100,7 @@ class TestDemo:
         assert page.count(feedback) == 2 and f'href="report/{LESSON}.html"' in page
         page = (done.folder / "report" / f"{LESSON}.html").read_text(encoding="utf-8")
         assert feedback.replace('"feedback', '"../feedback') in page
+        assert 'href="../report.html"' in page
         show_demo(done)
         printed = capsys.readouterr().out
         assert all(student in printed for student in MISTAKES)

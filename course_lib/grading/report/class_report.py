@@ -55,7 +55,7 @@ def write_report(root: Path, lesson: str | None = None) -> Path:
     folder, index = course.root / "report", course.root / "report.html"
     folder.mkdir(exist_ok=True)
     for summary in summaries:
-        text = lesson_page(summary, links, everyone)
+        text = lesson_page(summary, links, everyone, index=not lesson or index.is_file())
         write_atomically(folder / f"{summary.lesson}.html", text)
     if lesson:
         return folder / f"{lesson}.html"
@@ -69,9 +69,11 @@ def index_page(summaries: Sequence[GradedLesson], links: Links, everyone: Sequen
     return _environment().get_template("report.html.j2").render(values)
 
 
-def lesson_page(summary: GradedLesson, links: Links, everyone: Sequence[str] = ()) -> str:
-    """Return the page of a lesson. Of `everyone` in the class, some may have submitted nothing."""
-    values = {"summary": summary, "links": links, "everyone": everyone}
+def lesson_page(
+    summary: GradedLesson, links: Links, everyone: Sequence[str] = (), *, index: bool = True
+) -> str:
+    """Return the page of a lesson, with a link to the page over all lessons if `index`."""
+    values = {"summary": summary, "links": links, "everyone": everyone, "index": index}
     return _environment().get_template("lesson.html.j2").render(values)
 
 

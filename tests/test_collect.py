@@ -538,7 +538,8 @@ def test_an_extension_alone_is_no_submission_and_is_in_the_report(due, work):
     assert main(["report", "02"]) == 0
     page = (due / "report" / f"{LESSON}.html").read_text()
     assert not (due / "report.html").exists() and "report.html" not in page
-    assert "ada (2026-03-05 00:00 UTC), bob (2026-03-05 00:00 UTC)" in page
+    bob = f'<a href="../feedback/bob/{LESSON}/{LESSON}.html">bob</a>'
+    assert f"ada (2026-03-05 00:00 UTC), {bob} (2026-03-05 00:00 UTC)</p>" in page
     assert "<strong>Nothing submitted:</strong> ada</p>" in page
 
 

@@ -140,7 +140,7 @@ def compare(
             if stock:
                 tell(f"{lesson}: nbgrader autograde, {submissions} submissions")
                 runs.append(run_stock(folder, lesson, submissions))
-    return Comparison(runs, _machine(), sandbox, workers)
+    return Comparison(runs, machine(), sandbox, workers)
 
 
 def make_class(root: Path, folder: Path, lesson: str, submissions: int) -> None:
@@ -199,7 +199,7 @@ def run_stock(folder: Path, lesson: str, submissions: int) -> Measured:
     return Measured("nbgrader", lesson, submissions, seconds)
 
 
-def _machine() -> str:
+def machine() -> str:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return (
         f"{platform.system()} {platform.machine()}, {cores} cores, Python {sys.version.split()[0]}"

@@ -7,10 +7,15 @@ import typer
 
 from course_lib.cli.options import AsJson, Quiet, Sandbox, progress
 from course_lib.workspace.errors import UsageError
-from course_lib.workspace.folder import chosen_lessons, course_root, with_sources
+from course_lib.workspace.folder import (
+    chosen_lessons,
+    course_root,
+    lesson_names,
+    with_sources,
+)
 
 verbs = typer.Typer()
-_LESSON = "grading, checks: which lessons; may be repeated."
+_LESSON = "grading, scale, checks: which lessons; may be repeated."
 _QUICK = (
     "attention: small inputs only; checks: five answers of a kind; figures: drawn once; stability: "
     "three copies, graded once."
@@ -20,11 +25,12 @@ _QUICK = (
 @verbs.command()
 def bench(
     what: Annotated[
-        Literal["grading", "stability", "attention", "checks", "figures"],
+        Literal["grading", "scale", "stability", "attention", "checks", "figures"],
         typer.Argument(help="What to measure."),
     ] = "grading",
     lesson: Annotated[list[str] | None, typer.Option("--lesson", help=_LESSON)] = None,
-    submissions: Annotated[int, typer.Option(min=1, help="How many submissions.")] = 24,
+    submissions: Annotated[int, typer.Option(min=1, help="grading: how many submissions.")] = 24,
+    students: Annotated[int, typer.Option(min=1, help="scale: how many students.")] = 2000,
     workers: Annotated[int, typer.Option(min=1, help="Processes of `course grade`.")] = 2,
     sandbox: Annotated[Sandbox, typer.Option(help="Which sandbox to use.")] = "strict",
     stock: Annotated[bool, typer.Option(help="Run stock nbgrader on the same class.")] = True,
@@ -32,9 +38,11 @@ def bench(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Measure grading, its stability, attention, checks or figures.
+    """Measure grading, its stability, a large class, attention, checks or figures.
 
     Example: course bench grading --lesson 02 --submissions 24
+
+    Example: course bench scale --students 600
 
     Example: course bench checks --lesson 02
 
@@ -53,6 +61,8 @@ def bench(
     root = course_root()
     if what == "stability":
         return _stability(root, quick, as_json, tell)
+    if what == "scale":
+        return _scale(root, chosen_lessons(root, lesson), students, as_json, tell)
     from course_lib.benchmarks import grading
 
     slugs = chosen_lessons(root, lesson or ["02"]) or []
@@ -85,6 +95,14 @@ def _stability(root: Path, quick: bool, as_json: bool, tell) -> None:
     typer.echo(stability.to_json(measured) if as_json else measured.text())
     if measured.unstable:
         raise typer.Exit(1)
+
+
+def _scale(root: Path, slugs: list[str] | None, students: int, as_json: bool, tell) -> None:
+    """Time the export and the report of a generated class, one line per command."""
+    from course_lib.benchmarks import scale
+
+    measured = scale.measure(root, slugs or lesson_names(root), students, tell)
+    typer.echo(scale.to_json(measured) if as_json else measured.text())
 
 
 def _checks(root: Path, slugs: list[str] | None, quick: bool, as_json: bool, tell) -> None:

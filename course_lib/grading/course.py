@@ -2,6 +2,7 @@
 
 import copy
 import hashlib
+import json
 import os
 import tempfile
 import warnings
@@ -48,6 +49,7 @@ class Course:
             raise GradingError(f"{self.root} holds no {CONFIG}: run this in the course folder")
         self.config: Config = load_config(self.root)
         self.config.CourseDirectory.root = str(self.root)
+        self._folders = self.coursedir("")
 
     def coursedir(self, lesson: str, config: Config | None = None) -> CourseDirectory:
         """Return nbgrader's own view of the folder, set to one lesson."""
@@ -60,7 +62,7 @@ class Course:
 
     def step(self, name: str) -> Path:
         """Return the folder of a step: source, release, submitted, autograded or feedback."""
-        return self.root / getattr(self.coursedir(""), f"{name}_directory")
+        return self.root / getattr(self._folders, f"{name}_directory")
 
     @property
     def private(self) -> Path:
@@ -81,11 +83,11 @@ class Course:
         """Return the path of a student's graded notebook."""
         return self.step("autograded") / student / lesson / f"{lesson}.ipynb"
 
-    def read_graded(self, student: str, lesson: str) -> NotebookNode | None:
+    def read_graded(self, student: str, lesson: str, *, brief: bool = False) -> NotebookNode | None:
         """Return a student's graded notebook, or None if it is missing or damaged."""
         with suppress(OSError):
             path = self.autograded_notebook(student, lesson)
-            return parse_graded(path.read_text(encoding="utf-8"))
+            return parse_graded(path.read_text(encoding="utf-8"), brief=brief)
         return None
 
     def read_release(self, lesson: str) -> tuple[str, NotebookNode]:
@@ -161,13 +163,18 @@ class Course:
         return os.environ.get(SEED) or secret_seed(self.private / "check_seed")
 
 
-def parse_graded(text: str) -> NotebookNode | None:
+def parse_graded(text: str, *, brief: bool = False) -> NotebookNode | None:
     """Parse the text of a graded notebook; return None if it is damaged.
 
     It is our own and was validated when it was written, so nbformat need not do that again.
+    If `brief`, only nbgrader's cells without answers are kept: nbformat takes time for each.
     """
     try:
-        notebook = nbformat.v4.reads(text)
+        found = json.loads(text)
+        if brief:
+            marked = [c for c in found["cells"] if "nbgrader" in c["metadata"]]
+            found["cells"] = [c for c in marked if not c["metadata"]["nbgrader"].get("solution")]
+        notebook = nbformat.v4.to_notebook(found)
     except (ValueError, TypeError, AttributeError, LookupError):
         return None
     return notebook if "cells" in notebook and "metadata" in notebook else None

@@ -8,7 +8,7 @@ import csv
 import io
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from nbgrader.utils import is_grade, is_locked, is_solution
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from course_lib.grading.adapters.nbgrader import Gradebook, one_transaction
+from course_lib.grading.adapters.nbgrader import INDEXES, Gradebook, one_transaction
 from course_lib.grading.graded_cells import grade_id
 from course_lib.workspace.errors import GradingError
 from course_lib.workspace.files import write_atomically
@@ -48,6 +48,9 @@ def opened(coursedir: CourseDirectory) -> Iterator[Gradebook]:
     place = url.database if is_sqlite else url.set(query={})._replace(password=None)
     try:
         with api.Gradebook(coursedir.db_url, coursedir.course_id) as gradebook:
+            with suppress(SQLAlchemyError):  # it is only slow without them
+                for index in INDEXES:
+                    index.create(gradebook.engine, checkfirst=True)
             yield gradebook
     except SQLAlchemyError as error:
         cause = getattr(error, "orig", None) or error

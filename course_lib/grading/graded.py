@@ -172,11 +172,6 @@ class GradedLesson:
         return replace(self, students=tuple(s for s in self.students if s.student in students))
 
     @property
-    def rows(self) -> list[tuple[str, GradedExercise]]:
-        """Return all machine-graded exercises with their students, student by student."""
-        return [(student.student, one) for student in self.students for one in student.rows]
-
-    @property
     def waiting(self) -> dict[str, list[str]]:
         """Return the written answers that a person has yet to grade, by student."""
         return {one.student: one.waiting for one in self.students if one.waiting}

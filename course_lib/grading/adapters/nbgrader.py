@@ -14,6 +14,7 @@ from nbgrader.coursedir import CourseDirectory
 from nbgrader.dbutil import ALEMBIC_DIR
 from nbgrader.preprocessors import AssignLatePenalties, NbGraderPreprocessor, SaveAutoGrades
 from nbgrader.utils import determine_grade
+from sqlalchemy import Index
 from traitlets.config import Config
 
 WRITTEN_AGAINST = "0.9.6"
@@ -25,6 +26,14 @@ Assignment: TypeAlias = Any
 Submission: TypeAlias = Any
 SubmittedNotebook: TypeAlias = Any
 Grade: TypeAlias = Any
+# nbgrader's own indexes begin with the other column. Without these, each submission that is read
+# costs a scan of whole tables.
+INDEXES = [
+    Index("course_submission_by_student", api.SubmittedAssignment.student_id),
+    Index("course_notebook_by_submission", api.SubmittedNotebook.assignment_id),
+    Index("course_grade_by_notebook", api.Grade.notebook_id),
+    Index("course_comment_by_notebook", api.Comment.notebook_id),
+]
 
 
 def submit(

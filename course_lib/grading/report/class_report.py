@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import mean, median
 from urllib.parse import quote
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from course_lib.checks.judge.html import inline
@@ -43,10 +43,8 @@ def write_report(root: Path, lesson: str | None = None) -> Path:
         read = (read_lesson(course, name) for name in ([lesson] if lesson else lessons))
         summaries = [summary for summary in read if summary.students]
     if not summaries:
-        what, name = lesson or "any lesson", lesson or "LESSON"
-        raise GradingError(
-            f"{course.root}: nothing is graded for {what}: run `course grade {name}`"
-        )
+        what, remedy = lesson or "any lesson", f"run `course grade {lesson or 'LESSON'}`"
+        raise GradingError(f"{course.root}: nothing is graded for {what}: {remedy}")
     links, feedback = {}, course.step("feedback")
     for name, student in ((s.lesson, one.student) for s in summaries for one in s.students):
         page = feedback / student / name / f"{name}.html"
@@ -66,7 +64,7 @@ def write_report(root: Path, lesson: str | None = None) -> Path:
 def index_page(summaries: Sequence[GradedLesson], links: Links, everyone: Sequence[str]) -> str:
     """Return the page over several lessons."""
     values = {"summaries": summaries, "links": links, "everyone": everyone}
-    return _environment().get_template("report.html.j2").render(values)
+    return _template("report.html.j2").render(values)
 
 
 def lesson_page(
@@ -74,11 +72,11 @@ def lesson_page(
 ) -> str:
     """Return the page of a lesson, with a link to the page over all lessons if `index`."""
     values = {"summary": summary, "links": links, "everyone": everyone, "index": index}
-    return _environment().get_template("lesson.html.j2").render(values)
+    return _template("lesson.html.j2").render(values)
 
 
 @functools.cache
-def _environment() -> Environment:
+def _template(name: str) -> Template:
     environment = Environment(
         loader=PackageLoader("course_lib.grading.report"),
         autoescape=True,
@@ -92,7 +90,7 @@ def _environment() -> Environment:
     known = (exercises, facts, histogram, mistakes, needs_a_look, of_everyone, outcome_of)
     environment.globals |= {one.__name__: one for one in (*known, share, slowest, written)}
     environment.globals |= {"outcomes": OUTCOMES, "stopped": STOPPED}
-    return environment
+    return environment.get_template(name)
 
 
 def facts(summary: GradedLesson, everyone: Sequence[str]) -> dict[str, str | int]:
@@ -126,7 +124,7 @@ def share(student: GradedSubmission, summary: GradedLesson) -> float | None:
 def exercises(summary: GradedLesson) -> Iterator[tuple[str, Counter[str], float | None]]:
     """Yield each exercise with the number of students by outcome and the mean of their points."""
     for name in summary.exercises:
-        rows = [row for _, row in summary.rows if row.exercise == name]
+        rows = [row for one in summary.students for row in one.rows if row.exercise == name]
         points = [row.points for row in rows if row.points is not None]
         yield name, Counter(map(outcome_of, rows)), mean(points) if points else None
 
@@ -134,9 +132,10 @@ def exercises(summary: GradedLesson) -> Iterator[tuple[str, Counter[str], float 
 def mistakes(summary: GradedLesson) -> list[tuple[str, str, str | None, list[str]]]:
     """Return each exercise's mistakes, the most frequent first, with message and students."""
     found = defaultdict(list)
-    for student, row in summary.rows:
-        if row.mistake:
-            found[row.exercise, row.mistake].append((student, row.message))
+    for student in summary.students:
+        for row in student.rows:
+            if row.mistake:
+                found[row.exercise, row.mistake].append((student.student, row.message))
     place = {name: at for at, name in enumerate(summary.exercises)}
     ordered = sorted(found.items(), key=lambda one: (place[one[0][0]], -len(one[1])))
     return [(*named, made[0][1], [student for student, _ in made]) for named, made in ordered]
@@ -155,16 +154,12 @@ def needs_a_look(summary: GradedLesson) -> list[dict]:
     lowest = {student for _, student in ranked[:NUM_LOWEST]}
     looks, known = [], of_everyone(summary)
     for student in summary.students:
-        reasons = sorted(reason for reason in _reasons(student) if reason[2] not in known)
+        reasons = [reason for reason in _reasons(student) if reason[2] not in known]
         if student.student in lowest:
-            part = scores[student.student]
-            reasons = sorted([*reasons, (4, "lowest", f"among the lowest scores: {part:.0%}")])
+            reasons.append((4, "lowest", f"among the lowest scores: {scores[student.student]:.0%}"))
         if reasons:
-            looks.append((reasons[0][0], student.student, reasons))
-    return [
-        {"student": student, "reasons": [(kind, text) for _, kind, text in reasons]}
-        for _, student, reasons in sorted(looks)
-    ]
+            looks.append((min(reasons)[0], student.student, sorted(reasons)))
+    return [{"student": one, "reasons": [r[1:] for r in why]} for _, one, why in sorted(looks)]
 
 
 def _reasons(student: GradedSubmission) -> Iterator[tuple[int, str, str]]:

@@ -2,7 +2,10 @@
 
 from dataclasses import replace
 
+from nbgrader import api
 from nbgrader.api import MissingEntry
+from sqlalchemy import select
+from sqlalchemy.orm import selectinload
 
 from course_lib.grading.adapters.nbgrader import Assignment, Grade, Submission
 from course_lib.grading.course import Course
@@ -26,21 +29,23 @@ def read_lesson(course: Course, lesson: str, *, brief: bool = False) -> GradedLe
         except MissingEntry:
             return GradedLesson(lesson)
         exercises, answers = _points(assignment)
-        if not exercises and not answers:
-            return GradedLesson(lesson)
         students, extensions = [], {}
-        for submission in gradebook.assignment_submissions(lesson):
-            student = submission.student.id
+        works = selectinload(api.SubmittedAssignment.notebooks)
+        rows = works.selectinload(api.SubmittedNotebook.grades)  # one query instead of thousands
+        found = select(api.SubmittedAssignment).filter_by(assignment_id=assignment.id)
+        for submission in gradebook.db.scalars(found.options(rows)):
+            student = submission.student_id
             if submission.extension:
                 extensions[student] = f"{submission.duedate:%Y-%m-%d %H:%M} UTC"
                 if not (student in entries or course.read_graded(student, lesson)):
                     continue  # the row is there for the extension alone
             graded = _from_gradebook(submission, exercises, answers)
             if graded.state == BLANK or not brief:
-                found = course.read_graded(student, lesson)
-                notebook = read_notebook(found) if found else None
-                graded = _explained(graded, entries.get(student, Entry(student)), notebook)
-                if problem := read_stamp(submitted / student / lesson).problem:
+                read = course.read_graded(student, lesson, brief=True)
+                told = read_notebook(read) if read else None
+                graded = _explained(graded, entries.get(student, Entry(student)), told)
+                work = submitted / student / lesson
+                if not submission.timestamp and (problem := read_stamp(work).problem):
                     graded = replace(graded, notices=(*graded.notices, problem))
             students.append(graded)
     students.sort(key=lambda graded: graded.student)
@@ -65,7 +70,7 @@ def _from_gradebook(
     """Return a submission from the gradebook alone."""
     grades = {grade.cell.name: grade for nb in submission.notebooks for grade in nb.grades}
     return GradedSubmission(
-        submission.student.id,
+        submission.student_id,
         tuple(_graded(name, most, grades.get(name), False) for name, most in exercises.items()),
         tuple(_graded(name, most, grades.get(name), True) for name, most in answers.items()),
         late_seconds=float(submission.total_seconds_late),
@@ -91,20 +96,16 @@ def _explained(
     """Return a submission with the details from its graded notebook and ledger entry."""
     told = notebook or GradedSubmission("")
     read = {row.exercise: row for row in told.rows}
-    problem = entry.problem or (None if notebook else "not graded yet")
+    lost = GradedExercise("", None, 0.0, "not_graded", reason="no graded notebook")
+    rows = []
+    for row in graded.rows:
+        one = read.get(row.exercise, lost if row.points is None else row)
+        about = {"mistake": one.mistake, "reason": one.reason, "message": one.message}
+        rows.append(replace(row, outcome=one.outcome, **about))
     return replace(
         graded,
-        rows=tuple(_with_report(row, read.get(row.exercise)) for row in graded.rows),
-        problem=problem,
+        rows=tuple(rows),
+        problem=entry.problem or (None if notebook else "not graded yet"),
         notices=tuple(dict.fromkeys([*entry.notices, *told.notices])),
         seconds=entry.seconds.get("total", 0.0),
-    )
-
-
-def _with_report(row: GradedExercise, read: GradedExercise | None) -> GradedExercise:
-    """Add the notebook's outcome, mistake and message to the gradebook's points."""
-    if read is None:
-        return row if row.points is not None else replace(row, reason="no graded notebook")
-    return replace(
-        row, outcome=read.outcome, mistake=read.mistake, reason=read.reason, message=read.message
     )

@@ -1,0 +1,192 @@
+"""`course bench scale`: export the grades of a large class, and write its report.
+
+The class is generated. Every lesson is released as usual, but no answer is graded. A few graded
+notebooks with different outcomes are made for each lesson, and each student gets one of them: its
+points in the gradebook, an entry in the ledger, and links to its files.
+"""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbformat import NotebookNode
+from nbgrader import api
+from sqlalchemy import insert
+
+from course_lib.benchmarks.grading import machine
+from course_lib.grading.course import Course, quiet_nbgrader
+from course_lib.grading.demo_course import DUE, make_folder, submit
+from course_lib.grading.graded_cells import REPORT, check_cells, read_notebook
+from course_lib.grading.ledger import Entry, Ledger
+from course_lib.workspace.errors import GradingError
+
+NUM_VARIANTS = 8
+OUTCOMES = {
+    "correct": 1.0,
+    "incorrect": 0.5,
+    "raised": 0.0,
+    "not_attempted": 0.0,
+}  # share of points
+FREQUENCIES = (7, 2, 1, 1)
+MISTAKES = ("over_queries", "upper_triangular", "no_maximum_subtracted")
+MESSAGE = "Your `softmax` runs over the queries: the columns sum to 1 instead of the rows."
+LATE = 0.1  # the share of submissions
+
+
+@dataclass
+class Scale:
+    """The seconds that each command took, and the size of the pages that it wrote in bytes."""
+
+    machine: str
+    students: int
+    lessons: int
+    seconds: dict[str, float]
+    report: int
+    pages: int
+
+    def text(self) -> str:
+        """Return a line for each command."""
+        lines = [f"{self.machine}; {self.students:,} students, {self.lessons} lessons", ""]
+        lines += [f"{what:<36}{seconds:>8.1f} s" for what, seconds in self.seconds.items()]
+        sizes = f"report.html {self.report / 1e6:.1f} MB, report/ {self.pages / 1e6:.1f} MB"
+        return "\n".join([*lines, "", sizes])
+
+
+def measure(
+    root: Path, lessons: Sequence[str], students: int, tell: Callable[[str], None]
+) -> Scale:
+    """Generate a class and time its export and its reports, each command in its own process."""
+    with tempfile.TemporaryDirectory(prefix="course-bench-") as scratch:
+        folder = Path(scratch) / "class"
+        make_folder(root, folder)
+        for lesson in lessons:
+            tell(f"{lesson}: {students} submissions")
+            make_lesson(folder, lesson, students)
+        commands = (["export", "--partial"], ["report", lessons[0][:2]], ["report"])
+        seconds = {}
+        for command in commands:
+            name = f"course {' '.join(command)}"
+            tell(name)
+            started = time.perf_counter()
+            line = [sys.executable, "-m", "course_lib", *command, "--quiet"]
+            done = subprocess.run(line, cwd=folder, capture_output=True, text=True)
+            seconds[name] = time.perf_counter() - started
+            if done.returncode:
+                raise GradingError(f"{name} failed: {done.stderr[-500:]}")
+        report = (folder / "report.html").stat().st_size
+        pages = sum(page.stat().st_size for page in (folder / "report").iterdir())
+    return Scale(machine(), students, len(lessons), seconds, report, pages)
+
+
+def make_lesson(folder: Path, lesson: str, students: int) -> None:
+    """Give every student of a class a graded submission of a lesson."""
+    random.seed(lesson)
+    course = Course(folder)
+    submit(folder, lesson, [])
+    _, release = course.read_release(lesson)
+    notebooks = [_graded(release) for _ in range(NUM_VARIANTS)]
+    variants = folder / "variants" / lesson
+    variants.mkdir(parents=True)
+    for n, notebook in enumerate(notebooks):
+        nbformat.write(notebook, variants / f"{n}.ipynb")
+    page, stamp = variants / "page.html", variants / "timestamp.txt"
+    page.write_text("<!DOCTYPE html><title>Feedback</title>", encoding="utf-8")
+    stamp.write_text(f"{DUE:%Y-%m-%d %H:%M:%S} UTC\n", encoding="utf-8")
+    names = [f"student-{n:05}" for n in range(students)]
+    chosen = {name: random.randrange(NUM_VARIANTS) for name in names}
+    ledger = Ledger(course.ledger_path(lesson))
+    for name, n in chosen.items():
+        for path, target in (
+            (course.autograded_notebook(name, lesson), variants / f"{n}.ipynb"),
+            (course.step("feedback") / name / lesson / f"{lesson}.html", page),
+            (course.step("submitted") / name / lesson / stamp.name, stamp),
+        ):
+            path.parent.mkdir(parents=True)
+            os.link(target, path)
+        ledger.put(Entry(name, state="published", seconds={"total": random.uniform(1, 9)}))
+    _fill_gradebook(course, lesson, chosen, notebooks)
+
+
+def _graded(release: NotebookNode) -> NotebookNode:
+    """Return a release notebook with random results of its checks."""
+    notebook = deepcopy(release)
+    for cell in check_cells(notebook):
+        about = cell.metadata["nbgrader"]
+        (outcome,) = random.choices(list(OUTCOMES), FREQUENCIES)
+        points = OUTCOMES[outcome] * about["points"]
+        report = {"exercise": about["grade_id"], "outcome": outcome, "points": points}
+        if outcome == "incorrect":
+            report |= {"mistake": random.choice(MISTAKES), "findings": [{"message": MESSAGE}]}
+        data = {"text/plain": str(points), "text/html": "<p>report</p>" * 150, REPORT: report}
+        cell.execution_count = 1
+        cell.outputs = [nbformat.v4.new_output("execute_result", data, execution_count=1)]
+    return notebook
+
+
+def _fill_gradebook(
+    course: Course, lesson: str, chosen: dict[str, int], notebooks: list[NotebookNode]
+) -> None:
+    """Write the rows that publishing would write, with an insert for each table."""
+    points = [{row.exercise: row.points for row in read_notebook(one).rows} for one in notebooks]
+    with quiet_nbgrader(), course.gradebook() as gradebook:
+        assignment: Any = gradebook.find_assignment(lesson)
+        (notebook,) = assignment.notebooks
+        known = {student.id for student in gradebook.students}
+        due = DUE.replace(tzinfo=None)
+        rows: dict[Any, list[dict]] = {
+            table: []
+            for table in (
+                api.Student,
+                api.SubmittedAssignment,
+                api.SubmittedNotebook,
+                api.Grade,
+                api.Comment,
+            )
+        }
+        for name, n in chosen.items():
+            if name not in known:
+                rows[api.Student].append({"id": name})
+            one, work = api.new_uuid(), api.new_uuid()
+            late = timedelta(hours=12 if random.random() < LATE else -5)
+            submission = {"id": one, "assignment_id": assignment.id, "student_id": name}
+            rows[api.SubmittedAssignment].append({**submission, "timestamp": due + late})
+            rows[api.SubmittedNotebook].append(
+                {"id": work, "assignment_id": one, "notebook_id": notebook.id}
+            )
+            for cell in notebook.grade_cells:
+                score = points[n].get(cell.name)
+                by_hand = score is None and random.random() < 0.5
+                rows[api.Grade].append(
+                    {
+                        "id": api.new_uuid(),
+                        "notebook_id": work,
+                        "cell_id": cell.id,
+                        "auto_score": score,
+                        "manual_score": cell.max_score if by_hand else None,
+                        "needs_manual_grade": score is None and not by_hand,
+                    }
+                )
+            rows[api.Comment] += [
+                {"id": api.new_uuid(), "notebook_id": work, "cell_id": cell.id}
+                for cell in notebook.solution_cells
+            ]
+        for table, values in rows.items():
+            if values:
+                gradebook.db.execute(insert(table), values)
+        gradebook.db.commit()
+
+
+def to_json(scale: Scale) -> str:
+    """Return the measurement as one JSON document."""
+    return json.dumps(asdict(scale), indent=2)

@@ -26,8 +26,7 @@ Assignment: TypeAlias = Any
 Submission: TypeAlias = Any
 SubmittedNotebook: TypeAlias = Any
 Grade: TypeAlias = Any
-# nbgrader's own indexes begin with the other column. Without these, each submission that is read
-# costs a scan of whole tables.
+# nbgrader's own indexes begin with other columns: each submission cost a scan of whole tables.
 INDEXES = [
     Index("course_submission_by_student", api.SubmittedAssignment.student_id),
     Index("course_notebook_by_submission", api.SubmittedNotebook.assignment_id),

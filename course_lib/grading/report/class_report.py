@@ -31,10 +31,7 @@ NUM_SLOWEST = 5
 
 
 def write_report(root: Path, lesson: str | None = None) -> Path:
-    """Write a page for each graded lesson and report.html over them, or the page of one lesson.
-
-    Return the path of report.html, or of the one lesson's page.
-    """
+    """Write the pages of all graded lessons and report.html, or of one; return the one to open."""
     course = Course(root)
     with quiet_nbgrader():
         with course.gradebook() as gradebook:

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from nbgrader import api
-from nbgrader.api import MissingEntry
 from sqlalchemy import select
 from sqlalchemy.orm import selectinload
 
@@ -26,7 +25,7 @@ def read_lesson(course: Course, lesson: str, *, brief: bool = False) -> GradedLe
     with course.gradebook() as gradebook:
         try:
             assignment = gradebook.find_assignment(lesson)
-        except MissingEntry:
+        except api.MissingEntry:
             return GradedLesson(lesson)
         exercises, answers = _points(assignment)
         students, extensions = [], {}

@@ -46,19 +46,25 @@ LATE = 0.1  # the share of submissions
 
 @dataclass
 class Scale:
-    """The seconds that each command took, and the size of the pages that it wrote in bytes."""
+    """The time that each command took, in seconds, and the size of the pages, in bytes.
+
+    `processor` is the processor time, which depends less on what else the machine does.
+    """
 
     machine: str
     students: int
     lessons: int
     seconds: dict[str, float]
+    processor: dict[str, float]
     report: int
     pages: int
 
     def text(self) -> str:
         """Return a line for each command."""
         lines = [f"{self.machine}; {self.students:,} students, {self.lessons} lessons", ""]
-        lines += [f"{what:<36}{seconds:>8.1f} s" for what, seconds in self.seconds.items()]
+        lines.append(f"{'':<28}{'seconds':>9}{'processor':>11}")
+        for name, seconds in self.seconds.items():
+            lines.append(f"{name:<28}{seconds:>9.1f}{self.processor[name]:>11.1f}")
         sizes = f"report.html {self.report / 1e6:.1f} MB, report/ {self.pages / 1e6:.1f} MB"
         return "\n".join([*lines, "", sizes])
 
@@ -74,19 +80,20 @@ def measure(
             tell(f"{lesson}: {students} submissions")
             make_lesson(folder, lesson, students)
         commands = (["export", "--partial"], ["report", lessons[0][:2]], ["report"])
-        seconds = {}
+        seconds, processor = {}, {}
         for command in commands:
             name = f"course {' '.join(command)}"
             tell(name)
-            started = time.perf_counter()
+            started, before = time.perf_counter(), os.times()
             line = [sys.executable, "-m", "course_lib", *command, "--quiet"]
             done = subprocess.run(line, cwd=folder, capture_output=True, text=True)
-            seconds[name] = time.perf_counter() - started
+            seconds[name], after = time.perf_counter() - started, os.times()
+            processor[name] = sum(after[2:4]) - sum(before[2:4])  # of the child
             if done.returncode:
                 raise GradingError(f"{name} failed: {done.stderr[-500:]}")
         report = (folder / "report.html").stat().st_size
         pages = sum(page.stat().st_size for page in (folder / "report").iterdir())
-    return Scale(machine(), students, len(lessons), seconds, report, pages)
+    return Scale(machine(), students, len(lessons), seconds, processor, report, pages)
 
 
 def make_lesson(folder: Path, lesson: str, students: int) -> None:

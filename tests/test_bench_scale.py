@@ -1,0 +1,98 @@
+"""The gradebook of a large class: its indexes, the number of queries, and the benchmark."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, event, inspect, text
+
+from course_lib.benchmarks.scale import make_lesson
+from course_lib.cli.main import main
+from course_lib.grading.adapters.nbgrader import INDEXES
+from course_lib.grading.course import Course, quiet_nbgrader
+from course_lib.grading.demo_course import make_folder
+from course_lib.grading.graded import GRADED, OUTCOMES, WAITING
+from course_lib.grading.report.read_grades import read_lesson
+
+ROOT = Path(__file__).resolve().parents[1]
+LARGE, SMALL = "02_masked_softmax", "03_batch_matmul"
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory):
+    """Generate a class with 12 submissions of one lesson and 2 of another."""
+    folder = tmp_path_factory.mktemp("large") / "class"
+    make_folder(ROOT, folder)
+    make_lesson(folder, LARGE, 12)
+    make_lesson(folder, SMALL, 2)
+    return Course(folder)
+
+
+def indexes(gradebook):
+    tables = {index.table.name for index in INDEXES if index.table is not None}
+    look = inspect(gradebook.engine)
+    found = {one["name"] for table in tables for one in look.get_indexes(table)}
+    return found & {index.name for index in INDEXES}
+
+
+def test_missing_indexes_are_made_when_a_gradebook_is_opened(course):
+    with quiet_nbgrader(), course.gradebook() as gradebook:
+        assert len(indexes(gradebook)) == len(INDEXES) == 4
+        for index in INDEXES:
+            gradebook.db.execute(text(f"DROP INDEX {index.name}"))
+        gradebook.db.commit()
+        assert not indexes(gradebook)
+    with course.gradebook() as gradebook:
+        assert len(indexes(gradebook)) == 4
+
+
+def test_a_gradebook_that_refuses_the_indexes_works_without(course):
+    first = INDEXES[0].name
+    with course.gradebook() as gradebook:
+        for index in INDEXES:
+            gradebook.db.execute(text(f"DROP INDEX {index.name}"))
+        gradebook.db.execute(text(f"CREATE TABLE {first} (name TEXT)"))  # has the index's name
+        gradebook.db.commit()
+    with quiet_nbgrader(), course.gradebook() as gradebook:
+        assert not indexes(gradebook)
+        assert len(read_lesson(course, LARGE).students) == 12
+        gradebook.db.execute(text(f"DROP TABLE {first}"))
+        gradebook.db.commit()
+
+
+@pytest.mark.parametrize("brief", [True, False])
+def test_the_number_of_queries_does_not_depend_on_the_size_of_the_class(course, brief):
+    asked = []
+
+    def note(connection, cursor, statement, *rest):
+        if re.search(r"FROM (submitted_\w+|student|grade|comment)\b", statement):
+            asked.append(lesson)
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        with quiet_nbgrader():
+            for lesson in (LARGE, SMALL):
+                assert read_lesson(course, lesson, brief=brief).students
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+    assert asked.count(LARGE) == asked.count(SMALL) == 3
+
+
+def test_the_generated_class_looks_graded(course):
+    with quiet_nbgrader():
+        lesson = read_lesson(course, LARGE)
+    assert {one.state for one in lesson.students} <= {GRADED, WAITING} and not lesson.blanks
+    assert {row.outcome for one in lesson.students for row in one.rows} <= OUTCOMES.keys()
+    assert any(row.mistake and row.message for one in lesson.students for row in one.rows)
+    assert all(one.seconds > 0 for one in lesson.students)
+
+
+def test_the_benchmark_times_the_export_and_both_reports(monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    assert main(["bench", "scale", "--students", "3", "--lesson", "02", "--json", "--quiet"]) == 0
+    measured = json.loads(capsys.readouterr().out)
+    commands = ["course export --partial", "course report 02", "course report"]
+    assert list(measured["seconds"]) == commands and min(measured["seconds"].values()) > 0
+    assert (measured["students"], measured["lessons"]) == (3, 1)
+    assert measured["pages"] > measured["report"] > 1000

@@ -137,7 +137,7 @@ def findings_of(
         problem = violation.problem
         if violation.aspect == "values" and problem.id not in known and not asked:
             asked = True
-            if finding := _violated_property(exercise, left, outcomes, failures):
+            if finding := _violated_property(exercise, left, outcomes, failures, cases):
                 said |= {finding.id, "wrong_values"}
                 findings.append(finding)
         follows = violation.aspect == "gradients" or problem.id == "attribute_values"
@@ -220,8 +220,13 @@ def _rank(violation: Violation, misled: set[str]) -> int:
     return 5 if aspect == "values" else 6
 
 
-def _violated_property(exercise, violations, outcomes, failures: _Failures) -> Finding | None:
-    """Return a finding on the first property that wrong values break, or None."""
+def _violated_property(
+    exercise, violations, outcomes, failures: _Failures, cases: _Cases
+) -> Finding | None:
+    """Return a finding on the first property that wrong values break, or None.
+
+    If other calls may be the reason, it says so.
+    """
     failing = sorted((v for v in violations if v.aspect == "values"), key=importance)
     for prop in exercise.properties:
         for violation in failing:
@@ -229,6 +234,8 @@ def _violated_property(exercise, violations, outcomes, failures: _Failures) -> F
                 failure = failures.say(violation, failing, prop=prop)
                 sentence = prop.broken_by(failure.violation.probe, failure.seen) or ""
                 sentence += _formula(prop, failing, outcomes)
+                if violation.probe.scenario != "call":
+                    sentence = f"{cases.of(violation)} {sentence}".strip()
                 return Finding(prop.id, sentence, prop.hint, violation.part)
     return None
 

@@ -117,7 +117,8 @@ def weight_in_an_empty_row(probe, weights, allowed) -> str | None:
         return None
     row = weights[place]
     if np.ptp(row) < 1e-6 and abs(row.sum() - 1) < 1e-3:
-        shown = f"it gives the same weight, 1/m = {row[0]:.3g}, to each of its m = {row.size} keys"
+        share = f"each of its keys gets weight 1/{row.size}"
+        shown = share if row.size > 1 else "its only key gets weight 1"
     else:
         shown = "its weights are " + ", ".join(f"{weight:.3f}" for weight in row[:5])
     return f"No key may be attended to by {place_of(place)}, yet {shown}."

@@ -40,9 +40,3 @@ def test_the_verb_prints_a_line_a_figure_and_the_median():
         "training_moment",
         *live,
     }
-
-
-def test_the_text_names_the_ratio():
-    rows = [figures.Row("a", 0.1, 0.2, 5000), figures.Row("b", 0.3, None, 7000)]
-    words = figures.Measured(rows, "here").text()
-    assert "median figure: 200 ms, 0.50 times that of a matplotlib PNG. here." in words

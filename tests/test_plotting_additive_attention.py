@@ -55,12 +55,6 @@ def test_alt_text_names_the_best_key_of_each_query_and_the_range_of_each_feature
     assert plot.alt.endswith(".")
 
 
-def test_size_fits_a_page(plot):
-    width, height = plot.figure.get_size_inches()
-    assert 4 <= width <= 6
-    assert 1.5 <= height <= 6
-
-
 def test_it_refuses_more_slices_than_fit_and_sizes_that_disagree():
     with pytest.raises(ValueError, match=r"1\.\.4 hidden features"):
         plotting.feature_cube(np.zeros((2, 5)), np.zeros((3, 5)), np.zeros(5))

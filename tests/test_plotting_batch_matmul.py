@@ -8,13 +8,6 @@ KEYS = torch.arange(6).reshape(3, 2)
 OWNERS = torch.arange(3)[:, None].expand(3, 2)
 
 
-def test_figures_are_four_to_six_inches_wide():
-    plot = plotting.cell_origins({"keys": (KEYS, OWNERS), "turned": (KEYS.mT, OWNERS.mT)})
-    width, height = plot.figure.get_size_inches()
-    assert 4 <= width <= 6
-    assert 1.5 <= height <= 6
-
-
 def test_a_transpose_keeps_keys_whole_and_a_reshape_mixes_them():
     alt = plotting.cell_origins(
         {

@@ -1,9 +1,7 @@
-"""The map of attention: everything is in it, nothing overlaps, and every section opens with it."""
+"""The map of attention: everything is in it, and nothing overlaps."""
 
-import ast
 import itertools
 import re
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -11,13 +9,9 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextToPath
 
 from course_lib import plotting
-from course_lib.authoring.read import read_cells
 from course_lib.plotting.diagram_layout import LEVELS
 from course_lib.plotting.diagram_strip import ROWS
 
-ROOT = Path(__file__).resolve().parents[1]
-SLUGS = sorted(path.parent.name for path in (ROOT / "solutions").glob("*/*.py"))
-OTHER_SECTIONS = {"Summary", "Further exercises", "References", "The end"}  # they bring nothing new
 ATTENTION = [
     "queries", "keys", "values", "scores", "mask", "valid_lens", "softmax", "attention weights",
     "weighted sum", "outputs",
@@ -105,11 +99,6 @@ def test_shapes_are_written_as_python_writes_them():
     )
 
 
-def test_the_shape_of_a_box_is_written_once():
-    plot = plotting.diagram("heads", shapes={"split heads": (2, 3, 5, 2)})
-    assert written(plot).count("(2, 3, 5, 2)") == 1
-
-
 def test_alt_text_says_what_is_lit_what_enters_what_leaves_and_the_way():
     shapes = {"queries": (2, 3), "keys": (5, 3), "scores": (2, 5), "values": (5, 1)}
     alt = plotting.diagram("attention", lit="scores", shapes=shapes).alt
@@ -144,49 +133,6 @@ def test_unknown_names_are_refused_with_the_known_ones(arguments, message):
         plotting.diagram(**{"part": "attention", **arguments})
 
 
-def calls(slug):
-    """The plot of each section that opens with one, by heading: the first cell of code decides."""
-    path = ROOT / "solutions" / slug / f"{slug}.py"
-    found, heading = {}, None
-    for cell in read_cells(path.read_text(encoding="utf-8"), slug):
-        title = re.match(r"## (.*)", cell.source) if cell.kind == "markdown" else None
-        if title and title[1].removesuffix(" ★") not in OTHER_SECTIONS:
-            heading = title[1]
-            found[heading] = None
-        elif heading and cell.kind == "code":
-            if re.search(r"plotting\.show\(\s*plotting\.(diagram|diagram_strip)\(", cell.source):
-                assert cell.options == {"tags": ["demo", "hide-input"]}
-                assert cell.source.count("\n") <= 4
-                found[heading] = arguments_of(cell.source)
-            heading = None
-        else:
-            heading = None  # text before the map
-    return found
-
-
-def arguments_of(source):
-    """`part`, `lit` and `shapes` of the call, as the cell would make it."""
-    names = {}
-    for statement in ast.parse(source).body[:-1]:
-        exec(compile(ast.Module([statement], []), "cell", "exec"), names)
-    call = ast.parse(source).body[-1].value.args[0]
-    value = {k.arg: eval(ast.unparse(k.value), names) for k in call.keywords}
-    return {"part": ast.literal_eval(call.args[0]), **value}
-
-
-EVERY_CALL = [
-    (slug, heading, call) for slug in SLUGS for heading, call in calls(slug).items() if call
-]
-
-
-@pytest.mark.parametrize("slug", SLUGS)
-def test_the_whole_map_is_shown_once_a_lesson(slug):
-    source = (ROOT / "solutions" / slug / f"{slug}.py").read_text(encoding="utf-8")
-    first = source.index("plotting.diagram(")
-    assert source.count("plotting.diagram(") == 1
-    assert first < source.find("plotting.diagram_strip(") or "plotting.diagram_strip(" not in source
-
-
 @pytest.mark.parametrize("part", WORDS)
 def test_a_strip_is_low_and_lights_its_parts_with_their_shapes(part):
     calm = plotting.diagram_strip(part)
@@ -211,48 +157,13 @@ def test_a_strip_refuses_unknown_names_with_the_known_ones():
         plotting.diagram_strip("attention", shapes={"q": (2,)})
 
 
-def test_every_strip_of_a_lesson_can_be_drawn():
-    for _, _, call in EVERY_CALL:
-        assert "The row: " in plotting.diagram_strip(**call).alt
-
-
-def test_sections_light_what_they_are_about():
-    """All but the words and shapes of a lesson, which show the whole."""
-    for slug, heading, call in EVERY_CALL:
-        assert ("lit" in call) == (heading != "Words and shapes"), (slug, heading)
-
-
-def last(shape, axis):
-    """The size of an axis from the end, or None if the shape does not tell."""
-    sizes = re.findall(r"[\w]+", shape) if isinstance(shape, str) else list(shape)
-    whole = len(sizes) >= 2 and not (isinstance(shape, str) and "(" not in shape)
-    return str(sizes[axis]) if whole else None
-
-
-@pytest.mark.parametrize(("slug", "heading", "call"), EVERY_CALL)
-def test_the_shapes_of_a_section_fit_each_other(slug, heading, call):
-    shapes = {name: shape for name, shape in call["shapes"].items() if "..." not in str(shape)}
-    rows = ["queries", "scores", "mask", "softmax", "attention weights", "weighted sum", "outputs"]
-    columns = ["scores", "mask", "softmax", "attention weights"]
-    places = {
-        "queries": [(name, -2) for name in rows],
-        "keys": [("keys", -2), ("values", -2), *((name, -1) for name in columns)],
-        "features of values": [(name, -1) for name in ("values", "weighted sum", "outputs")],
-    }
-    if call["part"] != "attention":
-        places.pop("features of values")  # W_o may change them
-    for what, axes in places.items():
-        sizes = {last(shapes[name], axis) for name, axis in axes if name in shapes} - {None}
-        assert len(sizes) <= 1, (slug, heading, what)
-
-
 FULL = {
     "attention": {name: (2,) if name == "valid_lens" else (2, 3, 4) for name in ATTENTION},
     "heads": {name: (2, 3, 4) for name in (*HEADS, *ATTENTION[:3], "outputs", "head outputs")},
     "block": {name: (2, 3, 4) for name in ("inputs", *ATTENTION[:3], "outputs", "feed-forward")},
     "encoder_decoder": {name: (2, 3) for name in ("tokens", "inputs", "linear")},
 }
-PICTURES = [call for _, _, call in EVERY_CALL] + [
+PICTURES = [
     {"part": level, "shapes": shapes, "lit": lit}
     for level, shapes in FULL.items()
     for lit in ((), tuple(LEVELS[level]().boxes))
@@ -316,23 +227,17 @@ def test_no_line_runs_through_words(arguments):
 
 
 @pytest.mark.parametrize("level", WORDS)
-def test_arrows_end_at_the_edges_of_their_boxes(level):
+def test_boxes_are_apart_and_arrows_end_at_their_edges_and_run_through_none(level):
     sheet = LEVELS[level]()
+    places = {b.name: (b.left, b.top, b.right, b.bottom) for b in sheet.boxes.values()}
+    for one, other in itertools.combinations(places.values(), 2):
+        assert apart(one, other)
     for arrow in sheet.arrows:
         for name, (x, y) in ((arrow.source, arrow.points[0]), (arrow.target, arrow.points[-1])):
             box = sheet.boxes.get(name)
             if box:
                 assert box.left <= x <= box.right and box.top <= y <= box.bottom, arrow.name
                 assert x in (box.left, box.right) or y in (box.top, box.bottom), arrow.name
-
-
-@pytest.mark.parametrize("level", WORDS)
-def test_boxes_are_apart_and_no_arrow_runs_through_one(level):
-    sheet = LEVELS[level]()
-    places = {b.name: (b.left, b.top, b.right, b.bottom) for b in sheet.boxes.values()}
-    for one, other in itertools.combinations(places.values(), 2):
-        assert apart(one, other)
-    for arrow in sheet.arrows:
         for (a, b), (c, d) in itertools.pairwise(arrow.points):
             line = min(a, c), min(b, d), max(a, c), max(b, d)
             hit = [name for name, place in places.items() if not apart(line, place)]

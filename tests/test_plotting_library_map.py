@@ -8,8 +8,7 @@ from matplotlib.textpath import TextToPath
 
 from course_lib.exercises import exercises
 from course_lib.notebook.library_parts import PARTS, parts_of
-from course_lib.plotting import colours
-from course_lib.plotting.library_map import MARK, OWN, Part, library_map
+from course_lib.plotting.library_map import MARK, Part, library_map
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -92,12 +91,6 @@ def test_words_fit_and_nothing_overlaps_or_leaves_the_picture(names, all_own):
         wide, _, _ = TextToPath().get_text_width_height_descent(title.text, font, ismath=False)
         beside = [x for y, x in first.items() if abs(y + 9.5 - float(title.get("y"))) < 1]
         assert beside and float(title.get("x")) + wide <= beside[0], title.text
-
-
-def test_its_colour_has_no_other_meaning_and_is_seen_on_both_grounds():
-    assert OWN in colours.SERIES
-    for ground in ("#ffffff", "#14181e"):
-        assert colours.contrast(OWN, ground) >= 3
 
 
 def test_depths_open_and_close_their_frames():

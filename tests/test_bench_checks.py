@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -40,26 +39,3 @@ def test_an_answer_that_ends_its_process_is_named(monkeypatch):
     answer = next(matrix.variants(ROOT, "causal_mask"))
     with pytest.raises(RuntimeError, match=f"causal_mask: {answer.name} ended the process"):
         benchmark._first_check(answer)
-
-
-def test_a_system_that_cannot_fork_is_told_so(monkeypatch):
-    monkeypatch.delattr(os, "fork")
-    with pytest.raises(OSError, match="needs a system that forks"):
-        benchmark.measure(ROOT)
-
-
-@pytest.mark.slow
-def test_a_first_gradient_imports_no_computer_algebra():
-    """`torch.autograd.grad` with a gradient given imports sympy, most of a first check's time."""
-    import subprocess
-
-    code = (
-        "import sys, torch\n"
-        "from course_lib.checks import grade\n"
-        "def answer(queries, keys):\n"
-        "    return queries @ keys.mT\n"
-        "assert grade('batched_scores', answer).outcome == 'correct'\n"
-        "assert 'sympy' not in sys.modules\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr

@@ -1,9 +1,7 @@
 """The check engine: outcomes, scores, reports, and that nothing an answer does gets through it."""
 
 import cProfile
-import json
 import math
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -16,8 +14,7 @@ import course_lib
 from course_lib.checks import exercises, grade
 from course_lib.checks.judge.prepare import prepare
 from course_lib.checks.observe.call import observe
-from course_lib.checks.observe.probe import Probe, array, tensor
-from course_lib.checks.observe.record import record
+from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises import find
 from course_lib.exercises.variants import variants
 
@@ -151,18 +148,6 @@ def test_warnings_and_stderr_are_reported_and_cost_nothing():
     assert report.score == 1.0 and any("slow path" in note for note in report.notes)
 
 
-def test_a_report_is_json(tmp_path):
-    report = grade("causal_mask", lambda n, num_keys=None: torch.ones(n, n))
-    assert json.loads(json.dumps(report.as_dict()))["exercise"] == "causal_mask"
-
-
-def test_html_escapes_what_a_student_wrote():
-    def nasty(num_queries, num_keys=None, *, device=None):
-        raise ValueError("<script>alert(1)</script>")
-
-    assert "<script>" not in grade("causal_mask", nasty).html()
-
-
 def test_points_below_the_maximum_are_never_rounded_up_to_it():
     def mutates(scores, valid_lens=None, mask=None):
         torch.rand(1)
@@ -178,45 +163,6 @@ def test_a_check_answers_within_a_second_warm():
     started = time.process_time()
     grade("masked_softmax", lambda s, v=None, mask=None: torch.softmax(s, 0), seed="warm")
     assert time.process_time() - started < 1.0
-
-
-def test_global_settings_are_put_back():
-    def vandal(num_queries, num_keys=None, *, device=None):
-        torch.set_default_dtype(torch.float16)
-        torch.manual_seed(1)
-        np.random.seed(1)  # noqa: NPY002
-        torch.set_grad_enabled(False)
-        return right_mask(num_queries, num_keys, device=device)
-
-    before = torch.get_default_dtype(), torch.initial_seed(), np.random.get_state()[1].copy()  # noqa: NPY002
-    grade("causal_mask", vandal)
-    assert torch.get_default_dtype() is before[0]
-    assert np.array_equal(np.random.get_state()[1], before[2])  # noqa: NPY002
-    assert torch.is_grad_enabled()
-
-
-def test_observe_brings_no_judge_into_the_students_process():
-    code = (
-        "import sys, course_lib.checks.observe.observation\n"
-        "bad = [m for m in sys.modules if m.startswith('course_lib.') and any(part in m for part "
-        "in ('judge', 'reference', 'exercises', 'notebook', 'attention'))]\n"
-        "print(bad)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.stdout.strip() == "[]", done.stdout + done.stderr
-
-
-def test_observations_are_plain_data():
-    probe = Probe(
-        "p",
-        "says",
-        args={"x": tensor([[1.0, 2.0]], requires_grad=True)},
-        grad_outputs=np.ones((1, 2)),
-    )
-    seen = observe(lambda x: x * x, probe)
-    assert seen.outputs.data.tolist() == [[1.0, 4.0]]
-    assert seen.gradients["x"].data.tolist() == [[2.0, 4.0]]
-    assert seen.arguments["x"].data.tolist() == [[1.0, 2.0]]
 
 
 def test_who_profiles_a_check_goes_on_afterwards():
@@ -239,33 +185,6 @@ def test_who_profiles_a_check_goes_on_afterwards():
         assert sys.getprofile() is hook
     finally:
         sys.setprofile(None)
-
-
-def test_strided_arguments_are_not_contiguous():
-    given = {}
-
-    def look(x, y):
-        given.update(x=x.is_contiguous(), y=y.flags["C_CONTIGUOUS"])
-
-    data = np.arange(6.0).reshape(2, 3)
-    observe(
-        look, Probe("p", "", args={"x": tensor(data, strided=True), "y": array(data, strided=True)})
-    )
-    assert given == {"x": False, "y": False}
-
-
-class Liar(torch.Tensor):
-    @classmethod
-    def __torch_function__(cls, func, types, args=(), kwargs=None):
-        return True
-
-
-@pytest.mark.parametrize(
-    "value",
-    [Liar(), (x for x in range(3)), object(), [1] * 10**6, {"a": object()}, lambda: 1, b"bytes"],
-)
-def test_any_value_can_be_recorded(value):
-    assert record(value).kind in ("object", "list", "dict", "unreadable", "tensor")
 
 
 def own(name):

@@ -15,7 +15,6 @@ from course_lib.checks.judge.grade import judge_observed
 from course_lib.checks.judge.points import UNSEEN, Points
 from course_lib.checks.observe import cells
 from course_lib.checks.observe.observation import Subject
-from course_lib.checks.observe.suggestion import message_of
 from course_lib.exercises import find
 
 OWN = "causal_mask: going on with your own, which passed its check"
@@ -163,6 +162,8 @@ def test_an_error_in_the_signature_is_an_error_and_suggests_a_name(student):
         ("%%time\nfrom my_masks import causal_mask", "(line 1: `from my_masks"),
         ("%%capture\ncausal_mask = absent", "NameError: name 'absent'"),
         ("causal_mask = lambda n: torch.ones(n", "SyntaxError"),
+        ("def f():\n    return 1 / 0\n\ncausal_mask = f()", "(line 4: `causal_mask = f()`)"),
+        ("import ast\nast.parse('x = (')\ncausal_mask = 1", "(line 2: `ast.parse('x = (')`)"),
     ],
 )
 def test_a_cell_that_stops_before_it_binds_the_name_is_an_error(student, source, error):
@@ -246,22 +247,6 @@ def test_another_exercises_answer_is_not_taken_for_a_renamed_one(student):
 def test_pythons_suggestion_stays(student):
     student.answer(MISSPELT)
     assert "has no attribute 'arnage'. Did you mean: 'arange'?" in student.check()
-
-
-def test_nothing_is_suggested_where_nothing_is_near():
-    class Odd:
-        def __dir__(self):
-            raise SystemExit
-
-    class Silent(Exception):
-        def __str__(self):
-            raise KeyboardInterrupt
-
-    for attempt in (lambda: Odd().anything, lambda: [].qqqqqq, lambda: {}["key"]):
-        with pytest.raises((AttributeError, KeyError)) as caught:
-            attempt()
-        assert message_of(caught.value) == str(caught.value)
-    assert message_of(Silent()) == ""
 
 
 HOSTILE = "<script>alert(1)</script>\n\x1b[31m" + "x" * 10_000

@@ -89,7 +89,8 @@ def test_the_cpu_is_left_alone():
         assert torch.equal(torch.arange(3) + 1, torch.tensor([1, 2, 3]))
 
 
-def test_a_first_check_imports_no_compiler():
+def test_a_first_check_imports_neither_compiler_nor_computer_algebra():
+    """Which takes a second; `torch.autograd.grad` with a gradient given imports sympy."""
     code = (
         "import sys, torch\n"
         "from course_lib.checks import grade\n"
@@ -97,6 +98,7 @@ def test_a_first_check_imports_no_compiler():
         "remote._restore_defaults()\n"
         "def length_mask(lens, n): return torch.arange(n, device=lens.device) < lens[..., None]\n"
         "assert grade('length_mask', length_mask, seed='x').outcome == 'correct'\n"
-        "assert 'torch._dynamo' not in sys.modules, 'a second of imports'\n"
+        "assert grade('batched_scores', lambda q, k: q @ k.mT).outcome == 'correct'\n"
+        "assert not {'torch._dynamo', 'sympy'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE)

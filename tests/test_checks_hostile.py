@@ -123,6 +123,8 @@ def sets_everything(*args, **kwargs):
     torch.set_default_device("meta")
     torch.set_grad_enabled(False)
     torch.set_num_threads(2)
+    torch.manual_seed(1)
+    np.random.seed(1)  # noqa: NPY002
     np.seterr(all="raise")
     sys.setrecursionlimit(sys.getrecursionlimit() + 100)
     warnings.simplefilter("error")
@@ -198,6 +200,8 @@ def test_what_an_answer_sets_is_put_back():
             torch.get_default_device(),
             torch.is_grad_enabled(),
             torch.get_num_threads(),
+            torch.initial_seed(),
+            np.random.get_state()[1].tolist(),  # noqa: NPY002
             np.geterr(),
             sys.getrecursionlimit(),
             warnings.filters[:],

@@ -7,8 +7,6 @@ from torch import nn
 from torch.nn import functional as F
 
 from course_lib.checks.judge.comparisons import (
-    FALSE_ALARM,
-    _hoeffding,
     dropout_on_weights,
     dropout_values,
 )
@@ -93,12 +91,6 @@ def test_wrong_dropout_is_named(change, expected):
 def test_heads_that_share_their_dropout_are_found():
     change = on_weights(lambda w: w * F.dropout(torch.ones(4, 1, 24, 30, dtype=w.dtype), P))
     assert verdict(change, num_heads=2).id == "dropout_shared"
-
-
-def test_the_stated_false_alarm_is_hoeffdings():
-    count = 2000
-    assert 2 * np.exp(-2 * count * _hoeffding(count) ** 2) == pytest.approx(FALSE_ALARM)
-    assert 6 * FALSE_ALARM < 1e-6
 
 
 class Linear(nn.Module):

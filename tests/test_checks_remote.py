@@ -19,8 +19,7 @@ from course_lib.checks.judge.prepare import prepare
 from course_lib.checks.observe import call, cells, cost_meter, global_state, remote
 from course_lib.checks.observe.call import observe
 from course_lib.checks.observe.codec import decode, encode
-from course_lib.checks.observe.lessons.sequence_functions import SEQUENCE_FUNCTIONS, nudged
-from course_lib.checks.observe.observation import answer_in, subject_of
+from course_lib.checks.observe.observation import answer_in
 from course_lib.checks.observe.probe import Dtype, Probe, tensor
 from course_lib.checks.observe.remote import REPLY_TYPES, Reply, Request
 from course_lib.checks.observe.unchanged import changes
@@ -191,64 +190,7 @@ class Info:
 
 
 class Result:
-    def __init__(self, info=None, before=None, during=None):
-        self.info = info or Info("")
-        self.error_before_exec, self.error_in_exec = before, during
-
-
-class Notebook:
-    """Cells that run without IPython."""
-
-    def __init__(self):
-        self.space = {"__name__": "__main__"}
-        self.cells = cells.Cells(self.space, TransformerManager().transform_cell)
-
-    def run(self, source, cell_id=None, store_history=True):
-        info = Info(source, cell_id, store_history)
-        self.cells.begin(info)
-        try:
-            code = compile(source, "cell", "exec")
-        except SyntaxError as error:
-            return self.cells.end(Result(info, before=error))
-        try:
-            exec(code, self.space)
-        except Exception as error:
-            return self.cells.end(Result(info, during=error))
-        return self.cells.end(Result(info))
-
-
-@pytest.fixture
-def notebook():
-    return Notebook()
-
-
-def test_the_answers_cell_that_defines_another_name_is_told(notebook):
-    notebook.run("def casual_mask(n): pass", "causal_mask-answer")
-    assert notebook.cells.instead_of("causal_mask").defined == ("casual_mask",)
-
-
-@pytest.mark.parametrize(
-    ("source", "error", "defined"),
-    [
-        ("def causal_mask(n) pass", "SyntaxError", ()),
-        ("causal_mask = 1 +", "SyntaxError", ()),
-        ("x = (", "", ()),  # a trial
-        ("def casual_mask(n): pass", "", ("casual_mask",)),
-        ("def casual_mask(n): pass\n1 / 0", "", ()),
-    ],
-)
-def test_without_ids_the_cell_before_the_check_is_the_answers(notebook, source, error, defined):
-    notebook.run(source)
-    found = notebook.cells.instead_of("causal_mask")
-    assert found.error.startswith(error) and bool(found.error) == bool(error)
-    assert found.defined == defined
-
-
-def test_a_cell_with_a_magic_is_parsed_as_ipython_parses_it(notebook):
-    source = "%matplotlib inline\ndef f(): pass"  # which IPython runs
-    notebook.cells.begin(Info(source))
-    notebook.cells.end(Result())
-    assert notebook.cells.instead_of("causal_mask") == cells.Instead(defined=("f",))
+    info, error_before_exec, error_in_exec = Info(""), None, None
 
 
 def test_the_cells_of_a_shell_are_followed_once_and_an_error_of_ours_stops_none(monkeypatch):
@@ -269,45 +211,12 @@ def test_the_cells_of_a_shell_are_followed_once_and_an_error_of_ours_stops_none(
     assert cells.instead_of("causal_mask", shell.user_ns).defined == ("casual_mask",)
     assert answer_in(shell.user_ns, "causal_mask")[1].defined == ("casual_mask",)
     assert cells.instead_of("causal_mask", dict(shell.user_ns)).defined == ()
+    shell.events["pre_run_cell"](Info("def length_mask(n) pass", store_history=False))
+    shell.events["post_run_cell"](Result())
+    beside = cells.instead_of("length_mask", shell.user_ns)
+    assert (beside.error, beside.defined) == ("", ())
     shell.events["pre_run_cell"](None)
     shell.events["post_run_cell"](None)
-
-
-def test_an_error_below_the_top_level_has_the_line_that_led_to_it(notebook):
-    notebook.run("def f():\n    return 1 / 0\n\ncausal_mask = f()", "causal_mask-answer")
-    error = notebook.cells.instead_of("causal_mask").error
-    assert error == "ZeroDivisionError: division by zero (line 4: `causal_mask = f()`)"
-
-
-def test_an_error_that_a_cell_raises_about_other_text_is_not_about_its_own(notebook):
-    notebook.run("import ast\nast.parse('x = (')", "causal_mask-answer")
-    assert "(line 2: `ast.parse('x = (')`)" in notebook.cells.instead_of("causal_mask").error
-
-
-def test_what_runs_beside_the_cells_is_no_cell(notebook):
-    notebook.run("def length_mask(n) pass", store_history=False)
-    assert notebook.cells.instead_of("length_mask") == cells.Instead()
-
-
-def test_an_earlier_version_that_the_course_put_there_is_no_answer(notebook):
-    import course_lib
-
-    notebook.space["causal_mask"] = lower
-    notebook.run("1 / 0\ndef causal_mask(n): pass", "causal_mask-answer")
-    notebook.space["causal_mask"] = course_lib.causal_mask
-    assert notebook.cells.instead_of("causal_mask").error.startswith("ZeroDivisionError")
-    notebook.space["causal_mask"] = lambda n: n
-    assert notebook.cells.instead_of("causal_mask").error == ""
-
-
-class WillNotSay:
-    @property
-    def __module__(self):
-        raise RuntimeError("no")
-
-
-def test_an_object_that_will_not_say_where_it_comes_from_is_nobodys():
-    assert subject_of(WillNotSay()).home == "" and not cells._is_courses(WillNotSay())
 
 
 # --- what single lessons bring ------------------------------------------------------------
@@ -347,21 +256,6 @@ def test_a_shorter_call_comes_first_and_leaves_out_the_last_of_each():
     )
     observe(answer, probe)
     assert seen == [((2, 2, 4), [0, 2], (2, 2), 0.5), ((2, 3, 4), [1, 3], (3, 3), 0.5)]
-
-
-def test_a_sequence_too_short_to_look_ahead_stays_as_it_is():
-    x = torch.randn(1, 2, 3)
-    assert SEQUENCE_FUNCTIONS["third_looks_ahead"](x) is x
-    assert not torch.equal(SEQUENCE_FUNCTIONS["second_looks_ahead"](torch.ones(1, 3, 3) * 2), x)
-
-
-def test_a_function_is_nudged_only_where_its_keys_are_out_of_order():
-    x = torch.zeros(1, 3, 4, dtype=torch.float64)
-    x[0, :, 0], x[0, :, 1] = 1.0, torch.arange(3.0)
-    function = nudged("order", 0.25, [1.0, 0.0, 0.0, 0.0])
-    assert torch.equal(function(x), torch.tanh(x))
-    mixed = x[:, [1, 0, 2]]
-    assert torch.equal(function(mixed)[..., 0], torch.tanh(mixed)[..., 0] + 0.25)
 
 
 # --- what a call leaves behind ------------------------------------------------------------

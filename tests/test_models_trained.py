@@ -22,7 +22,6 @@ from course_lib.attention import (
 )
 from course_lib.authoring import stored
 from course_lib.authoring.inputs import Course
-from course_lib.cli import main as cli
 from course_lib.models import trained
 from course_lib.models.language_model import repeated_tokens
 from course_lib.models.numerals import Numerals, english
@@ -270,21 +269,3 @@ def test_a_model_that_is_good_enough_is_stored_under_the_names_of_its_parts(
     shapes = {name: array.shape for name, array in np.load(path, allow_pickle=False).items()}
     assert shapes == {name: array.shape for name, array in trained.weights(path.name).items()}
     assert " weights, " in said
-
-
-def test_the_command_says_what_it_wrote(monkeypatch, capsys):
-    written = stored.Stored(LIBRARY / "models" / "x.npz", "9 of 9 right")
-    monkeypatch.setattr(stored, "store_induction", lambda course: written)
-    monkeypatch.chdir(ROOT)
-    assert cli.main(["train", "induction"]) == 0
-    assert capsys.readouterr().out == "written: course_lib/models/x.npz (9 of 9 right)\n"
-
-
-def test_the_command_says_how_good_a_model_was_that_it_did_not_store(monkeypatch, capsys):
-    def refuse(course):
-        raise BuildError("x.npz", None, "not stored: 3 of 9 right, and 97% are wanted", "Longer.")
-
-    monkeypatch.setattr(stored, "store_translator", refuse)
-    monkeypatch.chdir(ROOT)
-    assert cli.main(["train", "translator"]) == 1
-    assert "not stored: 3 of 9 right" in capsys.readouterr().err

@@ -34,13 +34,3 @@ def test_candidates_that_disagree_are_not_timed(monkeypatch):
     monkeypatch.setattr(attention, "TEACHING", {"broken": lambda: (wrong, [one])})
     with pytest.raises(AssertionError, match="not close"):
         attention.measure(quick=True)
-
-
-def test_the_ratio_is_the_median_of_the_rounds():
-    times = {"taught": [1.0, 2.0, 4.0], "fused": [0.5, 1.0, 4.0]}
-    assert attention._ratio(times, "taught") == 0.5
-
-
-def test_the_table_leaves_out_what_torch_does_not_have():
-    rows = [attention.Row("softmax", "forward", {"taught": 2.0, "fused": 1.0}, 0.5, None)]
-    assert attention.text(rows).splitlines()[-1] == "| softmax | forward | 2 | 1 |  | 0.50 |  |"

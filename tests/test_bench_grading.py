@@ -1,13 +1,11 @@
 """The benchmark of grading: what it counts as the floor, and the ratio that it prints."""
 
-import json
-
 import pytest
 from grading_course import LESSON, graded_cell
 from nbformat.v4 import new_code_cell, new_notebook, writes
 
 from course_lib.benchmarks.floor import floor
-from course_lib.benchmarks.grading import Comparison, Measured, run_floor
+from course_lib.benchmarks.grading import run_floor
 from course_lib.workspace.errors import GradingError
 
 
@@ -27,16 +25,3 @@ def test_the_floor_runs_answers_and_neither_checks_nor_demos(tmp_path):
     path.write_text("{")
     with pytest.raises(GradingError, match="do not run"):
         run_floor(tmp_path, LESSON, 1)
-
-
-def test_the_ratio_is_that_of_throughputs_and_the_floor_has_no_part_in_it():
-    runs = [
-        Measured("course", LESSON, 20, 10.0, {"judge": 0.25}, peak=1_000_000),
-        Measured("floor", LESSON, 20, 0.1),
-        Measured("nbgrader", LESSON, 20, 80.0),
-    ]
-    found = Comparison(runs, "a machine", "strict", 2)
-    assert found.ratio(LESSON) == 8.0
-    assert "8.0 times the throughput" in found.text() and "judge 250 ms" in found.text()
-    assert json.loads(json.dumps(found.as_dict()))["ratio"] == {LESSON: 8.0}
-    assert Comparison(runs[:2], "a machine", "strict", 2).ratio(LESSON) is None

@@ -1,6 +1,5 @@
 """What the judge says of results that hardly any answer gives, one part of a verdict at a time."""
 
-import dataclasses
 from dataclasses import replace
 
 import numpy as np
@@ -14,11 +13,10 @@ from course_lib.checks.judge.comparisons import (
     tolerance_for,
 )
 from course_lib.checks.judge.contract import converted, wrong_device, wrong_type
-from course_lib.checks.judge.example import Beside, Example, with_numbers
+from course_lib.checks.judge.example import with_numbers
 from course_lib.checks.judge.exercise import Exercise, Mistake, Returned
 from course_lib.checks.judge.grade import grade, judge_observed
-from course_lib.checks.judge.prepare import prepare, replays
-from course_lib.checks.judge.report import Report
+from course_lib.checks.judge.prepare import prepare
 from course_lib.checks.judge.score import judged_for
 from course_lib.checks.judge.violations import Violation, judge
 from course_lib.checks.observe.call import observe
@@ -347,11 +345,6 @@ def test_what_torch_has_not_implemented_is_an_attempt():
     assert grade(doubling(), stub).outcome == "not_attempted"
 
 
-def test_the_only_definition_of_the_answers_cell_is_taken_for_it():
-    report = judge_observed(doubling(), "seed", Subject(defined=("twice",)), {})
-    assert report.findings[0].message == "You have `twice`; the exercise asks for `doubled`."
-
-
 def test_what_the_points_are_for_is_said_in_per_cent():
     values = doubling(shares={"values": 0.6, "edges": 0.3, "gradients": 0.0, "hygiene": 0.1})
     assert judged_for(values) == "values 90 %, hygiene 10 %"
@@ -396,22 +389,7 @@ def test_nothing_is_said_where_nothing_that_is_shown_differs():
         assert with_numbers(one, violation, expected, seen) == ""
 
 
-def test_an_example_shows_what_has_no_counterpart_and_nothing_of_nothing():
-    assert Example().text() == ""
-    alone = Beside("outputs, 900 numbers, none of them wrong", (("1", "2"),))
-    assert alone.lines()[0] == "  outputs, 900 numbers, none of them wrong, yours:"
-    assert "1  2" in " ".join(alone.lines()[1:])
-
-
 # --- reports ----------------------------------------------------------------------------
-
-
-def test_a_cell_that_stopped_says_that_an_earlier_definition_was_not_used():
-    fresh, stale = (
-        Report.stopped(exercise(), "NameError: x", stale=stale).findings[0].message
-        for stale in (False, True)
-    )
-    assert "earlier `Multiply`" in stale and "earlier" not in fresh
 
 
 def test_a_fault_of_ours_costs_nothing_when_judging_from_afar(monkeypatch):
@@ -439,20 +417,6 @@ def test_on_an_accelerator_plain_problems_appear_once_more_in_float32():
     assert not any(each.name.removesuffix("_on_cuda") in edges for each in moved)
 
 
-def test_a_replay_has_all_probes_of_its_exercise():
-    causal = find("causal_mask")
-    names = [probe.name for probe, _ in prepare(causal, "replay")]
-    _, outcomes = replays(causal, "replay")[0]
-    assert list(outcomes) == names and len(outcomes) == len(names)
-
-
-def test_an_exercise_without_its_loader_has_no_oracle():
-    fields = {f.name: getattr(exercise(), f.name) for f in dataclasses.fields(Exercise)}
-    del fields["oracle"]
-    with pytest.raises(LookupError, match=r"ask course_lib\.exercises\.find"):
-        Exercise(**fields).oracle()
-
-
 def test_a_probe_that_must_raise_is_judged_by_the_error_alone():
     strict = Probe("strict", "A negative size is refused.", raises="ValueError")
 
@@ -465,12 +429,6 @@ def test_a_probe_that_must_raise_is_judged_by_the_error_alone():
 
     assert refuses(ValueError()) == refuses(UnicodeError()) == []
     assert refuses(TypeError()) == ["other_error"]
-
-
-def test_unreadable_numbers_are_told():
-    unread = Recorded("tensor", "torch.Tensor", "float64", (2,), device="xla")
-    problem = wrong_type((Returned("outputs"),), np.ones(2), unread)
-    assert problem.id == "unreadable_numbers" and "on the device xla" in problem.message
 
 
 def test_an_edge_case_is_named_with_an_error_only_where_nothing_else_raises_it():

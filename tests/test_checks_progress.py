@@ -243,18 +243,13 @@ def test_the_next_exercise_is_the_open_one_of_the_core_path_after_the_last_one_d
     assert "You have finished the core path." in course_lib.progress().text()
 
 
-def test_progress_counts_the_points_of_the_readme_and_of_the_graded_cells(place):
+def test_progress_counts_the_points_of_the_graded_cells(place):
     shown = course_lib.progress().as_dict()
     graded = 0.0
     for slug in checks.lessons():
         release = nbformat.read(ROOT / "notebooks" / slug / f"{slug}.ipynb", as_version=4)
         graded += sum(cell.metadata.get("nbgrader", {}).get("points", 0) for cell in release.cells)
-    (row,) = [
-        line
-        for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
-        if line.startswith("|  | All |")
-    ]
-    assert float(row.split("|")[4]) == shown["max_points"] == graded
+    assert shown["max_points"] == graded
 
 
 def test_the_library_is_counted_and_drawn(place):

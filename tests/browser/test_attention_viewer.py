@@ -213,13 +213,3 @@ def test_several_viewers_and_other_figures_do_not_touch_each_other(put, page):
     assert second.get_by_role("radio", name="head 0").get_attribute("aria-checked") == "true"
     assert page.locator("[id]").count() <= page.locator("figure").nth(2).locator("[id]").count()
     assert page.locator("img").count() == 0
-
-
-def test_without_scripts_the_picture_its_words_and_its_data_remain(browser, put, page):
-    put(viewer())
-    with browser.new_context(java_script_enabled=False) as context:
-        plain = context.new_page()
-        plain.goto(page.url)
-        assert plain.get_by_role("img", name="forty looks most at vierzig, 0.93").is_visible()
-        plain.locator("summary").click()
-        assert plain.get_by_role("cell", name="0.93").is_visible()

@@ -367,16 +367,3 @@ def test_two_of_a_kind_do_not_touch_each_other(put, page):
     typed(second, "8")
     assert (result(first), result(second)) == ("forty three", "eight")
     assert page.evaluate("Object.keys(window).filter((name) => /model|live/i.test(name))") == []
-
-
-def test_without_scripts_the_picture_its_words_and_its_data_remain(
-    browser, put, page, letters_model
-):
-    put(trained.live_translator(), trained.live_induction(letters_model))
-    with browser.new_context(java_script_enabled=False) as context:
-        plain = context.new_page()
-        plain.goto(page.url)
-        assert plain.get_by_role("img", name="the lines of forty and three cross").is_visible()
-        assert plain.get_by_role("img", name="After KTQBXKTQ a small model expects B").is_visible()
-        plain.locator("summary").first.click()
-        assert plain.get_by_role("rowheader", name="forty").is_visible()

@@ -169,6 +169,12 @@ def test_a_function_with_its_own_backward_compiles(plain_import):
     torch.testing.assert_close(*gradients)
 
 
+def test_fitting_a_bandwidth_leaves_the_gradients_of_its_arguments_alone():
+    inputs, targets = normal(1, 6).requires_grad_(), normal(2, 6).requires_grad_()
+    A.fit_bandwidth(inputs, targets, num_steps=3)
+    assert inputs.grad is None and targets.grad is None
+
+
 @pytest.mark.parametrize("shape", [(0, 2, 3), (0, 4, 2, 3), (2, 3, 0)])
 def test_masked_softmax_of_nothing_is_nothing(shape):
     lengths = torch.zeros(shape[0], dtype=torch.long)

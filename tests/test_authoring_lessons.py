@@ -1,6 +1,7 @@
 """Every lesson of this course, as text: pasted sources fit, the release gives nothing away."""
 
 import ast
+import re
 from pathlib import Path
 
 import nbformat
@@ -108,3 +109,61 @@ def test_points_of_the_release_are_those_of_the_exercises(course, slug, release)
         expected[slug] = lesson.integration.points
     expected = {name: 0 if course.starred(name) else most for name, most in expected.items()}
     assert points == expected | {lesson.written.grade_id: lesson.written.points}
+
+
+def outputs(slug: str) -> dict[str, str]:
+    """Return what the cells of a built solution show, as text, by cell id."""
+    notebook = nbformat.read(ROOT / "solutions" / slug / f"{slug}.ipynb", as_version=4)
+    return {
+        cell.id: "\n".join(
+            output.get("text") or output.get("data", {}).get("text/plain", "")
+            for output in cell.outputs
+        )
+        for cell in notebook.cells
+        if cell.cell_type == "code"
+    }
+
+
+def numbers(text: str) -> list[float]:
+    """Return the numbers in a text."""
+    return [float(number) for number in re.findall(r"\d+(?:\.\d+)?", text)]
+
+
+def test_lesson_09_says_what_its_stored_maps_show():
+    """Where it says "in our run": another processor trains a model with other maps."""
+    shown = outputs("09_translator")
+    (letter,) = re.findall(
+        r"hundred looks most at \w \((\d+)\)", shown["where-does-each-word-look-2"]
+    )
+    assert int(letter) >= "siebenhundertdreiundvierzig".index("vierzig")
+
+    forty, three = re.findall(
+        r"weight of (.*)\n.*it: (.*) nats; most lost: (.*) nats",
+        shown["exercise-effect-of-masking-3"],
+    )
+    for _, without, most in (forty, three):
+        assert without == most and float(most) < 0.5
+    assert float(forty[0]) > 0.95 and float(forty[1]) < 0.15
+
+    with_window = shown["exercise-effect-of-masking-5"]
+    much, little = re.findall(r"(\d+)%", with_window)
+    assert int(much) > 50 and 25 < int(little) < 42
+    without_window = shown["exercise-effect-of-masking-7"]
+    crosses, _, ones = numbers(with_window.split("arcs cross in")[1])[:3]
+    crosses_without, _, ones_without = numbers(without_window.split("arcs cross in")[1])[:3]
+    assert min(crosses, crosses_without) > 65 and ones_without < 0.7 * ones
+    (share,) = re.findall(r"(.*)% of 199", shown["exercise-greedy-decode-3"])
+    assert abs(numbers(without_window)[0] - float(share)) < 3
+
+
+def test_lesson_10_says_what_its_stored_losses_and_times_show():
+    shown = outputs("10_language_model")
+    losses = re.findall(r"unseen stories (.*)", shown["exercise-languagemodel-3"])
+    assert [round(float(loss), 1) for loss in losses] == [1.8, 1.6, 1.0, 0.8]
+    assert "eee" in shown["exercise-generate-3"].split("--- ")[1]
+    times = re.findall(
+        r"(\S+) s without caches, +(\S+) s with", shown["exercise-grouped-query-attention-5"]
+    )
+    without, cached = zip(*[map(float, row) for row in times], strict=True)
+    assert cached[-1] / cached[0] < 16 < without[-1] / without[0]  # 8 times as many tokens
+    assert without[-1] > 3 * cached[-1]

@@ -36,9 +36,9 @@ PATHS = {
         "sum of its values, merge heads puts the results side by side, and W_o mixes them"
     ),
     "block": (
-        "inputs, once normalised, are queries, keys and values of a multi-head attention at once, "
+        "inputs, once normalized, are queries, keys and values of a multi-head attention at once, "
         "its outputs are added to them as they came, and so are those of a feed-forward network "
-        "after it, which reads the normalised sum"
+        "after it, which reads the normalized sum"
     ),
     "encoder_decoder": (
         "the encoder's blocks read the tokens by self-attention, the decoder's blocks read the "

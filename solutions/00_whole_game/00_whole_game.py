@@ -36,7 +36,7 @@ from course_lib.models.whole_game import (
 # %% [markdown]
 # ## 1. Train it
 #
-# *Can a machine translate numbers that nobody ever showed it?*
+# *Can a machine translate numbers that it has never seen?*
 #
 # German writes a number as one word and says the ones before the tens. The word for 43 is
 # *dreiundvierzig*, three-and-forty. A translator has to find the parts in a run of letters and
@@ -47,8 +47,8 @@ from course_lib.models.whole_game import (
 # move a little, so that the correct words become more likely. Of the 9,999 numerals, 500 are held
 # out: the translator never sees them during training.
 #
-# **Predict**, then run the cell, which takes about half a minute. Wherever you read *Predict*, commit
-# to a guess. A wrong guess is what makes the answer stick.
+# **Predict**, then run the cell, which takes about half a minute. Wherever you read *Predict*,
+# commit to a guess. Even a wrong guess helps you remember the answer.
 #
 # 1. Of 200 held-out numerals, how many will be translated correctly: none, about half, nearly all?
 # 2. While the translator learns, arcs show which letters of *dreiundvierzig* it looks at for each
@@ -69,9 +69,9 @@ assert correct > 180
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# 1. Nearly all of them are correct: more than 9 in 10 on any machine, and often every one. The
-#    translator cannot have memorized numbers that it never saw. It has learned the parts and how to
-#    put them together.
+# 1. Nearly all of them are correct: more than 9 in 10 on any machine, and often all of them. The
+#    translator cannot have memorized numbers that it never saw. It has learned the parts of
+#    numerals and how to put them together.
 # 2. *forty* looks at *vierzig*, and *three* looks at *drei*. The arcs cross because the two languages
 #    order these parts differently. Nobody told the machine where a part ends or what it means.
 #
@@ -232,7 +232,7 @@ assert output.shape == (64,) and 22_000 < torch.tensor(10.0).exp() < 22_050
 # %% [markdown]
 # ## 5. The parts list
 #
-# *What else is inside?*
+# *What other parts does a translator have?*
 
 # %% tags=["demo", "hide-input"]
 shapes = {"tokens": "letters", "decoder tokens": "words"}
@@ -249,7 +249,7 @@ plotting.show(plotting.diagram("encoder_decoder", lit="cross-attention", shapes=
 # | 01 | averages weighted by how well keys fit a query |
 # | 02, 03 | weights that skip padding and the future, for whole batches |
 # | 04, 05 | the two ways to score: Bahdanau's and the Transformer's |
-# | 06, 07 | several searches at once, positions, and tests that find bugs |
+# | 06, 07 | attention with several heads, positions, and tests that find bugs |
 # | 09, 10 | the translator, and then a language model |
 
 # %% [markdown]
@@ -335,7 +335,7 @@ check("most_attended")
 # ## 7. Count the crossings
 #
 # Between 21 and 99 there are 72 numerals in which German says the ones first. The arcs cross if the
-# first English word looks further right than the last one. Your function can count that.
+# first English word looks further right than the last one. Your function can count these numerals.
 #
 # **Predict.** In how many of the 72 do the arcs cross?
 

@@ -72,8 +72,7 @@ assert torch.allclose(targets[near], torch.tensor([1.2, 2.7, 0.7]), atol=0.05)
 # **By hand.** Suppose it was 1, 2 and 4 °C at hours 0, 1 and 3. For hour 1.5, you give these
 # readings the weights 1/4, 1/2 and 1/4. The output is $1/4 + 2/2 + 4/4 = 2.25$ °C.
 #
-# **Predict.** People like to say that *attention searches the keys and returns the part that is most
-# relevant to the query*. Which reading does each of the three searches return for hour 1.5?
+# **Predict.** Which reading does each of the three searches return for hour 1.5?
 
 # %% tags=["demo"]
 readings = {0.0: 1.0, 1.0: 2.0, 3.0: 4.0}
@@ -97,7 +96,7 @@ assert output == 2.25
 #
 # The dictionary raises an error, and the nearest-key search returns the reading at hour 1. The
 # output of the weighted search, 2.25, is not among the readings. It is a *mixture* of all values
-# that have a positive weight. You may call attention a search as long as you add "soft".
+# that have a positive weight, so attention is a *soft* search.
 #
 # </details>
 #
@@ -221,8 +220,8 @@ plotting.show(plotting.diagram_strip("attention", lit="softmax", shapes=shapes))
 # $$w_{ij} = \frac{e^{-D_{ij}/(2h^2)}}{\sum_{k=1}^{m} e^{-D_{ik}/(2h^2)}}, \qquad \text{outputs} = w\,\text{values},$$
 #
 # with $w \in \mathbb{R}^{n \times m}$ and outputs in $\mathbb{R}^{n \times v}$. The sum runs over
-# the **keys**, so every query distributes a weight of 1 among them. Nadaraya and Watson proposed this
-# average in 1964. This course calls it *kernel pooling*.
+# the **keys**, so every query distributes a weight of 1 among them. Nadaraya and Watson proposed
+# this average in 1964. We call it *kernel pooling*.
 #
 # "Exponentiate, then divide each row by its sum" is the *softmax* of the row. The numbers that go
 # into a softmax are called *scores*. Here the score of a key is $-D/(2h^2)$.
@@ -262,8 +261,8 @@ assert (kernel == 0).all() and (kernel / kernel.sum()).isnan().all()
 # - **Returns** `outputs` `(n, v)` and `attention_weights` `(n, m)`, in this order. The weights come
 #   from the Gaussian kernel and sum to 1 over the keys, even for a query far from every key.
 #   Both results are differentiable in queries, keys and values, even where a query equals a key.
-# - **Raises** a `ValueError` if `values` has shape `(m,)`. Without this check, a matrix product would
-#   silently return a result without its second axis.
+# - **Raises** a `ValueError` if `values` has shape `(m,)`. A matrix product would silently drop its
+#   second axis.
 #
 # **Worked number.** Take one query at 0, keys at 0, 1.1774 and 1.6651 (the square roots of $2\ln 2$
 # and $2\ln 4$), values 7, 14 and 28, and bandwidth 1. Up to rounding, the weights are 4/7, 2/7 and
@@ -462,10 +461,6 @@ assert middle(0.0) > 50 and (weights * heights).sum() < 14
 # shrinks.
 #
 # </details>
-#
-# Dividing by the remaining weight repairs the last attempt, but only as long as some weight remains.
-# With a tiny bandwidth all other weights underflow to 0, and $0/0$ is nan. A score of minus infinity
-# does not have this problem.
 
 # %% [markdown]
 # ### Exercise: `leave_one_out`
@@ -545,11 +540,10 @@ plotting.show(plotting.kernel_fits(inputs, targets, places, fits))
 # A colleague reports: "I chose the bandwidth by the error on my 40 readings. The error is now 0.000,
 # so my model is perfect, and I need no held-out data."
 #
-# A person, not a program, grades this question. In five to eight sentences, explain which bandwidth
-# the colleague has found and where the error of 0 comes from. What will the predictions between the
-# readings look like? How does leave-one-out repair the measurement, and in what sense is it a mask? A
-# language model is trained to predict each word of a text from the text. What would the same mistake
-# look like there?
+# In five to eight sentences, explain which bandwidth the colleague has found and where the error of
+# 0 comes from. What will the predictions between the readings look like? How does leave-one-out
+# repair the measurement, and in what sense is it a mask? A language model is trained to predict
+# each word of a text from the text. What would the same mistake look like there?
 
 # %% [markdown] written="perfect_fit"
 # **Your answer** (replace the line below):
@@ -614,8 +608,7 @@ assert hard_slope == 0 and abs(soft_slope - query.grad.item()) < 0.1
 # **By hand.** $s = 0$ means $h = 1$. A step of $-0.1$ in $s$ multiplies $h$ by
 # $e^{-0.1} \approx 0.905$. Equal steps in $s$ are equal *factors* in $h$.
 #
-# Our solution uses the optimizer `torch.optim.Adam`, which adapts the size of its steps. Plain
-# gradient descent works too.
+# Our solution uses the optimizer `torch.optim.Adam`, which adapts the size of its steps.
 
 # %% [markdown]
 # ### Exercise: `fit_bandwidth`
@@ -625,9 +618,8 @@ assert hard_slope == 0 and abs(soft_slope - query.grad.item()) < 0.1
 # - **Returns** the bandwidth that minimizes the mean squared leave-one-out error, as a positive Python
 #   `float`.
 #
-# Any method is welcome, and you may call `leave_one_out`. The check tests only the result. Its
-# leave-one-out error must be within 2 % of the minimum for every start and step size that the check
-# tries.
+# You may use any method and call `leave_one_out`. The leave-one-out error of the result must be
+# within 2 % of the minimum for every start and step size that the check tries.
 #
 # **Worked number.** Inputs $(0, 5)$ with targets $(3, 8)$ predict each other, whatever the
 # bandwidth. All positive bandwidths are equally good, the slope is 0, and gradient descent returns
@@ -656,18 +648,17 @@ assert all(0.23 < bandwidth < 0.25 for bandwidth in learned.values())
 #
 # </details>
 #
-# You have trained an attention layer. It has one parameter, and the layers of lesson 06 have
-# thousands, but the recipe is the same: a soft search, a loss that rules out copying the answer,
-# and a gradient.
+# You have trained an attention layer with one parameter. The layers of lesson 06 have thousands,
+# and are trained in the same way.
 
 # %% [markdown]
 # ## 7. From distances to dot products ★
 #
 # *Transformers do not compute distances. They multiply queries with keys. Is that a different idea?*
 #
-# Dot products are nearly the same idea. Expand $\lVert q_i - k_j \rVert^2$ on paper, as you would
-# expand $(a - b)^2$. One term depends on the query alone, one on the key alone, and one is a dot
-# product of both.
+# They are nearly the same idea. Expand $\lVert q_i - k_j \rVert^2$ on paper, as you would expand
+# $(a - b)^2$. One term depends on the query alone, one on the key alone, and one is a dot product
+# of both.
 #
 # **Predict.** The softmax runs over $j$. Which of the three terms has no effect on the weights?
 #

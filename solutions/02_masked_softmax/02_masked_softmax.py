@@ -46,9 +46,9 @@ plotting.show(plotting.diagram("attention", shapes=shapes))
 # | `valid_lens` | how many leading keys are real | `(B,)` or `(B, n)` |
 # | `mask` | bool, True where a query **may attend** to a key | broadcastable to `(..., n, m)` |
 #
-# A row belongs to a query and a column to a key. `B` counts the items in a batch, `n` the queries,
-# `m` the keys, and `h` the heads. In signatures, `Float[Tensor, "*batch num_queries num_keys"]` is a
-# floating-point tensor with any number of axes in front of the last two.
+# `B` counts the items in a batch, `n` the queries, `m` the keys, and `h` the heads. In signatures,
+# `Float[Tensor, "*batch num_queries num_keys"]` is a floating-point tensor with any number of axes
+# in front of the last two.
 
 # %% [markdown]
 # ## 1. A softmax that survives
@@ -366,7 +366,7 @@ assert no_future[0].all() and no_future[3].tolist() == [False, False, False, Tru
 # $$\text{mask}_{ij} = (j \le i + m - n), \qquad \text{shape } (n, m).$$
 #
 # **By hand.** For $n = 2$ and $m = 5$ the offset is 3. Query 0 may attend to keys 0 to 3, and query 1
-# to keys 0 to 4.
+# to keys 0 to 4. With more queries than keys, the first rows contain no True.
 #
 # **Predict.** Does `F.scaled_dot_product_attention(is_causal=True)` agree? When all scores are 0, a
 # query shares its weight evenly among the keys it may attend to. When the values form an identity
@@ -404,38 +404,6 @@ from course_lib.attention import causal_mask
 
 # %%
 check("causal_mask")
-
-# %% [markdown]
-# ### The staircase ★
-#
-# **Predict,** then move the sliders. How does the staircase move as you add keys? What appears when
-# there are more queries than keys?
-
-
-# %% tags=["demo"]
-def draw_causal(num_queries, num_keys):
-    ours = causal_mask(num_queries, num_keys)
-    torch_first = causal_mask(max(num_queries, num_keys))[:num_queries, :num_keys]
-    return plotting.mask_gallery(
-        {"end-aligned (this course)": ours, "start-aligned (is_causal)": torch_first}
-    )
-
-
-assert torch.equal(shown > 0, causal_mask(5)[:2, :5])
-plotting.interactive(
-    draw_causal,
-    start={"num_queries": 2, "num_keys": 5},
-    num_queries=range(1, 7),
-    num_keys=range(1, 7),
-)
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# The staircase slides to the right, and its lowest step always ends at the last key. With more queries
-# than keys, rows without a single True appear at the top.
-#
-# </details>
 
 # %% [markdown]
 # ## 4. Combining masks
@@ -742,10 +710,9 @@ assert queries.grad.isnan().any(dim=-1).sum() == 1 and keys.grad.isnan().any(dim
 # A colleague fills forbidden scores with -1e9 and is satisfied: "Rows always sum to 1, there is
 # never a nan, and all my tests pass. An empty row gets uniform weights, and that does no harm."
 #
-# A person, not a program, grades this question. In five to eight sentences, explain what the output
-# of such a row consists of and why the problem is hard to notice. Name a situation in which empty
-# rows arise without anyone intending it. What should the function return instead, and what does
-# that require of the code that uses the result?
+# In five to eight sentences, explain what the output of such a row consists of and why the problem
+# is hard to notice. Name a situation in which empty rows arise without anyone intending it. What
+# should the function return instead, and what does that require of the code that uses the result?
 
 # %% [markdown] written="empty_row_choice"
 # **Your answer** (replace the line below):
@@ -912,8 +879,6 @@ check("02_masked_softmax")
 #    Combine it with `causal_mask(6)`. What does each of the two masks contribute?
 # 2. **Packed documents.** Several short texts share one row of length $m$. From an integer tensor
 #    of document numbers `(B, m)`, make the mask `(B, m, m)` that keeps each text to itself.
-# 3. **One pass.** A softmax reads its row three times, for the maximum, the sum and the division.
-#    Find the maximum and the sum in one pass (Milakov and Gimelshein, below).
 
 # %% [markdown]
 # ## References
@@ -923,8 +888,6 @@ check("02_masked_softmax")
 # - P. Blanchard, D. J. Higham and N. J. Higham, *Accurately computing the log-sum-exp and softmax
 #   functions*, IMA Journal of Numerical Analysis 41(4), 2021: why the shift is safe.
 #   <https://doi.org/10.1093/imanum/draa038>
-# - M. Milakov and N. Gimelshein, *Online normalizer calculation for softmax*, 2018.
-#   <https://arxiv.org/abs/1805.02867>
 # - PyTorch, `F.scaled_dot_product_attention`: True = take part, `is_causal`.
 #   <https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html>
 # - PyTorch, `nn.MultiheadAttention`: `key_padding_mask`, True = ignore.

@@ -145,13 +145,12 @@ assert scores[2, 0].argmax() >= 7 and scores[2, 1].argmax() < 4
 # %% [markdown]
 # ### Exercise: `bmm_loops`
 #
-# Translate the formula directly into Python loops. The function will be slow but correct, so you
-# can compare faster versions with it.
+# Translate the formula directly into Python loops.
 #
 # - **Takes** `a` of shape `(B, n, k)` and `b` of shape `(B, k, m)`.
 # - **Returns** a new tensor `(B, n, m)` in the dtype of `a`, differentiable in `a` and `b`. Do not use
 #   `.item()` or `.tolist()` on the way.
-# - Use loops, at least over the items. Doing the whole batch in one call is the next exercise.
+# - Use loops, at least over the items.
 #
 # **Worked number.** `a = [[[1, 2]], [[3, 4]]]` and `b = [[[10], [1]], [[1], [10]]]` give
 # $1 \cdot 10 + 2 \cdot 1 = 12$ for item 0 and $3 \cdot 1 + 4 \cdot 10 = 43$ for item 1:
@@ -480,9 +479,8 @@ assert [sum(row) for row in caught] == [0, 2, 1, 2, 1] and not any(row[0] for ro
 # | `keys.transpose(1, 2)` | `(B, d, m)` | `(B, m, h, d)`: heads and keys swapped |
 # | `keys.T` | `(d, m, B)`: all axes reversed | `(d, m, h, B)` |
 #
-# The second row is common, and correct as long as nobody adds heads. If heads, keys and features
-# are equal in number, nothing warns you. There is no error, and the shape is right, but the numbers
-# are wrong.
+# The second row is common, and correct until somebody adds heads. If heads, keys and features are
+# equal in number, there is no error, and only the numbers are wrong.
 
 # %% [markdown]
 # ### Exercise: `batched_scores`
@@ -544,8 +542,6 @@ plotting.show(plotting.diagram_strip("attention", lit="weighted sum", shapes=sha
 # %% [markdown]
 # ### Exercise: `attention_pooling`
 #
-# Write attention.
-#
 # - **Takes** `queries` `(..., n, d)`, `keys` `(..., m, d)` and `values` `(..., m, d_v)` with the
 #   same leading axes, however many, including none.
 # - **Returns** `outputs` `(..., n, d_v)` and `attention_weights` `(..., n, m)`, in this order. The scores
@@ -597,8 +593,6 @@ assert own_map[1].max() < 0.6 and your_map[1].max() > 0.8
 # a softmax sharper. Lesson 05 asks why scores are divided, and by how much.
 #
 # </details>
-#
-# Here are both maps. The first is the translator's own, and the second is yours.
 
 # %% tags=["demo"]
 plotting.show(plotting.attention(own_map, own_words, "siebenundvierzig"))
@@ -610,10 +604,9 @@ plotting.show(plotting.attention(your_map, your_words, "siebenundvierzig"))
 # A colleague computes scores as `queries @ keys.reshape(B, d, m)`. The test fills queries and keys
 # with ones, checks the shape, and passes. The model trains, and its loss goes down.
 #
-# A person, not a program, grades this question. In five to eight sentences, explain what a column
-# of the reshaped keys contains, and in which cases the scores are correct anyway. Why does the loss
-# go down? Write down a test that tells a reshape from a transpose, and say which of its choices
-# (sizes, numbers, items) matter.
+# In five to eight sentences, explain what a column of the reshaped keys contains, and in which
+# cases the scores are correct anyway. Why does the loss go down? Write down a test that tells a
+# reshape from a transpose, and say which of its choices (sizes, numbers, items) matter.
 
 # %% [markdown] written="what_a_shape_test_proves"
 # **Your answer** (replace the line below):
@@ -671,8 +664,7 @@ assert not torch.allclose(as_they_are, with_an_axis)
 #
 # </details>
 #
-# The course's `batched_scores` rejects leading axes that differ, so this cannot happen there. To
-# share on purpose, use `expand`. It repeats an axis of size 1 without copying, by giving it a
+# To share on purpose, use `expand`. It repeats an axis of size 1 without copying, by giving it a
 # stride of 0.
 
 # %% tags=["demo"]
@@ -782,11 +774,7 @@ check("03_batch_matmul")
 #    it on the candidates of section 4.
 # 2. **Associativity.** Without a softmax, $(Q K^\top) V = Q (K^\top V)$. Count the operations of both
 #    sides with $n = m$. When is the right-hand side cheaper, and why can attention not use it?
-# 3. **In blocks.** Compute `attention_pooling` for one block of queries at a time. How large is the
-#    largest tensor you hold?
-# 4. **One key for all heads.** How many bytes do keys and values take for 16 heads that share one set,
-#    and how many if each has its own? (Shazeer, below.)
-# 5. **Einsum backwards.** Given the gradient of a product, write an einsum for the gradient with
+# 3. **Einsum backwards.** Given the gradient of a product, write an einsum for the gradient with
 #    respect to `a`. Compare with `torch.autograd.grad`.
 
 # %% [markdown]
@@ -798,7 +786,5 @@ check("03_batch_matmul")
 #   Translation*, 2015, section 3.1: the dot product as a score. <https://arxiv.org/abs/1508.04025>
 # - T. Dao and others, *FlashAttention*, 2022: attention without storing the scores.
 #   <https://arxiv.org/abs/2205.14135>
-# - N. Shazeer, *Fast Transformer Decoding: One Write-Head is All You Need*, 2019: keys shared by heads.
-#   <https://arxiv.org/abs/1911.02150>
 # - PyTorch, broadcasting semantics. <https://docs.pytorch.org/docs/stable/notes/broadcasting.html>
 # - PyTorch, `torch.einsum`. <https://docs.pytorch.org/docs/stable/generated/torch.einsum.html>

@@ -65,8 +65,8 @@ plotting.show(plotting.diagram("attention", shapes=shapes | {"scores": "(B, n, m
 #
 # $$W_q \in \mathbb{R}^{H \times \text{query\_size}}, \quad W_k \in \mathbb{R}^{H \times \text{key\_size}}, \quad w_v \in \mathbb{R}^{H}.$$
 #
-# This is a network with one hidden layer, whose weights are learned. With it, Bahdanau, Cho and Bengio
-# let a decoder look back at a sentence, and attention in translation began.
+# This is a network with one hidden layer, whose weights are learned. Bahdanau, Cho and Bengio used
+# it in the first translator with attention.
 #
 # **By hand.** Two useful values are $\tanh(\ln 2) = \frac{2 - 1/2}{2 + 1/2} = 0.6$ and
 # $\tanh(\ln 3) = 0.8$. Take a query with two numbers and a key with one,
@@ -340,8 +340,8 @@ plotting.show(plotting.attention(weights, words, "dreiundvierzig"))
 # ### Written question: three requests
 #
 # Three colleagues ask which score to use, additive or dot product (after learned projections to a
-# common size if needed). A person, not a program, grades this question. Answer each in two or three
-# sentences, with a number where a number settles the question.
+# common size if needed). Answer each in two or three sentences, with a number where a number
+# settles the question.
 #
 # 1. A translator has sentences of 30 words, states of size 1024 in the encoder and 512 in the
 #    decoder, $B = 32$ and $H = 256$.
@@ -387,14 +387,13 @@ check("04_additive_attention")
 # $$8 \cdot 1000 \cdot 1000 \cdot 128 \cdot 4 \text{ bytes} \approx 4.1 \text{ GB}, \qquad 8 \cdot 1000 \cdot 1000 \cdot 4 \text{ bytes} = 32 \text{ MB}.$$
 #
 # Training also keeps the result of the tanh for the backward pass. A dot product needs only the 32
-# MB, because it never stores a number for each pair *and* feature. The additive score takes more
-# time as well. Each of the $B\,n\,m\,H$ entries takes an addition, a tanh and a multiply-add, while
-# the $B\,n\,m\,d$ multiply-adds of a dot product form a matrix product, which hardware is built
-# for.
+# MB. The additive score takes more time as well. Each of the $B\,n\,m\,H$ entries takes an
+# addition, a tanh and a multiply-add, while the $B\,n\,m\,d$ multiply-adds of a dot product form a
+# matrix product, which hardware is built for.
 #
 # You can trade time for memory. If you score a few queries at a time, only their part of the cube
-# exists. The next cell scores one query at a time. The result is the same, and the cube never takes
-# more than $1/n$ of the memory.
+# exists. The next cell scores one query at a time. The result is the same, and the cube takes $1/n$
+# of the memory.
 
 # %% tags=["demo"]
 generator = torch.Generator().manual_seed(1)
@@ -418,10 +417,10 @@ assert torch.allclose(row_by_row, at_once, atol=1e-5)
 # ### The cube, slice by slice
 #
 # Four queries lie at the positions -1.9, -0.8, 0.2 and 1.1 on a line, and five keys at -2, -1, 0, 1
-# and 2. The layers have no bias, so each query has a constant 1 as its second number, which serves
-# as a bias. A key is only its position. With $H = 2$ features and the weights below, the cube has
-# two slices. The labels of a slice show the projected query (row) and the projected key (column),
-# and each cell is the tanh of their sum.
+# and 2. Each query has a constant 1 as its second number, which serves as a bias. A key is only its
+# position. With $H = 2$ features and the weights below, the cube has two slices. The labels of a
+# slice show the projected query (row) and the projected key (column), and each cell is the tanh of
+# their sum.
 #
 # **Predict.** What does one tanh look like across a row? What does the difference of two look like?
 
@@ -446,8 +445,6 @@ assert scores[0].argmax(dim=-1).tolist() == nearest.tolist() == [0, 1, 2, 3]
 # close**.
 #
 # </details>
-#
-# Two features are enough to detect nearness.
 #
 # **Predict.** What are the scores if the constant of every query is 0 instead of 1?
 
@@ -521,18 +518,16 @@ assert without_tanh[-1] > 0.5
 # <details><summary>Answer</summary>
 #
 # The loss with tanh falls nearly to 0, and the loss without it hardly moves. Neither run raises an
-# error. Without the nonlinearity, all four queries of a problem get the same answer, and no
-# single answer can be close to four different values.
+# error. Without the nonlinearity, all four queries of a problem get the same answer.
 #
 # </details>
 
 # %% [markdown]
 # ### Additive and dot product on one problem
 #
-# Additive scores cost more. What do you get in return? Here are the four queries and five keys
-# again. A dot product of two positions can
-# only multiply them. The slider scales `w_q` and `w_k`, which changes how steep the two steps of
-# the additive score are.
+# Here are the four queries and five keys again. A dot product of two positions can only multiply
+# them. The slider scales `w_q` and `w_k`, which changes how steep the two steps of the additive
+# score are.
 #
 # **Predict.** Which key does the dot product choose for the query at 0.2?
 
@@ -571,10 +566,8 @@ print("best key of each query:", sharp.argmax(dim=-1).tolist())
 assert sharp.argmax(dim=-1).tolist() == [0, 1, 2, 3]
 
 # %% [markdown]
-# The additive score has a nonlinearity of its own and takes vectors of any size, but it has to
-# store the cube. The dot product leaves the nonlinear work to the layers before it, and is fast.
-# Models that have such layers, Transformers among them, use the dot product, the subject of lesson
-# 05.
+# The dot product leaves the nonlinear work to the layers before it. Models that have such layers,
+# Transformers among them, use it.
 #
 # | | additive | dot product |
 # |---|---|---|

@@ -1,9 +1,10 @@
 # %% [markdown]
 # # 05 · Scaled dot-product attention
 #
-# **The question.** In lesson 03 the translator ran on your attention, and its map became sharper than
-# with its own. The translator divides every score by 8, the square root of $d = 64$. So does the
-# Transformer of 2017, and so do most models after it. Why by that number, and what breaks without it?
+# **The question.** In lesson 03, the translator ran on your attention, and the map became sharper
+# than with its own. Its own attention divides every score by 8, the square root of $d = 64$. The
+# Transformer of 2017 and most models after it also divide by $\sqrt{d}$. Why by that number, and
+# what breaks without it?
 #
 # **After this you can**
 #
@@ -57,8 +58,8 @@ plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
 # | keys $K$ | `(..., m, d)` | | outputs $O$ | `(..., n, v)` |
 # | values $V$ | `(..., m, v)` | | | |
 #
-# Queries and keys share $d$; keys and values share $m$. The softmax runs over the keys: each row
-# of $W$ sums to 1.
+# Queries and keys share $d$, and keys and values share $m$. The softmax runs over the keys, so each
+# row of $W$ sums to 1.
 
 # %% [markdown]
 # **By hand.** Take $d = 4$, one query $q = (2, 0, 0, 0)$, and three keys
@@ -76,9 +77,9 @@ plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
 # are long and point the same way. It is 0 where they are perpendicular, and negative where they point
 # apart.
 #
-# The figure shows a query, four keys and their values. The weights are those of your `masked_softmax`,
-# which computed them for every position of the query. The diamond is the output: the average of the
-# values with these weights.
+# The figure shows a query, four keys and their values. Your `masked_softmax` computed the weights
+# for every position of the query. The diamond is the output, the average of the values with these
+# weights.
 #
 # **Predict**, then drag the tip of the query.
 #
@@ -108,8 +109,8 @@ assert along_k1.argmax() == 1  # k2 wins
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# 1. No. `k2` does not point in the same direction, but it is twice as long, and its dot product is
-#    larger. A dot product measures length as well as direction.
+# 1. `k1` does not get the largest weight. `k2` points in a different direction, but it is twice as
+#    long, so its dot product is larger.
 # 2. All dot products double, and so do the differences between them. The softmax turns differences
 #    into ratios, so the largest weight grows.
 # 3. At 0 all scores are equal, and the diamond is at the mean of the values. At 8 one key has nearly
@@ -124,13 +125,14 @@ assert along_k1.argmax() == 1  # k2 wins
 # In a model, queries and keys are *projections*: $q = W_q x$ and $k = W_k x'$, with two learned
 # matrices. Why not compare the vectors $x$ and $x'$ themselves?
 #
-# In self-attention, the scores would be $X X^\top$, which is *symmetric*: letter $i$ would score letter
-# $j$ exactly as $j$ scores $i$. And $x \cdot x$ is a sum of squares, so a letter would tend to score
-# highest with itself, or with whichever letter has the longest vector. With projections the score is
+# In self-attention, the scores would be $X X^\top$, which is *symmetric*: letters $i$ and $j$ would
+# score each other equally. And $x \cdot x$ is a sum of squares, so a letter would tend to score
+# highest with itself, or with the letter that has the longest vector. With projections, the score
+# is
 #
 # $$q \cdot k = x^\top W_q^\top W_k\, x',$$
 #
-# and the matrix $W_q^\top W_k$ can be anything, in particular not symmetric.
+# and the matrix $W_q^\top W_k$ does not have to be symmetric.
 #
 # **Predict.** Compare the letters of *dreiundvierzig*, as the translator has read them, without any
 # projection. How many of the 14 letters score highest with themselves? Then project them to queries and
@@ -155,10 +157,10 @@ assert (plain.argmax(dim=-1) == torch.arange(14)).sum() == 8
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Without projections, 8 of the 14 letters score highest with themselves, and the scores are symmetric.
-# Two different projections break the symmetry, even if they are random. Training then chooses what a
-# query asks for ($W_q$) and what a key offers ($W_k$). $W_v$ does the same for values: the features a
-# letter is found by need not be the ones it passes on.
+# Without projections, 8 of the 14 letters score highest with themselves, and the scores are
+# symmetric. Two different projections break the symmetry, even if they are random. Training then
+# chooses the features that queries and keys are compared by ($W_q$ and $W_k$), and the features
+# that a letter passes on ($W_v$).
 #
 # </details>
 
@@ -177,8 +179,8 @@ plotting.show(plotting.diagram_strip("attention", lit="scores", shapes=shapes))
 #
 # $$\operatorname{Var}(q \cdot k) = \sum_{c=1}^{d} \operatorname{Var}(q_c k_c) = d.$$
 #
-# So typical scores have the size $\sqrt{d}$: about 2 for $d = 4$, about 16 for $d = 256$. Dividing
-# a number by $c$ divides its variance by $c^2$, and
+# So typical scores have the size $\sqrt{d}$, about 2 for $d = 4$ and about 16 for $d = 256$.
+# Dividing a number by $c$ divides its variance by $c^2$, so
 #
 # $$\operatorname{Var}\Bigl(\frac{q \cdot k}{\sqrt{d}}\Bigr) = \frac{d}{d} = 1.$$
 #
@@ -195,17 +197,15 @@ plotting.show(plotting.diagram_strip("attention", lit="scores", shapes=shapes))
 # %% [markdown]
 # ### Exercise: `score_variance`
 #
-# Don't take this on trust. Measure it.
-#
 # - **Takes** `d`; `num_samples`, the number of pairs; `scaled`, a bool; and `generator`, a
-#   `torch.Generator` that all your random numbers come from.
+#   `torch.Generator`. Draw all random numbers from it.
 # - **Returns** the variance of $q \cdot k$ (of $q \cdot k / \sqrt{d}$ if `scaled`) over
 #   `num_samples` independent pairs of standard normal vectors, as a Python `float`.
 #
 # Pair each query with one key. The same seed must give the same number. You may divide the sum of
 # squares by $N$ or by $N - 1$.
 #
-# **Worked number.** With `d=4` and `num_samples=2000`: near 4, and near 1 if scaled.
+# **Worked number.** With `d=4` and `num_samples=2000`, the result is near 4, and near 1 if scaled.
 
 # %%
 from course_lib.attention import score_variance
@@ -239,10 +239,10 @@ assert np.allclose(measured["q . k / sqrt(d)"], 1, atol=0.25)
 # %% [markdown]
 # ### In a fresh model ★
 #
-# The argument assumes features of variance 1. A fresh `nn.Linear` draws its weights uniformly from
-# $\pm 1/\sqrt{d}$, with variance $1/(3d)$: for standard normal inputs, the features of queries and
-# keys have variance $1/3$, and the scores have a standard deviation of $\sqrt{d}/3$. The factor
-# differs, but the growth is the same.
+# The argument assumes features of variance 1. A fresh `nn.Linear` draws its weights uniformly
+# between $-1/\sqrt{d}$ and $1/\sqrt{d}$, so their variance is $1/(3d)$. For standard normal inputs,
+# the features of queries and keys then have variance $1/3$, and the scores have a standard
+# deviation of $\sqrt{d}/3$. The factor differs, but the growth is the same.
 
 # %% tags=["demo"]
 torch.manual_seed(0)
@@ -282,9 +282,9 @@ assert 0.05 < share < 0.4
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It is not. The smallest and the largest differ by a factor of more than 10. A 4 x 4 matrix has 16
-# entries, but they come from 4 queries and 4 keys, and are not 16 independent pairs. The conclusion
-# is correct, but one small matrix cannot show it.
+# It is not a contradiction. The smallest and the largest variance differ by a factor of more than
+# 10. A 4 x 4 matrix has 16 entries, but they come from 4 queries and 4 keys, and are not 16
+# independent pairs. The conclusion is correct, but one small matrix cannot show it.
 #
 # </details>
 
@@ -318,9 +318,9 @@ assert np.allclose(softmax(scaled / np.sqrt(8)), [0.827, 0.173], atol=5e-4)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The second one is. The variable is called `scaled`, but nothing scaled it. The first weights look
-# healthy, because they are positive and sum to 1. Only a comparison of numbers reveals the bug, with a
-# loop or with PyTorch.
+# The second one is. The first comes from the code above, in which the variable is called `scaled`
+# but was never scaled. Its weights look plausible, because they are positive and sum to 1. Only a
+# comparison with the numbers of a loop or of PyTorch reveals the bug.
 #
 # </details>
 
@@ -389,8 +389,8 @@ assert (torch.diag(sharp) - torch.outer(sharp, sharp)).abs().max() < 0.001
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# One bar has nearly all the weight, and the right side is blank, because all derivatives are nearly 0.
-# If this key is the wrong one, the loss cannot tell the scores so.
+# One bar has nearly all the weight, and the right side is blank, because all derivatives are nearly
+# 0. If this key is the wrong one, the scores get hardly any gradient that could correct it.
 #
 # </details>
 #
@@ -468,20 +468,21 @@ assert max(loss for name in curves if "32" in name for loss in final[name]) < 0.
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# At width 32 all three learn. At width 512, without a divisor, each run is stuck at a different loss.
-# The words it reads show why: some positions have locked on to a wrong letter, and each of them adds to
-# the loss. Dividing by $d$ works too, after a slower start.
+# At width 32, all three learn. At width 512, without a divisor, each run is stuck at a different
+# loss, because some positions have settled on a wrong letter, as the words show. Dividing by $d$
+# works too, after a slower start.
 #
 # </details>
 #
-# So $\sqrt{d}$ is not the only number that trains. It is the one that makes the *start* independent of
-# $d$: the weights of a fresh model are neither one-hot nor uniform, whatever its width.
+# So $\sqrt{d}$ is not the only divisor that works. But it makes the *start* independent of $d$. The
+# weights of a fresh model are neither one-hot nor uniform, whatever its width.
 
 # %% [markdown]
 # ### What the gradients look like
 #
 # **Predict.** In a fresh model of width 512, which divisor gives the scores of a typical query the
-# smallest gradient? And is the gradient of the *queries*, relative to that of the values, then small too?
+# smallest gradient? Is the gradient of the *queries* then small too, relative to that of the
+# values?
 
 # %% tags=["demo", "nbval-ignore-output"]
 gradients = {}
@@ -503,12 +504,12 @@ assert gradients["1"][2] > 2 and 0.3 < gradients["sqrt(d)"][2] < 1 and gradients
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Without a divisor, the scores of the median query get the smallest gradient, because their softmax is
-# saturated. But the gradient of the queries is *large*: it lacks the factor $1/\sqrt{d}$ and comes from
-# the few queries for which two keys nearly tie. The gradient does not vanish on average. It is
-# concentrated where it happens to be, far too large there, and close to 0 for a query that has
-# settled on the wrong key. Dividing by $d$ does the opposite. Every query gets a gradient, and that of
-# queries and keys is small. Adam, which divides a gradient by its own size, can make up for that.
+# Without a divisor, the scores of the median query get the smallest gradient, because their softmax
+# is saturated. But the gradient of the queries is *large*, because it lacks the factor $1/\sqrt{d}$
+# and comes from the few queries for which two keys nearly tie. So the gradient does not vanish on
+# average. It is far too large for these few queries, and close to 0 for a query that has settled on
+# the wrong key. Dividing by $d$ does the opposite. Every query gets a gradient, and that of queries
+# and keys is small. Adam, which divides a gradient by its own size, can make up for that.
 #
 # </details>
 #
@@ -527,8 +528,8 @@ shapes = {"queries": (1, 4), "keys": (3, 4), "values": (3, 1), "weighted sum": (
 plotting.show(plotting.diagram_strip("attention", lit=lit, shapes=shapes))
 
 # %% [markdown]
-# You know each part. Two traps from lesson 02 come back. The first is the type of the mask. A common line
-# of code is `scores = scores + mask`.
+# You know each part. Two traps from lesson 02 return. The first is the type of the mask. A common
+# line of code is `scores = scores + mask`.
 #
 # **Predict.** What must `mask` contain? And what may query 0 see if it contains 1 for yes and 0 for no?
 
@@ -548,7 +549,8 @@ assert added[0, 1:].sum() > 0.2  # the future is still there
 #
 # </details>
 #
-# **Predict.** The second trap: scores of 1000. What are `np.exp(1000)`, and the weights made of it?
+# **Predict.** The second trap is large scores. What is `np.exp(1000)`, and what are the weights
+# computed from it?
 #
 # <details><summary>Answer</summary>
 #
@@ -571,7 +573,7 @@ assert added[0, 1:].sum() > 0.2  # the future is still there
 #
 # **Worked number.** The query `[2, 0, 0, 0]` and the keys from section 1, `[1.386294, 0, 0, 0]`,
 # `[0.693147, 7, 0, 0]` and `[0, 0, 5, 5]` (the decimals are $\ln 4$ and $\ln 2$), with the values
-# 7, 14 and 0: the output is $4/7 \cdot 7 + 2/7 \cdot 14 = 8$. With `mask = [[False, True, True]]`
+# 7, 14 and 0, give the output $4/7 \cdot 7 + 2/7 \cdot 14 = 8$. With `mask = [[False, True, True]]`
 # the weights are $(0, 2/3, 1/3)$ and the output is $28/3$.
 
 # %%
@@ -643,7 +645,7 @@ assert not past[0].triu(1).any()
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# You see a square map, a map without its future, and a map with 3 rows and 5 columns.
+# The maps are square, square with nothing above the diagonal, and 3 rows by 5 columns.
 #
 # </details>
 
@@ -664,20 +666,22 @@ for name, factor in (("sqrt(d)", 1), ("nothing", 8), ("d", 1 / 8)):
     print(f"divided by {name:8} at most {apart:.2f} from the translator's map")
 plotting.show(plotting.attention(maps["d"][2], ["forty", "three"], "dreiundvierzig"))
 assert (maps["sqrt(d)"] - model.maps).abs().max() < 1e-4
+three = {name: weights[2, 1].max() for name, weights in maps.items()}
+assert three["nothing"] > three["sqrt(d)"] > 0.9 and three["d"] < 0.3
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The difference is 0.00: your function *is* the translator's attention. Without the root the map is
-# sharper, as in lesson 03. Divided by $d$, the same scores differ less, and *three* spreads over the
-# whole numeral.
+# The difference is 0.00, so your function *is* the translator's attention. Without the root, the
+# map is sharper, as in lesson 03. With scores divided by $d$, *three* spreads over the whole
+# numeral.
 #
 # </details>
 
 # %% [markdown]
 # ### What must hold
 #
-# Nearly every wrong version returns the right shape, but violates one of these properties:
+# Nearly every wrong version returns the correct shape but violates one of these properties:
 #
 # 1. a query of zeros returns the mean of the allowed values;
 # 2. with $V = I$, the logarithm of the ratio of two weights is the difference of their
@@ -750,14 +754,14 @@ assert not torch.allclose(ours, theirs)
 # In exact arithmetic $(q \cdot k)/\sqrt{d}$ and $(q/\sqrt{d}) \cdot k$ are equal. But the largest
 # number in float16 is 65504.
 #
-# **Predict.** $d = 128$, every entry of a query and a key is 30. Which of the two orders survives in
-# float16?
+# **Predict.** Let $d = 128$, and let every entry of a query and a key be 30. Which of the two
+# orders works in float16?
 #
 # <details><summary>Answer</summary>
 #
-# The second one does. $128 \cdot 30 \cdot 30 = 115200$ is infinite in float16 before you can divide it.
-# Divided first, the product is about 10182. bfloat16 can hold both, because it has the range of
-# float32, with two to three digits.
+# The second one does. In the first, $128 \cdot 30 \cdot 30 = 115200$ becomes infinite before you
+# can divide it. In the second, the product is about 10182. Both orders work in bfloat16, which has
+# the range of float32 but only two to three digits.
 #
 # </details>
 
@@ -775,23 +779,21 @@ assert torch.softmax(torch.cat([late, late], dim=-1), dim=-1).isnan().all()
 # %% [markdown]
 # ### A module with dropout ★
 #
-# In a layer, *dropout* acts on the attention weights: in train mode each weight is set to 0 with
-# probability $p$, and the others are divided by $1 - p$. What the module remembers for pictures is the
-# weights **before** dropout, **detached**. Lesson 04, section 4, shows why.
+# This module combines your function with the *dropout* of lesson 04, section 4.
 
 # %% [markdown]
 # ### Exercise: `DotProductAttention`
 #
-# - **Built with** `dropout=0.0`, the probability of dropping a weight. No parameters.
-# - **`forward(queries, keys, values, valid_lens=None, mask=None)`** takes what
-#   `scaled_dot_product_attention` takes, and means the same by it. It returns the outputs only, and
-#   leaves the weights of this call in `self.attention_weights`: after the softmax, before dropout,
-#   detached.
+# - **Created with** `dropout=0.0`, the probability of dropping a weight. The module has no
+#   parameters.
+# - **`forward(queries, keys, values, valid_lens=None, mask=None)`** takes the arguments of
+#   `scaled_dot_product_attention`, with the same meaning. It returns only the outputs, and stores
+#   the weights of the call in `self.attention_weights`, before dropout and detached.
 # - Dropout acts on the weights, in train mode only.
 #
-# **Worked number.** With `dropout=0.5`, in eval mode, `queries = [[[2, 0, 0, 0]]]`,
-# `keys = [[[1, 0, 0, 0], [0, 0, 0, 0]]]` and `values = [[[10], [0]]]` give the output 7.31, as
-# before, and leave the weights 0.731 and 0.269.
+# **Worked number.** With `dropout=0.5`, in eval mode, `queries = [[[2, 0, 0, 0]]]`, `keys = [[[1,
+# 0, 0, 0], [0, 0, 0, 0]]]` and `values = [[[10], [0]]]` give the output 7.31 and the weights 0.731
+# and 0.269, as before.
 
 # %%
 from course_lib.attention import DotProductAttention
@@ -813,39 +815,40 @@ assert apart > 0.1 and kept == 0
 # %% [markdown]
 # ## 6. What a gradient finds ★
 #
-# *Move a query a little: how far does the output move?*
+# *If a query moves a little, how far does the output move?*
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": (1, 4), "keys": (2, 4), "values": (2, 4), "outputs": (1, 4)}
 plotting.show(plotting.diagram_strip("attention", lit=("queries", "outputs"), shapes=shapes))
 
 # %% [markdown]
-# Take one query, and values equal to the keys: $o(q) = \sum_j w_j k_j$. A small step $dq$ changes
-# the scores by $ds_j = k_j \cdot dq / \sqrt{d}$, and a softmax answers with
-# $dw_j = w_j \bigl(ds_j - \sum_i w_i\, ds_i\bigr)$. Put together,
+# Take one query, and values that are equal to the keys, so that $o(q) = \sum_j w_j k_j$. A small
+# step $dq$ changes the scores by $ds_j = k_j \cdot dq / \sqrt{d}$ and the weights by $dw_j = w_j
+# \bigl(ds_j - \sum_i w_i\, ds_i\bigr)$. Together,
 #
 # $$\frac{\partial o}{\partial q} = \frac{1}{\sqrt{d}} \sum_j w_j (k_j - o)(k_j - o)^\top = \frac{\operatorname{Cov}_w(k)}{\sqrt{d}}, \qquad \text{shape } (d, d).$$
 #
-# It is the covariance of the keys under the weights. Where one key has all the weight there is
-# nothing left to vary, and the gradient is 0: that was the blank picture.
+# This is the covariance of the keys under the weights. If one key has all the weight, the
+# covariance is 0, and so is the gradient. This was the blank side of the figure in section 3.
 #
-# **By hand.** $d = 1$, $q = 0$, keys $1$ and $3$. The weights are $1/2$ each, the mean is 2, the
-# variance 1: the derivative is 1. For $q = 50$ the weight of key 3 is 1, and the derivative is 0.
+# **By hand.** Take $d = 1$, $q = 0$, and the keys $1$ and $3$. The weights are $1/2$ each, the mean
+# is 2 and the variance is 1, so the derivative is 1. For $q = 50$, the key $3$ has the weight 1,
+# and the derivative is 0.
 
 # %% [markdown]
 # ### Exercise: `jacobian_wrt_query`
 #
 # - **Takes** `query` `(d,)` and `keys` `(m, d)`.
-# - **Returns** the Jacobian `(d, d)` of attention with values = keys: entry $(a, b)$ is
-#   $\partial o_a / \partial q_b$. The keys stay as they are.
+# - **Returns** the Jacobian `(d, d)` of attention whose values are the keys. Entry $(a, b)$ is
+#   $\partial o_a / \partial q_b$, with fixed keys.
 #
-# The formula or autograd, as you like: `torch.autograd.functional.jacobian` counts as well, and
-# differentiates what you give it. It does not change where all keys move by the same vector. Where
-# one key has all the weight it is 0, and nothing overflows.
+# You may use the formula or `torch.autograd.functional.jacobian`. Adding the same vector to all
+# keys does not change the result. If one key has all the weight, the result is 0, and large scores
+# do not overflow.
 #
-# **Worked number.** `query = [0., 0., 0., 0.]` and the keys `[1, 0, 0, 0]`, `[3, 0, 0, 0]`: the
-# variance of the first feature is 1, divided by $\sqrt{4}$, so entry (0, 0) is 0.5 and all others
-# are 0.
+# **Worked number.** Take `query = [0., 0., 0., 0.]` and the keys `[1, 0, 0, 0]` and `[3, 0, 0, 0]`.
+# The variance of the first feature is 1. Divided by $\sqrt{4}$, it gives 0.5 for entry (0, 0), and
+# all other entries are 0.
 
 # %%
 from course_lib.attention import jacobian_wrt_query
@@ -854,10 +857,10 @@ from course_lib.attention import jacobian_wrt_query
 check("jacobian_wrt_query")
 
 # %% [markdown]
-# **See it vanish.** For each $d$: 61 random queries with 10 random keys each, and the norm of the
-# Jacobian, divided by the norm that the same keys give under equal weights. The line is the
-# *median* over the queries. Calling the function with $\sqrt{d}\,q$ gives the weights of unscaled
-# attention; the root in front of the covariance cancels in the ratio. **Predict.** Which line falls?
+# The next cell draws 61 random queries with 10 random keys each, for each $d$. It divides the norm
+# of the Jacobian by the norm for the same keys under equal weights, and plots the *median* over the
+# queries. (A call with $\sqrt{d}\,q$ gives the weights of unscaled attention. The root in front of
+# the covariance cancels in the ratio.) **Predict.** Which line falls?
 
 # %% tags=["demo"]
 sizes = [1, 4, 16, 64, 128]
@@ -887,14 +890,13 @@ assert (found[:, 1] < 0.1).float().mean() > 0.5
 #
 # </details>
 #
-# The plot shows the median, because the mean hides the effect. More than half of the queries get next to
-# no gradient, and a few, for which two keys nearly tie, get a large one. An unscaled model with large
-# $d$ starts saturated, and a query that has settled on a wrong key gets no gradient that could move it.
+# The plot shows the median, because the mean hides the effect. As in section 3, more than half of
+# the queries get next to no gradient, and a few, for which two keys nearly tie, get a large one.
 
 # %% [markdown]
 # ## 7. The backward pass by hand ★
 #
-# *What does `loss.backward()` do with an attention?*
+# *What does `loss.backward()` compute in an attention layer?*
 
 # %% tags=["demo", "hide-input"]
 lit = "queries", "keys", "values", "outputs"
@@ -902,20 +904,20 @@ shapes = {"queries": (1, 4), "keys": (2, 4), "values": (2, 1), "outputs": (1, 1)
 plotting.show(plotting.diagram_strip("attention", lit=lit, shapes=shapes))
 
 # %% [markdown]
-# ### First the softmax alone
+# ### The softmax alone
 #
-# One row: scores $s$, weights $w$, and $g_j = \partial L / \partial w_j$, what the loss says about each
-# weight. Raising $s_k$ raises $w_k$ and lowers all others, $\partial w_j / \partial s_k = w_j
+# Take one row with scores $s$, weights $w$, and the gradient $g_j = \partial L / \partial w_j$ of
+# each weight. If $s_k$ rises, $w_k$ rises and all others fall: $\partial w_j / \partial s_k = w_j
 # (\delta_{jk} - w_k)$. The chain rule sums over $j$:
 #
 # $$\frac{\partial L}{\partial s_k} = \sum_j g_j \frac{\partial w_j}{\partial s_k} = w_k \Bigl(g_k - \sum_j g_j w_j\Bigr).$$
 #
-# This is a *vector-Jacobian product*: a row vector times an `(m, m)` matrix, without making the matrix.
+# This is a *vector-Jacobian product*, a row vector times an `(m, m)` matrix that is never computed.
 #
-# **By hand.** $w = (1/2, 1/4, 1/4)$ and $g = (0, 4, 8)$. The mean of $g$ under $w$ is $0 + 1 + 2 = 3$, so
-# $\partial L/\partial s = (-3/2, 1/4, 5/4)$.
+# **By hand.** Take $w = (1/2, 1/4, 1/4)$ and $g = (0, 4, 8)$. The mean of $g$ under $w$ is $0 + 1 +
+# 2 = 3$, so $\partial L/\partial s = (-3/2, 1/4, 5/4)$.
 #
-# **Predict.** Add 10 to all of $g$. What becomes of the result?
+# **Predict.** Add 10 to every entry of $g$. How does the result change?
 
 # %% tags=["demo"]
 scores = torch.tensor([2.0, 1.0, 1.0]).log().requires_grad_()
@@ -932,18 +934,18 @@ for g in (torch.tensor([0.0, 4.0, 8.0]), torch.tensor([10.0, 14.0, 18.0])):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Nothing: the mean grows by 10 as well. The weights sum to 1 whatever the scores are, so what all of
-# them get alike cannot matter, and the result sums to 0.
+# The result does not change, because the mean grows by 10 as well. The weights always sum to 1, so
+# a gradient that is equal for all of them has no effect.
 #
 # </details>
 
 # %% [markdown]
 # ### A backward pass of your own
 #
-# Where you know a derivative better than autograd does, you can hand it over, as a
-# `torch.autograd.Function`: two static methods. Nothing in `forward` is recorded; what it wants to
-# remember it gives to `ctx`. `backward` gets the gradient of the output and returns one for each
-# argument, None where there is none. You call it by `apply`, without keywords.
+# If you know a better way to compute a derivative than autograd, write a `torch.autograd.Function`
+# with two static methods. Autograd does not record `forward`, which saves what `backward` needs in
+# `ctx`. `backward` gets the gradient of the output and returns a gradient for each argument, or
+# None. Call the function by `apply`, without keyword arguments.
 #
 # **Predict.** What is the gradient at $x = 2$ with `scale` 10?
 
@@ -969,29 +971,35 @@ print(f"backward says {x.grad:.1f}, two values nearby say {nearby:.1f}")
 assert x.grad == 120 and abs(nearby - 120) < 0.1
 
 # %% [markdown]
-# 120, and PyTorch believes whatever you return: compare it with something. In lesson 08 you write all of
-# attention this way.
+# <details><summary>Answer</summary>
 #
-# ### Now all of it
+# The gradient is 120.
 #
-# Let $G = \partial L / \partial O$, of shape `(n, v)`. A product $AB$ sends $GB^\top$ to $A$ and
-# $A^\top G$ to $B$. Attention is two products with a softmax in between, $O = WV$ and
-# $S = QK^\top/\sqrt{d}$; go back through them one after the other. Every row of $W$ is a softmax.
+# </details>
 #
-# **By hand.** One query, two keys with $w = (1/2, 1/2)$, values $1$ and $3$, $G = 1$. Then
-# $dW = (1, 3)$ with mean 2, and $dS = (1/2 \cdot (1 - 2),\; 1/2 \cdot (3 - 2)) = (-1/2, 1/2)$: the
-# key with the larger value should score higher, the other one lower by the same amount.
+# PyTorch does not check what you return, so compare it with autograd or with
+# finite differences. In lesson 08, you write all of attention this way.
+#
+# ### All of attention
+#
+# Let $G = \partial L / \partial O$, of shape `(n, v)`. If $G$ is the gradient of a product $AB$,
+# then $A$ gets the gradient $GB^\top$ and $B$ gets $A^\top G$. Attention is two products, $O = WV$
+# and $S = QK^\top/\sqrt{d}$, with a softmax of each row in between. Go back through the three steps
+# one after the other.
+#
+# **By hand.** Take one query, two keys with $w = (1/2, 1/2)$, the values $1$ and $3$, and $G = 1$.
+# Then $dW = (1, 3)$ with mean 2, and $dS = (1/2 \cdot (1 - 2),\; 1/2 \cdot (3 - 2)) = (-1/2, 1/2)$.
 
 # %% [markdown]
 # ### Exercise: `attention_backward`
 #
-# - **Takes** `queries` `(n, d)`, `keys` `(m, d)`, `values` `(m, v)` and `grad_outputs` `(n, v)`; no
-#   masks.
+# - **Takes** `queries` `(n, d)`, `keys` `(m, d)`, `values` `(m, v)` and `grad_outputs` `(n, v)`.
+#   There are no masks.
 # - **Returns** `(grad_queries, grad_keys, grad_values)`, each of the shape of its input.
-# - Without autograd: no `backward`, no `torch.autograd.grad`, no `torch.func`.
+# - Do not use autograd (`backward`, `torch.autograd.grad`, `torch.func`).
 #
-# Equal values make the outputs independent of queries and keys: those gradients are then 0, and as
-# always, large scores do not overflow.
+# If all values are equal, the outputs do not depend on queries and keys, whose gradients are then
+# 0. Large scores do not overflow.
 #
 # **Worked number.** With the query `[0, 0, 0, 2]`, the keys `[1, 0, 0, 0]` and `[3, 0, 0, 0]`, the
 # values 1 and 3 and $G = 1$, the scores are 0 and $dS = (-1/2, 1/2)$ as above. So
@@ -1024,7 +1032,7 @@ for name, mine, theirs in zip(("queries", "keys", "values"), by_hand, expected, 
     assert torch.allclose(mine, theirs, atol=1e-6)
 
 # %% [markdown]
-# Going back takes all of $W$ once more. Must it have been stored? Lesson 08 says no.
+# The backward pass needs all of $W$. Lesson 08 shows that you do not have to store it.
 
 # %% [markdown]
 # ### All together
@@ -1038,13 +1046,13 @@ check("05_scaled_dot_product")
 # %% [markdown]
 # ### Written question: the same model, wider
 #
-# A team trains attention with $d = 8$ and no scaling. It works. They widen to $d = 512$, and the
-# loss hardly moves. One of them proposes to divide the scores by $d$, another to raise the learning
-# rate a hundredfold.
+# A team trains attention with $d = 8$ and no scaling. It works. They increase $d$ to 512, and the
+# loss hardly changes. One of them proposes to divide the scores by $d$, another to raise the
+# learning rate a hundredfold.
 #
-# A person, not a program, grades this question. In five to eight sentences, explain why training worked
-# before and fails now. What would each proposal do at the start of training? What would you do, and how
-# could you check, before training for hours, that it helped?
+# In five to eight sentences, explain why training worked before and fails now. What would each
+# proposal do at the start of training? What would you do, and how could you check, before training
+# for hours, that it helped?
 
 # %% [markdown] written="scale_and_learning"
 # **Your answer** (replace the line below):
@@ -1072,27 +1080,25 @@ check("05_scaled_dot_product")
 # %% [markdown]
 # ## Summary
 #
-# Projections let a model choose what a query asks for and what a key offers. A dot product of $d$ standard
-# normal pairs has variance $d$. Divided by $\sqrt{d}$, it has variance 1, so a fresh model starts
-# neither one-hot nor uniform, whatever its width. Without the divisor, a wide model starts saturated on
-# arbitrary keys, and the queries that settled on a wrong one get no gradient. Attention itself is three
-# lines, and nearly all mistakes in them keep the shapes, so test properties: zero queries, identity
-# values, repeated features, deleted keys.
+# Projections let a model choose the features by which queries and keys are compared. A dot product
+# of $d$ standard normal pairs has variance $d$. Divided by $\sqrt{d}$, it has variance 1, so a
+# fresh model starts neither one-hot nor uniform, whatever its width. Without the divisor, a wide
+# model starts saturated on arbitrary keys, and the queries that settled on a wrong one get no
+# gradient. Attention itself is three lines, and nearly all mistakes in them keep the shapes, so
+# test properties: zero queries, identity values, repeated features, deleted keys.
 
 # %% [markdown]
 # ## Further exercises ★
 #
-# 1. **Other distributions.** Entries of mean $\mu \neq 0$: what is the variance of $q \cdot k$, and
-#    does $1/\sqrt{d}$ still help?
+# 1. **Other distributions.** If entries have mean $\mu \neq 0$, what is the variance of $q \cdot
+#    k$, and does $1/\sqrt{d}$ still help?
 # 2. **Unit vectors.** With $q$ and $k$ of length 1 the scores lie in $-1..1$. Which largest weight
 #    can 10 keys then have, and which factor would you put in front?
 # 3. **Other learning rates.** Run `read_backwards(512, 1, 0.0003, seed=0, num_steps=200)`. What do you
 #    gain, and what does it cost?
 # 4. **Entropy.** Plot the entropy of the weights over the temperature. Where is it halfway between
 #    its ends?
-# 5. **One pass.** Compute the outputs over blocks of keys, keeping a running maximum and sum for
-#    each query, without ever holding $W$.
-# 6. **Masks backwards.** Extend `attention_backward` to a mask with empty rows.
+# 5. **Masks backwards.** Extend `attention_backward` to a mask with empty rows.
 
 # %% [markdown]
 # ## References

@@ -97,8 +97,7 @@ assert apart == 0 and len(found) == 2
 # </details>
 #
 # So give each of the two letters its own weights, its own values, and its own part of the output.
-# This is *multi-head attention*. The next sections compute it in one go and keep the parts
-# separate.
+# This is *multi-head attention*.
 
 # %% [markdown]
 # ## 2. Heads are blocks of features
@@ -153,7 +152,7 @@ for i, q in enumerate(in_a_loop):
 #
 # Head 0 gets *all* features of the first positions instead. A reshape keeps the numbers in the
 # order in which they lie in memory, position by position, so the first $n \cdot d$ numbers become
-# head 0. There is no error, and the shape is right, but the heads are wrong.
+# head 0. There is no error.
 #
 # </details>
 
@@ -239,8 +238,8 @@ plotting.show(plotting.diagram_strip("heads", lit="merge heads", shapes=shapes))
 
 # %% [markdown]
 # The heads return `(B, h, n, d)`. The result for a position is its row from head 0, followed by its
-# row from head 1, and so on. The shape of all results is `(B, n, D)`. The same trap waits on the
-# way back, and it is worse, because now numbers of *different positions* end up in one row.
+# row from head 1, and so on. The shape of all results is `(B, n, D)`. A plain reshape is wrong here
+# too, and now it puts numbers of *different positions* into one row.
 #
 # **By hand.** Head 0 contains `[[1, 2], [5, 6]]`, and head 1 contains `[[3, 4], [7, 8]]`. The merge
 # is `[[1, 2, 3, 4], [5, 6, 7, 8]]`. A plain reshape gives `[[1, 2, 5, 6], [3, 4, 7, 8]]`. Position
@@ -319,7 +318,7 @@ plotting.show(plotting.diagram_strip("heads", lit="W_o", shapes=shapes))
 # %% [markdown]
 # ### Exercise: `MultiHeadAttention`
 #
-# Put it together: project, split, attend in all heads at once, merge, project.
+# Project, split, attend in all heads at once, merge, and project again.
 #
 # - **`__init__(embed_dim, num_heads, dropout=0.0, bias=False, *, device=None, dtype=None)`** creates
 #   `W_q`, `W_k`, `W_v` and `W_o`, each an `nn.Linear(embed_dim, embed_dim)`, with a bias only if
@@ -392,11 +391,10 @@ shapes = {"queries": (32, 1, 32), "attention weights": (32, 2, 1, 14), "outputs"
 plotting.show(plotting.diagram_strip("heads", lit="attention weights", shapes=shapes))
 
 # %% [markdown]
-# Here are the two letters of section 1 again, but now a model has to learn to find them. One query
-# attends to 14 letters, and a linear layer names the first and the eighth. The query, the letters
-# and the positions are fixed random vectors. Your module and the layer are trained on random
-# strings. Then they read 48 real numerals of 14 letters, *dreiundvierzig* and *vierunddreißig*
-# among them.
+# Now a model has to learn to find the two letters of section 1. One query attends to 14 letters,
+# and a linear layer names the first and the eighth. The query, the letters and the positions are
+# fixed random vectors. Your module and the layer are trained on random strings. Then they read 48
+# real numerals of 14 letters, *dreiundvierzig* and *vierunddreißig* among them.
 
 # %% tags=["demo"]
 fourteen = [10 * tens + ones for tens in range(2, 10) for ones in (2, 3, 4, 5, 8, 9)]
@@ -570,7 +568,7 @@ shapes = {"queries": "(B, n, D)", "keys": "(B, m, D)", "values": "(B, m, D)", "W
 plotting.show(plotting.diagram_strip("heads", lit=("W_q", "W_k", "W_v", "W_o"), shapes=shapes))
 
 # %% [markdown]
-# The best test is to give both modules the same weights and compare. Torch stores them differently.
+# Give both modules the same weights and compare. Torch stores them differently.
 
 # %% tags=["demo"]
 torch.manual_seed(6)
@@ -609,7 +607,7 @@ check("load_into_torch")
 
 # %% [markdown]
 # Now run the batch through both modules, with its lengths and a causal mask. In torch's masks, True
-# means *ignore*, so the cell inverts both masks. It also asks torch for the weights of each head.
+# means *ignore*, so the cell inverts both.
 #
 # **Predict.** How far apart are the outputs? Do you get an error if you forget to invert the causal
 # mask?
@@ -765,8 +763,6 @@ from course_lib.attention import is_causal
 check("is_causal")
 
 # %% [markdown]
-# You may read elsewhere that attention is blind to order unless positions are added.
-#
 # **Predict.** Now self-attention gets a causal mask, and nothing else. Is it causal? Is it
 # equivariant?
 
@@ -946,9 +942,8 @@ check("06_multi_head")
 # %% [markdown]
 # ### Written question: three decisions
 #
-# A colleague plans a language model that reads from left to right, with $D = 64$. A person, not a
-# program, grades this question. Comment on each decision in two or three sentences, with a reason that
-# can be checked.
+# A colleague plans a language model that reads from left to right, with $D = 64$. Comment on each
+# decision in two or three sentences, with a reason that can be checked.
 #
 # 1. "I take 64 heads instead of 8. More heads can find more, and they cost no parameters."
 # 2. "I leave out `W_o`. The heads are concatenated anyway, so all information is there."
@@ -990,12 +985,7 @@ check("06_multi_head")
 # %% [markdown]
 # ## Further exercises ★
 #
-# 1. **Shared keys.** Use one head of keys and values for all heads of queries (*multi-query
-#    attention*, Shazeer 2019). How many parameters are left, and what has to be kept in memory for
-#    each word while a text is being generated?
-# 2. **Rotations.** Instead of adding $PE$, turn each pair of query and key features by the angle of
-#    its position (Su and others 2021). Show that scores then depend on distances only.
-# 3. **Swap the past.** Show with your own module that swapping positions 0 and 1 under a causal
+# 1. **Swap the past.** Show with your own module that swapping positions 0 and 1 under a causal
 #    mask leaves the output of position 4 unchanged. Is that still true after a second layer?
 
 # %% [markdown]
@@ -1009,7 +999,3 @@ check("06_multi_head")
 #   <https://arxiv.org/abs/1905.10650>
 # - A. Haviv and others, *Transformer Language Models without Positional Encodings Still Learn
 #   Positional Information*, 2022. <https://arxiv.org/abs/2203.16634>
-# - J. Su and others, *RoFormer: Enhanced Transformer with Rotary Position Embedding*, 2021.
-#   <https://arxiv.org/abs/2104.09864>
-# - N. Shazeer, *Fast Transformer Decoding: One Write-Head is All You Need*, 2019.
-#   <https://arxiv.org/abs/1911.02150>

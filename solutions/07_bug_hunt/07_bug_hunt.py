@@ -12,8 +12,8 @@
 # - diagnose a module from the invariant it breaks, and fix it;
 # - keep your tests in a file that pytest runs.
 #
-# **Time:** {time}. **You need:** lessons 02 and 06. The course's versions of their exercises are
-# available.
+# **Time:** {time}. **You need:** lessons 02 and 06. The lesson uses the parts in your
+# `my_attention/`, and the course's version of any part that is missing there.
 
 # %%
 import math
@@ -103,14 +103,14 @@ def draw_batch(task, size, generator):
 
 def train(model, task, num_steps, label="training"):
     generator = torch.Generator().manual_seed(1)
-    optimiser = torch.optim.Adam(model.to(device).parameters(), lr=0.01)
+    optimizer = torch.optim.Adam(model.to(device).parameters(), lr=0.01)
     losses = []
     for _ in plotting.progress(num_steps, label):
         inputs, target = draw_batch(task, 64, generator)
         loss = F.cross_entropy(model(*inputs).flatten(0, 1), target.flatten())
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
         losses.append(loss.detach())
     model.eval()
     return torch.stack(losses).cpu()
@@ -161,9 +161,8 @@ plotting.show(plotting.diagram_strip("heads", lit=steps, shapes=shapes))
 
 # %% [markdown]
 # The boxes are `BUGS["avocet"]` to `BUGS["jacana"]`. Each is built and called like
-# `MultiHeadAttention` and has one fault, of a kind that lessons 02 to 06 warn of. Do not look at the
-# source yet, because the point is to find the fault from outside. `Sound` is a correct module for
-# comparison.
+# `MultiHeadAttention` and has one fault, of a kind that lessons 02 to 06 warn about. Do not look at
+# the source yet. `Sound` is a correct module for comparison.
 #
 # **Predict.** Train each box on reversal, with a dropout of 0.1. How many of the ten get more than
 # 95 % of the symbols correct?
@@ -190,18 +189,21 @@ assert min(on_reversal.values()) > 0.95
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# All ten boxes learn reversal. It has no padding and no mask, and its queries, keys and values are one
-# tensor, so some faults never act. The layers around the attention learn to compensate for the others.
+# All ten boxes learn reversal. It has no padding and no mask, and its queries, keys and values are
+# one tensor, so some faults have no effect. The layers around the attention learn to compensate for
+# the others.
 #
 # </details>
 
 # %% [markdown]
 # ### Data that reaches the faults
 #
-# Now each item is a *directory* of two to six names with an entry each, and padding. Queries ask for
-# names, keys are names, and values are entries, and only attention connects them.
+# Now each item is a padded *directory* of two to six names, each with an entry. A query is a name
+# to look up, the keys are the names in the directory, and the values are their entries. Only
+# attention connects the query with an entry.
 #
-# **Predict.** How many boxes get less than 97.5 %? Would you notice if you saw such a box alone?
+# **Predict.** How many boxes get less than 97.5 %? Would you notice the fault if you saw only this
+# box?
 
 
 # %% tags=["demo", "nbval-ignore-output"]
@@ -238,7 +240,7 @@ assert sorted(on_directory.values())[0] < 0.2 and sorted(on_directory.values())[
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Five boxes get less than 97.5 %. One of them is no better than a blind guess, and another gets more
+# Five boxes get less than 97.5 %. One of them is no better than guessing, and another gets more
 # than 90 %. Alone, without `Sound` beside it, such a number would tell you nothing. A bug, a poor
 # learning rate and a hard task look the same.
 #
@@ -303,13 +305,13 @@ for invariant, statement in INVARIANTS.items():
 # third key leaves the scores $(0, \ln 3)$ and the weights $(1/4, 3/4)$, so masking it must give
 # $(1/4, 3/4, 0)$.
 #
-# You now write three such tests. The check gives each of them dozens of hidden modules, and counts how
-# many broken ones it reveals and how many correct ones it rejects. In all three tests,
+# You now write three such tests. The check runs each of them on dozens of hidden modules, and
+# counts how many broken ones it reveals and how many correct ones it rejects. In all three tests,
 #
 # - outputs that differ by rounding only (in float32, a millionth of their size) count as equal;
 # - a difference of a hundredth counts, wherever it is and whatever its sign;
 # - nan is not equal to anything;
-# - the module stays in the mode in which you get it, train or eval;
+# - the test does not change the mode of the module, train or eval;
 # - the result is a Python `bool`.
 
 # %% [markdown]
@@ -341,12 +343,12 @@ check("masking_equals_deleting")
 #
 # <details><summary>Answer</summary>
 #
-# Reversing keeps the middle key in the middle, and rotating keeps neighbors together (in a circle), so
-# a module that prefers the middle or looks at neighbors passes. Swapping each pair of neighbors in turn
-# lets little through, but it is not a proof. All orders are composed of such swaps, but the second swap
-# starts from keys that are already swapped. Take scores $(4, 3, 2, 1)$ and a module that adds
-# $\operatorname{relu}(\text{last} - \text{first})$. It adds 0 after each of the three swaps, and 3
-# after a reversal. Add a few random orders.
+# A module that prefers the middle key passes if you only reverse the keys. One that looks at
+# neighbors (in a circle) passes if you only rotate them. Swapping each pair of neighbors in turn
+# catches most faults, but it does not prove invariance. Every order is a series of such swaps, but
+# all swaps except the first start from keys that are already swapped. Take scores $(4, 3, 2, 1)$
+# and a module that adds $\operatorname{relu}(\text{last} - \text{first})$. It adds 0 after each of
+# the three swaps, and 3 after a reversal. Add a few random orders.
 #
 # </details>
 
@@ -362,8 +364,8 @@ check("keys_permutation_invariant")
 # - **Takes** `module`, called as `module(queries, keys, values, valid_lens)`, and the four inputs.
 # - **Returns** True if every item has the same output alone as in the batch.
 #
-# **Worked example.** A module subtracts the average over the batch from the values. Alone, an item
-# gets nothing but zeros, so the result is False.
+# **Worked example.** A module subtracts the average over the batch from the values. An item alone
+# gets only zeros, so the result is False.
 
 # %%
 from course_lib.attention import batch_items_independent
@@ -559,11 +561,11 @@ assert in_torch.in_proj_weight.grad.isnan().any()
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# `is_causal` reveals both mask bugs, the second only if you test with the dropout that you train with.
-# (The book's repository now has the same test, that future tokens do not change earlier outputs.)
-# `masking_equals_deleting` reveals the other two, but only with an empty item. They break
-# `empty_rows_zero` and treat all other items correctly. (`batch_items_independent` is False for nan,
-# because nan is not equal to anything.) A test is only as good as its inputs.
+# `is_causal` reveals both mask bugs, the second only if you test with the dropout that you train
+# with. (The book's repository now has the same test, that future tokens do not change earlier
+# outputs.) `masking_equals_deleting` reveals the other two, but only with an empty item. Both
+# modules break `empty_rows_zero` and treat all other items correctly. (`batch_items_independent` is
+# False for nan, because nan is not equal to anything.) A test is only as good as its inputs.
 #
 # </details>
 
@@ -715,7 +717,7 @@ run_tests(tests)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# All four pass. In train mode, each call drops other weights, so the first three tests fail.
+# All four pass. In train mode, each call drops different weights, so the first three tests fail.
 #
 # </details>
 
@@ -733,9 +735,9 @@ check("07_bug_hunt")
 # A colleague sends you a new attention module and a plot: "Trained on our data, the loss falls as with
 # the old one, and the validation accuracy is the same. Shall we ship it?"
 #
-# A person, not a program, grades this question. In five to eight sentences, name two different reasons
-# why a broken module can train as well as a correct one, each with a box. Describe a situation after
-# shipping in which one of these faults would hurt. Which two tests would you ask for first, and why?
+# In five to eight sentences, name two different reasons why a broken module can train as well as a
+# correct one, with a box as an example of each. Describe a situation after shipping in which one of
+# these faults would hurt. Which two tests would you ask for first, and why?
 
 # %% [markdown] written="loss_proves_nothing"
 # **Your answer** (replace the line below):
@@ -759,11 +761,11 @@ check("07_bug_hunt")
 # %% [markdown]
 # ## Summary
 #
-# A block of attention learns to reverse a sequence, and so do ten broken ones. Some faults act only on
-# data that training does not contain, and other layers compensate for the rest. A loss that is too
-# *good* proves a bug, because nothing can predict a fair die. For everything else, test what must hold
-# whatever the weights are, with sizes and lengths that differ and an empty item. Keep the tests beside
-# the module.
+# An attention block learns to reverse a sequence, and so do ten broken ones. Some faults have an
+# effect only on data that training does not contain, and other layers compensate for the rest. A
+# loss that is too *good* proves a bug, because nothing can predict a fair die. For everything else,
+# test what must hold whatever the weights are, with sizes and lengths that differ and an empty
+# item. Keep the tests beside the module.
 #
 # ## Further exercises ★
 #

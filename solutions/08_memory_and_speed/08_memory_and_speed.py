@@ -309,19 +309,20 @@ plotting.show(plotting.diagram_strip("attention", lit="attention weights", shape
 # of a row into weights, FlashAttention (Dao and others, 2022) kept $c$ and $t$, and FlashAttention-2
 # (Dao, 2023) keeps only $L$.
 #
-# **Predict.** For the scores $1, 0, 2$, you have $c = 2$, $t = 1.5032$ and $L = 2.4076$. Make the
-# weights $(0.2447, 0.0900, 0.6652)$ from the scores and *one* of these three.
+# **Predict.** For the scores $1, 0, 2$, you have $c = 2$, $t = 1.5032$ and $L = 2.4076$. Compute
+# the weights $(0.2447, 0.0900, 0.6652)$ from the scores and *one* of these three numbers.
 #
 # <details><summary>Answer</summary>
 #
-# Use $L$, for example $e^{0 - 2.4076} = 0.0900$. With $c$ alone, the numbers sum to $t$ instead of 1.
-# With $t$ alone, you divide exponentials without $c$ by a sum with $c$.
+# Use $L$, for example $e^{0 - 2.4076} = 0.0900$. With $c$ alone, the weights would sum to $t$
+# instead of 1. With $t$ alone, you would divide $e^{s_j}$ by a sum in which every term is scaled by
+# $e^{-c}$.
 #
 # </details>
 #
-# Lesson 05's gradient of the scores needs one more number for each row. With $G$ the gradient of the
-# outputs and $dW_{ij} = G_i \cdot v_j$, it is the average $D_i = \sum_j W_{ij}\, dW_{ij}$ over *all*
-# keys, and the first block already needs it.
+# The gradient of the scores (lesson 05) needs one more number for each row. Let $G$ be the gradient
+# of the outputs, and $dW_{ij} = G_i \cdot v_j$. The number is the average $D_i = \sum_j W_{ij}\,
+# dW_{ij}$ over *all* keys, and even the first block needs it.
 #
 # **Predict.** In the example with $G = 1$, the average is $D = 0.2447 \cdot 1$ $+\, 0.0900 \cdot 3$
 # $+\, 0.6652 \cdot 5$ $= 3.8411$. Where have you seen this number? What is it for another $G$?
@@ -398,8 +399,8 @@ assert memory["plain"][-1] / memory["plain"][-2] > 3.5
 #
 # **Predict.** Is yours slower by a sixth, slower by more, or faster? Does it depend on $n$?
 #
-# The recorded times are from one thread of an AMD EPYC server (torch 2.13). In JupyterLab, yours appear
-# below them, measured on your GPU if you have one.
+# The recorded times are from one thread of an AMD EPYC server (torch 2.13). In JupyterLab, your own
+# times appear below them, measured on your GPU if you have one.
 
 
 # %% tags=["demo"]
@@ -439,7 +440,8 @@ for whose, table in tables.items():
 # <details><summary>Answer (for the recorded times)</summary>
 #
 # Recomputing is slower by a seventh at 1,024 and by a quarter at 2,048, and faster by a seventh at
-# 4,096. At that size, the plain way has to get each matrix fresh from the operating system.
+# 4,096. At that size, plain attention needs new memory from the operating system for each matrix,
+# which takes time.
 #
 # </details>
 
@@ -454,9 +456,9 @@ shapes = {"queries": "(B, h, n, d)", "keys": "(B, h, m, d)", "weighted sum": "(B
 plotting.show(plotting.diagram_strip("attention", lit=steps, shapes=shapes))
 
 # %% [markdown]
-# `F.scaled_dot_product_attention` chooses between *math*, the plain way, and *fused kernels*, which do
-# what you wrote in one piece of machine code. Inside `sdpa_kernel(SDPBackend.FLASH_ATTENTION)`, a call
-# that the fused kernel cannot take raises an error.
+# `F.scaled_dot_product_attention` chooses between *math*, the plain way, and *fused kernels*, which
+# do what you wrote in one piece of machine code. Inside `sdpa_kernel(SDPBackend.FLASH_ATTENTION)`,
+# a call that the fused kernel cannot run raises an error.
 #
 # **Predict.** Which of the calls below are fused, and which keep an $n \times n$ matrix (1,024 KiB)? A
 # *window* lets a position see the 64 before it, as Mistral's layers do with 4,096.
@@ -500,17 +502,17 @@ assert kept["(B, h, n, d)"] < 200 < 1000 < kept["(B, n, d)"]
 # %% [markdown]
 # <details><summary>Answer (on a CPU with torch 2.13)</summary>
 #
-# Four axes reach the fused kernel, and the *same numbers with three axes* do not. Wrapping the call in
-# `unsqueeze(1)` and `squeeze(1)` buys more than any clever code. A window passed as a mask is fused,
-# but first becomes $n \times n$ floating-point numbers. A learned bias, dropout, and values whose size
-# differs from that of the keys fall back to math.
+# Four axes reach the fused kernel, and the *same numbers with three axes* do not. Adding an axis
+# with `unsqueeze(1)` before the call, and removing it afterwards, helps more than any clever code.
+# A window passed as a mask is fused, but first becomes $n \times n$ floating-point numbers. A
+# learned bias, dropout, and values whose size differs from that of the keys fall back to math.
 #
 # </details>
 
 # %% [markdown]
 # ## 6. The same numbers from other functions ★
 #
-# *Additive scores with $H$ hidden features need a tanh of $n m H$ numbers. Are fewer enough?*
+# *Additive scores with $H$ hidden features need a tanh of $n m H$ numbers. Can you do with fewer?*
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": (1, 256, 32), "keys": (1, 256, 32), "scores": (1, 256, 256)}
@@ -532,7 +534,7 @@ for name in ("float16", "float32", "float64"):
     x = xs.to(getattr(torch, name))
     product = (torch.exp(2 * x) * torch.exp(-2 * x)).double()
     errors[name] = (product - 1).abs().nan_to_num(nan=1.0).clamp(max=1)
-    ends[name] = f"{name} is right up to x = {xs[errors[name] < 0.1].max():.0f}"
+    ends[name] = f"{name} is correct up to x = {xs[errors[name] < 0.1].max():.0f}"
 plotting.show(
     plotting.lines(
         xs,
@@ -586,11 +588,11 @@ shapes = {"queries": (4096, 64), "keys": (4096, 64), "scores": (4096, 4096)}
 plotting.show(plotting.diagram_strip("attention", lit=steps, shapes=shapes))
 
 # %% [markdown]
-# A processor does $P$ operations a second and moves $\beta$ bytes a second from and to its memory. A
-# step that does $I$ operations for each byte it moves does at most $\min(P, I \beta)$ operations a
-# second. Drawn, this is a *roofline*, a slope where memory is the limit and a flat roof where
-# arithmetic is. They meet at the *edge*, $P / \beta$ operations a byte. Let $n = m = 4096$ and $d =
-# 64$.
+# A processor does $P$ operations a second and moves $\beta$ bytes a second from and to its memory.
+# A step that does $I$ operations for each byte it moves does at most $\min(P, I \beta)$ operations
+# a second. Drawn, this is a *roofline*, a slope where memory is the limit and a flat roof where
+# arithmetic is. They meet at the *ridge point*, $P / \beta$ operations a byte. Let $n = m = 4096$
+# and $d = 64$.
 #
 # | step | operations | bytes | $I$ |
 # |---|---|---|---|
@@ -598,7 +600,8 @@ plotting.show(plotting.diagram_strip("attention", lit=steps, shapes=shapes))
 # | softmax: compare, subtract, exponential, add, divide | $5 n m$ | $8 n m$ | 0.6 |
 # | fused | $4 n m d$ | at least $16\, n d$ | at most 1024 |
 #
-# **Predict.** Which of the steps does memory limit? And do the three steps add up to the plain call?
+# **Predict.** Which of the steps does memory limit? And do the times of the three steps add up to
+# the time of the plain call?
 
 # %% tags=["demo"]
 n, d = 4096, 64
@@ -646,7 +649,7 @@ for whose, table in tables.items():
     rates = {x: (flops[x] / moved[x], flops[x] / table[x] / 1e6) for x in flops}
     plotting.show(plotting.roofline(roof, slope, rates))
     three = sum(table[name] for name in ("scores", "softmax", "weighted sum"))
-    print(f"{whose}: edge at {roof / slope:.1f} operations a byte; ", end="")
+    print(f"{whose}: ridge point at {roof / slope:.1f} operations a byte; ", end="")
     print(f"the three steps {three:.0f} ms, the plain call {table['plain']:.0f} ms")
     if whose == "recorded":
         limited_by_memory = [x for x, (intensity, _) in rates.items() if intensity < roof / slope]
@@ -656,19 +659,20 @@ for whose, table in tables.items():
 # %% [markdown]
 # <details><summary>Answer (for the recorded times)</summary>
 #
-# Memory limits only the softmax. It reaches less than half of its bound, because an exponential counts
-# as one operation and costs many. Both products and the fused kernel lie to the right of the edge and
-# reach about three quarters of the roof. The three steps take 94 ms, and the plain call takes 186. The
-# difference is mostly the cost of fresh memory (*softmax, new memory*), which the fused kernel saves.
+# Memory limits only the softmax. It reaches less than half of its bound, because an exponential
+# counts as one operation and costs many. Both products and the fused kernel lie to the right of the
+# ridge point and reach about three quarters of the roof. The three steps take 94 ms, and the plain
+# call takes 186. The difference is mostly the cost of fresh memory (*softmax, new memory*), which
+# the fused kernel saves.
 #
 # </details>
 #
-# On a GPU, bytes cost more. The H200 is specified at 989 · 10¹² operations (bfloat16) and 4.8 · 10¹²
-# bytes a second, which puts the edge at 206. With two bytes a number, both products have $I = 64$, so
-# all three steps would wait for memory.
+# On a GPU, bytes cost more. The H200 is specified at 989 · 10¹² operations (bfloat16) and 4.8 ·
+# 10¹² bytes a second, which puts the ridge point at 206. With two bytes a number, both products
+# have $I = 64$, so all three steps would wait for memory.
 
 # %% [markdown]
-# ## 8. Yours beside the library's
+# ## 8. Your code beside the library's
 #
 # `course_lib.fused` has the interface of lesson 05 and calls torch's fused kernel.
 #
@@ -723,8 +727,9 @@ check("08_memory_and_speed")
 # 1. "Fused attention is faster because it does less arithmetic."
 # 2. "I rewrote our attention in blocks of 128 keys. The peak of a forward pass is ten times lower, so
 #    we can now train on ten times as many positions."
-# 3. "I replaced tanh by the product of exponentials, as it needs a hundred times fewer functions. The
-#    scores agree to five digits on our test set, so I removed the guard, which costs time."
+# 3. "I replaced tanh by the product of exponentials, because it needs a hundred times fewer
+#    function calls. The scores agree to five digits on our test set, so I removed the guard, which
+#    costs time."
 
 # %% [markdown] written="which_limit"
 # **Your answer** (replace the line below):
@@ -758,8 +763,8 @@ check("08_memory_and_speed")
 #
 # 1. **Blocks of queries.** Let `blocked_attention` loop over blocks of queries, too. With a causal mask,
 #    or a window of 64, which blocks can you skip?
-# 2. **Merge.** Write a function that merges the `(outputs, logsumexp)` of two sets of keys, so that two
-#    processes can attend to half of the keys each.
+# 2. **Merge.** Write a function that merges the `(outputs, logsumexp)` of two sets of keys, so that
+#    each of two processes can attend to half of the keys.
 #
 # %% [markdown]
 # ## References

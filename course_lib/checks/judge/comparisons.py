@@ -220,7 +220,7 @@ _DROPOUT = {
     "scores": Problem(
         "dropout_on_scores",
         "Each row of your weights still sums to 1 in train mode: dropout acts before the softmax, "
-        "or you normalise the weights again afterwards.",
+        "or you normalize the weights again afterwards.",
         "Which comes first, softmax or dropout, and what comes after them?",
     ),
     "not_rescaled": Problem(

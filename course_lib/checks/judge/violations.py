@@ -410,20 +410,20 @@ def _listed(shapes: dict[str, tuple]) -> str:
 _WITHOUT_PARAMETERS = {
     "in_forward": Problem(
         "parameters_in_forward",
-        "You make your layers in `forward`: every call draws new weights, and no optimiser or "
+        "You make your layers in `forward`: every call draws new weights, and no optimizer or "
         "checkpoint ever sees them.",
         "What belongs in `__init__`, and what in `forward`?",
     ),
     "plain_tensors": Problem(
         "plain_tensors",
-        "Your weights are plain tensors: `parameters()` does not list them, so no optimiser, "
+        "Your weights are plain tensors: `parameters()` does not list them, so no optimizer, "
         "`.to()` or checkpoint reaches them.",
         "What does `nn.Linear`, or `nn.Parameter`, do that an assignment does not?",
     ),
     "in_a_list": Problem(
         "layers_in_a_list",
         "Your layers are in a Python list or dict: the module does not see them, so neither "
-        "does an optimiser.",
+        "does an optimizer.",
         "What does `nn.ModuleList` do that a list does not?",
     ),
 }

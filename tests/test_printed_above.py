@@ -1,0 +1,247 @@
+"""No expression that a lesson prints above an exercise is worth more than half of its points."""
+
+import ast
+import builtins
+import itertools
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from answers_within import in_time
+from nbformat import NotebookNode
+
+import course_lib.attention
+from course_lib.authoring.assemble import assemble
+from course_lib.authoring.inputs import Course
+from course_lib.authoring.paste import find_solution, solution_path
+from course_lib.authoring.student_version import release_files
+from course_lib.checks import exercises
+from course_lib.checks.judge.exercise import Exercise
+from course_lib.checks.judge.grade import grade
+from course_lib.checks.judge.prepare import prepare
+from course_lib.checks.judge.violations import judge
+from course_lib.checks.observe.call import observe
+
+ROOT = Path(__file__).resolve().parents[1]
+SEED = "above"
+FIRST = 8  # an answer that fails so many problems, the plain ones among them, earns little
+LIBRARIES = "import math\nimport numpy as np\nimport torch\nfrom torch import nn\n" + (
+    "from torch.nn import functional as F\nfrom torch.nn.utils.rnn import pad_sequence\n"
+)
+METHODS = ("forward", "attend")  # what a class computes
+TRIVIAL = (ast.Constant, ast.Name, ast.Slice, ast.Starred, ast.JoinedStr, ast.FormattedValue)
+
+
+@pytest.fixture(scope="module")
+def course():
+    return Course.at(ROOT)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def limit():
+    """Interrupt what takes too long (`in_time`)."""
+
+    def out_of_time(*_):
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGVTALRM, out_of_time)
+    yield
+    signal.signal(signal.SIGVTALRM, before)
+
+
+def released(course: Course, slug: str) -> list[NotebookNode]:
+    """Return the cells that students get."""
+    notebook, _ = assemble(course, slug)
+    files = release_files(course, slug, nbformat.writes(notebook))
+    return nbformat.reads(files[f"{slug}.ipynb"].decode(), as_version=4).cells
+
+
+def above(cells: list[NotebookNode], name: str) -> list[str]:
+    """Return the code above an exercise: cells, and in texts fenced blocks and code spans."""
+    printed = []
+    for cell in cells:
+        if cell.id == f"{name}-answer":
+            return printed
+        if cell.cell_type == "code":
+            printed.append(cell.source)
+        else:
+            printed += re.findall(r"```\w*\n(.*?)```", cell.source, flags=re.S)
+            printed += re.findall(r"`([^`\n]+)`", cell.source)
+    raise AssertionError(f"there is no cell {name}-answer")
+
+
+class _Insert(ast.NodeTransformer):
+    """Replace names by what was assigned to them."""
+
+    def __init__(self, values: dict[str, ast.expr]):
+        self.values = values
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        found = isinstance(node.ctx, ast.Load) and self.values.get(node.id)
+        return found or node
+
+
+def expressions(printed: list[str]) -> Iterator[ast.expr]:
+    """Give each expression once as printed, and with what its block assigned to its names."""
+    seen = set()
+    for text in printed:
+        try:
+            tree = ast.parse(text.strip())
+        except (SyntaxError, ValueError):
+            continue
+        for found in (*ast.walk(tree), *_inserted(tree)):
+            is_value = isinstance(getattr(found, "ctx", ast.Load()), ast.Load)
+            if isinstance(found, ast.expr) and is_value and not isinstance(found, TRIVIAL):
+                as_text = ast.unparse(found)
+                if as_text not in seen and len(as_text) < 1000:
+                    seen.add(as_text)
+                    yield found
+
+
+def _inserted(tree: ast.Module) -> Iterator[ast.expr]:
+    for block in ast.walk(tree):
+        values: dict[str, ast.expr] = {}
+        body = getattr(block, "body", None)
+        for statement in body if isinstance(body, list) else []:
+            value = getattr(statement, "value", None)
+            if not isinstance(value, ast.expr):
+                continue
+            value = _Insert(values).visit(ast.parse(ast.unparse(value), mode="eval").body)
+            yield value
+            if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+                values[statement.targets[0].id] = value
+
+
+def names_in(expression: ast.expr, known: dict[str, Any]) -> list[str]:
+    """Return the names, `self.x` among them, that stand for something else in an answer."""
+    bound = {n.id for n in ast.walk(expression) if isinstance(n, ast.Name) and not _reads(n)}
+    found = {}
+    for node in ast.walk(expression):
+        if isinstance(node, ast.Name) and node.id not in {*bound, *known, "self", *dir(builtins)}:
+            found[node.id] = None
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "self":
+            found[ast.unparse(node)] = None
+    return list(found)
+
+
+def _reads(node: ast.Name) -> bool:
+    return isinstance(node.ctx, ast.Load)
+
+
+class _Rename(ast.NodeTransformer):
+    def __init__(self, names: dict[str, str]):
+        self.names = names
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return self._renamed(node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        self.generic_visit(node)
+        return self._renamed(node)
+
+    def _renamed(self, node: ast.expr) -> ast.AST:
+        new = self.names.get(ast.unparse(node))
+        return ast.parse(new, mode="eval").body if new else node
+
+
+class Bodies:
+    """Make answers to one exercise of expressions."""
+
+    def __init__(self, course: Course, slug: str, name: str, printed: list[str]):
+        self.name = name
+        self.known: dict[str, Any] = {}
+        exec(LIBRARIES, self.known)
+        earlier = itertools.takewhile(lambda other: other != name, exercises())
+        self.known |= {other: getattr(course_lib.attention, other) for other in earlier}
+        for text in printed:
+            self._define(text)
+        text = find_solution(name, solution_path(course.library, slug)).plain
+        self.tree = ast.parse(text).body[0]
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.arg | ast.FunctionDef):
+                setattr(node, "annotation" if isinstance(node, ast.arg) else "returns", None)
+        self.function = next(
+            node
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.FunctionDef) and node.name in (name, *METHODS)
+        )
+        arguments = self.function.args
+        taken = [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+        self.takes = [taken_ for taken_ in taken if taken_ not in ("self", "ctx")]
+        if isinstance(self.tree, ast.ClassDef):
+            attributes = {
+                ast.unparse(n) for n in ast.walk(self.tree) if isinstance(n, ast.Attribute)
+            }
+            self.takes += sorted(a for a in attributes if re.fullmatch(r"self\.\w+", a))
+
+    def _define(self, text: str) -> None:
+        """Define the functions and classes of a cell, which later ones call."""
+        try:
+            body = ast.parse(text).body
+        except (SyntaxError, ValueError):
+            return
+        for node in body:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name not in self.known:
+                for argument in ast.walk(node):
+                    if isinstance(argument, ast.arg):
+                        argument.annotation = None
+                    if isinstance(argument, ast.FunctionDef):
+                        argument.returns = None
+                try:
+                    exec(compile(ast.Module([node], []), "above", "exec"), self.known)
+                except NameError:  # what its first line needs is not here
+                    continue
+
+    def of(self, expression: ast.expr) -> Iterator[Any]:
+        """Give the answers that return this expression, with its names unified in each way."""
+        names = names_in(expression, self.known)
+        for chosen in itertools.permutations(self.takes, len(names)):
+            text = ast.unparse(expression)
+            renamed = _Rename(dict(zip(names, chosen, strict=True))).visit(
+                ast.parse(text, mode="eval").body
+            )
+            self.function.body = [ast.Return(renamed)]
+            made = dict(self.known)
+            tree = ast.fix_missing_locations(ast.Module([self.tree], []))
+            exec(compile(tree, text, "exec"), made)
+            yield made[self.name]
+
+
+def worth(exercise: Exercise, answer: Any) -> float:
+    """Return the share of the points that an answer earns; 0 if it fails the first problems."""
+    for probe, expected in prepare(exercise, SEED)[:FIRST]:
+        try:
+            seen = in_time(lambda probe=probe: observe(answer, probe, watched=False))
+        except TimeoutError:
+            return 0
+        if not judge(exercise, probe, expected, seen):
+            return grade(exercise, answer, seed=SEED, naming_seconds=0).score
+    return 0
+
+
+def too_good(course: Course, slug: str, name: str, printed: list[str]) -> dict[str, float]:
+    """Return the expressions that earn more than half of the points, each with its share."""
+    exercise, bodies = exercises()[name], Bodies(course, slug, name, printed)
+    found = {}
+    for expression in expressions(printed):
+        for answer in bodies.of(expression):
+            share = worth(exercise, answer)
+            if share > 0.5:
+                found[ast.unparse(expression)] = share
+    return found
+
+
+LESSON_OF = {
+    name: slug for slug, lesson in Course.at(ROOT).lessons.items() for name in lesson.exercises
+}
+
+
+@pytest.mark.parametrize("name", LESSON_OF)
+def test_nothing_printed_above_an_exercise_is_half_an_answer(course, name):
+    slug = LESSON_OF[name]
+    printed = above(released(course, slug), name)
+    assert too_good(course, slug, name, printed) == {}

@@ -791,9 +791,9 @@ assert torch.softmax(torch.cat([late, late], dim=-1), dim=-1).isnan().all()
 #   the weights of the call in `self.attention_weights`, before dropout and detached.
 # - Dropout acts on the weights, in train mode only.
 #
-# **Worked number.** With `dropout=0.5`, in eval mode, `queries = [[[2, 0, 0, 0]]]`, `keys = [[[1,
-# 0, 0, 0], [0, 0, 0, 0]]]` and `values = [[[10], [0]]]` give the output 7.31 and the weights 0.731
-# and 0.269, as before.
+# **Worked number.** With `dropout=0.5`, in eval mode, `queries = [[[2, 0, 0, 0]]]`,
+# `keys = [[[1, 0, 0, 0], [0, 0, 0, 0]]]` and `values = [[[10], [0]]]` give the output 7.31 and the
+# weights 0.731 and 0.269, as before.
 
 # %%
 from course_lib.attention import DotProductAttention
@@ -823,8 +823,8 @@ plotting.show(plotting.diagram_strip("attention", lit=("queries", "outputs"), sh
 
 # %% [markdown]
 # Take one query, and values that are equal to the keys, so that $o(q) = \sum_j w_j k_j$. A small
-# step $dq$ changes the scores by $ds_j = k_j \cdot dq / \sqrt{d}$ and the weights by $dw_j = w_j
-# \bigl(ds_j - \sum_i w_i\, ds_i\bigr)$. Together,
+# step $dq$ changes the scores by $ds_j = k_j \cdot dq / \sqrt{d}$ and the weights by
+# $dw_j = w_j \bigl(ds_j - \sum_i w_i\, ds_i\bigr)$. Together,
 #
 # $$\frac{\partial o}{\partial q} = \frac{1}{\sqrt{d}} \sum_j w_j (k_j - o)(k_j - o)^\top = \frac{\operatorname{Cov}_w(k)}{\sqrt{d}}, \qquad \text{shape } (d, d).$$
 #
@@ -907,15 +907,15 @@ plotting.show(plotting.diagram_strip("attention", lit=lit, shapes=shapes))
 # ### The softmax alone
 #
 # Take one row with scores $s$, weights $w$, and the gradient $g_j = \partial L / \partial w_j$ of
-# each weight. If $s_k$ rises, $w_k$ rises and all others fall: $\partial w_j / \partial s_k = w_j
-# (\delta_{jk} - w_k)$. The chain rule sums over $j$:
+# each weight. If $s_k$ rises, $w_k$ rises and all others fall:
+# $\partial w_j / \partial s_k = w_j (\delta_{jk} - w_k)$. The chain rule sums over $j$:
 #
 # $$\frac{\partial L}{\partial s_k} = \sum_j g_j \frac{\partial w_j}{\partial s_k} = w_k \Bigl(g_k - \sum_j g_j w_j\Bigr).$$
 #
 # This is a *vector-Jacobian product*, a row vector times an `(m, m)` matrix that is never computed.
 #
-# **By hand.** Take $w = (1/2, 1/4, 1/4)$ and $g = (0, 4, 8)$. The mean of $g$ under $w$ is $0 + 1 +
-# 2 = 3$, so $\partial L/\partial s = (-3/2, 1/4, 5/4)$.
+# **By hand.** Take $w = (1/2, 1/4, 1/4)$ and $g = (0, 4, 8)$. The mean of $g$ under $w$ is
+# $0 + 1 + 2 = 3$, so $\partial L/\partial s = (-3/2, 1/4, 5/4)$.
 #
 # **Predict.** Add 10 to every entry of $g$. How does the result change?
 
@@ -1090,8 +1090,8 @@ check("05_scaled_dot_product")
 # %% [markdown]
 # ## Further exercises ★
 #
-# 1. **Other distributions.** If entries have mean $\mu \neq 0$, what is the variance of $q \cdot
-#    k$, and does $1/\sqrt{d}$ still help?
+# 1. **Other distributions.** If entries have mean $\mu \neq 0$, what is the variance of
+#    $q \cdot k$, and does $1/\sqrt{d}$ still help?
 # 2. **Unit vectors.** With $q$ and $k$ of length 1 the scores lie in $-1..1$. Which largest weight
 #    can 10 keys then have, and which factor would you put in front?
 # 3. **Other learning rates.** Run `read_backwards(512, 1, 0.0003, seed=0, num_steps=200)`. What do you

@@ -321,8 +321,8 @@ plotting.show(plotting.diagram_strip("attention", lit="attention weights", shape
 # </details>
 #
 # The gradient of the scores (lesson 05) needs one more number for each row. Let $G$ be the gradient
-# of the outputs, and $dW_{ij} = G_i \cdot v_j$. The number is the average $D_i = \sum_j W_{ij}\,
-# dW_{ij}$ over *all* keys, and even the first block needs it.
+# of the outputs, and $dW_{ij} = G_i \cdot v_j$. The number is the average
+# $D_i = \sum_j W_{ij}\, dW_{ij}$ over *all* keys, and even the first block needs it.
 #
 # **Predict.** In the example with $G = 1$, the average is $D = 0.2447 \cdot 1$ $+\, 0.0900 \cdot 3$
 # $+\, 0.6652 \cdot 5$ $= 3.8411$. Where have you seen this number? What is it for another $G$?
@@ -338,8 +338,8 @@ plotting.show(plotting.diagram_strip("attention", lit="attention weights", shape
 #
 # Begin on paper. Section 7 of lesson 05 has a `torch.autograd.Function` in eight lines.
 #
-# Write a `torch.autograd.Function`, called as `RecomputedAttention.apply(queries, keys, values, mask,
-# block_size)`, with the arguments of `blocked_attention`.
+# Write a `torch.autograd.Function`, called as `RecomputedAttention.apply(queries, keys, values,
+# mask, block_size)`, with the arguments of `blocked_attention`.
 #
 # - **`forward`** returns only the outputs. You can call `blocked_attention`.
 # - **`backward`** returns gradients for `queries`, `keys` and `values`, and None for the other two. A
@@ -347,9 +347,9 @@ plotting.show(plotting.diagram_strip("attention", lit="attention weights", shape
 # - **Neither pass** creates a tensor that has both an $n$ and an $m$ axis. Otherwise you earn at most a
 #   third of the points. Do not use `F.scaled_dot_product_attention`.
 #
-# **Worked number.** For $d = 1$, the query 1, keys 1, 0, 2, values 1, 3, 5, $G = 1$ and any block size,
-# the gradient of the values is $(0.2447, 0.0900, 0.6652)$, that of the keys $(-0.6953, -0.0757,
-# 0.7710)$, and that of the query 0.8467.
+# **Worked number.** For $d = 1$, the query 1, keys 1, 0, 2, values 1, 3, 5, $G = 1$ and any block
+# size, the gradient of the values is $(0.2447, 0.0900, 0.6652)$, that of the keys
+# $(-0.6953, -0.0757, 0.7710)$, and that of the query 0.8467.
 
 # %%
 from course_lib.attention import RecomputedAttention

@@ -85,8 +85,8 @@ print(f"{len(text):,} characters, {len(CHARACTERS)} different tokens with the pa
 #   and all predictions. Here $p$ is the probability that the softmax at position $i$ gives to token
 #   $i + 1$.
 #
-# The first token is never predicted, and the last position has no target, so $n$ tokens make $n -
-# 1$ predictions. Logits may have any size.
+# The first token is never predicted, and the last position has no target, so $n$ tokens make
+# $n - 1$ predictions. Logits may have any size.
 #
 # **Worked number.** Take the text (0, 1, 1) and the logits (2, 0, 0), (0, 1, 0), (5, 5, 0).
 # Position 0 gives token 1 the probability $1 / (e^2 + 2)$, and position 1 gives it $e / (e + 2)$.
@@ -146,8 +146,8 @@ plotting.show(plotting.diagram_strip("block", lit=lit, shapes=shapes))
 # \text{logits} = \text{to\_logits}(\text{norm}(x)).$$
 #
 # - **Created as** `LanguageModel(num_tokens, attentions, positions, hidden_dim=0)`. `attentions` is
-#   a list of causal attention modules, one for each block. `positions` has shape `(context_length,
-#   D)`.
+#   a list of causal attention modules, one for each block. `positions` has shape
+#   `(context_length, D)`.
 #
 # | name | what it is |
 # |---|---|
@@ -232,9 +232,9 @@ assert one_before > one > four > network > second and four - network > max(
 #
 # The feed-forward network lowers it most. Attention only averages vectors, and the network computes
 # something new from the average at each position. In our run, the loss falls from 1.8 with one head
-# to 1.6, 1.0 and 0.8, so all four models look back more than one character. The number $e^{0.8} =
-# 2.2$ is called the *perplexity* of the last model: it is as uncertain as if it chose between two
-# equally likely characters.
+# to 1.6, 1.0 and 0.8, so all four models look back more than one character. The number
+# $e^{0.8} = 2.2$ is called the *perplexity* of the last model: it is as uncertain as if it chose
+# between two equally likely characters.
 #
 # </details>
 #
@@ -259,8 +259,8 @@ assert one_before > one > four > network > second and four - network > max(
 # model in eval mode and without gradients, and restore its mode afterwards.
 #
 # **Worked number.** Suppose that a model counts. After the token $t$, its logits are 2 for $t + 1$
-# and 0 for the others. `generate(model, torch.tensor([[2, 3]]), 2, temperature=0)` gives `[[2, 3,
-# 4, 5]]`.
+# and 0 for the others. `generate(model, torch.tensor([[2, 3]]), 2, temperature=0)` gives
+# `[[2, 3, 4, 5]]`.
 
 # %%
 from course_lib.attention import generate
@@ -437,8 +437,8 @@ check("induction_score")
 # `previous_token_score` is the same mean for the weight on position $i - 1$. The next cell computes both
 # scores for all heads, as means over 64 strings of random letters. Heads are named layer.head.
 #
-# **Predict.** In which layers do you expect heads that look up? In which one do you expect heads
-# that attend to the previous letter?
+# **Predict.** In which layers do you expect heads that look things up? In which one do you expect
+# heads that attend to the previous letter?
 
 # %% tags=["demo", "nbval-ignore-output"]
 names = [f"{layer}.{head}" for layer in range(3) for head in range(4)]
@@ -598,12 +598,12 @@ assert math.isclose(off["layer 1"]["other text"], 1.4, rel_tol=0.1)
 # <details><summary>Answer</summary>
 #
 # The model needs the group in layer 2. Without it the loss on repeated names rises from 0.003 to
-# 2.3, more than a new name costs, while the rest of the text rises only from 0.13 to 0.26. The
-# model can do without any one of the three, because the other two do the same job. Without the
-# group in layer 1, it is the reverse. The loss on names rises only to 0.13, but the loss on the
-# rest of the text rises to 1.4. A high score does not prove that a head is needed, and an ablation
-# without effect does not prove that a head does nothing. You have to switch off the whole group,
-# and compare the result with that of a control group of the same size.
+# 2.3, more than a new name costs, while the loss on the rest of the text rises only from 0.13 to
+# 0.26. The model can do without any one of the three, because the other two do the same job.
+# Without the group in layer 1, it is the reverse. The loss on names rises only to 0.13, but the
+# loss on the rest of the text rises to 1.4. A high score does not prove that a head is needed, and
+# an ablation without effect does not prove that a head does nothing. You have to switch off the
+# whole group, and compare the result with that of a control group of the same size.
 #
 # </details>
 #
@@ -716,8 +716,8 @@ plotting.show(plotting.diagram_strip("heads", lit=lit, shapes=shapes))
 # Four correct digits are enough, so compute angles in float32 or better. Gradients reach `x`.
 #
 # **Worked number.** Take two rows (1, 0, 0, 2), with $d = 4$. Row 0 stays the same. In row 1, the
-# first pair is rotated by 1 and the second by $10000^{-2/4} = 0.01$, which gives $(0.5403, 0.8415,
-# -0.0200, 1.9999)$.
+# first pair is rotated by 1 and the second by $10000^{-2/4} = 0.01$, which gives
+# $(0.5403, 0.8415, -0.0200, 1.9999)$.
 
 # %%
 from course_lib.attention import rotary_embedding
@@ -759,9 +759,9 @@ assert (added[1:, 1:] - added[:-1, :-1]).abs().max() > 1
 # - **`append(keys, values)`** takes `keys` `(B, h, s, d)` and `values` `(B, h, s, v)` of the next $s$
 #   positions, where $s$ may differ from call to call. There is no limit to their number.
 # - **`attend(query)`** takes `query` `(B, h, 1, d)` and returns `(B, h, 1, v)` in the dtype of the
-#   query: the values of all positions appended so far, weighted by the softmax of $q \cdot k /
-#   \sqrt{d}$. Scores may be large. The call does not change the cache. You may assume that `append`
-#   has been called first.
+#   query: the values of all positions appended so far, weighted by the softmax of
+#   $q \cdot k / \sqrt{d}$. Scores may be large. The call does not change the cache. You may assume
+#   that `append` has been called first.
 #
 # Gradients are not needed.
 #
@@ -935,8 +935,9 @@ for name, (layers, h, g, d, length) in models.items():
 # $x / \sqrt{\text{mean}(x^2) + \epsilon} \cdot w$. There is no mean to subtract and no bias, and models
 # train as well (Zhang and Sennrich 2019).
 #
-# **SwiGLU.** The feed-forward network has a third matrix, and a product replaces the GELU: $W_2
-# (\text{silu}(W_1 x) \cdot W_3 x)$. One branch scales the features of the other (Shazeer 2020).
+# **SwiGLU.** The feed-forward network has a third matrix, and a product replaces the GELU:
+# $W_2 (\text{silu}(W_1 x) \cdot W_3 x)$. One branch scales the features of the other (Shazeer
+# 2020).
 #
 # **Attention sinks.** Weights sum to 1, so a head that finds nothing has to put its weight somewhere.
 # Lesson 00 asked what attention returns if no key fits. Trained models learn to use the first token as
@@ -1026,11 +1027,12 @@ assert with_caches < 0.8 * without
 #
 # ## Further exercises ★
 #
-# 1. **Look into your model.** Give `ladder["second block"]` 20 random letters twice. Do any of its
-#    heads have an induction score above 0.3? Switch it off. Does the loss on stories change?
-# 2. **One layer.** Train one layer, and then two, on `repeated_tokens(26, generator)`. One layer cannot look
-#    up, but it can cross off the letters already used. For 12 letters, all different, that costs
-#    $\ln(12!) / 12 = 1.67$. Where does each loss stop?
+# 1. **Look into your model.** Give `ladder["second block"]` 20 random letters twice. Does one of
+#    its heads have an induction score above 0.3? If so, switch it off. Does the loss on stories
+#    change?
+# 2. **One layer.** Train one layer, and then two, on `repeated_tokens(26, generator)`. One layer
+#    cannot look anything up, but it can exclude the letters already used. For 12 letters, all
+#    different, that costs $\ln(12!) / 12 = 1.67$. Where does each loss stop?
 # 3. **When?** Take both scores every 10 steps of that training. Which of the two heads comes first?
 # 4. **A rolling cache.** Let the cache forget all positions but the last 96. Does the text stay readable
 #    beyond 96 tokens? Does it help to keep the first few positions as well?

@@ -165,5 +165,5 @@ def test_lesson_10_says_what_its_stored_losses_and_times_show():
         r"(\S+) s without caches, +(\S+) s with", shown["exercise-grouped-query-attention-5"]
     )
     without, cached = zip(*[map(float, row) for row in times], strict=True)
-    assert cached[-1] / cached[0] < 16 < without[-1] / without[0]  # 8 times as many tokens
+    assert without[-1] / without[0] > 2 * cached[-1] / cached[0]
     assert without[-1] > 3 * cached[-1]

@@ -417,6 +417,38 @@ plotting.interactive(draw_turned, way=list(WAYS_TO_TURN))
 # </details>
 
 # %% [markdown]
+# ### With more than three axes
+#
+# Here are three ways to swap the last two axes of keys, and what they do once heads are added:
+#
+# | | `(B, m, d)` | `(B, h, m, d)` |
+# |---|---|---|
+# | `keys.mT`, `keys.transpose(-2, -1)` | `(B, d, m)` | `(B, h, d, m)` |
+# | `keys.transpose(1, 2)` | `(B, d, m)` | `(B, m, h, d)`: heads and keys swapped |
+# | `keys.T` | `(d, m, B)`: all axes reversed | `(d, m, h, B)` |
+#
+# The second row is common, and correct until somebody adds heads. If heads, keys and features are
+# equal in number, there is no error, and only the numbers are wrong.
+
+# %% [markdown]
+# ### Exercise: `batched_scores`
+#
+# - **Takes** `queries` `(..., n, d)` and `keys` `(..., m, d)` with the same leading axes, however
+#   many, including none.
+# - **Returns** the scores `(..., n, m)`. Entry $(i, j)$ is the dot product of query $i$ and key $j$
+#   of the same item. Do not scale, normalize, or change the arguments. The scores are
+#   differentiable in both. Any product is allowed, including `@` and your own `bmm`.
+#
+# **Worked number.** The query $(1, 2, 0)$ with the keys $(1, 0, 5)$ and $(0, 10, 5)$ gives
+# `[[1, 20]]`. With heads, `(2, 3, 4, 5)` and `(2, 3, 6, 5)` give `(2, 3, 4, 6)`.
+
+# %%
+from course_lib.attention import batched_scores
+
+# %%
+check("batched_scores")
+
+# %% [markdown]
 # ### Find the bug
 #
 # A test found in a public notebook checks a batched product like this:
@@ -429,12 +461,13 @@ plotting.interactive(draw_turned, way=list(WAYS_TO_TURN))
 #
 # The product is correct. What is wrong with the test?
 #
-# **Predict.** One of the five functions below computes scores correctly. How many pass a shape
-# test? And how many give the right *numbers* on ones, on *drei* alone, and on the three numerals?
+# **Predict.** Of the five functions below, only yours computes scores correctly. How many pass a
+# shape test? And how many give the right *numbers* on ones, on *drei* alone, and on the three
+# numerals?
 
 # %% tags=["demo"]
 CANDIDATES = {
-    "Q @ Kᵀ": lambda q, k: q @ k.mT,
+    "yours": batched_scores,
     "K reshaped": lambda q, k: q @ k.reshape(k.shape[0], k.shape[2], k.shape[1]),
     "keys of item 0": lambda q, k: q @ k[0].mT,
     "(K @ Qᵀ) reshaped": lambda q, k: (k @ q.mT).reshape(len(q), q.shape[1], k.shape[1]),
@@ -467,38 +500,6 @@ assert [sum(row) for row in caught] == [0, 2, 1, 2, 1] and not any(row[0] for ro
 # is why the checks of this course never use ones.
 #
 # </details>
-
-# %% [markdown]
-# ### With more than three axes
-#
-# Here are three ways to swap the last two axes of keys, and what they do once heads are added:
-#
-# | | `(B, m, d)` | `(B, h, m, d)` |
-# |---|---|---|
-# | `keys.mT`, `keys.transpose(-2, -1)` | `(B, d, m)` | `(B, h, d, m)` |
-# | `keys.transpose(1, 2)` | `(B, d, m)` | `(B, m, h, d)`: heads and keys swapped |
-# | `keys.T` | `(d, m, B)`: all axes reversed | `(d, m, h, B)` |
-#
-# The second row is common, and correct until somebody adds heads. If heads, keys and features are
-# equal in number, there is no error, and only the numbers are wrong.
-
-# %% [markdown]
-# ### Exercise: `batched_scores`
-#
-# - **Takes** `queries` `(..., n, d)` and `keys` `(..., m, d)` with the same leading axes, however
-#   many, including none.
-# - **Returns** the scores `(..., n, m)`. Entry $(i, j)$ is the dot product of query $i$ and key $j$
-#   of the same item. Do not scale, normalize, or change the arguments. The scores are
-#   differentiable in both. Any product is allowed, including `@` and your own `bmm`.
-#
-# **Worked number.** The query $(1, 2, 0)$ with the keys $(1, 0, 5)$ and $(0, 10, 5)$ gives
-# `[[1, 20]]`. With heads, `(2, 3, 4, 5)` and `(2, 3, 6, 5)` give `(2, 3, 4, 6)`.
-
-# %%
-from course_lib.attention import batched_scores
-
-# %%
-check("batched_scores")
 
 # %% [markdown]
 # ## 5. From scores to outputs

@@ -979,7 +979,8 @@ assert x.grad == 120 and abs(nearby - 120) < 0.1
 #
 # PyTorch does not check what you return, so compare it with autograd or with
 # finite differences. In lesson 08, you write all of attention this way.
-#
+
+# %% [markdown]
 # ### All of attention
 #
 # Let $G = \partial L / \partial O$, of shape `(n, v)`. If $G$ is the gradient of a product $AB$,

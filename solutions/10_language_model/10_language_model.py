@@ -289,9 +289,9 @@ for temperature in (0.0, 0.7, 1.5):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# At temperature 0 the model gets stuck in repetitions, because after *eee* another *e* is
-# likeliest. At 1.5 unlikely characters are drawn too often, and each of them spoils what comes
-# after it. At 0.7 you recognize the sentences, but no animal keeps its name for long.
+# At temperature 0, the model tends to repeat letters, because after *eee* another *e* is most
+# likely. At 1.5, unlikely characters are drawn too often, and each of them spoils what comes after
+# it. At 0.7, you recognize pieces of sentences, but no animal keeps its name for long.
 #
 # </details>
 #
@@ -968,10 +968,10 @@ assert with_caches < 0.8 * without
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# With caches, each step computes one position and one row of scores, so the time grows roughly in
-# proportion to the number of tokens. Without caches, each step reads the whole text again, and the
-# time grows much faster. For 512 tokens, the caches make `generate` several times as fast. (The
-# texts get worse beyond 96 tokens, because no training window was longer.)
+# With caches, each step computes one position and one row of scores. Without caches, each step
+# reads the whole text again, so the time grows much faster with the number of tokens. For 512
+# tokens, the caches make `generate` several times as fast. (The texts get worse beyond 96 tokens,
+# because no training window was longer.)
 #
 # </details>
 

@@ -3,6 +3,7 @@
 import contextlib
 import doctest
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -251,6 +252,25 @@ def test_without_the_stronger_level_the_weaker_one_is_taken_and_says_why(monkeyp
     monkeypatch.setattr(confinement, "obstacles", lambda: {"strict": "bwrap is missing"})
     guests = open_guests(None, LIMITS)
     assert str(guests.reached) == "sandbox off (no strict: bwrap is missing)"
+    guests.close()
+
+
+@linux
+def test_a_worker_whose_shared_host_does_not_start_takes_a_weaker_one_of_its_own(monkeypatch):
+    """As in a container where bwrap is installed and may not make namespaces."""
+    command = confinement.command
+
+    def refused(level, *more):
+        return (
+            (["false"], {"PATH": "/usr/bin:/bin"}) if level == "strict" else command(level, *more)
+        )
+
+    monkeypatch.setattr(confinement, "obstacles", dict)
+    monkeypatch.setattr(confinement, "command", refused)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    theirs.close()
+    guests = open_guests(None, LIMITS, channel=ours)
+    assert str(guests.reached).startswith("sandbox off (no strict: its host does not start")
     guests.close()
 
 

@@ -3,9 +3,11 @@
 import ast
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import nbformat
@@ -215,7 +217,11 @@ def test_every_command_works_in_the_folder(tmp_path, monkeypatch, capsys):
     course("feedback", "02")
     assert list((folder / "exports").glob("*.zip"))
     course("release", "02", "--up-to", "02", "-q")
-    assert (folder / "bundles" / f"{LESSON}.zip").is_file()
+    with zipfile.ZipFile(folder / "bundles" / f"{LESSON}.zip") as bundle:
+        held = len(bundle.namelist())
+    guide = (ROOT / "docs/instructors.md").read_text(encoding="utf-8")
+    for files in re.findall(r"zip: (\d+) files", guide):
+        assert int(files) == pytest.approx(held, rel=0.05)
     course("times")
     course("matrix", "02", "--seeds", "1", "-q")
     assert "0 of 0 right" not in capsys.readouterr().out

@@ -181,7 +181,7 @@ def open_guests(
             try:
                 return kind(Reached(candidate, reasons), limits or Limits(), lesson, channel)
             except GuestLost as error:
-                reasons[candidate] = str(error)
+                reasons[candidate], channel = str(error), None  # closed, and to a host like this
     wanted = level or "off"
     remedy = ", or say --trusted --sandbox off if you trust all who handed in"
     remedy = remedy if wanted == "strict" else ""

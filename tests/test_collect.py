@@ -219,6 +219,16 @@ def test_moodles_worksheet_says_who_it_is_and_when(course, work, capsys, place):
     assert "Ada Lovelace_815_assignsubmission_file" in entry and "homework" not in entry
 
 
+def test_a_worksheet_that_a_spreadsheet_saved_again_is_read(course, work):
+    saved = WORKSHEET.replace('"Monday, 2 March 2026, 1:00 PM"', "2026-03-02 13:00")
+    (course / "worksheet.csv").write_text(saved.replace(",", ";"), encoding="utf-8-sig")
+    files = {f"Ada Lovelace_815_assignsubmission_file/{LESSON}.ipynb": work}
+    assert collect(course, files, "--roster", "worksheet.csv") == 3
+    assert collected(course) == {"ada@x.org"}
+    stamp = notebook(course, "ada@x.org").with_name("timestamp.txt")
+    assert stamp.read_text() == "2026-03-02 13:00:00 UTC\n"
+
+
 def test_a_folder_of_moodles_that_the_worksheet_lacks_is_missing(course, work, capsys):
     (course / "worksheet.csv").write_text("\n".join(WORKSHEET.splitlines()[:2]))
     names = ("Ada Lovelace_815_assignsubmission_file", "Zoe_999_assignsubmission_file")

@@ -113,7 +113,7 @@ class TestDemo:
             assert seed not in path.read_text(encoding="utf-8")
         for student in done.summaries[0].students:
             page = done.folder / "feedback" / student.student / LESSON / f"{LESSON}.html"
-            waits = "Your answer: <strong>not graded yet</strong>" in page.read_text()
+            waits = "3 points are pending until a person has graded" in page.read_text()
             assert waits == ("waiting" in student.written.values()), student.student
 
     def test_stock_nbgrader_grades_validates_writes_feedback_and_exports(self, done):
@@ -130,7 +130,9 @@ class TestDemo:
         assert "Success" in stock("validate", str(path))
         stock("generate_feedback", LESSON, "--force", "--student=over-queries")
         page = done.folder / "feedback" / "over-queries" / LESSON / f"{LESSON}.html"
-        assert "<figcaption>From the course's own run" in page.read_text(encoding="utf-8")
+        text = page.read_text(encoding="utf-8")
+        assert "Feedback for <strong>over-queries</strong>" in text and "Submitted 2 March" in text
+        assert "3 points are pending" in text and "<figcaption>From the course's own run" in text
         stock("export")
         assert ",late," in (done.folder / "grades.csv").read_text()
 

@@ -1,10 +1,13 @@
 """Feedback pages show Markdown, formulas, figures and outputs, and run nothing of a student's."""
 
 import re
+from datetime import datetime
+from html.parser import HTMLParser
 from pathlib import Path
 
 import nbformat
 import pytest
+from grading_course import graded_cell, nbgrader_cell
 from nbconvert.filters import markdown2html_mistune
 from nbformat.v4 import (
     new_code_cell,
@@ -15,8 +18,10 @@ from nbformat.v4 import (
     writes,
 )
 
+from course_lib.checks.judge.report import Finding, Report
 from course_lib.grading import sanitize
-from course_lib.grading.publishing.course_figures import CourseFigures, figures_of
+from course_lib.grading.publishing.check_outputs import fill_checks
+from course_lib.grading.publishing.course_figures import figures_of
 from course_lib.grading.publishing.feedback import Marks, feedback_page
 from course_lib.grading.publishing.formulas import LONGEST as LONGEST_FORMULA
 from course_lib.grading.publishing.formulas import MOST
@@ -129,6 +134,110 @@ def test_formulas_are_limited_in_number_and_cannot_be_repeated_by_a_mark():
     assert written("$x$ &#xE000;0&#xE001; &#xE000;7&#xE001;").count("<math") == 1
 
 
+# --- the page as a whole ------------------------------------------------------------------
+
+ABOUT = {
+    "assignment": "03_parts",
+    "name": "Ada <Lovelace>",
+    "submitted": datetime(2026, 3, 2, 18, 59),
+    "score": 2.0,
+    "max_score": 8.0,
+    "late_penalty": 0,
+}
+REPORTS = [
+    Report("right", "correct", 1.0, 2),
+    Report("untouched", "not_attempted", 0.0, 2, [Finding("f", "It still raises.", "", "values")]),
+    Report("wrong", "incorrect", 0.0, 2, [Finding("f", "Rows are swapped.", "Why?", "values")]),
+]
+
+
+class Unfolded(HTMLParser):
+    """Collects the text that is shown before anything is unfolded."""
+
+    def __init__(self):
+        super().__init__()
+        self.folds, self.text, self.is_summary = [], "", False
+
+    def handle_starttag(self, tag, attrs):
+        self.folds += ["open" in dict(attrs)] if tag == "details" else []
+        self.is_summary |= tag == "summary"
+
+    def handle_endtag(self, tag):
+        self.folds = self.folds[:-1] if tag == "details" else self.folds
+        self.is_summary &= tag != "summary"
+
+    def handle_data(self, data):
+        self.text += data if all(self.folds[: -1 if self.is_summary else None]) else ""
+
+
+@pytest.fixture(scope="module")
+def whole():
+    """Make a page with an answer that is right, one untouched, one wrong, and one that waits."""
+    cells = [new_markdown_cell("# 03 · Four <parts>"), new_markdown_cell("## 1. One\n\nProse.")]
+    marks = {"why": {"score": 0.0, "points": 2.0, "waiting": True, "comment": None}}
+    for report in REPORTS:
+        answer = nbgrader_cell(
+            f"def {report.exercise}(): pass", f"{report.exercise}-answer", solution=True
+        )
+        cells += [answer, graded_cell(f'check("{report.exercise}")', report.exercise)]
+        cells[-1].execution_count = 1
+        score = {"score": report.points, "points": 2.0, "waiting": False}
+        marks |= {f"{report.exercise}-answer": {"comment": None}, report.exercise: score}
+    about = {"grade_id": "why", "grade": True, "solution": True, "points": 2}
+    written = new_markdown_cell("Because.", metadata={"nbgrader": about})
+    notebook = new_notebook(cells=[*cells, new_markdown_cell("### Why so?"), written])
+    fill_checks(notebook, {report.exercise: report for report in REPORTS})
+    return feedback_page(writes(notebook), Marks(ABOUT, marks), {})
+
+
+def rows(page):
+    """The rows of the summary: state, place that the name leads to, and words."""
+    found = re.findall(r'<tr class="(\w+)">.*?href="#([\w-]+)">(.*?)</tr>', page, re.DOTALL)
+    return [(state, place, re.sub("<[^>]*>", " ", rest).split()) for state, place, rest in found]
+
+
+def test_a_page_has_the_lessons_title_the_students_name_and_two_dates(whole):
+    assert "<h1>03 · Four &lt;parts&gt;</h1>" in whole
+    assert "Feedback for <strong>Ada &lt;Lovelace&gt;</strong>" in whole
+    assert "Submitted 2 March 2026, 18:59 UTC." in whole
+    assert re.search(r"This page was written on \d+ [A-Z]\w+ 20\d\d\.", whole)
+
+
+def test_a_bar_shows_which_share_of_all_points_is_earned_and_which_is_pending(whole):
+    bar = re.findall(r'<span class="(\w+)" style="width: ([\d.]+)%">', whole)
+    assert bar == [("right", "25.0"), ("pending", "25.0")]
+
+
+def test_what_is_wrong_comes_first_and_what_is_right_last(whole):
+    states = ["wrong", "blank", "pending", "right"]
+    assert [state for state, *_ in rows(whole)] == states
+    assert re.findall(r'<details class="part (\w+)"', whole)[:4] == states
+    assert re.findall('<span class="sign" aria-hidden="true">(.)</span><a', whole) == list("✗○…✓")
+
+
+def test_points_that_a_person_has_yet_to_give_are_pending(whole):
+    (row,) = [words for state, _, words in rows(whole) if state == "pending"]
+    assert row == ["Why", "so?", "pending", "up", "to", "2"]
+    assert "<strong>2 of 8 points</strong> so far." in whole and "2 points are pending" in whole
+
+
+def test_each_name_leads_to_the_students_own_code_or_text(whole):
+    places = [place for _, place, _ in rows(whole)]
+    assert places == ["wrong-answer", "untouched-answer", "why", "right-answer"]
+    for place in places:
+        (target,) = re.findall(f'<div id="{place}">(.*?)</div>', whole, re.DOTALL)
+        assert "Because." in target or 'class="k">def' in target
+
+
+def test_only_what_is_wrong_is_unfolded(whole):
+    reader = Unfolded()
+    reader.feed(whole)
+    assert "def wrong()" in reader.text and reader.text.count("Rows are swapped.") == 2
+    for folded in ("def right()", "def untouched()", "Because.", "Prose."):
+        assert folded in re.sub("<[^>]*>", "", whole) and folded not in reader.text
+    assert "1. One" in reader.text
+
+
 # --- figures of the course ----------------------------------------------------------------
 
 
@@ -148,11 +257,10 @@ def test_only_a_demo_cell_of_the_solution_shows_the_figure_of_the_course(tmp_pat
         new_code_cell(id="plain", metadata=demo),
         new_markdown_cell(id="text"),
     ]
-    resources = {"nbgrader": {"assignment": "01_toy"}}
-    made, _ = CourseFigures(tmp_path).preprocess(new_notebook(cells=cells), resources)
-    mine, figure = made.cells[0].outputs
-    assert mine.text == "mine" and not any(cell.get("outputs") for cell in made.cells[1:])
-    shown = figure.data["text/html"]
+    figures = figures_of(tmp_path / "01_toy" / "01_toy.ipynb")
+    shown = feedback_page(writes(new_notebook(cells=cells)), Marks(ABOUT, {}), figures)
+    assert shown.count("<pre>mine</pre>") == shown.count("<figure") == 1
+    assert shown.index("<pre>mine</pre>") < shown.index("<figure") and "<pre>x</pre>" not in shown
     assert 'aria-label="a &quot;peak&quot; at 5 &lt; 6"' in shown and "<script" not in shown
     assert "<text>5 &lt; 6</text></svg><figcaption>From the course's own run" in shown
     assert figures_of(tmp_path / "gone.ipynb") == {}
@@ -161,7 +269,7 @@ def test_only_a_demo_cell_of_the_solution_shows_the_figure_of_the_course(tmp_pat
 # --- outputs ------------------------------------------------------------------------------
 
 
-def test_a_page_shows_outputs_and_runs_nothing_of_them(tmp_path):
+def test_a_page_shows_outputs_and_runs_nothing_of_them():
     outputs = [
         new_output("stream", text="\x1b[31m<b>red</b>"),
         new_output("error", ename="E", evalue="<b>", traceback=["one", "\x1b[1mtwo <b>"]),
@@ -171,12 +279,11 @@ def test_a_page_shows_outputs_and_runs_nothing_of_them(tmp_path):
         new_output("display_data", {"application/javascript": "<b>", "image/svg+xml": "<b>"}),
     ]
     cells = [new_code_cell("'<b>'", outputs=outputs), new_raw_cell("<b>raw")]
-    about = {"assignment": "<i>", "notebook": "<i>", "score": 1.0, "max_score": 2.0}
-    marks = Marks(about | {"late_penalty": 0.5}, {}, ())
-    page = feedback_page(writes(new_notebook(cells=cells)), marks, CourseFigures(tmp_path))
+    about = ABOUT | {"assignment": "<i>", "score": 1.0, "max_score": 2.0, "late_penalty": 0.5}
+    page = feedback_page(writes(new_notebook(cells=cells)), Marks(about, {}), {})
     assert "<b>" not in page and "\x1b" not in page
     for part in (
-        "<h1>Feedback: &lt;i&gt;</h1>",
+        "<h1>&lt;i&gt;</h1>",
         "<strong>1 of 2 points</strong>",
         "Handed in late: 0.5 points less.",
         "<pre>&lt;b&gt;red&lt;/b&gt;</pre>",

@@ -279,11 +279,13 @@ def test_a_page_shows_what_a_person_gave_after_it_was_written(copy, monkeypatch)
             comment = gradebook.find_comment("length_mask-answer", LESSON, LESSON, student)
             comment.manual_comment = "Elegant."
         gradebook.find_grade("why", LESSON, LESSON, "right").needs_manual_grade = False
+        gradebook.update_or_create_student("right", first_name="Ada", last_name="Lovelace")
         gradebook.db.commit()
     with monkeypatch.context() as patch:
         patch.setattr(run, "executor", None)  # nothing is graded again
         grade(copy, LESSON, settings=QUICK)
-        assert "5.25 of 6 points" in page("right").read_text(encoding="utf-8")
+        for shown in ("5.25 of 6 points", "Feedback for <strong>Ada Lovelace</strong>"):
+            assert shown in page("right").read_text(encoding="utf-8")
         for student in ("right", "wrong"):
             assert "Elegant." in page(student).read_text(encoding="utf-8")
         assert page("blank").read_bytes() == before["blank"]

@@ -161,16 +161,14 @@ class _Match:
             if not is_theirs(cell) or cell.cell_type == "code" or not self._is_open(number):
                 continue
             beside = [(number - 1, _AFTER), (number, _BEFORE), (number, _AFTER)]
-            near = [at for at in sorted(self.places) if self.places[at] in beside]
-            texts = {at: self.submitted[at].source for at in near if self._is_text(at)}
+            near = sorted(at for at, place in self.places.items() if place in beside)
+            near = [at for at in near if self.submitted[at].cell_type != "code"]
+            texts = {at: self.submitted[at].source for at in near}
+            texts = {at: text for at, text in texts.items() if text.strip()}
             if texts:
                 self.sources[number] = "\n\n".join(texts.values())
                 self.places = {at: p for at, p in self.places.items() if at not in texts}
                 yield self._found_in(number, max(texts))
-
-    def _is_text(self, at: int) -> bool:
-        cell = self.submitted[at]
-        return cell.cell_type != "code" and bool(cell.source.strip())
 
     def _is_open(self, number: int) -> bool:
         return number not in self.answers or self.kept[self.answers[number]]

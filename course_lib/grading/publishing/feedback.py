@@ -2,33 +2,33 @@
 
 `course grade`, `nbgrader generate_feedback` and formgrader write the same page, in light and dark,
 from `templates/feedback`. Formgrader's own pages come from nbgrader as before. A page that cannot
-be rendered becomes a plain one: points, what the checks say, and a sentence.
+be rendered becomes a plain one: points, comments and a sentence.
 """
 
 import functools
 import pkgutil
-from importlib.util import find_spec
+from collections.abc import Mapping
+from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import nbgrader
 from jinja2 import Environment, FileSystemLoader, Template
-from nbformat import v4
+from nbformat import NotebookNode, v4
+from nbgrader.preprocessors import NbGraderPreprocessor
 from nbgrader.utils import is_grade, is_solution
 
-from course_lib.grading.adapters.nbgrader import SubmittedNotebook
-from course_lib.grading.graded import GradedExercise
-from course_lib.grading.publishing.course_figures import CourseFigures
+from course_lib.grading.adapters.nbgrader import SubmittedNotebook, coursedir_of
+from course_lib.grading.gradebook import opened
+from course_lib.grading.graded_cells import is_check, read_check
+from course_lib.grading.publishing.course_figures import figures_of
+from course_lib.grading.sanitize import made_output
 
-_SPEC = find_spec("nbgrader")
-assert _SPEC is not None and _SPEC.origin is not None  # the course requires it
 TEMPLATES = [
     str(Path(__file__).with_name("templates")),
-    str(Path(_SPEC.origin).parent / "server_extensions" / "formgrader" / "templates"),
+    str(Path(nbgrader.__file__).parent / "server_extensions" / "formgrader" / "templates"),
 ]
-STEPS = [
-    "nbgrader.preprocessors.GetGrades",
-    "course_lib.grading.publishing.course_figures.CourseFigures",
-]
+STEPS = ["course_lib.grading.publishing.feedback.MarkCells"]
 FILTERS = {
     "as_written": "course_lib.grading.publishing.markup.as_written",
     "highlighted": "course_lib.grading.publishing.markup.highlighted",
@@ -40,21 +40,22 @@ FILTERS = {
 
 
 class Marks(NamedTuple):
-    """A submission's entries in the gradebook, and the results of its checks."""
+    """A submission's entries in the gradebook: of the whole, and of each cell."""
 
     about: dict[str, Any]
     cells: dict[str, dict[str, Any]]
-    exercises: tuple[GradedExercise, ...]
 
 
-def marks_of(
-    submitted: SubmittedNotebook, lesson: str, exercises: tuple[GradedExercise, ...]
-) -> Marks:
+def marks_of(submitted: SubmittedNotebook, lesson: str) -> Marks:
     """Return the marks of a submission whose points are in the gradebook."""
-    penalty = submitted.late_submission_penalty or 0
+    penalty, whole = submitted.late_submission_penalty or 0, submitted.assignment
+    names = filter(None, [whole.student.first_name, whole.student.last_name])
     about = {
         "assignment": lesson,
-        "notebook": lesson,
+        "notebook": submitted.name,
+        "name": " ".join(names) or whole.student.id,
+        "submitted": whole.timestamp,
+        "late": whole.total_seconds_late > 0,
         "score": submitted.score - penalty,
         "max_score": submitted.max_score,
         "late_penalty": penalty,
@@ -64,18 +65,58 @@ def marks_of(
         waiting = grade.needs_manual_grade and grade.manual_score is None
         known = {"score": grade.score, "points": grade.max_score, "waiting": waiting}
         cells.setdefault(grade.name, {}).update(known)
-    return Marks(about, cells, exercises)
+    return Marks(about, cells)
 
 
-def feedback_page(notebook: str, marks: Marks, figures: CourseFigures) -> str:
+class MarkCells(NbGraderPreprocessor):
+    """The step before the template when nbgrader writes a page."""
+
+    def preprocess(self, nb: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
+        """Add to a graded notebook what the gradebook says, and the course's figures."""
+        about, coursedir = resources["nbgrader"], coursedir_of(self)
+        name, lesson = about["notebook"], about["assignment"]
+        with opened(coursedir) as gradebook:
+            submitted = gradebook.find_submission_notebook(name, lesson, about["student"])
+            marks = marks_of(submitted, lesson)
+        source = Path(coursedir.root) / coursedir.source_directory / lesson / f"{name}.ipynb"
+        _mark(nb, marks, figures_of(source))
+        about.update(marks.about, written=date.today())
+        return nb, resources
+
+
+def _mark(notebook: NotebookNode, marks: Marks, figures: Mapping[str, str]) -> None:
+    """Add marks to the cells of a graded notebook, and the course's figures to demo cells."""
+    for cell in notebook.cells:
+        if is_grade(cell) or is_solution(cell):
+            cell.metadata.nbgrader.update(marks.cells[cell.metadata.nbgrader.grade_id])
+        if is_grade(cell):
+            cell.metadata.nbgrader.state = _state(cell)
+        shown = figures.get(cell.get("id", ""))
+        if shown and cell.cell_type == "code" and "demo" in cell.metadata.get("tags", []):
+            printed = [output for output in cell.outputs if output.output_type == "stream"]
+            ours = made_output("display_data", data={"text/html": shown}, metadata={})
+            cell.outputs = [*printed, ours]
+
+
+def _state(cell: NotebookNode) -> str:
+    """Return "right", "pending", "blank" (as it was released) or "wrong"."""
+    mark = cell.metadata.nbgrader
+    if mark.waiting:
+        return "pending"
+    outcome = read_check(cell).outcome if is_check(cell) else mark.get("comment")
+    if mark.score >= mark.points and (mark.points or outcome == "correct"):
+        return "right"
+    is_blank = outcome in ("not_attempted", "No response.") and not mark.score
+    return "blank" if is_blank else "wrong"
+
+
+def feedback_page(notebook: str, marks: Marks, figures: Mapping[str, str]) -> str:
     """Return the page of a graded notebook, given as text, as nbgrader's converter makes it."""
     try:
         graded = v4.reads(notebook)
-        for cell in graded.cells:
-            if is_grade(cell) or is_solution(cell):
-                cell.metadata.nbgrader.update(marks.cells[cell.metadata.nbgrader.grade_id])
-        shown, resources = figures.preprocess(graded, {"nbgrader": marks.about})
-        return _template("index").render(nb=shown, resources=resources)
+        _mark(graded, marks, figures)
+        about = marks.about | {"written": date.today()}
+        return _template("index").render(nb=graded, resources={"nbgrader": about})
     except Exception as error:  # no page holds up the pages of others
         return _template("plain").render(marks._asdict(), why=type(error).__name__)
 

@@ -26,7 +26,7 @@ from course_lib.grading.graded import GradedExercise
 from course_lib.grading.graded_cells import grade_id, is_check, is_theirs, read_notebook
 from course_lib.grading.intake.gate import STAMP, exchange_files, read_stamp
 from course_lib.grading.ledger import Ledger, digest
-from course_lib.grading.publishing.course_figures import CourseFigures
+from course_lib.grading.publishing.course_figures import figures_of
 from course_lib.grading.publishing.feedback import Marks, feedback_page, marks_of
 from course_lib.workspace.errors import GradingError
 from course_lib.workspace.files import write_atomically
@@ -38,7 +38,6 @@ class Publisher:
     def __init__(self, course: Course, lesson: str, gradebook: Gradebook) -> None:
         self.course, self.lesson, self.gradebook = course, lesson, gradebook
         self._penalties = LatePenalties(course.config)
-        self._figures = CourseFigures(course.step("source"))
         self._marks: dict[str, Marks] = {}
         self._published: set[str] = set()
 
@@ -62,15 +61,16 @@ class Publisher:
             write_atomically(kept, f"{stamp}\n")
         else:
             kept.unlink(missing_ok=True)
-        self._marks[student] = marks_of(about, self.lesson, rows)
+        self._marks[student] = marks_of(about, self.lesson)
         self._published.add(student)
         return [row.outcome for row in rows]
 
     def write_pages(self, ledger: Ledger) -> None:
         """Make the pages of what was published, and of what a person has changed since."""
+        figures = figures_of(self.course.step("source") / self.lesson / f"{self.lesson}.ipynb")
         for student, marks in self._marks.items():
             entry = ledger.get(student)
-            shown = digest(json.dumps([marks.about, marks.cells], sort_keys=True))
+            shown = digest(json.dumps(marks, sort_keys=True, default=str))
             if student not in self._published:
                 if entry.state != "published" or entry.shown == shown:
                     continue
@@ -78,8 +78,7 @@ class Publisher:
                 if graded is None:
                     continue
                 entry = replace(entry, notebook=v4.writes(graded))
-                marks = marks._replace(exercises=read_notebook(graded).rows)
-            place = self._write_page(student, feedback_page(entry.notebook, marks, self._figures))
+            place = self._write_page(student, feedback_page(entry.notebook, marks, figures))
             for name, text in exchange_files(self._submitted(student)).items():
                 write_atomically(place.with_name(name), text)
             ledger.put(replace(entry, state="published", notebook="", shown=shown))
@@ -108,7 +107,7 @@ class Publisher:
             for notebook in one.notebooks:
                 if notebook.grades:
                     found[one.student.id] = self._is_current(one)
-                    self._marks[one.student.id] = marks_of(notebook, self.lesson, ())
+                    self._marks[one.student.id] = marks_of(notebook, self.lesson)
         return found
 
     def _is_current(self, submission: Submission) -> bool:

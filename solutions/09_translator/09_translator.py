@@ -595,9 +595,8 @@ plotting.show(plotting.attention(maps, words, "dreiundvierzig", heads=heads))
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# In our run, *three* loses most if you mask the letter with its largest weight, but neither word
-# loses much. *Forty* gives nearly all of its weight to one letter, and is nearly as likely without
-# that letter.
+# This differs from word to word, and from one training to the next. A word may give nearly all of
+# its weight to one letter and still be nearly as likely without that letter.
 #
 # </details>
 #

@@ -26,8 +26,13 @@ class Reason(NamedTuple):
 
 def typed(page):
     """The commands of a page in its order: in its shell blocks and in its sentences."""
+    return commands_in((ROOT / page).read_text(encoding="utf-8"))
+
+
+def commands_in(text):
+    """The commands of a page or of a section."""
     found = []
-    for block, inline in TYPED.findall((ROOT / page).read_text(encoding="utf-8")):
+    for block, inline in TYPED.findall(text):
         if inline:
             found += [] if NAMES.fullmatch(inline) else [inline]
             continue
@@ -94,6 +99,7 @@ def read_nothing(arguments):
 # Beginnings of commands; `course` stands for `python -m course_lib`, too.
 NOT_RUN = {
     "course demo": Reason("`course demo 02` is run", read_verb),
+    ". .venv/bin/activate": Reason("the tests run in their environment", read_nothing),
     "course test": Reason("it runs the tests, this one among them", read_verb),
     "course lab": Reason("it opens JupyterLab; tests/browser does", read_verb),
     "course site --open": Reason("it opens a browser; tests/browser builds the site", read_verb),
@@ -108,7 +114,6 @@ NOT_RUN = {
     "dask ssh": Reason("needs a cluster", read_dask),
     "srun": Reason("needs a cluster", read_srun),
     "git clone": Reason("ADDRESS is the reader's; the copy is what it makes", read_nothing),
-    "cd attention-course": Reason("the copy is where the tests are", read_nothing),
     "pip install": Reason("needs the network", read_pip),
     "conda env create": Reason("needs the network", read_conda),
     "pg_dump": Reason("needs PostgreSQL; tests/test_grading_postgres.py has one", read_nothing),

@@ -1,11 +1,13 @@
 """The guides, followed as typed: every command of a page is run, read from the page, in its order.
 
-All pages share one copy of the course with a class of four. What is not run, and why, is in
-`guides.NOT_RUN`; there the arguments are read. A line that stands on two pages is run once.
+All pages share one copy of the course and one folder of a class, which the first page makes. What
+is not run, and why, is in `guides.NOT_RUN`; there the arguments are read. What two pages say is run
+once, but the term and the changes in it are run line by line.
 """
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -13,7 +15,8 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from guides import NOT_RUN, copy_of_the_course, read, reason_for, typed
+from guides import NOT_RUN, ROOT, commands_in, copy_of_the_course, read, reason_for, typed
+from nbgrader.api import Gradebook
 from waiting import PATIENCE
 
 pytestmark = [
@@ -21,46 +24,51 @@ pytestmark = [
     pytest.mark.skipif(os.name != "posix", reason="the guides are for a POSIX shell"),
 ]
 LESSON = "02_masked_softmax"
-PAGES = (  # the first tells the story that the others go on with
-    "docs/instructors.md",
-    "README.md",
-    "docs/export.md",
-    "docs/grading.md",
-    "docs/scale.md",
-    "CONTRIBUTING.md",
-    "docs/testing.md",
-    "docs/midterm.md",
-)
+CLONE, CLASS = "attention-course", "attention-class"
+TERM, CHANGES = "docs/instructors.md", "docs/midterm.md"
+PAGES = {  # where their commands are typed; the first tells the story that the others go on with
+    TERM: "",
+    "README.md": CLONE,
+    "docs/export.md": CLASS,
+    "docs/grading.md": CLASS,
+    "docs/scale.md": CLASS,
+    "CONTRIBUTING.md": CLONE,
+    "docs/testing.md": CLONE,
+}
 CANVAS = """Student,ID,SIS Login ID,Section,Masked softmax (101)
     Points Possible,,,,16
-"Doe, Ada",1,ada,A,
-"Upper, Eve",2,eve,A,
-"Love, Lace",4711,love,A,
-"More, Late",4712,more,A,
-"Mood, Le",3,815,A,
+"Doe, Ada",1001,ada,A,
+"Roe, Bob",1002,bob,A,
+"Upper, Eve",1003,eve,A,
 """
 MOODLE = """Identifier,Full name,ID number,Email address,Grade,Maximum Grade,Grade can be changed
 Participant 1,Ada Doe,ada,a@x.org,,"16,00",Yes
-Participant 2,Eve Upper,eve,e@x.org,,"16,00",Yes
-Participant 3,Lace Love,4711,l@x.org,,"16,00",Yes
-Participant 4,Late More,4712,m@x.org,,"16,00",Yes
-Participant 5,Le Mood,815,o@x.org,,"16,00",Yes
+Participant 2,Bob Roe,bob,b@x.org,,"16,00",Yes
+Participant 3,Eve Upper,eve,e@x.org,,"16,00",Yes
 """
 GRADESCOPE = """First Name,Last Name,SID,Email,Masked softmax,Masked softmax - Max Points
 Ada,Doe,ada,a@x.org,,16.0
+Bob,Roe,bob,b@x.org,,16.0
 Eve,Upper,eve,e@x.org,,16.0
-Lace,Love,4711,l@x.org,,16.0
-Late,More,4712,m@x.org,,16.0
-Le,Mood,815,o@x.org,,16.0
+"""
+PEOPLE = """id,first_name,last_name,email
+ada,Ada,Doe,a@x.org
+bob,Bob,Roe,b@x.org
+eve,Eve,Upper,e@x.org
 """
 TINY = "from course_lib import plotting\n\nassert 1 + 1 == 2"
+EXERCISES = "course_lib/exercises/masked_softmax"
+FOUND = re.compile(r'        edge\("large".*?\n    \]', re.DOTALL)  # the probes with large scores
+# What the sample class submits: all is right; `stable_softmax` overflows for large scores.
+ADA, BOB = "all-right", "late"
 
 
 class Shell:
-    """The reader's: in the copy, with the environment activated."""
+    """The reader's, with the environment activated."""
 
     def __init__(self, base: Path) -> None:
-        self.folder = copy_of_the_course(base / "attention-course")
+        self.base = self.folder = base
+        self.clone = copy_of_the_course(base / CLONE)
         programs, exchange = base / "bin", base / "exchange"
         programs.mkdir()
         exchange.mkdir()
@@ -74,18 +82,21 @@ class Shell:
         self.environ = {
             **os.environ,
             "PATH": os.pathsep.join(path),
-            "PYTHONPATH": str(self.folder),
+            "PYTHONPATH": str(self.clone),
             "JUPYTER_CONFIG_DIR": str(base / "jupyter"),
             "JUPYTER_DATA_DIR": str(base / "jupyter"),
             "CI": "",
         }
-        self.done: set[str] = set()
+        self.done: set[tuple[Path, str]] = set()
 
-    def type(self, command: str) -> None:
-        """Run a command, unless it was run before."""
+    def type(self, command: str, page: str = "", code: int = 0) -> str:
+        """Run a command, unless it was run before on another page, and return what it prints."""
         short = command.replace("python -m course_lib ", "course ")
-        if short in self.done:
-            return
+        if command.startswith("cd "):
+            self.folder = (self.folder / command[3:]).resolve(strict=True)
+            return ""
+        if page not in (TERM, CHANGES) and (self.folder, short) in self.done:
+            return ""
         done = subprocess.run(
             ["bash", "-c", command],
             cwd=self.folder,
@@ -94,8 +105,23 @@ class Shell:
             text=True,
             timeout=PATIENCE,
         )
-        assert done.returncode == 0, f"$ {command}\n{done.stdout[-1500:]}\n{done.stderr[-1500:]}"
-        self.done.add(short)
+        said = f"$ {command}\n{done.stdout[-1500:]}\n{done.stderr[-1500:]}"
+        assert done.returncode == code, said
+        self.done.add((self.folder, short))
+        return done.stdout
+
+    def gradebook(self) -> Gradebook:
+        return Gradebook(f"sqlite:///{self.base / CLASS / 'gradebook.db'}")
+
+    def points(self, student: str, exercise: str) -> float:
+        with self.gradebook() as gradebook:
+            return gradebook.find_grade(exercise, LESSON, LESSON, student).score
+
+    def total(self, student: str) -> tuple[float, float]:
+        """The points of a student, and those of the lesson."""
+        with self.gradebook() as gradebook:
+            submission = gradebook.find_submission(LESSON, student)
+            return submission.score, submission.max_score
 
 
 @pytest.fixture(scope="module")
@@ -103,78 +129,180 @@ def shell(tmp_path_factory):
     return Shell(tmp_path_factory.mktemp("reader"))
 
 
-def a_small_class(folder: Path) -> None:
-    """Of the sample class two stay: one who has all right and one who has not."""
-    for student in (folder / "submitted").iterdir():
-        name = {"all-right": "ada", "upper-triangle": "eve"}.get(student.name)
-        if name:
-            student.rename(folder / "submitted" / name)
-        else:
-            subprocess.run(["rm", "-r", student], check=True)
-
-
-def a_download(folder: Path, archive: str, *names: str) -> None:
-    """An LMS's download with the notebook of someone who has all right, under these names."""
-    with zipfile.ZipFile(folder / archive, "w") as download:
-        for name in names:
-            download.write(folder / "submitted" / "ada" / LESSON / f"{LESSON}.ipynb", name)
+def a_download(shell: Shell, archive: str, **names: str) -> None:
+    """A download from an LMS, with work of the sample class under these names."""
+    submitted = shell.base / CLASS / "demo/submitted"
+    with zipfile.ZipFile(shell.folder / archive, "w") as download:
+        for student, name in names.items():
+            work = {"ada": ADA, "bob": BOB}.get(student)
+            if work:
+                download.write(submitted / work / LESSON / f"{LESSON}.ipynb", name)
+            else:
+                download.writestr(name, "%PDF")
 
 
 def prepare(shell: Shell, command: str) -> str:
     """What the page takes for granted; the command with names in the place of FILE and LESSON."""
     folder = shell.folder
     if "collect 02 moodle.zip" in command:
-        a_download(folder, "moodle.zip", f"Le Mood_9_assignsubmission_file/{LESSON}.ipynb")
-        head, *_, mood = MOODLE.splitlines()
-        rows = f"{head}\n{mood.replace('Participant 5', 'Participant 9')}\n"
-        (folder / "worksheet.csv").write_text(rows)
+        a_download(shell, "moodle.zip", eve="Eve Upper_3_assignsubmission_file/answers.pdf")
+        (folder / "worksheet.csv").write_text(MOODLE)
     elif "collect 02" in command:
-        names = f"lovelace_4711_90210_{LESSON}.ipynb", f"more_LATE_4712_90211_{LESSON}-1.ipynb"
-        a_download(folder, "submissions.zip", *names)
+        a_download(
+            shell,
+            "submissions.zip",
+            ada=f"doeada_1001_90210_{LESSON}.ipynb",
+            bob=f"roebob_1002_90211_Copy of {LESSON}.ipynb",
+            eve="uppereve_1003_90212_answers.pdf",
+        )
+        (folder / "canvas.csv").write_text(CANVAS)
     for system, text in (("canvas", CANVAS), ("moodle", MOODLE), ("gradescope", GRADESCOPE)):
         if f"--to {system}" in command and "--into" in command:
             command = re.sub(r"FILE(\.csv)?", f"{system}.csv", command)
             (folder / f"{system}.csv").write_text(text)
-            if command not in shell.done:
+            if (folder, command) not in shell.done:
                 (folder / f"{system}_filled.csv").unlink(missing_ok=True)
     if "class.csv" in command:
-        (folder / "class.csv").write_text("id,first_name,last_name,email\nada,Ada,Doe,a@x.org\n")
+        (folder / "class.csv").write_text(PEOPLE)
     if "LESSON.ipynb" in command:
         cells = [nbformat.v4.new_code_cell(TINY)]
         nbformat.write(nbformat.v4.new_notebook(cells=cells), folder / "LESSON.ipynb")
     return command
 
 
-@pytest.mark.parametrize("page", PAGES)
+def by_hand(shell: Shell) -> None:
+    """Give points in formgrader, as nbgrader stores them: for a written answer, and for code."""
+    with shell.gradebook() as gradebook:
+        for student, points in (("ada", 3), ("bob", 1)):
+            for cell in gradebook.find_submission(LESSON, student).notebooks[0].grades:
+                if cell.needs_manual_grade:
+                    cell.manual_score, cell.needs_manual_grade = points, False
+        gradebook.find_grade("length_mask", LESSON, LESSON, "bob").manual_score = 1.5
+        gradebook.db.commit()
+
+
+def test_a_term_works_as_typed(shell):
+    """The work comes from Canvas; in the download from Moodle nobody's notebook is found."""
+    (shown,) = re.findall(
+        r"^```text\n(.*?)^```$", (ROOT / TERM).read_text(encoding="utf-8"), re.M | re.S
+    )
+    for command in typed(TERM):
+        if command.startswith("course lab"):
+            by_hand(shell)
+        if reason_for(command):
+            read(command)
+            continue
+        missing = command.startswith("course collect")
+        said = shell.type(prepare(shell, command), TERM, code=3 if missing else 0)
+        if "collect 02 submissions.zip" in command:
+            assert said.split() == shown.split(), said
+    assert shell.folder == shell.base / CLASS, "the page goes where the class is"
+    assert {path.name for path in (shell.folder / "submitted").iterdir()} == {"ada", "bob"}
+    assert shell.total("ada") == (16, 16)
+    assert shell.points("bob", "length_mask") == 1.5
+    rows = (shell.folder / "canvas_filled.csv").read_text().splitlines()
+    assert rows[0] == CANVAS.splitlines()[0] and len(rows) == 5
+    assert [row.rpartition(",")[2] for row in rows[2:]] == ["16", "12.5", ""]
+    assert "eve" in (shell.folder / "grades.csv").read_text()
+    (archive,) = (shell.folder / "exports").glob("*canvas*.zip")
+    assert len(zipfile.ZipFile(archive).namelist()) == 2
+
+
+@pytest.mark.parametrize("page", list(PAGES)[1:])
 def test_every_command_of_a_page_works_as_typed(shell, page):
+    shell.folder = shell.base / PAGES[page]
     commands = typed(page)
     assert commands
     for command in commands:
         if reason_for(command):
             read(command)
         else:
-            shell.type(prepare(shell, command))
-            if command.startswith("cp "):
-                a_small_class(shell.folder)
+            shell.type(prepare(shell, command), page)
 
 
-def test_the_story_has_its_end(shell):
-    """After all pages: the class of the first one is graded and exported."""
-    rows = (shell.folder / "canvas_filled.csv").read_text().splitlines()
-    assert rows[0] == CANVAS.splitlines()[0] and len(rows) == 7
-    assert {p.name for p in (shell.folder / "submitted").iterdir()} == {
-        "ada",
-        "eve",
-        "4711",
-        "4712",
-        "815",
-    }
-    pages = [p.parent.name for p in shell.folder.glob("feedback/*/*/*.html")]
-    assert len(pages) == 5
-    grades = (shell.folder / "grades.csv").read_text()
-    assert all(student in grades for student in ("ada", "eve", "4711", "4712", "815"))
+def section(shell: Shell, title: str) -> list[tuple[str, str]]:
+    """Do what a section of the page with changes says, and return what its commands printed."""
+    text = (ROOT / CHANGES).read_text(encoding="utf-8")
+    text = text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+    commands = commands_in(text)
+    shell.folder, said = shell.base / CLASS, []
+    for table, lines in re.findall(r"^```toml\n(\[\w+\])\n(.*?)^```$", text, re.M | re.S):
+        file = shell.folder / "course.toml"
+        before, found, after = file.read_text(encoding="utf-8").partition(table)
+        assert found
+        file.write_text(f"{before}{table}\n{lines}# {after}", encoding="utf-8")
+    for command in commands:
+        if command.startswith("course new exercise"):
+            said.append((command, shell.type(command, CHANGES)))
+            fill_in(shell)
+        elif not reason_for(command):
+            said.append((command, shell.type(prepare(shell, command), CHANGES)))
+    assert said[-1][0].startswith("course grade 02")
+    return said
+
+
+def fill_in(shell: Shell) -> None:
+    """Take the placeholders of the new exercise for its text."""
+    written = [path for path in shell.clone.rglob("*.py") if "TODO" in path.read_text("utf-8")]
+    for path in written:
+        text = path.read_text(encoding="utf-8")
+        if "window_mask" in text:
+            path.write_text(re.sub(r"TODO:? ?", "", text), encoding="utf-8")
+
+
+def misses_an_overflow(shell: Shell) -> None:
+    """Give the clone the check that a later section corrects: it has no large scores."""
+    file = shell.clone / EXERCISES / "stable_softmax.py"
+    text, count = FOUND.subn("    ]", file.read_text(encoding="utf-8"))
+    assert count == 1
+    file.write_text(text, encoding="utf-8")
+
+
+def test_other_points_scale_what_was_graded_and_not_what_was_given_by_hand(shell):
+    misses_an_overflow(shell)
+    section(shell, "Other points for an exercise")
+    assert shell.points("ada", "causal_mask") == 3
+    assert shell.total("ada") == (17, 17)
+    assert shell.points("bob", "length_mask") == 1.5
+
+
+def test_a_corrected_check_takes_no_points_away_until_a_person_agrees(shell):
+    assert shell.points("bob", "stable_softmax") == 2
+    name = f"{EXERCISES}/stable_softmax.py"
+    shutil.copy(ROOT / name, shell.clone / name)
+    said = dict(section(shell, "A corrected check"))
+    assert "this same work would get 1 instead of 2" in said["course grade 02"]
+    assert shell.points("bob", "stable_softmax") == 1
+    assert shell.total("ada") == (17, 17)
+
+
+def test_an_added_exercise_is_worth_nothing_to_those_who_handed_in_before(shell):
+    section(shell, "An added exercise")
+    assert shell.points("ada", "window_mask") == 0
+    assert shell.total("ada") == (17, 18)
+
+
+def test_a_dropped_exercise_leaves_every_total(shell):
+    section(shell, "A dropped exercise")
+    assert shell.total("ada") == (14, 15)
+
+
+def test_another_due_date_takes_a_penalty_back(shell):
+    shell.folder = shell.base / CLASS
+    config = shell.folder / "nbgrader_config.py"
+    text = config.read_text(encoding="utf-8")
+    config.write_text(f'{text}\nc.LateSubmissionPlugin.penalty_method = "zero"\n', encoding="utf-8")
+    for student, time in (("ada", "2026-03-12 12:00"), ("bob", "2026-03-09 12:00")):
+        stamp = shell.folder / "submitted" / student / LESSON / "timestamp.txt"
+        stamp.write_text(f"{time} UTC\n")
+    shell.type("course grade 02", CHANGES)
+    assert shell.total("ada")[0] == shell.total("bob")[0] == 0
+    section(shell, "Another due date")
+    assert shell.total("ada")[0] == 14
+    assert shell.total("bob")[0] > 0
 
 
 def test_what_is_not_run_is_on_a_page():
-    commands = [c.replace("python -m course_lib", "course") for page in PAGES for c in typed(page)]
+    pages = [*PAGES, CHANGES]
+    commands = [c.replace("python -m course_lib", "course") for page in pages for c in typed(page)]
     assert [b for b in NOT_RUN if not any(c.startswith(b) for c in commands)] == []

@@ -226,7 +226,7 @@ def test_a_disk_or_folder_that_refuses_is_one_sentence(monkeypatch, capsys):
     monkeypatch.setattr(cli, "app", app)
     code, said = refused(capsys, "")
     assert code == 1
-    assert said.startswith("course: /etc/grades.csv: Permission denied; name another place")
+    assert said.startswith("course: /etc/grades.csv: Permission denied; use another path")
 
 
 def test_a_disk_that_is_full_need_not_say_where(monkeypatch, capsys):

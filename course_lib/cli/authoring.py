@@ -22,12 +22,14 @@ verbs = typer.Typer()
 
 @verbs.command()
 def init(
-    folder: Annotated[Path, typer.Argument(help="A new or empty folder, or one made before.")],
+    folder: Annotated[
+        Path, typer.Argument(help="A new or empty folder, or a class folder to update.")
+    ],
 ) -> None:
-    """Make a folder for your class, outside of the clone, in which every command works.
+    """Make a folder for your class outside the clone, in which every command works.
 
-    It holds the configuration and the lessons. Run it again after an update of the course: it
-    replaces the files that nobody edited and lists those that it left alone.
+    The folder contains the configuration and the lessons. Run the command again after an update of
+    the course. It replaces the files that nobody edited and lists those that it left alone.
 
     Example: course init ../attention-2026
     """
@@ -39,14 +41,12 @@ def init(
 @verbs.command()
 def build(
     lessons: Lessons = None,
-    check: Annotated[bool, typer.Option("--check", help="Only say what is stale.")] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Also execute what has not changed.")
-    ] = False,
+    check: Annotated[bool, typer.Option("--check", help="Only list what is out of date.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also execute unchanged lessons.")] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Turn the lesson texts into executed solution notebooks and student releases.
+    """Build executed solution notebooks and student releases from the lesson texts.
 
     Example: course build 02_masked_softmax
     """
@@ -74,20 +74,20 @@ def build(
 
 @verbs.command()
 def release(
-    lessons: Annotated[list[str], typer.Argument(metavar="LESSON...", help="What to hand out.")],
+    lessons: Annotated[list[str], typer.Argument(metavar="LESSON...", help="Lessons to hand out.")],
     up_to: Annotated[
         str | None,
         typer.Option(
-            "--up-to", metavar="LESSON", help="Leave out its solutions and those of later lessons."
+            "--up-to", metavar="LESSON", help="Leave out the solutions of this and later lessons."
         ),
     ] = None,
     into: Annotated[
-        Path | None, typer.Option("--into", help="Folder for the zip; bundles/ if not given.")
+        Path | None, typer.Option("--into", help="Folder for the zip; the default is bundles/.")
     ] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write the zip that students get: notebook, checks, hints, and one command that sets up.
+    """Write the zip for students, with the notebook, its checks and hints, and the installer.
 
     Example: course release 02 --up-to 02
     """
@@ -104,16 +104,16 @@ def release(
 @verbs.command()
 def site(
     into: Annotated[
-        Path | None, typer.Option("--into", help="Folder for the pages; _site/ if not given.")
+        Path | None, typer.Option("--into", help="Folder for the pages; the default is _site/.")
     ] = None,
     repository: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="On GitHub: buttons that open a lesson on Colab, Binder."),
+        typer.Option(metavar="URL", help="GitHub repository, for buttons to Colab and Binder."),
     ] = None,
-    open_it: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
+    open_it: Annotated[bool, typer.Option("--open", help="Open the site in the browser.")] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Build the web site: lessons without solutions, guides, API; it needs no server.
+    """Build the web site with lessons, guides and API reference; it needs no server.
 
     Example: course site --open
     """
@@ -125,8 +125,8 @@ def site(
     typer.echo(f"{built.index}: {built.pages} pages ({built.seconds:.1f} s)")
     if built.repository is None:
         typer.echo(
-            "no launch buttons: give --repository https://github.com/OWNER/NAME, or write it "
-            "into pyproject.toml as Repository in [project.urls]"
+            "no launch buttons: give --repository https://github.com/OWNER/NAME, or set it as "
+            "Repository in [project.urls] of pyproject.toml"
         )
     if open_it:
         webbrowser.open(built.index.as_uri())
@@ -135,11 +135,11 @@ def site(
 @verbs.command()
 def matrix(
     lessons: Lessons = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Fresh seeds per variant.")] = 20,
+    seeds: Annotated[int, typer.Option(min=1, help="Random seeds for each answer.")] = 20,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Judge every wrong and right variant: a table of score and message per exercise.
+    """Judge every correct and wrong answer in tests/variants and print scores and messages.
 
     Example: course matrix 02_masked_softmax --seeds 3
     """
@@ -158,10 +158,10 @@ def matrix(
 def train(
     what: Annotated[
         Literal["translator", "induction", "writer"],
-        typer.Argument(help="What to make again."),
+        typer.Argument(help="The model to train."),
     ],
 ) -> None:
-    """Train again what lessons load from storage; the writer takes longest.
+    """Retrain a model that lessons load; the writer takes longest.
 
     A model that is not good enough is not stored.
 
@@ -184,7 +184,7 @@ def train(
 
 @verbs.command()
 def times(lessons: Lessons = None, as_json: AsJson = False) -> None:
-    """Say how long lessons take, on the core path and as a whole, and how much time is left.
+    """Show how long lessons take, on the core path and as a whole, and how much time is left.
 
     Example: course times
     """
@@ -212,10 +212,12 @@ verbs.add_typer(new, name="new")
 
 @new.command("exercise")
 def new_exercise(
-    name: Annotated[str, typer.Argument(help="What students will define.")],
-    lesson: Annotated[str, typer.Option("--lesson", help="Its lesson, for example 02.")],
+    name: Annotated[str, typer.Argument(help="The name that students will define.")],
+    lesson: Annotated[
+        str, typer.Option("--lesson", help="The lesson of the exercise, such as 02.")
+    ],
 ) -> None:
-    """Write the five pieces of a new exercise, each with placeholders to replace.
+    """Write the five pieces of a new exercise with placeholders to replace.
 
     Example: course new exercise window_mask --lesson 02
     """
@@ -234,9 +236,9 @@ def new_exercise(
 
 @new.command("lesson")
 def new_lesson(
-    slug: Annotated[str, typer.Argument(help="Its number and name, for example 11_windows.")],
+    slug: Annotated[str, typer.Argument(help="Number and name, such as 11_windows.")],
 ) -> None:
-    """Write the files of a new lesson; its exercises come with `course new exercise`.
+    """Write the files of a new lesson; add exercises with `course new exercise`.
 
     Example: course new lesson 11_sliding_window
     """
@@ -259,7 +261,9 @@ def run_tests(
         bool, typer.Option("--all", help="Include slow tests and notebooks, as CI does.")
     ] = False,
 ) -> None:
-    """Check style, tests and drift in less than three minutes; arguments after -- go to pytest.
+    """Run style checks and quick tests; arguments after -- go to pytest.
+
+    It also checks that every notebook matches its lesson text.
 
     Example: course test --all
 

@@ -1,4 +1,4 @@
-"""The verb `course bench`: measurements against what others use, in one run on one machine."""
+"""The verb `course bench`: measurements and comparisons with other tools on one machine."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -15,10 +15,10 @@ from course_lib.workspace.folder import (
 )
 
 verbs = typer.Typer()
-_LESSON = "grading, scale, checks: which lessons; may be repeated."
+_LESSON = "For grading, scale and checks: a lesson to measure; may be repeated."
 _QUICK = (
-    "attention: small inputs only; checks: five answers of a kind; figures: drawn once; stability: "
-    "three copies, graded once."
+    "Measure less. attention: small inputs; checks: five answers of each kind; figures: one "
+    "drawing each; stability: three copies, graded once."
 )
 
 
@@ -29,16 +29,18 @@ def bench(
         typer.Argument(help="What to measure."),
     ] = "grading",
     lesson: Annotated[list[str] | None, typer.Option("--lesson", help=_LESSON)] = None,
-    submissions: Annotated[int, typer.Option(min=1, help="grading: how many submissions.")] = 24,
-    students: Annotated[int, typer.Option(min=1, help="scale: how many students.")] = 2000,
-    workers: Annotated[int, typer.Option(min=1, help="Processes of `course grade`.")] = 2,
-    sandbox: Annotated[Sandbox, typer.Option(help="Which sandbox to use.")] = "strict",
-    stock: Annotated[bool, typer.Option(help="Run stock nbgrader on the same class.")] = True,
+    submissions: Annotated[
+        int, typer.Option(min=1, help="For grading: number of submissions.")
+    ] = 24,
+    students: Annotated[int, typer.Option(min=1, help="For scale: number of students.")] = 2000,
+    workers: Annotated[int, typer.Option(min=1, help="For grading: worker processes.")] = 2,
+    sandbox: Annotated[Sandbox, typer.Option(help="For grading: the sandbox.")] = "strict",
+    stock: Annotated[bool, typer.Option(help="For grading: also run stock nbgrader.")] = True,
     quick: Annotated[bool, typer.Option("--quick", help=_QUICK)] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Measure grading, its stability, a large class, attention, checks or figures.
+    """Measure grading, the stability of grades, a large class, attention, checks or figures.
 
     Example: course bench grading --lesson 02 --submissions 24
 

@@ -1,4 +1,4 @@
-"""The verbs of `course` that bring work in and give pages back: collect, extend, feedback."""
+"""The verbs of `course` that exchange files with an LMS: collect, extend, feedback."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -24,22 +24,22 @@ def collect(
         typer.Option(
             "--roster",
             metavar="FILE",
-            help="The class as CSV: Moodle's grading worksheet, Canvas's or Gradescope's grades.",
+            help="The class as CSV: Moodle's worksheet, or the grades of Canvas or Gradescope.",
         ),
     ] = None,
     system: Annotated[
         Literal["canvas", "moodle", "gradescope", "folder"] | None,
-        typer.Option("--from", help="Where it is from, if that is not recognized."),
+        typer.Option("--from", help="Source of the download, if not recognized."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would happen, write nothing.")
+        bool, typer.Option("--dry-run", help="Show what would happen; write nothing.")
     ] = False,
 ) -> None:
     """Put each student's newest notebook from a download into submitted/.
 
-    ZIP is the download of all submissions from Canvas, Moodle or Gradescope. FOLDER is the same
-    unpacked, or holds a folder for each student, such as a clone. A line for each student says
-    what was found, or why nothing was. Run it again with a newer download at any time.
+    ZIP is the download of all submissions from Canvas, Moodle or Gradescope. FOLDER is the unpacked
+    download, or contains a folder for each student, such as a git clone. One line for each student
+    says what was found, or why nothing was. Run it again with a newer download at any time.
 
     Example: course collect 02 submissions.zip
     """
@@ -58,14 +58,14 @@ def extend(
     lesson: Lesson,
     student: Annotated[str, typer.Argument(help="The id of a student in the gradebook.")],
     until: Annotated[
-        str, typer.Option("--to", metavar="DATE", help='Such as "2026-03-05 23:59 +01:00".')
+        str, typer.Option("--to", metavar="DATE", help='A time, such as "2026-03-05 23:59 +01:00".')
     ],
 ) -> None:
     """Give one student more time for a lesson; the class report shows it.
 
-    DATE is in UTC unless it names an offset or a time zone. The due date of the class takes the
-    extension back. `course grade` applies it without grading anything again. If the due date of
-    the class is moved later, the extension moves with it.
+    DATE is in UTC unless it names an offset or a time zone. To take an extension back, give the due
+    date of the class. `course grade` applies the extension without grading anything again. If you
+    move the due date of the class later, the extension moves with it.
 
     Example: course extend 02 ada --to "2026-03-05 23:59 UTC"
     """
@@ -81,13 +81,13 @@ def feedback(
     lesson: Lesson,
     to: Annotated[
         Literal["canvas", "moodle"] | None,
-        typer.Option("--to", help="The LMS that takes the pages back."),
+        typer.Option("--to", help="The LMS to which you will upload the pages."),
     ] = None,
 ) -> None:
-    """Put everyone's feedback pages into one archive in exports/.
+    """Pack all feedback pages of a lesson into one archive in exports/.
 
-    With --to, the pages have the names that Canvas or Moodle looks for, which `course collect`
-    has kept. Without it, the archive has a folder for each student. A line for each student names
+    With --to, the pages have the names that Canvas or Moodle expects, which `course collect` has
+    stored. Without --to, the archive has a folder for each student. One line for each student names
     the page, or says why there is none.
 
     Example: course feedback 02 --to canvas

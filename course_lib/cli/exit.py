@@ -16,13 +16,13 @@ from collections.abc import Iterator
 from course_lib.workspace.errors import long_tmpdir, of_pythonpath
 
 _REMEDIES = {
-    errno.EACCES: "name another place, or make this one yours",
-    errno.EPERM: "name another place, or make this one yours",
-    errno.EROFS: "name another place, which can be written",
-    errno.EEXIST: "something else is there: move it away, or name another place",
-    errno.EISDIR: "a folder is where a file belongs: move it away, or name another place",
-    errno.ENOTDIR: "a file is where a folder belongs: move it away, or name another place",
-    errno.ENOENT: "see that it is there and the name is right",
+    errno.EACCES: "use another path, or change the permissions",
+    errno.EPERM: "use another path, or change the permissions",
+    errno.EROFS: "use another path that is writable",
+    errno.EEXIST: "something else is there: move it away, or use another path",
+    errno.EISDIR: "a folder is where a file belongs: move it away, or use another path",
+    errno.ENOTDIR: "a file is where a folder belongs: move it away, or use another path",
+    errno.ENOENT: "check that it exists and that the name is correct",
     errno.ENOSPC: "make room and run the same command again",
     errno.EDQUOT: "make room and run the same command again",
 }

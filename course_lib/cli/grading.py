@@ -23,12 +23,12 @@ verbs = typer.Typer()
 def demo(
     lessons: Lessons = None,
     folder: Annotated[
-        Path | None, typer.Option("--folder", help="Where to work; demo/ if not given.")
+        Path | None, typer.Option("--folder", help="Folder to work in; the default is demo/.")
     ] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Grade the bundled sample class in a folder of its own and show where everything is.
+    """Grade the bundled sample class in its own folder and show where the results are.
 
     Example: course demo 02_masked_softmax
     """
@@ -49,25 +49,27 @@ def demo(
 @verbs.command()
 def grade(
     lessons: Annotated[list[str], typer.Argument(metavar="LESSON...", help="Lessons to grade.")],
-    student: Annotated[list[str] | None, typer.Option(help="Only this one; repeatable.")] = None,
+    student: Annotated[
+        list[str] | None, typer.Option(help="Only this student; repeatable.")
+    ] = None,
     executor: Annotated[
         str, typer.Option(help="serial, processes, or dask://HOST:PORT of a Dask scheduler.")
     ] = "processes",
     sandbox: Annotated[
-        Sandbox, typer.Option(help="`course doctor` says what is possible.")
+        Sandbox, typer.Option(help="`course doctor` shows what this machine supports.")
     ] = "strict",
-    workers: Annotated[int, typer.Option(min=0, help="Processes; 0: one per core.")] = 0,
+    workers: Annotated[int, typer.Option(min=0, help="Worker processes; 0 for one per core.")] = 0,
     shard: Annotated[
-        str | None, typer.Option(help="k/n: only this machine's share of the class.")
+        str | None, typer.Option(help="k/n: grade only share k of n of the class.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Grade unchanged work too.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also grade unchanged work.")] = False,
     trusted: Annotated[
-        bool, typer.Option("--trusted", help="You trust all who submitted; below strict you must.")
+        bool, typer.Option("--trusted", help="You trust everyone who submitted; needed for off.")
     ] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Grade what is in submitted/, write the gradebook and each student's feedback.
+    """Grade the work in submitted/ and write the gradebook and the feedback pages.
 
     Example: course grade 02_masked_softmax --student ada
     """
@@ -101,14 +103,14 @@ def grade(
 
 @verbs.command()
 def report(
-    lesson: Annotated[str | None, typer.Argument(help="One lesson; all if left out.")] = None,
+    lesson: Annotated[str | None, typer.Argument(help="One lesson; the default is all.")] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write the class report: report.html over all lessons, and a page for each lesson.
+    """Write the class report: report.html for all lessons, and a page for each lesson.
 
-    A lesson's page has its scores, the mistakes by frequency, and who needs a look. If a lesson is
-    named, only its page is written.
+    The page of a lesson shows scores, mistakes by frequency, and the students who need a look. If
+    you name a lesson, only its page is written.
 
     Example: course report 02_masked_softmax
     """
@@ -123,7 +125,7 @@ def report(
 
 
 _UNTRUSTED = (
-    "--sandbox {} holds mistakes, not attacks: submitted code runs as you and can change grades. "
+    "--sandbox {} stops mistakes, not attacks: submitted code runs as you and can change grades. "
     "Use strict (`course doctor` says what it needs), or add --trusted if you trust everyone who "
     "submitted"
 )
@@ -131,16 +133,16 @@ _UNTRUSTED = (
 
 # What `course export` asks about an LMS's own file.
 Into = Annotated[
-    Path | None, typer.Option("--into", help="The gradebook downloaded from the LMS, as CSV.")
+    Path | None, typer.Option("--into", help="FILE: the gradebook from the LMS, as CSV.")
 ]
 Match = Annotated[
-    str | None, typer.Option("--match", help="The column of FILE with the students' ids.")
+    str | None, typer.Option("--match", help="The column of FILE with the student ids.")
 ]
 Columns = Annotated[
-    list[str] | None, typer.Option("--map", metavar="LESSON=COLUMN", help="A lesson's column.")
+    list[str] | None, typer.Option("--map", metavar="LESSON=COLUMN", help="The column of a lesson.")
 ]
 Students = Annotated[
-    Path | None, typer.Option("--students", help="CSV with columns nbgrader_id and lms_id.")
+    Path | None, typer.Option("--students", help="CSV with the columns nbgrader_id and lms_id.")
 ]
 
 
@@ -148,31 +150,35 @@ Students = Annotated[
 def export(
     lessons: Lessons = None,
     to: Annotated[
-        Literal["csv", "canvas", "moodle", "gradescope"], typer.Option("--to", help="For whom.")
+        Literal["csv", "canvas", "moodle", "gradescope"], typer.Option("--to", help="Format.")
     ] = "csv",
     into: Into = None,
     output: Annotated[
-        Path | None, typer.Option("--output", help="grades.csv, or FILE_filled.csv beside FILE.")
+        Path | None, typer.Option("--output", help="The default is grades.csv or FILE_filled.csv.")
     ] = None,
     match: Match = None,
     columns: Columns = None,
     students: Students = None,
     partial: Annotated[
         bool,
-        typer.Option("--partial", help="Count lessons whose written answer is not graded yet."),
+        typer.Option("--partial", help="Include lessons with ungraded written answers."),
     ] = False,
     scale: Annotated[
-        bool, typer.Option("--scale", help="Convert to the points set there.")
+        bool, typer.Option("--scale", help="Convert to the maximum points of FILE.")
     ] = False,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace scores that differ there.")
+        bool, typer.Option("--overwrite", help="Replace different scores in FILE.")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace the output file.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count, write nothing.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace an existing output file.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print counts; write nothing.")
+    ] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write the grades as a table, or into the gradebook file of Canvas, Moodle or Gradescope.
+    """Write the grades as a table or into a gradebook file of Canvas, Moodle or Gradescope.
 
     Example: course export 02 --to canvas --into canvas.csv --dry-run
     """

@@ -1,7 +1,7 @@
 """The console script `course`: one verb for each task of a student, an instructor or CI.
 
-The verbs only read their arguments and say what came of it; the work is in authoring, grading and
-checks, imported when a verb needs it.
+The verbs only parse their arguments and print results. The work is in authoring, grading and
+checks, which a verb imports when it needs them.
 """
 
 import importlib.util
@@ -23,15 +23,15 @@ from course_lib.workspace.errors import CourseError, UsageError
 from course_lib.workspace.folder import course_root, find_root
 
 EXIT_CODES = (
-    "Exit codes: 0 all is well; 1 something is wrong, and what was printed says what; 2 the "
-    "command, or a file named in it, was wrong and nothing was done; 3 done, but not every "
-    "submission could be graded or not every grade placed; 130 interrupted by Ctrl-C."
+    "Exit codes: 0 success; 1 failure, as the output describes; 2 the command or a file named in "
+    "it was wrong, and nothing was done; 3 done, but some work is missing or could not be graded or "
+    "placed; 130 interrupted by Ctrl-C."
 )
-INTERRUPTED = "interrupted; what was finished is kept, and no file is half written"
+INTERRUPTED = "interrupted; finished work is kept, and no file is incomplete"
 
 app = typer.Typer(
     name="course",
-    help="The attention course: work on it, build it, grade it.",
+    help="Work on, build and grade the attention course.",
     epilog=EXIT_CODES,
     no_args_is_help=True,
     add_completion=False,
@@ -124,7 +124,7 @@ def lab(context: typer.Context) -> None:
 
 @app.command()
 def progress(as_json: AsJson = False) -> None:
-    """Show what you have done so far: each check's best result, as kept on this machine.
+    """Show the best result of each check, as stored on this machine.
 
     Example: course progress
     """
@@ -137,7 +137,7 @@ def progress(as_json: AsJson = False) -> None:
 
 @app.command()
 def doctor(as_json: AsJson = False, quiet: Quiet = False) -> None:
-    """Check the installation; each line is ok or ends in the command that fixes it.
+    """Check the installation; each problem comes with the command that fixes it.
 
     Example: course doctor
     """

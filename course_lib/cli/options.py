@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 
 Lessons = Annotated[
     list[str] | None,
-    typer.Argument(metavar="LESSON...", help="Lessons by name or number; all if none is given."),
+    typer.Argument(metavar="LESSON...", help="Lessons by name or number; the default is all."),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, and no table of a class.")]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Print neither progress nor the table of a class.")
+]
 Sandbox = Literal["strict", "off"]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
@@ -41,9 +43,9 @@ def progress(quiet: bool) -> Callable[[object], None] | None:
 
 @contextlib.contextmanager
 def working(on: str = "loading the course", quiet: bool = False) -> Iterator[None]:
-    """Say on stderr what is being waited for, if that is a terminal, and erase it afterwards.
+    """Show on a terminal's stderr what is in progress, and erase the message afterwards.
 
-    Verbs import what they need inside, which takes seconds on a slow disk.
+    Verbs import their modules inside this context, which takes seconds on a slow disk.
     """
     shown = not quiet and sys.stderr.isatty()
     if shown:

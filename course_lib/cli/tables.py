@@ -38,7 +38,7 @@ CAPTIONS = {
     "unknown": "in --students, not in the gradebook",
     "written": "scores written",
     "same": "already there",
-    "kept": "different there, kept (or --overwrite)",
+    "kept": "different, kept (see --overwrite)",
     "closed": "closed to changes",
     "unplaced": "graded, without a row",
     "not_graded": "not graded, left blank",
@@ -46,9 +46,9 @@ CAPTIONS = {
 }
 _STYLES = {"correct": "green", "not_attempted": "dim", "not_graded": "yellow"}  # red if none
 LEGEND = (
-    "✓ right  ✗ wrong  ! error  ∞ stopped  – not attempted  ? not graded  ⧗ late\n"
+    "✓ correct  ✗ wrong  ! error  ∞ stopped  – not attempted  ? not graded  ⧗ late\n"
     "text: the written answer waits for a person, is graded, or was left out (–)"
-    "\n★: optional, counts no points"
+    "\n★: optional, earns no points"
 )
 _WRITTEN = {"waiting": "waits", "left blank": "–", "graded": "graded"}
 
@@ -161,7 +161,7 @@ def export_text(outcome: Outcome) -> str:
         lines += [f"{one['lesson']}{into}{worth}", *_lines(one)]
     lines.append(f"would write {outcome.output}" if outcome.dry_run else f"wrote {outcome.output}")
     if outcome.matching.get("unmatched") or outcome.matching.get("ambiguous"):
-        lines.append("say who is who with --students FILE (columns nbgrader_id, lms_id)")
+        lines.append("to match the others, use --students FILE (columns nbgrader_id, lms_id)")
     return "\n".join(lines)
 
 

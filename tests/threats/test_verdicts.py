@@ -92,7 +92,7 @@ def test_s11_s12_s13_no_class_is_graded_below_strict_that_is_not_trusted(
     hand_in(root, "ada", honest(root, causal_mask=code))
     monkeypatch.chdir(root)
     assert cli.main(["grade", LESSON, "--sandbox", "off"]) == 2
-    assert "holds mistakes, not attacks" in capsys.readouterr().err
+    assert "stops mistakes, not attacks" in capsys.readouterr().err
     assert target.exists()
     assert not (root / "autograded").exists() and not (root / ".course" / "ledger").exists()
 

@@ -24,7 +24,7 @@ from course_lib.workspace.folder import course_root, find_root
 
 EXIT_CODES = (
     "Exit codes: 0 success; 1 failure, as the output describes; 2 the command or a file named in "
-    "it was wrong, and nothing was done; 3 done, but some work is missing or could not be graded or "
+    "it was wrong, and nothing was done; 3 done, but some work is missing, or was not graded or "
     "placed; 130 interrupted by Ctrl-C."
 )
 INTERRUPTED = "interrupted; finished work is kept, and no file is incomplete"

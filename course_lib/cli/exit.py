@@ -54,7 +54,7 @@ def explained(error: Exception) -> str:
     what = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
     what = what.encode(errors="backslashreplace").decode()
     return (
-        f"a mistake of the course itself ({what[:300]}); nothing that was finished is lost. Please "
+        f"an error in the course itself ({what[:300]}); finished work is kept. Please "
         f"report it with {log}"
     )
 

@@ -133,7 +133,7 @@ _UNTRUSTED = (
 
 # What `course export` asks about an LMS's own file.
 Into = Annotated[
-    Path | None, typer.Option("--into", help="FILE: the gradebook from the LMS, as CSV.")
+    Path | None, typer.Option("--into", metavar="FILE", help="The gradebook from the LMS, as CSV.")
 ]
 Match = Annotated[
     str | None, typer.Option("--match", help="The column of FILE with the student ids.")
@@ -150,11 +150,13 @@ Students = Annotated[
 def export(
     lessons: Lessons = None,
     to: Annotated[
-        Literal["csv", "canvas", "moodle", "gradescope"], typer.Option("--to", help="Format.")
+        Literal["csv", "canvas", "moodle", "gradescope"],
+        typer.Option("--to", help="Output format."),
     ] = "csv",
     into: Into = None,
     output: Annotated[
-        Path | None, typer.Option("--output", help="The default is grades.csv or FILE_filled.csv.")
+        Path | None,
+        typer.Option("--output", help="Output file; default grades.csv or FILE_filled.csv."),
     ] = None,
     match: Match = None,
     columns: Columns = None,

@@ -104,6 +104,8 @@ NOT_RUN = {
     "course lab": Reason("it opens JupyterLab; tests/browser does", read_verb),
     "course site --open": Reason("it opens a browser; tests/browser builds the site", read_verb),
     "course bench grading": Reason("stock nbgrader needs minutes for 100", read_verb),
+    "course bench scale": Reason("it measures a class of 2,000 for minutes", read_verb),
+    "course report 00": Reason("a row of those measurements; all lessons are run", read_verb),
     "course bench WHAT": Reason("a row of a table: one of several", read_verb),
     "course train WHAT": Reason("a row of a table: one of several", read_verb),
     "course matrix 02": Reason("twenty seeds take a minute; `--seeds 3` is run", read_verb),

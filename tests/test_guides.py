@@ -118,10 +118,11 @@ class Shell:
             return gradebook.find_grade(exercise, LESSON, LESSON, student).score
 
     def total(self, student: str) -> tuple[float, float]:
-        """The points of a student, and those of the lesson."""
+        """The points of a student, less the late penalty, and those of the lesson."""
         with self.gradebook() as gradebook:
             submission = gradebook.find_submission(LESSON, student)
-            return submission.score, submission.max_score
+            penalty = submission.notebooks[0].late_submission_penalty or 0
+            return submission.score - penalty, submission.max_score
 
 
 @pytest.fixture(scope="module")

@@ -66,7 +66,7 @@ _TYPED = ("attribute", "data", "property")  # napoleon takes what comes before a
 
 
 def as_rst(app, what, name, obj, options, lines):
-    """Makes reStructuredText of a docstring's plain text, `code` and indented blocks."""
+    """Make reStructuredText of a docstring's plain text, `code` and indented blocks."""
     text = [_inline(line) for line in lines]
     for i, line in enumerate(text[:-1]):
         if line.lstrip().startswith("Source:"):  # may go on in a line that is set in
@@ -94,7 +94,7 @@ def _indent(line):
 
 
 def readable_defaults(app, what, name, obj, options, signature, returns):
-    """Writes `...` for a default that is not Python, such as `<factory>` of a dataclass."""
+    """Write `...` for a default that is not Python, such as `<factory>` of a dataclass."""
     unreadable = r"<(factory|function [\w.]+(<lambda>)?)>"
     return signature and re.sub(unreadable, "...", signature), returns
 

@@ -28,7 +28,7 @@ REFUSED_BUT = ("os.listdir", "os.scandir", "os.walk", "os.fwalk")
 
 
 def passing(folder: Path, names: Iterable[str]) -> dict[str, list[str]]:
-    """Finds the answers that lie in a library.
+    """Find the answers that lie in a library.
 
     Args:
         folder: holds `course_lib`: a bundle unzipped.
@@ -67,7 +67,7 @@ def passing(folder: Path, names: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _held_by(names: list[str]) -> dict[str, Any]:
-    """What the modules define, and what their classes do."""
+    """Return what the modules define and what their classes do."""
     found = {}
     for name in names:
         with contextlib.suppress(ImportError):  # of what is not there

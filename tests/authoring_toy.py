@@ -124,7 +124,7 @@ check("Adder")
 
 
 def make_course(folder: Path) -> Course:
-    """Writes the course below `folder`, not built yet."""
+    """Write the course below `folder`, not built yet."""
     root, library = folder / "course", folder / "lib" / "course_lib"
     for name, text in LIBRARY.items():
         (library / name).parent.mkdir(parents=True, exist_ok=True)
@@ -137,7 +137,7 @@ def make_course(folder: Path) -> Course:
 
 
 def toy_course(folder: Path) -> Course:
-    """Returns the course that `make_course` wrote below `folder`, or a copy of it."""
+    """Return the course that `make_course` wrote below `folder`, or a copy of it."""
     exercises = {
         "double": _exercise(SLUG, points=2, minutes=5, difficulty=1),
         "Adder": _exercise(SLUG, points=4, minutes=10, difficulty=3),
@@ -153,12 +153,12 @@ def _exercise(lesson: str, **about: int) -> SimpleNamespace:
 
 
 def edit(path: Path, old: str, new: str) -> None:
-    """Replaces text in a file that must contain it."""
+    """Replace text in a file that must contain it."""
     text = path.read_text()
     assert old in text, f"{old!r} is not in {path}"
     path.write_text(text.replace(old, new, 1))
 
 
 def snapshot(course: Course) -> dict[str, bytes]:
-    """Returns the bytes of every notebook of the course."""
+    """Return the bytes of every notebook of the course."""
     return {p.name + p.parent.parent.name: p.read_bytes() for p in course.root.rglob("*.ipynb")}

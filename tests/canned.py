@@ -68,7 +68,7 @@ def kept_class(folder: Path, settings: Settings, seed: str, *others: str):
 
 
 def grades(summary) -> dict:
-    """What counts, by student."""
+    """Return the part of the grades that counts, by student."""
     return {
         s.student: (s.problem, [(r.exercise, r.points, r.outcome) for r in s.rows], s.written)
         for s in summary.students

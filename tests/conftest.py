@@ -30,7 +30,7 @@ settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 @pytest.fixture
 def generator():
-    """A torch generator with a fixed seed."""
+    """Return a torch generator with a fixed seed."""
     import torch
 
     return torch.Generator().manual_seed(20)
@@ -38,7 +38,7 @@ def generator():
 
 @pytest.fixture
 def rng():
-    """A NumPy generator with a fixed seed."""
+    """Return a NumPy generator with a fixed seed."""
     import numpy as np
 
     return np.random.default_rng(20)
@@ -46,7 +46,7 @@ def rng():
 
 @pytest.fixture
 def plain_import():
-    """Imports a module of the library without the type checks above: dynamo cannot trace them.
+    """Yield an import without the type checks above, which dynamo cannot trace.
 
     Dynamo counts recompilations by code, which is equal for each import, so it starts afresh.
     """
@@ -72,7 +72,7 @@ def plain_import():
 
 @pytest.fixture(scope="session")
 def host():
-    """The host of the guests of many runs of the tiny course; None where nothing can be forked."""
+    """Yield the host of the tiny course's guests, or None if the system cannot fork."""
     from grading_course import LESSON
 
     from course_lib.grading.executors.local import start_host
@@ -100,7 +100,7 @@ def strict():
 
 @pytest.fixture
 def guest(strict):
-    """A fresh guest at level `strict`."""
+    """Yield a fresh guest at level `strict`."""
     started = strict.start().wait_ready()
     yield started
     started.kill()
@@ -124,7 +124,7 @@ def warm(host):
 
 
 def pytest_collection_finish():
-    """What is there now stays: the garbage collector need not walk through it each time."""
+    """Freeze the garbage collector so that it does not scan the collected tests each time."""
     gc.collect()
     gc.freeze()
 

@@ -42,14 +42,14 @@ RIGHT = {"causal_mask": CAUSAL, "length_mask": LENGTH}
 
 
 def nbgrader_cell(source, grade_id, *, grade=False, solution=False, points=None):
-    """A code cell that nbgrader locks, unless it holds a solution."""
+    """Return a code cell that nbgrader locks, unless it holds a solution."""
     about = {"grade_id": grade_id, "grade": grade, "solution": solution, "locked": not solution}
     about |= {"schema_version": 3, "task": False} | ({"points": points} if points else {})
     return new_code_cell(source, id=grade_id, metadata={"nbgrader": about})
 
 
 def graded_cell(source, grade_id, points=2):
-    """A test cell."""
+    """Return a test cell."""
     cell = nbgrader_cell(source, grade_id, grade=True, points=points)
     cell.id = f"{grade_id}-check"
     return cell
@@ -62,7 +62,7 @@ def _answer(name):
 
 
 def solution_notebook():
-    """The lesson as an instructor's notebook."""
+    """Return the lesson as an instructor's notebook."""
     why = nbgrader_cell("", "why", grade=True, solution=True, points=2).metadata
     written = "### BEGIN SOLUTION\nBecause.\n### END SOLUTION"
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
@@ -83,7 +83,7 @@ def solution_notebook():
 
 
 def make_course(root: Path, lesson=None) -> Path:
-    """A course folder with the lesson's source notebook, that above if None, and its release."""
+    """Make a course folder with a source notebook, by default the one above, and its release."""
     from nbgrader.converters import GenerateAssignment
 
     from course_lib.grading import preprocessors
@@ -103,7 +103,7 @@ def make_course(root: Path, lesson=None) -> Path:
 
 
 def make_class(root: Path, students: Sequence[str]) -> Path:
-    """A course with an ungraded class: all answers of every third student are wrong or missing."""
+    """Make an ungraded class in which every third student's answers are all wrong or missing."""
     from course_lib.grading.course import Course
 
     root.mkdir(exist_ok=True)
@@ -114,12 +114,12 @@ def make_class(root: Path, students: Sequence[str]) -> Path:
 
 
 def release(root: Path):
-    """A fresh copy of the release notebook."""
+    """Return a fresh copy of the release notebook."""
     return nbformat.read(root / "notebooks" / LESSON / f"{LESSON}.ipynb", as_version=4)
 
 
 def honest(root: Path, **answers: str):
-    """The release with answers filled in by grade_id without its '-answer'; both right if none."""
+    """Return the release with `answers` by grade_id without '-answer'; the default is correct."""
     notebook = copy.deepcopy(release(root))
     answers = answers or RIGHT
     for cell in notebook.cells:
@@ -130,7 +130,7 @@ def honest(root: Path, **answers: str):
 
 
 def cell_of(notebook, grade_id: str):
-    """The first cell with this grade_id."""
+    """Return the first cell with this grade_id."""
     return next(
         c for c in notebook.cells if c.metadata.get("nbgrader", {}).get("grade_id") == grade_id
     )
@@ -146,7 +146,7 @@ def hand_in(root: Path, student: str, notebook, name: str = f"{LESSON}.ipynb") -
 
 
 def scores(root: Path) -> dict:
-    """The machine's points in the gradebook, by student and cell."""
+    """Return the machine's points in the gradebook, by student and cell."""
     from course_lib.grading.course import Course
 
     with Course(root).gradebook() as gradebook:

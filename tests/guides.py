@@ -25,12 +25,12 @@ class Reason(NamedTuple):
 
 
 def typed(page):
-    """The commands of a page in its order: in its shell blocks and in its sentences."""
+    """Return the commands of a page in order, from its shell blocks and its sentences."""
     return commands_in((ROOT / page).read_text(encoding="utf-8"))
 
 
 def commands_in(text):
-    """The commands of a page or of a section."""
+    """Return the commands of a page or of a section."""
     found = []
     for block, inline in TYPED.findall(text):
         if inline:
@@ -71,7 +71,7 @@ def read_srun(arguments):
 
 
 def read_pip(arguments):
-    """An extra of ours must exist; another package must have a name."""
+    """Check that each extra of the course exists and that each other package has a name."""
     import tomllib
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -82,7 +82,7 @@ def read_pip(arguments):
 
 
 def read_script(arguments):
-    """The script must be there."""
+    """Check that the script exists."""
     assert (ROOT / arguments[0]).is_file()
 
 
@@ -150,7 +150,7 @@ def read(command):
 
 
 def copy_of_the_course(folder):
-    """A copy without its history, in which someone can write."""
+    """Copy the course without its history to a folder that is writable."""
     ignored = shutil.ignore_patterns("__pycache__", ".*", "demo", "_site", "browser")
     for part in ("course_lib", "tests", "solutions", "notebooks", "docs"):
         shutil.copytree(ROOT / part, folder / part, ignore=ignored)

@@ -35,7 +35,7 @@ class Notebook:
         return self
 
     def keep(self, name):
-        """What a check with full marks says of the library."""
+        """Return what a check with full marks reports about the library."""
         return library.keep(name, self.space[name], self.space)
 
     def solve(self, name="causal_mask", source=CAUSAL):
@@ -48,7 +48,7 @@ def solved_length(notebook):
 
 
 def make_course(tmp_path, monkeypatch):
-    """A course's folder, where the kernel works in a lesson's; forgotten in the end."""
+    """Yield a course folder with the kernel working in a lesson, and forget it in the end."""
     monkeypatch.setattr(sys, "path", [*sys.path])
     root = tmp_path / "Mein Kürs 注意"
     lesson = root / "notebooks" / "02_masked_softmax"
@@ -60,7 +60,7 @@ def make_course(tmp_path, monkeypatch):
 
 
 def sit_down(monkeypatch):
-    """Opens a notebook: from now on it is this one that asks."""
+    """Return a function that opens a notebook and makes it the one that asks."""
     made = Notebook()
     for module in (library, _progress, cells, _local):
         monkeypatch.setattr(module, "current_shell", lambda: made.shell)

@@ -21,7 +21,7 @@ class LiveNotebook:
         self.updates: list[str] = []  # the plain text of outputs that replaced earlier ones
 
     def run(self, source: str, cell_id: str = "") -> list:
-        """The outputs of a cell."""
+        """Run a cell and return its outputs."""
         content = {
             "code": source,
             "silent": False,
@@ -47,7 +47,7 @@ class LiveNotebook:
                 return outputs
 
     def said(self, source: str, cell_id: str = "") -> str:
-        """What a cell prints, displays and raises, as text."""
+        """Run a cell and return what it prints, displays and raises, as text."""
         return "\n".join(
             output.get("text")
             or plain_text(output.get("data", {}))
@@ -57,7 +57,7 @@ class LiveNotebook:
 
 
 def plain_text(data) -> str:
-    """What a front end shows of an output, as text."""
+    """Return the text that a front end shows of an output."""
     if REPORT not in data:
         return data.get("text/plain", "")
     page = data["text/html"]
@@ -79,7 +79,7 @@ def _add(outputs: list, output) -> None:
 def live_notebook(
     folder: Path | None = None, *, someone: bool = False, **environment: str
 ) -> Iterator[LiveNotebook]:
-    """A kernel of this interpreter, that works in a folder."""
+    """Start a kernel of this interpreter that works in a folder."""
     import os
 
     manager = KernelManager(kernel_name="python3")

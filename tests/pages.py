@@ -42,7 +42,7 @@ def _read(page: str) -> _Reader:
 
 
 def words_of(page: str) -> set[str]:
-    """The words that a page, or plain text, shows, without punctuation at their ends."""
+    """Return the words of a page or plain text, without punctuation at their ends."""
     return {word.strip(":;,.") for word in "".join(_read(page).text).split()} - {""}
 
 

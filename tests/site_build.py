@@ -16,7 +16,7 @@ PACKED = (b"PK", b"\x1f\x8b", b"BZh", b"\xfd7z", b"7z")
 
 
 def run_course(*arguments, cwd=ROOT):
-    """Runs `course ARGUMENTS` in a process of its own."""
+    """Run `course ARGUMENTS` in a process of its own."""
     return subprocess.run(
         [sys.executable, "-m", "course_lib.cli", *map(str, arguments)],
         cwd=cwd,
@@ -27,13 +27,13 @@ def run_course(*arguments, cwd=ROOT):
 
 
 def cells(kind, lesson):
-    """The cells of a lesson, "notebooks" or "solutions", by id."""
+    """Return the cells of a lesson by id; `kind` is "notebooks" or "solutions"."""
     path = ROOT / kind / lesson / f"{lesson}.ipynb"
     return {cell["id"]: cell for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]}
 
 
 def pages(site):
-    """The pages of a site, without what the theme keeps as examples."""
+    """Return the pages of a site, without the theme's examples."""
     return sorted(path for path in site.rglob("*.html") if "_static" not in path.parts)
 
 
@@ -43,7 +43,7 @@ def squeezed(text):
 
 
 def secrets():
-    """The lines of all solutions and rubrics that no release shows, squeezed.
+    """Return the lines of all solutions and rubrics that no release shows, squeezed.
 
     Lesson 07 prints the modules in which bugs are to be found, a sound one among them; the first
     page shows a wrong answer, which has a line in common with the right one.

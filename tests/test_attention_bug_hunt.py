@@ -160,7 +160,7 @@ def test_each_module_breaks_what_the_oracle_says_and_nothing_else(name):
 
 
 def with_device_and_dtype(kind):
-    """A class of lesson 07 with all arguments that lesson 06 asks for."""
+    """Return a class of lesson 07 with all arguments that lesson 06 asks for."""
 
     class WithDeviceAndDtype(kind):
         def __init__(self, *sizes, device=None, dtype=None, **options):

@@ -21,7 +21,7 @@ class Device(Elsewhere):
     """The device, which never stalls."""
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        """Computes as `Elsewhere` does, unless someone would have to wait for the result."""
+        """Compute as `Elsewhere` does, unless someone would have to wait for the result."""
         assert func.overloadpacket.__name__ not in STALLS, f"{func} would stall the device"
         return super().__torch_dispatch__(func, types, args, kwargs)
 
@@ -52,7 +52,7 @@ MODULES = {
 
 
 def moved(value, device):
-    """The tensor on the device, or a copy of the module with its parameters there."""
+    """Return the tensor on the device, or a copy of the module with its parameters there."""
     if isinstance(value, torch.nn.Module):
         module = copy.deepcopy(value)
         for part in module.modules():

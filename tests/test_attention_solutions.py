@@ -50,7 +50,7 @@ def normal(seed, *shape, dtype=torch.float64):
 
 
 def filled(module):
-    """The module in eval mode with random float64 weights."""
+    """Return the module in eval mode with random float64 weights."""
     with torch.no_grad():
         for i, parameter in enumerate(module.double().parameters()):
             parameter.copy_(normal(100 + i, *parameter.shape))

@@ -23,7 +23,7 @@ def master(tmp_path_factory):
 
 @pytest.fixture
 def course(master, tmp_path):
-    """The toy course, built."""
+    """Return the toy course, built."""
     shutil.copytree(master, tmp_path, dirs_exist_ok=True)
     return toy_course(tmp_path)
 

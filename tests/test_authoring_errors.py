@@ -14,7 +14,7 @@ TEXT = f"solutions/{SLUG}/{SLUG}.py"
 
 @pytest.fixture
 def course(tmp_path):
-    """The toy course with something in the place of its notebooks, to be left untouched."""
+    """Return the toy course with other files in the place of its notebooks."""
     course = make_course(tmp_path)
     for path in (course.solution(SLUG), course.release(SLUG)):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -28,7 +28,7 @@ def slug(request):
 
 @pytest.fixture(scope="module")
 def release(course, slug):
-    """The release made from the unexecuted text: folder listing and cells by id."""
+    """Return the release made from the unexecuted text: folder listing and cells by id."""
     notebook, _ = assemble(course, slug)
     files = release_files(course, slug, nbformat.writes(notebook))
     cells = nbformat.reads(files[f"{slug}.ipynb"].decode(), as_version=4).cells
@@ -69,7 +69,7 @@ def test_release_has_no_line_of_a_solution(course, slug, release):
 
 
 def solution_lines(text: str) -> set[str]:
-    """Returns the stripped, non-empty lines between solution markers."""
+    """Return the stripped, non-empty lines between solution markers."""
     inside, lines = False, set()
     for line in map(str.strip, text.split("\n")):
         if line.startswith("### "):

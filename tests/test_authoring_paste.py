@@ -14,7 +14,7 @@ from course_lib.workspace.sources import bound_names, undefined_names
 
 @pytest.fixture
 def paste(tmp_path):
-    """Returns a function: source of a module and a name -> the pasted text."""
+    """Return a function that pastes a name from the source of a module."""
 
     def cut(source: str, name: str = "f") -> str:
         path = tmp_path / "module.py"

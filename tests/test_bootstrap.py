@@ -27,7 +27,7 @@ key = 1
 
 @pytest.fixture
 def clone(tmp_path):
-    """A folder that looks like a clone to the bootstrap."""
+    """Return a folder that looks like a clone to the bootstrap."""
     (tmp_path / "pyproject.toml").write_text(PYPROJECT)
     (tmp_path / "constraints.txt").write_text("torch==9.9\n")
     return tmp_path
@@ -52,7 +52,7 @@ def installs(clone, monkeypatch):
 
 
 def fake_venv(venv):
-    """What `python -m venv --clear` leaves, without the seconds ensurepip takes."""
+    """Write the files of `python -m venv --clear`, without the seconds ensurepip takes."""
     if venv.exists():
         for path in venv.glob("left-*"):
             path.unlink()

@@ -37,7 +37,7 @@ def course():
 
 
 def unzipped(course, folder, slugs, up_to=None):
-    """What a student has after unzipping a bundle into `folder`."""
+    """Unzip a bundle into `folder` and return the student's folder."""
     data = packed(contents(course, slugs, up_to))
     zipfile.ZipFile(io.BytesIO(data)).extractall(folder)
     return folder / FOLDER
@@ -157,7 +157,7 @@ def test_the_environment_is_what_pyproject_generates_without_extras(course, tmp_
 
 
 def brought_by(names):
-    """The modules of these distributions and of all that they require in turn."""
+    """Return the modules of these distributions and of all that they require in turn."""
     todo, done = list(names), set()
     while todo:
         name = canonicalize_name(todo.pop())
@@ -193,7 +193,7 @@ def test_a_bundle_imports_only_what_it_installs(course):
 
 
 def lines_of(name, data):
-    """A file's code or text without indentation and comments, so that layout hides nothing."""
+    """Return a file's code or text without indentation and comments, so that layout is ignored."""
     text = data.decode()
     if name.endswith(".py"):
         text = ast.unparse(ast.parse(text))
@@ -204,7 +204,7 @@ def lines_of(name, data):
 
 
 def bodies(slug):
-    """The solutions of a lesson by name, those long enough to be no one else's."""
+    """Yield the solutions of a lesson by name, if they are long enough to be distinctive."""
     tree = ast.parse((ROOT / f"course_lib/attention/_{slug[3:]}.py").read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
@@ -295,7 +295,7 @@ def test_every_lesson_starts_in_its_bundle_and_goes_on_with_the_students_own(cou
 
 @pytest.fixture(scope="module")
 def student(course, tmp_path_factory):
-    """A bundle set up by its own bootstrap, with pip replaced by links to this environment."""
+    """Return a bundle set up by its own bootstrap, with links to this environment for pip."""
     folder = unzipped(course, tmp_path_factory.mktemp("home"), [LESSON], LESSON)
     asked = []
 

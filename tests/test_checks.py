@@ -188,7 +188,7 @@ def test_who_profiles_a_check_goes_on_afterwards():
 
 
 def own(name):
-    """The course's solution as a student's own code: same source, another module."""
+    """Run the course's solution as a student's own code: same source, another module."""
     from course_lib.authoring.paste import solution_source
 
     space = {"torch": torch, "np": np, "math": math, "Tensor": torch.Tensor}

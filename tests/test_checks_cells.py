@@ -34,7 +34,7 @@ def kernel():
 
 @pytest.fixture(params=["with ids", "without ids"])
 def student(kernel, request):
-    """A notebook in which nothing was done yet, in front ends that give cells ids or do not."""
+    """Return a function that runs cells of a fresh notebook, with or without cell ids."""
     kernel.run("for name in ('causal_mask', 'length_mask'): globals().pop(name, None)")
     kernel.run("from course_lib.notebook import _local\n_local.session.right.clear()")
     names = request.param == "with ids"

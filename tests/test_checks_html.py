@@ -102,7 +102,7 @@ def test_shapes_that_differ_have_a_line_of_their_own():
 
 @pytest.fixture
 def shown(monkeypatch):
-    """Collects what `hint` displays, as text and as HTML."""
+    """Collect what `hint` displays, as text and as HTML."""
     bundles = []
     monkeypatch.setattr(_local, "_show", lambda text, page: bundles.append((text, page)))
     return bundles

@@ -32,7 +32,7 @@ def made(kind, heads=2, dropout=0.0):
 
 
 def result(kind, queries=QUERIES, keys=KEYS, values=VALUES, lens=None, heads=2):
-    """Outputs and weights of a module whose layers are those of all others."""
+    """Return outputs and weights of a module whose layers equal those of all others."""
     module = made(kind, heads)
     outputs = module(queries, keys, values, lens)
     return outputs, module.attention_weights

@@ -35,7 +35,7 @@ def probe(**more):
 
 
 def exercise(**more):
-    """A module with one weight, whose attribute `seen` holds the last input."""
+    """Return an exercise: a module with one weight, whose attribute `seen` holds the last input."""
     given = {
         "name": "Multiply",
         "points": 4,
@@ -293,7 +293,7 @@ def test_a_dict_must_hold_a_number_for_each_key():
 
 
 def doubling(**more):
-    """A function of one tensor."""
+    """Return an exercise: a function of one tensor."""
     given = {
         "name": "doubled",
         "returns": (Returned("double"),),

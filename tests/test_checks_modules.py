@@ -18,7 +18,7 @@ P = 0.4
 
 
 def problem(num_heads=1):
-    """A probe with p and values, right weights, and their outputs without dropout."""
+    """Return a probe with p and values, correct weights, and their outputs without dropout."""
     rng = np.random.default_rng(3)
     scores = torch.from_numpy(rng.normal(0, 1.3, (4, num_heads, 24, 30)))
     scores[1, :, :, 20:] = -torch.inf

@@ -30,7 +30,7 @@ ROOT = Path(__file__).parent.parent
 
 
 def find_chain(slug):
-    """The exercises of an integration that gets all answers as a dict; of others none."""
+    """Return the exercises of an integration that gets all answers as a dict, or ()."""
     integration = lessons()[slug].integration
     return find(slug).chain if integration and find(slug).takes_all else ()
 
@@ -41,7 +41,7 @@ def lower(num_queries, num_keys=None, *, device=None):
 
 @pytest.fixture
 def here(monkeypatch):
-    """Replies are made in this process; the measurement of these tests goes on."""
+    """Make replies in this process; the measurement of these tests goes on."""
     monkeypatch.setattr(remote, "_end_watching", lambda: None)
     monkeypatch.setattr(remote, "_remembered", {})
 
@@ -87,7 +87,7 @@ WRAPPED = {
 
 
 def judged(monkeypatch, answer):
-    """The report on an answer to `blocked_attention`, as grading comes to it."""
+    """Return the report on an answer to `blocked_attention`, as grading reaches it."""
     exercise = find("blocked_attention")
     probes = [probe for probe, _ in prepare(exercise, "remote")]
     request = encode(Request(exercise.name, probes, number="1"))

@@ -130,7 +130,7 @@ def test_a_mistake_that_explains_everything_is_named_without_a_number():
 
 
 def lookups(**mistakes):
-    """An exercise of four problems, which asks for x + n, and its mistakes by id."""
+    """Return an exercise of four problems, which asks for x + n, with its mistakes by id."""
 
     def probes(rng):
         cases = ((3, 2, "values"), (4, 2, "values"), (5, 3, "values"), (2, 1, "edges"))
@@ -158,7 +158,7 @@ def lookups(**mistakes):
 
 
 def off(**by):
-    """An answer to `lookups` that is off by so much for some n: `off(n3=1)`."""
+    """Return an answer to `lookups` that is off by a number for some n: `off(n3=1)`."""
     return lambda x, n: x + n + by.get(f"n{n:g}", 0)
 
 

@@ -25,7 +25,7 @@ VERBS = sorted(typer.main.get_command(cli.app).commands)
 
 @pytest.fixture
 def course(tmp_path, monkeypatch):
-    """The current folder is a course with two lessons."""
+    """Make the current folder a course with two lessons."""
     (tmp_path / "nbgrader_config.py").touch()
     for lesson in ("02_masked_softmax", "05_scaled_dot_product"):
         (tmp_path / "solutions" / lesson).mkdir(parents=True)

@@ -25,7 +25,7 @@ COMMANDS = typer.main.get_command(cli.app).commands
 
 @pytest.fixture(scope="module")
 def graded(tmp_path_factory):
-    """A course folder with a class of two, graded."""
+    """Return a course folder with a graded class of two."""
     course = make_course(tmp_path_factory.mktemp("graded"))
     hand_in(course, "ada", honest(course))
     hand_in(course, "bob", honest(course, causal_mask=UPPER))
@@ -35,7 +35,7 @@ def graded(tmp_path_factory):
 
 @pytest.fixture
 def course(graded, tmp_path, monkeypatch):
-    """A copy of it, which a test may damage; the current folder."""
+    """Return a copy of it as the current folder, which a test may damage."""
     folder = tmp_path / "course"
     shutil.copytree(graded, folder)
     for name in ("LICENSE", "constraints.txt", "pyproject.toml", "environment.yml"):
@@ -159,7 +159,7 @@ def test_a_value_that_cannot_be(course, capsys, line, code, sentence):
 
 
 def in_the_way(course, name):
-    """A folder where a file belongs, or a file where a folder belongs."""
+    """Put a folder where a file belongs, or a file where a folder belongs."""
     path = course / name
     if path.is_dir():
         shutil.rmtree(path)

@@ -49,7 +49,7 @@ submission_12:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A course, and what two students wrote for it."""
+    """Return a course with the work of two students."""
     root = make_course(tmp_path_factory.mktemp("course"))
     with (root / "nbgrader_config.py").open("a") as file:
         file.write(CONFIG)
@@ -58,7 +58,7 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def course(made, tmp_path, monkeypatch):
-    """A copy of the course as the current folder."""
+    """Return a copy of the course as the current folder."""
     for name in ("nbgrader_config.py", "solutions", "notebooks"):
         (tmp_path / name).symlink_to(made / name)
     (tmp_path / "nbgrader_config.py").unlink()
@@ -71,12 +71,12 @@ def course(made, tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def work(made):
-    """A notebook with answers."""
+    """Return a notebook with answers, as bytes."""
     return json.dumps(honest(made)).encode()
 
 
 def packed(files):
-    """The bytes of an archive. An entry may be a ZipInfo."""
+    """Return the bytes of an archive. An entry may be a ZipInfo."""
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in files.items():
@@ -103,7 +103,7 @@ def stored(course):
 
 
 def lines(capsys):
-    """What was printed about each student, by id."""
+    """Return what was printed about each student, by id."""
     printed = capsys.readouterr().out.splitlines()
     return {line.split()[0]: line for line in printed if line.startswith("  ")}
 

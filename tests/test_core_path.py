@@ -260,7 +260,7 @@ c.HTMLExporter.filters = FILTERS
 
 
 def starred_course(root):
-    """The tiny course with `additive_mask`, starred, in the place of `length_mask`."""
+    """Return the tiny course with `additive_mask`, starred, in the place of `length_mask`."""
     lesson = nbformat.from_dict(
         json.loads(json.dumps(solution_notebook()).replace("length_mask", STARRED))
     )

@@ -48,7 +48,7 @@ WRONG = {
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A course folder, which is the current one."""
+    """Return a course folder, which is the current one."""
     init(tmp_path / "class")
     monkeypatch.chdir(tmp_path / "class")
     return tmp_path / "class"
@@ -140,7 +140,7 @@ def test_students_get_the_file_with_their_bundle(folder, capsys):
 
 
 def build(root, name, worth):
-    """What `course build` would do: the lesson with other points for an exercise."""
+    """Rebuild the lesson with other points for an exercise, as `course build` would."""
     source = root / "solutions" / LESSON / f"{LESSON}.ipynb"
     notebook = nbformat.read(source, as_version=4)
     for cell in notebook.cells:

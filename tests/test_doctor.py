@@ -18,7 +18,7 @@ from course_lib.setup import doctor
 
 
 def bad(finding):
-    """A finding that is not ok, in the form in which a person reads it."""
+    """Assert that a finding is not ok and return it as a person reads it."""
     assert not finding.ok
     line, remedy = doctor.to_text(finding).splitlines()
     assert line.startswith(f"BAD  {finding.topic}") and remedy.startswith("     fix with: ")

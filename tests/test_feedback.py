@@ -13,7 +13,7 @@ __all__ = ["course", "made", "work"]  # fixtures
 
 
 def archived(course, to):
-    """The pages in an archive, by name."""
+    """Return the pages in an archive, by name."""
     with zipfile.ZipFile(course / "exports" / f"{LESSON}_feedback_{to}.zip") as archive:
         assert len(set(archive.namelist())) == len(archive.namelist())
         return {name: archive.read(name) for name in archive.namelist()}
@@ -24,12 +24,12 @@ def page(course, student):
 
 
 def read_by_canvas(name):
-    """The ids of the user and the attachment that Canvas reads from a name."""
+    """Return the ids of the user and the attachment that Canvas reads from a name."""
     return tuple([part for part in name.split("_") if part.isdigit()][:2])
 
 
 def read_by_moodle(name):
-    """The number of the participant, the plugin and the rest, as Moodle reads them from a name."""
+    """Return the number of the participant, the plugin and the rest, as Moodle reads a name."""
     _, number, kind, plugin, rest = name.split("_", 4)
     return int(number), f"{kind}_{plugin}", rest
 

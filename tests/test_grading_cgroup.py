@@ -19,7 +19,7 @@ FILES = ("memory.max", "pids.max", "memory.oom.group", "memory.swap.max", "cgrou
 
 @pytest.fixture
 def system(tmp_path, monkeypatch):
-    """A mount with two levels of groups; a new folder gets the files that the system would make."""
+    """Yield a mount with two levels of groups, where a new folder gets the system's files."""
     mount, own = tmp_path / "mount", tmp_path / "own"
     (mount / "user.slice/session").mkdir(parents=True)
     own.write_text("9:name=systemd:/\n0::/user.slice/session\n")

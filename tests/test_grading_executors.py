@@ -37,7 +37,7 @@ EXPECTED = {s: [0.0, 0.0] if n % 3 == 2 else [2.0, 2.0] for n, s in enumerate(ST
 
 @pytest.fixture(scope="module")
 def cluster():
-    """A Dask scheduler with two workers, each a process of its own."""
+    """Yield a Dask scheduler with two workers, each a process of its own."""
     distributed = pytest.importorskip("distributed", reason="pip install 'dask[distributed]'")
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, dashboard_address=":0", processes=True
@@ -81,7 +81,7 @@ def test_a_killed_dask_worker_costs_nobody(cluster, tmp_path):
 
 @pytest.fixture
 def dask(tmp_path):
-    """Starts a Dask scheduler and a worker as a person would: the address, the processes."""
+    """Yield a function that starts Dask and returns its address and processes."""
     pytest.importorskip("distributed", reason="pip install 'dask[distributed]'")
     started: list[subprocess.Popen] = []
 

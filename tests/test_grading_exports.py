@@ -45,7 +45,7 @@ CLASS = {
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory):
-    """A course folder with the class in its gradebook; copied, since a fresh one is slow."""
+    """Return a course folder with the class in its gradebook; copied, since a fresh one is slow."""
     root = tmp_path_factory.mktemp("template")
     (root / "nbgrader_config.py").write_text(
         'c = get_config()\nc.CourseDirectory.release_directory = "notebooks"\n', encoding="utf-8"
@@ -95,7 +95,7 @@ def course(template, tmp_path):
 
 @pytest.fixture
 def filled(course):
-    """Fills a file given as text or bytes, and returns the outcome and the new contents."""
+    """Return a function that fills a file, for the outcome and the new contents."""
 
     def run(data, to="canvas", **options):
         into = course / "download.csv"
@@ -118,7 +118,7 @@ def cells(data, delimiter=","):
 
 
 def last(data):
-    """The last cell of each student in a Canvas file."""
+    """Return the last cell of each student in a Canvas file."""
     return [row[-1] for row in cells(data)[2:]]
 
 

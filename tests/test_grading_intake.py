@@ -30,7 +30,7 @@ FOUND = f"{ANSWER}: answer found in a cell of the student's own"
 
 @pytest.fixture
 def release():
-    """The lesson with stubs instead of solutions."""
+    """Return the lesson with stubs instead of solutions."""
     notebook = solution_notebook()
     for cell in notebook.cells:
         if cell.metadata.get("nbgrader", {}).get("solution"):
@@ -40,7 +40,7 @@ def release():
 
 
 def as_submitted(notebook, *own, **changed):
-    """The cells of a notebook as they are read, some by grade_id with other text, then others."""
+    """Return the cells as they are read, some by grade_id with other text, then others."""
     cells = parse(json.dumps(notebook).encode())[0]
     for cell in cells:
         cell.source = changed.get(grade_id(cell).replace("-", "_"), cell.source)

@@ -37,7 +37,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def checked(*outputs, count=1):
-    """What is read from the check of `double`, which is worth 4 points, with these outputs."""
+    """Return what is read from the check of `double`, worth 4 points, with these outputs."""
     cell = graded_cell('check("double")', "double", points=4)
     return read_check({**cell, "outputs": list(outputs), "execution_count": count})
 
@@ -147,7 +147,7 @@ def runner():
 
 
 def graded(runner, lesson, **answers):
-    """What became of each exercise, what its check shows, and how many guests it took.
+    """Return the result of each exercise, the text of its check, and the number of guests.
 
     All other answers of the lesson are the course's.
     """
@@ -233,7 +233,7 @@ def test_only_points_are_taken_from_the_second_judgement():
 
 
 def notes(source, name="causal_mask", *above):
-    """What a person should look at in an answer below some cells of the lesson."""
+    """Return what a person should look at in an answer below some cells of the lesson."""
     about = {"nbgrader": {"grade_id": f"{name}-answer", "solution": True}}
     cells = [*map(new_code_cell, above), new_code_cell(source, metadata=about)]
     return source_checks(new_notebook(cells=cells))

@@ -15,13 +15,13 @@ ROOT = Path(__file__).parents[1]
 
 
 def due(lesson):
-    """The exercises that nobody may find an answer to while a lesson is graded."""
+    """Return the exercises that nobody may find an answer to while a lesson is graded."""
     return [name for slug in lessons() if slug >= lesson for name in lessons()[slug].exercises]
 
 
 @functools.cache
 def work_of(name):
-    """The lines of a solution that do its work: no signature, no docstring."""
+    """Return the lines of a solution that do its work: no signature, no docstring."""
     (node,) = ast.parse(solution_source(name)).body
     methods = [n for n in ast.walk(node) if isinstance(n, ast.FunctionDef)]
     body = [line for n in methods for part in n.body for line in ast.unparse(part).splitlines()]

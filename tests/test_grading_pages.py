@@ -191,7 +191,7 @@ def whole():
 
 
 def rows(page):
-    """The rows of the summary: state, place that the name leads to, and words."""
+    """Return the rows of the summary: state, target of the name's link, and words."""
     found = re.findall(r'<tr class="(\w+)">.*?href="#([\w-]+)">(.*?)</tr>', page, re.DOTALL)
     return [(state, place, re.sub("<[^>]*>", " ", rest).split()) for state, place, rest in found]
 

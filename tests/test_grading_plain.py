@@ -29,7 +29,7 @@ ANSWERS = {  # student: (answer, points of each test)
 
 
 def homework():
-    """The instructor's notebook."""
+    """Return the instructor's notebook."""
     stub = "def double(n):\n    ### BEGIN SOLUTION\n    return 2 * n\n    ### END SOLUTION"
     tests = [graded_cell(source, name, points) for name, (points, source) in TESTS.items()]
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}

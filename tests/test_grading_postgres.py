@@ -59,7 +59,7 @@ class Server:
         self.process.wait()
 
     def database(self) -> str:
-        """The URL of a new database."""
+        """Return the URL of a new database."""
         import psycopg
 
         self.databases += 1
@@ -83,7 +83,7 @@ def server():
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory, warm):
-    """A class graded with SQLite: (its folder before, results by key, grades)."""
+    """Return a class graded with SQLite: (its folder before, results by key, grades)."""
     return kept_class(tmp_path_factory.mktemp("postgres"), QUICK, SEED, "Ünï o'brien\n")
 
 
@@ -95,7 +95,7 @@ def keep_gradebook_at(root: Path, url: str) -> None:
 
 @pytest.fixture
 def course(kept, server, tmp_path, monkeypatch):
-    """The same class, ungraded, with its gradebook on the server; graded from kept results."""
+    """Return the same class, ungraded, with its gradebook on the server, and the kept results."""
     root = shutil.copytree(kept[0], tmp_path / "course")
     keep_gradebook_at(root, server.database())
     monkeypatch.setenv("COURSE_CHECK_SEED", SEED)

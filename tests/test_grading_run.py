@@ -59,7 +59,7 @@ causal_mask.__module__"""
 
 @pytest.fixture(scope="module")
 def graded(tmp_path_factory, warm):
-    """A class of all sorts, graded once: (root, summary, lines of progress)."""
+    """Grade a class of all sorts once and return (root, summary, lines of progress)."""
     root = make_course(tmp_path_factory.mktemp("course"))
     doubled = honest(root)
     doubled.cells += [cell_of(doubled, "causal_mask"), cell_of(doubled, "causal_mask-answer")]
@@ -197,7 +197,7 @@ def test_each_submission_has_a_log_that_says_what_happened(graded):
 
 @pytest.fixture
 def copy(graded, tmp_path):
-    """The graded class, to be changed."""
+    """Return a copy of the graded class that may be changed."""
     return shutil.copytree(graded[0], tmp_path / "course")
 
 
@@ -410,7 +410,7 @@ NOSY = "import os\nos.environ['COURSE_CHECK_SEED']"
 
 
 def said(root: Path, student: str, source: str = 'check("causal_mask")') -> str:
-    """What a cell of a graded notebook shows, as plain text."""
+    """Return the text that a cell of a graded notebook shows."""
     cells = Course(root).read_graded(student, LESSON).cells
     outputs = next(cell for cell in cells if cell.source == source).outputs
     return "\n".join(plain_text(o.get("data", {})) or o.get("text", "") for o in outputs)

@@ -31,7 +31,7 @@ def assert_shows(guest, cells, expected: str) -> None:
 
 
 def one_line(output) -> str:
-    """The kind of an output and what it says."""
+    """Return the kind of an output and what it says."""
     if output.output_type == "stream":
         return f"{output.name} {output.text.replace(chr(13) + chr(10), chr(10))!r}"
     if output.output_type == "error":
@@ -40,7 +40,7 @@ def one_line(output) -> str:
 
 
 def value(guest, expression: str) -> str:
-    """The repr of an expression in the guest."""
+    """Return the repr of an expression in the guest."""
     ran = guest.run(f"print(repr({expression}))", 20)
     assert ran.state == "ok", ran.outputs
     return ran.outputs[0]["text"].strip()

@@ -111,7 +111,7 @@ def in_a_kernel(path: Path, place: Path) -> dict:
 
 @pytest.fixture(scope="module")
 def graded(tmp_path_factory):
-    """The verdicts of `course grade` on all of them."""
+    """Return the verdicts of `course grade` on all of them."""
     folder = tmp_path_factory.mktemp("unusual") / "class"
     write_class(folder, UNUSUAL)
     grade(folder, LESSON, settings=Settings(sandbox=None, workers=2))

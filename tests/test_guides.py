@@ -118,7 +118,7 @@ class Shell:
             return gradebook.find_grade(exercise, LESSON, LESSON, student).score
 
     def total(self, student: str) -> tuple[float, float]:
-        """The points of a student, less the late penalty, and those of the lesson."""
+        """Return the points of a student, less the late penalty, and those of the lesson."""
         with self.gradebook() as gradebook:
             submission = gradebook.find_submission(LESSON, student)
             penalty = submission.notebooks[0].late_submission_penalty or 0
@@ -131,7 +131,7 @@ def shell(tmp_path_factory):
 
 
 def a_download(shell: Shell, archive: str, **names: str) -> None:
-    """A download from an LMS, with work of the sample class under these names."""
+    """Make a download from an LMS, with work of the sample class under these names."""
     submitted = shell.base / CLASS / "demo/submitted"
     with zipfile.ZipFile(shell.folder / archive, "w") as download:
         for student, name in names.items():
@@ -143,7 +143,7 @@ def a_download(shell: Shell, archive: str, **names: str) -> None:
 
 
 def prepare(shell: Shell, command: str) -> str:
-    """What the page takes for granted; the command with names in the place of FILE and LESSON."""
+    """Prepare what the page takes for granted and put names for FILE and LESSON in the command."""
     folder = shell.folder
     if "collect 02 moodle.zip" in command:
         a_download(shell, "moodle.zip", eve="Eve Upper_3_assignsubmission_file/answers.pdf")

@@ -98,7 +98,7 @@ class Hub:
             return False
 
     def home(self, user: str) -> Path:
-        """A user's home, seen from outside."""
+        """Return a user's home, seen from outside."""
         return self.root / HOMES.relative_to("/") / user
 
     def close(self) -> None:
@@ -162,7 +162,7 @@ class Student:
         return reply.json()
 
     def states(self) -> list[str]:
-        """The states in which nbgrader lists the lesson: released or fetched, and submitted."""
+        """Return the states in which nbgrader lists the lesson: released or fetched, submitted."""
         listed = self.ask("GET", "assignments", params={"course_id": "attention"})
         assert listed["success"], listed
         return [one["status"] for one in listed["value"] if one["assignment_id"] == LESSON]
@@ -213,7 +213,7 @@ def hub(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def done() -> list[str]:
-    """The commands of the page that were run."""
+    """Return the list of the page's commands that were run."""
     return []
 
 
@@ -242,7 +242,7 @@ def students(hub, done):
 
 
 def commands() -> list[str]:
-    """What the page lets administrator and instructor type, without the set-up of a clone."""
+    """Return the commands of administrator and instructor, without the set-up of a clone."""
     return [command for command in typed(PAGE) if not command.startswith("python -m course_lib")]
 
 

@@ -45,7 +45,7 @@ def publish(home: Path, words: str) -> None:
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    """The course that is installed, in its first version."""
+    """Return the course that is installed, in its first version."""
     home = tmp_path / "home"
     publish(home, "first")
     monkeypatch.setattr(module, "files_home", lambda library: home)
@@ -54,7 +54,7 @@ def home(tmp_path, monkeypatch):
 
 @pytest.fixture
 def folder(home, tmp_path):
-    """A folder made from the first version."""
+    """Return a folder made from the first version."""
     init(tmp_path / "class")
     return tmp_path / "class"
 
@@ -260,7 +260,7 @@ def test_an_installed_wheel_makes_the_same_folder_and_bundle(tmp_path):
 
 
 def put_into_the_wheel() -> list[str]:
-    """The names that hatch_build.py adds; it imports hatchling, which only a build installs."""
+    """Return the names that hatch_build.py adds without importing hatchling, a build dependency."""
     tree = ast.parse((ROOT / "hatch_build.py").read_text(encoding="utf-8"))
     values = [n.value for n in tree.body if isinstance(n, ast.Assign | ast.AugAssign)]
     return [name for value in values for name in ast.literal_eval(value)]

@@ -23,7 +23,7 @@ IN_TABLE = {row.id for row in SHARED}
 
 
 def in_float32(probe):
-    """The probe with every floating array in float32, NumPy's as well."""
+    """Return the probe with every floating array in float32, including NumPy's."""
 
     def narrowed(value):
         if isinstance(value, list | tuple):
@@ -37,7 +37,7 @@ def in_float32(probe):
 
 
 def plain_probes(name):
-    """The values on ordinary input."""
+    """Return the probes of values on ordinary input."""
     probes = [probe for probe, _ in prepare(find(name), "plain") if probe.part == "values"]
     return [probe for probe in probes if probe.scenario == "call" and not probe.raises]
 
@@ -61,12 +61,12 @@ def test_a_known_mistake_runs_on_plain_problems(name):
 
 
 def written(name):
-    """The ids that wrong answers in tests/variants are marked with."""
+    """Return the ids that wrong answers in tests/variants are marked with."""
     return {variant.message for variant in variants(ROOT, name) if not variant.is_right}
 
 
 def own_mistakes(name):
-    """The known mistakes of this exercise alone."""
+    """Return the ids of the known mistakes of this exercise alone."""
     return [mistake.id for mistake in exercises()[name].mistakes if mistake.id not in IN_TABLE]
 
 
@@ -103,7 +103,7 @@ NO_SIZES += ("max_len", "bytes_per_element", "valid_lens", "mask")
 
 
 def sizes_of(probe):
-    """The axes of floating and integer arrays, counted from the last, and the numbers given.
+    """Return the sizes of the array axes, counted from the last, and the numbers given.
 
     A module that is handed to a student's test sets the number of features of its inputs.
     """

@@ -229,7 +229,7 @@ for one in (kernel_pooling, *carry_on("kernel_pooling", "squared_distances")):
 
 @pytest.fixture
 def graded_course(tmp_path):
-    """A class's course whose folder holds someone's library, which notes when it runs."""
+    """Return a course folder that holds someone's library, which notes when it runs."""
     root = make_graded_course(tmp_path)
     for place in (root, tmp_path / "submitted" / "ada" / LESSON):
         (place / "my_attention").mkdir(parents=True)

@@ -182,7 +182,7 @@ def test_both_fit_into_a_page_and_say_what_is_to_be_seen(induction):
 
 
 def readers_translator():
-    """A translator made of lesson 09's parts, of the stored one's sizes."""
+    """Return a translator made of lesson 09's parts, of the stored one's sizes."""
     torch.manual_seed(0)
     encoder, decoder = EncoderBlock(64, 4, 256), DecoderBlock(64, 4, 256)
     encoder.attention = Nearby(encoder.attention, window=4)

@@ -60,7 +60,7 @@ def test_figures_are_four_to_six_inches_wide(plot):
 
 
 def elements(svg, tag):
-    """The elements of one kind, parsed as a browser would."""
+    """Return the elements of one kind, parsed as a browser would."""
     return list(ElementTree.fromstring(svg).iter(f"{{http://www.w3.org/2000/svg}}{tag}"))
 
 
@@ -373,7 +373,7 @@ def test_half_precision_and_tensors_with_gradients_can_be_drawn():
 
 @pytest.fixture
 def shown(monkeypatch):
-    """Collects what is displayed, as if a notebook were there."""
+    """Collect what is displayed, as if a notebook were there."""
     bundles = []
     monkeypatch.setattr(display, "_shell", lambda: object())
     monkeypatch.setattr("IPython.display.display", lambda data, **kwargs: bundles.append(data))
@@ -391,7 +391,7 @@ def test_show_displays_one_bundle_with_alt_text_and_picture(shown):
 
 
 def picture_of(page):
-    """The markup inside the still picture of a figure."""
+    """Return the markup inside the still picture of a figure."""
     source = re.search(r'src="data:image/svg\+xml,([^"]*)"', page)[1]
     return unquote(source)
 
@@ -429,7 +429,7 @@ def draw_power(exponent, name="x"):
 
 
 def frames_of(page):
-    """The controls and the unpacked pictures of a figure that steps without a kernel."""
+    """Return the controls and unpacked pictures of a figure that steps without a kernel."""
     data = json.loads(re.search(r'class="live">(.*?)</script>', page, re.S)[1])
     return data["controls"], json.loads(gzip.decompress(base64.b64decode(data["frames"])))
 

@@ -33,12 +33,12 @@ def largest():
 
 
 def elements(svg, tag):
-    """The elements of one kind, parsed as a browser would."""
+    """Return the elements of one kind, parsed as a browser would."""
     return list(ElementTree.fromstring(svg).iter(f"{{http://www.w3.org/2000/svg}}{tag}"))
 
 
 def paths(plot):
-    """The attributes of each path that is an arc: drawn as a curve."""
+    """Return the attributes of each path that is an arc: drawn as a curve."""
     return [path for path in elements(plot.svg, "path") if "c0" in path.get("d")]
 
 

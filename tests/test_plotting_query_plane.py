@@ -12,7 +12,7 @@ KEYS = [[1.5, 0.5], [-0.5, 1.5], [-1.0, -1.0]]
 
 
 def weights_of(plot):
-    """The weights by scale, row, column and key."""
+    """Return the weights by scale, row, column and key."""
     data = plot.live.data
     digits = [DIGITS.index(letter) for letter in data["weights"]]
     levels = np.array([64 * a + b for a, b in zip(digits[::2], digits[1::2], strict=True)])

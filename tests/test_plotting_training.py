@@ -21,7 +21,7 @@ RIGHT = Guess(["forty", "three"], np.eye(2, 14))
 
 @pytest.fixture
 def pages(monkeypatch):
-    """What is displayed without a front end, as (words, page)."""
+    """Collect what is displayed without a front end, as (words, page)."""
     found = []
     monkeypatch.setattr(training, "_has_front_end", lambda: False)
     monkeypatch.setattr(training, "put", lambda words, page: found.append((words, page())))

@@ -31,7 +31,7 @@ def output(text):
 
 
 def notebook(*, solved):
-    """A lesson with each kind of cell."""
+    """Return a lesson with each kind of cell."""
     answer = {"nbgrader": {"solution": True, "grade": False}}
     check = {"nbgrader": {"solution": False, "grade": True}}
     setup = {"nbgrader": {"solution": False, "grade": False}}
@@ -53,7 +53,7 @@ def notebook(*, solved):
 
 @pytest.fixture
 def course(tmp_path, monkeypatch):
-    """A course with one lesson and a site of one page beside it."""
+    """Return a course with one lesson and a site of one page beside it."""
     for kind, solved in (("notebooks", False), ("solutions", True)):
         folder = tmp_path / kind / "01_lesson"
         folder.mkdir(parents=True)

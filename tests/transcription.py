@@ -15,7 +15,7 @@ _ENDS = re.compile(r"#{1,3} ")
 
 
 def statements(course: Course, slug: str) -> dict[str, str]:
-    """The text of each exercise of a lesson: from its heading to its check, without its stub."""
+    """Return the text of each exercise of a lesson, from heading to check, without its stub."""
     path = course.text(slug)
     cells = read_cells(path.read_text(encoding="utf-8"), course.relative(path))
     found: dict[str, str] = {}
@@ -30,7 +30,7 @@ def statements(course: Course, slug: str) -> dict[str, str]:
 
 
 def told(name: str, text: str) -> float:
-    """The share of a solution's tokens that stand in a text, in its docstring or in its hints."""
+    """Return the share of a solution's tokens that stand in a text, its docstring or its hints."""
     from course_lib import checks
 
     definition = ast.parse(solution_source(name)).body[0]
@@ -48,7 +48,7 @@ def _docstrings(definition: ast.AST) -> Iterator[str]:
 
 
 def _lines(definition: ast.AST) -> Iterator[str]:
-    """The statements of a body, one a line, without signatures and docstrings."""
+    """Yield the statements of a body, one a line, without signatures and docstrings."""
     for node in ast.walk(definition):
         said = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
         if isinstance(node, ast.stmt) and not said and not isinstance(node, _DEFINITIONS):

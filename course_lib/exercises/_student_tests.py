@@ -79,7 +79,7 @@ _WHY_REJECTED = (
 
 
 def described(built: Built, probe: str) -> str:
-    """What an object is, in words."""
+    """Return a description of an object in words."""
     if name_of(built) != "nudged":
         return DESCRIBED[name_of(built)]
     options = built.options
@@ -94,7 +94,7 @@ def described(built: Built, probe: str) -> str:
 
 
 def name_of(built: Built) -> str:
-    """What an object is called in `DESCRIBED`."""
+    """Return an object's name in `DESCRIBED`."""
     if built.name == "attention_module":
         return built.options["name"]
     return "nudged" if built.name == "nudged_function" else built.name
@@ -111,7 +111,7 @@ def question(name, *objects, part="values", says="", dtype=None, **inputs) -> Pr
 
 
 def _edges(nudged, rounding, inputs) -> list[Probe]:
-    """The probes of the tolerance, one for each way to look away.
+    """Return the probes of the tolerance, one for each way to look away.
 
     Args:
         nudged: `nudged(amount, direction, row)` is an object that is off.
@@ -128,7 +128,7 @@ def _edges(nudged, rounding, inputs) -> list[Probe]:
 
 
 def direction(name: str, size: int) -> list[float]:
-    """A factor for each feature; of "mixed" and "cancel", two have opposite signs."""
+    """Return a factor for each feature; in "mixed" and "cancel", two have opposite signs."""
     if name == _MIXED:
         return np.resize([1.0, -0.6, 0.35], size).tolist()
     factors = np.ones(size) if name == "all" else np.zeros(size)
@@ -184,7 +184,7 @@ def inputs_of(rng, b=3, n=4, m=5, embed_dim=6) -> Given:
 
 
 def marked(rng, item, row, alternate, num_keys) -> Given:
-    """Inputs for `Nudged`: three items, four queries, keys in order."""
+    """Return inputs for `Nudged`: three items, four queries, keys in order."""
     inputs = inputs_of(rng, m=num_keys)
     inputs["queries"].data[..., 0] = _marks(3, 4, item, row, alternate)
     inputs["keys"].data[..., 1] = np.arange(num_keys) - 2.0 + rng.uniform(0, 0.5, (3, num_keys))

@@ -22,7 +22,7 @@ FLAGS = [
 
 @pytest.fixture(scope="module")
 def browser():
-    """A headless Chromium, closed after the module.
+    """Yield a headless Chromium that is closed after the module.
 
     While it is open, Playwright keeps an event loop running in this thread: what needs one of its
     own there (nbclient, asyncio.run) belongs before this fixture or into another process.
@@ -41,7 +41,7 @@ def browser():
 
 @pytest.fixture
 def page(browser):
-    """A page of a fresh context, 1280 x 900, without motion; `page.emulate_media` changes that."""
+    """Yield a page of a fresh context, 1280 x 900, without motion; see `page.emulate_media`."""
     context = browser.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
     context.set_default_timeout(1000 * PATIENCE)
     yield context.new_page()
@@ -50,7 +50,7 @@ def page(browser):
 
 @pytest.fixture
 def put(page, tmp_path):
-    """Puts figures on a page of their own and gives the first; nothing may go wrong in it.
+    """Yield a function that puts figures on a page of their own and returns the first one.
 
     The page is a file, and there is no network.
     """

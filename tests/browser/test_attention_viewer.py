@@ -22,7 +22,7 @@ def viewer(**options):
 
 
 def arcs(figure):
-    """The number of arcs of what is lit; 0 where all are shown."""
+    """Return the number of lit arcs, which is 0 where all are shown."""
     return figure.locator(".arcs .own path").count()
 
 

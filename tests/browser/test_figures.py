@@ -84,7 +84,7 @@ def test_a_stepper_is_moved_by_keys_and_says_what_it_shows(page, axe):
 
 
 def masked_softmax(scores, *, mask):
-    """The course's, in three lines."""
+    """Compute the course's masked softmax in three lines."""
     weights = torch.softmax(scores.masked_fill(~mask, float("-inf")), dim=-1)
     return torch.where(mask.any(dim=-1, keepdim=True), weights, 0.0)
 

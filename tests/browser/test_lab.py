@@ -57,7 +57,7 @@ DRAWN = """async element => {
 
 @pytest.fixture(scope="module")
 def course(tmp_path_factory):
-    """A course folder with the release of one lesson, and two students graded in it."""
+    """Return a course folder with the release of one lesson, and two students graded in it."""
     from course_lib.grading.demo_course import make_folder, sample_class, submit
     from course_lib.grading.run import Settings, grade
 
@@ -155,7 +155,7 @@ class Lab:
         self.page.get_by_text("Python 3 (ipykernel) | Idle").wait_for()
 
     def cell(self, text):
-        """The first code cell whose source has this text."""
+        """Return the first code cell whose source contains this text."""
         source = self.page.locator(".cm-content", has_text=text)
         return self.page.locator(".jp-CodeCell", has=source).first
 

@@ -22,7 +22,7 @@ BINDER = "https://mybinder.org/v2/gh/example/attention-course/gh-pages?urlpath=l
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory):
-    """The site of this repository, built once."""
+    """Return the folder of this repository's site, built once."""
     into = tmp_path_factory.mktemp("site") / "pages"
     done = run_course("site", "--into", into, "--repository", REPOSITORY, "--quiet")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -202,7 +202,7 @@ def build_wheel(folder, config_settings=None, metadata_directory=None):
 
 @pytest.fixture
 def published(tmp_path):
-    """A clone as GitHub would have it, and the settings with which git finds it there."""
+    """Return git settings under which a clone stands at this repository's address on GitHub."""
     clone = tmp_path / "published"
     leave = shutil.ignore_patterns("__pycache__", "sample_class")
     shutil.copytree(ROOT / "course_lib", clone / "course_lib", ignore=leave)
@@ -221,7 +221,7 @@ def published(tmp_path):
 
 @pytest.fixture
 def elsewhere(tmp_path):
-    """The Python of an environment that has everything but the course, as Colab does."""
+    """Return the Python of an environment that has everything but the course, as in Colab."""
     here = Path(nbformat.__file__).parent.parent
     packages = tmp_path / "packages"
     packages.mkdir()
@@ -341,7 +341,7 @@ class Visit:
 
 
 def serious(page, options):
-    """What axe-core finds serious or critical on a page."""
+    """Return the violations that axe-core rates serious or critical on a page."""
     from axe_playwright_python.sync_playwright import Axe
 
     options = {"resultTypes": ["violations"], "preload": False, **options}

@@ -13,13 +13,13 @@ SEED = "threat" * 6
 
 @pytest.fixture(scope="session")
 def kept(tmp_path_factory):
-    """(the folder of the class before grading, results by key, grades)."""
+    """Return (the folder of the class before grading, results by key, grades)."""
     return kept_class(tmp_path_factory.mktemp("kept"), QUICK, SEED)
 
 
 @pytest.fixture
 def course(kept, tmp_path, monkeypatch):
-    """The same class, ungraded; `run.executor` gives the results that were kept."""
+    """Return the same class, ungraded, with a `run.executor` that returns the kept results."""
     monkeypatch.setenv("COURSE_CHECK_SEED", SEED)
     monkeypatch.setattr(run, "executor", Canned(kept[1]))
     return shutil.copytree(kept[0], tmp_path / "course")

@@ -32,7 +32,7 @@ class Lab:
         return code.replace("@PORT@", str(self.port))
 
     def notebook(self, first: str = CAUSAL, second: str = LENGTH, own: str = ""):
-        """The lesson with these two answers, and a cell of the student's own after each check."""
+        """Return the lesson with these two answers and a student's own cell after each check."""
         answers = {"causal_mask": self.fill(first), "length_mask": self.fill(second)}
         notebook = honest(self.root, **answers)
         if own:
@@ -115,7 +115,7 @@ def made(row: str, what: str, *, points=FULL, words: str = "", shows: str = ""):
 
 
 def complaint(threat: Threat, record, printed: str = "") -> str:
-    """What is wrong with how a threat was graded; empty if nothing is."""
+    """Return what is wrong with how a threat was graded, or "" if nothing is."""
     if record is None:
         return "the student is lost"
     points = tuple(row.points for row in record.rows)

@@ -58,11 +58,11 @@ class Evidence:
     lines: list[str]
 
     def record(self, student: str) -> GradedSubmission | None:
-        """What is known of a student."""
+        """Return what is known of a student."""
         return next((s for s in self.summary.students if s.student == student), None)
 
     def printed(self, student: str) -> str:
-        """What a student's own cells put out, as it is kept."""
+        """Return what a student's own cells put out, as it is kept."""
         notebook = Course(self.lab.root).read_graded(student, LESSON)
         return "".join(
             output.get("text", "") + output.get("evalue", "")
@@ -78,7 +78,7 @@ class Evidence:
 
 
 def make_lab(folder: Path, port: int) -> Lab:
-    """A course with something to steal in it and beside it."""
+    """Make a course with something to steal in it and beside it."""
     names = ("host", "env", "written", "solution")
     secret = {name: f"CANARY-{name}-{secrets.token_hex(8)}" for name in names}
     root, target = folder / "course", folder / "target"
@@ -137,7 +137,7 @@ def digests(lab: Lab) -> dict[Path, str]:
 
 
 def leftovers(spool: Path) -> list[str]:
-    """Processes that still know this run's spool folder, and files in it, after a minute.
+    """Return processes that refer to this run's spool folder, and files in it, after a minute.
 
     What a threat leaves behind would stay for an hour: nothing goes away by itself while we wait.
     """

@@ -44,7 +44,7 @@ def runner():
 
 @pytest.fixture
 def real(course, runner):
-    """The same class, but really graded."""
+    """Return the same class with real grading."""
     run.executor.one = runner.run
     return course
 
@@ -54,7 +54,7 @@ def again(root: Path):
 
 
 def is_as_undisturbed(root: Path, kept) -> None:
-    """A second run finishes the work; its result, on disk and in the gradebook, is whole."""
+    """Check that a second run finishes the work, on disk and in the gradebook."""
     assert grades(again(root)) == kept[2]
     names = {p.parent.parent.name for p in (root / "autograded").rglob("*.ipynb")}
     assert names == {"ada", "bob", "cyd", "eve"}

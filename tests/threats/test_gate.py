@@ -37,7 +37,7 @@ def graded(root: Path, kept, *others: str) -> dict:
 
 
 def raw(folder: Path, name: bytes) -> Path:
-    """A path with a name in bytes."""
+    """Return a path with a name in bytes."""
     return Path(os.fsdecode(os.fsencode(folder) + b"/" + name))
 
 

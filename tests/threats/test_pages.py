@@ -57,7 +57,7 @@ def test_s03_a_text_is_rendered_in_bounded_time_and_size(name):
 
 @pytest.fixture(scope="module")
 def graded(tmp_path_factory):
-    """A class in which everyone's answers are right: (root, points before each page)."""
+    """Return a class of correct answers: (root, points before each page)."""
     root = make_course(tmp_path_factory.mktemp("pages"))
     for student in ("a-honest", "broken", "many", "z-honest"):
         notebook = honest(root)

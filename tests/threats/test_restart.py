@@ -12,7 +12,7 @@ pytestmark = experiment.needs_strict
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    """(a class that is not graded, what counts once it is)."""
+    """Return (an ungraded class, what counts once it is graded)."""
     folder = tmp_path_factory.mktemp("restart")
     root = make_class(folder / "course", ["ada", "bob", "cyd", "eve", "fay"])
     shutil.copytree(root, folder / "graded")

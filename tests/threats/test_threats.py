@@ -15,7 +15,7 @@ pytestmark = experiment.needs_strict
 
 @pytest.fixture(scope="module")
 def graded(tmp_path_factory):
-    """The class of all rows, graded once: (evidence, honest neighbours)."""
+    """Grade the class of all rows once and return (evidence, honest neighbours)."""
     return experiment.run(tmp_path_factory.mktemp("threats"))
 
 

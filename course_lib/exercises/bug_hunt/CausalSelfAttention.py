@@ -34,7 +34,7 @@ def causal_problem(rng, b, n, d, h, valid_lens=None, **options) -> Given:
 
 
 def _root_alone(rng) -> Probe:
-    """A problem whose result, summed over the positions, depends on the root alone.
+    """Return a problem whose result, summed over the positions, depends on the root alone.
 
     The positions are the same from both ends, and so are both triangles; both heads are alike, and
     so are both ways to merge them.

@@ -33,7 +33,7 @@ def _items_probes(rng) -> list[Probe]:
 
 
 def _alone(lengths) -> Callable:
-    """A test item by item; `lengths` says which lengths the item gets when it is alone."""
+    """Return a test item by item; `lengths` gives the lengths for an item that is alone."""
 
     def test(module, queries, keys, values, valid_lens) -> bool:
         given = () if lengths == "never" else (valid_lens,)

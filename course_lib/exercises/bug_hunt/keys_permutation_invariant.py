@@ -50,7 +50,7 @@ def _keys_in_order(rng) -> Given:
 
 
 def _permuting(order, value_order=None) -> Callable:
-    """A test with one order of the keys, `order(num_keys)`, and of the values."""
+    """Return a test with one order of the keys, `order(num_keys)`, and of the values."""
 
     def test(module, queries, keys, values) -> bool:
         moved = order(keys.shape[1])

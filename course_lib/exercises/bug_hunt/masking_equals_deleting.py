@@ -42,7 +42,7 @@ def _masking_probes(rng) -> list[Probe]:
 
 
 def _masking(delete) -> Callable:
-    """A test by deleting; `delete(x, length)` is done to keys and values."""
+    """Return a test by deleting; `delete(x, length)` is applied to keys and values."""
 
     def test(module, queries, keys, values, valid_lens) -> bool:
         masked = module(queries, keys, values, valid_lens)

@@ -103,7 +103,7 @@ def _joined(old, new, axis=2) -> torch.Tensor:
 
 @in_steps(join=_joined, power=0.5, seen=slice(None), axis=-1, forgets=False)
 def _model(join, power, seen, axis, forgets) -> type:
-    """A right cache, of which each step may be changed."""
+    """Return a correct cache in which each step may be changed."""
 
     class KVCache:
         def __init__(self) -> None:

@@ -32,7 +32,7 @@ def next_logits(tables) -> Any:
 
 
 def likeliest(model, prompt, num_tokens, temperature=1.0, top_k=None, generator=None) -> Expected:
-    """The text that is expected where one is; elsewhere its shape is."""
+    """Return the expected text where there is one, and the expected shape elsewhere."""
     tables = model.options["tables"]
     rows, places = np.unique(prompt, axis=0, return_inverse=True)  # many texts begin alike
     texts = oracle.generate(next_logits(tables), len(tables), rows, num_tokens, temperature, top_k)
@@ -40,7 +40,7 @@ def likeliest(model, prompt, num_tokens, temperature=1.0, top_k=None, generator=
 
 
 def text_problem(rng, batch, n, num_tokens, context, vocabulary=7, training=False) -> Given:
-    """A model and prompts whose likeliest texts leave no doubt about any token."""
+    """Make a model and prompts whose likeliest texts leave no doubt about any token."""
     while True:
         tables = rng.normal(0, 1.5, (context, vocabulary, vocabulary))
         prompt = rng.integers(0, vocabulary, (batch, n))
@@ -71,7 +71,7 @@ FALSE_ALARM = 1e-9  # so with 3000 texts one may be off by 0.06; each mistake mo
 
 
 def _off_by(count: int) -> float:
-    """A frequency among `count` strays further with P < `FALSE_ALARM` (Hoeffding's bound)."""
+    """Bound the error of a frequency in `count` draws, exceeded with P < `FALSE_ALARM`."""
     return math.sqrt(math.log(2 / FALSE_ALARM) / (2 * count))
 
 
@@ -102,7 +102,7 @@ class Drawn:
         )
 
     def farthest(self) -> str:
-        """The frequency that is farthest off for the number of draws, in words."""
+        """Describe the frequency that is farthest off for the number of draws."""
         found = []
         for context, (logits, shares, count) in zip(self.contexts, self.groups, strict=True):
             chances = oracle.next_probabilities(logits, **self.asked)
@@ -147,7 +147,7 @@ TOLD = {
 
 
 def _told(drawn: Drawn) -> Problem | None:
-    """What is wrong with how the tokens were drawn."""
+    """Return what is wrong with how the tokens were drawn."""
     if (drawn.first == drawn.first[0]).all():
         return Problem(
             "all_texts_equal",

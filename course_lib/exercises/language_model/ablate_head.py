@@ -18,7 +18,7 @@ _OBSERVED: Given = {"scenario": "head_switched_off", "compare": "as_it_was"}
 
 
 def _model(rng, num_heads=3, head_dim=2, embed_dim=5, layers=2, bias=False, **given) -> Built:
-    """A model of 7 tokens; `W_o` reads num_heads * head_dim features and writes embed_dim."""
+    """Make a model of 7 tokens; `W_o` reads num_heads * head_dim features and writes embed_dim."""
 
     def normal(*shape) -> np.ndarray:
         return rng.normal(0, 0.9, shape)
@@ -122,7 +122,7 @@ def _gradients(rng) -> list[Probe]:
 
 
 def _as_it_was(probe, expected, recorded) -> Problem | None:
-    """The logits, and nothing left behind, which is said first."""
+    """Compare the logits, but first report a model that was not restored."""
     logits, changes = recorded.items.values()
     if changes.text == "nothing":
         return close(probe, expected[0], logits)
@@ -158,7 +158,7 @@ def _zero_at(features) -> Callable:
     removed="always",
 )
 def _switch(features: Callable, around: Callable, removed: str) -> Callable:
-    """A right answer; each argument is one step of it."""
+    """Return a correct answer; each argument is one of its steps."""
 
     @contextlib.contextmanager
     def ablate_head(model, layer, head) -> Iterator[None]:
@@ -182,7 +182,7 @@ def _switch(features: Callable, around: Callable, removed: str) -> Callable:
 
 @contextlib.contextmanager
 def _zeroed(model, layer, head) -> Iterator[None]:
-    """The weights of W_o are set to 0 and put back: the logits are right, the gradients are not."""
+    """Zero the weights of W_o for a while: the logits are correct, the gradients are not."""
     part = _part(model, layer)
     weights = part.W_o.weight.data[:, _block_of(part, head)]
     kept = weights.clone()

@@ -23,7 +23,7 @@ _LIKELIEST = "At temperature 0 the likeliest token comes next, every time."
 
 
 def _called(make, name, given, *, seed=None, **by_name) -> Case:
-    """A call with the options by name; options of the probe are told from them."""
+    """Make a call with the options by name, separated from the options of the probe."""
     options = {key: by_name.pop(key) for key in ("compare", "scenario") if key in by_name}
     if seed is not None:
         by_name["generator"] = Built("generator", {"seed": int(seed.integers(10**6))})
@@ -93,7 +93,7 @@ def _edges(rng) -> list[Probe]:
 
 
 def _around(greedy, rng) -> list[Probe]:
-    """What the call leaves as it was, and where its random numbers come from."""
+    """Return probes of what the call must not change and of where its random numbers come from."""
     mode: Given = {"scenario": "mode_noted", "compare": "mode"}
     drawn: Given = {"compare": "noted", "temperature": 1.0}
     return [
@@ -175,7 +175,7 @@ def _or_likeliest(draw) -> Callable:
     finish=lambda tokens, num_given: tokens,
 )
 def _model(read, choose, before, kept, finish) -> Callable:
-    """A right answer, of which each step may be changed."""
+    """Return a correct answer in which each step may be changed."""
 
     def generate(
         model, prompt, num_tokens, temperature=1.0, top_k=None, generator=None

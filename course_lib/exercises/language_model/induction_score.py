@@ -33,7 +33,7 @@ def _equal_weights(num_heads: int, num_positions: int) -> np.ndarray:
 
 
 def _mean_of(weights: torch.Tensor, rows: Iterable[int], offset: int, count: int) -> torch.Tensor:
-    """The sum of the weights [i, i + offset] over the rows, divided by the count.
+    """Return the sum of the weights [i, i + offset] over the rows, divided by the count.
 
     Columns out of range are left out of the sum; a negative one wraps around.
     """
@@ -107,7 +107,7 @@ def _half(weights, period) -> int:
     read=lambda w: w,
 )
 def _mean(ahead, first, counted, period_of, read) -> Callable:
-    """The mean of the weights [i, i - period + ahead] over i >= period + first."""
+    """Return the mean of the weights [i, i - period + ahead] over i >= period + first."""
 
     def score(attention_weights, period=None) -> torch.Tensor:
         period = period_of(attention_weights, period)

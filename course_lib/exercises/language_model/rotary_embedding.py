@@ -81,7 +81,7 @@ def _turned(first, second, angles) -> tuple[torch.Tensor, torch.Tensor]:
     rates=_rates,
 )
 def _model(pair, unpair, turn, places, rates) -> Callable:
-    """A right answer, of which each step may be changed."""
+    """Return a correct answer in which each step may be changed."""
 
     def rotary_embedding(x, offset=0) -> torch.Tensor:
         if x.shape[-1] % 2:
@@ -93,7 +93,7 @@ def _model(pair, unpair, turn, places, rates) -> Callable:
 
 
 def _an_angle_each(first, second, angles) -> tuple[torch.Tensor, torch.Tensor]:
-    """The angles of all features, in a row; each feature is turned by its own."""
+    """Turn each feature by its own angle; the angles of all features are in a row."""
     a, b = angles[..., 0::2], angles[..., 1::2]
     return first * a.cos() - second * a.sin(), first * b.sin() + second * b.cos()
 

@@ -7,20 +7,20 @@ from course_lib.exercises._rows import Given
 
 
 def problem(rng, n, m, d, v, *batch, scale=1.2, **options) -> Given:
-    """Queries, keys and values of these sizes."""
+    """Draw queries, keys and values of these sizes."""
     shapes = {"queries": (n, d), "keys": (m, d), "values": (m, v)}
     return {k: tensor(rng.normal(0, scale, (*batch, *s)), **options) for k, s in shapes.items()}
 
 
 def some(rng, *shape) -> np.ndarray:
-    """A mask that allows about two thirds, and the last key to every query."""
+    """Draw a mask that allows about two thirds, and the last key to every query."""
     mask = rng.random(shape) < 0.65
     mask[..., -1] = True
     return mask
 
 
 def lengths(m, *lens) -> np.ndarray:
-    """A mask (batch, 1, m) that allows so many keys of each item."""
+    """Return a mask (batch, 1, m) that allows the first `lens[i]` keys of item i."""
     return np.arange(m) < np.array(lens)[:, None, None]
 
 
@@ -33,6 +33,6 @@ def rising(rng, n, m, d, v) -> Given:
 
 
 def by_hand(**options) -> Given:
-    """The example that the lesson works out: the scores 1, 0, 2."""
+    """Return the example that the lesson works out: the scores 1, 0, 2."""
     shapes = {"queries": [[1.0]], "keys": [[1.0], [0.0], [2.0]], "values": [[1.0], [3.0], [5.0]]}
     return {name: tensor(data, **options) for name, data in shapes.items()}

@@ -21,7 +21,7 @@ from course_lib.reference import memory_and_speed as oracle
 
 
 def probe(name, says, args, block_size, mask=None, **options) -> Probe:
-    """A call with a mask or None, and a block size, by position."""
+    """Return a call with a mask or None, and a block size, by position."""
     given = None if mask is None else tensor(mask)
     return Probe(name, says, args=args | {"mask": given, "block_size": block_size}, **options)
 

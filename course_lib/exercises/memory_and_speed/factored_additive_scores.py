@@ -106,7 +106,7 @@ def _both(queries, keys, limit) -> bool:
     end=lambda sigmoids, w_v: 2 * (sigmoids @ w_v) - w_v.sum(),
 )
 def _model(guard, outside, end) -> Callable:
-    """The factored scores; every argument is one step of them."""
+    """Return the factored scores; each argument is one of their steps."""
 
     def factored_additive_scores(projected_queries, projected_keys, w_v) -> torch.Tensor:
         queries, keys = projected_queries.unsqueeze(2), projected_keys.unsqueeze(1)
@@ -120,7 +120,7 @@ def _model(guard, outside, end) -> Callable:
 
 
 def _where_nan(projected_queries, projected_keys, w_v) -> torch.Tensor:
-    """The fast form, replaced by the slow one where it gave NaN."""
+    """Compute the fast form and replace it by the slow one if it contains NaN."""
     inputs = projected_queries, projected_keys, w_v
     scores = _model(lambda queries, keys: True)(*inputs)
     return _model(lambda queries, keys: False)(*inputs) if scores.isnan().any() else scores

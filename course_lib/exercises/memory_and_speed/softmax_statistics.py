@@ -15,7 +15,7 @@ from course_lib.reference import memory_and_speed as oracle
 
 
 def _blocks(scores, *sizes) -> list[Array]:
-    """The columns of `scores` dealt out to blocks of these sizes."""
+    """Split the columns of `scores` into blocks of these sizes."""
     assert sum(sizes) == scores.shape[-1]
     return [tensor(part) for part in np.split(scores, np.cumsum(sizes)[:-1], axis=-1)]
 
@@ -96,7 +96,7 @@ def _finite(x) -> torch.Tensor:
     start=-math.inf,
 )
 def _model(larger, shift, fade, start) -> Callable:
-    """The running statistics; every argument is one step of them."""
+    """Return the running statistics; each argument is one of their steps."""
 
     def softmax_statistics(blocks) -> tuple[torch.Tensor, torch.Tensor]:
         maxima: Any = None

@@ -32,7 +32,7 @@ def state_of(rng, embed_dim, *, bias=False, scale=1.0) -> dict[str, np.ndarray]:
 
 
 def _attention_probe(rng, name, says, sizes, *, part="values", gradient=False, **options) -> Probe:
-    """A probe of sizes (batch, num_queries, num_keys, num_heads, head_dim).
+    """Return a probe of sizes (batch, num_queries, num_keys, num_heads, head_dim).
 
     Lengths go by position if they are given alone, otherwise by name, as the mask does.
     """
@@ -63,7 +63,7 @@ def _attention_probe(rng, name, says, sizes, *, part="values", gradient=False, *
 
 
 def _some_of(rng, *shape) -> np.ndarray:
-    """A random mask in which every row allows and drops some key."""
+    """Draw a mask in which every row allows and drops some key."""
     mask = rng.random(shape) < 0.6
     rows = mask.reshape(-1, shape[-1])
     for row in rows:

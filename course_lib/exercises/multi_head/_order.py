@@ -10,7 +10,7 @@ from course_lib.reference import Expected
 
 
 def asked(keeps) -> Callable:
-    """The oracle: what the test must say of each function."""
+    """Return the oracle: what the test must return for each function."""
 
     def says(built, x) -> bool:
         name = name_of(built)

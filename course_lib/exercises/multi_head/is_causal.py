@@ -37,7 +37,7 @@ def _causality_probes(rng) -> list[Probe]:
 
 
 def _causality(change, before=lambda outputs, t: outputs[:, :t], cuts=None) -> Callable:
-    """A test that changes x with `change(x, t)` and compares what `before` picks."""
+    """Return a test that changes x with `change(x, t)` and compares what `before` picks."""
 
     def is_causal(fn, x) -> bool:
         outputs, found = fn(x), True

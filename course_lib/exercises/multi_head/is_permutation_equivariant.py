@@ -40,7 +40,7 @@ def _roll(x) -> Tensor:
 
 
 def _equivariance(change, output=None) -> Callable:
-    """A test that permutes with `change(x)`; `output` is what is done to the outputs."""
+    """Return a test that permutes with `change(x)`, and the outputs with `output`."""
 
     def is_permutation_equivariant(fn, x) -> bool:
         return same(fn(change(x)), (output or change)(fn(x)))

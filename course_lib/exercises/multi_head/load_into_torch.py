@@ -79,7 +79,7 @@ def _share(mha, reference) -> None:
 
 @in_steps(order="qkv", change=lambda w: w, out=True, zeros=True, after=lambda mha, reference: None)
 def _loader(order, change, out, zeros, after) -> Callable:
-    """A wrong `load_into_torch`: `zeros` replace biases that `mha` does not have."""
+    """Return a wrong `load_into_torch`: `zeros` replace biases that `mha` does not have."""
 
     def load_into_torch(mha, reference) -> None:
         layers = [getattr(mha, f"W_{part}") for part in order]

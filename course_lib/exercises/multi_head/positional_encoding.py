@@ -31,7 +31,7 @@ def _encoding_probes(rng) -> list[Probe]:
 
 @in_steps(exponent=lambda column, size: (column - column % 2) / size, base=10000.0, start=0, sine=0)
 def _encoding(exponent, base, start, sine) -> Callable:
-    """A wrong encoding: `exponent(column, embed_dim)`, first position, parity of the sines."""
+    """Return a wrong encoding with this exponent, base, first position and parity of the sines."""
 
     def positional_encoding(num_positions, embed_dim) -> torch.Tensor:
         positions = torch.arange(start, start + num_positions, dtype=torch.float64)[:, None]

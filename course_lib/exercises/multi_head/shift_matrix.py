@@ -44,7 +44,7 @@ def _arrives(probe, outputs) -> str | None:
 
 @in_steps(block=lambda c, s: [[c, s], [-s, c]], base=10000.0)
 def _turns(block, base) -> Callable:
-    """A wrong matrix; `block` makes a pair's block of the cosine and the sine of its angle."""
+    """Return a wrong matrix; `block` makes a pair's block from the cosine and sine of its angle."""
 
     def shift_matrix(offset, embed_dim) -> torch.Tensor:
         angles = offset / base ** (torch.arange(0, embed_dim, 2).double() / embed_dim)

@@ -41,7 +41,7 @@ def _split_probes(rng) -> list[Probe]:
 
 
 def _checked_split(change) -> Callable:
-    """A wrong split that still refuses what cannot be shared out."""
+    """Return a wrong split that still refuses what cannot be shared out."""
 
     def split_heads(x, num_heads) -> Tensor:
         if x.shape[-1] % num_heads:

@@ -15,7 +15,7 @@ _LAYERS = {"attention": dict.fromkeys(("W_q", "W_k", "W_v", "W_o"), 1)}
 
 
 def _problem(rng, batch, n, sizes: blocks.Sizes, valid_lens=None, **options) -> Given:
-    """The fields of a probe."""
+    """Return the fields of a probe."""
     args = {"x": blocks.inputs(rng, (batch, n, sizes[0]), **options)}
     if valid_lens is not None:
         args["valid_lens"] = tensor(valid_lens)

@@ -52,7 +52,7 @@ def built(rng, attentions, num_norms, sizes: Sizes) -> Given:
 
 
 def identities(problem: Given) -> Given:
-    """The problem with weights that change nothing: one can do it by hand."""
+    """Return the problem with weights that change nothing, so that it can be done by hand."""
     for name, value in problem["state"].items():
         if value.ndim == 2:
             value[:] = np.resize(np.eye(value.shape[1]), value.shape)
@@ -62,7 +62,7 @@ def identities(problem: Given) -> Given:
 
 
 def without(problem: Given, *parts: str) -> Given:
-    """The problem with weights for which these parts return zeros."""
+    """Return the problem with weights for which these parts return zeros."""
     for name, value in problem["state"].items():
         if name.startswith(tuple(f"{part}.{last}" for part in parts for last in ("W_o", "2"))):
             value[:] = 0.0
@@ -79,7 +79,7 @@ def first_array(problem: Given) -> np.ndarray:
 
 
 def with_equal_items(problem: Given) -> Given:
-    """The problem with one item twice; `alike` compares the outputs of the two."""
+    """Return the problem with one item twice; `alike` compares the outputs of the two."""
     for value in problem["args"].values():
         value.data[1] = value.data[0]
     return problem | {"compare": "alike"}

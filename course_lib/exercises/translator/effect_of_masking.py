@@ -36,7 +36,7 @@ def _given(name, model, source, length, target, position, part="values", **optio
 
 
 def _drawn(rng, name, sizes, position, dtype="int64", model=None, **options) -> Case:
-    """A problem of so many source positions, of which so many are real, and so many words."""
+    """Draw a problem of `sizes`: source positions, how many of them are real, and words."""
     num_positions, length, num_words = sizes
     model = scripted(rng) if model is None else model
     source = sources(rng, 1, num_positions, dtype=dtype)
@@ -98,7 +98,7 @@ def _at(source, position) -> torch.Tensor:
     call=running,
 )
 def _effect(read, masked, number, change, call) -> Callable:
-    """A wrong measure of what masking does: a right one with another step."""
+    """Return a wrong measure of the effect of masking: a correct one with another step."""
 
     def effect_of_masking(model, source, valid_lens, target, position) -> torch.Tensor:
         inputs = read(target, model.start)[:, : target.shape[1]]

@@ -88,7 +88,7 @@ def _edges(rng) -> list[Probe]:
     call=running,
 )
 def _decoder(read, fill, is_over, most, first, call) -> Callable:
-    """A wrong decoder: a right one with another step."""
+    """Return a wrong decoder: a correct one with another step."""
 
     def greedy_decode(model, source, valid_lens, start, end, max_len) -> torch.Tensor:
         words = torch.full((len(source), 1), start, device=source.device)

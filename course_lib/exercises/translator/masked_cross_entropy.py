@@ -104,7 +104,7 @@ def _taken(numbers, targets) -> torch.Tensor:
     average=lambda kept, real: kept.sum() / real.sum().clamp(min=1),
 )
 def _loss(losses, real, average) -> Callable:
-    """A wrong loss: a right one with another step."""
+    """Return a wrong loss: a correct one with another step."""
 
     def masked_cross_entropy(logits, targets, valid_lens) -> torch.Tensor:
         positions = real(targets, valid_lens)

@@ -69,7 +69,7 @@ def _lengths(sequences) -> torch.Tensor:
 
 
 def _with_lengths(lengths) -> Callable:
-    """The right tokens with `lengths(tokens, pad)`."""
+    """Return a model that pads correctly but returns `lengths(tokens, pad)`."""
 
     def model(sequences, pad) -> tuple[torch.Tensor, torch.Tensor]:
         tokens = _padded(sequences, pad)

@@ -29,6 +29,7 @@ PAGES = (
     "docs/attention_speed.md",
     "docs/site.md",
     "docs/hub.md",
+    "docs/release.md",
     "docs/midterm.md",
     "docs/sources.md",
     "docs/testing.md",

@@ -112,8 +112,7 @@ def test_a_changed_hidden_test_grades_again_and_an_unchanged_class_does_not(cour
 
 def test_the_command_takes_its_name(course, monkeypatch, capsys):
     monkeypatch.chdir(course)
-    arguments = ["--executor", "serial", "-q"]
-    assert cli.main(["grade", NAME, *arguments]) == 0
+    assert cli.main(["grade", NAME, "--executor", "serial"]) == 0
     assert "only-what-is-shown" in capsys.readouterr().out
     assert cli.main(["report", NAME, "-q"]) == 0
     assert cli.main(["export", NAME, "-q"]) == 0

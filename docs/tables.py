@@ -108,7 +108,7 @@ def counts_table(counts: dict[str, dict[str, int]]) -> str:
 
 
 def answers_table(name: str) -> str:
-    """Every answer to one exercise that the tests know: what it earns, what is said to it."""
+    """Return a table of the tests' answers to one exercise: what each earns and is told."""
     says = {mistake.id: mistake.message for mistake in exercises()[name].mistakes}
     seeds = [f"matrix-{i}" for i in range(EXAMPLE_SEEDS)]
     judged = [matrix.judge_variant(variant, seeds) for variant in matrix.variants(ROOT, name)]

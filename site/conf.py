@@ -83,7 +83,7 @@ def as_rst(app, what, name, obj, options, lines):
 
 
 def _inline(line):
-    """Code between backquotes becomes a literal, everything else is what it says."""
+    """Make literals of code between backquotes, and escape everything else."""
     parts = line.split("`")
     parts[::2] = [re.sub(r"([|*\\]|_(?!\w))", r"\\\1", words) for words in parts[::2]]
     return "``".join(parts)
@@ -100,7 +100,7 @@ def readable_defaults(app, what, name, obj, options, signature, returns):
 
 
 def without_aliases(app, what, name, obj, skip, options):
-    """Leaves out the fields of a named tuple: the signature has them, and autodoc no words."""
+    """Leave out the fields of a named tuple: the signature has them, and autodoc no words."""
     return True if (obj.__doc__ or "").startswith("Alias for field") else None
 
 

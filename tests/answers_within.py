@@ -81,7 +81,7 @@ def _held_by(names: list[str]) -> dict[str, Any]:
 
 
 def _fits(probe: Any, thing: Any) -> bool:
-    """Whether a thing takes what it is called with, as far as the scenario says."""
+    """Return whether a thing takes what it is called with, as far as the scenario says."""
     args, kwargs = (), probe.construct
     if kwargs is None:
         skipped = {"call": 0, "ask_about_each": 1}.get(probe.scenario)
@@ -102,14 +102,14 @@ def _out_of_time(*_) -> None:
 
 
 def _refuse(event: str, arguments: tuple) -> None:
-    """Nothing that is executed reaches beyond this process."""
+    """Refuse events that reach beyond this process."""
     writes = event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
     if writes or (event.startswith(REFUSED) and event not in REFUSED_BUT):
         raise PermissionError(event)
 
 
 def is_answer(exercise: Any, thing: Any) -> bool:
-    """Whether a thing gets full marks; told by the first probe that it fails, in most cases."""
+    """Return whether a thing gets full marks; the first probe that fails decides in most cases."""
     from course_lib.checks.judge.grade import judge_observed
     from course_lib.checks.judge.prepare import prepare
     from course_lib.checks.judge.violations import judge
@@ -136,7 +136,7 @@ def is_answer(exercise: Any, thing: Any) -> bool:
 
 
 def main(modules: list[str], names: list[str]) -> dict[str, list[str]]:
-    """All answers among what the modules hold, by exercise."""
+    """Return all answers among what the modules hold, by exercise."""
     signal.signal(signal.SIGVTALRM, _out_of_time)
     held = _held_by(modules)
     from course_lib.exercises import find

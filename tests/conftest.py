@@ -86,7 +86,7 @@ def host():
 
 @pytest.fixture(scope="module")
 def strict():
-    """Guests at level `strict`."""
+    """Yield guests at level `strict`."""
     from grading_course import GUEST_LIMITS, LESSON
 
     from course_lib.grading.sandbox.hosts import open_guests
@@ -151,7 +151,7 @@ def pytest_runtest_setup(item):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
-    """In CI a skipped test is a failure: a missing Debian package must not hide it."""
+    """Fail a skipped test in CI: a missing Debian package must not hide it."""
     report = yield
     allowed = item.get_closest_marker("gpu") or hasattr(report, "wasxfail")
     if report.skipped and os.environ.get("CI") and not allowed:

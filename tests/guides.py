@@ -42,7 +42,7 @@ def commands_in(text):
 
 
 def read_verb(arguments):
-    """`course VERB ...`, as typer reads it; LESSON and its like stand for something."""
+    """Parse `course VERB ...` with typer; LESSON and the like stand for something."""
     from typer.main import get_command
 
     from course_lib.cli.main import app
@@ -56,7 +56,7 @@ STANDS_FOR = {"LESSON": "02", "[LESSON]": "02", "ARGUMENTS": "-q"}
 
 
 def read_dask(arguments):
-    """`dask VERB ...`, as dask's own command line reads it."""
+    """Parse `dask VERB ...` with dask's own command line."""
     from importlib import import_module
 
     command = import_module(f"distributed.cli.dask_{arguments[0]}").main
@@ -65,7 +65,7 @@ def read_dask(arguments):
 
 
 def read_srun(arguments):
-    """`srun --ntasks N COMMAND ...`: what SLURM starts must be right."""
+    """Check `srun --ntasks N COMMAND ...` and the command that SLURM starts."""
     assert arguments[0] == "--ntasks" and arguments[1].isdigit() and arguments[2] == "dask"
     read_dask(arguments[3:])
 
@@ -87,12 +87,12 @@ def read_script(arguments):
 
 
 def read_conda(arguments):
-    """`conda env create -f FILE`."""
+    """Check `conda env create -f FILE`."""
     assert arguments[:3] == ["env", "create", "-f"] and (ROOT / arguments[3]).is_file()
 
 
 def read_nothing(arguments):
-    """Another program's own business."""
+    """Accept the arguments of another program."""
     assert arguments
 
 
@@ -132,7 +132,7 @@ NOT_RUN = {
 
 
 def reason_for(command):
-    """Why a command is not run; None of one that is."""
+    """Return why a command is not run, or None for a command that is."""
     short = command.replace("python -m course_lib", "course")
     whole = ("course demo", "course build", "course matrix 02")  # with more behind it, it is run
     for begins, reason in NOT_RUN.items():

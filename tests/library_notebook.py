@@ -70,6 +70,6 @@ def sit_down(monkeypatch):
 
 
 def forget():
-    """As in a kernel that has just started."""
+    """Forget the library, as in a kernel that has just started."""
     for name in [one for one in sys.modules if one.partition(".")[0] == "my_attention"]:
         del sys.modules[name]

@@ -67,7 +67,7 @@ def plain_text(data) -> str:
 
 
 def _add(outputs: list, output) -> None:
-    """One more output; what a kernel prints comes in as many pieces as its timer likes."""
+    """Add an output, merging pieces of a stream, which the kernel's timer splits."""
     last = outputs[-1] if outputs else {}
     if output["output_type"] == "stream" and last.get("name") == output["name"]:
         last["text"] += output["text"]

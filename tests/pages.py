@@ -47,5 +47,5 @@ def words_of(page: str) -> set[str]:
 
 
 def what_it_loads(page: str) -> list[str]:
-    """Scripts, event handlers and whatever else comes from outside of a page."""
+    """Return the scripts, event handlers and whatever else a page takes from outside."""
     return _read(page).loads

@@ -38,7 +38,7 @@ def pages(site):
 
 
 def squeezed(text):
-    """Letters, digits and underscores alone: no layout, markup or line break hides a text."""
+    """Keep letters, digits and underscores: no layout, markup or line break hides a text."""
     return re.sub(r"\W+", "", text)
 
 
@@ -65,7 +65,7 @@ def secrets():
 
 
 def leaks(tree, wanted):
-    """Which of the squeezed lines `wanted` stand in a file below `tree`, with the file."""
+    """Return which of the squeezed lines `wanted` stand in a file below `tree`, with the file."""
     found = []
     for path in sorted(path for path in tree.rglob("*") if path.is_file()):
         if path.suffix in PICTURES:

@@ -36,7 +36,7 @@ CAUGHT_BY = {  # the mistake of lesson 06 that each bird is
 
 
 def signed(module, *inputs):
-    """No test of anything: it calls the module and looks at a sign."""
+    """Return the sign of the module's summed outputs, which tests nothing."""
     return bool(module(*inputs).sum() > 0)
 
 
@@ -151,7 +151,7 @@ MEASURED = {
 
 @pytest.mark.parametrize("name", ["sound", *BUGS, *HIDDEN])
 def test_each_module_breaks_what_the_oracle_says_and_nothing_else(name):
-    """Of the modules of the checks, only the invariants count that students' tests are for."""
+    # Of the modules of the checks, only the invariants count that students' tests are for.
     assert set(MEASURED) == set(INVARIANTS)
     judged = set(JUDGED if name in HIDDEN else MEASURED)
     module = build(name, 6, 2, 1)
@@ -195,7 +195,7 @@ def test_every_bird_has_one_answer_of_the_list():
 
 @pytest.mark.parametrize("bird", BUGS)
 def test_a_report_confirms_no_single_entry(bird):
-    """One right entry among wrong ones, or one wrong one in a group, looks like any other."""
+    # One right entry among wrong ones, or one wrong one in a group, looks like any other.
     wrong = dict.fromkeys(BUGS, "arguments_unchanged")
     reports = [
         grade("broken_invariants", lambda found=found: found, seed="one")
@@ -243,7 +243,7 @@ def test_the_oracle_swaps_pairs_and_decides_as_all_orders_would(kind):
 
 @pytest.mark.parametrize("name", TESTS)
 def test_a_report_on_a_test_names_no_bird(name):
-    """Which of the ten is broken how is for the student to find."""
+    # Which of the ten is broken and how is for the student to find.
     said = [grade(name, answer, seed="names").text() for answer in (lambda *a: True, signed)]
     said += [mistake.message for mistake in exercises()[name].mistakes]
     assert not [bird for bird in BUGS if bird in " ".join([*said, *DESCRIBED.values()])]

@@ -75,7 +75,7 @@ def test_the_loss_agrees_with_torch_where_targets_are_real():
 
 
 def copied(theirs, ours, norms):
-    """torch's layer with our network and norms."""
+    """Return torch's layer with our network and norms."""
     pairs = [(theirs.linear1, ours.feed_forward[0]), (theirs.linear2, ours.feed_forward[2])]
     pairs += [(getattr(theirs, f"norm{i}"), getattr(ours, f"norm_{i}")) for i in norms]
     for layer, own in pairs:

@@ -41,7 +41,7 @@ def test_what_another_cell_reads_stays():
 
 
 def test_what_nothing_reads_stays():
-    """It may be there for its effect, such as training a model."""
+    # It may be there for its effect, such as training a model.
     assert stripped("losses = train(model)\nassert model") == ["losses = train(model)"]
 
 

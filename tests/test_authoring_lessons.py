@@ -44,7 +44,7 @@ def test_pasted_solutions_use_only_names_of_the_notebook(course, slug):
 
 
 def test_the_first_cell_takes_exercises_from_the_students_own_library(course, slug):
-    """By `carry_on`, not by an import, which would give the course's version."""
+    # An import would give the course's version, so the cell calls `carry_on`.
     notebook, _ = assemble(course, slug)
     (setup,) = (cell.source for cell in notebook.cells if cell.id == "setup")
     imports = [n for n in ast.walk(ast.parse(setup)) if isinstance(n, ast.ImportFrom)]
@@ -130,7 +130,7 @@ def numbers(text: str) -> list[float]:
 
 
 def test_lesson_09_says_what_its_stored_maps_show():
-    """Where it says "in our run": another processor trains a model with other maps."""
+    # The lesson says "in our run", because another processor trains a model with other maps.
     shown = outputs("09_translator")
     (letter,) = re.findall(
         r"hundred looks most at \w \((\d+)\)", shown["where-does-each-word-look-2"]

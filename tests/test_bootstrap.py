@@ -35,7 +35,7 @@ def clone(tmp_path):
 
 @pytest.fixture
 def installs(clone, monkeypatch):
-    """Real environments with pip replaced by a record of what it was asked for."""
+    """Make real environments, but only record what pip is asked for, and return the record."""
     calls = []
 
     def fake_pip(venv, *arguments, say):

@@ -406,7 +406,7 @@ def test_a_lesson_works_in_its_bundle(student):
 
 @pytest.fixture
 def reduced(monkeypatch):
-    """course_lib as a bundle of lesson 02 with `--up-to 02` has it."""
+    """Reduce course_lib to what a bundle of lesson 02 with `--up-to 02` contains."""
     left_out = lessons()["02_masked_softmax"].exercises
     names = [name for name in attention.__all__ if name not in left_out]
     monkeypatch.setattr(attention, "__all__", names)

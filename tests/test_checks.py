@@ -42,7 +42,7 @@ def test_a_wrong_answer_is_named_in_the_text_and_the_html():
 
 
 def test_the_example_of_a_mistake_is_a_plain_call_where_one_fails():
-    """Not the edge case with the fewest numbers, whose 1e30 a reader would take for the cause."""
+    # The edge case with the fewest numbers is not shown, because a reader would blame its 1e30.
     models = {mistake.id: mistake.model for mistake in exercises()["DotProductAttention"].mistakes}
     for name in ("bool_mask_ignored", "bool_mask_inverted"):
         example = grade("DotProductAttention", models[name]).example.text()

@@ -150,7 +150,7 @@ def test_what_has_no_numbers_says_so():
 
 
 def test_a_reply_with_neither_result_nor_error_is_no_fault_of_the_check():
-    """Otherwise it would cost no points."""
+    # If it were the check's fault, it would cost no points.
     exercise = find("causal_mask")
     seen = {probe.name: Observation() for probe, _ in prepare(exercise, "1")}
     report = judge_observed(exercise, "1", None, seen)

@@ -74,7 +74,7 @@ def test_a_tensor_of_the_cpu_is_refused():
 
 
 def test_what_torch_itself_refuses_there_is_let_pass():
-    """In inference mode some of its functions mix up devices that an answer has kept apart."""
+    # In inference mode some of torch's functions mix up devices that an answer keeps apart.
 
     def answer(lengths):
         if lengths.device.type == NAME:
@@ -90,7 +90,7 @@ def test_the_cpu_is_left_alone():
 
 
 def test_a_first_check_imports_neither_compiler_nor_computer_algebra():
-    """Which takes a second; `torch.autograd.grad` with a gradient given imports sympy."""
+    # Importing sympy takes a second. `torch.autograd.grad` with a gradient given imports it.
     code = (
         "import sys, torch\n"
         "from course_lib.checks import grade\n"

@@ -45,7 +45,7 @@ ANSWERS = {
 
 
 def plain(text):
-    """Text as the helper that reads HTML wants it, without the marks around code."""
+    """Return text as the helper that reads HTML expects it, without the marks around code."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace("`", "")
 
 

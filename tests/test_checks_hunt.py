@@ -43,7 +43,7 @@ def same(a, b):
 
 
 def right(kind, what, items=slice(None), lens=None, **sizes):
-    """Whether outputs (0) or weights (1) are those of the sound module."""
+    """Return whether outputs (0) or weights (1) are those of the sound module."""
     inputs = QUERIES[items], KEYS[items], VALUES[items], None if lens is None else lens[items]
     return same(result(kind, *inputs, **sizes)[what], result(Sound, *inputs, **sizes)[what])
 

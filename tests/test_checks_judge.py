@@ -174,7 +174,7 @@ def test_the_arrow_under_an_error_in_a_plain_problem_asks_about_the_error():
 
 
 def test_the_sentence_and_the_numbers_are_of_the_same_input():
-    """The smaller problem is about a dtype, which is said last; so it is not shown either."""
+    # The smaller problem is about a dtype, which is said last, so it is not shown either.
     plain = probe(args={"x": tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])})
     small = replace(probe(dtype="float32"), name="small", says="It stays float32.")
 
@@ -248,7 +248,7 @@ def test_a_gradient_that_differs_by_less_than_is_shown_is_said_without_a_number(
 
 
 def test_a_mistake_that_adds_parameters_is_told_by_them():
-    """Its numbers are right where the bias is zero, so only its parameters give it away."""
+    # Its numbers are right where the bias is zero, so only its parameters give it away.
     known = Mistake("biased", WithBias, "There is a bias.", "Which option has `nn.Linear`?")
     assert ids(WithBias, mistakes=(known,)) == ["biased"]
 
@@ -378,7 +378,7 @@ def test_of_several_results_the_wrong_one_is_shown_and_the_right_one_named():
 
 
 def test_nothing_is_said_where_nothing_that_is_shown_differs():
-    """A comparison may find what the shown digits hide, and a record may be anything."""
+    # A comparison may find what the shown digits hide, and a record may be anything.
     one = exercise(is_class=False)
     violation = Violation(probe(), "values", close(probe(), 1.0, record(2.0)), "values")
     for seen in (

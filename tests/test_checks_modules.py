@@ -30,7 +30,10 @@ def problem(num_heads=1):
 
 
 def outputs_of(weights, values):
-    """(batch, heads, n, m) weights and (batch, m, heads * v) values -> (batch, n, heads * v)."""
+    """Turn weights (batch, heads, n, m) and values (batch, m, heads * v) into outputs.
+
+    The outputs have the shape (batch, n, heads * v).
+    """
     parts = torch.from_numpy(np.stack(np.split(np.asarray(values), weights.shape[1], -1), 1))
     return torch.cat(list((weights @ parts).unbind(1)), -1)
 
@@ -55,7 +58,7 @@ def test_right_dropout_is_accepted_whatever_it_draws(num_heads, dtype):
 
 
 def often_shared(weights, plain, values):
-    """Each second column is dropped as its neighbour is, three times out of four."""
+    """Drop each second column as its neighbour is dropped, three times out of four."""
     kept = torch.rand(weights.shape) >= P
     copied = torch.rand(weights[..., 1::2].shape) < 0.5
     kept[..., 1::2] = torch.where(copied, kept[..., ::2], kept[..., 1::2])

@@ -44,7 +44,7 @@ def line(name=EXERCISE):
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    """Someone works in a lesson's folder of a course; the file that then keeps progress."""
+    """Put someone into a lesson's folder, and return the file that keeps progress."""
     monkeypatch.setattr(kept, "current_shell", lambda: shell(allow_stdin=True))
     folder = tmp_path / "notebooks" / "02_masked_softmax"
     folder.mkdir(parents=True)
@@ -70,7 +70,7 @@ def test_a_check_in_a_notebook_is_kept_at_the_course_root(place, capsys):
 
 @pytest.mark.parametrize("sender", [None, SimpleNamespace(), shell(allow_stdin=False)])
 def test_a_check_that_a_program_runs_is_not_kept(place, monkeypatch, sender):
-    """Grading, the build, nbval and nbgrader's validation all run cells without an answerer."""
+    # Grading, the build, nbval and nbgrader's validation all run cells without an answerer.
     monkeypatch.setattr(kept, "current_shell", lambda: sender)
     kept.keep(report(1.0, "correct"))
     assert not place.exists()

@@ -101,7 +101,7 @@ def test_one_entry_is_framed_where_all_differ():
 
 
 def test_every_exercise_names_a_mistake_on_the_shrunken_input():
-    """The sentence about a known mistake and the example beneath it belong together."""
+    # The sentence about a known mistake and the example beneath it belong together.
     for name in ("causal_mask", "batched_scores", "scaled_dot_product_attention"):
         for mistake in exercises()[name].mistakes:
             report = grade(name, mistake.model)

@@ -151,7 +151,7 @@ def test_grade_without_a_lesson_is_used_wrongly(course):
 
 @pytest.mark.parametrize("lesson", sorted(lessons()))
 def test_the_table_of_a_class_fits_80_columns(lesson):
-    """Also where every answer has uneven points and a written answer waits."""
+    # It also fits where every answer has uneven points and a written answer waits.
     names = lessons()[lesson].exercises
     rows = tuple(GradedExercise(name, 1.666, 2.0, "incorrect") for name in (*names, lesson))
     written = (GradedExercise("essay", None, 1.0, "waiting"),)

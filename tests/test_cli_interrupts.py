@@ -51,7 +51,7 @@ def interrupted(folder, arguments, *, after):
 
 
 def is_deserted(group):
-    """Whether nobody of a process group is left, a moment later."""
+    """Return whether nobody of a process group is left, a moment later."""
 
     def gone():
         try:

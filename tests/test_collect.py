@@ -114,7 +114,7 @@ def enroll(course, student):
 
 
 def everything(course):
-    """Contents and times of what the command keeps."""
+    """Return contents and times of what the command keeps."""
     folders = ("submitted", ".course")
     files = (path for folder in folders for path in (course / folder).rglob("*"))
     return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in files if path.is_file()}

@@ -63,7 +63,7 @@ def test_the_core_path_fits_15_hours_and_the_whole_26(course):
 
 @pytest.mark.parametrize("slug", SLUGS)
 def test_the_core_path_leans_on_nothing_optional(course, slug):
-    """Whoever leaves out what has a star gets no NameError."""
+    # A student who leaves out what has a star gets no NameError.
     known = {"check"}
     for part, optional, _ in walk(course, slug):
         if part.cell.kind != "code" or optional or part.role in ("check", "together"):
@@ -145,7 +145,7 @@ def test_a_check_of_a_starred_exercise_says_points_and_the_star(monkeypatch, cap
 
 
 def test_under_grading_its_check_is_worth_nothing(monkeypatch, capsys):
-    """Stock nbgrader raises where a result is above the cell's points."""
+    # Stock nbgrader raises where a result is above the cell's points.
     monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
     assert course_lib.check(STARRED, right) == 0.0
     assert "2 of 2 points" in capsys.readouterr().out
@@ -282,7 +282,7 @@ def starred_course(root):
 
 
 def scores(root):
-    """Each student's points of the lesson, what it is worth, and the points of each cell."""
+    """Return each student's points of the lesson, its maximum, and the points of each cell."""
     with Graded(root).gradebook() as gradebook:
         return {
             s.student.id: (
@@ -296,7 +296,7 @@ def scores(root):
 
 @pytest.mark.slow
 def test_stock_nbgrader_gives_the_same_core_points_and_no_error(tmp_path):
-    """With our steps among its own, and with its own alone."""
+    # nbgrader runs with our steps among its own, and with its own alone.
     root = starred_course(tmp_path)
     outcomes = {
         student.student: [row.outcome for row in student.rows]

@@ -151,7 +151,7 @@ def build(root, name, worth):
 
 
 def test_grading_asks_for_the_build_and_then_scales_everyones_points(tmp_path):
-    """The tests' working directory has no course.toml, like that of a worker elsewhere."""
+    # The tests' working directory has no course.toml, like that of a worker elsewhere.
     root = make_course(tmp_path)
     hand_in(root, "right", honest(root))
     hand_in(root, "wrong", honest(root, causal_mask=UPPER))

@@ -157,7 +157,7 @@ def release_of(lesson: str):
 
 @pytest.mark.parametrize("lesson", sample_lessons())
 def test_samples_are_graded_as_their_stories_say(lesson):
-    """Without the notebook around them: each answer beside the lesson's imports."""
+    # Each answer stands beside the lesson's imports, without the notebook around it.
     sources = (cell.source for cell in release_of(lesson).cells if cell.cell_type == "code")
     imports = re.findall(r"^(?:import|from) (?!course_lib).*$", "\n".join(sources), re.MULTILINE)
     for student in sample_class(lesson):

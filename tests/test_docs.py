@@ -47,7 +47,7 @@ def test_the_lesson_table_is_that_of_the_exercises():
 
 @pytest.mark.parametrize("slug", list(lessons()))
 def test_the_counts_are_those_of_the_matrix(slug):
-    """How many there are; that none is lost is what tests/test_matrix.py shows."""
+    # tests/test_matrix.py checks that no answer is lost; this test counts them.
     names = lessons()[slug].exercises
     found = matrix.Matrix(
         [
@@ -63,7 +63,7 @@ def test_the_counts_are_those_of_the_matrix(slug):
 
 @pytest.mark.parametrize("slug", list(lessons()))
 def test_the_written_counts_have_no_loss(slug):
-    """A table written while an answer was judged wrongly is not to be published."""
+    # A table written while an answer was judged wrongly must not be published.
     written = tables.read_counts()[slug]
     assert written["right_accepted"] == written["right"]
     assert written["wrong_rejected"] == written["wrong"]

@@ -120,7 +120,7 @@ def test_a_tmpdir_with_too_long_a_name_is_named_by_doctor_and_verbs(tmp_path, mo
 
 @pytest.fixture
 def jupyter(tmp_path, monkeypatch):
-    """Jupyter's own folders and this environment's, where nothing is installed yet."""
+    """Point Jupyter's own folders and this environment's to folders without anything installed."""
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     monkeypatch.setattr("jupyter_core.paths.ENV_JUPYTER_PATH", [str(tmp_path / "share/jupyter")])
     monkeypatch.setattr("jupyter_core.paths.ENV_CONFIG_PATH", [str(tmp_path / "etc/jupyter")])

@@ -362,7 +362,7 @@ def test_kernel_pooling_stores_nothing_as_large_as_the_weights(monkeypatch):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_long_dot_product_stays_small_in_memory():
-    """With n = 8192 one float32 matrix of n x n takes 268 MB, and autograd would keep several."""
+    # With n = 8192 one float32 matrix of n x n takes 268 MB, and autograd would keep several.
     code = """
 import torch
 from course_lib.benchmarks.memory import status

@@ -11,13 +11,13 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def test_the_adapter_names_the_version_that_is_pinned():
-    """Another one was not read: what is private in a library may change in any release."""
+    # Another version was not read: what is private in a library may change in any release.
     pinned = re.search(r"^nbgrader==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
     assert pinned[1] == nbgrader.WRITTEN_AGAINST
 
 
 def test_nobody_else_in_grading_touches_what_is_private_to_another_module():
-    """Ruff's own rule, for private names of objects; `self` and `cls` are free."""
+    # This is Ruff's own rule for private names of objects; `self` and `cls` are free.
     command = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "SLF001"]
     folder = ROOT / "course_lib" / "grading"
     left_out = ["--exclude", "adapters,sample_class"]

@@ -159,7 +159,7 @@ def test_shards_make_the_whole_and_land_without_being_run_again(tmp_path, monkey
 
 
 def test_guests_that_are_not_forked_give_the_same_grades(tmp_path, monkeypatch):
-    """What runs where nothing can be forked: macOS and Windows."""
+    # This is what runs where the system cannot fork: on macOS and Windows.
     monkeypatch.setattr(sys, "platform", "darwin")
     confinement.obstacles.cache_clear()
     root = make_class(tmp_path, STUDENTS[1:3])
@@ -172,7 +172,7 @@ def test_guests_that_are_not_forked_give_the_same_grades(tmp_path, monkeypatch):
 
 
 def test_a_scheduler_or_dask_that_cannot_be_had_is_explained(monkeypatch):
-    """What else an executor may be called: test_cli_mistakes.py."""
+    # test_cli_mistakes.py tests other names of executors.
     pytest.importorskip("distributed", reason="pip install 'dask[distributed]'")
     monkeypatch.setattr(on_dask, "_CONNECT_SECONDS", 1)
     with pytest.raises(GradingError, match=r"no Dask scheduler answers at 127\.0\.0\.1:1"):

@@ -216,7 +216,7 @@ def test_a_score_is_never_negative_and_one_above_the_maximum_is_named(course, fi
 
 
 def test_what_waits_is_blank_unless_partial_and_what_was_left_blank_counts_0(course, filled):
-    """A check that is not graded is always blank; an answer flagged again waits again."""
+    # A check that is not graded is always blank; an answer flagged again waits again.
     rows = ["x,1,bob,A,", "x,2,cyd,A,", "x,3,ada,A,", "x,4,=cmd(),A,"]
     with opened(course) as book:
         for student, flagged in (("ada", False), ("=cmd()", True)):

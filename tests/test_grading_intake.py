@@ -156,7 +156,7 @@ def test_u05_an_answer_in_another_cell_is_found(release, answer, check, own):
 
 
 def test_s22_all_answers_in_one_cell_are_found(release):
-    """The first gets the cell, with its helpers; the others, whose stubs come later, their part."""
+    # The first gets the cell with its helpers; the others, whose stubs come later, their part.
     second = "@torch.no_grad()\ndef length_mask(x):\n    return TWO * x"
     typed = f"TWO = 2\n\ndef causal_mask(x):\n    return TWO * x\n\n{second}\n\nprint(TWO)"
     rebuilt, notices = rebuild(release, as_submitted(release, typed))

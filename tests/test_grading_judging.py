@@ -273,7 +273,7 @@ def test_a_name_that_the_lesson_itself_uses_is_not_noted():
 
 @pytest.mark.slow
 def test_no_honest_answer_is_noted():
-    """The sample class, the solutions, and the right and wrong answers of tests/variants."""
+    # These are the sample class, the solutions, and the right and wrong answers of tests/variants.
     honest = [path.read_text(encoding="utf-8") for path in SAMPLES.rglob("*.py")]
     honest += [solution_source(name) for name in exercises()]
     for path in (ROOT / "tests" / "variants").rglob("*.py"):

@@ -63,7 +63,7 @@ def points(summary):
 
 
 def stock_points(root):
-    """Points by student, in the order of the tests."""
+    """Return the points by student, in the order of the tests."""
     with Course(root).gradebook() as gradebook:
         return {
             submission.student.id: [

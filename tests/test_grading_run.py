@@ -95,7 +95,7 @@ def graded(tmp_path_factory, warm):
 
 
 def with_own_cell(root, source):
-    """Work with a cell of its own after the first check."""
+    """Return work with a cell of its own after the first check."""
     notebook = honest(root)
     index = notebook.cells.index(cell_of(notebook, "causal_mask"))
     notebook.cells.insert(index + 1, new_code_cell(source))
@@ -381,7 +381,7 @@ def test_exercises_come_and_go_and_what_people_gave_stays(tmp_path):
 
 
 def test_stock_nbgrader_gives_the_same_grades(tmp_path):
-    """Its feedback and its export: test_demo.py."""
+    # test_demo.py tests nbgrader's feedback and its export.
     root = make_course(tmp_path)
     shuffled, nosy = honest(root), honest(root)
     shuffled.cells.append(cell_of(shuffled, "causal_mask"))

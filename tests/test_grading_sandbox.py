@@ -163,7 +163,7 @@ def test_without_walls_too_what_a_guest_started_ends_with_it(tmp_path):
 
 
 def _processes(mark: str) -> int:
-    """How many processes have the mark as an argument."""
+    """Count the processes that have the mark as an argument."""
     found = 0
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
@@ -177,7 +177,7 @@ UNSEEN = ("course_lib.checks.judge", "course_lib.reference", "course_lib.exercis
 
 
 def test_the_host_has_not_imported_what_judges(guest):
-    """A guest has its host's memory; it has the solutions of earlier lessons, and no later one."""
+    # A guest has its host's memory, so it has the solutions of earlier lessons and no later one.
     known = value(guest, "[n for n in __import__('sys').modules if n.startswith('course_lib')]")
     assert not any(name in known for name in UNSEEN)
     assert "course_lib.attention._kernel_pooling" in known
@@ -257,7 +257,7 @@ def test_without_the_stronger_level_the_weaker_one_is_taken_and_says_why(monkeyp
 
 @linux
 def test_a_worker_whose_shared_host_does_not_start_takes_a_weaker_one_of_its_own(monkeypatch):
-    """As in a container where bwrap is installed and may not make namespaces."""
+    # This is the case in a container where bwrap is installed and may not make namespaces.
     command = confinement.command
 
     def refused(level, *more):

@@ -183,7 +183,7 @@ def by_hand(shell: Shell) -> None:
 
 
 def test_a_term_works_as_typed(shell):
-    """The work comes from Canvas; in the download from Moodle nobody's notebook is found."""
+    # The work comes from Canvas; in the download from Moodle nobody's notebook is found.
     (shown,) = re.findall(
         r"^```text\n(.*?)^```$", (ROOT / TERM).read_text(encoding="utf-8"), re.M | re.S
     )

@@ -191,7 +191,7 @@ class Student:
 
 
 def free_ports(number: int) -> list[int]:
-    """Ports that nobody listens on."""
+    """Return ports that nobody listens on."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
     ports = [one.getsockname()[1] for one in sockets]
     for one in sockets:
@@ -219,7 +219,7 @@ def done() -> list[str]:
 
 @pytest.fixture(scope="module")
 def students(hub, done):
-    """Two students who have fetched the lesson, worked on it in their kernels, and submitted it."""
+    """Return two students who have fetched the lesson, worked on it, and submitted it."""
     copy_of_the_course(hub.home("instr") / "attention-course")
     hub.must("root", f"chown -R instr: {HOMES}/instr")
     hub.must("instr", "course init attention-class")
@@ -260,7 +260,7 @@ def test_students_have_the_checks_and_not_the_solutions(hub, students):
 
 
 def test_both_students_fetch_their_feedback(hub, students, done, tmp_path):
-    """Grading is at level strict, which is the default, and as an ordinary user."""
+    # Grading is at level strict, which is the default, and as an ordinary user.
     _, _, collect, grade, release = commands()
     assert hub.must("instr", "id -u").strip() == str(USERS["instr"]) != "0"
     for command in (collect, grade, release):
@@ -281,7 +281,7 @@ def test_both_students_fetch_their_feedback(hub, students, done, tmp_path):
 
 
 def test_a_student_reads_neither_what_others_submit_nor_their_homes_nor_the_course(hub, students):
-    """After a round, when there are submissions and grades to be read."""
+    # This is after a round, when there are submissions and grades to be read.
     inbound, course = EXCHANGE / "attention/inbound", HOMES / "instr/attention-class"
     assert len(hub.must("instr", f"ls {inbound}").splitlines()) == 2
     hub.must("instr", f"cat {course}/gradebook.db > /dev/null")

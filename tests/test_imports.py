@@ -30,7 +30,7 @@ def fresh(code, *, modules=()):
 
 
 def test_observe_brings_in_no_judge_oracle_or_exercise():
-    """Neither what is imported at once nor what a call needs later."""
+    # This holds for what is imported at once and for what a call needs later.
     rooms = ("reference", "attention", "exercises", "checks.judge", "notebook")
     secret = [f"course_lib.{name}" for name in rooms]
     code = "import pkgutil, importlib, course_lib.checks.observe as room\n"
@@ -60,7 +60,7 @@ def test_import_course_lib_is_fast_and_brings_in_nothing_heavy():
 
 
 def processor_time(code):
-    """Seconds that a fresh interpreter computes for the code, whatever runs beside it."""
+    """Return the seconds that a fresh interpreter computes, whatever runs beside it."""
     before = os.times()
     subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=True)
     after = os.times()
@@ -101,7 +101,7 @@ def test_a_private_name_is_not_searched_for():
 
 
 def test_exercises_add_nothing_to_what_the_students_kernel_knows():
-    """A scenario or builder that only an exercise knows could not be found by that kernel."""
+    # The kernel could not find a scenario or builder that only an exercise has.
     code = (
         "from course_lib.checks.observe import call, scenarios as s\n"
         "before = len(s.SCENARIOS) + len(s.BUILDERS)\n"
@@ -115,14 +115,14 @@ def test_exercises_add_nothing_to_what_the_students_kernel_knows():
 
 
 def test_reading_a_notebook_parses_no_grammar():
-    """It takes most of a second in every process: see jsonschema in pyproject.toml."""
+    # It takes most of a second in every process: see jsonschema in pyproject.toml.
     code = "import sys, nbformat, jupyter_events; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "jsonschema" in done.stdout.split() and "lark" not in done.stdout.split()
 
 
 def test_the_table_of_rooms_is_the_contract():
-    """The rows of docs/architecture.md are the layers of pyproject.toml, in their order."""
+    # The rows of docs/architecture.md are the layers of pyproject.toml, in their order.
     contracts = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
     contracts = contracts["tool"]["importlinter"]["contracts"]
     (layers,) = (contract["layers"] for contract in contracts if contract["type"] == "layers")

@@ -45,7 +45,7 @@ def plain_probes(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EXERCISES)
 def test_a_known_mistake_runs_on_plain_problems(name):
-    """In float64 and float32 alike; one whose nature is an error fails in both on the same."""
+    # It runs in float64 and float32; a mistake that is an error fails in both on the same.
     for mistake in exercises()[name].mistakes:
         failed = {}
         for dtype, change in (("float64", lambda probe: probe), ("float32", in_float32)):
@@ -72,13 +72,13 @@ def own_mistakes(name):
 
 @pytest.mark.parametrize("name", EXERCISES)
 def test_someone_has_made_every_known_mistake(name):
-    """An answer in tests/variants has its id; tests/test_matrix.py sees that it gets the name."""
+    # An answer in tests/variants has its id; tests/test_matrix.py checks that it gets the name.
     unwritten = set(own_mistakes(name)) - written(name)
     assert not unwritten, f"{name}: write an answer to, or delete: {unwritten}"
 
 
 def test_someone_has_made_every_shared_mistake():
-    """In one of the exercises about attention, which all have the same table."""
+    # The answer may be in any of the exercises about attention, which share the table.
     users = [name for name, exercise in exercises().items() if ids_of(exercise) & IN_TABLE]
     assert len(users) >= 7
     unwritten = IN_TABLE - set().union(*(written(name) for name in users))
@@ -122,7 +122,7 @@ def sizes_of(probe):
 
 @pytest.mark.parametrize("name", EXERCISES)
 def test_in_most_plain_problems_no_two_sizes_are_equal_by_coincidence(name):
-    """Two sizes that differ in some probe differ in most of the plain ones.
+    """Check that sizes that differ in some probe differ in most of the plain ones.
 
     Otherwise a mistake that takes one for the other gives a student's numbers by chance. Sizes
     that are equal in all probes are the same, such as the features of queries and keys.

@@ -162,7 +162,7 @@ def test_an_answer_takes_others_from_the_library_or_the_course(notebook, course)
 
 @pytest.mark.slow
 def test_every_answer_of_the_course_can_be_kept(notebook, course):
-    """As a student who writes what the solutions say would have it, classes too."""
+    # The answers, classes too, are as a student who writes the solutions would have them.
     notebook.run(
         IMPORTS,
         "import contextlib\nfrom typing import Any\nimport numpy as np",
@@ -276,7 +276,7 @@ def test_a_future_import_comes_first(notebook, file):
 
 
 def test_what_an_answer_needs_is_asked_only_once():
-    """Two functions that call each other."""
+    # The answers are two functions that call each other.
     one, two = "def one():\n    return two()", "def two():\n    return one()"
     space = {"one": lambda: 0, "two": lambda: 0}
     found = source_with_needs("one", space, [one, two])
@@ -335,7 +335,7 @@ def test_an_interrupted_write_leaves_the_file_before(notebook, file, monkeypatch
 
 
 def test_two_notebooks_that_write_at_once_both_get_in(notebook, file):
-    """The second check waits for the first."""
+    # The second check waits for the first.
     solved_length(notebook)
     said = []
     with only_one(file.parent / ".lock", waiting=lambda: None):

@@ -141,7 +141,7 @@ def test_the_graded_tools_decide_nothing_and_my_attention_agrees_with_carry_on()
 
 
 def test_a_check_judges_its_exercise_alone(notebook, course, capsys):
-    """What comes from an earlier lesson's library is the course's meanwhile, as under grading."""
+    # What comes from an earlier lesson's library is the course's meanwhile, as under grading.
     notebook.run(*map(solution_source, ("length_mask", "masked_softmax")))
     notebook.keep("masked_softmax")
     file = course / "my_attention" / "_masked_softmax.py"
@@ -187,7 +187,7 @@ def _cell(notebook, name):
 
 @pytest.mark.slow
 def test_what_is_solved_in_lesson_02_is_yours_in_lesson_05(course):
-    """Two kernels, one after the other, in which someone runs the cells that students get."""
+    # In two kernels, one after the other, someone runs the cells that students get.
     release = nbformat.read(ROOT / f"notebooks/{LESSON}/{LESSON}.ipynb", as_version=4)
     lesson = course / "notebooks" / "05_scaled_dot_product"
     lesson.mkdir()

@@ -71,7 +71,7 @@ def test_batches_are_seen_numbers_of_every_length():
 
 
 def _translator(numerals):
-    """One whose logits say what was attended: nothing is trained here."""
+    """Return a translator whose logits say what was attended; nothing is trained here."""
     torch.manual_seed(0)
     return Translator(numerals, Reader(), Writer(), 0.1 * torch.randn(64, 64)).eval()
 

@@ -80,7 +80,7 @@ def test_the_translator_knows_what_a_reader_types_first(translator):
 
 
 def test_what_meets_in_the_translator_gives_its_own_map(translator):
-    """Dot products divided by the root, a softmax over the real characters: nothing else."""
+    # The map has dot products divided by the root, and a softmax over the real characters.
     taken = cross_attention_inputs(translator, Numerals(), [3, 13, 43])
     assert taken.words.shape == taken.queries.shape == (3, 2, 64)
     assert taken.characters.shape == taken.keys.shape == taken.values.shape == (3, 14, 64)

@@ -32,7 +32,7 @@ COLOURS = [*ROLES, colours.PLAIN, colours.POSITIVE, colours.NEGATIVE, *colours.S
 
 @functools.cache
 def every_plot():
-    """One plot of each kind that matplotlib draws, by name, and some with gaps or masks."""
+    """Return a plot of each kind that matplotlib draws, by name, some with gaps or masks."""
     broken = GRADIENT.copy()
     broken[1] = np.nan
     skipped = ("live_", "verdicts")  # no figure of matplotlib; one as wide as it has questions

@@ -26,7 +26,7 @@ def softmax(scores, mask=True):
 
 
 def largest():
-    """12 heads of 60 x 60 weights without any pattern, and long names."""
+    """Plot 12 heads of 60 x 60 weights without any pattern, and long names."""
     rng = np.random.default_rng(0)
     names = [f"word{i}" for i in range(60)]
     return plotting.attention(softmax(rng.normal(size=(12, 60, 60))), names, names)

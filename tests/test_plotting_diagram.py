@@ -59,7 +59,7 @@ def test_each_level_has_the_boxes_of_the_one_before():
 
 
 def test_the_smaller_picture_has_its_place_and_colours_in_the_larger():
-    """The same boxes below each other, as wide, in the same colours: only the rows are lower."""
+    # The boxes are below each other, as wide and in the same colours; only the rows are lower.
     small = LEVELS["attention"]().boxes
     for level in list(LEVELS)[1:]:
         large = LEVELS[level]().boxes
@@ -171,7 +171,7 @@ PICTURES = [
 
 
 def extent(text):
-    """Left, top, right and bottom of words in the widest font a page may have."""
+    """Return left, top, right and bottom of words in the widest font a page may have."""
     size, bold = float(text.get("font-size")), text.get("font-weight") == "700"
     font = FontProperties(family="DejaVu Sans", weight="bold" if bold else "normal", size=size)
     width, _, _ = TextToPath().get_text_width_height_descent(text.text, font, ismath=False)

@@ -100,7 +100,7 @@ def test_imports_are_followed_wherever_they_are(library):
 
 
 def test_what_carry_on_takes_counts_as_imported(library):
-    """The first cell of a lesson takes earlier exercises by their names."""
+    # The first cell of a lesson takes earlier exercises by their names.
     library("__init__.py", "")
     names = ("one", "two", "three")
     imports = [f"from course_lib.attention._{name} import {name}\n" for name in names]

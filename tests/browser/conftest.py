@@ -75,7 +75,9 @@ def put(page, tmp_path):
 
 @pytest.fixture
 def axe():
-    """`axe(page)` lists what axe-core finds serious or critical; `axe(page, "main")` in a part.
+    """Return `axe(page)`, which lists what axe-core finds serious or critical on a page.
+
+    Called as `axe(page, "main")`, it looks at one part.
 
     `sees`: words whose contrast it must have measured. It skips what it takes for invisible,
     and then would find nothing wrong. Of a whole page's code and formulas some of each stay.

@@ -102,7 +102,7 @@ def serve(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def address(course, serve):
-    """Where `course lab` serves the course folder."""
+    """Return the address where `course lab` serves the course folder."""
     return serve(course)[0]
 
 
@@ -142,7 +142,7 @@ class Lab:
         page.goto(f"{address}/lab/tree/notebooks?token={TOKEN}&reset")
 
     def choose(self, *names):
-        """Go through the menus."""
+        """Choose an item from the menus."""
         self.page.get_by_role("menuitem", name=names[0], exact=True).click()
         for name in names[1:]:
             item = self.page.locator(".lm-Menu-itemLabel").get_by_text(name, exact=True)
@@ -167,7 +167,7 @@ class Lab:
         self.page.keyboard.press("Shift+Enter")
 
     def look_at(self, found):
-        """Scroll there, and wait until it is drawn."""
+        """Scroll to an element, and wait until it is drawn."""
         found.wait_for()
         found.scroll_into_view_if_needed()
         found.evaluate(DRAWN)
@@ -269,7 +269,7 @@ def test_the_verdict_is_in_view_after_every_check(course, address, page):
 
 
 def test_figures_are_still_without_trust_and_alive_in_a_kernel(course, address, page):
-    """JupyterLab drops scripts and SVG of a notebook that is not trusted; then its cells run."""
+    # JupyterLab drops scripts and SVG of a notebook that is not trusted; then its cells run.
     stored = ROOT / "solutions" / LESSON / f"{LESSON}.ipynb"
     (course / "stored.ipynb").write_bytes(stored.read_bytes())
     lab = Lab(page, address)

@@ -62,7 +62,7 @@ def result(figure):
 
 
 def typed(figure, text):
-    """Types into the box, and waits until the page has answered."""
+    """Type into the box, and wait until the page has answered."""
     figure.get_by_role("textbox").fill(text)
     figure.evaluate("() => new Promise((done) => requestAnimationFrame(() => done()))")
 

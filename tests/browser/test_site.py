@@ -355,7 +355,7 @@ def serious(page, options):
 
 @pytest.fixture(scope="module")
 def visits(browser, site):
-    """Each page of the site opened once, from the disk, as someone without a network does."""
+    """Open each page of the site once, from the disk, as someone without a network does."""
     context = browser.new_context()
     page = context.new_page()
     found = []

@@ -27,7 +27,7 @@ class Lab:
     secrets: dict[str, str] = field(default_factory=dict)
 
     def fill(self, code: str) -> str:
-        """Code with @ROOT@, @TARGET@ and @PORT@ replaced."""
+        """Replace @ROOT@, @TARGET@ and @PORT@ in code."""
         code = code.replace("@ROOT@", str(self.root)).replace("@TARGET@", str(self.target))
         return code.replace("@PORT@", str(self.port))
 
@@ -60,7 +60,7 @@ class Threat:
 
     @property
     def student(self) -> str:
-        """Who hands it in; sorted by row."""
+        """Return the name of who hands it in; names sort by row."""
         return f"{self.row}-{[t for t in THREATS if t.row == self.row].index(self)}"
 
 

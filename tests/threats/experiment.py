@@ -72,7 +72,7 @@ class Evidence:
         )
 
     def visible(self) -> Iterator[Path]:
-        """Every file that a student may come to see."""
+        """Yield every file that a student may come to see."""
         for step in ("autograded", "feedback"):
             yield from (p for p in (self.lab.root / step).rglob("*") if p.is_file())
 
@@ -124,7 +124,7 @@ def run(folder: Path) -> tuple[Evidence, list[str]]:
 
 
 def digests(lab: Lab) -> dict[Path, str]:
-    """Every file beside and in the course that grading has no business with."""
+    """Return the digest of every file beside and in the course that grading must not touch."""
     folder, ours = lab.root.parent, ("autograded", "feedback", ".course", "gradebook.db")
     found = {}
     for path in folder.rglob("*"):
@@ -151,7 +151,7 @@ def leftovers(spool: Path) -> list[str]:
 
 
 def _is_server(process: psutil.Process) -> bool:
-    """Whether it serves this process, as multiprocessing has it, or has ended."""
+    """Return whether a process has ended or serves this one, as multiprocessing has it."""
     with contextlib.suppress(psutil.Error):
         return "from multiprocessing." in " ".join(process.cmdline())
     return True

@@ -35,7 +35,7 @@ pytestmark = experiment.needs_strict
 
 @pytest.fixture(scope="module")
 def runner():
-    """One for all: what a test does to it, it must survive."""
+    """Yield one runner for all tests, which must survive what each does to it."""
     made = Runner("strict", QUICK.limits)
     made.open(LESSON)
     yield made
@@ -283,7 +283,7 @@ def below(runner) -> list[psutil.Process]:
 
 
 def test_f12_guests_that_the_host_kills_for_its_memory_cost_no_points(real, runner):
-    """The one at work is replaced, and so is the one that was made ahead."""
+    # The guest at work is replaced, and so is the one that was made ahead.
     slow = f"import time\ntime.sleep(1.5)\n{CAUSAL}"
     hand_in(real, "bob", honest(real, **RIGHT | {"causal_mask": slow}))
     killed = []
@@ -306,7 +306,7 @@ def test_f12_guests_that_the_host_kills_for_its_memory_cost_no_points(real, runn
 
 
 def test_f17_an_odd_environment_is_no_obstacle(course, tmp_path):
-    """Language C, no home, and a folder for temporary files too long for the paths of sockets."""
+    # The language is C, there is no home, and the temporary folder is too long for socket paths.
     folder = tmp_path / ("long" * 30)
     folder.mkdir()
     odd = {"LANG": "C", "LC_ALL": "C", "PYTHONUTF8": "0", "HOME": "/none", "TMPDIR": str(folder)}

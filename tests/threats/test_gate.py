@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="names of bytes:
 
 
 def graded(root: Path, kept, *others: str) -> dict:
-    """Grade; the others' records, once everyone of the class has what they always had."""
+    """Grade, check that the class has its usual records, and return those of the others."""
     found = grades(grade(root, LESSON, settings=QUICK))
     more = {name: found.pop(name) for name in others}
     assert found == kept[2]
@@ -173,7 +173,7 @@ def test_s19_a_seed_is_made_once_and_whole(tmp_path, monkeypatch):
 
 
 def test_s20_the_inputs_of_a_submission_are_its_own_and_stay(course, kept, monkeypatch):
-    """What one prints, a table of inputs and results, is of no use to another or tomorrow."""
+    # A printed table of inputs and results is of no use to another student or tomorrow.
     jobs = []
     monkeypatch.setattr(run, "executor", Canned(kept[1], before=jobs.append))
     shutil.copytree(course / "submitted" / "ada", course / "submitted" / "twin")

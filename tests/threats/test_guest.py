@@ -27,7 +27,7 @@ ALONE = "import os, time\nassert os.getpid() == 1\n"
 
 
 def said(ran) -> str:
-    """Everything that a cell put out, as text."""
+    """Return everything that a cell put out, as text."""
     return "".join(str(o.get("text") or o.get("evalue") or o.get("data")) for o in ran.outputs)
 
 
@@ -108,7 +108,7 @@ time.sleep(0.1)"""
 
 
 def test_u01_orphans_that_have_ended_do_not_count_as_processes_for_ever(guest):
-    """A later cell still learns how a child of its own has ended."""
+    # A later cell still learns how a child of its own has ended.
     assert guest.run(f"{ALONE}child = os.spawnlp(os.P_NOWAIT, 'false', 'false')", 20).state == "ok"
     assert "256" in said(guest.run("print(os.waitpid(child, 0)[1])", SECONDS))
     for _ in range(4):
@@ -255,7 +255,7 @@ print("found", sorted(found))
 
 
 def test_s01_t12_no_solution_hint_or_oracle_lies_in_a_guests_memory(guest):
-    """The search itself works: it finds a phrase of what a guest does import."""
+    # The search itself works: it finds a phrase of what a guest does import.
     root = Path(course_lib.__file__).parent
     known = inspect.getdoc(lockdown)
     exercise = find("causal_mask")
@@ -278,7 +278,7 @@ guests.close()
 
 
 def test_s14_s15_the_same_holds_for_an_ordinary_user():
-    """In a user namespace, which is what such a user has; what is his here is root's outside."""
+    # Such a user is in a user namespace; what is theirs here belongs to root outside.
     command = ["unshare", "--user", "--map-user=1000", "--map-group=1000", sys.executable, "-c"]
     place = Path(__file__).parent
     environ = os.environ | {"PYTHONPATH": f"{place}:{place.parent}"}

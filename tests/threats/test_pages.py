@@ -35,7 +35,7 @@ RENDERED = {  # each is worst for one step: the parser, the sanitizer, the formu
 
 @pytest.mark.parametrize("name", CLEANED)
 def test_s02_cleaning_takes_no_longer_than_the_text_is_long(name):
-    """1 MB each, in 5 s of processor time: with the square of its length none would end."""
+    # 1 MB each takes 5 s of processor time at most; with the square of the length none would end.
     text = CLEANED[name]
     shown = new_output("display_data", {"image/png": text, "text/plain": text})
     started = time.process_time()
@@ -46,7 +46,7 @@ def test_s02_cleaning_takes_no_longer_than_the_text_is_long(name):
 
 @pytest.mark.parametrize("name", RENDERED)
 def test_s03_a_text_is_rendered_in_bounded_time_and_size(name):
-    """One that is longer is only escaped: `tests/test_grading_pages.py`."""
+    # A longer text is only escaped: see `tests/test_grading_pages.py`.
     text = RENDERED[name][: markup.LONGEST]
     for render in (markup.written, markup.lesson_text, markup.highlighted):
         started = time.process_time()

@@ -37,7 +37,7 @@ masked_softmax = [f for f in found if f.__module__ != "__main__"][0]""",
 
 
 def test_s01_an_answer_that_is_the_courses_own_is_worth_nothing_and_is_flagged(tmp_path):
-    """In the whole of lesson 02."""
+    # This runs the whole of lesson 02.
     path = ROOT / "solutions" / LESSON / f"{LESSON}.ipynb"
     root = make_course(tmp_path, nbformat.read(path, as_version=4))
     answers = {name: solution_source(name) for name in lessons()[LESSON].exercises}
@@ -58,7 +58,7 @@ def test_s01_an_answer_that_is_the_courses_own_is_worth_nothing_and_is_flagged(t
 
 @pytest.fixture(scope="module")
 def points_of():
-    """Points of an answer to an exercise, with a cell of the student's own before the answer."""
+    """Yield a function that returns the points of an answer below a cell of the student's own."""
     runner = Runner(None, Limits())
 
     def graded(lesson: str, name: str, answer: str, before: str = "") -> tuple[float, float]:
@@ -84,7 +84,7 @@ def test_s01_what_an_earlier_lesson_handed_out_may_be_imported(points_of):
 def test_s11_s12_s13_no_class_is_graded_below_strict_that_is_not_trusted(
     tmp_path, monkeypatch, capsys
 ):
-    """At "off", files of the grader, its environment and its sockets are within reach."""
+    # At "off", files of the grader, its environment and its sockets are within reach.
     root = make_course(tmp_path)
     target = tmp_path / "target"
     target.touch()

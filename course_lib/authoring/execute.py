@@ -190,5 +190,5 @@ def _kernel_manager(scratch: Path) -> "AsyncKernelManager":
 
 
 def _build_font_cache() -> None:
-    """Lets matplotlib build its font cache here: once per machine, it says so on stderr."""
+    """Let matplotlib build its font cache here: once per machine, it says so on stderr."""
     import matplotlib.font_manager  # noqa: F401

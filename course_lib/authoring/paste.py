@@ -27,7 +27,7 @@ class Solution:
 
     @property
     def plain(self) -> str:
-        """The source without the markers."""
+        """Return the source without the markers."""
         return "\n".join(x for x in self.text.split("\n") if x.strip() not in (BEGIN, END))
 
 

@@ -39,7 +39,7 @@ class Stored(NamedTuple):
 
 
 def store_translator(course: Course, num_steps: int = 800) -> Stored:
-    """Trains lesson 00's translator, a minute or so, and writes its weights.
+    """Train lesson 00's translator, a minute or so, and write its weights.
 
     First as the lesson does, then finer, with more of what is rare among all numbers: the short
     and round ones that a reader types first, and "eins", which is "ein" elsewhere.

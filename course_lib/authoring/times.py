@@ -35,7 +35,7 @@ class Times:
 
 
 def times(course: Course, slug: str) -> Times:
-    """How long a lesson takes.
+    """Return how long a lesson takes.
 
     Raises:
         BuildError: an exercise without a star stands in an optional section; see `roles`, too.
@@ -120,6 +120,6 @@ def told(time: Times) -> str:
 
 
 def spoken(minutes: float) -> str:
-    """Minutes as a person says them, rounded to ten: "1 h 30 min"."""
+    """Return minutes as a person says them, rounded to ten: "1 h 30 min"."""
     hours, rest = divmod(10 * round(minutes / 10), 60)
     return " ".join(f"{n} {unit}" for n, unit in ((hours, "h"), (rest, "min")) if n) or "0 min"

@@ -46,7 +46,7 @@ class Measured:
     machine: str
 
     def as_dict(self) -> dict:
-        """JSON-able."""
+        """Return the results as JSON-able data."""
         return {
             "machine": self.machine,
             "rows": [asdict(row) for row in self.rows],
@@ -57,7 +57,7 @@ class Measured:
         }
 
     def table(self) -> list[list[str]]:
-        """Head and rows: exercise, answers, and median and maximum of right and wrong ones."""
+        """Return head and rows: exercise, answers, median and maximum of right and wrong ones."""
         head = ["exercise", "right", "median", "slowest", "wrong", "median", "slowest"]
         body = [[f"`{row.exercise}`", *_cells(row.right), *_cells(row.wrong)] for row in self.rows]
         every = [[s for row in self.rows for s in part(row)] for part in (_right, _wrong)]
@@ -136,7 +136,7 @@ def measure(
 
 
 def _first_check(answer: matrix.Variant) -> float:
-    """Seconds of processor time, in a process forked from one that has checked nothing."""
+    """Return seconds of processor time in a process forked from one that has checked nothing."""
     here, there = multiprocessing.Pipe(duplex=False)
     process = multiprocessing.get_context("fork").Process(target=_check, args=(answer, there))
     process.start()

@@ -92,12 +92,12 @@ class Measured:
 
     @property
     def median(self) -> float:
-        """Seconds of the median figure."""
+        """Return the seconds of the median figure."""
         return statistics.median(row.seconds for row in self.rows)
 
     @property
     def ratio(self) -> float:
-        """Our time over that of the PNG, in the median of the figures that matplotlib draws."""
+        """Return our time over that of the PNG, in the median of matplotlib's figures."""
         return statistics.median(r.seconds / r.png_seconds for r in self.rows if r.png_seconds)
 
     def text(self) -> str:
@@ -119,7 +119,7 @@ class Measured:
 
 
 def measure(repeats: int = 5) -> Measured:
-    """Draws each figure `repeats` times and keeps the median."""
+    """Draw each figure `repeats` times and keep the median."""
     machine = f"{platform.machine()}, Python {platform.python_version()}"
     return Measured([_row(name, draw, repeats) for name, draw in DRAWN.items()], machine)
 

@@ -18,7 +18,7 @@ from course_lib.grading.graded_cells import is_check
 
 
 def floor(folder: Path, lesson: str) -> float:
-    """Seconds that the cells of all graded notebooks of a lesson take, but for checks and demos.
+    """Return the seconds for the cells of a lesson's graded notebooks, without checks and demos.
 
     Args:
         folder: the course, graded.

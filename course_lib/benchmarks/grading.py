@@ -56,7 +56,7 @@ class Measured:
 
     @property
     def each(self) -> float:
-        """Wall seconds for one submission."""
+        """Return the wall seconds for one submission."""
         return self.seconds / self.submissions
 
 
@@ -70,12 +70,12 @@ class Comparison:
     workers: int
 
     def ratio(self, lesson: str) -> float | None:
-        """How many times the throughput of stock nbgrader; None if that was not run."""
+        """Return our throughput over that of stock nbgrader, or None if that was not run."""
         each = {run.grader: run.each for run in self.runs if run.lesson == lesson}
         return each["nbgrader"] / each["course"] if "nbgrader" in each else None
 
     def as_dict(self) -> dict:
-        """JSON-able."""
+        """Return the results as JSON-able data."""
         runs = [asdict(run) | {"each": round(run.each, 4)} for run in self.runs]
         ratios = {run.lesson: self.ratio(run.lesson) for run in self.runs}
         about = {"machine": self.machine, "sandbox": self.sandbox, "workers": self.workers}

@@ -62,7 +62,7 @@ class Stability:
 
     @property
     def unstable(self) -> list[str]:
-        """Notebooks whose copies did not all get the same."""
+        """Return the notebooks whose copies did not all get the same."""
         return [name for name, seen in self.outcomes.items() if len(seen) > 1]
 
     def text(self) -> str:

@@ -51,7 +51,7 @@ _ORDER = {
 
 
 def judged(probe: Probe, expected, recorded) -> Problem | None:
-    """Says which object was taken for what it is not, and what is special about the inputs."""
+    """Report the first object that the test misclassified, and what is special about the inputs."""
     objects = [value for name, value in probe.args.items() if name.startswith("object_")]
     for built, want, part in zip(objects, expected, recorded.items.values(), strict=True):
         if bool(part.data) == want:
@@ -161,7 +161,7 @@ def nudged_module(rng, of, amount, towards="mixed", mode="both", training=False)
 
 
 def in_train_mode(rng, of, **inputs) -> Probe:
-    """Modules that are off in one mode only, handed over in the other and in that one."""
+    """Return modules that are off in one mode only, handed over in the other and in that one."""
     sound = nudged_module(rng, of, 1.0, mode="eval", training=True)
     broken = nudged_module(rng, of, 1.0, mode="train", training=True)
     return question("train_mode", broken, sound, **inputs)
@@ -203,7 +203,7 @@ def _marks(num_items, num_rows, item, row, alternate) -> np.ndarray:
 
 
 def lengths_of(rng, m=5, b=3) -> Array:
-    """Lengths that differ and leave pads."""
+    """Draw lengths that differ and leave pads."""
     return tensor(rng.permutation(np.arange(1, m))[:b])
 
 
@@ -213,7 +213,7 @@ def functions(*names) -> list[Built]:
 
 
 def function_edges(rng, of, broken, last_row) -> list[Probe]:
-    """`last_row` is the last output that can be off, from the end."""
+    """Return the probes of a function; `last_row` is the last output, from the end, that is off."""
 
     def nudged(amount, towards, row) -> Built:
         at = last_row if row == -1 else row
@@ -283,7 +283,7 @@ DESCRIBED = {
 
 
 def tally(to_reveal: str, to_accept: str) -> Callable[..., str]:
-    """How many of the objects that a test must reveal it does, and how many right ones it accuses.
+    """Count how many objects the test reveals that it must, and how many right ones it accuses.
 
     An object about which it said nothing, because of an error, is neither revealed nor accused.
 

@@ -54,7 +54,7 @@ class Row:
 
     @property
     def ok(self) -> bool:
-        """Whether the check was right for every seed."""
+        """Return whether the check was right for every seed."""
         return self.missed == 0
 
     def line(self) -> str:

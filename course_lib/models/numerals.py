@@ -180,7 +180,7 @@ class Numerals:
         return self.source_ids(number), self.target_ids(number)
 
     def batches(self, size: int, generator: torch.Generator) -> Iterator[Pairs]:
-        """Random pairs of seen numbers without end, `size` at a time.
+        """Yield random pairs of seen numbers without end, `size` at a time.
 
         How many digits a number has is drawn first: otherwise nine of ten would have four.
         """

@@ -35,7 +35,7 @@ def weights(name: str) -> dict[str, np.ndarray]:
 
 
 def trained_translator(numerals: Numerals) -> Translator:
-    """Lesson 00's translator as it was stored, which translates `Numerals()`."""
+    """Return lesson 00's translator as it was stored, which translates `Numerals()`."""
     return filled(new_translator(numerals), weights(TRANSLATOR))
 
 

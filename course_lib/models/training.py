@@ -17,7 +17,7 @@ def train(
     label: str = "training",
     watch: Callable[[int, float], None] | None = None,
 ) -> Tensor:
-    """Train `model` in place behind a progress bar, and leaves it in eval mode.
+    """Train `model` in place behind a progress bar, and leave it in eval mode.
 
     Interrupting (Kernel, Interrupt) ends the training early and keeps what was learned. Where the
     weights and the batches come from seeded generators, the result is the same on the same machine.

@@ -75,7 +75,7 @@ class Translator(nn.Module):
 
     @property
     def maps(self) -> Tensor:
-        """The decoder's attention over the characters in the last call, `(batch, ..., t, m)`."""
+        """Return the last call's attention over the characters, `(batch, ..., t, m)`."""
         decoder: Any = self.decoder
         return decoder.cross_attention.attention_weights
 

@@ -15,7 +15,7 @@ MAX_FEATURES = 4
 
 
 def feature_cube(projected_queries: Any, projected_keys: Any, w_v: Any) -> Plot:
-    """tanh(query + key) for every pair of one item, a slice per hidden feature, then the scores.
+    """Draw tanh(query + key) for every pair of one item, a slice per feature, then the scores.
 
     Each slice has the projected query in front of its row and the projected key below its
     column, so that a reader can add the two; the last map is the sum of the slices, weighted.

@@ -46,7 +46,7 @@ class Attention(NamedTuple):
 
     @property
     def scale(self) -> float:
-        """The weight that is drawn in full color and width: the largest, rounded up."""
+        """Return the weight that is drawn in full color and width: the largest, rounded up."""
         top = self.weights[~self.masked].max(initial=0.0)
         return next(scale for scale in SCALES if top <= scale + 1 / LEVELS)
 

@@ -28,7 +28,7 @@ def colour(position: int) -> str:
 
 
 def style(position: int) -> dict[str, Any]:
-    """Colour, marker and dash of the line at a position, so that none needs its colour alone."""
+    """Return colour, marker and dash of the line at a position, so that none needs its colour."""
     return {
         "color": colour(position),
         "marker": MARKERS[position % len(MARKERS)],
@@ -37,7 +37,7 @@ def style(position: int) -> dict[str, Any]:
 
 
 def clean(axes: Axes, *, grid: bool = False) -> None:
-    """Small tick labels, no frame at the top and right, and a faint grid if asked for."""
+    """Shrink tick labels, hide the frame at the top and right, and add a faint grid if asked for."""
     axes.tick_params(labelsize=8)
     axes.spines[["top", "right"]].set_visible(False)
     if grid:
@@ -96,7 +96,7 @@ def colour_bar(
 
 
 def grid_of(figure: Figure, count: int, columns: int, **options: Any) -> list[Axes]:
-    """`count` axes in rows of `columns`."""
+    """Return `count` axes in rows of `columns`."""
     rows = -(-count // columns)
     every = list(np.atleast_1d(figure.subplots(rows, columns, **options)).flat)
     for unused in every[count:]:
@@ -105,12 +105,12 @@ def grid_of(figure: Figure, count: int, columns: int, **options: Any) -> list[Ax
 
 
 def name_ticks(axes: Axes, names: Sequence[str], *, rows: bool = False) -> None:
-    """Names at 0, 1, 2, ... of the horizontal axis, or with `rows` of the vertical one."""
+    """Name the ticks 0, 1, 2, ... of the horizontal axis, or with `rows` of the vertical one."""
     (axes.set_yticks if rows else axes.set_xticks)(range(len(names)), list(names))
 
 
 def _cell_inches(axes: Axes, shape: tuple[int, ...]) -> float:
-    """About the width of a cell: the axes' share of the figure, less labels and colour bar."""
+    """Estimate the width of a cell: the axes' share of the figure, less labels and colour bar."""
     place, figure = axes.get_subplotspec(), axes.figure
     columns = 1 if place is None else place.get_gridspec().ncols
     return ((figure.bbox.width / figure.dpi - 0.8) / columns - 0.55) / max(shape)

@@ -18,7 +18,7 @@ BLOCK_GAP = 0.7
 
 
 def cell_origins(panels: Mapping[str, tuple[Any, Any]], *, owner: str = "key") -> Plot:
-    """Tensors side by side, each cell coloured and lettered by what its number belongs to.
+    """Draw tensors side by side, each cell coloured and lettered by what its number belongs to.
 
     Args:
         panels: title -> `(numbers, owners)` of one shape: a matrix, or blocks
@@ -40,7 +40,7 @@ def cell_origins(panels: Mapping[str, tuple[Any, Any]], *, owner: str = "key") -
 
 
 def cell_by_cell(matrix: Any, step: int) -> Plot:
-    """Where the numbers of a matrix go, one after the other: reshaped, and transposed.
+    """Draw where the numbers of a matrix go, one after the other: reshaped, and transposed.
 
     Args:
         matrix: `(rows, columns)`.

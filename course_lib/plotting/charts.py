@@ -26,7 +26,7 @@ def bars(
     x_label: str = "keys",
     ticks: Sequence[str] | None = None,
 ) -> Plot:
-    """Panels of grouped bars with their values written above: title -> series -> values.
+    """Draw panels of grouped bars with their values written above: title -> series -> values.
 
     The bars are named by `ticks`, otherwise by their numbers.
     """

@@ -22,7 +22,7 @@ DIGITS = 1000
 
 
 def clickable_mask(scores: Any, softmax: "Callable[..., Tensor]") -> Plot:
-    """Weights of a map of scores; where scripts run, a click on a cell masks or allows its key.
+    """Map the weights of scores; where scripts run, a click on a cell masks or allows its key.
 
     Args:
         scores: `(num_queries, num_keys)`, at most 8 queries and 6 keys.
@@ -50,7 +50,7 @@ def clickable_mask(scores: Any, softmax: "Callable[..., Tensor]") -> Plot:
 
 
 def _under_every_mask(scores: np.ndarray, softmax: "Callable[..., Tensor]") -> np.ndarray:
-    """`(num_queries, 2 ** num_keys, num_keys)`: the weights of each row under each mask."""
+    """Return the weights of each row under each mask: `(num_queries, 2 ** num_keys, num_keys)`."""
     import torch  # not with the module: a class report draws without it
 
     num_queries, num_keys = scores.shape

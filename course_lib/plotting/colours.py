@@ -37,7 +37,7 @@ def rgb(colour: str) -> tuple[float, float, float]:
 
 
 def luminance(colour: str) -> float:
-    """Relative luminance as WCAG 2 defines it, 0 (black) to 1 (white)."""
+    """Return the relative luminance as WCAG 2 defines it, from 0 (black) to 1 (white)."""
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in rgb(colour)]
     return float(np.dot((0.2126, 0.7152, 0.0722), linear))
 

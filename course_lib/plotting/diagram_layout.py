@@ -40,7 +40,7 @@ class Box:
 
     @property
     def middle(self) -> tuple[float, float]:
-        """The center."""
+        """Return the center."""
         return (self.left + self.right) / 2, (self.top + self.bottom) / 2
 
 
@@ -55,7 +55,7 @@ class Arrow(NamedTuple):
 
     @property
     def name(self) -> str:
-        """`source -> target`."""
+        """Return `source -> target`."""
         return f"{self.source} -> {self.target}"
 
 

@@ -138,7 +138,7 @@ def _shell() -> Any:
 
 
 def _has_front_end() -> bool:
-    """Whether someone is there to move a slider; COURSE_INTERACTIVE=0 or 1 overrules it."""
+    """Return whether someone is there to move a slider; COURSE_INTERACTIVE=0 or 1 overrules it."""
     wanted = os.environ.get(INTERACTIVE_VARIABLE)
     if wanted in {"0", "1"}:
         return wanted == "1"

@@ -70,7 +70,7 @@ class Plot:
 
     @functools.cached_property
     def svg(self) -> str:
-        """The figure as one `<svg>` element."""
+        """Return the figure as one `<svg>` element."""
         return self.figure if isinstance(self.figure, str) else of_figure(self.figure)
 
 
@@ -83,17 +83,17 @@ class Control(NamedTuple):
 
     @property
     def slides(self) -> bool:
-        """Whether the options are numbers, for which a slider is better than a list."""
+        """Return whether the options are numbers, for which a slider is better than a list."""
         return all(isinstance(o, int | float) and not isinstance(o, bool) for o in self.options)
 
     @property
     def label(self) -> str:
-        """The name as it is shown."""
+        """Return the name as it is shown."""
         return self.name.replace("_", " ")
 
     @property
     def words(self) -> list[str]:
-        """The options as they are shown."""
+        """Return the options as they are shown."""
         return [f"{option:g}" if self.slides else str(option) for option in self.options]
 
 
@@ -205,7 +205,7 @@ def _rows_html(table: Table | None) -> str:
 
 
 def _json(data: Mapping[str, Any]) -> str:
-    """JSON that can stand in a script element."""
+    """Return JSON that can stand in a script element."""
     return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
 
 

@@ -30,7 +30,7 @@ def heatmap(
     quantity: str = "attention weight",
     limits: tuple[float, float] | None = (0.0, 1.0),
 ) -> Plot:
-    """One map of `(num_queries, num_keys)` numbers, written in the cells up to 8 x 8.
+    """Draw one map of `(num_queries, num_keys)` numbers, written in the cells up to 8 x 8.
 
     Args:
         weights: tensor, array or nested list.
@@ -64,7 +64,7 @@ def heatmap_grid(
     limits: tuple[float, float] | None = (0.0, 1.0),
     columns: int = 3,
 ) -> Plot:
-    """Several maps side by side under one colour bar: heads, batch items, before and after.
+    """Draw several maps side by side under one colour bar: heads, batch items, before and after.
 
     Args:
         panels: title -> `(num_queries, num_keys)` numbers.
@@ -89,7 +89,7 @@ def heatmap_grid(
 
 
 def mask_gallery(masks: Mapping[str, Any]) -> Plot:
-    """Masks side by side: a tick where the query may attend the key, hatching where not.
+    """Draw masks side by side: a tick where the query may attend the key, hatching where not.
 
     Args:
         masks: title -> bool `(num_queries, num_keys)`, True = may attend.

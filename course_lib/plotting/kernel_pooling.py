@@ -53,7 +53,7 @@ def kernel_fits(
 
 
 def query_weights(keys: Any, values: Any, query: float, weights: Any, output: float) -> Plot:
-    """One query among the data, and beneath it the weight of each key.
+    """Draw one query among the data, and beneath it the weight of each key.
 
     Args:
         keys, values, weights: one number for each key.
@@ -88,7 +88,7 @@ def query_weights(keys: Any, values: Any, query: float, weights: Any, output: fl
 
 
 def _gaps(places: np.ndarray, values: np.ndarray) -> list[tuple[float, float]]:
-    """Stretches without a prediction, half a step longer on both sides."""
+    """Return the stretches without a prediction, half a step longer on both sides."""
     missing = np.flatnonzero(~np.isfinite(values))
     if not missing.size:
         return []

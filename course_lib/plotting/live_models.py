@@ -114,7 +114,7 @@ def live_induction(
 
 
 def _packed(weights: Mapping[str, Any]) -> dict[str, Any]:
-    """Names with counts, and all numbers in half precision, little-endian, as base64."""
+    """Pack names with counts, and all numbers in half precision, little-endian, as base64."""
     arrays = {name: as_array(array).astype("<f2") for name, array in weights.items()}
     numbers = b"".join(array.tobytes() for array in arrays.values())
     return {
@@ -124,7 +124,7 @@ def _packed(weights: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _crossing(parts: Sequence[str], words: Sequence[str], weights: np.ndarray) -> str:
-    """Which part each word looks at, and which lines cross."""
+    """Say which part each word looks at, and which lines cross."""
     ends = np.cumsum([len(part) for part in parts])
     shares = np.stack([part.sum(1) for part in np.split(weights, ends[:-1], axis=1)], axis=1)
     best = shares.argmax(1)

@@ -25,7 +25,7 @@ class Running(NamedTuple):
 
 
 def online_softmax(scores: Any, values: Any, block_size: int, blocks: int) -> Plot:
-    """One row of scores after some of its blocks: the maximum c, the sum t and the output O so far.
+    """Draw one row of scores after some blocks: the maximum c, the sum t and the output O.
 
     Args:
         scores: `(num_keys,)`, finite.
@@ -114,7 +114,7 @@ CELL, LEFT, TOP = 22, 44, 64
 
 
 def tiles(num_query_blocks: int, num_key_blocks: int, step: int) -> Plot:
-    """Blocked attention at one step: what lies in slow memory, what is in fast memory now.
+    """Draw one step of blocked attention: what lies in slow memory and what is in fast memory.
 
     The outer loop goes over blocks of queries, the inner one over blocks of keys, as in
     FlashAttention-2 (Dao 2023).

@@ -13,7 +13,7 @@ from course_lib.plotting.words import as_array, number
 
 
 def saturation(scores: Any, factor: float = 1.0) -> Plot:
-    """Softmax of `factor * scores` as bars, and what it lets through: diag(w) - w w^T.
+    """Draw softmax(`factor * scores`) as bars, and what it lets through: diag(w) - w w^T.
 
     Args:
         scores: one row of scores, one for each key.

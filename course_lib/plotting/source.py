@@ -48,7 +48,7 @@ def show_source(source: str, *, against: str | None = None, title: str | None = 
 
 
 def _difference(source: str, against: str | None) -> list[tuple[str, str, str]]:
-    """`(sign, line, highlighted line)`, the sign a space, a plus or a minus."""
+    """Return `(sign, line, highlighted line)`, where the sign is a space, a plus or a minus."""
     new = list(zip(source.splitlines(), _highlighted(source), strict=True))
     if against is None:
         return [(" ", *line) for line in new]

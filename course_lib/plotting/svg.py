@@ -86,7 +86,7 @@ def drawing(
     least: float = 0,
     panels: Sequence[Box] = (),
 ) -> str:
-    """`inside` as an `<svg>` of `width` x `height` units.
+    """Wrap `inside` in an `<svg>` of `width` x `height` units.
 
     Args:
         inside: markup.
@@ -109,7 +109,7 @@ def drawing(
 
 
 def element(tag: str, inside: str | None = None, **attributes: object) -> str:
-    """`<tag ...>inside</tag>`; `_` in an attribute's name is a hyphen, None leaves it out.
+    """Return `<tag ...>inside</tag>`; `_` in an attribute's name is a hyphen, None leaves it out.
 
     `inside` is markup: text goes through `text`, which escapes it.
     """
@@ -122,7 +122,7 @@ def element(tag: str, inside: str | None = None, **attributes: object) -> str:
 
 
 def text(words: object, x: float, y: float, size: float = 11, **attributes: object) -> str:
-    """Words in the middle of (x, y), unless `text_anchor` says otherwise."""
+    """Return words in the middle of (x, y), unless `text_anchor` says otherwise."""
     style = {"text_anchor": "middle", "dominant_baseline": "central", **attributes}
     return element("text", html.escape(str(words)), x=x, y=y, font_size=size, **style)
 

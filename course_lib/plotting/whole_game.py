@@ -17,7 +17,7 @@ LOOKS = {"forty": {"drei": 1, "und": 1, "vierzig": 6}, "three": {"drei": 6, "und
 
 
 def bottleneck() -> Plot:
-    """Two ways to translate 43: by one vector of fixed length, and by looking back."""
+    """Draw two ways to translate 43: by one vector of fixed length, and by looking back."""
     middle = {name: sum(ends) / 2 for name, ends in (SOURCE | TARGET).items()}
     one_vector = [
         _title("before 2014: one vector"),
@@ -47,7 +47,7 @@ def bottleneck() -> Plot:
 
 
 def _panel(parts: list[str], index: int) -> str:
-    """Both panels have the pieces above, the words below, and an arrow from word to word."""
+    """Draw a panel with the pieces above, the words below, and an arrow from word to word."""
     boxes = [_box(name, ends, "source", PLAIN) for name, ends in SOURCE.items()]
     boxes += [_box(name, ends, "target", OUTPUT) for name, ends in TARGET.items()]
     words = _right_of(TARGET, "forty", "three", "target")

@@ -20,7 +20,7 @@ def as_array(data: Any) -> np.ndarray:
 
 
 def number(value: SupportsFloat) -> str:
-    """Two decimals where they tell something, otherwise three digits."""
+    """Format a number with two decimals where they tell something, otherwise three digits."""
     value = float(value)
     if not np.isfinite(value):
         return str(value)
@@ -30,7 +30,7 @@ def number(value: SupportsFloat) -> str:
 
 
 def ranges(indices: Iterable[int]) -> str:
-    """`[0, 1, 2, 5]` -> `"0-2, 5"`."""
+    """Format `[0, 1, 2, 5]` as `"0-2, 5"`."""
     runs: list[list[int]] = []
     for index in indices:
         if runs and index == runs[-1][1] + 1:
@@ -41,12 +41,12 @@ def ranges(indices: Iterable[int]) -> str:
 
 
 def counted(count: int, one: str, many: str) -> str:
-    """`1 query`, `3 queries`."""
+    """Format a count, such as `1 query` or `3 queries`."""
     return f"{count} {one if count == 1 else many}"
 
 
 def listed(name: str, indices: Sequence[int]) -> str:
-    """`key 3`, `keys 1-2, 4`."""
+    """Format a list of indices, such as `key 3` or `keys 1-2, 4`."""
     return f"{name}{'' if len(indices) == 1 else 's'} {ranges(indices)}"
 
 
@@ -59,14 +59,14 @@ def same_rows(rows: Sequence[Sequence[int]]) -> list[tuple[list[int], list[int]]
 
 
 def row_name(numbers: Sequence[int], total: int) -> str:
-    """`query 1`, `queries 0-2`, `every query`."""
+    """Name rows, such as `query 1`, `queries 0-2` or `every query`."""
     if len(numbers) == total and total > 1:
         return "every query"
     return f"{'query' if len(numbers) == 1 else 'queries'} {ranges(numbers)}"
 
 
 def mask_sentence(mask: np.ndarray) -> str:
-    """Who may attend whom, row by row; equal rows are said once."""
+    """Say who may attend whom, row by row; equal rows are said once."""
     num_queries, num_keys = mask.shape
     parts = []
     for numbers, allowed in same_rows([np.flatnonzero(row).tolist() for row in mask]):

@@ -34,7 +34,7 @@ def additive_scores(
 
 
 def weighted_average(weights: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Each query's sum of weight times value."""
+    """Return each query's sum of weight times value."""
     outputs = np.zeros((*weights.shape[:2], values.shape[2]))
     for b, i, j in np.ndindex(weights.shape):
         outputs[b, i] += weights[b, i, j] * values[b, j]

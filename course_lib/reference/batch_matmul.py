@@ -9,12 +9,12 @@ from course_lib.reference.masked_softmax import softmax_of
 
 
 def dot(left: np.ndarray, right: np.ndarray) -> float:
-    """Sum of products of two vectors of the same length."""
+    """Return the sum of products of two vectors of the same length."""
     return math.fsum(float(x) * float(y) for x, y in zip(left, right, strict=True))
 
 
 def bmm(a: np.ndarray, b: np.ndarray) -> Expected:
-    """Entry (..., i, j) is row i of this item's `a` times column j of the same item's `b`."""
+    """Multiply row i of each item's `a` by column j of its `b` for each entry (..., i, j)."""
     product = np.empty((*a.shape[:-1], b.shape[-1]))
     for index in np.ndindex(product.shape):
         item, i, j = index[:-2], index[-2], index[-1]
@@ -29,7 +29,7 @@ def bmm_loops(a: np.ndarray, b: np.ndarray) -> Expected:
 
 
 def batched_scores(queries: np.ndarray, keys: np.ndarray) -> Expected:
-    """Entry (..., i, j) is query i times key j of the same item."""
+    """Multiply query i by key j of the same item for each entry (..., i, j)."""
     scores = np.empty((*queries.shape[:-1], keys.shape[-2]))
     for index in np.ndindex(scores.shape):
         item, i, j = index[:-2], index[-2], index[-1]
@@ -38,7 +38,7 @@ def batched_scores(queries: np.ndarray, keys: np.ndarray) -> Expected:
 
 
 def attention_pooling(queries: np.ndarray, keys: np.ndarray, values: np.ndarray) -> Expected:
-    """Scores, a softmax of each row, then value after value, each times its weight."""
+    """Compute scores, a softmax of each row, then value after value, each times its weight."""
     scores = batched_scores(queries, keys).outputs
     weights = np.empty(scores.shape)
     outputs = np.zeros((*scores.shape[:-1], values.shape[-1]))

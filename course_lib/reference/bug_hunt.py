@@ -44,7 +44,7 @@ BROKEN = {
 
 
 def holds(invariant: str, module: str) -> bool:
-    """Whether the module of that name keeps an invariant."""
+    """Return whether the module of that name keeps an invariant."""
     return invariant not in BROKEN[module]
 
 
@@ -56,7 +56,7 @@ def lookup(
     values: np.ndarray,
     valid_lens: np.ndarray | None = None,
 ) -> Expected:
-    """One query at a time, over its real keys only."""
+    """Look up one query at a time, over its real keys only."""
     q, k = linear(queries, state["W_q.weight"]), linear(keys, state["W_k.weight"])
     weights = np.zeros((*q.shape[:2], k.shape[1]))
     outputs = np.zeros((*q.shape[:2], values.shape[2]))
@@ -75,7 +75,7 @@ def causal_self_attention(
     x: np.ndarray,
     valid_lens: np.ndarray | None = None,
 ) -> Expected:
-    """One head and one position at a time, over what lies behind it."""
+    """Attend with one head at one position at a time, over what lies behind it."""
     num_heads, num_positions = construct["num_heads"], x.shape[1]
     thirds = np.split(linear(x, state["W_qkv.weight"]), 3, axis=-1)
     q, k, v = (split_heads(third, num_heads).outputs for third in thirds)

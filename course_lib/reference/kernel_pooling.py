@@ -8,12 +8,12 @@ from course_lib.reference import Expected
 
 
 def squared_distance(a: np.ndarray, b: np.ndarray) -> float:
-    """Squared Euclidean distance of two vectors."""
+    """Return the squared Euclidean distance of two vectors."""
     return math.fsum((float(x) - float(y)) ** 2 for x, y in zip(a, b, strict=True))
 
 
 def squared_distances(queries: np.ndarray, keys: np.ndarray) -> Expected:
-    """One squared distance for each pair."""
+    """Return one squared distance for each pair."""
     result = np.empty((len(queries), len(keys)))
     for i, j in np.ndindex(result.shape):
         result[i, j] = squared_distance(queries[i], keys[j])
@@ -21,7 +21,7 @@ def squared_distances(queries: np.ndarray, keys: np.ndarray) -> Expected:
 
 
 def gaussian_weights(squared: list[float], bandwidth: float) -> list[float]:
-    """Kernel values divided by their total; the nearest key's kernel is taken as 1."""
+    """Divide the kernel values by their total; the nearest key's kernel is taken as 1."""
     nearest = min(squared)
     kernel = [math.exp(-(s - nearest) / (2 * bandwidth * bandwidth)) for s in squared]
     total = math.fsum(kernel)
@@ -54,7 +54,7 @@ def leave_one_out(inputs: np.ndarray, targets: np.ndarray, bandwidth: float) -> 
 
 
 def leave_one_out_error(inputs: np.ndarray, targets: np.ndarray, bandwidth: float) -> float:
-    """Mean squared difference between the targets and their leave-one-out predictions."""
+    """Return the mean squared difference of the targets and their leave-one-out predictions."""
     predictions = leave_one_out(inputs, targets, bandwidth).outputs
     return math.fsum((p - t) ** 2 for p, t in zip(predictions, targets, strict=True)) / len(targets)
 

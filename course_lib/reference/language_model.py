@@ -13,7 +13,7 @@ from course_lib.reference.translator import layer_norm, part
 
 
 def next_token_loss(logits: np.ndarray, tokens: np.ndarray) -> Expected:
-    """Minus the logarithm of what the next token got, averaged over all that have a next one."""
+    """Average minus the logarithm of what the next token got, over all that have a next one."""
     losses = []
     for item, text in zip(logits, tokens, strict=True):
         for scores, following in zip(item, text[1:], strict=False):
@@ -55,7 +55,7 @@ def _gelu(x: np.ndarray) -> np.ndarray:
 def next_probabilities(
     logits: np.ndarray, temperature: float = 1.0, top_k: int | None = None
 ) -> np.ndarray:
-    """How likely each token is to be drawn."""
+    """Return how likely each token is to be drawn."""
     order = sorted(range(len(logits)), key=lambda token: -logits[token])
     kept = order[:1] if temperature == 0 else order[:top_k]
     probabilities = np.zeros(len(logits))
@@ -97,7 +97,7 @@ def kv_cache(
 
 
 def rotary_embedding(x: np.ndarray, offset: int = 0) -> Expected:
-    """Each pair of neighbours as a complex number, times exp(i * angle)."""
+    """Turn each pair of neighbours as a complex number, times exp(i * angle)."""
     d, turned = x.shape[-1], np.zeros(x.shape)
     for *place, p, i in np.ndindex(*x.shape[:-1], d // 2):
         angle = (offset + p) / 10000 ** (2 * i / d)
@@ -142,7 +142,7 @@ def ablate_head(
     *,
     moment: str,
 ) -> Expected:
-    """Logits at one of the moments, and that nothing is not as it was.
+    """Return logits at one of the moments, and that nothing differs from what it was.
 
     Args:
         model: what it is made of, as `options`: "embedding", "layers", "num_heads".
@@ -209,7 +209,7 @@ def grouped_query_attention(
     valid_lens: np.ndarray | None = None,
     mask: np.ndarray | None = None,
 ) -> Expected:
-    """Every query of every head on its own, with the keys and values of its group."""
+    """Attend with every query of every head on its own, using its group's keys and values."""
     num_heads, heads_of_a_group = queries.shape[1], queries.shape[1] // keys.shape[1]
     outputs = np.zeros((*queries.shape[:3], values.shape[3]))
     shape = (len(queries), num_heads, queries.shape[2], keys.shape[2])

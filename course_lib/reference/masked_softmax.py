@@ -8,7 +8,7 @@ from course_lib.reference import Expected
 
 
 def softmax_of(scores: list[float]) -> list[float]:
-    """Softmax of a plain list of numbers."""
+    """Return the softmax of a plain list of numbers."""
     largest = max(scores)
     exponentials = [math.exp(score - largest) for score in scores]
     total = math.fsum(exponentials)
@@ -16,7 +16,7 @@ def softmax_of(scores: list[float]) -> list[float]:
 
 
 def stable_softmax(scores: np.ndarray, axis: int = -1) -> Expected:
-    """Softmax along one axis, one line of numbers at a time."""
+    """Compute softmax along one axis, one line of numbers at a time."""
     moved = np.moveaxis(np.asarray(scores, dtype=np.float64), axis, -1)
     weights = np.empty(moved.shape)
     for index in np.ndindex(moved.shape[:-1]):
@@ -54,7 +54,7 @@ def combine_masks(*masks: np.ndarray | None) -> Expected:
 
 
 def additive_mask(mask: np.ndarray, dtype: str) -> Expected:
-    """0 where kept, -inf where dropped."""
+    """Return 0 where a key is kept and -inf where it is dropped."""
     numbers = np.empty(mask.shape)
     for index in np.ndindex(mask.shape):
         numbers[index] = 0.0 if mask[index] else -math.inf
@@ -64,7 +64,7 @@ def additive_mask(mask: np.ndarray, dtype: str) -> Expected:
 def allowed_keys(
     shape: tuple[int, ...], valid_lens: np.ndarray | None = None, mask: np.ndarray | None = None
 ) -> np.ndarray:
-    """Bool array of `shape` = (..., n, m): may this query attend to this key?"""
+    """Return a bool array of `shape` = (..., n, m): may this query attend to this key?"""
     allowed = np.ones(shape, dtype=bool)
     full_mask = None if mask is None else np.broadcast_to(mask, shape)
     for row in np.ndindex(shape[:-1]):
@@ -79,7 +79,7 @@ def allowed_keys(
 def masked_softmax(
     scores: np.ndarray, valid_lens: np.ndarray | None = None, mask: np.ndarray | None = None
 ) -> Expected:
-    """Softmax over the allowed keys of each row; zeros elsewhere and in empty rows."""
+    """Compute softmax over the allowed keys of each row; zeros elsewhere and in empty rows."""
     allowed = allowed_keys(scores.shape, valid_lens, mask)
     weights = np.zeros(scores.shape)
     for row in np.ndindex(scores.shape[:-1]):

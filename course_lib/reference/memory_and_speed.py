@@ -9,7 +9,7 @@ from course_lib.reference import Expected
 
 
 def log_sum_exp(scores: Sequence[float]) -> float:
-    """log of the sum of the exponentials; -inf of nothing."""
+    """Return the log of the sum of the exponentials, and -inf for no scores."""
     largest = max(scores, default=-math.inf)
     if largest == -math.inf:
         return -math.inf
@@ -17,7 +17,7 @@ def log_sum_exp(scores: Sequence[float]) -> float:
 
 
 def softmax_statistics(blocks: Sequence[np.ndarray]) -> Expected:
-    """Each row's largest number and its sum, with all its columns at hand."""
+    """Return each row's largest number and its sum, with all its columns at hand."""
     scores = np.concatenate(list(blocks), axis=-1)
     maxima, totals = np.empty(scores.shape[:-1]), np.zeros(scores.shape[:-1])
     for row in np.ndindex(maxima.shape):
@@ -34,7 +34,7 @@ def blocked_attention(
     mask: np.ndarray | None = None,
     block_size: int = 1,
 ) -> Expected:
-    """All scores at once, in whole arrays; a block size changes nothing."""
+    """Compute all scores at once, in whole arrays; a block size changes nothing."""
     scores = np.einsum("...nd,...md->...nm", queries, keys) / math.sqrt(queries.shape[-1])
     if mask is not None:
         scores = np.where(mask, scores, -math.inf)
@@ -61,5 +61,5 @@ def recomputed_attention(
 def factored_additive_scores(
     projected_queries: np.ndarray, projected_keys: np.ndarray, w_v: np.ndarray
 ) -> Expected:
-    """w_v . tanh(query + key), for all pairs."""
+    """Compute w_v . tanh(query + key), for all pairs."""
     return Expected(np.tanh(projected_queries[:, :, None] + projected_keys[:, None]) @ w_v)

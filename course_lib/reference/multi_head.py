@@ -11,7 +11,7 @@ from course_lib.reference.masked_softmax import allowed_keys, softmax_of
 
 
 def split_heads(x: np.ndarray, num_heads: int) -> Expected:
-    """Every number is carried to its head by hand."""
+    """Carry every number to its head by hand."""
     batch, num_positions, embed_dim = x.shape
     head_dim = embed_dim // num_heads
     heads = np.empty((batch, num_heads, num_positions, head_dim))
@@ -21,7 +21,7 @@ def split_heads(x: np.ndarray, num_heads: int) -> Expected:
 
 
 def merge_heads(x: np.ndarray) -> Expected:
-    """Every number is carried back from its head by hand."""
+    """Carry every number back from its head by hand."""
     batch, num_heads, num_positions, head_dim = x.shape
     merged = np.empty((batch, num_positions, num_heads * head_dim))
     for b, h, p, feature in np.ndindex(x.shape):
@@ -30,7 +30,7 @@ def merge_heads(x: np.ndarray) -> Expected:
 
 
 def linear(x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
-    """y_o = sum_i weight[o, i] x_i + bias_o, one position at a time."""
+    """Compute y_o = sum_i weight[o, i] x_i + bias_o, one position at a time."""
     result = np.empty((*x.shape[:-1], len(weight)))
     for index in np.ndindex(x.shape[:-1]):
         result[index] = (weight * x[index]).sum(axis=1)
@@ -74,7 +74,7 @@ def multi_head_attention(
 
 
 def positional_encoding(num_positions: int, embed_dim: int) -> Expected:
-    """Every entry on its own."""
+    """Compute every entry on its own."""
     encoding = np.empty((num_positions, embed_dim))
     for position, column in np.ndindex(encoding.shape):
         pair = column // 2
@@ -84,7 +84,7 @@ def positional_encoding(num_positions: int, embed_dim: int) -> Expected:
 
 
 def shift_matrix(offset: int, embed_dim: int) -> Expected:
-    """sin(a + b) and cos(a + b) by the addition theorems, one pair of columns at a time."""
+    """Compute sin(a + b) and cos(a + b) by the addition theorems, one pair of columns at a time."""
     matrix = np.zeros((embed_dim, embed_dim))
     for pair in range(embed_dim // 2):
         b = offset / 10000.0 ** (2 * pair / embed_dim)
@@ -95,7 +95,7 @@ def shift_matrix(offset: int, embed_dim: int) -> Expected:
 
 
 def _attend(x: np.ndarray, allowed: Callable[[int, int], bool]) -> np.ndarray:
-    """Attention of one item to itself, without projections."""
+    """Attend from each position of one item to the allowed ones, without projections."""
     outputs = np.zeros(x.shape)
     for i in range(len(x)):
         seen = [j for j in range(len(x)) if allowed(i, j)]
@@ -159,7 +159,7 @@ def apply_to_batch(kind: str, x: np.ndarray) -> np.ndarray:
 
 
 def is_permutation_equivariant(kind: str, x: np.ndarray) -> bool:
-    """Every pair of positions changes places, as swaps make up all other permutations."""
+    """Swap every pair of positions, as swaps make up all other permutations."""
     outputs = apply_to_batch(kind, x)
     for i, j in itertools.combinations(range(x.shape[1]), 2):
         order = np.arange(x.shape[1])
@@ -170,7 +170,7 @@ def is_permutation_equivariant(kind: str, x: np.ndarray) -> bool:
 
 
 def is_causal(kind: str, x: np.ndarray) -> bool:
-    """Every number of every later position is changed on its own."""
+    """Change every number of every later position on its own."""
     outputs = apply_to_batch(kind, x)
     for b, t, feature in np.ndindex(x.shape):
         changed = x.copy()

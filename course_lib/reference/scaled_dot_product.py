@@ -9,7 +9,7 @@ from course_lib.reference.masked_softmax import masked_softmax, softmax_of
 
 
 def dot(a: np.ndarray, b: np.ndarray) -> float:
-    """Sum of products of two vectors, one at a time."""
+    """Return the sum of products of two vectors, one at a time."""
     return math.fsum(float(x) * float(y) for x, y in zip(a, b, strict=True))
 
 
@@ -19,7 +19,7 @@ def score_variance(d: int, num_samples: int, scaled: bool, generator: object = N
 
 
 def scores_of(queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
-    """Scaled dot products (..., n, m): products of all pairs, summed over the features."""
+    """Return the scaled dot products (..., n, m) of all pairs, summed over the features."""
     products = queries[..., :, None, :] * keys[..., None, :, :]
     return products.sum(axis=-1) / math.sqrt(queries.shape[-1])
 
@@ -60,7 +60,7 @@ def dot_product_attention(
 
 
 def jacobian_wrt_query(query: np.ndarray, keys: np.ndarray) -> Expected:
-    """Entry (a, b) is sum_j w_j (k_ja - mean_a) (k_jb - mean_b) / sqrt(d)."""
+    """Compute entry (a, b) as sum_j w_j (k_ja - mean_a) (k_jb - mean_b) / sqrt(d)."""
     d = len(query)
     weights = softmax_of([dot(query, key) / math.sqrt(d) for key in keys])
     pairs = list(zip(weights, keys, strict=True))
@@ -75,7 +75,7 @@ def jacobian_wrt_query(query: np.ndarray, keys: np.ndarray) -> Expected:
 def attention_backward(
     queries: np.ndarray, keys: np.ndarray, values: np.ndarray, grad_outputs: np.ndarray
 ) -> Expected:
-    """Each query's share, through the explicit Jacobian of its softmax: diag(w) - w w^T."""
+    """Add each query's share, through the explicit Jacobian of its softmax: diag(w) - w w^T."""
     d = queries.shape[-1]
     grads = np.zeros(queries.shape), np.zeros(keys.shape), np.zeros(values.shape)
     for i, (query, grad) in enumerate(zip(queries, grad_outputs, strict=True)):

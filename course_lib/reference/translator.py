@@ -18,7 +18,7 @@ Construct = dict[str, int]
 
 
 def pad_batch(sequences: list[np.ndarray], pad: int) -> Expected:
-    """Each sequence with as many pads behind it as it lacks of the longest."""
+    """Pad each sequence with as many pads as it lacks of the longest."""
     rows = [[int(token) for token in sequence] for sequence in sequences]
     longest = max(len(row) for row in rows)
     tokens = [row + [pad] * (longest - len(row)) for row in rows]
@@ -27,7 +27,7 @@ def pad_batch(sequences: list[np.ndarray], pad: int) -> Expected:
 
 
 def shift_right(targets: np.ndarray, start: int) -> Expected:
-    """At each position the word before it; at the first the start."""
+    """Move each word one position later, and put the start at the first position."""
     inputs = np.empty(targets.shape, dtype=np.int64)
     for item, position in np.ndindex(targets.shape):
         inputs[item, position] = targets[item, position - 1] if position else start
@@ -35,7 +35,7 @@ def shift_right(targets: np.ndarray, start: int) -> Expected:
 
 
 def log_probability(logits: np.ndarray, word: int) -> float:
-    """log softmax(logits)[word] of plain numbers."""
+    """Return log softmax(logits)[word] of plain numbers."""
     largest = float(np.max(logits))
     total = math.fsum(math.exp(float(logit) - largest) for logit in logits)
     return float(logits[word]) - largest - math.log(total)
@@ -44,7 +44,7 @@ def log_probability(logits: np.ndarray, word: int) -> float:
 def masked_cross_entropy(
     logits: np.ndarray, targets: np.ndarray, valid_lens: np.ndarray
 ) -> Expected:
-    """Minus the mean log-probability of the words that are there; 0 if there are none."""
+    """Return minus the mean log-probability of the words that are there, or 0 without words."""
     found = [
         log_probability(logits[item, position], targets[item, position])
         for item, length in enumerate(valid_lens)
@@ -62,7 +62,7 @@ def greedy_decode(
     end: int,
     max_len: int,
 ) -> Expected:
-    """One item after the other: the largest logit, until it is that of the end."""
+    """Decode one item after the other: the largest logit, until it is that of the end."""
     translations = []
     for item, length in zip(source, valid_lens, strict=True):
         words = [start]
@@ -80,7 +80,7 @@ def effect_of_masking(
     target: np.ndarray,
     position: int,
 ) -> Expected:
-    """Each word's log-probability without the position, less that with it."""
+    """Return each word's log-probability without the position, less that with it."""
     item, length = source[0], int(valid_lens[0])
     others = {j for j in range(len(item)) if j != position}
     words = [start, *(int(word) for word in target[0])]
@@ -116,7 +116,7 @@ def _voting(size: int, **ids) -> Callable:
 
 
 def _scripted(queries, keys, values, previous, near, stop, end, **ids) -> Callable:
-    """Attention to the source, a fading memory of the words so far, and an end in time."""
+    """Return a model with attention to the source, fading memory of the words, and a timely end."""
 
     def model(source, length, words, allowed=None) -> np.ndarray:
         step, logits = len(words) - 1, np.zeros(previous.shape[1])
@@ -143,7 +143,7 @@ _KINDS: dict[str, Callable] = {
 
 
 def layer_norm(x: np.ndarray, weight: np.ndarray, bias: np.ndarray, eps=1e-5) -> np.ndarray:
-    """Each position's features less their mean, over their standard deviation, then rescaled."""
+    """Subtract the mean of each position's features, divide by their deviation, then rescale."""
     normed = np.empty(x.shape)
     for index in np.ndindex(x.shape[:-1]):
         features = x[index]
@@ -160,7 +160,7 @@ def encoder_block(
     valid_lens: np.ndarray | None = None,
     eps=1e-5,
 ) -> Expected:
-    """Attention among the positions, then the network, each added to what came in."""
+    """Attend among the positions, then apply the network, each added to what came in."""
     first = layer_norm(x, **part(state, "norm_1"), eps=eps)
     weights = part(state, "attention")
     x = x + multi_head_attention(construct, weights, first, first, first, valid_lens).outputs
@@ -176,7 +176,7 @@ def decoder_block(
     valid_lens: np.ndarray | None = None,
     eps=1e-5,
 ) -> Expected:
-    """Attention to the past, then to the memory, then the network, each added."""
+    """Attend to the past, then to the memory, then apply the network, each added."""
     first = layer_norm(y, **part(state, "norm_1"), eps=eps)
     y = y + causal_self_attention(construct, part(state, "self_attention"), first).outputs
     second = layer_norm(y, **part(state, "norm_2"), eps=eps)

@@ -56,7 +56,7 @@ def _asked_in(probe: Probe) -> set[str]:
 
 
 def arrays_agree(ours: np.ndarray, theirs: np.ndarray, tolerance: float) -> bool:
-    """Equal shapes and equal numbers within the tolerance; NaN equals NaN, inf equals inf."""
+    """Return whether shapes are equal and numbers close; NaN equals NaN, inf equals inf."""
     if ours.shape != theirs.shape:
         return False
     if ours.dtype == theirs.dtype and ours.tobytes() == theirs.tobytes():
@@ -117,7 +117,7 @@ FALSE_ALARM = 1e-7  # of each statistical test below; one probe makes at most si
 
 
 def dropout_on_weights(probe: Probe, expected: Any, recorded: Recorded) -> Problem | None:
-    """Each weight is dropped on its own with probability p; the kept ones are w / (1 - p).
+    """Check that each weight is dropped alone with probability p, and kept as w / (1 - p).
 
     One call in train mode tells it all: where the values have at least one column more than there
     are keys (`dropout_values`), the weights that made the outputs can be solved for. The frequency
@@ -154,7 +154,7 @@ def dropout_on_weights(probe: Probe, expected: Any, recorded: Recorded) -> Probl
 def dropout_values(
     rng: np.random.Generator, *shape: int, extra: int = 3, num_heads: int = 1
 ) -> np.ndarray:
-    """Values for `dropout_on_weights`: shape (..., num_keys), `extra` columns more per head."""
+    """Return values for `dropout_on_weights`: (..., num_keys), `extra` columns more per head."""
     eye = np.broadcast_to(np.eye(shape[-1]), (*shape, shape[-1]))
     parts = [part for _ in range(num_heads) for part in (eye, rng.normal(0, 1, (*shape, extra)))]
     return np.concatenate(parts, axis=-1) + rng.normal(0, 0.02, (*shape, 1))
@@ -178,7 +178,7 @@ def _wrong_dropout(probe, found, weights, p, same) -> Problem:
 
 
 def _wrong_drops(dropped: np.ndarray, counted: np.ndarray, p: float) -> Problem | None:
-    """Frequency over all weights, and agreement of disjoint neighbours along each axis."""
+    """Compare the frequency of drops and the agreement of disjoint neighbours along each axis."""
     agreements = []
     for axis in range(dropped.ndim):
         even = np.arange(0, dropped.shape[axis] - 1, 2)
@@ -258,7 +258,7 @@ def same_records(probe: Probe, ours: dict, theirs: dict, least: float = 0.0) -> 
 def same_record(
     probe: Probe, ours: Recorded | None, theirs: Recorded | None, least: float = 0.0
 ) -> bool:
-    """Whether two records hold the same kinds, shapes and numbers."""
+    """Return whether two records hold the same kinds, shapes and numbers."""
     if ours is None or theirs is None or ours.kind != theirs.kind:
         return ours is theirs
     if ours.items or theirs.items:
@@ -293,7 +293,7 @@ _LEAST_DIGITS, _MOST_DIGITS = 3, 9
 
 
 def differing(expected: np.ndarray, data: np.ndarray, tolerance: float) -> np.ndarray:
-    """Bool, True where two arrays of one shape differ by more than the tolerance.
+    """Return True where two arrays of one shape differ by more than the tolerance.
 
     NaN agrees with NaN and inf with inf, as in `compare.arrays_agree`.
     """
@@ -308,7 +308,7 @@ def differing(expected: np.ndarray, data: np.ndarray, tolerance: float) -> np.nd
 def named_parts(
     returns: Sequence[Returned], expected: Any, recorded: Recorded
 ) -> list[tuple[str, Any, Recorded]]:
-    """Each number or array of a result: its name, what was expected, what came."""
+    """Return each number or array of a result: its name, what was expected, what came."""
     if isinstance(expected, Mapping):
         return [(str(key), want, recorded.items[key]) for key, want in expected.items()]
     if len(returns) == 1:
@@ -320,7 +320,7 @@ def named_parts(
 
 
 def entry_that_differs(expected: np.ndarray, data: np.ndarray, tolerance: float) -> str:
-    """Says, as "[1, 2] is 0.5; the definition gives 0.25"; "" if no entry differs."""
+    """Return such as "[1, 2] is 0.5; the definition gives 0.25", or "" if no entry differs."""
     if expected.shape != data.shape:
         return ""
     places = np.argwhere(differing(expected, data, tolerance))
@@ -333,7 +333,7 @@ def entry_that_differs(expected: np.ndarray, data: np.ndarray, tolerance: float)
 
 
 def in_digits(values: Iterable[Any]) -> list[str]:
-    """Numbers as short as they are still told apart, all with as many digits."""
+    """Format numbers as short as they are still told apart, all with as many digits."""
     values = [np.asarray(value).item() for value in values]
     different = len({str(value) for value in values})
     for digits in range(_LEAST_DIGITS, _MOST_DIGITS):

@@ -32,7 +32,7 @@ _ACCEPTED = {"float": ("float", "int"), "int": ("int",), "bool": ("bool",)}
 def _parts(
     returns: Sequence[Returned], expected, recorded: Recorded
 ) -> list[tuple[Returned, Any, Recorded]]:
-    """Triples of each returned value's contract, what was expected and what came."""
+    """Return triples of each returned value's contract, what was expected and what came."""
     wanted = [expected] if len(returns) == 1 else list(expected)
     return list(zip(returns, wanted, _recorded_parts(returns, recorded), strict=True))
 
@@ -170,7 +170,7 @@ def _about_shape(axes: Sequence[str], wanted: tuple, got: tuple) -> str:
 def wrong_dtype(
     returns: Sequence[Returned], probe: Probe, seen: Observation, outputs: Recorded
 ) -> Problem | None:
-    """Another floating dtype than that of the inputs: right numbers, lost precision or memory."""
+    """Report another floating dtype than that of the inputs: it costs precision or memory."""
     wanted = _wanted_dtype(probe, seen)
     if wanted is None:
         return None

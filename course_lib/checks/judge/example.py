@@ -57,7 +57,7 @@ class Beside:
     shapes: str = ""
 
     def lines(self) -> list[str]:
-        """As plain text."""
+        """Return the example as plain text."""
         return [f"  {self.shapes}"] * bool(self.shapes) + self._numbers()
 
     def _numbers(self) -> list[str]:
@@ -95,7 +95,7 @@ class Example:
         return bool(self.inputs or self.results or self.others)
 
     def text(self) -> str:
-        """As plain text; "" if there is none."""
+        """Return the example as plain text, or "" if there is none."""
         if not self:
             return ""
         lines = self._input_lines()
@@ -127,7 +127,7 @@ class Example:
 
     @property
     def is_small(self) -> bool:
-        """Whether a reader can check it by hand."""
+        """Return whether a reader can check it by hand."""
         return self.numbers <= MOST_NUMBERS
 
     @property
@@ -136,7 +136,7 @@ class Example:
 
     @property
     def _num_open(self) -> int:
-        """How many lines of the input are shown at once."""
+        """Return how many lines of the input are shown at once."""
         return sys.maxsize if self.is_small else _MOST_LINES
 
     def _input_lines(self) -> list[str]:
@@ -153,7 +153,7 @@ def importance(violation: Violation) -> tuple[int, bool, int, int]:
 
 
 def _is_special(probe: Probe) -> bool:
-    """Whether a call has what a reader would take for the cause: huge numbers, a dtype, a mode."""
+    """Return whether a reader would blame the call's huge numbers, dtype or mode."""
     arrays = [value for value in probe.inputs().values() if isinstance(value, Array)]
     finite = (np.where(np.isfinite(array.data), array.data, 0) for array in arrays)
     return (
@@ -166,7 +166,7 @@ def _is_special(probe: Probe) -> bool:
 
 
 def shown_first(violation: Violation) -> tuple[bool, bool, tuple]:
-    """Which input to show: one whose numbers can be read, without weights that cannot be seen."""
+    """Rank inputs by how readable their numbers are, and put visible weights first."""
     return violation.probe.size > SMALL, bool(violation.probe.state), importance(violation)
 
 
@@ -212,7 +212,7 @@ def example_of(
 def _outputs(
     exercise, probe, expected, outputs: Recorded
 ) -> tuple[list[Beside], list[tuple[str, str]]]:
-    """Each part of the result beside its expectation; words where that cannot be."""
+    """Return each part of the result beside its expectation, or words where that cannot be."""
     if not _is_exact(exercise, probe) or not _same_parts(exercise, expected, outputs):
         return [], [("your result", text_of_record(outputs))]
     results, others = [], []
@@ -228,7 +228,7 @@ def _outputs(
 
 
 def _is_exact(exercise: Exercise, probe: Probe) -> bool:
-    """Whether what the oracle gives is the one right result, not one of many."""
+    """Return whether what the oracle gives is the one right result, not one of many."""
     return probe.compare in ("close", *exercise.exact)
 
 

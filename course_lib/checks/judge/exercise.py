@@ -55,12 +55,12 @@ class Mistake:
     build: Callable[[Mapping[str, object]], Callable] | None = None
 
     def goes_with(self, other: "Mistake") -> bool:
-        """Whether both can be made at once: they change different steps of one right model."""
+        """Return whether both can be made at once: they change different steps of one model."""
         same = self.build is not None and self.build == other.build
         return same and not self.changes.keys() & other.changes.keys()
 
     def together_with(self, other: "Mistake") -> "Mistake":
-        """Both mistakes in one model, for a pair of which `goes_with` is true."""
+        """Combine both mistakes in one model, for a pair of which `goes_with` is true."""
         assert self.build is not None, f"`{self.id}` is not made by changing steps"
         return Mistake(
             f"{self.id}+{other.id}",
@@ -97,7 +97,7 @@ class Property:
 
 
 def of_its_name(*args: Any, **kwargs: Any) -> Any:
-    """Stands for the oracle that has the exercise's name, until the loader has found it."""
+    """Stand for the oracle that has the exercise's name, until the loader has found it."""
     raise LookupError("ask course_lib.exercises.find for the exercise")
 
 

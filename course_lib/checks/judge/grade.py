@@ -39,7 +39,7 @@ def grade(
     subject: Subject | None = None,
     naming_seconds: float | None = None,
 ) -> Report:
-    """Grades any object as an answer to an exercise, without showing anything.
+    """Grade any object as an answer to an exercise, without showing anything.
 
     Args:
         exercise: the exercise, or a lesson's integration (`course_lib.exercises.find`).
@@ -84,7 +84,7 @@ def judge_observed(
     observe_more: Observer | None = None,
     name_mistakes: bool = True,
 ) -> Report:
-    """Judges what was observed in another process.
+    """Judge what was observed in another process.
 
     Args:
         exercise: the exercise, or a lesson's integration.
@@ -115,7 +115,7 @@ def still_missing(exercise: Exercise, missing: Sequence[str]) -> Report:
 
 @contextlib.contextmanager
 def _quietly() -> Iterator[None]:
-    """One thread, as waking another takes longer than tiny problems; draws leave no trace."""
+    """Use one thread, as waking another takes longer than tiny problems; draws leave no trace."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -134,7 +134,7 @@ def _judge_all(
     name_mistakes: bool = True,
     naming_seconds: float | None = None,
 ) -> Report:
-    """Judges the observations of all probes of a seed."""
+    """Judge the observations of all probes of a seed."""
     runs = prepare(exercise, seed, device)
     own = {name for observation in seen.values() for name in observation.own}
     if own & set(exercise.chain or (exercise.name,)):
@@ -188,7 +188,7 @@ def _still_a_stub(exercise: Exercise, first: Observation) -> Report | None:
 
 
 def _outcomes(exercise: Exercise, runs: Runs, seen: Mapping[str, Observation]) -> Outcomes:
-    """Observation and violations of each probe; what was not reached counts as not done."""
+    """Return observation and violations of each probe; what was not reached counts as not done."""
     outcomes = {
         probe.name: (seen[probe.name], judge(exercise, probe, expected, seen[probe.name]))
         for probe, expected in runs
@@ -202,7 +202,7 @@ def _outcomes(exercise: Exercise, runs: Runs, seen: Mapping[str, Observation]) -
 
 
 def _all_raised(runs: Runs, outcomes: Outcomes) -> bool:
-    """Whether no probe that has a result got one, because of an error in the answer itself.
+    """Return whether an error in the answer itself kept every probe from having a result.
 
     Weights that could not be put in are none: the answer was never called.
     """
@@ -276,6 +276,6 @@ _UNREACHED = Finding(
 
 
 def _is_own(raised: Raised) -> bool:
-    """Whether the line that raised is a `raise`, as in a stub; torch's functions raise it too."""
+    """Return whether the line that raised is a `raise`, as in a stub; torch raises it too."""
     line = raised.lines[-1][2] if raised.lines else ""
     return not line or "NotImplementedError" in line

@@ -39,7 +39,7 @@ def paragraph(content: str, *, small: bool = False) -> str:
 
 
 def inline(text: str) -> str:
-    """Text as HTML, with `code` set between backquotes."""
+    """Return text as HTML, with `code` set between backquotes."""
     pieces = html.escape(text, quote=False).split("`")
     return "".join(f"<code>{piece}</code>" if i % 2 else piece for i, piece in enumerate(pieces))
 
@@ -50,7 +50,7 @@ def hidden(symbol: str) -> str:
 
 
 def listing(text: str, label: str) -> str:
-    """Lines that must not be wrapped; scrolled, by keyboard too, where they are too wide."""
+    """Return lines that do not wrap but scroll, by keyboard too, where they are too wide."""
     return (
         f'<pre tabindex="0" role="group" aria-label="{html.escape(label)}" '
         f'style="{_LISTING};overflow-x:auto">{html.escape(text)}</pre>'
@@ -58,7 +58,7 @@ def listing(text: str, label: str) -> str:
 
 
 def folded(summary: str, content: str) -> str:
-    """HTML that one click opens."""
+    """Return HTML that one click opens."""
     return f'<details style="margin:.3em 0"><summary>{summary}</summary>{content}</details>'
 
 
@@ -74,7 +74,7 @@ def numbers_beside(
     expected: Sequence[Sequence[str]],
     mark: str,
 ) -> str:
-    """Two small tables of numbers side by side, or one below the other on a narrow page.
+    """Return two small tables of numbers side by side, or stacked on a narrow page.
 
     Args:
         name: what the numbers are.

@@ -22,7 +22,7 @@ def in_rows(data: np.ndarray) -> tuple[tuple[str, ...], ...]:
 def told_apart(
     data, expected, wrong
 ) -> tuple[tuple[tuple[str, ...], ...], tuple[tuple[str, ...], ...]]:
-    """Both as text, each wrong entry marked and with as many digits as it takes to differ."""
+    """Return both as text, wrong entries marked, with as many digits as it takes to differ."""
     shape = (-1, data.shape[-1]) if data.ndim and data.size else (1, data.size)
     yours, theirs = [], []
     for row in zip(*(x.reshape(shape) for x in (data, expected, wrong)), strict=True):
@@ -37,7 +37,7 @@ def told_apart(
 
 
 def in_columns(rows: Iterable[tuple[str, ...]]) -> list[str]:
-    """Rows of numbers, each column as wide as its widest."""
+    """Align rows of numbers in columns, each as wide as its widest entry."""
     rows = list(rows)
     widths = [max(map(len, column)) for column in itertools.zip_longest(*rows, fillvalue="")]
     padded = (zip(row, widths, strict=False) for row in rows)

@@ -54,7 +54,7 @@ def _prepared(
 
 
 def _moves(probe: Probe) -> bool:
-    """Whether a probe means the same on another device in float32: plain values, no extremes."""
+    """Return whether a probe means the same on another device in float32, without extremes."""
     arrays = [value for value in probe.inputs().values() if isinstance(value, Array)]
     plain = probe.part == "values" and probe.compare == "close" and probe.scenario == "call"
     return plain and bool(arrays) and all(array.kind == "tensor" for array in arrays)
@@ -69,7 +69,7 @@ def _moved(probe: Probe, device: str) -> Probe:
 def replays(
     exercise: Exercise, seed: str, device: str | None = None
 ) -> tuple[tuple[Mistake, Outcomes], ...]:
-    """Each known mistake of an exercise with what it does on the probes of a seed."""
+    """Return each known mistake of an exercise with what it does on the probes of a seed."""
     runs = prepare(exercise, seed, device)
     return tuple(
         (mistake, Replay(exercise, model, runs))
@@ -102,7 +102,7 @@ class Pair:
 
 @functools.lru_cache(maxsize=64)
 def pairs(exercise: Exercise, seed: str, device: str | None = None) -> tuple[Pair, ...]:
-    """All pairs of known mistakes that can be made at once."""
+    """Return all pairs of known mistakes that can be made at once."""
     runs, known = prepare(exercise, seed, device), {}
     for mistake, outcomes in replays(exercise, seed, device):
         known.setdefault(mistake.id, (mistake, outcomes))  # without twins
@@ -139,7 +139,7 @@ class Replay(Mapping):
 
 
 def expect(exercise: Exercise, probe: Probe) -> Expected:
-    """Asks the oracle, and differentiates it by central differences where gradients count."""
+    """Ask the oracle, and differentiate it by central differences where gradients count."""
     if probe.raises:
         return Expected(None)
     inputs = {name: _plain(value) for name, value in probe.inputs().items()}
@@ -165,7 +165,7 @@ def _ask(exercise, probe, inputs, state) -> Expected:
 
 
 def _differentiate(exercise, probe, inputs, state, variable, at: float) -> np.ndarray:
-    """Central differences of sum(grad_outputs * first output), one number at a time.
+    """Return central differences of sum(grad_outputs * first output), one number at a time.
 
     Where the slopes to the left and to the right differ, a kink (of a ReLU, say) may lie within the
     step, and a smaller step is taken: beside a kink there is one derivative, and PyTorch has it.

@@ -99,24 +99,24 @@ class Report:
 
     @property
     def points(self) -> float:
-        """The points earned, rounded to a tenth; the maximum only for a full score."""
+        """Return the points earned, rounded to a tenth; the maximum only for a full score."""
         if self.score >= 1.0:
             return float(self.max_points)
         return min(round(self.score * self.max_points, 1), self.max_points - 0.1)
 
     @property
     def counted(self) -> float:
-        """The points that a grade counts: none of an optional exercise."""
+        """Return the points that a grade counts: none of an optional exercise."""
         return 0.0 if self.starred else self.points
 
     @staticmethod
     def correct(exercise: Exercise, notes: list[str], tally: str = "") -> "Report":
-        """Full points."""
+        """Return a report with full points."""
         return Report.on(exercise, "correct", 1.0, tally=tally, notes=notes)
 
     @staticmethod
     def not_attempted(exercise: Exercise, why: str) -> "Report":
-        """Nothing to grade yet."""
+        """Return a report that there is nothing to grade yet."""
         finding = Finding("not_attempted", why, "", "values")
         return Report.on(exercise, "not_attempted", 0.0, [finding])
 

@@ -87,6 +87,6 @@ def _earned(passes: list[float], each_counts: bool) -> float:
 
 
 def beyond_a_limit(outcomes) -> bool:
-    """Whether a probe of the values spends more than it may."""
+    """Return whether a probe of the values spends more than it may."""
     found = [v for _, violations in outcomes.values() for v in violations]
     return any(v.part == "values" and v.aspect.startswith("spent_") for v in found)

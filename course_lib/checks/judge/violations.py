@@ -44,7 +44,7 @@ Found = tuple[str, Problem | None]  # an aspect, and what is wrong in it
 def judge(
     exercise: Exercise, probe: Probe, expected: Expected, seen: Observation
 ) -> list[Violation]:
-    """All violations of one observation, the most basic first."""
+    """Return all violations of one observation, the most basic first."""
     found: list[Found] = [("mutated", _mutation_problem(name)) for name in mutated(probe, seen)]
     if probe.raises:
         found.append(("raised", _expected_error(probe, seen)))
@@ -93,7 +93,7 @@ def _changed_settings(names: Sequence[str]) -> Problem:
 def _of_the_outputs(
     exercise: Exercise, probe: Probe, expected: Expected, seen: Observation
 ) -> Iterator[Found]:
-    """Another type ends the comparison, another shape that of the values and what they are in."""
+    """Compare types, then shapes, then values and dtypes; another type ends the comparison."""
     returns, outputs = exercise.returns, seen.outputs or _NOTHING
     broken = wrong_type(returns, expected.outputs, outputs)
     if broken is not None:
@@ -135,7 +135,7 @@ def _wrong_numbers(exercise, probe, expected, outputs: Recorded) -> tuple[str, P
 
 
 def mutated(probe: Probe, seen: Observation) -> list[str]:
-    """Names of the arguments that are not what was handed over: other numbers, shape or flag."""
+    """Return the names of the arguments whose numbers, shape or flag have changed."""
     changed = []
     for name, after in seen.arguments.items():
         before = probe.inputs()[name]
@@ -209,7 +209,7 @@ def _wrong_attribute(probe: Probe, name: str, value: np.ndarray, got: Recorded |
 
 
 def tolerance_of_gradient(got: Recorded) -> float:
-    """Of a gradient, beside central differences: absolute and relative."""
+    """Return the tolerance of a gradient beside central differences: absolute and relative."""
     return {"float32": 1e-3, "float16": 5e-2, "bfloat16": 1e-1}.get(got.dtype, 1e-5)
 
 
@@ -304,7 +304,7 @@ def forbidden_in(exercise: Exercise, runs, seen) -> list[Violation]:
 
 
 def _loops_problem(exercise: Exercise, runs, seen) -> Problem | None:
-    """Whether the work done from Python grows with the sizes, and whether it should."""
+    """Return whether the work done from Python grows with the sizes, and whether it should."""
     groups: dict[str, list[tuple[int, int]]] = {}
     for probe, _ in runs:
         if probe.loops and probe.name in seen:

@@ -45,7 +45,7 @@ _ENDS_ALL = ("NotImplementedError", "KeyboardInterrupt")
 
 
 def observe_all(obj: Any, probes: Iterable[Probe]) -> dict[str, Observation]:
-    """Observes one probe after the other; stops where it is told to, or there is no answer yet."""
+    """Observe one probe after the other; stop where told to, or if there is no answer yet."""
     seen = {}
     with random_states_kept():
         for probe in probes:
@@ -153,7 +153,7 @@ def _call(target, probe: Probe, seen: Observation, inputs, device, watched, mete
 
 
 def _meter(probe: Probe, target, args: dict, kwargs: dict) -> Spending | None:
-    """Measures what the call spends, where the probe has a limit; it slows down every step."""
+    """Measure what the call spends if the probe has a limit, since it slows down every step."""
     if not probe.at_most:
         return None
     weights = list(target.parameters()) if isinstance(target, torch.nn.Module) else []
@@ -212,7 +212,7 @@ def _parameters(module: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
 
 
 def _what_instead(module, probe, inputs) -> str:
-    """Where the weights may be if not in parameters: "plain_tensors", "in_a_list", "in_forward"."""
+    """Return where else the weights may be: "plain_tensors", "in_a_list" or "in_forward"."""
     held = {n: v for n, v in vars(module).items() if not n.startswith("_")} | module._buffers
     names = {name.split(".")[0] for name in probe.state}
     if any(isinstance(held.get(name), torch.Tensor | np.ndarray) for name in names):

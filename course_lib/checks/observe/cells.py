@@ -72,7 +72,7 @@ class Cells:
         self._previous: _Run | None = None
 
     def begin(self, info: Any) -> None:
-        """IPython's `pre_run_cell`."""
+        """Handle IPython's `pre_run_cell`."""
         if info.store_history:
             run = _Run(info.raw_cell, info.cell_id or "")
             names = bound_in(run.source, self._transform)
@@ -115,7 +115,7 @@ class Cells:
         return Instead("", () if run.error else self._definitions(run.source), others)
 
     def _left_out(self, name: str, run: _Run) -> bool:
-        """Whether a cell left a name as it was, and nothing but the course changed it later."""
+        """Return whether a cell left a name as it was, and only the course changed it later."""
         now = self._identity(name)
         untouched = now == run.after[name] or _is_courses(self._namespace.get(name))
         return untouched and run.before[name] == run.after[name]
@@ -135,7 +135,7 @@ _watched: dict[int, Cells] = {}
 
 
 def watch_cells(shell: Any) -> None:
-    """Follows the cells that an IPython shell runs from now on; a second call changes nothing."""
+    """Follow the cells that an IPython shell runs from now on; a second call changes nothing."""
     if shell is None or id(shell) in _watched:
         return
     cells = _watched[id(shell)] = Cells(shell.user_ns, shell.transform_cell)
@@ -225,7 +225,7 @@ def bound_by(tree: ast.AST) -> Iterator[str]:
 
 
 def _python_says(error: BaseException, source: str, namespace: dict[str, Any]) -> str:
-    """Kind, message and line of what stopped a cell, as Python gives them."""
+    """Return kind, message and line of what stopped a cell, as Python gives them."""
     number, message = None, message_of(error)
     trace = error.__traceback__
     if isinstance(error, SyntaxError) and not _is_in_cell(trace, namespace):
@@ -242,7 +242,7 @@ def _python_says(error: BaseException, source: str, namespace: dict[str, Any]) -
 
 
 def _is_in_cell(trace: Any, namespace: dict[str, Any]) -> bool:
-    """Whether the cell itself ran, so that the error is not about its own text."""
+    """Return whether the cell itself ran, so that the error is not about its own text."""
     while trace is not None:
         if trace.tb_frame.f_globals is namespace:
             return True

@@ -25,7 +25,7 @@ class CodecError(ValueError):
 
 
 def encode(value: Any) -> str:
-    """Dataclasses, arrays and plain values as JSON text."""
+    """Encode dataclasses, arrays and plain values as JSON text."""
     return json.dumps(_plain(value))
 
 
@@ -139,7 +139,7 @@ def _key(key: Any) -> Any:
 
 @functools.cache
 def _check_of(hint: Any) -> Callable[[Any], bool]:
-    """Whether a decoded value is what an annotation says, containers and their items included."""
+    """Return a test whether a decoded value is what an annotation says, with all its items."""
     origin, parts = get_origin(hint), [h for h in get_args(hint) if h is not Ellipsis]
     if hint is Any:
         return lambda value: True

@@ -18,14 +18,14 @@ import torch
 
 
 def seed_torch(seed: int, device: str) -> None:
-    """Seeds only the generator in use: `torch.manual_seed` also queues work for absent devices."""
+    """Seed only the generator in use: `torch.manual_seed` also queues work for absent devices."""
     torch.default_generator.manual_seed(seed)
     if device != "cpu":
         torch.cuda.manual_seed(seed)
 
 
 def seed_all(seed: int, device: str) -> None:
-    """Seeds the global generators of torch, NumPy and Python."""
+    """Seed the global generators of torch, NumPy and Python."""
     np.random.seed(seed % 2**32)
     random.seed(seed)
     seed_torch(seed, device)
@@ -61,7 +61,7 @@ def random_states_kept() -> Iterator[None]:
 
 
 def _default_device() -> torch.device:
-    """In less than half the time that torch needs to say it."""
+    """Return the default device in less than half the time that torch needs."""
     return _EMPTY(0).device
 
 

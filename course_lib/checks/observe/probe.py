@@ -101,16 +101,16 @@ class Probe:
 
     @property
     def size(self) -> int:
-        """How many numbers a reader has to look at."""
+        """Return how many numbers a reader has to look at."""
         return self.num_inputs + sum(a.size for a in self.state.values())
 
     @property
     def num_inputs(self) -> int:
-        """How many numbers the arguments hold, without injected weights."""
+        """Return how many numbers the arguments hold, without injected weights."""
         return sum(_size(value) for value in self.inputs().values())
 
     def inputs(self) -> dict[str, Any]:
-        """All arguments by name."""
+        """Return all arguments by name."""
         return {**self.args, **self.kwargs}
 
 

@@ -42,7 +42,7 @@ class Recorded:
 
     @property
     def numbers(self) -> np.ndarray:
-        """The numbers, where there must be some.
+        """Return the numbers, where there must be some.
 
         Raises:
             ValueError: none were recorded.

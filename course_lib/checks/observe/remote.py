@@ -157,7 +157,7 @@ def _refuse(*_args, **_kwargs) -> None:
 
 
 def _end_watching() -> None:  # pragma: no cover - it would end the measurement too
-    """Nobody follows from an earlier cell what happens now."""
+    """Stop following from earlier cells what happens now."""
     sys.settrace(None)
     sys.setprofile(None)
 

@@ -36,25 +36,25 @@ def builder(function: Callable) -> Callable:
 
 @scenario
 def call(target, probe, args, kwargs):
-    """One plain call."""
+    """Call the target once."""
     return target(*args.values(), **kwargs)
 
 
 @scenario
 def one_at_a_time(target, probe, args, kwargs):
-    """`target(blocks)`, where each block comes once, is made when it is asked for, and is gone."""
+    """Call `target(blocks)`, where each block is made on request and is gone after it was used."""
     return target(block.clone() for block in args["blocks"])
 
 
 @scenario
 def apply_function(target, probe, args, kwargs):
-    """`target.apply(...)` of a `torch.autograd.Function`, which takes no keywords."""
+    """Call `target.apply(...)` of a `torch.autograd.Function`, which takes no keywords."""
     return target.apply(*args.values(), *kwargs.values())
 
 
 @scenario
 def apply_function_twice(target, probe, args, kwargs):
-    """`target.apply(...)`, and once more on other numbers before the backward pass of the first."""
+    """Call `target.apply(...)` twice, on other numbers, before the first backward pass."""
     result = target.apply(*args.values(), *kwargs.values())
     others = [v.detach().flip(0) if torch.is_tensor(v) else v for v in args.values()]
     target.apply(*others, *kwargs.values())
@@ -63,7 +63,7 @@ def apply_function_twice(target, probe, args, kwargs):
 
 @scenario
 def between_calls(target, probe, args, kwargs):
-    """One call, with calls on other numbers of the same shapes before and after it."""
+    """Call the target once, between calls on other numbers of the same shapes."""
     others, named = _flipped(args).values(), _flipped(kwargs)
     target(*others, **named)
     result = target(*args.values(), **kwargs)
@@ -73,19 +73,19 @@ def between_calls(target, probe, args, kwargs):
 
 @scenario
 def after_another_call(target, probe, args, kwargs):
-    """One call of a module, after one with other numbers, while others of its class are used."""
+    """Call a module after a call with other numbers, while others of its class are used."""
     others = _flipped(args), _flipped(kwargs)
     target(*others[0].values(), **others[1])
     return _beside_other_modules(target, probe, args, kwargs)
 
 
 def _flipped(given):
-    """Other numbers of the same shapes."""
+    """Return other numbers of the same shapes."""
     return {n: v.flip(0) if torch.is_tensor(v) and v.dim() else v for n, v in given.items()}
 
 
 def _beside_other_modules(target, probe, args, kwargs):
-    """One call of a module, before and after which a second one gets other numbers.
+    """Call a module once, and a second one with other numbers before and after it.
 
     The second one keeps the weights that it is made with. A third one, of twice the sizes, is only
     made. What an answer keeps on its class, or in a global variable, is theirs by then.
@@ -107,7 +107,7 @@ def _beside_other_modules(target, probe, args, kwargs):
 
 @scenario
 def after_a_shorter_call(target, probe, args, kwargs):
-    """One call, after one without the last query and the last key, in lengths and masks as well.
+    """Call the target after a call without the last query and key, in lengths and masks too.
 
     A module without parameters, which any size fits, first gets queries and keys that are narrower.
     """
@@ -132,14 +132,14 @@ def after_a_shorter_call(target, probe, args, kwargs):
 
 @scenario
 def among_other_calls(target, probe, args, kwargs):
-    """As `after_another_call`, after a call with one key fewer and neither lengths nor a mask."""
+    """Call as `after_another_call`, after a call with one key fewer and no lengths or mask."""
     target(args["queries"], args["keys"][:, :-1], args["values"][:, :-1])
     return after_another_call(target, probe, args, kwargs)
 
 
 @scenario
 def built_by_position(target, probe, args, kwargs):
-    """One call of a module whose sizes were handed over by position, with the same weights."""
+    """Call a module once whose sizes were handed over by position, with the same weights."""
     with torch.random.fork_rng(devices=[]):  # our draws must not count as the answer's
         module = type(target)(*probe.construct.values()).to(next(iter(args.values())))
     module.load_state_dict(target.state_dict())
@@ -174,7 +174,7 @@ def made_with_device_and_dtype(target, probe, args, kwargs):
 
 @scenario
 def after_another_device(target, probe, args, kwargs):
-    """One call, after one with all tensors on another device (`elsewhere`).
+    """Call once, after a call with all tensors on another device (`elsewhere`).
 
     A tensor that was made on the CPU mixes with them as little as with those of a GPU; whatever
     else fails there is let pass.

@@ -91,7 +91,7 @@ def _found(names: Any, path: list[str]) -> Any:
 
 
 def _is(found: Any, code: CodeType) -> bool:
-    """Whether an object is the function or class that this code makes."""
+    """Return whether an object is the function or class that this code makes."""
     if _is_class(code):
         if not isinstance(found, type):
             return False

@@ -54,7 +54,7 @@ def _dropout_probe(rng) -> Probe:
 
 # Three of the four faults show alone in a problem of their own, whatever the others do.
 def _root_alone(rng) -> Probe:
-    """Scores ((a, b), (b, a)): a softmax over the queries gives the same."""
+    """Return a problem with scores ((a, b), (b, a)): a softmax over the queries gives the same."""
     problem = _lookup_problem(rng, 1, 2, 2, (2, 2, 3), 2)
     column = rng.normal(0, 1.2, 3)
     for name in problem["state"]:

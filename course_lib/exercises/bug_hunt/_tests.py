@@ -33,7 +33,7 @@ def asked(invariant, nothing_to_see) -> Callable:
 
 
 def pairs(rng, broken, keepers=("sound",), lengths=True, **sizes) -> list[Probe]:
-    """One probe for each broken module, beside a module that keeps the invariant."""
+    """Return one probe for each broken module, beside a module that keeps the invariant."""
     probes = []
     for position, (name, keeper) in enumerate(zip(broken, itertools.cycle(keepers), strict=False)):
         pair = (keeper, name) if position % 2 == 0 else (name, keeper)

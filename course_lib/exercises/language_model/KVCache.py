@@ -80,7 +80,7 @@ def _apart(probe, expected, recorded) -> Problem | None:
 
 
 def _unfilled(probe, outputs) -> str | None:
-    """Zeros in keys and values add exp(0) to the sum and nothing to the output."""
+    """Recognize zeros in keys and values, which add exp(0) to the sum and nothing to the output."""
     given = [getattr(value, "data", value) for value in probe.inputs().values()]
     if probe.scenario != "cache_steps" or sum(probe.inputs()["appended"]) < 2:
         return None
@@ -125,7 +125,7 @@ def _model(join, power, seen, axis, forgets) -> type:
 
 
 def _into_the_beginning(old, new) -> torch.Tensor:
-    """`buffer[:, :, :s] = new` in a buffer that has as many places as positions came at most."""
+    """Write new positions to the beginning of a buffer that has room for the most that came."""
     return new if old is None else torch.cat([new, old[:, :, new.shape[2] :]], dim=2)
 
 

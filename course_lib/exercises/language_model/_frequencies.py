@@ -22,7 +22,7 @@ def model_of(tables, training=False) -> Built:
 
 
 def next_logits(tables) -> Any:
-    """`next_logits(context)`: each token adds the row of its distance."""
+    """Return `next_logits(context)`, in which each token adds the row of its distance."""
 
     @functools.cache
     def sums(context: tuple[int, ...]) -> np.ndarray:
@@ -57,7 +57,7 @@ def text_problem(rng, batch, n, num_tokens, context, vocabulary=7, training=Fals
 
 
 def frequency_problem(rng, num_tokens) -> Given:
-    """One prompt of one token many times, and chances of 45, 27, 15, 9 and 4 %, more or less."""
+    """Repeat one prompt of one token, with chances of about 45, 27, 15, 9 and 4 %."""
     chances = np.log([0.45, 0.27, 0.15, 0.09, 0.04])
     near = 3 + np.stack([rng.permutation(chances) for _ in chances])  # 3 changes no chance
     tables = np.stack([near, rng.uniform(-0.3, 0.3, near.shape)])
@@ -94,7 +94,7 @@ class Drawn:
                 self.contexts.append(context.tolist())
 
     def fits(self, **changed: Any) -> bool:
-        """Whether all frequencies are near those with this temperature and `top_k`."""
+        """Return whether all frequencies are near those with this temperature and `top_k`."""
         options: Given = self.asked | changed
         return all(
             np.abs(shares - oracle.next_probabilities(logits, **options)).max() <= _off_by(count)
@@ -115,14 +115,14 @@ class Drawn:
         )
 
     def outside(self) -> bool:
-        """Whether a token was drawn that `top_k` rules out."""
+        """Return whether a token was drawn that `top_k` rules out."""
         return any(
             shares[oracle.next_probabilities(logits, **self.asked) == 0].any()
             for logits, shares, _ in self.groups
         )
 
     def is_together(self) -> bool:
-        """Whether neighboring rows agree more or less often than by chance."""
+        """Return whether neighboring rows agree more or less often than by chance."""
         pairs = len(self.first) // 2
         agree = (self.first[: 2 * pairs : 2] == self.first[1 : 2 * pairs : 2]).mean()
         chances = oracle.next_probabilities(self.groups[0][0], **self.asked)
@@ -181,7 +181,7 @@ def _told(drawn: Drawn) -> Problem | None:
 
 
 def frequencies(probe, expected, recorded) -> Problem | None:
-    """Whether the tokens are as frequent as they should be, and independent of each other."""
+    """Check that the tokens are as frequent as they should be and independent of each other."""
     texts = recorded.numbers.astype(int)
     if len(texts) < ROWS:  # a smaller input, of which frequencies say nothing
         return None

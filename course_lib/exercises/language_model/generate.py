@@ -195,7 +195,7 @@ def _model(read, choose, before, kept, finish) -> Callable:
 
 
 def _drawing(change) -> Callable:
-    """`change(logits, temperature, top_k, generator)` gives other arguments for the draw."""
+    """Return an answer that draws with `change(logits, temperature, top_k, generator)`."""
     return _model(choose=_or_likeliest(lambda *given: _draw(*change(*given))))
 
 

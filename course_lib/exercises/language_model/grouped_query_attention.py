@@ -24,7 +24,7 @@ def _drawn(rng, batch, h, g, n, m, d, v, **options) -> Given:
 
 
 def _masks(rng, *shape) -> np.ndarray:
-    """About two thirds True, the last key always."""
+    """Draw a mask that is about two thirds True, and always True for the last key."""
     mask = rng.random(shape) < 0.65
     mask[..., -1] = True
     return mask

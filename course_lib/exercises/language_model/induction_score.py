@@ -14,7 +14,7 @@ WORKED = [[[1.0, 0.0, 0.0, 0.0], [0.3, 0.7, 0.0, 0.0], [0.1, 0.8, 0.1, 0.0], [0.
 
 
 def _weights_of(rng, num_heads: int, num_positions: int, *, causal: bool = False) -> np.ndarray:
-    """Attention weights `[head, position, key]` as a softmax makes them."""
+    """Draw attention weights `[head, position, key]` as a softmax makes them."""
     scores = rng.normal(0, 1.3, (num_heads, num_positions, num_positions))
     exponentials = np.exp(scores)
     exponentials = np.tril(exponentials) if causal else exponentials
@@ -22,13 +22,13 @@ def _weights_of(rng, num_heads: int, num_positions: int, *, causal: bool = False
 
 
 def _same_everywhere(rng, num_heads: int, num_positions: int) -> np.ndarray:
-    """Weights that depend on the distance alone, in a circle: each diagonal is one number."""
+    """Draw weights that depend on the distance alone, in a circle: each diagonal is one number."""
     first = _weights_of(rng, num_heads, num_positions)[:, 0]
     return np.stack([np.roll(first, i, axis=-1) for i in range(num_positions)], axis=1)
 
 
 def _equal_weights(num_heads: int, num_positions: int) -> np.ndarray:
-    """Every position gets the same weight."""
+    """Give every position the same weight."""
     return np.full((num_heads, num_positions, num_positions), 1 / num_positions)
 
 
@@ -120,7 +120,7 @@ def _mean(ahead, first, counted, period_of, read) -> Callable:
 
 
 def _same_token_if_any(attention_weights, period=None) -> torch.Tensor:
-    """With care for a single position, whose period would be 0."""
+    """Score with care for a single position, whose period would be 0."""
     if attention_weights.shape[-1] == 1:
         return attention_weights.new_zeros(len(attention_weights))
     return _mean(ahead=0)(attention_weights, period)

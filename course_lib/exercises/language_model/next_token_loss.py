@@ -12,7 +12,7 @@ _MEAN = "The loss is the mean of -log p(token i + 1) at position i, over all but
 
 
 def _tokens(rng, batch, n, vocabulary) -> np.ndarray:
-    """No token comes twice in a row, so that confused neighbors show."""
+    """Draw tokens of which none comes twice in a row, so that confused neighbors show."""
     return rng.integers(1, vocabulary, (batch, n)).cumsum(1) % vocabulary
 
 
@@ -56,7 +56,7 @@ def _edges(rng) -> list[Probe]:
 
 
 def _of_each(logits, tokens) -> torch.Tensor:
-    """Minus log p of each token, `(batch, n)`."""
+    """Return minus log p of each token, `(batch, n)`."""
     picked = logits.log_softmax(-1).gather(-1, tokens.long()[..., None])
     return -picked[..., 0]
 

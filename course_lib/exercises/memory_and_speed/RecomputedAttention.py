@@ -29,7 +29,7 @@ def _probe(rng, name, says, args, block_size, mask=None, upstream=None, **option
 
 
 def _narrow(rng, n, m) -> Given:
-    """Only the gradients of the queries are needed."""
+    """Return a problem that needs only the gradients of the queries."""
     given = problem(rng, n, m, 1, 1)
     return given | {"queries": tensor(given["queries"].data, requires_grad=True)}
 

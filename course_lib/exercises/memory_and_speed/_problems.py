@@ -25,7 +25,7 @@ def lengths(m, *lens) -> np.ndarray:
 
 
 def rising(rng, n, m, d, v) -> Given:
-    """Later keys have ever larger scores, with steps of about 1."""
+    """Return a problem whose later keys have ever larger scores, with steps of about 1."""
     given = problem(rng, n, m, d, v)
     queries = np.abs(given["queries"].data) + 0.5
     keys = np.abs(given["keys"].data) * 0.2 + np.arange(m)[:, None] * 0.6

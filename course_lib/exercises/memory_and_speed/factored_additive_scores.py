@@ -17,7 +17,7 @@ def _draw(rng, batch, n, m, h, scale=1.2, **options) -> Given:
 
 
 def _of(points, w_v) -> Given:
-    """One item: its queries and keys."""
+    """Return the queries and keys of one item."""
     arrays = {"projected_queries": [points[0]], "projected_keys": [points[1]], "w_v": w_v}
     return {name: tensor(np.array(data, dtype=float)) for name, data in arrays.items()}
 
@@ -75,7 +75,7 @@ def _borders(rng) -> list[Probe]:
 
 
 def _beyond(rng) -> list[Probe]:
-    """Numbers out of the range of float32."""
+    """Return edges with numbers out of the range of float32."""
 
     def probe(name, queries, keys) -> Case:
         points = _of((queries, keys), [20.0, -30.0])

@@ -46,7 +46,7 @@ def _values(rng) -> list[Probe]:
 
 
 def _sizes(rng) -> list[Probe]:
-    """Blocks of other kinds; in one tensor `(blocks, rows, columns)` a `for` loop finds them."""
+    """Return blocks of other kinds; a `for` loop finds those in one `(blocks, rows, columns)`."""
     probe, draw = functools.partial(_probe, part="edges"), _draw(rng)
     return [
         probe("memory_of_columns", draw(20, 50), *[1] * 50, at_most={"peak": 4000}).says(

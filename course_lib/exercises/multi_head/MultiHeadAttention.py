@@ -72,13 +72,13 @@ def _some_of(rng, *shape) -> np.ndarray:
 
 
 def _lens(rng, num_keys, *shape) -> np.ndarray:
-    """Lengths from 1 to num_keys - 1 that differ as far as they can."""
+    """Draw lengths from 1 to num_keys - 1 that differ as far as they can."""
     size = int(np.prod(shape))
     return np.resize(rng.permutation(np.arange(1, num_keys)), size).reshape(shape)
 
 
 def _passing_through(rng, embed_dim) -> dict[str, np.ndarray]:
-    """Weights with which a value reaches the outputs as it is."""
+    """Return weights with which a value reaches the outputs as it is."""
     eye = np.eye(embed_dim)
     return state_of(rng, embed_dim) | {"W_v.weight": eye, "W_o.weight": eye}
 
@@ -117,7 +117,7 @@ def _values(rng, probe) -> list[Probe]:
 
 
 def _edges(rng, probe) -> list[Probe]:
-    """Dropout of p = 0.3 acts on 2 * 60 * (10 + 8) = 2160 weights (`judge.comparisons`)."""
+    """Return probes; dropout of p = 0.3 acts on 2 * 60 * (10 + 8) = 2160 weights."""
     edge = functools.partial(probe, part="edges")
     cross, embed_dim = (2, 3, 4, 2, 2), 2 * (10 + 3)
     return [

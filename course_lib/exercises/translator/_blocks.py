@@ -31,7 +31,7 @@ def norm_weights(rng, name, d) -> Given:
 
 
 def built(rng, attentions, num_norms, sizes: Sizes) -> Given:
-    """How a block is built, and weights for it. Only a problem about `eps` depends on it.
+    """Return how to build a block, and its weights. Only a problem about `eps` depends on it.
 
     Args:
         attentions: the shapes of the weights of each attention, as multiples of `embed_dim`.

@@ -263,7 +263,7 @@ class BrokenCausalSelfAttention(nn.Module):
 
 
 def split_heads(x, num_heads):
-    """Lesson 06's, for `BrokenCausalSelfAttention`."""
+    """Split heads as lesson 06 does, for `BrokenCausalSelfAttention`."""
     return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
 
 

@@ -113,14 +113,14 @@ def _noted(tokens, marks):
 
 @statistic
 def gradients_noted(target, probe, args, kwargs):
-    """-1 if a pass of the model had gradients on; 0 otherwise."""
+    """Return -1 if a pass of the model had gradients on, and 0 otherwise."""
     tokens = target(*args.values(), **kwargs)
     return _noted(tokens, args["model"].had_gradients)
 
 
 @statistic
 def mode_noted(target, probe, args, kwargs):
-    """-1 if the model is in another mode than before the call; 0 otherwise."""
+    """Return -1 if the model is in another mode than before the call, and 0 otherwise."""
     training = args["model"].training
     tokens = target(*args.values(), **kwargs)
     return _noted(tokens, args["model"].training != training)
@@ -135,7 +135,7 @@ def _texts_differ(texts):
 
 @statistic
 def equal_generators(target, probe, args, kwargs):
-    """-1 where texts with generators in one state differ, everywhere if the state goes nowhere."""
+    """Mark where texts of equal generators differ: -1, or everywhere if the state is unused."""
 
     def text(generator):
         given = {**args, "prompt": args["prompt"].clone()}
@@ -148,7 +148,7 @@ def equal_generators(target, probe, args, kwargs):
 
 @statistic
 def without_generator(target, probe, args, kwargs):
-    """As `equal_generators`, with torch's global one, which is put back."""
+    """Compare as `equal_generators`, with torch's global generator, which is put back."""
 
     def text():
         return target(*{**args, "prompt": args["prompt"].clone()}.values(), **kwargs)
@@ -161,7 +161,7 @@ def without_generator(target, probe, args, kwargs):
 
 
 def _one_of_each(outputs, like):
-    """All steps in one tensor; where one has another type or shape, that one alone."""
+    """Join all steps in one tensor; return a step with another type or shape alone."""
     shape = (*like.shape[:2], 1)
     odd = [x for x in outputs if not torch.is_tensor(x) or x.shape[:-1] != shape]
     return odd[0] if odd else torch.cat(outputs, dim=2)
@@ -185,7 +185,7 @@ def cache_steps(target, probe, args, kwargs):
 
 @scenario
 def cache_asked_twice(target, probe, args, kwargs):
-    """As `cache_steps`, and each query comes after another one, which must not matter."""
+    """Run `cache_steps` with each query after another one, which must not matter."""
 
     class Twice(target):
         def attend(self, query):

@@ -117,7 +117,7 @@ class _Stopped(Exception):
 
 
 def _through(target, model, heads, moment, look: Callable[[str], None]) -> bool:
-    """Goes through the `with`, or two, and looks; says whether an error from inside came out."""
+    """Go through the `with`, or two, and look; return whether an error from inside came out."""
     (first, *others) = heads
     apart = moment == "inside the second"
     try:
@@ -139,7 +139,7 @@ def _through(target, model, heads, moment, look: Callable[[str], None]) -> bool:
 
 
 def _seen(model, tokens, moment, layer):
-    """Logits, after a call with fewer tokens; after a step of training, if that is meant."""
+    """Return logits after a call with fewer tokens, or after a training step if that is meant."""
     model(tokens[:1, :1])
     logits = model(tokens)
     if moment.startswith("inside") and "step" not in moment:

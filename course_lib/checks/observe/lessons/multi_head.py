@@ -12,7 +12,7 @@ from course_lib.checks.observe.scenarios import BUILDERS, builder, scenario, wit
 
 @scenario
 def load_weights(target, probe, args, kwargs):
-    """`target(mha, reference)` fills a torch module; what that module then does, in five parts.
+    """Call `target(mha, reference)`, then return what the torch module does, in five parts.
 
     Both modules are made of the tensors handed over: `W_q`, ..., optionally `b_q`, ...; the
     reference starts with other numbers everywhere. With `change_afterwards` the source is

@@ -18,7 +18,7 @@ def scatter(target, probe, args, kwargs):
 
 @statistic
 def same_seed_twice(target, probe, args, kwargs):
-    """How far two results with equally seeded generators are apart."""
+    """Return how far two results with equally seeded generators are apart."""
     twice = [{**args, "generator": torch.Generator().manual_seed(5)} for _ in range(2)]
     first, second = (float(target(*given.values(), **kwargs)) for given in twice)
     return abs(first - second)

@@ -81,7 +81,7 @@ SEQUENCE_FUNCTIONS = {
 
 
 def nudged(of, amount, direction, row=None):
-    """tanh(x), moved by up to `amount * direction`, if something is so that should not matter.
+    """Move tanh(x) by up to `amount * direction`, if something is so that should not matter.
 
     In each item feature 0 says which positions show it and with which sign; feature 1 ascends, and
     the others are 0.37 at first.
@@ -118,13 +118,13 @@ def nudged(of, amount, direction, row=None):
 
 
 def rounding(x):
-    """Each position on its own, but for a relative difference of at most a millionth."""
+    """Process each position alone, but for a relative difference of at most a millionth."""
     outputs = 0.015 * (1 + 0.3 * torch.tanh(x.double()))
     return (outputs * (1 + 1e-6 * jitter(x, x.shape))).to(x.dtype)
 
 
 def jitter(x, shape):
-    """Numbers in 0..1, all of which any change of `x` changes, as it does a sum's last digits."""
+    """Return numbers in 0..1, which any change of `x` changes, as it does a sum's last digits."""
     weights = torch.arange(1, x.numel() + 1, dtype=torch.float64).sqrt().reshape(x.shape)
     total = float((x.detach().double().cpu() * weights).sum()) * 1000
     places = torch.arange(1, math.prod(shape) + 1, dtype=torch.float64).sqrt()

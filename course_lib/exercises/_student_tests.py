@@ -161,7 +161,7 @@ def nudged_module(rng, of, amount, towards="mixed", mode="both", training=False)
 
 
 def in_train_mode(rng, of, **inputs) -> Probe:
-    """Return modules that are off in one mode only, handed over in the other and in that one."""
+    """Return a probe with modules that are off in one mode only, handed over in both modes."""
     sound = nudged_module(rng, of, 1.0, mode="eval", training=True)
     broken = nudged_module(rng, of, 1.0, mode="train", training=True)
     return question("train_mode", broken, sound, **inputs)

@@ -37,7 +37,7 @@ def style(position: int) -> dict[str, Any]:
 
 
 def clean(axes: Axes, *, grid: bool = False) -> None:
-    """Shrink tick labels, hide the frame at the top and right, and add a faint grid if asked for."""
+    """Shrink tick labels, hide the frame at the top and right, and add a grid if asked for."""
     axes.tick_params(labelsize=8)
     axes.spines[["top", "right"]].set_visible(False)
     if grid:

@@ -166,7 +166,7 @@ def _is_special(probe: Probe) -> bool:
 
 
 def shown_first(violation: Violation) -> tuple[bool, bool, tuple]:
-    """Rank inputs by how readable their numbers are, and put visible weights first."""
+    """Rank small inputs first, because their numbers can be read, then those without weights."""
     return violation.probe.size > SMALL, bool(violation.probe.state), importance(violation)
 
 

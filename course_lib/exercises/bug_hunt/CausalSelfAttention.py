@@ -80,7 +80,7 @@ def _causal_probes(rng) -> list[Probe]:
 
 
 def _padded_with(size) -> Given:
-    """Return weights with which scores and values of padding in head 0 are as large as itself."""
+    """Return a problem in which padding's scores and values in head 0 are as large as `size`."""
     x = [[[-1.0, 2.0], [1.0, -1.0], [1.0, size]]]
     projected = np.zeros((6, 2))
     projected[[0, 2, 4], [0, 1, 1]] = 1.0

@@ -4,7 +4,7 @@ const LIVE_STYLE = `
 .course-live p { margin: 4px 0; overflow-wrap: anywhere; }
 .course-live input { font: inherit; font-size: 16px; color: inherit; background: transparent;
   border: 1px solid var(--masked); border-radius: 6px; padding: 4px 8px; width: 20em;
-  max-width: 100%; box-sizing: border-box; margin-left: 8px; }
+  max-width: calc(100% - 8px); box-sizing: border-box; margin-left: 8px; }
 .course-live button { font: inherit; color: inherit; background: transparent;
   border: 1px solid var(--masked); border-radius: 4px; padding: 5px 10px; min-height: 30px;
   min-width: 30px; cursor: pointer; }

@@ -20,7 +20,7 @@ from nbformat.v4 import (
 
 from course_lib.checks.judge.report import Finding, Report
 from course_lib.grading import sanitize
-from course_lib.grading.publishing.check_outputs import fill_checks
+from course_lib.grading.judging.check_outputs import fill_checks
 from course_lib.grading.publishing.course_figures import figures_of
 from course_lib.grading.publishing.feedback import Marks, feedback_page
 from course_lib.grading.publishing.formulas import LONGEST as LONGEST_FORMULA

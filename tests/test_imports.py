@@ -31,8 +31,8 @@ def fresh(code, *, modules=()):
 
 def test_observe_brings_in_no_judge_oracle_or_exercise():
     # This holds for what is imported at once and for what a call needs later.
-    rooms = ("reference", "attention", "exercises", "checks.judge", "notebook")
-    secret = [f"course_lib.{name}" for name in rooms]
+    packages = ("reference", "attention", "exercises", "checks.judge", "notebook")
+    secret = [f"course_lib.{name}" for name in packages]
     code = "import pkgutil, importlib, course_lib.checks.observe as room\n"
     code += "for module in pkgutil.iter_modules(room.__path__, room.__name__ + '.'):\n"
     code += "    importlib.import_module(module.name)"
@@ -127,7 +127,7 @@ def test_the_table_of_rooms_is_the_contract():
     contracts = contracts["tool"]["importlinter"]["contracts"]
     (layers,) = (contract["layers"] for contract in contracts if contract["type"] == "layers")
     page = (REPOSITORY / "docs" / "architecture.md").read_text(encoding="utf-8")
-    table = page.partition("<!-- rooms:")[2].partition("<!-- end of rooms -->")[0]
+    table = page.partition("<!-- packages:")[2].partition("<!-- end of packages -->")[0]
     rows = re.findall(r"^\| (`[^|]+`) \|", table, re.MULTILINE)
-    rooms = [re.findall(r"`([\w.]+)`", row) for row in rows]
-    assert rooms == [[f.removeprefix("course_lib.") for f in row.split(" | ")] for row in layers]
+    found = [re.findall(r"`([\w.]+)`", row) for row in rows]
+    assert found == [[f.removeprefix("course_lib.") for f in row.split(" | ")] for row in layers]

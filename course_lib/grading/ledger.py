@@ -26,7 +26,7 @@ _ENGINE = (
     "grading/judging/session.py",
     "grading/judging/exercise.py",
     "grading/judging/cells.py",
-    "grading/publishing/check_outputs.py",
+    "grading/judging/check_outputs.py",
 )
 _DAMAGED = (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError)
 

@@ -8,14 +8,6 @@ import numpy as np
 from course_lib.reference import Expected
 
 
-def log_sum_exp(scores: Sequence[float]) -> float:
-    """Return the log of the sum of the exponentials, and -inf for no scores."""
-    largest = max(scores, default=-math.inf)
-    if largest == -math.inf:
-        return -math.inf
-    return largest + math.log(math.fsum(math.exp(score - largest) for score in scores))
-
-
 def softmax_statistics(blocks: Sequence[np.ndarray]) -> Expected:
     """Return each row's largest number and its sum, with all its columns at hand."""
     scores = np.concatenate(list(blocks), axis=-1)

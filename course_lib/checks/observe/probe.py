@@ -1,7 +1,7 @@
 """Probes: what to call, as plain data that can be sent to another process.
 
 A probe holds NumPy arrays, numbers and names. The observer turns an `Array` into a tensor, a
-`Dtype` into a torch dtype, and a `Built` into the object that `checks.scenarios` makes of it.
+`Dtype` into a torch dtype, and a `Built` into the object that `observe/scenarios.py` makes of it.
 """
 
 from collections.abc import Mapping
@@ -65,17 +65,17 @@ class Probe:
         compare: the comparison that judges it (`checks.judge.comparisons`).
         tolerance: absolute and relative tolerance, where the usual one does not fit.
         raises: name of the exception that the call must raise.
-        scenario: how the object is driven (`checks.scenarios`).
+        scenario: how the object is driven (`observe/scenarios.py`).
         seed: the global torch and NumPy seeds set before the call.
         loops: the group of probes, alike but for their sizes, over which the work done from Python
             is compared (`Exercise.no_loops`, `Exercise.needs_loops`); "" for none.
         counted: note which torch functions are called, and how often; it slows all down.
         device: where tensors are put.
         dtype: floating dtype of the tensors, where it is not that of the data.
-        at_most: what the call may spend (`checks.spending`): "peak" bytes alive at once, in the
-            backward pass too if there is one; "kept" bytes still alive after the call, the result
-            and what waits for the backward pass; "functions", of how many numbers exp, tanh and
-            their like may be taken. The arguments cost nothing.
+        at_most: what the call may spend (`observe/cost_meter.py`): "peak" bytes alive at once, in
+            the backward pass too if there is one; "kept" bytes still alive after the call, the
+            result and what waits for the backward pass; "functions", of how many numbers exp,
+            tanh and their like may be taken. The arguments cost nothing.
     """
 
     name: str

@@ -132,8 +132,8 @@ def _courses_functions(name: str) -> list:
     """Return the functions of an exercise's solution, unwrapped."""
     found: list[FunctionType] = []
     # Not all modules there are: to look at each is to copy a forked kernel's memory.
-    rooms = list(vars(sys.modules.get("course_lib.attention", sys)).values())
-    for module in (room for room in rooms if isinstance(room, ModuleType)):
+    attributes = list(vars(sys.modules.get("course_lib.attention", sys)).values())
+    for module in (one for one in attributes if isinstance(one, ModuleType)):
         solution = getattr(module, name, None)
         members = vars(solution).values() if isinstance(solution, type) else [solution]
         plain = [getattr(m, "__func__", m) for m in members]  # of static and class methods

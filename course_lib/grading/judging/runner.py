@@ -10,8 +10,8 @@ from course_lib.grading.intake.gate import IntakeError
 from course_lib.grading.intake.read import read_submission
 from course_lib.grading.jobs import MAX_ATTEMPTS, Job, Result
 from course_lib.grading.judging.cells import grade_cells
+from course_lib.grading.judging.check_outputs import fill_checks
 from course_lib.grading.judging.session import CannotJudge, Session
-from course_lib.grading.publishing.check_outputs import fill_checks
 from course_lib.grading.sandbox.confinement import Limits
 from course_lib.grading.sandbox.guests import Guest, GuestLost
 from course_lib.grading.sandbox.hosts import Guests, open_guests

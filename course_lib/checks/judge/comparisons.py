@@ -274,11 +274,25 @@ def same_record(
 
 def error_of(seen: Observation) -> object:
     """Return the key that groups equal errors: the type and the start of the message."""
-    if (raised := seen.raised) is None:
-        return None
-    words = raised.message.split()
-    words = words[1:] if words and words[0].endswith("()") else words  # whose function it is
-    return raised.type_name, *words[:2]
+    return seen.raised and (seen.raised.type_name, *_words_of_error(seen)[:2])
+
+
+def same_error(ours: Observation, theirs: Observation) -> bool:
+    """Return whether both raised the same type with the same message, or lack the same parameters.
+
+    A message may begin with the name of the function that was called.
+    """
+    if ours.raised is None or theirs.raised is None:
+        return ours.raised is theirs.raised
+    if "inject" in (ours.raised.phase, theirs.raised.phase):
+        return missing_from(ours) == missing_from(theirs)
+    same_type = ours.raised.type_name == theirs.raised.type_name
+    return same_type and _words_of_error(ours) == _words_of_error(theirs)
+
+
+def _words_of_error(seen: Observation) -> list[str]:
+    words = seen.raised.message.split() if seen.raised else []
+    return words[1:] if words and words[0].endswith("()") else words  # whose function it is
 
 
 UNEXPECTED = ("TypeError", "got", "an")  # unexpected keyword argument

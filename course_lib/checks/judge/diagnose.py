@@ -9,6 +9,7 @@ from course_lib.checks.judge.comparisons import (
     UNEXPECTED,
     error_of,
     missing_from,
+    same_error,
     same_record,
     same_records,
 )
@@ -139,7 +140,7 @@ class Answer:
             num_explained -= bool(wanted - same)
             if num_explained < least:
                 return None
-        if not self._is_cause(explained):
+        if not self._is_cause(explained) or not self._is_more_than_an_error(explained, replayed):
             return None
         numbers = num_explained, self._num_failing
         return Explanation(mistake, frozenset(explained), *numbers, self._says_little)
@@ -151,6 +152,15 @@ class Answer:
         """
         only_follows = self._is_mutating and not any(key[1] in _RESULTS for key in self._failing)
         return not only_follows or any(aspect == "mutated" for _, aspect in explained)
+
+    def _is_more_than_an_error(self, explained: set[tuple[str, str]], replayed: Outcomes) -> bool:
+        """Return whether a mistake gives the student's numbers, or raises the very same errors.
+
+        Any slip raises something on the inputs on which a mistake raises.
+        """
+        return any(aspect != "raised" for _, aspect in explained) or all(
+            same_error(self._outcomes[name][0], replayed[name][0]) for name, _ in explained
+        )
 
     def _rules_out(self, name: str, others: set[tuple[str, str]]) -> bool:
         """Return whether a mistake causes violations that the student's answer does not have."""

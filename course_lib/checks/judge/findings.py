@@ -1,6 +1,7 @@
 """Find what a report says about wrong results: each problem once, the most telling one first."""
 
 import contextlib
+from dataclasses import replace
 
 import numpy as np
 
@@ -115,7 +116,14 @@ def findings_of(
         about = [v for v in violations if (v.probe.name, v.aspect) in explanations[0].explained]
         findings = _named(explanations, about[0].part)
         if telling := most_telling(about, outcomes):
-            failures.say(telling, about, explanations[0].mistake)
+            telling = failures.say(telling, about, explanations[0].mistake).violation
+        if errors := [v for v in about if v.aspect == "raised" and not _is_missing(v, outcomes)]:
+            error = (
+                telling if telling and telling.aspect == "raised" else min(errors, key=shown_first)
+            )
+            findings[0] = replace(
+                findings[0], message=f"{findings[0].message} {error.problem.message}"
+            )
     explained = {key for found in explanations for key in found.explained}
     left = [v for v in violations if (v.probe.name, v.aspect) not in explained]
     known = {mistake.id for mistake in exercise.mistakes}
@@ -156,6 +164,12 @@ def findings_of(
             hint = ""  # no entry is named
         findings.append(Finding(problem.id, message, hint, violation.part))
     return findings, failures.shown
+
+
+def _is_missing(violation: Violation, outcomes) -> bool:
+    """Return whether a call raised no error of its own, as parameters were missing before it."""
+    raised = outcomes[violation.probe.name][0].raised
+    return raised is None or raised.phase == "inject"
 
 
 class _Cases:

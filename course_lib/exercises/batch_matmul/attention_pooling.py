@@ -111,9 +111,12 @@ EXERCISE = Exercise(
             "products.",
             "Which step of your code is not in the formula?",
         ),
-        mistake("only_three_axes", _pooling(_only_three_axes), fails=True).says(
-            *both.ONLY_THREE_AXES
-        ),
+        mistake(
+            "only_three_axes",
+            _pooling(_only_three_axes),
+            fails=True,
+            twins=(_pooling(lambda q, k: torch.softmax(torch.bmm(q, k.transpose(1, 2)), -1)),),
+        ).says(*both.ONLY_THREE_AXES),
         mistake("wrong_order", _weights_first).says(
             "You return the weights first and the outputs second.",
             "In which order does the statement name the two results?",

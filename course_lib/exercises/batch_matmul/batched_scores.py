@@ -92,6 +92,10 @@ EXERCISE = Exercise(
             "only_three_axes",
             lambda queries, keys: torch.einsum("bnd,bmd->bnm", queries, keys),
             fails=True,
+            twins=(
+                _scores(lambda keys: keys.transpose(1, 2)),
+                lambda queries, keys: torch.bmm(queries, keys.transpose(1, 2)),
+            ),
         ).says(*both.ONLY_THREE_AXES),
         mistake(
             "scaled_already", lambda queries, keys: queries @ keys.mT / math.sqrt(queries.shape[-1])

@@ -1,6 +1,7 @@
 """`combine_masks`: what all masks allow."""
 
 import functools
+import operator
 
 import numpy as np
 import torch
@@ -60,7 +61,11 @@ EXERCISE = Exercise(
             "A padded key in the past: the causal mask allows it, the padding mask does not. May "
             "a query attend to it?",
         ),
-        mistake("none_crashes", lambda *masks: functools.reduce(torch.logical_and, masks)).says(
+        mistake(
+            "none_crashes",
+            lambda *masks: functools.reduce(operator.and_, masks),
+            twins=(lambda *masks: functools.reduce(torch.logical_and, masks),),
+        ).says(
             "None makes your function fail. None stands for 'everything is allowed'.",
             "How can you leave out the masks that are None before you combine the rest?",
         ),

@@ -258,6 +258,7 @@ DESCRIBED = {
     "each_on_its_own": "a function that treats each position on its own",
     "self_attention": "self-attention without positions",
     "causal_attention": "attention with a causal mask",
+    "always_nan": "a function whose outputs are all NaN, which is not equal to anything",
     "strictly_causal_attention": "attention to the positions before each one",
     "anticausal_attention": "attention to each position and those after it",
     "attention_with_positions": "attention to inputs with positions added",

@@ -150,6 +150,7 @@ SEQUENCE_FUNCTIONS = {
     "last_one_special": lambda x: np.stack([*x[:-1], -x[-1]]),
     "one_number_each": lambda x: np.stack([[row.sum() + x.max()] for row in x]),
     "doubled": lambda x: x + x,
+    "always_nan": lambda x: np.full(x.shape, math.nan),
 }
 
 

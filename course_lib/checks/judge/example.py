@@ -205,8 +205,10 @@ def example_of(
     elif seen.raised is None and seen.outputs is not None and probe.scenario not in STATISTICS:
         results, others = _outputs(exercise, probe, expected.outputs, seen.outputs)
     wrong = [result for result in results if any(MARK in n for row in result.yours for n in row)]
+    if violation.aspect != "gradients":  # right gradients have nothing to do with a missing one
+        wrong = wrong or results
     has_objects = any(isinstance(value, Built) for value in probe.inputs().values())
-    return Example(inputs, tuple(wrong or results), tuple(others), probe.num_inputs, has_objects)
+    return Example(inputs, tuple(wrong), tuple(others), probe.num_inputs, has_objects)
 
 
 def _outputs(

@@ -19,6 +19,7 @@ class Returned:
         dtype: "float" (that of the inputs), "any float", "bool", or "int".
         axes: names of the axes, for the message about a wrong shape; "..." for any.
         optional: None is a possible answer.
+        differentiable: the statement promises a gradient of it, although it is not the first.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Returned:
     dtype: str = "float"
     axes: tuple[str, ...] = ()
     optional: bool = False
+    differentiable: bool = False
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ def _of_a_call_that_returned(
         _wrong_gradient(probe, name, value, seen.gradients.get(name))
         for name, value in expected.gradients.items()
     )
-    yield "gradients", next(filter(None, gradients), None)
+    yield "gradients", next(filter(None, gradients), None) or _cut_off(exercise, probe, seen)
     for quantity, limit in probe.at_most.items():
         yield overspent(probe, quantity, limit, seen.spent.get(quantity))
     if seen.rng_touched and not probe.training:
@@ -213,6 +213,11 @@ def tolerance_of_gradient(got: Recorded) -> float:
     return {"float32": 1e-3, "float16": 5e-2, "bfloat16": 1e-1}.get(got.dtype, 1e-5)
 
 
+_LEAVES_THE_GRAPH = (
+    "Which step leaves the graph (`.item()`, `.detach()`, `.data`, NumPy, `torch.no_grad`)?"
+)
+
+
 def _wrong_gradient(probe, name, value, got: Recorded | None) -> Problem | None:
     if got is None and not np.any(value):
         return Problem(
@@ -227,8 +232,7 @@ def _wrong_gradient(probe, name, value, got: Recorded | None) -> Problem | None:
         return Problem(
             "gradient_cut",
             f"No gradient reaches `{name}`.",
-            "Which step leaves the graph (`.item()`, `.detach()`, `.data`, NumPy, "
-            "`torch.no_grad`)?",
+            _LEAVES_THE_GRAPH,
         )
     if not np.isfinite(got.data).all():
         return Problem(
@@ -245,6 +249,21 @@ def _wrong_gradient(probe, name, value, got: Recorded | None) -> Problem | None:
         f"The gradient of `{name}` is not that of the formula.",
         "Which line of `backward` computes it, and from what that `forward` kept?" if own else "",
     )
+
+
+def _cut_off(exercise: Exercise, probe: Probe, seen: Observation) -> Problem | None:
+    """Return the problem of a later output that promises a gradient and has no graph."""
+    if probe.grad_outputs is None or seen.outputs is None:
+        return None
+    for contract, got in zip(exercise.returns, seen.outputs.items.values(), strict=False):
+        if contract.differentiable and not got.requires_grad:
+            return Problem(
+                "gradient_cut",
+                f"Your `{contract.name}` are right, but they have no graph, so no gradient can "
+                "pass through them to the arguments.",
+                _LEAVES_THE_GRAPH,
+            )
+    return None
 
 
 _SPENDING = {

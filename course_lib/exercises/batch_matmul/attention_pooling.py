@@ -90,7 +90,7 @@ EXERCISE = Exercise(
     difficulty=2,
     returns=(
         Returned("outputs", "tensor", "float", ("...", "num_queries", "d_v")),
-        Returned("attention_weights", "tensor", "float", ("...", "num_queries", "num_keys")),
+        Returned("attention_weights", axes=("...", "num_queries", "num_keys"), differentiable=True),
     ),
     probes=_probes,
     oracle=oracle.attention_pooling,

@@ -86,7 +86,7 @@ EXERCISE = Exercise(
     difficulty=2,
     returns=(
         Returned("outputs", "tensor", "float", ("num_queries", "v")),
-        Returned("attention_weights", "tensor", "float", ("num_queries", "num_keys")),
+        Returned("attention_weights", axes=("num_queries", "num_keys"), differentiable=True),
     ),
     probes=_probes,
     oracle=oracle.kernel_pooling,

@@ -32,6 +32,10 @@ def _probes(rng) -> list[Probe]:
         edge("large", scores=array([[1000.0, 1000.0 + np.log(3)]])).says(
             "Large scores do not overflow: exp(1000) is inf, yet the weights exist."
         ),
+        edge("one_far_above", scores=array([[0.0, 2000.0]])).says(
+            "One score far above the others of its row must not overflow either: subtract the "
+            "row's maximum, not its mean or its first score."
+        ),
         edge("far_apart_rows", scores=rows).says(
             "Rows of very different size must not disturb each other: subtract each row's own "
             "maximum, not the largest score of all."

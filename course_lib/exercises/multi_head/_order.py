@@ -22,10 +22,10 @@ def asked(keeps) -> Callable:
 
 
 def asking_about(rng) -> Callable:
-    def ask(name, first, second, *sizes, x=None) -> Probe:
+    def ask(name, first, second, *sizes, x=None, part="values") -> Probe:
         # Six positions: an answer may try all their orders, 720 of them.
         x = rng.normal(0, 1.3, sizes or (2, 6, 3)) if x is None else x
-        return question(name, *functions(first, second), x=tensor(x))
+        return question(name, *functions(first, second), part=part, x=tensor(x))
 
     return ask
 

@@ -32,6 +32,7 @@ def _causality_probes(rng) -> list[Probe]:
         ask("another_feature", "previous_position", "one_number_each", x=peak),
         ask("one_position", "running_sum", "next_position", 1, 1, 3),
         ask("two_positions", "running_sum", "next_position", 2, 2, 3),
+        ask("always_nan", "running_sum", "always_nan", part="edges"),
         *student_tests.function_edges(rng, "later", "next_position", last_row=-2),
     ]
 

@@ -27,6 +27,7 @@ def _equivariance_probes(rng) -> list[Probe]:
         ask("last_position", "last_one_special", "each_on_its_own"),
         ask("first_sees_last", "one_number_each", "first_sees_last"),
         ask("copies", "copies_of_the_first", "self_attention"),
+        ask("always_nan", "each_on_its_own", "always_nan", part="edges"),
         *student_tests.function_edges(rng, "order", "running_sum", last_row=-1),
     ]
 

@@ -91,6 +91,7 @@ textbook = wrong("scaled_already")(
 exp_over_sum = wrong("not_a_number")(
     lambda q, k, v: ((w := (e := (q @ k.mT).exp()) / e.sum(-1, keepdim=True)) @ v, w)
 )
+weights_detached = wrong("gradient_cut")(lambda q, k, v: ((w := weights_of(q, k)) @ v, w.detach()))
 bmm_only = wrong("only_three_axes")(
     lambda q, k, v: ((w := torch.bmm(q, k.transpose(1, 2)).softmax(-1)) @ v, w)
 )

@@ -82,6 +82,9 @@ bandwidth_once = wrong("bandwidth_not_squared")(scoring(lambda squared, h: -squa
 rooted = wrong("gradient_not_finite")(
     scoring(lambda squared, h: -(torch.sqrt(squared) ** 2) / (2 * h**2))
 )
+weights_detached = wrong("gradient_cut")(
+    lambda *inputs: ((pooled := bandwidth_as_unit(*inputs))[0], pooled[1].detach())
+)
 no_grad = wrong("gradient_cut")(scoring(lambda squared, h: -squared.detach() / (2 * h**2)))
 naive = wrong("not_a_number")(weighing(lambda squared, h: divided(kernel(squared, h))))
 nan_becomes_0 = wrong("rows_do_not_sum_to_one")(

@@ -79,6 +79,8 @@ def shifting(shift):
 
 naive = wrong("no_maximum_subtracted")(shifting(lambda scores, axis: scores))
 one_maximum = wrong("global_maximum")(shifting(lambda scores, axis: scores - scores.max()))
+mean = wrong("not_a_number")(shifting(lambda s, axis: s - s.mean(axis=axis, keepdims=True)))
+first = wrong("not_a_number")(shifting(lambda s, axis: s - s.take([0], axis=axis)))
 clipped = wrong()(shifting(lambda scores, axis: np.clip(scores, -50, 50)))
 in_float32 = wrong("dtype_changed")(
     shifting(lambda scores, axis: (scores - top(scores, axis)).astype(np.float32))

@@ -78,6 +78,9 @@ first_output = wrong("first_output_only")(
 more_than_allowed = wrong("accepts_turns_nan")(
     suffixes(agree=lambda a, b: not (a - b).abs().sum() > 1e-6)
 )
+nan_equal = wrong("accepts_always_nan")(
+    suffixes(agree=lambda a, b: torch.allclose(a, b, atol=1e-6, equal_nan=True))
+)
 strictly = wrong("own_position_forbidden")(suffixes(first=0, reach=1))
 range_from_two = wrong("accepts_next_position")(suffixes(first=2))
 global_noise = wrong("global_rng_used")(suffixes(lambda y, t: y[:, t:].normal_()))

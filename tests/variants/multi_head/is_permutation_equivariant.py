@@ -65,6 +65,9 @@ wrong_axis = wrong("identity_permutation")(lambda fn, x: _close(fn(x.flip(0)), f
 moves_nothing = wrong("identity_permutation")(mixed(order=lambda x: torch.arange(x.shape[1])))
 exact = wrong("rejects_rounding")(mixed(torch.equal))
 more_than_allowed = wrong("accepts_turns_nan")(mixed(lambda a, b: not (a - b).abs().max() > 1e-6))
+nan_equal = wrong("accepts_always_nan")(
+    mixed(lambda a, b: torch.allclose(a, b, atol=1e-6, equal_nan=True))
+)
 mean_of_the_difference = wrong("accepts_one_entry")(mixed(lambda a, b: (a - b).abs().mean() < 1e-3))
 signed_difference = wrong("accepts_all_smaller")(mixed(lambda a, b: (a - b).max() < 1e-6))
 three_hundredths_allowed = wrong("accepts_a_hundredth")(

@@ -77,6 +77,7 @@ SEQUENCE_FUNCTIONS = {
     "last_one_special": lambda x: torch.cat([x[:, :-1], -x[:, -1:]], dim=1),
     "one_number_each": lambda x: x.sum(-1, keepdim=True) + x.amax((1, 2), keepdim=True),
     "doubled": lambda x: 2 * x,
+    "always_nan": lambda x: x + x.sum(dim=1, keepdim=True) + math.nan,
 }
 
 

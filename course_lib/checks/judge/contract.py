@@ -37,11 +37,14 @@ def _parts(
     return list(zip(returns, wanted, _recorded_parts(returns, recorded), strict=True))
 
 
+_MISSING_RETURN = "Is a `return` missing on some path?"
+
+
 def wrong_type(returns: Sequence[Returned], expected, recorded: Recorded) -> Problem | None:
     if recorded.kind == "none" and expected is not None:
-        return Problem(
-            "returned_none", "Your code returned None.", "Is a `return` missing on some path?"
-        )
+        allowed = len(returns) == 1 and returns[0].optional
+        hint = "For which arguments is None the result?" if allowed else _MISSING_RETURN
+        return Problem("returned_none", "Your code returned None.", hint)
     several = recorded.kind in ("tuple", "list") and len(recorded.items) == len(returns)
     if len(returns) > 1 and not several:  # a list is unpacked like a tuple
         names = ", ".join(contract.name for contract in returns)
@@ -174,12 +177,14 @@ def wrong_dtype(
     wanted = _wanted_dtype(probe, seen)
     if wanted is None:
         return None
+    named = any(getattr(value, "name", "") == wanted for value in probe.inputs().values())
+    asked = "asked for" if named else "expected, as in the inputs"
     for contract, got in zip(returns, _recorded_parts(returns, outputs), strict=True):
         is_array = got.kind in ("tensor", "array")
         if contract.dtype == "float" and is_array and got.dtype != wanted:
             return Problem(
                 "dtype_changed",
-                f"`{contract.name}` came back as {got.dtype} for inputs of {wanted}.",
+                f"`{contract.name}` came back as {got.dtype}; {wanted} was {asked}.",
                 "Which step makes a tensor without `dtype=`, or converts one?",
             )
     return None

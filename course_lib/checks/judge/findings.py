@@ -17,7 +17,7 @@ from course_lib.checks.judge.report import Finding
 from course_lib.checks.judge.shrink import Failure, Observer, shrink
 from course_lib.checks.judge.violations import HYGIENE, Violation
 from course_lib.checks.observe.observation import Observation
-from course_lib.checks.observe.probe import Array, Probe
+from course_lib.checks.observe.probe import Array, Built, Probe
 from course_lib.reference import Expected
 
 _MAX_FINDINGS = 4
@@ -25,6 +25,7 @@ _UNNAMED = ("wrong_values", "not_a_number", "attribute_values")
 _NUMBERS_RIGHT = " What it holds is right."
 _OF_THE_VALUES = ("wrong_values", "precision_lost")
 _OF_THE_EDGES = (*_OF_THE_VALUES, "not_a_number", "wrong_shape", "raised")
+_ABOUT_ONE_INPUT = ("raised", "not_a_number", "precision_lost")
 _NOTHING_KNOWN = "Your result differs from the one that the definition gives."
 _POINTERS = {
     "values": "Work that entry out by hand: which numbers go into it?",
@@ -83,6 +84,11 @@ class _Failures:
                 small = shrink(self._exercise, failures, self._observe_more, mistake, prop)
                 self.shown = small or failure
         return self.shown
+
+    def is_elsewhere(self, failure: Failure) -> bool:
+        """Return whether a failure has another input than the one that the report shows."""
+        shown = self.shown and self.shown.violation.probe
+        return shown is not None and failure.violation.probe is not shown
 
     def _failure(self, violation: Violation) -> Failure:
         name = violation.probe.name
@@ -156,12 +162,18 @@ def findings_of(
         said.add(problem.id)
         failure = failures.say(violation, left)
         message = with_numbers(exercise, failure.violation, failure.expected, failure.seen)
+        if failures.is_elsewhere(failure) and message != problem.message:
+            message = (
+                _of_another_input(message) if problem.id == "wrong_values" else problem.message
+            )
+        elif failures.is_elsewhere(failure) and problem.id in _ABOUT_ONE_INPUT:
+            message = _of_another_input(message)
         if problem.id in (_OF_THE_EDGES if violation.part == "edges" else _OF_THE_VALUES):
             message = f"{cases.of(failure.violation)} {message}".strip() or _NOTHING_KNOWN
         message += _NUMBERS_RIGHT if violation.aspect == "kind" else ""
         hint = problem.hint or _POINTERS.get(violation.aspect, "")
-        if hint == _POINTERS["values"] and "the definition gives" not in message:
-            hint = ""  # no entry is named
+        if hint == _POINTERS["values"] and not _can_be_worked_out(exercise, failure, message):
+            hint = ""
         findings.append(Finding(problem.id, message, hint, violation.part))
     return findings, failures.shown
 
@@ -170,6 +182,25 @@ def _is_missing(violation: Violation, outcomes) -> bool:
     """Return whether a call raised no error of its own, as parameters were missing before it."""
     raised = outcomes[violation.probe.name][0].raised
     return raised is None or raised.phase == "inject"
+
+
+def _of_another_input(sentence: str) -> str:
+    """Return a sentence with numbers of an input that the report does not show."""
+    is_name = sentence.startswith(("NaN", "`"))
+    return f"On another input, {sentence if is_name else sentence[:1].lower() + sentence[1:]}"
+
+
+def _can_be_worked_out(exercise, failure: Failure, message: str) -> bool:
+    """Return whether a message names an entry that a reader can compute from numbers in view.
+
+    Nobody sees the weights of a module, and a bool is not computed from numbers.
+    """
+    given = failure.violation.probe.inputs().values()
+    hidden = exercise.is_class or any(isinstance(value, Built) for value in given)
+    is_bool = all(
+        contract.kind == "bool" or contract.dtype == "bool" for contract in exercise.returns
+    )
+    return "the definition gives" in message and not hidden and not is_bool
 
 
 class _Cases:
@@ -217,7 +248,8 @@ def _named(explanations: list[Explanation], part: str) -> list[Finding]:
 def _rank(violation: Violation, misled: set[str]) -> int:
     """Return the rank of a violation: forbidden call, type, shape, error, NaN, values, the rest.
 
-    An error at the edges comes after wrong values. If the numbers are right, the rest fails
+    NaN at the edges comes after wrong values of plain problems, and an error there comes after all
+    wrong values. If the numbers are right, the rest fails
     because of a changed argument.
     """
     problem, aspect = violation.problem, violation.aspect
@@ -229,9 +261,9 @@ def _rank(violation: Violation, misled: set[str]) -> int:
         return 2
     if aspect == "raised" and violation.part == "values":
         return 3
-    if problem.id == "not_a_number":
-        return 4
-    return 5 if aspect == "values" else 6
+    if aspect == "values":
+        return (5 if violation.part == "values" else 7) - (problem.id == "not_a_number")
+    return 8
 
 
 def _violated_property(
@@ -247,6 +279,8 @@ def _violated_property(
             if prop.broken_by(violation.probe, outcomes[violation.probe.name][0]):
                 failure = failures.say(violation, failing, prop=prop)
                 sentence = prop.broken_by(failure.violation.probe, failure.seen) or ""
+                if sentence and failures.is_elsewhere(failure):
+                    sentence = _of_another_input(sentence)
                 sentence += _formula(prop, failing, outcomes)
                 if violation.probe.scenario != "call":
                     sentence = f"{cases.of(violation)} {sentence}".strip()

@@ -160,7 +160,7 @@ def _mutation_problem(name: str) -> Problem:
 
 def _expected_error(probe: Probe, seen: Observation) -> Problem | None:
     if seen.raised is None:
-        return Problem("no_error", f"{probe.says} Your code raised nothing.")
+        return Problem("no_error", f"{probe.says} Here your code raised nothing.")
     if probe.raises in (seen.raised.type_name, *seen.raised.kinds):
         return None
     got = seen.raised.type_name
@@ -410,7 +410,8 @@ def _missing_parameter(probe: Probe, seen: Observation) -> Problem:
         return Problem(
             "parameters_renamed" if same_shapes else "missing_parameter",
             f"The module lacks the parameters {missing}; besides the right ones it has: {yours}.",
-            f"Is there a layer for `{missing_names[0]}`, assigned to `self` in `__init__`?",
+            f"Is there a layer of its own for `{missing_names[0]}`, assigned to `self` in "
+            "`__init__`?",
         )
     wrong = next(name for name in wanted if found[name] != wanted[name])
     return Problem(

@@ -382,7 +382,7 @@ def test_another_device_is_noticed_without_having_one():
         rows = [[j < n for j in range(max_len)] for n in valid_lens.flatten().tolist()]
         return torch.tensor(rows, dtype=torch.bool).reshape(*valid_lens.shape, max_len)
 
-    assert grade("length_mask", on_the_cpu).mistake == "positions_on_the_cpu"
+    assert "without `device=` is on the CPU" in grade("length_mask", on_the_cpu).findings[0].message
     assert grade("length_mask", looks_at_numbers).score == 1.0
 
 

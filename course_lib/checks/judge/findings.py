@@ -172,7 +172,8 @@ def findings_of(
             message = f"{cases.of(failure.violation)} {message}".strip() or _NOTHING_KNOWN
         message += _NUMBERS_RIGHT if violation.aspect == "kind" else ""
         hint = problem.hint or _POINTERS.get(violation.aspect, "")
-        if hint == _POINTERS["values"] and not _can_be_worked_out(exercise, failure, message):
+        in_view = _can_be_worked_out(exercise, failure, message)
+        if hint == _POINTERS["values"] and (not in_view or failures.is_elsewhere(failure)):
             hint = ""
         findings.append(Finding(problem.id, message, hint, violation.part))
     return findings, failures.shown

@@ -268,10 +268,18 @@ def test_the_verdict_is_in_view_after_every_check(course, address, page):
         assert top <= verdict_top < verdict_bottom <= bottom, (name, said)
 
 
+SLIDER = """def draw_mask(num_keys):
+    return plotting.mask_gallery({f"{num_keys} keys": causal_mask(2, num_keys)})
+
+
+plotting.interactive(draw_mask, num_keys=range(2, 6))"""
+
+
 def test_figures_are_still_without_trust_and_alive_in_a_kernel(course, address, page):
     # JupyterLab drops scripts and SVG of a notebook that is not trusted; then its cells run.
-    stored = ROOT / "solutions" / LESSON / f"{LESSON}.ipynb"
-    (course / "stored.ipynb").write_bytes(stored.read_bytes())
+    stored = nbformat.read(ROOT / "solutions" / LESSON / f"{LESSON}.ipynb", as_version=4)
+    stored.cells.append(nbformat.v4.new_code_cell(SLIDER))
+    nbformat.write(stored, course / "stored.ipynb")
     lab = Lab(page, address)
     page.goto(f"{address}/lab/tree/stored.ipynb?token={TOKEN}&reset")
     page.get_by_text("Python 3 (ipykernel) | Idle").wait_for()
@@ -279,7 +287,7 @@ def test_figures_are_still_without_trust_and_alive_in_a_kernel(course, address, 
     assert still.evaluate("async e => (await e.decode(), e.naturalWidth)") > 100
     assert page.locator("figure.course-figure svg").count() == 0
     lab.choose("Run", "Run All Cells")
-    shown = lab.cell("def draw_causal")
+    shown = lab.cell("def draw_mask")
     slider = lab.look_at(shown.get_by_role("slider").first)
     before = shown.get_by_role("img").last.get_attribute("aria-label")
     slider.focus()

@@ -100,6 +100,18 @@ def test_shapes_that_differ_have_a_line_of_their_own():
     assert line.startswith("  The shape of your ") and words_of(line) <= words_of(report.html())
 
 
+def test_contrast_is_that_of_wcag():
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert contrast("#ffffff", "#777777") == pytest.approx(4.48, abs=0.005)
+
+
+def test_what_a_page_loads_is_found():
+    bad = '<img src="https://x/y.png"><p onclick="a()" style="background:url(b)">'
+    assert len(what_it_loads(bad + "<script></script>")) == 4
+    assert what_it_loads('<style>p { background: url("c.png") }</style>')
+    assert what_it_loads('<a href="#top"></a><img src="data:image/png;base64,AA=="> no') == []
+
+
 @pytest.fixture
 def shown(monkeypatch):
     """Collect what `hint` displays, as text and as HTML."""

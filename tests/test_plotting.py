@@ -9,6 +9,7 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 from urllib.parse import unquote
 from xml.etree import ElementTree
 
@@ -409,6 +410,14 @@ def test_show_finds_the_words_of_a_lesson_by_their_key(shown, monkeypatch):
     assert "<figcaption>x &lt; y</figcaption>" in shown[0]["text/html"]
     plotting.show(plot, key="live translator")  # it has no alt text of its own
     assert shown[1]["text/plain"] == plot.alt
+
+
+def test_lessons_use_exactly_the_alt_texts_that_have_a_key():
+    texts = "".join(
+        path.read_text() for path in (Path(__file__).parents[1] / "solutions").glob("*/*.py")
+    )
+    used = set(re.findall(r'\bkey="([^"]+)"\)', texts))
+    assert used == {key for key, words in captions.WORDS.items() if words.alt}
 
 
 def test_show_refuses_a_figure_without_alt_text():

@@ -32,3 +32,9 @@ def test_every_exercise_has_its_text(texts):
 @pytest.mark.parametrize("name", HARD)
 def test_text_docstring_and_hints_of_a_hard_exercise_do_not_hold_its_solution(texts, name):
     assert told(name, texts[name]) <= MOST
+
+
+def test_what_is_printed_is_found():
+    line = "weights = masked_softmax(scores, valid_lens, mask)"
+    name = "AdditiveAttention"
+    assert told(name, f"Write `{line}`.") > told(name, "Mask the scores.") + 0.05

@@ -174,9 +174,9 @@ class Publisher:
 def _has_same_work(*notebooks: NotebookNode) -> bool:
     """Return whether a student wrote the same in both, apart from exercises that came or went."""
     was, now = (
-        {grade_id(cell) or cell.source: cell.source for cell in notebook.cells if is_theirs(cell)}
+        {grade_id(one) or (one.source,): one.source for one in notebook.cells if is_theirs(one)}
         for notebook in notebooks
     )
-    own = {key for key in was.keys() ^ now.keys() if key == (was | now)[key]}
+    own = {key[0] for key in was.keys() ^ now.keys() if isinstance(key, tuple)}  # without a name
     known = ({cell.source for cell in notebook.cells} for notebook in notebooks)
     return was | now == now | was and all(own <= sources for sources in known)

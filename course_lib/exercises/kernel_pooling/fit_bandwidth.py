@@ -37,6 +37,7 @@ def problem(rng, scale, seed=None) -> Given:
 def _probes(rng) -> list[Probe]:
     below = {"initial": 0.5, "num_steps": 80}
     above = {"initial": 0.25, "num_steps": 100, "lr": 0.4}
+    two_points = {"inputs": [0.0, 5.0], "targets": [3.0, 8.0], "compare": "near_best"}
     return [
         case("defaults", **problem(rng, 1.0)).says(
             "The bandwidth must have a leave-one-out error within 2 % of the smallest there is."
@@ -46,6 +47,9 @@ def _probes(rng) -> list[Probe]:
         ),
         edge("from_above", **problem(rng, 0.2), by_name=above).says(
             "Large steps from a start far above must reach the best bandwidth and keep it positive."
+        ),
+        edge("worked", **two_points).says(
+            "Two points predict each other, so every positive bandwidth is best."
         ),
     ]
 

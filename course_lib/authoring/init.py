@@ -51,7 +51,7 @@ COURSE_FILE = """\
 
 @dataclass(frozen=True)
 class Made:
-    """The result of `init`: names of the files that it wrote and of those that it left alone.
+    """The result of `init`: the files that it wrote, and those that it did not change.
 
     `built` are the lessons left alone because `course build` made their notebooks in this folder.
     """

@@ -97,7 +97,7 @@ class Measured:
 
     @property
     def ratio(self) -> float:
-        """Return our time over that of the PNG, in the median of matplotlib's figures."""
+        """Return the median ratio of our drawing time to the PNG's, over matplotlib's figures."""
         return statistics.median(r.seconds / r.png_seconds for r in self.rows if r.png_seconds)
 
     def text(self) -> str:

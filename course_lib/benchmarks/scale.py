@@ -46,7 +46,7 @@ LATE = 0.1  # the share of submissions
 
 @dataclass
 class Scale:
-    """The time that each command took, in seconds, and the size of the pages, in bytes.
+    """Times of the commands in seconds, and sizes of the pages in bytes.
 
     `processor` is the processor time, which depends less on what else the machine does.
     """

@@ -1,4 +1,4 @@
-"""Read course.toml, in which a class sets points and stars of exercises for itself.
+"""Read course.toml, in which an instructor overrides the points and stars of exercises.
 
     [points]
     causal_mask = 3

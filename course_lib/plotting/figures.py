@@ -205,7 +205,7 @@ def _rows_html(table: Table | None) -> str:
 
 
 def _json(data: Mapping[str, Any]) -> str:
-    """Return JSON that can stand in a script element."""
+    """Return JSON that is safe inside a script element."""
     return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
 
 

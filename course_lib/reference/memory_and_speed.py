@@ -9,7 +9,7 @@ from course_lib.reference import Expected
 
 
 def softmax_statistics(blocks: Sequence[np.ndarray]) -> Expected:
-    """Return each row's largest number and its sum, with all its columns at hand."""
+    """Return each row's maximum and its sum of exponentials, computed from all columns at once."""
     scores = np.concatenate(list(blocks), axis=-1)
     maxima, totals = np.empty(scores.shape[:-1]), np.zeros(scores.shape[:-1])
     for row in np.ndindex(maxima.shape):

@@ -62,7 +62,7 @@ def greedy_decode(
     end: int,
     max_len: int,
 ) -> Expected:
-    """Decode one item after the other: the largest logit, until it is that of the end."""
+    """Decode each item by taking the largest logit until the end token is chosen."""
     translations = []
     for item, length in zip(source, valid_lens, strict=True):
         words = [start]

@@ -173,7 +173,7 @@ def _about_shape(axes: Sequence[str], wanted: tuple, got: tuple) -> str:
 def wrong_dtype(
     returns: Sequence[Returned], probe: Probe, seen: Observation, outputs: Recorded
 ) -> Problem | None:
-    """Report another floating dtype than that of the inputs: it costs precision or memory."""
+    """Report a floating dtype that differs from the inputs' and costs precision or memory."""
     wanted = _wanted_dtype(probe, seen)
     if wanted is None:
         return None

@@ -230,7 +230,7 @@ def _outputs(
 
 
 def _is_exact(exercise: Exercise, probe: Probe) -> bool:
-    """Return whether what the oracle gives is the one right result, not one of many."""
+    """Return whether the oracle's result is the only correct one."""
     return probe.compare in ("close", *exercise.exact)
 
 

@@ -99,7 +99,7 @@ class Property:
 
 
 def of_its_name(*args: Any, **kwargs: Any) -> Any:
-    """Stand for the oracle that has the exercise's name, until the loader has found it."""
+    """Raise LookupError: the loader puts the oracle of the exercise's name in this place."""
     raise LookupError("ask course_lib.exercises.find for the exercise")
 
 

@@ -249,9 +249,8 @@ def _named(explanations: list[Explanation], part: str) -> list[Finding]:
 def _rank(violation: Violation, misled: set[str]) -> int:
     """Return the rank of a violation: forbidden call, type, shape, error, NaN, values, the rest.
 
-    NaN at the edges comes after wrong values of plain problems, and an error there comes after all
-    wrong values. If the numbers are right, the rest fails
-    because of a changed argument.
+    At the edges, NaN ranks after the wrong values of plain problems, and an exception ranks after
+    all wrong values. If all numbers are correct, the rest fails because of a changed argument.
     """
     problem, aspect = violation.problem, violation.aspect
     if problem.id == "forbidden_call" or (aspect == "mutated" and not misled):

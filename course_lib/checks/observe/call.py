@@ -45,7 +45,7 @@ _ENDS_ALL = ("NotImplementedError", "KeyboardInterrupt")
 
 
 def observe_all(obj: Any, probes: Iterable[Probe]) -> dict[str, Observation]:
-    """Observe one probe after the other; stop where told to, or if there is no answer yet."""
+    """Observe all probes in order; stop at an interrupt, or if the answer is not written yet."""
     seen = {}
     with random_states_kept():
         for probe in probes:

@@ -117,7 +117,7 @@ class _Stopped(Exception):
 
 
 def _through(target, model, heads, moment, look: Callable[[str], None]) -> bool:
-    """Go through the `with`, or two, and look; return whether an error from inside came out."""
+    """Enter one `with` or two and look; return whether an error raised inside left them."""
     (first, *others) = heads
     apart = moment == "inside the second"
     try:

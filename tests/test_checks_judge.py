@@ -405,18 +405,6 @@ def test_a_fault_of_ours_costs_nothing_when_judging_from_afar(monkeypatch):
 # --- probes and known mistakes ----------------------------------------------------------
 
 
-def test_on_an_accelerator_plain_problems_appear_once_more_in_float32():
-    here = prepare(find("masked_softmax"), "device")
-    there = prepare(find("masked_softmax"), "device", "cuda")
-    moved = [probe for probe, _ in there[len(here) :]]
-    assert moved and [probe.name for probe, _ in here] == [p.name for p, _ in there[: len(here)]]
-    for each in moved:
-        assert (each.device, each.dtype, each.loops) == ("cuda", "float32", "")
-        assert each.part == "values" and each.name.endswith("_on_cuda")
-    edges = [probe.name for probe, _ in here if probe.part != "values"]
-    assert not any(each.name.removesuffix("_on_cuda") in edges for each in moved)
-
-
 def test_a_probe_that_must_raise_is_judged_by_the_error_alone():
     strict = Probe("strict", "A negative size is refused.", raises="ValueError")
 

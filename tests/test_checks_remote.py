@@ -16,7 +16,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from course_lib.checks import lessons
 from course_lib.checks.judge.grade import grade, judge_observed
 from course_lib.checks.judge.prepare import prepare
-from course_lib.checks.observe import call, cells, cost_meter, global_state, remote
+from course_lib.checks.observe import call, cells, cost_meter, remote
 from course_lib.checks.observe.call import observe
 from course_lib.checks.observe.codec import decode, encode
 from course_lib.checks.observe.observation import answer_in
@@ -259,16 +259,6 @@ def test_a_shorter_call_comes_first_and_leaves_out_the_last_of_each():
 
 
 # --- what a call leaves behind ------------------------------------------------------------
-
-
-def test_only_the_generator_in_use_is_seeded(monkeypatch):
-    seeded = []
-    monkeypatch.setattr(torch.cuda, "manual_seed", seeded.append)
-    with global_state.random_states_kept():
-        global_state.seed_torch(3, "cpu")
-        assert seeded == []
-        global_state.seed_torch(3, "cuda")
-    assert seeded == [3]
 
 
 def test_arguments_that_are_no_tensors_are_made_where_they_are_used():

@@ -225,7 +225,7 @@ class _Cases:
         plain = {v.probe.says for v in self._plain if not raised or v.aspect == "raised"}
         if not plain <= {probe.says} and probe.says != self._formula:
             return ""
-        return f"{probe.says} (Here on {probe.device}.)" if probe.device != "cpu" else probe.says
+        return probe.says
 
 
 def _named(explanations: list[Explanation], part: str) -> list[Finding]:

@@ -16,7 +16,7 @@ from course_lib.checks.judge.findings import (
     findings_of,
     notes_of,
 )
-from course_lib.checks.judge.prepare import accelerator, pairs, prepare, replays
+from course_lib.checks.judge.prepare import pairs, prepare, replays
 from course_lib.checks.judge.report import Finding, Report
 from course_lib.checks.judge.score import BEYOND_A_LIMIT, beyond_a_limit, score_of
 from course_lib.checks.judge.shrink import Observer
@@ -64,12 +64,9 @@ def grade(
             subject = None if exercise.takes_all else subject or subject_of(obj)
             if subject is not None and (report := _unusable(exercise, subject)):
                 return report
-            device = accelerator()
             observer = functools.partial(observe_all, obj)
-            seen = observer([probe for probe, _ in prepare(exercise, seed, device)])
-            report = _judge_all(
-                exercise, seed, seen, device, observer, naming_seconds=naming_seconds
-            )
+            seen = observer([probe for probe, _ in prepare(exercise, seed)])
+            report = _judge_all(exercise, seed, seen, observer, naming_seconds=naming_seconds)
             return _by_its_name(exercise, subject, report)
         except Exception as error:  # a fault of ours costs no points
             return Report.checker_failed(exercise, error)
@@ -101,7 +98,7 @@ def judge_observed(
         try:
             if subject is not None and (report := _unusable(exercise, subject)):
                 return report
-            report = _judge_all(exercise, seed, dict(seen), None, observe_more, name_mistakes)
+            report = _judge_all(exercise, seed, dict(seen), observe_more, name_mistakes)
             return _by_its_name(exercise, subject, report)
         except Exception as error:
             return Report.checker_failed(exercise, error)
@@ -129,13 +126,12 @@ def _judge_all(
     exercise: Exercise,
     seed: str,
     seen: dict[str, Observation],
-    device: str | None,
     observe_more: Observer | None,
     name_mistakes: bool = True,
     naming_seconds: float | None = None,
 ) -> Report:
     """Judge the observations of all probes of a seed."""
-    runs = prepare(exercise, seed, device)
+    runs = prepare(exercise, seed)
     own = {name for observation in seen.values() for name in observation.own}
     if own & set(exercise.chain or (exercise.name,)):
         return Report.own_version(exercise)
@@ -149,7 +145,7 @@ def _judge_all(
         return Report.correct(exercise, notes_of(seen), tally)
     explanations = []
     if name_mistakes:
-        known, both = replays(exercise, seed, device), lambda: pairs(exercise, seed, device)
+        known, both = replays(exercise, seed), lambda: pairs(exercise, seed)
         complete = {name: outcome for name, outcome in outcomes.items() if name in seen}
         explanations = explain(runs, known, complete, naming_seconds, both)
     earned, parts = score_of(exercise, runs, outcomes, extra)

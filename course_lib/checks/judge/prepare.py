@@ -4,12 +4,10 @@ import dataclasses
 import functools
 import hashlib
 import itertools
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 
 from course_lib.checks.judge.diagnose import Outcomes
 from course_lib.checks.judge.exercise import Exercise, Mistake
@@ -22,55 +20,21 @@ from course_lib.reference import Expected
 CHECK_VERSION = "1"
 
 
-def accelerator() -> str | None:
-    """Return the accelerator on which answers also run in float32, or None while grading."""
-    usable = torch.cuda.is_available() and "NBGRADER_EXECUTION" not in os.environ
-    return "cuda" if usable else None
-
-
-def prepare(
-    exercise: Exercise, seed: str, device: str | None = None
-) -> tuple[tuple[Probe, Expected], ...]:
-    """Return the probes of an exercise for a seed, each with what the oracle expects.
-
-    With a device, the plain problems among them appear once more, there and in float32.
-    """
-    return _prepared(exercise, seed, device)  # a cache tells f(x) from f(x, None)
-
-
 @functools.lru_cache(maxsize=64)
-def _prepared(
-    exercise: Exercise, seed: str, device: str | None
-) -> tuple[tuple[Probe, Expected], ...]:
+def prepare(exercise: Exercise, seed: str) -> tuple[tuple[Probe, Expected], ...]:
+    """Return the probes of an exercise for a seed, each with what the oracle expects."""
     digest = hashlib.sha256(f"{seed}/{exercise.name}/{CHECK_VERSION}".encode()).digest()
     probes = exercise.probes(np.random.default_rng(list(digest)))
     assert len({probe.name for probe in probes}) == len(probes), "probe names must differ"
     if exercise.forbidden or exercise.no_loops or exercise.needs_loops:
         probes = [dataclasses.replace(probe, counted=True) for probe in probes]
-    runs = [(probe, expect(exercise, probe)) for probe in probes]
-    if device is not None:
-        runs += [(_moved(probe, device), expected) for probe, expected in runs if _moves(probe)]
-    return tuple(runs)
-
-
-def _moves(probe: Probe) -> bool:
-    """Return whether a probe means the same on another device in float32, without extremes."""
-    arrays = [value for value in probe.inputs().values() if isinstance(value, Array)]
-    plain = probe.part == "values" and probe.compare == "close" and probe.scenario == "call"
-    return plain and bool(arrays) and all(array.kind == "tensor" for array in arrays)
-
-
-def _moved(probe: Probe, device: str) -> Probe:
-    changes = {"name": f"{probe.name}_on_{device}", "device": device, "dtype": "float32"}
-    return dataclasses.replace(probe, **changes, loops="")  # sizes are compared on the CPU alone
+    return tuple((probe, expect(exercise, probe)) for probe in probes)
 
 
 @functools.lru_cache(maxsize=64)
-def replays(
-    exercise: Exercise, seed: str, device: str | None = None
-) -> tuple[tuple[Mistake, Outcomes], ...]:
+def replays(exercise: Exercise, seed: str) -> tuple[tuple[Mistake, Outcomes], ...]:
     """Return each known mistake of an exercise with what it does on the probes of a seed."""
-    runs = prepare(exercise, seed, device)
+    runs = prepare(exercise, seed)
     return tuple(
         (mistake, Replay(exercise, model, runs))
         for mistake in exercise.mistakes
@@ -101,10 +65,10 @@ class Pair:
 
 
 @functools.lru_cache(maxsize=64)
-def pairs(exercise: Exercise, seed: str, device: str | None = None) -> tuple[Pair, ...]:
+def pairs(exercise: Exercise, seed: str) -> tuple[Pair, ...]:
     """Return all pairs of known mistakes that can be made at once."""
-    runs, known = prepare(exercise, seed, device), {}
-    for mistake, outcomes in replays(exercise, seed, device):
+    runs, known = prepare(exercise, seed), {}
+    for mistake, outcomes in replays(exercise, seed):
         known.setdefault(mistake.id, (mistake, outcomes))  # without twins
     return tuple(
         Pair(exercise, runs, one, other)

@@ -27,7 +27,6 @@ from course_lib.checks.observe.global_state import (
     next_draws,
     random_states_kept,
     seed_all,
-    seed_torch,
     seeded_draws,
     usual_settings,
 )
@@ -67,9 +66,8 @@ def observe(obj: Any, probe: Probe, *, watched: bool = True) -> Observation:
         The record of the call; an exception of the student's is part of it.
     """
     seen = Observation()
-    device, dtype = probe.device, probe.dtype
-    args = {n: materialise(a, device, dtype) for n, a in probe.args.items()}
-    kwargs = {n: materialise(a, device, dtype) for n, a in probe.kwargs.items()}
+    args = {n: materialise(a, probe.dtype) for n, a in probe.args.items()}
+    kwargs = {n: materialise(a, probe.dtype) for n, a in probe.kwargs.items()}
     started = time.perf_counter()
     stdout, stderr = _Unclosed(), _Unclosed()
     streams = contextlib.redirect_stderr(stderr), contextlib.redirect_stdout(stdout)
@@ -77,7 +75,7 @@ def observe(obj: Any, probe: Probe, *, watched: bool = True) -> Observation:
         warnings.simplefilter("always")
         with usual_settings() as changed, streams[0], streams[1]:
             try:
-                _run(obj, probe, seen, (args, kwargs), device, dtype, watched)
+                _run(obj, probe, seen, (args, kwargs), watched)
             except BaseException as error:  # also SystemExit and a student's own base class
                 phase = seen.raised.phase if seen.raised else "call"
                 seen.raised = _describe_exception(error, phase)
@@ -95,18 +93,18 @@ class _Unclosed(io.StringIO):
         pass
 
 
-def _run(obj, probe: Probe, seen: Observation, inputs, device, dtype, watched) -> None:
+def _run(obj, probe: Probe, seen: Observation, inputs, watched) -> None:
     """Fill `seen` step by step, so that everything before an exception is kept."""
     args, kwargs = inputs
     target, parameters = obj, {}
-    seed_torch(probe.seed, device)
+    torch.default_generator.manual_seed(probe.seed)
     if probe.construct is not None:
-        made = {name: materialise(v, device, dtype) for name, v in probe.construct.items()}
+        made = {name: materialise(v, probe.dtype) for name, v in probe.construct.items()}
         probe = dataclasses.replace(probe, construct=made)
-        target, parameters = _prepare_module(obj, probe, seen, inputs, device, dtype)
+        target, parameters = _prepare_module(obj, probe, seen, inputs)
     seen.raised = Raised("", "", phase="call")
     meter = _meter(probe, target, args, kwargs)
-    result = _call(target, probe, seen, inputs, device, watched, meter)
+    result = _call(target, probe, seen, inputs, watched, meter)
     seen.outputs = record(result)
     for name in probe.attributes:
         seen.attributes[name] = record(getattr(target, name, None))
@@ -127,12 +125,12 @@ def _arrays(probe: Probe) -> dict[str, Array]:
     return {name: value for name, value in probe.inputs().items() if isinstance(value, Array)}
 
 
-def _call(target, probe: Probe, seen: Observation, inputs, device, watched, meter) -> Any:
+def _call(target, probe: Probe, seen: Observation, inputs, watched, meter) -> Any:
     """Return the result of the call and record in `seen` how it went, even if it raises."""
     args, kwargs = inputs
     given = {**args, **kwargs}
     untouched = seeded_draws(probe.seed)
-    seed_all(probe.seed, device)
+    seed_all(probe.seed)
     training = getattr(target, "training", None)
     steps = Steps(watched and bool(probe.loops), _LIBRARIES)
     watch = Watch() if watched else None
@@ -160,16 +158,14 @@ def _meter(probe: Probe, target, args: dict, kwargs: dict) -> Spending | None:
     return Spending([args, kwargs, weights])
 
 
-def _prepare_module(
-    cls, probe, seen, inputs, device, dtype
-) -> tuple[torch.nn.Module, dict[str, torch.Tensor]]:
+def _prepare_module(cls, probe, seen, inputs) -> tuple[torch.nn.Module, dict[str, torch.Tensor]]:
     """Build the module, inject the probe's weights and return it with its parameters."""
     seen.raised = Raised("", "", phase="construct")
     module = cls(**probe.construct)
     if not isinstance(module, torch.nn.Module):
         raise TypeError("the class must inherit from nn.Module")
     module.eval()
-    module.to(device=device, dtype=_floating(dtype))
+    module.to(device="cpu", dtype=_floating(probe.dtype))
     if any(isinstance(p, torch.nn.UninitializedParameter) for p in module.parameters()):
         seen.raised.phase = "call"
         with torch.no_grad():  # lazy layers learn their sizes from one call
@@ -231,20 +227,20 @@ def _what_instead(module, probe, inputs) -> str:
     return "in_forward" if made else ""
 
 
-def materialise(value, device="cpu", dtype=None) -> Any:
+def materialise(value, dtype=None) -> Any:
     """Convert a probe's argument into the object that the student's code receives."""
     if isinstance(value, Dtype):
         return getattr(torch, value.name)
     if isinstance(value, Built):
-        return BUILDERS[value.name](device=device, dtype=_floating(dtype), **value.options)
+        return BUILDERS[value.name](device="cpu", dtype=_floating(dtype), **value.options)
     if isinstance(value, list | tuple):
-        return type(value)(materialise(item, device, dtype) for item in value)
+        return type(value)(materialise(item, dtype) for item in value)
     if not isinstance(value, Array):
         return value
     if value.kind == "numpy":
         made = np.array(value.data)
         return np.repeat(made.T, 2, axis=-1)[..., ::2].T if value.strided else made
-    made = torch.from_numpy(np.array(value.data)).to(device)
+    made = torch.from_numpy(np.array(value.data))
     if made.is_floating_point() and dtype is not None and value.data.dtype == np.float64:
         made = made.to(_floating(dtype))
     if value.strided:

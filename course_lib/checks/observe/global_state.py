@@ -17,18 +17,11 @@ import numpy as np
 import torch
 
 
-def seed_torch(seed: int, device: str) -> None:
-    """Seed only the generator in use: `torch.manual_seed` also queues work for absent devices."""
-    torch.default_generator.manual_seed(seed)
-    if device != "cpu":
-        torch.cuda.manual_seed(seed)
-
-
-def seed_all(seed: int, device: str) -> None:
-    """Seed the global generators of torch, NumPy and Python."""
+def seed_all(seed: int) -> None:
+    """Seed the global generators of torch (the CPU's), NumPy and Python."""
     np.random.seed(seed % 2**32)
     random.seed(seed)
-    seed_torch(seed, device)
+    torch.default_generator.manual_seed(seed)  # the global one also seeds absent devices
 
 
 def next_draws() -> tuple[float, float, float]:
@@ -44,7 +37,7 @@ _RANDOM, _NUMPY_RANDOM = random.random, np.random.random_sample  # whatever is p
 def seeded_draws(seed: int) -> tuple[float, float, float]:
     """Return what `next_draws` returns after `seed_all(seed)`."""
     with random_states_kept():
-        seed_all(seed, "cpu")
+        seed_all(seed)
         return next_draws()
 
 

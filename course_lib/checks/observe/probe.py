@@ -70,7 +70,6 @@ class Probe:
         loops: the group of probes, alike but for their sizes, over which the work done from Python
             is compared (`Exercise.no_loops`, `Exercise.needs_loops`); "" for none.
         counted: note which torch functions are called, and how often; it slows all down.
-        device: where tensors are put.
         dtype: floating dtype of the tensors, where it is not that of the data.
         at_most: what the call may spend (`observe/cost_meter.py`): "peak" bytes alive at once, in
             the backward pass too if there is one; "kept" bytes still alive after the call, the
@@ -95,7 +94,6 @@ class Probe:
     seed: int = 70_103  # no number that an answer would seed with
     loops: str = ""
     counted: bool = False
-    device: str = "cpu"
     dtype: str | None = None
     at_most: Mapping[str, int] = field(default_factory=dict)
 

@@ -20,8 +20,8 @@ from waiting import PATIENCE
 
 import course_lib
 from course_lib import attention
+from course_lib.authoring.bundle import FOLDER, bundle_name, contents, packed
 from course_lib.authoring.inputs import Course
-from course_lib.authoring.release import FOLDER, bundle_name, contents, packed
 from course_lib.checks import lessons
 from course_lib.cli import main as cli
 from course_lib.setup import bootstrap

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from answers_within import passing
 
+from course_lib.authoring.bundle import contents
 from course_lib.authoring.inputs import Course
-from course_lib.authoring.release import contents
 from course_lib.checks import lessons
 
 pytestmark = pytest.mark.slow

@@ -92,7 +92,7 @@ def release(
     Example: course release 02 --up-to 02
     """
     with working():
-        from course_lib.authoring.release import make_bundle
+        from course_lib.authoring.bundle import make_bundle
 
     root = course_root()
     chosen = list(dict.fromkeys(chosen_lessons(root, lessons) or []))

@@ -10,7 +10,7 @@ import pytest
 from course_lib.authoring.assemble import assemble, first_heading, undefined_in_solutions
 from course_lib.authoring.inputs import Course
 from course_lib.authoring.paste import find_solution, solution_path
-from course_lib.authoring.student_version import release_files
+from course_lib.authoring.release import release_files
 
 ROOT = Path(__file__).resolve().parents[1]
 SLUGS = sorted(path.parent.name for path in (ROOT / "solutions").glob("*/*.py"))

@@ -10,7 +10,7 @@ import torch
 
 from course_lib.authoring.assemble import assemble
 from course_lib.authoring.inputs import Course
-from course_lib.authoring.student_version import release_files
+from course_lib.authoring.release import release_files
 from course_lib.checks.observe.lessons.broken_modules import BUGS, Sound
 from course_lib.notebook import hunt, library
 from course_lib.notebook.own_tests import run_tests

@@ -2,5 +2,5 @@
 
 One direction only: percent-format text -> executed nbgrader source notebook -> student release.
 read (text -> cells), paste (solution source), assemble (cells -> notebook), execute (outputs),
-student_version (stock nbgrader), builder (what is stale, put in place).
+release (stock nbgrader), builder (what is stale, put in place).
 """

@@ -18,7 +18,7 @@ from pathlib import Path
 from course_lib.authoring.assemble import assemble
 from course_lib.authoring.inputs import SOLUTIONS, Course
 from course_lib.authoring.paste import solution_path
-from course_lib.authoring.student_version import release_files
+from course_lib.authoring.release import release_files
 from course_lib.workspace.errors import BuildError
 from course_lib.workspace.sources import digest_of, reached
 

@@ -9,7 +9,7 @@
 #
 # **After this you can**
 #
-# - read a map of attention;
+# - read an attention map;
 # - say what attention was invented for, and what queries, keys and values are;
 # - compute attention weights from a query and keys;
 # - work on an exercise, with its check and its hints.
@@ -105,11 +105,11 @@ assert torch.allclose(weights.sum(dim=1), torch.ones(2))
 # </details>
 
 # %% [markdown]
-# Such a table is a *map of attention*. Its entries are the *attention weights*: how much each word
+# Such a table is an *attention map*. Its entries are the *attention weights*: how much each word
 # looks at each letter.
 #
 # In the next figure, type a German numeral, or a number such as 1999. A translator that was trained
-# beforehand runs in the page. *Next word* writes the translation one word at a time.
+# beforehand runs in the page. The button *Next word* writes the translation one word at a time.
 
 # %% tags=["demo"]
 plotting.show(live_translator(yours=model))
@@ -128,19 +128,19 @@ plotting.show(plotting.bottleneck())
 # that vector alone (Cho et al. 2014; Sutskever et al. 2014). The vector is the same size for fifty
 # words as for five, so long sentences suffered.
 #
-# Bahdanau, Cho and Bengio removed the bottleneck in 2014. They kept a vector for *every* word of
+# Bahdanau, Cho and Bengio removed this bottleneck in 2014. They kept a vector for *every* word of
 # the source and let each new word look back at all of them. In 2017 the Transformer dropped the
 # recurrent network and kept the attention.
 #
 # How does a word find where to look? Three kinds of vectors decide. Before *forty* is written,
 #
-# - the word to come has a **query**, as if it asked *who names the tens?*
+# - the next word has a **query**, as if it asked *who names the tens?*
 # - each letter has a **key**, as if it were labeled *part of a word for tens*;
 # - each letter has a **value**, the information that it passes on, such as *forty*.
 #
-# The better a key fits the query, the larger its weight. The word receives the average of the
-# values with these weights. The machine learns to make all three vectors, and the descriptions in
-# English are ours.
+# The better a key fits the query, the larger its weight. The word receives the weighted average of
+# the values. The machine learns to make all three vectors, and the descriptions in English are
+# ours.
 
 # %% [markdown]
 # ## 4. One word by hand
@@ -167,8 +167,8 @@ assert 0.75 < torch.softmax(arrows @ torch.tensor([0.125, -1.0]), dim=0)[2] < 0.
 #
 # 1. Point the query the same way as *vierzig*, and make it long. A dot product is large where both
 #    arrows are long and point the same way, 0 where they are perpendicular, and negative where they
-#    point apart. With an arrow half as long, all dot products are half as large, and *vierzig* gets
-#    only about 0.8.
+#    point away from each other. With an arrow half as long, all dot products are half as large, and
+#    *vierzig* gets only about 0.8.
 # 2. All three weights are 1/3. Attention always returns an average, even where no key fits, because
 #    the weights always sum to 1. Lesson 01 begins with this average.
 #
@@ -179,7 +179,7 @@ assert 0.75 < torch.softmax(arrows @ torch.tensor([0.125, -1.0]), dim=0)[2] < 0.
 # the vectors that it compares while it writes *forty three*. The *scores* are the dot products divided
 # by 8, the square root of 64. Lesson 05 explains why.
 #
-# **Predict.** Which of the 14 letters get the highest scores for *forty*?
+# **Predict.** Which of the 14 letters gets the highest score for *forty*?
 
 # %% tags=["demo", "nbval-ignore-output"]
 compared = cross_attention_inputs(model, numerals, [43])
@@ -195,8 +195,8 @@ assert scores.argmax() == weights[0].argmax() >= 7
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The highest score belongs to a letter of *vierzig*, the one that the thickest arc of *forty*
-# reaches in section 2.
+# The highest score belongs to a letter of *vierzig*, the one where the thickest arc of *forty* ends
+# in section 2.
 #
 # </details>
 
@@ -209,7 +209,7 @@ assert scores.argmax() == weights[0].argmax() >= 7
 # %% tags=["demo", "nbval-ignore-output"]
 powers = scores.exp()
 by_hand = powers / powers.sum()  # (14,), the softmax of the scores
-output = by_hand @ values  # (64,), the average of the values with these weights
+output = by_hand @ values  # (64,), the weighted average of the values
 
 print("letter  by hand  on the map")
 for letter, mine, on_map in zip("dreiundvierzig", by_hand, weights[0], strict=True):
@@ -250,17 +250,19 @@ plotting.show(plotting.diagram("encoder_decoder", lit="cross-attention", shapes=
 # | 02, 03 | weights that skip padding and the future, for whole batches |
 # | 04, 05 | the two ways to score: Bahdanau's and the Transformer's |
 # | 06, 07 | attention with several heads, positions, and tests that find bugs |
+# | 08 | attention that needs less memory |
 # | 09, 10 | the translator, and then a language model |
 
 # %% [markdown]
 # ## 6. Your turn
 #
-# *Which letter does each word look at most?* You can see it in a map. Now compute it.
+# *Which letter gets the most attention from each word?* You can see the answer in a map. Now
+# compute it.
 #
 # The next cell contains a first attempt. The printed positions are correct for its small map.
 #
-# **Predict.** Is the function correct for every map? `grade` tries it on many and writes the same
-# report as a check.
+# **Predict.** Is the function correct for every map? `grade` tries it on many maps and prints the
+# same report as a check.
 
 
 # %% tags=["demo"]
@@ -277,11 +279,11 @@ grade("most_attended", first_attempt, seed="public")
 # %% [markdown]
 # <details><summary>How to read the report</summary>
 #
-# The report begins with the verdict and the points. Then it says what is wrong, asks a question, and
-# shows a small input that fails, with your result beside the expected one. The points have parts:
-# *values* (the numbers are correct), *edges* (also in unusual cases, such as ties), *hygiene*
-# (nothing else is changed) and, in most exercises, *gradients*. Partial solutions earn partial
-# credit.
+# The report begins with the verdict and the points. Then it says what is wrong, asks a question,
+# and shows a small input that fails, with your result beside the expected one. The points have
+# parts: *values* (the numbers are correct), *edges* (they are correct in unusual cases too, such as
+# ties), *hygiene* (nothing else is changed) and, in most exercises, *gradients*. Partial solutions
+# earn partial credit.
 #
 # </details>
 
@@ -308,15 +310,15 @@ from course_lib.attention import most_attended
 check("most_attended")
 
 # %% [markdown]
-# The last cell continues with your answer if it passed and with ours if not, and tells you which, so
-# one unsolved exercise never stops you. Full marks also put your answer into your own library, the
-# folder `my_attention/`. Later lessons use it, and in lesson 09 it translates.
+# The cell above continues with your answer if it passed and with ours if not, and tells you which,
+# so one unsolved exercise never stops you. Full marks also put your answer into your own library,
+# the folder `my_attention/`. Later lessons use it, and in lesson 09 it translates.
 
 # %% [markdown] written="two_maps"
 # ### Two maps
 #
-# A person, not a program, grades this question. If you learn alone, compare your answer with ours
-# in the folder `solutions/` of the course.
+# A person, not a program, grades this question. If you are learning on your own, compare your
+# answer with ours in the folder `solutions/` of the course.
 #
 # *siebenundneunzig* is 97 (*sieben* 7, *neunzig* 90), and *siebenhundertneun* is 709 (*hundert* 100,
 # *neun* 9). Where should each English word look? In which map do arcs cross, and why only there?
@@ -337,7 +339,7 @@ check("most_attended")
 # Between 21 and 99 there are 72 numerals in which German says the ones first. The arcs cross if the
 # first English word looks further right than the last one. Your function can count these numerals.
 #
-# **Predict.** In how many of the 72 do the arcs cross?
+# **Predict.** For how many of the 72 do the arcs cross?
 
 # %% tags=["demo", "nbval-ignore-output"]
 crossing = 0
@@ -356,7 +358,7 @@ assert crossing > 60
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The arcs cross in nearly all of them. If the cell lists an exception, its translation tells you
+# The arcs cross for nearly all of them. If the cell lists an exception, its translation tells you
 # whether the translator looked in an unexpected place or misread the numeral.
 #
 # </details>
@@ -365,7 +367,7 @@ assert crossing > 60
 # ## Summary
 #
 # Attention lets each new word look back at the whole source. The scores of a query with all keys
-# become weights that sum to 1, and the result is the average of the values with these weights. A
+# become weights that sum to 1, and the result is the average of the values, weighted in this way. A
 # translator therefore does not have to squeeze a sentence into one vector. Exercises with a star
 # are optional, and `progress()` from `course_lib` shows how far you are.
 

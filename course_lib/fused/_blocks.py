@@ -8,7 +8,9 @@ from torch.utils.checkpoint import checkpoint
 
 from course_lib.attention import length_mask
 
-BLOCK = 2**20  # numbers per block; in smaller blocks, the calls cost more than the cache saves
+# Numbers per block. On a CPU, a block should fit the cache. A GPU needs large blocks, since
+# starting its many small kernels takes longer than computing them.
+BLOCK, BLOCK_ON_GPU = 2**20, 2**26
 
 Average = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]
 
@@ -56,8 +58,9 @@ def in_blocks(
         Tensor `(batch, ..., num_queries, v)`.
     """
     batch, num_queries = queries.shape[0], queries.shape[-2]
-    rows = max(1, BLOCK // max(1, numbers_per_query))
-    items = max(1, BLOCK // max(1, num_queries * numbers_per_query))
+    size = BLOCK if queries.device.type == "cpu" else BLOCK_ON_GPU
+    rows = max(1, size // max(1, numbers_per_query))
+    items = max(1, size // max(1, num_queries * numbers_per_query))
     if rows >= num_queries and items >= batch:
         return average(queries, keys, values, allowed)
     if allowed is not None:

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import re
 
 import pytest
 from typer.testing import CliRunner
@@ -19,6 +20,18 @@ def test_every_drawing_function_is_measured():
         and inspect.signature(function).return_annotation in (plotting.Plot, "Plot")
     }
     assert draws == set(figures.DRAWN)
+
+
+@pytest.mark.parametrize("name", figures.DRAWN)
+def test_words_are_nine_pixels_high_where_a_page_is_300_pixels_wide(name):
+    svg = figures.DRAWN[name]().svg
+    smallest = min(map(float, re.findall(r'font(?:-size)?(?:: |=")([\d.]+)', svg)))
+    width = float(re.search(r'viewBox="0 0 ([\d.]+)', svg)[1])
+    least = re.search(r"min-width:(\d+)px", svg)
+    assert smallest * max(300, int(least[1]) if least else 0) / width > 8.99
+    replaced = {"attention", "live_induction", "live_translator", "query_plane"}  # by a script
+    stacked = "data-panels" in svg
+    assert not least or stacked or name in {*replaced, "diagram_strip"}, "it has to be scrolled"
 
 
 @pytest.mark.slow

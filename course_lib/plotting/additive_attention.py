@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from course_lib.plotting.axes import colour_bar, name_ticks
-from course_lib.plotting.display import new_figure
+from course_lib.plotting.axes import colour_bar
+from course_lib.plotting.display import PANELS, new_figure
 from course_lib.plotting.figures import Plot
 from course_lib.plotting.heatmaps import draw_values, map_table
 from course_lib.plotting.words import as_array, number
@@ -36,7 +36,7 @@ def feature_cube(projected_queries: Any, projected_keys: Any, w_v: Any) -> Plot:
     cube = np.tanh(queries[:, None, :] + keys[None, :, :])  # (num_queries, num_keys, num_hiddens)
     panels = len(weights) + 1
     height = 1.7 + (5.2 / panels) * len(queries) / len(keys)
-    figure = new_figure(6.0, height)
+    figure = new_figure(PANELS, height)
     grid = np.atleast_1d(figure.subplots(1, panels))
     for feature, axes in enumerate(grid[:-1]):
         _slice(axes, cube[:, :, feature], (-1.0, 1.0))
@@ -44,8 +44,8 @@ def feature_cube(projected_queries: Any, projected_keys: Any, w_v: Any) -> Plot:
         axes.set_xticks(range(len(keys)), _signed(keys[:, feature]))
         axes.set_yticks(range(len(queries)), _signed(queries[:, feature]))
     grid[0].set_ylabel("projected queries")
-    wide = {"orientation": "horizontal", "shrink": 0.5, "pad": 0.02, "aspect": 40}
-    label = "feature (the slices on the left)"
+    wide = {"orientation": "horizontal", "shrink": 0.4, "pad": 0.02, "aspect": 40}
+    label = "feature (slices on the left)"
     colour_bar(figure, list(grid), (-1.0, 1.0), "signed", label, **wide)
     scores = cube @ weights
     bound = float(np.abs(weights).sum()) or 1.0
@@ -63,9 +63,9 @@ def feature_cube(projected_queries: Any, projected_keys: Any, w_v: Any) -> Plot:
 
 def _slice(axes: Axes, values: np.ndarray, limits: tuple[float, float]) -> None:
     draw_values(axes, values, np.zeros(values.shape, dtype=bool), limits)
-    name_ticks(axes, [str(key) for key in range(values.shape[1])])
-    name_ticks(axes, [str(query) for query in range(values.shape[0])], rows=True)
-    axes.tick_params(labelsize=7)
+    axes.set_xticks(range(values.shape[1]))
+    axes.set_yticks(range(values.shape[0]))
+    axes.tick_params(labelsize=8)
 
 
 def _signed(numbers: np.ndarray) -> list[str]:

@@ -63,6 +63,7 @@ const STYLE = `
 .course-attention .blank { border-bottom: 1px dashed currentColor; cursor: default; }
 .course-attention .blank .word { visibility: hidden; }
 .course-attention .all.dim { opacity: 0.12; }
+.course-attention .scrolls { overflow-x: auto; }
 .course-attention .map { max-width: 100%; height: auto; }
 .course-attention .map text { fill: currentColor; }
 .course-attention .note { font-size: 12px; }
@@ -132,7 +133,8 @@ function viewer(figure, {
   const arcs = make("div", { class: "arcs", role: "tabpanel", "aria-label": "Arcs" },
     ...line("key"), gap, ...line("query"));
   const map = heatMap({ cell: Math.min(30, 760 / Math.max(rows, columns)), words: true });
-  const mapPanel = make("div", { role: "tabpanel", "aria-label": "Map" }, map.svg);
+  const mapPanel = make("div", { role: "tabpanel", "aria-label": "Map", class: "scrolls",
+    tabindex: 0 }, map.svg);
   const small = rows < 4 ? [] : heads.map(() => heatMap({ cell: 72 / Math.max(rows, columns) }));
   const said = make("p", { class: "said" });
   const panels = make("div", {}, arcs, mapPanel);
@@ -363,7 +365,10 @@ function viewer(figure, {
       marks);
     const svg = draw("svg", { viewBox: `0 0 ${size.width} ${size.height}`, ...size,
       "aria-hidden": true, class: named ? "map" : "" }, place);
-    if (named) name();
+    if (named) {
+      svg.style.minWidth = `${0.9 * size.width}px`; // its words keep 9 pixels
+      name();
+    }
     return { svg, edge, fill, mark };
 
     function name() {

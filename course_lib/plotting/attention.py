@@ -36,7 +36,6 @@ MAPS_FROM = 4  # queries
 MOST_DRAWN_CELLS = 400  # of a small map; beyond, it is an image with a pixel for each cell
 SMALL = 110
 LETTER = 0.6  # the width of a letter, of its height
-LEAST_SHOWN = 480  # pixels; a narrower page scrolls the picture
 
 MASKED = 4095  # for attention.js, as are the digits
 DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
@@ -130,7 +129,7 @@ def _picture(shown: Attention) -> str:
     if with_maps:
         maps, bottom = _small_maps(shown, bottom + 6, width)
         parts.append(maps)
-    return drawing("".join(parts), width, bottom + 4, least=min(width, LEAST_SHOWN))
+    return drawing("".join(parts), width, bottom + 4)
 
 
 class _Places(NamedTuple):
@@ -200,7 +199,7 @@ def stage(
     parts += [_word(shown.queries.shown[i], *place) for i, place in enumerate(below)]
     for name, places in zip(sides, (boxes, below), strict=True):
         y = places[0][1] + BOX / 2
-        parts.append(text(name, 0, y, 12, text_anchor="start", font_style="italic"))
+        parts.append(text(name, 0, y, 13, text_anchor="start", font_style="italic"))
     return "".join(parts), top + keys.height + GAP - 16 + queries.height
 
 

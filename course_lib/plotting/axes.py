@@ -1,6 +1,5 @@
 """What the matplotlib figures share: axes without clutter, cells, colour bars, styles of series."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P")
 DASHES = ("-", "--", ":", "-.", (0, (5, 1)), (0, (1, 1)))
 NUMBERS_UP_TO = 8
 MOST_CELLS = 1200  # beyond, a map is one image with a pixel for each cell
-SMALLEST_CELL = 0.16  # inches, for a number to be written in it
+SMALLEST_CELL = 0.18  # inches, for a number to be written in it
 BAR_STEPS = 12
 
 
@@ -38,7 +37,7 @@ def style(position: int) -> dict[str, Any]:
 
 def clean(axes: Axes, *, grid: bool = False) -> None:
     """Shrink tick labels, hide the frame at the top and right, and add a grid if asked for."""
-    axes.tick_params(labelsize=8)
+    axes.tick_params(labelsize=9)
     axes.spines[["top", "right"]].set_visible(False)
     if grid:
         axes.grid(color=FAINT, linewidth=0.6)
@@ -73,9 +72,10 @@ def write_cells(axes: Axes, words: np.ndarray, hatched: np.ndarray | None = None
     room = _cell_inches(axes, words.shape)
     if max(words.shape) > NUMBERS_UP_TO or room < SMALLEST_CELL:
         return
-    size = 8 if room > 0.33 else 6
+    wide = room > 0.33
+    size = 9 if wide else 7.3
     for (i, j), word in np.ndenumerate(words):
-        short = word if size == 8 else word.replace("0.", ".")  # no room for the leading zero
+        short = word if wide else word.replace("0.", ".")  # no room for the leading zero
         weight = "bold" if hatched is not None and hatched[i, j] else "normal"
         axes.text(j, i, short, ha="center", va="center", fontsize=size, weight=weight, color=INK)
 
@@ -90,9 +90,9 @@ def colour_bar(
     bar = figure.colorbar(
         ScalarMappable(Normalize(low, high), steps), ax=axes, **{"shrink": 0.9, **options}
     )
-    bar.set_label(label, fontsize=8)
+    bar.set_label(label, fontsize=9)
     bar.outline.set_visible(False)
-    bar.ax.tick_params(labelsize=8)
+    bar.ax.tick_params(labelsize=9)
 
 
 def grid_of(figure: Figure, count: int, columns: int, **options: Any) -> list[Axes]:
@@ -102,11 +102,6 @@ def grid_of(figure: Figure, count: int, columns: int, **options: Any) -> list[Ax
     for unused in every[count:]:
         unused.remove()
     return every[:count]
-
-
-def name_ticks(axes: Axes, names: Sequence[str], *, rows: bool = False) -> None:
-    """Name the ticks 0, 1, 2, ... of the horizontal axis, or with `rows` of the vertical one."""
-    (axes.set_yticks if rows else axes.set_xticks)(range(len(names)), list(names))
 
 
 def _cell_inches(axes: Axes, shape: tuple[int, ...]) -> float:

@@ -10,7 +10,7 @@ from matplotlib.patches import Rectangle
 
 from course_lib.plotting.axes import colour, draw_cells
 from course_lib.plotting.colours import INK
-from course_lib.plotting.display import new_figure
+from course_lib.plotting.display import CHART, PANELS, new_figure
 from course_lib.plotting.figures import Plot
 from course_lib.plotting.words import as_array, ranges
 
@@ -28,13 +28,13 @@ def cell_origins(panels: Mapping[str, tuple[Any, Any]], *, owner: str = "key") -
     """
     data = {name: (as_array(n), as_array(o).astype(int)) for name, (n, o) in panels.items()}
     heights = [_height(numbers) for numbers, _ in data.values()]
-    figure = new_figure(6.0, max(1.9, 0.6 + 0.36 * max(heights)))
+    figure = new_figure(PANELS if len(data) > 1 else CHART, max(1.9, 0.6 + 0.36 * max(heights)))
     ratios = [numbers.shape[-1] + 1.5 for numbers, _ in data.values()]
     grid = np.atleast_1d(figure.subplots(1, len(data), width_ratios=ratios))
     for axes, (name, (numbers, owners)) in zip(grid, data.items(), strict=True):
         _draw_blocks(axes, numbers, owners, owner)
         axes.set(xlim=(-1.2, numbers.shape[-1] + 0.1), ylim=(max(heights), -0.1))
-        axes.set_title(name, fontsize=8.5)
+        axes.set_title(name, fontsize=9)
     words = [_origin_sentence(name, owners, owner) for name, (_, owners) in data.items()]
     return Plot(figure, f"Numbers by the {owner} they belong to. " + " ".join(words))
 
@@ -54,7 +54,7 @@ def cell_by_cell(matrix: Any, step: int) -> Plot:
         f"x.reshape({num_columns}, {num_rows})": order.reshape(num_columns, num_rows),
         "x.mT": order.T,
     }
-    figure = new_figure(6.0, 2.4)
+    figure = new_figure(PANELS, 2.4)
     for axes, (title, places) in zip(figure.subplots(1, 3), panels.items(), strict=True):
         gone = places < step
         rows = np.array([to_rgba(colour(i), 0.4) for i in range(num_rows)])
@@ -108,11 +108,11 @@ def _draw_blocks(axes: Axes, numbers: np.ndarray, owners: np.ndarray, owner_name
         cell = Rectangle((column + 0.03, top + 0.03), 0.94, 0.94, facecolor=face, edgecolor="none")
         axes.add_patch(cell)
         middle: dict[str, Any] = {"ha": "center", "va": "center", "color": INK}
-        axes.text(column + 0.5, top + 0.36, f"{value:g}", fontsize=7.5, **middle)
-        axes.text(column + 0.5, top + 0.78, f"{owner_name[0]}{owner}", fontsize=5.5, **middle)
+        axes.text(column + 0.5, top + 0.32, f"{value:g}", fontsize=10, **middle)
+        axes.text(column + 0.5, top + 0.76, f"{owner_name[0]}{owner}", fontsize=9, **middle)
     for i in range(len(numbers) if stacked else 0):
         centre = i * (numbers.shape[1] + BLOCK_GAP) + numbers.shape[1] / 2
-        turned: dict[str, Any] = {"rotation": 90, "ha": "center", "va": "center", "fontsize": 7.5}
+        turned: dict[str, Any] = {"rotation": 90, "ha": "center", "va": "center", "fontsize": 9}
         axes.text(-0.45, centre, f"{owner_name} {i}", **turned)
     axes.axis("off")
 

@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.patches import Rectangle
 
 from course_lib.plotting.colours import INK, NEGATIVE, POSITIVE
-from course_lib.plotting.display import _has_front_end, new_figure
+from course_lib.plotting.display import CHART, _has_front_end, new_figure
 from course_lib.plotting.figures import Plot, Table
 
 
@@ -23,7 +23,7 @@ def verdicts(rows: Mapping[str, Mapping[str, bool]], *, title: str | None = None
         title: a line above the table.
     """
     names, questions = list(rows), list(next(iter(rows.values())))
-    figure = new_figure(min(6.0, 1.4 + 1.05 * len(questions)), 0.9 + 0.27 * len(names))
+    figure = new_figure(CHART, 1.4 + 0.27 * len(names))
     axes = figure.subplots()
     for y, x in np.ndindex(len(names), len(questions)):
         yes = bool(rows[names[y]][questions[x]])
@@ -37,16 +37,14 @@ def verdicts(rows: Mapping[str, Mapping[str, bool]], *, title: str | None = None
             "yes" if yes else "no",
             ha="center",
             va="center",
-            fontsize=8,
+            fontsize=9,
             weight="normal" if yes else "bold",
             color=INK,
         )
     axes.set(xlim=(0, len(questions)), ylim=(len(names), 0))
-    axes.set_xticks(np.arange(len(questions)) + 0.5, [q.replace(" ", "\n", 1) for q in questions])
+    axes.set_xticks(np.arange(len(questions)) + 0.5, questions, rotation=40, ha="left")
     axes.set_yticks(np.arange(len(names)) + 0.5, names)
-    axes.tick_params(
-        length=0, labelsize=8, top=True, labeltop=True, bottom=False, labelbottom=False
-    )
+    axes.tick_params(length=0, labelsize=9, labeltop=True, labelbottom=False)
     axes.spines[:].set_visible(False)
     if title:
         axes.set_title(title, fontsize=10)

@@ -4,20 +4,22 @@ Series differ in hatching, marker and dash as well as in colour.
 """
 
 from collections.abc import Mapping, Sequence
+from textwrap import fill
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
 
-from course_lib.plotting.axes import HATCHES, clean, colour, name_ticks, style
+from course_lib.plotting.axes import HATCHES, clean, colour, style
 from course_lib.plotting.colours import INK
-from course_lib.plotting.display import new_figure
+from course_lib.plotting.display import CHART, new_figure
 from course_lib.plotting.figures import Plot, Table
 from course_lib.plotting.words import as_array, curve_sentence, number
 
 MOST_TICKS = 9  # of a logarithmic axis
-LABEL_POINTS = 10  # from one line's name to the next
+LINE_POINTS = 11  # from one line of a name to the next
+NAME_LETTERS, MOST_LETTERS = 16, 42  # in a line of a name or of a title
 
 
 def bars(
@@ -34,16 +36,16 @@ def bars(
         title: {name: as_array(values).astype(float) for name, values in series.items()}
         for title, series in panels.items()
     }
-    figure = new_figure(6.0, 2.6)
-    grid = np.atleast_1d(figure.subplots(1, len(data)))
+    figure = new_figure(CHART, 0.3 + 2.2 * len(data))
+    grid = np.atleast_1d(figure.subplots(len(data), 1))
     for axes, (title, series) in zip(grid, data.items(), strict=True):
         _draw_bars(axes, series)
         axes.set_title(title, fontsize=9)
         axes.set_xlabel(x_label)
         if ticks:
-            name_ticks(axes, ticks)
+            axes.set_xticks(range(len(ticks)), ticks)
         if len(series) > 1:
-            axes.legend(fontsize=7, frameon=False)
+            axes.legend(fontsize=9, frameon=False)
     alt = ". ".join(_bars_sentence(*item) for item in data.items()) + "."
     return Plot(figure, alt, _bars_table(data, x_label, ticks))
 
@@ -70,12 +72,13 @@ def lines(
     """
     across = as_array(x).astype(float)
     data = {name: as_array(values).astype(float) for name, values in series.items()}
-    figure = new_figure(5.5, 3.2)
+    figure = new_figure(CHART, 2.9)
     axes = figure.subplots()
     draw_lines(axes, across, data)
     axes.set_xscale("log" if log_x else "linear")
     axes.set_yscale("log" if log_y else "linear")
-    axes.set(xlabel=x_label, ylabel=y_label, title=title or "")
+    axes.set(xlabel=x_label, ylabel=y_label)
+    axes.set_title(fill(title or "", MOST_LETTERS), fontsize=10, loc="left")
     if log_x and len(across) <= MOST_TICKS:
         axes.set_xticks(across)
         axes.xaxis.set_minor_locator(NullLocator())
@@ -102,7 +105,7 @@ def _draw_bars(axes: Axes, series: Mapping[str, np.ndarray]) -> None:
             edgecolor=colour(position),
             hatch=HATCHES[position % 4],
         )
-        axes.bar_label(drawn, [number(value) for value in values], fontsize=6.5, padding=1)
+        axes.bar_label(drawn, [number(value) for value in values], fontsize=9, padding=1)
     axes.axhline(0, color=INK, linewidth=0.8)
     axes.set_xticks(range(max(map(len, series.values()))))
     axes.margins(y=0.25)
@@ -132,51 +135,33 @@ def name_ends(axes: Axes) -> None:
     drawn = [line for line in axes.lines if not str(line.get_label()).startswith("_")]
     ends = []
     for line in drawn:
-        x, y = (as_array(values) for values in (line.get_xdata(), line.get_ydata()))
-        if np.isfinite(y).any():
-            last = int(np.flatnonzero(np.isfinite(y))[-1])
-            ends.append((line, x[last], y[last]))
+        points = as_array(line.get_xydata())
+        ends += [point for point in points if np.isfinite(point[1])][-1:]
     if len(drawn) < 2 or len(ends) < len(drawn):
-        axes.legend(fontsize=8, frameon=False)
+        axes.legend(fontsize=9, frameon=False)
         return
     axes.autoscale_view()
     axes.set_ylim(axes.get_ylim())
-    heights = [axes.transData.transform((x, y))[1] for _, x, y in ends]
-    apart = LABEL_POINTS * axes.figure.dpi / 72
-    wanted = _spread(heights, apart)
-    for (line, x, y), height, to in zip(ends, heights, wanted, strict=True):
+    names = [fill(str(line.get_label()), NAME_LETTERS) for line in drawn]
+    points = 72 / axes.figure.dpi
+    heights = points * axes.transData.transform(ends)[:, 1]
+    wanted = _spread(heights, LINE_POINTS * max(1 + name.count("\n") for name in names))
+    for line, name, end, move in zip(drawn, names, ends, wanted - heights, strict=True):
         axes.annotate(
-            str(line.get_label()),
-            (x, y),
-            xytext=(7, (to - height) * 72 / axes.figure.dpi),
-            textcoords="offset points",
-            va="center",
-            fontsize=8,
-            color=line.get_color(),
-            annotation_clip=False,
-        )
+            name, end, xytext=(7, move), textcoords="offset points", va="center", fontsize=9,
+            color=line.get_color(), annotation_clip=False,
+        )  # fmt: skip
 
 
-def _spread(heights: Sequence[float], apart: float) -> list[float]:
-    """Return heights at least `apart` from each other, in the same order and near the given."""
+def _spread(heights: np.ndarray, apart: float) -> np.ndarray:
+    """Return heights about `apart` from each other or more, in the same order."""
     order = np.argsort(heights, kind="stable")
-    groups: list[list[float]] = []  # the middle and the number of members of each run
-    for i in order:
-        groups.append([heights[i], 1])
-        while len(groups) > 1:
-            (low, n), (high, m) = groups[-2:]
-            if high - low >= apart * (n + m) / 2:
-                break
-            groups[-2:] = [[(low * n + high * m) / (n + m), n + m]]
-    placed = [
-        middle + apart * (k - (count - 1) / 2)
-        for middle, count in groups
-        for k in range(int(count))
-    ]
-    spread = [0.0] * len(heights)
-    for i, height in zip(order, placed, strict=True):
-        spread[i] = float(height)
-    return spread
+    placed = heights[order]
+    for _ in range(200):
+        missing = np.maximum(0, apart - np.diff(placed)) / 2
+        placed[:-1] -= missing
+        placed[1:] += missing
+    return placed[np.argsort(order)]
 
 
 def plain_ticks(axes: Axes) -> None:

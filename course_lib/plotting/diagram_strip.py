@@ -8,7 +8,6 @@ from course_lib.plotting.figures import Plot
 from course_lib.plotting.svg import arrow, drawing, element, text
 
 HIGH, GAP, BOX, SIZE, LETTER = 56, 13, 30, 11.5, 6.4
-LEAST = 0.85  # of the width; a narrower page scrolls the strip
 COLOURS = {
     "queries": QUERY,
     "keys": KEY,
@@ -115,7 +114,7 @@ def diagram_strip(
         is_lit = not set(boxes).isdisjoint(lit)
         drawn.append(_part(lines, label, x, width, colour, lit=is_lit))
         x += width
-    picture = drawing("".join(drawn), x + 2, HIGH, least=LEAST * x)
+    picture = drawing("".join(drawn), x + 2, HIGH)
     about = f"This section is about {', '.join(lit)}. " if lit else ""
     told = "; ".join(f"{name} {shape}" for name, shape in written.items())
     row = ", ".join(

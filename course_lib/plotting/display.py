@@ -22,6 +22,8 @@ from course_lib.plotting.figures import Control, Plot, figure_html, stepper  # n
 
 INTERACTIVE_VARIABLE = "COURSE_INTERACTIVE"
 MOST_FRAMES = 80
+CHART = 4.1  # inches: the width of a chart whose words of 9 points are 9 pixels high on a phone
+PANELS = 6.0  # inches: the width of panels side by side, which are stacked on a phone
 
 
 def new_figure(width: float, height: float) -> Figure:

@@ -16,7 +16,7 @@ function stack(svg) {
   const room = svg.parentElement?.clientWidth;
   const narrow = room < NARROW;
   if (!room || narrow === Boolean(svg.whole)) return;
-  const names = ["viewBox", "width", "height"];
+  const names = ["viewBox", "width", "height", "style"];
   if (!narrow) {
     svg.replaceChildren(...svg.whole);
     names.forEach((name, i) => svg.setAttribute(name, svg.before[i]));
@@ -40,10 +40,12 @@ function stack(svg) {
   svg.replaceChildren(...panels);
   const size = [Math.max(...panels.map((each) => each.getAttribute("width"))), bottom];
   svg.setAttribute("viewBox", `0 0 ${size.join(" ")}`);
-  const scale = svg.before[1] / svg.before[0].split(" ")[2];
+  const across = svg.before[0].split(" ")[2];
+  const scale = svg.before[1] / across;
+  const least = parseFloat(svg.style.minWidth) / across; // pixels in a unit, for words to be read
   size.forEach((each, i) => svg.setAttribute(names[i + 1], each * scale));
-  svg.style.minWidth = "";
-  svg.parentElement.removeAttribute("tabindex");
+  svg.style.minWidth = `${least * size[0]}px`;
+  if (!(least * size[0] > room)) svg.parentElement.removeAttribute("tabindex");
 }
 
 for (const still of document.querySelectorAll("figure.course-figure > img.still")) {

@@ -11,7 +11,7 @@ import numpy as np
 from course_lib.plotting.axes import clean, grid_of
 from course_lib.plotting.charts import lines_table
 from course_lib.plotting.colours import OUTPUT, PLAIN, QUERY, VALUE, WEIGHT
-from course_lib.plotting.display import new_figure
+from course_lib.plotting.display import CHART, PANELS, new_figure
 from course_lib.plotting.figures import Plot, Table
 from course_lib.plotting.words import as_array, counted, curve_sentence, number
 
@@ -35,7 +35,7 @@ def kernel_fits(
     data = {name: as_array(values).astype(float) for name, values in fits.items()}
     columns = min(3, len(data))
     rows = -(-len(data) // columns)
-    figure = new_figure(6.0 if columns > 1 else 5.0, max(2.8, 1.0 + 1.7 * rows))
+    figure = new_figure(PANELS if columns > 1 else CHART, max(2.6, 1.0 + 1.7 * rows))
     grid = grid_of(figure, len(data), columns, sharex=True, sharey=True)
     for axes, (name, values) in zip(grid, data.items(), strict=False):
         axes.plot(x, y, "o", color=PLAIN, markersize=3.5, label="data")
@@ -61,7 +61,7 @@ def query_weights(keys: Any, values: Any, query: float, weights: Any, output: fl
         output: the prediction.
     """
     x, y, w = (as_array(part).astype(float) for part in (keys, values, weights))
-    figure = new_figure(5.5, 4.0)
+    figure = new_figure(CHART, 3.7)
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
     above.scatter(x, y, s=12 + 700 * w, color=VALUE, alpha=0.75, label="values")
     above.plot([query], [output], "D", color=OUTPUT, markersize=8, label="output")
@@ -70,7 +70,7 @@ def query_weights(keys: Any, values: Any, query: float, weights: Any, output: fl
         axes.axvline(query, color=QUERY, linestyle="--", linewidth=1.4)
         clean(axes)
     above.set_ylabel("values: readings (°C)")
-    above.legend(fontsize=8, frameon=False)
+    above.legend(fontsize=9, frameon=False)
     below.set(xlabel="keys: hours (dashed: the query)", ylabel="attention weight")
     top = int(np.argmax(w))
     below.set_ylim(0, FIXED_TOP if w[top] <= FIXED_TOP else 1)  # the same while one drags

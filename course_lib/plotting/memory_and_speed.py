@@ -12,7 +12,7 @@ import numpy as np
 from course_lib.plotting.axes import clean, colour
 from course_lib.plotting.charts import plain_ticks
 from course_lib.plotting.colours import INK, PLAIN
-from course_lib.plotting.display import _has_front_end, new_figure
+from course_lib.plotting.display import CHART, _has_front_end, new_figure
 from course_lib.plotting.figures import Plot, Table
 from course_lib.plotting.words import number
 
@@ -36,7 +36,7 @@ def roofline(peak: float, bandwidth: float, points: Mapping[str, tuple[float, fl
     intensities = [intensity for intensity, _ in points.values()]
     low, high = min([*intensities, ridge]) / 4, max([*intensities, ridge]) * 4
     across = np.geomspace(low, high, 200)
-    figure = new_figure(6.0, 3.6)
+    figure = new_figure(CHART, 3.6)
     axes = figure.subplots()
     axes.plot(across, np.minimum(peak, across * bandwidth), color=INK, linewidth=2)
     axes.axvline(ridge, color=PLAIN, linewidth=0.8, linestyle=":")
@@ -47,12 +47,12 @@ def roofline(peak: float, bandwidth: float, points: Mapping[str, tuple[float, fl
     axes.set(xscale="log", yscale="log")
     plain_ticks(axes)
     axes.set(xlabel="operations for each byte moved", ylabel="10⁹ operations a second")
-    bounds = {"fontsize": 8, "color": INK, "va": "bottom"}
+    bounds = {"fontsize": 9, "color": INK, "va": "bottom"}
     axes.text(low * 1.1, low * bandwidth * 2.8, f"{number(bandwidth)} GB/s", **bounds, rotation=35)
     axes.text(high / 1.1, peak * 1.08, f"{number(peak)} GFLOP/s", **bounds, ha="right")
     axes.margins(y=0.15)
     clean(axes, grid=True)
-    axes.legend(fontsize=7, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    figure.legend(fontsize=9, frameon=False, loc="outside lower center", ncols=2)
     rows = [[name, *map(number, point)] for name, point in points.items()]
     table = Table(["", "operations for each byte", "10⁹ operations a second"], rows)
     return Plot(figure, _roof_sentence(peak, bandwidth, ridge, points), table)

@@ -7,7 +7,7 @@ import numpy as np
 from course_lib.plotting.axes import clean, colour_bar, style
 from course_lib.plotting.charts import name_ends
 from course_lib.plotting.colours import of_values
-from course_lib.plotting.display import new_figure
+from course_lib.plotting.display import PANELS, new_figure
 from course_lib.plotting.figures import Plot
 from course_lib.plotting.heatmaps import map_table
 from course_lib.plotting.words import as_array, counted, number
@@ -21,7 +21,7 @@ def encoding_map(table: Any) -> Plot:
     """
     values = as_array(table).astype(float)
     embed_dim = values.shape[1]
-    figure = new_figure(6.0, 3.0)
+    figure = new_figure(PANELS, 3.0)
     left, right = figure.subplots(1, 2)
     left.imshow(of_values(values, (-1, 1), "signed"), interpolation="none", aspect="auto")
     left.set(xlabel="column", ylabel="position")

@@ -9,7 +9,7 @@ import numpy as np
 
 from course_lib.plotting.axes import clean, colour
 from course_lib.plotting.colours import INK, KEY, OUTPUT, PLAIN, QUERY, VALUE, WEIGHT
-from course_lib.plotting.display import new_figure
+from course_lib.plotting.display import PANELS, new_figure
 from course_lib.plotting.figures import Plot, Table
 from course_lib.plotting.svg import drawing, element, text
 from course_lib.plotting.words import as_array, counted, number
@@ -36,7 +36,7 @@ def online_softmax(scores: Any, values: Any, block_size: int, blocks: int) -> Pl
     row, v = as_array(scores).astype(float), as_array(values).astype(float)
     history = running(row, v, block_size)[:blocks]
     seen = min(blocks * block_size, len(row))
-    figure = new_figure(6.0, 2.8)
+    figure = new_figure(PANELS, 2.8)
     left, right = figure.subplots(1, 2, width_ratios=(3, 2))
     bars = left.bar(range(len(row)), row, width=0.6, color=(PLAIN, 0.25), edgecolor=PLAIN)
     for key in range(seen):
@@ -110,7 +110,7 @@ def _running_sentence(
     return words + "."
 
 
-CELL, LEFT, TOP = 22, 44, 64
+LEFT, TOP, TILE, GAP = 30, 64, 40, 4  # a tile with the gap after it, and the gap alone
 
 
 def tiles(num_query_blocks: int, num_key_blocks: int, step: int) -> Plot:
@@ -123,86 +123,58 @@ def tiles(num_query_blocks: int, num_key_blocks: int, step: int) -> Plot:
         num_query_blocks, num_key_blocks: how many blocks the queries and the keys have.
         step: how many tiles are done before this one, 0 to their number; at the end none is left.
     """
-    total = num_query_blocks * num_key_blocks
-    if not 0 <= step <= total:
-        raise ValueError(f"`step` must be 0..{total}; got {step}")
-    now = divmod(step, num_key_blocks) if step < total else None
-    size = 2 * CELL
-    width = LEFT + (num_key_blocks + 1) * size + 150
-    height = TOP + num_query_blocks * size + 40
-    parts = [
-        text("slow memory", LEFT, 14, 12, text_anchor="start", font_weight="bold"),
-        *_strips(num_query_blocks, num_key_blocks, now, step),
-        *_scores(num_query_blocks, num_key_blocks, now, step),
-        *_fast_memory(LEFT + (num_key_blocks + 1) * size + 20, now, num_key_blocks),
-    ]
+    n, m = num_query_blocks, num_key_blocks
+    if not 0 <= step <= n * m:
+        raise ValueError(f"`step` must be 0..{n * m}; got {step}")
+    now = divmod(step, m) if step < n * m else None
+    row, column = now or (None, None)
+    size, right = TILE - GAP, LEFT + m * TILE
+    start: dict[str, Any] = {"text_anchor": "start"}
+    parts = [text("slow memory", LEFT, 14, 13, **start, font_weight="bold")]
+    for j in range(m):
+        for name, shade, above in (("K", KEY, 40), ("V", VALUE, 21)):
+            x, y = LEFT + j * TILE, TOP - above
+            parts.append(_block(f"{name}{j}", x, y, size, 17, shade, lit=j == column))
+    for i in range(n):
+        y = TOP + i * TILE
+        parts.append(_block(f"Q{i}", 0, y, 24, size, QUERY, lit=i == row))
+        parts.append(_block(f"O{i}", right + 2, y, 24, size, OUTPUT, lit=step >= (i + 1) * m))
+        for j in range(m):
+            here = (i, j) == now
+            words = "now" if here else "done" if i * m + j < step else ""
+            shade = WEIGHT if here else ""
+            parts.append(_block(words, LEFT + j * TILE, y, size, size, shade, lit=here))
+    below = TOP + n * TILE + 12
+    parts.append(text("scores: dashed tiles exist nowhere", LEFT, below, 13, **start))
+    left = right + 44
+    parts.append(text("fast memory", left, 14, 13, **start, font_weight="bold"))
+    frame = {"width": 108, "height": 150, "rx": 6, "fill": "none", "stroke": "currentColor"}
+    parts.append(element("rect", x=left, y=24, **frame))
+    if now is None:
+        parts.append(text("empty: done", left + 54, 99, 13))
+    else:
+        held = [(f"Q{row}", QUERY), (f"K{column}", KEY), (f"V{column}", VALUE)]
+        held += [(f"S{row}{column}", WEIGHT), ("c, t", PLAIN), (f"O{row}", OUTPUT)]
+        for place, (name, shade) in enumerate(held):
+            x, y = left + 8 + 48 * (place % 2), 34 + 46 * (place // 2)
+            parts.append(_block(name, x, y, 44, 38, shade, lit=shade == WEIGHT))
+    width, height = left + 110, max(below + 10, 178)
     return Plot(
-        drawing("".join(parts), width, height, 1.5 * width),
-        _tiles_sentence(num_query_blocks, num_key_blocks, now, step),
+        drawing("".join(parts), width, height, 1.5 * width), _tiles_sentence(n, m, now, step)
     )
 
 
-def _block(x: float, y: float, width: float, height: float, shade: str, *, lit: bool) -> str:
-    strong = {"fill_opacity": 0.85, "stroke": "currentColor", "stroke_width": 2}
-    calm = {"fill_opacity": 0.25, "stroke": shade, "stroke_width": 1}
-    box = {"x": x, "y": y, "width": width, "height": height, "fill": shade}
-    return element("rect", **box, **(strong if lit else calm))
-
-
-def _strips(n: int, m: int, now: tuple[int, int] | None, step: int) -> list[str]:
-    """Draw the blocks of Q at the left, of K and V above, and of O at the right."""
-    size, parts = 2 * CELL, []
-    for i in range(n):
-        y = TOP + i * size
-        parts.append(_block(LEFT - 26, y, 20, size - 4, QUERY, lit=now is not None and now[0] == i))
-        done = step >= (i + 1) * m
-        parts.append(_block(LEFT + m * size + 6, y, 20, size - 4, OUTPUT, lit=done))
-        parts.append(text(f"Q{i}", LEFT - 16, y + size / 2 - 2, 10))
-        parts.append(text(f"O{i}", LEFT + m * size + 16, y + size / 2 - 2, 10))
-    for j in range(m):
-        x, lit = LEFT + j * size, now is not None and now[1] == j
-        parts.append(_block(x, TOP - 40, size - 4, 15, KEY, lit=lit))
-        parts.append(_block(x, TOP - 22, size - 4, 15, VALUE, lit=lit))
-        parts.append(text(f"K{j}", x + size / 2 - 2, TOP - 32, 10))
-        parts.append(text(f"V{j}", x + size / 2 - 2, TOP - 14, 10))
-    return parts
-
-
-def _scores(n: int, m: int, now: tuple[int, int] | None, step: int) -> list[str]:
-    """Draw the matrix of scores, of which one tile exists at a time."""
-    size, parts = 2 * CELL, []
-    for index in range(n * m):
-        i, j = divmod(index, m)
-        box = {"x": LEFT + j * size, "y": TOP + i * size, "width": size - 4, "height": size - 4}
-        middle = (box["x"] + size / 2 - 2, box["y"] + size / 2 - 2)
-        if (i, j) == now:
-            parts.append(_block(box["x"], box["y"], size - 4, size - 4, WEIGHT, lit=True))
-            parts.append(text("now", *middle, 10))
-        else:
-            dashes = {"fill": "none", "stroke": PLAIN, "stroke_dasharray": "3 3"}
-            parts.append(element("rect", **box, **dashes))
-            parts.append(text("done" if index < step else "", *middle, 9))
-    below = TOP + n * size + 14
-    words = "scores: dashed tiles exist nowhere"
-    return [*parts, text(words, LEFT, below, 10.5, text_anchor="start")]
-
-
-def _fast_memory(x: float, now: tuple[int, int] | None, m: int) -> list[str]:
-    parts = [
-        text("fast memory", x, 14, 12, text_anchor="start", font_weight="bold"),
-        element("rect", x=x, y=24, width=124, height=150, rx=6, fill="none", stroke="currentColor"),
-    ]
-    if now is None:
-        return [*parts, text("empty: done", x + 62, 99, 11)]
-    i, j = now
-    held = [(f"Q{i}", QUERY), (f"K{j}", KEY), (f"V{j}", VALUE), (f"S{i}{j}", WEIGHT)]
-    held += [("c, t", PLAIN), (f"O{i}", OUTPUT)]
-    for place, (name, shade) in enumerate(held):
-        column, line = place % 2, place // 2
-        left, top = x + 10 + 54 * column, 34 + 46 * line
-        parts.append(_block(left, top, 48, 38, shade, lit=name.startswith("S")))
-        parts.append(text(name, left + 24, top + 19, 11))
-    return parts
+def _block(
+    words: str, x: float, y: float, width: float, height: float, shade: str, *, lit: bool
+) -> str:
+    """Draw a block of numbers; without a shade it is dashed, because it is stored nowhere."""
+    look: dict[str, Any] = {"fill": "none", "stroke": PLAIN, "stroke_dasharray": "3 3"}
+    if lit:
+        look = {"fill": shade, "fill_opacity": 0.85, "stroke": "currentColor", "stroke_width": 2}
+    elif shade:
+        look = {"fill": shade, "fill_opacity": 0.25, "stroke": shade}
+    box = element("rect", x=x, y=y, width=width, height=height, **look)
+    return box + text(words, x + width / 2, y + height / 2, 13)
 
 
 def _tiles_sentence(n: int, m: int, now: tuple[int, int] | None, step: int) -> str:

@@ -181,4 +181,4 @@ def _picture(
         line = y + 20 * (i // 2)
         parts.append(element("circle", cx=x + 5, cy=line, r=5, fill=colour))
         parts.append(text(words, x + 16, line, 12, text_anchor="start"))
-    return drawing("".join(parts), WIDTH, max(SIDE, y + 40), least=480)
+    return drawing("".join(parts), WIDTH, max(SIDE, y + 40))

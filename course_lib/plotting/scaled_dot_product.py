@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from course_lib.plotting.axes import clean, colour_bar, draw_cells, name_ticks, write_cells
+from course_lib.plotting.axes import clean, colour_bar, draw_cells, write_cells
 from course_lib.plotting.colours import WEIGHT, of_values
-from course_lib.plotting.display import new_figure
+from course_lib.plotting.display import PANELS, new_figure
 from course_lib.plotting.figures import Plot
 from course_lib.plotting.heatmaps import map_table
 from course_lib.plotting.words import as_array, number
@@ -23,17 +23,16 @@ def saturation(scores: Any, factor: float = 1.0) -> Plot:
     exponentials = np.exp(row - row.max())
     weights = exponentials / exponentials.sum()
     jacobian = np.diag(weights) - np.outer(weights, weights)
-    figure = new_figure(6.0, 2.7)
+    figure = new_figure(PANELS, 2.7)
     left, right = figure.subplots(1, 2, width_ratios=(1.0, 1.1))
     keys = [str(key) for key in range(len(weights))]
     drawn = left.bar(keys, weights, color=WEIGHT)
-    left.bar_label(drawn, [f"{weight:.2f}" for weight in weights], fontsize=7, padding=1)
+    left.bar_label(drawn, [f"{weight:.2f}" for weight in weights], fontsize=8, padding=1)
     left.set(xlabel="keys", ylim=(0, 1.1), title=f"weights, scores times {factor:g}")
     draw_cells(right, of_values(jacobian, (-0.25, 0.25), "signed"))
     write_cells(right, np.array([[f"{value:.2f}" for value in row] for row in jacobian]))
     right.set(xlabel="score of key", ylabel="weight of key", title="derivative of weight by score")
-    name_ticks(right, keys)
-    name_ticks(right, keys, rows=True)
+    right.set(xticks=range(len(keys)), yticks=range(len(keys)))
     colour_bar(figure, right, (-0.25, 0.25), "signed", "derivative")
     for axes in (left, right):
         axes.title.set_fontsize(9)

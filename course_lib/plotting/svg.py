@@ -19,21 +19,20 @@ from matplotlib.transforms import Bbox
 from course_lib.plotting.colours import FAINT, INK
 
 PIXELS_PER_INCH = 110
-PIXELS_SIDE_BY_SIDE = 480  # at least, of a figure with several panels in a row
+SMALLEST_TEXT = 9  # pixels; a figure that is narrower than this needs scrolls in a box of its own
+PHONE = 300  # pixels that a page of 360 leaves a figure
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 _SETTINGS: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "course"}
 _NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 Box = tuple[float, float, float, float]
 
+_FONT_SIZE = re.compile(r"font(?:-size)?(?:: |=\")([\d.]+)")
 _LONG_NUMBER = re.compile(r"-?\d+\.\d{3,}(?:e-?\d+)?")
 _FONT_FAMILY = re.compile(r"font-family: [^;\"]*(; )?")
 
 
 def of_figure(figure: Figure) -> str:
-    """Return the figure as one `<svg>` of `PIXELS_PER_INCH`, narrower where there is no room.
-
-    Panels side by side get `PIXELS_SIDE_BY_SIDE`, and are stacked or scroll below that width.
-    """
+    """Return the figure as one `<svg>` of `PIXELS_PER_INCH`, narrower where there is no room."""
     if figure.get_layout_engine() is not None:  # it would shift the parts a little at each drawing
         figure.draw_without_rendering()
         figure.set_layout_engine("none")
@@ -44,9 +43,7 @@ def of_figure(figure: Figure) -> str:
     _prolog, _, rest = buffer.getvalue().partition("<svg ")
     inside = rest.partition(">")[2].rpartition("</svg>")[0]
     shown = width * PIXELS_PER_INCH
-    panels = _panels(figure)
-    least = min(shown, PIXELS_SIDE_BY_SIDE) if panels else 0
-    return drawing(_small(inside), width * 72, height * 72, shown, least, panels)
+    return drawing(_small(inside), width * 72, height * 72, shown, _panels(figure))
 
 
 def _panels(figure: Figure) -> list[Box]:
@@ -83,23 +80,25 @@ def drawing(
     width: float,
     height: float,
     shown: float | None = None,
-    least: float = 0,
     panels: Sequence[Box] = (),
 ) -> str:
-    """Wrap `inside` in an `<svg>` of `width` x `height` units.
+    """Wrap `inside` in an `<svg>` of `width` x `height` units, whose words stay large enough.
+
+    Where a phone is too narrow for `SMALLEST_TEXT`, the figure has a least width and scrolls.
 
     Args:
         inside: markup.
         width, height: in its own units.
         shown: how many pixels wide it is where there is room, otherwise as many as units.
-        least: below this width its words cannot be read, and one scrolls.
         panels: the left, the top, the width and the height of the parts that figure.js stacks on
             a narrow page.
     """
     shown = width if shown is None else shown
     parts = " ".join(f"{number:.0f}" for panel in panels for number in panel)
     apart = f' data-panels="{parts}"' if panels else ""
-    smallest = f";min-width:{least:.0f}px" if least else ""
+    sizes = map(float, _FONT_SIZE.findall(inside))
+    least = min(SMALLEST_TEXT * width / min(sizes, default=SMALLEST_TEXT), shown)
+    smallest = f";min-width:{least:.0f}px" if least > PHONE else ""
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
         f'width="{shown:.0f}" height="{height * shown / width:.0f}" '

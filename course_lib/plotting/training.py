@@ -19,7 +19,7 @@ from course_lib.plotting.svg import drawing, element, text
 from course_lib.plotting.words import as_array, number
 
 MOMENTS = 40
-WIDTH, SHOWN = 440, 616  # units that can be read on a phone, and pixels where there is room
+WIDTH, SHOWN = 430, 602  # units that can be read on a phone, and pixels where there is room
 CURVE, MARGIN = 64, 44  # height of the curve, and room for its numbers
 LINE, LETTERS, LINES = 20, 52, 4  # height of a line of text, its letters, and how many lines
 MOST_WORDS = 9  # that are drawn
@@ -92,9 +92,9 @@ def _curve(losses: np.ndarray, num_steps: int, top: float) -> str:
         element("path", d=frame, fill="none", stroke="currentColor", stroke_opacity=0.4)
         + element("polyline", points=points, fill="none", stroke=OUTPUT, stroke_width=2)
         + element("circle", cx=float(x[-1]), cy=float(y[-1]), r=4, fill=OUTPUT)
-        + text(number(highest), MARGIN - 6, top + 5, 11, text_anchor="end")
-        + text("0", MARGIN - 6, top + CURVE - 3, 11, text_anchor="end")
-        + text("loss", 0, top + CURVE / 2, 12, text_anchor="start", font_style="italic")
+        + text(number(highest), MARGIN - 6, top + 5, 13, text_anchor="end")
+        + text("0", MARGIN - 6, top + CURVE - 3, 13, text_anchor="end")
+        + text("loss", 0, top + CURVE / 2, 13, text_anchor="start", font_style="italic")
     )
 
 

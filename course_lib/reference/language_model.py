@@ -7,19 +7,18 @@ from typing import Any
 import numpy as np
 
 from course_lib.reference import Expected
-from course_lib.reference.masked_softmax import allowed_keys, softmax_of
+from course_lib.reference.masked_softmax import allowed_keys, attend, softmax_of
 from course_lib.reference.multi_head import linear
-from course_lib.reference.translator import layer_norm, part
+from course_lib.reference.translator import layer_norm, log_probability, part
 
 
 def next_token_loss(logits: np.ndarray, tokens: np.ndarray) -> Expected:
     """Average minus the logarithm of what the next token got, over all that have a next one."""
-    losses = []
-    for item, text in zip(logits, tokens, strict=True):
-        for scores, following in zip(item, text[1:], strict=False):
-            largest = scores.max()
-            total = math.fsum(math.exp(score - largest) for score in scores)
-            losses.append(largest + math.log(total) - scores[int(following)])
+    losses = [
+        -log_probability(scores, int(following))
+        for item, text in zip(logits, tokens, strict=True)
+        for scores, following in zip(item, text[1:], strict=False)
+    ]
     return Expected(np.array(math.fsum(losses) / len(losses)))
 
 
@@ -87,13 +86,10 @@ def kv_cache(
 
     Query i comes after `appended[i]` more positions.
     """
-    outputs = np.zeros((*queries.shape[:3], values.shape[3]))
-    for b, h, i in np.ndindex(queries.shape[:3]):
-        seen = range(sum(appended[: i + 1]))
-        scores = [float((queries[b, h, i] * keys[b, h, j]).sum()) for j in seen]
-        weights = softmax_of([score / math.sqrt(queries.shape[3]) for score in scores])
-        outputs[b, h, i] = sum(weights[j] * values[b, h, j] for j in seen)
-    return Expected(outputs)
+    allowed = np.zeros((*queries.shape[:3], keys.shape[2]), dtype=bool)
+    for i in range(queries.shape[2]):
+        allowed[:, :, i, : sum(appended[: i + 1])] = True
+    return Expected(attend(queries, keys, values, allowed)[0])
 
 
 def rotary_embedding(x: np.ndarray, offset: int = 0) -> Expected:
@@ -210,17 +206,7 @@ def grouped_query_attention(
     mask: np.ndarray | None = None,
 ) -> Expected:
     """Attend with every query of every head on its own, using its group's keys and values."""
-    num_heads, heads_of_a_group = queries.shape[1], queries.shape[1] // keys.shape[1]
-    outputs = np.zeros((*queries.shape[:3], values.shape[3]))
-    shape = (len(queries), num_heads, queries.shape[2], keys.shape[2])
-    allowed = allowed_keys(shape, valid_lens, mask)
-    for b, h, i in np.ndindex(shape[:3]):
-        group = h // heads_of_a_group
-        seen = np.flatnonzero(allowed[b, h, i])
-        if len(seen):
-            scores = [float((queries[b, h, i] * keys[b, group, j]).sum()) for j in seen]
-            weights = softmax_of([score / math.sqrt(queries.shape[3]) for score in scores])
-            outputs[b, h, i] = sum(
-                w * values[b, group, j] for w, j in zip(weights, seen, strict=True)
-            )
-    return Expected(outputs)
+    heads_of_a_group = queries.shape[1] // keys.shape[1]
+    keys, values = (np.repeat(x, heads_of_a_group, axis=1) for x in (keys, values))
+    allowed = allowed_keys((*queries.shape[:3], keys.shape[2]), valid_lens, mask)
+    return Expected(attend(queries, keys, values, allowed)[0])

@@ -88,3 +88,18 @@ def masked_softmax(
             numbers = scores[row].tolist()
             weights[row][keys] = softmax_of([numbers[key] for key in keys])
     return Expected(weights)
+
+
+def attend(
+    queries: np.ndarray, keys: np.ndarray, values: np.ndarray, allowed: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return outputs and weights of scaled dot products, one query at a time, over allowed keys."""
+    weights = np.zeros(allowed.shape)
+    outputs = np.zeros((*allowed.shape[:-1], values.shape[-1]))
+    for row in np.ndindex(allowed.shape[:-1]):
+        seen, item = np.flatnonzero(allowed[row]), row[:-1]
+        if len(seen):
+            scores = [float((queries[row] * keys[item][j]).sum()) for j in seen]
+            weights[row][seen] = softmax_of([s / math.sqrt(queries.shape[-1]) for s in scores])
+            outputs[row] = sum(weights[row][j] * values[item][j] for j in seen)
+    return outputs, weights

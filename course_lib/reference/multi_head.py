@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from course_lib.reference import Expected
-from course_lib.reference.masked_softmax import allowed_keys, softmax_of
+from course_lib.reference.masked_softmax import allowed_keys, attend, softmax_of
 
 
 def split_heads(x: np.ndarray, num_heads: int) -> Expected:
@@ -59,16 +59,7 @@ def multi_head_attention(
     v = split_heads(project("W_v", values), num_heads).outputs
     if mask is not None and mask.ndim == 3:
         mask = mask[:, None]
-    weights = np.zeros((*q.shape[:3], k.shape[2]))
-    allowed = allowed_keys(weights.shape, valid_lens, mask)
-    heads = np.zeros(q.shape)
-    for b, h, i in np.ndindex(q.shape[:3]):
-        seen = np.flatnonzero(allowed[b, h, i])
-        if len(seen):
-            scores = [float((q[b, h, i] * k[b, h, j]).sum()) for j in seen]
-            scaled = [score / math.sqrt(q.shape[3]) for score in scores]
-            weights[b, h, i, seen] = softmax_of(scaled)
-            heads[b, h, i] = sum(weights[b, h, i, j] * v[b, h, j] for j in seen)
+    heads, weights = attend(q, k, v, allowed_keys((*q.shape[:3], k.shape[2]), valid_lens, mask))
     outputs = project("W_o", merge_heads(heads).outputs)
     return Expected(outputs, attributes={"attention_weights": weights})
 

@@ -5,12 +5,8 @@ import math
 import numpy as np
 
 from course_lib.reference import Expected
+from course_lib.reference.batch_matmul import dot
 from course_lib.reference.masked_softmax import masked_softmax, softmax_of
-
-
-def dot(a: np.ndarray, b: np.ndarray) -> float:
-    """Return the sum of products of two vectors, one at a time."""
-    return math.fsum(float(x) * float(y) for x, y in zip(a, b, strict=True))
 
 
 def score_variance(d: int, num_samples: int, scaled: bool, generator: object = None) -> Expected:

@@ -11,7 +11,7 @@
 # - compute a softmax over the axis you intend, for scores of any size;
 # - write padding, causal and cross-attention masks, and combine them;
 # - explain why a forbidden key needs a score of minus infinity, before the softmax;
-# - keep a query that may attend to nothing from turning your gradients into nan;
+# - prevent nan gradients from a query that may attend to nothing;
 # - write `masked_softmax`, which every later lesson calls, and repair the translator with it.
 #
 # **Time:** {time}. **You need:** broadcasting and indexing in NumPy and PyTorch, and some idea of
@@ -51,7 +51,7 @@ plotting.show(plotting.diagram("attention", shapes=shapes))
 # in front of the last two.
 
 # %% [markdown]
-# ## 1. A softmax that survives
+# ## 1. A softmax for any scores
 #
 # *How do you turn any row of numbers into positive weights that sum to 1?*
 #
@@ -84,9 +84,9 @@ for row in (np.log([1.0, 2.0, 4.0]), np.array([-3.7]), np.array([50.0])):
 # %% [markdown]
 # ### Over which axis?
 #
-# **Predict.** Two queries score three keys. One call below runs the softmax over the last axis, the
-# other over the first. In which result does each *query* distribute a weight of 1 among its keys?
-# What does the other result mean?
+# **Predict.** Two queries have scores for three keys. The loop below runs the softmax over the last
+# axis, then over the first. In which result does each *query* distribute a weight of 1 among its
+# keys? What does the other result mean?
 
 # %% tags=["demo"]
 scores = torch.tensor([[2.0, 0.0, 1.0], [0.0, 0.0, 3.0]])  # (n = 2, m = 3)
@@ -99,9 +99,9 @@ assert torch.allclose(torch.softmax(scores, dim=0).sum(dim=0), torch.ones(3))
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Keys lie along the last axis, so `dim=-1` is correct. With `dim=0` each *key* distributes a weight of
-# 1 among the queries. With as many queries as keys, both results have the same shape and look
-# plausible. This is one of the most common mistakes in attention code.
+# Keys lie along the last axis, so `dim=-1` is correct. With `dim=0` each *key* distributes a weight
+# of 1 among the queries. Both results have the same shape and look plausible, so this mistake is
+# common in attention code.
 #
 # </details>
 
@@ -195,8 +195,8 @@ assert translations[42] == "forty thousand forty thousand"
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# With either numeral added, fewer than half are correct. To the model, a pad is a token like any
-# other, and every query gives it a score and a share of the attention.
+# Alone, most of the 99 are correct. With either numeral added, fewer than half are. To the model, a
+# pad is a token like any other, and every query gives it a score and a share of the attention.
 #
 # </details>
 #
@@ -219,11 +219,11 @@ assert (high / high.sum()).isnan().all()
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# With a score of 0, the pads get about 17 %, because 0 is an ordinary score and $e^0 = 1$. Weights
+# With a score of 0, the pads get about 17%, because 0 is an ordinary score and $e^0 = 1$. Weights
 # set to 0 *after* the softmax leave a row that does not sum to 1. Dividing by the sum repairs that
-# row, but not one in which a pad had a very high score: the real keys have already underflowed to 0,
-# and $0/0$ is nan. So the mask must act *before* the softmax. To remove a key, you need a score whose
-# exponential is 0.
+# row, but not one in which a pad had a very high score: the weights of the real keys have already
+# underflowed to 0, and $0/0$ is nan. So the mask must act *before* the softmax. To remove a key,
+# you need a score whose exponential is 0.
 #
 # </details>
 #
@@ -251,8 +251,8 @@ print("valid_lens", valid_lens.tolist(), "- real cells", int(real.sum()), "of", 
 assert valid_lens.tolist() == [4, 8, 14]
 
 # %% [markdown]
-# `tokens != pad` is already a mask. Lengths take less memory, and stay correct even if a real token
-# shares the pad's id.
+# `tokens != pad` is already a mask. Lengths take less memory. Taken before padding, they stay
+# correct even if a real token shares the pad's id.
 #
 # ### Exercise: `length_mask`
 #
@@ -293,8 +293,8 @@ assert broadcast["(B, 1, m)"][0].sum(dim=1).tolist() == [4, 4, 4]
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Broadcasting aligned `B` with `n`, so each *query* got the length of an *item*. You get an error only
-# if there are not as many queries as items.
+# Broadcasting aligned `B` with `n`, so each *query* got the length of an *item*. You get no error,
+# because there are as many queries as items.
 #
 # </details>
 
@@ -360,17 +360,17 @@ assert no_future[0].all() and no_future[3].tolist() == [False, False, False, Tru
 # %% [markdown]
 # ### When there are more keys than queries
 #
-# A decoder that has written *forty* keeps that word's key and computes a query only for the newest
-# word. It has $n$ queries and $m \ge n$ keys, and **the last query belongs to the last key**:
+# A decoder keeps the keys of all its words and computes a query only for the newest ones. It has
+# $n$ queries and $m \ge n$ keys, and **the last query belongs to the last key**:
 #
 # $$\text{mask}_{ij} = (j \le i + m - n), \qquad \text{shape } (n, m).$$
 #
 # **By hand.** For $n = 2$ and $m = 5$ the offset is 3. Query 0 may attend to keys 0 to 3, and query 1
 # to keys 0 to 4. With more queries than keys, the first rows contain no True.
 #
-# **Predict.** Does `F.scaled_dot_product_attention(is_causal=True)` agree? When all scores are 0, a
-# query shares its weight evenly among the keys it may attend to. When the values form an identity
-# matrix, the output equals the weights.
+# **Predict.** Does `F.scaled_dot_product_attention(is_causal=True)` agree? Below, all scores are 0,
+# so a query shares its weight evenly among the keys it may attend to. The values form an identity
+# matrix, so the output equals the weights.
 
 # %% tags=["demo"]
 queries, keys, values = torch.zeros(1, 2, 3), torch.zeros(1, 5, 3), torch.eye(5)[None]
@@ -381,8 +381,8 @@ assert shown.tolist() == [[1, 0, 0, 0, 0], [0.5, 0.5, 0, 0, 0]]
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It does not agree. It aligns the **first** query with the **first** key, so query 0 sees only one
-# of five keys. If the two queries are the newest words, they lose nearly everything that came
+# PyTorch does not agree. It aligns the **first** query with the **first** key, so query 0 sees only
+# one of five keys. If the two queries are the newest words, they lose nearly everything that came
 # before. Check the alignment whenever $n \ne m$.
 #
 # </details>
@@ -415,8 +415,8 @@ check("causal_mask")
 # bool tensors is `&`. Broadcasting does the rest: a causal mask `(n, m)` and a padding mask
 # `(B, 1, m)` combine to `(B, n, m)`.
 #
-# **Predict.** Take five tokens, three of them real, and a causal mask. How many of the 25 cells are
-# True? And which operators below do not compute AND?
+# **Predict.** Take five tokens, three of them real, and a causal mask. How many of the 25 cells of
+# the combined mask are True? And which operators below do not compute AND?
 
 # %% tags=["demo"]
 padding = length_mask(torch.tensor([3]), 5)  # (1, 5)
@@ -500,8 +500,8 @@ check("combine_masks")
 #
 # *A softmax takes numbers. Which number means "not allowed"?*
 #
-# The exponential of this number must be 0, so the number is minus infinity. An *additive mask* $M$
-# holds 0 where a key is kept and $-\infty$ where it is dropped:
+# The exponential of a masked score must be 0, so the score must be minus infinity. An *additive
+# mask* $M$ holds 0 where a key is kept and $-\infty$ where it is dropped:
 #
 # $$w = \operatorname{softmax}(s + M), \qquad s, M, w \in \mathbb{R}^{n \times m}.$$
 #
@@ -549,7 +549,7 @@ check("additive_mask")
 # %% [markdown]
 # ### How negative is negative enough? ★
 #
-# Many libraries fill with -1e6 or -1e9 instead of minus infinity.
+# Many libraries fill masked scores with -1e6 or -1e9 instead of minus infinity.
 #
 # **Predict.** Allowed keys score 0 and 1, and a forbidden one is filled with -1e6. Now subtract a
 # million from all scores before the fill. How much attention does the forbidden key get? And what
@@ -575,11 +575,11 @@ assert torch.finfo(torch.float16).min == -65504
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Among scores near -1e6, the forbidden key gets 21 %. With one allowed score $s$ and a fill $f$,
-# the weight of the forbidden key is $e^f / (e^s + e^f) = 1 / (1 + e^{s - f})$, so only the *gap*
-# counts. In float16, -1e6 either raises an error or silently becomes minus infinity. bfloat16 has
-# nearly the range of float32 and only rounds -1e6. Code for float16 therefore often fills with
-# -1e4, which makes the gap smaller still.
+# Among scores near -1e6, the forbidden key gets 21%. With one allowed score $s$ and a fill $f$, the
+# weight of the forbidden key is $e^f / (e^s + e^f) = 1 / (1 + e^{s - f})$, so only the *gap*
+# counts. In float16, -1e6 either raises an error or silently becomes minus infinity. Code for
+# float16 therefore often fills with -1e4, which makes the gap smaller still. bfloat16 has nearly
+# the range of float32 and only rounds -1e6.
 #
 # </details>
 #
@@ -610,7 +610,7 @@ masked = {
 for name, row in masked.items():
     print(f"{name:15}", torch.softmax(row, dim=-1))
 assert torch.softmax(masked["fill with -inf"], dim=-1).isnan().all()
-assert np.spacing(np.float32(1e9)) == 64  # why "add -1e9" forgets the scores
+assert np.spacing(np.float32(1e9)) == 64  # so "add -1e9" rounds the scores away
 assert torch.allclose(torch.softmax(masked["add -1e6"], dim=-1), torch.softmax(scores, dim=-1))
 
 # %% [markdown]
@@ -622,10 +622,11 @@ assert torch.allclose(torch.softmax(masked["add -1e6"], dim=-1), torch.softmax(s
 #
 # </details>
 #
-# **This course's convention:** an empty row gets weights 0, output 0, and finite gradients. PyTorch's
-# `F.scaled_dot_product_attention` returns 0 as well, and `nn.MultiheadAttention` returns nan.
+# **This course's convention:** an empty row gets weights 0, output 0, and finite gradients.
+# PyTorch's `F.scaled_dot_product_attention` returns 0 as well, but `nn.MultiheadAttention` returns
+# nan.
 #
-# The obvious fix is to compute the softmax and then replace nan by 0. The next cell does so and
+# The obvious fix is to compute the softmax and then replace nan with 0. The next cell does so and
 # runs the backward pass.
 #
 # **Predict.** Row 1 is empty. What are the sums of the rows, and what is the gradient of row 1?
@@ -694,8 +695,8 @@ assert queries.grad.isnan().any(dim=-1).sum() == 1 and keys.grad.isnan().any(dim
 #
 # </details>
 #
-# **Predict.** What could you write into an empty row *before* the softmax, so that it stays finite? And
-# what must you do to the row *after* it?
+# **Predict.** What could you write into an empty row *before* the softmax, so that it stays finite?
+# And what must you do to the row *afterwards*?
 #
 # <details><summary>Answer</summary>
 #
@@ -738,7 +739,7 @@ assert queries.grad.isnan().any(dim=-1).sum() == 1 and keys.grad.isnan().any(dim
 # %% [markdown]
 # ## 7. Putting it together
 #
-# *What else can go wrong between a correct mask and a correct function?*
+# *Your masks are correct. What can still go wrong in the function that applies them?*
 #
 # Three bugs turn up again and again in real code. **Predict** what goes wrong in each.
 #
@@ -808,12 +809,12 @@ plotting.show(plotting.attention(weights, ["forty", "three"], "dreiundvierzig"))
 #
 # </details>
 #
-# Now click a mask yourself.
+# Now mask keys yourself.
 #
 # **Predict.** A row has three equal scores and a fourth that is larger by 2. You mask the fourth key.
 # What are the weights of the others, before and after? And what happens to the *other rows*?
 #
-# Then click the cells. A query may attend to the keys whose cells are pressed.
+# Then click the cells. A hatched cell is masked.
 
 # %% tags=["demo"]
 four = torch.tensor([[0.0, 0, 0, 2], [1, 2, 3, 4], [0, 0, 0, 0], [4, 0, -4, 0]])
@@ -844,10 +845,10 @@ garbage = scores.masked_fill(~length_mask(valid_lens, 14)[:, None], 1e4)
 leaf = scores.clone().requires_grad_()
 (masked_softmax(leaf, torch.tensor([0, 8, 14])) * torch.arange(14.0)).sum().backward()
 differences = {
-    "masked - deleted": (weights[1, 0, :8] - deleted).abs().max(),
-    "garbage - clean": (masked_softmax(garbage, valid_lens, mask=see) - weights).abs().max(),
+    "masked vs. removed pads": (weights[1, 0, :8] - deleted).abs().max(),
+    "garbage vs. clean pads": (masked_softmax(garbage, valid_lens, mask=see) - weights).abs().max(),
     "gradient of an empty item": leaf.grad[0].abs().max(),
-    "scores after - before": (scores - before).abs().max(),
+    "change of the scores": (scores - before).abs().max(),
 }
 for name, difference in differences.items():
     print(f"{name:26} at most {difference:.5f}")

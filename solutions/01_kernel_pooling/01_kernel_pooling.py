@@ -57,9 +57,10 @@ assert torch.allclose(targets[near], torch.tensor([1.2, 2.7, 0.7]), atol=0.05)
 #
 # <details><summary>How most people arrive at a number</summary>
 #
-# The nearest reading, at 2.09 hours, is 1.2 °C. But the next two, both at about 1.8 hours, are 2.7 and
-# 0.7 °C, so a single reading is mostly noise. Most people look at several readings around hour 2, give
-# the close ones more weight, and take a rough average. This lesson turns that habit into a formula.
+# The nearest reading, at 2.09 hours, is 1.2 °C. But the next two, both at about 1.8 hours, are 2.7
+# and 0.7 °C, so a single reading can be far off. Most people look at several readings around hour
+# 2, give the close ones more weight, and take a rough average. This lesson turns that habit into a
+# formula.
 #
 # </details>
 #
@@ -96,7 +97,7 @@ assert output == 2.25
 #
 # The dictionary raises an error, and the nearest-key search returns the reading at hour 1. The
 # output of the weighted search, 2.25, is not among the readings. It is a *mixture* of all values
-# that have a positive weight, so attention is a *soft* search.
+# that have a positive weight, so this search is *soft*.
 #
 # </details>
 #
@@ -137,7 +138,7 @@ assert nearest_reading(places).unique().numel() == 40  # flat between jumps
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The curve is a staircase. It stays flat around each reading, jumps halfway to the next one, and
+# The curve is a staircase. It stays flat around each reading, jumps midway between neighbors, and
 # passes through every reading, noise included.
 #
 # </details>
@@ -261,8 +262,8 @@ assert (kernel == 0).all() and (kernel / kernel.sum()).isnan().all()
 # - **Returns** `outputs` `(n, v)` and `attention_weights` `(n, m)`, in this order. The weights come
 #   from the Gaussian kernel and sum to 1 over the keys, even for a query far from every key.
 #   Both results are differentiable in queries, keys and values, even where a query equals a key.
-# - **Raises** a `ValueError` if `values` has shape `(m,)`. A matrix product would silently drop its
-#   second axis.
+# - **Raises** a `ValueError` if `values` has shape `(m,)`, because the outputs would silently lose
+#   an axis.
 #
 # **Worked number.** Take one query at 0, keys at 0, 1.1774 and 1.6651 (the square roots of $2\ln 2$
 # and $2\ln 4$), values 7, 14 and 28, and bandwidth 1. Up to rounding, the weights are 4/7, 2/7 and
@@ -301,8 +302,8 @@ plotting.interactive(draw_query, start={"query": 2.0}, query=[0.25 * i for i in 
 # <details><summary>Answer</summary>
 #
 # The weights form a bell around the query. Readings more than three bandwidths away (here 45
-# minutes) hardly count. Where readings are sparse, the bandwidth is the same, so a few keys share
-# all the weight. The output, drawn as a diamond, is mostly an average of the readings with large
+# minutes) hardly count. This range is no wider where readings are sparse, so a few keys share all
+# the weight there. The output, drawn as a diamond, is mostly an average of the readings with large
 # disks.
 #
 # </details>
@@ -521,8 +522,8 @@ plotting.show(
 # <details><summary>Answer</summary>
 #
 # The training error falls as the bandwidth shrinks, so it always favors the smallest one. The
-# leave-one-out error has a valley. With a smaller bandwidth the curve follows the noise of single
-# neighbors, and a larger one blurs the humps and the dip.
+# leave-one-out error has a valley near 0.23 h. With a smaller bandwidth the predictions follow the
+# noise of single neighbors, and with a larger one they blur the humps.
 #
 # </details>
 #
@@ -568,8 +569,7 @@ plotting.show(plotting.kernel_fits(inputs, targets, places, fits))
 # %% [markdown]
 # ## 6. Learning the bandwidth ★
 #
-# *A grid found the valley. With a million parameters, no grid is feasible. What does gradient
-# descent need?*
+# *A grid found the valley. For a million parameters you need gradient descent. What does it need?*
 #
 # Gradient descent needs an output that changes smoothly. Move the query from hour 2 by a hundredth of
 # an hour.
@@ -593,9 +593,9 @@ assert hard_slope == 0 and abs(soft_slope - query.grad.item()) < 0.1
 # <details><summary>Answer</summary>
 #
 # The output of the nearest-key search does not change at all. Its slope is 0 everywhere except at
-# the jumps, and a slope of 0 gives gradient descent nothing to follow. In kernel pooling, each
-# weight is a smooth function of the query, the keys and the bandwidth. This is what *softness* is
-# for.
+# the jumps, and a slope of 0 gives gradient descent nothing to follow. The output of kernel pooling
+# falls by 0.025 °C, because its weights are smooth functions of query, keys and bandwidth. This is
+# what *softness* is for.
 #
 # </details>
 #
@@ -613,13 +613,13 @@ assert hard_slope == 0 and abs(soft_slope - query.grad.item()) < 0.1
 # %% [markdown]
 # ### Exercise: `fit_bandwidth`
 #
-# - **Takes** `inputs` `(N,)`, `targets` `(N,)`, the bandwidth to start from, `initial=1.0`, and
+# - **Takes** `inputs` `(N,)`, `targets` `(N,)`, `initial=1.0` (the bandwidth to start from), and
 #   `num_steps=200` and `lr=0.1` for gradient descent.
 # - **Returns** the bandwidth that minimizes the mean squared leave-one-out error, as a positive Python
 #   `float`.
 #
 # You may use any method and call `leave_one_out`. The leave-one-out error of the result must be
-# within 2 % of the minimum for every start and step size that the check tries.
+# within 2% of the minimum for every start and step size that the check tries.
 #
 # **Worked number.** Inputs $(0, 5)$ with targets $(3, 8)$ predict each other, whatever the
 # bandwidth. All positive bandwidths are equally good, the slope is 0, and gradient descent returns
@@ -656,9 +656,9 @@ assert all(0.23 < bandwidth < 0.25 for bandwidth in learned.values())
 #
 # *Transformers do not compute distances. They multiply queries with keys. Is that a different idea?*
 #
-# They are nearly the same idea. Expand $\lVert q_i - k_j \rVert^2$ on paper, as you would expand
-# $(a - b)^2$. One term depends on the query alone, one on the key alone, and one is a dot product
-# of both.
+# The two ideas are nearly the same. Expand $\lVert q_i - k_j \rVert^2$ on paper, as you would
+# expand $(a - b)^2$. One term depends on the query alone, one on the key alone, and one is a dot
+# product of both.
 #
 # **Predict.** The softmax runs over $j$. Which of the three terms has no effect on the weights?
 #
@@ -671,10 +671,10 @@ assert all(0.23 < bandwidth < 0.25 for bandwidth in learned.values())
 #
 # </details>
 #
-# **By hand.** Take the query $(1, 0)$, the keys $(1, 0)$ and $(3, 0)$, and $h = 1$. The dot products
-# are 1 and 3, and the squared lengths of the keys are 1 and 9. The scores without the query's term are
-# $0.5$ and $-1.5$. The scores from the distances are 0 and $-2$. Both pairs differ by 2, so the
-# weights agree.
+# **By hand.** Take the query $(1, 0)$, the keys $(1, 0)$ and $(3, 0)$, and $h = 1$. The dot
+# products are 1 and 3, and the squared lengths of the keys are 1 and 9. The scores without the
+# query's term are $0.5$ and $-1.5$. The scores from the distances are 0 and $-2$. The difference is
+# 2 in both pairs, so the weights agree.
 
 # %% [markdown]
 # ### Exercise: `gaussian_as_dot_product`
@@ -685,7 +685,7 @@ assert all(0.23 < bandwidth < 0.25 for bandwidth in learned.values())
 #   of `kernel_pooling`, for keys of any length and for queries far away. You may add a constant to
 #   each row. The scores are differentiable in queries and keys.
 #
-# Try it with a matrix product. The full squared distance is accepted too.
+# Try to use a matrix product. The full squared distance is accepted too.
 #
 # **Worked number.** As above, the query $(1, 0)$ and the keys $(1, 0)$ and $(3, 0)$ with bandwidth 1
 # give `[[0.5, -1.5]]`, or `[[0, -2]]`, or any other pair with the same difference.
@@ -763,8 +763,8 @@ check("01_kernel_pooling")
 #
 # 1. **Does the kernel matter?** Write leave-one-out for the boxcar kernel ($1$ within one
 #    bandwidth, else $0$) and the Epanechnikov kernel ($1 - u^2$ within one bandwidth, else $0$,
-#    where $u$ is the distance in bandwidths). Give each its best bandwidth. Compare both errors and
-#    the Gaussian's with the cost of a wrong bandwidth.
+#    where $u$ is the distance in bandwidths). Give each its best bandwidth. Which costs more, the
+#    wrong kernel or the wrong bandwidth?
 # 2. **A bandwidth for each direction.** Give the inputs a second feature that is pure noise. Learn
 #    one bandwidth per feature. Which one grows, and why?
 # 3. **A formula for the gradient.** Show that the slope of the output at a query $q$ is the

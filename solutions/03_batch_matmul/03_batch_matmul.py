@@ -55,7 +55,7 @@ plotting.show(plotting.diagram("attention", shapes=shapes | {"outputs": "(B, n, 
 # The score of a query $q$ and a key $k$ is their *dot product*, the sum of the products of their
 # entries. Geometrically, $q \cdot k = \lVert q \rVert\, \lVert k \rVert \cos\theta$. The dot
 # product is large if both vectors are long and point the same way, 0 if they are at a right angle,
-# and negative if they point in opposite directions.
+# and negative if they point away from each other.
 #
 # **Predict** the sign of each dot product of the query $(1, 2)$ with the keys $(3, 0)$, $(1, 1)$,
 # $(-2, 1)$ and $(-1, -1)$. Which key points most nearly the same way as the query, and does it get the
@@ -73,8 +73,8 @@ assert [float((query * key).sum()) for key in keys] == [3, 3, 0, -3]
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The key $(1, 1)$ has the largest cosine, 0.95. Its score is 3, but so is the score of $(3, 0)$,
-# which is longer but points less in the query's direction. A dot product depends on direction *and*
+# The key $(1, 1)$ has the largest cosine, 0.95. Its score is 3, and so is the score of $(3, 0)$, a
+# longer key that points less in the query's direction. A dot product depends on direction *and*
 # length.
 #
 # </details>
@@ -84,11 +84,11 @@ assert [float((query * key).sum()) for key in keys] == [3, 3, 0, -3]
 #
 # $$Q K^\top \in \mathbb{R}^{n \times m}, \qquad (Q K^\top)_{ij} = \sum_{t=1}^{d} Q_{it} K_{jt}.$$
 #
-# In `(n, d)` times `(d, m)`, the inner sizes must agree and vanish, and the outer ones stay. After
-# the softmax has turned scores into weights $W$, a second product averages the values: `(n, m)`
-# times `(m, v)` is `(n, v)`.
+# In `(n, d)` times `(d, m)`, the inner sizes must agree, and only the outer ones remain. After the
+# softmax has turned scores into weights $W$, a second product averages the values: `(n, m)` times
+# `(m, v)` is `(n, v)`.
 #
-# **Predict.** Which size vanishes in the first product, and which in the second?
+# **Predict.** Must there be as many values as keys? Must they have the same width?
 
 # %% tags=["demo"]
 Q, K_transposed = torch.zeros(3, 4), torch.zeros(4, 5)  # n = 3, d = 4, m = 5
@@ -99,8 +99,8 @@ print("(n, m) @ (m, v):", tuple((W @ V).shape))
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# `d` vanishes in the first product and `m` in the second. There are as many values as keys. The
-# width `v` of a value is free, and nothing ties it to `d`.
+# There must be as many values as keys, because the second product sums over `m`. The first one sums
+# over `d`, so the width `v` of a value is free.
 #
 # </details>
 
@@ -138,7 +138,7 @@ assert scores[2, 0].argmax() >= 7 and scores[2, 1].argmax() < 4
 #
 # The shape is `(3, 2, 14)`. There are $3 \cdot 2 \cdot 14$ scores of 64 products each, which makes
 # 5,376 multiplications. *forty* scores highest with a letter of *vierzig*, and *three* with a
-# letter of *drei*. Lesson 00's attention map is made from these scores.
+# letter of *drei*. Lesson 00's attention map was made from such scores.
 #
 # </details>
 
@@ -285,7 +285,7 @@ def measure(way, size, batch=8, repeats=5):
     runs = []
     for _ in range(repeats):
         start = time.perf_counter()
-        way(a, b).sum().item()  # waits until a GPU is done
+        way(a, b).sum().item()  # waits until a GPU has finished
         runs.append(1e6 * (time.perf_counter() - start))
     return min(runs)
 
@@ -328,8 +328,8 @@ assert 8 * 128**3 > 16.7e6 and round(4 * 8 * 128**3 / 1e6) == 67
 # - **A loop over items** pays the overhead of a call eight times, and for small matrices the
 #   overhead dominates. A batched product is one call, and a GPU works on all items at once.
 # - **Multiply and sum** is fastest while the block of products is small. At size 128 that block has
-#   16.8 million numbers, 67 MB, for a result of half a megabyte. The product takes 400 times as
-#   long as einsum, which never stores the block and is fastest.
+#   16.8 million numbers, 67 MB, for a result of half a megabyte. Multiply and sum then takes 400
+#   times as long as einsum, which never stores the block and is fastest.
 #
 # </details>
 
@@ -365,8 +365,8 @@ assert three_keys.reshape(2, 3)[:, 0].tolist() == [0, 3]
 #
 # </details>
 #
-# **Step through it.** Take the numbers in the order in which they lie in memory, and place them one
-# by one. Where does the fourth number go?
+# **Step by step.** Take the numbers in the order in which they lie in memory, and place them one by
+# one. Where does the fourth number go?
 
 
 # %% tags=["demo"]
@@ -377,7 +377,7 @@ def draw_step(step):
 plotting.interactive(draw_step, step=range(three_keys.numel() + 1))
 
 # %% [markdown]
-# The next figure shows all numbers at once. The color and the small letter show a number's key.
+# The next figure shows all numbers at once. The color and the small label show a number's key.
 #
 # **Predict.** How many colors does a column have in the target, and how many after a reshape? Two
 # of the four expressions below make the same mistake. Which two?
@@ -484,7 +484,7 @@ for name, candidate in CANDIDATES.items():
     differences[name] = []
     for some_queries, some_keys in tests.values():
         target = bmm_loops(some_queries, some_keys.mT)
-        result = candidate(some_queries, some_keys)  # has the shape of the target, each time
+        result = candidate(some_queries, some_keys)
         differences[name].append((result - target).abs().max().item())
         assert result.shape == target.shape
     print(f"{name:22}" + "".join(f"{difference:10.2f}" for difference in differences[name]))
@@ -497,7 +497,7 @@ assert [sum(row) for row in caught] == [0, 2, 1, 2, 1] and not any(row[0] for ro
 # All five have the right shape. On ones, all five have the right numbers, because equal numbers
 # hide every mix-up. On *drei* three do, because a single item cannot show that items got mixed. To
 # catch all four wrong functions, use random numbers, several items, and sizes that all differ. This
-# is why the checks of this course never use ones.
+# is why the checks in this course never use ones.
 #
 # </details>
 
@@ -515,8 +515,8 @@ plotting.show(plotting.diagram_strip("attention", lit="weighted sum", shapes=sha
 #
 # $$W = \operatorname{softmax}(Q K^\top), \qquad O = W V \in \mathbb{R}^{n \times v}, \qquad o_i = \sum_{j=1}^{m} w_{ij} v_j.$$
 #
-# The second product needs no transpose. Keys are already the columns of $W$ and the rows of $V$, and
-# the sum runs over them. This is *dot-product attention* (Luong and others, 2015).
+# The second product needs no transpose. Each key already has a column of $W$ and a row of $V$, and
+# the sum runs over the keys. This is *dot-product attention* (Luong and others, 2015).
 #
 # **By hand.** The scores $0$ and $\ln 3$ give the weights $(0.25, 0.75)$. With the values $(4, 0)$ and
 # $(0, 4)$ the output is $0.25 \cdot (4, 0) + 0.75 \cdot (0, 4) = (1, 3)$.
@@ -563,9 +563,9 @@ check("attention_pooling")
 #
 # *Can the translator work with your three lines?*
 #
-# The next cell makes lesson 00's translator compute the attention between words and letters with
-# your `attention_pooling`. It translates one numeral at a time, so there is no padding. (The
-# translator was trained with scores divided by $\sqrt{64} = 8$. Yours are not.)
+# The next cell makes lesson 00's translator compute its cross-attention with your
+# `attention_pooling`. It translates one numeral at a time, so there is no padding. (The translator
+# was trained with scores divided by $\sqrt{64} = 8$. Yours are not.)
 #
 # **Predict.** How many of the numbers from 1 to 99 does it still translate correctly? And for 47,
 # *siebenundvierzig*, will the map of your attention be softer or sharper than the translator's own?
@@ -590,8 +590,8 @@ assert own_map[1].max() < 0.6 and your_map[1].max() > 0.8
 # <details><summary>Answer</summary>
 #
 # All 99 are correct. Your map is sharper: *seven* puts most of its weight on a single letter of
-# *sieben*, while the translator spreads it over several. Scores that are eight times as large make
-# a softmax sharper. Lesson 05 asks why scores are divided, and by how much.
+# *sieben*, while the translator spreads it over several. Larger scores make a softmax sharper, and
+# yours are eight times as large. Lesson 05 asks why scores are divided, and by how much.
 #
 # </details>
 
@@ -636,11 +636,11 @@ plotting.show(plotting.attention(your_map, your_words, "siebenundvierzig"))
 #
 # *Four heads share one set of keys. Do you have to copy the keys four times?*
 #
-# `@` aligns leading axes from the right and repeats any axis of size 1. That is useful and
-# dangerous. Queries with heads are `(B, h, n, d)`, and shared keys are `(B, m, d)`. If you multiply
-# them as they are, the batch axis of the keys is aligned with the *heads*.
+# `@` aligns leading axes from the right and repeats any axis of size 1. Queries with heads are
+# `(B, h, n, d)`, and shared keys are `(B, m, d)`.
 #
-# **Predict.** Let $B = h = 2$. Do you get an error, correct scores, or wrong ones?
+# **Predict.** Let $B = h = 2$, and multiply them as they are. Do you get an error, correct scores,
+# or wrong ones?
 
 # %% tags=["demo"]
 queries = torch.randn(2, 2, 3, 4, generator=generator)  # (B, h, n, d)
@@ -660,13 +660,14 @@ assert not torch.allclose(as_they_are, with_an_axis)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The scores are wrong, and there is no error. Head 1 of item 0 is compared with the keys of item 1.
-# With $B = 3$ and $h = 2$ you would have seen an error.
+# The scores are wrong, and there is no error. The batch axis of the keys is aligned with the
+# *heads*, so head 1 of item 0 is compared with the keys of item 1. With $B = 3$ and $h = 2$ you
+# would have seen an error.
 #
 # </details>
 #
-# To share on purpose, use `expand`. It repeats an axis of size 1 without copying, by giving it a
-# stride of 0.
+# To share keys on purpose, use `expand`. It repeats an axis of size 1 without copying, by giving it
+# a stride of 0.
 
 # %% tags=["demo"]
 for_each_head = keys[:, None].expand(2, 2, 5, 4)  # (B, h, m, d)
@@ -678,7 +679,7 @@ assert for_each_head.data_ptr() == keys.data_ptr()
 # %% [markdown]
 # ## 8. What attention costs ★
 #
-# *Which grows faster as a text gets longer: the arithmetic, the inputs, or the scores?*
+# *How fast do the arithmetic, the inputs and the scores grow with the length of a text?*
 #
 # An entry of $Q K^\top$ is a sum of $d$ products, and there are $n m$ entries for each of $B$
 # items. An entry of $W V$ is a sum of $m$ products, and there are $n v$ entries. By convention, a
@@ -691,8 +692,8 @@ assert for_each_head.data_ptr() == keys.data_ptr()
 # %% [markdown]
 # ### Exercise: `attention_cost`
 #
-# - **Takes** `batch`, `num_queries`, `num_keys`, `d`, `d_v` and `bytes_per_element` (4 unless
-#   given), all ints. Heads count as items, so for 2 items with 8 heads `batch` is 16.
+# - **Takes** `batch`, `num_queries`, `num_keys`, `d`, `d_v` and `bytes_per_element` (4 by default),
+#   all ints. Heads count as items, so for 2 items with 8 heads `batch` is 16.
 # - **Returns** a dict with two ints: `"flops"`, the operations of both products, and
 #   `"score_bytes"`, the memory of the scores. Both are exact, even for very large or empty
 #   problems.
@@ -725,7 +726,7 @@ def draw_memory(heads):
         {"scores": scores, "queries, keys and values": inputs},
         x_label="words n = m",
         y_label="megabytes",
-        title=f"Memory with {heads} heads, d = 64, two bytes a number",
+        title=f"Memory with {heads} heads, d = 64, two bytes per number",
         log_x=True,
         log_y=True,
         y_limits=(1e-3, 1e6),
@@ -747,7 +748,7 @@ plotting.interactive(draw_memory, start={"heads": 16}, heads=[1, 4, 16, 64])
 # </details>
 #
 # If you double the words, the inputs double, and the operations and the scores grow fourfold. But
-# the scores are needed only between the two products. *FlashAttention* (Dao and others, below)
+# the scores are needed only between the two products. *FlashAttention* (Dao and others, 2022)
 # computes them block by block and stores no `(n, m)` matrix. Lesson 08 builds it.
 
 # %% [markdown]

@@ -11,7 +11,7 @@
 # - arrange axes so that one addition combines every query with every key;
 # - say what the tanh is for, and what the scores become without it;
 # - write attention as a module that handles weights, masks and dropout correctly;
-# - (optional) count the memory that additive scores take, and trade it for time.
+# - (optional) count the memory that additive scores take, and reduce it at the cost of time.
 #
 # **Time:** {time}. **You need:** broadcasting, `masked_softmax` from lesson 02 (yours or ours), and
 # some idea of what `nn.Module` is for.
@@ -76,8 +76,8 @@ plotting.show(plotting.diagram("attention", shapes=shapes | {"scores": "(B, n, m
 # The sum of the projections is $(\ln 2, \ln 3)$, the features are $(0.6,\ 0.8)$, and the score is
 # $1 \cdot 0.6 + 2 \cdot 0.8 = 2.2$.
 #
-# **Predict.** With these weights, what is the largest score that any query and key can reach? What
-# happens to this maximum, and to a dot product, when you make both vectors ten times as long?
+# **Predict.** With these weights, how large can a score become? What happens to this limit, and to
+# a dot product, when you make both vectors ten times as long?
 #
 # <details><summary>Answer</summary>
 #
@@ -131,7 +131,7 @@ from course_lib.attention import additive_scores
 check("additive_scores")
 
 # %% [markdown]
-# ### The axes the other way round
+# ### The axes exchanged
 #
 # **Predict.** Take *drei*, *dreizehn* and *dreiundvierzig* again. For each, two words attend to 14
 # letters, and $H = 32$. How many numbers does the cube contain? What is the shape of
@@ -200,8 +200,8 @@ for name, weights in maps.items():
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The weights depend on the query only in the first. In the other two, the same key wins for every
-# query, because the score is a part from the query plus a part from the key. To make the two
+# The weights depend on the query only in the first. In the other two, every query has the same
+# weights, because the score is a part from the query plus a part from the key. To make the two
 # interact, the nonlinearity must come *after* the sum. Other nonlinearities, such as relu, would
 # also work. With tanh, the scores also stay bounded.
 #
@@ -219,14 +219,14 @@ plotting.show(
 )
 
 # %% [markdown]
-# **It registers its weights.** Optimizers, `.to(device)` and checkpoints rely on `parameters()`,
-# which lists what was assigned to `self` in `__init__` as a layer or an `nn.Parameter`. An optimizer
-# never updates a plain tensor or a layer in a Python list. Layers made inside `forward` have new
-# random weights at every call.
+# **A module registers its weights.** Optimizers, `.to(device)` and checkpoints rely on this
+# registration, which covers the layers and each `nn.Parameter` assigned to `self` in `__init__`. An
+# optimizer never updates a plain tensor or a layer in a Python list. Layers made inside `forward`
+# have new random weights at every call.
 #
-# **It keeps its attention weights without their graph**, as `self.attention_weights`. A tensor with
-# its graph keeps every intermediate result of the call in memory, the feature cube included. Store
-# `weights.detach()`.
+# **It keeps its attention weights without their autograd graph**, as `self.attention_weights`. A
+# tensor with its graph keeps every intermediate result of the call in memory, the feature cube
+# included. Store `weights.detach()`.
 #
 # **It passes masks on.** A module that accepts `mask` and ignores it passes every test on unpadded
 # data. Pass both the lengths and the mask on to `masked_softmax`, even when they are None.
@@ -275,8 +275,8 @@ assert torch.equal(drop.eval()(weights), weights)
 #   weights in train mode, and the average. Masked keys and values have no effect, whatever they
 #   contain. A query that may attend to no key gets zeros, and all gradients stay finite. Every size
 #   may be 1.
-# - **`self.attention_weights`** holds the weights of the module's own last call, in train and in
-#   eval mode, before dropout and detached, shape `(B, n, m)`.
+# - **`self.attention_weights`** holds the weights of this module's last call, in train and in eval
+#   mode, before dropout and detached, shape `(B, n, m)`.
 #
 # You can call `additive_scores` and `masked_softmax`. The weight of the layer `W_q` is
 # `self.W_q.weight`, of shape `(H, query_size)`. `self.w_v.weight` has shape `(1, H)`.
@@ -330,9 +330,9 @@ plotting.show(plotting.attention(weights, words, "dreiundvierzig"))
 # <details><summary>Answer</summary>
 #
 # The translator gets only a few right at first, because the words attend to arbitrary letters.
-# Afterwards it gets nearly all of them right. The module learned only *where to look*. *forty* attends mostly to *vierzig*, and *three* attends to *drei*
-# more than chance would explain. The map is softer than in lesson 00, because after 150 steps the
-# scores are still close together.
+# Afterwards it gets nearly all of them right. The module learned only *where to look*. *forty*
+# attends mostly to *vierzig*, and *three* puts more weight on *drei* than the 4/14 of an even
+# spread. The map is softer than in lesson 00.
 #
 # </details>
 
@@ -409,9 +409,9 @@ print(f"the scores differ by at most {(row_by_row - at_once).abs().max():.4f}")
 assert torch.allclose(row_by_row, at_once, atol=1e-5)
 
 # %% [markdown]
-# ## 7. Detectors ★
+# ## 7. What two features can do ★
 #
-# *Which keys can a few features find?*
+# *Which keys can a query find with two features?*
 
 # %% [markdown]
 # ### The cube, slice by slice
@@ -434,8 +434,8 @@ w_v = torch.tensor([4.0, -4.0])
 plotting.show(plotting.feature_cube((queries @ w_q.mT)[0], (keys @ w_k.mT)[0], w_v))
 scores = additive_scores(queries, keys, w_q, w_k, w_v)
 print("best key of each query:", scores[0].argmax(dim=-1).tolist())
-nearest = (positions[:, None] - keys[0, :, 0]).abs().argmin(dim=-1)
-assert scores[0].argmax(dim=-1).tolist() == nearest.tolist() == [0, 1, 2, 3]
+assert scores[0].argmax(dim=-1).tolist() == [0, 1, 2, 3]
+assert (positions[:, None] - keys[0, :, 0]).abs().argmin(dim=-1).tolist() == [0, 1, 2, 3]
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -464,7 +464,7 @@ assert not scores.any()
 # </details>
 
 # %% [markdown]
-# ### Can it be learned?
+# ### Can the weights be learned?
 #
 # The weights above were chosen by hand. Now gradient descent has to find them, on 64 problems. Each
 # problem has the five keys in a random order, and each key has a random value. The target of a
@@ -567,7 +567,7 @@ assert sharp.argmax(dim=-1).tolist() == [0, 1, 2, 3]
 
 # %% [markdown]
 # The dot product leaves the nonlinear work to the layers before it. Models that have such layers,
-# Transformers among them, use it.
+# Transformers among them, use dot products.
 #
 # | | additive | dot product |
 # |---|---|---|
@@ -589,8 +589,8 @@ assert sharp.argmax(dim=-1).tolist() == [0, 1, 2, 3]
 # %% [markdown]
 # ## Further exercises ★
 #
-# 1. **Another nonlinearity.** Replace tanh with relu in section 7's training. Does it learn? What bounds
-#    the scores now?
+# 1. **Another nonlinearity.** Replace tanh with relu in section 7's training. Does the network
+#    learn? What bounds the scores now?
 # 2. **One feature.** With $H = 1$, which keys can a query prefer? Show that all queries order the
 #    keys in the same way.
 # 3. **A bias.** Show that a constant entry in the query replaces the biases of both `W_q` and

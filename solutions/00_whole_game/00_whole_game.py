@@ -175,9 +175,9 @@ assert 0.75 < torch.softmax(arrows @ torch.tensor([0.125, -1.0]), dim=0)[2] < 0.
 # </details>
 
 # %% [markdown]
-# Your translator does the same with vectors of 64 numbers. The function `cross_attention_inputs` returns
-# the vectors that it compares while it writes *forty three*. The *scores* are the dot products divided
-# by 8, the square root of 64. Lesson 05 explains why.
+# Your translator does the same with vectors of 64 numbers. The function `cross_attention_inputs`
+# returns the vectors that the translator compares while it writes *forty three*. The *scores* are
+# the dot products divided by 8, the square root of 64. Lesson 05 explains why.
 #
 # **Predict.** Which of the 14 letters gets the highest score for *forty*?
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from waiting import PATIENCE, wait_until
@@ -23,6 +24,7 @@ site = []
 [tool.any]
 key = 1
 """
+STAMP = ".venv/course-stamp.json"
 
 
 @pytest.fixture
@@ -67,75 +69,70 @@ def silent(text):
     pass
 
 
+@pytest.fixture
+def program(tmp_path):
+    """Return a function that writes a shell script, to be run in the place of Python."""
+
+    def write(script):
+        path = tmp_path / "python"
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+        return path
+
+    return write
+
+
 def test_first_call_installs_the_constrained_set_and_later_calls_nothing(clone, installs):
-    python = bootstrap.ensure(clone, say=silent)
-    assert python == bootstrap.python_of(clone / ".venv")
+    assert bootstrap.ensure(clone, say=silent) == bootstrap.python_of(clone / ".venv")
     (arguments,) = installs
-    assert str(clone / "constraints.txt") in arguments
-    assert f"{clone}[dev,site]" in arguments
+    assert {str(clone / "constraints.txt"), f"{clone}[dev,site]"} <= set(arguments)
     assert (clone / ".venv/course-torch.txt").read_text() == "torch==9.9+cpu\n"
     bootstrap.ensure(clone, say=silent)
     assert len(installs) == 1
 
 
 @pytest.mark.parametrize(
-    ("name", "text"),
+    ("name", "text", "is_ready"),
     [
-        ("pyproject.toml", PYPROJECT.replace("torch==9.9", "torch==9.10")),
-        ("constraints.txt", "torch==9.10\n"),
+        ("pyproject.toml", PYPROJECT.replace("torch==9.9", "torch==9.10"), False),
+        ("pyproject.toml", PYPROJECT.replace("key = 1", "key = 2"), True),
+        ("constraints.txt", "torch==9.10\n", False),
+        *((STAMP, text, False) for text in ("", "{", "[]", '{"fingerprint": 1}', "\0\0")),
     ],
 )
-def test_changed_dependencies_install_again(clone, installs, name, text):
+def test_other_dependencies_or_a_broken_stamp_install_again(clone, installs, name, text, is_ready):
     bootstrap.ensure(clone, say=silent)
     (clone / name).write_text(text)
+    assert bootstrap.is_ready(clone) == is_ready
     bootstrap.ensure(clone, say=silent)
-    assert len(installs) == 2
+    assert len(installs) == (1 if is_ready else 2)
 
 
-def test_a_changed_tool_setting_installs_nothing(clone, installs):
+def test_a_moved_clone_and_another_python_install_again(clone, installs, tmp_path_factory):
     bootstrap.ensure(clone, say=silent)
-    (clone / "pyproject.toml").write_text(PYPROJECT.replace("key = 1", "key = 2"))
-    bootstrap.ensure(clone, say=silent)
-    assert len(installs) == 1
-
-
-def test_a_moved_clone_installs_again(clone, installs, tmp_path_factory):
-    bootstrap.ensure(clone, say=silent)
-    moved = tmp_path_factory.mktemp("moved") / "clone"
-    clone.rename(moved)
+    stamp = json.loads((clone / STAMP).read_text())
+    (clone / STAMP).write_text(json.dumps(stamp | {"python": "3.99"}))
+    assert not bootstrap.is_ready(clone)
+    (clone / STAMP).write_text(json.dumps(stamp))
+    assert bootstrap.is_ready(clone)
+    clone.rename(moved := tmp_path_factory.mktemp("moved") / "clone")
     assert not bootstrap.is_ready(moved)
-
-
-def test_an_environment_whose_python_is_gone_is_not_ready(clone, installs):
-    bootstrap.ensure(clone, say=silent)
+    moved.rename(clone)
     python = bootstrap.python_of(clone / ".venv")
     python.unlink()
     python.symlink_to(clone / "removed-python")
     assert not bootstrap.is_ready(clone)
 
 
-def test_another_python_version_than_the_stamp_says_is_asked_for_the_truth(clone, installs):
-    bootstrap.ensure(clone, say=silent)
-    stamp = clone / ".venv/course-stamp.json"
-    text = json.loads(stamp.read_text()) | {"python": "3.99"}
-    stamp.write_text(json.dumps(text))
-    assert not bootstrap.is_ready(clone)
-
-
-@pytest.mark.parametrize("stamp", ["", "{", "[]", '{"fingerprint": 1}', "\0\0"])
-def test_a_broken_stamp_counts_as_none(clone, installs, stamp):
-    bootstrap.ensure(clone, say=silent)
-    (clone / ".venv/course-stamp.json").write_text(stamp)
-    assert not bootstrap.is_ready(clone)
-
-
-def test_an_interrupted_install_is_started_again_from_nothing(clone, installs, monkeypatch):
-    def interrupted(venv, *arguments, say):
+@pytest.mark.parametrize("step", ["_create", "_pip"])
+def test_an_interrupted_set_up_is_started_again_from_nothing(clone, installs, monkeypatch, step):
+    def interrupted(venv, *arguments, say=None):
+        venv.mkdir(exist_ok=True)
         (venv / "left-half-written").touch()
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(bootstrap, "_pip", interrupted)
+        patch.setattr(bootstrap, step, interrupted)
         with pytest.raises(KeyboardInterrupt):
             bootstrap.ensure(clone, say=silent)
     assert not bootstrap.is_ready(clone)
@@ -144,19 +141,6 @@ def test_an_interrupted_install_is_started_again_from_nothing(clone, installs, m
     assert bootstrap.is_ready(clone)
     assert not (clone / ".venv/left-half-written").exists()
     assert any("interrupted" in line for line in said)
-
-
-def test_an_interrupted_creation_is_started_again(clone, installs, monkeypatch):
-    def interrupted(venv):
-        (venv / "lib").mkdir(parents=True)
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(bootstrap, "_create", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            bootstrap.ensure(clone, say=silent)
-    bootstrap.ensure(clone, say=silent)
-    assert bootstrap.is_ready(clone)
 
 
 def test_being_offline_leaves_the_old_environment_in_place(clone, installs, monkeypatch):
@@ -184,17 +168,12 @@ def test_a_folder_named_venv_that_is_not_ours_is_left_alone(clone, installs):
     assert (clone / ".venv/letters.txt").read_text() == "dear"
 
 
-def test_a_call_that_is_ended_ends_its_pip(clone):
-    fake_venv(clone / ".venv")
-    python = bootstrap.python_of(clone / ".venv")
-    python.unlink()
-    python.write_text(f"#!/bin/sh\necho $$ > {clone}/pid\nexec sleep 60\n")
-    python.chmod(0o755)
+def test_a_call_that_is_ended_ends_its_pip(clone, program):
+    python = program(f"echo $$ > {clone}/pid; exec sleep 60")
     code = (
         "from pathlib import Path; from course_lib.setup import bootstrap, pip_run\n"
         "def ensure(root, say):\n"
-        "    python = bootstrap.python_of(root / '.venv')\n"
-        "    pip_run.install(python, [], log=root / 'log', say=say)\n"
+        f"    pip_run.install({str(python)!r}, [], log=root / 'log', say=say)\n"
         "show = pip_run._show_until_done\n"
         "def show_and_tell(process, lines):\n"
         f"    Path({str(clone / 'running')!r}).touch()\n"
@@ -235,30 +214,19 @@ def test_two_at_once_install_once(clone, installs, monkeypatch):
     assert len(installs) == 1
 
 
-def test_no_room_is_said_before_anything_is_written(clone, monkeypatch):
-    monkeypatch.setattr(bootstrap, "DISK_NEEDED_GB", 1e9)
-    with pytest.raises(SetupError, match=r"GB are free in .* make room"):
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("DISK_NEEDED_GB", 1e9, r"GB are free in .* make room"),
+        ("importlib.util.find_spec", lambda name: None, r"lacks the module .*apt install python3"),
+        ("os.access", lambda path, mode: False, "is read-only for you; clone the course into"),
+    ],
+)
+def test_what_prevents_a_set_up_is_said_before_it(clone, monkeypatch, name, value, sentence):
+    monkeypatch.setattr(f"course_lib.setup.bootstrap.{name}", value)
+    with pytest.raises(SetupError, match=sentence):
         bootstrap.ensure(clone, say=silent)
     assert not (clone / ".venv").exists()
-
-
-def test_a_python_without_venv_names_the_package(clone, monkeypatch):
-    find_spec = bootstrap.importlib.util.find_spec
-    monkeypatch.setattr(
-        bootstrap.importlib.util,
-        "find_spec",
-        lambda name: None if name == "ensurepip" else find_spec(name),
-    )
-    with pytest.raises(
-        SetupError, match=r"lacks the module ensurepip.*apt install python3\.\d+-venv"
-    ):
-        bootstrap.ensure(clone, say=silent)
-
-
-def test_a_read_only_folder_is_said(clone, monkeypatch):
-    monkeypatch.setattr(bootstrap.os, "access", lambda path, mode: False)
-    with pytest.raises(SetupError, match="is read-only for you; clone the course into"):
-        bootstrap.ensure(clone, say=silent)
 
 
 def test_outside_a_clone_is_said(tmp_path):
@@ -284,10 +252,8 @@ def test_a_failing_venv_module_is_one_sentence(clone, monkeypatch, said, free, s
         bootstrap._create(clone / ".venv")
 
 
-def test_a_log_that_cannot_be_written_hides_nothing(tmp_path):
-    script = tmp_path / "python"
-    script.write_text("#!/bin/sh\necho 'ERROR: [Errno 28] No space left on device'\nexit 1\n")
-    script.chmod(0o755)
+def test_a_log_that_cannot_be_written_hides_nothing(tmp_path, program):
+    script = program("echo 'ERROR: [Errno 28] No space left on device'; exit 1")
     with pytest.raises(SetupError, match="is full; make about 3 GB of room"):
         pip_run.install(script, [], log=tmp_path / "missing/folder/log", say=silent)
 
@@ -313,14 +279,11 @@ def test_every_failure_is_one_sentence_and_not_zero(clone, monkeypatch, capsys, 
     assert "Traceback" not in said
 
 
-def test_pip_installs_into_venv_whatever_the_user_set_for_it(tmp_path, monkeypatch):
+def test_pip_installs_into_venv_whatever_the_user_set_for_it(tmp_path, program, monkeypatch):
     monkeypatch.setenv("PIP_USER", "1")
     monkeypatch.setenv("PIP_TARGET", "/elsewhere")
-    script = tmp_path / "python"
-    script.write_text('#!/bin/sh\necho "user $PIP_USER target $PIP_TARGET."')
-    script.chmod(0o755)
     log = tmp_path / "log"
-    pip_run.install(script, [], log=log, say=print)
+    pip_run.install(program('echo "user $PIP_USER target $PIP_TARGET."'), [], log=log, say=print)
     assert log.read_text() == "user 0 target .\n"
 
 
@@ -359,16 +322,13 @@ def test_a_proxy_that_refuses_is_named(tmp_path, monkeypatch, name):
         ("", SetupError, "no reason given"),
     ],
 )
-def test_what_pip_says_becomes_one_sentence(tmp_path, output, kind, words):
-    script = tmp_path / "python"
+def test_what_pip_says_becomes_one_sentence(tmp_path, program, output, kind, words):
     (tmp_path / "output").write_text(output)
-    script.write_text(f"#!/bin/sh\ncat {tmp_path}/output\nexit 1\n")
-    script.chmod(0o755)
+    script, log = program(f"cat {tmp_path}/output; exit 1"), tmp_path / "course-install.log"
     with pytest.raises(SetupError, match=words) as caught:
-        pip_run.install(script, ["x"], log=tmp_path / "course-install.log", say=silent)
+        pip_run.install(script, ["x"], log=log, say=silent)
     assert type(caught.value) is kind
     assert "\n" not in str(caught.value)
-    log = tmp_path / "course-install.log"
     assert (log.read_text() if output else "") == output
 
 
@@ -414,44 +374,36 @@ def test_an_unreachable_torch_index_falls_back_to_the_default_one(clone, monkeyp
 # --- old Pythons ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", [(2, 7, 18), (3, 6, 15), (3, 10, 99)])
-def test_an_old_python_is_told_so_in_one_sentence(version):
-    problem = python_problem(version)
-    assert problem.startswith("course: Python 3.11 or newer is needed and this is Python ")
-    assert "\n" not in problem
-
-
-def test_the_oldest_python_is_the_one_of_pyproject():
-    assert python_problem((*OLDEST, 0)) is None
+def test_a_python_older_than_pyproject_says_is_told_so_in_one_sentence():
     text = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
     assert f'requires-python = ">={OLDEST[0]}.{OLDEST[1]},' in text
+    assert python_problem((*OLDEST, 0)) is None
+    for version in ((2, 7, 18), (3, 6, 15), (3, 10, 99)):
+        problem = python_problem(version)
+        assert problem.startswith("course: Python 3.11 or newer is needed and this is Python ")
+        assert "\n" not in problem
 
 
 @pytest.mark.parametrize("name", ["__init__.py", "__main__.py"])
 def test_what_an_old_python_reads_has_old_syntax(name):
     source = (REPOSITORY / "course_lib" / name).read_text(encoding="utf-8")
-    tree = ast.parse(source, feature_version=(3, 4))
-    assert not any(isinstance(node, (ast.JoinedStr, ast.AnnAssign)) for node in ast.walk(tree))
-    assert not any(
-        node.annotation for node in ast.walk(tree) if isinstance(node, ast.arg) and node.annotation
-    )
+    for node in ast.walk(ast.parse(source, feature_version=(3, 4))):
+        assert not isinstance(node, (ast.JoinedStr, ast.AnnAssign))
+        assert not getattr(node, "annotation", None)
 
 
-@pytest.mark.parametrize(
-    "name", ["setup/bootstrap.py", "setup/pip_run.py", "workspace/errors.py", "workspace/locks.py"]
-)
-def test_the_bootstrap_imports_the_standard_library_only(name):
-    tree = ast.parse((REPOSITORY / "course_lib" / name).read_text(encoding="utf-8"))
-    top_level = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
-    names = {
-        (alias.name if isinstance(node, ast.Import) else f"{node.module}.{alias.name}")
-        for node in top_level
-        for alias in node.names
-    }
-    own = {name for name in names if name.startswith("course_lib.")}
-    assert {name.split(".")[0] for name in names - own} <= sys.stdlib_module_names
-    allowed = {"setup.bootstrap", "setup.pip_run", "workspace.errors", "workspace.locks"}
-    assert {".".join(name.split(".")[1:3]) for name in own} <= allowed
+def test_the_bootstrap_imports_the_standard_library_only():
+    own = {"setup.bootstrap", "setup.pip_run", "workspace.errors", "workspace.locks"}
+    for name in own:
+        path = REPOSITORY / "course_lib" / f"{name.replace('.', '/')}.py"
+        names = set()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                module = [node.module] if isinstance(node, ast.ImportFrom) else []
+                names |= {".".join([*module, alias.name]) for alias in node.names}
+        others = {one for one in names if not one.startswith("course_lib.")}
+        assert {one.split(".")[0] for one in others} <= sys.stdlib_module_names
+        assert {".".join(one.split(".")[1:3]) for one in names - others} <= own
 
 
 def test_handing_over_returns_the_exit_code():
@@ -462,16 +414,8 @@ def test_handing_over_returns_the_exit_code():
 
 
 def test_handing_over_without_exec_waits_out_interrupts(monkeypatch):
-    class Process:
-        waits = iter([KeyboardInterrupt(), KeyboardInterrupt(), 5])
-
-        def wait(self):
-            result = next(self.waits)
-            if isinstance(result, KeyboardInterrupt):
-                raise result
-            return result
-
-    monkeypatch.setattr(bootstrap.subprocess, "Popen", lambda command: Process())
+    process = Mock(**{"wait.side_effect": [KeyboardInterrupt(), KeyboardInterrupt(), 5]})
+    monkeypatch.setattr(bootstrap.subprocess, "Popen", lambda command: process)
     with monkeypatch.context() as patch:
         patch.setattr(os, "name", "nt")
         code = bootstrap.hand_over(["anything"])

@@ -6,8 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from guides import typed
+from typer.main import get_command
 
 from course_lib.checks import lessons
+from course_lib.cli.main import app
 from course_lib.exercises import variants as matrix
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -15,25 +18,9 @@ sys.path.insert(0, str(ROOT / "docs"))
 
 import tables  # noqa: E402
 
-PAGES = (
-    "README.md",
-    "CONTRIBUTING.md",
-    "CHANGELOG.md",
-    "SECURITY.md",
-    "docs/architecture.md",
-    "docs/checks.md",
-    "docs/grading.md",
-    "docs/scale.md",
-    "docs/export.md",
-    "docs/instructors.md",
-    "docs/attention_speed.md",
-    "docs/site.md",
-    "docs/hub.md",
-    "docs/release.md",
-    "docs/midterm.md",
-    "docs/sources.md",
-    "docs/testing.md",
-)
+PAGES = [
+    p.relative_to(ROOT).as_posix() for p in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+]
 REWRITE = "run: python docs/tables.py"
 
 
@@ -48,23 +35,13 @@ def test_the_lesson_table_is_that_of_the_exercises():
 @pytest.mark.parametrize("slug", list(lessons()))
 def test_the_counts_are_those_of_the_matrix(slug):
     # tests/test_matrix.py checks that no answer is lost; this test counts them.
-    names = lessons()[slug].exercises
-    found = matrix.Matrix(
-        [
-            matrix.Row(name, v.name, v.is_right, v.message)
-            for name in names
-            for v in matrix.variants(ROOT, name)
-        ]
-    ).as_dict()
+    known = [(name, v) for name in lessons()[slug].exercises for v in matrix.variants(ROOT, name)]
+    rows = [matrix.Row(name, v.name, v.is_right, v.message) for name, v in known]
+    found = matrix.Matrix(rows).as_dict()
     written = tables.read_counts().get(slug, {})
     there = ("right", "wrong", "wrong_to_be_named", "mistakes", "mistakes_answered")
     assert {key: written.get(key) for key in there} == {key: found[key] for key in there}, REWRITE
-
-
-@pytest.mark.parametrize("slug", list(lessons()))
-def test_the_written_counts_have_no_loss(slug):
     # A table written while an answer was judged wrongly must not be published.
-    written = tables.read_counts()[slug]
     assert written["right_accepted"] == written["right"]
     assert written["wrong_rejected"] == written["wrong"]
     assert written["wrong_named"] == written["wrong_to_be_named"]
@@ -95,41 +72,20 @@ CHECKS = text_of("docs/checks.md")
 @pytest.mark.parametrize("page", PAGES)
 def test_relative_links_lead_somewhere(page):
     links = re.findall(r'\]\(([^)\s]+)\)|src="([^"]+)"', text_of(page))
-    targets = [link or source for link, source in links]
-    missing = [
-        target
-        for target in targets
-        if "://" not in target and not ((ROOT / page).parent / target.partition("#")[0]).exists()
-    ]
-    assert missing == []
+    paths = [link or source for link, source in links if "://" not in link + source]
+    folder = (ROOT / page).parent
+    assert [path for path in paths if not (folder / path.partition("#")[0]).exists()] == []
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_commands_exist(page):
-    from typer.main import get_command
-
-    from course_lib.cli.main import app
-
-    verbs = set(get_command(app).commands)
-    shell = "".join(re.findall(r"^```sh\n(.*?)^```$", text_of(page), re.M | re.S))
-    named = set(re.findall(r"(?:-m course_lib|`course) ([a-z]+)", text_of(page)))
-    named |= set(re.findall(r"^course ([a-z]+)", shell, re.M))
-    assert named <= verbs
-    scripts = re.findall(r"python (docs/\w+\.py)", text_of(page))
-    assert all((ROOT / script).is_file() for script in scripts)
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_command_lines_have_only_arguments_that_exist(page):
-    from typer.main import get_command
-
-    from course_lib.cli.main import app
-
-    commands = get_command(app).commands
-    shell = "".join(re.findall(r"^```sh\n(.*?)^```$", text_of(page), re.M | re.S))
-    lines = re.findall(r"^(?:course|python -m course_lib) ([^#|&\n]+)", shell, re.M)
-    lines += re.findall(r"`(?:course|python -m course_lib) ([a-z]+ [^`\n]+)`", text_of(page))
-    for line in lines:
-        verb, *arguments = shlex.split(line)
-        if not any(word.isupper() for word in arguments):  # LESSON, FILE: to be filled in
-            commands[verb].make_context(verb, arguments)
+def test_commands_exist_and_have_only_arguments_that_exist(page):
+    commands, text = get_command(app).commands, text_of(page)
+    assert set(re.findall(r"(?:-m course_lib|`course) ([a-z]+)", text)) <= set(commands)
+    assert all((ROOT / script).is_file() for script in re.findall(r"python (docs/\w+\.py)", text))
+    for line in typed(page):
+        course, *words = shlex.split(
+            line.partition("|")[0].replace("python -m course_lib", "course")
+        )
+        if course == "course" and not any(word.isupper() for word in words):  # LESSON: to fill in
+            verb, *arguments = words
+            assert verb == "--help" or commands[verb].make_context(verb, arguments)

@@ -151,12 +151,6 @@ STATIC = {
         "print(double(4",
         "the cell does not parse: .*A code cell holds plain Python",
     ),
-    "magic": (
-        "print(double(4), math.floor(2.5))",
-        "%timeit double(4)",
-        "%timeit",
-        "the cell does not parse",
-    ),
     "unknown cell option": (
         'written="why_toys"',
         'writen="why_toys"',
@@ -168,12 +162,6 @@ STATIC = {
         "# %% [markdwn]\n# # Toys",
         "[markdwn]",
         "unknown cell type or option: '\\[markdwn\\]'",
-    ),
-    "text before the first cell": (
-        "# %% [markdown]\n# # Toys",
-        "x = 1\n\n# %% [markdown]\n# # Toys",
-        "x = 1",
-        "text that belongs to no cell",
     ),
 }
 
@@ -239,12 +227,6 @@ SOLUTION = {
         "",
         8,
         "`double` has a docstring and no body",
-    ),
-    "body beside the signature": (
-        'double(number: int) -> int:\n    """Returns twice the number."""\n    # two of them\n    ',
-        "double(number: int) -> int: ",
-        8,
-        "has its body on the line of its signature",
     ),
     "marker": ("# two of them", "### BEGIN SOLUTION", 7, "holds an nbgrader marker"),
 }

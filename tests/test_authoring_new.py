@@ -39,24 +39,20 @@ def test_a_new_exercise_has_its_five_pieces(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
+    ("name", "lesson", "message"),
     [
-        ("double", r"the exercise `double` is there already, in lesson 01_toy"),
-        ("no-name", r"`no-name` is no name for a function"),
-        ("_hidden", r"is no name for a function"),
+        ("double", SLUG, r"the exercise `double` is there already, in lesson 01_toy"),
+        ("no-name", SLUG, r"`no-name` is no name for a function"),
+        ("_hidden", SLUG, r"is no name for a function"),
+        ("triple", "01_tyo", r"no lesson `01_tyo`. Did you mean `01_toy`"),
     ],
 )
-def test_a_name_that_cannot_be_is_refused_and_nothing_is_written(tmp_path, name, message):
+def test_a_name_that_cannot_be_is_refused_and_nothing_is_written(tmp_path, name, lesson, message):
     course = make_course(tmp_path)
     before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
     with pytest.raises(BuildError, match=message):
-        skeleton.new_exercise(course, name, SLUG)
+        skeleton.new_exercise(course, name, lesson)
     assert before == {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
-
-
-def test_a_lesson_that_is_not_there_is_named_with_the_nearest(tmp_path):
-    with pytest.raises(BuildError, match=r"no lesson `01_tyo`. Did you mean `01_toy`"):
-        skeleton.new_exercise(make_course(tmp_path), "triple", "01_tyo")
 
 
 def test_a_new_lesson_has_its_four_files_and_takes_no_other_number(tmp_path):

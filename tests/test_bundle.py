@@ -24,6 +24,7 @@ from course_lib.authoring.bundle import FOLDER, bundle_name, contents, packed
 from course_lib.authoring.inputs import Course
 from course_lib.checks import lessons
 from course_lib.cli import main as cli
+from course_lib.exercises import find
 from course_lib.setup import bootstrap
 
 pytestmark = pytest.mark.slow
@@ -115,13 +116,7 @@ def test_a_bundle_is_for_students(course):
     whole, reduced = (contents(course, [LESSON], up_to) for up_to in (None, LESSON))
     for files in (whole, reduced):
         parts = {name.split("/")[1] for name in files if name.startswith("course_lib/")}
-        assert not parts & {
-            "grading",
-            "authoring",
-            "benchmarks",
-            "bundle",
-            "site",
-        }
+        assert not parts & {"grading", "authoring", "benchmarks", "bundle", "site"}
         assert not [name for name in files if name.startswith(("solutions", "tests"))]
         assert "course_lib/cli/main.py" in files and "course_lib/cli/grading.py" not in files
         assert len(files["README.md"].decode().splitlines()) <= 40
@@ -192,41 +187,79 @@ def test_a_bundle_imports_only_what_it_installs(course):
 # --- what is left out -----------------------------------------------------------------
 
 
-def lines_of(name, data):
-    """Return a file's code or text without indentation and comments, so that layout is ignored."""
-    text = data.decode()
-    if name.endswith(".py"):
-        text = ast.unparse(ast.parse(text))
-    elif name.endswith(".ipynb"):
-        cells = json.loads(text)["cells"]
-        text = "\n".join("".join(cell["source"]) for cell in cells)
-    return "\n".join(line.strip() for line in text.splitlines())
+def squeezed(text):
+    """Keep letters, digits, underscores and operators, so that layout hides nothing."""
+    return re.sub(r"[\s\"'\\(),]+", "", text)
 
 
-def bodies(slug):
-    """Yield the solutions of a lesson by name, if they are long enough to be distinctive."""
-    tree = ast.parse((ROOT / f"course_lib/attention/_{slug[3:]}.py").read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
+def strings_in(value):
+    """Yield every string of parsed JSON, such as the metadata of a notebook."""
+    if isinstance(value, dict | list):
+        for part in [*value, *value.values()] if isinstance(value, dict) else value:
+            yield from strings_in(part)
+    elif isinstance(value, str):
+        yield value
+
+
+def texts_in(files):
+    """Yield each file with its text, without layout; archives, also in archives, are opened."""
+    for name, data in files.items():
+        if zipfile.is_zipfile(io.BytesIO(data)):
+            archive = zipfile.ZipFile(io.BytesIO(data))
+            yield from texts_in({f"{name}/{one}": archive.read(one) for one in archive.namelist()})
+            continue
+        text = data.decode("utf-8", "replace")
+        if name.endswith(".py"):
+            text = f"{ast.unparse(ast.parse(text))}\n{text}"
+        elif name.endswith((".ipynb", ".json")):
+            text = "\n".join(strings_in(json.loads(text)))
+        yield name, squeezed(text)
+
+
+def bodies(path):
+    """Yield the functions of a module by name, if they are long enough to be distinctive."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.FunctionDef):
             statements = node.body[1:] if ast.get_docstring(node) else node.body
-            text = "\n".join(ast.unparse(statement) for statement in statements)
-            if len(text) > 50:
-                yield node.name, "\n".join(line.strip() for line in text.splitlines())
+            body = "\n".join(map(ast.unparse, statements))
+            if len(body) > 50:
+                yield node.name, squeezed(body)
 
 
-def solutions_in(files, slugs):
-    texts = {name: data for name, data in files.items() if not name.endswith(".npz")}
-    whole = "\n".join(lines_of(name, data) for name, data in texts.items())
-    return [f"{slug}: {name}" for slug in slugs for name, body in bodies(slug) if body in whole]
+def told_of(slug):
+    """Yield what helps with a lesson: its oracle, its hints and its known mistakes."""
+    yield from bodies(ROOT / f"course_lib/reference/{slug[3:]}.py")
+    for name in lessons()[slug].exercises:
+        exercise = find(name)
+        said = [*exercise.hints, *(part for m in exercise.mistakes for part in (m.message, m.hint))]
+        yield from ((name, squeezed(text)) for text in said)
 
 
 @pytest.mark.parametrize("up_to", list(lessons()))
-def test_the_solutions_of_earlier_lessons_can_be_read_and_no_others(course, up_to):
-    found = solutions_in(contents(course, [up_to], up_to), lessons())
+def test_no_file_of_a_bundle_gives_an_answer_or_help_away(course, up_to):
+    files = contents(course, [up_to], up_to)
+    held = dict(texts_in(files))
+    everything = "\n".join(held.values())
+    readable = {
+        slug
+        for slug in lessons()
+        for _, body in bodies(ROOT / f"course_lib/attention/_{slug[3:]}.py")
+        if body in everything
+    }
     too_short = {"00_whole_game"}  # a single call
-    assert {line.partition(":")[0] for line in found} == {
-        slug for slug in lessons() if slug < up_to
-    } - too_short
+    assert readable == {slug for slug in lessons() if slug < up_to} - too_short
+    # A check needs the oracle, the hints and the mistakes of its own lesson.
+    checks = ("course_lib/exercises/", "course_lib/reference/")
+    elsewhere = {name: text for name, text in held.items() if not name.startswith(checks)}
+    due = [told for slug in lessons() if slug >= up_to for told in told_of(slug)]
+    found = [(name, at) for name, told in due for at, text in elsewhere.items() if told in text]
+    assert found == []
+
+
+def test_what_is_deep_in_a_file_is_found():
+    notebook = json.dumps({"cells": [], "metadata": {"x": [{"y": "return\n 1 + n"}]}}).encode()
+    nested = packed({"b.zip": packed({"c.ipynb": notebook})})
+    assert ["return1+n" in text for _, text in texts_in({"a.zip": nested})] == [True]
 
 
 def test_nothing_of_later_lessons_is_handed_out(course):

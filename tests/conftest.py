@@ -129,16 +129,23 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+# The files that take longest, in this order, each in one worker.
+LONGEST = ("test_guides", "test_site", "test_matrix", "test_grading_unusual", "test_faults")
+LONGEST += ("test_lab", "test_bundle", "test_hub", "test_demo", "test_repairs", "test_guest")
+
+
 def pytest_collection_modifyitems(items):
-    """Mark the slow folders, and run slow tests first, so that no worker finishes alone."""
+    """Mark the slow folders, and run long files first, so that no worker finishes alone."""
     for item in items:
         if item.path.parent.name in ("browser", "threats"):
             item.add_marker(pytest.mark.slow)
 
-    def is_long(item):
-        return bool(item.get_closest_marker("slow")) or item.path.name == "test_matrix.py"
+    def place(item):
+        if item.path.stem in LONGEST:
+            return LONGEST.index(item.path.stem)
+        return len(LONGEST) + (item.get_closest_marker("slow") is None)
 
-    items.sort(key=is_long, reverse=True)
+    items.sort(key=place)
 
 
 def pytest_runtest_setup(item):

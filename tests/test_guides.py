@@ -19,6 +19,9 @@ from guides import NOT_RUN, ROOT, commands_in, copy_of_the_course, read, reason_
 from nbgrader.api import Gradebook
 from waiting import PATIENCE
 
+from course_lib.grading.course import Course
+from course_lib.grading.demo_course import answer, sample_class
+
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(os.name != "posix", reason="the guides are for a POSIX shell"),
@@ -97,7 +100,7 @@ class Shell:
             return ""
         if page not in (TERM, CHANGES) and (self.folder, short) in self.done:
             return ""
-        _a=sum(os.times()[:4])
+        _a = sum(os.times()[:4])
         done = subprocess.run(
             ["bash", "-c", command],
             cwd=self.folder,
@@ -106,7 +109,8 @@ class Shell:
             text=True,
             timeout=PATIENCE,
         )
-        with open("/tmp/t2/guides.tsv","a") as f: print(f"{sum(os.times()[:4])-_a:.2f}\t{page}\t{command}", file=f)
+        with open("/tmp/t2/guides.tsv", "a") as f:
+            print(f"{sum(os.times()[:4]) - _a:.2f}\t{page}\t{command}", file=f)
         said = f"$ {command}\n{done.stdout[-1500:]}\n{done.stderr[-1500:]}"
         assert done.returncode == code, said
         self.done.add((self.folder, short))
@@ -134,14 +138,12 @@ def shell(tmp_path_factory):
 
 def a_download(shell: Shell, archive: str, **names: str) -> None:
     """Make a download from an LMS, with work of the sample class under these names."""
-    submitted = shell.base / CLASS / "demo/submitted"
+    works = {student.name: student for student in sample_class(LESSON)}
+    _, release = Course(shell.base / CLASS).read_release(LESSON)
     with zipfile.ZipFile(shell.folder / archive, "w") as download:
         for student, name in names.items():
-            work = {"ada": ADA, "bob": BOB}.get(student)
-            if work:
-                download.write(submitted / work / LESSON / f"{LESSON}.ipynb", name)
-            else:
-                download.writestr(name, "%PDF")
+            work = works.get({"ada": ADA, "bob": BOB}.get(student))
+            download.writestr(name, nbformat.writes(answer(release, work)) if work else "%PDF")
 
 
 def prepare(shell: Shell, command: str) -> str:

@@ -38,7 +38,9 @@ def run(root: Path, pytest_args: Sequence[str] = (), *, everything: bool = False
     """
     everything = everything or bool(os.environ.get("CI"))
     quick = ["-m", "not slow"]
-    numeric = sorted(map(str, (root / "tests").glob("test_attention_*.py")))
+    numeric = sorted(map(str, root.glob("tests/test_attention_*.py")))
+    # The last lessons train models: run first, they do not keep one worker busy at the end.
+    notebooks = sorted(map(str, root.glob("solutions/*/*.ipynb")), reverse=True)
     parts = {
         "style": lambda: _style(root),
         "tests": lambda: _pytest(root, [*TWO_WORKERS, "tests", *([] if everything else quick)]),
@@ -46,7 +48,7 @@ def run(root: Path, pytest_args: Sequence[str] = (), *, everything: bool = False
     }
     if everything:
         parts["notebooks and numeric tests, as on another processor"] = lambda: _pytest(
-            root, [*TWO_WORKERS, "--nbval", "solutions", *numeric, *quick], OTHER_PROCESSOR
+            root, [*TWO_WORKERS, "--nbval", *notebooks, *numeric, *quick], OTHER_PROCESSOR
         )
     if pytest_args:
         parts = {"tests": lambda: _pytest(root, pytest_args)}

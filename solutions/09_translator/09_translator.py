@@ -780,7 +780,7 @@ assert shares["no norms", 0.01] > 0.8 and shares["no norms", 0.02] < 0.3
 # additive scores of lesson 04? And without positions (and without a window, which reveals something
 # about them)?
 
-# %% tags=["demo", "nbval-ignore-output"]
+# %% tags=["demo", "nbval-skip"]
 additive = new_translator(numerals)
 additive.decoder.cross_attention = AdditiveAttention(32, 32, 32)
 unordered = new_translator(numerals, window=None)
@@ -809,7 +809,7 @@ assert shares["additive"] > 0.9 and shares["no positions"] < 0.6
 #
 # **Predict.** No part of the French word means *ninety*. Where will *ninety* look?
 
-# %% tags=["demo", "nbval-ignore-output"]
+# %% tags=["demo", "nbval-skip"]
 french = Numerals("french", range(1, 1000))
 traducteur = new_translator(french, window=None)
 learn(traducteur, french, num_steps=600, label="French")
@@ -845,7 +845,7 @@ assert look(traducteur, french, "quatre-vingt-onze")[1][0, 0] > 0.9
 # **Predict.** A *GRU*, a recurrent network, gets the same width, batches and number of steps as
 # your translator. What share of the held-out numerals does it translate correctly?
 
-# %% tags=["demo", "nbval-ignore-output"]
+# %% tags=["demo", "nbval-skip"]
 torch.manual_seed(0)
 recurrent = RecurrentTranslator(numerals, embed_dim=32)
 learn(recurrent, numerals, label="GRU")

@@ -432,15 +432,3 @@ def test_the_command_fills_a_file_and_tells_what_it_did(course, monkeypatch, cap
     assert f"```text\n{capsys.readouterr().out}```" in page
     assert cli.main([*command, "02", "--json", "--force", "--overwrite"]) == 0
     assert json.loads(capsys.readouterr().out)["lessons"][0]["written"].keys() >= {"o'brien", "Ünï"}
-
-
-def test_a_wrong_command_is_exit_code_2(course, monkeypatch, capsys):
-    monkeypatch.chdir(course)
-    for arguments, problem in (
-        (["--into", "canvas.csv"], "need --to canvas, moodle or gradescope"),
-        (["09"], "there is no lesson 09"),
-        (["--to", "canvas", "--into", "none.csv", "--map", "02"], "--map must be LESSON=COLUMN"),
-        (["--map", "02=a", "--map", "2=b"], "has two columns, 'a' and 'b'"),
-    ):
-        assert cli.main(["export", *arguments]) == 2
-        assert problem in " ".join(capsys.readouterr().err.replace("│", " ").split())

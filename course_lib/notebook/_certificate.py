@@ -12,6 +12,7 @@ from pathlib import Path
 from course_lib.checks.judge.html import block, paragraph
 from course_lib.exercises import names
 from course_lib.notebook import library
+from course_lib.notebook.library_map import certificate as framed
 from course_lib.notebook.library_parts import parts_of
 
 TITLE = "A Transformer, built by hand"
@@ -39,10 +40,7 @@ class Certificate:
 
     def html(self) -> str:
         """Return an HTML fragment with the same content as the text."""
-        from course_lib.plotting.figures import figure_html
-        from course_lib.plotting.library_map import certificate as picture
-
-        plot = picture(parts_of(names()), self.own, TITLE, self._lines())
+        picture = framed(parts_of(names()), self.own, TITLE, self._lines())
         listed = "".join(
             paragraph(
                 "<br>".join(
@@ -56,7 +54,7 @@ class Certificate:
             f"{listed}</details>"
         )
         note = paragraph(html.escape(self._note()), small=True)
-        return block("neutral", [figure_html(plot, inline=True), folded, note])
+        return block("neutral", [picture, folded, note])
 
     def _lines(self) -> list[str]:
         """Return how many parts are the student's own, and the first and last day."""

@@ -21,6 +21,8 @@ from course_lib.checks.judge.report import OPTIONAL, WORDS, Report, amount
 from course_lib.checks.observe.cells import current_shell, someone_answers
 from course_lib.exercises import counted_points, find, lessons, names
 from course_lib.notebook import library
+from course_lib.notebook.library_map import library_map
+from course_lib.notebook.library_parts import parts_of
 from course_lib.workspace.folder import find_root
 from course_lib.workspace.locks import only_one
 
@@ -118,20 +120,10 @@ class Progress:
             results.append(table(map(_cells, part)))
         if results:
             parts.append(folded("The best result of each check", "\n".join(results)))
-        parts.append(folded("Your library as a map", self._picture()))
+        parts.append(folded("Your library as a map", library_map(parts_of(names()), self.library)))
         notes = (html.escape(" ".join(note)) for note in self._notes())
         parts += [paragraph(note, small=True) for note in notes]
         return block("neutral", parts)
-
-    def _picture(self) -> str:
-        """Draw the parts of a Transformer, with the student's own filled."""
-        from course_lib.notebook.library_parts import parts_of
-        from course_lib.plotting.figures import figure_html
-        from course_lib.plotting.library_map import library_map
-
-        following = self.following()
-        plot = library_map(parts_of(names()), self.library, [following] if following else [])
-        return figure_html(plot, inline=True)
 
     def _next(self) -> str:
         following = self.following()

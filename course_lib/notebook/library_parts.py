@@ -6,7 +6,7 @@ out names that are not exercises, and it shows exercises that are not listed her
 
 from collections.abc import Iterable
 
-from course_lib.plotting.library_map import Part
+from course_lib.notebook.library_map import Part
 
 _EXERCISES = {
     ("tokens", 0): "pad_batch shift_right positional_encoding shift_matrix",

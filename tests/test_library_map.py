@@ -1,0 +1,44 @@
+"""The map of a student's library: it says whose each part is in words and not by color alone."""
+
+import re
+
+import pytest
+
+from course_lib.exercises import exercises
+from course_lib.notebook.library_map import MARK, Part, library_map
+from course_lib.notebook.library_parts import PARTS, parts_of
+
+
+def test_every_exercise_is_in_it_once_and_no_other():
+    for known in (list(exercises()), [*exercises(), "brand_new"], ["bmm"], []):
+        shown = [name for part in parts_of(known) for name in part.exercises]
+        assert sorted(shown) == sorted(known)
+        assert all(part.exercises for part in parts_of(known))
+    everything = [name for part in PARTS for name in part.exercises]
+    assert len(everything) == len(set(everything))
+    assert set(exercises()) <= set(everything), (
+        "name the part of a new exercise in library_parts.py"
+    )
+
+
+@pytest.mark.parametrize("own", [["causal_mask", "bmm"], [], list(exercises())])
+def test_own_parts_are_marked_filled_and_bold_others_dashed(own):
+    page = library_map(parts_of(exercises()), [*own, "not_an_exercise"])
+    found = re.findall(r'<code style="([^"]*)">([^<]*)</code>', page)
+    chips = {words: style for style, words in found}
+    assert set(chips) == {f"{MARK} {n}" if n in own else n for n in exercises()}
+    for words, style in chips.items():
+        is_own = words.startswith(MARK)
+        assert ("font-weight:700" in style) is ("background" in style) is is_own
+        assert ("dashed" in style) is not is_own
+    assert f"{len(own)} of {len(exercises())} are your own" in page
+
+
+def test_depths_open_and_close_their_frames():
+    deep = [Part("a", 2, ("x",)), Part("b", 0, ("y",)), Part("c", 1, ("z",))]
+    page = library_map(deep, ())
+    assert page.count("block × N") == 2 and page.count("inside each attention") == 1
+    assert page.count("<div") == page.count("</div>")
+    between = page[page.index("<strong>a<") : page.index("<strong>b<")]
+    # Part a and two frames end, and part b begins.
+    assert between.count("</div>") - between.count("<div") == 2

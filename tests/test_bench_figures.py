@@ -19,7 +19,7 @@ def test_every_drawing_function_is_measured():
         if inspect.isfunction(function := getattr(plotting, name))
         and inspect.signature(function).return_annotation in (plotting.Plot, "Plot")
     }
-    assert draws == set(figures.DRAWN)
+    assert draws | {"live_induction", "live_translator"} == set(figures.DRAWN)
 
 
 @pytest.mark.parametrize("name", figures.DRAWN)

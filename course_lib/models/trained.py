@@ -4,8 +4,11 @@ Their weights are NumPy archives in half precision, of arrays under the names of
 code is in them. Where a model is needed whose parts a reader wrote, the parts are given.
 """
 
+import base64
+import itertools
 import string
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,9 +20,13 @@ from course_lib import plotting
 from course_lib.models.numerals import Numerals
 from course_lib.models.translator import Translator
 from course_lib.models.whole_game import NUM_HEADS, WINDOW, new_translator, translate
+from course_lib.plotting import Live, Plot
+from course_lib.plotting.captions import WORDS
+from course_lib.plotting.colours import ROLES
 
 TRANSLATOR, INDUCTION, WRITER = "translator.npz", "induction.npz", "writer.npz"
 LETTERS = string.ascii_uppercase  # the induction model's tokens: A is 0
+_USES = ("network", "attention", "live")  # scripts whose functions the two models' scripts call
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -67,8 +74,10 @@ def filled(model: Model, stored: dict[str, np.ndarray]) -> Model:
 
 def live_translator(
     parts: Sequence[str] = ("drei", "und", "vierzig"), *, yours: Translator | None = None
-) -> plotting.Plot:
+) -> Plot:
     """Return a translator that runs in the page on any German numeral that the reader types.
+
+    Without scripts, the attention of one example remains.
 
     Args:
         parts: the numeral to begin with, cut into what stands for different English words.
@@ -77,19 +86,28 @@ def live_translator(
     """
     numerals = Numerals()
     model = trained_translator(numerals)
-    models = {"": model.state_dict()}
+    packed = {"": _packed(model.state_dict())}
     if yours is not None:
-        models |= plotting.live(lambda: {"yours": _as_in_torch(yours)}, {})
-    words, attention_weights = translate(model, numerals, "".join(parts))
-    return plotting.live_translator(
-        models,
-        numerals.source.tokens,
-        numerals.target.tokens,
-        num_heads=NUM_HEADS,
-        window=WINDOW,
-        parts=parts,
-        translation=words,
-        attention_weights=attention_weights,
+        packed |= plotting.live(lambda: {"yours": _packed(_as_in_torch(yours))}, {})
+    text = "".join(parts)
+    words, attention_weights = translate(model, numerals, text)
+    data = {
+        "characters": numerals.source.tokens,
+        "words": numerals.target.tokens,
+        "text": text,
+        "heads": NUM_HEADS,
+        "window": WINDOW,
+        "longest": len(model.positions),
+        "colours": ROLES,
+        "weights": packed,
+    }
+    alt = f"A trained translator reads {text} and writes {' '.join(words)}: "
+    alt += _crossing(parts, words, attention_weights.numpy())
+    return replace(
+        plotting.attention(attention_weights, words, text),
+        alt=alt,
+        live=Live("translator", data, _USES),
+        caption=WORDS["live translator"].caption,
     )
 
 
@@ -106,20 +124,64 @@ def _as_in_torch(model: Translator) -> dict[str, torch.Tensor]:
     return weights
 
 
+def _crossing(parts: Sequence[str], words: Sequence[str], weights: np.ndarray) -> str:
+    """Say which part each word looks at, and which lines cross."""
+    ends = np.cumsum([len(part) for part in parts])
+    shares = np.stack([part.sum(1) for part in np.split(weights, ends[:-1], axis=1)], axis=1)
+    best = shares.argmax(1)
+    said = [
+        f"{word} puts {share[at]:.2f} of its weight on {parts[at]}"
+        for word, share, at in zip(words, shares, best, strict=True)
+    ]
+    pairs = itertools.combinations(zip(words, best, strict=True), 2)
+    crossed = [f"{a} and {b}" for (a, i), (b, j) in pairs if i > j]
+    lines = f"; the lines of {', '.join(crossed)} cross" if crossed else ""
+    return f"{', '.join(said)}{lines}."
+
+
 @torch.no_grad()
-def live_induction(model: Any, text: str = "KTQBXKTQ") -> plotting.Plot:
+def live_induction(model: Any, text: str = "KTQBXKTQ") -> Plot:
     """Return a model of letters that runs in the page on any text that the reader types.
+
+    Without scripts, the head of the last layer remains that looks most at what followed before.
 
     Args:
         model: such as `trained_induction` gives, of the letters A to Z.
         text: what to begin with; its last letter is in it before.
     """
+    follows = text.rfind(text[-1], 0, len(text) - 1) + 1
+    if not follows:
+        raise ValueError(f"`text` must have its last letter twice; got {text!r}")
     tokens = torch.tensor([[LETTERS.index(letter) for letter in text]])
     logits = model(tokens.to(model.positions.device))
-    return plotting.live_induction(
-        {**model.state_dict(), "positions": model.positions},
-        LETTERS,
-        text=text,
-        next_letter=LETTERS[int(logits[0, -1].argmax())],
-        attention_weights=[block.attention.attention_weights[0] for block in model.blocks],
+    maps = model.blocks[-1].attention.attention_weights[0].cpu()
+    num_heads, last = len(maps), len(model.blocks) - 1
+    best = int(maps[:, -1, follows].argmax())
+    name = f"layer {last} head {best}"
+    data = {
+        "letters": list(LETTERS),
+        "text": text,
+        "longest": len(model.positions),
+        "heads": num_heads,
+        "head": last * num_heads + best,
+        "colours": ROLES,
+        "weights": _packed({**model.state_dict(), "positions": model.positions}),
+    }
+    alt = (
+        f"After {text} a small model expects {LETTERS[int(logits[0, -1].argmax())]}. In {name} the "
+        f"last {text[-1]} looks with {maps[best, -1, follows]:.2f} of its weight at "
+        f"{text[follows]}, position {follows}, which followed the {text[-1]} before it."
     )
+    causal = np.tri(len(text), dtype=bool)
+    still = plotting.attention(maps[best], text, text, mask=causal, title=name)
+    return replace(still, alt=alt, live=Live("induction", data, _USES))
+
+
+def _packed(weights: Mapping[str, torch.Tensor]) -> dict[str, Any]:
+    """Pack names with counts, and all numbers in half precision, little-endian, as base64."""
+    arrays = {name: array.detach().cpu().numpy().astype("<f2") for name, array in weights.items()}
+    numbers = b"".join(array.tobytes() for array in arrays.values())
+    return {
+        "names": [[name, array.size] for name, array in arrays.items()],
+        "halves": base64.b64encode(numbers).decode("ascii"),
+    }

@@ -16,7 +16,6 @@ from course_lib.plotting.display import interactive, show
 from course_lib.plotting.figures import Live, Plot, Table, figure_html
 from course_lib.plotting.heatmaps import heatmap, heatmap_grid, mask_gallery
 from course_lib.plotting.kernel_pooling import kernel_fits, query_weights
-from course_lib.plotting.live_models import live_induction, live_translator
 from course_lib.plotting.memory_and_speed import live, roofline
 from course_lib.plotting.multi_head import encoding_map
 from course_lib.plotting.online_softmax import online_softmax, tiles
@@ -48,8 +47,6 @@ __all__ = [
     "kernel_fits",
     "lines",
     "live",
-    "live_induction",
-    "live_translator",
     "mask_gallery",
     "online_softmax",
     "progress",

@@ -1,4 +1,4 @@
-// A small model of letters on what one types: see live_models.py and models/trained.py.
+// A small model of letters on what one types: see models/trained.py.
 for (const figure of document.querySelectorAll("figure.course-figure[data-live=induction]")) {
   const data = JSON.parse(figure.querySelector("script.live").textContent);
   figure.removeAttribute("data-live");

@@ -1,4 +1,4 @@
-// Lesson 00's translator on what one types: see live_models.py and models/whole_game.py.
+// Lesson 00's translator on what one types: see models/trained.py and models/whole_game.py.
 const ONES = ("null ein zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn " +
   "vierzehn fünfzehn sechzehn siebzehn achtzehn neunzehn").split(" ");
 const TENS = "zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig".split(" ");

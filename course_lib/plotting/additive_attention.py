@@ -44,8 +44,8 @@ def feature_cube(projected_queries: Any, projected_keys: Any, w_v: Any) -> Plot:
         axes.set_xticks(range(len(keys)), _signed(keys[:, feature]))
         axes.set_yticks(range(len(queries)), _signed(queries[:, feature]))
     grid[0].set_ylabel("projected queries")
-    wide = {"orientation": "horizontal", "shrink": 0.4, "pad": 0.02, "aspect": 40}
-    label = "feature (slices on the left)"
+    wide = {"orientation": "horizontal", "shrink": 0.4, "pad": 0.06, "aspect": 40}
+    label = "value of a feature"
     colour_bar(figure, list(grid), (-1.0, 1.0), "signed", label, **wide)
     scores = cube @ weights
     bound = float(np.abs(weights).sum()) or 1.0

@@ -18,7 +18,7 @@ from course_lib.plotting.figures import Plot, Table
 from course_lib.plotting.words import as_array, curve_sentence, number
 
 MOST_TICKS = 9  # of a logarithmic axis
-LINE_POINTS = 11  # from one line of a name to the next
+LINE_POINTS = 13  # from one line of a name to the next
 NAME_LETTERS, MOST_LETTERS = 16, 42  # in a line of a name or of a title
 
 

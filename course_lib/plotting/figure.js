@@ -50,5 +50,9 @@ function stack(svg) {
 
 for (const still of document.querySelectorAll("figure.course-figure > img.still")) {
   const source = decodeURIComponent(still.src.slice(still.src.indexOf(",") + 1));
-  still.replaceWith(picture(source, still.alt));
+  const svg = picture(source, still.alt);
+  still.replaceWith(svg);
+  const lit = svg.querySelector(".lit"); // a strip that scrolls begins near the part it is about
+  const left = (element) => element.getBoundingClientRect().left;
+  if (lit) svg.parentElement.scrollLeft = left(lit) - left(svg) - 90;
 }

@@ -48,7 +48,9 @@ def roofline(peak: float, bandwidth: float, points: Mapping[str, tuple[float, fl
     plain_ticks(axes)
     axes.set(xlabel="operations for each byte moved", ylabel="10⁹ operations a second")
     bounds = {"fontsize": 9, "color": INK, "va": "bottom"}
-    axes.text(low * 1.1, low * bandwidth * 2.8, f"{number(bandwidth)} GB/s", **bounds, rotation=35)
+    turned = {"rotation": np.degrees(np.arctan(bandwidth)), "transform_rotates_text": True}
+    at = low * 1.3, low * bandwidth * 1.5
+    axes.text(*at, f"{number(bandwidth)} GB/s", **bounds, **turned, rotation_mode="anchor")
     axes.text(high / 1.1, peak * 1.08, f"{number(peak)} GFLOP/s", **bounds, ha="right")
     axes.margins(y=0.15)
     clean(axes, grid=True)

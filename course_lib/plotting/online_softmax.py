@@ -137,7 +137,7 @@ def tiles(num_query_blocks: int, num_key_blocks: int, step: int) -> Plot:
             parts.append(_block(f"{name}{j}", x, y, size, 17, shade, lit=j == column))
     for i in range(n):
         y = TOP + i * TILE
-        parts.append(_block(f"Q{i}", 0, y, 24, size, QUERY, lit=i == row))
+        parts.append(_block(f"Q{i}", 2, y, 24, size, QUERY, lit=i == row))
         parts.append(_block(f"O{i}", right + 2, y, 24, size, OUTPUT, lit=step >= (i + 1) * m))
         for j in range(m):
             here = (i, j) == now

@@ -7,6 +7,7 @@ the page's `currentColor`.
 
 import html
 import io
+import math
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -56,9 +57,8 @@ def _panels(figure: Figure) -> list[Box]:
     boxes: list[Bbox] = []
     bars: list[Bbox] = []
     for axes in figure.axes:
-        within = [box for box in (axes.get_tightbbox(), axes.get_window_extent()) if box]
         is_bar = axes.get_label() == "<colorbar>"
-        (bars if is_bar else boxes).append(Bbox.union(within))
+        (bars if is_bar else boxes).append(axes.get_tightbbox() or axes.get_window_extent())
     if len({round(box.x0 / figure.bbox.width, 1) for box in boxes}) < 2:
         return []
     for bar in bars:
@@ -97,7 +97,7 @@ def drawing(
     parts = " ".join(f"{number:.0f}" for panel in panels for number in panel)
     apart = f' data-panels="{parts}"' if panels else ""
     sizes = map(float, _FONT_SIZE.findall(inside))
-    least = min(SMALLEST_TEXT * width / min(sizes, default=SMALLEST_TEXT), shown)
+    least = min(math.ceil(SMALLEST_TEXT * width / min(sizes, default=SMALLEST_TEXT)), shown)
     smallest = f";min-width:{least:.0f}px" if least > PHONE else ""
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '

@@ -1,0 +1,135 @@
+"""No expression that a lesson prints above an exercise earns more than half of its points."""
+
+import ast
+import builtins
+import inspect
+import itertools
+import math
+import re
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import nbformat
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from course_lib import attention
+from course_lib.checks.judge.grade import grade
+from course_lib.checks.judge.prepare import prepare
+from course_lib.checks.judge.violations import judge
+from course_lib.checks.observe.call import observe
+from course_lib.exercises import exercises
+
+ROOT = Path(__file__).parent.parent
+MODULES = {"math": math, "np": np, "torch": torch, "nn": nn, "F": F}
+BUILTINS = ("abs", "all", "any", "enumerate", "float", "int", "len", "list", "max", "min", "range",
+            "sorted", "sum", "tuple", "zip")  # fmt: skip
+CODE_IN_TEXT = re.compile(r"```\w*\n(.*?)```|`([^`\n]+)`", re.DOTALL)
+NOT_A_VALUE = (ast.Name, ast.Slice, ast.Starred)
+MOST_NAMES = 4  # in an expression whose names are replaced by parameters
+SECONDS = 0.5  # of processor time, for one expression
+FUNCTIONS = [name for name, exercise in exercises().items() if not exercise.is_class]
+
+
+@contextmanager
+def at_most(seconds: float) -> Iterator[None]:
+    """Raise TimeoutError in the body after some processor time."""
+
+    def stop(*_):
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+def code_above(name: str) -> Iterator[str]:
+    """Yield the code that the student's notebook shows above an exercise, also in its text."""
+    lesson = exercises()[name].lesson
+    notebook = nbformat.read(ROOT / "notebooks" / lesson / f"{lesson}.ipynb", as_version=4)
+    for cell in notebook.cells:
+        if cell.id == f"{name}-answer":
+            return
+        if cell.cell_type == "code":
+            yield cell.source
+        else:
+            yield from (fenced or span for fenced, span in CODE_IN_TEXT.findall(cell.source))
+
+
+def best_of(name: str, printed: Iterator[str] | list[str]) -> tuple[float, str]:
+    """Return the highest score of an expression taken as the body of an answer, and the body.
+
+    Every name that is no module, builtin or other exercise's function may stand for any
+    parameter. Only bodies that solve the first plain problem are graded on all of them.
+    """
+    exercise, signature = exercises()[name], inspect.signature(getattr(attention, name))
+    namespace = MODULES | {each: getattr(builtins, each) for each in BUILTINS}
+    namespace |= {other: getattr(attention, other) for other in FUNCTIONS if other != name}
+    plain = [each.replace(annotation=each.empty) for each in signature.parameters.values()]
+    header = inspect.Signature(plain)
+    probe, expected = next(
+        (run for run in prepare(exercise, "printed") if run[0].part == "values"),
+        prepare(exercise, "printed")[0],
+    )
+    best = (0.0, "")
+    for body in bodies(printed, list(signature.parameters), set(namespace)):
+        scope = dict(namespace)
+        exec(f"def {name}{header}: return {body}", scope)
+        try:
+            with at_most(SECONDS):
+                solved = not judge(exercise, probe, expected, observe(scope[name], probe))
+        except TimeoutError:
+            continue
+        if solved:
+            best = max(best, (grade(exercise, scope[name], naming_seconds=0).score, body))
+    return best
+
+
+def bodies(printed, parameters: list[str], known: set[str]) -> set[str]:
+    """Return all expressions in `printed`, with parameters in the place of unknown names."""
+    found = set()
+    for text in printed:
+        try:
+            tree = ast.parse(text)
+        except SyntaxError:  # a word of the text, a formula, or a magic command
+            continue
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.expr) or isinstance(node, NOT_A_VALUE):
+                continue
+            names = [each for each in ast.walk(node) if isinstance(each, ast.Name)]
+            stored = {each.id for each in names if isinstance(each.ctx, ast.Store)}
+            free = sorted({each.id for each in names} - stored - known)
+            if not 0 < len(free) <= min(MOST_NAMES, len(parameters)):
+                continue
+            printed_names = [each.id for each in names]
+            for chosen in itertools.permutations(parameters, len(free)):
+                meaning = dict(zip(free, chosen, strict=True))
+                for each, printed_name in zip(names, printed_names, strict=True):
+                    each.id = meaning.get(printed_name, printed_name)
+                found.add(ast.unparse(node))
+            for each, printed_name in zip(names, printed_names, strict=True):
+                each.id = printed_name
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_no_printed_expression_is_the_answer(name):
+    score, body = best_of(name, code_above(name))
+    assert score <= 0.5, f"the lesson prints `{body}` above {name}"
+
+
+def test_a_printed_solution_is_found():
+    score, body = best_of(
+        "batched_scores", ["see above", "q @ k", "weights = (q @ k.mT).softmax(-1)"]
+    )
+    assert (score, body) == (1, "queries @ keys.mT")

@@ -91,7 +91,7 @@ def test_a_number_of_points_is_not_on_a_page(course):
     assert "<p>A report.</p>" in page and "31415" not in page
 
 
-def test_only_the_first_output_after_a_question_is_folded():
+def test_the_first_output_after_a_question_is_folded_and_takes_a_guess():
     cells = [
         new_markdown_cell("# Lesson"),
         new_markdown_cell("**Predict.** What comes out?"),
@@ -99,6 +99,13 @@ def test_only_the_first_output_after_a_question_is_folded():
     ]
     page = reading_copy(new_notebook(cells=cells))
     assert "nothing runs" in page.cells[1].source
+    assert ["Your guess" in cell.source for cell in page.cells] == [
+        False,
+        False,
+        True,
+        False,
+        False,
+    ]
     assert [cell.metadata.get("tags", []) for cell in page.cells[-2:]] == [["hide-output"], []]
 
 

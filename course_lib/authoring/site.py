@@ -46,6 +46,8 @@ if find_spec("course_lib") is None:
     %pip install --quiet --no-deps "attention-course @ git+{repository}"
     if missing:
         %pip install --quiet {{" ".join(missing)}}"""
+# Stays beside the output once the reader shows it.
+GUESS = '\n\n<label class="guess">Your guess: <input autocomplete="off"></label>'
 READING_COPY = """\
 :::{note}
 This is a reading copy, in which nothing runs. To work on the lesson, download its notebook with the
@@ -309,11 +311,12 @@ def with_outputs(release: NotebookNode, solution: NotebookNode) -> NotebookNode:
 
 
 def reading_copy(page: NotebookNode) -> NotebookNode:
-    """Say on a lesson's page that nothing runs there, and fold the outputs to be predicted."""
+    """Say that nothing runs on the page, and ask for a guess before an output to be predicted."""
     asked = False
     for cell in page.cells:
         if cell.cell_type == "markdown":
             asked = "**Predict" in cell.source
+            cell.source += GUESS * asked
         elif asked and not _is_exercise(cell):
             cell.metadata.setdefault("tags", []).append("hide-output")
             asked = False

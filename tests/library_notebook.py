@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from grading_course import CAUSAL, LENGTH
 
 from course_lib.checks.observe import cells
-from course_lib.notebook import _local, _progress, library
+from course_lib.notebook import _judged_here, _progress, library
 
 IMPORTS = """import math
 import torch
@@ -62,9 +62,9 @@ def make_course(tmp_path, monkeypatch):
 def sit_down(monkeypatch):
     """Return a function that opens a notebook and makes it the one that asks."""
     made = Notebook()
-    for module in (library, _progress, cells, _local):
+    for module in (library, _progress, cells, _judged_here):
         monkeypatch.setattr(module, "current_shell", lambda: made.shell)
-    monkeypatch.setattr(_local, "session", _local.Session())
+    monkeypatch.setattr(_judged_here, "session", _judged_here.Session())
     library.make_importable()
     return made
 

@@ -199,13 +199,13 @@ def own(name):
 
 
 def test_a_lessons_answers_are_checked_together(monkeypatch):
-    from course_lib.notebook import _local
+    from course_lib.notebook import _judged_here
 
     space = own("masked_softmax")
     answers = {"length_mask": own("length_mask")["length_mask"]}
     answers["masked_softmax"] = space["masked_softmax"]
-    monkeypatch.setattr(_local, "session", _local.Session(last=answers))
-    monkeypatch.setattr(_local, "_namespace", lambda: space)
+    monkeypatch.setattr(_judged_here, "session", _judged_here.Session(last=answers))
+    monkeypatch.setattr(_judged_here, "_namespace", lambda: space)
     reference = space["length_mask"]
     assert course_lib.check("02_masked_softmax") == 1.0
     assert space["length_mask"] is reference, "the reference version must be back afterwards"
@@ -219,9 +219,9 @@ def test_a_lessons_answers_are_checked_together(monkeypatch):
 
 
 def test_a_lesson_checked_together_says_what_is_missing(monkeypatch, capsys):
-    from course_lib.notebook import _local
+    from course_lib.notebook import _judged_here
 
-    monkeypatch.setattr(_local, "session", _local.Session())
+    monkeypatch.setattr(_judged_here, "session", _judged_here.Session())
     assert course_lib.check("02_masked_softmax") == 0.0
     assert "needs your own `length_mask`, `masked_softmax`" in capsys.readouterr().out
 

@@ -36,7 +36,7 @@ def kernel():
 def student(kernel, request):
     """Return a function that runs cells of a fresh notebook, with or without cell ids."""
     kernel.run("for name in ('causal_mask', 'length_mask'): globals().pop(name, None)")
-    kernel.run("from course_lib.notebook import _local\n_local.session.right.clear()")
+    kernel.run("from course_lib.notebook import _judged_here\n_judged_here.session.right.clear()")
     names = request.param == "with ids"
 
     def cell(source, name=""):

@@ -11,7 +11,7 @@ import course_lib
 from course_lib.checks import exercises, grade
 from course_lib.checks.judge import html as fragment
 from course_lib.checks.judge.report import Report
-from course_lib.notebook import _local
+from course_lib.notebook import _judged_here
 from course_lib.plotting.colours import contrast
 
 PAPER, EDITOR = "#ffffff", "#1f1f1f"  # the darkest common ones: JupyterLab #111111, VS Code this
@@ -116,7 +116,7 @@ def test_what_a_page_loads_is_found():
 def shown(monkeypatch):
     """Collect what `hint` displays, as text and as HTML."""
     bundles = []
-    monkeypatch.setattr(_local, "_show", lambda text, page: bundles.append((text, page)))
+    monkeypatch.setattr(_judged_here, "_show", lambda text, page: bundles.append((text, page)))
     return bundles
 
 

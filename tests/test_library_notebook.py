@@ -19,7 +19,7 @@ from course_lib.authoring.inputs import Course
 from course_lib.authoring.paste import solution_source
 from course_lib.checks import exercises
 from course_lib.exercises import lessons
-from course_lib.notebook import _local, library
+from course_lib.notebook import _judged_here, library
 from course_lib.notebook.library import shown_day
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -35,7 +35,7 @@ def course(tmp_path, monkeypatch):
 @pytest.fixture
 def notebook(course, monkeypatch):
     made = sit_down(monkeypatch)
-    monkeypatch.setattr(_local, "_namespace", lambda: made.space)
+    monkeypatch.setattr(_judged_here, "_namespace", lambda: made.space)
     made.run(IMPORTS)
     return made
 
@@ -49,77 +49,78 @@ def today(notebook):
 def test_a_check_keeps_what_it_found_right_and_says_so_once(notebook, capsys):
     notebook.run(CAUSAL)
     for said in (f"\n{KEPT}\n", "", ""):
-        assert _local.check("causal_mask") == 2
+        assert _judged_here.check("causal_mask") == 2
         built = f"You have built 1 of the {len(exercises())} parts of your Transformer."
         assert capsys.readouterr().out.endswith(f"{built}\n{said}")
 
 
 def test_a_check_that_cannot_keep_it_gives_its_points_and_a_sentence(notebook, capsys):
     notebook.run("W = torch.ones(1)", f"{CAUSAL} * bool(W > 0)")
-    assert _local.check("causal_mask") == 2
+    assert _judged_here.check("causal_mask") == 2
     assert "causal_mask is not kept in your library: it uses `W`" in capsys.readouterr().out
 
 
 def test_the_answer_of_this_session_comes_first(notebook, today, capsys):
     notebook.run(f"{CAUSAL}  # newer")
-    _local.check("causal_mask")
+    _judged_here.check("causal_mask")
     capsys.readouterr()
-    assert _local.carry_on("causal_mask") is notebook.space["causal_mask"]
+    assert _judged_here.carry_on("causal_mask") is notebook.space["causal_mask"]
     assert capsys.readouterr().out == OWN
 
 
 def test_then_comes_the_library_and_then_the_course(notebook, today, capsys):
-    found = _local.carry_on("causal_mask")
+    found = _judged_here.carry_on("causal_mask")
     assert found.__module__ == "my_attention._causal_mask"
     own = f"causal_mask: going on with your own from my_attention ({today})\n"
     assert capsys.readouterr().out == own
     notebook.run(UPPER)
-    _local.check("causal_mask")
+    _judged_here.check("causal_mask")
     capsys.readouterr()
-    assert _local.carry_on("causal_mask") is found and capsys.readouterr().out == own
+    assert _judged_here.carry_on("causal_mask") is found and capsys.readouterr().out == own
     (library.folder() / "_causal_mask.py").unlink()
-    assert _local.carry_on("causal_mask") is course_lib.causal_mask
+    assert _judged_here.carry_on("causal_mask") is course_lib.causal_mask
     assert capsys.readouterr().out == COURSES
 
 
 def test_several_names_give_a_tuple_and_one_line(notebook, today, capsys):
-    mine, theirs, other = _local.carry_on("causal_mask", "masked_softmax", "bmm")
+    mine, theirs, other = _judged_here.carry_on("causal_mask", "masked_softmax", "bmm")
     assert mine.__module__ == "my_attention._causal_mask"
     assert (theirs, other) == (course_lib.masked_softmax, course_lib.bmm)
     assert capsys.readouterr().out == (
         f"Going on with your own causal_mask from my_attention ({today}); "
         "the course's masked_softmax, bmm\n"
     )
-    assert _local.carry_on("bmm", "bmm_loops") == (course_lib.bmm, course_lib.bmm_loops)
+    assert _judged_here.carry_on("bmm", "bmm_loops") == (course_lib.bmm, course_lib.bmm_loops)
     assert capsys.readouterr().out == "Going on with the course's bmm, bmm_loops\n"
     with pytest.raises(ValueError, match='did you mean "bmm"'):
-        _local.carry_on("causal_mask", "bmmm")
+        _judged_here.carry_on("causal_mask", "bmmm")
 
 
 def test_a_program_sees_the_course_s_version_whatever_the_library_holds(
     notebook, today, monkeypatch, capsys
 ):
     notebook.shell.kernel.get_parent("shell")["content"]["allow_stdin"] = False
-    assert _local.carry_on("causal_mask") is course_lib.causal_mask
+    assert _judged_here.carry_on("causal_mask") is course_lib.causal_mask
     assert capsys.readouterr().out == COURSES
-    both = _local.carry_on("causal_mask", "length_mask")
+    both = _judged_here.carry_on("causal_mask", "length_mask")
     said = capsys.readouterr().out
     monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
     notebook.shell.kernel.get_parent("shell")["content"]["allow_stdin"] = True
-    assert _local.carry_on("causal_mask", "length_mask") == both
+    assert _judged_here.carry_on("causal_mask", "length_mask") == both
     assert (
         capsys.readouterr().out == said == "Going on with the course's causal_mask, length_mask\n"
     )
 
 
-GRADED = """import course_lib.notebook as tools
+GRADED = """import course_lib
+import course_lib.notebook as tools
 from course_lib.notebook import carry_on, check
-assert all(getattr(tools, name).__module__.endswith("._graded") for name in tools.__all__)
-assert carry_on("causal_mask", "length_mask") == (tools._graded.course_lib.causal_mask, length_mask)
+assert all(getattr(tools, name).__module__.endswith("._judged_outside") for name in tools.__all__)
+assert carry_on("causal_mask", "length_mask") == (course_lib.causal_mask, length_mask)
 def bmm(a, b): return a @ b
 assert check("bmm") == 0.0
 from my_attention import bmm as mine, causal_mask
-assert mine is bmm and causal_mask is tools._graded.course_lib.causal_mask
+assert mine is bmm and causal_mask is course_lib.causal_mask
 """
 
 
@@ -147,11 +148,11 @@ def test_a_check_judges_its_exercise_alone(notebook, course, capsys):
     file = course / "my_attention" / "_masked_softmax.py"
     text = file.read_text(encoding="utf-8").replace("def masked_softmax(", "def right(")
     file.write_text(text + "\n\ndef masked_softmax(*arguments):\n    raise ZeroDivisionError\n")
-    notebook.space["masked_softmax"] = broken = _local.carry_on("masked_softmax")
+    notebook.space["masked_softmax"] = broken = _judged_here.carry_on("masked_softmax")
     with pytest.raises(ZeroDivisionError):
         broken(1)
     notebook.run(solution_source("scaled_dot_product_attention"))
-    assert _local.check("scaled_dot_product_attention") == 8
+    assert _judged_here.check("scaled_dot_product_attention") == 8
     assert notebook.space["masked_softmax"] is broken
     assert (
         "in a file of its own `scaled_dot_product_attention` gets 0 of" in capsys.readouterr().out
@@ -163,14 +164,14 @@ def test_a_bundle_without_the_course_s_version_goes_on_with_the_library_s(
 ):
     kept = [n for n in attention.__all__ if n not in lessons()["02_masked_softmax"].exercises]
     monkeypatch.setattr(attention, "__all__", kept)
-    found = _local.own_version("causal_mask")
+    found = _judged_here.own_version("causal_mask")
     assert found.__module__ == "my_attention._causal_mask"
     assert capsys.readouterr().out == (
         f"causal_mask: going on with your own from my_attention ({today})\n"
     )
-    assert _local.carry_on("causal_mask") is found
+    assert _judged_here.carry_on("causal_mask") is found
     with pytest.raises(ImportError, match="this bundle leaves out the course's length_mask"):
-        _local.own_version("length_mask")
+        _judged_here.own_version("length_mask")
     notebook.run(*map(solution_source, ("length_mask", "masked_softmax")))
     said = notebook.keep("masked_softmax")
     assert "it uses `length_mask`, which is not in it yet; run its check first" in said

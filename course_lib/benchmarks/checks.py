@@ -22,7 +22,7 @@ from course_lib.checks import exercises
 from course_lib.checks.judge import grade as judging
 from course_lib.exercises import find
 from course_lib.exercises import variants as matrix
-from course_lib.notebook._local import NAMING_SECONDS
+from course_lib.notebook._judged_here import NAMING_SECONDS
 
 Tell = Callable[[str], None]
 # What torch imports when an optimizer, a gradient or a transform is first used, once a session.

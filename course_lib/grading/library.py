@@ -20,7 +20,7 @@ _VISIBLE = (
     "checks/__init__.py",
     "checks/observe/*.py",
     "notebook/__init__.py",
-    "notebook/_graded.py",
+    "notebook/_judged_outside.py",
     "notebook/hunt.py",
     "grading/sandbox/__init__.py",
     "grading/sandbox/inside",

@@ -1,14 +1,14 @@
 """What a notebook calls: `check`, `hint`, `carry_on`, `progress` and the rest.
 
-There are two implementations. `_local` judges answers in this process, for students, the build and
-stock nbgrader. `_graded` is for submissions that `course grade` runs in its sandbox. The sandbox
-holds no judge, exercises or oracle, so the answers are judged outside it.
+There are two implementations. `_judged_here` judges answers in this process, for students, the
+build and stock nbgrader. `_judged_outside` is for submissions that `course grade` runs in its
+sandbox. The sandbox holds no judge, exercises or oracle, so the answers are judged outside it.
 """
 
 import os
 
 if "COURSE_JUDGED_OUTSIDE" in os.environ:  # grading/sandbox/confinement.py sets it
-    from course_lib.notebook._graded import (
+    from course_lib.notebook._judged_outside import (
         carry_on,
         certificate,
         check,
@@ -17,7 +17,7 @@ if "COURSE_JUDGED_OUTSIDE" in os.environ:  # grading/sandbox/confinement.py sets
         progress,
     )
 else:
-    from course_lib.notebook._local import (
+    from course_lib.notebook._judged_here import (
         carry_on,
         certificate,
         check,

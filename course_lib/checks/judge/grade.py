@@ -45,7 +45,7 @@ def grade(
         exercise: the exercise, or a lesson's integration (`course_lib.exercises.find`).
         obj: the answer: a function, a class, or whatever a student wrote; for an
             integration a dict with an answer for each exercise of the chain, whose other names
-            the caller has put in place (`notebook/_local.py` does).
+            the caller has put in place (`notebook/_judged_here.py` does).
         seed: any value; the same seed gives the same inputs.
         subject: what the answer is, where more is known than the object tells.
         naming_seconds: processor time for finding out which known mistake it is; all it takes if

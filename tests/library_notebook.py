@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from grading_course import CAUSAL, LENGTH
 
 from course_lib.checks.observe import cells
-from course_lib.notebook import _judged_here, _progress, library
+from course_lib.notebook import _judged_here, _progress, own_library
 
 IMPORTS = """import math
 import torch
@@ -36,7 +36,7 @@ class Notebook:
 
     def keep(self, name):
         """Return what a check with full marks reports about the library."""
-        return library.keep(name, self.space[name], self.space)
+        return own_library.keep(name, self.space[name], self.space)
 
     def solve(self, name="causal_mask", source=CAUSAL):
         self.run("import torch", source)
@@ -62,10 +62,10 @@ def make_course(tmp_path, monkeypatch):
 def sit_down(monkeypatch):
     """Return a function that opens a notebook and makes it the one that asks."""
     made = Notebook()
-    for module in (library, _progress, cells, _judged_here):
+    for module in (own_library, _progress, cells, _judged_here):
         monkeypatch.setattr(module, "current_shell", lambda: made.shell)
     monkeypatch.setattr(_judged_here, "session", _judged_here.Session())
-    library.make_importable()
+    own_library.make_importable()
     return made
 
 

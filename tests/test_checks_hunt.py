@@ -12,7 +12,7 @@ from course_lib.authoring.assemble import assemble
 from course_lib.authoring.inputs import Course
 from course_lib.authoring.release import release_files
 from course_lib.checks.observe.lessons.broken_modules import BUGS, Sound
-from course_lib.notebook import hunt, library
+from course_lib.notebook import hunt, own_library
 from course_lib.notebook.own_tests import run_tests
 from course_lib.reference.bug_hunt import BROKEN
 
@@ -223,9 +223,9 @@ def test_the_tests_are_kept_with_the_students_own_answers(tmp_path, monkeypatch,
     folder = tmp_path / "my_attention"
     folder.mkdir()
     (folder / "__init__.py").write_text("batch_items_independent = lambda *inputs: False\n")
-    monkeypatch.setattr(library, "in_use", lambda: True)
-    monkeypatch.setattr(library, "folder", lambda: folder)
-    monkeypatch.setattr(library, "kept", lambda: {"batch_items_independent": ""})
+    monkeypatch.setattr(own_library, "in_use", lambda: True)
+    monkeypatch.setattr(own_library, "folder", lambda: folder)
+    monkeypatch.setattr(own_library, "kept", lambda: {"batch_items_independent": ""})
     run_tests(TESTS)
     printed = capsys.readouterr().out
     assert "2 failed" in printed

@@ -19,8 +19,8 @@ from course_lib.authoring.inputs import Course
 from course_lib.authoring.paste import solution_source
 from course_lib.checks import exercises
 from course_lib.exercises import lessons
-from course_lib.notebook import _judged_here, library
-from course_lib.notebook.library import shown_day
+from course_lib.notebook import _judged_here, own_library
+from course_lib.notebook.own_library import shown_day
 
 ROOT = Path(__file__).resolve().parent.parent
 OWN = "causal_mask: going on with your own, which passed its check\n"
@@ -43,7 +43,7 @@ def notebook(course, monkeypatch):
 @pytest.fixture
 def today(notebook):
     notebook.solve()
-    return shown_day(library.kept()["causal_mask"])
+    return shown_day(own_library.kept()["causal_mask"])
 
 
 def test_a_check_keeps_what_it_found_right_and_says_so_once(notebook, capsys):
@@ -77,7 +77,7 @@ def test_then_comes_the_library_and_then_the_course(notebook, today, capsys):
     _judged_here.check("causal_mask")
     capsys.readouterr()
     assert _judged_here.carry_on("causal_mask") is found and capsys.readouterr().out == own
-    (library.folder() / "_causal_mask.py").unlink()
+    (own_library.folder() / "_causal_mask.py").unlink()
     assert _judged_here.carry_on("causal_mask") is course_lib.causal_mask
     assert capsys.readouterr().out == COURSES
 
@@ -176,7 +176,7 @@ def test_a_bundle_without_the_course_s_version_goes_on_with_the_library_s(
     said = notebook.keep("masked_softmax")
     assert "it uses `length_mask`, which is not in it yet; run its check first" in said
     assert [notebook.keep(n)[-17:] for n in ("length_mask", "masked_softmax")]
-    assert len(library.kept()) == 3
+    assert len(own_library.kept()) == 3
 
 
 # --- real kernels --------------------------------------------------------------------------

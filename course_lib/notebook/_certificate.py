@@ -11,7 +11,7 @@ from pathlib import Path
 
 from course_lib.checks.judge.html import block, paragraph
 from course_lib.exercises import names
-from course_lib.notebook import library
+from course_lib.notebook import own_library
 from course_lib.notebook.library_map import certificate as framed
 from course_lib.notebook.library_parts import parts_of
 
@@ -64,11 +64,11 @@ class Certificate:
         days = sorted(day for day in self.own.values() if day)
         if not days:
             return [count]
-        first, last = library.shown_day(days[0]), library.shown_day(days[-1])
+        first, last = own_library.shown_day(days[0]), own_library.shown_day(days[-1])
         return [count, first if first == last else f"{first} to {last}"]
 
     def _parts(self) -> list[tuple[str, list[tuple[str, str]]]]:
-        days = {name: f"yours, {library.shown_day(day)}" for name, day in self.own.items()}
+        days = {name: f"yours, {own_library.shown_day(day)}" for name, day in self.own.items()}
         return [
             (part.name, [(name, days.get(name, COURSES)) for name in part.exercises])
             for part in parts_of(names())
@@ -88,5 +88,5 @@ class Certificate:
 
 def read_certificate() -> Certificate:
     """Make the certificate from the library, which counts as empty when a program runs this."""
-    own = library.kept() if library.in_use() else {}
-    return Certificate(own, library.folder())
+    own = own_library.kept() if own_library.in_use() else {}
+    return Certificate(own, own_library.folder())

@@ -21,7 +21,7 @@ from course_lib.checks.observe.cells import current_shell, someone_answers, watc
 from course_lib.checks.observe.observation import answer_in, subject_of
 from course_lib.checks.observe.remote import in_place
 from course_lib.exercises import find, lessons, names
-from course_lib.notebook import library
+from course_lib.notebook import own_library
 from course_lib.notebook._certificate import Certificate, read_certificate
 from course_lib.notebook._progress import Progress, keep, read_progress
 from course_lib.notebook.library_parts import purpose_of
@@ -94,7 +94,7 @@ def check(exercise: str, obj: object = None, *, seed: object = None) -> float:
     keep(report)
     built = []
     if report.outcome == "correct" and not wanted.chain:
-        built = _built(exercise, library.keep(exercise, obj, namespace))
+        built = _built(exercise, own_library.keep(exercise, obj, namespace))
         if exercise in session.said and namespace.get(exercise) is obj:
             _say_going_on(exercise, OWN, update=True)
     text = "\n".join([report.text(), *(f"\n{words}" for words, _ in built)])
@@ -168,10 +168,10 @@ def _going_on(exercise: str, namespace: dict) -> _Going:
         return _Going(own, OWN, "your own NAMES")
     else:
         why = "yours was redefined after its last check"
-    kept = library.own(exercise)
+    kept = own_library.own(exercise)
     if kept is not None:
         session.from_library[exercise] = kept
-        said = f"your own from my_attention ({library.shown_day(library.kept()[exercise])})"
+        said = f"your own from my_attention ({own_library.shown_day(own_library.kept()[exercise])})"
         return _Going(kept, said, f"your own NAMES{said.removeprefix('your own')}")
     if exercise not in course_lib.attention.__all__:
         return _Going(own_version(exercise), "")
@@ -212,9 +212,9 @@ def own_version(name: str) -> object | None:
     """
     if name not in names():
         return None
-    kept = library.own(name)
+    kept = own_library.own(name)
     if kept is not None:
-        day = library.shown_day(library.kept()[name])
+        day = own_library.shown_day(own_library.kept()[name])
         print(f"{name}: going on with your own from my_attention ({day})")
         return kept
     answer = vars(sys.modules["__main__"]).get(name)
@@ -300,9 +300,9 @@ def _no_such_exercise(name: object) -> tuple[str, str]:
 
 def _built(exercise: str, kept: str) -> list[tuple[str, str]]:
     """Return what the student has built so far, as pairs of text and HTML, if a library is kept."""
-    if not library.in_use():
+    if not own_library.in_use():
         return []
-    count, total = len(library.kept()), len(names())
+    count, total = len(own_library.kept()), len(names())
     said = f"`{exercise}` helps to {purpose_of(exercise)}. "
     said += f"You have built {count} of the {total} parts of your Transformer."
     lines = [(said, paragraph(inline(said)) + bar(count, total))]
@@ -367,4 +367,4 @@ def _display(data: Mapping[str, object]) -> None:
 watch_cells(current_shell())
 if _shell() is not None:
     _shell().events.register("post_run_cell", _display_unshown)
-library.make_importable()
+own_library.make_importable()

@@ -20,7 +20,7 @@ from course_lib.checks.judge.html import bar, block, folded, hidden, inline, par
 from course_lib.checks.judge.report import OPTIONAL, WORDS, Report, amount
 from course_lib.checks.observe.cells import current_shell, someone_answers
 from course_lib.exercises import counted_points, find, lessons, names
-from course_lib.notebook import library
+from course_lib.notebook import own_library
 from course_lib.notebook.library_map import library_map
 from course_lib.notebook.library_parts import parts_of
 from course_lib.workspace.folder import find_root
@@ -169,7 +169,7 @@ def read_progress() -> Progress:
         for name in (*lesson.exercises, *([slug] if lesson.integration else [])):
             about = find(name)
             lines.append(Line(slug, name, about.points, best.get(name, Best()), about.starred))
-    return Progress(tuple(lines), place, library.kept(), library.folder())
+    return Progress(tuple(lines), place, own_library.kept(), own_library.folder())
 
 
 def keep(report: Report) -> None:

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from course_lib.exercises import names
-from course_lib.notebook import library
+from course_lib.notebook import own_library
 
 # Whatever configuration lies above the folder, such as the course's own, is left out.
 _ALONE = ("-q", "--color=no", "-p", "no:cacheprovider", "--noconftest", "-c", os.devnull)
@@ -24,20 +24,20 @@ def run_tests(tests: str, file: str = "test_attention.py") -> None:
         tests: source of the test functions, without the imports of exercises.
         file: name of the file.
     """
-    if not library.in_use():
+    if not own_library.in_use():
         with tempfile.TemporaryDirectory() as scratch:
             print(_run(Path(scratch) / file, tests, own=()))
         return
-    folder = library.folder()
+    folder = own_library.folder()
     folder.mkdir(parents=True, exist_ok=True)
-    print(_run(folder / file, tests, own=library.kept()))
+    print(_run(folder / file, tests, own=own_library.kept()))
     print(f"Written to {folder / file}. Run it again with: python -m pytest {folder / file}")
 
 
 def _run(path: Path, tests: str, own) -> str:
     """Write the file, run pytest on it in a process of its own, and return what pytest prints."""
     mentioned = [name for name in names() if re.search(rf"\b{name}\b", tests)]
-    sources = {name: library.PACKAGE if name in own else "course_lib" for name in mentioned}
+    sources = {name: own_library.PACKAGE if name in own else "course_lib" for name in mentioned}
     imports = "".join(f"from {source} import {name}\n" for name, source in sources.items())
     path.write_text(f'"""Tests of attention."""\n\n{imports}{tests}', encoding="utf-8")
     command = [sys.executable, "-m", "pytest", *_ALONE, str(path)]

@@ -15,8 +15,8 @@ from library_notebook import IMPORTS, KEPT, forget, make_course, sit_down, solve
 import course_lib
 from course_lib import checks
 from course_lib.authoring.paste import solution_source
-from course_lib.notebook import library
-from course_lib.notebook.library import source_with_needs
+from course_lib.notebook import own_library
+from course_lib.notebook.own_library import source_with_needs
 from course_lib.workspace.locks import only_one
 
 TODAY = date.today().isoformat()
@@ -116,7 +116,7 @@ def test_helpers_constants_and_aliases_come_along(notebook, file):
 def test_an_answer_may_be_written_in_many_ways(notebook, file, source):
     notebook.space["get_ipython"] = lambda: _Magic(notebook)
     assert notebook.solve(source=source) == KEPT
-    assert library.own("causal_mask")(2).tolist() == [[True, False], [True, True]]
+    assert own_library.own("causal_mask")(2).tolist() == [[True, False], [True, True]]
 
 
 class _Magic:
@@ -172,7 +172,7 @@ def test_every_answer_of_the_course_can_be_kept(notebook, course):
         notebook.run(solution_source(name))
     said = [notebook.keep(name) for name in checks.exercises()]
     assert [line for line in said if "kept in your own library" not in line] == []
-    assert list(library.kept()) == list(checks.exercises())
+    assert list(own_library.kept()) == list(checks.exercises())
     import my_attention
 
     assert all(hasattr(my_attention, name) for name in checks.exercises())
@@ -223,7 +223,7 @@ def test_a_file_beside_the_notebook_does_not_come_along(notebook, file):
 
 def test_an_answer_checked_under_another_name_is_not_kept(notebook, file):
     mine = notebook.run("import torch", CAUSAL.replace("causal_mask", "mine")).space["mine"]
-    said = library.keep("causal_mask", mine, notebook.space)
+    said = own_library.keep("causal_mask", mine, notebook.space)
     assert said == f"{NOT_KEPT}it has another name here; give it its own and check again."
 
 
@@ -265,7 +265,7 @@ def test_the_previous_version_stays_beside_it(notebook, file):
     assert notebook.keep("causal_mask") == KEPT
     assert "# better" in file.read_text(encoding="utf-8")
     assert "# by hand" in file.with_name("_causal_mask.before.py").read_text(encoding="utf-8")
-    assert list(library.kept()) == ["causal_mask"]
+    assert list(own_library.kept()) == ["causal_mask"]
 
 
 def test_a_future_import_comes_first(notebook, file):
@@ -294,23 +294,23 @@ def test_lessons_fetched_by_nbgrader_share_one_beside_their_folders(
     for lesson in ("02_masked_softmax", "05_scaled_dot_product/work"):
         (home / lesson).mkdir(parents=True)
         monkeypatch.chdir(home / lesson)
-        places.append(library.folder())
+        places.append(own_library.folder())
     assert places == [home / "my_attention"] * 2
 
 
 def test_outside_a_lesson_folder_it_is_beside_the_notebook(notebook, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert library.folder() == tmp_path / "my_attention"
+    assert own_library.folder() == tmp_path / "my_attention"
 
 
 def test_it_is_among_the_jupyter_data_where_nothing_can_be_written(notebook, tmp_path, monkeypatch):
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "data"))
-    monkeypatch.setattr(library.os, "access", lambda path, mode: False)
+    monkeypatch.setattr(own_library.os, "access", lambda path, mode: False)
     assert notebook.solve() == KEPT
     place = tmp_path / "data" / "attention-course" / "my_attention"
     assert (place / "_causal_mask.py").is_file()
     forget()
-    assert library.own("causal_mask") and library.kept()["causal_mask"] == TODAY
+    assert own_library.own("causal_mask") and own_library.kept()["causal_mask"] == TODAY
 
 
 def test_where_nothing_can_be_written_a_sentence_says_so(notebook, course):
@@ -327,7 +327,7 @@ def test_an_interrupted_write_leaves_the_file_before(notebook, file, monkeypatch
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(library.os, "replace", interrupted)
+        patch.setattr(own_library.os, "replace", interrupted)
         with pytest.raises(KeyboardInterrupt):
             notebook.keep("causal_mask")
     assert file.read_bytes() == before
@@ -344,16 +344,16 @@ def test_two_notebooks_that_write_at_once_both_get_in(notebook, file):
         second.join(0.5)
         assert second.is_alive() and not file.exists()
     second.join()
-    assert said == [KEPT] and list(library.kept()) == ["length_mask", "causal_mask"]
+    assert said == [KEPT] and list(own_library.kept()) == ["length_mask", "causal_mask"]
 
 
 def test_what_another_notebook_wrote_is_seen_at_once(notebook, file):
     notebook.solve()
-    assert library.own("causal_mask")(2).tolist() == [[True, False], [True, True]]
+    assert own_library.own("causal_mask")(2).tolist() == [[True, False], [True, True]]
     text = file.read_text(encoding="utf-8")
     file.write_text(text.replace("<=", ">="), encoding="utf-8")  # as long, in the same second
     os.utime(file, ns=(1, 1))
-    assert library.own("causal_mask")(2).tolist() == [[True, True], [False, True]]
+    assert own_library.own("causal_mask")(2).tolist() == [[True, True], [False, True]]
 
 
 BROKEN = {
@@ -370,7 +370,7 @@ def test_a_broken_file_is_named_and_left_alone(notebook, file, capsys, content, 
     notebook.solve()
     file.write_text(content, encoding="utf-8")
     capsys.readouterr()
-    assert library.own("causal_mask") is None
+    assert own_library.own("causal_mask") is None
     said = capsys.readouterr()
     assert said.out.startswith(f"my_attention: {why}") and said.err == ""
     assert said.out.endswith(
@@ -388,16 +388,16 @@ def test_a_check_with_full_marks_replaces_a_broken_file(notebook, file):
     notebook.solve()
     file.write_text("def causal_mask(:\n", encoding="utf-8")
     assert notebook.solve().startswith("causal_mask: kept")
-    assert library.own("causal_mask")(2).tolist() == [[True, False], [True, True]]
+    assert own_library.own("causal_mask")(2).tolist() == [[True, False], [True, True]]
 
 
 def test_deleting_it_harms_nothing(notebook, file):
     notebook.solve()
-    assert library.own("causal_mask")
+    assert own_library.own("causal_mask")
     shutil.rmtree(file.parent)
-    assert library.own("causal_mask") is None and library.kept() == {}
+    assert own_library.own("causal_mask") is None and own_library.kept() == {}
     assert notebook.keep("causal_mask") == KEPT
-    assert library.own("causal_mask")
+    assert own_library.own("causal_mask")
 
 
 def test_another_package_with_its_name_is_never_shadowed(notebook, file, tmp_path, capsys):
@@ -408,12 +408,12 @@ def test_another_package_with_its_name_is_never_shadowed(notebook, file, tmp_pat
     import my_attention
 
     assert my_attention.mine == 1
-    assert library.own("causal_mask") is None
+    assert own_library.own("causal_mask") is None
     hides = f"{tmp_path / 'my_attention.py'} has this name too and hides {file.parent}; rename it"
     assert hides in capsys.readouterr().out and sys.modules["my_attention"] is my_attention
     forget()
     (tmp_path / "my_attention.py").write_text("1 / 0 # broken")
-    assert library.own("causal_mask") is None
+    assert own_library.own("causal_mask") is None
     assert hides in capsys.readouterr().out
 
 
@@ -432,9 +432,9 @@ def test_it_neither_grows_nor_counts_where_a_program_runs(notebook, file, monkey
     else:
         notebook.shell.kernel = None
     assert notebook.run(f"{CAUSAL}  # better").keep("causal_mask") == ""
-    assert library.own("causal_mask") is None and file.read_bytes() == before
+    assert own_library.own("causal_mask") is None and file.read_bytes() == before
     if how != "no kernel":
-        library.make_importable()
+        own_library.make_importable()
         from my_attention import causal_mask
 
         assert causal_mask is course_lib.causal_mask
@@ -443,4 +443,4 @@ def test_it_neither_grows_nor_counts_where_a_program_runs(notebook, file, monkey
 def test_kept_names_are_read_without_running_anything(notebook, file):
     notebook.solve()
     file.write_text(f"1 / 0\n{file.read_text(encoding='utf-8')}", encoding="utf-8")
-    assert library.kept() == {"causal_mask": TODAY}
+    assert own_library.kept() == {"causal_mask": TODAY}

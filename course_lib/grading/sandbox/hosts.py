@@ -17,7 +17,7 @@ from typing import Any
 
 import psutil
 
-from course_lib.grading.library import stage_library
+from course_lib.grading.guest_package import stage_package
 from course_lib.grading.sandbox import cgroup, confinement
 from course_lib.grading.sandbox.confinement import Limits, Reached
 from course_lib.grading.sandbox.guests import Forked, Guest, GuestLost, Spawned
@@ -35,7 +35,7 @@ class Host:
         self.folder = _make_folder()
         self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         fd = theirs.fileno()
-        command, environ = confinement.command(level, stage_library(self.folder, lesson), fd)
+        command, environ = confinement.command(level, stage_package(self.folder, lesson), fd)
         options: dict[str, Any] = {"env": environ, "cwd": "/", "pass_fds": [fd]}
         options |= dict.fromkeys(("stdin", "stdout"), subprocess.DEVNULL)
         with theirs, (self.folder / "errors").open("wb") as options["stderr"]:
@@ -127,7 +127,7 @@ class SpawnedGuests:
     def __init__(self, reached: Reached, limits: Limits, lesson: str, _channel: Any) -> None:
         self.reached, self.limits = reached, limits
         self._folder = _make_folder()
-        self._library = stage_library(self._folder, lesson)
+        self._library = stage_package(self._folder, lesson)
         self._guests: list[Guest] = []
 
     def start(self, _imports: Sequence[str] = ()) -> Guest:

@@ -8,7 +8,7 @@ import pytest
 
 from course_lib.authoring.paste import solution_source
 from course_lib.exercises import lessons
-from course_lib.grading.library import handed_out, stage_library
+from course_lib.grading.guest_package import handed_out, stage_package
 from course_lib.workspace.sources import exported
 
 ROOT = Path(__file__).parents[1]
@@ -30,7 +30,7 @@ def work_of(name):
 
 @pytest.mark.parametrize("lesson", ["", *lessons()])
 def test_no_file_holds_a_solution_that_is_due(tmp_path, lesson):
-    library = stage_library(tmp_path, lesson) / "course_lib"
+    library = stage_package(tmp_path, lesson) / "course_lib"
     modules = {f"_{slug[3:]}": slug for slug in lessons()}
     here = {path.stem for path in (library / "attention").glob("*.py")} & set(modules)
     before = [slug for slug in lessons() if slug < lesson]

@@ -37,7 +37,7 @@ def handed_out(lesson: str) -> list[str]:
     return [slug for slug in lessons() if slug < lesson] if _NUMBERED.match(lesson) else []
 
 
-def stage_library(folder: Path, lesson: str) -> Path:
+def stage_package(folder: Path, lesson: str) -> Path:
     """Copy what a guest may see that grades a lesson; return the folder to import it from.
 
     Compiled modules come along: their dates are kept, so they are taken for what they are.

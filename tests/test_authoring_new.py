@@ -1,6 +1,7 @@
 """`course new` writes skeletons and refuses names that cannot be used."""
 
 import ast
+import runpy
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from course_lib.workspace.sources import exported
 ROOT = Path(__file__).parent.parent
 
 
-def test_a_new_exercise_has_its_five_pieces(tmp_path):
+def test_a_new_exercise_has_its_six_pieces(tmp_path):
     here = Course.at(ROOT)
     folder = copy_of_the_course(tmp_path / "course")
     course = Course(folder, folder / "course_lib", here.exercises, here.lessons)
@@ -26,7 +27,11 @@ def test_a_new_exercise_has_its_five_pieces(tmp_path):
         "course_lib/reference/masked_softmax.py",
         "course_lib/exercises/masked_softmax/window_mask.py",
         "tests/variants/masked_softmax/window_mask.py",
+        "course_lib/notebook/library_parts.py",
     ]
+    parts = runpy.run_path(str(written.pop()))["PARTS"]
+    (part,) = (part for part in parts if "window_mask" in part.exercises)
+    assert here.lessons["02_masked_softmax"].exercises[-1] in part.exercises
     for path in written:
         text = path.read_text(encoding="utf-8")
         ast.parse(text)

@@ -148,7 +148,7 @@ from course_lib.reference import Expected
 
 
 def new_exercise(course: Course, name: str, slug: str) -> list[Path]:
-    """Write the skeleton of an exercise into the five places of an existing lesson.
+    """Write the skeleton of an exercise into the six places of an existing lesson.
 
     `attention/__init__.py` exports its name, and the lesson's `__init__.py` lists it.
 
@@ -168,7 +168,7 @@ def new_exercise(course: Course, name: str, slug: str) -> list[Path]:
         remedy = did_you_mean(slug, course.lessons)
         raise BuildError("course new", None, f"there is no lesson `{slug}`", remedy)
     places = places_of(course, name, slug)
-    solution, text, oracle, exercise, variants = places
+    solution, text, oracle, exercise, variants, parts = places
     order, init = exercise.with_name("__init__.py"), solution.with_name("__init__.py")
     exports = init.read_text("utf-8")
     written = {
@@ -177,6 +177,7 @@ def new_exercise(course: Course, name: str, slug: str) -> list[Path]:
         oracle: oracle.read_text("utf-8").rstrip("\n") + "\n" + ORACLE.substitute(name=name),
         exercise: EXERCISE.substitute(name=name),
         variants: VARIANTS.substitute(name=name),
+        parts: _with_part(parts, name, (course.lessons[slug].exercises or [*course.exercises])[-1]),
         order: _with_name(order, name, course),
         init: with_exports(exports, exported(exports) | {name: solution.stem}),
     }
@@ -216,14 +217,15 @@ def new_lesson(course: Course, slug: str) -> list[Path]:
 
 
 def places_of(course: Course, name: str, slug: str) -> list[Path]:
-    """Return the five files of an exercise: solution, lesson, oracle, exercise, and variants."""
+    """Return an exercise's files: solution, lesson, oracle, exercise, variants, and its part."""
     library, lesson = course.library, slug[3:]
     return [
         solution_path(library, slug),
         course.text(slug),
         library / "reference" / f"{lesson}.py",
         library / "exercises" / lesson / f"{name}.py",
-        course.library.parent / "tests" / "variants" / lesson / f"{name}.py",
+        library.parent / "tests" / "variants" / lesson / f"{name}.py",
+        library / "notebook" / "library_parts.py",
     ]
 
 
@@ -272,6 +274,12 @@ def _with_name(order: Path, name: str, course: Course) -> str:
     names = [*re.findall(r'"(\w+)"', found[1]), name]
     listed = "".join(f'        "{each}",\n' for each in names)
     return text[: found.start()] + f"exercises=(\n{listed}    ),\n)" + text[found.end() :]
+
+
+def _with_part(parts: Path, name: str, previous: str) -> str:
+    """Return `library_parts.py` with the exercise in the same part as the previous one."""
+    listed = rf"\b{previous}\b"
+    return re.sub(listed, f"{previous}\n        {name}", parts.read_text(encoding="utf-8"), count=1)
 
 
 def _write(files: dict[Path, str]) -> None:

@@ -1,7 +1,8 @@
 """Map exercises to the parts of a Transformer, for the picture of a student's library.
 
-The parts are in the order of the computation, each with its depth in the model. The picture leaves
-out names that are not exercises, and it shows exercises that are not listed here at its end.
+The parts are in the order of the computation, each with its depth in the model. `course new` adds
+a new exercise beside the last one of its lesson. The picture leaves out names that are not
+exercises, and it shows exercises that are not listed here at its end.
 """
 
 from collections.abc import Iterable
@@ -9,22 +10,22 @@ from collections.abc import Iterable
 from course_lib.notebook.library_map import Part
 
 _EXERCISES = {
-    ("tokens", 0): "pad_batch shift_right positional_encoding shift_matrix",
+    ("tokens", 0): """pad_batch shift_right positional_encoding shift_matrix""",
     ("scores", 2): """squared_distances gaussian_as_dot_product bmm_loops bmm batched_scores
         additive_scores factored_additive_scores score_variance rotary_embedding""",
-    ("mask", 2): "length_mask causal_mask combine_masks additive_mask",
-    ("softmax", 2): "stable_softmax masked_softmax softmax_statistics",
-    ("weighted sum", 2): "kernel_pooling",
+    ("mask", 2): """length_mask causal_mask combine_masks additive_mask""",
+    ("softmax", 2): """stable_softmax masked_softmax softmax_statistics""",
+    ("weighted sum", 2): """kernel_pooling""",
     ("attention", 2): """attention_pooling numpy_attention AdditiveAttention
         scaled_dot_product_attention DotProductAttention blocked_attention RecomputedAttention
         Lookup""",
     ("heads", 1): """split_heads merge_heads MultiHeadAttention CausalSelfAttention load_into_torch
         grouped_query_attention""",
-    ("blocks", 1): "EncoderBlock DecoderBlock LanguageModel",
-    ("words", 0): "greedy_decode generate KVCache",
+    ("blocks", 1): """EncoderBlock DecoderBlock LanguageModel""",
+    ("words", 0): """greedy_decode generate KVCache""",
     ("learning", -1): """masked_cross_entropy next_token_loss leave_one_out fit_bandwidth
         jacobian_wrt_query attention_backward""",
-    ("looking inside", -1): "most_attended effect_of_masking induction_score ablate_head",
+    ("looking inside", -1): """most_attended effect_of_masking induction_score ablate_head""",
     ("tests", -1): """is_permutation_equivariant is_causal masking_equals_deleting
         keys_permutation_invariant batch_items_independent diagnosed_boxes broken_invariants
         attention_cost""",

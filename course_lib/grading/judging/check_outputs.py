@@ -8,7 +8,7 @@ from nbformat import NotebookNode
 from course_lib.checks.judge.points import Points
 from course_lib.checks.judge.report import Report
 from course_lib.grading.graded_cells import REPORT, TIMEOUT, check_cells, grade_id
-from course_lib.grading.sandbox.guests import Ran
+from course_lib.grading.sandbox.guests import GuestResult
 from course_lib.grading.sanitize import (
     KEPT,
     made_output,
@@ -42,7 +42,7 @@ def room_for_outputs(notebook: NotebookNode) -> int:
     return KEPT - sum(len(str(each)) for each in outputs)
 
 
-def shown_of_cell(ran: Ran, room: int) -> list[NotebookNode]:
+def shown_of_cell(ran: GuestResult, room: int) -> list[NotebookNode]:
     """Return what a cell displayed; if there is no room for it, a sentence that says so."""
     if room >= 0:
         return sanitize_outputs(ran.outputs)
@@ -50,7 +50,7 @@ def shown_of_cell(ran: Ran, room: int) -> list[NotebookNode]:
     return [made_output("stream", name="stdout", text=said)] if ran.outputs else []
 
 
-def shown_of_test(ran: Ran, stopped: str | None) -> list[NotebookNode]:
+def shown_of_test(ran: GuestResult, stopped: str | None) -> list[NotebookNode]:
     """Return what an ordinary test put out, without tracebacks, which quote hidden tests.
 
     If it was `stopped`, for a key of `ENDINGS`, that counts as an error, which scores 0.

@@ -27,9 +27,13 @@ from course_lib.grading.graded_cells import (
     parsed,
 )
 from course_lib.grading.sandbox.confinement import Limits
-from course_lib.grading.sandbox.guests import Guest, GuestLost, Ran
+from course_lib.grading.sandbox.guests import Guest, GuestLost, GuestResult
 
-LOST = ("died", "killed", "timeout")  # states of `Ran` after which a guest is not used again
+LOST = (
+    "died",
+    "killed",
+    "timeout",
+)  # states of `GuestResult` after which a guest is not used again
 # Endings that an earlier exercise may have prepared: these are tried once more without it.
 MAYBE_ANOTHERS = ("silent", "crash", "memory", "processes")
 
@@ -58,7 +62,7 @@ class Session:
         self._only: set[str] | None = None  # of which exercises the answers have run; None: all
         self._stopped: set[str] = set()  # exercises whose answer ended the guest that called it
         self._received = 0  # bytes from guests that have ended
-        self._used = 0.0  # seconds, see `Ran.seconds`
+        self._used = 0.0  # seconds, see `GuestResult.seconds`
 
     @functools.cached_property
     def _named(self) -> list[tuple[str, set[str]]]:
@@ -95,11 +99,11 @@ class Session:
         """Add a line to the log."""
         self.log.append(f"{time.monotonic() - self._began:8.3f} s  {what}")
 
-    def run(self, code: str, index: int, *, history: bool = True) -> Ran:
+    def run(self, code: str, index: int, *, history: bool = True) -> GuestResult:
         """Run code where a cell's turn is, in a guest that ran what comes before."""
         return self._run(self._guest or self.renew(index), code, index, history=history)
 
-    def run_cell(self, index: int) -> Ran:
+    def run_cell(self, index: int) -> GuestResult:
         """Run a cell when its turn has come, and record why if it ended the guest."""
         cell = self.cells[index]
         ran, name = self.run(cell.source, index), grade_id(cell)
@@ -187,7 +191,7 @@ class Session:
         endings = {grade_id(self.cells[index]): ending for index, ending in self.harmful.items()}
         return endings.get(f"{name}{ANSWER}", "")
 
-    def ending_of(self, ran: Ran) -> str:
+    def ending_of(self, ran: GuestResult) -> str:
         """Return why code did not end normally: a key of `exercise.ENDINGS`.
 
         Raises:
@@ -252,7 +256,7 @@ class Session:
         self.note("guest ready")
         return self._guest
 
-    def _run(self, guest: Guest, code: str, index: int, *, history: bool = True) -> Ran:
+    def _run(self, guest: Guest, code: str, index: int, *, history: bool = True) -> GuestResult:
         cell_id = self.cells[index].get("id", "")
         with self.timed("cells"):
             ran = guest.run(code, self.limits.cell_seconds, history=history, cell_id=cell_id)
@@ -260,7 +264,7 @@ class Session:
         self._used += ran.seconds
         return ran
 
-    def _observe(self, guest: Guest, request: Request) -> Ran:
+    def _observe(self, guest: Guest, request: Request) -> GuestResult:
         with self.timed("observe"):
             ran = guest.observe(encode(request), self.limits.cell_seconds)
         self._used += ran.seconds

@@ -30,7 +30,7 @@ class GuestLost(Exception):
 
 
 @dataclass
-class Ran:
+class GuestResult:
     """The result of a cell or a probe request."""
 
     state: str = "ok"  # or "error", "timeout" (stopped in time), "killed" (by us), "died"
@@ -156,12 +156,14 @@ class Guest:
     def is_over(self) -> bool:
         return self._closed or self.process.ending() is not None
 
-    def run(self, code: str, seconds: float, *, history: bool = True, cell_id: str = "") -> Ran:
+    def run(
+        self, code: str, seconds: float, *, history: bool = True, cell_id: str = ""
+    ) -> GuestResult:
         """Run a cell; interrupt it when its seconds are used up, and kill it a second later."""
         frame = {"run": code, "history": history, "cell_id": cell_id or None}
         return self._ask(frame, seconds, self.most_output, is_cell=True)
 
-    def observe(self, request: str, seconds: float) -> Ran:
+    def observe(self, request: str, seconds: float) -> GuestResult:
         """Answer an encoded probe request; what the student's answer prints is left out."""
         return self._ask({"observe": request}, seconds, 10 * self.most_output, is_cell=False)
 
@@ -176,10 +178,12 @@ class Guest:
             self._writing.close()
         return self.process.ending() or {}
 
-    def _ask(self, frame: dict[str, Any], seconds: float, most: int, *, is_cell: bool) -> Ran:
+    def _ask(
+        self, frame: dict[str, Any], seconds: float, most: int, *, is_cell: bool
+    ) -> GuestResult:
         if self._closed:
-            return Ran("died")
-        ran, watch, is_over = Ran(), _Watch(self.process, seconds), False
+            return GuestResult("died")
+        ran, watch, is_over = GuestResult(), _Watch(self.process, seconds), False
         self._number += 1
         data = memoryview(encode(frame | {"number": self._number}))
         self._writer = threading.Thread(target=self._write, args=[data], daemon=True)
@@ -233,7 +237,9 @@ class Guest:
     def _arrives(self, seconds: float) -> bool:
         return bool(select.select([self._reading], [], [], seconds)[0])
 
-    def _take(self, frame: dict[str, Any], size: int, ran: Ran, most: int, *, keep: bool) -> bool:
+    def _take(
+        self, frame: dict[str, Any], size: int, ran: GuestResult, most: int, *, keep: bool
+    ) -> bool:
         """Count an output, and keep it if asked; return whether the frame is the last one."""
         kind = frame.get("kind")
         if kind in ("done", "reply"):
@@ -312,7 +318,7 @@ class _Watch:
         return min(time.monotonic() - self.started - self.waited, self.limit)
 
     def used_up(self) -> str:
-        """Return the limit that is reached (see `Ran.stopped`), or "" if none is known to be."""
+        """Return the limit that is reached (see `GuestResult.stopped`), or "" if none is known to be."""
         now = time.monotonic()
         if now - self.looked < min(_LOOK_SECONDS, self.limit / 4):
             return ""

@@ -29,7 +29,7 @@ from course_lib.grading.ledger import (
 )
 
 
-class Run:
+class LessonToGrade:
     """What all submissions of a run have in common."""
 
     def __init__(self, course: Course, lesson: str, settings: Settings) -> None:
@@ -48,13 +48,13 @@ class Run:
         return key_of(data, self.release, self.seed, self.settings.limits, self.tests, checks)
 
 
-def plan(run: Run, submission: Submission, known: Collection[str]) -> Entry | Job:
+def plan(task: LessonToGrade, submission: Submission, known: Collection[str]) -> Entry | Job:
     """Decide what a submission needs.
 
     Of the `known` students the gradebook has grades, with their lateness as it is now.
     """
-    student, entry = submission.student, run.ledger.get(submission.student)
-    submission = choose(submission, functools.partial(has_answers, run.lesson, run.notebook))
+    student, entry = submission.student, task.ledger.get(submission.student)
+    submission = choose(submission, functools.partial(has_answers, task.lesson, task.notebook))
     notices = submission.notices
     try:
         if submission.problem or submission.notebook is None:
@@ -62,56 +62,56 @@ def plan(run: Run, submission: Submission, known: Collection[str]) -> Entry | Jo
         data = read_bytes(submission.notebook)
     except IntakeError as error:
         return Entry(student, state="blank", problem=str(error), notices=notices)
-    key = run.key(data)
-    if entry.key == key and not run.settings.force:
+    key = task.key(data)
+    if entry.key == key and not task.settings.force:
         if entry.is_final:
             return entry
-        if done := unchanged(run, entry, known):
+        if done := unchanged(task, entry, known):
             return done
     return Job(
         student,
-        run.lesson,
+        task.lesson,
         key,
         data,
-        run.release,
-        seed_of(run.seed, student, work_of(data)),
+        task.release,
+        seed_of(task.seed, student, work_of(data)),
         submission.notebook.name,
-        run.tests,
+        task.tests,
         notices,
         frozenset(utf8(path.name) for path in submission.folder.iterdir()),
     )
 
 
-def unchanged(run: Run, entry: Entry, known: Collection[str]) -> Entry | None:
+def unchanged(task: LessonToGrade, entry: Entry, known: Collection[str]) -> Entry | None:
     """Return the entry to publish for work graded before; None if it must be graded."""
     if entry.state == "graded":
         return entry
     if entry.state != "published":
         return None
-    notebook = run.course.read_graded(entry.student, run.lesson)
+    notebook = task.course.read_graded(entry.student, task.lesson)
     if notebook is None or entry.student in known:
         return entry if notebook else None
     # The gradebook was lost, another machine graded this share, or the lateness has changed.
     again = replace(entry, state="graded", notebook=nbformat.v4.writes(notebook, indent=None))
-    return run.ledger.put(again)
+    return task.ledger.put(again)
 
 
-def receive(run: Run, job: Job, result: Result) -> Entry:
+def receive(task: LessonToGrade, job: Job, result: Result) -> Entry:
     """Put a worker's result into the ledger; leave blank what could not be graded."""
     notices = (*job.notices, *result.notices)
     entry = Entry(job.student, job.key, notices=notices, seconds=result.seconds)
     if result.fault or result.notebook is None:
         problem = result.fault or "not graded"
         return replace(entry, state="blank", problem=problem, is_final=result.is_final)
-    before = run.ledger.get(job.student)
+    before = task.ledger.get(job.student)
     is_known = before.state in ("graded", "published") and same_work(before.key, job.key)
-    if is_known and not run.settings.force:
-        earlier = run.course.read_graded(job.student, run.lesson)
+    if is_known and not task.settings.force:
+        earlier = task.course.read_graded(job.student, task.lesson)
         earlier = parse_graded(before.notebook) if before.notebook else earlier
         notices += tuple(_keep_points(result.notebook, earlier) if earlier else ())
     result.notebook.metadata.setdefault("course", {})["notices"] = list(notices)
     text = nbformat.v4.writes(result.notebook, indent=None)
-    return run.ledger.put(replace(entry, state="graded", notices=notices, notebook=text))
+    return task.ledger.put(replace(entry, state="graded", notices=notices, notebook=text))
 
 
 def _keep_points(notebook: NotebookNode, before: NotebookNode) -> Iterator[str]:

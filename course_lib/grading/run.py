@@ -25,7 +25,7 @@ from course_lib.grading.graded import GradedLesson
 from course_lib.grading.intake.submissions import Submission, find_submissions
 from course_lib.grading.jobs import Job, Result, Settings
 from course_lib.grading.ledger import Entry
-from course_lib.grading.plan import Run, plan, receive, unchanged
+from course_lib.grading.plan import LessonToGrade, plan, receive, unchanged
 from course_lib.grading.publishing.publish import Publisher
 from course_lib.grading.report.read_grades import read_lesson
 from course_lib.workspace.errors import GradingError
@@ -68,44 +68,44 @@ def grade(
     started = time.monotonic()
     with quiet_nbgrader(), contextlib.ExitStack() as stack:
         course = Course(root)
-        run = Run(course, lesson, settings or Settings())
+        task = LessonToGrade(course, lesson, settings or Settings())
         course.private.mkdir(exist_ok=True)
         stack.enter_context(only_one(course.private / "grade.lock", waiting=refuse))
         gc.freeze()  # a tenth of a driver's time goes into looking for garbage among its imports
         stack.callback(gc.unfreeze)
         found = find_submissions(course.step("submitted"), lesson, students)
-        mine = set(shard_of([submission.student for submission in found], run.settings.shard))
+        mine = set(shard_of([submission.student for submission in found], task.settings.shard))
         chosen = [submission for submission in found if submission.student in mine]
-        _grade(run, chosen, progress or (lambda step: None), pool)
+        _grade(task, chosen, progress or (lambda step: None), pool)
         summary = read_lesson(course, lesson)
     return replace(summary, seconds=time.monotonic() - started)
 
 
 def _grade(
-    run: Run, submissions: Sequence[Submission], progress: Progress, pool: Executor | None
+    task: LessonToGrade, chosen: Sequence[Submission], progress: Progress, pool: Executor | None
 ) -> None:
     """Grade and publish."""
     counts, outcomes, started = Counter[str](), Counter[str](), time.monotonic()
-    progress(Step(run.lesson, 0, len(submissions), f"{len(submissions)} submissions"))
+    progress(Step(task.lesson, 0, len(chosen), f"{len(chosen)} submissions"))
     with contextlib.ExitStack() as workers:
-        run.course.ensure_assignment(run.lesson, run.notebook)
-        with run.course.gradebook() as gradebook:
-            publisher = Publisher(run.course, run.lesson, gradebook)
+        task.course.ensure_assignment(task.lesson, task.notebook)
+        with task.course.gradebook() as gradebook:
+            publisher = Publisher(task.course, task.lesson, gradebook)
             graded = publisher.graded()
             known = {student for student, is_current in graded.items() if is_current}
             begun: dict[str, Job] = {}
 
             def finish(entry: Entry) -> None:
-                outcomes.update(_finish(run, entry, publisher))
+                outcomes.update(_finish(task, entry, publisher))
                 counts[_WORDS[entry.state]] += 1
-                done, total = counts.total(), len(submissions)
+                done, total = counts.total(), len(chosen)
                 left = (time.monotonic() - started) / done * (total - done)
                 told = dict(counts), dict(outcomes), left
-                progress(Step(run.lesson, done, total, entry.student, *told))
+                progress(Step(task.lesson, done, total, entry.student, *told))
 
             def jobs() -> Iterator[Job]:
-                for submission in submissions:
-                    planned = plan(run, submission, known)
+                for submission in chosen:
+                    planned = plan(task, submission, known)
                     if isinstance(planned, Job):
                         begun[planned.student] = planned
                         yield planned
@@ -115,32 +115,32 @@ def _grade(
             waiting = jobs()
             for first in waiting:  # no worker is started for a class that has not changed
                 if pool is None:
-                    pool = executor(run.settings, run.lesson)
+                    pool = executor(task.settings, task.lesson)
                     workers.enter_context(contextlib.closing(pool))
                 for result in pool.run(itertools.chain([first], waiting)):
-                    entry = receive(run, begun.pop(result.student), result)
-                    _write_log(run, entry, result)
+                    entry = receive(task, begun.pop(result.student), result)
+                    _write_log(task, entry, result)
                     finish(entry)
             workers.close()
-            for student in graded.keys() - known - {s.student for s in submissions}:
-                if again := unchanged(run, run.ledger.get(student), known):
-                    _finish(run, again, publisher)
-            publisher.write_pages(run.ledger)
+            for student in graded.keys() - known - {s.student for s in chosen}:
+                if again := unchanged(task, task.ledger.get(student), known):
+                    _finish(task, again, publisher)
+            publisher.write_pages(task.ledger)
 
 
-def _finish(run: Run, entry: Entry, publisher: Publisher) -> list[str]:
+def _finish(task: LessonToGrade, entry: Entry, publisher: Publisher) -> list[str]:
     """Publish a graded submission, or clear a blank one; return the outcomes of its checks."""
     if entry.state == "blank":
         publisher.leave_blank(entry.student)
-        run.ledger.put(entry)
+        task.ledger.put(entry)
     return publisher.publish(entry.student, entry.notebook) if entry.state == "graded" else []
 
 
-def _write_log(run: Run, entry: Entry, result: Result) -> None:
+def _write_log(task: LessonToGrade, entry: Entry, result: Result) -> None:
     """Write what happened to one submission in its newest run."""
-    path = run.course.log_path(entry.student, run.lesson)
+    path = task.course.log_path(entry.student, task.lesson)
     path.parent.mkdir(parents=True, exist_ok=True)
-    lines = [f"{entry.student!r}, {run.lesson}, {time.strftime('%Y-%m-%d %H:%M:%S%z')}"]
+    lines = [f"{entry.student!r}, {task.lesson}, {time.strftime('%Y-%m-%d %H:%M:%S%z')}"]
     lines += [f"note: {notice}" for notice in entry.notices] + result.log
     if result.fault:
         lines.append(f"blank: {result.fault}")

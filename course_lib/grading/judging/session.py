@@ -29,11 +29,7 @@ from course_lib.grading.graded_cells import (
 from course_lib.grading.sandbox.confinement import Limits
 from course_lib.grading.sandbox.guests import Guest, GuestLost, GuestResult
 
-LOST = (
-    "died",
-    "killed",
-    "timeout",
-)  # states of `GuestResult` after which a guest is not used again
+LOST = ("died", "killed", "timeout")  # states after which a guest is not used again
 # Endings that an earlier exercise may have prepared: these are tried once more without it.
 MAYBE_ANOTHERS = ("silent", "crash", "memory", "processes")
 

@@ -156,9 +156,7 @@ class Guest:
     def is_over(self) -> bool:
         return self._closed or self.process.ending() is not None
 
-    def run(
-        self, code: str, seconds: float, *, history: bool = True, cell_id: str = ""
-    ) -> GuestResult:
+    def run(self, code: str, seconds: float, *, history=True, cell_id="") -> GuestResult:
         """Run a cell; interrupt it when its seconds are used up, and kill it a second later."""
         frame = {"run": code, "history": history, "cell_id": cell_id or None}
         return self._ask(frame, seconds, self.most_output, is_cell=True)
@@ -178,9 +176,7 @@ class Guest:
             self._writing.close()
         return self.process.ending() or {}
 
-    def _ask(
-        self, frame: dict[str, Any], seconds: float, most: int, *, is_cell: bool
-    ) -> GuestResult:
+    def _ask(self, frame: dict, seconds: float, most: int, *, is_cell: bool) -> GuestResult:
         if self._closed:
             return GuestResult("died")
         ran, watch, is_over = GuestResult(), _Watch(self.process, seconds), False
@@ -237,9 +233,7 @@ class Guest:
     def _arrives(self, seconds: float) -> bool:
         return bool(select.select([self._reading], [], [], seconds)[0])
 
-    def _take(
-        self, frame: dict[str, Any], size: int, ran: GuestResult, most: int, *, keep: bool
-    ) -> bool:
+    def _take(self, frame: dict, size: int, ran: GuestResult, most: int, *, keep: bool) -> bool:
         """Count an output, and keep it if asked; return whether the frame is the last one."""
         kind = frame.get("kind")
         if kind in ("done", "reply"):
@@ -318,7 +312,7 @@ class _Watch:
         return min(time.monotonic() - self.started - self.waited, self.limit)
 
     def used_up(self) -> str:
-        """Return the limit that is reached (see `GuestResult.stopped`), or "" if none is known to be."""
+        """Return the limit that is reached, as `GuestResult.stopped` names it, else ""."""
         now = time.monotonic()
         if now - self.looked < min(_LOOK_SECONDS, self.limit / 4):
             return ""

@@ -4,7 +4,7 @@ import html
 import re
 
 # What takes its time is imported here: autodoc would take Ctrl-C meanwhile for a fault of a module.
-import course_lib.grading.run
+import course_lib.grading.driver
 import course_lib.plotting  # noqa: F401
 from course_lib import __version__
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from grading_course import LESSON, UPPER, hand_in, honest, make_course, release
 
-from course_lib.grading import run
+from course_lib.grading import driver
+from course_lib.grading.driver import Settings, grade
 from course_lib.grading.executors.local import Serial
-from course_lib.grading.run import Settings, grade
 
 
 class Canned:
@@ -62,7 +62,7 @@ def kept_class(folder: Path, settings: Settings, seed: str, *others: str):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COURSE_CHECK_SEED", seed)
-        patch.setattr(run, "executor", lambda *a, **k: Remembering(settings))
+        patch.setattr(driver, "executor", lambda *a, **k: Remembering(settings))
         summary = grade(root, LESSON, settings=settings)
     return folder / "before", results, grades(summary)
 

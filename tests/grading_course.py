@@ -12,7 +12,7 @@ import nbformat
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from waiting import PATIENCE
 
-from course_lib.grading.run import Settings
+from course_lib.grading.driver import Settings
 from course_lib.grading.sandbox.confinement import Limits
 
 LESSON = "02_masked_softmax"

@@ -16,7 +16,7 @@ from course_lib.cli import main as cli
 from course_lib.cli import tables
 from course_lib.cli.tables import summary_table
 from course_lib.exercises import lessons
-from course_lib.grading import demo_course, run
+from course_lib.grading import demo_course, driver
 from course_lib.grading.graded import GradedExercise, GradedLesson, GradedSubmission
 from course_lib.workspace import folder
 
@@ -95,7 +95,7 @@ def test_grade_grades_each_lesson_and_returns_the_worst_code(course, monkeypatch
         asked.append((lesson, students, settings.sandbox, settings.shard))
         return summary(3 if lesson.startswith("02") else 0)
 
-    monkeypatch.setattr(run, "grade", grade)
+    monkeypatch.setattr(driver, "grade", grade)
     monkeypatch.setattr(tables, "show", lambda summary, quiet: summary.show())
     arguments = ["--student", "ada", "--sandbox", "off", "--trusted", "--shard", "1/2", "-q"]
     assert cli.main(["grade", "02", "05", *arguments]) == 3
@@ -110,7 +110,7 @@ def test_grade_shows_the_students_that_were_asked_for(course, monkeypatch, capsy
         "02_masked_softmax",
         (GradedSubmission("ada"), GradedSubmission("eve", problem="damaged: ask for it again")),
     )
-    monkeypatch.setattr(run, "grade", lambda *a, **k: whole)
+    monkeypatch.setattr(driver, "grade", lambda *a, **k: whole)
     assert cli.main(["grade", "02", "--student", student]) == code
     out = capsys.readouterr().out
     assert "02_masked_softmax: 1 student\n" in out

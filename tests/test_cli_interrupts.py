@@ -16,7 +16,7 @@ from waiting import PATIENCE, wait_until
 
 from course_lib.cli import main as cli
 from course_lib.grading.course import Course
-from course_lib.grading.run import Settings, grade
+from course_lib.grading.driver import Settings, grade
 
 ROOT = Path(__file__).resolve().parent.parent
 pytestmark = pytest.mark.slow

@@ -17,8 +17,8 @@ from waiting import PATIENCE
 
 from course_lib.cli import main as cli
 from course_lib.cli.tables import show
+from course_lib.grading.driver import grade
 from course_lib.grading.graded import GradedLesson, GradedSubmission
-from course_lib.grading.run import grade
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMANDS = typer.main.get_command(cli.app).commands

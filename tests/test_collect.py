@@ -12,7 +12,7 @@ from grading_course import LESSON, QUICK, hand_in, honest, make_course, nbgrader
 
 from course_lib.cli.main import main
 from course_lib.collecting import unpack
-from course_lib.grading import run
+from course_lib.grading import driver
 from course_lib.grading.course import Course
 from course_lib.grading.report.read_grades import read_lesson
 
@@ -516,7 +516,7 @@ def test_an_extension_alone_is_no_submission_and_is_in_the_report(due, work):
     hand_in(due, "bob", work)
     for student in ("ada", "bob"):
         assert main(["extend", "02", student, "--to", "2026-03-05"]) == 0
-    assert run.grade(due, LESSON, settings=QUICK).students
+    assert driver.grade(due, LESSON, settings=QUICK).students
     (lesson,) = [read_lesson(Course(due), LESSON)]
     assert [one.student for one in lesson.students] == ["bob"]
     assert main(["report", "02"]) == 0
@@ -529,6 +529,6 @@ def test_an_extension_alone_is_no_submission_and_is_in_the_report(due, work):
 
 def test_a_late_submission_within_the_extension_is_not_late(due, work):
     hand_in(due, "bob", work).with_name("timestamp.txt").write_text("2026-03-04 12:00 UTC")
-    assert run.grade(due, LESSON, settings=QUICK).students[0].late_seconds > 0
+    assert driver.grade(due, LESSON, settings=QUICK).students[0].late_seconds > 0
     assert main(["extend", "02", "bob", "--to", "2026-03-05"]) == 0
-    assert run.grade(due, LESSON, settings=QUICK).students[0].late_seconds == 0
+    assert driver.grade(due, LESSON, settings=QUICK).students[0].late_seconds == 0

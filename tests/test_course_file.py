@@ -16,7 +16,7 @@ from course_lib.authoring.inputs import Course as Lessons
 from course_lib.cli.main import main
 from course_lib.exercises.course_file import FILE, FOLDER
 from course_lib.grading.course import Course
-from course_lib.grading.run import grade
+from course_lib.grading.driver import grade
 from course_lib.workspace.errors import UsageError
 
 SETTINGS = """

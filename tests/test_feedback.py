@@ -7,7 +7,7 @@ from grading_course import LESSON, QUICK, hand_in
 from test_collect import WORKSHEET, collect, course, enroll, lines, made, packed, work
 
 from course_lib.cli.main import main
-from course_lib.grading import run
+from course_lib.grading import driver
 
 __all__ = ["course", "made", "work"]  # fixtures
 
@@ -44,7 +44,7 @@ def test_canvas_finds_every_collected_student_by_the_names(course, work, capsys)
     collect(course, files)
     enroll(course, "absent")
     hand_in(course, "by-hand", work)
-    run.grade(course, LESSON, settings=QUICK)
+    driver.grade(course, LESSON, settings=QUICK)
     capsys.readouterr()
     assert main(["feedback", "02", "--to", "canvas"]) == 3
     pages = {read_by_canvas(name): text for name, text in archived(course, "canvas").items()}
@@ -69,7 +69,7 @@ def test_moodle_finds_every_collected_student_by_the_names(course, work, folder)
     }
     collect(course, files, "--roster", "worksheet.csv")
     enroll(course, "absent")
-    run.grade(course, LESSON, settings=QUICK)
+    driver.grade(course, LESSON, settings=QUICK)
     assert main(["feedback", "02", "--to", "moodle"]) == 0
     pages = {read_by_moodle(name): text for name, text in archived(course, "moodle").items()}
     assert pages == {
@@ -82,7 +82,7 @@ def test_without_an_lms_each_student_has_a_folder(course, work):
     assert main(["feedback", "02"]) == 2
     for student in ("ada", "eve"):
         hand_in(course, student, work)
-    run.grade(course, LESSON, settings=QUICK)
+    driver.grade(course, LESSON, settings=QUICK)
     assert main(["feedback", "02"]) == 0
     with zipfile.ZipFile(course / "exports" / f"{LESSON}_feedback.zip") as archive:
         assert set(archive.namelist()) == {f"{one}/{LESSON}.html" for one in ("ada", "eve")}
@@ -93,7 +93,7 @@ def test_what_cannot_be_given_back_is_refused_in_one_sentence(course, work, caps
     assert main(["feedback", "02", "--to", "canvas"]) == 2
     assert f"no feedback pages yet: course grade {LESSON}" in capsys.readouterr().err
     collect(course, {f"adalove_4711_90210_{LESSON}.ipynb": work})
-    run.grade(course, LESSON, settings=QUICK)
+    driver.grade(course, LESSON, settings=QUICK)
     capsys.readouterr()
     assert main(["feedback", "02", "--to", "moodle"]) == 2
     error = capsys.readouterr().err

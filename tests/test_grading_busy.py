@@ -6,8 +6,8 @@ import pytest
 from grading_course import CAUSAL, LENGTH, LESSON, QUICK, hand_in, honest, make_course
 
 from course_lib.benchmarks.stability import busy
+from course_lib.grading.driver import grade
 from course_lib.grading.jobs import MAX_ATTEMPTS
-from course_lib.grading.run import grade
 from course_lib.grading.sandbox import guests
 from course_lib.grading.sandbox.guests import Guest, GuestLost
 

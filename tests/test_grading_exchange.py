@@ -8,7 +8,7 @@ import nbformat
 import pytest
 from grading_course import CAUSAL, LESSON, QUICK, cell_of, hand_in, honest, make_course, nbgrader
 
-from course_lib.grading.run import grade
+from course_lib.grading.driver import grade
 
 pytestmark = [
     pytest.mark.slow,

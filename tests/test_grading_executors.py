@@ -16,10 +16,10 @@ from grading_course import LENGTH, LESSON, QUICK, hand_in, honest, make_class
 from waiting import wait_until
 
 from course_lib.grading.course import Course
+from course_lib.grading.driver import Settings, grade
 from course_lib.grading.executors import dask as on_dask
 from course_lib.grading.executors import executor, local
 from course_lib.grading.ledger import Ledger
-from course_lib.grading.run import Settings, grade
 from course_lib.grading.sandbox import confinement
 from course_lib.workspace.errors import GradingError
 

@@ -8,7 +8,7 @@ from nbformat.v4 import new_notebook
 from course_lib.cli import main as cli
 from course_lib.grading import preprocessors
 from course_lib.grading.course import Course
-from course_lib.grading.run import grade
+from course_lib.grading.driver import grade
 
 pytestmark = pytest.mark.slow
 NAME = "homework"

@@ -14,9 +14,9 @@ from grading_course import LESSON, QUICK, hand_in, release
 from waiting import wait_until
 
 from course_lib.cli.main import main
-from course_lib.grading import run
+from course_lib.grading import driver
 from course_lib.grading.course import Course
-from course_lib.grading.run import grade
+from course_lib.grading.driver import grade
 from course_lib.workspace.errors import GradingError
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("warm")]
@@ -101,7 +101,7 @@ def course(kept, server, tmp_path, monkeypatch):
     monkeypatch.setenv("COURSE_CHECK_SEED", SEED)
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
     canned = Canned(kept[1])
-    monkeypatch.setattr(run, "executor", canned)
+    monkeypatch.setattr(driver, "executor", canned)
     return root, canned
 
 

@@ -23,8 +23,8 @@ from course_lib.authoring.paste import solution_source
 from course_lib.benchmarks.grading import run_stock
 from course_lib.grading.course import Course
 from course_lib.grading.demo_course import make_folder, submit
+from course_lib.grading.driver import Settings, grade
 from course_lib.grading.graded_cells import REPORT, check_cells, read_check
-from course_lib.grading.run import Settings, grade
 from course_lib.workspace.errors import GradingError
 
 pytestmark = [

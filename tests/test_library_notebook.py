@@ -242,7 +242,7 @@ def graded_course(tmp_path):
 
 @pytest.mark.slow
 def test_course_grade_never_reads_a_library(graded_course):
-    from course_lib.grading.run import grade
+    from course_lib.grading.driver import grade
 
     (record,) = grade(graded_course, LESSON, settings=QUICK).students
     assert record.points == 4

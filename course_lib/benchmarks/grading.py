@@ -27,9 +27,9 @@ from course_lib.grading.demo_course import (
     sample_class,
     submit,
 )
+from course_lib.grading.driver import Settings, grade
 from course_lib.grading.executors import started_ahead
 from course_lib.grading.ledger import Ledger
-from course_lib.grading.run import Settings, grade
 from course_lib.workspace.errors import GradingError
 
 Tell = Callable[[str], None]

@@ -19,9 +19,9 @@ from pathlib import Path
 
 from course_lib.authoring.paste import solution_source
 from course_lib.grading.demo_course import SampleStudent, make_folder, submit
+from course_lib.grading.driver import grade
 from course_lib.grading.graded import GradedSubmission
 from course_lib.grading.jobs import Settings
-from course_lib.grading.run import grade
 from course_lib.grading.sandbox.confinement import Limits
 
 LESSON, HARMED = "02_masked_softmax", "length_mask"

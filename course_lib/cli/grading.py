@@ -84,10 +84,10 @@ def grade(
     for lesson in chosen_assignments(root, lessons) or []:
         with executors.started_ahead(root, lesson, settings) as pool:
             with working():  # nbgrader takes a second, in which workers come up
-                from course_lib.grading import run
+                from course_lib.grading import driver
 
             shown = progress(quiet)
-            graded = run.grade(
+            graded = driver.grade(
                 root, lesson, students=student, progress=shown, settings=settings, pool=pool
             )
             summaries.append(graded.only(student) if student else graded)

@@ -2,6 +2,6 @@
 
     submitted/ -> intake -> judging, in the sandbox -> publishing -> report, exports
 
-`run.grade` drives it: `plan` decides what each submission needs, `executors` hand jobs to workers,
-and `ledger` keeps what is done. docs/architecture.md shows the way of the data.
+`driver.grade` drives it: `plan` decides what each submission needs, `executors` hand jobs to
+workers, and `ledger` keeps what is done. docs/architecture.md shows the way of the data.
 """

@@ -6,7 +6,7 @@ import pytest
 from canned import Canned, kept_class
 from grading_course import QUICK
 
-from course_lib.grading import run
+from course_lib.grading import driver
 
 SEED = "threat" * 6
 
@@ -19,7 +19,7 @@ def kept(tmp_path_factory):
 
 @pytest.fixture
 def course(kept, tmp_path, monkeypatch):
-    """Return the same class, ungraded, with a `run.executor` that returns the kept results."""
+    """Return the same class, ungraded, with a `driver.executor` that returns the kept results."""
     monkeypatch.setenv("COURSE_CHECK_SEED", SEED)
-    monkeypatch.setattr(run, "executor", Canned(kept[1]))
+    monkeypatch.setattr(driver, "executor", Canned(kept[1]))
     return shutil.copytree(kept[0], tmp_path / "course")

@@ -21,9 +21,9 @@ from grading_course import LESSON, RIGHT, honest, make_course
 from restart import processes
 
 from course_lib.grading.course import Course
+from course_lib.grading.driver import Settings, grade
 from course_lib.grading.graded import GradedLesson, GradedSubmission
 from course_lib.grading.graded_cells import is_check
-from course_lib.grading.run import Settings, grade
 from course_lib.grading.sandbox import confinement
 from course_lib.grading.sandbox.confinement import Limits
 

@@ -24,7 +24,7 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 from grading_course import LESSON, make_class  # noqa: E402
 from waiting import PATIENCE  # noqa: E402
 
-from course_lib.grading.run import Settings, grade  # noqa: E402
+from course_lib.grading.driver import Settings, grade  # noqa: E402
 
 VICTIMS = ("driver", "worker", "fork server")
 _SERVER = "from multiprocessing.forkserver import main"

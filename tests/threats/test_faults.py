@@ -20,14 +20,14 @@ from canned import grades
 from grading_course import CAUSAL, LESSON, QUICK, RIGHT, hand_in, honest, scores
 from waiting import PATIENCE, wait_until
 
-from course_lib.grading import ledger, run
+from course_lib.grading import driver, ledger
 from course_lib.grading.course import Course
+from course_lib.grading.driver import grade
 from course_lib.grading.executors import local
 from course_lib.grading.executors.local import Processes
 from course_lib.grading.judging.runner import Runner
 from course_lib.grading.ledger import Entry, Ledger
 from course_lib.grading.publishing import publish
-from course_lib.grading.run import grade
 from course_lib.workspace.errors import GradingError
 
 pytestmark = experiment.needs_strict
@@ -45,7 +45,7 @@ def runner():
 @pytest.fixture
 def real(course, runner):
     """Return the same class with real grading."""
-    run.executor.one = runner.run
+    driver.executor.one = runner.run
     return course
 
 
@@ -140,27 +140,27 @@ def test_f03_a_poison_submission_is_set_aside_until_forced_and_the_rest_graded(
     course, kept, monkeypatch
 ):
     (course.parent / "results").write_bytes(pickle.dumps(kept[1]))
-    canned, pool = run.executor, Processes(replace(QUICK, workers=2), LESSON)
-    monkeypatch.setattr(run, "executor", lambda *a: pool)
+    canned, pool = driver.executor, Processes(replace(QUICK, workers=2), LESSON)
+    monkeypatch.setattr(driver, "executor", lambda *a: pool)
     monkeypatch.setattr(local, "make_runner", functools.partial(Dying, course.parent))
     found = grades(again(course))
     problem, rows, _ = found.pop("bob")
     assert "--force" in problem and all(points is None for _, points, _ in rows)
     assert found == {name: known for name, known in kept[2].items() if name != "bob"}
-    monkeypatch.setattr(run, "executor", canned)  # which could grade it now
+    monkeypatch.setattr(driver, "executor", canned)  # which could grade it now
     assert "--force" in grades(again(course))["bob"][0]
     forced = grade(course, LESSON, settings=replace(QUICK, force=True))
     assert grades(forced) == kept[2]
 
 
 def test_f03_workers_that_do_not_come_up_are_no_fault_of_a_submission(course, kept, monkeypatch):
-    canned = run.executor
+    canned = driver.executor
     pool = Processes(replace(QUICK, workers=2), LESSON)
-    monkeypatch.setattr(run, "executor", lambda *a: pool)
+    monkeypatch.setattr(driver, "executor", lambda *a: pool)
     monkeypatch.setattr(local, "_serve", os._exit)
     with pytest.raises(GradingError, match=r"no worker comes up on this machine \(exit code"):
         again(course)
-    monkeypatch.setattr(run, "executor", canned)
+    monkeypatch.setattr(driver, "executor", canned)
     assert grades(again(course)) == kept[2]
 
 
@@ -174,7 +174,7 @@ def test_f04_a_host_that_is_killed_or_stopped_is_replaced(real, kept, runner, nu
             threading.Timer(0.1, os.kill, [killed[0], number]).start()
             time.sleep(0.2)
 
-    run.executor.before = before
+    driver.executor.before = before
     is_as_undisturbed(real, kept)
     assert killed
 
@@ -197,7 +197,7 @@ def test_f05_a_full_disk_ends_the_run_with_a_cure_and_loses_nothing(course, kept
 
 
 def test_f06_a_locked_gradebook_waits_and_nothing_is_graded_twice(course, kept):
-    canned = run.executor
+    canned = driver.executor
     other = sqlite3.connect(course / "gradebook.db", isolation_level=None)
 
     def lock(job):
@@ -214,7 +214,7 @@ def test_f06_a_locked_gradebook_waits_and_nothing_is_graded_twice(course, kept):
 
 
 def test_f07_two_at_once_are_told_apart(course, kept):
-    canned = run.executor
+    canned = driver.executor
     seen = []
     canned.before = lambda job: seen.append(in_a_fork(lambda: again(course)))
     assert grades(again(course)) == kept[2]
@@ -271,9 +271,9 @@ def test_f11_a_damaged_ledger_entry_or_graded_notebook_regrades_that_one_only(co
     entry = Ledger(Course(course).ledger_path(LESSON))._path("ada")
     for path in (entry, Course(course).autograded_notebook("ada", LESSON)):
         path.write_bytes(path.read_bytes()[:-100])
-        run.executor.asked.clear()
+        driver.executor.asked.clear()
         is_as_undisturbed(course, kept)
-        assert run.executor.asked == ["ada"]
+        assert driver.executor.asked == ["ada"]
 
 
 def below(runner) -> list[psutil.Process]:
@@ -300,7 +300,7 @@ def test_f12_guests_that_the_host_kills_for_its_memory_cost_no_points(real, runn
         if job.student == "bob":
             threading.Thread(target=strike, daemon=True).start()
 
-    run.executor.before = before
+    driver.executor.before = before
     bob = next(s for s in again(real).students if s.student == "bob")
     assert [row.points for row in bob.rows] == [2, 2] and len(killed) == 2
 
@@ -323,7 +323,7 @@ def test_f17_an_odd_environment_is_no_obstacle(course, tmp_path):
 
 
 def test_f19_many_submissions_leave_no_descriptor_process_thread_or_folder(real, runner):
-    canned = run.executor
+    canned = driver.executor
     for number in range(24):
         hand_in(real, f"s{number:02}", honest(real))
     seen = []
@@ -341,7 +341,7 @@ def test_f19_many_submissions_leave_no_descriptor_process_thread_or_folder(real,
 
 
 def test_f22_a_file_that_changes_meanwhile_is_graded_as_read_then_anew(course, kept):
-    canned = run.executor
+    canned = driver.executor
     right = (course / "submitted/ada" / LESSON / f"{LESSON}.ipynb").read_bytes()
     path = hand_in(course, "bob", right)
     wrong = (kept[0] / "submitted/bob" / LESSON / f"{LESSON}.ipynb").read_bytes()

@@ -18,11 +18,11 @@ from course_lib.checks.judge.prepare import prepare
 from course_lib.cli.options import progress
 from course_lib.cli.tables import summary_table
 from course_lib.exercises import find
-from course_lib.grading import run
+from course_lib.grading import driver
 from course_lib.grading.course import Course
+from course_lib.grading.driver import grade
 from course_lib.grading.exports import ExportRequest, export
 from course_lib.grading.intake.gate import read_stamp, secret_seed
-from course_lib.grading.run import grade
 from course_lib.workspace.errors import GradingError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="names of bytes: run it on Linux")
@@ -125,7 +125,7 @@ def test_u06_lateness_is_current_after_every_run_without_grading_again(course):
         assert float(row[f"{LESSON}/total"]) == record.points - penalty
 
     ada(0, 0)
-    asked, shown = list(run.executor.asked), others.stat()
+    asked, shown = list(driver.executor.asked), others.stat()
     with Course(course).gradebook() as gradebook:
         gradebook.update_or_create_assignment(LESSON, duedate="2026-03-01")
     ada(1, 0)
@@ -140,7 +140,7 @@ def test_u06_lateness_is_current_after_every_run_without_grading_again(course):
     assert copied.read_text() == "2026-03-04 UTC\n"
     stamp.unlink()
     ada(0, 0)
-    assert (run.executor.asked, others.stat()) == (asked, shown)
+    assert (driver.executor.asked, others.stat()) == (asked, shown)
 
 
 def test_s19_a_seed_that_is_empty_or_damaged_is_refused(course, monkeypatch):
@@ -175,7 +175,7 @@ def test_s19_a_seed_is_made_once_and_whole(tmp_path, monkeypatch):
 def test_s20_the_inputs_of_a_submission_are_its_own_and_stay(course, kept, monkeypatch):
     # A printed table of inputs and results is of no use to another student or tomorrow.
     jobs = []
-    monkeypatch.setattr(run, "executor", Canned(kept[1], before=jobs.append))
+    monkeypatch.setattr(driver, "executor", Canned(kept[1], before=jobs.append))
     shutil.copytree(course / "submitted" / "ada", course / "submitted" / "twin")
     for _ in range(2):
         grade(course, LESSON, settings=replace(QUICK, force=True))

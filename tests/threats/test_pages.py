@@ -7,8 +7,8 @@ from grading_course import LESSON, QUICK, hand_in, honest, make_course, scores
 from nbformat.v4 import new_markdown_cell, new_output
 
 from course_lib.grading import sanitize
+from course_lib.grading.driver import grade
 from course_lib.grading.publishing import markup, publish
-from course_lib.grading.run import grade
 
 N = 1_000_000
 CLEANED = {

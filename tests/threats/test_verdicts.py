@@ -12,10 +12,10 @@ from nbformat.v4 import new_code_cell
 from course_lib.authoring.paste import solution_source
 from course_lib.cli import main as cli
 from course_lib.exercises import lessons
+from course_lib.grading.driver import Settings, grade
 from course_lib.grading.graded_cells import read_notebook
 from course_lib.grading.jobs import Job
 from course_lib.grading.judging.runner import Runner
-from course_lib.grading.run import Settings, grade
 from course_lib.grading.sandbox.confinement import Limits
 
 ROOT = Path(__file__).parents[2]

@@ -31,13 +31,13 @@ from nbgrader.converters import GenerateAssignment
 from nbgrader.converters.base import NbGraderException
 from nbgrader.dbutil import write_alembic_ini
 
-from course_lib.grading import plan, run
+from course_lib.grading import driver, plan
 from course_lib.grading.course import Course
+from course_lib.grading.driver import grade
 from course_lib.grading.judging import cells, runner
 from course_lib.grading.publishing import publish
 from course_lib.grading.report.class_report import write_report
 from course_lib.grading.report.read_grades import read_lesson
-from course_lib.grading.run import grade
 from course_lib.workspace.errors import GradingError
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("warm")]
@@ -238,7 +238,7 @@ def test_other_work_may_get_fewer_points_and_a_manual_grade_survives(copy):
         gradebook.db.commit()
     hand_in(copy, "right", honest(copy, **RIGHT | {"causal_mask": UPPER}))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "receive", lambda *a: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(driver, "receive", lambda *a: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             grade_one(copy)
     causal, length = grade_one(copy).rows
@@ -282,7 +282,7 @@ def test_a_page_shows_what_a_person_gave_after_it_was_written(copy, monkeypatch)
         gradebook.update_or_create_student("right", first_name="Ada", last_name="Lovelace")
         gradebook.db.commit()
     with monkeypatch.context() as patch:
-        patch.setattr(run, "executor", None)  # nothing is graded again
+        patch.setattr(driver, "executor", None)  # nothing is graded again
         grade(copy, LESSON, settings=QUICK)
         for shown in ("5.25 of 6 points", "Feedback for <strong>Ada Lovelace</strong>"):
             assert shown in page("right").read_text(encoding="utf-8")
@@ -298,7 +298,7 @@ def test_a_page_shows_what_a_person_gave_after_it_was_written(copy, monkeypatch)
 
 def test_an_unreadable_notebook_is_read_again_only_when_it_changes(graded, copy, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(run, "executor", None)  # it is asked for nothing
+        patch.setattr(driver, "executor", None)  # it is asked for nothing
         assert grade_one(copy, "broken").problem == record(graded, "broken").problem
     hand_in(copy, "broken", honest(copy))
     assert grade_one(copy, "broken").points == 4

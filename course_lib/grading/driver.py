@@ -1,4 +1,4 @@
-"""Run `course grade`: fill gradebook, autograded/ and feedback/ from the submissions.
+"""Drive `course grade`: fill gradebook, autograded/ and feedback/ from the submissions.
 
     submitted/ --plan--> jobs --executor--> results --ledger--> published --> pages
 

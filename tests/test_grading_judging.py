@@ -25,8 +25,8 @@ from course_lib.grading.demo_course import SAMPLES
 from course_lib.grading.graded_cells import REPORT, is_theirs, read_check, read_notebook
 from course_lib.grading.intake.source_checks import source_checks
 from course_lib.grading.jobs import Job
+from course_lib.grading.judging import ask_guest
 from course_lib.grading.judging import cells as judged_cells
-from course_lib.grading.judging import exercise as judging
 from course_lib.grading.judging.runner import Runner
 from course_lib.grading.judging.session import CannotJudge, Session
 from course_lib.grading.sandbox.confinement import Limits
@@ -100,9 +100,9 @@ def test_a_reply_is_judged_by_what_it_can_have_seen():
     probes = [probe for probe, _ in prepare(exercise, "seed")]
 
     def judged(reply):
-        if not judging.is_plausible(reply, probes):
+        if not ask_guest.is_plausible(reply, probes):
             return "silent"
-        return judging.judge_reply(exercise, "seed", reply)
+        return ask_guest.judge_reply(exercise, "seed", reply)
 
     missing = judged(Reply("1", missing=("length_mask",)))
     assert "needs your own `length_mask`" in missing.findings[0].message

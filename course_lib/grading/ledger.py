@@ -24,7 +24,7 @@ _ENGINE = (
     "checks/judge/report.py",
     "grading/judging/runner.py",
     "grading/judging/session.py",
-    "grading/judging/exercise.py",
+    "grading/judging/ask_guest.py",
     "grading/judging/cells.py",
     "grading/judging/check_outputs.py",
 )

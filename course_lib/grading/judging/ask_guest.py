@@ -1,4 +1,4 @@
-"""One exercise of a notebook: observed in the student's guest, judged here."""
+"""Ask a guest to observe one exercise's answer, and judge the observations here."""
 
 import ast
 import hashlib

@@ -244,7 +244,7 @@ def explain(
             most likely first.
         student: the observation and violations of each probe, by probe name.
         seconds: of processor time, after which no further mistake is tried; any time if None.
-        pairs: two known mistakes at once (`checks.judge.prepare.pairs`), asked for where no single
+        pairs: two known mistakes at once (`checks.judge.replay.pairs`), asked for where no single
             one explains everything.
 
     Returns:

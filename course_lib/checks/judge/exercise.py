@@ -44,7 +44,7 @@ class Mistake:
         twins: other models of the same mistake.
         changes: the steps of a right model that `model` changes, by name.
         build: makes a model of changed steps; two mistakes with the same `build` and different
-            steps are also looked for together (`checks.judge.prepare.pairs`).
+            steps are also looked for together (`checks.judge.replay.pairs`).
     """
 
     id: str

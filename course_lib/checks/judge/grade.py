@@ -16,7 +16,8 @@ from course_lib.checks.judge.findings import (
     findings_of,
     notes_of,
 )
-from course_lib.checks.judge.prepare import pairs, prepare, replays
+from course_lib.checks.judge.prepare import prepare
+from course_lib.checks.judge.replay import pairs, replays
 from course_lib.checks.judge.report import Finding, Report
 from course_lib.checks.judge.score import BEYOND_A_LIMIT, beyond_a_limit, score_of
 from course_lib.checks.judge.shrink import Observer

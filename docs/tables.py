@@ -15,11 +15,12 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from course_lib.authoring.inputs import Course
+from course_lib.authoring.matrix import judge_variant, run
 from course_lib.authoring.site import published
 from course_lib.authoring.times import course_times, spoken
 from course_lib.checks import exercises, lessons
 from course_lib.exercises import counted_points
-from course_lib.exercises import variants as matrix
+from course_lib.exercises.variants import variants
 from course_lib.workspace.errors import UsageError
 from course_lib.workspace.folder import find_lesson
 
@@ -57,7 +58,7 @@ def main(arguments: Sequence[str] = ()) -> int:
     known = read_counts()
     for slug in chosen:
         print(f"{slug}: judging every variant", flush=True)
-        found = matrix.run(ROOT, [slug], seeds=options.seeds).as_dict()
+        found = run(ROOT, [slug], seeds=options.seeds).as_dict()
         known[slug] = {"seeds": options.seeds, **found}
         write(CHECKS, "counts", counts_table({s: known[s] for s in lessons() if s in known}))
     return 0
@@ -111,7 +112,7 @@ def answers_table(name: str) -> str:
     """Return a table of the tests' answers to one exercise: what each earns and is told."""
     says = {mistake.id: mistake.message for mistake in exercises()[name].mistakes}
     seeds = [f"matrix-{i}" for i in range(EXAMPLE_SEEDS)]
-    judged = [matrix.judge_variant(variant, seeds) for variant in matrix.variants(ROOT, name)]
+    judged = [judge_variant(variant, seeds) for variant in variants(ROOT, name)]
     rows = [
         [
             f"`{row.variant}`",

@@ -8,7 +8,7 @@ import pytest
 
 from course_lib.benchmarks import checks as benchmark
 from course_lib.checks import lessons
-from course_lib.exercises import variants as matrix
+from course_lib.exercises.variants import variants
 
 ROOT = Path(__file__).parent.parent
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that forks")
@@ -29,13 +29,13 @@ def test_nothing_is_kept_from_one_answer_to_the_next(monkeypatch):
     # Neither probes nor known mistakes that another check has run already are kept.
     drawn = []
     monkeypatch.setattr(benchmark.judging, "grade", lambda *a, **k: drawn.append(a))
-    answer = next(matrix.variants(ROOT, "causal_mask"))
+    answer = next(variants(ROOT, "causal_mask"))
     benchmark._first_check(answer)
     assert not drawn, "the check ran in this process"
 
 
 def test_an_answer_that_ends_its_process_is_named(monkeypatch):
     monkeypatch.setattr(benchmark.judging, "grade", lambda *a, **k: os._exit(3))
-    answer = next(matrix.variants(ROOT, "causal_mask"))
+    answer = next(variants(ROOT, "causal_mask"))
     with pytest.raises(RuntimeError, match=f"causal_mask: {answer.name} ended the process"):
         benchmark._first_check(answer)

@@ -163,7 +163,7 @@ def test_matrix_passes_its_arguments_on(course, monkeypatch, capsys, ok, code):
         assert (root, lessons, seeds) == (course, ["02_masked_softmax"], 3)
         return SimpleNamespace(ok=ok, text=lambda: "the matrix")
 
-    monkeypatch.setattr("course_lib.exercises.variants.run", run)
+    monkeypatch.setattr("course_lib.authoring.matrix.run", run)
     assert cli.main(["matrix", "02", "--seeds", "3"]) == code
     assert capsys.readouterr().out == "the matrix\n"
 

@@ -9,9 +9,10 @@ import pytest
 from guides import typed
 from typer.main import get_command
 
+from course_lib.authoring.matrix import Matrix, Row
 from course_lib.checks import lessons
 from course_lib.cli.main import app
-from course_lib.exercises import variants as matrix
+from course_lib.exercises.variants import variants
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "docs"))
@@ -35,9 +36,8 @@ def test_the_lesson_table_is_that_of_the_exercises():
 @pytest.mark.parametrize("slug", list(lessons()))
 def test_the_counts_are_those_of_the_matrix(slug):
     # tests/test_matrix.py checks that no answer is lost; this test counts them.
-    known = [(name, v) for name in lessons()[slug].exercises for v in matrix.variants(ROOT, name)]
-    rows = [matrix.Row(name, v.name, v.is_right, v.message) for name, v in known]
-    found = matrix.Matrix(rows).as_dict()
+    known = [(name, v) for name in lessons()[slug].exercises for v in variants(ROOT, name)]
+    found = Matrix([Row(name, v.name, v.is_right, v.message) for name, v in known]).as_dict()
     written = tables.read_counts().get(slug, {})
     there = ("right", "wrong", "wrong_to_be_named", "mistakes", "mistakes_answered")
     assert {key: written.get(key) for key in there} == {key: found[key] for key in there}, REWRITE

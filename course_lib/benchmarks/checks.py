@@ -21,7 +21,7 @@ from pathlib import Path
 from course_lib.checks import exercises
 from course_lib.checks.judge import grade as judging
 from course_lib.exercises import find
-from course_lib.exercises import variants as matrix
+from course_lib.exercises.variants import Variant, variants
 from course_lib.notebook._judged_here import NAMING_SECONDS
 
 Tell = Callable[[str], None]
@@ -128,14 +128,14 @@ def measure(
         if slugs and exercise.lesson not in slugs:
             continue
         tell(name)
-        answers = list(matrix.variants(root, name))
+        answers = list(variants(root, name))
         kinds = ([a for a in answers if a.is_right], [a for a in answers if not a.is_right])
         right, wrong = (tuple(_first_check(a) for a in kind[:most]) for kind in kinds)
         rows.append(Row(name, right, wrong))
     return Measured(rows, f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores")
 
 
-def _first_check(answer: matrix.Variant) -> float:
+def _first_check(answer: Variant) -> float:
     """Return seconds of processor time in a process forked from one that has checked nothing."""
     here, there = multiprocessing.Pipe(duplex=False)
     process = multiprocessing.get_context("fork").Process(target=_check, args=(answer, there))
@@ -149,7 +149,7 @@ def _first_check(answer: matrix.Variant) -> float:
         process.join()
 
 
-def _check(answer: matrix.Variant, result) -> None:
+def _check(answer: Variant, result) -> None:
     started = time.process_time()
     judging.grade(find(answer.exercise), answer.answer, seed="bench", naming_seconds=NAMING_SECONDS)
     result.send(time.process_time() - started)

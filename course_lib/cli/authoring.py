@@ -144,12 +144,12 @@ def matrix(
     Example: course matrix 02_masked_softmax --seeds 3
     """
     with working():
-        from course_lib.exercises import variants as table
+        from course_lib.authoring.matrix import run
 
     root = with_sources("tests/variants")
     tell = progress(quiet) or (lambda step: None)
     chosen = chosen_lessons(root, lessons)
-    result = table.run(root, chosen, seeds=seeds, progress=tell)
+    result = run(root, chosen, seeds=seeds, progress=tell)
     typer.echo(json.dumps(result.as_dict(), indent=2) if as_json else result.text())
     raise typer.Exit(0 if result.ok else 1)
 

@@ -1,0 +1,148 @@
+"""Judge the variants of `tests/variants` with many seeds: `course matrix`."""
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from course_lib.checks.judge.grade import grade
+from course_lib.exercises import exercises, find, lessons
+from course_lib.exercises.variants import Variant, variants
+from course_lib.workspace.progress import Step
+
+
+@dataclass
+class Row:
+    """What the check said of one variant over all seeds.
+
+    Attributes:
+        numbers: for each seed, how many numbers the shown input has. Seeds without an input, or
+            with an object among the arguments, are left out.
+    """
+
+    exercise: str
+    variant: str
+    is_right: bool
+    expected: str | None
+    lowest: float = 1.0
+    highest: float = 0.0
+    messages: list[str] = field(default_factory=list)
+    missed: int = 0
+    seeds: int = 0
+    numbers: list[int] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Return whether the check was right for every seed."""
+        return self.missed == 0
+
+    def line(self) -> str:
+        """Return the row as a line of text."""
+        score = f"{self.lowest:.2f}"
+        score += f"..{self.highest:.2f}" if self.highest - self.lowest > 0.005 else "      "
+        mark = "ok " if self.ok else "BAD"
+        kind = "right" if self.is_right else "wrong"
+        note = "" if self.ok else f"   <-- {self.missed} of {self.seeds} seeds judged wrongly"
+        return (
+            f"  {mark} {kind} {score}  {self.variant:<42} {', '.join(self.messages) or '-'}{note}"
+        )
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """All rows; `ok` if the checks were right about every one."""
+
+    rows: list[Row]
+
+    @property
+    def ok(self) -> bool:
+        return all(row.ok for row in self.rows)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the matrix as JSON-able data, with the counts that the documentation quotes."""
+        right = [row for row in self.rows if row.is_right]
+        wrong = [row for row in self.rows if not row.is_right]
+        named = [row for row in wrong if row.expected is not None]
+        names = {row.exercise for row in self.rows}
+        known = {(name, mistake.id) for name in names for mistake in exercises()[name].mistakes}
+        numbers = sorted(number for row in wrong for number in row.numbers) or [0]
+        return {
+            "right": len(right),
+            "right_accepted": sum(row.lowest == 1.0 for row in right),
+            "wrong": len(wrong),
+            "wrong_rejected": sum(row.highest < 1.0 for row in wrong),
+            "wrong_to_be_named": len(named),
+            "wrong_named": sum(row.ok for row in named),
+            "numbers_of_inputs_median": numbers[len(numbers) // 2],
+            "numbers_of_inputs_95_percent": numbers[int(0.95 * len(numbers))],
+            "mistakes": len(known),
+            "mistakes_answered": len(known & {(row.exercise, row.expected) for row in named}),
+            "ok": self.ok,
+            "rows": [asdict(row) | {"ok": row.ok} for row in self.rows],
+        }
+
+    def text(self) -> str:
+        """Return the rows that are judged wrongly, the counts, and a table of all rows."""
+        bad = [f"{row.exercise}{row.line()}" for row in self.rows if not row.ok]
+        counts = (
+            "{right_accepted} of {right} right answers get full marks, "
+            "{wrong_rejected} of {wrong} wrong ones lose points, "
+            "{wrong_named} of {wrong_to_be_named} are told their mistake; "
+            "{mistakes_answered} of {mistakes} known mistakes have an answer.\n"
+            "The inputs shown have {numbers_of_inputs_median} numbers in the median, "
+            "{numbers_of_inputs_95_percent} at the 95th percentile."
+        )
+        lines = [*bad, counts.format_map(self.as_dict())]
+        for exercise, rows in itertools.groupby(self.rows, lambda row: row.exercise):
+            lines += ["", exercise, *(row.line() for row in rows)]
+        return "\n".join(lines)
+
+
+def judge_variant(variant: Variant, seeds: Iterable[object]) -> Row:
+    """Grade one variant with every seed."""
+    row = Row(variant.exercise, variant.name, variant.is_right, variant.message)
+    for seed in seeds:
+        report = grade(find(variant.exercise), variant.answer, seed=seed)
+        said = [finding.id for finding in report.findings]
+        row.seeds += 1
+        row.lowest, row.highest = min(row.lowest, report.score), max(row.highest, report.score)
+        if variant.is_right:
+            fits = report.outcome == "correct" and report.score == 1.0
+        else:
+            fits = report.score < 1.0 and (variant.message is None or variant.message in said)
+            fits = fits and report.outcome != "checker_failed"
+        row.missed += not fits
+        if report.example.inputs and not report.example.has_objects:
+            row.numbers.append(int(report.example.numbers))
+        row.messages += [name for name in said if name not in row.messages]
+    return row
+
+
+def run(
+    root: Path,
+    chosen: Sequence[str] | None = None,
+    *,
+    seeds: int = 20,
+    progress: Callable[[Step], None] = lambda step: None,
+) -> Matrix:
+    """Judge the answers of the chosen lessons, or of all lessons if none is named.
+
+    Args:
+        root: the course folder, which holds `tests/variants`.
+        chosen: lesson slugs.
+        seeds: how many fresh seeds each variant is judged with.
+        progress: called before each exercise.
+    """
+    names = [
+        name
+        for slug, lesson in lessons().items()
+        if not chosen or slug in chosen
+        for name in lesson.exercises
+    ]
+    every_seed = [f"matrix-{i}" for i in range(seeds)]
+    rows = []
+    for count, name in enumerate(names, start=1):
+        progress(Step("matrix", count, len(names), name))
+        rows += [judge_variant(variant, every_seed) for variant in variants(root, name)]
+    return Matrix(rows)

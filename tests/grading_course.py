@@ -87,14 +87,14 @@ def make_course(root: Path, lesson=None) -> Path:
     from nbgrader.converters import GenerateAssignment
 
     from course_lib.grading import preprocessors
-    from course_lib.grading.course import Course
+    from course_lib.grading.class_folder import ClassFolder
 
     lists = {"sanitize": preprocessors.SANITIZE, "autograde": preprocessors.AUTOGRADE}
     (root / "nbgrader_config.py").write_text(CONFIG.format(**lists), encoding="utf-8")
     source = root / "solutions" / LESSON / f"{LESSON}.ipynb"
     source.parent.mkdir(parents=True)
     nbformat.write(lesson or solution_notebook(), source)
-    course = Course(root)
+    course = ClassFolder(root)
     coursedir = course.coursedir(LESSON)
     converter = GenerateAssignment(coursedir=coursedir, config=course.config)
     converter.start()
@@ -104,10 +104,10 @@ def make_course(root: Path, lesson=None) -> Path:
 
 def make_class(root: Path, students: Sequence[str]) -> Path:
     """Make an ungraded class in which every third student's answers are all wrong or missing."""
-    from course_lib.grading.course import Course
+    from course_lib.grading.class_folder import ClassFolder
 
     root.mkdir(exist_ok=True)
-    Course(make_course(root)).check_seed()  # the same in all copies of the class
+    ClassFolder(make_course(root)).check_seed()  # the same in all copies of the class
     for number, student in enumerate(students):
         hand_in(root, student, honest(root, **({"causal_mask": UPPER} if number % 3 == 2 else {})))
     return root
@@ -147,9 +147,9 @@ def hand_in(root: Path, student: str, notebook, name: str = f"{LESSON}.ipynb") -
 
 def scores(root: Path) -> dict:
     """Return the machine's points in the gradebook, by student and cell."""
-    from course_lib.grading.course import Course
+    from course_lib.grading.class_folder import ClassFolder
 
-    with Course(root).gradebook() as gradebook:
+    with ClassFolder(root).gradebook() as gradebook:
         return {
             (submission.student.id, g.cell.name): g.auto_score
             for submission in gradebook.assignment_submissions(LESSON)

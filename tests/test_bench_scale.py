@@ -10,7 +10,7 @@ from sqlalchemy import Engine, event, inspect, text
 from course_lib.benchmarks.scale import make_lesson
 from course_lib.cli.main import main
 from course_lib.grading.adapters.nbgrader import INDEXES
-from course_lib.grading.course import Course, quiet_nbgrader
+from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
 from course_lib.grading.demo_course import make_folder
 from course_lib.grading.graded import GRADED, OUTCOMES, WAITING
 from course_lib.grading.report.read_grades import read_lesson
@@ -26,7 +26,7 @@ def course(tmp_path_factory):
     make_folder(ROOT, folder)
     make_lesson(folder, LARGE, 12)
     make_lesson(folder, SMALL, 2)
-    return Course(folder)
+    return ClassFolder(folder)
 
 
 def indexes(gradebook):

@@ -15,7 +15,7 @@ from grading_course import LESSON, make_class
 from waiting import PATIENCE, wait_until
 
 from course_lib.cli import main as cli
-from course_lib.grading.course import Course
+from course_lib.grading.class_folder import ClassFolder
 from course_lib.grading.driver import Settings, grade
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -83,7 +83,9 @@ def test_a_class_that_was_interrupted_is_graded_by_the_next_run(tmp_path, warm):
     course = make_class(tmp_path, ["ada", "bob", "cyd"])
     command = ["grade", "02", "--trusted", "--sandbox", "off", "--workers", "1"]
     assert is_deserted(interrupted(course, command, after="1 of 3"))
-    logs = [Course(course).log_path(p.parts[-3], LESSON) for p in course.glob("auto*/*/*/*.ipynb")]
+    logs = [
+        ClassFolder(course).log_path(p.parts[-3], LESSON) for p in course.glob("auto*/*/*/*.ipynb")
+    ]
     ran, steps = [log.stat().st_mtime_ns for log in logs], []
     grade(course, LESSON, progress=steps.append, settings=Settings("serial"))
     assert ran and [log.stat().st_mtime_ns for log in logs] == ran

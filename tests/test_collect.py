@@ -13,7 +13,7 @@ from grading_course import LESSON, QUICK, hand_in, honest, make_course, nbgrader
 from course_lib.cli.main import main
 from course_lib.collecting import unpack
 from course_lib.grading import driver
-from course_lib.grading.course import Course
+from course_lib.grading.class_folder import ClassFolder
 from course_lib.grading.report.read_grades import read_lesson
 
 CONFIG = """
@@ -111,7 +111,7 @@ def lines(capsys):
 
 
 def enroll(course, student):
-    with Course(course).gradebook() as gradebook:
+    with ClassFolder(course).gradebook() as gradebook:
         gradebook.add_student(student)
 
 
@@ -459,7 +459,7 @@ def test_stock_zip_collect_agrees(course, work, system):
 
 
 def test_the_courses_own_configuration_names_the_plugins():
-    config = Course(Path(__file__).parent.parent).config.ZipCollectApp
+    config = ClassFolder(Path(__file__).parent.parent).config.ZipCollectApp
     assert CONFIG.split('"')[1::2] == [config.extractor_plugin, config.collector_plugin]
 
 
@@ -467,14 +467,14 @@ def test_the_courses_own_configuration_names_the_plugins():
 def due(course, capsys):
     assert main(["extend", "02", "ada", "--to", "2026-03-05"]) == 2  # nobody's work is due
     assert f"nbgrader db assignment add {LESSON}" in capsys.readouterr().err
-    with Course(course).gradebook() as gradebook:
+    with ClassFolder(course).gradebook() as gradebook:
         gradebook.update_or_create_assignment(LESSON, duedate="2026-03-02 23:59 UTC")
     enroll(course, "ada")
     return course
 
 
 def extension_of(course, student):
-    with Course(course).gradebook() as gradebook:
+    with ClassFolder(course).gradebook() as gradebook:
         return gradebook.find_submission(LESSON, student).duedate
 
 
@@ -517,7 +517,7 @@ def test_an_extension_alone_is_no_submission_and_is_in_the_report(due, work):
     for student in ("ada", "bob"):
         assert main(["extend", "02", student, "--to", "2026-03-05"]) == 0
     assert driver.grade(due, LESSON, settings=QUICK).students
-    (lesson,) = [read_lesson(Course(due), LESSON)]
+    (lesson,) = [read_lesson(ClassFolder(due), LESSON)]
     assert [one.student for one in lesson.students] == ["bob"]
     assert main(["report", "02"]) == 0
     page = (due / "report" / f"{LESSON}.html").read_text()

@@ -33,7 +33,7 @@ from course_lib.checks.judge.report import OPTIONAL
 from course_lib.cli import main as cli
 from course_lib.cli.tables import summary_table
 from course_lib.exercises import find
-from course_lib.grading.course import Course as Graded
+from course_lib.grading.class_folder import ClassFolder
 from course_lib.grading.driver import grade
 from course_lib.grading.exports._export import grades_table
 from course_lib.grading.graded import GradedExercise, GradedLesson, GradedSubmission
@@ -283,7 +283,7 @@ def starred_course(root):
 
 def scores(root):
     """Return each student's points of the lesson, its maximum, and the points of each cell."""
-    with Graded(root).gradebook() as gradebook:
+    with ClassFolder(root).gradebook() as gradebook:
         return {
             s.student.id: (
                 s.score,

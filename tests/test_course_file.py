@@ -15,7 +15,7 @@ from course_lib.authoring.init import init
 from course_lib.authoring.inputs import Course as Lessons
 from course_lib.cli.main import main
 from course_lib.exercises.course_file import FILE, FOLDER
-from course_lib.grading.course import Course
+from course_lib.grading.class_folder import ClassFolder
 from course_lib.grading.driver import grade
 from course_lib.workspace.errors import UsageError
 
@@ -140,7 +140,7 @@ def build(root, name, worth):
         if cell.metadata.get("nbgrader", {}).get("grade_id") == name:
             cell.metadata.nbgrader.points = worth
     nbformat.write(notebook, source)
-    Course(root).generate(LESSON, "notebooks")
+    ClassFolder(root).generate(LESSON, "notebooks")
 
 
 def test_grading_asks_for_the_build_and_then_scales_everyones_points(tmp_path):

@@ -13,7 +13,7 @@ import course_lib
 from course_lib.checks import exercises
 from course_lib.checks import grade as grade_answer
 from course_lib.cli.tables import demo_as_dict, show_demo
-from course_lib.grading.course import Course
+from course_lib.grading.class_folder import ClassFolder
 from course_lib.grading.demo_course import demo, make_folder, sample_class, sample_lessons
 from course_lib.grading.publishing.course_figures import figures_of
 from course_lib.workspace.errors import GradingError
@@ -108,7 +108,7 @@ class TestDemo:
         assert json.dumps(demo_as_dict(done))
 
     def test_feedback_says_what_waits_and_holds_no_seed(self, done):
-        seed = Course(done.folder).check_seed()
+        seed = ClassFolder(done.folder).check_seed()
         for path in done.folder.glob("*ed*/*/*/*.*"):
             assert seed not in path.read_text(encoding="utf-8")
         for student in done.summaries[0].students:
@@ -121,7 +121,7 @@ class TestDemo:
         path = hand_in(done.folder, "instructor", source.read_bytes())
 
         def stock(*arguments):
-            seed = Course(done.folder).check_seed()
+            seed = ClassFolder(done.folder).check_seed()
             return nbgrader(done.folder, *arguments, COURSE_CHECK_SEED=seed, OMP_NUM_THREADS="1")
 
         stock("autograde", LESSON, "--student=instructor")

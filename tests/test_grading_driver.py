@@ -32,7 +32,7 @@ from nbgrader.converters.base import NbGraderException
 from nbgrader.dbutil import write_alembic_ini
 
 from course_lib.grading import driver, plan
-from course_lib.grading.course import Course
+from course_lib.grading.class_folder import ClassFolder
 from course_lib.grading.driver import grade
 from course_lib.grading.judging import cells, runner
 from course_lib.grading.publishing import publish
@@ -88,7 +88,7 @@ def graded(tmp_path_factory, warm):
     (root / "submitted" / "empty" / LESSON).mkdir(parents=True)
     late = root / "submitted" / "o'brien" / LESSON / "timestamp.txt"
     late.write_text("2026-03-04 00:00:00 UTC")
-    with Course(root).gradebook() as gradebook:
+    with ClassFolder(root).gradebook() as gradebook:
         gradebook.update_or_create_assignment(LESSON, duedate="2026-03-02 23:59:00 UTC")
     lines = []
     return root, grade(root, LESSON, progress=lines.append, settings=QUICK), lines
@@ -182,7 +182,7 @@ def test_the_summary_is_json_and_every_student_is_announced(graded):
 
 
 def test_each_submission_has_a_log_that_says_what_happened(graded):
-    course = Course(graded[0])
+    course = ClassFolder(graded[0])
     log = course.log_path("wrong", LESSON).read_text()
     for words in (
         "guest ready",
@@ -233,7 +233,7 @@ def test_a_changed_check_grades_again_once_and_points_fall_only_if_a_person_agre
 
 
 def test_other_work_may_get_fewer_points_and_a_manual_grade_survives(copy):
-    with Course(copy).gradebook() as gradebook:
+    with ClassFolder(copy).gradebook() as gradebook:
         gradebook.find_grade("length_mask", LESSON, LESSON, "right").manual_score = 1.5
         gradebook.db.commit()
     hand_in(copy, "right", honest(copy, **RIGHT | {"causal_mask": UPPER}))
@@ -247,13 +247,13 @@ def test_other_work_may_get_fewer_points_and_a_manual_grade_survives(copy):
 
 def test_points_given_by_hand_wait_for_a_person_again_only_if_the_work_changed(copy, monkeypatch):
     def waits():
-        with Course(copy).gradebook() as gradebook:
+        with ClassFolder(copy).gradebook() as gradebook:
             found = [
                 gradebook.find_grade(n, LESSON, LESSON, "right") for n in ("length_mask", "why")
             ]
             return [grade.needs_manual_grade for grade in found]
 
-    with Course(copy).gradebook() as gradebook:
+    with ClassFolder(copy).gradebook() as gradebook:
         for name in ("length_mask", "why"):
             given = gradebook.find_grade(name, LESSON, LESSON, "right")
             given.manual_score, given.needs_manual_grade = 1.5, False
@@ -273,7 +273,7 @@ def test_a_page_shows_what_a_person_gave_after_it_was_written(copy, monkeypatch)
 
     before = {student: page(student).read_bytes() for student in ("right", "blank", "wrong")}
     shutil.rmtree(copy / "submitted" / "wrong")  # the page of work that is no longer there, too
-    with Course(copy).gradebook() as gradebook:
+    with ClassFolder(copy).gradebook() as gradebook:
         gradebook.find_grade("why", LESSON, LESSON, "right").manual_score = 1.25
         for student in ("right", "wrong"):
             comment = gradebook.find_comment("length_mask-answer", LESSON, LESSON, student)
@@ -289,7 +289,7 @@ def test_a_page_shows_what_a_person_gave_after_it_was_written(copy, monkeypatch)
         for student in ("right", "wrong"):
             assert "Elegant." in page(student).read_text(encoding="utf-8")
         assert page("blank").read_bytes() == before["blank"]
-        with Course(copy).gradebook() as gradebook:
+        with ClassFolder(copy).gradebook() as gradebook:
             given = gradebook.find_grade("why", LESSON, LESSON, "right")
             assert (given.manual_score, given.needs_manual_grade) == (1.25, False)
         patch.setattr(publish, "feedback_page", None)  # no page is made again
@@ -324,11 +324,11 @@ def test_errors_before_grading_name_file_and_cure(tmp_path, monkeypatch):
 
 
 def test_a_submission_whose_grade_cell_is_missing_is_not_graded(copy):
-    with Course(copy).gradebook() as gradebook:
+    with ClassFolder(copy).gradebook() as gradebook:
         for name in ("causal_mask", "why"):
             gradebook.db.delete(gradebook.find_grade(name, LESSON, LESSON, "right"))
         gradebook.db.commit()
-    right = record((copy, read_lesson(Course(copy), LESSON)), "right")
+    right = record((copy, read_lesson(ClassFolder(copy), LESSON)), "right")
     assert [row.points for row in right.rows] == [None, 2]
     assert right.written == {"why": "waiting"}
 
@@ -346,7 +346,7 @@ def test_exercises_come_and_go_and_what_people_gave_stays(tmp_path):
     hand_in(root, "ada", honest(root, **RIGHT, why="Because."))
     hand_in(root, "bob", honest(root))
     grade(root, LESSON, settings=QUICK)
-    with Course(root).gradebook() as book:
+    with ClassFolder(root).gradebook() as book:
         for name, points in (("why", 1.5), ("length_mask", 0.5)):
             given = book.find_grade(name, LESSON, LESSON, "ada")
             given.manual_score, given.needs_manual_grade = points, False
@@ -368,7 +368,7 @@ def test_exercises_come_and_go_and_what_people_gave_stays(tmp_path):
     ada = grade(root, LESSON, settings=QUICK).students[0]
     assert [row.exercise for row in ada.rows] == ["causal_mask", "combine_masks"]
     assert ada.notices == ()
-    with Course(root).gradebook() as book:
+    with ClassFolder(root).gradebook() as book:
         assert not book.find_grade("why", LESSON, LESSON, "ada").needs_manual_grade
         totals = {s.student.id: s.score for s in book.assignment_submissions(LESSON)}
         assert totals == {"ada": 2 + 1.5, "bob": 2}
@@ -401,7 +401,7 @@ def test_stock_nbgrader_gives_the_same_grades(tmp_path):
     assert stock["shuffled", "causal_mask"] == 2
     assert "course_lib.attention" in said(root, "goes-on", GOES_ON)
     drawn_from = said(root, "nosy", NOSY)
-    assert len(drawn_from) == 66 and Course(root).check_seed() not in drawn_from
+    assert len(drawn_from) == 66 and ClassFolder(root).check_seed() not in drawn_from
     grade(root, LESSON, settings=replace(QUICK, force=True))
     assert scores(root) == stock
 
@@ -411,7 +411,7 @@ NOSY = "import os\nos.environ['COURSE_CHECK_SEED']"
 
 def said(root: Path, student: str, source: str = 'check("causal_mask")') -> str:
     """Return the text that a cell of a graded notebook shows."""
-    cells = Course(root).read_graded(student, LESSON).cells
+    cells = ClassFolder(root).read_graded(student, LESSON).cells
     outputs = next(cell for cell in cells if cell.source == source).outputs
     return "\n".join(plain_text(o.get("data", {})) or o.get("text", "") for o in outputs)
 

@@ -15,7 +15,7 @@ import pytest
 from grading_course import LENGTH, LESSON, QUICK, hand_in, honest, make_class
 from waiting import wait_until
 
-from course_lib.grading.course import Course
+from course_lib.grading.class_folder import ClassFolder
 from course_lib.grading.driver import Settings, grade
 from course_lib.grading.executors import dask as on_dask
 from course_lib.grading.executors import executor, local
@@ -52,7 +52,7 @@ def test_all_give_the_same_grades(name, request, tmp_path):
         name = request.getfixturevalue("cluster").scheduler_address.replace("tcp", "dask")
     summary = grade(root, LESSON, settings=replace(QUICK, executor=name, workers=2))
     assert points(summary) == EXPECTED and summary.exit_code == 0
-    states = {e.state for e in Ledger(Course(root).ledger_path(LESSON)).entries()}
+    states = {e.state for e in Ledger(ClassFolder(root).ledger_path(LESSON)).entries()}
     assert states == {"published"}
 
 

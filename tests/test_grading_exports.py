@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from course_lib.cli import main as cli
 from course_lib.cli.tables import MOST_LINES, export_text
-from course_lib.grading.course import Course, quiet_nbgrader
+from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
 from course_lib.grading.exports import ExportError, ExportRequest, Outcome, export
 from course_lib.grading.exports._export import FORMULA_STARTS, plain_cell
 from course_lib.grading.exports.lms import Assignment, is_about
@@ -72,7 +72,7 @@ def template(tmp_path_factory):
 @contextmanager
 def opened(root):
     """Change a gradebook by nbgrader.api."""
-    with quiet_nbgrader(), Course(root).gradebook() as book:
+    with quiet_nbgrader(), ClassFolder(root).gradebook() as book:
         yield book
         book.db.commit()
 

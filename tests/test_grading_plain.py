@@ -7,7 +7,7 @@ from nbformat.v4 import new_notebook
 
 from course_lib.cli import main as cli
 from course_lib.grading import preprocessors
-from course_lib.grading.course import Course
+from course_lib.grading.class_folder import ClassFolder
 from course_lib.grading.driver import grade
 
 pytestmark = pytest.mark.slow
@@ -64,7 +64,7 @@ def points(summary):
 
 def stock_points(root):
     """Return the points by student, in the order of the tests."""
-    with Course(root).gradebook() as gradebook:
+    with ClassFolder(root).gradebook() as gradebook:
         return {
             submission.student.id: [
                 next(g.score for g in submission.notebooks[0].grades if g.name == name)

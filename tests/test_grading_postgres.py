@@ -15,7 +15,7 @@ from waiting import wait_until
 
 from course_lib.cli.main import main
 from course_lib.grading import driver
-from course_lib.grading.course import Course
+from course_lib.grading.class_folder import ClassFolder
 from course_lib.grading.driver import grade
 from course_lib.workspace.errors import GradingError
 
@@ -109,14 +109,14 @@ def test_the_grades_are_those_of_sqlite_and_manual_ones_stay(course, kept):
     root, _ = course
     assert grades(grade(root, LESSON, settings=QUICK)) == kept[2]
     assert not list(root.rglob("gradebook.db"))
-    with Course(root).gradebook() as gradebook:
+    with ClassFolder(root).gradebook() as gradebook:
         gradebook.find_grade("causal_mask", LESSON, LESSON, "bob").manual_score = 1.5
         gradebook.find_comment("why", LESSON, LESSON, "eve").manual_comment = "good – ✓"
         gradebook.db.commit()
     summary = grade(root, LESSON, settings=replace(QUICK, force=True))
     bob = next(s for s in summary.students if s.student == "bob")
     assert (bob.rows[0].points, bob.rows[0].by_hand) == (1.5, True)
-    with Course(root).gradebook() as gradebook:
+    with ClassFolder(root).gradebook() as gradebook:
         assert gradebook.find_comment("why", LESSON, LESSON, "eve").comment == "good – ✓"
 
 

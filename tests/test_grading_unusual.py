@@ -21,7 +21,7 @@ from nbformat.v4 import new_code_cell
 
 from course_lib.authoring.paste import solution_source
 from course_lib.benchmarks.grading import run_stock
-from course_lib.grading.course import Course
+from course_lib.grading.class_folder import ClassFolder
 from course_lib.grading.demo_course import make_folder, submit
 from course_lib.grading.driver import Settings, grade
 from course_lib.grading.graded_cells import REPORT, check_cells, read_check
@@ -89,7 +89,7 @@ def verdicts(notebook) -> dict[str, tuple[str, float | None]]:
 
 
 def autograded(folder, names) -> dict:
-    return {name: verdicts(Course(folder).read_graded(name, LESSON)) for name in names}
+    return {name: verdicts(ClassFolder(folder).read_graded(name, LESSON)) for name in names}
 
 
 def in_a_kernel(path: Path, place: Path) -> dict:

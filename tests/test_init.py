@@ -17,7 +17,7 @@ from course_lib.authoring import init as module
 from course_lib.authoring.builder import file_digest
 from course_lib.authoring.init import DIGESTS, RECORD, init
 from course_lib.cli.main import main
-from course_lib.grading.course import Course
+from course_lib.grading.class_folder import ClassFolder
 from course_lib.grading.demo_course import SampleStudent, answer
 from course_lib.workspace import folder as workspace
 
@@ -194,7 +194,7 @@ def test_commands_that_no_guide_types_work_in_the_folder(tmp_path, monkeypatch, 
 
     course("init", str(folder))
     monkeypatch.chdir(folder)
-    _, release = Course(folder).read_release(LESSON)
+    _, release = ClassFolder(folder).read_release(LESSON)
     notebook = answer(release, SampleStudent("ada", {}, {}))
     (clones / "ada").mkdir(parents=True)
     nbformat.write(notebook, clones / "ada" / f"{LESSON}.ipynb")

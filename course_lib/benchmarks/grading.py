@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from course_lib.benchmarks.memory import status
-from course_lib.grading.course import Course, quiet_nbgrader
+from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
 from course_lib.grading.demo_course import (
     SampleStudent,
     make_folder,
@@ -163,7 +163,7 @@ def run_course(folder: Path, lesson: str, submissions: int, settings: Settings) 
     seconds = time.perf_counter() - started
     if len(summary.students) != submissions or summary.blanks:
         raise GradingError(f"{lesson}: not everyone was graded: {summary.blanks}")
-    entries = Ledger(Course(folder).ledger_path(lesson)).entries()
+    entries = Ledger(ClassFolder(folder).ledger_path(lesson)).entries()
     names = dict.fromkeys(name for entry in entries for name in entry.seconds)
     steps = {n: sum(e.seconds.get(n, 0.0) for e in entries) / len(entries) for n in names}
     peak = status("VmHWM") if sys.platform == "linux" else 0
@@ -186,7 +186,7 @@ def run_stock(folder: Path, lesson: str, submissions: int) -> Measured:
         shutil.rmtree(folder / name, ignore_errors=True)
     (folder / "gradebook.db").unlink()
     with quiet_nbgrader():
-        course = Course(folder)
+        course = ClassFolder(folder)
         course.ensure_assignment(lesson, course.read_release(lesson)[1])
     environ = {**os.environ, "OMP_NUM_THREADS": "1", "COURSE_CHECK_SEED": course.check_seed()}
     command = [sys.executable, "-W", "ignore", "-m", "nbgrader", "autograde", lesson]

@@ -25,7 +25,7 @@ from nbgrader import api
 from sqlalchemy import insert
 
 from course_lib.benchmarks.grading import machine
-from course_lib.grading.course import Course, quiet_nbgrader
+from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
 from course_lib.grading.demo_course import DUE, make_folder, submit
 from course_lib.grading.graded_cells import REPORT, check_cells, read_notebook
 from course_lib.grading.ledger import Entry, Ledger
@@ -99,7 +99,7 @@ def measure(
 def make_lesson(folder: Path, lesson: str, students: int) -> None:
     """Give every student of a class a graded submission of a lesson."""
     random.seed(lesson)
-    course = Course(folder)
+    course = ClassFolder(folder)
     submit(folder, lesson, [])
     _, release = course.read_release(lesson)
     notebooks = [_graded(release) for _ in range(NUM_VARIANTS)]
@@ -142,7 +142,7 @@ def _graded(release: NotebookNode) -> NotebookNode:
 
 
 def _fill_gradebook(
-    course: Course, lesson: str, chosen: dict[str, int], notebooks: list[NotebookNode]
+    course: ClassFolder, lesson: str, chosen: dict[str, int], notebooks: list[NotebookNode]
 ) -> None:
     """Write the rows that publishing would write, with an insert for each table."""
     points = [{row.exercise: row.points for row in read_notebook(one).rows} for one in notebooks]

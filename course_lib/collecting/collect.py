@@ -36,7 +36,7 @@ from nbgrader.plugins import FileNameCollectorPlugin
 from course_lib.authoring.builder import replace_files
 from course_lib.collecting.layouts import File, HandedIn, handed_in, read_download, read_roster
 from course_lib.collecting.unpack import SafeExtractor
-from course_lib.grading.course import Course, quiet_nbgrader
+from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
 from course_lib.grading.exports.sheet import listed
 from course_lib.grading.graded import COMPLETE, INCOMPLETE
 from course_lib.grading.intake.gate import STAMP, IntakeError, one_line
@@ -78,7 +78,7 @@ def collect(
     if not source.is_dir() and not (source.is_file() and source.suffix.lower() == ".zip"):
         what = "is not a folder or a .zip file" if source.exists() else "does not exist"
         raise UsageError(f"{source} {what}: name the download, or the folder of students' folders")
-    course = Course(root)
+    course = ClassFolder(root)
     kept = course.root / "downloaded" / lesson / "extracted"
     if not dry_run:
         kept.parent.mkdir(parents=True, exist_ok=True)
@@ -115,7 +115,7 @@ def collect(
 
 
 def find(
-    course: Course,
+    course: ClassFolder,
     lesson: str,
     extracted: Path,
     left_out: Mapping[Path, str],
@@ -183,7 +183,7 @@ def _choose(lesson: str, release: tuple[str, Any], one: HandedIn) -> tuple[File 
 
 
 def _submit(
-    course: Course, lesson: str, system: str, students: list[Chosen], *, dry_run: bool
+    course: ClassFolder, lesson: str, system: str, students: list[Chosen], *, dry_run: bool
 ) -> list[tuple[str, str, str]]:
     """Bring submitted/ up to date; return each student with a state and an explanation."""
     note = course.private / "collected" / f"{lesson}.json"
@@ -258,7 +258,7 @@ class Collector(FileNameCollectorPlugin):
             extracted = Path(app._format_collect_path(app.extracted_directory)).resolve()
             roster = next(iter(sorted(extracted.glob("*.csv"))), None)
             try:
-                course = Course(Path(app.coursedir.root))
+                course = ClassFolder(Path(app.coursedir.root))
                 _, students, _ = find(course, lesson, extracted, {}, roster, None)
             except CourseError as error:
                 app.fail(str(error))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from nbgrader.api import MissingEntry
 
-from course_lib.grading.course import Course, quiet_nbgrader
+from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
 from course_lib.grading.intake.gate import UnclearTimeError, one_line, parse_time
 from course_lib.workspace.errors import UsageError
 
@@ -17,7 +17,7 @@ def extend(root: Path, lesson: str, student: str, until: str) -> str:
     Raises:
         UsageError: the student, the date or the lesson's due date is not known.
     """
-    course, moment = Course(root), _moment(until)
+    course, moment = ClassFolder(root), _moment(until)
     with quiet_nbgrader():
         release = course.read_release(lesson)[1]
         with course.gradebook() as gradebook:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.collecting.layouts import NAMES
-from course_lib.grading.course import Course, quiet_nbgrader
+from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
 from course_lib.grading.graded import ABSENT, COMPLETE, INCOMPLETE
 from course_lib.grading.intake.gate import one_line
 from course_lib.grading.ledger import Ledger
@@ -43,7 +43,7 @@ def feedback(root: Path, lesson: str, to: str | None = None) -> tuple[int, list[
     Raises:
         UsageError: there are no pages, or nothing was collected from this LMS.
     """
-    course = Course(root)
+    course = ClassFolder(root)
     found = course.step("feedback").glob(f"*/{lesson}/{lesson}.html")
     pages = {path.parent.parent.name: path for path in found}
     if not pages:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import nbformat
 from nbformat import NotebookNode
 
-from course_lib.grading.course import CONFIG, Course, quiet_nbgrader
+from course_lib.grading.class_folder import CONFIG, ClassFolder, quiet_nbgrader
 from course_lib.grading.driver import Settings, grade
 from course_lib.grading.graded import GradedLesson
 from course_lib.grading.graded_cells import ANSWER, grade_id, is_theirs
@@ -121,7 +121,7 @@ def make_folder(root: Path, folder: Path) -> None:
 
 def submit(folder: Path, lesson: str, students: Sequence[SampleStudent]) -> None:
     """Release a lesson in the demo's folder, set its due date, and submit every answer."""
-    course = Course(folder)
+    course = ClassFolder(folder)
     with quiet_nbgrader():
         course.generate(lesson, "notebooks")
         with course.gradebook() as gradebook:

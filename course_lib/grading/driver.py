@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from course_lib.grading.course import Course, quiet_nbgrader
+from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
 from course_lib.grading.executors import Executor, executor, shard_of
 from course_lib.grading.graded import GradedLesson
 from course_lib.grading.intake.submissions import Submission, find_submissions
@@ -67,7 +67,7 @@ def grade(
 
     started = time.monotonic()
     with quiet_nbgrader(), contextlib.ExitStack() as stack:
-        course = Course(root)
+        course = ClassFolder(root)
         task = LessonToGrade(course, lesson, settings or Settings())
         course.private.mkdir(exist_ok=True)
         stack.enter_context(only_one(course.private / "grade.lock", waiting=refuse))

@@ -12,7 +12,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from course_lib.exercises import class_settings
-from course_lib.grading.course import Course, parse_graded
+from course_lib.grading.class_folder import ClassFolder, parse_graded
 from course_lib.grading.graded_cells import check_cells, grade_id, read_check
 from course_lib.grading.intake.gate import IntakeError, utf8
 from course_lib.grading.intake.read import has_answers, read_bytes
@@ -32,7 +32,7 @@ from course_lib.grading.ledger import (
 class LessonToGrade:
     """What all submissions of a run have in common."""
 
-    def __init__(self, course: Course, lesson: str, settings: Settings) -> None:
+    def __init__(self, course: ClassFolder, lesson: str, settings: Settings) -> None:
         self.course, self.lesson, self.settings = course, lesson, settings
         self.release, self.notebook = course.read_release(lesson)  # as text, and parsed once
         about = (cell.metadata["nbgrader"] for cell in check_cells(self.notebook))

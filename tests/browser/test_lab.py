@@ -299,7 +299,7 @@ def test_figures_are_still_without_trust_and_alive_in_a_kernel(course, address, 
 
 
 def test_an_instructor_grades_a_written_answer_and_renews_the_feedback(course, address, page):
-    from course_lib.grading.course import Course, quiet_nbgrader
+    from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
 
     lab = Lab(page, address)
     lab.choose("Nbgrader", "Formgrader")
@@ -321,7 +321,7 @@ def test_an_instructor_grades_a_written_answer_and_renews_the_feedback(course, a
     with page.expect_response(lambda reply: "/api/comment/" in reply.url):
         comment.fill(REMARK)
         comment.press("Tab")
-    with quiet_nbgrader(), Course(course).gradebook() as gradebook:
+    with quiet_nbgrader(), ClassFolder(course).gradebook() as gradebook:
         about = gradebook.find_submission_notebook(LESSON, LESSON, "all-right")
         (grade,) = (one for one in about.grades if one.name == WRITTEN)
         assert (grade.manual_score, grade.needs_manual_grade) == (2, False)

@@ -20,7 +20,7 @@ from corpus import THREATS, Lab, Threat
 from grading_course import LESSON, RIGHT, honest, make_course
 from restart import processes
 
-from course_lib.grading.course import Course
+from course_lib.grading.class_folder import ClassFolder
 from course_lib.grading.driver import Settings, grade
 from course_lib.grading.graded import GradedLesson, GradedSubmission
 from course_lib.grading.graded_cells import is_check
@@ -63,7 +63,7 @@ class Evidence:
 
     def printed(self, student: str) -> str:
         """Return what a student's own cells put out, as it is kept."""
-        notebook = Course(self.lab.root).read_graded(student, LESSON)
+        notebook = ClassFolder(self.lab.root).read_graded(student, LESSON)
         return "".join(
             output.get("text", "") + output.get("evalue", "")
             for cell in (notebook.cells if notebook else ())
@@ -86,7 +86,7 @@ def make_lab(folder: Path, port: int) -> Lab:
     make_course(root)
     target.write_text(secret["host"])
     (root / "solutions" / LESSON / "notes.txt").write_text(secret["solution"])
-    secret["seed"] = Course(root).check_seed()
+    secret["seed"] = ClassFolder(root).check_seed()
     return Lab(root, target, port, secret)
 
 

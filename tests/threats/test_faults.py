@@ -21,7 +21,7 @@ from grading_course import CAUSAL, LESSON, QUICK, RIGHT, hand_in, honest, scores
 from waiting import PATIENCE, wait_until
 
 from course_lib.grading import driver, ledger
-from course_lib.grading.course import Course
+from course_lib.grading.class_folder import ClassFolder
 from course_lib.grading.driver import grade
 from course_lib.grading.executors import local
 from course_lib.grading.executors.local import Processes
@@ -268,8 +268,8 @@ def test_f10_a_damaged_gradebook_is_named_and_a_new_one_is_filled(course, kept, 
 
 def test_f11_a_damaged_ledger_entry_or_graded_notebook_regrades_that_one_only(course, kept):
     again(course)
-    entry = Ledger(Course(course).ledger_path(LESSON))._path("ada")
-    for path in (entry, Course(course).autograded_notebook("ada", LESSON)):
+    entry = Ledger(ClassFolder(course).ledger_path(LESSON))._path("ada")
+    for path in (entry, ClassFolder(course).autograded_notebook("ada", LESSON)):
         path.write_bytes(path.read_bytes()[:-100])
         driver.executor.asked.clear()
         is_as_undisturbed(course, kept)

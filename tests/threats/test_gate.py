@@ -19,7 +19,7 @@ from course_lib.cli.options import progress
 from course_lib.cli.tables import summary_table
 from course_lib.exercises import find
 from course_lib.grading import driver
-from course_lib.grading.course import Course
+from course_lib.grading.class_folder import ClassFolder
 from course_lib.grading.driver import grade
 from course_lib.grading.exports import ExportRequest, export
 from course_lib.grading.intake.gate import read_stamp, secret_seed
@@ -126,12 +126,12 @@ def test_u06_lateness_is_current_after_every_run_without_grading_again(course):
 
     ada(0, 0)
     asked, shown = list(driver.executor.asked), others.stat()
-    with Course(course).gradebook() as gradebook:
+    with ClassFolder(course).gradebook() as gradebook:
         gradebook.update_or_create_assignment(LESSON, duedate="2026-03-01")
     ada(1, 0)
     config.write_text(f"{config.read_text()}\nc.LateSubmissionPlugin.penalty_method = 'zero'\n")
     ada(1, 4, students=["bob"])
-    with Course(course).gradebook() as gradebook:
+    with ClassFolder(course).gradebook() as gradebook:
         gradebook.grant_extension(LESSON, "ada", days=1)
     ada(0, 0)
     stamp.write_text("2026-03-04 UTC")

@@ -6,7 +6,7 @@ import pytest
 from corpus import FULL, THREATS, complaint, read_hostile
 from grading_course import LESSON
 
-from course_lib.grading.course import Course
+from course_lib.grading.class_folder import ClassFolder
 from course_lib.grading.sanitize import KEPT
 
 read_hostile()
@@ -58,7 +58,7 @@ def test_no_secret_shows_in_what_students_see(graded):
 
 
 def test_s08_a_notebook_and_its_page_keep_what_fits(graded):
-    course = Course(graded[0].lab.root)
+    course = ClassFolder(graded[0].lab.root)
     text = course.autograded_notebook("S08-0", LESSON).read_text(encoding="utf-8")
     assert KEPT / 2 < len(text) < 2 * KEPT
     assert "all cells together put out more than" in text
@@ -76,7 +76,7 @@ def test_s23_nothing_runs_and_nothing_is_fetched_when_a_page_is_opened(graded):
 
 
 def test_the_gradebook_holds_what_the_machine_decided_and_no_more(graded):
-    with Course(graded[0].lab.root).gradebook() as gradebook:
+    with ClassFolder(graded[0].lab.root).gradebook() as gradebook:
         for submission in gradebook.assignment_submissions(LESSON):
             for notebook in submission.notebooks:
                 for grade in notebook.grades:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from course_lib.grading.course import Course, quiet_nbgrader
+from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
 from course_lib.grading.exports import lms
 from course_lib.grading.exports.request import ExportRequest, Groups, Outcome
 from course_lib.grading.exports.sheet import Sheet, key, parse_number, read_sheet
@@ -37,7 +37,7 @@ def export(root: Path, request: ExportRequest) -> Outcome:
         )
     if request.to == "csv" and (request.into or request.match or request.columns):
         raise ExportError("--into, --match and --map need --to canvas, moodle or gradescope")
-    course = Course(root)
+    course = ClassFolder(root)
     with quiet_nbgrader():
         people, lessons = _read_gradebook(course, request)
     if request.into is not None:
@@ -59,7 +59,7 @@ def export(root: Path, request: ExportRequest) -> Outcome:
 
 
 def _read_gradebook(
-    course: Course, request: ExportRequest
+    course: ClassFolder, request: ExportRequest
 ) -> tuple[list[tuple[str, ...]], list[GradedLesson]]:
     """Return everyone's id, names and address, and the lessons with their headings."""
     kind, _, path = course.coursedir("").db_url.partition(":///")

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from urllib.parse import unquote
 
-from course_lib.grading.course import parse_graded
+from course_lib.grading.class_folder import parse_graded
 
 MARK = "From the course's own run"
 _STILL = re.compile(r'<img class="still" alt="([^"]*)"[^>]*? src="data:image/svg\+xml,([^"]*)">')

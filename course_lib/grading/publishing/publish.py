@@ -20,7 +20,7 @@ from course_lib.grading.adapters.nbgrader import (
     one_transaction,
     submit,
 )
-from course_lib.grading.course import Course
+from course_lib.grading.class_folder import ClassFolder
 from course_lib.grading.gradebook import MAX_STUDENT_ID
 from course_lib.grading.graded import GradedExercise
 from course_lib.grading.graded_cells import grade_id, is_check, is_theirs, read_notebook
@@ -35,7 +35,7 @@ from course_lib.workspace.files import write_atomically
 class Publisher:
     """Writes the results of one lesson."""
 
-    def __init__(self, course: Course, lesson: str, gradebook: Gradebook) -> None:
+    def __init__(self, course: ClassFolder, lesson: str, gradebook: Gradebook) -> None:
         self.course, self.lesson, self.gradebook = course, lesson, gradebook
         self._penalties = LatePenalties(course.config)
         self._marks: dict[str, Marks] = {}

@@ -18,7 +18,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from course_lib.checks.judge.html import inline
-from course_lib.grading.course import Course, quiet_nbgrader
+from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
 from course_lib.grading.graded import OUTCOMES, STOPPED, GradedLesson, GradedSubmission, outcome_of
 from course_lib.grading.report.read_grades import read_lesson
 from course_lib.workspace.errors import GradingError
@@ -32,7 +32,7 @@ NUM_SLOWEST = 5
 
 def write_report(root: Path, lesson: str | None = None) -> Path:
     """Write the pages of all graded lessons and report.html, or of one; return the one to open."""
-    course = Course(root)
+    course = ClassFolder(root)
     with quiet_nbgrader():
         with course.gradebook() as gradebook:
             everyone = sorted(student.id for student in gradebook.students)

@@ -7,14 +7,14 @@ from sqlalchemy import select
 from sqlalchemy.orm import selectinload
 
 from course_lib.grading.adapters.nbgrader import Assignment, Grade, Submission
-from course_lib.grading.course import Course
+from course_lib.grading.class_folder import ClassFolder
 from course_lib.grading.graded import BLANK, GradedExercise, GradedLesson, GradedSubmission
 from course_lib.grading.graded_cells import read_notebook
 from course_lib.grading.intake.gate import read_stamp
 from course_lib.grading.ledger import Entry, Ledger
 
 
-def read_lesson(course: Course, lesson: str, *, brief: bool = False) -> GradedLesson:
+def read_lesson(course: ClassFolder, lesson: str, *, brief: bool = False) -> GradedLesson:
     """Return everything known about a lesson.
 
     If `brief`, only graded notebooks in which points are missing are read, to say why. Mistakes

@@ -1,4 +1,4 @@
-"""A course folder as nbgrader sees it: its configuration, its paths and its gradebook."""
+"""The folder of a class as nbgrader sees it: its configuration, its paths and its gradebook."""
 
 import copy
 import hashlib
@@ -40,8 +40,8 @@ def quiet_nbgrader() -> Iterator[None]:
         yield
 
 
-class Course:
-    """Paths, configuration and gradebook of the course at `root`, if that holds one."""
+class ClassFolder:
+    """Paths, configuration and gradebook of the class at `root`, if that holds one."""
 
     def __init__(self, root: Path) -> None:
         self.root = Path(root).resolve()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from course_lib.authoring.inputs import Course
+from course_lib.authoring.lesson_tree import LessonTree
 from course_lib.authoring.matrix import judge_variant, run
 from course_lib.authoring.site import published
 from course_lib.authoring.times import course_times, spoken
@@ -70,7 +70,7 @@ def lesson_table() -> str:
     The links lead to the pages of the published site if pyproject.toml names the repository, and
     otherwise to the notebooks.
     """
-    course, rows, total = Course.at(ROOT), [], 0
+    course, rows, total = LessonTree.at(ROOT), [], 0
     address = pages_address(ROOT) or "notebooks"
     address += "/{slug}/{slug}." + ("ipynb" if address == "notebooks" else "html")
     found = course_times(course)

@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
-from course_lib.authoring.inputs import Course
+from course_lib.authoring.lesson_tree import LessonTree
 
 ROOT = Path(__file__).resolve().parents[1]
 SLUG = "01_toy"
@@ -123,7 +123,7 @@ check("Adder")
 """
 
 
-def make_course(folder: Path) -> Course:
+def make_course(folder: Path) -> LessonTree:
     """Write the course below `folder`, not built yet."""
     root, library = folder / "course", folder / "lib" / "course_lib"
     for name, text in LIBRARY.items():
@@ -136,7 +136,7 @@ def make_course(folder: Path) -> Course:
     return course
 
 
-def toy_course(folder: Path) -> Course:
+def toy_course(folder: Path) -> LessonTree:
     """Return the course that `make_course` wrote below `folder`, or a copy of it."""
     exercises = {
         "double": _exercise(SLUG, points=2, minutes=5, difficulty=1),
@@ -145,7 +145,7 @@ def toy_course(folder: Path) -> Course:
     }
     written = SimpleNamespace(grade_id="why_toys", points=3, minutes=5)
     lessons = {SLUG: SimpleNamespace(exercises=("double", "Adder"), written=written, starred=False)}
-    return Course(folder / "course", folder / "lib" / "course_lib", exercises, lessons)
+    return LessonTree(folder / "course", folder / "lib" / "course_lib", exercises, lessons)
 
 
 def _exercise(lesson: str, **about: int) -> SimpleNamespace:
@@ -159,6 +159,6 @@ def edit(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new, 1))
 
 
-def snapshot(course: Course) -> dict[str, bytes]:
+def snapshot(course: LessonTree) -> dict[str, bytes]:
     """Return the bytes of every notebook of the course."""
     return {p.name + p.parent.parent.name: p.read_bytes() for p in course.root.rglob("*.ipynb")}

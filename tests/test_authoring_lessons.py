@@ -8,7 +8,7 @@ import nbformat
 import pytest
 
 from course_lib.authoring.assemble import assemble, first_heading, undefined_in_solutions
-from course_lib.authoring.inputs import Course
+from course_lib.authoring.lesson_tree import LessonTree
 from course_lib.authoring.paste import find_solution, solution_path
 from course_lib.authoring.release import release_files
 from course_lib.exercises import lessons
@@ -19,7 +19,7 @@ SLUGS = sorted(lessons())
 
 @pytest.fixture(scope="module")
 def course():
-    return Course.at(ROOT)
+    return LessonTree.at(ROOT)
 
 
 @pytest.fixture(scope="module", params=SLUGS)

@@ -9,7 +9,7 @@ from authoring_toy import SLUG, make_course
 from guides import copy_of_the_course
 
 from course_lib.authoring import skeleton
-from course_lib.authoring.inputs import Course
+from course_lib.authoring.lesson_tree import LessonTree
 from course_lib.workspace.errors import BuildError
 from course_lib.workspace.sources import exported
 
@@ -17,9 +17,9 @@ ROOT = Path(__file__).parent.parent
 
 
 def test_a_new_exercise_has_its_six_pieces(tmp_path):
-    here = Course.at(ROOT)
+    here = LessonTree.at(ROOT)
     folder = copy_of_the_course(tmp_path / "course")
-    course = Course(folder, folder / "course_lib", here.exercises, here.lessons)
+    course = LessonTree(folder, folder / "course_lib", here.exercises, here.lessons)
     written = skeleton.new_exercise(course, "window_mask", "02_masked_softmax")
     assert [path.relative_to(folder).as_posix() for path in written] == [
         "course_lib/attention/_masked_softmax.py",

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from course_lib.authoring.assemble import CellIds, first_heading, slugify
-from course_lib.authoring.inputs import did_you_mean
+from course_lib.authoring.lesson_tree import did_you_mean
 from course_lib.authoring.paste import find_solution
 from course_lib.authoring.read import read_cells
 from course_lib.workspace.errors import BuildError

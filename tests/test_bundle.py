@@ -21,7 +21,7 @@ from waiting import PATIENCE
 import course_lib
 from course_lib import attention
 from course_lib.authoring.bundle import FOLDER, bundle_name, contents, packed
-from course_lib.authoring.inputs import Course
+from course_lib.authoring.lesson_tree import LessonTree
 from course_lib.checks import lessons
 from course_lib.cli import main as cli
 from course_lib.exercises import find
@@ -34,7 +34,7 @@ LESSON = "02_masked_softmax"
 
 @pytest.fixture(scope="module")
 def course():
-    return Course.at(ROOT)
+    return LessonTree.at(ROOT)
 
 
 def unzipped(course, folder, slugs, up_to=None):

@@ -6,7 +6,7 @@ import pytest
 from answers_within import passing
 
 from course_lib.authoring.bundle import contents
-from course_lib.authoring.inputs import Course
+from course_lib.authoring.lesson_tree import LessonTree
 from course_lib.checks import lessons
 
 pytestmark = pytest.mark.slow
@@ -22,7 +22,7 @@ class _Kept:
 @pytest.mark.parametrize("slug", list(lessons()))
 def test_nothing_that_a_bundle_holds_is_an_answer(tmp_path, slug):
     slugs = [each for each in lessons() if each <= slug]  # each of their bundles has some of these
-    for name, data in contents(Course.at(ROOT), slugs, slug).items():
+    for name, data in contents(LessonTree.at(ROOT), slugs, slug).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(data)
     planted = {}

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from course_lib.authoring.assemble import assemble
-from course_lib.authoring.inputs import Course
+from course_lib.authoring.lesson_tree import LessonTree
 from course_lib.authoring.release import release_files
 from course_lib.checks.observe.lessons.broken_modules import BUGS, Sound
 from course_lib.notebook import hunt, own_library
@@ -158,7 +158,7 @@ def test_the_list_names_no_box_and_is_in_an_order_that_tells_nothing(capsys):
 
 
 def test_no_cell_of_the_release_names_a_box_with_what_it_breaks():
-    course = Course.at(ROOT)
+    course = LessonTree.at(ROOT)
     notebook, _ = assemble(course, SLUG)
     text = release_files(course, SLUG, nbformat.writes(notebook))[f"{SLUG}.ipynb"].decode()
     cells = [cell.source for cell in nbformat.reads(text, as_version=4).cells]

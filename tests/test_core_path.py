@@ -17,7 +17,7 @@ from grading_course import make_course as make_lesson
 import course_lib
 from course_lib import checks
 from course_lib.authoring.assemble import assemble
-from course_lib.authoring.inputs import Course
+from course_lib.authoring.lesson_tree import LessonTree
 from course_lib.authoring.times import (
     MOST_CORE,
     MOST_WHOLE,
@@ -49,7 +49,7 @@ SLUGS = list(checks.lessons())
 
 @pytest.fixture(scope="module")
 def course():
-    return Course.at(ROOT)
+    return LessonTree.at(ROOT)
 
 
 # --- times --------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from course_lib import exercises
 from course_lib.authoring.assemble import assemble
 from course_lib.authoring.builder import check_build
 from course_lib.authoring.init import init
-from course_lib.authoring.inputs import Course as Lessons
+from course_lib.authoring.lesson_tree import LessonTree
 from course_lib.cli.main import main
 from course_lib.exercises.course_file import FILE, FOLDER
 from course_lib.grading.class_folder import ClassFolder
@@ -82,9 +82,9 @@ def test_a_wrong_entry_is_named_with_its_remedy(folder, capsys, text):
 
 
 def test_the_build_gives_cells_and_text_these_points_and_stars(folder):
-    unchanged = points(assemble(Lessons.at(folder), LESSON)[0])
+    unchanged = points(assemble(LessonTree.at(folder), LESSON)[0])
     (folder / FILE).write_text(SETTINGS, encoding="utf-8")
-    notebook = assemble(Lessons.at(folder), LESSON)[0]
+    notebook = assemble(LessonTree.at(folder), LESSON)[0]
     changed = {"causal_mask": 3, "combine_masks": 2, "length_mask": 0, LESSON: 0}
     assert points(notebook) == {**unchanged, **changed}
     text = "\n".join(cell.source for cell in notebook.cells)

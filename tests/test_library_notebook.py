@@ -15,7 +15,7 @@ from live_notebook import live_notebook
 import course_lib
 from course_lib import attention
 from course_lib.authoring.assemble import assemble
-from course_lib.authoring.inputs import Course
+from course_lib.authoring.lesson_tree import LessonTree
 from course_lib.authoring.paste import solution_source
 from course_lib.checks import exercises
 from course_lib.exercises import lessons
@@ -204,7 +204,7 @@ def test_what_is_solved_in_lesson_02_is_yours_in_lesson_05(course):
             "answers are in your own library"
             in first.said("import course_lib\ncourse_lib.progress()")
         )
-    later, _ = assemble(Course.at(ROOT), "05_scaled_dot_product")
+    later, _ = assemble(LessonTree.at(ROOT), "05_scaled_dot_product")
     with live_notebook(lesson, someone=True) as second:
         said = second.said(_cell(later, "setup")).strip()
         assert said.startswith("masked_softmax: going on with your own from my_attention (")

@@ -20,7 +20,7 @@ from course_lib.attention import (
     positional_encoding,
 )
 from course_lib.authoring import stored
-from course_lib.authoring.inputs import Course
+from course_lib.authoring.lesson_tree import LessonTree
 from course_lib.models import trained
 from course_lib.models.language_model import repeated_tokens
 from course_lib.models.numerals import Numerals, english
@@ -243,7 +243,7 @@ def test_other_weights_are_another_digest(tmp_path):
 @pytest.fixture
 def course(tmp_path):
     (tmp_path / "models").mkdir()
-    return Course(tmp_path, tmp_path, {}, {})
+    return LessonTree(tmp_path, tmp_path, {}, {})
 
 
 @pytest.mark.parametrize("store", STORES)

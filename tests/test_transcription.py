@@ -6,7 +6,7 @@ import pytest
 from transcription import statements, told
 
 from course_lib import checks
-from course_lib.authoring.inputs import Course
+from course_lib.authoring.lesson_tree import LessonTree
 
 ROOT = Path(__file__).resolve().parents[1]
 MOST = 0.3  # of the tokens: calls that a statement must name stand in solutions, too
@@ -17,7 +17,7 @@ HARD = [
 
 @pytest.fixture(scope="module")
 def texts():
-    course = Course.at(ROOT)
+    course = LessonTree.at(ROOT)
     found: dict[str, str] = {}
     for slug in checks.lessons():
         found |= statements(course, slug)

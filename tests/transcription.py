@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from course_lib.authoring.inputs import Course
+from course_lib.authoring.lesson_tree import LessonTree
 from course_lib.authoring.paste import BEGIN, solution_source
 from course_lib.authoring.read import assign_roles, read_cells
 
@@ -14,7 +14,7 @@ _DEFINITIONS = (ast.FunctionDef, ast.ClassDef)
 _ENDS = re.compile(r"#{1,3} ")
 
 
-def statements(course: Course, slug: str) -> dict[str, str]:
+def statements(course: LessonTree, slug: str) -> dict[str, str]:
     """Return the text of each exercise of a lesson, from heading to check, without its stub."""
     path = course.text(slug)
     cells = read_cells(path.read_text(encoding="utf-8"), course.relative(path))

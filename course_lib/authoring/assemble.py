@@ -3,7 +3,7 @@
 import re
 from typing import TYPE_CHECKING
 
-from course_lib.authoring.inputs import Course
+from course_lib.authoring.lesson_tree import LessonTree
 from course_lib.authoring.paste import Solution, find_solution, solution_path
 from course_lib.authoring.read import HEADING, TOGETHER, Cell, Part, assign_roles, read_cells
 from course_lib.authoring.skeleton import check_placeholders
@@ -36,7 +36,7 @@ _CHECK = {"grade": True, "solution": False, "locked": True}
 _WRITTEN = {"grade": True, "solution": True, "locked": False}
 
 
-def assemble(course: Course, slug: str) -> "tuple[NotebookNode, dict[str, int]]":
+def assemble(course: LessonTree, slug: str) -> "tuple[NotebookNode, dict[str, int]]":
     """Return the unexecuted source notebook of a lesson and the line of each of its cells.
 
     Returns:
@@ -66,7 +66,7 @@ def assemble(course: Course, slug: str) -> "tuple[NotebookNode, dict[str, int]]"
     return notebook, lines
 
 
-def undefined_in_solutions(course: Course, slug: str) -> dict[str, list[str]]:
+def undefined_in_solutions(course: LessonTree, slug: str) -> dict[str, list[str]]:
     """Return, for each exercise of a lesson, the names its pasted source lacks in the notebook.
 
     Known are the names that the setup cell binds and the exercises, of this lesson or others,
@@ -82,7 +82,7 @@ def undefined_in_solutions(course: Course, slug: str) -> dict[str, list[str]]:
     return _undefined(parts, solutions, course)
 
 
-def _undefined(parts, solutions: dict[str, Solution], course: Course) -> dict[str, list[str]]:
+def _undefined(parts, solutions: dict[str, Solution], course: LessonTree) -> dict[str, list[str]]:
     known, lacking = set(), {}
     for part in parts:
         if part.role == "setup":
@@ -95,7 +95,7 @@ def _undefined(parts, solutions: dict[str, Solution], course: Course) -> dict[st
     return {name: names for name, names in lacking.items() if names}
 
 
-def _solutions(parts: list[Part], course: Course, slug: str) -> dict[str, Solution]:
+def _solutions(parts: list[Part], course: LessonTree, slug: str) -> dict[str, Solution]:
     path = solution_path(course.library, slug)
     shown = course.relative(path)
     names = [part.name for part in parts if part.role == "exercise"]
@@ -154,7 +154,7 @@ def _tags(cell: Cell) -> dict:
     return {"tags": tags, **folded} if tags else {}
 
 
-def _notebook_cells(part: Part, course: Course, slug: str, solutions, ids: CellIds) -> list:
+def _notebook_cells(part: Part, course: LessonTree, slug: str, solutions, ids: CellIds) -> list:
     from nbformat.v4 import new_code_cell, new_markdown_cell
 
     name, source = part.name, part.cell.source
@@ -185,7 +185,7 @@ def _notebook_cells(part: Part, course: Course, slug: str, solutions, ids: CellI
     return [new_code_cell(source, id=ids.next(), metadata=tags)]
 
 
-def _filled(source: str, course: Course, slug: str) -> str:
+def _filled(source: str, course: LessonTree, slug: str) -> str:
     """Insert the lesson's time, and below the headings the points of the graded cells."""
     if TIME in source:
         source = source.replace(TIME, told(times(course, slug)))
@@ -207,7 +207,7 @@ def _nbgrader(grade_id: str, flags: dict, points: float | None = None) -> dict:
     return {"nbgrader": metadata if points is None else {**metadata, "points": points}}
 
 
-def _facts(course: Course, name: str) -> str:
+def _facts(course: LessonTree, name: str) -> str:
     exercise = course.exercises[name]
     facts = _line(exercise, _DIFFICULTY[exercise.difficulty])
     return f"{facts}\n\n*Judged: {course.judged[name]}*" if name in course.judged else facts

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from course_lib.authoring.assemble import assemble
-from course_lib.authoring.inputs import SOLUTIONS, Course
+from course_lib.authoring.lesson_tree import SOLUTIONS, LessonTree
 from course_lib.authoring.paste import solution_path
 from course_lib.authoring.release import release_files
 from course_lib.workspace.errors import BuildError
@@ -57,7 +57,7 @@ def build(
     *,
     force: bool = False,
     progress: Progress | None = None,
-    course: Course | None = None,
+    course: LessonTree | None = None,
 ) -> list[BuildResult]:
     """Build the source notebook and the release of each lesson that is stale.
 
@@ -76,7 +76,7 @@ def build(
         BuildError: a lesson text is invalid, or a release was edited since it was built. The error
             names the file, the line and the remedy.
     """
-    course = course or Course.at(root)
+    course = course or LessonTree.at(root)
     say = progress or (lambda line: None)
     slugs = course.select(lessons)
     for slug in slugs:
@@ -86,10 +86,10 @@ def build(
 
 
 def check_build(
-    root: Path, lessons: Sequence[str] | None = None, *, course: Course | None = None
+    root: Path, lessons: Sequence[str] | None = None, *, course: LessonTree | None = None
 ) -> list[Drift]:
     """Return what `build` would change and why, without executing a cell."""
-    course = course or Course.at(root)
+    course = course or LessonTree.at(root)
     return [drift for slug in course.select(lessons) for drift in _drifts(course, slug)]
 
 
@@ -114,7 +114,7 @@ def _build_lesson(course, slug, notebook, lines, force: bool, say: Progress) -> 
     return BuildResult(slug, solution, release, executed, bool(changed), seconds)
 
 
-def _refuse_if_edited(course: Course, slug: str, names: Iterable[str]) -> None:
+def _refuse_if_edited(course: LessonTree, slug: str, names: Iterable[str]) -> None:
     """Raise BuildError if somebody edited or ran one of these release files."""
     for name in names:
         if _is_edited(course, slug, name):
@@ -127,7 +127,7 @@ def _refuse_if_edited(course: Course, slug: str, names: Iterable[str]) -> None:
             )
 
 
-def _is_edited(course: Course, slug: str, name: str) -> bool:
+def _is_edited(course: LessonTree, slug: str, name: str) -> bool:
     """Return whether a release file exists and differs from what the build last wrote."""
     data = _read_bytes(course.release(slug).parent / name)
     written = read_digests(course, slug).get("release", {}).get(name)
@@ -164,7 +164,7 @@ def _solution_drift(text: str | None, digest: str, noted: dict[str, str]) -> str
     return None if noted["inputs"] == digest else "older than the lesson text or course_lib"
 
 
-def _drifts(course: Course, slug: str) -> list[Drift]:
+def _drifts(course: LessonTree, slug: str) -> list[Drift]:
     command = f"course build {slug}"
     try:
         notebook, _ = assemble(course, slug)
@@ -182,7 +182,7 @@ def _drifts(course: Course, slug: str) -> list[Drift]:
     return check_release(course, slug)
 
 
-def check_release(course: Course, slug: str) -> list[Drift]:
+def check_release(course: LessonTree, slug: str) -> list[Drift]:
     """Return how a lesson's release differs from what its source notebook generates, and why."""
     text = _read(course.solution(slug))
     command = f"course build {slug}"
@@ -205,7 +205,7 @@ def check_release(course: Course, slug: str) -> list[Drift]:
     return drifts
 
 
-def other_points(course: Course, slug: str) -> str | None:
+def other_points(course: LessonTree, slug: str) -> str | None:
     """Return an exercise that counts other points in the release than now, or None."""
     notebook = json.loads(course.release(slug).read_text(encoding="utf-8"))
     checks = [cell["metadata"].get("nbgrader", {}) for cell in notebook["cells"]]
@@ -231,7 +231,7 @@ def replace_files(files: dict[Path, bytes]) -> None:
             scratch.unlink(missing_ok=True)
 
 
-def input_digest(notebook, course: Course, slug: str) -> str:
+def input_digest(notebook, course: LessonTree, slug: str) -> str:
     """Return a digest of the unexecuted `notebook` and everything that influences its outputs."""
     sources = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
     parts = [_BUILDER, json.dumps(notebook, sort_keys=True)]
@@ -251,7 +251,7 @@ def file_digest(data: bytes) -> str:
     return hashlib.sha256(data.replace(b"\r\n", b"\n")).hexdigest()
 
 
-def read_digests(course: Course, slug: str) -> dict:
+def read_digests(course: LessonTree, slug: str) -> dict:
     """Return the digests recorded for a lesson, or an empty dict if they cannot be read."""
     try:
         noted = json.loads(_file(course).read_text(encoding="utf-8"))[slug]
@@ -262,7 +262,7 @@ def read_digests(course: Course, slug: str) -> dict:
 
 
 def with_digests(
-    course: Course, slug: str, inputs: str, text: str, release: dict[str, bytes]
+    course: LessonTree, slug: str, inputs: str, text: str, release: dict[str, bytes]
 ) -> dict[Path, bytes]:
     """Return the new contents of the digest file after a lesson was built, by path."""
     try:
@@ -279,7 +279,7 @@ def with_digests(
     return {_file(course): written.encode()}
 
 
-def _file(course: Course) -> Path:
+def _file(course: LessonTree) -> Path:
     return course.root / SOLUTIONS / FILE
 
 
@@ -288,7 +288,7 @@ def _is_data(path: Path) -> bool:
     return path.is_file() and path.suffix not in (".py", ".ipynb", ".pyc") and not hidden
 
 
-def influences(sources: list[str], course: Course, slug: str) -> list[Path]:
+def influences(sources: list[str], course: LessonTree, slug: str) -> list[Path]:
     """Return the files of course_lib that cells with these `sources` can run, sorted.
 
     The checks find exercises by folder, so this lesson's own are a start and those of others count

@@ -19,7 +19,7 @@ import nbformat
 from packaging.requirements import Requirement
 
 from course_lib.authoring.builder import check_release, replace_files
-from course_lib.authoring.inputs import Course, files_home
+from course_lib.authoring.lesson_tree import LessonTree, files_home
 from course_lib.authoring.paste import solution_path
 from course_lib.exercises import course_file
 from course_lib.workspace.errors import ReleaseError
@@ -90,7 +90,7 @@ def make_bundle(
         ReleaseError: a lesson was edited by hand, is not built, or comes after `up_to`.
     """
     say = progress or (lambda line: None)
-    course = Course.at(root)
+    course = LessonTree.at(root)
     late = [slug for slug in lessons if up_to is not None and slug > up_to]
     if late:
         raise ReleaseError(
@@ -128,12 +128,12 @@ def packed(files: dict[str, bytes]) -> bytes:
     return buffer.getvalue()
 
 
-def solved(course: Course, up_to: str | None) -> list[str]:
+def solved(course: LessonTree, up_to: str | None) -> list[str]:
     """Return the lessons whose solutions a bundle holds."""
     return [slug for slug in course.lessons if up_to is None or slug < up_to]
 
 
-def contents(course: Course, lessons: Sequence[str], up_to: str | None) -> dict[str, bytes]:
+def contents(course: LessonTree, lessons: Sequence[str], up_to: str | None) -> dict[str, bytes]:
     """Return every file of a bundle by its name."""
     root, library = course.root, course.library
     home = files_home(library)
@@ -158,7 +158,7 @@ def contents(course: Course, lessons: Sequence[str], up_to: str | None) -> dict[
     return files
 
 
-def library_files(course: Course, lessons: Sequence[str], up_to: str | None) -> list[Path]:
+def library_files(course: LessonTree, lessons: Sequence[str], up_to: str | None) -> list[Path]:
     """Return the part of course_lib that the lessons, their checks and the commands need."""
     library = course.library
     known = [slug for slug in course.lessons if up_to is None or slug <= up_to]
@@ -219,7 +219,7 @@ def environment(home: Path) -> str:
     return "".join(kept)
 
 
-def readme(course: Course, lessons: Sequence[str], up_to: str | None) -> str:
+def readme(course: LessonTree, lessons: Sequence[str], up_to: str | None) -> str:
     """Return the one-screen README that a student reads first."""
     template = Path(__file__).with_name("bundle_readme.md").read_text(encoding="utf-8")
     listed = [

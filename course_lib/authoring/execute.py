@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from course_lib.authoring.inputs import Course
+from course_lib.authoring.lesson_tree import LessonTree
 from course_lib.authoring.paste import solution_path
 from course_lib.exercises.course_file import FOLDER
 from course_lib.workspace.errors import BuildError
@@ -31,7 +31,9 @@ _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _HIDDEN_FROM_KERNEL = ("COURSE_CHECK_SEED", "NBGRADER_EXECUTION", "PYTHONSTARTUP")
 
 
-def execute(notebook, lines, course: Course, slug: str, progress: Callable[[object], None]) -> None:
+def execute(
+    notebook, lines, course: LessonTree, slug: str, progress: Callable[[object], None]
+) -> None:
     """Execute `notebook` in place.
 
     Raises:
@@ -123,7 +125,7 @@ def _texts(output) -> Iterator[str]:
             yield data if isinstance(data, str) else "".join(data)
 
 
-def _check_earned(cell, where: tuple[str, int], course: Course, slug: str) -> None:
+def _check_earned(cell, where: tuple[str, int], course: LessonTree, slug: str) -> None:
     if not cell.metadata.get("nbgrader", {}).get("grade"):
         return
     name = cell.metadata.nbgrader.grade_id
@@ -158,7 +160,7 @@ def _scratch(scratch: Path, lesson: Path) -> Path:
     return Path(shutil.copytree(lesson, scratch / lesson.name, ignore=hidden))
 
 
-def _environment(scratch: Path, course: Course) -> dict[str, str]:
+def _environment(scratch: Path, course: LessonTree) -> dict[str, str]:
     matplotlibrc = scratch / "matplotlibrc"
     matplotlibrc.touch()
     library = str(course.library.parent)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import course_lib
 from course_lib.authoring.builder import FILE, file_digest, replace_files
-from course_lib.authoring.inputs import RELEASE, SOLUTIONS, files_home
+from course_lib.authoring.lesson_tree import RELEASE, SOLUTIONS, files_home
 from course_lib.exercises import course_file
 from course_lib.workspace.errors import UsageError
 

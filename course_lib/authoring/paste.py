@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Never
 
-from course_lib.authoring.inputs import did_you_mean
+from course_lib.authoring.lesson_tree import did_you_mean
 from course_lib.workspace.errors import BuildError
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"

@@ -8,7 +8,7 @@ import ast
 import re
 from dataclasses import dataclass, field
 
-from course_lib.authoring.inputs import Course, did_you_mean
+from course_lib.authoring.lesson_tree import LessonTree, did_you_mean
 from course_lib.authoring.paste import BEGIN, END
 from course_lib.workspace.errors import BuildError
 
@@ -109,7 +109,7 @@ class Part:
     name: str = ""
 
 
-def assign_roles(cells: list[Cell], course: Course, slug: str) -> list[Part]:
+def assign_roles(cells: list[Cell], course: LessonTree, slug: str) -> list[Part]:
     """Return the cells with their roles.
 
     Raises:
@@ -175,7 +175,7 @@ def _checked_name(statement: ast.stmt) -> str | None:
     return None
 
 
-def _check_exercises(parts: list[Part], course: Course, slug: str, path: str) -> None:
+def _check_exercises(parts: list[Part], course: LessonTree, slug: str, path: str) -> None:
     seen: dict[tuple[str, str], int] = {}
     for part in parts:
         if part.role not in ("exercise", "check"):
@@ -230,7 +230,7 @@ def _check_markers(parts: list[Part], path: str) -> None:
                 raise BuildError(path, part.cell.at(offset), what, remedy)
 
 
-def _check_known(part: Part, course: Course, slug: str, path: str) -> None:
+def _check_known(part: Part, course: LessonTree, slug: str, path: str) -> None:
     if part.name not in course.exercises:
         what = f"unknown exercise `{part.name}`"
         known = course.lessons[slug].exercises

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from course_lib.authoring.inputs import RELEASE, SOLUTIONS, Course
+from course_lib.authoring.lesson_tree import RELEASE, SOLUTIONS, LessonTree
 from course_lib.workspace.errors import BuildError
 from course_lib.workspace.folder import load_config
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from traitlets.config import Config
 
 
-def release_files(course: Course, slug: str, notebook: str) -> dict[str, bytes]:
+def release_files(course: LessonTree, slug: str, notebook: str) -> dict[str, bytes]:
     """Return a lesson's release files by name, generated from the text of its source notebook.
 
     Raises:
@@ -33,7 +33,7 @@ def release_files(course: Course, slug: str, notebook: str) -> dict[str, bytes]:
         return {path.relative_to(release).as_posix(): path.read_bytes() for path in files}
 
 
-def _generate(course: Course, slug: str, root: Path) -> None:
+def _generate(course: LessonTree, slug: str, root: Path) -> None:
     """Run generate_assignment on the scratch course at `root`, as with the flag --no-db."""
     from nbgrader.converters import GenerateAssignment
     from nbgrader.coursedir import CourseDirectory

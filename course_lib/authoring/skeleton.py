@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from string import Template
 
-from course_lib.authoring.inputs import Course, did_you_mean
+from course_lib.authoring.lesson_tree import LessonTree, did_you_mean
 from course_lib.authoring.paste import solution_path
 from course_lib.workspace.errors import BuildError
 from course_lib.workspace.sources import exported, with_exports
@@ -147,7 +147,7 @@ from course_lib.reference import Expected
 ''')
 
 
-def new_exercise(course: Course, name: str, slug: str) -> list[Path]:
+def new_exercise(course: LessonTree, name: str, slug: str) -> list[Path]:
     """Write the skeleton of an exercise into the six places of an existing lesson.
 
     `attention/__init__.py` exports its name, and the lesson's `__init__.py` lists it.
@@ -185,7 +185,7 @@ def new_exercise(course: Course, name: str, slug: str) -> list[Path]:
     return places
 
 
-def new_lesson(course: Course, slug: str) -> list[Path]:
+def new_lesson(course: LessonTree, slug: str) -> list[Path]:
     """Write the skeleton of a lesson without exercises.
 
     Args:
@@ -216,7 +216,7 @@ def new_lesson(course: Course, slug: str) -> list[Path]:
     return list(written)
 
 
-def places_of(course: Course, name: str, slug: str) -> list[Path]:
+def places_of(course: LessonTree, name: str, slug: str) -> list[Path]:
     """Return an exercise's files: solution, lesson, oracle, exercise, variants, and its part."""
     library, lesson = course.library, slug[3:]
     return [
@@ -229,7 +229,7 @@ def places_of(course: Course, name: str, slug: str) -> list[Path]:
     ]
 
 
-def check_placeholders(course: Course, slug: str) -> None:
+def check_placeholders(course: LessonTree, slug: str) -> None:
     """Refuse to build a lesson that still contains placeholders.
 
     Raises:
@@ -261,7 +261,7 @@ def _with_statement(text: str, name: str, slug: str) -> str:
     return text[:at] + cells + text[at:]
 
 
-def _with_name(order: Path, name: str, course: Course) -> str:
+def _with_name(order: Path, name: str, course: LessonTree) -> str:
     """Return a lesson's `__init__.py` with one more name at the end of LESSON.exercises."""
     text = order.read_text(encoding="utf-8")
     found = re.search(r"exercises=\((.*?)\),?\n\)", text, re.DOTALL)

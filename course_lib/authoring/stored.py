@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from course_lib import plotting
 from course_lib.attention import CausalSelfAttention, LanguageModel, positional_encoding
-from course_lib.authoring.inputs import Course
+from course_lib.authoring.lesson_tree import LessonTree
 from course_lib.models.language_model import repeated_tokens, text_windows
 from course_lib.models.numerals import Numerals, english
 from course_lib.models.stories import CHARACTERS, in_names, stories
@@ -38,7 +38,7 @@ class Stored(NamedTuple):
     said: str
 
 
-def store_translator(course: Course, num_steps: int = 800) -> Stored:
+def store_translator(course: LessonTree, num_steps: int = 800) -> Stored:
     """Train lesson 00's translator, a minute or so, and write its weights.
 
     First as the lesson does, then finer, with more of what is rare among all numbers: the short
@@ -63,7 +63,7 @@ def store_translator(course: Course, num_steps: int = 800) -> Stored:
     return _store(path, state, min(right.values()), GOOD_TRANSLATOR, f"{said} right")
 
 
-def store_induction(course: Course, num_steps: int = 800) -> Stored:
+def store_induction(course: LessonTree, num_steps: int = 800) -> Stored:
     """Train two layers on repeated strings of letters, and write their weights.
 
     Raises:
@@ -83,7 +83,7 @@ def store_induction(course: Course, num_steps: int = 800) -> Stored:
     return _store(path, dict(model.state_dict()), float(right), GOOD_INDUCTION, said)
 
 
-def store_writer(course: Course, num_steps: int = 2500) -> Stored:
+def store_writer(course: LessonTree, num_steps: int = 2500) -> Stored:
     """Train the model that writes stories, and write its weights.
 
     At first a quarter of the rows are random letters that repeat. They teach the model to look up

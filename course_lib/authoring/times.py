@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from course_lib.authoring.inputs import Course
+from course_lib.authoring.lesson_tree import LessonTree
 from course_lib.authoring.paste import BEGIN
 from course_lib.authoring.read import HEADING, TOGETHER, Part, assign_roles, read_cells
 from course_lib.workspace.errors import BuildError
@@ -34,7 +34,7 @@ class Times:
         return Times(self.core + other.core, self.whole + other.whole)
 
 
-def times(course: Course, slug: str) -> Times:
+def times(course: LessonTree, slug: str) -> Times:
     """Return how long a lesson takes.
 
     Raises:
@@ -44,7 +44,7 @@ def times(course: Course, slug: str) -> Times:
     return Times(0, time.whole) if course.lessons[slug].starred else time
 
 
-def walk(course: Course, slug: str) -> Iterator[tuple[Part, bool, Times]]:
+def walk(course: LessonTree, slug: str) -> Iterator[tuple[Part, bool, Times]]:
     """Yield the cells of a lesson, each with whether it ends in an optional part and its time."""
     path = course.relative(course.text(slug))
     cells = read_cells(course.text(slug).read_text(encoding="utf-8"), path)
@@ -64,7 +64,7 @@ def walk(course: Course, slug: str) -> Iterator[tuple[Part, bool, Times]]:
         yield part, bool(optional), time + Times(0 if optional else minutes, minutes)
 
 
-def _minutes(part: Part, course: Course, slug: str) -> float:
+def _minutes(part: Part, course: LessonTree, slug: str) -> float:
     """Return the minutes that a cell takes in addition to reading its words."""
     match part.role:
         case "check":
@@ -78,7 +78,7 @@ def _minutes(part: Part, course: Course, slug: str) -> float:
     return 0
 
 
-def _section(optional: int, line: str, course: Course, slug: str) -> int:
+def _section(optional: int, line: str, course: LessonTree, slug: str) -> int:
     """Return the level of the heading that makes a line optional, or 0 on the core path."""
     heading, together = _ANY_HEADING.match(line), TOGETHER.match(line)
     if heading is None:
@@ -91,7 +91,7 @@ def _section(optional: int, line: str, course: Course, slug: str) -> int:
     return len(heading[1]) if starred else 0
 
 
-def course_times(course: Course, lessons: Sequence[str] | None = None) -> dict[str, Times]:
+def course_times(course: LessonTree, lessons: Sequence[str] | None = None) -> dict[str, Times]:
     """Return the times of the given lessons, or of all, by slug; the key "all" holds the sum."""
     found = {slug: times(course, slug) for slug in course.select(lessons)}
     return found | {"all": sum(found.values(), Times())}

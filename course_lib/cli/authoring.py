@@ -169,7 +169,7 @@ def train(
     """
     with working():
         from course_lib.authoring import stored
-        from course_lib.authoring.inputs import Course
+        from course_lib.authoring.lesson_tree import LessonTree
 
     root = course_root()
     makers = {
@@ -177,7 +177,7 @@ def train(
         "induction": stored.store_induction,
         "writer": stored.store_writer,
     }
-    course = Course.at(root)
+    course = LessonTree.at(root)
     path, said = makers[what](course)
     typer.echo(f"written: {course.relative(path)} ({said})")
 
@@ -190,10 +190,10 @@ def times(lessons: Lessons = None, as_json: AsJson = False) -> None:
     """
     root = course_root()
     with working():
-        from course_lib.authoring.inputs import Course
+        from course_lib.authoring.lesson_tree import LessonTree
         from course_lib.authoring.times import as_text, course_times
 
-        found = course_times(Course.at(root), chosen_lessons(root, lessons))
+        found = course_times(LessonTree.at(root), chosen_lessons(root, lessons))
     if as_json:
         typer.echo(json.dumps({name: asdict(time) for name, time in found.items()}, indent=2))
     else:
@@ -223,10 +223,10 @@ def new_exercise(
     """
     with working():
         from course_lib.authoring import skeleton
-        from course_lib.authoring.inputs import Course
+        from course_lib.authoring.lesson_tree import LessonTree
 
     with_sources("tests/variants")
-    course = Course.at(course_root())
+    course = LessonTree.at(course_root())
     slug = find_lesson(list(course.lessons), lesson)
     for path in skeleton.new_exercise(course, name, slug):
         shown = path.relative_to(course.root) if path.is_relative_to(course.root) else path
@@ -244,10 +244,10 @@ def new_lesson(
     """
     with working():
         from course_lib.authoring import skeleton
-        from course_lib.authoring.inputs import Course
+        from course_lib.authoring.lesson_tree import LessonTree
 
     with_sources("tests/variants")
-    course = Course.at(course_root())
+    course = LessonTree.at(course_root())
     for path in skeleton.new_lesson(course, slug):
         shown = path.relative_to(course.root) if path.is_relative_to(course.root) else path
         typer.echo(f"write in: {shown}")

@@ -1,4 +1,4 @@
-"""Describe a course to the build: its folders, its lessons and its exercises."""
+"""Describe to the build where the lessons, the library and the exercises of a course are."""
 
 import difflib
 import re
@@ -14,7 +14,7 @@ _LESSON_FOLDER = re.compile(r"\d\d_[a-z0-9_]+")
 
 
 @dataclass(frozen=True)
-class Course:
+class LessonTree:
     """A course root, the library whose solutions it pastes, and the exercises.
 
     Args:
@@ -32,7 +32,7 @@ class Course:
     judged: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def at(cls, root: Path) -> "Course":
+    def at(cls, root: Path) -> "LessonTree":
         """Return the course at `root` with the installed course_lib and its exercises."""
         import course_lib
         from course_lib.checks.judge.score import judged_for

@@ -22,9 +22,9 @@ from PIL import Image, ImageChops
 from playwright.sync_api import Browser, sync_playwright
 
 from course_lib.authoring.site import induction_demo
+from course_lib.grading.class_report.pages import write_report
 from course_lib.grading.demo_course import make_folder, sample_class, submit
 from course_lib.grading.driver import grade
-from course_lib.grading.report.class_report import write_report
 from course_lib.models.trained import live_translator
 from course_lib.plotting import figure_html
 

@@ -13,7 +13,7 @@ from course_lib.grading.adapters.nbgrader import INDEXES
 from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
 from course_lib.grading.demo_course import make_folder
 from course_lib.grading.graded import GRADED, OUTCOMES, WAITING
-from course_lib.grading.report.read_grades import read_lesson
+from course_lib.grading.read_grades import read_lesson
 
 ROOT = Path(__file__).resolve().parents[1]
 LARGE, SMALL = "02_masked_softmax", "03_batch_matmul"

@@ -14,7 +14,7 @@ from course_lib.cli.main import main
 from course_lib.collecting import unpack
 from course_lib.grading import driver
 from course_lib.grading.class_folder import ClassFolder
-from course_lib.grading.report.read_grades import read_lesson
+from course_lib.grading.read_grades import read_lesson
 
 CONFIG = """
 c.ZipCollectApp.extractor_plugin = "course_lib.collecting.unpack.SafeExtractor"

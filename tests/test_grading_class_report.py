@@ -8,9 +8,7 @@ from grading_course import nbgrader_cell
 from pages import what_it_loads
 
 from course_lib.cli.tables import _points
-from course_lib.grading.graded import GradedExercise, GradedLesson, GradedSubmission
-from course_lib.grading.graded_cells import read_notebook
-from course_lib.grading.report.class_report import (
+from course_lib.grading.class_report.pages import (
     facts,
     histogram,
     index_page,
@@ -20,6 +18,8 @@ from course_lib.grading.report.class_report import (
     slowest,
     written,
 )
+from course_lib.grading.graded import GradedExercise, GradedLesson, GradedSubmission
+from course_lib.grading.graded_cells import read_notebook
 
 
 def student(name, *points, outcome="correct", mistake=None, written=(), **more):

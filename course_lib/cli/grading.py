@@ -115,12 +115,12 @@ def report(
     Example: course report 02_masked_softmax
     """
     with working():
-        from course_lib.grading.report import class_report
+        from course_lib.grading.class_report import pages
 
     root = course_root()
     chosen = chosen_assignments(root, [lesson] if lesson else None)
     with working("reading the gradebook", quiet):
-        page = str(class_report.write_report(root, chosen[0] if chosen else None))
+        page = str(pages.write_report(root, chosen[0] if chosen else None))
     typer.echo(json.dumps({"report": page}) if as_json else page)
 
 

@@ -20,10 +20,10 @@ import nbformat
 from nbformat import NotebookNode
 
 from course_lib.grading.class_folder import CONFIG, ClassFolder, quiet_nbgrader
+from course_lib.grading.class_report.pages import write_report
 from course_lib.grading.driver import Settings, grade
 from course_lib.grading.graded import GradedLesson
 from course_lib.grading.graded_cells import ANSWER, grade_id, is_theirs
-from course_lib.grading.report.class_report import write_report
 from course_lib.workspace.errors import GradingError
 from course_lib.workspace.progress import Step
 

@@ -27,7 +27,7 @@ from course_lib.grading.jobs import Job, Result, Settings
 from course_lib.grading.ledger import Entry
 from course_lib.grading.plan import LessonToGrade, plan, receive, unchanged
 from course_lib.grading.publishing.publish import Publisher
-from course_lib.grading.report.read_grades import read_lesson
+from course_lib.grading.read_grades import read_lesson
 from course_lib.workspace.errors import GradingError
 from course_lib.workspace.files import write_atomically
 from course_lib.workspace.locks import only_one

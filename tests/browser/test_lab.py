@@ -338,7 +338,7 @@ def test_an_instructor_grades_a_written_answer_and_renews_the_feedback(course, a
 
 
 def test_class_report_and_feedback_are_legible_and_fit_a_telephone(course, page, axe):
-    from course_lib.grading.report.class_report import write_report
+    from course_lib.grading.class_report.pages import write_report
 
     feedback = course / "feedback" / "upper-triangle" / LESSON / f"{LESSON}.html"
     parts = {
@@ -375,8 +375,8 @@ def test_class_report_and_feedback_are_legible_and_fit_a_telephone(course, page,
 
 
 def test_the_class_report_of_600_students_and_11_lessons_opens_in_a_second(page, tmp_path):
+    from course_lib.grading.class_report.pages import index_page
     from course_lib.grading.graded import GradedExercise, GradedLesson, GradedSubmission
-    from course_lib.grading.report.class_report import index_page
 
     everyone = [f"student-{n:03}" for n in range(600)]
     row = (GradedExercise("causal_mask", 1.0, 2.0, "incorrect"),)

@@ -10,7 +10,7 @@ from course_lib.grading.exports import lms
 from course_lib.grading.exports.request import ExportRequest, Groups, Outcome
 from course_lib.grading.exports.sheet import Sheet, key, parse_number, read_sheet
 from course_lib.grading.graded import ABSENT, GradedLesson
-from course_lib.grading.report.read_grades import read_lesson
+from course_lib.grading.read_grades import read_lesson
 from course_lib.workspace.errors import ExportError, GradingError
 
 # What spreadsheets take for the beginning of a formula: OWASP, "CSV Injection",

@@ -20,7 +20,7 @@ from markupsafe import Markup
 from course_lib.checks.judge.html import inline
 from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
 from course_lib.grading.graded import OUTCOMES, STOPPED, GradedLesson, GradedSubmission, outcome_of
-from course_lib.grading.report.read_grades import read_lesson
+from course_lib.grading.read_grades import read_lesson
 from course_lib.workspace.errors import GradingError
 from course_lib.workspace.files import write_atomically
 
@@ -75,7 +75,7 @@ def lesson_page(
 @functools.cache
 def _template(name: str) -> Template:
     environment = Environment(
-        loader=PackageLoader("course_lib.grading.report"),
+        loader=PackageLoader("course_lib.grading.class_report"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -1,0 +1,1 @@
+"""Show graded lessons as HTML pages for instructors: `course report`."""

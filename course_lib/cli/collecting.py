@@ -93,7 +93,7 @@ def feedback(
     Example: course feedback 02 --to canvas
     """
     with working():
-        from course_lib.collecting.feedback import feedback as archive_feedback
+        from course_lib.collecting.feedback_archive import feedback as archive_feedback
 
     root = course_root()
     code, lines = archive_feedback(root, find_lesson(assignment_names(root), lesson), to)

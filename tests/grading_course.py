@@ -86,10 +86,10 @@ def make_course(root: Path, lesson=None) -> Path:
     """Make a course folder with a source notebook, by default the one above, and its release."""
     from nbgrader.converters import GenerateAssignment
 
-    from course_lib.grading import preprocessors
+    from course_lib.grading import stock_nbgrader
     from course_lib.grading.class_folder import ClassFolder
 
-    lists = {"sanitize": preprocessors.SANITIZE, "autograde": preprocessors.AUTOGRADE}
+    lists = {"sanitize": stock_nbgrader.SANITIZE, "autograde": stock_nbgrader.AUTOGRADE}
     (root / "nbgrader_config.py").write_text(CONFIG.format(**lists), encoding="utf-8")
     source = root / "solutions" / LESSON / f"{LESSON}.ipynb"
     source.parent.mkdir(parents=True)

@@ -6,7 +6,7 @@ from grading_course import CONFIG, QUICK, graded_cell, nbgrader, nbgrader_cell
 from nbformat.v4 import new_notebook
 
 from course_lib.cli import main as cli
-from course_lib.grading import preprocessors
+from course_lib.grading import stock_nbgrader
 from course_lib.grading.class_folder import ClassFolder
 from course_lib.grading.driver import grade
 
@@ -48,7 +48,7 @@ def hand_in(root, student, answer):
 @pytest.fixture(scope="module")
 def course(tmp_path_factory):
     root = tmp_path_factory.mktemp("plain")
-    lists = {"sanitize": preprocessors.SANITIZE, "autograde": preprocessors.AUTOGRADE}
+    lists = {"sanitize": stock_nbgrader.SANITIZE, "autograde": stock_nbgrader.AUTOGRADE}
     (root / "nbgrader_config.py").write_text(CONFIG.format(**lists), encoding="utf-8")
     (root / "solutions" / NAME).mkdir(parents=True)
     nbformat.write(homework(), root / f"solutions/{NAME}/{NAME}.ipynb")

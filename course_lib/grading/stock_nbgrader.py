@@ -1,7 +1,6 @@
-"""Steps that the course adds to nbgrader's Autograde, named in nbgrader_config.py.
+"""Steps that stock `nbgrader autograde` and formgrader run for the course; `course grade` does not.
 
-Stock `nbgrader autograde` and formgrader run them as well, so that they give honest work
-the same grades as `course grade`.
+nbgrader_config.py names them, so that stock nbgrader gives honest work the same grades.
 """
 
 import os
@@ -24,7 +23,7 @@ from course_lib.grading.sanitize import sanitize_outputs
 
 # What nbgrader_config.py sets; stock steps and ours in the order in which they run.
 SANITIZE = [
-    "course_lib.grading.preprocessors.RebuildSubmission",
+    "course_lib.grading.stock_nbgrader.RebuildSubmission",
     "nbgrader.preprocessors.ClearOutput",
     "nbgrader.preprocessors.DeduplicateIds",
     "nbgrader.preprocessors.OverwriteKernelspec",
@@ -32,10 +31,10 @@ SANITIZE = [
     "nbgrader.preprocessors.CheckCellMetadata",
 ]
 AUTOGRADE = [
-    "course_lib.grading.preprocessors.ExecuteWithSeed",
-    "course_lib.grading.preprocessors.CleanOutputs",
+    "course_lib.grading.stock_nbgrader.ExecuteWithSeed",
+    "course_lib.grading.stock_nbgrader.CleanOutputs",
     "nbgrader.preprocessors.LimitOutput",
-    "course_lib.grading.preprocessors.SaveCheckedGrades",
+    "course_lib.grading.stock_nbgrader.SaveCheckedGrades",
     "nbgrader.preprocessors.AssignLatePenalties",
     "nbgrader.preprocessors.CheckCellMetadata",
 ]

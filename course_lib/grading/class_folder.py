@@ -4,6 +4,7 @@ import copy
 import hashlib
 import json
 import os
+import secrets
 import tempfile
 import warnings
 from collections.abc import Iterator
@@ -23,7 +24,7 @@ from traitlets.config import Config
 from course_lib.grading.adapters.nbgrader import Gradebook
 from course_lib.grading.gradebook import change_cells, opened
 from course_lib.grading.graded_cells import check_cells, grade_id, is_plain_test
-from course_lib.grading.intake.gate import secret_seed
+from course_lib.grading.intake.gate import MOST_SEED, IntakeError, read_ordinary
 from course_lib.workspace.errors import GradingError
 from course_lib.workspace.folder import load_config
 
@@ -161,6 +162,32 @@ class ClassFolder:
     def check_seed(self) -> str:
         """Return the secret from which hidden check inputs are drawn; make it at first use."""
         return os.environ.get(SEED) or secret_seed(self.private / "check_seed")
+
+
+def secret_seed(path: Path) -> str:
+    """Return the seed in a file, which is created atomically at first use.
+
+    An empty or damaged file is refused, since inputs could be guessed.
+    """
+    if not path.exists() and not path.is_symlink():
+        path.parent.mkdir(exist_ok=True)
+        scratch = path.with_name(f".{path.name}.{os.getpid()}")
+        descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(secrets.token_hex(16) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        with suppress(FileExistsError):  # someone else was first: theirs counts
+            os.link(scratch, path)
+        scratch.unlink()
+    remedy = "put the copy of it back; without one, delete it: everyone is graded with a new seed"
+    try:
+        seed = read_ordinary(path, MOST_SEED).decode("utf-8").strip()
+    except (IntakeError, UnicodeDecodeError) as error:
+        raise GradingError(f"{path}: {error}; {remedy}") from error
+    if not seed.isprintable() or not seed:
+        raise GradingError(f"{path} is {'damaged' if seed else 'empty'}; {remedy}")
+    return seed
 
 
 def parse_graded(text: str, *, brief: bool = False) -> NotebookNode | None:

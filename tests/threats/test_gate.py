@@ -19,10 +19,10 @@ from course_lib.cli.options import progress
 from course_lib.cli.tables import summary_table
 from course_lib.exercises import find
 from course_lib.grading import driver
-from course_lib.grading.class_folder import ClassFolder
+from course_lib.grading.class_folder import ClassFolder, secret_seed
 from course_lib.grading.driver import grade
 from course_lib.grading.exports import ExportRequest, export
-from course_lib.grading.intake.gate import read_stamp, secret_seed
+from course_lib.grading.intake.gate import read_stamp
 from course_lib.workspace.errors import GradingError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="names of bytes: run it on Linux")

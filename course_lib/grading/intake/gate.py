@@ -1,4 +1,4 @@
-"""Read outside text that is not a notebook: folder and file names, timestamps, and the seed.
+"""Read outside text that is not a notebook: folder and file names, and timestamps.
 
 What comes through is valid UTF-8 of bounded size from an ordinary file. What does not is refused
 with a sentence, before anything waits for it or keeps it.
@@ -17,7 +17,6 @@ from zoneinfo import ZoneInfo
 from dateutil import parser
 
 from course_lib.grading.sanitize import plain_text
-from course_lib.workspace.errors import GradingError
 
 STAMP, SECRET = "timestamp.txt", "submission_secret.txt"
 MOST_STAMP = 100  # bytes of a timestamp.txt: a date has some thirty
@@ -131,29 +130,3 @@ def exchange_files(folder: Path) -> dict[str, str]:
     except (IntakeError, UnicodeDecodeError):
         secret = secrets.token_hex(32)
     return {STAMP: f"{read_stamp(folder).text}\n", SECRET: secret}
-
-
-def secret_seed(path: Path) -> str:
-    """Return the seed in a file, which is created atomically at first use.
-
-    An empty or damaged file is refused, since inputs could be guessed.
-    """
-    if not path.exists() and not path.is_symlink():
-        path.parent.mkdir(exist_ok=True)
-        scratch = path.with_name(f".{path.name}.{os.getpid()}")
-        descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(secrets.token_hex(16) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        with contextlib.suppress(FileExistsError):  # someone else was first: theirs counts
-            os.link(scratch, path)
-        scratch.unlink()
-    remedy = "put the copy of it back; without one, delete it: everyone is graded with a new seed"
-    try:
-        seed = read_ordinary(path, MOST_SEED).decode("utf-8").strip()
-    except (IntakeError, UnicodeDecodeError) as error:
-        raise GradingError(f"{path}: {error}; {remedy}") from error
-    if not seed.isprintable() or not seed:
-        raise GradingError(f"{path} is {'damaged' if seed else 'empty'}; {remedy}")
-    return seed

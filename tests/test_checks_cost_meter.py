@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from course_lib.checks.judge.exercise import Exercise, Returned
+from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.judge.prepare import expect
 from course_lib.checks.judge.violations import judge
 from course_lib.checks.observe.call import observe

@@ -13,8 +13,8 @@ from course_lib.checks.judge.comparisons import (
     tolerance_for,
 )
 from course_lib.checks.judge.contract import converted, wrong_device, wrong_type
+from course_lib.checks.judge.definitions import Exercise, Mistake, Returned
 from course_lib.checks.judge.example import with_numbers
-from course_lib.checks.judge.exercise import Exercise, Mistake, Returned
 from course_lib.checks.judge.grade import grade, judge_observed
 from course_lib.checks.judge.prepare import prepare
 from course_lib.checks.judge.score import judged_for

@@ -16,8 +16,8 @@ from torch.nn import functional as F
 from course_lib import masked_softmax
 from course_lib.checks import exercises, grade
 from course_lib.checks.judge.comparisons import entry_that_differs, in_digits
+from course_lib.checks.judge.definitions import Exercise, Mistake, Property, Returned
 from course_lib.checks.judge.example import MARK, _beside
-from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
 from course_lib.checks.judge.grade import grade as grade_as
 from course_lib.checks.judge.score import shares_of
 from course_lib.checks.observe.probe import Probe, tensor

@@ -46,7 +46,7 @@ EXERCISE = Template('''\
 
 import torch
 
-from course_lib.checks.judge.exercise import Exercise, Returned
+from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe
 from course_lib.exercises._rows import case, edge, mistake
 
@@ -121,7 +121,7 @@ from course_lib import carry_on, check, hint, plotting
 LESSON = Template('''\
 """Lesson $number: TODO, in a few words."""
 
-from course_lib.checks.judge.exercise import Lesson, Written
+from course_lib.checks.judge.definitions import Lesson, Written
 
 LESSON = Lesson(
     $plain_number,

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from course_lib.checks.judge.exercise import Exercise, Lesson
+    from course_lib.checks.judge.definitions import Exercise, Lesson
     from course_lib.checks.judge.report import Report
 
 __all__ = ["exercises", "grade", "lessons"]

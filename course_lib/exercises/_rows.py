@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from course_lib.checks.judge.exercise import Mistake
+from course_lib.checks.judge.definitions import Mistake
 from course_lib.checks.observe.probe import Array, Probe, tensor
 
 Given = dict[str, Any]  # arguments of a call, or fields of its probe, by their names

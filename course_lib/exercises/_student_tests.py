@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from course_lib.checks.judge.comparisons import Problem
-from course_lib.checks.judge.exercise import Returned
+from course_lib.checks.judge.definitions import Returned
 from course_lib.checks.observe.probe import Array, Built, Probe, tensor
 from course_lib.exercises._rows import Given
 

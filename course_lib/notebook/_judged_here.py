@@ -12,7 +12,7 @@ from types import FunctionType
 from typing import Any, NamedTuple
 
 import course_lib
-from course_lib.checks.judge.exercise import Exercise
+from course_lib.checks.judge.definitions import Exercise
 from course_lib.checks.judge.grade import grade
 from course_lib.checks.judge.html import bar, block, inline, paragraph
 from course_lib.checks.judge.points import Points

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from course_lib.checks.judge.exercise import Returned
+from course_lib.checks.judge.definitions import Returned
 from course_lib.checks.observe.observation import Observation
 from course_lib.checks.observe.probe import Array, Probe
 from course_lib.checks.observe.record import Recorded

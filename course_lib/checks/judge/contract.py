@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from course_lib.checks.judge.comparisons import Problem
-from course_lib.checks.judge.exercise import Returned
+from course_lib.checks.judge.definitions import Returned
 from course_lib.checks.observe.observation import Observation
 from course_lib.checks.observe.probe import Array, Dtype, Probe
 from course_lib.checks.observe.record import Recorded, a_or_an

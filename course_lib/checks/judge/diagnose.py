@@ -13,7 +13,7 @@ from course_lib.checks.judge.comparisons import (
     same_record,
     same_records,
 )
-from course_lib.checks.judge.exercise import Mistake
+from course_lib.checks.judge.definitions import Mistake
 from course_lib.checks.judge.violations import HYGIENE, Violation, mutated
 from course_lib.checks.observe.observation import Observation
 from course_lib.checks.observe.probe import Probe

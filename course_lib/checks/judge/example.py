@@ -15,7 +15,7 @@ from course_lib.checks.judge.comparisons import (
     named_parts,
     tolerance_for,
 )
-from course_lib.checks.judge.exercise import Exercise
+from course_lib.checks.judge.definitions import Exercise
 from course_lib.checks.judge.html import folded, listing, numbers_beside, paragraph
 from course_lib.checks.judge.in_text import (
     MARK,

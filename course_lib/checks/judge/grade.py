@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from course_lib.checks.judge.comparisons import Problem
+from course_lib.checks.judge.definitions import Exercise
 from course_lib.checks.judge.diagnose import Outcomes, explain
-from course_lib.checks.judge.exercise import Exercise
 from course_lib.checks.judge.findings import (
     example_for,
     findings_of,

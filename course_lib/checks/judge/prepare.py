@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from course_lib.checks.judge.exercise import Exercise
+from course_lib.checks.judge.definitions import Exercise
 from course_lib.checks.observe.probe import Array, Probe
 from course_lib.reference import Expected
 

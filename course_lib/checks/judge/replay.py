@@ -4,8 +4,8 @@ import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from course_lib.checks.judge.definitions import Exercise, Mistake
 from course_lib.checks.judge.diagnose import Outcomes
-from course_lib.checks.judge.exercise import Exercise, Mistake
 from course_lib.checks.judge.prepare import prepare
 from course_lib.checks.judge.violations import Violation, judge
 from course_lib.checks.observe.call import observe

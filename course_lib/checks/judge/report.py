@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from course_lib.checks.judge.definitions import Exercise
 from course_lib.checks.judge.example import Example
-from course_lib.checks.judge.exercise import Exercise
 from course_lib.checks.judge.html import block, folded, hidden, inline, listing, paragraph
 
 MIMETYPE = "application/vnd.course.report+json"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from course_lib.checks.judge.comparisons import same_record
-from course_lib.checks.judge.exercise import Exercise, Mistake, Property
+from course_lib.checks.judge.definitions import Exercise, Mistake, Property
 from course_lib.checks.judge.prepare import expect
 from course_lib.checks.judge.violations import Violation, judge
 from course_lib.checks.observe.call import observe

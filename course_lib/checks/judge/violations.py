@@ -18,7 +18,7 @@ from course_lib.checks.judge.contract import (
     wrong_shape,
     wrong_type,
 )
-from course_lib.checks.judge.exercise import Exercise
+from course_lib.checks.judge.definitions import Exercise
 from course_lib.checks.judge.in_text import text_of_options
 from course_lib.checks.observe.observation import Observation, Raised
 from course_lib.checks.observe.probe import Probe

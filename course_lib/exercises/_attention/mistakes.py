@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch.nn import functional as F
 
-from course_lib.checks.judge.exercise import Mistake
+from course_lib.checks.judge.definitions import Mistake
 from course_lib.exercises._attention.steps import Softmax, Stepped
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from course_lib.checks.judge.exercise import Property
+from course_lib.checks.judge.definitions import Property
 from course_lib.checks.observe.probe import Array, Probe
 from course_lib.checks.observe.record import Recorded
 from course_lib.reference.masked_softmax import allowed_keys

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from course_lib.checks.judge.comparisons import dropout_values
-from course_lib.checks.judge.exercise import Exercise, Returned
+from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._attention.mistakes import OWN_SOFTMAX, Row, known
 from course_lib.exercises._attention.modules import AttentionModule

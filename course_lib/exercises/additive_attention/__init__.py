@@ -1,6 +1,6 @@
 """Lesson 04: additive attention, as scores and as a module."""
 
-from course_lib.checks.judge.exercise import Integration, Lesson, Written
+from course_lib.checks.judge.definitions import Integration, Lesson, Written
 
 LESSON = Lesson(
     4,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import torch
 
-from course_lib.checks.judge.exercise import Exercise, Returned
+from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._rows import BETWEEN, FLOAT32, Given, case, edge, mistake
 from course_lib.reference import additive_attention as oracle

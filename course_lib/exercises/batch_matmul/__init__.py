@@ -1,6 +1,6 @@
 """Lesson 03: products for a whole batch, and what they cost."""
 
-from course_lib.checks.judge.exercise import Integration, Lesson, Written
+from course_lib.checks.judge.definitions import Integration, Lesson, Written
 
 LESSON = Lesson(
     3,

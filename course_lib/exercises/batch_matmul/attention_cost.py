@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from course_lib.checks.judge.comparisons import Problem, close
-from course_lib.checks.judge.exercise import Exercise, Returned
+from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe
 from course_lib.checks.observe.record import a_or_an
 from course_lib.exercises._rows import Given, case, edge, in_steps, mistake

@@ -4,7 +4,7 @@ import functools
 
 import torch
 
-from course_lib.checks.judge.exercise import Exercise, Returned
+from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe
 from course_lib.exercises._rows import FLOAT32, STRIDED, case, edge, mistake
 from course_lib.exercises.batch_matmul import _products as both

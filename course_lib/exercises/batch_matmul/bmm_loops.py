@@ -5,7 +5,7 @@ import functools
 import numpy as np
 import torch
 
-from course_lib.checks.judge.exercise import Exercise, Returned
+from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe
 from course_lib.exercises._rows import BETWEEN, FLOAT32, case, edge, mistake
 from course_lib.exercises.batch_matmul import _products as both

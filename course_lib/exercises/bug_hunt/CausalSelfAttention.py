@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from course_lib.checks.judge.comparisons import WRONG_VALUES, Problem, arrays_agree, close
-from course_lib.checks.judge.exercise import Exercise, Returned
+from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.lessons.broken_modules import BrokenCausalSelfAttention
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._attention.mistakes import OWN_SOFTMAX, Row, known, three_of

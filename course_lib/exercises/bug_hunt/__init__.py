@@ -1,6 +1,6 @@
 """Lesson 07: what a broken module breaks, tests that notice it, and modules to fix."""
 
-from course_lib.checks.judge.exercise import Integration, Lesson, Written
+from course_lib.checks.judge.definitions import Integration, Lesson, Written
 
 LESSON = Lesson(
     7,

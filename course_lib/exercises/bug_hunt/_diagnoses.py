@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from course_lib.checks.judge.comparisons import Problem
-from course_lib.checks.judge.exercise import Exercise, Returned
+from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.lessons.broken_modules import INVARIANTS
 from course_lib.checks.observe.probe import Probe
 from course_lib.exercises._rows import case, mistake

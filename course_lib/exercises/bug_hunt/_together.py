@@ -1,6 +1,6 @@
 """The student's three tests, asked about the student's own module and about broken ones."""
 
-from course_lib.checks.judge.exercise import Exercise, Returned
+from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._student_tests import inputs_of
 from course_lib.exercises.bug_hunt.CausalSelfAttention import causal_problem

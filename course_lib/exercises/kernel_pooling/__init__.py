@@ -1,6 +1,6 @@
 """Lesson 01: distances, kernel pooling, leave-one-out, a learned bandwidth, dot products."""
 
-from course_lib.checks.judge.exercise import Integration, Lesson, Written
+from course_lib.checks.judge.definitions import Integration, Lesson, Written
 
 LESSON = Lesson(
     1,

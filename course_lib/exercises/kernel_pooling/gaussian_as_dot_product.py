@@ -11,7 +11,7 @@ from course_lib.checks.judge.comparisons import (
     arrays_agree,
     tolerance_for,
 )
-from course_lib.checks.judge.exercise import Exercise, Returned
+from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._rows import FLOAT32, Given, case, edge, mistake
 from course_lib.exercises.kernel_pooling._problems import normal, of_distances

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from course_lib.checks.judge.exercise import Exercise, Returned
+from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._rows import Given, case, edge, mistake
 from course_lib.exercises.kernel_pooling._problems import normal

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from course_lib.checks.judge.comparisons import Problem, arrays_agree, close, tolerance_for
-from course_lib.checks.judge.exercise import Exercise, Property, Returned
+from course_lib.checks.judge.definitions import Exercise, Property, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._rows import FLOAT32, STRIDED, Case, Given, case, edge, in_steps, mistake
 from course_lib.reference import language_model as oracle

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from torch import nn
 
-from course_lib.checks.judge.exercise import Exercise, Returned
+from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Built, Probe, tensor
 from course_lib.exercises._rows import FLOAT32, Given, case, edge, in_steps, mistake
 from course_lib.exercises.translator._blocks import (

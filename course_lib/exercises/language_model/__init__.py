@@ -1,6 +1,6 @@
 """Lesson 10: a language model, how it writes, and what its heads do."""
 
-from course_lib.checks.judge.exercise import Lesson, Written
+from course_lib.checks.judge.definitions import Lesson, Written
 
 LESSON = Lesson(
     10,

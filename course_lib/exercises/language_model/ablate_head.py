@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from course_lib.checks.judge.comparisons import Problem, close
-from course_lib.checks.judge.exercise import Exercise, Returned
+from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Built, Probe, tensor
 from course_lib.exercises._rows import Case, Given, case, in_steps, mistake
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import torch
 
-from course_lib.checks.judge.exercise import Exercise, Returned
+from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._attention.mistakes import Row, known
 from course_lib.exercises._attention.modules import Attention

@@ -1,6 +1,6 @@
 """Lesson 02: masks, a stable softmax, and both together."""
 
-from course_lib.checks.judge.exercise import Integration, Lesson, Written
+from course_lib.checks.judge.definitions import Integration, Lesson, Written
 
 LESSON = Lesson(
     2,

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from course_lib.checks.judge.exercise import Exercise, Returned
+from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Dtype, Probe, tensor
 from course_lib.exercises._rows import Case, case, mistake
 from course_lib.reference import masked_softmax as oracle

@@ -3,7 +3,7 @@
 import numpy as np
 from torch import Tensor
 
-from course_lib.checks.judge.exercise import Exercise, Returned
+from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._attention.mistakes import Row, known, untouched
 from course_lib.exercises._attention.properties import RETURNED

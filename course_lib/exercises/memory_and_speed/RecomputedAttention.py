@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from course_lib.checks.judge.exercise import Exercise, Returned
+from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._attention.padding import largest_padding
 from course_lib.exercises._rows import Given, mistake

@@ -1,6 +1,6 @@
 """Lesson 08: attention in blocks, recomputed for the backward pass, with fewer exponentials."""
 
-from course_lib.checks.judge.exercise import Integration, Lesson, Written
+from course_lib.checks.judge.definitions import Integration, Lesson, Written
 
 LESSON = Lesson(
     8,

@@ -1,6 +1,6 @@
 """Lesson 06: heads, what they share, and what they cannot see without positions."""
 
-from course_lib.checks.judge.exercise import Integration, Lesson, Written
+from course_lib.checks.judge.definitions import Integration, Lesson, Written
 
 LESSON = Lesson(
     6,

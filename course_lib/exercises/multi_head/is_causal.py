@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import torch
 
-from course_lib.checks.judge.exercise import Exercise
+from course_lib.checks.judge.definitions import Exercise
 from course_lib.checks.observe.probe import Probe
 from course_lib.exercises import _student_tests as student_tests
 from course_lib.exercises._rows import mistake

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from course_lib.checks.judge.exercise import Exercise, Property, Returned
+from course_lib.checks.judge.definitions import Exercise, Property, Returned
 from course_lib.checks.observe.probe import Probe
 from course_lib.exercises._rows import case, edge, in_steps, mistake
 from course_lib.reference import multi_head as oracle

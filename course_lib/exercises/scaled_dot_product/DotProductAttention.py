@@ -5,7 +5,7 @@ import functools
 import numpy as np
 
 from course_lib.checks.judge.comparisons import dropout_values
-from course_lib.checks.judge.exercise import Exercise
+from course_lib.checks.judge.definitions import Exercise
 from course_lib.checks.observe.probe import Probe
 from course_lib.exercises._attention.mistakes import OWN_SOFTMAX, known
 from course_lib.exercises._attention.modules import AttentionModule

@@ -1,6 +1,6 @@
 """Lesson 05: scaled dot-product attention, as a function, as a module, and backwards."""
 
-from course_lib.checks.judge.exercise import Integration, Lesson, Written
+from course_lib.checks.judge.definitions import Integration, Lesson, Written
 
 LESSON = Lesson(
     5,

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from course_lib.checks.judge.exercise import Property
+from course_lib.checks.judge.definitions import Property
 from course_lib.checks.observe.probe import tensor
 from course_lib.exercises._attention.properties import RETURNED, given, more_than_rounding
 from course_lib.exercises._rows import Given

@@ -1,6 +1,6 @@
 """Lesson 09: a translator from your own parts, and whether its map explains what it does."""
 
-from course_lib.checks.judge.exercise import Lesson, Written
+from course_lib.checks.judge.definitions import Lesson, Written
 
 LESSON = Lesson(
     9,

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.checks.judge.comparisons import Problem, arrays_agree, close, tolerance_for
-from course_lib.checks.judge.exercise import Mistake
+from course_lib.checks.judge.definitions import Mistake
 from course_lib.checks.observe.probe import Array, Probe, tensor
 from course_lib.exercises._attention.steps import Stepped
 from course_lib.exercises._rows import FLOAT32, Given, case, edge, mistake

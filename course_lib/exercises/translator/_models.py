@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import torch
 
-from course_lib.checks.judge.exercise import Mistake, Returned
+from course_lib.checks.judge.definitions import Mistake, Returned
 from course_lib.checks.observe.probe import Built
 from course_lib.exercises._rows import Given, mistake
 from course_lib.reference import Expected

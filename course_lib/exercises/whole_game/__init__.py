@@ -1,6 +1,6 @@
 """Lesson 00: a whole translator, trained and looked into, and how a lesson works."""
 
-from course_lib.checks.judge.exercise import Lesson, Written
+from course_lib.checks.judge.definitions import Lesson, Written
 
 LESSON = Lesson(
     0,

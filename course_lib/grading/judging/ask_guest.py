@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from nbformat import NotebookNode
 
-from course_lib.checks.judge.exercise import Exercise
+from course_lib.checks.judge.definitions import Exercise
 from course_lib.checks.judge.grade import judge_observed, still_missing
 from course_lib.checks.judge.prepare import prepare
 from course_lib.checks.judge.report import Finding, Report

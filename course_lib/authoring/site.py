@@ -22,6 +22,7 @@ import torch
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
+from course_lib import exercises
 from course_lib.attention import CausalSelfAttention, LanguageModel, positional_encoding
 from course_lib.models.trained import live_induction, live_translator, trained_induction
 from course_lib.plotting import Plot, figure_html
@@ -164,6 +165,7 @@ def _lay_out(root: Path, lessons: list[str], source: Path) -> None:
         "check": _example_of_a_check(),
         "translator": _raw(figure_html(live_translator())),
         "induction": _raw(figure_html(induction_demo())),
+        "lessons": _reference(),
     }
     for name, text in shown.items():
         (source / f"{name}.txt").write_text(text, encoding="utf-8")
@@ -187,6 +189,16 @@ def _example_of_a_check() -> str:
     report = grade("causal_mask", causal_mask, seed="public").html()
     code = f'{inspect.getsource(causal_mask)}\n\ncheck("causal_mask")'
     return f"```python\n{code}\n```\n\n{_raw(report)}"
+
+
+def _reference() -> str:
+    """Return a section for each lesson, as the page of the exercises includes them."""
+    titles = {slug: f"{slug[:2]} {lesson.title}" for slug, lesson in exercises.lessons().items()}
+    return "\n".join(
+        f"{title}\n{'-' * len(title)}\n\n"
+        f".. automodule:: course_lib.attention._{slug[3:]}\n   :members:\n"
+        for slug, title in titles.items()
+    )
 
 
 def induction_demo() -> Plot:

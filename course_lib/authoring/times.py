@@ -1,9 +1,10 @@
 """How long a lesson takes, and how much of that is its core path.
 
 Words are read at 150 a minute, folded answers too; a code cell that is shown takes a minute; an
-exercise and the written question take the minutes of their rows. Optional is a starred lesson, a
-section with a star in its heading, and what belongs to a starred exercise. These two end at the
-next heading of their level or above, and at the written question and the mark for all together.
+exercise and the written question take the minutes that their files state. Optional is a starred
+lesson, a section with a star in its heading, and what belongs to a starred exercise. These two end
+at the next heading of their level or above, and at the written question and the mark for all
+together.
 """
 
 import re
@@ -59,7 +60,7 @@ def walk(course: LessonTree, slug: str) -> Iterator[tuple[Part, bool, Times]]:
                 time += Times(0 if optional else read, read)
         elif part.role == "check" and optional and not course.starred(part.name):
             what = f"`{part.name}` has no star and stands in an optional section"
-            remedy = "Give its row `starred=True`, or put a heading between the two."
+            remedy = "Set `starred=True` in its file, or put a heading between the two."
             raise BuildError(path, part.cell.line, what, remedy)
         yield part, bool(optional), time + Times(0 if optional else minutes, minutes)
 

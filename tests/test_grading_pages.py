@@ -19,7 +19,7 @@ from nbformat.v4 import (
 )
 
 from course_lib.checks.judge.report import Finding, Report
-from course_lib.grading import sanitize
+from course_lib.grading import clean_outputs
 from course_lib.grading.judging.check_outputs import fill_checks
 from course_lib.grading.publishing.course_figures import figures_of
 from course_lib.grading.publishing.feedback import Marks, feedback_page
@@ -55,7 +55,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("source", HOSTILE)
 def test_nothing_in_markdown_runs_or_is_fetched(source):
-    in_formgrader = markdown2html_mistune(sanitize.sanitize_prose(source))
+    in_formgrader = markdown2html_mistune(clean_outputs.sanitize_prose(source))
     for page in (written(source), lesson_text(source), in_formgrader):
         tags = " ".join(re.findall("<[^>]*>", page))
         for part in ("script", "<style", "<img", "<svg", "<math", "onclick", "data:", "<!-", "<?"):
@@ -298,23 +298,25 @@ def test_a_page_shows_outputs_and_runs_nothing_of_them():
 
 def test_prose_that_runs_nothing_stays_as_it_is():
     source = "Since $a < b$, `x[0]` is [here](https://example.org) and\n\n- 3 > 2"
-    assert sanitize.sanitize_prose(source) == source
+    assert clean_outputs.sanitize_prose(source) == source
 
 
 def test_outputs_keep_text_and_pictures_only():
     data = {"text/html": "<b>", "text/plain": "b", "image/png": "AAAA", "image/svg+xml": "<svg>"}
     bad = {"image/png": 'x" onerror="f()', "application/javascript": "f()"}
     outputs = [new_output("display_data", data, metadata={"x": 1}), new_output("display_data", bad)]
-    (kept,) = sanitize.sanitize_outputs([*outputs, None, {"output_type": "what"}])
+    (kept,) = clean_outputs.sanitize_outputs([*outputs, None, {"output_type": "what"}])
     assert kept.data == {"text/plain": "b", "image/png": "AAAA"}
     assert kept.metadata == {"image/png": {"alt": "b"}}
 
 
 def test_outputs_are_cut_and_control_characters_and_too_many_colors_are_removed():
-    texts = ["\x1b[31mred\x1b[0m\x1b[2J\x00\u202e 10%\r20%\n", "x" * sanitize.MOST]
-    stream, rest = sanitize.sanitize_outputs([new_output("stream", text=text) for text in texts])
+    texts = ["\x1b[31mred\x1b[0m\x1b[2J\x00\u202e 10%\r20%\n", "x" * clean_outputs.MOST]
+    stream, rest = clean_outputs.sanitize_outputs(
+        [new_output("stream", text=text) for text in texts]
+    )
     assert stream.text == "20%\n" and "left out" in rest.text
-    assert sanitize.plain_text("\x1b[31mred\x1b[0m\x07", colours=True) == "\x1b[31mred\x1b[0m"
-    assert sanitize.sanitize_tree({"a": ["\x1b[2Jx", 1]}) == {"a": ["x", 1]}
-    (kept,) = sanitize.sanitize_outputs([new_output("stream", text="\x1b[31m." * 5000)])
+    assert clean_outputs.plain_text("\x1b[31mred\x1b[0m\x07", colours=True) == "\x1b[31mred\x1b[0m"
+    assert clean_outputs.sanitize_tree({"a": ["\x1b[2Jx", 1]}) == {"a": ["x", 1]}
+    (kept,) = clean_outputs.sanitize_outputs([new_output("stream", text="\x1b[31m." * 5000)])
     assert kept.text == "." * 5000  # so many colors would stop formgrader

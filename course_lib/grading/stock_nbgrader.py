@@ -14,11 +14,11 @@ from nbgrader.preprocessors import Execute, NbGraderPreprocessor
 
 from course_lib.grading.adapters.nbgrader import SaveScores, coursedir_of
 from course_lib.grading.class_folder import SEED, secret_seed
+from course_lib.grading.clean_outputs import sanitize_outputs
 from course_lib.grading.graded_cells import is_check, is_plain_test, read_check
 from course_lib.grading.intake.read import released
 from course_lib.grading.intake.rebuild import rebuild
 from course_lib.grading.ledger import seed_of, work_of
-from course_lib.grading.sanitize import sanitize_outputs
 
 # What nbgrader_config.py sets; stock steps and ours in the order in which they run.
 SANITIZE = [

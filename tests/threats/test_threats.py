@@ -7,7 +7,7 @@ from corpus import FULL, THREATS, complaint, read_hostile
 from grading_course import LESSON
 
 from course_lib.grading.class_folder import ClassFolder
-from course_lib.grading.sanitize import KEPT
+from course_lib.grading.clean_outputs import KEPT
 
 read_hostile()
 pytestmark = experiment.needs_strict

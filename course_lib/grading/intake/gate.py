@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 
 from dateutil import parser
 
-from course_lib.grading.sanitize import plain_text
+from course_lib.grading.clean_outputs import plain_text
 
 STAMP, SECRET = "timestamp.txt", "submission_secret.txt"
 MOST_STAMP = 100  # bytes of a timestamp.txt: a date has some thirty

@@ -7,15 +7,15 @@ from nbformat import NotebookNode
 
 from course_lib.checks.judge.points import Points
 from course_lib.checks.judge.report import Report
-from course_lib.grading.graded_cells import REPORT, TIMEOUT, check_cells, grade_id
-from course_lib.grading.sandbox.guests import GuestResult
-from course_lib.grading.sanitize import (
+from course_lib.grading.clean_outputs import (
     KEPT,
     made_output,
     plain_text,
     sanitize_outputs,
     sanitize_tree,
 )
+from course_lib.grading.graded_cells import REPORT, TIMEOUT, check_cells, grade_id
+from course_lib.grading.sandbox.guests import GuestResult
 
 
 def fill_checks(notebook: NotebookNode, reports: Mapping[str, Report]) -> None:

@@ -19,10 +19,10 @@ from nbgrader.preprocessors import NbGraderPreprocessor
 from nbgrader.utils import is_grade, is_solution
 
 from course_lib.grading.adapters.nbgrader import SubmittedNotebook, coursedir_of
+from course_lib.grading.clean_outputs import made_output
 from course_lib.grading.gradebook import opened
 from course_lib.grading.graded_cells import is_check, read_check
 from course_lib.grading.publishing.course_figures import figures_of
-from course_lib.grading.sanitize import made_output
 
 TEMPLATES = [
     str(Path(__file__).with_name("templates")),
@@ -34,7 +34,7 @@ FILTERS = {
     "highlighted": "course_lib.grading.publishing.markup.highlighted",
     "inline_code": "course_lib.checks.judge.html.inline",
     "lesson_text": "course_lib.grading.publishing.markup.lesson_text",
-    "plain_text": "course_lib.grading.sanitize.plain_text",
+    "plain_text": "course_lib.grading.clean_outputs.plain_text",
     "written": "course_lib.grading.publishing.markup.written",
 }
 

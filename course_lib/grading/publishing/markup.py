@@ -14,8 +14,8 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
+from course_lib.grading.clean_outputs import plain_text, sanitize_prose
 from course_lib.grading.publishing.formulas import with_formulas
-from course_lib.grading.sanitize import plain_text, sanitize_prose
 
 LONGEST = 10_000  # characters of a text that is more than escaped; pygments can be quadratic
 # Nested quotations and wide tables can make a page that is hundreds of times as long as its text,

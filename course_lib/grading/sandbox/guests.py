@@ -13,9 +13,9 @@ from typing import Any, Self
 import psutil
 from nbformat import NotebookNode
 
+from course_lib.grading.clean_outputs import made_output
 from course_lib.grading.sandbox.cgroup import Group
 from course_lib.grading.sandbox.inside.frames import FrameError, encode, read_frames
-from course_lib.grading.sanitize import made_output
 
 START_SECONDS = 600.0  # for steps that run no student code, on a busy machine
 _END_SECONDS = 120.0

@@ -23,7 +23,7 @@ from course_lib.checks.observe.remote import Reply, Request, answer
 from course_lib.exercises import find, lessons
 from course_lib.grading.demo_course import SAMPLES
 from course_lib.grading.graded_cells import REPORT, is_theirs, read_check, read_notebook
-from course_lib.grading.intake.source_checks import source_checks
+from course_lib.grading.intake.source_notices import source_notices
 from course_lib.grading.jobs import Job
 from course_lib.grading.judging import ask_guest
 from course_lib.grading.judging import cells as judged_cells
@@ -236,7 +236,7 @@ def notes(source, name="causal_mask", *above):
     """Return what a person should look at in an answer below some cells of the lesson."""
     about = {"nbgrader": {"grade_id": f"{name}-answer", "solution": True}}
     cells = [*map(new_code_cell, above), new_code_cell(source, metadata=about)]
-    return source_checks(new_notebook(cells=cells))
+    return source_notices(new_notebook(cells=cells))
 
 
 def test_a_name_that_an_answer_has_no_business_with_is_noted():

@@ -22,7 +22,7 @@ from course_lib.exercises import exercises
 from course_lib.grading.graded_cells import ANSWER, grade_id
 from course_lib.grading.intake.gate import IntakeError, read_ordinary
 from course_lib.grading.intake.rebuild import rebuild
-from course_lib.grading.intake.source_checks import source_checks
+from course_lib.grading.intake.source_notices import source_notices
 from course_lib.grading.jobs import Job
 
 MAX_BYTES = 100_000_000
@@ -38,7 +38,7 @@ def read_submission(job: Job) -> tuple[NotebookNode, list[str]]:
     """Return the release notebook with a student's answers, and notices for the instructor."""
     with _limited(job.name):
         notebook, notices = _rebuilt(job.lesson, released(job.release), job.data, job.name)
-        return notebook, [*notices, *source_checks(notebook)]
+        return notebook, [*notices, *source_notices(notebook)]
 
 
 def has_answers(lesson: str, release: NotebookNode, path: Path) -> bool:

@@ -32,7 +32,7 @@ _MOST_NAMED = 6
 _STUB = "NotImplementedError"
 
 
-def source_checks(notebook: NotebookNode) -> list[str]:
+def source_notices(notebook: NotebookNode) -> list[str]:
     """Return notes on a rebuilt notebook: names that an answer should not use, by cell.
 
     What the lesson's own cells name is everyone's business.

@@ -22,7 +22,7 @@ from course_lib.checks.observe.codec import decode, encode
 from course_lib.checks.observe.observation import answer_in
 from course_lib.checks.observe.probe import Dtype, Probe, tensor
 from course_lib.checks.observe.remote import REPLY_TYPES, Reply, Request
-from course_lib.checks.observe.unchanged import changes
+from course_lib.checks.observe.tampering import changes
 from course_lib.exercises import find
 from course_lib.exercises.variants import variants
 

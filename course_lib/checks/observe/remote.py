@@ -25,7 +25,7 @@ from course_lib.checks.observe.observation import (
 )
 from course_lib.checks.observe.probe import Array, Built, Dtype, Probe
 from course_lib.checks.observe.record import Recorded
-from course_lib.checks.observe.unchanged import changes
+from course_lib.checks.observe.tampering import changes
 
 
 @dataclass(frozen=True)

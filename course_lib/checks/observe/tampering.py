@@ -19,7 +19,7 @@ import torch
 _DECORATORS = (contextlib.contextmanager(iter).__code__,)  # of what has the source within
 _CACHED = type(functools.cache(print))
 _PACKAGE = __name__.rpartition(".")[0]
-_MODULES = ("call", "codec", "cost_meter", "observation", "record", "remote", "unchanged")
+_MODULES = ("call", "codec", "cost_meter", "observation", "record", "remote", "tampering")
 # What of torch the meter stands on: classes in Python, and methods that are not.
 _BELOW = {
     "torch.utils._python_dispatch": "TorchDispatchMode.",

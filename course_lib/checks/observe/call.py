@@ -23,6 +23,7 @@ import torch
 
 from course_lib.checks.observe import lessons  # noqa: F401  (registers what lessons need)
 from course_lib.checks.observe.cost_meter import COURSE, Calls, Spending, Steps, Watch
+from course_lib.checks.observe.error_messages import message_of
 from course_lib.checks.observe.global_state import (
     next_draws,
     random_states_kept,
@@ -34,7 +35,6 @@ from course_lib.checks.observe.observation import MAX_TEXT, Observation, Raised
 from course_lib.checks.observe.probe import Array, Built, Dtype, Probe
 from course_lib.checks.observe.record import Recorded, class_name, describe_type, record
 from course_lib.checks.observe.scenarios import BUILDERS, SCENARIOS
-from course_lib.checks.observe.suggestion import message_of
 
 _LIBRARIES = (COURSE, *(path for module in (torch, np) for path in module.__path__))
 _STANDARD_LIBRARY = str(Path(contextlib.__file__).parent)

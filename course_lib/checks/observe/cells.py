@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
 
-from course_lib.checks.observe.suggestion import message_of
+from course_lib.checks.observe.error_messages import message_of
 
 # What a cell with a syntax error was to define, as far as its lines say so.
 _DEFINES = re.compile(

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from course_lib.checks.observe.suggestion import message_of
+from course_lib.checks.observe.error_messages import message_of
 
 
 def misspelt_variable():

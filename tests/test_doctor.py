@@ -12,7 +12,7 @@ from unittest.mock import Mock
 import pytest
 
 from course_lib.cli import main as cli
-from course_lib.cli.exit import explained
+from course_lib.cli.failures import explained
 from course_lib.grading.executors import local as executors
 from course_lib.grading.sandbox.confinement import Reached
 from course_lib.setup import doctor

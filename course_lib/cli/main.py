@@ -17,7 +17,7 @@ from typing import Annotated
 import typer
 
 from course_lib import __version__
-from course_lib.cli.exit import explained, flushed, no_lost_interrupt, print_anything
+from course_lib.cli.failures import explained, flushed, no_lost_interrupt, print_anything
 from course_lib.cli.options import AsJson, Quiet, end_progress, working
 from course_lib.workspace.errors import CourseError, UsageError
 from course_lib.workspace.folder import course_root, find_root

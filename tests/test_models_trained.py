@@ -19,7 +19,7 @@ from course_lib.attention import (
     masked_softmax,
     positional_encoding,
 )
-from course_lib.authoring import stored
+from course_lib.authoring import train_models
 from course_lib.authoring.lesson_tree import LessonTree
 from course_lib.models import trained
 from course_lib.models.language_model import repeated_tokens
@@ -41,7 +41,7 @@ from course_lib.workspace.sources import digest_of, reached
 ROOT = Path(__file__).resolve().parent.parent
 LIBRARY = ROOT / "course_lib"
 NAMES = (trained.TRANSLATOR, trained.INDUCTION, trained.WRITER)
-STORES = (stored.store_translator, stored.store_induction, stored.store_writer)
+STORES = (train_models.store_translator, train_models.store_induction, train_models.store_writer)
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def test_the_translator_knows_numbers_that_it_never_saw(translator):
 
 
 def test_the_translator_knows_what_a_reader_types_first(translator):
-    assert len(wrong(translator, stored.FIRST_TYPED)) <= 0.03 * len(stored.FIRST_TYPED)
+    assert len(wrong(translator, train_models.FIRST_TYPED)) <= 0.03 * len(train_models.FIRST_TYPED)
 
 
 def test_what_meets_in_the_translator_gives_its_own_map(translator):
@@ -248,7 +248,7 @@ def course(tmp_path):
 
 @pytest.mark.parametrize("store", STORES)
 def test_a_model_that_is_not_good_enough_is_not_stored(course, store, monkeypatch):
-    monkeypatch.setattr(stored, "_share_right", lambda *_: 0.5)
+    monkeypatch.setattr(train_models, "_share_right", lambda *_: 0.5)
     with pytest.raises(BuildError, match=r"not stored: .* right, and 9\d% are wanted"):
         store(course, num_steps=2)
     assert not list((course.library / "models").iterdir())
@@ -258,9 +258,9 @@ def test_a_model_that_is_not_good_enough_is_not_stored(course, store, monkeypatc
 def test_a_model_that_is_good_enough_is_stored_under_the_names_of_its_parts(
     course, store, monkeypatch
 ):
-    monkeypatch.setattr(stored, "_share_right", lambda *_: 1.0)
-    monkeypatch.setattr(stored, "GOOD_INDUCTION", 0)
-    monkeypatch.setattr(stored, "GOOD_WRITER", 0)
+    monkeypatch.setattr(train_models, "_share_right", lambda *_: 1.0)
+    monkeypatch.setattr(train_models, "GOOD_INDUCTION", 0)
+    monkeypatch.setattr(train_models, "GOOD_WRITER", 0)
     path, said = store(course, num_steps=2)
     shapes = {name: array.shape for name, array in np.load(path, allow_pickle=False).items()}
     assert shapes == {name: array.shape for name, array in trained.weights(path.name).items()}

@@ -3,5 +3,5 @@
 One direction only: percent-format text -> executed nbgrader source notebook -> student release.
 read (text -> cells), paste (solution source), assemble (cells -> notebook), execute (outputs),
 release (stock nbgrader), builder (what is stale, put in place). Further commands: bundle (`course
-release`), skeleton (`course new`), matrix (`course matrix`), stored (`course train`), site.
+release`), skeleton (`course new`), matrix (`course matrix`), train_models (`course train`), site.
 """

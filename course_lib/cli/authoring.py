@@ -168,14 +168,14 @@ def train(
     Example: course train translator
     """
     with working():
-        from course_lib.authoring import stored
+        from course_lib.authoring import train_models
         from course_lib.authoring.lesson_tree import LessonTree
 
     root = course_root()
     makers = {
-        "translator": stored.store_translator,
-        "induction": stored.store_induction,
-        "writer": stored.store_writer,
+        "translator": train_models.store_translator,
+        "induction": train_models.store_induction,
+        "writer": train_models.store_writer,
     }
     course = LessonTree.at(root)
     path, said = makers[what](course)

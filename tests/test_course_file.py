@@ -11,8 +11,8 @@ import course_lib
 from course_lib import exercises
 from course_lib.authoring.assemble import assemble
 from course_lib.authoring.builder import check_build
-from course_lib.authoring.init import init
 from course_lib.authoring.lesson_tree import LessonTree
+from course_lib.authoring.new_class import init
 from course_lib.cli.main import main
 from course_lib.exercises.course_file import FILE, FOLDER
 from course_lib.grading.class_folder import ClassFolder

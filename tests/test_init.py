@@ -15,7 +15,7 @@ from waiting import PATIENCE
 
 from course_lib.authoring import init as module
 from course_lib.authoring.builder import file_digest
-from course_lib.authoring.init import DIGESTS, RECORD, init
+from course_lib.authoring.new_class import DIGESTS, RECORD, init
 from course_lib.cli.main import main
 from course_lib.grading.class_folder import ClassFolder
 from course_lib.grading.demo_course import SampleStudent, answer

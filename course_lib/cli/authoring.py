@@ -33,7 +33,7 @@ def init(
 
     Example: course init ../attention-2026
     """
-    from course_lib.authoring.init import init as make
+    from course_lib.authoring.new_class import init as make
 
     typer.echo(make(folder).text())
 

@@ -48,7 +48,7 @@ c.LateSubmissionPlugin.penalty_method = "none"
 # first, and points come from the check's report, so that stderr costs nothing. A student's bundle
 # (`course release`) cannot grade and holds the same file.
 if importlib.util.find_spec("course_lib.grading"):
-    from course_lib.grading.publishing.feedback import FILTERS, STEPS, TEMPLATES
+    from course_lib.grading.publishing.feedback_page import FILTERS, STEPS, TEMPLATES
     from course_lib.grading.stock_nbgrader import AUTOGRADE, SANITIZE
 
     c.Autograde.sanitize_preprocessors = SANITIZE

@@ -253,7 +253,7 @@ ANSWERS = {
 
 
 FEEDBACK = """
-from course_lib.grading.publishing.feedback import FILTERS, TEMPLATES
+from course_lib.grading.publishing.feedback_page import FILTERS, TEMPLATES
 c.HTMLExporter.extra_template_basedirs = TEMPLATES
 c.HTMLExporter.filters = FILTERS
 """

@@ -27,7 +27,7 @@ from course_lib.grading.graded_cells import grade_id, is_check, is_theirs, read_
 from course_lib.grading.intake.gate import STAMP, exchange_files, read_stamp
 from course_lib.grading.ledger import Ledger, digest
 from course_lib.grading.publishing.course_figures import figures_of
-from course_lib.grading.publishing.feedback import Marks, feedback_page, marks_of
+from course_lib.grading.publishing.feedback_page import Marks, feedback_page, marks_of
 from course_lib.workspace.errors import GradingError
 from course_lib.workspace.files import write_atomically
 

@@ -28,7 +28,7 @@ TEMPLATES = [
     str(Path(__file__).with_name("templates")),
     str(Path(nbgrader.__file__).parent / "server_extensions" / "formgrader" / "templates"),
 ]
-STEPS = ["course_lib.grading.publishing.feedback.MarkCells"]
+STEPS = ["course_lib.grading.publishing.feedback_page.MarkCells"]
 FILTERS = {
     "as_written": "course_lib.grading.publishing.markup.as_written",
     "highlighted": "course_lib.grading.publishing.markup.highlighted",

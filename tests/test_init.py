@@ -13,7 +13,7 @@ import pytest
 from grading_course import nbgrader
 from waiting import PATIENCE
 
-from course_lib.authoring import init as module
+from course_lib.authoring import new_class
 from course_lib.authoring.builder import file_digest
 from course_lib.authoring.new_class import DIGESTS, RECORD, init
 from course_lib.cli.main import main
@@ -46,7 +46,7 @@ def home(tmp_path, monkeypatch):
     """Return the course that is installed, in its first version."""
     home = tmp_path / "home"
     publish(home, "first")
-    monkeypatch.setattr(module, "files_home", lambda library: home)
+    monkeypatch.setattr(new_class, "files_home", lambda library: home)
     return home
 
 
@@ -122,7 +122,7 @@ def test_without_a_readable_record_nothing_that_differs_is_replaced(home, folder
 
 
 def test_a_first_run_that_was_interrupted_can_be_repeated(home, tmp_path, monkeypatch):
-    own = module.replace_files
+    own = new_class.replace_files
 
     def interrupted(files):
         own(dict(list(files.items())[:2]))
@@ -130,7 +130,7 @@ def test_a_first_run_that_was_interrupted_can_be_repeated(home, tmp_path, monkey
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, "replace_files", interrupted)
+        patch.setattr(new_class, "replace_files", interrupted)
         with pytest.raises(KeyboardInterrupt):
             init(tmp_path / "class")
     assert init(tmp_path / "class").left == ()

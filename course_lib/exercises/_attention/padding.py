@@ -3,7 +3,7 @@
 from typing import Any
 
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._rows import at_the_largest
+from course_lib.exercises._builders import at_the_largest
 
 
 def largest_padding(make_array=tensor, **fields: Any) -> list[Probe]:

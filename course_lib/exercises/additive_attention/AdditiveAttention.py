@@ -15,7 +15,7 @@ from course_lib.exercises._attention.modules import AttentionModule
 from course_lib.exercises._attention.padding import largest_padding
 from course_lib.exercises._attention.properties import KEPT, WEIGHTS
 from course_lib.exercises._attention.steps import NO_STEP
-from course_lib.exercises._rows import FLOAT32, INDEPENDENT, Given, case, edge
+from course_lib.exercises._builders import FLOAT32, INDEPENDENT, Given, case, edge
 from course_lib.reference import additive_attention as oracle
 
 

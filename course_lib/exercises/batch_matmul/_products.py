@@ -3,7 +3,7 @@
 import torch
 
 from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._rows import Given, mistake
+from course_lib.exercises._builders import Given, mistake
 
 
 def pair(rng, a_shape, b_shape, **options) -> Given:

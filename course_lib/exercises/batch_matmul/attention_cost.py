@@ -8,7 +8,7 @@ from course_lib.checks.judge.comparisons import Problem, close
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe
 from course_lib.checks.observe.record import a_or_an
-from course_lib.exercises._rows import Given, case, edge, in_steps, mistake
+from course_lib.exercises._builders import Given, case, edge, in_steps, mistake
 from course_lib.reference import batch_matmul as oracle
 
 _EXACT: Given = {"tolerance": 0.0}

@@ -6,7 +6,7 @@ import torch
 
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe
-from course_lib.exercises._rows import FLOAT32, STRIDED, case, edge, mistake
+from course_lib.exercises._builders import FLOAT32, STRIDED, case, edge, mistake
 from course_lib.exercises.batch_matmul import _products as both
 from course_lib.exercises.batch_matmul._products import pair, reshaped
 from course_lib.reference import batch_matmul as oracle

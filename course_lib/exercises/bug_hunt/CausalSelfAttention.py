@@ -14,7 +14,7 @@ from course_lib.exercises._attention.mistakes import OWN_SOFTMAX, Row, known, th
 from course_lib.exercises._attention.modules import AttentionModule, WithHeads
 from course_lib.exercises._attention.properties import WEIGHTS
 from course_lib.exercises._attention.steps import NO_STEP, Softmax
-from course_lib.exercises._rows import INDEPENDENT, Given, at_the_largest, mistake
+from course_lib.exercises._builders import INDEPENDENT, Given, at_the_largest, mistake
 from course_lib.reference import bug_hunt as oracle
 
 

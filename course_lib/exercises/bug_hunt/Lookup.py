@@ -14,7 +14,7 @@ from course_lib.exercises._attention.modules import AttentionModule
 from course_lib.exercises._attention.padding import largest_padding
 from course_lib.exercises._attention.properties import WEIGHTS
 from course_lib.exercises._attention.steps import NO_STEP
-from course_lib.exercises._rows import INDEPENDENT, Given, mistake
+from course_lib.exercises._builders import INDEPENDENT, Given, mistake
 from course_lib.reference import bug_hunt as oracle
 
 

@@ -6,7 +6,7 @@ from course_lib.checks.judge.comparisons import Problem
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.lessons.broken_modules import INVARIANTS
 from course_lib.checks.observe.probe import Probe
-from course_lib.exercises._rows import case, mistake
+from course_lib.exercises._builders import case, mistake
 from course_lib.reference import Expected
 from course_lib.reference import bug_hunt as oracle
 

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Callable
 
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._rows import Given
+from course_lib.exercises._builders import Given
 from course_lib.exercises._student_tests import inputs_of, lengths_of, modules, name_of, question
 from course_lib.reference import Expected
 from course_lib.reference import bug_hunt as oracle

@@ -7,7 +7,7 @@ import numpy as np
 from course_lib.checks.judge.definitions import Exercise
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises import _student_tests as student_tests
-from course_lib.exercises._rows import Given, mistake
+from course_lib.exercises._builders import Given, mistake
 from course_lib.exercises._student_tests import same
 from course_lib.exercises.bug_hunt._tests import (
     asked,

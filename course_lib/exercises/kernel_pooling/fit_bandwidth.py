@@ -10,7 +10,7 @@ import torch
 from course_lib.checks.judge.comparisons import Problem
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._rows import Given, case, edge, mistake
+from course_lib.exercises._builders import Given, case, edge, mistake
 from course_lib.exercises.kernel_pooling._problems import points
 from course_lib.reference import kernel_pooling as oracle
 

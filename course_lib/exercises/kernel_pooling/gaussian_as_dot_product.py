@@ -13,7 +13,7 @@ from course_lib.checks.judge.comparisons import (
 )
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._rows import FLOAT32, Given, case, edge, mistake
+from course_lib.exercises._builders import FLOAT32, Given, case, edge, mistake
 from course_lib.exercises.kernel_pooling._problems import normal, of_distances
 from course_lib.reference import kernel_pooling as oracle
 

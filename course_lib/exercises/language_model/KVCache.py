@@ -9,7 +9,16 @@ import torch
 from course_lib.checks.judge.comparisons import Problem, arrays_agree, close, tolerance_for
 from course_lib.checks.judge.definitions import Exercise, Property, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._rows import FLOAT32, STRIDED, Case, Given, case, edge, in_steps, mistake
+from course_lib.exercises._builders import (
+    FLOAT32,
+    STRIDED,
+    Case,
+    Given,
+    case,
+    edge,
+    in_steps,
+    mistake,
+)
 from course_lib.reference import language_model as oracle
 
 _ALL = "A new cache is empty, and each query attends to all positions appended to it so far."

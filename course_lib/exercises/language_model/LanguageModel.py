@@ -7,7 +7,7 @@ from torch import nn
 
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Built, Probe, tensor
-from course_lib.exercises._rows import FLOAT32, Given, case, edge, in_steps, mistake
+from course_lib.exercises._builders import FLOAT32, Given, case, edge, in_steps, mistake
 from course_lib.exercises.translator._blocks import (
     linear_weights,
     mistakes_of_joins,

@@ -8,7 +8,7 @@ import numpy as np
 
 from course_lib.checks.judge.comparisons import Problem
 from course_lib.checks.observe.probe import Built, Probe
-from course_lib.exercises._rows import Given
+from course_lib.exercises._builders import Given
 from course_lib.reference import Expected
 from course_lib.reference import language_model as oracle
 

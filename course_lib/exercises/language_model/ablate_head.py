@@ -11,7 +11,7 @@ import torch
 from course_lib.checks.judge.comparisons import Problem, close
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Built, Probe, tensor
-from course_lib.exercises._rows import Case, Given, case, in_steps, mistake
+from course_lib.exercises._builders import Case, Given, case, in_steps, mistake
 
 _ATTRIBUTES = ("attention", "attn", "mixer.heads")
 _OBSERVED: Given = {"scenario": "head_switched_off", "compare": "as_it_was"}

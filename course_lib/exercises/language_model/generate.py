@@ -8,7 +8,7 @@ import torch
 from course_lib.checks.judge.comparisons import Problem
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Built, Probe, tensor
-from course_lib.exercises._rows import Case, Given, case, edge, in_steps, mistake
+from course_lib.exercises._builders import Case, Given, case, edge, in_steps, mistake
 from course_lib.exercises.language_model._frequencies import (
     TOLD,
     frequencies,

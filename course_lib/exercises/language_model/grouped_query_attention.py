@@ -10,7 +10,7 @@ from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._attention.mistakes import Row, known
 from course_lib.exercises._attention.modules import Attention
-from course_lib.exercises._rows import BETWEEN, FLOAT32, STRIDED, Case, Given, case
+from course_lib.exercises._builders import BETWEEN, FLOAT32, STRIDED, Case, Given, case
 
 _GROUPS = "Head i must use the keys and values of group i // (h / g)."
 _EMPTY = "A query that may attend to no key gets zeros."

@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._rows import FLOAT32, STRIDED, Given, case, edge, mistake
+from course_lib.exercises._builders import FLOAT32, STRIDED, Given, case, edge, mistake
 
 _MEAN = "The loss is the mean of -log p(token i + 1) at position i, over all but the last."
 

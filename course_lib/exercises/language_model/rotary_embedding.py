@@ -8,7 +8,16 @@ import torch
 
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._rows import FLOAT32, STRIDED, Case, Given, case, edge, in_steps, mistake
+from course_lib.exercises._builders import (
+    FLOAT32,
+    STRIDED,
+    Case,
+    Given,
+    case,
+    edge,
+    in_steps,
+    mistake,
+)
 
 _TURNED = "Features 2i and 2i + 1 at position p are rotated by p / 10000^(2i/d), counter-clockwise."
 

@@ -8,7 +8,7 @@ from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._attention.mistakes import Row, known, untouched
 from course_lib.exercises._attention.properties import RETURNED
 from course_lib.exercises._attention.steps import Softmax
-from course_lib.exercises._rows import BETWEEN, FLOAT32, Given, case, edge
+from course_lib.exercises._builders import BETWEEN, FLOAT32, Given, case, edge
 from course_lib.reference import masked_softmax as oracle
 
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from course_lib.checks.judge.definitions import Exercise, Property, Returned
 from course_lib.checks.observe.probe import Array, Probe, array
-from course_lib.exercises._rows import case, edge, mistake
+from course_lib.exercises._builders import case, edge, mistake
 from course_lib.reference import masked_softmax as oracle
 
 

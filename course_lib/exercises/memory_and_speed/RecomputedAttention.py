@@ -9,7 +9,7 @@ from torch import Tensor
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._attention.padding import largest_padding
-from course_lib.exercises._rows import Given, mistake
+from course_lib.exercises._builders import Given, mistake
 from course_lib.exercises.memory_and_speed._mistakes import Recomputed
 from course_lib.exercises.memory_and_speed._problems import by_hand, lengths, problem, some
 from course_lib.reference import memory_and_speed as oracle

@@ -3,7 +3,7 @@
 import numpy as np
 
 from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._rows import Given
+from course_lib.exercises._builders import Given
 
 
 def problem(rng, n, m, d, v, *batch, scale=1.2, **options) -> Given:

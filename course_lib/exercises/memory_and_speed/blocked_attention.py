@@ -8,7 +8,7 @@ from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._attention.mistakes import known
 from course_lib.exercises._attention.padding import largest_padding
-from course_lib.exercises._rows import mistake
+from course_lib.exercises._builders import mistake
 from course_lib.exercises.memory_and_speed._mistakes import Blocked
 from course_lib.exercises.memory_and_speed._problems import (
     by_hand,

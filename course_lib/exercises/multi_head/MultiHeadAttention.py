@@ -14,7 +14,7 @@ from course_lib.exercises._attention.modules import AttentionModule, WithHeads
 from course_lib.exercises._attention.padding import largest_padding
 from course_lib.exercises._attention.properties import WEIGHTS
 from course_lib.exercises._attention.steps import Softmax
-from course_lib.exercises._rows import INDEPENDENT
+from course_lib.exercises._builders import INDEPENDENT
 from course_lib.reference import multi_head as oracle
 
 _SAYS_OUTPUT = "The outputs must be those of the formula, head by head, for the injected weights."

@@ -7,7 +7,7 @@ import torch
 from course_lib.checks.judge.definitions import Exercise
 from course_lib.checks.observe.probe import Probe
 from course_lib.exercises import _student_tests as student_tests
-from course_lib.exercises._rows import mistake
+from course_lib.exercises._builders import mistake
 from course_lib.exercises._student_tests import same
 from course_lib.exercises.multi_head._order import BY_HAND, asked, asking_about
 from course_lib.reference import multi_head as oracle

@@ -8,7 +8,7 @@ import torch
 
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._rows import Case, Given, case, in_steps, mistake
+from course_lib.exercises._builders import Case, Given, case, in_steps, mistake
 from course_lib.exercises.multi_head.MultiHeadAttention import state_of
 from course_lib.reference import Expected
 from course_lib.reference import multi_head as oracle

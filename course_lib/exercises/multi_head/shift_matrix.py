@@ -8,7 +8,7 @@ import torch
 
 from course_lib.checks.judge.definitions import Exercise, Property, Returned
 from course_lib.checks.observe.probe import Probe
-from course_lib.exercises._rows import case, edge, in_steps, mistake
+from course_lib.exercises._builders import case, edge, in_steps, mistake
 from course_lib.reference import multi_head as oracle
 
 _SHIFTS = (

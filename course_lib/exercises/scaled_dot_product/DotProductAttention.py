@@ -11,7 +11,7 @@ from course_lib.exercises._attention.mistakes import OWN_SOFTMAX, known
 from course_lib.exercises._attention.modules import AttentionModule
 from course_lib.exercises._attention.padding import largest_padding
 from course_lib.exercises._attention.properties import KEPT, WEIGHTS
-from course_lib.exercises._rows import FLOAT32, INDEPENDENT, Given, case, edge
+from course_lib.exercises._builders import FLOAT32, INDEPENDENT, Given, case, edge
 from course_lib.exercises.scaled_dot_product._problems import (
     BOTH,
     EMPTY,

@@ -5,7 +5,7 @@ import numpy as np
 from course_lib.checks.judge.definitions import Property
 from course_lib.checks.observe.probe import tensor
 from course_lib.exercises._attention.properties import RETURNED, given, more_than_rounding
-from course_lib.exercises._rows import Given
+from course_lib.exercises._builders import Given
 
 FORMULA = "The outputs must be softmax(Q K^T / sqrt(d)) V, and the weights that softmax."
 MASK = "A key with False in the mask gets weight 0, as if it were deleted."

@@ -8,7 +8,7 @@ import torch
 
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._rows import Given, case, edge, in_steps, mistake
+from course_lib.exercises._builders import Given, case, edge, in_steps, mistake
 from course_lib.reference import scaled_dot_product as oracle
 
 _FORMULA = "The three gradients must be those of softmax(Q K^T / sqrt(d)) V."

@@ -7,7 +7,7 @@ import torch
 
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Array, Probe, tensor
-from course_lib.exercises._rows import case, edge, in_steps, mistake
+from course_lib.exercises._builders import case, edge, in_steps, mistake
 from course_lib.reference import scaled_dot_product as oracle
 
 

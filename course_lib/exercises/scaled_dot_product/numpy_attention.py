@@ -12,7 +12,7 @@ from course_lib.exercises._attention.mistakes import OWN_SOFTMAX, Row, known
 from course_lib.exercises._attention.modules import Attention
 from course_lib.exercises._attention.padding import largest_padding
 from course_lib.exercises._attention.steps import NO_STEP
-from course_lib.exercises._rows import Given, case, edge
+from course_lib.exercises._builders import Given, case, edge
 from course_lib.exercises.scaled_dot_product._problems import (
     EMPTY,
     FORMULA,

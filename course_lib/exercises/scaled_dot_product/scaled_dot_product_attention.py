@@ -9,7 +9,7 @@ from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._attention.mistakes import OWN_SOFTMAX, Row, known
 from course_lib.exercises._attention.modules import Attention
 from course_lib.exercises._attention.padding import largest_padding
-from course_lib.exercises._rows import BETWEEN, FLOAT32, Given, case, edge
+from course_lib.exercises._builders import BETWEEN, FLOAT32, Given, case, edge
 from course_lib.exercises.scaled_dot_product._problems import (
     BOTH,
     EMPTY,

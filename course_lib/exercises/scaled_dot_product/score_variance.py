@@ -8,7 +8,7 @@ import torch
 from course_lib.checks.judge.comparisons import Problem
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Built, Probe
-from course_lib.exercises._rows import Case, case, in_steps, mistake
+from course_lib.exercises._builders import Case, case, in_steps, mistake
 from course_lib.reference import scaled_dot_product as oracle
 
 # The relative standard deviation of a sample variance of N products is sqrt((2 + 6 / d) / N): the

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._rows import Given, case, mistake
+from course_lib.exercises._builders import Given, case, mistake
 from course_lib.exercises.translator import _blocks as blocks
 from course_lib.reference import translator as oracle
 

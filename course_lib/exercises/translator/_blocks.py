@@ -10,7 +10,7 @@ from course_lib.checks.judge.comparisons import Problem, arrays_agree, close, to
 from course_lib.checks.judge.definitions import Mistake
 from course_lib.checks.observe.probe import Array, Probe, tensor
 from course_lib.exercises._attention.steps import Stepped
-from course_lib.exercises._rows import FLOAT32, Given, case, edge, mistake
+from course_lib.exercises._builders import FLOAT32, Given, case, edge, mistake
 
 Sizes = tuple[int, int, int]  # embed_dim, num_heads, hidden_dim
 

@@ -8,7 +8,7 @@ import torch
 
 from course_lib.checks.judge.definitions import Mistake, Returned
 from course_lib.checks.observe.probe import Built
-from course_lib.exercises._rows import Given, mistake
+from course_lib.exercises._builders import Given, mistake
 from course_lib.reference import Expected
 from course_lib.reference import translator as oracle
 

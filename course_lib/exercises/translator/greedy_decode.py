@@ -7,7 +7,7 @@ import torch
 
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Built, Probe, tensor
-from course_lib.exercises._rows import Case, case, in_steps, mistake
+from course_lib.exercises._builders import Case, case, in_steps, mistake
 from course_lib.exercises.translator._models import (
     ELSEWHERE,
     LOOKED_AT,

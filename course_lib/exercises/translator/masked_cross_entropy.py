@@ -7,7 +7,7 @@ import torch
 
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._rows import (
+from course_lib.exercises._builders import (
     FLOAT32,
     Given,
     at_the_largest,

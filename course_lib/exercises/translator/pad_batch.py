@@ -8,7 +8,7 @@ import torch
 
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._rows import Case, case, mistake
+from course_lib.exercises._builders import Case, case, mistake
 
 
 def _given(name, rows, pad, part="values", dtype="int64", strided=False, **options) -> Case:

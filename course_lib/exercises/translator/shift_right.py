@@ -7,7 +7,7 @@ import torch
 
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._rows import case, edge, mistake
+from course_lib.exercises._builders import case, edge, mistake
 
 
 def _words(rng, *shape) -> np.ndarray:

@@ -33,8 +33,8 @@ def test_observe_brings_in_no_judge_oracle_or_exercise():
     # This holds for what is imported at once and for what a call needs later.
     packages = ("reference", "attention", "exercises", "checks.judge", "notebook")
     secret = [f"course_lib.{name}" for name in packages]
-    code = "import pkgutil, importlib, course_lib.checks.observe as room\n"
-    code += "for module in pkgutil.iter_modules(room.__path__, room.__name__ + '.'):\n"
+    code = "import pkgutil, importlib, course_lib.checks.observe as package\n"
+    code += "for module in pkgutil.iter_modules(package.__path__, package.__name__ + '.'):\n"
     code += "    importlib.import_module(module.name)"
     assert fresh(code, modules=secret) == []
 
@@ -121,7 +121,7 @@ def test_reading_a_notebook_parses_no_grammar():
     assert "jsonschema" in done.stdout.split() and "lark" not in done.stdout.split()
 
 
-def test_the_table_of_rooms_is_the_contract():
+def test_the_table_of_packages_is_the_contract():
     # The rows of docs/architecture.md are the layers of pyproject.toml, in their order.
     contracts = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
     contracts = contracts["tool"]["importlinter"]["contracts"]

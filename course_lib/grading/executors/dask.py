@@ -162,8 +162,8 @@ def _set_levels(levels: dict[str, int]) -> None:
 def versions() -> dict[str, str]:
     """Return the versions on which grades depend, by name; they must be equal on all machines."""
     sources, library = hashlib.sha256(), Path(__file__).resolve().parents[2]
-    for room in ("checks", "exercises", "grading", "notebook", "reference"):
-        for path in sorted(library.glob(f"{room}/**/*.py")):
+    for package in ("checks", "exercises", "grading", "notebook", "reference"):
+        for path in sorted(library.glob(f"{package}/**/*.py")):
             name = path.relative_to(library).as_posix().encode()
             sources.update(name + b"\0" + path.read_bytes())
     return {

@@ -109,7 +109,7 @@ def guest(strict):
 @pytest.fixture(scope="module")
 def warm(host):
     """Share one host among the runs in this process, which saves seconds for each run."""
-    from course_lib.grading.judging import runner
+    from course_lib.grading.worker import runner
 
     own = runner.Runner
 

@@ -35,9 +35,9 @@ from course_lib.grading import driver, plan
 from course_lib.grading.class_folder import ClassFolder
 from course_lib.grading.class_report.pages import write_report
 from course_lib.grading.driver import grade
-from course_lib.grading.judging import cells, runner
 from course_lib.grading.publishing import publish
 from course_lib.grading.read_grades import read_lesson
+from course_lib.grading.worker import cells, runner
 from course_lib.workspace.errors import GradingError
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("warm")]

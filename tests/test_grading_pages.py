@@ -20,12 +20,12 @@ from nbformat.v4 import (
 
 from course_lib.checks.judge.report import Finding, Report
 from course_lib.grading import clean_outputs
-from course_lib.grading.judging.check_outputs import fill_checks
 from course_lib.grading.publishing.course_figures import figures_of
 from course_lib.grading.publishing.feedback_page import Marks, feedback_page
 from course_lib.grading.publishing.formulas import LONGEST as LONGEST_FORMULA
 from course_lib.grading.publishing.formulas import MOST
 from course_lib.grading.publishing.markup import LONGEST, highlighted, lesson_text, written
+from course_lib.grading.worker.check_outputs import fill_checks
 from course_lib.plotting.figures import Plot, figure_html
 
 ROOT = Path(__file__).resolve().parent.parent

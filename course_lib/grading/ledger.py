@@ -22,11 +22,11 @@ _ENGINE = (
     "checks/observe/remote.py",
     "checks/judge/grade.py",
     "checks/judge/report.py",
-    "grading/judging/runner.py",
-    "grading/judging/session.py",
-    "grading/judging/ask_guest.py",
-    "grading/judging/cells.py",
-    "grading/judging/check_outputs.py",
+    "grading/worker/runner.py",
+    "grading/worker/session.py",
+    "grading/worker/ask_guest.py",
+    "grading/worker/cells.py",
+    "grading/worker/check_outputs.py",
 )
 _DAMAGED = (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError)
 

@@ -25,9 +25,9 @@ from course_lib.grading.class_folder import ClassFolder
 from course_lib.grading.driver import grade
 from course_lib.grading.executors import local
 from course_lib.grading.executors.local import Processes
-from course_lib.grading.judging.runner import Runner
 from course_lib.grading.ledger import Entry, Ledger
 from course_lib.grading.publishing import publish
+from course_lib.grading.worker.runner import Runner
 from course_lib.workspace.errors import GradingError
 
 pytestmark = experiment.needs_strict

@@ -15,8 +15,8 @@ from course_lib.exercises import lessons
 from course_lib.grading.driver import Settings, grade
 from course_lib.grading.graded_cells import read_notebook
 from course_lib.grading.jobs import Job
-from course_lib.grading.judging.runner import Runner
 from course_lib.grading.sandbox.confinement import Limits
+from course_lib.grading.worker.runner import Runner
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="guests are forked on Linux")

@@ -24,7 +24,7 @@ from course_lib.workspace.errors import GradingError
 if TYPE_CHECKING:
     from distributed import Future
 
-    from course_lib.grading.judging.runner import Runner
+    from course_lib.grading.worker.runner import Runner
 
 _CONNECT_SECONDS = 15
 _ANSWER_SECONDS = 60  # a scheduler that is busy may take a while, a dead one is dead

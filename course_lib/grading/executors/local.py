@@ -24,8 +24,8 @@ from course_lib.workspace.environment import public_environment, without_secrets
 from course_lib.workspace.errors import CourseError, GradingError
 
 if TYPE_CHECKING:
-    from course_lib.grading.judging.runner import Runner
     from course_lib.grading.sandbox.hosts import Host
+    from course_lib.grading.worker.runner import Runner
 
 AHEAD = 2  # jobs that wait in line for each worker, so that none ever waits for the driver
 
@@ -38,7 +38,7 @@ def set_aside(job: Job) -> Result:
 
 def make_runner(settings: Settings, channel: socket.socket | None = None) -> Runner:
     """Return a runner, whose imports the driver of several processes does without."""
-    from course_lib.grading.judging import runner
+    from course_lib.grading.worker import runner
 
     return runner.Runner(settings.sandbox, settings.limits, channel)
 
@@ -184,7 +184,7 @@ def _context() -> Any:
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    judge = ["course_lib.grading.judging.runner", "course_lib.checks.judge.grade"]
+    judge = ["course_lib.grading.worker.runner", "course_lib.checks.judge.grade"]
     context.set_forkserver_preload([__name__, *judge])
     from multiprocessing import forkserver, resource_tracker
 

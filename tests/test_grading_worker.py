@@ -25,11 +25,11 @@ from course_lib.grading.demo_course import SAMPLES
 from course_lib.grading.graded_cells import REPORT, is_theirs, read_check, read_notebook
 from course_lib.grading.intake.source_notices import source_notices
 from course_lib.grading.jobs import Job
-from course_lib.grading.judging import ask_guest
-from course_lib.grading.judging import cells as judged_cells
-from course_lib.grading.judging.runner import Runner
-from course_lib.grading.judging.session import CannotJudge, Session
 from course_lib.grading.sandbox.confinement import Limits
+from course_lib.grading.worker import ask_guest
+from course_lib.grading.worker import cells as judged_cells
+from course_lib.grading.worker.runner import Runner
+from course_lib.grading.worker.session import CannotJudge, Session
 
 ROOT = Path(__file__).parents[1]
 

@@ -9,12 +9,12 @@ from course_lib.grading.graded_cells import check_cells, grade_id, is_run
 from course_lib.grading.intake.gate import IntakeError
 from course_lib.grading.intake.read import read_submission
 from course_lib.grading.jobs import MAX_ATTEMPTS, Job, Result
-from course_lib.grading.judging.cells import grade_cells
-from course_lib.grading.judging.check_outputs import fill_checks
-from course_lib.grading.judging.session import CannotJudge, Session
 from course_lib.grading.sandbox.confinement import Limits
 from course_lib.grading.sandbox.guests import Guest, GuestLost
 from course_lib.grading.sandbox.hosts import Guests, open_guests
+from course_lib.grading.worker.cells import grade_cells
+from course_lib.grading.worker.check_outputs import fill_checks
+from course_lib.grading.worker.session import CannotJudge, Session
 
 # What torch imports when something is first done, a second's work: an optimiser made, a gradient
 # handed to a backward pass.

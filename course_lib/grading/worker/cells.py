@@ -15,13 +15,13 @@ from course_lib.checks.judge.report import Report
 from course_lib.exercises import find
 from course_lib.grading.graded_cells import grade_id, is_check, is_plain_test, is_run
 from course_lib.grading.jobs import Job
-from course_lib.grading.judging.ask_guest import judge_twice, right_with_other_inputs
-from course_lib.grading.judging.check_outputs import (
+from course_lib.grading.worker.ask_guest import judge_twice, right_with_other_inputs
+from course_lib.grading.worker.check_outputs import (
     room_for_outputs,
     shown_of_cell,
     shown_of_test,
 )
-from course_lib.grading.judging.session import CannotJudge, Session
+from course_lib.grading.worker.session import CannotJudge, Session
 
 
 def grade_cells(

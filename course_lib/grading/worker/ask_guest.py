@@ -19,9 +19,9 @@ from course_lib.checks.observe.remote import REPLY_TYPES, Reply, Request
 from course_lib.exercises import find
 from course_lib.grading.graded_cells import is_check
 from course_lib.grading.jobs import Job
-from course_lib.grading.judging.session import MAYBE_ANOTHERS, CannotJudge, Session
 from course_lib.grading.sandbox.confinement import Limits
 from course_lib.grading.sandbox.guests import GuestLost
+from course_lib.grading.worker.session import MAYBE_ANOTHERS, CannotJudge, Session
 
 # What ended an exercise before it could be judged: the outcome, and what its student reads.
 ENDINGS = {

@@ -19,7 +19,7 @@ from guides import NOT_RUN, ROOT, commands_in, copy_of_the_course, read, reason_
 from nbgrader.api import Gradebook
 from waiting import PATIENCE
 
-from course_lib.grading.course import Course
+from course_lib.grading.class_folder import ClassFolder
 from course_lib.grading.demo_course import answer, sample_class
 
 pytestmark = [
@@ -139,7 +139,7 @@ def shell(tmp_path_factory):
 def a_download(shell: Shell, archive: str, **names: str) -> None:
     """Make a download from an LMS, with work of the sample class under these names."""
     works = {student.name: student for student in sample_class(LESSON)}
-    _, release = Course(shell.base / CLASS).read_release(LESSON)
+    _, release = ClassFolder(shell.base / CLASS).read_release(LESSON)
     with zipfile.ZipFile(shell.folder / archive, "w") as download:
         for student, name in names.items():
             work = works.get({"ada": ADA, "bob": BOB}.get(student))

@@ -117,7 +117,7 @@ def told(time: Times) -> str:
         return f"about {whole}; {STAR} off the core path"
     if core == whole:
         return f"about {whole}"
-    return f"about {whole}; the core path, without what has a {STAR}, {core}"
+    return f"about {whole}, or {core} for the core path (without {STAR})"
 
 
 def spoken(minutes: float) -> str:

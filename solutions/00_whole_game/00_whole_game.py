@@ -282,7 +282,7 @@ grade("most_attended", first_attempt, seed="public")
 # The report begins with the verdict and the points. Then it says what is wrong, asks a question,
 # and shows a small input that fails, with your result beside the expected one. The points have
 # parts: *values* (the numbers are correct), *edges* (they are correct in unusual cases too, such as
-# ties), *hygiene* (nothing else is changed) and, in most exercises, *gradients*. Partial solutions
+# ties), *hygiene* (nothing else has changed) and, in most exercises, *gradients*. Partial solutions
 # earn partial credit.
 #
 # </details>

@@ -632,7 +632,8 @@ from course_lib.attention import fit_bandwidth
 check("fit_bandwidth")
 
 # %% [markdown]
-# Now run `fit_bandwidth` on the readings, from three starts. **Predict** where each run ends.
+# Now run `fit_bandwidth` on the readings, from three starting points. **Predict** where each run
+# ends.
 
 # %% tags=["demo"]
 learned = {start: fit_bandwidth(inputs, targets, initial=start) for start in (0.15, 1.0, 4.0)}

@@ -480,8 +480,8 @@ plotting.show(
 #
 # Masks are often optional. `None` stands for a missing mask and forbids nothing.
 #
-# - **Takes** any number of masks as separate arguments. Each is a bool tensor, True = may attend,
-#   or `None`. The tensors are broadcastable to each other.
+# - **Takes** any number of masks as separate arguments. Each is `None` or a bool tensor, True where
+#   a query may attend. The tensors are broadcastable to each other.
 # - **Returns** the bool tensor that allows a key only where every mask allows it, in the broadcast
 #   shape, or `None` if none of the arguments is a tensor.
 #

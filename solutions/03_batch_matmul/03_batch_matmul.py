@@ -417,7 +417,7 @@ plotting.interactive(draw_turned, way=list(WAYS_TO_TURN))
 # </details>
 
 # %% [markdown]
-# ### With more than three axes
+# ### Three axes or more
 #
 # Here are three ways to swap the last two axes of keys, and what they do once heads are added:
 #

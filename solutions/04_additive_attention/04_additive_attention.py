@@ -114,7 +114,7 @@ plotting.show(plotting.diagram_strip("attention", lit="scores", shapes=shapes))
 # ### Exercise: `additive_scores`
 #
 # - **Takes** `queries` `(B, n, query_size)`, `keys` `(B, m, key_size)` and the weights `w_q`
-#   `(H, query_size)`, `w_k` `(H, key_size)`, `w_v` `(H,)`. A row of `w_q` belongs to a hidden
+#   `(H, query_size)`, `w_k` `(H, key_size)`, `w_v` `(H,)`. Each row of `w_q` belongs to a hidden
 #   feature, as in `nn.Linear`.
 # - **Returns** the scores $w_v^\top \tanh(W_q q_i + W_k k_j)$, shape `(B, n, m)`, before any
 #   softmax. The result always has three axes, even if B, n or m is 1, and is differentiable in all
@@ -201,7 +201,7 @@ for name, weights in maps.items():
 # <details><summary>Answer</summary>
 #
 # The weights depend on the query only in the first. In the other two, every query has the same
-# weights, because the score is a part from the query plus a part from the key. To make the two
+# weights, because the score is one part from the query plus another from the key. To make the two
 # interact, the nonlinearity must come *after* the sum. Other nonlinearities, such as relu, would
 # also work. With tanh, the scores also stay bounded.
 #

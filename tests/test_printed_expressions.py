@@ -30,7 +30,7 @@ MODULES = {"math": math, "np": np, "torch": torch, "nn": nn, "F": F}
 BUILTINS = ("abs", "all", "any", "enumerate", "float", "int", "len", "list", "max", "min", "range",
             "sorted", "sum", "tuple", "zip")  # fmt: skip
 CODE_IN_TEXT = re.compile(r"```\w*\n(.*?)```|`([^`\n]+)`", re.DOTALL)
-NOT_A_VALUE = (ast.Name, ast.Slice, ast.Starred)
+NOT_A_VALUE = (ast.Name, ast.Slice, ast.Starred, ast.JoinedStr, ast.FormattedValue)
 MOST_NAMES = 4  # in an expression whose names are replaced by parameters
 SECONDS = 0.5  # of processor time, for one expression
 FUNCTIONS = [name for name, exercise in exercises().items() if not exercise.is_class]
@@ -105,6 +105,8 @@ def bodies(printed, parameters: list[str], known: set[str]) -> set[str]:
         for node in ast.walk(tree):
             if not isinstance(node, ast.expr) or isinstance(node, NOT_A_VALUE):
                 continue
+            if isinstance(node, ast.Tuple) and any(isinstance(x, ast.Slice) for x in node.elts):
+                continue  # the indices of `x[:, 0]`
             names = [each for each in ast.walk(node) if isinstance(each, ast.Name)]
             stored = {each.id for each in names if isinstance(each.ctx, ast.Store)}
             free = sorted({each.id for each in names} - stored - known)

@@ -130,8 +130,7 @@ def test_still_picture_holds_words_and_arcs_of_every_head_if_rows_are_few():
 def test_still_picture_has_small_maps_of_all_heads_from_four_rows_on():
     for count, expected in ((3, 0), (4, 2)):
         plot = plotting.attention(np.stack([np.eye(count)] * 2), "abcd"[:count], "abcd"[:count])
-        drawn = [p for p in elements(plot.svg, "path") if p.get("d").endswith("h1v1h-1z")]
-        assert sum(path.get("d").count("M") for path in drawn) == expected * count
+        assert len(elements(plot.svg, "image")) == expected
 
 
 def test_letters_run_from_left_to_right_and_fit_the_width():

@@ -46,7 +46,7 @@ def feature_cube(projected_queries: Any, projected_keys: Any, w_v: Any) -> Plot:
     grid[0].set_ylabel("projected queries")
     wide = {"orientation": "horizontal", "shrink": 0.4, "pad": 0.06, "aspect": 40}
     label = "value of a feature"
-    colour_bar(figure, list(grid), (-1.0, 1.0), "signed", label, **wide)
+    colour_bar(figure, list(grid), (-1.0, 1.0), label, **wide)
     scores = cube @ weights
     bound = float(np.abs(weights).sum()) or 1.0
     _slice(grid[-1], scores, (-bound, bound))

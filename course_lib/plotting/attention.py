@@ -33,8 +33,8 @@ WIDEST_ARC = 6
 MOST_ARCS = 600
 FAINTEST_ARC = 0.02  # of the scale
 MAPS_FROM = 4  # queries
-MOST_DRAWN_CELLS = 400  # of a small map; beyond, it is an image with a pixel for each cell
 SMALL = 110
+MOST_STROKES = 200  # through the masked cells of a small map; beyond, they are gray only
 LETTER = 0.6  # the width of a letter, of its height
 
 MASKED = 4095  # for attention.js, as are the digits
@@ -259,13 +259,6 @@ def _arcs(
     return element("g", "".join(paths), fill="none", stroke=WEIGHT, stroke_linecap="round")
 
 
-def _cells(weights: np.ndarray, masked: np.ndarray, scale: float) -> str:
-    """Draw a square of side 1 for each weight, with a matching opacity."""
-    drawn = _levels(np.where(masked, 0, weights), scale, lambda i, j: f"M{j} {i}h1v1h-1z")
-    paths = [element("path", d=d, opacity=level / STEPS) for level, d in drawn.items()]
-    return element("g", "".join(paths), fill=WEIGHT)
-
-
 def _small_maps(shown: Attention, top: float, width: float) -> tuple[str, float]:
     """Draw a small map of each head, queries down and keys across, and return where they end."""
     _, num_queries, num_keys = shown.weights.shape
@@ -277,39 +270,38 @@ def _small_maps(shown: Attention, top: float, width: float) -> tuple[str, float]
         weights, masked = shown.weights[head], shown.masked[head]
         words = name if len(shown.heads) > 1 else "as a map"
         parts.append(text(shortened(words, SMALL, 11), x, y + 8, 11, text_anchor="start"))
-        turn = f"translate({x:.2f} {y + 18:.2f}) scale({cell:.3f})"
-        if weights.size <= MOST_DRAWN_CELLS:
-            inside = _cells(weights, masked, shown.scale)
-            squares = "".join(f"M{j} {i + 1}l1-1" for i, j in np.argwhere(masked))
-            line = {"stroke": PLAIN, "stroke_width": 1.2 / cell}
-            inside += element("path", d=squares, **line) if squares else ""
-        else:
-            inside = _pixels(weights, masked, shown.scale)
-        parts.append(element("g", inside, transform=turn))
-        parts.append(_frame(x, y + 18, num_keys * cell, num_queries * cell))
+        place: dict[str, Any] = {
+            "x": x,
+            "y": y + 18,
+            "width": num_keys * cell,
+            "height": num_queries * cell,
+        }
+        parts.append(_pixels(weights, masked, shown.scale, place))
+        if 0 < masked.sum() <= MOST_STROKES:
+            d = "".join(
+                f"M{x + j * cell:.1f} {y + 18 + (i + 1) * cell:.1f}l{cell:.1f}-{cell:.1f}"
+                for i, j in np.argwhere(masked)
+            )
+            parts.append(element("path", d=d, stroke=PLAIN))
+        line = {"fill": "none", "stroke": "currentColor", "stroke_opacity": 0.4}
+        parts.append(element("rect", **place, **line))
     return "".join(parts), top + -(-len(shown.heads) // across) * height
 
 
-def _pixels(weights: np.ndarray, masked: np.ndarray, scale: float) -> str:
-    """Draw the squares as an image with one pixel each."""
+def _pixels(weights: np.ndarray, masked: np.ndarray, scale: float, place: dict[str, Any]) -> str:
+    """Draw a map as an image with a pixel for each weight."""
     steps = np.rint(np.where(masked, 0, weights) / scale * STEPS) / STEPS
-    picture = of_values(steps, (0, 1), "weights")
+    picture = of_values(steps, (0, 1))
     picture[masked] = (*rgb(PLAIN), 0.3)
     buffer = io.BytesIO()
     imsave(buffer, np.rint(picture * 255).astype(np.uint8), format="png")
     return element(
         "image",
         href="data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode("ascii"),
-        width=weights.shape[1],
-        height=weights.shape[0],
+        **place,
         preserveAspectRatio="none",
         style="image-rendering:pixelated",
     )
-
-
-def _frame(x: float, y: float, width: float, height: float) -> str:
-    d = f"M{x:.2f} {y:.2f}h{width:.2f}v{height:.2f}h{-width:.2f}z"
-    return element("path", d=d, fill="none", stroke="currentColor", stroke_opacity=0.4)
 
 
 def shortened(word: str, room: float, size: float) -> str:

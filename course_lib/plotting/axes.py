@@ -81,12 +81,12 @@ def write_cells(axes: Axes, words: np.ndarray, hatched: np.ndarray | None = None
 
 
 def colour_bar(
-    figure: Figure, axes: Any, limits: tuple[float, float], map_: str, label: str, **options: Any
+    figure: Figure, axes: Any, limits: tuple[float, float], label: str, **options: Any
 ) -> None:
     """Draw the color scale of a map as a short row of steps beside `axes`."""
     low, high = limits
     middles = low + (np.arange(BAR_STEPS) + 0.5) * (high - low) / BAR_STEPS
-    steps = ListedColormap(of_values(middles, limits, map_).tolist())
+    steps = ListedColormap(of_values(middles, limits).tolist())
     bar = figure.colorbar(
         ScalarMappable(Normalize(low, high), steps), ax=axes, **{"shrink": 0.9, **options}
     )

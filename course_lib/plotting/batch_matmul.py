@@ -27,7 +27,9 @@ def cell_origins(panels: Mapping[str, tuple[Any, Any]], *, owner: str = "key") -
         owner: what the numbers belong to, and what a block is called.
     """
     data = {name: (as_array(n), as_array(o).astype(int)) for name, (n, o) in panels.items()}
-    heights = [_height(numbers) for numbers, _ in data.values()]
+    blocks = [len(n) if n.ndim == 3 else 1 for n, _ in data.values()]
+    rows = [n.shape[-2] for n, _ in data.values()]
+    heights = [b * row + (b - 1) * BLOCK_GAP for b, row in zip(blocks, rows, strict=True)]
     figure = new_figure(PANELS if len(data) > 1 else CHART, max(1.9, 0.6 + 0.36 * max(heights)))
     ratios = [numbers.shape[-1] + 1.5 for numbers, _ in data.values()]
     grid = np.atleast_1d(figure.subplots(1, len(data), width_ratios=ratios))
@@ -90,11 +92,6 @@ def _step_sentence(numbers: np.ndarray, step: int) -> str:
     if step == numbers.size:
         words += "; only the transposed matrix has kept each row together, as a column"
     return words + "."
-
-
-def _height(numbers: np.ndarray) -> float:
-    blocks = numbers.shape[0] if numbers.ndim == 3 else 1
-    return blocks * numbers.shape[-2] + (blocks - 1) * BLOCK_GAP
 
 
 def _draw_blocks(axes: Axes, numbers: np.ndarray, owners: np.ndarray, owner_name: str) -> None:

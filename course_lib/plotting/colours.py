@@ -48,18 +48,17 @@ def contrast(one: str, other: str) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-def of_values(values: np.ndarray, limits: tuple[float, float], map_: str) -> np.ndarray:
+def of_values(values: np.ndarray, limits: tuple[float, float]) -> np.ndarray:
     """Return a colour for each number, `values.shape + (4,)`: red, green, blue and opacity, 0 to 1.
 
     Args:
         values: numbers; what is outside of `limits` gets the nearest end, nan no colour.
-        limits: for "weights" the numbers without and with full colour; "signed" takes the
-            larger size of the two for both signs, so that 0 stays without colour.
-        map_: "weights", from nothing to purple, or "signed", from red over nothing to teal.
+        limits: the numbers without colour and with full purple. If some can be negative, colours
+            go from red over nothing to teal, and the larger size of the two counts for both.
     """
     colours = np.zeros((*values.shape, 4))
     finite = np.isfinite(values)
-    if map_ == "signed":
+    if limits[0] < 0:
         top = max(map(abs, limits)) or 1.0
         colours[..., :3] = np.where((values < 0)[..., None], rgb(NEGATIVE), rgb(POSITIVE))
         opacity = np.abs(values) / top

@@ -85,14 +85,6 @@ def diagram_strip(
 
     The arguments are those of `diagram`, whose boxes the parts stand for. A highlighted part has a
     thick border, a strong fill and bold words, and the shapes stand beneath.
-
-    Args:
-        part: how much of the map: "attention", "heads", "block" or "encoder_decoder".
-        lit: the box, or boxes, that the section is about.
-        shapes: a box -> the shape of what leaves it.
-
-    Raises:
-        ValueError: for an unknown level or box; the message lists the known ones.
     """
     refuse_unknown("part", [part], ROWS, "levels")
     lit = (lit,) if isinstance(lit, str) else tuple(lit)

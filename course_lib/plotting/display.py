@@ -31,22 +31,15 @@ def new_figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), facecolor="none", layout="constrained")
 
 
-def show(figure: Figure | Plot, alt: str = "", *, key: str | None = None) -> None:
+def show(plot: Plot, *, key: str | None = None) -> None:
     """Display a figure as one output: HTML with alt text and data, and the alt text as plain text.
 
     Args:
-        figure: a `Plot`, or a figure together with `alt`.
-        alt: what there is to see, in words; required for a bare figure.
+        plot: what a drawing function returns.
         key: of the words in `captions.py` that a lesson shows with the figure.
-
-    Raises:
-        ValueError: if there is no alt text.
     """
     words = WORDS[key] if key else Words()
-    plot = figure if isinstance(figure, Plot) else Plot(figure, "")
-    plot = replace(plot, alt=alt or words.alt or plot.alt, caption=words.caption or plot.caption)
-    if not plot.alt.strip():
-        raise ValueError("`alt` must say what the figure shows; got nothing")
+    plot = replace(plot, alt=words.alt or plot.alt, caption=words.caption or plot.caption)
     put(plot.alt, lambda: figure_html(plot))
 
 

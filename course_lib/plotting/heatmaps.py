@@ -52,7 +52,7 @@ def heatmap_grid(
     for axes, (name, (values, blocked)) in zip(grid, data.items(), strict=True):
         draw_values(axes, values, blocked, ends)
         _label_axes(axes, values.shape, name)
-    colour_bar(figure, grid, ends, _map_of(ends), quantity)
+    colour_bar(figure, grid, ends, quantity)
     words = [
         f"{name}: {words}" if name else words
         for name, words in ((name, values_sentence(*pair, quantity)) for name, pair in data.items())
@@ -107,11 +107,6 @@ def _data_limits(arrays: Sequence[np.ndarray]) -> tuple[float, float]:
     return (low, high) if low < high else (low, low + 1.0)
 
 
-def _map_of(limits: tuple[float, float]) -> str:
-    """Return the color map for numbers between `limits`: signed if some can be negative."""
-    return "signed" if limits[0] < 0 else "weights"
-
-
 def _panels_for(
     shapes: Sequence[tuple[int, ...]], columns: int, extra: float
 ) -> tuple[Figure, list[Axes]]:
@@ -134,7 +129,7 @@ def draw_values(
     A blocked cell stays empty unless something other than 0 is in it.
     """
     hatched = blocked | ~np.isfinite(values)
-    colours = of_values(np.where(hatched, np.nan, values), limits, _map_of(limits))
+    colours = of_values(np.where(hatched, np.nan, values), limits)
     draw_cells(axes, colours, hatched)
     written = [f"{value:.2f}" if np.isfinite(value) else str(value) for value in values.flat]
     words = np.where(blocked & (values == 0), "", np.array(written).reshape(values.shape))

@@ -23,9 +23,9 @@ def encoding_map(table: Any) -> Plot:
     embed_dim = values.shape[1]
     figure = new_figure(PANELS, 3.0)
     left, right = figure.subplots(1, 2)
-    left.imshow(of_values(values, (-1, 1), "signed"), interpolation="none", aspect="auto")
+    left.imshow(of_values(values, (-1, 1)), interpolation="none", aspect="auto")
     left.set(xlabel="column", ylabel="position")
-    colour_bar(figure, left, (-1.0, 1.0), "signed", "encoding")
+    colour_bar(figure, left, (-1.0, 1.0), "encoding")
     columns = sorted({0, embed_dim // 4 // 2 * 2, embed_dim // 2 // 2 * 2})
     for place, column in enumerate(columns):
         right.plot(values[:, column], label=f"column {column}", markersize=3, **style(place))

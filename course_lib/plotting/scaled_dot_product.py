@@ -29,11 +29,11 @@ def saturation(scores: Any, factor: float = 1.0) -> Plot:
     drawn = left.bar(keys, weights, color=WEIGHT)
     left.bar_label(drawn, [f"{weight:.2f}" for weight in weights], fontsize=8, padding=1)
     left.set(xlabel="keys", ylim=(0, 1.1), title=f"weights, scores times {factor:g}")
-    draw_cells(right, of_values(jacobian, (-0.25, 0.25), "signed"))
+    draw_cells(right, of_values(jacobian, (-0.25, 0.25)))
     write_cells(right, np.array([[f"{value:.2f}" for value in row] for row in jacobian]))
     right.set(xlabel="score of key", ylabel="weight of key", title="derivative of weight by score")
     right.set(xticks=range(len(keys)), yticks=range(len(keys)))
-    colour_bar(figure, right, (-0.25, 0.25), "signed", "derivative")
+    colour_bar(figure, right, (-0.25, 0.25), "derivative")
     for axes in (left, right):
         axes.title.set_fontsize(9)
         clean(axes)

@@ -49,19 +49,13 @@ def show_source(source: str, *, against: str | None = None, title: str | None = 
 
 def _difference(source: str, against: str | None) -> list[tuple[str, str, str]]:
     """Return `(sign, line, highlighted line)`, where the sign is a space, a plus or a minus."""
-    new = list(zip(source.splitlines(), _highlighted(source), strict=True))
-    if against is None:
-        return [(" ", *line) for line in new]
-    old = list(zip(against.splitlines(), _highlighted(against), strict=True))
-    matcher = difflib.SequenceMatcher(
-        None, [line for line, _ in old], [line for line, _ in new], autojunk=False
-    )
+    against = source if against is None else against
+    old, new = iter(_highlighted(against)), iter(_highlighted(source))
     lines = []
-    for kind, a, b, c, d in matcher.get_opcodes():
-        if kind == "equal":
-            lines += [(" ", *line) for line in new[c:d]]
-        else:
-            lines += [("-", *line) for line in old[a:b]] + [("+", *line) for line in new[c:d]]
+    for sign, _, *line in difflib.ndiff(against.splitlines(), source.splitlines()):
+        if sign != "?":  # a hint at what differs within a line
+            before = next(old) if sign in " -" else ""
+            lines.append((sign, "".join(line), before if sign == "-" else next(new)))
     return lines
 
 

@@ -127,6 +127,8 @@ def watch_training(
     handle: Any = None
 
     def watch(step: int, loss: float) -> None:
+        from IPython.display import HTML, display
+
         nonlocal handle
         losses.append(float(loss))
         if step not in moments:
@@ -137,7 +139,11 @@ def watch_training(
         steps.append(step)
         done = step == num_steps
         if live:
-            handle = _updated(handle, page() if done else figure_html(frames[-1], inline=True))
+            shown = HTML(page() if done else figure_html(frames[-1], inline=True))
+            if handle is None:
+                handle = display(shown, display_id=True)
+            else:
+                handle.update(shown)
         elif done:
             put(frames[-1].alt, page)
         elif sys.stderr.isatty():
@@ -148,13 +154,3 @@ def watch_training(
         return figure_html(stepper(frames, [control], RECORDED, plays=True))
 
     return watch
-
-
-def _updated(handle: Any, page: str) -> Any:
-    """Show the page where the handle's was, and return the handle."""
-    from IPython.display import HTML, display
-
-    if handle is None:
-        return display(HTML(page), display_id=True)
-    handle.update(HTML(page))
-    return handle

@@ -7,7 +7,6 @@ from typing import Any, SupportsFloat
 import numpy as np
 
 TIE = 1e-4  # weights that differ by less are told as equal
-WIGGLE = 0.02  # of the whole range: what is smaller is no rise and no fall
 LEVEL = 0.1  # of its size: a curve that moves less stays where it is
 CLIFF = 2.0  # a step this many times as large as all others together
 
@@ -131,7 +130,7 @@ def _non_finite(values: np.ndarray) -> list[str]:
 
 
 def curve_sentence(name: str, across: np.ndarray, values: np.ndarray, *, log: bool = False) -> str:
-    """Describe a curve: level, a cliff, or its rises and falls with the peaks between them.
+    """Describe a curve: level, a cliff, or its ends and the largest and smallest value between.
 
     Args:
         name: what the curve shows.
@@ -154,36 +153,10 @@ def curve_sentence(name: str, across: np.ndarray, values: np.ndarray, *, log: bo
         verb = "jumps" if y[step + 1] > y[step] else "drops"
         there = f"between {number(x[step])} and {number(x[step + 1])}"
         return f"{name} {verb} from {number(y[step])} to {number(y[step + 1])} {there}"
-    return f"{name} {_rises_and_falls(x, y, _turns(height, WIGGLE * span))}"
-
-
-def _turns(height: np.ndarray, wiggle: float) -> list[int]:
-    """Return the ends and turning points of a curve, ignoring moves smaller than `wiggle`."""
-    turns, extreme, direction = [0], 0, 0
-    for i, value in enumerate(height):
-        if direction and (value - height[extreme]) * direction >= 0:
-            extreme = i
-        elif abs(value - height[extreme]) > wiggle:
-            if direction:
-                turns.append(extreme)
-            direction = 1 if value > height[extreme] else -1
-            extreme = i
-    last = len(height) - 1
-    return [*turns, last] if turns[-1] != last else turns
-
-
-def _rises_and_falls(x: np.ndarray, y: np.ndarray, turns: list[int]) -> str:
-    ends = [f"{number(y[i])} at {number(x[i])}" for i in turns]
-    if len(turns) > 6:
-        top, low = int(np.argmax(y)), int(np.argmin(y))
-        return (
-            f"goes up and down {len(turns) - 1} times between {number(y[low])} and "
-            f"{number(y[top])}, its peak at {number(x[top])}"
-        )
-    words = [f"starts at {ends[0]}"]
-    for i, (before, here) in enumerate(itertools.pairwise(turns), start=1):
-        verb = "rises" if y[here] > y[before] else "falls"
-        inner = i + 1 < len(turns)
-        what = ("a peak of " if verb == "rises" else "a dip of ") if inner else ""
-        words.append(f"{verb} to {what}{ends[i]}")
+    places = sorted({0, int(np.argmin(y)), int(np.argmax(y)), len(y) - 1})
+    words = [f"{name} starts at {number(y[0])} at {number(x[0])}"]
+    for before, here in itertools.pairwise(places):
+        verb, turn = ("rises", "peak") if y[here] > y[before] else ("falls", "dip")
+        what = f"a {turn} of " if here != places[-1] else ""
+        words.append(f"{verb} to {what}{number(y[here])} at {number(x[here])}")
     return ", ".join(words)

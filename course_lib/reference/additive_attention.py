@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from course_lib.reference import Expected
+from course_lib.reference.batch_matmul import dot
 from course_lib.reference.masked_softmax import masked_softmax
 
 
@@ -14,11 +15,7 @@ def additive_score(
     """Return the score of one query and one key."""
     total = 0.0
     for feature in range(len(w_v)):
-        inside = 0.0
-        for weight, number in zip(w_q[feature], query, strict=True):
-            inside += float(weight) * float(number)
-        for weight, number in zip(w_k[feature], key, strict=True):
-            inside += float(weight) * float(number)
+        inside = dot(w_q[feature], query) + dot(w_k[feature], key)
         total += float(w_v[feature]) * math.tanh(inside)
     return total
 

@@ -66,27 +66,13 @@ def fit_bandwidth(
     num_steps: int = 200,
     lr: float = 0.1,
 ) -> Expected:
-    """Try bandwidths from 0.01 to 100, then narrow in on the best one by golden section."""
-
-    def error(log_bandwidth: float) -> float:
-        return leave_one_out_error(inputs, targets, math.exp(log_bandwidth))
-
+    """Try bandwidths from 0.01 to 100, then finer and finer ones around the best."""
     grid = np.linspace(math.log(0.01), math.log(100.0), 41)
-    best = int(np.argmin([error(x) for x in grid]))
-    low, high = float(grid[max(0, best - 1)]), float(grid[min(len(grid) - 1, best + 1)])
-    golden = (math.sqrt(5) - 1) / 2
-    left, right = high - golden * (high - low), low + golden * (high - low)
-    error_left, error_right = error(left), error(right)
-    while high - low > 1e-4:
-        if error_left < error_right:
-            high, right, error_right = right, left, error_left
-            left = high - golden * (high - low)
-            error_left = error(left)
-        else:
-            low, left, error_left = left, right, error_right
-            right = low + golden * (high - low)
-            error_right = error(right)
-    return Expected(math.exp((low + high) / 2))
+    while grid[-1] - grid[0] > 1e-4:
+        best = np.argmin([leave_one_out_error(inputs, targets, math.exp(x)) for x in grid])
+        low, high = grid[max(0, best - 1)], grid[min(len(grid) - 1, best + 1)]
+        grid = np.linspace(low, high, 9)
+    return Expected(math.exp((grid[0] + grid[-1]) / 2))
 
 
 def gaussian_as_dot_product(queries: np.ndarray, keys: np.ndarray, bandwidth: float) -> Expected:

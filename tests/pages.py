@@ -1,4 +1,4 @@
-"""What tests ask of a piece of HTML: its words, and what it would load or run."""
+"""What tests ask of a piece of HTML: its words, its colors, and what it would load or run."""
 
 import html.parser
 import re
@@ -49,3 +49,14 @@ def words_of(page: str) -> set[str]:
 def what_it_loads(page: str) -> list[str]:
     """Return the scripts, event handlers and whatever else a page takes from outside."""
     return _read(page).loads
+
+
+def contrast(*colors):
+    """Return the contrast of two colors such as `#ff0000`, as WCAG 2 defines it, 1 to 21."""
+    luminances = []
+    for color in colors:
+        parts = [part / 255 for part in bytes.fromhex(color[1:])]
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+        red, green, blue = linear
+        luminances.append(0.2126 * red + 0.7152 * green + 0.0722 * blue)
+    return (max(luminances) + 0.05) / (min(luminances) + 0.05)

@@ -5,14 +5,13 @@ import re
 
 import pytest
 import torch
-from pages import what_it_loads, words_of
+from pages import contrast, what_it_loads, words_of
 
 import course_lib
 from course_lib.checks import exercises, grade
 from course_lib.checks.judge import html as fragment
 from course_lib.checks.judge.report import Report
 from course_lib.notebook import _judged_here
-from course_lib.plotting.colours import contrast
 
 PAPER, EDITOR = "#ffffff", "#1f1f1f"  # the darkest common ones: JupyterLab #111111, VS Code this
 

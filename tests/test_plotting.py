@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 from matplotlib.figure import Figure
+from pages import contrast
 from waiting import PATIENCE
 
 from course_lib import plotting
@@ -149,7 +150,7 @@ def test_the_same_figure_gives_the_same_markup():
 @pytest.mark.parametrize("colour", COLOURS)
 @pytest.mark.parametrize("ground", ["#ffffff", "#14181e", "#111111", "#1e1e1e", "#000000"])
 def test_every_colour_has_three_to_one_against_light_and_dark_pages(colour, ground):
-    assert colours.contrast(colour, ground) >= 3
+    assert contrast(colour, ground) >= 3
 
 
 def test_a_series_without_a_role_never_has_the_colour_of_one():

@@ -25,9 +25,9 @@ def test_alt_text_says_the_running_numbers_and_in_the_end_that_they_agree():
     first, second, last = (
         plotting.online_softmax(SCORES, VALUES, 3, blocks).alt for blocks in (1, 2, 3)
     )
-    assert first.startswith("After 1 block of 3: maximum c 2, sum t 1.59")
-    assert "what was before was multiplied by 0.37" in second  # exp(2 - 3)
-    at, whole = re.search(r"The result O / t is (\S+); softmax .* gives (\S+)\.$", last).groups()
+    assert first.startswith("After 1 block of 3: maximum c = 2, sum t = 1.59")
+    assert "before it: times 0.37" in second  # exp(2 - 3)
+    at, whole = re.search(r"O / t = (\S+)\. The softmax .* gives (\S+)\.$", last).groups()
     assert at == whole
 
 

@@ -109,11 +109,7 @@ def _rest(say: Callable[[int], str], number: int, join: str = "") -> str:
 
 
 class Vocabulary:
-    """Tokens and their ids: `<pad>` is 0, then what is given, each once.
-
-    Args:
-        tokens: characters or words; their order decides their ids.
-    """
+    """Characters or words and their ids: `<pad>` is 0, then what is given, each once, in order."""
 
     def __init__(self, tokens: Iterable[str]):
         self.tokens = [PAD, *dict.fromkeys(tokens)]
@@ -123,11 +119,7 @@ class Vocabulary:
         return len(self.tokens)
 
     def __getitem__(self, token: str) -> int:
-        """Return the id of one token.
-
-        Raises:
-            ValueError: the vocabulary does not have it; the message says what it has.
-        """
+        """Return the id of one token, or raise a ValueError that lists the known ones."""
         if token not in self._ids:
             known = " ".join(self.tokens[1:])
             raise ValueError(f"{token!r} is not in the vocabulary, which is: {known}")

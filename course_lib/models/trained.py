@@ -32,11 +32,7 @@ Model = TypeVar("Model", bound=nn.Module)
 
 
 def weights(name: str) -> dict[str, np.ndarray]:
-    """Return the weights of a stored model by their names, in float32.
-
-    Args:
-        name: `TRANSLATOR`, `INDUCTION` or `WRITER`.
-    """
+    """Return the weights of `TRANSLATOR`, `INDUCTION` or `WRITER` by their names, in float32."""
     with np.load(Path(__file__).with_name(name), allow_pickle=False) as stored:
         return {key: stored[key].astype(np.float32) for key in stored.files}
 

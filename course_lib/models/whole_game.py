@@ -156,10 +156,8 @@ def cross_attention_inputs(
 
     Afterwards, `model.maps` holds the attention weights.
 
-    Args:
-        model: made by `new_translator`. It reads the correct words so far.
-        numerals: whose vocabularies it was trained with.
-        numbers: one item each. There are as many queries as the longest of them has words.
+    The model reads the correct words so far. Each number is an item, and there are as many queries
+    as the longest of them has words.
     """
     pairs = [numerals.pair(number) for number in numbers]
     source = pad_sequence([letters for letters, _ in pairs], batch_first=True)
@@ -195,8 +193,6 @@ def train_translator(
     """Train on random numbers, for some twenty seconds, and return the loss of each step.
 
     Args:
-        model: made by `new_translator`.
-        numerals: what it learns.
         num_steps, batch: how many batches, and how many numerals in each.
         max_lr: the learning rate in the middle of the cycle.
         watch: a number whose translation a figure shows while the model learns.
@@ -230,18 +226,10 @@ def train_translator(
 
 
 def translate(model: Translator, numerals: Numerals, text: str | int) -> tuple[list[str], Tensor]:
-    """Translate by writing the most likely next word until the model ends.
-
-    Args:
-        model: a trained translator.
-        numerals: whose vocabularies it was trained with.
-        text: a numeral in words, or a number.
+    """Translate a numeral or a number by writing the most likely next word until the model ends.
 
     Returns:
         The words, and the map `(len(words), num_characters)`: how much each looked at what.
-
-    Raises:
-        ValueError: a character that no numeral has, or nothing at all.
     """
     if text == "" or str(text).isspace():
         raise ValueError("There is nothing to translate; type a numeral such as 'dreiundvierzig'.")
@@ -251,13 +239,7 @@ def translate(model: Translator, numerals: Numerals, text: str | int) -> tuple[l
 
 @torch.no_grad()
 def translate_batch(model: Translator, numerals: Numerals, texts: Sequence[str | int]) -> list[str]:
-    """Return the translations of several numerals, computed in one padded batch.
-
-    Args:
-        model: a trained translator.
-        numerals: whose vocabularies it was trained with.
-        texts: numerals in words, or numbers. They are padded to the longest one.
-    """
+    """Return the translations of several numerals or numbers, computed in one padded batch."""
     device = next(model.parameters()).device
     sources = [numerals.source_ids(text) for text in texts]
     valid_lens = torch.tensor([len(source) for source in sources], device=device)

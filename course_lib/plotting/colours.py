@@ -36,18 +36,6 @@ def rgb(colour: str) -> tuple[float, float, float]:
     return red / 255, green / 255, blue / 255
 
 
-def luminance(colour: str) -> float:
-    """Return the relative luminance as WCAG 2 defines it, from 0 (black) to 1 (white)."""
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in rgb(colour)]
-    return float(np.dot((0.2126, 0.7152, 0.0722), linear))
-
-
-def contrast(one: str, other: str) -> float:
-    """Return the contrast of two colours as WCAG 2 defines it, 1 to 21."""
-    low, high = sorted((luminance(one), luminance(other)))
-    return (high + 0.05) / (low + 0.05)
-
-
 def of_values(values: np.ndarray, limits: tuple[float, float]) -> np.ndarray:
     """Return a colour for each number, `values.shape + (4,)`: red, green, blue and opacity, 0 to 1.
 

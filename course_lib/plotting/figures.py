@@ -35,36 +35,21 @@ class Live(NamedTuple):
 
     The script finds its figures by `figure.course-figure[data-live=NAME]` and their data as JSON
     in `script.live` inside; it replaces the still picture.
-
-    Args:
-        name: of the script.
-        data: what it reads.
-        uses: the names of further scripts whose functions it calls.
     """
 
     name: str
     data: Mapping[str, Any]
-    uses: tuple[str, ...] = ()
+    uses: tuple[str, ...] = ()  # further scripts whose functions it calls
 
 
 @dataclass(frozen=True)
 class Plot:
-    """A finished figure and the words that stand for it.
+    """A finished figure and the words that stand for it."""
 
-    Args:
-        figure: a matplotlib figure, or the markup of one `<svg>`.
-        alt: what the figure shows, in words: its message first.
-        table: its data, where it has some.
-        handle: where the thing lies that the first control moves, as a part of the picture's
-            width; then it can be dragged.
-        live: the script that takes the picture's place, where it has one.
-        caption: a line beneath the picture.
-    """
-
-    figure: Figure | str
-    alt: str
+    figure: Figure | str  # a string is the markup of one `<svg>`
+    alt: str  # what the figure shows, its message first
     table: Table | None = None
-    handle: float | None = None
+    handle: float | None = None  # place of what the first control drags, as a part of the width
     live: Live | None = None
     caption: str = ""
 
@@ -100,9 +85,7 @@ class Control(NamedTuple):
 def figure_html(plot: Plot, *, inline: bool = False) -> str:
     """Return a `<figure>` with the picture, its caption and its data.
 
-    Args:
-        plot: what to show.
-        inline: put the picture in as `<svg>`, where no sanitizer and no script is in the way.
+    With `inline` the picture is an `<svg>`, for places where no sanitizer and no script is used.
     """
     if inline:
         named = f'<svg role="img" aria-label="{html.escape(plot.alt)}" '
@@ -120,11 +103,8 @@ def stepper(
 ) -> Plot:
     """Return a figure whose picture changes with controls and needs no kernel.
 
-    Args:
-        frames: a plot for each choice of options, the last control's options innermost.
-        controls: at least one.
-        caption: a line beneath the picture, shown where no script runs.
-        plays: whether a button plays the first control from its first option to its last.
+    There is a frame for each choice of options, the last control's options innermost. If it
+    `plays`, a button moves the first control. The caption is shown where no script runs.
     """
     place = 0
     for control in controls:

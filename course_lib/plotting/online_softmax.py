@@ -93,20 +93,12 @@ def _running_sentence(
         return (
             f"No block of {total} seen: the maximum c is minus infinity, sum t and output O are 0."
         )
-    now = history[-1]
-    words = (
-        f"After {counted(len(history), 'block', 'blocks')} of {total}: maximum c "
-        f"{number(now.maximum)}, sum t {number(now.total)}, output O {number(now.output)}"
-    )
-    if len(history) > 1:
-        words += f"; what was before was multiplied by {number(now.factor)}"
+    words = f"After {counted(len(history), 'block', 'blocks')} of {total}: "
+    words += ", ".join(_running_lines(history))
     if len(history) == total:
         weights = np.exp(row - row.max())
         at_once = float(weights @ values / weights.sum())
-        words += (
-            f". The result O / t is {number(now.output / now.total)}; "
-            f"softmax over the whole row gives {number(at_once)}"
-        )
+        words += f". The softmax over the whole row gives {number(at_once)}"
     return words + "."
 
 

@@ -33,13 +33,7 @@ class _Quiet(Style):
 
 
 def show_source(source: str, *, against: str | None = None, title: str | None = None) -> None:
-    """Display Python source; with `against` as what has changed from that.
-
-    Args:
-        source: the text to show.
-        against: the text to compare it with, line by line.
-        title: a line above it.
-    """
+    """Display Python source below a title; with `against` as what has changed from that."""
     lines = _difference(source, against)
     plain = "\n".join(f"{sign} {line}".rstrip() for sign, line, _ in lines)
     if against is None:

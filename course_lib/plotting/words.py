@@ -132,10 +132,7 @@ def _non_finite(values: np.ndarray) -> list[str]:
 def curve_sentence(name: str, across: np.ndarray, values: np.ndarray, *, log: bool = False) -> str:
     """Describe a curve: level, a cliff, or its ends and the largest and smallest value between.
 
-    Args:
-        name: what the curve shows.
-        across, values: its points, in order of `across`.
-        log: whether rises and falls are seen on a logarithmic axis.
+    With `log`, rises and falls are those seen on a logarithmic axis.
     """
     finite = np.flatnonzero(np.isfinite(values) & ((values > 0) | (not log)))
     if not finite.size:

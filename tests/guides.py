@@ -4,7 +4,6 @@ import re
 import shlex
 import shutil
 from pathlib import Path
-from typing import NamedTuple
 
 from packaging.requirements import Requirement
 
@@ -15,13 +14,6 @@ PROGRAMS = (
 )
 TYPED = re.compile(rf"^```sh\n(.*?)^```$|`((?:{PROGRAMS}) [^`\n]+|lint-imports)`", re.M | re.S)
 NAMES = re.compile(r"(?:course|nbgrader) \w+|python -m course_lib")  # of a verb, in a sentence
-
-
-class Reason(NamedTuple):
-    """Why a command is not run, and how its arguments are read instead."""
-
-    why: str
-    read: object
 
 
 def typed(page):
@@ -39,20 +31,6 @@ def commands_in(text):
         lines = block.replace("\\\n", " ").splitlines()
         found += [re.sub(r"\s+# .*| &$", "", line) for line in lines if line[0] != "#"]
     return found
-
-
-def read_verb(arguments):
-    """Parse `course VERB ...` with typer; LESSON and the like stand for something."""
-    from typer.main import get_command
-
-    from course_lib.cli.main import app
-
-    name, *rest = arguments
-    some = STANDS_FOR | {"WHAT": "translator" if name == "train" else "checks"}
-    get_command(app).commands[name].make_context(name, [some.get(word, word) for word in rest])
-
-
-STANDS_FOR = {"LESSON": "02", "[LESSON]": "02", "ARGUMENTS": "-q"}
 
 
 def read_dask(arguments):
@@ -81,72 +59,57 @@ def read_pip(arguments):
         assert wanted.extras <= set(project["optional-dependencies"])
 
 
-def read_script(arguments):
-    """Check that the script exists."""
-    assert (ROOT / arguments[0]).is_file()
-
-
-def read_conda(arguments):
-    """Check `conda env create -f FILE`."""
-    assert arguments[:3] == ["env", "create", "-f"] and (ROOT / arguments[3]).is_file()
-
-
-def read_nothing(arguments):
-    """Accept the arguments of another program."""
-    assert arguments
-
-
-# Beginnings of commands; `course` stands for `python -m course_lib`, too.
+# Beginnings of commands that are not run, and why; `course` stands for `python -m course_lib`, too.
 NOT_RUN = {
-    "course demo": Reason("tests/test_demo.py grades the sample class", read_verb),
-    ". .venv/bin/activate": Reason("the tests run in their environment", read_nothing),
-    "course test": Reason("it runs the tests, this one among them", read_verb),
-    "course lab": Reason("it opens JupyterLab; tests/browser does", read_verb),
-    "course site --open": Reason("it opens a browser; tests/browser builds the site", read_verb),
-    "course bench grading": Reason("stock nbgrader needs minutes for 100", read_verb),
-    "course bench scale": Reason("it measures a class of 2,000 for minutes", read_verb),
-    "course report 00": Reason("a row of those measurements; all lessons are run", read_verb),
-    "course bench WHAT": Reason("a row of a table: one of several", read_verb),
-    "course train WHAT": Reason("a row of a table: one of several", read_verb),
-    "course matrix 02": Reason("twenty seeds take a minute; `--seeds 3` is run", read_verb),
-    "course grade 02 --executor": Reason("needs a cluster", read_verb),
-    "nbgrader generate_assignment homework": Reason("tests/test_grading_plain.py", read_nothing),
-    "course grade homework": Reason("tests/test_grading_plain.py does", read_verb),
-    "nbgrader autograde homework": Reason("tests/test_grading_plain.py does", read_nothing),
-    "dask ssh": Reason("needs a cluster", read_dask),
-    "srun": Reason("needs a cluster", read_srun),
-    "git clone": Reason("ADDRESS is the reader's; the copy is what it makes", read_nothing),
-    "pip install": Reason("needs the network", read_pip),
-    "conda env create": Reason("needs the network", read_conda),
-    "pg_dump": Reason("needs PostgreSQL; tests/test_grading_postgres.py has one", read_nothing),
-    "nbgrader db upgrade": Reason("named for what it prints", read_nothing),
-    "course build": Reason("executes all that is stale; `course build 02` is run", read_verb),
-    "course times [LESSON]": Reason("a row of a table: what the argument may be", read_verb),
-    "course new exercise window_mask": Reason("it leaves placeholders to fill in", read_verb),
-    "python docs/tables.py": Reason("twenty seeds of every answer take a minute", read_script),
-    "pytest": Reason("it runs the tests, this one among them", read_nothing),
-    "ruff": Reason("a part of `course test`", read_nothing),
-    "lint-imports": Reason("a part of `course test`", lambda arguments: None),
-    "python docs/pictures.py": Reason("needs Chromium", read_script),
+    "course demo": "tests/test_demo.py grades the sample class",
+    ". .venv/bin/activate": "the tests run in their environment",
+    "course test": "it runs the tests, this one among them",
+    "course lab": "it opens JupyterLab; tests/browser does",
+    "course site --open": "it opens a browser; tests/browser builds the site",
+    "course bench grading": "stock nbgrader needs minutes for 100",
+    "course bench scale": "it measures a class of 2,000 for minutes",
+    "course report 00": "a row of those measurements; all lessons are run",
+    "course bench WHAT": "a row of a table: one of several",
+    "course train WHAT": "a row of a table: one of several",
+    "course matrix 02": "twenty seeds take a minute; `--seeds 3` is run",
+    "course grade 02 --executor": "needs a cluster",
+    "nbgrader generate_assignment homework": "tests/test_grading_plain.py",
+    "course grade homework": "tests/test_grading_plain.py does",
+    "nbgrader autograde homework": "tests/test_grading_plain.py does",
+    "dask ssh": "needs a cluster",
+    "srun": "needs a cluster",
+    "git clone": "ADDRESS is the reader's; the copy is what it makes",
+    "pip install": "needs the network",
+    "conda env create": "needs the network",
+    "pg_dump": "needs PostgreSQL; tests/test_grading_postgres.py has one",
+    "nbgrader db upgrade": "named for what it prints",
+    "course build": "executes all that is stale; `course build 02` is run",
+    "course times [LESSON]": "a row of a table: what the argument may be",
+    "course new exercise window_mask": "it leaves placeholders to fill in",
+    "python docs/tables.py": "twenty seeds of every answer take a minute",
+    "pytest": "it runs the tests, this one among them",
+    "ruff": "a part of `course test`",
+    "lint-imports": "a part of `course test`",
+    "python docs/pictures.py": "needs Chromium",
 }
+READ = {"dask": read_dask, "srun": read_srun, "pip": read_pip}  # tests/test_docs.py reads `course`
 
 
 def reason_for(command):
     """Return why a command is not run, or None for a command that is."""
     short = command.replace("python -m course_lib", "course")
     whole = ("course build", "course matrix 02")  # with more behind it, it is run
-    for begins, reason in NOT_RUN.items():
+    for begins, why in NOT_RUN.items():
         if short == begins or (short.startswith(begins) and begins not in whole):
-            return reason
+            return why
     return None
 
 
 def read(command):
-    """Read the arguments of a command that is not run."""
-    reason = reason_for(command)
-    words = shlex.split(command.replace("python -m course_lib", "course"))
-    words = words[: words.index("&&")] if "&&" in words else words
-    reason.read(words[1:])
+    """Read the arguments of a command that is not run, where another program can parse them."""
+    program, *arguments = shlex.split(command.partition("&&")[0])
+    if program in READ:
+        READ[program](arguments)
 
 
 def copy_of_the_course(folder):

@@ -1,7 +1,7 @@
 """The guides, followed as typed: every command of a page is run, read from the page, in its order.
 
 All pages share one copy of the course and one folder of a class, which the first page makes. What
-is not run, and why, is in `guides.NOT_RUN`; there the arguments are read. What two pages say is run
+is not run, and why, is in `guides.NOT_RUN`. What two pages say is run
 once, but the term and the changes in it are run line by line.
 """
 

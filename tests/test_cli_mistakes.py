@@ -101,13 +101,6 @@ def test_a_lesson_that_is_none(course, capsys, verb):
     assert refused(capsys, f"{verb} 02_masked_softmacks") == (2, expected)
 
 
-@pytest.mark.parametrize("verb", [*sorted(COMMANDS.keys() - {"lab", "test"})])
-def test_an_option_that_is_none(capsys, verb):
-    code, said = refused(capsys, f"{verb} --sideways")
-    assert code == 2
-    assert "No such option: --sideways" in said
-
-
 @pytest.mark.parametrize("verb", sorted(COMMANDS))
 def test_what_takes_its_time_can_be_quiet_and_what_has_numbers_gives_them_to_machines(verb):
     options = {name for parameter in COMMANDS[verb].params for name in parameter.opts}
@@ -138,6 +131,7 @@ def test_the_exit_codes_are_in_the_help(capsys):
         ("grade 02 --student zoe", 1, "nothing from zoe"),
         ("grade 02 --workers -1", 2, "--workers"),
         ("matrix 02 --seeds 0", 2, "--seeds"),
+        ("matrix 02 --sideways", 2, "No such option: --sideways"),
         ("build zzz", 2, "there is no lesson zzz; known: 02_masked_softmax"),
         ("release 02 --up-to 99", 2, "there is no lesson 99"),
         ("release 02 --into a-file", 1, "a-file: "),

@@ -45,16 +45,13 @@ def test_the_histogram_counts_every_student_once():
     assert {bar["share"] for bar in histogram(summary())} == {0}
 
 
-def test_who_submitted_nothing_is_listed_and_who_is_partly_graded_is_not_in_the_scores():
+def test_who_submitted_nothing_or_has_an_extension_is_listed_and_scores_are_of_whole_grades():
     page = lesson_page(
         summary(student("half", 4, None), student("whole", 4, 4)), {}, ["half", "<b>"]
     )
     assert "<p><strong>Nothing submitted:</strong> &lt;b&gt;</p>" in page
     assert "<dd>1 of 2</dd>" in page
     assert "Nothing submitted" not in lesson_page(summary(student("a", 4, 4)), {}, ["a"])
-
-
-def test_extensions_are_listed_also_of_who_submitted_nothing():
     extensions = {"half": "2026-03-05 23:59 UTC", "<b>": "2026-03-06 08:00 UTC"}
     lesson = replace(summary(student("half", 4, None)), extensions=extensions)
     page = lesson_page(lesson, {}, ["half", "<b>"])

@@ -196,16 +196,16 @@ def rows(page):
     return [(state, place, re.sub("<[^>]*>", " ", rest).split()) for state, place, rest in found]
 
 
-def test_a_page_has_the_lessons_title_the_students_name_and_two_dates(whole):
+def test_the_top_of_a_page_has_title_name_dates_and_a_bar_of_the_points(whole):
     assert "<h1>03 · Four &lt;parts&gt;</h1>" in whole
     assert "Feedback for <strong>Ada &lt;Lovelace&gt;</strong>" in whole
     assert "Submitted 2 March 2026, 18:59 UTC." in whole
     assert re.search(r"This page was written on \d+ [A-Z]\w+ 20\d\d\.", whole)
-
-
-def test_a_bar_shows_which_share_of_all_points_is_earned_and_which_is_pending(whole):
     bar = re.findall(r'<span class="(\w+)" style="width: ([\d.]+)%">', whole)
     assert bar == [("right", "25.0"), ("pending", "25.0")]
+    (row,) = [words for state, _, words in rows(whole) if state == "pending"]
+    assert row == ["Why", "so?", "pending", "up", "to", "2"]
+    assert "<strong>2 of 8 points</strong> so far." in whole and "2 points are pending" in whole
 
 
 def test_what_is_wrong_comes_first_and_what_is_right_last(whole):
@@ -213,12 +213,6 @@ def test_what_is_wrong_comes_first_and_what_is_right_last(whole):
     assert [state for state, *_ in rows(whole)] == states
     assert re.findall(r'<details class="part (\w+)"', whole)[:4] == states
     assert re.findall('<span class="sign" aria-hidden="true">(.)</span><a', whole) == list("✗○…✓")
-
-
-def test_points_that_a_person_has_yet_to_give_are_pending(whole):
-    (row,) = [words for state, _, words in rows(whole) if state == "pending"]
-    assert row == ["Why", "so?", "pending", "up", "to", "2"]
-    assert "<strong>2 of 8 points</strong> so far." in whole and "2 points are pending" in whole
 
 
 def test_each_name_leads_to_the_students_own_code_or_text(whole):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from guides import copy_of_the_course
 from page_scripts import THIN
 from site_build import LESSONS, REPOSITORY, ROOT, cells, leaks, pages, run_course, secrets
 
@@ -168,46 +169,11 @@ def test_publishing_makes_the_site_the_branch_of_a_repository(site, tmp_path):
     assert missing.returncode == 1 and "run 'course site" in missing.stderr
 
 
-PROJECT = """
-[build-system]
-requires = []
-build-backend = "backend"
-backend-path = ["."]
-
-[project]
-name = "attention-course"
-version = "0.1.0"
-"""
-
-BACKEND = '''
-"""Makes a wheel without downloading the project's own backend."""
-import pathlib, zipfile
-
-INFO = "attention_course-0.1.0.dist-info"
-FILES = {
-    "METADATA": "Metadata-Version: 2.1\\nName: attention-course\\nVersion: 0.1.0\\n",
-    "WHEEL": "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n",
-    "RECORD": "",
-}
-
-def build_wheel(folder, config_settings=None, metadata_directory=None):
-    with zipfile.ZipFile(f"{folder}/attention_course-0.1.0-py3-none-any.whl", "w") as wheel:
-        for path in pathlib.Path("course_lib").rglob("*.*"):
-            wheel.write(path, path)
-        for name, text in FILES.items():
-            wheel.writestr(f"{INFO}/{name}", text)
-    return wheel.filename.rpartition("/")[2]
-'''
-
-
 @pytest.fixture
 def published(tmp_path):
     """Return git settings under which a clone stands at this repository's address on GitHub."""
-    clone = tmp_path / "published"
-    leave = shutil.ignore_patterns("__pycache__", "sample_class")
-    shutil.copytree(ROOT / "course_lib", clone / "course_lib", ignore=leave)
-    (clone / "pyproject.toml").write_text(PROJECT)
-    (clone / "backend.py").write_text(BACKEND)
+    clone = copy_of_the_course(tmp_path / "published")
+    shutil.copy(ROOT / "hatch_build.py", clone)
     who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
     for command in (["init", "-q"], ["add", "."], [*who, "commit", "-qm", "course"]):
         subprocess.run(["git", *command], cwd=clone, check=True)
@@ -216,6 +182,7 @@ def published(tmp_path):
         "GIT_CONFIG_KEY_0": f"url.{clone.as_uri()}.insteadOf",
         "GIT_CONFIG_VALUE_0": REPOSITORY,
         "PIP_NO_INDEX": "1",
+        "PIP_NO_BUILD_ISOLATION": "0",  # no isolation: pip takes the hatchling here
     }
 
 

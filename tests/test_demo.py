@@ -63,8 +63,6 @@ def record(done, student):
 
 @pytest.mark.slow
 class TestDemo:
-    """Properties of one run."""
-
     def test_a_mistake_is_named_and_costs_only_its_exercise(self, done):
         for student, exercise in MISTAKES.items():
             rows = {row.exercise: row for row in record(done, student).rows}

@@ -238,20 +238,14 @@ def test_encodings_that_editors_leave_behind_are_read(release):
         assert notices == (["not UTF-8: read as Windows-1252"] if encoding == "cp1252" else [])
 
 
-def test_odd_values_do_not_stop_the_reading(release):
+def test_odd_values_and_cells_and_notebook_format_3_do_not_stop_the_reading(release):
     odd = '"n": NaN, "i": -Infinity, "e": 1e999, "big": ' + "9" * 1_000_000
     text = json.dumps(release).replace('"metadata": {', f'"metadata": {{{odd}, ', 1)
     cells, _ = parse(text.replace("Who may see whom.", "lone \\ud800 surrogate").encode())
     assert "lone ? surrogate" in [cell.source for cell in cells]
-
-
-def test_notebook_format_3_is_read():
     cell = {"cell_type": "code", "input": ["a = 1\n", "b"], "metadata": {}}
     (read,), _ = parse(json.dumps({"nbformat": 3, "worksheets": [{"cells": [cell]}]}).encode())
     assert (read.cell_type, read.source) == ("code", "a = 1\nb")
-
-
-def test_cells_that_are_no_cells_are_left_out_and_counted(release):
     cells = [*release.cells, 3, None, {"cell_type": "code"}, {"cell_type": {}, "source": ""}]
     kept, notices = parse(json.dumps({**release, "cells": cells}).encode())
     assert len(kept) == len(release.cells)

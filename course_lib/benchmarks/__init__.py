@@ -1,1 +1,14 @@
-"""Measurements against what others use, in one run on one machine: `course bench`."""
+"""Measurements against what others use, in one run on one machine: `course bench`.
+
+Each module measures one thing. Its result has `text()` for a terminal and `as_dict()` for JSON.
+"""
+
+import os
+import platform
+
+
+def machine() -> str:
+    """Describe the machine in one line."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    python = platform.python_version()
+    return f"{platform.system()} {platform.machine()}, {cores} cores, Python {python}"

@@ -5,8 +5,6 @@ turns on one thread, so a slow moment of the machine slows all of them. The repo
 median over the rounds. Times are processor times of this process.
 """
 
-import json
-import platform
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -17,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from course_lib import attention, fused
+from course_lib.benchmarks import machine
 
 Call = Callable[[], Tensor]
 Problem = tuple[dict[str, Call], list[Tensor]]  # candidates by name, tensors that need gradients
@@ -31,6 +30,37 @@ class Row:
     milliseconds: dict[str, float]
     ratio_to_taught: float
     ratio_to_torch: float | None
+
+
+@dataclass(frozen=True)
+class Table:
+    """All rows, and a description of the machine."""
+
+    rows: list[Row]
+    machine: str
+
+    def as_dict(self) -> dict:
+        """Return the rows and the machine as plain data."""
+        return asdict(self)
+
+    def text(self) -> str:
+        """Return the rows as a Markdown table, with the machine above it."""
+        lines = [
+            f"{self.machine}.",
+            "",
+            "| problem | pass | taught, ms | fused, ms | torch, ms | fused / taught "
+            "| fused / torch |",
+            "| --- | --- | ---: | ---: | ---: | ---: | ---: |",
+        ]
+        for row in self.rows:
+            times = [
+                f"{row.milliseconds[key]:.3g}" if key in row.milliseconds else ""
+                for key in ("taught", "fused", "torch")
+            ]
+            to_torch = "" if row.ratio_to_torch is None else f"{row.ratio_to_torch:.2f}"
+            cells = row.problem, row.passes, *times, f"{row.ratio_to_taught:.2f}", to_torch
+            lines.append(f"| {' | '.join(cells)} |")
+        return "\n".join(lines)
 
 
 def _normal(*shape: int) -> Tensor:
@@ -126,7 +156,7 @@ LARGE: dict[str, Callable[[], Problem]] = {
 }
 
 
-def measure(*, quick: bool = False, tell: Callable[[str], None] = lambda line: None) -> list[Row]:
+def measure(*, quick: bool = False, tell: Callable[[str], None] = lambda line: None) -> Table:
     """Time every problem, forward only and with the backward pass.
 
     Args:
@@ -148,7 +178,7 @@ def measure(*, quick: bool = False, tell: Callable[[str], None] = lambda line: N
                 rows.append(_row(name, "forward", candidates))
             both = {key: _with_backward(call, leaves) for key, call in candidates.items()}
             rows.append(_row(name, "both", both))
-        return rows
+        return Table(rows, f"{machine()}, torch {torch.__version__}, one thread")
     finally:
         torch.set_num_threads(threads)
 
@@ -186,35 +216,3 @@ def _ratio(times: dict[str, list[float]], base: str) -> float:
     return statistics.median(
         ours / other for ours, other in zip(times["fused"], times[base], strict=True)
     )
-
-
-def machine() -> str:
-    """Describe the machine and the versions in one line."""
-    return (
-        f"{platform.system()} {platform.machine()}, Python {platform.python_version()}, "
-        f"torch {torch.__version__}, one thread"
-    )
-
-
-def text(rows: list[Row]) -> str:
-    """Return the rows as a Markdown table, with the machine above it."""
-    lines = [
-        f"{machine()}.",
-        "",
-        "| problem | pass | taught, ms | fused, ms | torch, ms | fused / taught | fused / torch |",
-        "| --- | --- | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    for row in rows:
-        times = [
-            f"{row.milliseconds[key]:.3g}" if key in row.milliseconds else ""
-            for key in ("taught", "fused", "torch")
-        ]
-        to_torch = "" if row.ratio_to_torch is None else f"{row.ratio_to_torch:.2f}"
-        cells = row.problem, row.passes, *times, f"{row.ratio_to_taught:.2f}", to_torch
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def to_json(rows: list[Row]) -> str:
-    """Return the rows and the machine as one JSON document."""
-    return json.dumps({"machine": machine(), "rows": [asdict(row) for row in rows]}, indent=2)

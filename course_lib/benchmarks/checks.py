@@ -8,21 +8,21 @@ of the check, so that other work on the machine hardly matters.
 from __future__ import annotations
 
 import importlib
-import json
 import multiprocessing
 import os
-import platform
 import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from course_lib.benchmarks import machine
 from course_lib.checks import exercises
 from course_lib.checks.judge import grade as judging
 from course_lib.exercises import find
 from course_lib.exercises.variants import Variant, variants
 from course_lib.notebook._judged_here import NAMING_SECONDS
+from course_lib.workspace.errors import UsageError
 
 Tell = Callable[[str], None]
 # What torch imports when an optimizer, a gradient or a transform is first used, once a session.
@@ -40,13 +40,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Measured:
-    """All rows, and what ran them."""
+    """All rows, and a description of the machine."""
 
     rows: list[Row]
     machine: str
 
     def as_dict(self) -> dict:
-        """Return the results as JSON-able data."""
+        """Return the results as plain data."""
         return {
             "machine": self.machine,
             "rows": [asdict(row) for row in self.rows],
@@ -56,24 +56,15 @@ class Measured:
             "worst_wrong": max(_median(row.wrong) for row in self.rows),
         }
 
-    def table(self) -> list[list[str]]:
-        """Return head and rows: exercise, answers, median and maximum of right and wrong ones."""
-        head = ["exercise", "right", "median", "slowest", "wrong", "median", "slowest"]
-        body = [[f"`{row.exercise}`", *_cells(row.right), *_cells(row.wrong)] for row in self.rows]
-        every = [[s for row in self.rows for s in part(row)] for part in (_right, _wrong)]
-        return [head, *body, ["all", *_cells(every[0]), *_cells(every[1])]]
-
     def text(self) -> str:
-        """Return the table of CPU times in seconds."""
-        table = self.table()
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        lines = [
-            "  ".join(
-                f"{cell:<{width}}" if i == 0 else f"{cell:>{width}}"
-                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-            )
-            for row in table
-        ]
+        """Return a table of CPU times in seconds, with the number of answers of each kind."""
+        form = "{:<32}" + 2 * "{:>8}{:>8}{:>9}"
+        head = "median", "slowest"
+        right = [s for row in self.rows for s in row.right]
+        wrong = [s for row in self.rows for s in row.wrong]
+        lines = [form.format("exercise", "right", *head, "wrong", *head)]
+        for row in [*self.rows, Row("all", tuple(right), tuple(wrong))]:
+            lines.append(form.format(row.exercise, *_cells(row.right), *_cells(row.wrong)))
         found = self.as_dict()
         lines += [
             "",
@@ -82,14 +73,6 @@ class Measured:
             f"{found['median_right']:.2f} and {found['worst_right']:.2f}. {self.machine}.",
         ]
         return "\n".join(lines)
-
-
-def _right(row: Row) -> tuple[float, ...]:
-    return row.right
-
-
-def _wrong(row: Row) -> tuple[float, ...]:
-    return row.wrong
 
 
 def _cells(seconds: Sequence[float]) -> list[str]:
@@ -117,10 +100,10 @@ def measure(
         tell: called with a line for each exercise.
 
     Raises:
-        OSError: this system cannot fork, which a fresh process takes here.
+        UsageError: this system cannot fork, which makes a fresh process for each answer.
     """
     if not hasattr(os, "fork"):
-        raise OSError("course bench checks needs a system that forks: Linux or macOS")
+        raise UsageError("course bench checks needs a system that forks: Linux or macOS")
     for module in _PUT_OFF:
         importlib.import_module(module)
     rows = []
@@ -132,7 +115,7 @@ def measure(
         kinds = ([a for a in answers if a.is_right], [a for a in answers if not a.is_right])
         right, wrong = (tuple(_first_check(a) for a in kind[:most]) for kind in kinds)
         rows.append(Row(name, right, wrong))
-    return Measured(rows, f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores")
+    return Measured(rows, machine())
 
 
 def _first_check(answer: Variant) -> float:
@@ -153,7 +136,3 @@ def _check(answer: Variant, result) -> None:
     started = time.process_time()
     judging.grade(find(answer.exercise), answer.answer, seed="bench", naming_seconds=NAMING_SECONDS)
     result.send(time.process_time() - started)
-
-
-def to_json(measured: Measured) -> str:
-    return json.dumps(measured.as_dict(), indent=2)

@@ -1,15 +1,10 @@
-"""`course bench figures`: what a figure costs to draw and to send, beside a plain matplotlib PNG.
+"""`course bench figures`: the processor time from data to a page's markup, and the bytes sent.
 
-Every drawing function of `course_lib.plotting` is called on a lesson's kind of data. Counted is the
-processor time from data to a page's markup; for those that draw with matplotlib, also the time that
-the same figure takes as a PNG, in turns with ours.
+Each drawing function of `course_lib.plotting` gets data of the kind that a lesson draws.
 """
 
 from __future__ import annotations
 
-import io
-import json
-import platform
 import statistics
 import time
 from collections.abc import Callable
@@ -17,15 +12,11 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 import torch
-from matplotlib.figure import Figure
 
 from course_lib import plotting
-from course_lib.attention import (
-    CausalSelfAttention,
-    LanguageModel,
-    masked_softmax,
-    positional_encoding,
-)
+from course_lib.attention import masked_softmax
+from course_lib.authoring.site import induction_demo
+from course_lib.benchmarks import machine
 from course_lib.models import trained
 from course_lib.plotting import Plot
 
@@ -51,13 +42,7 @@ DRAWN: dict[str, Callable[[], Plot]] = {
     "heatmap_grid": lambda: plotting.heatmap_grid({"a": _WEIGHTS, "b": _WEIGHTS}),
     "kernel_fits": lambda: plotting.kernel_fits(_X, np.sin(_X), _X, {"fit": np.sin(_X)}),
     "lines": lambda: plotting.lines(_X, {"a": _X, "b": -_X}, x_label="x", y_label="y"),
-    "live_induction": lambda: trained.live_induction(
-        trained.trained_induction(
-            LanguageModel(
-                26, [CausalSelfAttention(64, 4) for _ in range(2)], positional_encoding(32, 64)
-            )
-        )
-    ),
+    "live_induction": induction_demo,
     "live_translator": trained.live_translator,
     "mask_gallery": lambda: plotting.mask_gallery({"causal": np.tri(5, dtype=bool)}),
     "online_softmax": lambda: plotting.online_softmax(_ROW, _ROW, 3, 2),
@@ -75,17 +60,16 @@ DRAWN: dict[str, Callable[[], Plot]] = {
 
 @dataclass(frozen=True)
 class Row:
-    """A figure: seconds to its markup, seconds to a PNG (None if it is no matplotlib), bytes."""
+    """A figure: seconds to its markup, and bytes."""
 
     figure: str
     seconds: float
-    png_seconds: float | None
     size: int
 
 
 @dataclass(frozen=True)
 class Measured:
-    """All rows, and what ran them."""
+    """All rows, and a description of the machine."""
 
     rows: list[Row]
     machine: str
@@ -95,52 +79,28 @@ class Measured:
         """Return the seconds of the median figure."""
         return statistics.median(row.seconds for row in self.rows)
 
-    @property
-    def ratio(self) -> float:
-        """Return the median ratio of our drawing time to the PNG's, over matplotlib's figures."""
-        return statistics.median(r.seconds / r.png_seconds for r in self.rows if r.png_seconds)
+    def as_dict(self) -> dict:
+        """Return the rows and the median as plain data."""
+        return asdict(self) | {"median": self.median}
 
     def text(self) -> str:
-        """Return a table with a line per figure, then the median and the ratio."""
-        lines = [f"{'figure':<16} {'ms':>6} {'as PNG':>7} {'kB':>6}"]
+        """Return a table with a line per figure, then the median."""
+        lines = [f"{'figure':<16} {'ms':>6} {'kB':>6}"]
         for row in self.rows:
-            png = f"{1000 * row.png_seconds:.0f}" if row.png_seconds else "-"
-            lines.append(
-                f"{row.figure:<16} {1000 * row.seconds:>6.0f} {png:>7} {row.size / 1000:>6.0f}"
-            )
-        return "\n".join(
-            [
-                *lines,
-                "",
-                f"Processor time of the median figure: {1000 * self.median:.0f} ms, "
-                f"{self.ratio:.2f} times that of a matplotlib PNG. {self.machine}.",
-            ]
-        )
+            lines.append(f"{row.figure:<16} {1000 * row.seconds:>6.0f} {row.size / 1000:>6.0f}")
+        time = f"Processor time of the median figure: {1000 * self.median:.0f} ms. {self.machine}."
+        return "\n".join([*lines, "", time])
 
 
 def measure(repeats: int = 5) -> Measured:
     """Draw each figure `repeats` times and keep the median."""
-    machine = f"{platform.machine()}, Python {platform.python_version()}"
-    return Measured([_row(name, draw, repeats) for name, draw in DRAWN.items()], machine)
-
-
-def to_json(measured: Measured) -> str:
-    """Return the rows, the median and the ratio as one JSON document."""
-    return json.dumps(asdict(measured) | {"median": measured.median, "ratio": measured.ratio})
-
-
-def _row(name: str, draw: Callable[[], Plot], repeats: int) -> Row:
-    ours, pngs = [], []
-    draw()  # imports and fonts
-    page = ""
-    for _ in range(repeats):
-        start = time.process_time()
-        page = plotting.figure_html(draw())
-        ours.append(time.process_time() - start)
-        start = time.process_time()
-        figure = draw().figure
-        if isinstance(figure, Figure):
-            figure.savefig(io.BytesIO(), format="png", dpi=110)
-            pngs.append(time.process_time() - start)
-    png = statistics.median(pngs) if pngs else None
-    return Row(name, statistics.median(ours), png, len(page.encode()))
+    rows = []
+    for name, draw in DRAWN.items():
+        page = plotting.figure_html(draw())  # imports and fonts
+        times = []
+        for _ in range(repeats):
+            start = time.process_time()
+            plotting.figure_html(draw())
+            times.append(time.process_time() - start)
+        rows.append(Row(name, statistics.median(times), len(page.encode())))
+    return Measured(rows, machine())

@@ -7,9 +7,8 @@ would on this course, one submission after the other; it writes no feedback, `co
 
 from __future__ import annotations
 
-import json
+import itertools
 import os
-import platform
 import shutil
 import subprocess
 import sys
@@ -19,14 +18,10 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+from course_lib.benchmarks import machine
 from course_lib.benchmarks.memory import status
 from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
-from course_lib.grading.demo_course import (
-    SampleStudent,
-    make_folder,
-    sample_class,
-    submit,
-)
+from course_lib.grading.demo_course import make_folder, sample_class, submit
 from course_lib.grading.driver import Settings, grade
 from course_lib.grading.executors import started_ahead
 from course_lib.grading.ledger import Ledger
@@ -40,7 +35,7 @@ class Measured:
     """One run of a grader over a class.
 
     Attributes:
-        grader: "course", "nbgrader", or "floor": the cells alone, in one warm process.
+        grader: "course" or "nbgrader".
         seconds: wall time of the whole run, start included.
         steps: mean wall time of each step of one submission, where the grader tells; "cpu" is the
             processor time of its worker and its guests.
@@ -132,27 +127,17 @@ def compare(
     for lesson in lessons:
         with tempfile.TemporaryDirectory(prefix="course-bench-") as scratch:
             folder = Path(scratch) / "class"
-            make_class(root, folder, lesson, submissions)
+            chosen = itertools.islice(itertools.cycle(sample_class(lesson)), submissions)
+            copies = [replace(one, name=f"student-{n}") for n, one in enumerate(chosen)]
+            make_folder(root, folder)
+            submit(folder, lesson, copies)
             settings = Settings(sandbox=sandbox, workers=workers)
             tell(f"{lesson}: course grade, {submissions} submissions")
             runs.append(run_course(folder, lesson, submissions, settings))
-            runs.append(run_floor(folder, lesson, submissions))
             if stock:
                 tell(f"{lesson}: nbgrader autograde, {submissions} submissions")
                 runs.append(run_stock(folder, lesson, submissions))
     return Comparison(runs, machine(), sandbox, workers)
-
-
-def make_class(root: Path, folder: Path, lesson: str, submissions: int) -> None:
-    """Make a course folder with copies of the sample class's submissions."""
-    students = sample_class(lesson)
-    make_folder(root, folder)
-    submit(folder, lesson, [_copy(students, n) for n in range(submissions)])
-
-
-def _copy(students: list[SampleStudent], number: int) -> SampleStudent:
-    student = students[number % len(students)]
-    return replace(student, name=f"{student.name}-{number // len(students)}")
 
 
 def run_course(folder: Path, lesson: str, submissions: int, settings: Settings) -> Measured:
@@ -168,16 +153,6 @@ def run_course(folder: Path, lesson: str, submissions: int, settings: Settings) 
     steps = {n: sum(e.seconds.get(n, 0.0) for e in entries) / len(entries) for n in names}
     peak = status("VmHWM") if sys.platform == "linux" else 0
     return Measured("course", lesson, submissions, seconds, steps, peak)
-
-
-def run_floor(folder: Path, lesson: str, submissions: int) -> Measured:
-    """Time the students' own cells in one warm process: no grader can be faster by one worker."""
-    command = [sys.executable, "-m", "course_lib.benchmarks.floor", str(folder), lesson]
-    environ = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=environ, capture_output=True, text=True)
-    if done.returncode:
-        raise GradingError(f"the cells of {lesson} do not run: {done.stderr[-500:]}")
-    return Measured("floor", lesson, submissions, json.loads(done.stdout))
 
 
 def run_stock(folder: Path, lesson: str, submissions: int) -> Measured:
@@ -197,15 +172,3 @@ def run_stock(folder: Path, lesson: str, submissions: int) -> Measured:
     if done.returncode or graded != submissions:
         raise GradingError(f"nbgrader autograde graded {graded} of {submissions}: {done.stderr}")
     return Measured("nbgrader", lesson, submissions, seconds)
-
-
-def machine() -> str:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return (
-        f"{platform.system()} {platform.machine()}, {cores} cores, Python {sys.version.split()[0]}"
-    )
-
-
-def to_json(comparison: Comparison) -> str:
-    """Return the comparison as one JSON document."""
-    return json.dumps(comparison.as_dict(), indent=2)

@@ -5,13 +5,13 @@ notebooks with different outcomes are made for each lesson, and each student get
 points in the gradebook, an entry in the ledger, and links to its files.
 """
 
-import json
 import os
 import random
 import subprocess
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass
@@ -21,10 +21,17 @@ from typing import Any
 
 import nbformat
 from nbformat import NotebookNode
-from nbgrader import api
+from nbgrader.api import (
+    Comment,
+    Grade,
+    Student,
+    SubmittedAssignment,
+    SubmittedNotebook,
+    new_uuid,
+)
 from sqlalchemy import insert
 
-from course_lib.benchmarks.grading import machine
+from course_lib.benchmarks import machine
 from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
 from course_lib.grading.demo_course import DUE, make_folder, submit
 from course_lib.grading.graded_cells import REPORT, check_cells, read_notebook
@@ -32,12 +39,7 @@ from course_lib.grading.ledger import Entry, Ledger
 from course_lib.workspace.errors import GradingError
 
 NUM_VARIANTS = 8
-OUTCOMES = {
-    "correct": 1.0,
-    "incorrect": 0.5,
-    "raised": 0.0,
-    "not_attempted": 0.0,
-}  # share of points
+OUTCOMES = {"correct": 1, "incorrect": 0.5, "raised": 0, "not_attempted": 0}  # share of points
 FREQUENCIES = (7, 2, 1, 1)
 MISTAKES = ("over_queries", "upper_triangular", "no_maximum_subtracted")
 MESSAGE = "Your `softmax` runs over the queries: the columns sum to 1 instead of the rows."
@@ -58,6 +60,10 @@ class Scale:
     processor: dict[str, float]
     report: int
     pages: int
+
+    def as_dict(self) -> dict:
+        """Return the measurement as plain data."""
+        return asdict(self)
 
     def text(self) -> str:
         """Return a line for each command."""
@@ -98,11 +104,11 @@ def measure(
 
 def make_lesson(folder: Path, lesson: str, students: int) -> None:
     """Give every student of a class a graded submission of a lesson."""
-    random.seed(lesson)
+    rng = random.Random(lesson)
     course = ClassFolder(folder)
     submit(folder, lesson, [])
     _, release = course.read_release(lesson)
-    notebooks = [_graded(release) for _ in range(NUM_VARIANTS)]
+    notebooks = [_graded(release, rng) for _ in range(NUM_VARIANTS)]
     variants = folder / "variants" / lesson
     variants.mkdir(parents=True)
     for n, notebook in enumerate(notebooks):
@@ -111,7 +117,7 @@ def make_lesson(folder: Path, lesson: str, students: int) -> None:
     page.write_text("<!DOCTYPE html><title>Feedback</title>", encoding="utf-8")
     stamp.write_text(f"{DUE:%Y-%m-%d %H:%M:%S} UTC\n", encoding="utf-8")
     names = [f"student-{n:05}" for n in range(students)]
-    chosen = {name: random.randrange(NUM_VARIANTS) for name in names}
+    chosen = {name: rng.randrange(NUM_VARIANTS) for name in names}
     ledger = Ledger(course.ledger_path(lesson))
     for name, n in chosen.items():
         for path, target in (
@@ -121,20 +127,20 @@ def make_lesson(folder: Path, lesson: str, students: int) -> None:
         ):
             path.parent.mkdir(parents=True)
             os.link(target, path)
-        ledger.put(Entry(name, state="published", seconds={"total": random.uniform(1, 9)}))
-    _fill_gradebook(course, lesson, chosen, notebooks)
+        ledger.put(Entry(name, state="published", seconds={"total": rng.uniform(1, 9)}))
+    _fill_gradebook(course, lesson, chosen, notebooks, rng)
 
 
-def _graded(release: NotebookNode) -> NotebookNode:
+def _graded(release: NotebookNode, rng: random.Random) -> NotebookNode:
     """Return a release notebook with random results of its checks."""
     notebook = deepcopy(release)
     for cell in check_cells(notebook):
         about = cell.metadata["nbgrader"]
-        (outcome,) = random.choices(list(OUTCOMES), FREQUENCIES)
+        (outcome,) = rng.choices(list(OUTCOMES), FREQUENCIES)
         points = OUTCOMES[outcome] * about["points"]
         report = {"exercise": about["grade_id"], "outcome": outcome, "points": points}
         if outcome == "incorrect":
-            report |= {"mistake": random.choice(MISTAKES), "findings": [{"message": MESSAGE}]}
+            report |= {"mistake": rng.choice(MISTAKES), "findings": [{"message": MESSAGE}]}
         data = {"text/plain": str(points), "text/html": "<p>report</p>" * 150, REPORT: report}
         cell.execution_count = 1
         cell.outputs = [nbformat.v4.new_output("execute_result", data, execution_count=1)]
@@ -142,7 +148,11 @@ def _graded(release: NotebookNode) -> NotebookNode:
 
 
 def _fill_gradebook(
-    course: ClassFolder, lesson: str, chosen: dict[str, int], notebooks: list[NotebookNode]
+    course: ClassFolder,
+    lesson: str,
+    chosen: dict[str, int],
+    notebooks: list[NotebookNode],
+    rng: random.Random,
 ) -> None:
     """Write the rows that publishing would write, with an insert for each table."""
     points = [{row.exercise: row.points for row in read_notebook(one).rows} for one in notebooks]
@@ -151,32 +161,23 @@ def _fill_gradebook(
         (notebook,) = assignment.notebooks
         known = {student.id for student in gradebook.students}
         due = DUE.replace(tzinfo=None)
-        rows: dict[Any, list[dict]] = {
-            table: []
-            for table in (
-                api.Student,
-                api.SubmittedAssignment,
-                api.SubmittedNotebook,
-                api.Grade,
-                api.Comment,
-            )
-        }
+        rows: dict[Any, list[dict]] = defaultdict(list)
         for name, n in chosen.items():
             if name not in known:
-                rows[api.Student].append({"id": name})
-            one, work = api.new_uuid(), api.new_uuid()
-            late = timedelta(hours=12 if random.random() < LATE else -5)
+                rows[Student].append({"id": name})
+            one, work = new_uuid(), new_uuid()
+            late = timedelta(hours=12 if rng.random() < LATE else -5)
             submission = {"id": one, "assignment_id": assignment.id, "student_id": name}
-            rows[api.SubmittedAssignment].append({**submission, "timestamp": due + late})
-            rows[api.SubmittedNotebook].append(
+            rows[SubmittedAssignment].append({**submission, "timestamp": due + late})
+            rows[SubmittedNotebook].append(
                 {"id": work, "assignment_id": one, "notebook_id": notebook.id}
             )
             for cell in notebook.grade_cells:
                 score = points[n].get(cell.name)
-                by_hand = score is None and random.random() < 0.5
-                rows[api.Grade].append(
+                by_hand = score is None and rng.random() < 0.5
+                rows[Grade].append(
                     {
-                        "id": api.new_uuid(),
+                        "id": new_uuid(),
                         "notebook_id": work,
                         "cell_id": cell.id,
                         "auto_score": score,
@@ -184,16 +185,11 @@ def _fill_gradebook(
                         "needs_manual_grade": score is None and not by_hand,
                     }
                 )
-            rows[api.Comment] += [
-                {"id": api.new_uuid(), "notebook_id": work, "cell_id": cell.id}
+            rows[Comment] += [
+                {"id": new_uuid(), "notebook_id": work, "cell_id": cell.id}
                 for cell in notebook.solution_cells
             ]
-        for table, values in rows.items():
-            if values:
-                gradebook.db.execute(insert(table), values)
+        for table in (Student, SubmittedAssignment, SubmittedNotebook, Grade, Comment):
+            if rows[table]:
+                gradebook.db.execute(insert(table), rows[table])
         gradebook.db.commit()
-
-
-def to_json(scale: Scale) -> str:
-    """Return the measurement as one JSON document."""
-    return json.dumps(asdict(scale), indent=2)

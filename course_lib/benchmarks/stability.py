@@ -8,7 +8,6 @@ the endless ones end soon.
 from __future__ import annotations
 
 import contextlib
-import json
 import subprocess
 import sys
 import tempfile
@@ -64,6 +63,10 @@ class Stability:
     def unstable(self) -> list[str]:
         """Return the notebooks whose copies did not all get the same."""
         return [name for name, seen in self.outcomes.items() if len(seen) > 1]
+
+    def as_dict(self) -> dict:
+        """Return the outcomes as plain data."""
+        return {"outcomes": self.outcomes, "unstable": self.unstable}
 
     def text(self) -> str:
         """Return one line for each outcome of each notebook."""
@@ -130,8 +133,3 @@ def busy(number: int) -> Iterator[None]:
         for process in processes:
             process.kill()
             process.wait()
-
-
-def to_json(stability: Stability) -> str:
-    """Return the outcomes as one JSON document."""
-    return json.dumps({"outcomes": stability.outcomes, "unstable": stability.unstable}, indent=2)

@@ -1,12 +1,11 @@
 """The verb `course bench`: measurements and comparisons with other tools on one machine."""
 
-from pathlib import Path
+import json
 from typing import Annotated, Literal
 
 import typer
 
 from course_lib.cli.options import AsJson, Quiet, Sandbox, progress
-from course_lib.workspace.errors import UsageError
 from course_lib.workspace.folder import (
     chosen_lessons,
     course_root,
@@ -42,6 +41,8 @@ def bench(
 ) -> None:
     """Measure grading, the stability of grades, a large class, attention, checks or figures.
 
+    The exit code is 1 if copies of a notebook got different grades.
+
     Example: course bench grading --lesson 02 --submissions 24
 
     Example: course bench scale --students 600
@@ -53,74 +54,46 @@ def bench(
     Example: course bench stability
     """
     tell = progress(quiet) or (lambda line: None)
-    if what == "figures":
-        return _figures(quick, as_json)
-    if what == "attention":
-        return _attention(quick, as_json, tell)
-    if what == "checks":
-        root = with_sources("tests/variants")
-        return _checks(root, chosen_lessons(root, lesson), quick, as_json, tell)
-    root = course_root()
-    if what == "stability":
-        return _stability(root, quick, as_json, tell)
-    if what == "scale":
-        return _scale(root, chosen_lessons(root, lesson), students, as_json, tell)
-    from course_lib.benchmarks import grading
+    failed = False
+    match what:
+        case "attention":
+            from course_lib.benchmarks import attention
 
-    slugs = chosen_lessons(root, lesson or ["02"]) or []
-    comparison = grading.compare(
-        root,
-        slugs,
-        submissions=submissions,
-        sandbox=sandbox,
-        workers=workers,
-        stock=stock,
-        tell=tell,
-    )
-    typer.echo(grading.to_json(comparison) if as_json else comparison.text())
+            measured = attention.measure(quick=quick, tell=tell)
+        case "figures":
+            from course_lib.benchmarks import figures
 
+            measured = figures.measure(repeats=1 if quick else 5)
+        case "checks":
+            from course_lib.benchmarks import checks
 
-def _figures(quick: bool, as_json: bool) -> None:
-    """Time each kind of figure, one line per kind."""
-    from course_lib.benchmarks import figures
+            root = with_sources("tests/variants")
+            slugs = chosen_lessons(root, lesson)
+            measured = checks.measure(root, slugs, most=5 if quick else None, tell=tell)
+        case "stability":
+            from course_lib.benchmarks import stability
 
-    measured = figures.measure(repeats=1 if quick else 5)
-    typer.echo(figures.to_json(measured) if as_json else measured.text())
+            copies, runs = (3, 1) if quick else (20, 3)
+            measured = stability.measure(course_root(), copies=copies, runs=runs, tell=tell)
+            failed = bool(measured.unstable)
+        case "scale":
+            from course_lib.benchmarks import scale
 
+            root = course_root()
+            slugs = chosen_lessons(root, lesson) or lesson_names(root)
+            measured = scale.measure(root, slugs, students, tell)
+        case "grading":
+            from course_lib.benchmarks import grading
 
-def _stability(root: Path, quick: bool, as_json: bool, tell) -> None:
-    """Grade copies of nasty notebooks. The exit code is 1 if some copies got other outcomes."""
-    from course_lib.benchmarks import stability
-
-    copies, runs = (3, 1) if quick else (20, 3)
-    measured = stability.measure(root, copies=copies, runs=runs, tell=tell)
-    typer.echo(stability.to_json(measured) if as_json else measured.text())
-    if measured.unstable:
-        raise typer.Exit(1)
-
-
-def _scale(root: Path, slugs: list[str] | None, students: int, as_json: bool, tell) -> None:
-    """Time the export and the report of a generated class, one line per command."""
-    from course_lib.benchmarks import scale
-
-    measured = scale.measure(root, slugs or lesson_names(root), students, tell)
-    typer.echo(scale.to_json(measured) if as_json else measured.text())
-
-
-def _checks(root: Path, slugs: list[str] | None, quick: bool, as_json: bool, tell) -> None:
-    """Time the first check of each answer, one line per exercise."""
-    from course_lib.benchmarks import checks
-
-    try:
-        measured = checks.measure(root, slugs, most=5 if quick else None, tell=tell)
-    except OSError as error:
-        raise UsageError(str(error)) from error
-    typer.echo(checks.to_json(measured) if as_json else measured.text())
-
-
-def _attention(quick: bool, as_json: bool, tell) -> None:
-    """Time the taught forms, the fused ones and PyTorch's. This needs no course folder."""
-    from course_lib.benchmarks import attention
-
-    rows = attention.measure(quick=quick, tell=tell)
-    typer.echo(attention.to_json(rows) if as_json else attention.text(rows))
+            root = course_root()
+            measured = grading.compare(
+                root,
+                chosen_lessons(root, lesson or ["02"]) or [],
+                submissions=submissions,
+                sandbox=sandbox,
+                workers=workers,
+                stock=stock,
+                tell=tell,
+            )
+    typer.echo(json.dumps(measured.as_dict(), indent=2) if as_json else measured.text())
+    raise typer.Exit(1 if failed else 0)

@@ -21,7 +21,7 @@ def __getattr__(name):
         if importlib.util.find_spec("course_lib." + name):
             return importlib.import_module("course_lib." + name)
         attention = importlib.import_module("course_lib.attention")
-        if name in attention.__all__:
+        if hasattr(attention, name):
             return getattr(attention, name)
         # Some copies of the course leave solutions out. The student's own answer replaces them.
         own = importlib.import_module("course_lib.notebook").own_version(name)
@@ -38,7 +38,8 @@ def _near(name):
 
 
 def __dir__():
-    exercises = importlib.import_module("course_lib.attention").__all__
+    attention = importlib.import_module("course_lib.attention")
+    exercises = [name for name in dir(attention) if not name.startswith("_")]
     # A student's bundle may leave out a package.
     packages = [name for name in _PACKAGES if importlib.util.find_spec("course_lib." + name)]
     return sorted({"__version__"}.union(_TOOLS, packages, exercises))

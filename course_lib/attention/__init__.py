@@ -9,10 +9,7 @@ softmax and before dropout. A `mask` is True where a query may attend. Layers ta
 `dtype=`, like those of `torch.nn`.
 """
 
-from course_lib.attention._additive_attention import (
-    AdditiveAttention,
-    additive_scores,
-)
+from course_lib.attention._additive_attention import AdditiveAttention, additive_scores
 from course_lib.attention._batch_matmul import (
     attention_cost,
     attention_pooling,
@@ -87,68 +84,4 @@ from course_lib.attention._translator import (
     pad_batch,
     shift_right,
 )
-from course_lib.attention._whole_game import (
-    most_attended,
-)
-
-__all__ = [
-    "AdditiveAttention",
-    "CausalSelfAttention",
-    "DecoderBlock",
-    "DotProductAttention",
-    "EncoderBlock",
-    "KVCache",
-    "LanguageModel",
-    "Lookup",
-    "MultiHeadAttention",
-    "RecomputedAttention",
-    "ablate_head",
-    "additive_mask",
-    "additive_scores",
-    "attention_backward",
-    "attention_cost",
-    "attention_pooling",
-    "batch_items_independent",
-    "batched_scores",
-    "blocked_attention",
-    "bmm",
-    "bmm_loops",
-    "broken_invariants",
-    "causal_mask",
-    "combine_masks",
-    "diagnosed_boxes",
-    "effect_of_masking",
-    "factored_additive_scores",
-    "fit_bandwidth",
-    "gaussian_as_dot_product",
-    "generate",
-    "greedy_decode",
-    "grouped_query_attention",
-    "induction_score",
-    "is_causal",
-    "is_permutation_equivariant",
-    "jacobian_wrt_query",
-    "kernel_pooling",
-    "keys_permutation_invariant",
-    "leave_one_out",
-    "length_mask",
-    "load_into_torch",
-    "masked_cross_entropy",
-    "masked_softmax",
-    "masking_equals_deleting",
-    "merge_heads",
-    "most_attended",
-    "next_token_loss",
-    "numpy_attention",
-    "pad_batch",
-    "positional_encoding",
-    "rotary_embedding",
-    "scaled_dot_product_attention",
-    "score_variance",
-    "shift_matrix",
-    "shift_right",
-    "softmax_statistics",
-    "split_heads",
-    "squared_distances",
-    "stable_softmax",
-]
+from course_lib.attention._whole_game import most_attended

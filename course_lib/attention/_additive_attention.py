@@ -16,7 +16,7 @@ def additive_scores(
     w_k: Float[Tensor, "num_hiddens key_size"],
     w_v: Float[Tensor, "num_hiddens"],
 ) -> Float[Tensor, "batch num_queries num_keys"]:
-    """Scores every query against every key with a network of one hidden layer.
+    """Score every query against every key with a network of one hidden layer.
 
     score(q, k) = w_v . tanh(w_q q + w_k k). Queries and keys may differ in size: each is
     projected to `num_hiddens` features first. The sum is taken for every pair, so a tensor of
@@ -85,7 +85,7 @@ class AdditiveAttention(nn.Module):
         valid_lens: Int[Tensor, "..."] | None = None,
         mask: Bool[Tensor, "..."] | None = None,
     ) -> Float[Tensor, "batch num_queries value_size"]:
-        """Averages the values with weights from additive scores.
+        """Average the values with weights from additive scores.
 
         Args:
             queries, keys: compared with each other.

@@ -13,7 +13,7 @@ from course_lib.attention._checked import checked
 def squared_distances(
     queries: Float[Tensor, "num_queries d"], keys: Float[Tensor, "num_keys d"]
 ) -> Float[Tensor, "num_queries num_keys"]:
-    """Squared Euclidean distance between every query and every key.
+    """Return the squared Euclidean distance between every query and every key.
 
     distance^2_ij = sum_c (queries_ic - keys_jc)^2
 
@@ -35,7 +35,7 @@ def kernel_pooling(
     values: Float[Tensor, "num_keys v"],
     bandwidth: int | float | Tensor,
 ) -> tuple[Float[Tensor, "num_queries v"], Float[Tensor, "num_queries num_keys"]]:
-    """Predicts at each query the average of all values, near keys counting most.
+    """Predict at each query the average of all values, in which near keys count most.
 
     weight_ij is proportional to exp(-distance_ij^2 / (2 bandwidth^2)) and sums to 1 over the keys.
     The constant in front of the Gaussian density cancels and is left out.
@@ -68,7 +68,7 @@ def leave_one_out(
     targets: Float[Tensor, "num_points"],
     bandwidth: int | float | Tensor,
 ) -> Float[Tensor, "num_points"]:
-    """Predicts each target from all the other pairs.
+    """Predict each target from all the other pairs.
 
     Args:
         inputs: one number for each point; queries and keys at once.
@@ -132,7 +132,7 @@ def gaussian_as_dot_product(
     keys: Float[Tensor, "num_keys d"],
     bandwidth: int | float | Tensor,
 ) -> Float[Tensor, "num_queries num_keys"]:
-    """Scores made of dot products whose softmax is that of the Gaussian kernel.
+    """Return scores made of dot products whose softmax is that of the Gaussian kernel.
 
     Args:
         queries: one row for each query.

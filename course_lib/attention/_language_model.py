@@ -21,7 +21,7 @@ def next_token_loss(
     logits: Float[Tensor, "batch num_positions vocabulary"],
     tokens: Int[Tensor, "batch num_positions"],
 ) -> Float[Tensor, ""]:
-    """The mean cross-entropy, in nats, of each token given those before it.
+    """Return the mean cross-entropy, in nats, of each token given those before it.
 
     Position i predicts token i + 1. Nothing predicts token 0, and what the last position predicts
     is not known.
@@ -110,7 +110,7 @@ def generate(
     top_k: int | None = None,
     generator: torch.Generator | None = None,
 ) -> Int[Tensor, "batch num_tokens_in_all"]:
-    """Continues each prompt token by token.
+    """Continue each prompt token by token.
 
     Each new token is drawn from softmax(logits / temperature) at the last position and read in the
     next step. The model reads no more than the last `model.context_length` tokens, in eval mode and
@@ -157,7 +157,7 @@ class KVCache:
     """
 
     def __init__(self) -> None:
-        """Starts empty; the first `append` brings shapes, dtype and device."""
+        """Start empty; the first `append` brings shapes, dtype and device."""
         self.keys: list[Tensor] = []
         self.values: list[Tensor] = []
 
@@ -167,7 +167,7 @@ class KVCache:
         keys: Float[Tensor, "batch num_heads num_positions d"],
         values: Float[Tensor, "batch num_heads num_positions v"],
     ) -> None:
-        """Adds one position or several.
+        """Add one position or several.
 
         Args:
             keys, values: those of the new positions, for each item and head.
@@ -179,7 +179,7 @@ class KVCache:
     def attend(
         self, query: Float[Tensor, "batch num_heads 1 d"]
     ) -> Float[Tensor, "batch num_heads 1 v"]:
-        """Attends to every position that is there, and changes nothing.
+        """Attend to every position that is there, and change nothing.
 
         Args:
             query: that of the newest position, for each item and head.
@@ -196,7 +196,7 @@ class KVCache:
 def rotary_embedding(
     x: Float[Tensor, "*batch num_positions d"], offset: int = 0
 ) -> Float[Tensor, "*batch num_positions d"]:
-    """Turns each pair of neighbouring features by an angle that grows with the position.
+    """Turn each pair of neighboring features by an angle that grows with the position.
 
     At position p, features 2i and 2i + 1 are a point in the plane, turned counter-clockwise by
     p / 10000^(2i / d) radians. The dot product of a turned query and a turned key depends on the
@@ -233,7 +233,7 @@ def induction_score(
     attention_weights: Float[Tensor, "num_heads num_positions num_positions"],
     period: int | None = None,
 ) -> Float[Tensor, "num_heads"]:
-    """How much each head looks at the token that followed last time, in a text that repeats itself.
+    """Return how much each head attends to the token that followed last time in a repeated text.
 
     Args:
         attention_weights: those of one text, `[head, position, key]`; rows sum to 1.
@@ -255,7 +255,7 @@ def induction_score(
 
 @contextlib.contextmanager
 def ablate_head(model: Any, layer: int, head: int) -> Iterator[None]:
-    """Switches one head off inside a `with`: its output is 0 there.
+    """Switch one head off inside a `with`: its output is 0 there.
 
     Everything else about the model is the same inside, and all of it afterwards, however the
     `with` is left: an error that is raised inside comes out of it.
@@ -289,7 +289,7 @@ def grouped_query_attention(
     valid_lens: Int[Tensor, "..."] | None = None,
     mask: Bool[Tensor, "..."] | None = None,
 ) -> Float[Tensor, "batch num_heads num_queries v"]:
-    """Attention in which several heads share the same keys and values.
+    """Compute attention in which several heads share the same keys and values.
 
     The heads are shared out evenly, neighbours together: head i uses group
     i // (num_heads / num_groups). As many groups as heads is multi-head attention, one group is

@@ -12,7 +12,7 @@ from course_lib.attention._checked import checked
 
 @checked
 def stable_softmax(scores: Float[np.ndarray, "..."], axis: int = -1) -> Float[np.ndarray, "..."]:
-    """Softmax along one axis in NumPy, for scores of any size.
+    """Return the softmax along one axis in NumPy, for scores of any size.
 
     softmax(s)_j = exp(s_j) / sum_k exp(s_k), also where exp(s_j) alone would overflow.
 
@@ -33,7 +33,7 @@ def stable_softmax(scores: Float[np.ndarray, "..."], axis: int = -1) -> Float[np
 
 @checked
 def length_mask(valid_lens: Int[Tensor, "..."], max_len: int) -> Bool[Tensor, "... max_len"]:
-    """Says which keys are real when each item holds a different number of them.
+    """Mark the keys that are real when each item holds a different number of them.
 
     Args:
         valid_lens: integers in `0..max_len`, shape `(batch,)` for one length an item or
@@ -52,7 +52,7 @@ def length_mask(valid_lens: Int[Tensor, "..."], max_len: int) -> Bool[Tensor, ".
 def causal_mask(
     num_queries: int, num_keys: int | None = None, *, device: torch.device | str | None = None
 ) -> Bool[Tensor, "n m"]:
-    """Lets each query see its own position and earlier ones, the last query all keys.
+    """Let each query attend to its own position and earlier ones, and the last to all keys.
 
     The last query is aligned with the last key: query `i` sees keys `j <= i + m - n`. This
     differs from torch's `is_causal=True`, which aligns the first query with the first key.
@@ -111,7 +111,7 @@ def masked_softmax(
     valid_lens: Int[Tensor, "..."] | None = None,
     mask: Bool[Tensor, "..."] | None = None,
 ) -> Float[Tensor, "*batch num_queries num_keys"]:
-    """Softmax over the keys that may be attended; the other keys get weight 0.
+    """Return the softmax over the keys that may be attended; the other keys get weight 0.
 
     A query that may attend to no key gets zeros, and its gradient is zero as well.
 

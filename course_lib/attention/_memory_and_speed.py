@@ -9,8 +9,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from course_lib.attention._blocks import checked_blocks
-from course_lib.attention._checked import checked
+from course_lib.attention._checked import checked, checked_blocks
 
 
 @checked_blocks
@@ -49,7 +48,7 @@ def blocked_attention(
     mask: Bool[Tensor, "..."] | None = None,
     block_size: int = 128,
 ) -> tuple[Float[Tensor, "*batch num_queries v"], Float[Tensor, "*batch num_queries"]]:
-    """Scaled dot-product attention, one block of keys after the other.
+    """Compute scaled dot-product attention, one block of keys after the other.
 
     Instead of the weights, `num_queries x num_keys` numbers, it returns one number for each query
     from which they can be computed again: log sum exp of its scores.
@@ -155,7 +154,7 @@ def factored_additive_scores(
     projected_keys: Float[Tensor, "batch num_keys num_hiddens"],
     w_v: Float[Tensor, "num_hiddens"],
 ) -> Float[Tensor, "batch num_queries num_keys"]:
-    """Additive scores with an exponential for each query and key, none for their pairs.
+    """Return additive scores with an exponential for each query and key, none for their pairs.
 
     So `(n + m) num_hiddens` exponentials serve `n m num_hiddens` features. Where one of them would
     leave the range of the dtype, the scores are made another way.

@@ -9,16 +9,15 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from course_lib.attention._checked import checked
+from course_lib.attention._checked import checked, checked_transfer
 from course_lib.attention._masked_softmax import masked_softmax
-from course_lib.attention._modules import checked_transfer
 
 
 @checked
 def split_heads(
     x: Float[Tensor, "batch num_positions embed_dim"], num_heads: int
 ) -> Float[Tensor, "batch num_heads num_positions head_dim"]:
-    """Cuts the features into equal blocks and makes one head of each.
+    """Cut the features into equal blocks and make one head of each.
 
     Head `i` holds the features `i * head_dim` to `(i + 1) * head_dim - 1` of every position, the
     block layout of `nn.MultiheadAttention`.
@@ -113,7 +112,7 @@ class MultiHeadAttention(nn.Module):
         valid_lens: Int[Tensor, "..."] | None = None,
         mask: Bool[Tensor, "..."] | None = None,
     ) -> Float[Tensor, "batch num_queries embed_dim"]:
-        """Attends in every head and mixes the results.
+        """Attend in every head and mix the results.
 
         Args:
             queries, keys, values: what is projected; one sequence three times in self-attention.
@@ -164,7 +163,7 @@ def load_into_torch(mha: nn.Module, reference: nn.MultiheadAttention) -> None:
 
 @checked
 def is_permutation_equivariant(fn: Callable, x: Float[Tensor, "batch num_positions d"]) -> bool:
-    """Says whether permuting the positions of `x` only permutes the outputs in the same way.
+    """Return whether permuting the positions of `x` only permutes the outputs in the same way.
 
     Two permutations are tried, from which all others can be composed: swapping the first two
     positions, and moving every position on by one. It is a test at this `x`, not a proof.
@@ -187,7 +186,7 @@ def is_permutation_equivariant(fn: Callable, x: Float[Tensor, "batch num_positio
 
 @checked
 def is_causal(fn: Callable, x: Float[Tensor, "batch num_positions d"]) -> bool:
-    """Says whether no output depends on a later position of `x`.
+    """Return whether no output depends on a later position of `x`.
 
     For every position `t`, everything from `t` on is replaced by other numbers; the outputs
     before `t` must not notice. It is a test at this `x`, not a proof.
@@ -213,7 +212,7 @@ def is_causal(fn: Callable, x: Float[Tensor, "batch num_positions d"]) -> bool:
 def positional_encoding(
     num_positions: int, embed_dim: int
 ) -> Float[Tensor, "num_positions embed_dim"]:
-    """One vector for each position: sines and cosines from fast to slow.
+    """Return one vector for each position: sines and cosines from fast to slow.
 
     PE[p, 2i] = sin(p / 10000^(2i / embed_dim)), PE[p, 2i + 1] = cos of the same angle.
 

@@ -13,7 +13,7 @@ from course_lib.attention._masked_softmax import masked_softmax
 
 @checked
 def score_variance(d: int, num_samples: int, scaled: bool, generator: torch.Generator) -> float:
-    """Estimates the variance of q . k for independent standard normal q and k.
+    """Estimate the variance of q . k for independent standard normal q and k.
 
     The variance is d, and 1 after dividing the product by sqrt(d).
 
@@ -44,7 +44,7 @@ def numpy_attention(
     values: Float[np.ndarray, "num_keys v"],
     mask: Bool[np.ndarray, "..."] | None = None,
 ) -> tuple[Float[np.ndarray, "num_queries v"], Float[np.ndarray, "num_queries num_keys"]]:
-    """Scaled dot-product attention from scratch: softmax(Q K^T / sqrt(d)) V in NumPy.
+    """Compute scaled dot-product attention in NumPy: softmax(Q K^T / sqrt(d)) V.
 
     Args:
         queries: one row for each query.
@@ -76,7 +76,7 @@ def scaled_dot_product_attention(
     valid_lens: Int[Tensor, "..."] | None = None,
     mask: Bool[Tensor, "..."] | None = None,
 ) -> tuple[Float[Tensor, "*batch num_queries v"], Float[Tensor, "*batch num_queries num_keys"]]:
-    """Averages the values with weights softmax(Q K^T / sqrt(d)).
+    """Average the values with weights softmax(Q K^T / sqrt(d)).
 
     Differs from `F.scaled_dot_product_attention`: returns the weights too, takes lengths, and has
     no dropout and no `is_causal`. The queries are scaled before the product, not the scores after

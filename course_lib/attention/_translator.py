@@ -61,7 +61,7 @@ def masked_cross_entropy(
     targets: Int[Tensor, "batch num_positions"],
     valid_lens: Int[Tensor, "batch"],
 ) -> Float[Tensor, ""]:
-    """Mean of -log p(target) over the real positions of all items.
+    """Return the mean of -log p(target) over the real positions of all items.
 
     Args:
         logits: one for each word of the vocabulary, before the softmax.
@@ -115,7 +115,7 @@ class EncoderBlock(nn.Module):
         x: Float[Tensor, "batch num_positions embed_dim"],
         valid_lens: Int[Tensor, "batch"] | None = None,
     ) -> Float[Tensor, "batch num_positions embed_dim"]:
-        """Lets each position attend to the real ones, then passes it through the network.
+        """Let each position attend to the real ones, then pass it through the network.
 
         Args:
             x: one sequence for each item.
@@ -169,7 +169,7 @@ class DecoderBlock(nn.Module):
         memory: Float[Tensor, "batch num_keys embed_dim"],
         valid_lens: Int[Tensor, "batch"] | None = None,
     ) -> Float[Tensor, "batch num_positions embed_dim"]:
-        """Lets each position read what was written so far, then the memory.
+        """Let each position read what was written so far, then the memory.
 
         Args:
             y: what was written so far, one sequence for each item.
@@ -231,7 +231,7 @@ def effect_of_masking(
     target: Int[Tensor, "batch num_words"],
     position: int,
 ) -> Float[Tensor, "num_words"]:
-    """How much less, or more, likely each word is if one source position may not be attended.
+    """Return how much less, or more, likely each word is if one source position is masked.
 
     The model runs in eval mode and without gradients; afterwards it is in the mode it was in.
 

@@ -9,12 +9,13 @@ with `num_queries + num_keys` instead of their product.
 For second derivatives and `torch.func`, use a call that returns weights, or the taught module.
 """
 
-from course_lib.fused._additive_attention import AdditiveAttention
-from course_lib.fused._dot_product_attention import DotProductAttention
-from course_lib.fused._kernel_pooling import kernel_pooling
+from course_lib.fused._blocks import AdditiveAttention, kernel_pooling
+from course_lib.fused._dot_product import (
+    DotProductAttention,
+    MultiHeadAttention,
+    scaled_dot_product_attention,
+)
 from course_lib.fused._masked_softmax import masked_softmax
-from course_lib.fused._multi_head_attention import MultiHeadAttention
-from course_lib.fused._scaled_dot_product_attention import scaled_dot_product_attention
 
 __all__ = [
     "AdditiveAttention",

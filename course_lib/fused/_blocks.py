@@ -1,12 +1,15 @@
-"""Attention for one block of queries at a time, and the mask that it needs."""
+"""Attention for one block of queries at a time: kernel pooling and additive attention."""
 
 from collections.abc import Callable
 
 import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from course_lib.attention import length_mask
+from course_lib import attention as taught
+from course_lib.attention._checked import checked
+from course_lib.fused._masked_softmax import allowed_keys, softmax_of_allowed
 
 # Numbers per block. On a CPU, a block should fit the cache. A GPU needs large blocks, since
 # starting its many small kernels takes longer than computing them.
@@ -15,25 +18,84 @@ BLOCK, BLOCK_ON_GPU = 2**20, 2**26
 Average = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]
 
 
-def allowed_keys(
-    shape: tuple[int, ...], valid_lens: Tensor | None, mask: Tensor | None
-) -> Tensor | None:
-    """Combine lengths and mask into one mask, True = may attend.
+@checked
+def kernel_pooling(
+    queries: Float[Tensor, "num_queries d"],
+    keys: Float[Tensor, "num_keys d"],
+    values: Float[Tensor, "num_keys v"],
+    bandwidth: int | float | Tensor,
+    *,
+    need_weights: bool = True,
+) -> tuple[Float[Tensor, "num_queries v"], Float[Tensor, "num_queries num_keys"] | None]:
+    """Return for each query the average of all values, weighted by how near their keys are.
 
     Args:
-        shape: shape of the weights, `(*batch, num_queries, num_keys)`.
-        valid_lens: `(batch,)` or `(batch, num_queries)`.
-        mask: broadcastable to `shape`.
+        queries, keys, values, bandwidth: as in `course_lib.attention.kernel_pooling`.
+        need_weights: whether to return the weights. Without them, memory grows with
+            `num_queries + num_keys`.
 
     Returns:
-        A mask broadcastable to `shape`, or None if every key is allowed.
+        `(outputs, attention_weights)`, or `(outputs, None)` without weights.
+
+    Raises:
+        ValueError: `values` does not have two axes.
+
+    Source: Nadaraya 1964, https://doi.org/10.1137/1109020; Watson 1964,
+        https://www.jstor.org/stable/25049340
     """
-    if valid_lens is None:
-        return mask
-    real = length_mask(valid_lens, shape[-1])
-    num_queries = shape[-2] if valid_lens.dim() == 2 else 1
-    real = real.reshape(shape[0], *[1] * (len(shape) - 3), num_queries, shape[-1])
-    return real if mask is None else real & mask
+    if need_weights:
+        return taught.kernel_pooling(queries, keys, values, bandwidth)
+
+    def average(queries, keys, values, _) -> Tensor:
+        differences = queries.unsqueeze(-2) - keys.unsqueeze(-3)  # (1, rows, num_keys, d)
+        scores = -differences.square().sum(dim=-1) / (2 * bandwidth**2)
+        return torch.softmax(scores, dim=-1) @ values
+
+    outputs = in_blocks(average, keys.numel(), queries[None], keys[None], values[None])
+    return outputs[0], None
+
+
+class AdditiveAttention(taught.AdditiveAttention):
+    """`course_lib.attention.AdditiveAttention` without weights: `attention_weights` stays None.
+
+    The taught module stores `num_hiddens` features for every pair of a query and a key. Here they
+    are stored for one block of queries at a time, and the backward pass recomputes them.
+
+    Source: Bahdanau, Cho & Bengio 2015, appendix A.1.2, https://arxiv.org/abs/1409.0473
+    """
+
+    attention_weights = None
+
+    @checked
+    def forward(
+        self,
+        queries: Float[Tensor, "batch num_queries query_size"],
+        keys: Float[Tensor, "batch num_keys key_size"],
+        values: Float[Tensor, "batch num_keys value_size"],
+        valid_lens: Int[Tensor, "..."] | None = None,
+        mask: Bool[Tensor, "..."] | None = None,
+    ) -> Float[Tensor, "batch num_queries value_size"]:
+        """Average the values with weights from additive scores.
+
+        Args:
+            queries, keys, values, valid_lens, mask: as in
+                `course_lib.attention.AdditiveAttention`.
+
+        Returns:
+            One average of the values for each query; zeros for a query without an allowed key.
+        """
+        w_v = self.w_v.weight[0]  # (num_hiddens,)
+        allowed = allowed_keys((*queries.shape[:2], keys.shape[1]), valid_lens, mask)
+
+        def average(queries, keys, values, allowed) -> Tensor:
+            pairs = queries.unsqueeze(2) + keys.unsqueeze(1)
+            scores = pairs.tanh_() @ w_v  # (items, rows, num_keys)
+            return self.dropout(softmax_of_allowed(scores, allowed)) @ values
+
+        numbers_per_query = keys.shape[1] * len(w_v)
+        return in_blocks(
+            average, numbers_per_query, self.W_q(queries), self.W_k(keys), values, allowed
+        )
 
 
 def in_blocks(

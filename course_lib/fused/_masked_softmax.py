@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from course_lib.attention import length_mask
 from course_lib.attention._checked import checked
-from course_lib.fused._blocks import allowed_keys
 
 
 @checked
@@ -62,3 +62,24 @@ class _SoftmaxOfAllowed(torch.autograd.Function):
         (weights,) = ctx.saved_tensors
         backward = torch.ops.aten._softmax_backward_data
         return backward(grads[0], weights, -1, weights.dtype), None
+
+
+def allowed_keys(
+    shape: tuple[int, ...], valid_lens: Tensor | None, mask: Tensor | None
+) -> Tensor | None:
+    """Combine lengths and mask into one mask, True = may attend.
+
+    Args:
+        shape: shape of the weights, `(*batch, num_queries, num_keys)`.
+        valid_lens: `(batch,)` or `(batch, num_queries)`.
+        mask: broadcastable to `shape`.
+
+    Returns:
+        A mask broadcastable to `shape`, or None if every key is allowed.
+    """
+    if valid_lens is None:
+        return mask
+    real = length_mask(valid_lens, shape[-1])
+    num_queries = shape[-2] if valid_lens.dim() == 2 else 1
+    real = real.reshape(shape[0], *[1] * (len(shape) - 3), num_queries, shape[-1])
+    return real if mask is None else real & mask

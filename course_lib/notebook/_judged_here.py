@@ -173,7 +173,7 @@ def _going_on(exercise: str, namespace: dict) -> _Going:
         session.from_library[exercise] = kept
         said = f"your own from my_attention ({own_library.shown_day(own_library.kept()[exercise])})"
         return _Going(kept, said, f"your own NAMES{said.removeprefix('your own')}")
-    if exercise not in course_lib.attention.__all__:
+    if not hasattr(course_lib.attention, exercise):
         return _Going(own_version(exercise), "")
     said = f"the course's version; {why}"
     return _Going(getattr(course_lib, exercise), said, "the course's NAMES")
@@ -253,7 +253,7 @@ def _courses_helpers(wanted: Exercise, namespace: dict) -> Iterator[None]:
         for name, value in session.from_library.items()
         if namespace.get(name) is value
         and name not in beside
-        and name in course_lib.attention.__all__
+        and hasattr(course_lib.attention, name)
     ]
     with in_place({name: getattr(course_lib, name) for name in taken}, namespace):
         yield

@@ -186,22 +186,19 @@ def attention_init(library: Path, lessons: Iterable[str]) -> str:
 
 
 def with_exports(init: str, exports: Mapping[str, str]) -> str:
-    """Return the source of `attention/__init__.py` with other exports.
+    """Return the source of `attention/__init__.py` with other exports, in ruff's order.
 
     Args:
         init: the source, whose docstring is kept.
         exports: the module of each name to export.
     """
-    docstring = init.splitlines()[: ast.parse(init).body[0].end_lineno]
-    lines = [*docstring, ""]
+    lines = [*init.splitlines()[: ast.parse(init).body[0].end_lineno], ""]
     for module in sorted(set(exports.values())):
         names = [name for name in exports if exports[name] == module]
-        lines += [f"from course_lib.attention.{module} import (", *_listed(names, "{}"), ")"]
-    lines += ["", "__all__ = [", *_listed(exports, '"{}"'), "]"]
+        names.sort(key=lambda name: (not name[0].isupper(), name))  # classes first
+        lines += [
+            f"from course_lib.attention.{module} import (",
+            *(f"    {n}," for n in names),
+            ")",
+        ]
     return "\n".join(lines) + "\n"
-
-
-def _listed(names: Iterable[str], form: str) -> list[str]:
-    """Return one line per name in ruff's order, classes first."""
-    ordered = sorted(names, key=lambda name: (not name[0].isupper(), name))
-    return [f"    {form.format(name)}," for name in ordered]

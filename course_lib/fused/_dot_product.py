@@ -11,9 +11,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from course_lib import attention as taught
 from course_lib.attention._checked import checked
-from course_lib.fused._blocks import allowed_keys, in_blocks
-from course_lib.fused._masked_softmax import masked_softmax, softmax_of_allowed
+from course_lib.fused._blocks import in_blocks
+from course_lib.fused._masked_softmax import allowed_keys, masked_softmax, softmax_of_allowed
 
 
 @checked
@@ -47,6 +48,66 @@ def scaled_dot_product_attention(
     scores = _scores(queries, keys)
     attention_weights = masked_softmax(scores, valid_lens, mask)
     return attention_weights @ values, attention_weights
+
+
+class DotProductAttention(taught.DotProductAttention):
+    """`course_lib.attention.DotProductAttention` without weights: `attention_weights` stays None.
+
+    Source: Dao et al. 2022, https://arxiv.org/abs/2205.14135
+    """
+
+    @checked
+    def forward(
+        self,
+        queries: Float[Tensor, "*batch num_queries d"],
+        keys: Float[Tensor, "*batch num_keys d"],
+        values: Float[Tensor, "*batch num_keys v"],
+        valid_lens: Int[Tensor, "..."] | None = None,
+        mask: Bool[Tensor, "..."] | None = None,
+    ) -> Float[Tensor, "*batch num_queries v"]:
+        """Return one average of the values for each query.
+
+        Args:
+            queries, keys, values, valid_lens, mask: as in `scaled_dot_product_attention`.
+        """
+        dropout = self.dropout.p if self.training else 0.0
+        return attend(queries, keys, values, valid_lens, mask, dropout)
+
+
+class MultiHeadAttention(taught.MultiHeadAttention):
+    """`course_lib.attention.MultiHeadAttention` without weights: `attention_weights` stays None.
+
+    Source: Vaswani et al. 2017, section 3.2.2, https://arxiv.org/abs/1706.03762; Dao et al. 2022,
+        https://arxiv.org/abs/2205.14135
+    """
+
+    attention_weights = None
+
+    @checked
+    def forward(
+        self,
+        queries: Float[Tensor, "batch num_queries embed_dim"],
+        keys: Float[Tensor, "batch num_keys embed_dim"],
+        values: Float[Tensor, "batch num_keys embed_dim"],
+        valid_lens: Int[Tensor, "..."] | None = None,
+        mask: Bool[Tensor, "..."] | None = None,
+    ) -> Float[Tensor, "batch num_queries embed_dim"]:
+        """Attend in every head and mix the results.
+
+        Args:
+            queries, keys, values, valid_lens, mask: as in
+                `course_lib.attention.MultiHeadAttention`.
+
+        Returns:
+            One output for each query; `W_o` applied to zeros for a query without an allowed key.
+        """
+        q = taught.split_heads(self.W_q(queries), self.num_heads)  # (batch, heads, n, head_dim)
+        k = taught.split_heads(self.W_k(keys), self.num_heads)
+        v = taught.split_heads(self.W_v(values), self.num_heads)
+        if mask is not None and mask.dim() == 3:
+            mask = mask.unsqueeze(1)  # one mask per item, the same for every head
+        dropout = self.dropout.p if self.training else 0.0
+        return self.W_o(taught.merge_heads(attend(q, k, v, valid_lens, mask, dropout)))
 
 
 def attend(

@@ -65,7 +65,21 @@ def test_this_environment_is_well():
 def test_a_kernel_that_finds_another_course_is_named_with_the_command(tmp_path):
     finding = bad(doctor.look_at_kernel(tmp_path))
     assert f"imports course_lib from {doctor.ROOT}" in finding.seen
-    assert finding.fix == f"{sys.executable} -m pip install -e {tmp_path}"
+    wheel = f"{sys.executable} -m pip install --force-reinstall WHEEL"
+    assert finding.fix.startswith(wheel)
+    (tmp_path / "pyproject.toml").touch()
+    fix = doctor.look_at_kernel(tmp_path).fix
+    assert fix == f"{sys.executable} -m pip install -e {tmp_path}"
+
+
+def test_the_advice_to_install_again_fits_how_the_course_is_installed(tmp_path, monkeypatch):
+    command = f"{sys.executable} -m pip install --force-reinstall "
+    assert doctor.reinstall(tmp_path).startswith(f"{command}WHEEL, the file or address")
+    (tmp_path / "constraints.txt").touch()
+    pins = tmp_path / "constraints.txt"
+    assert doctor.reinstall(tmp_path) == f"{command}-c {pins} -e {tmp_path}"
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / ".venv"))
+    assert doctor.reinstall(tmp_path).startswith(f"delete {tmp_path}/.venv, then")
 
 
 def test_a_folder_or_gradebook_that_cannot_be_written_is_found(tmp_path, monkeypatch):

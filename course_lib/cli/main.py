@@ -11,6 +11,7 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -149,7 +150,7 @@ def doctor(as_json: AsJson = False, quiet: Quiet = False) -> None:
         if not as_json and not (quiet and finding.ok):
             typer.echo(rounds.to_text(finding))
     if as_json:
-        typer.echo(rounds.to_json(findings))
+        typer.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
     raise typer.Exit(0 if all(finding.ok for finding in findings) else 1)
 
 

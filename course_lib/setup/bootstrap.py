@@ -1,8 +1,8 @@
-"""Makes `.venv` beside the clone, installs the tested set into it and hands over to `course`.
+"""Make `.venv` in the clone, install the tested set into it and hand over to `course`.
 
-Standard library only. A stamp, written last, says what a finished environment was made from; a
-marker, written first, says that an install is under way. No stamp: install. A marker left behind:
-start from nothing.
+Standard library only. A stamp, written last, records what a finished environment was made from. A
+marker, written first, records that an install is under way. Without a stamp, pip installs again.
+With a marker left behind, `.venv` is made anew.
 """
 
 import hashlib
@@ -18,6 +18,7 @@ import time
 import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from course_lib.setup import pip_run
 from course_lib.workspace.errors import SetupError
@@ -25,8 +26,8 @@ from course_lib.workspace.locks import only_one
 
 ROOT = Path(__file__).resolve().parents[2]
 DISK_NEEDED_GB = 3.0
-WAITING = "course: another set-up of this clone is running; waiting for it"
 NEEDED_MODULES = ("torch", "typer", "rich", "nbgrader", "jupyterlab")
+_PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
 
 def main(argv: Sequence[str], run: Callable[[list[str]], int], root: Path = ROOT) -> int:
@@ -51,16 +52,14 @@ def main(argv: Sequence[str], run: Callable[[list[str]], int], root: Path = ROOT
         _say("\ncourse: interrupted; the next call goes on from here")
         return 130
     except OSError as error:
-        _say(f"course: {_os_sentence(error, root)}")
+        _say(f"course: {pip_run.explain(str(error), root, 'the set-up failed')}")
         return 1
     return hand_over([str(python), "-m", "course_lib.cli", *argv])
 
 
 def runs_complete(root: Path) -> bool:
     """Say whether the running Python already holds the course and all it needs."""
-    if (root / "pyproject.toml").is_file() and Path(sys.prefix).resolve() == venv_of(
-        root
-    ).resolve():
+    if (root / "pyproject.toml").is_file() and _runs_in(root / ".venv"):
         return is_ready(root)
     try:
         importlib.metadata.distribution("attention-course")
@@ -79,26 +78,28 @@ def ensure(root: Path, *, say: Callable[[str], None]) -> Path:
             )
     if not is_ready(root):
         check_can_install(root)
-        with only_one(root / ".venv.lock", waiting=lambda: say(WAITING)):
+        said = "course: another set-up of this clone is running; waiting for it"
+        with only_one(root / ".venv.lock", waiting=lambda: say(said)):
             if not is_ready(root):  # another set-up may have finished while this one waited
                 install(root, say=say)
-    return python_of(venv_of(root))
-
-
-def venv_of(root: Path) -> Path:
-    return root / ".venv"
+    return python_of(root / ".venv")
 
 
 def python_of(venv: Path) -> Path:
     return venv / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 
 
-# --- the stamp ------------------------------------------------------------------------
+def _runs_in(venv: Path) -> bool:
+    return Path(sys.prefix).resolve() == venv.resolve()
+
+
+def _pyproject(root: Path) -> dict[str, Any]:
+    return tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
 
 
 def fingerprint(root: Path) -> str:
     """Hash what decides the contents of the environment: dependencies, constraints, place."""
-    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    project = _pyproject(root)
     parts = [
         json.dumps([project.get("project"), project.get("build-system")], sort_keys=True),
         (root / "constraints.txt").read_text(encoding="utf-8"),
@@ -109,7 +110,7 @@ def fingerprint(root: Path) -> str:
 
 def is_ready(root: Path) -> bool:
     """Say whether `.venv` was finished from the same dependencies and its Python still works."""
-    venv = venv_of(root)
+    venv = root / ".venv"
     try:
         stamp = json.loads((venv / "course-stamp.json").read_text(encoding="utf-8"))
         made_from, made_with = stamp["fingerprint"], stamp["python"]
@@ -117,33 +118,20 @@ def is_ready(root: Path) -> bool:
         return False
     if made_from != fingerprint(root) or not python_of(venv).exists():
         return False
-    return made_with == _version(sys.version_info) or made_with == _python_version(venv)
+    return made_with == _PYTHON or made_with == _python_version(venv)
 
 
-def _version(version: Sequence[object]) -> str:
-    return f"{version[0]}.{version[1]}"
+def _python_version(venv: Path) -> str:
+    return _output(venv, "-c", "import sys; print('%d.%d' % sys.version_info[:2])")
 
 
-def _python_version(venv: Path) -> str | None:
-    code = "import sys; print('%d.%d' % sys.version_info[:2])"
+def _output(venv: Path, *arguments: str) -> str:
+    """Return what the Python of `venv` prints; an empty text if it does not run."""
     try:
-        done = subprocess.run(
-            [python_of(venv), "-c", code], capture_output=True, text=True, timeout=60
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip() if done.returncode == 0 else None
-
-
-def _write_stamp(root: Path) -> None:
-    venv = venv_of(root)
-    stamp = {"fingerprint": fingerprint(root), "python": _python_version(venv)}
-    draft = venv / "course-stamp.json.tmp"
-    draft.write_text(json.dumps(stamp) + "\n", encoding="utf-8")
-    os.replace(draft, venv / "course-stamp.json")
-
-
-# --- installing -----------------------------------------------------------------------
+        done = subprocess.run([python_of(venv), *arguments], capture_output=True, text=True)
+    except OSError:
+        return ""
+    return done.stdout.strip()
 
 
 def check_can_install(root: Path) -> None:
@@ -152,12 +140,12 @@ def check_can_install(root: Path) -> None:
     if missing:
         raise SetupError(
             f"this Python ({sys.executable}) lacks the module {missing[0]}; on Debian or Ubuntu: "
-            f"sudo apt install python{_version(sys.version_info)}-venv"
+            f"sudo apt install python{_PYTHON}-venv"
         )
     if not os.access(root, os.W_OK):
         raise SetupError(f"{root} is read-only for you; clone the course into a folder of your own")
     free = shutil.disk_usage(root).free / 1e9
-    if not venv_of(root).exists() and free < DISK_NEEDED_GB:
+    if not (root / ".venv").exists() and free < DISK_NEEDED_GB:
         raise SetupError(
             f"{free:.1f} GB are free in {root} and the set-up needs {DISK_NEEDED_GB:.0f} GB; "
             "make room and call again"
@@ -166,10 +154,10 @@ def check_can_install(root: Path) -> None:
 
 def install(root: Path, *, say: Callable[[str], None]) -> None:
     """Bring `.venv` up to the pinned set, from whatever state it is in."""
-    venv = venv_of(root)
-    marker = root / ".venv.installing"
+    venv, marker = root / ".venv", root / ".venv.installing"
+    stamp = venv / "course-stamp.json"
     _prepare(venv, marker, say=say)
-    (venv / "course-stamp.json").unlink(missing_ok=True)
+    stamp.unlink(missing_ok=True)
     started = time.monotonic()
     say("course: installing PyTorch, Jupyter and the course into .venv (some minutes)")
     try:
@@ -178,7 +166,8 @@ def install(root: Path, *, say: Callable[[str], None]) -> None:
     except pip_run.NoNetworkError:
         marker.unlink()  # pip downloads before it installs: nothing is half done
         raise
-    _write_stamp(root)
+    made = {"fingerprint": fingerprint(root), "python": _python_version(venv)}
+    stamp.write_text(json.dumps(made), encoding="utf-8")
     marker.unlink()
     say(f"course: ready after {time.monotonic() - started:.0f} s")
 
@@ -192,7 +181,7 @@ def _prepare(venv: Path, marker: Path, *, say: Callable[[str], None]) -> None:
             f"{venv} exists and is no virtual environment; move it away and call again"
         )
     marker.touch()
-    if Path(sys.prefix).resolve() == venv.resolve():
+    if _runs_in(venv):
         return  # called by its own Python, which cannot be replaced while it runs
     if interrupted:
         say("course: an earlier set-up was interrupted; starting it again")
@@ -201,11 +190,7 @@ def _prepare(venv: Path, marker: Path, *, say: Callable[[str], None]) -> None:
 
 
 def _has_pip(venv: Path) -> bool:
-    version = _python_version(venv)
-    if version is None or tuple(map(int, version.split("."))) < (3, 11):
-        return False
-    done = subprocess.run([python_of(venv), "-m", "pip", "--version"], capture_output=True)
-    return done.returncode == 0
+    return _output(venv, "-c", "import sys, pip; print(sys.version_info >= (3, 11))") == "True"
 
 
 def _create(venv: Path) -> None:
@@ -220,14 +205,11 @@ def _create(venv: Path) -> None:
 
 def _install_torch(root: Path, *, say: Callable[[str], None]) -> str:
     """Install PyTorch alone from the index chosen for it; return its whole version (`+cpu`)."""
-    venv = venv_of(root)
-    config = subprocess.run(
-        [python_of(venv), "-m", "pip", "config", "list"], capture_output=True, text=True
-    )
-    index, reason = pip_run.torch_index(os.environ, config.stdout)
+    venv = root / ".venv"
+    index, reason = pip_run.torch_index(os.environ, _output(venv, "-m", "pip", "config", "list"))
     say(f"course: {reason}")
-    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    torch = next(line for line in project["dependencies"] if line.startswith("torch"))
+    dependencies = _pyproject(root)["project"]["dependencies"]
+    torch = next(line for line in dependencies if line.startswith("torch"))
     source = [] if index is None else ["--index-url", index]
     try:
         _pip(venv, "--no-deps", *source, torch, say=say)
@@ -236,18 +218,16 @@ def _install_torch(root: Path, *, say: Callable[[str], None]) -> str:
             raise
         say(f"course: {index} cannot be reached; PyTorch comes from the default index instead")
         _pip(venv, "--no-deps", torch, say=say)
-    code = "from importlib.metadata import version; print(version('torch'))"
-    done = subprocess.run([python_of(venv), "-c", code], capture_output=True, text=True, check=True)
-    return done.stdout.strip()
+    return _output(venv, "-c", "from importlib.metadata import version; print(version('torch'))")
 
 
 def _install_all(root: Path, torch: str, *, say: Callable[[str], None]) -> None:
-    """Install the rest with PyTorch held fast: no conflict makes pip fetch another build."""
-    venv = venv_of(root)
+    """Install the rest with PyTorch pinned, so that no conflict makes pip fetch another build."""
+    venv = root / ".venv"
     held = venv / "course-torch.txt"
     held.write_text(f"torch=={torch}\n", encoding="utf-8")
     arguments = ["--constraint", str(held), "--constraint", str(root / "constraints.txt")]
-    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    project = _pyproject(root)["project"]
     extras = ",".join(project.get("optional-dependencies", {}))  # a student's bundle has none
     arguments += ["--editable", f"{root}[{extras}]" if extras else str(root)]
     _pip(venv, *arguments, say=say)
@@ -255,9 +235,6 @@ def _install_all(root: Path, torch: str, *, say: Callable[[str], None]) -> None:
 
 def _pip(venv: Path, *arguments: str, say: Callable[[str], None]) -> None:
     pip_run.install(python_of(venv), arguments, log=venv / "course-install.log", say=say)
-
-
-# --- handing over ---------------------------------------------------------------------
 
 
 def hand_over(command: Sequence[str]) -> int:
@@ -275,10 +252,6 @@ def hand_over(command: Sequence[str]) -> int:
             return process.wait()
         except KeyboardInterrupt:
             continue
-
-
-def _os_sentence(error: OSError, root: Path) -> str:
-    return pip_run.explain(str(error), root, "the set-up failed")
 
 
 def _say(text: str) -> None:

@@ -1,8 +1,8 @@
 """`course doctor`: each finding about the installation is ok or holds the command that fixes it."""
 
+import getpass
 import importlib.metadata
 import importlib.util
-import json
 import os
 import platform
 import shutil
@@ -10,14 +10,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from course_lib import OLDEST_PYTHON
 from course_lib.setup.bootstrap import NEEDED_MODULES, ROOT
 from course_lib.workspace.errors import long_tmpdir, of_pythonpath, pythonpath_of
 
-MEND_PACKAGES = "delete .venv in the course's folder, then there: python -m course_lib doctor"
 KERNEL_SECONDS = 60
 FREE_GB_WANTED = 1.0
 WRITTEN = ("notebooks", "gradebook.db", ".course", "autograded", "feedback")
@@ -36,7 +35,7 @@ class Finding:
 
 
 def examine(root: Path | None, clone: Path = ROOT) -> Iterator[Finding]:
-    """Look at one thing after the other; a look that itself fails is a finding, no traceback."""
+    """Run each check in turn. A check that raises is reported as a failed finding."""
     looks: dict[str, Callable[[], Finding]] = {
         "python": look_at_python,
         "packages": lambda: look_at_packages(clone),
@@ -56,8 +55,18 @@ def _safely(topic: str, look: Callable[[], Finding]) -> Finding:
     try:
         return look()
     except Exception as error:
-        fix = of_pythonpath(error) or MEND_PACKAGES
+        fix = of_pythonpath(error) or reinstall()
         return Finding(topic, False, f"{type(error).__name__}: {error}", fix)
+
+
+def reinstall(clone: Path = ROOT) -> str:
+    """Return what installs all packages again: in the clone's `.venv`, elsewhere, or a wheel."""
+    if Path(sys.prefix).resolve() == (clone / ".venv").resolve():
+        return f"delete {clone / '.venv'}, then in {clone}: python -m course_lib doctor"
+    pins = clone / "constraints.txt"
+    what = "WHEEL, the file or address that the course was installed from"
+    what = f"-c {pins} -e {clone}" if pins.is_file() else what
+    return f"{sys.executable} -m pip install --force-reinstall {what}"
 
 
 def look_at_python() -> Finding:
@@ -124,12 +133,9 @@ def look_at_torch() -> Finding:
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
     total = (torch.ones(2, device=device) + 1).sum().item()
-    name = (
-        torch.cuda.get_device_name() if device == "cuda" else f"{torch.get_num_threads()} threads"
-    )
-    return Finding(
-        "torch", total == 4.0, f"{torch.__version__} on {device} ({name})", MEND_PACKAGES
-    )
+    threads = f"{torch.get_num_threads()} threads"
+    name = torch.cuda.get_device_name() if device == "cuda" else threads
+    return Finding("torch", total == 4.0, f"{torch.__version__} on {device} ({name})", reinstall())
 
 
 def look_at_kernel(clone: Path) -> Finding:
@@ -153,7 +159,8 @@ def look_at_kernel(clone: Path) -> Finding:
         finally:
             client.stop_channels()
             manager.shutdown_kernel(now=True)
-    fix = f"{sys.executable} -m pip install -e {clone}"
+    is_clone = (clone / "pyproject.toml").is_file()
+    fix = f"{sys.executable} -m pip install -e {clone}" if is_clone else reinstall(clone)
     if reply["status"] != "ok":
         return Finding("kernel", False, f"starts, but {reply['ename']}: {reply['evalue']}", fix)
     home = Path("".join(said).strip()).parent.parent
@@ -175,22 +182,13 @@ def look_at_folder(root: Path | None) -> Finding:
     except OSError as error:
         fix = "put the course into a folder of your own and call there: python -m course_lib doctor"
         return Finding("folder", False, f"{root} cannot be written: {error.strerror}", fix)
-    shut = [name for name in WRITTEN if not _can_be_written(root / name)]
+    there = [name for name in WRITTEN if (root / name).exists()]
+    shut = [name for name in there if not os.access(root / name, os.W_OK)]
     if shut:
         paths = " ".join(str(root / name) for name in shut)
         seen = f"in {root} these cannot be written: {', '.join(shut)}"
-        return Finding("folder", False, seen, f"sudo chown -R {_user()} {paths}")
+        return Finding("folder", False, seen, f"sudo chown -R {getpass.getuser()} {paths}")
     return Finding("folder", True, f"{root} can be written")
-
-
-def _can_be_written(path: Path) -> bool:
-    return not path.exists() or os.access(path, os.W_OK)
-
-
-def _user() -> str:
-    import getpass
-
-    return getpass.getuser()
 
 
 def look_at_disk(folder: Path) -> Finding:
@@ -211,7 +209,7 @@ def look_at_nbgrader() -> Finding:
     folders = jupyter_path("labextensions")
     buttons = get_federated_extensions(folders).get(BUTTONS)
     if buttons is None:
-        return Finding("nbgrader", False, f"{BUTTONS} is not installed", MEND_PACKAGES)
+        return Finding("nbgrader", False, f"{BUTTONS} is not installed", reinstall())
     if BUTTONS in get_page_config(folders).get("disabledExtensions", []):
         fix = f"{sys.executable} -m jupyter labextension enable {BUTTONS}"
         return Finding("nbgrader", False, f"{BUTTONS} is disabled in JupyterLab", fix)
@@ -239,7 +237,3 @@ def to_text(finding: Finding) -> str:
     """Return one line for a finding, and a second with the remedy where something is wrong."""
     line = f"{'ok ' if finding.ok else 'BAD'}  {finding.topic:<9} {finding.seen}"
     return line if finding.ok else f"{line}\n     fix with: {finding.fix}"
-
-
-def to_json(findings: list[Finding]) -> str:
-    return json.dumps([asdict(finding) for finding in findings], indent=2)

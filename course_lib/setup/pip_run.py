@@ -20,6 +20,7 @@ from course_lib.workspace.errors import NoNetworkError, SetupError
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 SHOWN = ("Collecting ", "Downloading ", "Using cached ", "Building ", "Installing ", "Preparing ")
 DISK_FULL = "No space left on device"
+NO_ROOM = rf"{DISK_FULL}|Errno 28\b|WinError 112|Disk quota exceeded"
 NO_NETWORK = (
     "NewConnectionError|NameResolutionError|ConnectTimeoutError|ReadTimeoutError|ProxyError"
     "|SSLError|Max retries exceeded|Network is unreachable|Connection refused"
@@ -120,19 +121,17 @@ def _short(line: str) -> str:
 
 def is_network(text: str) -> bool:
     """Say whether pip's output tells that no index could be reached."""
-    return re.search(NO_NETWORK, text) is not None and _is_disk(text) is None
+    return bool(re.search(NO_NETWORK, text)) and not re.search(NO_ROOM, text)
 
 
 def explain(text: str, place: Path, otherwise: str) -> str:
     """Turn the output of pip or venv, or an OSError's text, into one sentence with the remedy."""
-    if _is_disk(text):
+    if re.search(NO_ROOM, text):
         return f"the disk that holds {place} is full; make about 3 GB of room and call again"
-    if re.search("ensurepip is not|No module named (venv|ensurepip)", text):
-        version = f"{sys.version_info[0]}.{sys.version_info[1]}"
-        return f"this Python lacks venv; on Debian or Ubuntu: sudo apt install python{version}-venv"
     if is_network(text):
         reached = "no package index could be reached"
-        if proxy := _proxy():
+        proxies = ("PIP_PROXY", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
+        if proxy := next(filter(os.environ.get, proxies), None):
             return (
                 f"{reached} through the proxy that {proxy} names; correct or unset {proxy}, set "
                 "PIP_CERT if the proxy opens TLS, and call again"
@@ -148,18 +147,5 @@ def explain(text: str, place: Path, otherwise: str) -> str:
     if conflict:
         return f"{otherwise}: {conflict[1].strip()}, but {conflict[2].strip()}"
     errors = re.findall(r"^(?:ERROR|Error|error): (.+)$", text, flags=re.MULTILINE)
-    return f"{otherwise}: {errors[-1]}" if errors else f"{otherwise}: {_last_line(text)}"
-
-
-def _proxy() -> str | None:
-    """Name the variable that sets a proxy for pip, if one does."""
-    names = ("PIP_PROXY", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
-    return next((name for name in names if os.environ.get(name)), None)
-
-
-def _is_disk(text: str) -> re.Match | None:
-    return re.search(rf"{DISK_FULL}|Errno 28\b|WinError 112|Disk quota exceeded", text)
-
-
-def _last_line(text: str) -> str:
-    return (text.strip().splitlines() or ["no reason given"])[-1]
+    said = errors or text.strip().splitlines() or ["no reason given"]
+    return f"{otherwise}: {said[-1]}"

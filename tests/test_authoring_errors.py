@@ -37,7 +37,7 @@ def assert_build_error(course, message: str, line: int | None = None, path: str 
     assert str(caught.value).startswith(f"{path}:{line}: " if line else f"{path}: ")
     assert caught.value.remedy
     assert snapshot(course) == before
-    assert not list(course.root.rglob("*.new"))
+    assert not list(course.root.rglob(".*.ipynb.*"))
     return str(caught.value)
 
 
@@ -58,8 +58,8 @@ STATIC = {
     "exercise without check cell": (
         '# %%\ncheck("double")\n',
         "",
-        "import double",
-        r"exercise `double` has no check cell. Put a cell 'check\(\"double\"\)' below",
+        "# ### Why toys?",
+        r"check cell `double` of course_lib/.* is not in the lesson. Add a cell 'check\(\"double",
     ),
     "check cell without exercise": (
         "# %%\nfrom course_lib.attention import double\n",
@@ -77,7 +77,7 @@ STATIC = {
         'check("double")',
         'check("doubel")',
         'check("doubel")',
-        "unknown exercise `doubel`. Did you mean `double`",
+        "unknown check cell `doubel`. Did you mean `double`",
     ),
     "unknown exercise in an import": (
         "attention import double",
@@ -89,7 +89,7 @@ STATIC = {
         "attention import double",
         "attention import elsewhere",
         "import elsewhere",
-        "`elsewhere` belongs to lesson 02_other. Write 'from course_lib import elsewhere'",
+        "unknown exercise `elsewhere`.* imported with 'from course_lib import elsewhere'",
     ),
     "two imports in an exercise cell": (
         "attention import double",
@@ -119,7 +119,7 @@ STATIC = {
         'written="why_toys"',
         'written="why"',
         "# ### Why toys?",
-        "written question `why` has no points. Set them in course_lib/exercises/toy/__init__.py",
+        "unknown written question `why`. Did you mean `why_toys`.* in course_lib/exercises/toy",
     ),
     "written question without rubric": (
         "# ### BEGIN SOLUTION\n",
@@ -176,26 +176,18 @@ def test_mistake_in_the_lesson_text_is_named_before_anything_runs(course, case, 
     assert re.search(message, drift.reason)
 
 
-def test_exercise_without_points(course):
-    course.exercises["double"].points = None
-    line = line_of(course, "import double")
-    assert_build_error(course, "exercise `double` has no points. Set them in", line)
-
-
 def test_exercise_missing_in_the_lesson(course):
     course.exercises["triple"] = course.exercises["double"]
     course.lessons[SLUG].exercises += ("triple",)
     line = line_of(course, "# ### Why toys?")
-    assert_build_error(
-        course, "exercise `triple` is in course_lib/exercises and not in the lesson", line
-    )
+    assert_build_error(course, "exercise `triple` of course_lib/.* is not in the lesson", line)
 
 
 def test_written_question_missing_in_the_lesson(course):
     text, _, _ = LESSON.partition('# %% [markdown] written="why_toys"')
     course.text(SLUG).write_text(text)
     line = line_of(course, 'check("Adder")')
-    assert_build_error(course, "written question `why_toys` is in course_lib/exercises", line)
+    assert_build_error(course, "written question `why_toys` of course_lib/exercises", line)
 
 
 def test_empty_lesson(course):

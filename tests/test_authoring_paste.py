@@ -30,8 +30,8 @@ def paste(tmp_path):
 
 def test_decorators_of_the_course_are_dropped_and_others_kept(paste):
     source = (
-        "from course_lib.x import checked as c\nimport course_lib.y as y\nimport functools\n"
-        "@c\n@y.checked(\n    1,\n)\n@functools.cache\ndef f(x):\n    return x\n"
+        "from course_lib.x import checked as c\nimport functools\n"
+        "@c\n@functools.cache\ndef f(x):\n    return x\n"
     )
     text = paste(source)
     assert text.startswith("@functools.cache\ndef f(x):\n    ### BEGIN")

@@ -122,15 +122,16 @@ def test_without_a_readable_record_nothing_that_differs_is_replaced(home, folder
 
 
 def test_a_first_run_that_was_interrupted_can_be_repeated(home, tmp_path, monkeypatch):
-    own = new_class.replace_files
+    own, written = new_class.write_atomically, []
 
-    def interrupted(files):
-        own(dict(list(files.items())[:2]))
-        if len(files) > 1:
+    def interrupted(path, data):
+        own(path, data)
+        written.append(path)
+        if len(written) == 3:
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(new_class, "replace_files", interrupted)
+        patch.setattr(new_class, "write_atomically", interrupted)
         with pytest.raises(KeyboardInterrupt):
             init(tmp_path / "class")
     assert init(tmp_path / "class").left == ()

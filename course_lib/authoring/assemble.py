@@ -66,45 +66,28 @@ def assemble(course: LessonTree, slug: str) -> "tuple[NotebookNode, dict[str, in
     return notebook, lines
 
 
-def undefined_in_solutions(course: LessonTree, slug: str) -> dict[str, list[str]]:
-    """Return, for each exercise of a lesson, the names its pasted source lacks in the notebook.
+def _solutions(parts: list[Part], course: LessonTree, slug: str) -> dict[str, Solution]:
+    """Return the solutions to paste, which may use only names that the notebook knows above them.
 
-    Known are the names that the setup cell binds and the exercises, of this lesson or others,
-    that an earlier cell defines or imports.
+    These are the names that the setup cell binds, and the exercises, of this lesson or others, that
+    an earlier cell defines or imports.
     """
-    text = course.text(slug).read_text(encoding="utf-8")
-    parts = assign_roles(read_cells(text, course.relative(course.text(slug))), course, slug)
-    solutions = {
-        part.name: find_solution(part.name, solution_path(course.library, slug))
-        for part in parts
-        if part.role == "exercise"
-    }
-    return _undefined(parts, solutions, course)
-
-
-def _undefined(parts, solutions: dict[str, Solution], course: LessonTree) -> dict[str, list[str]]:
-    known, lacking = set(), {}
+    path = solution_path(course.library, slug)
+    shown = course.relative(path)
+    solutions, known = {}, set()
     for part in parts:
         if part.role == "setup":
             known |= bound_names(part.cell.source)
         elif part.role == "code":
             known |= bound_names(part.cell.source) & set(course.exercises)
         elif part.role == "exercise":
-            lacking[part.name] = undefined_names(solutions[part.name].text, known)
+            solution = solutions[part.name] = find_solution(part.name, path, shown)
+            if lacking := undefined_names(solution.text, known):
+                missing = ", ".join(f"`{other}`" for other in lacking)
+                what = f"`{part.name}` uses {missing}, which the notebook does not know"
+                remedy = "Import it in the lesson's setup cell, or move it out of the exercise's "
+                raise BuildError(shown, solution.line, what, remedy + "body.")
             known.add(part.name)
-    return {name: names for name, names in lacking.items() if names}
-
-
-def _solutions(parts: list[Part], course: LessonTree, slug: str) -> dict[str, Solution]:
-    path = solution_path(course.library, slug)
-    shown = course.relative(path)
-    names = [part.name for part in parts if part.role == "exercise"]
-    solutions = {name: find_solution(name, path, shown) for name in names}
-    for name, lacking in _undefined(parts, solutions, course).items():
-        missing = ", ".join(f"`{other}`" for other in lacking)
-        what = f"`{name}` uses {missing}, which the notebook does not know"
-        remedy = "Import it in the lesson's setup cell, or move it out of the exercise's body."
-        raise BuildError(shown, solutions[name].line, what, remedy)
     return solutions
 
 

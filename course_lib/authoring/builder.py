@@ -9,7 +9,6 @@ wrote it. A release file that differs holds somebody's work, and the build does 
 
 import hashlib
 import json
-import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -19,7 +18,9 @@ from course_lib.authoring.assemble import assemble
 from course_lib.authoring.lesson_tree import SOLUTIONS, LessonTree
 from course_lib.authoring.paste import solution_path
 from course_lib.authoring.release import release_files
+from course_lib.exercises.course_file import other_points
 from course_lib.workspace.errors import BuildError
+from course_lib.workspace.files import write_atomically
 from course_lib.workspace.sources import digest_of, reached
 
 FILE = "digests.json"
@@ -105,11 +106,11 @@ def _build_lesson(course, slug, notebook, lines, force: bool, say: Progress) -> 
     _refuse_if_edited(course, slug, changed)
     if changed:
         say(f"{slug}: release")
-    replace_files({release.parent / name: files[name] for name in changed})
+    for name in changed:
+        write_atomically(release.parent / name, files[name])
     if executed:
-        replace_files({solution: text.encode()})
-    digests = with_digests(course, slug, digest, text, files)
-    replace_files({path: data for path, data in digests.items() if _read_bytes(path) != data})
+        write_atomically(solution, text)
+    _note_digests(course, slug, digest, text, files)
     seconds = time.monotonic() - start
     return BuildResult(slug, solution, release, executed, bool(changed), seconds)
 
@@ -171,15 +172,14 @@ def _drifts(course: LessonTree, slug: str) -> list[Drift]:
     except BuildError as error:
         return [Drift(error.path, f"line {error.line}: {error.what}. {error.remedy}", command)]
     solution, release = course.solution(slug), course.release(slug)
-    text = _read(solution)
     digest = input_digest(notebook, course, slug)
-    reason = _solution_drift(text, digest, read_digests(course, slug))
-    if reason is not None:
-        drifts = [Drift(course.relative(solution), reason, command)]
-        if not release.is_file():
-            drifts.append(Drift(course.relative(release), "not built yet", command))
-        return drifts
-    return check_release(course, slug)
+    reason = _solution_drift(_read(solution), digest, read_digests(course, slug))
+    if reason is None:
+        return check_release(course, slug)
+    drifts = [Drift(course.relative(solution), reason, command)]
+    if not release.is_file():
+        drifts.append(Drift(course.relative(release), "not built yet", command))
+    return drifts
 
 
 def check_release(course: LessonTree, slug: str) -> list[Drift]:
@@ -191,44 +191,28 @@ def check_release(course: LessonTree, slug: str) -> list[Drift]:
     folder = course.release(slug).parent
     drifts = []
     for name in _differing(release_files(course, slug, text), folder):
-        path = course.relative(folder / name)
         if not (folder / name).exists():
-            drifts.append(Drift(path, "not built yet", command))
+            reason = "not built yet"
         elif _is_edited(course, slug, name):
             reason = "edited or run after the course wrote it; move it elsewhere"
-            drifts.append(Drift(path, reason, command))
         else:
-            drifts.append(Drift(path, "older than its source notebook", command))
-    if not drifts and (name := other_points(course, slug)):
-        reason = f"`{name}` has other points or another star now"
-        drifts.append(Drift(course.relative(course.release(slug)), reason, command))
-    return drifts
-
-
-def other_points(course: LessonTree, slug: str) -> str | None:
-    """Return an exercise that counts other points in the release than now, or None."""
+            reason = "older than its source notebook"
+        drifts.append(Drift(course.relative(folder / name), reason, command))
+    if drifts:
+        return drifts
     notebook = json.loads(course.release(slug).read_text(encoding="utf-8"))
     checks = [cell["metadata"].get("nbgrader", {}) for cell in notebook["cells"]]
     counted = {about["grade_id"]: about["points"] for about in checks if about.get("grade")}
-    known = (name for name in counted if name == slug or name in course.exercises)
-    return next((name for name in known if counted[name] != course.worth(name)), None)
+    known = [name for name in counted if name == slug or name in course.exercises]
+    if name := other_points(counted, {name: course.worth(name) for name in known}):
+        reason = f"`{name}` has other points or another star now"
+        return [Drift(course.relative(course.release(slug)), reason, command)]
+    return []
 
 
 def _differing(files: dict[str, bytes], folder: Path) -> list[str]:
     """Return the names of the files that `folder` lacks or that have other contents there."""
     return [name for name, data in files.items() if _read_bytes(folder / name) != data]
-
-
-def replace_files(files: dict[Path, bytes]) -> None:
-    """Write files so that a crash leaves each either old or new, never half-written."""
-    for path, data in files.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        scratch = path.with_name(f".{path.name}.new")
-        try:
-            scratch.write_bytes(data)
-            os.replace(scratch, path)
-        finally:
-            scratch.unlink(missing_ok=True)
 
 
 def input_digest(notebook, course: LessonTree, slug: str) -> str:
@@ -254,33 +238,34 @@ def file_digest(data: bytes) -> str:
 def read_digests(course: LessonTree, slug: str) -> dict:
     """Return the digests recorded for a lesson, or an empty dict if they cannot be read."""
     try:
-        noted = json.loads(_file(course).read_text(encoding="utf-8"))[slug]
+        noted = _all_digests(course)[slug]
         found = {key: str(noted[key]) for key in ("inputs", "solution")}
         return {**found, "release": dict(noted.get("release", {}))}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (KeyError, TypeError, ValueError, AttributeError):
         return {}
 
 
-def with_digests(
-    course: LessonTree, slug: str, inputs: str, text: str, release: dict[str, bytes]
-) -> dict[Path, bytes]:
-    """Return the new contents of the digest file after a lesson was built, by path."""
+def _all_digests(course: LessonTree) -> dict:
     try:
-        noted = json.loads(_file(course).read_text(encoding="utf-8"))
-        noted = {name: value for name, value in noted.items() if name in course.lessons}
-    except (OSError, ValueError, AttributeError):
-        noted = {}
+        return dict(json.loads((course.root / SOLUTIONS / FILE).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
+def _note_digests(
+    course: LessonTree, slug: str, inputs: str, text: str, release: dict[str, bytes]
+) -> None:
+    """Record the digests of a lesson that was built, and forget lessons that are gone."""
+    noted = {name: value for name, value in _all_digests(course).items() if name in course.lessons}
     noted[slug] = {
         "inputs": inputs,
         "solution": text_digest(text),
         "release": {name: file_digest(data) for name, data in release.items()},
     }
-    written = json.dumps(dict(sorted(noted.items())), indent=1) + "\n"
-    return {_file(course): written.encode()}
-
-
-def _file(course: LessonTree) -> Path:
-    return course.root / SOLUTIONS / FILE
+    path = course.root / SOLUTIONS / FILE
+    text = json.dumps(dict(sorted(noted.items())), indent=1) + "\n"
+    if _read(path) != text:
+        write_atomically(path, text)
 
 
 def _is_data(path: Path) -> bool:

@@ -18,11 +18,12 @@ from pathlib import Path
 import nbformat
 from packaging.requirements import Requirement
 
-from course_lib.authoring.builder import check_release, replace_files
-from course_lib.authoring.lesson_tree import LessonTree, files_home
+from course_lib.authoring.builder import check_release
+from course_lib.authoring.lesson_tree import LessonTree, files_home, template
 from course_lib.authoring.paste import solution_path
 from course_lib.exercises import course_file
 from course_lib.workspace.errors import ReleaseError
+from course_lib.workspace.files import write_atomically
 from course_lib.workspace.sources import attention_init, reached
 
 FOLDER = "attention-course"  # the same for each lesson: unzipped over it, the next week adds to it
@@ -105,7 +106,7 @@ def make_bundle(
     files = contents(course, lessons, up_to)
     data = packed(files)
     path = (root / INTO if into is None else into) / f"{bundle_name(lessons)}.zip"
-    replace_files({path: data})
+    write_atomically(path, data)
     held = tuple(solved(course, up_to))
     digest = hashlib.sha256(data).hexdigest()
     return Bundle(path, tuple(lessons), held, len(files), len(data), digest)
@@ -221,7 +222,6 @@ def environment(home: Path) -> str:
 
 def readme(course: LessonTree, lessons: Sequence[str], up_to: str | None) -> str:
     """Return the one-screen README that a student reads first."""
-    template = Path(__file__).with_name("bundle_readme.md").read_text(encoding="utf-8")
     listed = [
         f"- `{course.relative(course.release(s))}`: {course.lessons[s].title}" for s in lessons
     ]
@@ -231,4 +231,5 @@ def readme(course: LessonTree, lessons: Sequence[str], up_to: str | None) -> str
             f"\n- The course's solutions of {up_to[:2]} come later. Until then that cell goes on"
             "\n  with your own answer as it is; cells that use an unfinished one stop."
         )
-    return string.Template(template).substitute(lessons="\n".join(listed), left_out=left_out)
+    words = {"lessons": "\n".join(listed), "left_out": left_out}
+    return string.Template(template("bundle_readme.md")).substitute(words)

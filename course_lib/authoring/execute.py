@@ -1,7 +1,8 @@
-"""Runs a notebook's cells and looks at what they leave: the only slow step of the build.
+"""Run a notebook's cells and check their outputs, the only slow step of the build.
 
-The kernel is that of this interpreter, in a scratch folder with the lesson's data files, without
-the user's IPython and matplotlib settings, with one thread, so that outputs repeat to the byte.
+The kernel is that of this interpreter. It runs in a scratch folder with the lesson's data files,
+without the user's IPython and matplotlib settings and with one thread, so that outputs repeat to
+the byte.
 """
 
 import os
@@ -9,7 +10,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,13 +41,15 @@ def execute(
         BuildError: a cell fails, leaves an output that would differ next time, or a solution
             fails its own check.
     """
+    # Once per machine, matplotlib builds its font cache and says so on stderr.
+    import matplotlib.font_manager  # noqa: F401
     from nbclient import NotebookClient
 
-    _build_font_cache()
     code_cells = [i for i, cell in enumerate(notebook.cells) if cell.cell_type == "code"]
     total = len(code_cells)
     with tempfile.TemporaryDirectory(prefix="course-build-") as scratch:
-        folder = _scratch(Path(scratch), course.text(slug).parent)
+        hidden = shutil.ignore_patterns("*.py", "*.ipynb", "*.pyc", "__pycache__", ".*")
+        folder = shutil.copytree(course.text(slug).parent, Path(scratch, slug), ignore=hidden)
         client = NotebookClient(
             notebook,
             km=_kernel_manager(Path(scratch)),
@@ -110,19 +113,12 @@ def _check_repeatable(cell, where: tuple[str, int]) -> None:
         if _WIDGET in output.get("data", {}):
             what = f"cell `{cell.id}` shows a widget, whose id is a new one each time"
             raise BuildError(*where, what, "Use plotting.interactive, which stores a picture.")
-        for text in _texts(output):
-            found = _ADDRESS.search(_BASE64.sub("", text))
-            if found:
+        texts = [data for kind, data in output.get("data", {}).items() if kind.startswith("text/")]
+        texts += [output.text] if output.output_type == "stream" else []
+        for text in texts:
+            if found := _ADDRESS.search(_BASE64.sub("", text)):
                 what = f"cell `{cell.id}` shows a memory address, {found[0]}, another each time"
                 raise BuildError(*where, what, "Assign to `_`, or print what you mean.")
-
-
-def _texts(output) -> Iterator[str]:
-    if output.output_type == "stream":
-        yield output.text
-    for mimetype, data in output.get("data", {}).items():
-        if mimetype.startswith("text/"):
-            yield data if isinstance(data, str) else "".join(data)
 
 
 def _check_earned(cell, where: tuple[str, int], course: LessonTree, slug: str) -> None:
@@ -130,15 +126,9 @@ def _check_earned(cell, where: tuple[str, int], course: LessonTree, slug: str) -
         return
     name = cell.metadata.nbgrader.grade_id
     points = (course.lessons[slug].integration if name == slug else course.exercises[name]).points
-    shown = [
-        o.data.get("text/plain", "") for o in cell.outputs if o.output_type == "execute_result"
-    ]
-    try:
-        earned = float(shown[0])
-    except (IndexError, ValueError):
-        earned = None
-    if earned is None or abs(earned - points) > 1e-9:
-        got = "no points at all" if earned is None else f"{earned:g} of {points:g} points"
+    shown = [o.data["text/plain"] for o in cell.outputs if o.output_type == "execute_result"]
+    if not shown or abs(float(shown[0]) - points) > 1e-9:
+        got = f"{float(shown[0]):g} of {points:g} points" if shown else "no points at all"
         what = f"the solution of `{name}` fails its own check: {got}{_finding(cell)}"
         solution = course.relative(solution_path(course.library, slug))
         remedy = f"Fix {solution} or course_lib/exercises/{slug[3:]}/."
@@ -152,12 +142,6 @@ def _finding(cell) -> str:
         for finding in (report or {}).get("findings", ()):
             return f" ({_first_line(str(finding.get('message', '')))})"
     return ""
-
-
-def _scratch(scratch: Path, lesson: Path) -> Path:
-    """Make a working folder with the files beside the lesson, except Python files."""
-    hidden = shutil.ignore_patterns("*.py", "*.ipynb", "*.pyc", "__pycache__", ".*")
-    return Path(shutil.copytree(lesson, scratch / lesson.name, ignore=hidden))
 
 
 def _environment(scratch: Path, course: LessonTree) -> dict[str, str]:
@@ -189,8 +173,3 @@ def _kernel_manager(scratch: Path) -> "AsyncKernelManager":
     if sys.platform != "win32":  # sockets in the scratch folder instead of open TCP ports
         manager.transport, manager.ip = "ipc", str(scratch / "k")
     return manager
-
-
-def _build_font_cache() -> None:
-    """Let matplotlib build its font cache here: once per machine, it says so on stderr."""
-    import matplotlib.font_manager  # noqa: F401

@@ -97,6 +97,11 @@ class LessonTree:
         return [slug for slug in known if not lessons or slug in lessons]
 
 
+def template(name: str) -> str:
+    """Return the text of a file in `templates/`."""
+    return (Path(__file__).with_name("templates") / name).read_text(encoding="utf-8")
+
+
 def files_home(library: Path) -> Path:
     """Return the folder with the course's own files: that inside a wheel, or else the clone."""
     packed = library / "course_files"  # hatch_build.py puts them there

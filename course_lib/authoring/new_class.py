@@ -9,44 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import course_lib
-from course_lib.authoring.builder import FILE, file_digest, replace_files
-from course_lib.authoring.lesson_tree import RELEASE, SOLUTIONS, files_home
+from course_lib.authoring.builder import FILE, file_digest
+from course_lib.authoring.lesson_tree import RELEASE, SOLUTIONS, files_home, template
 from course_lib.exercises import course_file
 from course_lib.workspace.errors import UsageError
+from course_lib.workspace.files import write_atomically
 
 RECORD = ".course/init.json"
 DIGESTS = f"{SOLUTIONS}/{FILE}"
-IGNORED = """\
-# Work and grades of students, which do not belong into a repository.
-/submitted/
-/downloaded/
-/autograded/
-/feedback/
-/exports/
-/bundles/
-/demo/
-/.course/*
-!/.course/init.json
-/grades.csv
-/report.html
-/report/
-gradebook.db*
-.nbgrader.log
-.ipynb_checkpoints/
-__pycache__/
-"""
-
-COURSE_FILE = """\
-# Points and stars of exercises, if your class should have others than the course. Name an exercise
-# as its check does, then run: course build LESSON, and course grade LESSON if work was handed in.
-
-[points]
-# causal_mask = 3
-# 02_masked_softmax = 2  # the check of a lesson's answers together
-
-[starred]  # true: optional, counts no points
-# combine_masks = false
-"""
 
 
 @dataclass(frozen=True)
@@ -89,7 +59,7 @@ def init(folder: Path) -> Made:
     files = course_files(files_home(Path(course_lib.__file__).resolve().parent))
     known = _read_object(record)
     if not foreign:  # so that a first run that was interrupted can be repeated
-        replace_files({record: b"{}\n"})
+        write_atomically(record, "{}\n")
     edited = {
         _unit(name)
         for name, data in files.items()
@@ -104,9 +74,10 @@ def init(folder: Path) -> Made:
     stale = [name for name in files if not _has(folder / name, file_digest(files[name]))]
     left = [name for name in stale if _unit(name) in edited]
     written = [name for name in stale if name not in left]
-    replace_files({folder / name: files[name] for name in written})
+    for name in written:
+        write_atomically(folder / name, files[name])
     known |= {name: file_digest(files[name]) for name in files if name not in left}
-    replace_files({record: (json.dumps(known, indent=1) + "\n").encode()})
+    write_atomically(record, json.dumps(known, indent=1) + "\n")
     lessons = dict.fromkeys(_unit(name) for name in left if name.endswith(".ipynb"))
     built = [slug for slug in lessons if _is_built(folder, slug, theirs.get(slug, {}))]
     return Made(folder, tuple(written), tuple(left), tuple(built))
@@ -115,8 +86,8 @@ def init(folder: Path) -> Made:
 def course_files(home: Path) -> dict[str, bytes]:
     """Return what a course folder holds at first, by name; `home` has the course's own files."""
     files = {"nbgrader_config.py": (home / "nbgrader_config.py").read_bytes()}
-    files[".gitignore"] = IGNORED.encode()
-    files[course_file.FILE] = COURSE_FILE.encode()
+    files[".gitignore"] = template("gitignore.txt").encode()
+    files[course_file.FILE] = template(course_file.FILE).encode()
     for path in sorted(p for part in (SOLUTIONS, RELEASE) for p in (home / part).rglob("*")):
         parts = path.relative_to(home).parts
         if path.is_file() and not any(part.startswith((".", "__")) for part in parts):

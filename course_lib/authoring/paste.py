@@ -1,7 +1,7 @@
-"""Cuts an exercise's solution out of course_lib.attention, ready to be a notebook's answer cell.
+"""Cut an exercise's solution out of course_lib.attention, ready to be a notebook's answer cell.
 
-Read with ast, never imported: signature, docstring and comments stay as written, the body is
-between solution markers, course_lib's own decorators go.
+The module is parsed and never imported. Signature, docstring and comments stay as written, the body
+is put between solution markers, and course_lib's own decorators are dropped.
 """
 
 import ast
@@ -20,8 +20,6 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 class Solution:
     """The source of one exercise: `text` with solution markers, `line` where it is defined."""
 
-    name: str
-    path: Path
     line: int
     text: str
 
@@ -36,16 +34,12 @@ def solution_path(library: Path, lesson: str) -> Path:
     return library / "attention" / f"_{lesson[3:]}.py"
 
 
-def solution_source(name: str, library: Path | None = None) -> str:
+def solution_source(name: str) -> str:
     """Return the source of exercise `name` as a student could have written it."""
-    return _by_name(name, library).plain
+    from course_lib.exercises import find
 
-
-def _by_name(name: str, library: Path | None) -> Solution:
-    from course_lib import checks
-
-    library = library or Path(__file__).resolve().parents[1]
-    return find_solution(name, solution_path(library, checks.exercises()[name].lesson))
+    library = Path(__file__).resolve().parents[1]
+    return find_solution(name, solution_path(library, find(name).lesson)).plain
 
 
 def find_solution(name: str, path: Path, shown: str | None = None) -> Solution:
@@ -69,26 +63,21 @@ def find_solution(name: str, path: Path, shown: str | None = None) -> Solution:
         public = [other for other in nodes if not other.startswith("_")]
         raise BuildError(shown, None, what, did_you_mean(name, public))
     cut = _Cut(source.splitlines(), _own_decorators(module), shown)
-    return Solution(name, path, nodes[name].lineno, cut.text(nodes[name]))
+    return Solution(nodes[name].lineno, cut.text(nodes[name]))
 
 
 def _own_decorators(module: ast.Module) -> set[str]:
     """Return the names that the module imports from course_lib."""
-    names = set()
-    for node in ast.walk(module):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "course_lib":
-            names |= {alias.asname or alias.name for alias in node.names}
-        elif isinstance(node, ast.Import):
-            names |= {
-                alias.asname or "course_lib"
-                for alias in node.names
-                if alias.name.split(".")[0] == "course_lib"
-            }
-    return names
+    return {
+        alias.asname or alias.name
+        for node in module.body
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("course_lib.")
+        for alias in node.names
+    }
 
 
 class _Cut:
-    """Turns a definition into text: drops decorators, puts markers around bodies."""
+    """Turn a definition into text without our decorators and with markers around bodies."""
 
     def __init__(self, lines: list[str], own_decorators: set[str], shown: str):
         self.lines, self.own, self.shown = lines, own_decorators, shown
@@ -122,13 +111,8 @@ class _Cut:
 
     def _drop_decorators(self, node) -> None:
         for decorator in node.decorator_list:
-            root = decorator
-            while not isinstance(root, ast.Name):
-                root = getattr(root, "func", None) or getattr(root, "value", None)
-                if root is None:
-                    break
-            if root is not None and root.id in self.own:
-                self.dropped |= set(range(decorator.lineno, decorator.end_lineno + 1))
+            if isinstance(decorator, ast.Name) and decorator.id in self.own:
+                self.dropped.add(decorator.lineno)
 
     def _mark(self, function) -> None:
         has_docstring = ast.get_docstring(function, clean=False) is not None

@@ -18,6 +18,13 @@ TOGETHER = re.compile(r"^###+ All together[^\n]*$", re.MULTILINE)
 _NBGRADER = re.compile(r"(BEGIN|END) (SOLUTION|HIDDEN TESTS|MARK SCHEME)|AUTOTEST")
 _MARKER = "# %%"
 _OPTIONS = {"markdown": {"written", "tags"}, "code": {"tags"}}
+_GRADED = {
+    "exercise": "exercise",
+    "check": "check cell",
+    "together": "check cell of the whole lesson",
+    "written": "written question",
+}
+_WRITTEN = '# %% [markdown] written="{}"'
 _BOOKKEEPING = {"lines_to_next_cell"}  # written by jupytext for its own round trip
 
 
@@ -128,10 +135,8 @@ def assign_roles(cells: list[Cell], course: LessonTree, slug: str) -> list[Part]
         remedy = "Begin with a cell that imports what the lesson needs."
         raise BuildError(path, line, "the first code cell is not the setup cell", remedy)
     parts[first_code] = Part("setup", parts[first_code].cell)
-    _check_exercises(parts, course, slug, path)
-    _check_together(parts, course.lessons[slug], slug, path)
+    _check_graded(parts, course, slug, path)
     _check_headings(parts, path)
-    _check_written(parts, course.lessons[slug].written, slug, path)
     return parts
 
 
@@ -141,83 +146,60 @@ def _part(cell: Cell, path: str, slug: str) -> Part:
             return Part("written", cell, str(cell.options["written"]))
         return Part("text", cell)
     body = ast.parse(cell.source).body
-    imported = [
-        n
-        for n in body
-        if isinstance(n, ast.ImportFrom) and f"{n.module}.".startswith(f"{ATTENTION}.")
-    ]
-    if imported:
-        node = imported[0]
-        if (
-            len(body) > 1
-            or len(node.names) > 1
-            or node.names[0].asname
-            or node.names[0].name == "*"
-        ):
-            remedy = f"An exercise cell is only 'from {ATTENTION} import NAME'; elsewhere write "
-            what = f"an import from {ATTENTION} with something beside it"
-            raise BuildError(
-                path, cell.at(node.lineno), what, remedy + "'from course_lib import NAME'."
-            )
-        return Part("exercise", cell, node.names[0].name)
-    if len(body) == 1 and "demo" not in cell.options.get("tags", ()):
-        name = _checked_name(body[0])
-        if name is not None:
-            return Part("together" if name == slug else "check", cell, name)
+    for node in body:
+        if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith(f"{ATTENTION}."):
+            name, *others = (alias.name for alias in node.names)
+            if others or len(body) > 1 or node.names[0].asname or name == "*":
+                what = f"an import from {ATTENTION} with something beside it"
+                remedy = f"An exercise cell is only 'from {ATTENTION} import NAME'; elsewhere "
+                remedy += "write 'from course_lib import NAME'."
+                raise BuildError(path, cell.at(node.lineno), what, remedy)
+            return Part("exercise", cell, name)
+    match body:
+        case [ast.Expr(ast.Call(ast.Name("check"), [ast.Constant(str(name))], []))]:
+            if "demo" not in cell.options.get("tags", ()):
+                return Part("together" if name == slug else "check", cell, name)
     return Part("code", cell)
 
 
-def _checked_name(statement: ast.stmt) -> str | None:
-    """Return X if the statement is `check("X")`."""
-    match statement:
-        case ast.Expr(ast.Call(ast.Name("check"), [ast.Constant(str(name))], [])):
-            return name
-    return None
-
-
-def _check_exercises(parts: list[Part], course: LessonTree, slug: str, path: str) -> None:
-    seen: dict[tuple[str, str], int] = {}
+def _check_graded(parts: list[Part], course: LessonTree, slug: str, path: str) -> None:
+    """Require the cells of LESSON, each once, and each check below what it checks."""
+    lesson, home = course.lessons[slug], f"course_lib/exercises/{slug[3:]}/__init__.py"
+    wanted = {}  # the text of a cell, by its role and name
+    for name in lesson.exercises:
+        wanted["exercise", name] = f"from {ATTENTION} import {name}"
+        wanted["check", name] = f'check("{name}")'
+    if getattr(lesson, "integration", None):
+        wanted["together", slug] = f'check("{slug}")'
+    if lesson.written:
+        wanted["written", lesson.written.grade_id] = _WRITTEN.format(lesson.written.grade_id)
+    lines: dict[tuple[str, str], int] = {}
     for part in parts:
-        if part.role not in ("exercise", "check"):
+        if part.role not in _GRADED:
             continue
-        line, key = part.cell.line, (part.role, part.name)
-        what = "exercise" if part.role == "exercise" else "check cell"
-        _check_known(part, course, slug, path)
-        if key in seen:
-            twice = f"{what} `{part.name}` appears twice, first in line {seen[key]}"
+        key, line, what = (part.role, part.name), part.cell.line, _GRADED[part.role]
+        if key not in wanted:
+            near = did_you_mean(part.name, [name for role, name in wanted if role == part.role])
+            remedy = f"{near} It needs a place in LESSON in {home}. An exercise of another lesson "
+            remedy += f"is imported with 'from course_lib import {part.name}'."
+            raise BuildError(path, line, f"unknown {what} `{part.name}`", remedy)
+        if key in lines:
+            twice = f"{what} `{part.name}` appears twice, first in line {lines[key]}"
             raise BuildError(path, line, twice, "Remove one of the two cells.")
-        if part.role == "check" and ("exercise", part.name) not in seen:
-            remedy = f"Put a cell 'from {ATTENTION} import {part.name}' above it."
+        if part.role == "check" and ("exercise", part.name) not in lines:
+            remedy = f"Put a cell '{wanted['exercise', part.name]}' above it."
             raise BuildError(path, line, f"check cell without exercise `{part.name}`", remedy)
-        seen[key] = line
-    for (role, name), line in seen.items():
-        if role == "exercise" and ("check", name) not in seen:
-            remedy = f"Put a cell 'check(\"{name}\")' below it."
-            raise BuildError(path, line, f"exercise `{name}` has no check cell", remedy)
-    for name in course.lessons[slug].exercises:
-        if ("exercise", name) not in seen:
-            what = f"exercise `{name}` is in course_lib/exercises and not in the lesson"
-            remedy = f"Add its heading, 'from {ATTENTION} import {name}' and 'check(\"{name}\")'."
-            raise BuildError(path, parts[-1].cell.line, what, remedy)
-
-
-def _check_together(parts: list[Part], lesson, slug: str, path: str) -> None:
-    """Require one check of the lesson's answers together, below all of their own checks."""
-    found = [part for part in parts if part.role == "together"]
-    wanted = 1 if getattr(lesson, "integration", None) else 0
-    home = f"course_lib/exercises/{slug[3:]}/__init__.py"
-    if len(found) > wanted:
-        what = f"check cell of the whole lesson `{slug}` that has no integration"
-        remedy = f"Remove it, or add an Integration to LESSON in {home}."
-        raise BuildError(path, found[-1].cell.line, what, remedy)
-    if len(found) < wanted:
-        remedy = f"Add a cell 'check(\"{slug}\")' below the last exercise."
-        what = f"the integration of {home} is not in the lesson"
-        raise BuildError(path, parts[-1].cell.line, what, remedy)
-    last = max((i for i, part in enumerate(parts) if part.role == "check"), default=-1)
-    if found and parts.index(found[0]) < last:
+        if part.role == "written":
+            _check_rubric(part, path)
+        lines[key] = line
+    for (role, name), text in wanted.items():
+        if (role, name) not in lines:
+            what = f"{_GRADED[role]} `{name}` of {home} is not in the lesson"
+            raise BuildError(path, parts[-1].cell.line, what, f"Add a cell '{text}'.")
+    together = lines.get(("together", slug))
+    if together and any(role == "check" and line > together for (role, _), line in lines.items()):
         what = "the whole lesson is checked above one of its exercises"
-        raise BuildError(path, found[0].cell.line, what, "Move the cell below the last check.")
+        raise BuildError(path, together, what, "Move the cell below the last check.")
 
 
 def _check_markers(parts: list[Part], path: str) -> None:
@@ -228,24 +210,6 @@ def _check_markers(parts: list[Part], path: str) -> None:
                 what = f"'{found[0]}' outside a written question"
                 remedy = "Take it out; the build marks the solutions of exercises itself."
                 raise BuildError(path, part.cell.at(offset), what, remedy)
-
-
-def _check_known(part: Part, course: LessonTree, slug: str, path: str) -> None:
-    if part.name not in course.exercises:
-        what = f"unknown exercise `{part.name}`"
-        known = course.lessons[slug].exercises
-        remedy = f"{did_you_mean(part.name, known)} A new one needs a file "
-        remedy += f"course_lib/exercises/{slug[3:]}/{part.name}.py and a place in LESSON beside it."
-        raise BuildError(path, part.cell.line, what, remedy)
-    exercise = course.exercises[part.name]
-    if exercise.lesson != slug:
-        what = f"exercise `{part.name}` belongs to lesson {exercise.lesson}"
-        remedy = f"Write 'from course_lib import {part.name}' to use it here."
-        raise BuildError(path, part.cell.line, what, remedy)
-    if not exercise.points or not exercise.points > 0:
-        what = f"exercise `{part.name}` has no points"
-        remedy = f"Set them in course_lib/exercises/{slug[3:]}/{part.name}.py."
-        raise BuildError(path, part.cell.line, what, remedy)
 
 
 def _check_headings(parts: list[Part], path: str) -> None:
@@ -265,26 +229,6 @@ def _check_headings(parts: list[Part], path: str) -> None:
         if name not in names:
             what = f"heading of exercise `{name}` without its exercise cell"
             raise BuildError(path, line, what, did_you_mean(name, names))
-
-
-def _check_written(parts: list[Part], written, slug: str, path: str) -> None:
-    found = [part for part in parts if part.role == "written"]
-    home = f"course_lib/exercises/{slug[3:]}/__init__.py"
-    expected = written.grade_id if written else None
-    for part in found:
-        if part.name != expected or not written.points > 0:
-            what = f"written question `{part.name}` has no points"
-            remedy = f"Set them in {home}"
-            remedy += f", which has `{expected}`." if expected else "."
-            raise BuildError(path, part.cell.line, what, remedy)
-        _check_rubric(part, path)
-    if len(found) > 1:
-        what = f"written question `{expected}` appears twice"
-        raise BuildError(path, found[1].cell.line, what, "Remove one of the two cells.")
-    if expected and not found:
-        what = f"written question `{expected}` is in course_lib/exercises and not in the lesson"
-        remedy = f"Add a cell '# %% [markdown] written=\"{expected}\"'."
-        raise BuildError(path, parts[-1].cell.line, what, remedy)
 
 
 def _check_rubric(part: Part, path: str) -> None:

@@ -24,6 +24,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell
 
 from course_lib import exercises
 from course_lib.attention import CausalSelfAttention, LanguageModel, positional_encoding
+from course_lib.authoring.lesson_tree import template
 from course_lib.models.trained import live_induction, live_translator, trained_induction
 from course_lib.plotting import Plot, figure_html
 from course_lib.workspace.errors import SiteError, UsageError
@@ -38,23 +39,8 @@ Progress = Callable[[Step], None]
 # What the lessons, the checks and the figures import beyond the standard library and IPython.
 NEEDED = ("jaxtyping", "matplotlib", "numpy", "torch")
 
-INSTALL = """\
-# Where there is only this notebook, as on Colab, this cell installs the course and what it needs.
-from importlib.util import find_spec
-
-if find_spec("course_lib") is None:
-    missing = [name for name in {needed} if find_spec(name) is None]
-    %pip install --quiet --no-deps "attention-course @ git+{repository}"
-    if missing:
-        %pip install --quiet {{" ".join(missing)}}"""
 # Stays beside the output once the reader shows it.
 GUESS = '\n\n<label class="guess">Your guess: <input autocomplete="off"></label>'
-READING_COPY = """\
-:::{note}
-This is a reading copy, in which nothing runs. To work on the lesson, download its notebook with the
-button at the top of this page, or
-<a href="../../index.html#on-your-own-machine">set up the course</a>.
-:::"""
 _PERSONAL = re.compile(r"\b(certificate|progress)\(")
 _REPOSITORY = re.compile(r"(https://github\.com/[\w.-]+/[\w.-]+?)(\.git)?/?")
 
@@ -140,9 +126,8 @@ def _check(root: Path, into: Path) -> list[str]:
     if into.exists() and not into.is_dir():
         raise UsageError(f"{into} is a file; name a folder with --into")
     if into.is_dir() and any(into.iterdir()) and not (into / ".buildinfo").is_file():
-        raise UsageError(
-            f"{into} holds something that is not a site; name another folder with --into"
-        )
+        problem = f"{into} holds something that is not a site"
+        raise UsageError(f"{problem}; name another folder with --into")
     return lessons
 
 
@@ -228,12 +213,11 @@ def _run_sphinx(
 
     nocolor()
     warnings = io.StringIO()
-    places = scratch / "source", settings, scratch / "html", scratch / "doctrees"
+    places = scratch / "source", settings, scratch / "html", scratch / "doctrees", "html"
     try:
         with patch_docutils(settings), docutils_namespace():
             app = Sphinx(
                 *places,
-                "html",
                 confoverrides=_launch_options(repository),
                 status=None,
                 warning=warnings,
@@ -272,9 +256,7 @@ def _launch_options(repository: str | None) -> dict[str, object]:
     if repository is None:
         return {}
     return {
-        "html_baseurl": re.sub(
-            r"https://github\.com/([^/]+)/", r"https://\1.github.io/", repository
-        ),
+        "html_baseurl": re.sub(r"//github\.com/([^/]+)/", r"//\1.github.io/", repository),
         "html_theme_options.repository_url": repository,
         "html_theme_options.repository_branch": BRANCH,
         "html_theme_options.path_to_docs": LAUNCH,
@@ -313,11 +295,8 @@ def with_outputs(release: NotebookNode, solution: NotebookNode) -> NotebookNode:
     """
     outputs = {cell.id: cell.outputs for cell in solution.cells if cell.cell_type == "code"}
     for cell in release.cells:
-        if (
-            cell.cell_type == "code"
-            and not _is_exercise(cell)
-            and not _PERSONAL.search(cell.source)
-        ):
+        is_own = _is_exercise(cell) or _PERSONAL.search(cell.source)
+        if cell.cell_type == "code" and not is_own:
             cell.outputs = outputs[cell.id]
     return release
 
@@ -332,7 +311,7 @@ def reading_copy(page: NotebookNode) -> NotebookNode:
         elif asked and not _is_exercise(cell):
             cell.metadata.setdefault("tags", []).append("hide-output")
             asked = False
-    page.cells.insert(1, new_markdown_cell(READING_COPY))
+    page.cells.insert(1, new_markdown_cell(template("reading_copy.md").rstrip()))
     return page
 
 
@@ -347,6 +326,6 @@ def launchable(release: NotebookNode, repository: str) -> NotebookNode:
 
     Grading takes only the answers out of a submission, so it ignores this cell.
     """
-    source = INSTALL.format(needed=NEEDED, repository=repository)
+    source = template("install_cell.txt").rstrip().format(needed=NEEDED, repository=repository)
     release.cells.insert(0, new_code_cell(source, id="install"))
     return release

@@ -1,150 +1,19 @@
 """`course new`: the files of a new exercise or lesson, with a placeholder wherever a person writes.
 
-The skeleton of an exercise fits together: the lesson builds as soon as its placeholders are gone,
-and until then the build names each with its file and line.
+They come from `templates/`. The pieces of an exercise fit together: the lesson builds as soon as
+its placeholders are gone, and until then the build names each with its file and line.
 """
 
 import re
 from pathlib import Path
 from string import Template
 
-from course_lib.authoring.lesson_tree import LessonTree, did_you_mean
+from course_lib.authoring.lesson_tree import LessonTree, did_you_mean, template
 from course_lib.authoring.paste import solution_path
 from course_lib.workspace.errors import BuildError
 from course_lib.workspace.sources import exported, with_exports
 
 PLACEHOLDER = "TODO"
-
-SOLUTION = Template('''
-
-@checked
-def $name(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
-    """TODO: what it computes, in a sentence."""
-    return x  # TODO: the solution
-''')
-STATEMENT = Template("""\
-# %% [markdown]
-# ### Exercise: `$name`
-#
-# TODO: what to write, with shapes. **Worked number.** TODO: one call and its result.
-
-# %%
-from course_lib.attention import $name
-
-# %%
-check("$name")
-
-""")
-ORACLE = Template('''
-
-def $name(x: np.ndarray) -> Expected:
-    """TODO: the definition, as slow and obvious as it can be."""
-    return Expected(np.array([number for number in x]))  # TODO: loops in float64
-''')
-EXERCISE = Template('''\
-"""`$name`: TODO, in a few words."""
-
-import torch
-
-from course_lib.checks.judge.definitions import Exercise, Returned
-from course_lib.checks.observe.probe import Probe
-from course_lib.exercises._builders import case, edge, mistake
-
-
-def _probes(rng) -> list[Probe]:
-    return [
-        case("worked", x=[1.0, 2.0]).says("TODO: what holds for the worked number."),
-        case("plain", x=rng.normal(size=5)).says("TODO: what holds for ordinary input."),
-        edge("one", x=[3.0]).says("TODO: what holds for a single one."),
-    ]
-
-
-def _wrong(x) -> torch.Tensor:
-    return -x  # TODO: what students do wrong, as a few lines of torch
-
-
-EXERCISE = Exercise(
-    points=1,
-    minutes=5,
-    difficulty=1,
-    returns=(Returned("result", "tensor", "float", ("n",)),),
-    probes=_probes,
-    mistakes=(mistake("todo", _wrong).says("TODO: a fact.", "TODO: a question?"),),
-    hints=("TODO: the concept.", "TODO: where to look.", "TODO: a smaller version."),
-)
-''')
-VARIANTS = Template('''\
-"""Answers to `$name`, right and wrong ones as students write them."""
-
-from course_lib.exercises.variants import right, wrong
-
-# TODO: three right answers, and three wrong ones with the id of what they must be told.
-as_it_is = right(lambda x: x.clone())
-doubled = wrong()(lambda x: 2 * x)
-negative = wrong("todo")(lambda x: -x)
-''')
-LESSON_TEXT = Template("""\
-# %% [markdown]
-# # $number · $title
-#
-# **The question.** TODO
-#
-# **After this you can**
-#
-# - TODO
-#
-# **Time:** {time}. **You need:** TODO.
-
-# %%
-import math
-
-import torch
-from jaxtyping import Float
-from torch import Tensor
-
-from course_lib import carry_on, check, hint, plotting
-
-# %% [markdown]
-# ## Summary
-#
-# TODO
-
-# %% [markdown] written="$written"
-# ### TODO: the question
-#
-# TODO
-#
-# ### BEGIN SOLUTION
-# RUBRIC: TODO
-# ### END SOLUTION
-""")
-LESSON = Template('''\
-"""Lesson $number: TODO, in a few words."""
-
-from course_lib.checks.judge.definitions import Lesson, Written
-
-LESSON = Lesson(
-    $plain_number,
-    "$title",
-    Written("$written", points=3, minutes=10),
-    exercises=(),
-)
-''')
-ATTENTION = Template('''\
-"""Lesson $number: TODO, in a few words."""
-
-from jaxtyping import Float
-from torch import Tensor
-
-from course_lib.attention._checked import checked
-''')
-REFERENCE = Template('''\
-"""Oracle of lesson $number: TODO, in a few words."""
-
-import numpy as np
-
-from course_lib.reference import Expected
-''')
 
 
 def new_exercise(course: LessonTree, name: str, slug: str) -> list[Path]:
@@ -156,7 +25,7 @@ def new_exercise(course: LessonTree, name: str, slug: str) -> list[Path]:
         The files to work on, in the order of the work.
 
     Raises:
-        BuildError: the name cannot be one, or is taken; nothing is written then.
+        BuildError: the name is not usable or is taken. Nothing is written then.
     """
     if not name.isidentifier() or name.startswith("_"):
         what, remedy = f"`{name}` is no name for a function", "Write it like masked_softmax."
@@ -167,22 +36,29 @@ def new_exercise(course: LessonTree, name: str, slug: str) -> list[Path]:
     if slug not in course.lessons:
         remedy = did_you_mean(slug, course.lessons)
         raise BuildError("course new", None, f"there is no lesson `{slug}`", remedy)
-    places = places_of(course, name, slug)
-    solution, text, oracle, exercise, variants, parts = places
-    order, init = exercise.with_name("__init__.py"), solution.with_name("__init__.py")
+    library, lesson = course.library, slug[3:]
+    solution, text = solution_path(library, slug), course.text(slug)
+    oracle = library / "reference" / f"{lesson}.py"
+    exercise = library / "exercises" / lesson / f"{name}.py"
+    variants = library.parent / "tests" / "variants" / lesson / f"{name}.py"
+    parts = library / "notebook" / "library_parts.py"
+    init = library / "attention" / "__init__.py"
     exports = init.read_text("utf-8")
-    written = {
-        solution: solution.read_text("utf-8").rstrip("\n") + "\n" + SOLUTION.substitute(name=name),
-        text: _with_statement(text.read_text("utf-8"), name, slug),
-        oracle: oracle.read_text("utf-8").rstrip("\n") + "\n" + ORACLE.substitute(name=name),
-        exercise: EXERCISE.substitute(name=name),
-        variants: VARIANTS.substitute(name=name),
-        parts: _with_part(parts, name, (course.lessons[slug].exercises or [*course.exercises])[-1]),
-        order: _with_name(order, name, course),
-        init: with_exports(exports, exported(exports) | {name: solution.stem}),
-    }
-    _write(written)
-    return places
+    order = exercise.with_name("__init__.py")
+    neighbor = (course.lessons[slug].exercises or [*course.exercises])[-1]
+    _write(
+        {
+            solution: f"{solution.read_text('utf-8')}\n\n{_filled('solution', name=name)}",
+            text: _with_statement(text.read_text("utf-8"), name, slug),
+            oracle: f"{oracle.read_text('utf-8')}\n\n{_filled('oracle', name=name)}",
+            exercise: _filled("exercise", name=name),
+            variants: _filled("variants", name=name),
+            parts: _with_part(parts, name, neighbor),
+            order: _with_name(order, name, course),
+            init: with_exports(exports, exported(exports) | {name: solution.stem}),
+        }
+    )
+    return [solution, text, oracle, exercise, variants, parts]
 
 
 def new_lesson(course: LessonTree, slug: str) -> list[Path]:
@@ -193,7 +69,7 @@ def new_lesson(course: LessonTree, slug: str) -> list[Path]:
         slug: its number and name, such as "11_sliding_window".
 
     Raises:
-        BuildError: the name cannot be one, or number or name are taken; nothing is written then.
+        BuildError: the name is not usable, or number or name are taken. Nothing is written then.
     """
     if not re.fullmatch(r"\d\d_[a-z][a-z0-9_]*", slug):
         what = f"`{slug}` is no name for a lesson"
@@ -203,30 +79,21 @@ def new_lesson(course: LessonTree, slug: str) -> list[Path]:
         what = f"there is a lesson `{taken[0]}` already"
         raise BuildError("course new", None, what, "Choose another number and name.")
     number, name = slug[:2], slug[3:]
-    words = {"number": number, "plain_number": int(number), "written": f"why_{name}"}
+    words = {"number": number, "plain_number": str(int(number)), "written": f"why_{name}"}
     words["title"] = name.replace("_", " ").capitalize()
     library = course.library
     written = {
-        course.text(slug): LESSON_TEXT.substitute(words),
-        solution_path(library, slug): ATTENTION.substitute(words),
-        library / "reference" / f"{name}.py": REFERENCE.substitute(words),
-        library / "exercises" / name / "__init__.py": LESSON.substitute(words),
+        course.text(slug): _filled("lesson_text", **words),
+        solution_path(library, slug): _filled("lesson_solutions", **words),
+        library / "reference" / f"{name}.py": _filled("lesson_oracle", **words),
+        library / "exercises" / name / "__init__.py": _filled("lesson", **words),
     }
     _write(written)
     return list(written)
 
 
-def places_of(course: LessonTree, name: str, slug: str) -> list[Path]:
-    """Return an exercise's files: solution, lesson, oracle, exercise, variants, and its part."""
-    library, lesson = course.library, slug[3:]
-    return [
-        solution_path(library, slug),
-        course.text(slug),
-        library / "reference" / f"{lesson}.py",
-        library / "exercises" / lesson / f"{name}.py",
-        library.parent / "tests" / "variants" / lesson / f"{name}.py",
-        library / "notebook" / "library_parts.py",
-    ]
+def _filled(piece: str, **words: str) -> str:
+    return Template(template(f"{piece}.txt")).substitute(words)
 
 
 def check_placeholders(course: LessonTree, slug: str) -> None:
@@ -236,10 +103,10 @@ def check_placeholders(course: LessonTree, slug: str) -> None:
         BuildError: names the first such line.
     """
     lesson, library = slug[3:], course.library
-    solution = solution_path(library, slug)
-    files = [course.text(slug), solution, library / "reference" / f"{lesson}.py"]
+    files = [course.text(slug), solution_path(library, slug)]
+    files.append(library / "reference" / f"{lesson}.py")
     files += sorted((library / "exercises" / lesson).glob("*.py"))
-    files += sorted((course.library.parent / "tests" / "variants" / lesson).glob("*.py"))
+    files += sorted((library.parent / "tests" / "variants" / lesson).glob("*.py"))
     for path in files:
         lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
         for number, line in enumerate(lines, 1):
@@ -251,7 +118,7 @@ def check_placeholders(course: LessonTree, slug: str) -> None:
 
 def _with_statement(text: str, name: str, slug: str) -> str:
     """Insert an exercise's cells above the lesson's final check, or at the end of the text."""
-    cells = STATEMENT.substitute(name=name)
+    cells = _filled("statement", name=name) + "\n"
     together = text.find(f'check("{slug}")')
     if together < 0:
         marker = re.search(r"^# %% \[markdown\]\n# ## Summary$", text, re.MULTILINE)
@@ -266,10 +133,8 @@ def _with_name(order: Path, name: str, course: LessonTree) -> str:
     text = order.read_text(encoding="utf-8")
     found = re.search(r"exercises=\((.*?)\),?\n\)", text, re.DOTALL)
     if found is None:
-        what, remedy = (
-            "it has no LESSON with exercises=(...)",
-            f'Write exercises=("{name}",) there.',
-        )
+        what = "it has no LESSON with exercises=(...)"
+        remedy = f'Write exercises=("{name}",) there.'
         raise BuildError(course.relative(order), None, what, remedy)
     names = [*re.findall(r'"(\w+)"', found[1]), name]
     listed = "".join(f'        "{each}",\n' for each in names)

@@ -1,4 +1,4 @@
-"""`course train`: trains once what lessons and pages load from storage.
+"""`course train`: train once what lessons and pages load from storage.
 
 Nothing compares the stored weights with a fresh run, because weights differ between machines.
 """
@@ -6,7 +6,6 @@ Nothing compares the stored weights with a fresh run, because weights differ bet
 import string
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -31,11 +30,7 @@ FIRST_TYPED = (*range(1, 101), *range(200, 10_000, 100))
 _EMBED_DIM, _NUM_HEADS, _CONTEXT = 64, 4, 32
 
 
-class Stored(NamedTuple):
-    """A file that was written, and what there is to say of it."""
-
-    path: Path
-    said: str
+Stored = tuple[Path, str]  # the file that was written, and how good the model is
 
 
 def store_translator(course: LessonTree, num_steps: int = 800) -> Stored:
@@ -141,6 +136,9 @@ def store_writer(course: LessonTree, num_steps: int = 2500) -> Stored:
     return _store(path, dict(model.state_dict()), float(right), GOOD_WRITER, said)
 
 
+MAKERS = {"translator": store_translator, "induction": store_induction, "writer": store_writer}
+
+
 def _share_right(model: Translator, numerals: Numerals, numbers: Sequence[int]) -> float:
     right = [" ".join(translate(model, numerals, n)[0]) == english(n) for n in numbers]
     return sum(right) / len(right)
@@ -163,12 +161,8 @@ def _store(
     path: Path, state: dict[str, torch.Tensor], score: float, enough: float, said: str
 ) -> Stored:
     if score < enough:
-        raise BuildError(
-            path.name,
-            None,
-            f"not stored: {said}, and {enough:.0%} are wanted",
-            "Train it longer, or see what changed.",
-        )
+        what = f"not stored: {said}, and {enough:.0%} are wanted"
+        raise BuildError(path.name, None, what, "Train it longer, or see what changed.")
     np.savez(path, **{name: array.half().numpy() for name, array in state.items()})  # pyright: ignore[reportArgumentType] - its stub takes the names for options
     count = sum(array.numel() for array in state.values())
-    return Stored(path, f"{said}; {count:,} weights, {path.stat().st_size / 1000:.0f} kB")
+    return path, f"{said}; {count:,} weights, {path.stat().st_size / 1000:.0f} kB"

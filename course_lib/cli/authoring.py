@@ -171,14 +171,8 @@ def train(
         from course_lib.authoring import train_models
         from course_lib.authoring.lesson_tree import LessonTree
 
-    root = course_root()
-    makers = {
-        "translator": train_models.store_translator,
-        "induction": train_models.store_induction,
-        "writer": train_models.store_writer,
-    }
-    course = LessonTree.at(root)
-    path, said = makers[what](course)
+    course = LessonTree.at(course_root())
+    path, said = train_models.MAKERS[what](course)
     typer.echo(f"written: {course.relative(path)} ({said})")
 
 
@@ -229,8 +223,7 @@ def new_exercise(
     course = LessonTree.at(course_root())
     slug = find_lesson(list(course.lessons), lesson)
     for path in skeleton.new_exercise(course, name, slug):
-        shown = path.relative_to(course.root) if path.is_relative_to(course.root) else path
-        typer.echo(f"write in: {shown}")
+        typer.echo(f"write in: {course.relative(path)}")
     typer.echo(f"then:     course build {slug}")
 
 
@@ -249,8 +242,7 @@ def new_lesson(
     with_sources("tests/variants")
     course = LessonTree.at(course_root())
     for path in skeleton.new_lesson(course, slug):
-        shown = path.relative_to(course.root) if path.is_relative_to(course.root) else path
-        typer.echo(f"write in: {shown}")
+        typer.echo(f"write in: {course.relative(path)}")
     typer.echo(f"then:     course new exercise NAME --lesson {slug}")
 
 

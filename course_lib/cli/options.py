@@ -10,7 +10,6 @@ import typer
 from course_lib.workspace.progress import Step
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.progress import Progress
 
 Lessons = Annotated[
@@ -76,49 +75,41 @@ class _Bar:
 
     def __call__(self, step: object) -> None:
         from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+        )
 
+        console = self._bar.console if self._bar else Console(stderr=True)
         if not isinstance(step, Step) or not step.total:
-            console = self._bar.console if self._bar else Console(stderr=True)
             console.print(_printable(step), markup=False, highlight=False)
             return
         bar = self._bar
         if bar is None or step.lesson != self._lesson:
             self.stop()
-            bar = self._bar = self._start(Console(stderr=True), step)
+            bar = self._bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeRemainingColumn(),
+                TextColumn("{task.fields[counts]}", style="dim", markup=False),
+                TextColumn("{task.fields[outcomes]}", style="dim"),
+                console=Console(stderr=True),
+            )
+            bar.add_task(step.lesson, total=step.total, counts="", outcomes="")
+            bar.start()
             self._lesson = step.lesson
         bar.update(
             bar.task_ids[-1],
             completed=step.done,
             counts=_counted(step.counts) or _printable(step.what),
             outcomes=_counted(step.outcomes),
-            left=self._left(bar, step) if step.done < step.total else "",
         )
         if step.done >= step.total:
             self.stop()
-
-    @staticmethod
-    def _left(bar: "Progress", step: Step) -> str:
-        seconds = step.seconds_left
-        if seconds is None:
-            seconds = bar.tasks[-1].time_remaining
-        return "" if seconds is None else f"about {_duration(seconds)} left"
-
-    @staticmethod
-    def _start(console: "Console", step: Step) -> "Progress":
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-        bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[left]}"),
-            TextColumn("{task.fields[counts]}", style="dim", markup=False),
-            TextColumn("{task.fields[outcomes]}", style="dim"),
-            console=console,
-        )
-        bar.add_task(step.lesson, total=step.total, counts="", outcomes="", left="")
-        bar.start()
-        return bar
 
     def stop(self) -> None:
         """Stop the bar where it is; the next step begins another."""
@@ -129,8 +120,3 @@ class _Bar:
 
 def _counted(counts) -> str:
     return ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in counts.items())
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"

@@ -33,7 +33,6 @@ from typing import Any
 
 from nbgrader.plugins import FileNameCollectorPlugin
 
-from course_lib.authoring.builder import replace_files
 from course_lib.collecting.layouts import File, HandedIn, handed_in, read_download, read_roster
 from course_lib.collecting.unpack import SafeExtractor
 from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
@@ -44,6 +43,7 @@ from course_lib.grading.intake.read import has_answers, read_bytes, read_submiss
 from course_lib.grading.intake.submissions import NOTEBOOK
 from course_lib.grading.jobs import Job
 from course_lib.workspace.errors import CourseError, UsageError
+from course_lib.workspace.files import write_atomically
 
 # What Colab, browsers, Jupyter, systems and Canvas put around a name when they copy a file.
 _COPIED = re.compile(r"^(?:copy[ _]of[ _])+|(?:[ _-]*\(\d+\)|[ _-]*copy\d*|-\d+)+$", re.IGNORECASE)
@@ -229,16 +229,16 @@ def _submit(
         if not is_same:
             if there is not None:
                 earlier = f"{lesson}/{student}/{len(before['earlier']) + 1}.ipynb"
-                replace_files({note.parent / earlier: there})
+                write_atomically(note.parent / earlier, there)
                 record["earlier"] = [*before["earlier"], earlier]
-            replace_files({place: data})
+            write_atomically(place, data)
         if not is_same or record["time"] != before["time"]:
             place.with_name(STAMP).unlink(missing_ok=True)
             if record["time"]:
-                replace_files({place.with_name(STAMP): f"{record['time']}\n".encode()})
+                write_atomically(place.with_name(STAMP), f"{record['time']}\n")
         known["students"][student] = record
     if not dry_run and (new := json.dumps(known, indent=1)) != text:
-        replace_files({note: new.encode()})
+        write_atomically(note, new)
     return rows
 
 

@@ -56,6 +56,13 @@ def class_settings(root: Path | None = None) -> ClassSettings:
     return read_settings(root, names(), together)
 
 
+def points_set_by_the_class(root: Path | None = None) -> dict[str, float]:
+    """Return what the exercises that course.toml names count, 0 with a star."""
+    settings = class_settings(root)
+    found = [_find(name, settings) for name in {*settings.points, *settings.starred}]
+    return {one.name: 0 if one.starred else one.points for one in found}
+
+
 @functools.cache
 def _find(name: str, settings: ClassSettings) -> Exercise:
     for slug, lesson in _lessons().items():

@@ -32,16 +32,10 @@ class ClassSettings:
     points: Mapping[str, float] = field(default_factory=dict)
     starred: Mapping[str, bool] = field(default_factory=dict)
 
-    def refuse_others(self, lesson: str, counted: Mapping[str, float]) -> None:
-        """Raise UsageError if the checks of a lesson's release do not count what is set here."""
-        for name, points in counted.items():
-            is_starred = not points
-            same = is_starred or self.points.get(name, points) == points
-            if not same or self.starred.get(name, is_starred) != is_starred:
-                raise UsageError(
-                    f"{FILE} gives {name} other points or another star than the release of "
-                    f"{lesson}: run `course build {lesson}`, then grade again"
-                )
+
+def other_points(counted: Mapping[str, float], wanted: Mapping[str, float]) -> str | None:
+    """Return an exercise that a release counts with other points than wanted, or None."""
+    return next((n for n, points in counted.items() if wanted.get(n, points) != points), None)
 
 
 _NOTHING = ClassSettings()

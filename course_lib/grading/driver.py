@@ -85,7 +85,7 @@ def _grade(
     task: LessonToGrade, chosen: Sequence[Submission], progress: Progress, pool: Executor | None
 ) -> None:
     """Grade and publish."""
-    counts, outcomes, started = Counter[str](), Counter[str](), time.monotonic()
+    counts, outcomes = Counter[str](), Counter[str]()
     progress(Step(task.lesson, 0, len(chosen), f"{len(chosen)} submissions"))
     with contextlib.ExitStack() as workers:
         task.course.ensure_assignment(task.lesson, task.notebook)
@@ -99,8 +99,7 @@ def _grade(
                 outcomes.update(_finish(task, entry, publisher))
                 counts[_WORDS[entry.state]] += 1
                 done, total = counts.total(), len(chosen)
-                left = (time.monotonic() - started) / done * (total - done)
-                told = dict(counts), dict(outcomes), left
+                told = dict(counts), dict(outcomes)
                 progress(Step(task.lesson, done, total, entry.student, *told))
 
             def jobs() -> Iterator[Job]:
@@ -139,7 +138,6 @@ def _finish(task: LessonToGrade, entry: Entry, publisher: Publisher) -> list[str
 def _write_log(task: LessonToGrade, entry: Entry, result: Result) -> None:
     """Write what happened to one submission in its newest run."""
     path = task.course.log_path(entry.student, task.lesson)
-    path.parent.mkdir(parents=True, exist_ok=True)
     lines = [f"{entry.student!r}, {task.lesson}, {time.strftime('%Y-%m-%d %H:%M:%S%z')}"]
     lines += [f"note: {notice}" for notice in entry.notices] + result.log
     if result.fault:

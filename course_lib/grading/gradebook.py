@@ -98,7 +98,6 @@ def change_cells(gradebook: Gradebook, lesson: str, release: NotebookNode, remov
         if lost := [row for cell in gone for row in _by_hand(cell)]:
             table = io.StringIO()
             csv.writer(table).writerows([HEADER, *lost])
-            removed.mkdir(parents=True, exist_ok=True)
             name = f"{lesson}_{time.strftime('%Y%m%d-%H%M%S')}.csv"
             write_atomically(removed / name, table.getvalue())
         for cell in gone:

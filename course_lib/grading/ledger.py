@@ -66,7 +66,6 @@ class Ledger:
         text = json.dumps(asdict(entry), ensure_ascii=False)
         document = json.dumps({"sha256": digest(text), "entry": text})
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
             write_atomically(self._path(entry.student), document, durably=True)
         except OSError as error:
             raise GradingError(

@@ -11,7 +11,8 @@ from dataclasses import replace
 import nbformat
 from nbformat import NotebookNode
 
-from course_lib.exercises import class_settings
+from course_lib.exercises import points_set_by_the_class
+from course_lib.exercises.course_file import FILE, other_points
 from course_lib.grading.class_folder import ClassFolder, parse_graded
 from course_lib.grading.graded_cells import check_cells, grade_id, read_check
 from course_lib.grading.intake.gate import IntakeError, utf8
@@ -27,6 +28,7 @@ from course_lib.grading.ledger import (
     seed_of,
     work_of,
 )
+from course_lib.workspace.errors import UsageError
 
 
 class LessonToGrade:
@@ -35,9 +37,11 @@ class LessonToGrade:
     def __init__(self, course: ClassFolder, lesson: str, settings: Settings) -> None:
         self.course, self.lesson, self.settings = course, lesson, settings
         self.release, self.notebook = course.read_release(lesson)  # as text, and parsed once
-        about = (cell.metadata["nbgrader"] for cell in check_cells(self.notebook))
-        counted = {one["grade_id"]: one["points"] for one in about}
-        class_settings(course.root).refuse_others(lesson, counted)
+        checks = check_cells(self.notebook)
+        counted = {grade_id(cell): cell.metadata["nbgrader"]["points"] for cell in checks}
+        if name := other_points(counted, points_set_by_the_class(course.root)):
+            what = f"{FILE} gives {name} other points or another star than the release of {lesson}"
+            raise UsageError(f"{what}: run `course build {lesson}`, then grade again")
         self.tests = course.read_tests(lesson, self.notebook)
         self.ledger = Ledger(course.ledger_path(lesson))
         self.seed = course.check_seed()  # from which each submission's own is made
@@ -64,9 +68,8 @@ def plan(task: LessonToGrade, submission: Submission, known: Collection[str]) ->
         return Entry(student, state="blank", problem=str(error), notices=notices)
     key = task.key(data)
     if entry.key == key and not task.settings.force:
-        if entry.is_final:
-            return entry
-        if done := unchanged(task, entry, known):
+        done = entry if entry.is_final else unchanged(task, entry, known)
+        if done:
             return done
     return Job(
         student,
@@ -84,10 +87,8 @@ def plan(task: LessonToGrade, submission: Submission, known: Collection[str]) ->
 
 def unchanged(task: LessonToGrade, entry: Entry, known: Collection[str]) -> Entry | None:
     """Return the entry to publish for work graded before; None if it must be graded."""
-    if entry.state == "graded":
-        return entry
     if entry.state != "published":
-        return None
+        return entry if entry.state == "graded" else None
     notebook = task.course.read_graded(entry.student, task.lesson)
     if notebook is None or entry.student in known:
         return entry if notebook else None

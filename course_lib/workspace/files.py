@@ -5,16 +5,17 @@ from pathlib import Path
 
 
 def write_atomically(
-    path: Path, text: str, *, encoding: str = "utf-8", durably: bool = False
+    path: Path, data: str | bytes, *, encoding: str = "utf-8", durably: bool = False
 ) -> None:
-    """Write a text file completely or not at all, without translating line ends.
+    """Write a file and its folder, completely or not at all, without translating line ends.
 
     With `durably`, the file and its name are on disk afterwards.
     """
+    path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with scratch.open("w", encoding=encoding, newline="") as file:
-            file.write(text)
+        with scratch.open("wb") as file:
+            file.write(data.encode(encoding) if isinstance(data, str) else data)
             if durably:
                 file.flush()
                 os.fsync(file.fileno())

@@ -16,7 +16,6 @@ class Step:
         what: this step; of a class, whose submission was settled.
         counts: of a class's submissions: "graded", "unchanged", "not gradable".
         outcomes: of exercises in the submissions graded by this run: "correct", "incorrect", ...
-        seconds_left: an estimate, in seconds; None leaves it to who shows the step.
     """
 
     lesson: str
@@ -25,11 +24,9 @@ class Step:
     what: str = ""
     counts: Mapping[str, int] = field(default_factory=dict)
     outcomes: Mapping[str, int] = field(default_factory=dict)
-    seconds_left: float | None = None
 
     def __str__(self) -> str:
         if not self.counts:
             return f"{self.lesson}: {self.what}"
         counts = ", ".join(f"{number} {name}" for name, number in self.counts.items())
-        left = f"about {self.seconds_left:.0f} s left, " if self.seconds_left is not None else ""
-        return f"{self.lesson}: {self.done} of {self.total} ({counts}), {left}{self.what}"
+        return f"{self.lesson}: {self.done} of {self.total} ({counts}), {self.what}"

@@ -52,6 +52,8 @@ class Sheet:
         """Write the file completely or not at all; with `force` over one that exists."""
         if path.is_dir():
             raise ExportError(f"{path} is a folder: name a file with --output")
+        if not path.parent.is_dir():
+            raise ExportError(f"{path} cannot be written: No such file or directory")
         if path.exists() and not force:
             raise ExportError(
                 f"{path} exists: name another with --output, or overwrite it with --force"

@@ -52,7 +52,6 @@ class Publisher:
             about = self._submission(student)
             self._grade(about, notebook, rows)
         place = self.course.autograded_notebook(student, self.lesson)
-        place.parent.mkdir(parents=True, exist_ok=True)
         whole = text.rstrip("\n") + "\n"
         if not place.is_file() or place.read_bytes() != whole.encode():
             write_atomically(place, whole)
@@ -85,7 +84,6 @@ class Publisher:
 
     def _write_page(self, student: str, page: str) -> Path:
         place = self.course.step("feedback") / student / self.lesson / f"{self.lesson}.html"
-        place.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(place, page)
         place.chmod(0o644)
         return place

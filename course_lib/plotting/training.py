@@ -127,8 +127,6 @@ def watch_training(
     handle: Any = None
 
     def watch(step: int, loss: float) -> None:
-        from IPython.display import HTML, display
-
         nonlocal handle
         losses.append(float(loss))
         if step not in moments:
@@ -139,6 +137,8 @@ def watch_training(
         steps.append(step)
         done = step == num_steps
         if live:
+            from IPython.display import HTML, display
+
             shown = HTML(page() if done else figure_html(frames[-1], inline=True))
             if handle is None:
                 handle = display(shown, display_id=True)

@@ -1,17 +1,18 @@
 # %% [markdown]
 # # 05 · Scaled dot-product attention
 #
-# **The question.** In lesson 03, the translator ran on your attention, and the map became sharper
-# than with its own. Its own attention divides every score by 8, the square root of $d = 64$. The
-# Transformer of 2017 and most models after it also divide by $\sqrt{d}$. Why by that number, and
-# what breaks without it?
+# **The question.** In lesson 03, the translator ran on your attention, which made its map sharper.
+# The translator's own attention divides every score by 8, the square root of $d = 64$. The
+# Transformer of 2017 and most models after it also divide by $\sqrt{d}$. Why that number, and what
+# breaks without it?
 #
 # **After this you can**
 #
 # - derive $1/\sqrt{d}$ from the variance of a dot product, and measure it;
 # - recognize a saturated softmax, and say what it does to learning;
 # - say why queries and keys are projections;
-# - write scaled dot-product attention for any number of leading axes, and compare it with PyTorch's;
+# - write scaled dot-product attention for any number of leading axes, and compare it with
+#   PyTorch's;
 # - tell self-attention from cross-attention;
 # - (optional) write attention in NumPy and as a module, and run its backward pass by hand.
 #
@@ -47,8 +48,8 @@ shapes = {"queries": (1, 4), "keys": (3, 4), "scores": (1, 3)}
 plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
 
 # %% [markdown]
-# The score of a query and a key is their dot product, $q \cdot k = \sum_{c=1}^{d} q_c k_c$, divided by
-# $\sqrt{d}$. For all queries and keys at once, it is one matrix product:
+# The score of a query and a key is their dot product, $q \cdot k = \sum_{c=1}^{d} q_c k_c$, divided
+# by $\sqrt{d}$. For all queries and keys at once, it is one matrix product:
 #
 # $$S = \frac{Q K^\top}{\sqrt{d}}, \qquad W = \operatorname{softmax}(S), \qquad O = W V.$$
 #
@@ -73,9 +74,9 @@ plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
 # ### Drag a query
 #
 # With $d = 2$, queries and keys are arrows in a plane, and
-# $q \cdot k = \lVert q \rVert \, \lVert k \rVert \cos\theta$. The product is large where the two arrows
-# are long and point the same way. It is 0 where they are perpendicular, and negative where they point
-# apart.
+# $q \cdot k = \lVert q \rVert \, \lVert k \rVert \cos\theta$. The product is large when both arrows
+# are long and point the same way. It is 0 when they are perpendicular, and negative when the angle
+# between them is larger.
 #
 # The figure shows a query, four keys and their values. Your `masked_softmax` computed the weights
 # for every position of the query. The diamond is the output, the average of the values with these
@@ -113,9 +114,9 @@ assert along_k1.argmax() == 1  # k2 wins
 #    long, so its dot product is larger.
 # 2. All dot products double, and so do the differences between them. The softmax turns differences
 #    into ratios, so the largest weight grows.
-# 3. At 0 all scores are equal, and the diamond is at the mean of the values. At 8 one key has nearly
-#    all of the weight, and the diamond is at its value. As you drag, the diamond then jumps from one
-#    value to the next. Section 3 shows what these jumps do to learning.
+# 3. At 0 all scores are equal, and the diamond is at the mean of the values. At 8 one key has
+#    nearly all of the weight, and the diamond is at its value. As you drag, the diamond then jumps
+#    from one value to the next.
 #
 # </details>
 
@@ -134,9 +135,9 @@ assert along_k1.argmax() == 1  # k2 wins
 #
 # and the matrix $W_q^\top W_k$ does not have to be symmetric.
 #
-# **Predict.** Compare the letters of *dreiundvierzig*, as the translator has read them, without any
-# projection. How many of the 14 letters score highest with themselves? Then project them to queries and
-# keys with two random matrices. Is the map of scores still symmetric?
+# **Predict.** Compare the translator's vectors for the letters of *dreiundvierzig* without any
+# projection. How many of the 14 letters score highest with themselves? Then project them to queries
+# and keys with two random matrices. Is the map of scores still symmetric?
 
 # %% tags=["demo"]
 numerals = Numerals()
@@ -159,8 +160,8 @@ assert (plain.argmax(dim=-1) == torch.arange(14)).sum() == 8
 #
 # Without projections, 8 of the 14 letters score highest with themselves, and the scores are
 # symmetric. Two different projections break the symmetry, even if they are random. Training then
-# chooses the features that queries and keys are compared by ($W_q$ and $W_k$), and the features
-# that a letter passes on ($W_v$).
+# chooses by which features queries and keys are compared ($W_q$ and $W_k$), and which features a
+# letter passes on ($W_v$).
 #
 # </details>
 
@@ -184,9 +185,9 @@ plotting.show(plotting.diagram_strip("attention", lit="scores", shapes=shapes))
 #
 # $$\operatorname{Var}\Bigl(\frac{q \cdot k}{\sqrt{d}}\Bigr) = \frac{d}{d} = 1.$$
 #
-# (Not every model divides. T5, for example, draws smaller weights at the start instead.)
+# (Not every model divides. T5, for example, starts from smaller random weights instead.)
 #
-# **Predict.** Someone divides by $d$ instead. What is the variance for $d = 64$?
+# **Predict.** Suppose you divide by $d$ instead. What is the variance of a score for $d = 64$?
 #
 # <details><summary>Answer</summary>
 #
@@ -214,7 +215,7 @@ from course_lib.attention import score_variance
 check("score_variance")
 
 # %% [markdown]
-# **Predict** the two curves of the variance for $d$ from 1 to 256, on logarithmic axes.
+# **Predict** what the two variances look like for $d$ from 1 to 256, on logarithmic axes.
 
 # %% tags=["demo"]
 sizes = [1, 2, 4, 8, 16, 32, 64, 128, 256]
@@ -232,7 +233,8 @@ assert np.allclose(measured["q . k / sqrt(d)"], 1, atol=0.25)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Without the root, the variance is a straight line that rises with $d$. With it, the line is flat at 1.
+# Without scaling, the variance is a straight line that rises with $d$. With scaling, the line is
+# flat at 1.
 #
 # </details>
 
@@ -255,7 +257,7 @@ for d in (8, 512):
     assert abs(spread / (math.sqrt(d) / 3) - 1) < 0.1
 
 # %% [markdown]
-# ### Is that evidence? ★
+# ### Does one small matrix prove it? ★
 #
 # A notebook found on the web draws `Q` and `K` of shape `(4, 8)` once and prints:
 #
@@ -263,10 +265,11 @@ for d in (8, 512):
 # print("Variance of QK_T:", np.matmul(Q, K.T).var())  # 10.773626616673676
 # ```
 #
-# It concludes that scores have to be scaled. The theory says 8. Is that a contradiction?
+# It concludes that scores have to be scaled. The theory predicts 8, not 10.8. Is this a
+# contradiction?
 #
-# **Predict.** If you draw such a pair of matrices a thousand times, by which factor do the smallest and
-# the largest variance differ?
+# **Predict.** If you draw such a pair of matrices a thousand times, by what factor do the smallest
+# and the largest variance differ?
 
 # %% tags=["demo"]
 generator = torch.Generator().manual_seed(0)
@@ -282,7 +285,7 @@ assert 0.05 < share < 0.4
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It is not a contradiction. The smallest and the largest variance differ by a factor of more than
+# This is not a contradiction. The smallest and the largest variance differ by a factor of more than
 # 10. A 4 x 4 matrix has 16 entries, but they come from 4 queries and 4 keys, and are not 16
 # independent pairs. The conclusion is correct, but one small matrix cannot show it.
 #
@@ -298,9 +301,11 @@ assert 0.05 < share < 0.4
 # attention = softmax(scaled + mask)
 # ```
 #
-# For row 1 it shows the weights `[0.988, 0.012]`, and in another place `[0.827, 0.173]` for the same row.
+# For row 1 it shows the weights `[0.988, 0.012]`, and in another place `[0.827, 0.173]` for the
+# same row.
 #
-# **Predict.** Which of the two is scaled dot-product attention? What would have caught the other?
+# **Predict.** Which of the two rows comes from scaled dot-product attention? What would have caught
+# the bug in the other?
 
 # %% tags=["demo"]
 scaled = np.array([1.10584688, -3.32636072])  # the notebook's `scaled`, row 1
@@ -318,9 +323,9 @@ assert np.allclose(softmax(scaled / np.sqrt(8)), [0.827, 0.173], atol=5e-4)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The second one is. The first comes from the code above, in which the variable is called `scaled`
-# but was never scaled. Its weights look plausible, because they are positive and sum to 1. Only a
-# comparison with the numbers of a loop or of PyTorch reveals the bug.
+# The second row does. The first comes from the code above, whose variable `scaled` was never
+# scaled. Its weights look plausible, because they are positive and sum to 1. Only a comparison with
+# the numbers of a loop or of PyTorch reveals the bug.
 #
 # </details>
 
@@ -336,11 +341,12 @@ plotting.show(plotting.diagram_strip("attention", lit="softmax", shapes=shapes))
 # %% [markdown]
 # A softmax turns differences of scores into ratios of weights. A lead of 1 is a factor of
 # $e \approx 2.7$, and a lead of 16 a factor of nine million. If scores have a standard deviation of
-# $\sqrt{d}$ and $d$ is large, the best key gets all the weight, however narrowly it leads. The softmax
-# is *saturated*.
+# $\sqrt{d}$ and $d$ is large, the best key usually leads by so much that it gets nearly all the
+# weight. The softmax is *saturated*.
 #
-# **Predict.** For each $d$, the next cell draws 400 random queries with 10 random keys each, and plots
-# the mean of the largest weight. An even split would be 0.1. What do the two lines do as $d$ grows?
+# **Predict.** For each $d$, the next cell draws 400 random queries with 10 random keys each, and
+# plots the mean of the largest weight. An even split would be 0.1. What do the two lines do as $d$
+# grows?
 
 # %% tags=["demo"]
 sizes = [1, 4, 16, 64, 256, 1024]
@@ -364,13 +370,13 @@ assert max(largest["softmax(q . k / sqrt(d))"]) < 0.4
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Without scaling, the line climbs towards 1, because one key takes all the weight. With scaling it stays
-# level.
+# Without scaling, the line climbs towards 1, because one key takes all the weight. With scaling it
+# stays level.
 #
 # </details>
 #
-# The next figure shows one row of four scores, multiplied by a factor: its weights on the left, and the
-# derivative of every weight with respect to every score on the right.
+# The next figure multiplies a row of four scores by a factor. It shows the weights on the left, and
+# the derivative of each weight with respect to each score on the right.
 #
 # **Predict.** At factor 0 all weights are equal. What do both sides show at 16? Move the slider.
 
@@ -390,22 +396,22 @@ assert (torch.diag(sharp) - torch.outer(sharp, sharp)).abs().max() < 0.001
 # <details><summary>Answer</summary>
 #
 # One bar has nearly all the weight, and the right side is blank, because all derivatives are nearly
-# 0. If this key is the wrong one, the scores get hardly any gradient that could correct it.
+# 0. If this key is the wrong one, the scores get hardly any gradient to correct this.
 #
 # </details>
 #
 # The inverse of the factor is called the *temperature*. A saturated softmax is not bad in itself. A
-# model that has solved its task is often saturated too, on the *correct* keys. The problem is a fresh
-# model that starts saturated on arbitrary keys.
+# model that has solved its task is often saturated too, on the *correct* keys. The problem is a
+# fresh model that starts saturated on arbitrary keys.
 
 # %% [markdown]
-# ### With the root and without
+# ### Training with and without the divisor
 #
 # Does saturation stop training? And is $\sqrt{d}$ the only divisor that works?
 #
-# The task is to read eight letters backwards, *dreizehn* as *nhezierd*. The query at position $i$ has to
-# find the key at position $7 - i$. Letters and positions are fixed random vectors of width $d$. The
-# matrices $W_q$ and $W_k$ and a layer that names the letter are trained on random words.
+# The task is to read eight letters backwards, *dreizehn* as *nhezierd*. The query at position $i$
+# has to find the key at position $7 - i$. Letters and positions are fixed random vectors of width
+# $d$. The matrices $W_q$ and $W_k$ and a layer that names the letter are trained on random words.
 
 
 # %% tags=["demo"]
@@ -430,7 +436,7 @@ def loss_of(model, ids, reduction="mean"):
 
 
 def read_backwards(d, divisor, learning_rate, seed, num_steps=60):
-    """Return the losses of one training, and what it then makes of *dreizehn*."""
+    """Train a model. Return its losses and its reading of *dreizehn*."""
     torch.manual_seed(seed)
     model = Backwards(d, divisor)
     optimizer = torch.optim.Adam(model.parameters(), lr=learning_rate)
@@ -446,8 +452,9 @@ def read_backwards(d, divisor, learning_rate, seed, num_steps=60):
 
 
 # %% [markdown]
-# **Predict.** At width 512, which of the three divisors $\sqrt{d}$, 1 and $d$ learn the task in 60 steps?
-# And at width 32? (The learning rates are 0.001 and 0.01. Every curve is the mean of three trainings.)
+# **Predict.** With which of the divisors $\sqrt{d}$, 1 and $d$ does a model of width 512 learn the
+# task in 60 steps? And one of width 32? (The learning rates are 0.001 and 0.01. Every curve is the
+# mean of three trainings.)
 
 # %% tags=["demo", "nbval-ignore-output"]
 curves, final = {}, {}
@@ -468,14 +475,15 @@ assert max(loss for name in curves if "32" in name for loss in final[name]) < 0.
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# At width 32, all three learn. At width 512, without a divisor, each run is stuck at a different
-# loss, because some positions have settled on a wrong letter, as the words show. Dividing by $d$
-# works too, after a slower start.
+# At width 32, all three models learn. At width 512, without a divisor, each run is stuck at a
+# different loss, because some positions have settled on a wrong letter, as the words show. Dividing
+# by $d$ works too, after a slower start.
 #
 # </details>
 #
-# So $\sqrt{d}$ is not the only divisor that works. But it makes the *start* independent of $d$. The
-# weights of a fresh model are neither one-hot nor uniform, whatever its width.
+# So $\sqrt{d}$ is not the only divisor that works. But it makes the *start* of training independent
+# of $d$. The attention weights of a fresh model are neither one-hot nor uniform, whatever its
+# width.
 
 # %% [markdown]
 # ### What the gradients look like
@@ -507,14 +515,14 @@ assert gradients["1"][2] > 2 and 0.3 < gradients["sqrt(d)"][2] < 1 and gradients
 # Without a divisor, the scores of the median query get the smallest gradient, because their softmax
 # is saturated. But the gradient of the queries is *large*, because it lacks the factor $1/\sqrt{d}$
 # and comes from the few queries for which two keys nearly tie. So the gradient does not vanish on
-# average. It is far too large for these few queries, and close to 0 for a query that has settled on
-# the wrong key. Dividing by $d$ does the opposite. Every query gets a gradient, and that of queries
-# and keys is small. Adam, which divides a gradient by its own size, can make up for that.
+# average. It is large for these few queries, and close to 0 for a query that has settled on the
+# wrong key. Dividing by $d$ does the opposite. Every query gets a gradient, but a small one. Adam,
+# which divides a gradient by its own size, can make up for that.
 #
 # </details>
 #
-# You can also train without a divisor, with a third of the learning rate and three times as many steps.
-# With the root, you do not have to search for such a rate at every width.
+# You can also train without a divisor, with a third of the learning rate and three times as many
+# steps. With $\sqrt{d}$, you do not have to search for such a rate at every width.
 
 # %% [markdown]
 # ## 4. From scratch, in NumPy ★
@@ -528,10 +536,11 @@ shapes = {"queries": (1, 4), "keys": (3, 4), "values": (3, 1), "weighted sum": (
 plotting.show(plotting.diagram_strip("attention", lit=lit, shapes=shapes))
 
 # %% [markdown]
-# You know each part. Two traps from lesson 02 return. The first is the type of the mask. A common
-# line of code is `scores = scores + mask`.
+# Two traps from lesson 02 return. The first is the type of the mask. A common line of code is
+# `scores = scores + mask`.
 #
-# **Predict.** What must `mask` contain? And what may query 0 see if it contains 1 for yes and 0 for no?
+# **Predict.** What must `mask` contain? And which keys can query 0 see if `mask` is 1 for allowed
+# keys and 0 for all others?
 
 # %% tags=["demo"]
 rng = np.random.default_rng(1)
@@ -544,8 +553,8 @@ assert added[0, 1:].sum() > 0.2  # the future is still there
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It must contain 0 and $-\infty$. With 1 and 0 the code runs without an error and lets query 0 see its
-# whole future. With a bool mask, this mistake cannot happen.
+# The mask must contain 0 for allowed keys and $-\infty$ for all others. With 1 and 0, there is no
+# error, and query 0 sees the whole future. With a bool mask, this mistake cannot happen.
 #
 # </details>
 #
@@ -554,9 +563,9 @@ assert added[0, 1:].sum() > 0.2  # the future is still there
 #
 # <details><summary>Answer</summary>
 #
-# They are `inf` and nan, because `inf / inf` is nan. Subtract each row's maximum first. If a row has no
-# allowed key, its maximum is $-\infty$, and $-\infty - (-\infty)$ is nan again. Give such a row a maximum
-# of 0, and do not divide by its sum, which is 0.
+# `np.exp(1000)` is `inf`, and the weights are nan, because `inf / inf` is nan. Subtract each row's
+# maximum first. If a row has no allowed key, its maximum is $-\infty$, and $-\infty - (-\infty)$ is
+# nan again. Give such a row a maximum of 0, and do not divide by its sum, which is 0.
 #
 # </details>
 
@@ -583,7 +592,7 @@ from course_lib.attention import numpy_attention
 check("numpy_attention")
 
 # %% [markdown]
-# ## 5. For batches, heads and gradients, in PyTorch
+# ## 5. Batches, heads and gradients in PyTorch
 #
 # *What changes when there are batches, heads, lengths, and gradients?*
 
@@ -600,15 +609,15 @@ plotting.show(plotting.diagram_strip("attention", lit=lit, shapes=shapes))
 # ### Exercise: `scaled_dot_product_attention`
 #
 # - **Takes** `queries` `(..., n, d)`, `keys` `(..., m, d)`, `values` `(..., m, v)`, with any number
-#   of leading axes, including none. Optional are `valid_lens`, `(B,)` or `(B, n)`, and `mask`, bool,
-#   broadcastable to `(..., n, m)`. Lengths belong to the first axis, `B`, and hold for all axes
-#   between it and `n`. If both are given, a key must be allowed by both.
+#   of leading axes, including none. `valid_lens`, `(B,)` or `(B, n)`, and `mask`, bool,
+#   broadcastable to `(..., n, m)`, are optional. Lengths belong to the first axis, `B`, and apply
+#   to all axes between `B` and `n`. If both are given, a key must be allowed by both.
 # - **Returns** `(outputs, attention_weights)`, `(..., n, v)` and `(..., n, m)`. A query that may
 #   attend to no key gets zeros in both, and zero gradients. Masked keys and values have no effect,
 #   whatever they contain, and large scores do not overflow.
 #
-# Use `masked_softmax` from lesson 02. Do not call `F.scaled_dot_product_attention`. The next section
-# compares your function with it.
+# Use `masked_softmax` from lesson 02. Do not call `F.scaled_dot_product_attention`. The next
+# section compares your function with it.
 #
 # **Worked number.** With `queries = [[[2, 0, 0, 0]]]`, `keys = [[[1, 0, 0, 0], [0, 0, 0, 0]]]` and
 # `values = [[[10], [0]]]` the scores are 1 and 0, the weights 0.731 and 0.269, and the output is
@@ -627,7 +636,7 @@ check("scaled_dot_product_attention")
 # $n = m$. In *cross-attention* the queries come from one sequence, and keys and values from
 # another. The function is the same.
 #
-# **Predict** the shape of each of the three maps.
+# **Predict** the shapes of the maps of self-attention, causal self-attention and cross-attention.
 
 # %% tags=["demo"]
 generator = torch.Generator().manual_seed(3)
@@ -654,8 +663,9 @@ assert not past[0].triu(1).any()
 #
 # Give your function the translator's queries, keys, values and lengths.
 #
-# **Predict.** How far is your map from the translator's own? The cell also multiplies the queries by 8,
-# which undoes the root, and by 1/8, which amounts to dividing by $d$. What does that do to *three*?
+# **Predict.** How far is your map from the translator's own? The cell also multiplies the queries
+# by 8, which undoes the root, and by 1/8, which amounts to dividing by $d$. How does the row of
+# *three* change?
 
 # %% tags=["demo"]
 maps = {}
@@ -672,9 +682,9 @@ assert three["nothing"] > three["sqrt(d)"] > 0.9 and three["d"] < 0.3
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The difference is 0.00, so your function *is* the translator's attention. Without the root, the
-# map is sharper, as in lesson 03. With scores divided by $d$, *three* spreads over the whole
-# numeral.
+# The difference is 0.00, so your function computes what the translator's attention does. Without
+# the divisor, the map is sharper, as in lesson 03. With $d$, the weight of *three* spreads over the
+# whole numeral.
 #
 # </details>
 
@@ -684,7 +694,7 @@ assert three["nothing"] > three["sqrt(d)"] > 0.9 and three["d"] < 0.3
 # Nearly every wrong version returns the correct shape but violates one of these properties:
 #
 # 1. a query of zeros returns the mean of the allowed values;
-# 2. with $V = I$, the logarithm of the ratio of two weights is the difference of their
+# 2. the logarithm of the ratio of two weights is the difference of their scores
 #    $q \cdot k / \sqrt{d}$;
 # 3. repeating every feature multiplies the scores by $\sqrt{2}$;
 # 4. masking a key equals deleting it.
@@ -710,10 +720,11 @@ for name, difference in apart.items():
     assert difference.abs().max() < 1e-4
 
 # %% [markdown]
-# ### Beside PyTorch's own
+# ### Comparison with PyTorch
 #
-# `F.scaled_dot_product_attention` returns only the outputs, because some of its versions never store
-# the weights (lesson 08). PyTorch's masks have other names, and some have the opposite meaning:
+# `F.scaled_dot_product_attention` returns only the outputs, because some of its versions never
+# store the weights (lesson 08). PyTorch's masks have other names, and some have the opposite
+# meaning:
 #
 # | this course | `F.scaled_dot_product_attention` | `nn.MultiheadAttention` |
 # |---|---|---|
@@ -721,8 +732,8 @@ for name, difference in apart.items():
 # | `valid_lens` | part of `attn_mask` | `key_padding_mask`, `(B, m)`, True = ignore |
 # | `mask=causal_mask(n, m)`, last query and last key aligned | `is_causal=True`, first query and first key aligned | `attn_mask`; `is_causal` is only a hint |
 #
-# **Predict.** For which $n$ and $m$ do the two causal masks agree? And what does query 0 return under
-# `is_causal`?
+# **Predict.** For which $n$ and $m$ do the two causal masks agree? And what does query 0 return
+# under `is_causal`?
 
 # %% tags=["demo"]
 mask = torch.rand(2, 4, 5, generator=generator) < 0.6
@@ -743,8 +754,8 @@ assert not torch.allclose(ours, theirs)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# They agree only if $n = m$. Under `is_causal`, query 0 is aligned with key 0, sees that key alone, and
-# returns its value.
+# They agree only if $n = m$. Under `is_causal`, query 0 is aligned with key 0, sees that key alone,
+# and returns its value.
 #
 # </details>
 
@@ -759,7 +770,7 @@ assert not torch.allclose(ours, theirs)
 #
 # <details><summary>Answer</summary>
 #
-# The second one does. In the first, $128 \cdot 30 \cdot 30 = 115200$ becomes infinite before you
+# The second order works. In the first, $128 \cdot 30 \cdot 30 = 115200$ becomes infinite before you
 # can divide it. In the second, the product is about 10182. Both orders work in bfloat16, which has
 # the range of float32 but only two to three digits.
 #
@@ -813,7 +824,7 @@ print(f"train mode: outputs {apart:.2f} from those in eval mode, stored weights 
 assert apart > 0.1 and kept == 0
 
 # %% [markdown]
-# ## 6. What a gradient finds ★
+# ## 6. The gradient with respect to a query ★
 #
 # *If a query moves a little, how far does the output move?*
 
@@ -829,7 +840,7 @@ plotting.show(plotting.diagram_strip("attention", lit=("queries", "outputs"), sh
 # $$\frac{\partial o}{\partial q} = \frac{1}{\sqrt{d}} \sum_j w_j (k_j - o)(k_j - o)^\top = \frac{\operatorname{Cov}_w(k)}{\sqrt{d}}, \qquad \text{shape } (d, d).$$
 #
 # This is the covariance of the keys under the weights. If one key has all the weight, the
-# covariance is 0, and so is the gradient. This was the blank side of the figure in section 3.
+# covariance is 0, and so is the gradient. This explains the blank side of the figure in section 3.
 #
 # **By hand.** Take $d = 1$, $q = 0$, and the keys $1$ and $3$. The weights are $1/2$ each, the mean
 # is 2 and the variance is 1, so the derivative is 1. For $q = 50$, the key $3$ has the weight 1,
@@ -896,7 +907,7 @@ assert (found[:, 1] < 0.1).float().mean() > 0.5
 # %% [markdown]
 # ## 7. The backward pass by hand ★
 #
-# *What does `loss.backward()` compute in an attention layer?*
+# *What does `loss.backward()` compute in attention?*
 
 # %% tags=["demo", "hide-input"]
 lit = "queries", "keys", "values", "outputs"
@@ -945,7 +956,7 @@ for g in (torch.tensor([0.0, 4.0, 8.0]), torch.tensor([10.0, 14.0, 18.0])):
 # If you know a better way to compute a derivative than autograd, write a `torch.autograd.Function`
 # with two static methods. Autograd does not record `forward`, which saves what `backward` needs in
 # `ctx`. `backward` gets the gradient of the output and returns a gradient for each argument, or
-# None. Call the function by `apply`, without keyword arguments.
+# None. Call the function through `apply`, without keyword arguments.
 #
 # **Predict.** What is the gradient at $x = 2$ with `scale` 10?
 
@@ -967,7 +978,7 @@ class ScaledCube(torch.autograd.Function):
 x = torch.tensor(2.0, requires_grad=True)
 ScaledCube.apply(x, 10.0).backward()
 nearby = (ScaledCube.apply(x + 0.01, 10.0) - ScaledCube.apply(x - 0.01, 10.0)) / 0.02
-print(f"backward says {x.grad:.1f}, two values nearby say {nearby:.1f}")
+print(f"backward returns {x.grad:.1f}, the slope between nearby values is {nearby:.1f}")
 assert x.grad == 120 and abs(nearby - 120) < 0.1
 
 # %% [markdown]
@@ -977,16 +988,16 @@ assert x.grad == 120 and abs(nearby - 120) < 0.1
 #
 # </details>
 #
-# PyTorch does not check what you return, so compare it with autograd or with
-# finite differences. In lesson 08, you write all of attention this way.
+# PyTorch does not check that a gradient is correct, so compare yours with autograd or finite
+# differences. In lesson 08, you write all of attention this way.
 
 # %% [markdown]
 # ### All of attention
 #
 # Let $G = \partial L / \partial O$, of shape `(n, v)`. If $G$ is the gradient of a product $AB$,
 # then $A$ gets the gradient $GB^\top$ and $B$ gets $A^\top G$. Attention is two products, $O = WV$
-# and $S = QK^\top/\sqrt{d}$, with a softmax of each row in between. Go back through the three steps
-# one after the other.
+# and $S = QK^\top/\sqrt{d}$, with a softmax of each row in between. Go back through the three
+# steps.
 #
 # **By hand.** Take one query, two keys with $w = (1/2, 1/2)$, the values $1$ and $3$, and $G = 1$.
 # Then $dW = (1, 3)$ with mean 2, and $dS = (1/2 \cdot (1 - 2),\; 1/2 \cdot (3 - 2)) = (-1/2, 1/2)$.
@@ -1048,12 +1059,12 @@ check("05_scaled_dot_product")
 # ### Written question: the same model, wider
 #
 # A team trains attention with $d = 8$ and no scaling. It works. They increase $d$ to 512, and the
-# loss hardly changes. One of them proposes to divide the scores by $d$, another to raise the
-# learning rate a hundredfold.
+# loss hardly falls. One of them proposes to divide the scores by $d$, another to raise the learning
+# rate a hundredfold.
 #
 # In five to eight sentences, explain why training worked before and fails now. What would each
 # proposal do at the start of training? What would you do, and how could you check, before training
-# for hours, that it helped?
+# for hours, that it helps?
 
 # %% [markdown] written="scale_and_learning"
 # **Your answer** (replace the line below):
@@ -1067,39 +1078,39 @@ check("05_scaled_dot_product")
 #    arbitrary key, and a query that has settled on a wrong key gets next to no gradient through the
 #    softmax. (Half a point for "scores get larger" without the consequence for learning.)
 # 2. **The proposals.** Dividing by $d$ gives the scores a standard deviation of
-#    $1/\sqrt{512} \approx 0.04$ at most. The weights are nearly uniform, and every query sees the mean
-#    of the values. It can learn from there (section 3's task does, after a slower start). A higher
-#    learning rate does not help a query whose gradient is 0, and makes the steps of all other weights
-#    far too large. A *lower* one would help, with more steps.
+#    $1/\sqrt{512} \approx 0.04$ at most. The weights are nearly uniform, and every query sees the
+#    mean of the values. It can learn from there (section 3's task does, after a slower start). A
+#    higher learning rate does not help a query whose gradient is 0, and makes the steps of all
+#    other weights far too large. A *lower* one would help, with more steps.
 # 3. **Remedy and check.** Divide by $\sqrt{d}$. Before training, measure the variance of the scores
 #    (near 1), the largest weight or the entropy of the rows (neither uniform nor one-hot), or the
-#    gradient of the *scores*, as a median over the rows. One of these, with the expected outcome, is
-#    enough. The norm of the gradient of the queries is not a check: without the root it is larger,
-#    because a few queries near a tie dominate it.
+#    gradient of the *scores*, as a median over the rows. One of these, with the expected outcome,
+#    is enough. The norm of the gradient of the queries is not a check: without the root it is
+#    larger, because a few queries near a tie dominate it.
 # ### END SOLUTION
 
 # %% [markdown]
 # ## Summary
 #
-# Projections let a model choose the features by which queries and keys are compared. A dot product
-# of $d$ standard normal pairs has variance $d$. Divided by $\sqrt{d}$, it has variance 1, so a
-# fresh model starts neither one-hot nor uniform, whatever its width. Without the divisor, a wide
-# model starts saturated on arbitrary keys, and the queries that settled on a wrong one get no
-# gradient. Attention itself is three lines, and nearly all mistakes in them keep the shapes, so
-# test properties: zero queries, identity values, repeated features, deleted keys.
+# Projections let a model choose the features by which queries and keys are compared. The dot
+# product of two standard normal vectors has variance $d$. Divided by $\sqrt{d}$, it has variance 1,
+# so a fresh model starts neither one-hot nor uniform, whatever its width. Without the divisor, a
+# wide model starts saturated on arbitrary keys, and queries that settled on a wrong one get hardly
+# any gradient. Attention takes three lines, and most mistakes in them do not change the shapes, so
+# test properties.
 
 # %% [markdown]
 # ## Further exercises ★
 #
 # 1. **Other distributions.** If entries have mean $\mu \neq 0$, what is the variance of
 #    $q \cdot k$, and does $1/\sqrt{d}$ still help?
-# 2. **Unit vectors.** With $q$ and $k$ of length 1 the scores lie in $-1..1$. Which largest weight
-#    can 10 keys then have, and which factor would you put in front?
-# 3. **Other learning rates.** Run `read_backwards(512, 1, 0.0003, seed=0, num_steps=200)`. What do you
-#    gain, and what does it cost?
-# 4. **Entropy.** Plot the entropy of the weights over the temperature. Where is it halfway between
-#    its ends?
-# 5. **Masks backwards.** Extend `attention_backward` to a mask with empty rows.
+# 2. **Unit vectors.** With $q$ and $k$ of length 1 the scores lie in $-1..1$. How large can the
+#    largest of 10 weights then be, and by what factor would you multiply the scores?
+# 3. **Other learning rates.** Run `read_backwards(512, 1, 0.0003, seed=0, num_steps=200)`. What do
+#    you gain, and what does it cost?
+# 4. **Entropy.** Plot the entropy of the weights against the temperature. At which temperature is
+#    it halfway between its limits?
+# 5. **Masks.** Extend `attention_backward` to a mask with empty rows.
 
 # %% [markdown]
 # ## References

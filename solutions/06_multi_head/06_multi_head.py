@@ -4,15 +4,17 @@
 # **The question.** In *dreiundvierzig* there are two things to find, *drei* and *vierzig*, and they
 # must not be mixed up, because *vierunddreißig* is 34. A single attention gives each query one row
 # of weights. The encoder of lesson 00's translator uses four rows at once, with no extra
-# parameters. How does that work? And what can attention not find out, however many rows it uses?
+# parameters. How does that work? And what can attention not detect, however many rows it uses?
 #
 # **After this you can**
 #
 # - split a projection into heads and merge them again, without mixing up numbers;
 # - write multi-head attention with lengths, masks and dropout, and say what each layer is for;
 # - remove a head from a trained model, and say what it did;
-# - say what attention cannot see, add positions, and show how a head can then look three positions back;
-# - (optional) test whether a function looks ahead, and load your weights into `nn.MultiheadAttention`.
+# - say what attention cannot see, add positions, and show how a head can then look three positions
+#   back;
+# - (optional) test whether a function looks ahead, and load your weights into
+#   `nn.MultiheadAttention`.
 #
 # **Time:** {time}. **You need:** `masked_softmax` (lesson 02), transpose versus reshape (lesson
 # 03), and scaled dot products (lesson 05).
@@ -62,8 +64,8 @@ shapes = {"attention weights": (1, 14), "values": (14, 22), "outputs": (1, 22)}
 plotting.show(plotting.diagram_strip("attention", lit="attention weights", shapes=shapes))
 
 # %% [markdown]
-# Say you want two letters of *dreiundvierzig*: the `d` with which the ones begin, at position 0, and the
-# `v` with which the tens begin, at position 7. Each needs a row of weights of its own:
+# Say you want two letters of *dreiundvierzig*: the `d` with which the ones begin, at position 0,
+# and the `v` with which the tens begin, at position 7. Each needs a row of weights of its own:
 #
 # $$w^{\text{ones}} = (1, 0, 0, 0, 0, 0, 0, 0, 0, \dots), \qquad w^{\text{tens}} = (0, 0, 0, 0, 0, 0, 0, 1, 0, \dots).$$
 #
@@ -92,12 +94,12 @@ assert apart == 0 and len(found) == 2
 # The outputs do not differ. Both are half a `d` and half a `v`. The sum does not record which
 # position contributed which letter, so no later layer can tell 43 from 34. Unequal weights such as
 # ⅔ and ⅓ would tell the two apart, but a linear layer would then have to find the *second*-largest
-# number. Section 5 trains one attention to do that.
+# number. Section 5 trains a single head to do that.
 #
 # </details>
 #
-# So give each of the two letters its own weights, its own values, and its own part of the output.
-# This is *multi-head attention*.
+# *Multi-head attention* gives each of the two letters its own weights, its own values, and its own
+# part of the output.
 
 # %% [markdown]
 # ## 2. Heads are blocks of features
@@ -117,8 +119,8 @@ plotting.show(plotting.diagram_strip("heads", lit=("W_q", "split heads"), shapes
 # you get one matrix $W^Q \in \mathbb{R}^{D \times D}$. Its product with $x$ contains all the $q_i$
 # side by side, in *blocks* of $d$ features.
 #
-# **Predict.** With $D = 6$ and three heads, which columns of the product belong to head 1? And how many
-# weights does $W^Q$ have with one, three and six heads?
+# **Predict.** With $D = 6$ and three heads, which columns of the product belong to head 1? And how
+# many weights does $W^Q$ have with one, three and six heads?
 
 # %% tags=["demo"]
 generator = torch.Generator().manual_seed(0)
@@ -142,8 +144,8 @@ for i, q in enumerate(in_a_loop):
 # One large product replaces three small ones. Heads cost no parameters, because they divide the
 # features among themselves. Only the attention weights grow, by one `(n, m)` map for each head.
 #
-# For batched products, the heads need an axis of their own before the positions, because `@` multiplies
-# the last two axes. You go from `(B, n, D)` to `(B, h, n, d)`.
+# For batched products, the heads need an axis of their own before the positions, because `@`
+# multiplies the last two axes. You go from `(B, n, D)` to `(B, h, n, d)`.
 #
 # **Predict.** `x.reshape(B, h, n, d)` has that shape. Does head 0 get the first block of every
 # position?
@@ -186,8 +188,8 @@ from course_lib.attention import split_heads
 check("split_heads")
 
 # %% [markdown]
-# The next figure follows each number of an `x` with three positions. The tens digit says which position
-# it comes from, and the color and the small letter say to which head it belongs.
+# The next figure follows each number of an `x` with three positions. The tens digit shows the
+# position that the number comes from, and the color and the small letter show its head.
 #
 # **Predict** how many colors each head has if you split by a reshape. Then try all three ways.
 
@@ -238,8 +240,8 @@ plotting.show(plotting.diagram_strip("heads", lit="merge heads", shapes=shapes))
 
 # %% [markdown]
 # The heads return `(B, h, n, d)`. The result for a position is its row from head 0, followed by its
-# row from head 1, and so on. The shape of all results is `(B, n, D)`. A plain reshape is wrong here
-# too, and now it puts numbers of *different positions* into one row.
+# row from head 1, and so on. The merged result has the shape `(B, n, D)`. A plain reshape is wrong
+# here too, because it puts numbers of *different positions* into one row.
 #
 # **By hand.** Head 0 contains `[[1, 2], [5, 6]]`, and head 1 contains `[[3, 4], [7, 8]]`. The merge
 # is `[[1, 2, 3, 4], [5, 6, 7, 8]]`. A plain reshape gives `[[1, 2, 5, 6], [3, 4, 7, 8]]`. Position
@@ -251,8 +253,8 @@ plotting.show(plotting.diagram_strip("heads", lit="merge heads", shapes=shapes))
 # ### Exercise: `merge_heads`
 #
 # - **Takes** `x`, shape `(B, h, n, d)`.
-# - **Returns** shape `(B, n, h * d)`, differentiable in `x`: for each position, the features of head 0,
-#   then those of head 1, and so on.
+# - **Returns** shape `(B, n, h * d)`, differentiable in `x`: for each position, the features of
+#   head 0, then those of head 1, and so on.
 #
 # **Worked number.** `x = [[[[1, 2], [5, 6]], [[3, 4], [7, 8]]]]`, the example above, gives
 # `[[[1, 2, 3, 4], [5, 6, 7, 8]]]`. For any `x`, `merge_heads(split_heads(x, num_heads))` is `x`.
@@ -273,8 +275,8 @@ shapes = {"head outputs": (1, 3, 5, 2), "merge heads": (1, 5, 6), "W_o": (1, 5, 
 plotting.show(plotting.diagram_strip("heads", lit="W_o", shapes=shapes))
 
 # %% [markdown]
-# Without a fourth layer, head $i$ could write only to its own $d$ features of the output. The output
-# layer $W^O \in \mathbb{R}^{D \times D}$ lets every head write to all of them:
+# Without a fourth layer, head $i$ could write only to its own $d$ features of the output. The
+# output layer $W^O \in \mathbb{R}^{D \times D}$ lets every head write to all of them:
 #
 # $$\text{output} = [\,\text{head}_0, \dots, \text{head}_{h-1}\,]\,(W^O)^\top = \sum_{i=0}^{h-1} \text{head}_i\,(W^O_i)^\top, \qquad W^O_i \in \mathbb{R}^{D \times d},$$
 #
@@ -289,8 +291,8 @@ plotting.show(plotting.diagram_strip("heads", lit="W_o", shapes=shapes))
 #
 # $$\text{head}_i = \operatorname{softmax}\!\left(\frac{q_i k_i^\top}{\sqrt{d}}\right) v_i, \qquad q_i \in \mathbb{R}^{n \times d},\; k_i, v_i \in \mathbb{R}^{m \times d}.$$
 #
-# A score sums $d$ products, so its variance is $d$, and the divisor is $\sqrt{d}$. A model that divides
-# by $\sqrt{D}$ still trains, which makes the mistake hard to notice.
+# A score sums $d$ products, so its variance is $d$, and the divisor is $\sqrt{d}$. A model that
+# divides by $\sqrt{D}$ still trains, which makes the mistake hard to notice.
 
 # %% [markdown]
 # ### Masks for heads
@@ -300,12 +302,12 @@ plotting.show(plotting.diagram_strip("heads", lit="W_o", shapes=shapes))
 #
 # | given | means | aligned as |
 # |---|---|---|
-# | `(n, m)` | the same for all | `(1, 1, n, m)`, by itself |
+# | `(n, m)` | the same for all | `(1, 1, n, m)`, automatically |
 # | `(B, n, m)` | one for each item | `(B, 1, n, m)`: you add the axis |
 # | `(B, h, n, m)` | one for each head | as it is |
 #
-# **Predict.** Take *drei* and *dreizehn*, two heads, and a `(B, n, m)` mask used as it is. Do you get an
-# error?
+# **Predict.** Take *drei* and *dreizehn*, two heads, and a `(B, n, m)` mask used as it is. Do you
+# get an error?
 #
 # <details><summary>Answer</summary>
 #
@@ -320,21 +322,21 @@ plotting.show(plotting.diagram_strip("heads", lit="W_o", shapes=shapes))
 #
 # Project, split, attend in all heads at once, merge, and project again.
 #
-# - **`__init__(embed_dim, num_heads, dropout=0.0, bias=False, *, device=None, dtype=None)`** creates
-#   `W_q`, `W_k`, `W_v` and `W_o`, each an `nn.Linear(embed_dim, embed_dim)`, with a bias only if
-#   `bias` is True. Pass `device` and `dtype` on to each layer.
+# - **`__init__(embed_dim, num_heads, dropout=0.0, bias=False, *, device=None, dtype=None)`**
+#   creates `W_q`, `W_k`, `W_v` and `W_o`, each an `nn.Linear(embed_dim, embed_dim)`, with a bias
+#   only if `bias` is True. Pass `device` and `dtype` on to each layer.
 # - **`forward(queries, keys, values, valid_lens=None, mask=None)`** takes `queries` `(B, n, D)`,
 #   `keys` and `values` `(B, m, D)`, `valid_lens` `(B,)` or `(B, n)`, and `mask` in one of the three
 #   shapes above, True = may attend. It returns `(B, n, D)`. If lengths and a mask are both given, a
 #   key must be allowed by both. Masked keys and values have no effect. A query without an allowed
 #   key has weights of 0, and all gradients stay finite. Dropout acts on the weights, in train mode
 #   only.
-# - **`self.attention_weights`** holds the weights of the module's own last call, in train and in eval
-#   mode, before dropout and detached, shape `(B, h, n, m)`.
+# - **`self.attention_weights`** holds the weights of the module's own last call, in train and in
+#   eval mode, before dropout and detached, shape `(B, h, n, m)`.
 #
-# **Worked number.** Take two heads, `embed_dim=4`, and identities for `W_v` and `W_o`. Two queries of
-# zeros score 0 with every key, so they give the keys $(1, 2, 3, 4)$ and $(5, 6, 7, 8)$ a weight of ½
-# each. If these are also the values, both outputs are $(3, 4, 5, 6)$.
+# **Worked number.** Take two heads, `embed_dim=4`, and identities for `W_v` and `W_o`. Two queries
+# of zeros score 0 with every key, so they give the keys $(1, 2, 3, 4)$ and $(5, 6, 7, 8)$ a weight
+# of ½ each. If these are also the values, both outputs are $(3, 4, 5, 6)$.
 
 # %%
 from course_lib.attention import MultiHeadAttention
@@ -344,10 +346,11 @@ check("MultiHeadAttention")
 
 # %% [markdown]
 # Your module now reads the batch of the last lessons, *drei*, *dreizehn* and *dreiundvierzig*, with
-# the translator's vector for each letter. So does a loop over four heads, written from the formula.
+# the translator's vector for each letter. The cell also computes the outputs in a loop over four
+# heads, written from the formula.
 #
-# **Predict.** By how much do the two differ? How much weight do the ten pads of *drei* get? And how
-# many parameters does your module have with 1, 4 and 64 heads?
+# **Predict.** By how much do the outputs differ? How much weight do the ten pads of *drei* get? And
+# how many parameters does your module have with 1, 4 and 64 heads?
 
 # %% tags=["demo"]
 model = trained_translator(numerals)
@@ -394,7 +397,7 @@ plotting.show(plotting.diagram_strip("heads", lit="attention weights", shapes=sh
 # Now a model has to learn to find the two letters of section 1. One query attends to 14 letters,
 # and a linear layer names the first and the eighth. The query, the letters and the positions are
 # fixed random vectors. Your module and the layer are trained on random strings. Then they read 48
-# real numerals of 14 letters, *dreiundvierzig* and *vierunddreißig* among them.
+# real numerals of 14 letters, including *dreiundvierzig* and *vierunddreißig*.
 
 # %% tags=["demo"]
 fourteen = [10 * tens + ones for tens in range(2, 10) for ones in (2, 3, 4, 5, 8, 9)]
@@ -438,7 +441,7 @@ for num_heads in (1, 2):
         count = (named == spelled[:, [0, 7]]).all(dim=1).sum().item()
         right[num_heads].append(count)
         said = ["".join(numerals.source.words(named[i])) for i in (at_43, at_34)]
-        print(f"heads: {num_heads}, right: {count:2} of 48; of 43 and 34:", *said)
+        print(f"heads: {num_heads}, correct: {count:2} of 48; for 43 and 34:", *said)
 names = ["the only head", "head 0 of two", "head 1 of two"]
 weights = torch.cat([maps[1], maps[2]])  # (3, 1, 14)
 query, keys = ["both letters"], "dreiundvierzig"
@@ -449,7 +452,7 @@ assert max(right[1]) < 40 and np.mean(right[2]) > 45
 # <details><summary>Answer</summary>
 #
 # Two heads share the work. One attends to position 0 and the other to position 7, and nearly all
-# pairs are correct. (Choose a head by its name.) A single head may put all its weight on one
+# pairs are correct. (Select a head by its name.) A single head may put all its weight on one
 # position and guess the other letter. Or it divides its weight, and then the two letters blend, as
 # in section 1.
 #
@@ -465,7 +468,7 @@ assert max(right[1]) < 40 and np.mean(right[2]) > 45
 
 # %% tags=["demo"]
 class InTheReader(nn.Module):
-    """Your module in the place of the reader's `nn.MultiheadAttention`."""
+    """Your module as a replacement for the encoder's `nn.MultiheadAttention`."""
 
     def __init__(self, theirs):
         super().__init__()
@@ -490,8 +493,8 @@ assert translate(model, numerals, "dreiundvierzig")[0] == ["forty", "three"]
 # %% [markdown]
 # The translator now runs on your module. Here are its maps for *dreizehn*.
 #
-# **Predict.** Choose head 0 and point at `r`. Which letter does it attend to, and what could that be good
-# for?
+# **Predict.** Choose head 0 and point at `r`. Which letter does it attend to, and what could that
+# be good for?
 
 # %% tags=["demo"]
 translate(model, numerals, "dreizehn")
@@ -510,16 +513,16 @@ assert reader.attention_weights[0, 0, 1].argmax() == 4  # from r to z
 #
 # </details>
 #
-# A map shows where a head looks, but not how the model uses it. So remove the head, by setting its
-# columns of `W_o` to 0, and see what breaks. This is called *ablation*.
+# A map shows where a head looks, but not how the model uses what the head finds. So remove the
+# head, by setting its columns of `W_o` to 0, and see what breaks. This is called *ablation*.
 #
-# **Predict.** What does the translator make of *drei*, *dreizehn* and *dreiundvierzig* without head 0?
+# **Predict.** How does the model translate *drei*, *dreizehn* and *dreiundvierzig* without head 0?
 
 
 # %% tags=["demo", "nbval-ignore-output"]
 @torch.no_grad()
 def all_words_right(numbers):
-    """Return, for each number, whether each word is the most likely after the correct ones."""
+    """Return, for each number, whether each word is predicted from the correct words before it."""
     pairs = [numerals.pair(number) for number in numbers]
     source, wanted = (pad_sequence(part, batch_first=True) for part in zip(*pairs, strict=True))
     lens = (source != 0).sum(dim=1)
@@ -538,7 +541,7 @@ for head in (None, 0, 1, 2, 3):
     shares[head].append(all_words_right(numerals.unseen).sum().item())
     said = [" ".join(translate(model, numerals, word)[0]) for word in (*batch, "vierunddreißig")]
     print("all four heads" if head is None else f"without head {head}", *said, sep="; ")
-    print("    right: {} of 13 to 19, {} of 1 to 99, {} of 500 others".format(*shares[head]))
+    print("    correct: {} of 13 to 19, {} of 1 to 99, {} of 500 others".format(*shares[head]))
 reader.W_o.load_state_dict({"weight": whole, "bias": reader.W_o.bias})
 assert shares[0][0] <= 3 and shares[3][0] >= 5 and shares[None] == [7, 99, 500]
 assert min(shares[1][1], shares[2][1]) > 90 and shares[1][2] < 250
@@ -548,13 +551,13 @@ assert shares[3][1] < shares[0][1] < 90 and said[-1] == "thirty three"
 # <details><summary>Answer</summary>
 #
 # Without head 0, *dreizehn* becomes *three*, while *drei* and *dreiundvierzig* stay correct. The
-# map was a good guide: head 0 looks ahead for *zehn*, and most numbers from 13 to 19 depend on it.
-# Other numbers suffer as well, because a head rarely has only one job. Without head 3,
-# *vierunddreißig* becomes *thirty three*, and more of the numbers up to 99 are wrong than without any
-# other head. Heads 1 and 2 hardly matter up to 99. But without head 1, fewer than half of 500 other
-# numerals, most of them in the thousands, are correct. An ablation tells you only about the inputs
-# you tried. In large models, heads can also stand in for one another, and removing one often costs
-# little (Michel and others 2019).
+# map was a good guide: head 0 looks ahead for *zehn*, and most numbers from 13 to 19 depend on this
+# head. Other numbers suffer as well, because a head rarely has only one job. Without head 3,
+# *vierunddreißig* becomes *thirty three*, and more of the numbers up to 99 are wrong than without
+# any other head. Heads 1 and 2 hardly matter up to 99. But without head 1, fewer than half of 500
+# other numerals, most of them in the thousands, are correct. An ablation tells you only about the
+# inputs you tried. In large models, heads can also stand in for one another, and removing one often
+# costs little (Michel and others 2019).
 #
 # </details>
 
@@ -634,9 +637,9 @@ assert apart["inverted"] < 1e-4 and apart["as it is"] > 0.1
 #
 # </details>
 #
-# One difference remains: an item of length 0 has nothing to attend to.
+# One difference remains. An item of length 0 has no keys to attend to.
 #
-# **Predict.** What do the two modules return for it?
+# **Predict.** What do the two modules return for such an item?
 
 # %% tags=["demo"]
 lens = torch.tensor([0, 8, 14])
@@ -665,8 +668,8 @@ shapes = {"queries": (1, 4, 64), "head queries": (1, 4, 4, 16), "head keys": (1,
 plotting.show(plotting.diagram_strip("heads", lit=("scores", "weighted sum"), shapes=shapes))
 
 # %% [markdown]
-# Scores compare contents, and a sum does not depend on the order of its terms. So if $P$ permutes the
-# positions,
+# Scores compare contents, and a sum does not depend on the order of its terms. So if $P$ permutes
+# the positions,
 #
 # $$f(Px) = P f(x), \qquad x \in \mathbb{R}^{n \times D}.$$
 #
@@ -701,9 +704,10 @@ assert change.abs().max() < 1e-4
 # **By hand.** Is $f$ = "each position minus the next one, in a circle" equivariant? Rotate
 # $(1, 2, 4)$ to $(4, 1, 2)$. The outputs $(-1, -2, 3)$ become $(3, -1, -2)$, rotated as well. Now
 # swap the first two to get $(2, 1, 4)$. The outputs are $(1, -3, 2)$, not $(-2, -1, 3)$. So a
-# rotation alone proves nothing. Nor does a reversal, because a function of distances passes it. A
-# good choice is two permutations from which all others can be composed: a swap of two neighbors and
-# a rotation. (Passing at one input `x` is still not a proof for all inputs.)
+# rotation alone proves nothing. A reversal is not enough either, because a function that uses only
+# distances passes it. A good choice is two permutations from which all others can be composed: a
+# swap of two neighbors and a rotation. (Passing at one input `x` is still not a proof for all
+# inputs.)
 
 # %% [markdown]
 # ### Exercise: `is_permutation_equivariant`
@@ -779,9 +783,9 @@ for name, fn in functions.items():
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It is causal, and it is *not* equivariant, because position 0 sees one key and position 3 sees four. The
-# mask already breaks the symmetry. Some language models have no other source of order (Haviv and others
-# 2022). Only attention in which every query sees every key is blind to order.
+# It is causal, and it is *not* equivariant, because position 0 sees one key and position 3 sees
+# four. The mask already breaks the symmetry. Some language models have no other source of order
+# (Haviv and others 2022). Only attention in which every query sees every key is blind to order.
 #
 # </details>
 
@@ -825,8 +829,8 @@ check("positional_encoding")
 # %% [markdown]
 # ### The clock hands ★
 #
-# **Predict.** The figure shows the table as a map, and three of its columns as curves. Which columns
-# change fastest?
+# **Predict.** The figure shows the table as a map, and three of its columns as curves. Which
+# columns change fastest?
 
 # %% tags=["demo"]
 table = positional_encoding(50, 32)
@@ -837,17 +841,17 @@ assert (table[:, 30:].amax(dim=0) - table[:, 30:].amin(dim=0) < 0.01).all()  # s
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The first columns change fastest. To the right, the stripes get wider, until the last columns hardly
-# change.
+# The first columns change fastest. To the right, the stripes get wider, until the last columns
+# hardly change.
 #
 # </details>
 
 # %% [markdown]
 # ### Three positions back
 #
-# Suppose a head sees nothing but positions, with $W_q = W_k = I$. Up to the divisor, a score is
-# then the dot product of two encodings. The score depends only on the *distance* between the
-# positions, because $\sin a \sin b + \cos a \cos b = \cos(a - b)$:
+# Suppose the inputs of a head are the encodings alone, and $W_q = W_k = I$. Up to the divisor, a
+# score is then the dot product of two encodings. The score depends only on the *distance* between
+# the positions, because $\sin a \sin b + \cos a \cos b = \cos(a - b)$:
 #
 # $$PE_p \cdot PE_{p+s} = \sum_i \cos\frac{s}{10000^{2i/D}}.$$
 #
@@ -868,7 +872,7 @@ assert products.argmax(dim=1).tolist() == list(range(50))
 # <details><summary>Answer</summary>
 #
 # Both scores are 12.272. A cosine is even, so keys three positions back and three ahead score the
-# same, and the peak is always at the query itself. Every query has the same curve, shifted.
+# same, and the peak is always at the query itself.
 #
 # </details>
 #
@@ -877,8 +881,8 @@ assert products.argmax(dim=1).tolist() == list(range(50))
 #
 # $$\sin(a + b) = \sin a \cos b + \cos a \sin b, \qquad \cos(a + b) = \cos a \cos b - \sin a \sin b,$$
 #
-# the new hand is a matrix times the old one, and $a$ does not appear in that matrix. So one matrix works
-# for all positions:
+# the new hand is a matrix times the old one, and $a$ does not appear in that matrix. So one matrix
+# works for all positions:
 #
 # $$PE_{p+s} = R_s\, PE_p \quad\text{for every } p, \qquad R_s \in \mathbb{R}^{D \times D}.$$
 
@@ -886,8 +890,8 @@ assert products.argmax(dim=1).tolist() == list(range(50))
 # ### Exercise: `shift_matrix`
 #
 # - **Takes** `offset`, an integer $s$ (negative to go back), and `embed_dim`, which is even.
-# - **Returns** $R_s$, a floating-point tensor `(embed_dim, embed_dim)`. It multiplies from the left, so
-#   the encoding of a position is a column vector of length `embed_dim`.
+# - **Returns** $R_s$, a floating-point tensor `(embed_dim, embed_dim)`. It multiplies from the
+#   left, so the encoding of a position is a column vector of length `embed_dim`.
 #
 # **Worked number.** `shift_matrix(1, 2)` times the encoding of position 0 gives that of position 1,
 # so $(0, 1)$ becomes $(0.8415, 0.5403)$. `shift_matrix(0, 4)` is the identity.
@@ -899,11 +903,12 @@ from course_lib.attention import shift_matrix
 check("shift_matrix")
 
 # %% [markdown]
-# A head can learn such a matrix. Here are two heads that see nothing but positions, for 14 letters. Both
-# have $W_k = I$. Head 0 has $W_q = R_{-3}$, and head 1 has $W_q = I$. (The factor 40 makes the softmax
-# sharp.)
+# A head can learn such a matrix. Here are two heads whose inputs are only the encodings of 14
+# positions. Both have $W_k = I$. Head 0 has $W_q = R_{-3}$, and head 1 has $W_q = I$. (The factor
+# 40 makes the softmax sharp.)
 #
-# **Predict.** In head 0, which letter does the `g` of *dreiundvierzig* attend to? And the first `e`?
+# **Predict.** In head 0, which letter does the `g` of *dreiundvierzig* attend to? And the first
+# `e`?
 
 # %% tags=["demo"]
 places = positional_encoding(14, 32)
@@ -925,8 +930,7 @@ assert looks[0, 3:].tolist() == list(range(11)) and looks[1].tolist() == list(ra
 # In head 0, from the fourth letter on, every letter attends to the letter exactly three positions
 # back, the `g` to the `r`. Its query is the encoding of that position, and the score peaks where
 # query and key are equal. The first three letters, the first `e` included, have no letter there and
-# attend to the nearest one, the `d`. In head 1, every letter attends to itself. So a head can look
-# for *three positions before me*.
+# attend to the nearest one, the `d`. In head 1, every letter attends to itself.
 #
 # </details>
 
@@ -945,9 +949,9 @@ check("06_multi_head")
 # A colleague plans a language model that reads from left to right, with $D = 64$. Comment on each
 # decision in two or three sentences, with a reason that can be checked.
 #
-# 1. "I take 64 heads instead of 8. More heads can find more, and they cost no parameters."
+# 1. "I use 64 heads instead of 8. More heads can find more, and they cost no parameters."
 # 2. "I leave out `W_o`. The heads are concatenated anyway, so all information is there."
-# 3. "I add no positions. The causal mask already tells the model the order."
+# 3. "I don't add positions. The causal mask already tells the model the order."
 
 # %% [markdown] written="heads_and_positions"
 # **Your answer** (replace the line below):
@@ -966,9 +970,10 @@ check("06_multi_head")
 #    feed-forward layer of a block), but that the residual connection around attention adds block by
 #    block before that.
 # 3. **Half right.** A causal mask breaks equivariance (the test of section 7), so some order can be
-#    learned from it. But it does not distinguish the order of the keys that a query sees: in one layer,
-#    swapping two earlier positions does not change the output of the last position. Half a point for only "the
-#    mask is enough" with the test as a reason, or only "positions are always needed".
+#    learned from it. But it does not distinguish the order of the keys that a query sees: in one
+#    layer, swapping two earlier positions does not change the output of the last position. Half a
+#    point for only "the mask is enough" with the test as a reason, or only "positions are always
+#    needed".
 # ### END SOLUTION
 
 # %% [markdown]
@@ -976,11 +981,11 @@ check("06_multi_head")
 #
 # Multi-head attention divides the features among heads, each with its own weights over the keys,
 # without any extra parameters. One projection computes all heads. Splitting and merging need a
-# transpose, and a plain reshape gives the right shape with the wrong numbers. `W_o` mixes what the
-# heads found. To find out what a trained head does, remove it. If every query sees every key,
-# attention is blind to order. A causal mask breaks this symmetry, and a positional encoding adds
-# the positions. A step multiplies the encoding by the same matrix everywhere, so a head can look
-# three positions back.
+# transpose, and a plain reshape gives the correct shape with the numbers in the wrong places. `W_o`
+# mixes what the heads found. To find out what a trained head does, remove it. If every query sees
+# every key, attention is blind to order. A causal mask breaks this symmetry, and a positional
+# encoding adds the positions. A step of three positions multiplies every encoding by the same
+# matrix, so a head can look three positions back.
 
 # %% [markdown]
 # ## Further exercises ★

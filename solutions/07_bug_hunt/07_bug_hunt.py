@@ -1,14 +1,14 @@
 # %% [markdown]
 # # 07 · Bug hunt: does it learn, and would you notice?
 #
-# **The question.** You wrote an attention module. The loss falls, and the accuracy is 100 %. Is the
-# module correct? Ten black boxes wait below, each an attention module with one fault. You train and
-# test them, and find out what is wrong before you see a line of their code.
+# **The question.** You wrote an attention module. The loss falls, and the accuracy is 100%. Is the
+# module correct? This lesson contains ten black boxes, each an attention module with one fault. You
+# train and test them, and find out what is wrong before you see a line of their code.
 #
 # **After this you can**
 #
 # - say why a falling loss proves nothing about the code, and which loss proves a bug;
-# - turn "what must always hold" into tests that tell a correct module from a broken one;
+# - turn properties that must always hold into tests that tell a correct module from a broken one;
 # - diagnose a module from the invariant it breaks, and fix it;
 # - keep your tests in a file that pytest runs.
 #
@@ -60,9 +60,9 @@ plotting.show(plotting.diagram("block", lit=parts, shapes=shapes))
 #
 # $$x \leftarrow x + \text{attention}(x), \qquad x \leftarrow x + \text{MLP}(x), \qquad x \in \mathbb{R}^{B \times n \times D}.$$
 #
-# (The *norm* in the diagram comes in lesson 09.) Attention cannot see positions, so the block adds a
-# learned vector to each of them. It takes any module with the interface of `MultiHeadAttention`,
-# broken ones included.
+# (The *norm* in the diagram comes in lesson 09.) Attention cannot see positions, so the block adds
+# a learned vector to each of them. `Block` accepts any module with the interface of
+# `MultiHeadAttention`, even a broken one.
 
 
 # %% tags=["demo"]
@@ -86,8 +86,8 @@ class Block(nn.Module):
 
 
 # %% [markdown]
-# **Reversal.** The input is a sequence of 8 symbols, and the target is the same sequence backwards. The
-# training loop draws fresh sequences at every step and uses cross-entropy and Adam.
+# **Reversal.** The input is a sequence of 8 symbols, and the target is the same sequence backwards.
+# The training loop draws fresh sequences at every step and uses cross-entropy and Adam.
 
 
 # %% tags=["demo"]
@@ -144,8 +144,8 @@ assert weights.mean(0).argmax(-1).tolist() == [7, 6, 5, 4, 3, 2, 1, 0]
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The loss ends near 0. Query $i$ attends to key $7 - i$, whatever the symbols are. On average over the
-# heads, the largest weight of each row is on the antidiagonal.
+# The loss ends near 0. Query $i$ attends to key $7 - i$, whatever the symbols are. On average over
+# the heads, the largest weight of each row is on the antidiagonal.
 #
 # </details>
 
@@ -165,7 +165,7 @@ plotting.show(plotting.diagram_strip("heads", lit=steps, shapes=shapes))
 # the source yet. `Sound` is a correct module for comparison.
 #
 # **Predict.** Train each box on reversal, with a dropout of 0.1. How many of the ten get more than
-# 95 % of the symbols correct?
+# 95% of the symbols correct?
 
 
 # %% tags=["demo", "nbval-ignore-output"]
@@ -190,8 +190,8 @@ assert min(on_reversal.values()) > 0.95
 # <details><summary>Answer</summary>
 #
 # All ten boxes learn reversal. It has no padding and no mask, and its queries, keys and values are
-# one tensor, so some faults have no effect. The layers around the attention learn to compensate for
-# the others.
+# one tensor, so some faults have no effect. For the remaining faults, the layers around the
+# attention learn to compensate.
 #
 # </details>
 
@@ -202,8 +202,7 @@ assert min(on_reversal.values()) > 0.95
 # to look up, the keys are the names in the directory, and the values are their entries. Only
 # attention connects the query with an entry.
 #
-# **Predict.** How many boxes get less than 97.5 %? Would you notice the fault if you saw only this
-# box?
+# **Predict.** How many boxes get less than 97.5%? Would you notice a fault if you saw only one box?
 
 
 # %% tags=["demo", "nbval-ignore-output"]
@@ -240,9 +239,9 @@ assert sorted(on_directory.values())[0] < 0.2 and sorted(on_directory.values())[
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Five boxes get less than 97.5 %. One of them is no better than guessing, and another gets more
-# than 90 %. Alone, without `Sound` beside it, such a number would tell you nothing. A bug, a poor
-# learning rate and a hard task look the same.
+# Five boxes get less than 97.5%. One of them is no better than guessing, and another gets more than
+# 90%. Without `Sound` for comparison, such a number would tell you nothing. A bug, a poor learning
+# rate and a hard task look the same.
 #
 # </details>
 
@@ -252,7 +251,7 @@ assert sorted(on_directory.values())[0] < 0.2 and sorted(on_directory.values())[
 # One kind of loss does prove a bug. Throw a die with eight faces, and let the block predict the
 # *next* throw with a causal mask.
 #
-# **Predict.** Below which loss must the model be cheating?
+# **Predict.** Below what loss do you know that the model is cheating?
 
 
 # %% tags=["demo", "nbval-ignore-output"]
@@ -279,9 +278,9 @@ assert len([b for b in boxes if on_directory[b] > 0.975 and b not in too_good]) 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Below $\ln 8$, the model must be cheating. Nothing can predict a fair die, and each batch is new, so
-# the model cannot have memorized it. Four boxes end below it, three of them far below. In each of them,
-# some position sees what comes after it, and you needed no correct module to prove it. Four other
+# Below $\ln 8$, the model must be cheating. Nothing can predict a fair die, and each batch is new,
+# so the model cannot have memorized it. Four boxes end below $\ln 8$, three of them far below. In
+# these four, some position sees later throws, and the proof needs no correct module. Four other
 # boxes have passed all three trainings.
 #
 # </details>
@@ -292,8 +291,8 @@ assert len([b for b in boxes if on_directory[b] > 0.975 and b not in too_good]) 
 # *If the loss does not reveal a bug, what does?*
 
 # %% [markdown]
-# An *invariant* is a property of every correct implementation, whatever its weights. To test one, call
-# the module, change one thing whose effect you know, call it again, and compare. This takes no
+# An *invariant* is a property of every correct implementation, whatever its weights. To test one,
+# call the module, change one thing whose effect you know, call it again, and compare. This takes no
 # training and no expected numbers.
 
 # %% tags=["demo"]
@@ -318,12 +317,14 @@ for invariant, statement in INVARIANTS.items():
 # ### Exercise: `masking_equals_deleting`
 #
 # - **Takes** `module`, called as `module(queries, keys, values)` or with `valid_lens` as a fourth
-#   argument, `queries` `(B, n, d)`, `keys` and `values` `(B, m, ...)`, and `valid_lens` `(B,)`, each
-#   at least 1.
-# - **Returns** True if masking the padded keys gives the same outputs as deleting them, for every item.
+#   argument, `queries` `(B, n, d)`, `keys` and `values` `(B, m, ...)`, and `valid_lens` `(B,)`,
+#   each at least 1.
+# - **Returns** True if masking the padded keys gives the same outputs as deleting them, for every
+#   item.
 #
-# **Worked example.** A module returns the plain average of the values, whatever the lengths. For values
-# $(1, 2, 9)$ and length 2 it returns 4 with the mask and 1.5 after deleting. The result is False.
+# **Worked example.** A module returns the plain average of the values, whatever the lengths. For
+# values $(1, 2, 9)$ and length 2 it returns 4 with the mask and 1.5 after deleting. The result is
+# False.
 
 # %%
 from course_lib.attention import masking_equals_deleting
@@ -338,15 +339,15 @@ check("masking_equals_deleting")
 # - **Returns** True if the outputs do not depend on the order of the keys. Each key takes its value
 #   with it.
 #
-# **Predict** before you choose an order. Which broken module passes if you only reverse the keys?
-# Which one passes if you only rotate them by one?
+# **Predict** before you choose an order. What kind of broken module passes if you only reverse the
+# keys? What kind passes if you only rotate them by one?
 #
 # <details><summary>Answer</summary>
 #
 # A module that prefers the middle key passes if you only reverse the keys. One that looks at
 # neighbors (in a circle) passes if you only rotate them. Swapping each pair of neighbors in turn
 # catches most faults, but it does not prove invariance. Every order is a series of such swaps, but
-# all swaps except the first start from keys that are already swapped. Take scores $(4, 3, 2, 1)$
+# all swaps after the first start from an order that you have not tested. Take scores $(4, 3, 2, 1)$
 # and a module that adds $\operatorname{relu}(\text{last} - \text{first})$. It adds 0 after each of
 # the three swaps, and 3 after a reversal. Add a few random orders.
 #
@@ -380,7 +381,8 @@ check("batch_items_independent")
 
 # %% [markdown]
 # The batch below holds three numerals, of 4, 8 and 14 letters, with four queries each, and
-# `fresh(name)` builds a box in eval mode. The last lines test `linear_in_values` on the correct module.
+# `fresh(name)` builds a box in eval mode. The last lines test `linear_in_values` on the correct
+# module.
 
 
 # %% tags=["demo"]
@@ -405,17 +407,18 @@ assert gap < 1e-12
 # %% [markdown]
 # ### Exercise: `diagnosed_boxes`
 #
-# Diagnose `curlew`, `fulmar` and `ibis`. Your tests cover three of the eleven invariants. For others,
-# write the experiment yourself.
+# Diagnose `curlew`, `fulmar` and `ibis`. Your tests cover three of the eleven invariants. For
+# others, write the experiment yourself.
 #
 # - **Takes** nothing.
-# - **Returns** a dict from the names of the three boxes to the id of an invariant that the box breaks.
-#   If it breaks several, give any one of them.
+# - **Returns** a dict from the names of the three boxes to the id of an invariant that the box
+#   breaks. If it breaks several, give any one of them.
 #
-# The entries are graded together, all or nothing, so the points cannot tell you which entry is wrong.
-# Your tests can.
+# The entries are graded together, all or nothing, so the points cannot tell you which entry is
+# wrong. Your tests can.
 #
-# **Worked example.** If the gap above were large for a box, its entry would be `"linear_in_values"`.
+# **Worked example.** If the gap above were large for a box, its entry would be
+# `"linear_in_values"`.
 
 # %%
 from course_lib.attention import diagnosed_boxes
@@ -427,7 +430,7 @@ check("diagnosed_boxes")
 # ### Open the boxes
 #
 # `diagnose("curlew")` lists possible faults. Add the number of the one that fits your evidence as a
-# second argument. A correct diagnosis opens the box and shows how it differs from `Sound`, and a wrong
+# second argument. A correct diagnosis opens the box and shows how it differs from `Sound`. A wrong
 # one prints the evidence that it would need. (All boxes inherit `split`, `merge`, `allowed` and
 # `softmax`, which are correct.)
 
@@ -437,8 +440,8 @@ diagnose("curlew")
 # %% [markdown]
 # ### All ten boxes
 #
-# **Predict.** Which column of the next table says yes everywhere? Which of your three tests reveals
-# most boxes?
+# **Predict.** Which column of the next table says yes everywhere? Which of your three tests catches
+# the most boxes?
 
 # %% tags=["demo", "nbval-ignore-output"]
 inputs = queries, keys, values
@@ -453,7 +456,7 @@ table = {
     }
     for name in boxes
 }
-plotting.show(plotting.verdicts(table, title="What training says, and what three tests say"))
+plotting.show(plotting.verdicts(table, title="What training and three tests reveal"))
 failures = {
     question: sum(not row[question] for row in table.values()) for question in table["sound"]
 }
@@ -463,19 +466,18 @@ assert sum(all(row.values()) for row in table.values()) == 1 + 4
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Every box learned reversal. `masking_equals_deleting` reveals three boxes, and your other tests reveal
-# one each. Training tells you at best *that* something is wrong. A test tells you *what* is wrong, in
-# milliseconds. Four boxes pass all six columns, and only the other invariants reveal them. Writing
-# eleven tests takes an evening, and you do it once.
+# Every box learned reversal. `masking_equals_deleting` catches three boxes, and your other tests
+# catch one each. Training tells you at best *that* something is wrong. A test tells you *what* is
+# wrong, in milliseconds. Four boxes pass all six columns, and only the other invariants catch them.
 #
 # </details>
 
 # %% [markdown]
 # ### Exercise: `broken_invariants`
 #
-# Return a dict like that of `diagnosed_boxes`, for all names in `BUGS`. The entries are graded in three
-# groups, all or nothing. For `scale_free`, compare `attention_weights.log().std(-1)` for two sizes, say
-# 4 and 256, with one head and standard normal queries and keys.
+# Return a dict like that of `diagnosed_boxes`, for all names in `BUGS`. The entries are graded in
+# three groups, all or nothing. For `scale_free`, compare `attention_weights.log().std(-1)` for two
+# sizes, say 4 and 256, with one head and standard normal queries and keys.
 
 # %%
 from course_lib.attention import broken_invariants
@@ -489,19 +491,19 @@ check("broken_invariants")
 # *Do such bugs occur outside a lesson?*
 
 # %% [markdown]
-# These four were reported in public. None of them raised an error.
+# These four bugs were reported in public. None of them raised an error.
 #
 # | thread | what happened |
 # |---|---|
 # | [rasbt/LLMs-from-scratch #1062](https://github.com/rasbt/LLMs-from-scratch/pull/1062) (2026) | A book's notebook passed an upper triangle to `F.scaled_dot_product_attention`, where True means "may attend". Each token saw only the tokens after it. |
 # | [keras-team/keras #23038](https://github.com/keras-team/keras/issues/23038) (2026) | `MultiHeadAttention` left the causal mask to a fast kernel. With dropout, for example, it took a slow path that did not apply the mask. |
-# | [d2l-ai/d2l-en #2423](https://github.com/d2l-ai/d2l-en/pull/2423) (2023) | Masked scores become −10⁶. In an item of length 0, all scores are then equal, so it gets the average of its padding. |
-# | [pytorch/pytorch #41508](https://github.com/pytorch/pytorch/issues/41508) (2020) | In `nn.MultiheadAttention`, a query without an allowed key gets nan. Even if you discard it, the gradients become nan. |
+# | [d2l-ai/d2l-en #2423](https://github.com/d2l-ai/d2l-en/pull/2423) (2023) | Masked scores become −10⁶. In an item of length 0, all scores are then equal, so the item gets the average of its padding. |
+# | [pytorch/pytorch #41508](https://github.com/pytorch/pytorch/issues/41508) (2020) | In `nn.MultiheadAttention`, a query without an allowed key gets nan. Even if you discard this output, the gradients become nan. |
 #
 # The next cell rebuilds the first three and calls PyTorch's own module for the fourth.
 #
-# **Predict.** Which lines will contain `False`? (With a length of 0, deleting leaves no keys, and a sum
-# over no keys is 0.)
+# **Predict.** Which lines will contain `False`? (With a length of 0, deleting leaves no keys, and a
+# sum over no keys is 0.)
 
 
 # %% tags=["demo"]
@@ -553,7 +555,7 @@ for name, module in {"d2l": million_below, "PyTorch": torchs_module}.items():
 
 outputs = torchs_module(*inputs, torch.tensor([0, 8, 14]))
 outputs[1:].sum().backward()  # without the empty item
-print(f"nan in the gradient of its weights: {in_torch.in_proj_weight.grad.isnan().any()}")
+print(f"nan in the gradient of PyTorch's weights: {in_torch.in_proj_weight.grad.isnan().any()}")
 assert not is_causal(inverted_mask, queries) and is_causal(lambda x: dropped_mask(x, 0.0), queries)
 assert not is_causal(lambda x: dropped_mask(x, 0.1), queries)
 assert in_torch.in_proj_weight.grad.isnan().any()
@@ -561,11 +563,11 @@ assert in_torch.in_proj_weight.grad.isnan().any()
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# `is_causal` reveals both mask bugs, the second only if you test with the dropout that you train
-# with. (The book's repository now has the same test, that future tokens do not change earlier
-# outputs.) `masking_equals_deleting` reveals the other two, but only with an empty item. Both
-# modules break `empty_rows_zero` and treat all other items correctly. (`batch_items_independent` is
-# False for nan, because nan is not equal to anything.) A test is only as good as its inputs.
+# `is_causal` catches both mask bugs, the second only if you test with the dropout that you train
+# with. (The book's repository now also tests that future tokens do not change earlier outputs.)
+# `masking_equals_deleting` catches the other two, but only with an empty item. Both modules break
+# `empty_rows_zero` and treat all other items correctly. (`batch_items_independent` is False for
+# nan, because nan is not equal to anything.) A test is only as good as its inputs.
 #
 # </details>
 
@@ -580,8 +582,9 @@ steps = "scores", "mask", "softmax", "weighted sum"
 plotting.show(plotting.diagram_strip("attention", lit=steps, shapes=shapes))
 
 # %% [markdown]
-# Real modules may have several faults, so run the tests again after each repair. This self-attention
-# module for generating text has four. Its queries, keys and values come from one matrix `W_qkv`.
+# Real modules may have several faults, so run the tests again after each repair. This
+# self-attention module for generating text has four faults. Its queries, keys and values come from
+# one matrix `W_qkv`.
 
 # %% tags=["demo"]
 plotting.show_source(source(BrokenCausalSelfAttention))
@@ -599,16 +602,16 @@ assert not is_causal(broken, x) and empty_item.isnan().all()
 # Write the module correctly.
 #
 # - **`__init__(embed_dim, num_heads, *, device=None, dtype=None)`** creates two `nn.Linear` layers
-#   without bias: `W_qkv`, from `embed_dim` to `3 * embed_dim`, and `W_o`. The outputs of `W_qkv` are the
-#   queries, then the keys, then the values, each split into heads as in lesson 06. Pass `device` and
-#   `dtype` on to both layers.
-# - **`forward(x, valid_lens=None)`** takes `x` `(B, n, embed_dim)` and `valid_lens` `(B,)` and returns
-#   `(B, n, embed_dim)`. Position $i$ attends to the real positions $j \le i$. Padded positions have no
-#   effect on the others, whatever they contain. An item of length 0 gets zeros.
+#   without bias: `W_qkv`, from `embed_dim` to `3 * embed_dim`, and `W_o`. The outputs of `W_qkv`
+#   are the queries, then the keys, then the values, each split into heads as in lesson 06. Pass
+#   `device` and `dtype` on to both layers.
+# - **`forward(x, valid_lens=None)`** takes `x` `(B, n, embed_dim)` and `valid_lens` `(B,)` and
+#   returns `(B, n, embed_dim)`. Position $i$ attends to the real positions $j \le i$. Padded
+#   positions have no effect on the others, whatever they contain. An item of length 0 gets zeros.
 # - **`self.attention_weights`** holds the weights `(B, h, n, n)`, detached.
 #
-# **Worked number.** The first position sees only itself, so its row of weights is $(1, 0, 0, \dots)$ in
-# every head.
+# **Worked number.** The first position sees only itself, so its row of weights is
+# $(1, 0, 0, \dots)$ in every head.
 
 # %%
 from course_lib.attention import CausalSelfAttention
@@ -644,8 +647,8 @@ assert not torch.allclose(sums, torch.ones_like(sums))
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# All three pass, but two other invariants fail. One fault hides another here, so after the first
-# repair more tests will fail, not fewer.
+# None of the three fails, but the module breaks two other invariants. One fault hides another here,
+# so after the first repair more tests may fail, not fewer.
 #
 # </details>
 
@@ -654,15 +657,17 @@ assert not torch.allclose(sums, torch.ones_like(sums))
 #
 # Write `BrokenLookup` correctly.
 #
-# - **`__init__(query_size, key_size, num_hiddens, dropout=0.0, *, device=None, dtype=None)`** creates
-#   `W_q` and `W_k`, both `nn.Linear` without bias, into `num_hiddens` features. Pass `device` and
-#   `dtype` on to both.
-# - **`forward(queries, keys, values, valid_lens=None)`** takes `queries` `(B, n, query_size)`, `keys`
-#   `(B, m, key_size)` and `values` `(B, m, v)` and returns `(B, n, v)`. Masked keys and values have
-#   no effect, and an item of length 0 gets zeros. Dropout acts on the weights, in train mode only.
+# - **`__init__(query_size, key_size, num_hiddens, dropout=0.0, *, device=None, dtype=None)`**
+#   creates `W_q` and `W_k`, both `nn.Linear` without bias, into `num_hiddens` features. Pass
+#   `device` and `dtype` on to both.
+# - **`forward(queries, keys, values, valid_lens=None)`** takes `queries` `(B, n, query_size)`,
+#   `keys` `(B, m, key_size)` and `values` `(B, m, v)` and returns `(B, n, v)`. Masked keys and
+#   values have no effect, and an item of length 0 gets zeros. Dropout acts on the weights, in train
+#   mode only.
 # - **`self.attention_weights`** holds the weights `(B, n, m)`, before dropout and detached.
 #
-# **By hand.** With one real key, every query gets that key's value, whatever the weights of the layers.
+# **By hand.** With one real key, every query gets that key's value, whatever weights the layers
+# have.
 
 # %%
 from course_lib.attention import Lookup
@@ -677,10 +682,11 @@ check("Lookup")
 
 # %% [markdown]
 # [pytest](https://docs.pytest.org) runs the functions of a file whose names start with `test_`.
-# `run_tests` writes such a file into your library `my_attention`, together with imports of your answers
-# (or the course's, if you have not solved an exercise), and starts pytest.
+# `run_tests` writes such a file into your library `my_attention`, together with imports of your
+# answers (or the course's, if you have not solved an exercise), and starts pytest.
 #
-# **Predict.** Do your modules pass your tests? And which tests fail if you remove the first `.eval()`?
+# **Predict.** Do your modules pass your tests? And which tests fail if you remove the first
+# `.eval()`?
 
 # %% tags=["demo", "nbval-ignore-output"]
 from course_lib.notebook.own_tests import run_tests
@@ -732,8 +738,8 @@ check("07_bug_hunt")
 # %% [markdown]
 # ### Written question: the colleague's loss curve
 #
-# A colleague sends you a new attention module and a plot: "Trained on our data, the loss falls as with
-# the old one, and the validation accuracy is the same. Shall we ship it?"
+# A colleague sends you a new attention module and a plot: "On our data, the loss falls as it did
+# with the old module, and the validation accuracy is the same. Can we ship it?"
 #
 # In five to eight sentences, name two different reasons why a broken module can train as well as a
 # correct one, with a box as an example of each. Describe a situation after shipping in which one of
@@ -745,17 +751,18 @@ check("07_bug_hunt")
 # ### BEGIN SOLUTION
 # Three points, one for each part; half points are possible.
 #
-# 1. **Why it trains.** Two different reasons, each with a box that fits. The other layers compensate for
-#    the fault (on reversal `avocet`, `bittern`, `jacana`; anywhere `heron` and, for the scale, `egret`).
-#    The training data never reaches it (no padding: `curlew`, `fulmar`; no empty item: `ibis`; keys and
-#    values the same tensor: `dunlin`). The metric hardly shows it (`grebe`, with a small dropout). Half a
-#    point for one reason.
+# 1. **Why it trains.** Two different reasons, each with a box that fits. The other layers
+#    compensate for the fault (on reversal `avocet`, `bittern`, `jacana`; anywhere `heron` and, for
+#    the scale, `egret`). The training data never reaches it (no padding: `curlew`, `fulmar`; no
+#    empty item: `ibis`; keys and values the same tensor: `dunlin`). The metric hardly shows it
+#    (`grebe`, with a small dropout). Half a point for one reason.
 # 2. **When it hurts.** A concrete situation, such as batches with other padding, an empty document,
-#    cross-attention, reproducing a prediction, loading weights that another implementation trained, or
-#    reading attention maps as explanations.
+#    cross-attention, reproducing a prediction, loading weights that another implementation trained,
+#    or reading attention maps as explanations.
 # 3. **Which tests.** Two tests with a reason that has to do with what they reveal, such as
 #    `masking_equals_deleting` because the data has padding, and `items_apart` because mixing leaks
-#    information. "The permutation test" alone earns half a point at most, because it reveals one of ten.
+#    information. "The permutation test" alone earns half a point at most, because it reveals one of
+#    ten.
 # ### END SOLUTION
 
 # %% [markdown]
@@ -769,10 +776,10 @@ check("07_bug_hunt")
 #
 # ## Further exercises ★
 #
-# 1. **Catch it by training.** For one of the boxes that pass all three trainings, design data on which
-#    it does visibly worse than `Sound`.
-# 2. **An eleventh box.** Write a module that breaks none of the listed invariants and is still wrong.
-#    Which invariant would you add?
+# 1. **Catch it by training.** For one of the boxes that pass all three trainings, design data on
+#    which it does visibly worse than `Sound`.
+# 2. **An eleventh box.** Write a module that breaks none of the listed invariants and is still
+#    wrong. Which invariant would you add?
 #
 # ## References
 #

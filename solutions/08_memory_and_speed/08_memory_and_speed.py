@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 08 · Memory and speed
 #
-# **The question.** Attention compares every position with every other. A text of 100,000 words has ten
-# billion weights in each head, and yet models read such texts. Where do they put the weights?
+# **The question.** Attention compares every position with every other. A text of 100,000 words has
+# ten billion weights in each head, and yet models read such texts. Where do they put the weights?
 #
 # **After this you can**
 #
@@ -11,8 +11,8 @@
 # - write attention, forward and backward, whose memory grows with $n + m$ instead of $n m$;
 # - find out which kernel torch uses, and what limits the speed of a piece of code.
 #
-# **Time:** {time}. **You need:** a stable softmax and masks (lesson 02), additive scores (lesson 04),
-# and the backward pass of attention (lesson 05). Sections 1 and 2 alone take half an hour.
+# **Time:** {time}. **You need:** a stable softmax and masks (lesson 02), additive scores (lesson
+# 04), and the backward pass of attention (lesson 05). Sections 1 and 2 alone take half an hour.
 
 # %%
 import math
@@ -53,17 +53,18 @@ plotting.show(
 )
 
 # %% [markdown]
-# The meter below counts bytes. The *peak* is the largest number in use at once, besides the inputs.
-# The bytes that are *kept* stay in use after the forward pass because the backward pass needs them.
+# The meter below counts bytes. The *peak* is the largest number of bytes in use at once, not
+# counting the inputs. The bytes that are *kept* stay in use after the forward pass because the
+# backward pass needs them.
 #
-# **Predict.** For the 14 letters of *dreiundvierzig*, which are larger, the three inputs with 64
-# features each, or the weights? For a page of 1,024 letters, how many matrices as large as the weights
-# are in memory at the peak?
+# **Predict.** For the 14 letters of *dreiundvierzig*, which take more memory, the three inputs with
+# 64 features each or the weights? For a page of 1,024 letters, how many matrices as large as the
+# weights are in memory at the peak?
 
 
 # %% tags=["demo"]
 def kibibytes(fn, *inputs, train=False):
-    """(kept, peak) of one call, and of its backward pass if `train`."""
+    """Return (kept, peak) in KiB for one call, with its backward pass if `train`."""
     inputs = [x.detach().requires_grad_(train) for x in inputs]
     with Spending(inputs) as spent:
         outputs = fn(*inputs)
@@ -93,14 +94,14 @@ assert 3 < peak / (n * n / 256) < 4
 # <details><summary>Answer</summary>
 #
 # For a word, the weights are a fourteenth as large as the inputs. For a page they are five times as
-# large, and at the peak there are three such matrices: the weights, their gradient, and the gradient of
-# the scores. One is kept for the backward pass.
+# large, and at the peak there are three such matrices: the weights, their gradient, and the
+# gradient of the scores. One is kept for the backward pass.
 #
 # </details>
 #
-# For a chapter of 16,384 letters, the weights of one head take $16384^2 \cdot 4$ bytes, which is 1 GiB,
-# and the peak is three times that. Could you work in pieces? The softmax is in the way, because a
-# weight needs the sum over its whole row.
+# For a chapter of 16,384 letters, the weights of one head take $16384^2 \cdot 4$ bytes, which is 1
+# GiB, and the peak is three times that. Could you work in pieces? The softmax is in the way,
+# because a weight needs the sum over its whole row.
 
 # %% [markdown]
 # ## 2. A softmax in blocks
@@ -112,14 +113,14 @@ shapes = {"scores": (1, 8), "mask": (1, 8), "softmax": (1, 8)}
 plotting.show(plotting.diagram_strip("attention", lit="softmax", shapes=shapes))
 
 # %% [markdown]
-# A weight is $e^{s_j - c} / \sum_k e^{s_k - c}$, for any $c$. Lesson 02 took the largest score for $c$,
-# so that nothing overflows. You need two numbers, the largest score $c$ and the sum $t$.
+# A weight is $e^{s_j - c} / \sum_k e^{s_k - c}$, for any $c$. Lesson 02 took the largest score for
+# $c$, so that nothing overflows. You need two numbers, the largest score $c$ and the sum $t$.
 #
 # **By hand.** For the scores $1, 0$, you have $c = 1$ and $t = e^0 + e^{-1} = 1.3679$. With a third
 # score $2$, $c = 2$ and $t = e^{-1} + e^{-2} + e^0 = 1.5032$.
 #
-# **Predict.** How do you get 1.5032 from $c = 1$, $t = 1.3679$ and the new score 2 alone? In the longer
-# row below, in which block does a sum that is never rescaled go wrong?
+# **Predict.** How do you get 1.5032 from $c = 1$, $t = 1.3679$ and the new score 2 alone? In the
+# longer row below, in which block does a sum that is never rescaled go wrong?
 
 # %% tags=["demo"]
 row = torch.tensor([1.0, 0.5, 2.0, 0.0, 3.0, 1.5, 2.5, 0.5])
@@ -137,15 +138,16 @@ assert sums["never rescaled"][1] - sums["correct"][1] > 0.9
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It goes wrong in block 1, where the maximum rises from 2 to 3. All old terms have the same wrong $c$,
-# so *one* factor corrects them: $1.3679 \cdot e^{1 - 2} = 0.5032$, and the new score adds 1.
+# The sum goes wrong in block 1, where the maximum rises from 2 to 3. All old terms have the same
+# wrong $c$, so *one* factor corrects them: $1.3679 \cdot e^{1 - 2} = 0.5032$, and the new score
+# adds 1.
 #
 # </details>
 #
 # This is the *online softmax* (Milakov and Gimelshein, 2018).
 #
-# **Predict.** All keys of the first blocks are masked for a row, so its scores are $-\infty$. What is
-# $e^{s - c}$?
+# **Predict.** Suppose a row has only masked keys in the first blocks, so the scores there are
+# $-\infty$. What is $e^{s - c}$?
 #
 # <details><summary>Answer</summary>
 #
@@ -156,10 +158,11 @@ assert sums["never rescaled"][1] - sums["correct"][1] > 0.9
 # %% [markdown]
 # ### Exercise: `softmax_statistics`
 #
-# - **Takes** `blocks`, an iterable over one or more tensors `(..., b)`, such as a generator. Their sizes
-#   `b` may differ, and scores may be $-\infty$.
-# - **Returns** `(maxima, totals)`, each `(...)`, with the largest score $c$ and $\sum_k e^{s_k - c}$ of
-#   every row. If all scores of a row are $-\infty$, the results are $-\infty$ and 0.
+# - **Takes** `blocks`, an iterable over one or more tensors `(..., b)`, such as a generator. Their
+#   sizes `b` may differ, and scores may be $-\infty$.
+# - **Returns** `(maxima, totals)`, each `(...)`, with the largest score $c$ and
+#   $\sum_k e^{s_k - c}$ of every row. If all scores of a row are $-\infty$, the results are
+#   $-\infty$ and 0.
 # - **Keeps** no block. The check counts bytes.
 #
 # **Worked number.** Blocks `[[1, 0]]` and `[[2]]` give `[2]` and `[1.5032]`.
@@ -194,8 +197,8 @@ plotting.show(plotting.diagram_strip("attention", lit=steps, shapes=shapes))
 # The output is $5.7739 / 1.5032 = 3.8411$. As a by-product you have $L = c + \ln t = 2.4076$, the
 # *log-sum-exp* of the row. You will need it in section 4.
 #
-# **Predict.** The slider shows the longer row with the values 1 to 8. At which step are the old sums
-# multiplied by less than 1?
+# **Predict.** The slider shows the longer row with the values 1 to 8. At which step are the old
+# sums multiplied by less than 1?
 
 
 # %% tags=["demo"]
@@ -208,16 +211,17 @@ plotting.interactive(draw_blocks, blocks=range(4))
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# At the second step, the maximum rises from 2 to 3, and the factor is $e^{-1} = 0.37$. The third block
-# leaves the maximum where it is, so nothing is rescaled.
+# At the second step, the maximum rises from 2 to 3, and the factor is $e^{-1} = 0.37$. The third
+# block leaves the maximum where it is, so nothing is rescaled.
 #
 # </details>
 #
-# With many queries there are two loops, one over blocks of queries and one over blocks of keys. On a
-# GPU, the slow memory below is its HBM, and the fast memory is the SRAM of each processor on the chip.
+# With many queries there are two loops, one over blocks of queries and one over blocks of keys. On
+# a GPU, the slow memory in the figure is the HBM, and the fast memory is the SRAM of each processor
+# on the chip.
 #
-# **Predict.** What is never in memory as a whole? And how often is the first block of keys, $K_0$,
-# loaded?
+# **Predict.** Which matrix is never in memory as a whole? And how many times is the first block of
+# keys, $K_0$, loaded?
 
 
 # %% tags=["demo"]
@@ -230,9 +234,10 @@ plotting.interactive(draw_tiles, step=range(13))
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The matrix of scores never exists as a whole. At any time there is one tile of it. $K_0$ is loaded
-# once for each block of queries, here three times. With a fast memory of $M$ numbers, the slow memory
-# is accessed $\Theta(n^2 d^2 / M)$ times (Dao and others, 2022), so larger blocks mean less traffic.
+# The matrix of scores never exists as a whole. There is only one tile of it at a time. $K_0$ is
+# loaded once for each block of queries, here three times. With a fast memory of $M$ numbers, the
+# slow memory is accessed $\Theta(n^2 d^2 / M)$ times (Dao and others, 2022), so larger blocks mean
+# less traffic.
 #
 # </details>
 
@@ -240,17 +245,17 @@ plotting.interactive(draw_tiles, step=range(13))
 # ### Exercise: `blocked_attention`
 #
 # - **Takes** `queries` `(..., n, d)`, `keys` `(..., m, d)`, `values` `(..., m, v)`, `mask`, and
-#   `block_size`, at least 1. The mask is None or broadcastable to `(..., n, m)`, True = may attend. It
-#   may have a single column for all keys.
-# - **Returns** `(outputs, logsumexp)`, `(..., n, v)` and `(..., n)`. A query that may attend to no key
-#   gets zeros and $-\infty$, and its gradient is 0.
+#   `block_size`, at least 1. The mask is None or broadcastable to `(..., n, m)`, True = may attend.
+#   It may have a single column for all keys.
+# - **Returns** `(outputs, logsumexp)`, `(..., n, v)` and `(..., n)`. A query that may attend to no
+#   key gets zeros and $-\infty$, and its gradient is 0.
 # - **Never** has all scores in memory, in one piece or in several. Do not use
 #   `F.scaled_dot_product_attention`. Gradients reach queries, keys and values.
 #
 # The last block may be shorter.
 #
-# **Worked number.** For $d = 1$, the query 1, keys 1, 0, 2 and values 1, 3, 5, the results are 3.8411
-# and 2.4076, as in the table above, for any block size.
+# **Worked number.** For $d = 1$, the query 1, keys 1, 0, 2 and values 1, 3, 5, the results are
+# 3.8411 and 2.4076, as in the table above, for any block size.
 
 # %%
 from course_lib.attention import blocked_attention
@@ -259,8 +264,8 @@ from course_lib.attention import blocked_attention
 check("blocked_attention")
 
 # %% [markdown]
-# **Predict.** In blocks of 128, how much lower is the peak of a page? And for training, do blocks keep
-# more than the plain way or less?
+# **Predict.** In blocks of 128, how much lower is the peak for a page? And in training, do blocks
+# keep more than plain attention, or less?
 
 
 # %% tags=["demo"]
@@ -289,9 +294,9 @@ assert page["blocked"][0] > page["plain"][0]
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The forward pass needs less than a third, but training keeps more. Your code drops each block, and
-# autograd keeps it, because the derivative of each step needs it. All blocks together are the whole
-# matrix again. To avoid that, you have to write the backward pass yourself.
+# The forward pass needs less than a third, but training keeps more. Your code drops each block, but
+# autograd keeps it for the derivatives. All blocks together are the whole matrix again. To avoid
+# that, you have to write the backward pass yourself.
 #
 # </details>
 
@@ -305,9 +310,9 @@ shapes = {"queries": (5, 4), "keys": (5, 4), "values": (5, 3), "attention weight
 plotting.show(plotting.diagram_strip("attention", lit="attention weights", shapes=shapes))
 
 # %% [markdown]
-# Every score can be computed again from the inputs. This is called *recomputation*. To turn the scores
-# of a row into weights, FlashAttention (Dao and others, 2022) kept $c$ and $t$, and FlashAttention-2
-# (Dao, 2023) keeps only $L$.
+# Every score can be computed again from the inputs. This is called *recomputation*. To turn the
+# scores of a row into weights, FlashAttention (Dao and others, 2022) kept $c$ and $t$, and
+# FlashAttention-2 (Dao, 2023) keeps only $L$.
 #
 # **Predict.** For the scores $1, 0, 2$, you have $c = 2$, $t = 1.5032$ and $L = 2.4076$. Compute
 # the weights $(0.2447, 0.0900, 0.6652)$ from the scores and *one* of these three numbers.
@@ -321,11 +326,11 @@ plotting.show(plotting.diagram_strip("attention", lit="attention weights", shape
 # </details>
 #
 # The gradient of the scores (lesson 05) needs one more number for each row. Let $G$ be the gradient
-# of the outputs, and $dW_{ij} = G_i \cdot v_j$. The number is the average
+# of the outputs, and $dW_{ij} = G_i \cdot v_j$. This number is the average
 # $D_i = \sum_j W_{ij}\, dW_{ij}$ over *all* keys, and even the first block needs it.
 #
 # **Predict.** In the example with $G = 1$, the average is $D = 0.2447 \cdot 1$ $+\, 0.0900 \cdot 3$
-# $+\, 0.6652 \cdot 5$ $= 3.8411$. Where have you seen this number? What is it for another $G$?
+# $+\, 0.6652 \cdot 5$ $= 3.8411$. Where have you seen this number? What is $D$ for another $G$?
 #
 # <details><summary>A nudge</summary>
 #
@@ -342,10 +347,10 @@ plotting.show(plotting.diagram_strip("attention", lit="attention weights", shape
 # mask, block_size)`, with the arguments of `blocked_attention`.
 #
 # - **`forward`** returns only the outputs. You can call `blocked_attention`.
-# - **`backward`** returns gradients for `queries`, `keys` and `values`, and None for the other two. A
-#   query that may attend to no key contributes zeros.
-# - **Neither pass** creates a tensor that has both an $n$ and an $m$ axis. Otherwise you earn at most a
-#   third of the points. Do not use `F.scaled_dot_product_attention`.
+# - **`backward`** returns gradients for `queries`, `keys` and `values`, and None for the other two.
+#   A query that may attend to no key contributes zeros.
+# - **Neither pass** creates a tensor that has both an $n$ and an $m$ axis. Otherwise you earn at
+#   most a third of the points. Do not use `F.scaled_dot_product_attention`.
 #
 # **Worked number.** For $d = 1$, the query 1, keys 1, 0, 2, values 1, 3, 5, $G = 1$ and any block
 # size, the gradient of the values is $(0.2447, 0.0900, 0.6652)$, that of the keys
@@ -358,7 +363,8 @@ from course_lib.attention import RecomputedAttention
 check("RecomputedAttention")
 
 # %% [markdown]
-# **Predict.** When the text becomes twice as long, what happens to the peak of each of the three ways?
+# **Predict.** When the text becomes twice as long, what happens to the peak of each of the three
+# versions?
 
 
 # %% tags=["demo"]
@@ -386,18 +392,19 @@ assert memory["plain"][-1] / memory["plain"][-2] > 3.5
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Plain and blocked attention take nearly four times the memory, because matrices of size $n m$ outgrow
-# the inputs. Recomputed attention takes twice the memory, like its inputs.
+# Plain and blocked attention take nearly four times the memory, because matrices of size $n m$
+# outgrow the inputs. Recomputed attention takes twice the memory, like its inputs.
 #
 # </details>
 
 # %% [markdown]
 # ### How long does it take?
 #
-# Plain attention does two products of size $n m d$ forward and four backward. Yours computes $Q K^\top$
-# once more, which is about a sixth more arithmetic.
+# Plain attention does two products of size $n m d$ forward and four backward. Your version computes
+# $Q K^\top$ once more, about a sixth more arithmetic.
 #
-# **Predict.** Is yours slower by a sixth, slower by more, or faster? Does it depend on $n$?
+# **Predict.** Is your version slower by a sixth, slower by more, or faster? Does that depend on
+# $n$?
 #
 # The recorded times are from one thread of an AMD EPYC server (torch 2.13). In JupyterLab, your own
 # times appear below them, measured on your GPU if you have one.
@@ -405,7 +412,7 @@ assert memory["plain"][-1] / memory["plain"][-2] > 3.5
 
 # %% tags=["demo"]
 def fastest(fn, *inputs, repeats=5):
-    """Milliseconds of the fastest call."""
+    """Return the time of the fastest call in milliseconds."""
     runs = []
     for _ in range(repeats):
         started = time.perf_counter()
@@ -440,8 +447,7 @@ for whose, table in tables.items():
 # <details><summary>Answer (for the recorded times)</summary>
 #
 # Recomputing is slower by a seventh at 1,024 and by a quarter at 2,048, and faster by a seventh at
-# 4,096. At that size, plain attention needs new memory from the operating system for each matrix,
-# which takes time.
+# 4,096. Section 7 shows why.
 #
 # </details>
 
@@ -456,12 +462,13 @@ shapes = {"queries": "(B, h, n, d)", "keys": "(B, h, m, d)", "weighted sum": "(B
 plotting.show(plotting.diagram_strip("attention", lit=steps, shapes=shapes))
 
 # %% [markdown]
-# `F.scaled_dot_product_attention` chooses between *math*, the plain way, and *fused kernels*, which
-# do what you wrote in one piece of machine code. Inside `sdpa_kernel(SDPBackend.FLASH_ATTENTION)`,
-# a call that the fused kernel cannot run raises an error.
+# `F.scaled_dot_product_attention` chooses between *math*, which is plain attention, and *fused
+# kernels*, which do what you wrote in one piece of machine code. Inside
+# `sdpa_kernel(SDPBackend.FLASH_ATTENTION)`, a call that the fused kernel cannot run raises an
+# error.
 #
-# **Predict.** Which of the calls below are fused, and which keep an $n \times n$ matrix (1,024 KiB)? A
-# *window* lets a position see the 64 before it, as Mistral's layers do with 4,096.
+# **Predict.** Which of the calls below are fused, and which keep an $n \times n$ matrix (1,024
+# KiB)? A *window* limits a position to itself and the 64 before it. (Mistral's layers use 4,096.)
 
 # %% tags=["demo"]
 sdpa = F.scaled_dot_product_attention
@@ -481,7 +488,7 @@ calls = {
 
 
 def is_fused(fn, *inputs):
-    """Whether the fused kernel takes the call; torch warns of each reason why it does not."""
+    """Return whether the fused kernel runs the call. If not, torch warns and says why."""
     inputs = [x.detach().requires_grad_() for x in inputs]
     with warnings.catch_warnings(), sdpa_kernel(SDPBackend.FLASH_ATTENTION):
         warnings.simplefilter("ignore")
@@ -502,30 +509,31 @@ assert kept["(B, h, n, d)"] < 200 < 1000 < kept["(B, n, d)"]
 # %% [markdown]
 # <details><summary>Answer (on a CPU with torch 2.13)</summary>
 #
-# Four axes reach the fused kernel, and the *same numbers with three axes* do not. Adding an axis
-# with `unsqueeze(1)` before the call, and removing it afterwards, helps more than any clever code.
-# A window passed as a mask is fused, but first becomes $n \times n$ floating-point numbers. A
-# learned bias, dropout, and values whose size differs from that of the keys fall back to math.
+# Inputs with four axes reach the fused kernel, and the *same numbers with three axes* do not. Add
+# an axis with `unsqueeze(1)` before the call, and remove it afterwards. A window passed as a mask
+# is fused, but first becomes $n \times n$ floating-point numbers. A learned bias, dropout, and
+# values whose size differs from that of the keys fall back to math.
 #
 # </details>
 
 # %% [markdown]
 # ## 6. The same numbers from other functions ★
 #
-# *Additive scores with $H$ hidden features need a tanh of $n m H$ numbers. Can you do with fewer?*
+# *Additive scores with $H$ hidden features need a tanh of $n m H$ numbers. Can you get by with
+# fewer?*
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": (1, 256, 32), "keys": (1, 256, 32), "scores": (1, 256, 256)}
 plotting.show(plotting.diagram_strip("attention", lit="scores", shapes=shapes))
 
 # %% [markdown]
-# A tanh is a stretched sigmoid, $\tanh x = 2\,\sigma(2x) - 1$ with $\sigma(y) = 1 / (1 + e^{-y})$, and
-# the exponential of a sum is a product. With $x = q + k$, you need the exponentials of queries and of
-# keys, $(n + m) H$ of them instead of $n m H$.
+# A tanh is a stretched sigmoid, $\tanh x = 2\,\sigma(2x) - 1$ with $\sigma(y) = 1 / (1 + e^{-y})$,
+# and the exponential of a sum is a product. With $x = q + k$, you need the exponentials of queries
+# and of keys, $(n + m) H$ of them instead of $n m H$.
 #
-# **Predict.** The largest number in float32 is about $e^{88}$. For $q = -60$ and $k = 60$, what does
-# $e^{-2q} \cdot e^{-2k}$ give, instead of 1? The figure shows the error of the product for $q = -x$ and
-# $k = x$, with nan drawn as 1. What does the curve look like?
+# **Predict.** The largest number in float32 is about $e^{88}$. For $q = -60$ and $k = 60$, what
+# does $e^{-2q} \cdot e^{-2k}$ give, instead of 1? The figure shows the error of the product for
+# $q = -x$ and $k = x$, with nan drawn as 1. What does the curve look like?
 
 # %% tags=["demo"]
 xs = torch.cat([torch.arange(1, 12), torch.arange(12, 60, 4), torch.arange(60, 420, 20)]).double()
@@ -551,9 +559,9 @@ plotting.show(
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Up to a cliff, which is at a different $x$ for each dtype, the error is only rounding. $e^{120}$ is
-# inf, $e^{-120}$ is 0, and their product is nan. So the fast form needs a *guard* that tests whether
-# all $|q|$ and $|k|$ are small enough.
+# Up to a cliff, which is at a different $x$ for each dtype, the error is only rounding. In float32,
+# $e^{120}$ is inf, $e^{-120}$ is 0, and their product is nan. So the fast form needs a *guard* that
+# tests whether all $|q|$ and $|k|$ are small enough.
 #
 # </details>
 
@@ -562,11 +570,12 @@ plotting.show(
 #
 # - **Takes** `projected_queries` `(B, n, H)`, `projected_keys` `(B, m, H)`, `w_v` `(H,)`.
 # - **Returns** `(B, n, m)`: $w_v \cdot \tanh(q + k)$ for each pair. Gradients reach all three.
-# - **Evaluates** exp, tanh and similar functions for at most $(n + m) H$ numbers of each item, as long as
-#   all $|q|, |k| \le 40$ in float32 and float64.
+# - **Evaluates** exp, tanh and similar functions for at most $(n + m) H$ numbers of each item, as
+#   long as all $|q|, |k| \le 40$ in float32 and float64.
 # - **Is correct** everywhere else as well, float16 included, in any way you like.
 #
-# **Worked number.** $H = 2$, $w_v = (1, 2)$, $q = (0.5, 0)$, $k = (0, 0)$: $0.4621$.
+# **Worked number.** For $H = 2$, $w_v = (1, 2)$, $q = (0.5, 0)$ and $k = (0, 0)$, the score is
+# 0.4621.
 
 # %%
 from course_lib.attention import factored_additive_scores
@@ -575,7 +584,7 @@ from course_lib.attention import factored_additive_scores
 check("factored_additive_scores")
 
 # %% [markdown]
-# Fewer function calls need not mean less time. That depends on the machine.
+# Whether fewer function calls take less time depends on the machine.
 
 # %% [markdown]
 # ## 7. Where does the time go?
@@ -590,9 +599,9 @@ plotting.show(plotting.diagram_strip("attention", lit=steps, shapes=shapes))
 # %% [markdown]
 # A processor does $P$ operations a second and moves $\beta$ bytes a second from and to its memory.
 # A step that does $I$ operations for each byte it moves does at most $\min(P, I \beta)$ operations
-# a second. Drawn, this is a *roofline*, a slope where memory is the limit and a flat roof where
-# arithmetic is. They meet at the *ridge point*, $P / \beta$ operations a byte. Let $n = m = 4096$
-# and $d = 64$.
+# a second. The plot of this bound is called a *roofline*, a slope where memory is the limit and a
+# flat roof where arithmetic is. Slope and roof meet at the *ridge point*, $P / \beta$ operations a
+# byte. Let $n = m = 4096$ and $d = 64$.
 #
 # | step | operations | bytes | $I$ |
 # |---|---|---|---|
@@ -600,15 +609,15 @@ plotting.show(plotting.diagram_strip("attention", lit=steps, shapes=shapes))
 # | softmax: compare, subtract, exponential, add, divide | $5 n m$ | $8 n m$ | 0.6 |
 # | fused | $4 n m d$ | at least $16\, n d$ | at most 1024 |
 #
-# **Predict.** Which of the steps does memory limit? And do the times of the three steps add up to
-# the time of the plain call?
+# **Predict.** Which of the steps are limited by memory? And do the times of the three steps add up
+# to the time of the plain call?
 
 # %% tags=["demo"]
 n, d = 4096, 64
 
 
 def measure_steps():
-    """Milliseconds of each step, on one thread of the processor."""
+    """Return the milliseconds of each step, on one thread of the processor."""
     q, k, v = draw(n, 1, 1)
     S, W, outputs = torch.randn(1, 1, n, n), torch.rand(1, 1, n, n), torch.empty(1, 1, n, d)
     square, a, b = torch.randn(1024, 1024), torch.randn(2**24), torch.randn(2**24)
@@ -659,18 +668,18 @@ for whose, table in tables.items():
 # %% [markdown]
 # <details><summary>Answer (for the recorded times)</summary>
 #
-# Memory limits only the softmax. It reaches less than half of its bound, because an exponential
-# counts as one operation and costs many. Both products and the fused kernel lie to the right of the
-# ridge point and reach about three quarters of the roof. The three steps take 94 ms, and the plain
-# call takes 186. The difference is mostly the cost of fresh memory (*softmax, new memory*), which
-# the fused kernel saves.
+# Only the softmax is limited by memory. It reaches less than half of its bound, probably because an
+# exponential counts as one operation but costs many. Both products and the fused kernel lie to the
+# right of the ridge point and reach about three quarters of the roof. The three steps take 94 ms,
+# and the plain call takes 186. The difference is mostly the cost of fresh memory (*softmax, new
+# memory*), which the fused kernel saves.
 #
 # </details>
 #
-# On a GPU, bytes cost more. An H200 reached 789 · 10¹² operations a second in a product (bfloat16)
-# and 4.22 · 10¹² bytes a second in a copy, which puts the ridge point at 187. With two bytes a
-# number, both products have $I \approx 64$, so memory limits all three steps. For 32 heads, they took
-# 2.3 ms together and the fused kernel 0.3 ms.
+# On a GPU, moving bytes costs more, relative to arithmetic. An H200 reached 789 · 10¹² operations a
+# second in a product (bfloat16) and 4.22 · 10¹² bytes a second in a copy, which puts the ridge
+# point at 187. With two bytes a number, both products have $I \approx 64$, so memory limits all
+# three steps. For 32 heads, the three took 2.3 ms together, and the fused kernel took 0.3 ms.
 
 # %% [markdown]
 # ## 8. Your code beside the library's
@@ -705,9 +714,8 @@ assert max(peaks["your backward pass"], peaks["course_lib.fused"]) < peaks["plai
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Your backward pass and the fused kernel have the lowest peaks, because neither stores the weights. The
-# fused kernel does what your code does, in one call that keeps each tile in fast memory. In section 7, it
-# took 75 ms, and the plain call took 186.
+# Your backward pass and the fused kernel have the lowest peaks, because neither stores the weights.
+# The fused kernel does what your code does, in one call that keeps each tile in fast memory.
 #
 # </details>
 
@@ -726,8 +734,8 @@ check("08_memory_and_speed")
 # conclusion holds, and give a reason with a number or a measurement from this lesson.
 #
 # 1. "Fused attention is faster because it does less arithmetic."
-# 2. "I rewrote our attention in blocks of 128 keys. The peak of a forward pass is ten times lower, so
-#    we can now train on ten times as many positions."
+# 2. "I rewrote our attention in blocks of 128 keys. The peak of a forward pass is ten times lower,
+#    so we can now train on ten times as many positions."
 # 3. "I replaced tanh by the product of exponentials, because it needs a hundred times fewer
 #    function calls. The scores agree to five digits on our test set, so I removed the guard, which
 #    costs time."
@@ -738,32 +746,32 @@ check("08_memory_and_speed")
 # ### BEGIN SOLUTION
 # Three points, one for each colleague; half points are possible.
 #
-# 1. **Wrong reason.** The fused kernel does the same two products forward, and one more backward. It
-#    saves memory, because no matrix of scores is moved or fetched anew from the system. In the recorded
-#    run, the steps of the plain way take 94 ms and the call 186. An argument from operations per byte
-#    (1024 against 32 and 0.6) counts, too, unless it claims that bytes limited the two products on this
-#    machine. Half a point without a number or a picture.
-# 2. **Does not follow.** Autograd keeps the weights of every block. Section 3 measured that more is kept
-#    than in the plain way. The conclusion would hold with a backward pass that recomputes. Half a point for
-#    "training needs more memory" without saying what is kept.
-# 3. **Wrong twice.** Whether fewer functions take less time is for a measurement to say. And a test set
-#    does not show what happens outside $|q|, |k| \le 43$ in float32, or 4.8 in float16, where the product
-#    is nan. Half a point for one of the two.
+# 1. **Wrong reason.** The fused kernel does the same two products forward, and one more backward.
+#    It saves memory, because no matrix of scores is moved or fetched anew from the system. In the
+#    recorded run, the steps of the plain way take 94 ms and the call 186. An argument from
+#    operations per byte (1024 against 32 and 0.6) counts, too, unless it claims that bytes limited
+#    the two products on this machine. Half a point without a number or a picture.
+# 2. **Does not follow.** Autograd keeps the weights of every block. Section 3 measured that more is
+#    kept than in the plain way. The conclusion would hold with a backward pass that recomputes.
+#    Half a point for "training needs more memory" without saying what is kept.
+# 3. **Wrong twice.** Whether fewer functions take less time is for a measurement to say. And a test
+#    set does not show what happens outside $|q|, |k| \le 43$ in float32, or 4.8 in float16, where
+#    the product is nan. Half a point for one of the two.
 # ### END SOLUTION
 
 # %% [markdown]
 # ## Summary
 #
-# A softmax needs a maximum and a sum for each row, and you can update both while the scores arrive in
-# blocks. A backward pass of your own computes the weights again from the log-sum-exp, so memory grows
-# with $n + m$. Whether that is also faster depends on the machine, so measure, and find out which
-# kernel torch uses.
+# A softmax needs a maximum and a sum for each row, and you can update both while the scores arrive
+# in blocks. A backward pass of your own computes the weights again from the log-sum-exp, so memory
+# grows with $n + m$. Whether recomputing is also faster depends on the machine, so measure, and
+# find out which kernel torch uses.
 
 # %% [markdown]
 # ## Further exercises ★
 #
-# 1. **Blocks of queries.** Let `blocked_attention` loop over blocks of queries, too. With a causal mask,
-#    or a window of 64, which blocks can you skip?
+# 1. **Blocks of queries.** Let `blocked_attention` loop over blocks of queries, too. With a causal
+#    mask, or a window of 64, which blocks can you skip?
 # 2. **Merge.** Write a function that merges the `(outputs, logsumexp)` of two sets of keys, so that
 #    each of two processes can attend to half of the keys.
 #
@@ -772,11 +780,12 @@ check("08_memory_and_speed")
 #
 # - M. Milakov and N. Gimelshein, *Online normalizer calculation for softmax*, 2018.
 #   <https://arxiv.org/abs/1805.02867>
-# - T. Dao and others, *FlashAttention: Fast and Memory-Efficient Exact Attention with IO-Awareness*,
+# - T. Dao and others, *FlashAttention: Fast and Memory-Efficient Exact Attention with
+#   IO-Awareness*,
 #   2022. <https://arxiv.org/abs/2205.14135>
-# - T. Dao, *FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning*, 2023.
-#   <https://arxiv.org/abs/2307.08691>
-# - S. Williams, A. Waterman and D. Patterson, *Roofline: An Insightful Visual Performance Model*, 2009.
-#   <https://doi.org/10.1145/1498765.1498785>
+# - T. Dao, *FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning*,
+#   2023. <https://arxiv.org/abs/2307.08691>
+# - S. Williams, A. Waterman and D. Patterson, *Roofline: An Insightful Visual Performance Model*,
+#   2009. <https://doi.org/10.1145/1498765.1498785>
 # - PyTorch, [`scaled_dot_product_attention`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html)
 #   and [*Extending PyTorch*](https://docs.pytorch.org/docs/stable/notes/extending.html).

@@ -2,7 +2,7 @@
 # # 09 · A translator from your own parts
 #
 # **The question.** You have written masks, softmaxes, heads and positions, and each passed its own
-# check. Do they translate when you put them together?
+# check. Can they translate when you put them together?
 #
 # **After this you can**
 #
@@ -13,8 +13,8 @@
 # - show that your translator is as good as the one in lesson 00.
 #
 # **Time:** {time}. **You need:** multi-head attention and positions (lesson 06) and the causal
-# attention of lesson 07. The lesson uses the parts in your `my_attention/`, and the course's version
-# of any part that is missing there.
+# attention of lesson 07. The lesson uses the parts in your `my_attention/`, and the course's
+# version of any part that is missing there.
 
 # %%
 import inspect
@@ -108,14 +108,14 @@ plotting.show(plotting.diagram_strip("encoder_decoder", lit="decoder tokens", sh
 # one position, with a start symbol in front. This is called *teacher forcing*. The causal mask
 # keeps each position from reading later ones.
 #
-# **Predict.** You forget the shift, and the decoder reads the targets themselves. How low does the
-# training loss go, and how well does the model translate afterwards?
+# **Predict.** Suppose you forget the shift, and the decoder reads the targets themselves. How low
+# does the training loss go, and how well does the model translate afterwards?
 #
 # <details><summary>Answer</summary>
 #
-# The loss goes to almost 0 within seconds. Each position attends to itself, and there it finds the
-# answer, so the model learns to copy. When it has to translate, there is nothing to copy. A very
-# low loss is a reason to look for a leak.
+# The loss falls to almost 0. Each position attends to itself and finds the answer there, so the
+# model learns to copy. When it has to translate, there is nothing to copy. A very low loss is a
+# reason to look for a leak.
 #
 # </details>
 
@@ -150,14 +150,14 @@ print(f"{words.numel()} targets, {num_pads} of them pads ({num_pads / words.nume
 assert 0.1 < num_pads / words.numel() < 0.5
 
 # %% [markdown]
-# A model that learns to say `<pad>` after `<end>` would lower its loss on all of these without
-# learning a word. So the loss averages over the real positions only.
+# A model that learns to predict `<pad>` after `<end>` would lower its loss on all of these pads
+# without learning a word. So the loss averages over the real positions only.
 
 # %% [markdown]
 # ### Exercise: `masked_cross_entropy`
 #
-# - **Takes** `logits`, a floating-point tensor `(B, t, V)`; `targets` `(B, t)`, ids in $0..V-1$; and
-#   `valid_lens` `(B,)`, the number of leading positions of each item that are real.
+# - **Takes** `logits`, a floating-point tensor `(B, t, V)`; `targets` `(B, t)`, ids in $0..V-1$;
+#   and `valid_lens` `(B,)`, the number of leading positions of each item that are real.
 # - **Returns** the mean of $-\log p(\text{target})$ over all real positions of all items, a tensor
 #   of shape `()` in the dtype and on the device of `logits`. Each real word counts the same,
 #   whichever item it is in.
@@ -230,13 +230,14 @@ plotting.show(plotting.diagram_strip("block", lit=lit, shapes=shapes))
 # | name | layer |
 # |---|---|
 # | `attention` | `MultiHeadAttention(embed_dim, num_heads)` |
-# | `norm_1`, `norm_2` | `nn.LayerNorm(embed_dim)`, with its default of 1e-5 under the root |
+# | `norm_1`, `norm_2` | `nn.LayerNorm(embed_dim)`, with its default `eps` of 1e-5 |
 # | `feed_forward` | `nn.Sequential` of an `nn.Linear` from `embed_dim` to `hidden_dim`, an `nn.ReLU`, and an `nn.Linear` back |
 #
 # **Worked number.** Take one position $x = (2, 4)$, identities for all matrices, and biases of 0.
 # $\text{norm}_1$ subtracts the mean 3 and divides by the standard deviation 1, which gives
 # $(-1, 1)$. A single position attends to itself, so $h = (2, 4) + (-1, 1) = (1, 5)$. Then
-# $\text{norm}_2(h) = (-1, 1)$, ReLU leaves $(0, 1)$, and the output is $(1, 6)$, up to the 1e-5.
+# $\text{norm}_2(h) = (-1, 1)$, ReLU leaves $(0, 1)$, and the output is $(1, 6)$, apart from the
+# effect of `eps`.
 
 # %%
 from course_lib.attention import EncoderBlock
@@ -247,7 +248,7 @@ check("EncoderBlock")
 # %% [markdown]
 # ## 5. The decoder block
 #
-# *The decoder reads two things, what it has written and what it translates. In which order?*
+# *The decoder reads two things, what it has written and what it translates. In what order?*
 
 # %% tags=["demo", "hide-input"]
 shapes = {"inputs": "(B, m, D)", "decoder inputs": "(B, t, D)"}
@@ -255,10 +256,10 @@ lit = "masked self-attention", "cross-attention", "decoder feed-forward"
 plotting.show(plotting.diagram_strip("encoder_decoder", lit=lit, shapes=shapes))
 
 # %% [markdown]
-# A decoder block first reads what has been written, with causal self-attention, because what it
-# looks for in the source depends on that. *Cross-attention* then takes its queries from the decoder,
-# and its keys and values from the output of the encoder, the *memory*. A feed-forward network comes
-# last:
+# A decoder block first reads the words written so far, with causal self-attention, because what it
+# looks for in the source depends on them. *Cross-attention* then takes its queries from the
+# decoder, and its keys and values from the output of the encoder, the *memory*. A feed-forward
+# network comes last:
 #
 # $$a = y + \text{self\_attention}(\text{norm}_1(y)),$$
 #
@@ -301,8 +302,9 @@ check("DecoderBlock")
 #
 # *What does each part contribute?*
 #
-# `Translator` joins your blocks with two embeddings, a last norm, and a linear layer that returns one
-# number for each word. Its `embed` looks up the vectors of tokens and adds those of their positions.
+# `Translator` joins your blocks with two embeddings, a last norm, and a linear layer that returns
+# one number for each word. Its `embed` looks up the vectors of tokens and adds those of their
+# positions.
 
 # %% tags=["demo"]
 plotting.show_source(inspect.getsource(Translator.forward))
@@ -431,9 +433,9 @@ assert 3 < losses[0] < 4.5 and losses[-20:].mean() < 0.1
 #   the result has shape `(B, 0)`. Only `end` ends an item: if the model predicts the id of the pad,
 #   that is a word. A source of any length, even 0, is decoded in the same way.
 #
-# **Worked number.** Suppose a model always predicts the last word plus the length of the source. With
-# `source` `[[1, 1, 0], [1, 1, 1]]`, lengths 2 and 3, `start=0`, `end=6`, `max_len=5` and pad 9, the
-# result is `[[2, 4, 6], [3, 6, 9]]`.
+# **Worked number.** Suppose a model always predicts the last word plus the length of the source.
+# With `source` `[[1, 1, 0], [1, 1, 1]]`, lengths 2 and 3, `start=0`, `end=6`, `max_len=5` and pad
+# 9, the result is `[[2, 4, 6], [3, 6, 9]]`.
 
 # %%
 from course_lib.attention import greedy_decode
@@ -473,15 +475,15 @@ assert share > 0.9 and len(numerals.unseen) == 199
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# More than 9 in 10 are correct on any machine. No rule about numbers is built in. The model learned
-# from examples what *und* does, and that English says the tens first.
+# Expect more than 9 in 10 to be correct. No rule about numbers is built in. The model learned from
+# examples what *und* does, and that English says the tens first.
 #
 # </details>
 #
 # Type numerals of your own into the list above.
 
 # %% [markdown]
-# ### Longer than anything it saw ★
+# ### Beyond the training numbers ★
 #
 # **Predict.** The model was trained on numbers up to 999. How does it translate
 # *zweitausenddreihundert*?
@@ -527,10 +529,11 @@ assert weights[2].argmax() > weights[3].argmax()
 # <details><summary>Answer</summary>
 #
 # The arcs of *forty* and *three* cross, as in lesson 00. Most of the weight of a word often lies on
-# one or two letters, because the encoder has already gathered there what the neighbors say. In 2014
-# this picture was a sensation. Nobody had told the model which word belongs to which letters.
+# one or two letters, because the encoder has already gathered information from the neighbors there.
+# In 2014 this picture was a sensation. Nobody had told the model which word belongs to which
+# letters.
 #
-# But look at *hundred*. In our run, it looks at a letter of *vierzig*, not of *hundert*.
+# But look at *hundred*. In our run, this word attends to a letter of *vierzig*, not of *hundert*.
 #
 # </details>
 
@@ -549,20 +552,21 @@ assert weights[2].argmax() > weights[3].argmax()
 #   `(1, m)`, `valid_lens` `(1,)` and `target` `(1, t)`, int64 or int32; and `position`, in
 #   $0..m-1$. The logits are as in `greedy_decode`. `mask` is a bool tensor `(1, m)`, True = may
 #   attend. A position is attended to only if the mask and the length both allow it. Without a mask,
-#   the length alone decides. `target` holds the words of a translation without a start. The id of the start is `model.start`.
-# - **Returns** a floating-point tensor `(t,)`. For each word of `target`, given the words before it,
-#   it is the log-probability with `position` masked minus the log-probability without a mask. A
+#   the length alone decides. `target` holds the words of a translation without a start. The id of
+#   the start is `model.start`.
+# - **Returns** a floating-point tensor `(t,)`. For each word of `target`, given the words before
+#   it, it is the log-probability with `position` masked minus the log-probability without a mask. A
 #   negative number means that the word needed the position.
 # - As in `greedy_decode`, use eval mode, build no graph, and restore the mode. Do not change the
 #   arguments.
-# - **Edge cases.** If the position lies beyond the length, all changes are 0. A source may have only
-#   one position, and then nothing is left to attend to. With $t = 0$, the result has shape `(0,)`.
-#   The changes are finite, however sure the model is. Everything may be on a GPU.
+# - **Edge cases.** If the position lies beyond the length, all changes are 0. A source may have
+#   only one position, and then nothing is left to attend to. With $t = 0$, the result has shape
+#   `(0,)`. The changes are finite, however sure the model is. Everything may be on a GPU.
 #
-# **Worked number.** Suppose a model of three words gives each word one vote, and each source position
-# adds one vote for the word with its id. A probability is a share of the votes. For `source`
-# `[[1, 2, 1]]` the votes are 1, 3, 2, and with position 0 masked they are 1, 2, 2. For `target`
-# `[[1, 2]]` the changes are $\ln \frac{2/5}{3/6} = -0.2231$ and
+# **Worked number.** Suppose a model of three words gives each word one vote, and each source
+# position adds one vote for the word with its id. A probability is a share of the votes. For
+# `source` `[[1, 2, 1]]` the votes are 1, 3, 2, and with position 0 masked they are 1, 2, 2. For
+# `target` `[[1, 2]]` the changes are $\ln \frac{2/5}{3/6} = -0.2231$ and
 # $\ln \frac{2/5}{2/6} = 0.1823$.
 
 # %%
@@ -595,8 +599,8 @@ plotting.show(plotting.attention(maps, words, "dreiundvierzig", heads=heads))
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# This differs from word to word, and from one training to the next. A word may give nearly all of
-# its weight to one letter and still be nearly as likely without that letter.
+# The answer differs from word to word, and from one training to the next. A word may give nearly
+# all of its weight to one letter and still be nearly as likely without that letter.
 #
 # </details>
 #
@@ -659,11 +663,11 @@ assert share_correct(everywhere, numerals) > 0.9
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It translates about as well. In our run, the arcs still cross, but the ones look into their own
-# part less often than before. Another seed gives another map, because without a window the encoder
-# is free to store *three* at any letter.
+# The new model translates about as well. In our run, the arcs still cross, but the ones look into
+# their own part less often than before. Another seed gives another map, because without a window
+# the encoder is free to store *three* at any letter.
 #
-# Attention weights show from which *positions* a word read. What these positions contain is another
+# Attention weights show which *positions* a word read from. What these positions contain is another
 # question. If someone offers you a map as an explanation, ask for an intervention.
 #
 # </details>
@@ -674,7 +678,7 @@ assert share_correct(everywhere, numerals) > 0.9
 # A colleague's model decides which insurance claims to refuse. To explain a refusal, the report
 # prints the claim with each word colored by its attention weight. A person, not a program, grades
 # this question. In about ten sentences, explain what the coloring shows and what it does not show.
-# Which two experiments of this section would you run before the report goes out, and what result
+# Which two experiments from this section would you run before the report goes out, and what result
 # would make you withdraw the coloring?
 
 # %% [markdown] written="map_as_explanation"
@@ -700,8 +704,8 @@ assert share_correct(everywhere, numerals) > 0.9
 #
 # *Which parts could you drop from a deep model?*
 #
-# Below, the encoder and the decoder are three blocks deep. One version is whole, one has no residual
-# connections, and one has no norms.
+# Below, the encoder and the decoder are three blocks deep. One version is complete (*whole*), one
+# has no residual connections, and one has no norms.
 
 
 # %% tags=["demo"]
@@ -746,8 +750,8 @@ def deep_translator(version):
 
 
 # %% [markdown]
-# **Predict.** Which does more harm, dropping the residual connections or dropping the norms? Does it
-# depend on the learning rate? (The six trainings take about half a minute.)
+# **Predict.** Which does more harm, dropping the residual connections or dropping the norms? Does
+# it depend on the learning rate? (The six trainings take about half a minute.)
 
 # %% tags=["demo", "nbval-ignore-output"]
 shares = {}
@@ -774,11 +778,11 @@ assert shares["no norms", 0.01] > 0.8 and shares["no norms", 0.02] < 0.3
 # </details>
 
 # %% [markdown]
-# ### Positions, and the other score ★
+# ### Additive scores, and no positions ★
 #
 # **Predict.** What share of the held-out numerals are correct if the cross-attention uses the
-# additive scores of lesson 04? And without positions (and without a window, which reveals something
-# about them)?
+# additive scores of lesson 04? And what share if you remove the positions, and with them the
+# window, which also depends on positions?
 
 # %% tags=["demo", "nbval-skip"]
 additive = new_translator(numerals)
@@ -795,9 +799,9 @@ assert shares["additive"] > 0.9 and shares["no positions"] < 0.6
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The additive score does as well as the dot product, but it costs a tanh for each pair and each
-# hidden feature. Without positions, *dreihundertvier* and *vierhundertdrei* consist of the same
-# letters, and nothing tells them apart.
+# The additive score does about as well as the dot product, but it costs a tanh for each pair and
+# each hidden feature. Without positions, *dreihundertvier* and *vierhundertdrei* consist of the
+# same letters, and nothing tells them apart.
 #
 # </details>
 
@@ -831,8 +835,8 @@ assert look(traducteur, french, "quatre-vingt-onze")[1][0, 0] > 0.9
 # %% [markdown]
 # ### Before attention ★
 #
-# The first neural translators, in 2014, had no attention. A recurrent network reads one symbol
-# after the other into a state of fixed size, and the decoder starts from the last state.
+# The first neural translators, in 2014, had no attention. A recurrent network read one symbol after
+# the other into a state of fixed size, and the decoder started from the last state.
 #
 # | | recurrent | attention |
 # |---|---|---|
@@ -858,9 +862,9 @@ assert shares["GRU"] < 0.7 < 0.9 < shares["attention"]
 # <details><summary>Answer</summary>
 #
 # After the same number of steps, the GRU is far behind. (We did not tune its learning rate.) With
-# four times as many steps it nearly catches up, because a numeral of thirty letters fits into 32
-# numbers. A page of text does not. On a GPU with long sequences, the first row of the table decides
-# how long a step takes.
+# four times as many steps it nearly catches up, because 32 numbers can hold a numeral of thirty
+# letters. They cannot hold a page of text. On a GPU with long sequences, the first row of the table
+# decides how long a step takes.
 #
 # </details>
 
@@ -870,8 +874,8 @@ assert shares["GRU"] < 0.7 < 0.9 < shares["attention"]
 # *Is a translator made of your parts as good as lesson 00's?*
 #
 # Give your blocks the whole task, the numbers 1 to 9999, and the sizes of the original: 64 features
-# and 256 hidden units. The training takes about half a minute. The 500 held-out numerals are those
-# of lesson 00. For the original, `translate_batch` does what your `greedy_decode` does for yours.
+# and 256 hidden units. Training takes about half a minute. The 500 held-out numerals are those of
+# lesson 00. For the original, `translate_batch` does what your `greedy_decode` does for yours.
 #
 # **Predict.** How many of the 500 does each of the two translate correctly?
 
@@ -894,9 +898,9 @@ assert counts["yours"] > 450 and counts["original"] > 490
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Nearly all are correct in both. The masks, the attention, the heads, the positions, the blocks, the
-# batches, the loss and the decoding are yours. PyTorch supplied the embeddings, the norms, the linear
-# layers and the gradients.
+# Both translate nearly all numerals correctly. The masks, the attention, the heads, the positions,
+# the blocks, the batches, the loss and the decoding are yours. PyTorch supplied the embeddings, the
+# norms, the linear layers and the gradients.
 #
 # </details>
 #
@@ -910,18 +914,19 @@ plotting.show(live_translator(yours=yours))
 # %% [markdown]
 # ## Summary
 #
-# In a translator, an encoder turns the source into a memory, and a decoder writes word by word, with
-# causal self-attention over its own words and cross-attention to the memory. Batches carry lengths,
-# so pads are neither attended to nor counted in the loss. During training, the decoder reads the
-# shifted targets and predicts all words at once. Afterwards it reads its own words. Each part adds
-# to a residual stream. Residual connections make depth possible, and norms widen the range of
-# learning rates. A map shows where a word looked, and only an intervention shows what it depended
-# on.
+# In a translator, an encoder turns the source into a memory, and a decoder writes word by word,
+# with causal self-attention over its own words and cross-attention to the memory. Batches carry
+# lengths, so pads are neither attended to nor counted in the loss. During training, the decoder
+# reads the shifted targets and predicts all words at once. Afterwards it reads its own words. Each
+# part adds to a residual stream. Residual connections make depth possible, and norms widen the
+# range of learning rates. A map shows where a word looked, and only an intervention shows what it
+# depended on.
 
 # %% [markdown]
 # ## Further exercises ★
 #
-# 1. **Beam search.** Keep the four best beginnings at each step. Does it correct any of the mistakes?
+# 1. **Beam search.** Keep the four best beginnings at each step. Does this correct any of the
+#    mistakes?
 # 2. **Backwards.** Translate from English to German, with words going in and letters coming out.
 #    Which direction is harder, and why?
 # 3. **Four heads.** Give the cross-attention four heads and look at all four maps. Can you read

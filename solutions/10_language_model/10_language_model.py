@@ -1,15 +1,15 @@
 # %% [markdown]
 # # 10 · A language model you can look into
 #
-# **The question.** Your causal attention sees only the past. Can it learn to write? If so, can you
-# find out how it does that?
+# **The question.** Your causal attention sees only the past. Can a model made of it learn to write?
+# If so, can you find out how the model does that?
 #
 # **After this you can**
 #
 # - write a language model, train it on text, and say what its loss means;
 # - generate text with it, and choose how random the text is;
-# - find the heads that do a job by their scores, and test what you found by switching them off;
-# - ★ make it faster with rotary positions, a KV cache and shared keys, as most large models do
+# - use scores to find the heads that do a job, and test the result by switching them off;
+# - ★ make writing faster with rotary positions, a KV cache and shared keys, as most large models do
 #   today.
 #
 # **Time:** {time}. **You need:** causal attention (lesson 07) and positions (lesson 06). The lesson
@@ -79,11 +79,12 @@ print(f"{len(text):,} characters, {len(CHARACTERS)} different tokens with the pa
 #
 # ### Exercise: `next_token_loss`
 #
-# - **Takes** `logits` `(B, n, V)`, at each position a score for each of the $V$ tokens, and `tokens`
-#   `(B, n)`, int64 or int32, the text that the model read. There are at least two positions.
-# - **Returns** a tensor of one number in the dtype of the logits: the mean of $-\ln p$ over all texts
-#   and all predictions. Here $p$ is the probability that the softmax at position $i$ gives to token
-#   $i + 1$.
+# - **Takes** `logits` `(B, n, V)`, at each position a score for each of the $V$ tokens, and
+#   `tokens` `(B, n)`, int64 or int32, the text that the model read. There are at least two
+#   positions.
+# - **Returns** a tensor of shape `()` in the dtype of the logits, the mean of $-\ln p$ over all
+#   texts and all predictions. Here $p$ is the probability that the softmax at position $i$ gives to
+#   token $i + 1$.
 #
 # The first token is never predicted, and the last position has no target, so $n$ tokens make
 # $n - 1$ predictions. Logits may have any size.
@@ -230,9 +231,9 @@ assert one_before > one > four > network > second and four - network > max(
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The feed-forward network lowers it most. Attention only averages vectors, and the network computes
-# something new from the average at each position. In our run, the loss falls from 1.8 with one head
-# to 1.6, 1.0 and 0.8, so all four models look back more than one character. The number
+# The feed-forward network lowers the loss most. Attention only averages vectors, and the network
+# computes something new from the average at each position. In our run, the loss falls from 1.8 with
+# one head to 1.6, 1.0 and 0.8, so all four models look back more than one character. The number
 # $e^{0.8} = 2.2$ is called the *perplexity* of the last model: it is as uncertain as if it chose
 # between two equally likely characters.
 #
@@ -295,7 +296,7 @@ for temperature in (0.0, 0.7, 1.5):
 #
 # </details>
 #
-# Change the beginning, the temperature, `top_k=5`, or let `ladder["one head"]` write. Your
+# Try another beginning, another temperature, or `top_k=5`, or let `ladder["one head"]` write. Your
 # attention and your model compute every character.
 
 # %% [markdown]
@@ -374,7 +375,7 @@ assert all(math.isclose(whole[group], loss, rel_tol=0.1) for group, loss in meas
 # </details>
 
 # %% [markdown]
-# ## 4. Which head looks it up?
+# ## 4. Which heads look things up?
 #
 # *The model has twelve heads. How do you recognize one that looks things up?*
 
@@ -401,11 +402,11 @@ print(" ".join(CHARACTERS.words(puzzle[0])))
 #
 # <details><summary>Answer</summary>
 #
-# The query has to find the position whose *predecessor* is the current letter. But a key is made from
-# the vector at its own position, and in the first layer that vector contains only the letter there
-# and the position. So the look-up takes two steps. First, every position copies the letter before it
-# into its vector. Then the query looks for that copy. It takes two layers, a head in each, and a
-# message between them.
+# The query has to find the position whose *predecessor* is the current letter. But a key is made
+# from the vector at its own position, and in the first layer that vector contains only the letter
+# there and the position. So the look-up takes two steps. First, every position copies the letter
+# before it into its vector. Then the query looks for that copy. This takes two heads, the second in
+# a later layer than the first.
 #
 # </details>
 
@@ -413,8 +414,8 @@ print(" ".join(CHARACTERS.words(puzzle[0])))
 # ### Exercise: `induction_score`
 #
 # A head that looks up what followed the same token last time is called an *induction head*. Write a
-# score that finds one. In a text with period $p$, the token at position $i$ was last seen at $i - p$,
-# and the token that followed it is at $i - p + 1$.
+# score that finds one. In a text with period $p$, the token at position $i$ was last seen at
+# $i - p$, and the token that followed it is at $i - p + 1$.
 #
 # - **Takes** `attention_weights` `(h, n, n)`, the weights of `h` heads on one text of `n` tokens,
 #   `[head, position, key]`; and `period`, at least 1, the number of tokens after which the text
@@ -424,8 +425,9 @@ print(" ".join(CHARACTERS.words(puzzle[0])))
 #   because $p \ge n$ or $n = 1$, the scores are 0.
 #
 # **Worked number.** Take one head and the text `A B A B` with the rows $(1, 0, 0, 0)$,
-# $(0.3, 0.7, 0, 0)$, $(0.1, 0.8, 0.1, 0)$ and $(0.2, 0.1, 0.6, 0.1)$. The period is 2. Position 2, the
-# second `A`, puts 0.8 on position 1, and position 3 puts 0.6 on position 2, so the score is 0.7.
+# $(0.3, 0.7, 0, 0)$, $(0.1, 0.8, 0.1, 0)$ and $(0.2, 0.1, 0.6, 0.1)$. The period is 2. Position 2,
+# the second `A`, puts 0.8 on position 1, and position 3 puts 0.6 on position 2, so the score is
+# 0.7.
 
 # %%
 from course_lib.attention import induction_score
@@ -434,10 +436,10 @@ from course_lib.attention import induction_score
 check("induction_score")
 
 # %% [markdown]
-# `previous_token_score` is the same mean for the weight on position $i - 1$. The next cell computes both
-# scores for all heads, as means over 64 strings of random letters. Heads are named layer.head.
+# `previous_token_score` is the same mean for the weight on position $i - 1$. The next cell computes
+# both scores for all heads, as means over 64 strings of random letters. Heads are named layer.head.
 #
-# **Predict.** In which layers do you expect heads that look things up? In which one do you expect
+# **Predict.** In which layers do you expect heads that look things up? In which layer do you expect
 # heads that attend to the previous letter?
 
 # %% tags=["demo", "nbval-ignore-output"]
@@ -481,9 +483,9 @@ assert looks_up[begins : begins + 3].argmax(dim=1).tolist() == [1, 2, 3]
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The head looks at the position after the same letter of the first *Kufi*: from *K* to *u*, from *u* to
-# *f*, from *f* to *i*. The letter there is the next one to write, and the head copies it. Head 0.2 looks
-# mostly one letter back.
+# The head looks at the position after the same letter of the first *Kufi*: from *K* to *u*, from
+# *u* to *f*, from *f* to *i*. The letter there is the next one to write, and the head copies it.
+# Head 0.2 looks mostly one letter back.
 #
 # </details>
 #
@@ -499,7 +501,7 @@ plotting.show(live_induction(stored))
 # %% [markdown]
 # ## 5. Prove it
 #
-# *A score says where a head looks. Does the model need the head?*
+# *A score shows where a head looks. Does the model need the head?*
 
 # %% tags=["demo", "hide-input"]
 lit = ("head outputs", "merge heads", "W_o")
@@ -515,25 +517,28 @@ plotting.show(plotting.diagram_strip("heads", lit=lit, shapes=shapes))
 # ends.
 #
 # In lesson 06 you set a head's columns of `W_o` to 0. That changes the weights, and a backward pass
-# after the `with` would use the wrong ones. Change what `W_o` *reads* instead. PyTorch calls a function
-# registered with `W_o.register_forward_pre_hook` as `function(module, inputs)` before every forward
-# pass, and `W_o` reads what the function returns. The registration returns a handle with a `remove()`
-# method.
+# after the `with` would use the wrong ones. Change what `W_o` *reads* instead. PyTorch calls a
+# function registered with `W_o.register_forward_pre_hook` as `function(module, inputs)` before
+# every forward pass, and `W_o` reads what the function returns. The registration returns a handle
+# with a `remove()` method.
 #
-# - **Takes** `model`, `layer` and `head`, both counted from 0. One part of `model.blocks[layer]`,
-#   directly or deeper (`modules()` finds it), has `num_heads` and an `nn.Linear` named `W_o`. `W_o`
-#   reads `W_o.in_features` features in equal blocks, one for each head, as `merge_heads` orders
-#   them. It may output a different number of features, and it may have a bias.
+# - **Takes** `model`, `layer` and `head`, both counted from 0. One submodule of
+#   `model.blocks[layer]`, at any depth (`modules()` finds it), has the attributes `num_heads` and
+#   `W_o`, an `nn.Linear`. `W_o` reads `W_o.in_features` features in equal blocks, one for each
+#   head, as `merge_heads` orders them. It may output a different number of features, and it may
+#   have a bias.
 # - **Inside the `with`**, `W_o` reads zeros in the head's block and everything else as before. The
 #   gradients are those of this computation, even if the backward pass runs later.
-# - **Afterwards**, the model is what it was, with its parameters, gradients, mode and hooks, even
-#   if an error was raised inside. The error must come out. Blocks may be nested or follow one
-#   another, for the same layer or different ones, and each block undoes only its own change.
+# - **Afterwards**, the model has the same parameters, gradients, mode and hooks as before, even if
+#   an error was raised inside. Do not suppress the error. `with` blocks may be nested or follow one
+#   another, for the same layer or different ones, and each undoes only its own change.
 #
-# **Worked number.** A model of one block has two tokens and one feature, 1 for token 0 and 2 for token
-# 1. The first of two heads repeats what it reads, the second multiplies it by 10, and `W_o` adds the
-# two. Token 0 becomes $1 + (1 + 10) = 12$, so the logits are $12 \cdot 1 = 12$ and $12 \cdot 2 = 24$.
-# Inside `with ablate_head(model, 0, 1):` token 0 becomes $1 + (1 + 0) = 2$, with the logits 2 and 4.
+# **Worked number.** A model of one block has two tokens and one feature, 1 for token 0 and 2 for
+# token
+# 1. The first of two heads repeats what it reads, the second multiplies it by 10, and `W_o` adds
+#    the two. Token 0 becomes $1 + (1 + 10) = 12$, so the logits are $12 \cdot 1 = 12$ and
+#    $12 \cdot 2 = 24$. Inside `with ablate_head(model, 0, 1):` token 0 becomes $1 + (1 + 0) = 2$,
+#    with the logits 2 and 4.
 
 # %%
 from course_lib.attention import ablate_head
@@ -570,15 +575,15 @@ assert max(one_off, key=lambda name: one_off[name]["other text"]) == "0.3"
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The model does not depend on any single head. The largest loss on names is 0.46, without head 2.0,
-# and guessing would cost $\ln 61 = 4.1$. Without any other head of layers 1 and 2, the loss on
-# names stays below 0.1. For the rest of the text, head 0.3 matters most.
+# No single head is indispensable. The largest loss on names is 0.46, without head 2.0, and guessing
+# would cost $\ln 61 = 4.1$. Without any other head of layers 1 and 2, the loss on names stays below
+# 0.1. For the rest of the text, head 0.3 matters most.
 #
 # </details>
 #
-# **Predict.** Six heads look up letters, three in layer 1 and three in layer 2, and those of layer 1
-# have the higher scores. Switch off each group of three together. Which group does the model need for
-# the names? What happens to the rest of the text?
+# **Predict.** Six heads look up letters, three in layer 1 and three in layer 2, and those of layer
+# 1 have the higher scores. Switch off each group of three together. Which group does the model need
+# for the names? What happens to the rest of the text?
 
 # %% tags=["demo", "nbval-ignore-output"]
 switched_off = {"none": (), "layer 1": ("1.0", "1.2", "1.3"), "layer 2": ("2.0", "2.2", "2.3")}
@@ -600,15 +605,15 @@ assert math.isclose(off["layer 1"]["other text"], 1.4, rel_tol=0.1)
 # The model needs the group in layer 2. Without it the loss on repeated names rises from 0.003 to
 # 2.3, more than a new name costs, while the loss on the rest of the text rises only from 0.13 to
 # 0.26. The model can do without any one of the three, because the other two do the same job.
-# Without the group in layer 1, it is the reverse. The loss on names rises only to 0.13, but the
-# loss on the rest of the text rises to 1.4. A high score does not prove that a head is needed, and
-# an ablation without effect does not prove that a head does nothing. You have to switch off the
+# Without the group in layer 1, the effect is reversed. The loss on names rises only to 0.13, but
+# the loss on the rest of the text rises to 1.4. A high score does not prove that a head is needed,
+# and an ablation without effect does not prove that a head does nothing. You have to switch off the
 # whole group, and compare the result with that of a control group of the same size.
 #
 # </details>
 #
 # Zero is a crude substitute for a head's output, because the model never saw it during training.
-# Research papers often use the head's mean output instead, which is called *mean ablation*.
+# Research papers often use the head's mean output instead. This is called *mean ablation*.
 
 # %% [markdown]
 # ### The message
@@ -679,9 +684,9 @@ for part, loss in {"queries": 1.5, "keys": 2.0, "values": 0.16}.items():
 #
 # </details>
 #
-# You have found a *circuit*: heads in two layers, and the message between them. The same circuit was
-# found in small attention models (Elhage and others 2021) and in large language models (Olsson and
-# others 2022). There, too, heads take over when others are removed (Wang and others 2022).
+# You have found a *circuit*: heads in two layers, and the message between them. The same circuit
+# was found in small attention models (Elhage and others 2021) and in large language models (Olsson
+# and others 2022). There, too, heads take over when others are removed (Wang and others 2022).
 
 # %% [markdown]
 # ## 6. From 2017 to today ★
@@ -695,18 +700,18 @@ shapes = {"scores": "(B, h, n, n)"}
 plotting.show(plotting.diagram_strip("heads", lit=lit, shapes=shapes))
 
 # %% [markdown]
-# To write one more character, your model reads up to 96 characters again, and it cannot keep any of
+# To write one more character, your model reads up to 96 characters again, and cannot reuse any of
 # that work. Once the window is full, each token moves one position to the left at every step and
 # gets a different position vector, so all keys and values change. But what matters in a text is how
 # far apart two tokens are. Can a score depend on that distance alone?
 #
 # ### Exercise: `rotary_embedding`
 #
-# Rotate queries and keys by an angle that grows with their position. The score of a query at position
-# $p$ and a key at position $p'$ then depends only on $p - p'$.
+# Rotate queries and keys by an angle that grows with their position. The score of a query at
+# position $p$ and a key at position $p'$ then depends only on $p - p'$.
 #
-# - **Takes** `x` `(..., n, d)`, queries or keys with any leading axes, and `offset`, the position of the
-#   first row. The others follow it.
+# - **Takes** `x` `(..., n, d)`, queries or keys with any leading axes, and `offset`, the position
+#   of the first row. The others follow it.
 # - **Returns** a new tensor of the same shape and dtype, half precision included. Features $2i$ and
 #   $2i + 1$ are the coordinates of a point. At position $p$ it is rotated counter-clockwise by
 #   $\alpha = p / 10000^{2i/d}$ radians: $(a, b)$ becomes
@@ -756,8 +761,8 @@ assert (added[1:, 1:] - added[:-1, :-1]).abs().max() > 1
 # ### Exercise: `KVCache`
 #
 # - **`KVCache()`** starts empty, and caches are independent of each other.
-# - **`append(keys, values)`** takes `keys` `(B, h, s, d)` and `values` `(B, h, s, v)` of the next $s$
-#   positions, where $s$ may differ from call to call. There is no limit to their number.
+# - **`append(keys, values)`** takes `keys` `(B, h, s, d)` and `values` `(B, h, s, v)` of the next
+#   $s$ positions, where $s$ may differ from call to call. There is no limit to their number.
 # - **`attend(query)`** takes `query` `(B, h, 1, d)` and returns `(B, h, 1, v)` in the dtype of the
 #   query: the values of all positions appended so far, weighted by the softmax of
 #   $q \cdot k / \sqrt{d}$. Scores may be large. The call does not change the cache. You may assume
@@ -766,8 +771,8 @@ assert (added[1:, 1:] - added[:-1, :-1]).abs().max() > 1
 # Gradients are not needed.
 #
 # **Worked number.** With $d = 1$, append the key 0 with the value 4. The query 1 gets 4. Append the
-# key 1.0986, which is $\ln 3$, with the value 8. The query 1 now has the weights 1/4 and 3/4 and gets
-# $4/4 + 3 \cdot 8/4 = 7$.
+# key 1.0986, which is $\ln 3$, with the value 8. The query 1 now has the weights 1/4 and 3/4 and
+# gets $4/4 + 3 \cdot 8/4 = 7$.
 
 # %%
 from course_lib.attention import KVCache
@@ -788,11 +793,11 @@ assert F.scaled_dot_product_attention(query, keys, values, is_causal=True).item(
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It gets 0, the first value, whatever the query is. `is_causal` aligns the first query with the first key
-# (lesson 05), so a single query sees a single key. A user of PyTorch reported text generation in which
-# every step returned the same vector for this reason
-# ([pytorch/pytorch #144858](https://github.com/pytorch/pytorch/issues/144858)). The newest query may see
-# everything in the cache and needs no mask.
+# The newest query gets 0, the first value, whatever the query is. `is_causal` aligns the first
+# query with the first key (lesson 05), so a single query sees a single key. A user of PyTorch
+# reported text generation in which every step returned the same vector for this reason
+# ([pytorch/pytorch #144858](https://github.com/pytorch/pytorch/issues/144858)). The newest query
+# may see everything in the cache and needs no mask.
 #
 # </details>
 #
@@ -802,7 +807,7 @@ assert F.scaled_dot_product_attention(query, keys, values, is_causal=True).item(
 
 # %% tags=["demo", "nbval-ignore-output"]
 class RotaryAttention(CausalSelfAttention):
-    """Your attention with rotated queries and keys, and with a cache if it has one."""
+    """Your attention with rotated queries and keys, and an optional cache."""
 
     cache, num_read = None, 0
 
@@ -829,16 +834,16 @@ print(f"loss on unseen stories: {unseen['second block']:.2f} added, {loss:.2f} r
 assert loss < unseen["second block"]
 
 # %% [markdown]
-# The positions that `LanguageModel` adds are zeros here. Rotation alone tells the heads where tokens are,
-# and the loss is lower than before.
+# The positions that `LanguageModel` adds are zeros here. Rotation alone tells the heads where
+# tokens are, and the loss is lower than before.
 #
 # `generate` needs no change. Give it a model that reads one token at a time and keeps the keys and
-# values of the others.
+# values of all earlier tokens.
 
 
 # %% tags=["demo", "nbval-ignore-output"]
 class WithCaches(nn.Module):
-    """A model that reads only the newest token and caches the keys and values of the others."""
+    """A model that reads only the newest token and caches the keys and values of all tokens."""
 
     context_length = 1
 
@@ -880,20 +885,22 @@ assert (plain == cached).double().mean() > 0.5  # rounding may decide a tie
 #
 # Let several heads share keys and values, and the cache becomes smaller.
 #
-# - **Takes** `queries` `(B, h, n, d)`, a set for each of `h` heads; `keys` `(B, g, m, d)` and `values`
-#   `(B, g, m, v)`, a set for each of `g` groups. Head $i$ uses group $i \mathbin{//} (h / g)$. `g = 1` is
-#   called *multi-query attention*. Lengths and mask are as in `masked_softmax`: `valid_lens` `(B,)` or
-#   `(B, n)` for every head, and a bool `mask`, True = may attend, broadcastable to `(B, h, n, m)`.
-# - **Returns** the outputs of all heads, `(B, h, n, v)`, with scores scaled by $1 / \sqrt d$. A query
-#   that may attend to no key gets zeros and a gradient of 0.
+# - **Takes** `queries` `(B, h, n, d)`, a set for each of `h` heads; `keys` `(B, g, m, d)` and
+#   `values` `(B, g, m, v)`, a set for each of `g` groups. Head $i$ uses group
+#   $i \mathbin{//} (h / g)$. `g = 1` is called *multi-query attention*. Lengths and mask are as in
+#   `masked_softmax`: `valid_lens` `(B,)` or `(B, n)` for every head, and a bool `mask`, True = may
+#   attend, broadcastable to `(B, h, n, m)`.
+# - **Returns** the outputs of all heads, `(B, h, n, v)`, with scores scaled by $1 / \sqrt d$. A
+#   query that may attend to no key gets zeros and a gradient of 0.
 # - **Raises** a `ValueError` if `g` does not divide `h`.
 #
 # Masked keys and values have no effect, whatever they contain, and large scores must not overflow.
 # You may use `masked_softmax`, but not `F.scaled_dot_product_attention`, because it can share keys
 # itself.
 #
-# **Worked number.** With one item, four heads, two groups, one query of 0 and one key of 1, the value of
-# group 0 is 10 and that of group 1 is 20: heads 0 and 1 return 10, heads 2 and 3 return 20.
+# **Worked number.** With one item, four heads, two groups, one query of 0 and one key of 1, the
+# value of group 0 is 10 and that of group 1 is 20: heads 0 and 1 return 10, heads 2 and 3 return
+# 20.
 
 # %%
 from course_lib.attention import grouped_query_attention
@@ -902,9 +909,9 @@ from course_lib.attention import grouped_query_attention
 check("grouped_query_attention")
 
 # %% [markdown]
-# **Predict.** Llama 2 with 70 billion parameters has 80 layers and 64 heads of 128 features, and reads
-# 4,096 tokens. With numbers of 2 bytes, how many gigabytes of keys and values does *one*
-# conversation hold if each head has its own?
+# **Predict.** Llama 2 with 70 billion parameters has 80 layers and 64 heads of 128 features, and
+# reads 4,096 tokens. With numbers of 2 bytes, how many gigabytes do the keys and values of *one*
+# conversation take if each head has its own?
 
 # %% tags=["demo"]
 models = {  # layers, heads, groups, features of a head, tokens
@@ -922,31 +929,31 @@ for name, (layers, h, g, d, length) in models.items():
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It would be 10 GiB. The model has 8 groups for its 64 heads and holds an eighth of that, 1.25 GiB.
-# A single set for all heads would be smaller still, at some cost in quality (Shazeer 2019; Ainslie
-# and others 2023). The table assumes the full context of each model and ignores the window that
-# Mistral uses.
+# They would take 10 GiB. But the model has 8 groups for its 64 heads, so they take an eighth of
+# that, 1.25 GiB. A single set for all heads would be smaller still, at some cost in quality
+# (Shazeer 2019; Ainslie and others 2023). The table assumes the full context of each model and
+# ignores the window that Mistral uses.
 #
 # </details>
 #
 # Four more changes are worth knowing.
 #
 # **RMSNorm.** Most models now divide by the root mean square instead of the standard deviation,
-# $x / \sqrt{\text{mean}(x^2) + \epsilon} \cdot w$. There is no mean to subtract and no bias, and models
-# train as well (Zhang and Sennrich 2019).
+# $x / \sqrt{\text{mean}(x^2) + \epsilon} \cdot w$. There is no mean to subtract and no bias, and
+# models train equally well (Zhang and Sennrich 2019).
 #
 # **SwiGLU.** The feed-forward network has a third matrix, and a product replaces the GELU:
 # $W_2 (\text{silu}(W_1 x) \cdot W_3 x)$. One branch scales the features of the other (Shazeer
 # 2020).
 #
-# **Attention sinks.** Weights sum to 1, so a head that finds nothing has to put its weight somewhere.
-# Lesson 00 asked what attention returns if no key fits. Trained models learn to use the first token as
-# a sink that contributes almost nothing. A cache that forgets the oldest tokens therefore has to keep the
-# first few, or the text falls apart (Xiao and others 2023).
+# **Attention sinks.** Weights sum to 1, so a head that finds nothing has to put its weight
+# somewhere. Lesson 00 asked what attention returns if no key fits. Trained models learn to use the
+# first token as a sink that contributes almost nothing. A cache that forgets the oldest tokens
+# therefore has to keep the first few, or the text falls apart (Xiao and others 2023).
 #
-# **Multi-head latent attention.** Grouped queries share keys. DeepSeek-V2 compresses them instead: the
-# cache holds one short vector for each token, from which the keys and values of all heads are computed. A
-# few rotated features are kept beside it, because a rotation depends on the position.
+# **Multi-head latent attention.** Grouped queries share keys. DeepSeek-V2 compresses them instead:
+# the cache holds one short vector for each token, from which the keys and values of all heads are
+# computed. A few rotated features are kept beside it, because a rotation depends on the position.
 #
 # **Predict.** How does the time that `generate` takes grow with the number of tokens, without
 # caches and with them?
@@ -976,18 +983,18 @@ assert with_caches < 0.8 * without
 # </details>
 
 # %% [markdown]
-# ### Written question: what the loss knows
+# ### Written question: what the loss tells you
 #
 # A colleague trains four language models and shows you only their losses, in nats per token. Each
 # has a vocabulary of 64 tokens, and $\ln 64 = 4.16$. For each model, say in two or three sentences
 # what is going on, and which single look at the model or the data would settle it.
 #
 # 1. On ordinary text the loss is 4.16 at the first step and 4.16 at the last.
-# 2. On ordinary text it falls to 0.01 in 300 steps, and so does the loss on held-out text. The
-#    model writes nonsense.
-# 3. On ordinary text it is 0.3 on the training text and 3.0 on held-out text.
-# 4. On long strings of random tokens, each followed by a copy of itself, it has stayed at 2.1 for
-#    hours. "It is stuck", says the colleague.
+# 2. On ordinary text the loss falls to 0.01 in 300 steps, and so does the loss on held-out text.
+#    The model writes nonsense.
+# 3. On ordinary text the loss is 0.3 on the training text and 3.0 on held-out text.
+# 4. On long strings of random tokens, each followed by a copy of itself, the loss has stayed at 2.1
+#    for hours. "It is stuck", says the colleague.
 
 # %% [markdown] written="what_the_loss_knows"
 # **Your answer** (replace the line below):
@@ -1003,9 +1010,10 @@ assert with_caches < 0.8 * without
 #    easy, it has not memorized the training text either. No causal mask, or the loss compares
 #    position $i$ with token $i$. Settle it: change a later token and see whether earlier logits
 #    change; look at the shift.
-# 3. **It knows the training text by heart.** What it learned for others is only the step from 4.16 to
-#    3.0. Settle it: the held-out loss over the steps, which falls and then rises again; or a
-#    training passage as a prompt, continued word for word. Remedies: more text, smaller, stop earlier.
+# 3. **It knows the training text by heart.** What it learned for others is only the step from 4.16
+#    to 3.0. Settle it: the held-out loss over the steps, which falls and then rises again; or a
+#    training passage as a prompt, continued word for word. Remedies: more text, smaller, stop
+#    earlier.
 # 4. **It is done.** The first half is random and costs any model $\ln 64 = 4.16$ per token. The
 #    second half can be looked up for nearly 0, so the mean is 2.08. Settle it: the loss of each
 #    half, or of each position. Full point also with the induction score as the look that settles
@@ -1018,12 +1026,12 @@ assert with_caches < 0.8 * without
 # A text is its own answer key, because position $i$ predicts token $i + 1$, and the loss is the
 # mean of $-\ln p$. A model that has learned nothing has a loss of $\ln V$. A loss below that of
 # counting pairs means that the model looks back more than one character. To write, a model chooses
-# a token, appends it, and reads again. The temperature and top-k set how boldly it chooses. Layers
-# communicate through the residual stream, to which each of them adds. An induction head looks up
-# what followed last time, and it needs the message of a head in an earlier layer. A score finds
-# such heads, an ablation shows what the model needs them for, and heads that do the same job have
-# to be switched off together. Rotated queries and keys make scores depend on distances. A cache
-# avoids repeated work but costs memory, and shared keys make it smaller.
+# a token, appends it, and reads again. The temperature and top-k set how random the choice is.
+# Layers communicate through the residual stream, to which each of them adds. An induction head
+# looks up what followed last time, and it needs the message of a head in an earlier layer. A score
+# finds such heads, an ablation shows what the model needs them for, and heads that do the same job
+# have to be switched off together. Rotated queries and keys make scores depend on distances. A
+# cache avoids repeated work but costs memory, and shared keys make it smaller.
 #
 # ## Further exercises ★
 #
@@ -1032,10 +1040,11 @@ assert with_caches < 0.8 * without
 #    change?
 # 2. **One layer.** Train one layer, and then two, on `repeated_tokens(26, generator)`. One layer
 #    cannot look anything up, but it can exclude the letters already used. For 12 letters, all
-#    different, that costs $\ln(12!) / 12 = 1.67$. Where does each loss stop?
-# 3. **When?** Take both scores every 10 steps of that training. Which of the two heads comes first?
-# 4. **A rolling cache.** Let the cache forget all positions but the last 96. Does the text stay readable
-#    beyond 96 tokens? Does it help to keep the first few positions as well?
+#    different, that costs $\ln(12!) / 12 = 1.67$. Where does each loss level off?
+# 3. **When?** Compute both scores every 10 steps of that training. Which of the two kinds of head
+#    appears first?
+# 4. **A rolling cache.** Let the cache forget all positions but the last 96. Does the text stay
+#    readable beyond 96 tokens? Does it help to keep the first few positions as well?
 # 5. **Your text.** Train on something you wrote.
 #
 # ## References
@@ -1047,8 +1056,8 @@ assert with_caches < 0.8 * without
 #   <https://transformer-circuits.pub/2021/framework/index.html>
 # - C. Olsson and others: In-context learning and induction heads, 2022.
 #   <https://arxiv.org/abs/2209.11895>
-# - K. Wang and others: Interpretability in the wild, 2022: heads that take over when others are removed.
-#   <https://arxiv.org/abs/2211.00593>
+# - K. Wang and others: Interpretability in the wild, 2022: heads that take over when others are
+#   removed. <https://arxiv.org/abs/2211.00593>
 # - J. Su and others: RoFormer: enhanced transformer with rotary position embedding, 2021.
 #   <https://arxiv.org/abs/2104.09864>
 # - N. Shazeer: Fast transformer decoding: one write-head is all you need, 2019.
@@ -1067,7 +1076,8 @@ assert with_caches < 0.8 * without
 #
 # ## The end
 #
-# *What have you built? Each part is yours if it is in your `my_attention/`, and the course's if not.*
+# *What have you built? Each part is yours if it is in your `my_attention/`, and the course's if
+# not.*
 
 # %%
 certificate()

@@ -347,7 +347,7 @@ def test_what_torch_has_not_implemented_is_an_attempt():
 
 def test_what_the_points_are_for_is_said_in_per_cent():
     values = doubling(shares={"values": 0.6, "edges": 0.3, "gradients": 0.0, "hygiene": 0.1})
-    assert judged_for(values) == "values 90 %, hygiene 10 %"
+    assert judged_for(values) == "values 90%, hygiene 10%"
 
 
 def test_whole_numbers_in_another_dtype_are_converted_and_others_are_not():

@@ -320,7 +320,7 @@ def test_mask_alt_can_be_turned_back_into_the_mask(size):
     mask = rng.random(size) < 0.5
     rebuilt = np.zeros(size, dtype=bool)
     for who, what in re.findall(
-        r"(every query|quer\w+ [\d, -]+) may attend ([^;]+)", mask_sentence(mask)
+        r"(every query|quer\w+ [\d, -]+) may attend to ([^;]+)", mask_sentence(mask)
     ):
         rows = range(size[0]) if "every" in who else numbers_in(who)
         columns = range(size[1]) if "every" in what else numbers_in(what)

@@ -175,7 +175,7 @@ def test_masked_places_are_hatched_struck_and_have_no_arc():
 
 def test_small_weights_are_drawn_against_a_smaller_scale_which_is_told():
     plot = plotting.attention(np.full((5, 20), 0.05))
-    assert "Full colour and width: a weight of 0.1." in words_in(plot)
+    assert "Full color and width show a weight of 0.1." in words_in(plot)
     assert plot.live.data["scale"] == 0.1
     assert paths(plot)
 

@@ -1,4 +1,4 @@
-// A table of buttons, one for each query and key. Pressed means: the query may attend the key.
+// A table of buttons, one for each query and key. Pressed means: the query may attend to the key.
 const MOST_HIGH = 52;
 const LOOK = "width:clamp(36px,11vw,56px);height:54px;padding:0;border:1px solid #777;color:inherit;" +
   "border-radius:6px;font:inherit;cursor:pointer;font-variant-numeric:tabular-nums;" +
@@ -49,7 +49,7 @@ for (const figure of document.querySelectorAll('figure.course-figure[data-live="
       const words = Number.isNaN(weight) ? "nan" : weight.toFixed(2);
       button.textContent = allowed || weight !== 0 ? words : "";
       button.setAttribute("aria-pressed", Boolean(allowed));
-      button.setAttribute("aria-label", `query ${query} may attend key ${key}: weight ${words}`);
+      button.setAttribute("aria-label", `query ${query} may attend to key ${key}: weight ${words}`);
       const hatch = "repeating-linear-gradient(45deg,transparent 0 6px,#777 6px 7px)";
       const fill = `rgb(135 87 201 / ${0.7 * (weight || 0)})`;
       button.style.cssText = LOOK + (allowed

@@ -73,7 +73,7 @@ def interactive(
         raise ValueError(f"at most {MOST_FRAMES} pictures fit into a page; got {len(choices)}")
     values = {control.name: control.options[control.start] for control in made}
     at = ", ".join(f"{name} = {value}" for name, value in values.items())
-    caption = f"Drawn at {at}. It moves where scripts run: in JupyterLab or on the course's site."
+    caption = f"Drawn at {at}. You can change this in JupyterLab or on the course's site."
 
     def page() -> str:
         frames = [draw(**dict(zip(controls, choice, strict=True))) for choice in choices]

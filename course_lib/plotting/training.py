@@ -24,7 +24,7 @@ CURVE, MARGIN = 64, 44  # height of the curve, and room for its numbers
 LINE, LETTERS, LINES = 20, 52, 4  # height of a line of text, its letters, and how many lines
 MOST_WORDS = 9  # that are drawn
 STAGE = 248  # height of letters, arcs and two lines of words
-RECORDED = "The end of the training. All of it plays where scripts run."
+RECORDED = "The end of the training. You can play all of it in JupyterLab or on the course's site."
 
 
 class Guess(NamedTuple):

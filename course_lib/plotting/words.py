@@ -65,7 +65,7 @@ def row_name(numbers: Sequence[int], total: int) -> str:
 
 
 def mask_sentence(mask: np.ndarray) -> str:
-    """Say who may attend whom, row by row; equal rows are said once."""
+    """Say which keys each query may attend to. Equal rows share one phrase."""
     num_queries, num_keys = mask.shape
     parts = []
     for numbers, allowed in same_rows([np.flatnonzero(row).tolist() for row in mask]):
@@ -76,7 +76,7 @@ def mask_sentence(mask: np.ndarray) -> str:
             if len(allowed) == num_keys
             else listed("key", allowed)
         )
-        parts.append(f"{row_name(numbers, num_queries)} may attend {what}")
+        parts.append(f"{row_name(numbers, num_queries)} may attend to {what}")
     return "; ".join(parts)
 
 

@@ -94,11 +94,11 @@ MASK = plotting.clickable_mask([[2.0, 1.0, 0.0], [0.0, 0.0, 0.0]], masked_softma
 
 def test_a_click_masks_a_key_and_the_row_shares_its_weight_anew(page, axe):
     page.set_content(page_of(figure_html(MASK)))
-    first = page.get_by_role("button", name="query 0 may attend key 0")
+    first = page.get_by_role("button", name="query 0 may attend to key 0")
     assert first.inner_text() == "0.67"
     first.click()
     assert first.inner_text() == "" and first.get_attribute("aria-pressed") == "false"
-    other = page.get_by_role("button", name="query 0 may attend key 1")
+    other = page.get_by_role("button", name="query 0 may attend to key 1")
     assert other.inner_text() == "0.73"  # e / (e + 1)
     page.get_by_role("button", name="mask every key").focus()
     page.keyboard.press("Enter")

@@ -293,7 +293,7 @@ def test_figures_are_still_without_trust_and_alive_in_a_kernel(course, address, 
     slider.focus()
     page.keyboard.press("ArrowRight")
     wait_until(lambda: shown.get_by_role("img").last.get_attribute("aria-label") != before)
-    clicked = lab.look_at(page.get_by_role("button", name="query 0 may attend key 3"))
+    clicked = lab.look_at(page.get_by_role("button", name="query 0 may attend to key 3"))
     clicked.click()
     assert clicked.get_attribute("aria-pressed") == "false"
 

@@ -36,12 +36,10 @@ _JUDGED = {
 
 
 def judged_for(exercise: Exercise) -> str:
-    """Describe how points are split: "values 65 %, edge cases 25 %, ..."."""
+    """Describe how points are split: "values 65%, edge cases 25%, ..."."""
     shares = shares_of(exercise, exercise.probes(np.random.default_rng(0)))
     return ", ".join(
-        f"{word} {shares[part]:.0%}".replace("%", " %")
-        for part, word in _JUDGED.items()
-        if part in shares
+        f"{word} {shares[part]:.0%}" for part, word in _JUDGED.items() if part in shares
     )
 
 

@@ -40,7 +40,7 @@ def _probes(rng) -> list[Probe]:
     two_points = {"inputs": [0.0, 5.0], "targets": [3.0, 8.0], "compare": "near_best"}
     return [
         case("defaults", **problem(rng, 1.0)).says(
-            "The bandwidth must have a leave-one-out error within 2 % of the smallest there is."
+            "The bandwidth must have a leave-one-out error within 2% of the smallest possible one."
         ),
         case("from_below", **problem(rng, 3.0), by_name=below).says(
             "A start below the best bandwidth must reach it too."

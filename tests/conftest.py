@@ -29,19 +29,34 @@ settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 
 @pytest.fixture
-def generator():
-    """Return a torch generator with a fixed seed."""
-    import torch
+def own_course(tmp_path, monkeypatch):
+    """Yield a course folder with the kernel working in a lesson; forget its library afterwards."""
+    from library_notebook import forget
 
-    return torch.Generator().manual_seed(20)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    root = tmp_path / "Mein Kürs 注意"
+    lesson = root / "notebooks" / "02_masked_softmax"
+    lesson.mkdir(parents=True)
+    (root / "nbgrader_config.py").touch()
+    monkeypatch.chdir(lesson)
+    yield root
+    forget()
 
 
 @pytest.fixture
-def rng():
-    """Return a NumPy generator with a fixed seed."""
-    import numpy as np
+def notebook(own_course, monkeypatch):
+    from library_notebook import sit_down
 
-    return np.random.default_rng(20)
+    return sit_down(monkeypatch)
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """Collect what plotting displays, as if a notebook were there."""
+    bundles = []
+    monkeypatch.setattr("course_lib.plotting.display._shell", lambda: object())
+    monkeypatch.setattr("IPython.display.display", lambda data, **kwargs: bundles.append(data))
+    return bundles
 
 
 @pytest.fixture
@@ -86,7 +101,6 @@ def host():
 
 @pytest.fixture(scope="module")
 def strict():
-    """Yield guests at level `strict`."""
     from grading_course import GUEST_LIMITS, LESSON
 
     from course_lib.grading.sandbox.hosts import open_guests
@@ -100,7 +114,6 @@ def strict():
 
 @pytest.fixture
 def guest(strict):
-    """Yield a fresh guest at level `strict`."""
     started = strict.start().wait_ready()
     yield started
     started.kill()
@@ -156,23 +169,23 @@ def pytest_runtest_setup(item):
             pytest.skip("no CUDA device")
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item, call):
-    """Fail a skipped test in CI: a missing Debian package must not hide it."""
-    report = yield
-    allowed = item.get_closest_marker("gpu") or hasattr(report, "wasxfail")
-    if report.skipped and os.environ.get("CI") and not allowed:
+def fail_if_skipped(report, name):
+    """Fail what was skipped in CI: a missing Debian package must not hide a test."""
+    if report.skipped and os.environ.get("CI"):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
         report.outcome = "failed"
-        report.longrepr = f"{item.nodeid} was skipped, which CI counts as a failure: {reason}"
+        report.longrepr = f"{name} was skipped, which CI counts as a failure: {reason}"
     return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    if item.get_closest_marker("gpu") or hasattr(report, "wasxfail"):
+        return report
+    return fail_if_skipped(report, item.nodeid)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(collector):
-    report = yield
-    if report.skipped and os.environ.get("CI"):
-        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
-        report.outcome = "failed"
-        report.longrepr = f"{collector.nodeid} was skipped, which CI counts as a failure: {reason}"
-    return report
+    return fail_if_skipped((yield), collector.nodeid)

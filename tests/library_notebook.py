@@ -17,8 +17,6 @@ KEPT = "causal_mask: kept in your own library, my_attention/_causal_mask.py"
 
 
 class Notebook:
-    """The cells that ran, and their variables."""
-
     def __init__(self):
         self.cells, self.space = [""], {"__name__": "__main__"}
         parent = {"content": {"allow_stdin": True}}
@@ -39,34 +37,21 @@ class Notebook:
         return own_library.keep(name, self.space[name], self.space)
 
     def solve(self, name="causal_mask", source=CAUSAL):
-        self.run("import torch", source)
-        return self.keep(name)
+        return self.run(source).keep(name)
 
-
-def solved_length(notebook):
-    return notebook.solve("length_mask", LENGTH)
-
-
-def make_course(tmp_path, monkeypatch):
-    """Yield a course folder with the kernel working in a lesson, and forget it in the end."""
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    root = tmp_path / "Mein Kürs 注意"
-    lesson = root / "notebooks" / "02_masked_softmax"
-    lesson.mkdir(parents=True)
-    (root / "nbgrader_config.py").touch()
-    monkeypatch.chdir(lesson)
-    yield root
-    forget()
+    def solve_length(self):
+        return self.solve("length_mask", LENGTH)
 
 
 def sit_down(monkeypatch):
-    """Return a function that opens a notebook and makes it the one that asks."""
+    """Return an open notebook, which is the one that asks, after its first cell."""
     made = Notebook()
     for module in (own_library, _progress, cells, _judged_here):
         monkeypatch.setattr(module, "current_shell", lambda: made.shell)
     monkeypatch.setattr(_judged_here, "session", _judged_here.Session())
+    monkeypatch.setattr(_judged_here, "_namespace", lambda: made.space)
     own_library.make_importable()
-    return made
+    return made.run(IMPORTS)
 
 
 def forget():

@@ -2,6 +2,7 @@
 
 import html.parser
 import re
+from xml.etree import ElementTree
 
 _RUNS = {"script", "iframe", "object", "embed", "link", "base", "form", "meta"}
 _WITHIN_A_WORD = {"a", "code", "em", "span", "strong"}
@@ -49,6 +50,11 @@ def words_of(page: str) -> set[str]:
 def what_it_loads(page: str) -> list[str]:
     """Return the scripts, event handlers and whatever else a page takes from outside."""
     return _read(page).loads
+
+
+def elements(svg: str, tag: str) -> list[ElementTree.Element]:
+    """Return the elements of one kind in a picture, parsed as a browser would."""
+    return list(ElementTree.fromstring(svg).iter(f"{{http://www.w3.org/2000/svg}}{tag}"))
 
 
 def contrast(*colors):

@@ -18,8 +18,6 @@ BATCH, NUM_QUERIES, NUM_KEYS, SIZE = 2, 13, 40, 8
 
 
 class Device(Elsewhere):
-    """The device, which never stalls."""
-
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         """Compute as `Elsewhere` does, unless someone would have to wait for the result."""
         assert func.overloadpacket.__name__ not in STALLS, f"{func} would stall the device"
@@ -52,7 +50,6 @@ MODULES = {
 
 
 def moved(value, device):
-    """Return the tensor on the device, or a copy of the module with its parameters there."""
     if isinstance(value, torch.nn.Module):
         module = copy.deepcopy(value)
         for part in module.modules():
@@ -63,17 +60,17 @@ def moved(value, device):
     return value if value is None else device.moved(value)
 
 
+def outcome(function, inputs, given, **options):
+    """Return the outputs of a function or module and the gradients of all that it computes with."""
+    leaves = [x.detach().requires_grad_() for x in inputs]
+    outputs = function(*leaves, *given, **options)
+    outputs = outputs[0] if isinstance(outputs, tuple) else outputs
+    leaves += function.parameters() if isinstance(function, torch.nn.Module) else []
+    return outputs, *torch.autograd.grad(outputs, leaves, torch.ones_like(outputs))
+
+
 def assert_same_there(taught, function, inputs, given=(), **options):
     """Compare outputs and gradients of `taught` here and `function` on the device."""
-
-    def outcome(function, inputs, given, **options):
-        is_module = isinstance(function, torch.nn.Module)
-        leaves = [x.detach().requires_grad_() for x in inputs]
-        outputs = function(*leaves, *given, **options)
-        outputs = outputs[0] if isinstance(outputs, tuple) else outputs
-        leaves += function.parameters() if is_module else []
-        return outputs, *torch.autograd.grad(outputs, leaves, torch.ones_like(outputs))
-
     expected = outcome(taught, inputs, given)
     with Device() as device:
         if isinstance(function, torch.nn.Module):
@@ -108,17 +105,11 @@ def test_functions_compute_the_same(package, options, given):
     name = "scaled_dot_product_attention"
     functions = (getattr(p, name) for p in (attention, package))
     assert_same_there(*functions, (QUERIES, KEYS, VALUES), given, **options)
-    if not options:
-        functions = (p.masked_softmax for p in (attention, package))
-        assert_same_there(*functions, [3 * QUERIES @ KEYS.mT], given)
-
-
-@with_and_without_weights
-def test_kernel_pooling_computes_the_same(package, options):
-    inputs = QUERIES[0], KEYS[0], VALUES[0]
     h = torch.tensor(1.3, dtype=torch.float64)
     functions = attention.kernel_pooling, package.kernel_pooling
-    assert_same_there(*functions, inputs, [h], **options)
+    assert_same_there(*functions, (QUERIES[0], KEYS[0], VALUES[0]), [h], **options)
+    functions = (p.masked_softmax for p in (attention, package))
+    assert_same_there(*functions, [3 * QUERIES @ KEYS.mT], given)
 
 
 def test_a_look_at_the_numbers_is_noticed():

@@ -32,80 +32,151 @@ def kernel():
         yield notebook
 
 
-@pytest.fixture(params=["with ids", "without ids"])
-def student(kernel, request):
-    """Return a function that runs cells of a fresh notebook, with or without cell ids."""
+def run(source, *said):
+    """Return a step of a story: a cell without a name, and what it must say."""
+    return "", source, said
+
+
+def answer(source, *said):
+    """Return a step of a story: the cell of the answer."""
+    return "answer", source, said
+
+
+def check(*said):
+    """Return a step of a story: the cell of the check."""
+    return "check", 'check("causal_mask")', said
+
+
+def goes_on(said):
+    """Return a step of a story: the cell that takes an answer along."""
+    return "next", CARRY_ON, (said,)
+
+
+FULL = "2 of 2 points"
+UNCHECKED = f"{COURSES}yours has not passed its check yet"
+STUB = "raise NotImplementedError()"
+HEAD = CAUSAL.splitlines()[0]
+STORIES = {
+    # which answer goes on
+    "Run All keeps an answer that is right": [
+        answer(CAUSAL + "  # mine"),
+        *[check(FULL), goes_on(OWN), run("causal_mask.__module__", "'__main__'")] * 2,
+    ],
+    "a wrong or missing answer gives way, and a check of the course's says so": [
+        goes_on(UNCHECKED),
+        *[answer(UPPER), check("upper triangular"), goes_on(UNCHECKED)],
+        check("nothing of yours to check"),
+        *[answer(CAUSAL), check(FULL), goes_on(OWN)],
+        *[answer(UPPER), check(), goes_on(UNCHECKED)],
+    ],
+    "an answer that changed after its check is checked first": [
+        *[answer(CAUSAL), check(), answer(UPPER)],
+        goes_on(f"{COURSES}yours was redefined after its last check"),
+        *[answer(CAUSAL), check(), goes_on(OWN)],
+    ],
+    "the checked answer comes back after the course's version was imported": [
+        *[answer(CAUSAL), check(), run("from course_lib import causal_mask")],
+        *[check("nothing of yours to check"), goes_on(OWN)],
+    ],
+    "a hint touches no answer": [
+        *[answer(CAUSAL), check(), run('hint("causal_mask", 1)', "Hint 1 of 3")],
+        *[goes_on(OWN), check(FULL)],
+    ],
+    "an unknown exercise is named with the nearest": [
+        run('carry_on("causal_maks")', 'did you mean "causal_mask"?'),
+    ],
+    # what became of the cell
+    "a syntax error is an error with Python's own line": [
+        answer(COLONLESS, "SyntaxError"),
+        check(
+            "causal_mask: stopped with an error (0 of 2 points)",
+            "SyntaxError: expected ':'",
+            f"(line 1: `{HEAD[:-1]}`)",
+        ),
+        *[answer(CAUSAL), check(FULL)],
+    ],
+    "a misindented line is named": [
+        answer(CAUSAL.replace("    return", "  return")),
+        check("stopped with an error", "IndentationError", "(line 4: `return torch.arange(m,"),
+    ],
+    "an error in the signature suggests a name": [
+        *[run("Optional = None"), answer(BAD_HEAD)],
+        check("NameError: name 'Optoinal' is not defined. Did you mean: 'Optional'? (line 1"),
+    ],
+    "an earlier definition is not checked in the place of a broken one": [
+        *[answer(CAUSAL), check(), answer(COLONLESS)],
+        check("0 of 2 points", "expected ':'", "An earlier `causal_mask` is still there; this"),
+        *[goes_on(COURSES), check("expected ':'")],
+    ],
+    "an error below the definition does not hide it": [answer(f"{CAUSAL}\n1 / 0"), check(FULL)],
+    "a definition in the cell of the check counts": [
+        *[answer(COLONLESS), run(f'{CAUSAL}\ncheck("causal_mask")', FULL)],
+    ],
+    "a broken trial elsewhere does not hide an answer": [
+        *[answer(CAUSAL), run("print(causal_mask(3)"), check(FULL)],
+        *[run("causal_mask = causal_mask"), run("causal_mask = causal_mask"), check(FULL)],
+    ],
+    "a broken trial does not make an attempt": [run("1 / 0"), check("not attempted")],
+    "another name is recognized wherever it is": [
+        *[run(CAUSAL.replace("causal_mask", "causalmask")), run("1")],
+        check("You have `causalmask`; the exercise asks for `causal_mask`."),
+        *[run("del causalmask"), check("There is no `causal_mask` yet")],
+    ],
+    "the only function of the answer's cell is recognized": [
+        answer(CAUSAL.replace("causal_mask", "lower_triangle")),
+        check("You have `lower_triangle`; the exercise asks for `causal_mask`."),
+        run("del lower_triangle"),
+    ],
+    "code below the stub's raise is reported as never run": [
+        answer(CAUSAL.replace("\n", f"\n    {STUB}\n", 1)),
+        check(f"stands below `{STUB}`, so it never runs"),
+        *[answer(f"{HEAD}\n    '''A stub.'''\n    {STUB}"), check("not attempted")],
+    ],
+    "another name beside the stub is recognized": [
+        *[answer(f"{HEAD}\n    {STUB}"), run(CAUSAL.replace("causal_mask", "Causal_Mask"))],
+        check("You have `Causal_Mask`; the exercise asks for `causal_mask`."),
+        run("del Causal_Mask"),
+    ],
+    "another exercise's answer is not taken for a renamed one": [
+        *[run(LENGTH), check("There is no `causal_mask` yet")],
+    ],
+    "Python's suggestion stays": [
+        answer(MISSPELT),
+        check("has no attribute 'arnage'. Did you mean: 'arange'?"),
+    ],
+}
+# what stops a cell before it binds the name
+BROKEN = {
+    "from my_masks import causal_mask": "ModuleNotFoundError: No module named 'my_masks'",
+    "import functools\ncausal_mask = functools.partial(made)": "NameError: name 'made'",
+    "for causal_mask in 3:\n    pass": "TypeError",
+    "with absent as causal_mask:\n    pass": "NameError: name 'absent'",
+    "print(causal_mask := 1 / 0)": "ZeroDivisionError",
+    "causal_mask += 1": "NameError: name 'causal_mask'",
+    "del causal_mask": "NameError: name 'causal_mask'",
+    f"@absent\n{CAUSAL}": "NameError: name 'absent'",
+    f"try:\n    1 / 0\nfinally:\n    pass\n{CAUSAL}": "ZeroDivisionError",
+    "%matplotlib inline\nfrom my_masks import causal_mask": "ModuleNotFoundError",
+    "%%time\nfrom my_masks import causal_mask": "(line 1: `from my_masks",
+    "%%capture\ncausal_mask = absent": "NameError: name 'absent'",
+    "causal_mask = lambda n: torch.ones(n": "SyntaxError",
+    "def f():\n    return 1 / 0\n\ncausal_mask = f()": "(line 4: `causal_mask = f()`)",
+    "import ast\nast.parse('x = (')\ncausal_mask = 1": "(line 2: `ast.parse('x = (')`)",
+}
+for source, error in BROKEN.items():
+    said = check("causal_mask: stopped with an error", error)
+    STORIES[f"stopped: {source.splitlines()[0]} {error}"] = [answer(source), said]
+
+
+@pytest.mark.parametrize("names", [True, False], ids=["with ids", "without ids"])
+@pytest.mark.parametrize("story", STORIES)
+def test_what_a_check_makes_of_cells(kernel, story, names):
+    # Some front ends send no ids of cells.
     kernel.run("for name in ('causal_mask', 'length_mask'): globals().pop(name, None)")
-    kernel.run("from course_lib.notebook import _judged_here\n_judged_here.session.right.clear()")
-    names = request.param == "with ids"
-
-    def cell(source, name=""):
-        return kernel.said(source, name if names else "").strip()
-
-    cell.check = lambda: cell('check("causal_mask")', "causal_mask-check")
-    cell.answer = lambda source: cell(source, "causal_mask-answer")
-    cell.carry_on = lambda: cell(CARRY_ON, "causal_mask-next")
-    return cell
-
-
-# --- which answer goes on ------------------------------------------------------------------
-
-
-def test_run_all_keeps_an_answer_that_is_right(student):
-    student.answer(CAUSAL + "  # mine")
-    for _ in range(2):
-        assert "2 of 2 points" in student.check()
-        assert student.carry_on() == OWN
-        assert student("causal_mask.__module__") == "'__main__'"
-
-
-def test_a_wrong_or_missing_answer_gives_way_and_a_check_of_the_courses_says_so(student):
-    assert student.carry_on() == f"{COURSES}yours has not passed its check yet"
-    student.answer(UPPER)
-    assert "upper triangular" in student.check()
-    assert student.carry_on() == f"{COURSES}yours has not passed its check yet"
-    assert "nothing of yours to check" in student.check()
-    student.answer(CAUSAL)
-    assert "2 of 2 points" in student.check()
-    assert student.carry_on() == OWN
-
-
-def test_an_answer_that_was_broken_again_gives_way(student):
-    student.answer(CAUSAL)
-    student.check()
-    student.answer(UPPER)
-    student.check()
-    assert student.carry_on() == f"{COURSES}yours has not passed its check yet"
-
-
-def test_an_answer_that_changed_after_its_check_is_checked_first(student):
-    student.answer(CAUSAL)
-    student.check()
-    student.answer(UPPER)
-    assert student.carry_on() == f"{COURSES}yours was redefined after its last check"
-    student.answer(CAUSAL)
-    student.check()
-    assert student.carry_on() == OWN
-
-
-def test_the_checked_answer_comes_back_after_the_courses_version_was_imported(student):
-    student.answer(CAUSAL)
-    student.check()
-    student("from course_lib import causal_mask")
-    assert "nothing of yours to check" in student.check()
-    assert student.carry_on() == OWN
-
-
-def test_a_hint_touches_no_answer(student):
-    student.answer(CAUSAL)
-    student.check()
-    assert "Hint 1 of 3" in student('hint("causal_mask", 1)', "causal_mask-hint")
-    assert student.carry_on() == OWN
-    assert "2 of 2 points" in student.check()
-
-
-def test_an_unknown_exercise_is_named_with_the_nearest(student):
-    assert 'did you mean "causal_mask"?' in student('carry_on("causal_maks")')
+    kernel.run("from course_lib.notebook import _judged_here\n_local.session.right.clear()")
+    for cell, source, expected in STORIES[story]:
+        shown = kernel.said(source, f"causal_mask-{cell}" if names and cell else "").strip()
+        assert [words for words in expected if words not in shown] == [], (source, shown)
 
 
 @pytest.mark.slow
@@ -116,137 +187,6 @@ def test_stock_grading_goes_on_with_the_courses_version():
         assert "2 of 2 points" in notebook.said('check("causal_mask")')
         assert notebook.said(CARRY_ON).strip() == f"{COURSES}each exercise is graded by itself"
         assert "course_lib.attention" in notebook.said("causal_mask.__module__")
-
-
-# --- what became of the cell ---------------------------------------------------------------
-
-
-def test_a_syntax_error_is_an_error_with_pythons_own_line(student):
-    assert "SyntaxError" in student.answer(COLONLESS)
-    report = student.check()
-    assert "causal_mask: stopped with an error (0 of 2 points)" in report
-    assert "SyntaxError: expected ':'" in report
-    assert "(line 1: `def causal_mask(num_queries, num_keys=None, *, device=None)`)" in report
-    student.answer(CAUSAL)
-    assert "2 of 2 points" in student.check()
-
-
-def test_a_misindented_line_is_named(student):
-    student.answer(CAUSAL.replace("    return", "  return"))
-    report = student.check()
-    assert "stopped with an error" in report and "IndentationError" in report
-    assert "(line 4: `return torch.arange(m," in report
-
-
-def test_an_error_in_the_signature_is_an_error_and_suggests_a_name(student):
-    student("Optional = None")
-    student.answer(BAD_HEAD)
-    report = student.check()
-    assert "stopped with an error" in report
-    assert "NameError: name 'Optoinal' is not defined. Did you mean: 'Optional'? (line 1" in report
-
-
-@pytest.mark.parametrize(
-    ("source", "error"),
-    [
-        ("from my_masks import causal_mask", "ModuleNotFoundError: No module named 'my_masks'"),
-        ("import functools\ncausal_mask = functools.partial(made)", "NameError: name 'made'"),
-        ("for causal_mask in 3:\n    pass", "TypeError"),
-        ("with absent as causal_mask:\n    pass", "NameError: name 'absent'"),
-        ("print(causal_mask := 1 / 0)", "ZeroDivisionError"),
-        ("causal_mask += 1", "NameError: name 'causal_mask'"),
-        ("del causal_mask", "NameError: name 'causal_mask'"),
-        (f"@absent\n{CAUSAL}", "NameError: name 'absent'"),
-        (f"try:\n    1 / 0\nfinally:\n    pass\n{CAUSAL}", "ZeroDivisionError"),
-        ("%matplotlib inline\nfrom my_masks import causal_mask", "ModuleNotFoundError"),
-        ("%%time\nfrom my_masks import causal_mask", "(line 1: `from my_masks"),
-        ("%%capture\ncausal_mask = absent", "NameError: name 'absent'"),
-        ("causal_mask = lambda n: torch.ones(n", "SyntaxError"),
-        ("def f():\n    return 1 / 0\n\ncausal_mask = f()", "(line 4: `causal_mask = f()`)"),
-        ("import ast\nast.parse('x = (')\ncausal_mask = 1", "(line 2: `ast.parse('x = (')`)"),
-    ],
-)
-def test_a_cell_that_stops_before_it_binds_the_name_is_an_error(student, source, error):
-    student.answer(source)
-    report = student.check()
-    assert "causal_mask: stopped with an error" in report
-    assert error in report
-
-
-def test_an_earlier_definition_is_not_checked_in_the_place_of_a_broken_one(student):
-    student.answer(CAUSAL)
-    student.check()
-    student.answer(COLONLESS)
-    report = student.check()
-    assert "0 of 2 points" in report and "expected ':'" in report
-    assert "An earlier `causal_mask` is still there; this check did not use it." in report
-    assert student.carry_on().startswith(COURSES)
-    assert "expected ':'" in student.check(), "the course's version does not hide the error"
-
-
-def test_an_error_below_the_definition_does_not_hide_it(student):
-    student.answer(f"{CAUSAL}\n1 / 0")
-    assert "2 of 2 points" in student.check()
-
-
-def test_a_definition_in_the_cell_of_the_check_counts(student):
-    student.answer(COLONLESS)
-    assert "2 of 2 points" in student(f'{CAUSAL}\ncheck("causal_mask")')
-
-
-def test_a_broken_trial_elsewhere_does_not_hide_an_answer(student):
-    student.answer(CAUSAL)
-    student("print(causal_mask(3)")
-    assert "2 of 2 points" in student.check()
-    student("causal_mask = causal_mask")
-    student("causal_mask = causal_mask")
-    assert "2 of 2 points" in student.check()
-
-
-def test_a_broken_trial_does_not_make_an_attempt(student):
-    student("1 / 0")
-    assert "not attempted" in student.check()
-
-
-def test_another_name_is_recognised_wherever_it_is(student):
-    student(CAUSAL.replace("causal_mask", "causalmask"))
-    student("1")
-    assert "You have `causalmask`; the exercise asks for `causal_mask`." in student.check()
-    student("del causalmask")
-    assert "There is no `causal_mask` yet" in student.check()
-
-
-def test_the_only_function_of_the_answers_cell_is_recognised(student):
-    student.answer(CAUSAL.replace("causal_mask", "lower_triangle"))
-    assert "You have `lower_triangle`; the exercise asks for `causal_mask`." in student.check()
-    student("del lower_triangle")
-
-
-def test_code_below_the_stubs_raise_is_reported_as_never_run(student):
-    first, *rest = CAUSAL.splitlines()
-    student.answer("\n".join([first, "    raise NotImplementedError()", *rest]))
-    shown = student.check()
-    assert "stands below `raise NotImplementedError()`, so it never runs" in shown
-    assert "not attempted" not in shown
-    student.answer(f"{first}\n    '''A stub.'''\n    raise NotImplementedError()")
-    assert "not attempted" in student.check()
-
-
-def test_another_name_beside_the_stub_is_recognised(student):
-    student.answer("def causal_mask(num_queries, num_keys=None):\n    raise NotImplementedError()")
-    student(CAUSAL.replace("causal_mask", "Causal_Mask"))
-    assert "You have `Causal_Mask`; the exercise asks for `causal_mask`." in student.check()
-    student("del Causal_Mask")
-
-
-def test_another_exercises_answer_is_not_taken_for_a_renamed_one(student):
-    student(LENGTH)
-    assert "There is no `causal_mask` yet" in student.check()
-
-
-def test_pythons_suggestion_stays(student):
-    student.answer(MISSPELT)
-    assert "has no attribute 'arnage'. Did you mean: 'arange'?" in student.check()
 
 
 HOSTILE = "<script>alert(1)</script>\n\x1b[31m" + "x" * 10_000

@@ -3,14 +3,13 @@
 import numpy as np
 import pytest
 import torch
+from test_checks_judge import exercise
 
-from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.judge.prepare import expect
 from course_lib.checks.judge.violations import judge
 from course_lib.checks.observe.call import observe
 from course_lib.checks.observe.cost_meter import Spending
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.reference import Expected
 
 
 def test_what_was_there_before_and_views_of_it_cost_nothing():
@@ -83,24 +82,11 @@ def test_small_powers_are_products_and_others_are_functions():
         assert spent.functions == 20
 
 
-EXERCISE = Exercise(
-    name="doubled",
-    points=1,
-    minutes=1,
-    difficulty=1,
-    returns=(Returned("y"),),
-    probes=lambda rng: [],
-    oracle=lambda x: Expected(2 * x),
-    mistakes=(),
-    hints=("", "", ""),
-)
-
-
 def violations(answer, **at_most):
     x = tensor(np.ones(20), requires_grad=True)
     probe = Probe("p", "Twice.", args={"x": x}, grad_outputs=np.ones(20), at_most=at_most)
-    seen = observe(answer, probe)
-    return {v.aspect: v.problem for v in judge(EXERCISE, probe, expect(EXERCISE, probe), seen)}
+    seen, doubled = observe(answer, probe), exercise()
+    return {v.aspect: v.problem for v in judge(doubled, probe, expect(doubled, probe), seen)}
 
 
 def logarithm_of_exponential(x):

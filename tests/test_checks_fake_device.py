@@ -13,14 +13,6 @@ from course_lib.checks.observe.scenarios import SCENARIOS
 LENGTHS = torch.tensor([1, 0, 3])
 
 
-def compared(lengths):
-    return torch.arange(4, device=lengths.device) < lengths[:, None]
-
-
-def brought_over(lengths):
-    return torch.arange(4).to(lengths.device) < lengths.unsqueeze(-1)
-
-
 def filled_by_index(lengths):
     out = torch.zeros(len(lengths), 4, dtype=torch.bool, device=lengths.device)
     for row, length in enumerate(lengths):
@@ -34,10 +26,6 @@ def counted_in_place(lengths):
     return ones.cumsum(0).sub_(1) < lengths.view(-1, 1)
 
 
-def sent_home_and_back(lengths):
-    return (torch.arange(4) < lengths.cpu()[:, None]).to(lengths.device)
-
-
 def with_single_numbers(lengths):
     kept = torch.arange(4, device=lengths.device) < lengths[:, None]
     return torch.where(kept, torch.tensor(True), torch.tensor(False))
@@ -46,26 +34,21 @@ def with_single_numbers(lengths):
 @pytest.mark.parametrize(
     "function",
     [
-        compared,
-        brought_over,
+        lambda lengths: torch.arange(4).to(lengths.device) < lengths.unsqueeze(-1),
+        lambda lengths: (torch.arange(4) < lengths.cpu()[:, None]).to(lengths.device),
         filled_by_index,
         counted_in_place,
-        sent_home_and_back,
         with_single_numbers,
     ],
 )
 def test_what_keeps_to_one_device_computes_there(function):
     with Elsewhere() as device:
         result = function(device.moved(LENGTHS))
+        assert torch.equal(torch.arange(3) + 1, torch.tensor([1, 2, 3])), "the CPU is left alone"
+        there = torch.tensor(LENGTHS.tolist(), device=result.device)
+        assert (there < device.moved(LENGTHS)).device.type == NAME
     assert result.device.type == NAME
     assert torch.equal(result.cpu(), function(LENGTHS))
-
-
-def test_a_list_made_into_a_tensor_there_mixes_with_its_kind():
-    with Elsewhere() as device:
-        lengths = device.moved(LENGTHS)
-        again = torch.tensor(lengths.tolist(), device=lengths.device)
-        assert (again < lengths).device.type == NAME
 
 
 def test_a_tensor_of_the_cpu_is_refused():
@@ -73,20 +56,16 @@ def test_a_tensor_of_the_cpu_is_refused():
         torch.arange(4) < device.moved(LENGTHS)[:, None]  # noqa: B015
 
 
+def refused_by_torch(lengths):
+    if lengths.device.type == NAME:
+        raise RuntimeError("Tensor on device cpu is not on the expected device meta!")
+    return lengths
+
+
 def test_what_torch_itself_refuses_there_is_let_pass():
     # In inference mode some of torch's functions mix up devices that an answer keeps apart.
-
-    def answer(lengths):
-        if lengths.device.type == NAME:
-            raise RuntimeError("Tensor on device cpu is not on the expected device meta!")
-        return lengths
-
-    assert SCENARIOS["after_another_device"](answer, None, {"lengths": LENGTHS}, {}) is LENGTHS
-
-
-def test_the_cpu_is_left_alone():
-    with Elsewhere():
-        assert torch.equal(torch.arange(3) + 1, torch.tensor([1, 2, 3]))
+    scenario = SCENARIOS["after_another_device"]
+    assert scenario(refused_by_torch, None, {"lengths": LENGTHS}, {}) is LENGTHS
 
 
 def test_a_first_check_imports_neither_compiler_nor_computer_algebra():

@@ -1,6 +1,7 @@
 """Garbage as answers: there is always a report, and nothing leaks out of a check."""
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -93,12 +94,9 @@ def raises(error):
     return answer
 
 
-def prints_megabytes(*args, **kwargs):
+def says_much(*args, **kwargs):
     sys.stdout.write("x" * 3_000_000)
     sys.stderr.write("y" * 3_000_000)
-
-
-def warns_often(*args, **kwargs):
     for i in range(300):
         warnings.warn(f"number {i}", stacklevel=1)
 
@@ -166,54 +164,50 @@ ANSWERS = {
     "endless": returns(endless()),
     "bad_list": returns(BadList([1])),
     "great_number": returns(10**400),
-    "prints": prints_megabytes,
-    "warns": warns_often,
+    "prints and warns": says_much,
     "closes": closes_the_streams,
     "loses": loses_the_streams,
     "empties": empties_its_arguments,
     "sets": sets_everything,
 }
+SAID = {
+    "generator_function": "yield",
+    "coroutine_function": "async",
+    "huge": "cannot be read",
+    "meta": "cannot be read",
+}
+
+
+def settings():
+    return (
+        torch.get_default_dtype(),
+        torch.get_default_device(),
+        torch.is_grad_enabled(),
+        torch.get_num_threads(),
+        torch.initial_seed(),
+        np.random.get_state()[1].tolist(),  # noqa: NPY002
+        np.geterr(),
+        sys.getrecursionlimit(),
+        warnings.filters[:],
+        os.getcwd(),
+        sys.stdout,
+    )
 
 
 @pytest.mark.parametrize("kind", [*NO_ANSWERS, *ANSWERS])
 @pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning")
 def test_garbage_gets_a_report_and_no_points(kind, capsys):
-    points = course_lib.check("length_mask", {**NO_ANSWERS, **ANSWERS}[kind])
+    answer, before = {**NO_ANSWERS, **ANSWERS}[kind], settings()
+    points = course_lib.check("length_mask", answer)
     shown = capsys.readouterr()
     assert isinstance(points, float) and points == 0.0
     assert shown.err == "" and "length_mask" in shown.out and len(shown.out) < 6000
     assert "our check failed" not in shown.out and "Traceback" not in shown.out
-
-
-@pytest.mark.parametrize("kind", [*NO_ANSWERS, *ANSWERS])
-@pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning")
-def test_every_report_is_json_and_html(kind):
-    report = grade("masked_softmax", {**NO_ANSWERS, **ANSWERS}[kind])
+    report = grade("masked_softmax", answer)
     assert json.loads(json.dumps(report.as_dict()))["score"] == 0.0
     assert report.html().startswith("<div") and report.findings[0].message
-
-
-def test_what_an_answer_sets_is_put_back():
-    def settings():
-        return (
-            torch.get_default_dtype(),
-            torch.get_default_device(),
-            torch.is_grad_enabled(),
-            torch.get_num_threads(),
-            torch.initial_seed(),
-            np.random.get_state()[1].tolist(),  # noqa: NPY002
-            np.geterr(),
-            sys.getrecursionlimit(),
-            warnings.filters[:],
-            os.getcwd(),
-            sys.stdout,
-        )
-
-    before = settings()
-    for name in ("stable_softmax", "length_mask", "masked_softmax"):
-        for answer in (sets_everything, loses_the_streams):
-            grade(name, answer)
-            assert settings() == before
+    assert SAID.get(kind, "") in report.text()
+    assert settings() == before
 
 
 SETTINGS = {
@@ -286,17 +280,6 @@ def test_a_setting_that_an_import_changes_is_not_held_against_an_answer(monkeypa
     assert grade("masked_softmax", imports).score == 1.0
 
 
-@pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning")
-def test_a_generator_is_asked_about_yield_and_a_coroutine_about_async():
-    assert "yield" in grade("masked_softmax", generator_function).text()
-    assert "async" in grade("masked_softmax", coroutine_function).text()
-
-
-def test_numbers_that_cannot_be_read_are_called_so():
-    for value in (torch.zeros(1).expand(10**9), torch.zeros(3, device="meta")):
-        assert "cannot be read" in grade("masked_softmax", returns(value)).text()
-
-
 def test_a_sparse_tensor_too_large_to_unfold_is_left_folded():
     recorded = record(torch.sparse_coo_tensor(size=(10**6, 10**6), check_invariants=True))
     assert recorded.data is None and recorded.shape == (10**6, 10**6)
@@ -312,53 +295,47 @@ def masked(scores, valid_lens=None, mask=None):
     return torch.softmax(scores.masked_fill(~keep, torch.finfo(scores.dtype).min), -1) * keep
 
 
-def test_an_argument_made_to_need_a_gradient_is_changed():
-    def flags(scores, valid_lens=None, mask=None):
-        return masked(scores.requires_grad_(), valid_lens, mask)
+def flags(scores, valid_lens=None, mask=None):
+    return masked(scores.requires_grad_(), valid_lens, mask)
 
+
+def longer(scores, valid_lens=None, mask=None):
+    weights = masked(scores, valid_lens, mask)
+    if valid_lens is not None:
+        valid_lens += 1
+    return weights
+
+
+def relu(scores, valid_lens=None, mask=None):
+    kept = torch.relu(scores) * (masked(scores, valid_lens, mask) > 0)
+    return kept / kept.sum(-1, keepdim=True).clamp(min=1e-9)
+
+
+def uniform(scores, valid_lens=None, mask=None):
+    weights = masked(scores, valid_lens, mask)
+    return torch.where(weights.sum(-1, keepdim=True) > 0, weights, 1 / scores.shape[-1])
+
+
+def remembers(scores, valid_lens=None, mask=None, known={}):  # noqa: B006 (that is the point)
+    if valid_lens is not None and mask is not None:
+        valid_lens = known.setdefault((scores.shape, mask.shape), valid_lens.clone())
+    return masked(scores, valid_lens, mask)
+
+
+def test_what_an_answer_does_to_its_arguments_is_told_and_costs_points():
     assert [f.id for f in grade("masked_softmax", flags).findings] == ["input_mutated"]
-
-
-def test_a_changed_argument_is_shown_and_the_others_are_not():
-    def longer(scores, valid_lens=None, mask=None):
-        weights = masked(scores, valid_lens, mask)
-        if valid_lens is not None:
-            valid_lens += 1
-        return weights
-
     text = grade("masked_softmax", longer).text()
     assert "valid_lens after the call" in text and "scores after the call" not in text
+    assert grade("masked_softmax", remembers).score < 1.0
 
 
-def test_plain_cases_come_before_edge_cases():
-    def relu(scores, valid_lens=None, mask=None):
-        kept = torch.relu(scores) * (masked(scores, valid_lens, mask) > 0)
-        return kept / kept.sum(-1, keepdim=True).clamp(min=1e-9)
-
+def test_plain_cases_come_before_edge_cases_and_the_example_belongs_to_the_first_finding():
     report = grade("masked_softmax", relu)
     assert report.findings[0].part == "values" and "1000000" not in report.example.text()
     assert not any("gradient" in finding.id for finding in report.findings)
-
-
-def test_the_example_belongs_to_the_first_finding():
-    def uniform(scores, valid_lens=None, mask=None):
-        weights = masked(scores, valid_lens, mask)
-        return torch.where(weights.sum(-1, keepdim=True) > 0, weights, 1 / scores.shape[-1])
-
     report = grade("masked_softmax", uniform)
     assert "No key may be attended to" in report.findings[0].message
     assert any(row in report.example.text() for row in ("[False, False, False]", "[False]", "= [0"))
-
-
-def test_an_answer_that_remembers_earlier_calls_loses_points():
-    known = {}
-
-    def remembers(scores, valid_lens=None, mask=None):
-        if valid_lens is not None and mask is not None:
-            valid_lens = known.setdefault((scores.shape, mask.shape), valid_lens.clone())
-        return masked(scores, valid_lens, mask)
-
-    assert grade("masked_softmax", remembers).score < 1.0
 
 
 def test_strided_arguments_cannot_be_viewed():
@@ -387,11 +364,15 @@ def test_another_device_is_noticed_without_having_one():
 
 
 @pytest.mark.slow
-def test_every_exercise_survives_the_worst():
-    for name in exercises():
-        for kind in ("raises_when_asked", "class_without_a_name", "text"):
-            report = grade(name, NO_ANSWERS[kind])
-            assert report.score == 0.0 and report.outcome != "checker_failed", (name, kind)
+@pytest.mark.parametrize("name", list(exercises()))
+def test_every_exercise_survives_the_worst_and_constants_score_nothing(name):
+    answers = [NO_ANSWERS[kind] for kind in ("raises_when_asked", "class_without_a_name", "text")]
+    if not exercises()[name].is_class:
+        constants = (None, 0.0, torch.zeros(1), torch.tensor(math.nan), np.zeros(3), "text")
+        answers += [returns(constant) for constant in constants[name == "combine_masks" :]]
+    for answer in answers:
+        report = grade(name, answer)
+        assert report.points == 0.0 and report.outcome != "checker_failed"
 
 
 def test_endless_recursion_under_a_huge_limit_is_an_error_and_no_crash():

@@ -2,10 +2,12 @@
 
 import random
 import re
+import warnings
 
 import pytest
 import torch
 from pages import contrast, what_it_loads, words_of
+from test_checks import right_mask
 
 import course_lib
 from course_lib.checks import exercises, grade
@@ -13,32 +15,22 @@ from course_lib.checks.judge import html as fragment
 from course_lib.checks.judge.report import Report
 from course_lib.notebook import _judged_here
 
-PAPER, EDITOR = "#ffffff", "#1f1f1f"  # the darkest common ones: JupyterLab #111111, VS Code this
-
-
-@pytest.mark.parametrize("name", fragment.BARS)
-def test_a_bar_can_be_told_from_light_and_dark_backgrounds(name):
-    assert contrast(fragment.BARS[name], PAPER) >= 3
-    assert contrast(fragment.BARS[name], EDITOR) >= 3
-
 
 def raises(*args, **kwargs):
     raise ValueError("<script>alert(1)</script> & `this`")
 
 
-def writes_to_stderr(num_queries, num_keys=None, *, device=None):
-    import warnings
-
+def writes_to_stderr(*sizes, **named):
     warnings.warn("<b>slow path</b>", stacklevel=1)
-    m = num_queries if num_keys is None else num_keys
-    return torch.ones(num_queries, m, dtype=torch.bool, device=device).tril(m - num_queries)
+    return right_mask(*sizes, **named)
 
 
 ANSWERS = {
     "correct": writes_to_stderr,
-    "wrong": lambda n, num_keys=None: torch.ones(n, num_keys or n, dtype=torch.bool).triu(),
+    "wrong": lambda *sizes, **named: ~right_mask(*sizes, **named),
     "half": lambda n, num_keys=None: torch.ones(n, num_keys or n, dtype=torch.bool).tril(),
     "raises": raises,
+    "of another shape": lambda *sizes, **named: torch.zeros(2, dtype=torch.bool),
     "missing": None,
 }
 
@@ -61,11 +53,8 @@ def test_hints_are_folded_in_a_report_one_by_one():
     for name, exercise in exercises().items():
         page = grade(name, None).html(exercise.hints)
         summaries = re.findall("<details.*?><summary>(.*?)</summary>", page)
-        assert summaries == [
-            "Hint 1: the concept",
-            "Hint 2: where to look",
-            "Hint 3: a last push",
-        ]
+        levels = ("the concept", "where to look", "a last push")
+        assert summaries == [f"Hint {n}: {words}" for n, words in enumerate(levels, start=1)]
         assert words_of(plain(" ".join(exercise.hints))) <= words_of(page)
     assert "<details" not in grade("causal_mask", ANSWERS["correct"]).html(("a", "b", "c"))
 
@@ -93,15 +82,11 @@ def test_points_by_part_add_up_to_the_points(most):
         assert all(one <= of for one, of in pairs)
 
 
-def test_shapes_that_differ_have_a_line_of_their_own():
-    report = grade("length_mask", lambda valid_lens, num_keys: torch.zeros(2, dtype=torch.bool))
-    line = next(line for line in report.text().splitlines() if "the right shape is" in line)
-    assert line.startswith("  The shape of your ") and words_of(line) <= words_of(report.html())
-
-
-def test_contrast_is_that_of_wcag():
+def test_a_bar_can_be_told_from_light_and_dark_backgrounds_by_the_contrast_of_wcag():
     assert contrast("#000000", "#ffffff") == pytest.approx(21)
     assert contrast("#ffffff", "#777777") == pytest.approx(4.48, abs=0.005)
+    for colour in fragment.BARS.values():  # JupyterLab's dark ground is #111111, VS Code's #1f1f1f
+        assert min(contrast(colour, ground) for ground in ("#ffffff", "#1f1f1f")) >= 3
 
 
 def test_what_a_page_loads_is_found():
@@ -111,27 +96,18 @@ def test_what_a_page_loads_is_found():
     assert what_it_loads('<a href="#top"></a><img src="data:image/png;base64,AA=="> no') == []
 
 
-@pytest.fixture
-def shown(monkeypatch):
-    """Collect what `hint` displays, as text and as HTML."""
-    bundles = []
-    monkeypatch.setattr(_judged_here, "_show", lambda text, page: bundles.append((text, page)))
-    return bundles
-
-
 @pytest.mark.parametrize("level", [1, 2, 3, 4])
-def test_every_hint_says_the_same_as_text_and_as_html(shown, level):
-    for name in exercises():
+def test_every_hint_says_the_same_as_text_and_as_html_in_three_levels(monkeypatch, level):
+    shown = []
+    monkeypatch.setattr(_judged_here, "_show", lambda text, page: shown.append((text, page)))
+    names = [*exercises(), "mask_softmax"]
+    for name in names:
         course_lib.hint(name, level)
-    course_lib.hint("nothing_like_it", level)
-    assert len(shown) == len(exercises()) + 1
-    for text, page in shown:
-        assert words_of(plain(text)) == words_of(page)
-        assert what_it_loads(page) == []
-
-
-def test_code_in_a_hint_keeps_its_lines(shown):
-    course_lib.hint("bmm_loops", 3)
-    ((text, page),) = shown
-    code = exercises()["bmm_loops"].hints[2]
-    assert code in text and code in page and "<pre" in page
+    texts = dict(zip(names, shown, strict=True))
+    assert 'did you mean "masked_softmax"' in texts.pop("mask_softmax")[0]
+    for text, page in texts.values():
+        assert ("levels 1 to 3" if level == 4 else f"Hint {level} of 3") in text
+        assert words_of(plain(text)) == words_of(page) and what_it_loads(page) == []
+    if level == 3:  # code keeps its lines
+        code = exercises()["bmm_loops"].hints[2]
+        assert all(code in each for each in texts["bmm_loops"]) and "<pre" in texts["bmm_loops"][1]

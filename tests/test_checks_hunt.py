@@ -34,8 +34,7 @@ def made(kind, heads=2, dropout=0.0):
 def result(kind, queries=QUERIES, keys=KEYS, values=VALUES, lens=None, heads=2):
     """Return outputs and weights of a module whose layers equal those of all others."""
     module = made(kind, heads)
-    outputs = module(queries, keys, values, lens)
-    return outputs, module.attention_weights
+    return module(queries, keys, values, lens), module.attention_weights
 
 
 def same(a, b):
@@ -51,14 +50,6 @@ def right(kind, what, items=slice(None), lens=None, **sizes):
 def differs_in_eval_mode(kind):
     module = made(kind, dropout=0.5)
     return not same(module(QUERIES, KEYS, VALUES), module(QUERIES, KEYS, VALUES))
-
-
-def merged_wrongly(kind):
-    return right(kind, 0, heads=1) and right(kind, 1) and not right(kind, 0)
-
-
-def split_wrongly(kind):
-    return right(kind, 0, heads=1) and not right(kind, 1)
 
 
 def lengths_mixed_up(kind):
@@ -80,15 +71,12 @@ def one_key_too_many(kind):
 
 
 def masked_after(kind):
-    sums = [result(kind, lens=lens)[1].sum(-1) for lens in (None, LENS)]
-    return same(sums[0], torch.ones_like(sums[0])) and bool((sums[1] < 0.999).all())
+    without, sums = (result(kind, lens=lens)[1].sum(-1) for lens in (None, LENS))
+    return same(without, torch.ones_like(without)) and bool((sums < 0.999).all())
 
 
 def weights_for(factor):
-    def is_so(kind):
-        return same(result(kind)[1], result(Sound, queries=factor * QUERIES)[1])
-
-    return is_so
+    return lambda kind: same(result(kind)[1], result(Sound, queries=factor * QUERIES)[1])
 
 
 def nan_of_nothing(kind):
@@ -114,8 +102,10 @@ def learns(kind, layer):
 
 EVIDENCE = {  # the words that tell, and what they say as a measurement
     "two calls in eval mode": differs_in_eval_mode,
-    "the weights would be right and the outputs wrong": merged_wrongly,
-    "even the weights would be wrong": split_wrongly,
+    "the weights would be right and the outputs wrong": lambda kind: (
+        right(kind, 0, heads=1) and right(kind, 1) and not right(kind, 0)
+    ),
+    "even the weights would be wrong": lambda kind: right(kind, 0, heads=1) and not right(kind, 1),
     "a batch of one item would get the right result": lengths_mixed_up,
     "would have the same weight, which is not 0": masked_keys_alike,
     "the first padded key would have some weight": one_key_too_many,
@@ -141,14 +131,10 @@ def test_evidence_is_true_of_the_box_with_the_fault_and_of_no_other(diagnosis):
     )
 
 
-def test_every_box_has_one_diagnosis_and_some_diagnoses_no_box():
+def test_the_list_has_a_diagnosis_for_each_box_and_more_and_its_order_tells_nothing(capsys):
     found = [diagnosis.box for diagnosis in hunt.DIAGNOSES if diagnosis.box]
-    assert sorted(found) == sorted(BUGS)
-    assert len(hunt.DIAGNOSES) >= len(BUGS) + 4
+    assert sorted(found) == sorted(BUGS) and len(hunt.DIAGNOSES) >= len(BUGS) + 4
     assert len({diagnosis.fault for diagnosis in hunt.DIAGNOSES}) == len(hunt.DIAGNOSES)
-
-
-def test_the_list_names_no_box_and_is_in_an_order_that_tells_nothing(capsys):
     hunt.diagnose("heron")
     *lines, last = capsys.readouterr().out.splitlines()
     assert len(lines) == len(hunt.DIAGNOSES) and 'diagnose("heron", number)' in last
@@ -171,25 +157,22 @@ def test_no_cell_of_the_release_names_a_box_with_what_it_breaks():
             ], cell
 
 
-def test_a_right_diagnosis_shows_what_differs_from_the_sound_module(monkeypatch):
+def test_only_a_right_diagnosis_shows_what_differs_from_the_sound_module(monkeypatch, capsys):
     shown = []
-    monkeypatch.setattr(
-        hunt, "show_source", lambda text, against, title: shown.append((text, against, title))
-    )
-    hunt.diagnose("curlew", 5)
-    ((text, against, title),) = shown
-    assert "masked_fill(~allowed, 0)" in text and "masked_fill" not in against
-    assert text.splitlines()[0] == against.splitlines()[0] == "class Curlew(Attention):"
-    assert "masked keys get the score 0" in title
-
-
-def test_a_wrong_diagnosis_shows_nothing_of_the_box(capsys):
+    monkeypatch.setattr(hunt, "show_source", lambda *given, **named: shown.append((given, named)))
     for number, diagnosis in enumerate(hunt.DIAGNOSES, start=1):
-        if diagnosis.box != "heron":
-            hunt.diagnose("heron", number)
+        if diagnosis.box != "curlew":
+            hunt.diagnose("curlew", number)
             said = capsys.readouterr().out
-            assert diagnosis.evidence in said and "def forward" not in said
-            assert len(said.splitlines()) == 2
+            assert diagnosis.evidence in said and len(said.splitlines()) == 2
+    assert shown == []
+    hunt.diagnose("curlew", 5)
+    (((text,), named),) = shown
+    assert "masked_fill(~allowed, 0)" in text and "masked_fill" not in named["against"]
+    assert text.count("class ") == 1
+    first = (text.splitlines()[0], named["against"].splitlines()[0])
+    assert first == ("class Curlew(Attention):",) * 2
+    assert "masked keys get the score 0" in named["title"]
 
 
 def test_a_box_or_a_number_that_is_not_there_is_named():
@@ -200,38 +183,32 @@ def test_a_box_or_a_number_that_is_not_there_is_named():
 
 
 TESTS = """
-import torch
-
-
 def test_items_are_independent():
-    inputs = torch.randn(2, 3, 4), torch.randn(2, 3, 4), torch.randn(2, 3, 4)
-    assert batch_items_independent(lambda q, k, v, lens: q, *inputs, torch.tensor([2, 3]))
+    assert batch_items_independent(lambda *inputs: inputs[0], *INPUTS)
 
 
 def test_that_fails():
     assert 1 == 2
 """
+HERE = "import torch\nINPUTS = (*torch.ones(3, 2, 3, 4), torch.tensor([2, 3]))\n"
 
 
-def test_a_temporary_file_is_run_where_a_program_runs_the_notebook(capsys):
-    run_tests(TESTS)
+def test_a_students_tests_are_kept_with_their_answers_unless_a_program_runs_the_notebook(
+    tmp_path, monkeypatch, capsys
+):
+    run_tests(HERE + TESTS)
     printed = capsys.readouterr().out
     assert "1 failed, 1 passed" in printed and "Written to" not in printed
-
-
-def test_the_tests_are_kept_with_the_students_own_answers(tmp_path, monkeypatch, capsys):
     folder = tmp_path / "my_attention"
     folder.mkdir()
     (folder / "__init__.py").write_text("batch_items_independent = lambda *inputs: False\n")
     monkeypatch.setattr(own_library, "in_use", lambda: True)
     monkeypatch.setattr(own_library, "folder", lambda: folder)
     monkeypatch.setattr(own_library, "kept", lambda: {"batch_items_independent": ""})
-    run_tests(TESTS)
+    run_tests("INPUTS = ()\n" + TESTS)
     printed = capsys.readouterr().out
     assert "2 failed" in printed
     file = folder / "test_attention.py"
     assert str(file) in printed
-    again = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", file], cwd=tmp_path, capture_output=True, text=True
-    )
-    assert "2 failed" in again.stdout
+    plain = [sys.executable, "-m", "pytest", "-q", file]
+    assert "2 failed" in subprocess.run(plain, cwd=tmp_path, capture_output=True, text=True).stdout

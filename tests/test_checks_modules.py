@@ -18,7 +18,6 @@ P = 0.4
 
 
 def problem(num_heads=1):
-    """Return a probe with p and values, correct weights, and their outputs without dropout."""
     rng = np.random.default_rng(3)
     scores = torch.from_numpy(rng.normal(0, 1.3, (4, num_heads, 24, 30)))
     scores[1, :, :, 20:] = -torch.inf
@@ -105,32 +104,6 @@ class Linear(nn.Module):
         return self.W(x)
 
 
-class InAList(Linear):
-    def __init__(self, size):
-        nn.Module.__init__(self)
-        self.layers = {"W": nn.Linear(size, 2, bias=False)}
-
-
-class Plain(Linear):
-    def __init__(self, size):
-        nn.Module.__init__(self)
-        self.W = torch.zeros(2, size)
-
-
-class InForward(nn.Module):
-    def __init__(self, size):
-        super().__init__()
-
-    def forward(self, x):
-        return nn.Linear(x.shape[-1], 2, bias=False).to(x)(x)
-
-
-class Elsewhere(Linear):
-    def __init__(self, size):
-        nn.Module.__init__(self)
-        self.V = nn.Linear(size, 2, bias=False)
-
-
 class Lazy(Linear):
     def __init__(self, size):
         nn.Module.__init__(self)
@@ -153,16 +126,6 @@ def look(cls):
         state={"W.weight": np.array([[1.0, 0.0, 0.0], [0.0, 1.0, -1.0]])},
     )
     return observe(cls, probe)
-
-
-@pytest.mark.parametrize(
-    ("cls", "where"),
-    [(InAList, "in_a_list"), (Plain, "plain_tensors"), (InForward, "in_forward"), (Elsewhere, "")],
-)
-def test_missing_parameters_are_recorded_with_where_the_weights_are(cls, where):
-    seen = look(cls)
-    assert seen.raised.phase == "inject"
-    assert seen.without_parameters == where
 
 
 def test_lazy_layers_take_the_injected_weights():

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import nbformat
 import pytest
-import torch
 from pages import what_it_loads, words_of
+from test_checks import right_mask
 
 import course_lib
 from course_lib import checks
@@ -23,15 +23,8 @@ EXERCISE = "causal_mask"
 MOST = checks.exercises()[EXERCISE].points
 
 
-def right_mask(num_queries, num_keys=None, *, device=None):
-    num_keys = num_queries if num_keys is None else num_keys
-    return torch.ones(num_queries, num_keys, dtype=torch.bool, device=device).tril(
-        num_keys - num_queries
-    )
-
-
-def upper_mask(num_queries, num_keys=None, *, device=None):
-    return right_mask(num_queries, num_keys, device=device).logical_not()
+def upper_mask(*sizes, **named):
+    return ~right_mask(*sizes, **named)
 
 
 def report(score, outcome="incorrect", name=EXERCISE):
@@ -76,45 +69,30 @@ def test_a_check_that_a_program_runs_is_not_kept(place, monkeypatch, sender):
     assert not place.exists()
 
 
-@pytest.mark.parametrize(
-    "verdict",
-    [
-        Report.not_attempted(checks.exercises()[EXERCISE], "Nothing yet."),
-        Report.own_version(checks.exercises()[EXERCISE]),
-        Report.checker_failed(checks.exercises()[EXERCISE], ValueError("ours")),
-    ],
-    ids=lambda verdict: verdict.findings[0].id,
-)
-def test_what_is_no_answer_of_the_student_is_not_kept(place, verdict):
-    kept.keep(verdict)
+def test_only_answers_of_the_student_are_kept_and_the_best_with_the_last_failure(place):
+    exercise = checks.exercises()[EXERCISE]
+    kept.keep(Report.not_attempted(exercise, "Nothing yet."))
+    kept.keep(Report.own_version(exercise))
+    kept.keep(Report.checker_failed(exercise, ValueError("ours")))
     assert not place.exists()
-
-
-def test_a_worse_answer_later_takes_nothing_away(place):
+    for outcome in ("raised", "incorrect"):
+        kept.keep(report(0.0, outcome))
+        assert line().best.outcome == outcome
     kept.keep(report(1.0, "correct"))
     before = line().best
     kept.keep(report(0.0, "raised"))
-    assert line().best == kept.Best("correct", MOST, before.when, tries=2)
+    assert line().best == kept.Best("correct", MOST, before.when, tries=4)
 
 
-def test_among_equal_failures_the_last_one_is_shown(place):
-    kept.keep(report(0.0, "raised"))
-    kept.keep(report(0.0, "incorrect"))
-    assert line().best.outcome == "incorrect"
-
-
-def test_outside_of_a_course_progress_is_kept_among_the_jupyter_data(place, tmp_path, monkeypatch):
+@pytest.mark.parametrize("why", ["no course", "read-only"])
+def test_otherwise_progress_is_kept_among_the_jupyter_data(place, tmp_path, monkeypatch, why):
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "data"))
-    (tmp_path / "nbgrader_config.py").unlink()
+    if why == "no course":
+        (tmp_path / "nbgrader_config.py").unlink()
+    else:
+        monkeypatch.setattr(kept.os, "access", lambda path, mode: False)
     kept.keep(report(1.0, "correct"))
     assert course_lib.progress().place.is_relative_to(tmp_path / "data")
-    assert line().best.outcome == "correct" and not place.exists()
-
-
-def test_a_course_that_cannot_be_written_keeps_it_there_too(place, tmp_path, monkeypatch):
-    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "data"))
-    monkeypatch.setattr(kept.os, "access", lambda path, mode: False)
-    kept.keep(report(1.0, "correct"))
     assert line().best.outcome == "correct" and not place.exists()
 
 
@@ -124,27 +102,23 @@ def test_where_nothing_can_be_written_a_check_goes_on(place, capsys):
     assert capsys.readouterr().err == "" and line().best.tries == 0
 
 
+def best(**entry):
+    return json.dumps({"best": {"causal_mask": entry}}).encode()
+
+
 @pytest.mark.parametrize(
     "content",
     [
-        "",
-        "[]",
-        '{"best": 3}',
-        '{"best": {"causal_mask": 3}}',
-        '{"best": {"causal_mask": {"outcome": "superb"}}}',
-        '{"best": {"causal_mask": {"points": "many"}}}',
-        '{"best": {"causal_mask": {"when": "noon"}}}',
-        '{"best": {"causal_mask": {"colour": "red"}}}',
-        "\udcff",
+        *(b"", b"[]", b'{"best": 3}', b'{"best": {"causal_mask": 3}}', b"\xff"),
+        *(best(outcome="superb"), best(points="many"), best(when="noon"), best(colour="red")),
     ],
 )
 def test_a_damaged_file_is_put_aside_and_begun_anew(place, content):
     place.parent.mkdir()
-    place.write_bytes(content.encode("utf-8", "surrogateescape"))
+    place.write_bytes(content)
     kept.keep(report(1.0, "correct"))
     assert line().best == kept.Best("correct", MOST, line().best.when, tries=1)
-    aside = place.with_name("progress.damaged.json")
-    assert aside.read_bytes() == content.encode("utf-8", "surrogateescape")
+    assert place.with_name("progress.damaged.json").read_bytes() == content
 
 
 def test_a_write_that_fails_leaves_the_old_file(place, monkeypatch):
@@ -173,23 +147,24 @@ def test_two_open_lessons_keep_each_others_progress(place):
     assert line("bmm").best.outcome == line().best.outcome == "correct"
 
 
-def test_progress_has_each_check_of_the_course_once(place):
+def test_progress_has_each_check_of_the_course_once_as_data_and_by_the_command(place, capsys):
+    kept.keep(report(1.0, "correct"))
     shown = course_lib.progress()
     names = [one.exercise for one in shown.lines]
     together = [slug for slug, lesson in checks.lessons().items() if lesson.integration]
     assert sorted(names) == sorted([*checks.exercises(), *together])
     everything = shown.as_dict()
     assert everything["num_exercises"] + everything["num_starred"] == len(names)
-    assert everything["points"] == 0
-    assert json.loads(json.dumps(everything)) == everything
-
-
-def test_the_command_prints_it_as_text_and_as_data(place, capsys):
-    kept.keep(report(1.0, "correct"))
+    assert everything["points"] == MOST
+    graded = 0.0
+    for slug in checks.lessons():
+        release = nbformat.read(ROOT / "notebooks" / slug / f"{slug}.ipynb", as_version=4)
+        graded += sum(cell.metadata.get("nbgrader", {}).get("points", 0) for cell in release.cells)
+    assert everything["max_points"] == graded
     assert cli.main(["progress"]) == 0
-    assert capsys.readouterr().out == repr(course_lib.progress()) + "\n"
+    assert capsys.readouterr().out == repr(shown) + "\n"
     assert cli.main(["progress", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == course_lib.progress().as_dict()
+    assert json.loads(capsys.readouterr().out) == everything
 
 
 def test_text_and_html_tell_the_same(place):
@@ -241,15 +216,6 @@ def test_the_next_exercise_is_the_open_one_of_the_core_path_after_the_last_one_d
         kept.keep(report(1.0, "correct", name))
     assert course_lib.progress().following() is None
     assert "You have finished the core path." in course_lib.progress().text()
-
-
-def test_progress_counts_the_points_of_the_graded_cells(place):
-    shown = course_lib.progress().as_dict()
-    graded = 0.0
-    for slug in checks.lessons():
-        release = nbformat.read(ROOT / "notebooks" / slug / f"{slug}.ipynb", as_version=4)
-        graded += sum(cell.metadata.get("nbgrader", {}).get("points", 0) for cell in release.cells)
-    assert shown["max_points"] == graded
 
 
 def test_the_library_is_counted_and_drawn(place):

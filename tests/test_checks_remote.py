@@ -3,7 +3,6 @@
 import contextlib
 import gc
 import sys
-import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from IPython.core.inputtransformer2 import TransformerManager
+from test_checks import right_mask
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from course_lib.checks import lessons
@@ -29,16 +29,6 @@ from course_lib.exercises.variants import variants
 ROOT = Path(__file__).parent.parent
 
 
-def find_chain(slug):
-    """Return the exercises of an integration that gets all answers as a dict, or ()."""
-    integration = lessons()[slug].integration
-    return find(slug).chain if integration and find(slug).takes_all else ()
-
-
-def lower(num_queries, num_keys=None, *, device=None):
-    return torch.ones(num_queries, num_keys or num_queries, dtype=torch.bool, device=device).tril()
-
-
 @pytest.fixture
 def here(monkeypatch):
     """Make replies in this process; the measurement of these tests goes on."""
@@ -49,9 +39,11 @@ def here(monkeypatch):
 def test_a_reply_has_the_number_of_its_request(here):
     probes = [probe for probe, _ in prepare(find("causal_mask"), "remote")]
     request = encode(Request("causal_mask", probes, number="4711"))
-    reply = decode(remote.reply_to(request, {"causal_mask": lower}), Reply, REPLY_TYPES)
+    reply = decode(remote.reply_to(request, {"causal_mask": right_mask}), Reply, REPLY_TYPES)
     assert reply.number == "4711" and set(reply.seen) == {probe.name for probe in probes}
-    assert remote._remembered == {"causal_mask": lower}
+    assert remote._remembered == {"causal_mask": right_mask}
+    obj, subject = answer_in({}, "causal_mask")
+    assert obj is None and not subject.there
 
 
 def observed_wrapper(monkeypatch):
@@ -142,12 +134,16 @@ def test_answers_are_put_together_once_all_are_there(monkeypatch):
 def test_the_courses_solution_is_not_called_under_another_name(monkeypatch):
     import course_lib
 
+    class Own(course_lib.RecomputedAttention):
+        pass
+
     monkeypatch.setattr(remote, "_remembered", {})
     kept = course_lib.causal_mask
-    probes = [prepare(find("causal_mask"), "remote")[0][0]]
-    reply = remote.answer(Request("causal_mask", probes), {"causal_mask": lambda *a, **k: kept(*a)})
-    (seen,) = reply.seen.values()
-    assert seen.raised.message == "this is the course's own solution, not yours"
+    answers = {"causal_mask": lambda *a, **k: kept(*a), "RecomputedAttention": Own}
+    for name in answers:
+        probes = [prepare(find(name), "remote")[0][0]]
+        (seen,) = remote.answer(Request(name, probes), answers).seen.values()
+        assert seen.raised.message == "this is the course's own solution, not yours"
     assert kept(1).tolist() == [[True]]
 
 
@@ -170,9 +166,7 @@ def test_what_an_earlier_cell_set_for_everyone_is_undone(monkeypatch):
         assert torch.is_grad_enabled() and gc.isenabled() and torch.get_num_threads() == 1
         assert not torch.are_deterministic_algorithms_enabled()
         assert not torch.is_anomaly_enabled()
-        assert np.geterr() == {
-            "divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn",
-        }  # fmt: skip
+        assert set(np.geterr().values()) == {"warn", "ignore"}
         assert sys.getrecursionlimit() >= 3000
     finally:
         torch.set_num_threads(before[0])
@@ -184,47 +178,48 @@ def test_what_an_earlier_cell_set_for_everyone_is_undone(monkeypatch):
 # --- cells, as IPython tells of them ------------------------------------------------------
 
 
-class Info:
-    def __init__(self, source, cell_id=None, store_history=True):
-        self.raw_cell, self.cell_id, self.store_history = source, cell_id, store_history
-
-
-class Result:
-    info, error_before_exec, error_in_exec = Info(""), None, None
-
-
 def test_the_cells_of_a_shell_are_followed_once_and_an_error_of_ours_stops_none(monkeypatch):
-    class Events(dict):
-        def register(self, name, function):
-            assert name not in self
-            self[name] = function
-
+    hooks = {}
+    events = SimpleNamespace(register=hooks.__setitem__)
     monkeypatch.setattr(cells, "_watched", {})
     transform = TransformerManager().transform_cell
     space = {"__name__": "__main__"}
-    shell = SimpleNamespace(user_ns=space, transform_cell=transform, events=Events())
-    for each in (None, shell, shell):
+    shell = SimpleNamespace(user_ns=space, transform_cell=transform, events=events)
+    for each in (None, shell):
         cells.watch_cells(each)
-    shell.events["pre_run_cell"](Info("def casual_mask(n): pass", "causal_mask-answer"))
-    exec("def casual_mask(n): pass", shell.user_ns)
-    shell.events["post_run_cell"](Result())
-    assert cells.instead_of("causal_mask", shell.user_ns).defined == ("casual_mask",)
-    assert answer_in(shell.user_ns, "causal_mask")[1].defined == ("casual_mask",)
-    assert cells.instead_of("causal_mask", dict(shell.user_ns)).defined == ()
-    shell.events["pre_run_cell"](Info("def length_mask(n) pass", store_history=False))
-    shell.events["post_run_cell"](Result())
-    beside = cells.instead_of("length_mask", shell.user_ns)
+    once = dict(hooks)
+    cells.watch_cells(shell)
+    assert hooks == once
+    started, ended = hooks["pre_run_cell"], hooks["post_run_cell"]
+
+    def info(source="", cell_id=None, store_history=True):
+        return SimpleNamespace(raw_cell=source, cell_id=cell_id, store_history=store_history)
+
+    result = SimpleNamespace(info=info(), error_before_exec=None, error_in_exec=None)
+
+    started(info("def casual_mask(n): pass", "causal_mask-answer"))
+    exec("def casual_mask(n): pass", space)
+    ended(result)
+    assert cells.instead_of("causal_mask", space).defined == ("casual_mask",)
+    assert answer_in(space, "causal_mask")[1].defined == ("casual_mask",)
+    assert cells.instead_of("causal_mask", dict(space)).defined == ()
+    started(info("def length_mask(n) pass", store_history=False))
+    ended(result)
+    beside = cells.instead_of("length_mask", space)
     assert (beside.error, beside.defined) == ("", ())
-    shell.events["pre_run_cell"](None)
-    shell.events["post_run_cell"](None)
+    started(None)
+    ended(None)
 
 
 # --- what single lessons bring ------------------------------------------------------------
 
 
-@pytest.mark.parametrize("slug", [slug for slug in lessons() if find_chain(slug)])
+TOGETHER = [slug for slug, lesson in lessons().items() if lesson.integration]
+
+
+@pytest.mark.parametrize("slug", [slug for slug in TOGETHER if find(slug).takes_all])
 def test_a_lessons_right_answers_pass_together_and_a_missing_result_is_noticed(slug):
-    chain = find_chain(slug)
+    chain = find(slug).chain
     right = {name: next(v.answer for v in variants(ROOT, name) if v.is_right) for name in chain}
     assert grade(find(slug), right).score == 1.0
     assert grade(find(slug), right | {chain[0]: lambda *args: None}).score < 1.0
@@ -261,24 +256,6 @@ def test_a_shorter_call_comes_first_and_leaves_out_the_last_of_each():
 # --- what a call leaves behind ------------------------------------------------------------
 
 
-def test_arguments_that_are_no_tensors_are_made_where_they_are_used():
+def test_dtypes_are_made_where_they_are_used():
     probe = Probe("p", "", args={"x": tensor([1.0]), "dtype": Dtype("float16")})
     assert observe(lambda x, dtype: x.to(dtype), probe).outputs.dtype == "float16"
-
-
-def test_a_class_without_parameters_of_the_right_shape_is_told():
-    class Module(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.W = torch.nn.Parameter(torch.zeros(2))
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        seen = observe(Module, Probe("p", "", construct={}, state={"W": np.zeros(3)}))
-    assert seen.raised.message == "the parameter W has shape (2,), expected (3,)"
-
-
-def test_an_answer_is_looked_for_by_its_name_alone():
-    assert answer_in({"causal_mask": lower}, "causal_mask")[0] is lower
-    obj, subject = answer_in({}, "causal_mask")
-    assert obj is None and not subject.there

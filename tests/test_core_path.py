@@ -55,10 +55,16 @@ def course():
 # --- times --------------------------------------------------------------------------------
 
 
-def test_the_core_path_fits_15_hours_and_the_whole_26(course):
+def test_the_core_path_fits_15_hours_and_the_whole_26(course, monkeypatch, capsys):
     found = course_times(course)["all"]
     assert found.core <= MOST_CORE == 15 * 60
     assert found.whole <= MOST_WHOLE == 26 * 60
+    monkeypatch.chdir(ROOT)
+    assert cli.main(["times"]) == 0
+    shown = capsys.readouterr().out
+    assert shown == as_text(course_times(course)) + "\n" and "left of 15 h and 26 h" in shown
+    assert cli.main(["times", "02", "--json"]) == 0
+    assert '"02_masked_softmax": {' in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("slug", SLUGS)
@@ -109,22 +115,9 @@ def test_a_starred_exercise_has_its_star_in_the_notebook_and_no_points(toy):
     assert starred["Adder-check"].metadata.nbgrader.points == 0
     assert starred["double-check"].metadata.nbgrader.points == 2
     assert core - times(toy, SLUG).core == pytest.approx(10 + 2 / 150)
-
-
-def test_a_starred_lesson_is_off_the_core_path(toy):
     toy.lessons[SLUG].starred = True
     assert times(toy, SLUG).core == 0 < times(toy, SLUG).whole
     assert told(times(toy, SLUG)) == "about 20 min; ★ off the core path"
-
-
-def test_the_command_tells_what_room_is_left(course, monkeypatch, capsys):
-    monkeypatch.chdir(ROOT)
-    assert cli.main(["times"]) == 0
-    told = capsys.readouterr().out
-    assert told == as_text(course_times(course)) + "\n"
-    assert "left of 15 h and 26 h" in told
-    assert cli.main(["times", "02", "--json"]) == 0
-    assert '"02_masked_softmax": {' in capsys.readouterr().out
 
 
 # --- checks -------------------------------------------------------------------------------
@@ -134,9 +127,13 @@ def right(mask, dtype):
     return torch.zeros(mask.shape, dtype=dtype).masked_fill(~mask, -torch.inf)
 
 
-def test_a_check_of_a_starred_exercise_says_points_and_the_star(monkeypatch, capsys):
+@pytest.mark.parametrize("grading", [True, False])
+def test_a_check_of_a_starred_exercise_says_points_and_the_star(monkeypatch, capsys, grading):
+    # Stock nbgrader raises where a result is above the cell's points.
     monkeypatch.delenv("NBGRADER_EXECUTION", raising=False)
-    assert course_lib.check(STARRED, right) == 2.0
+    if grading:
+        monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
+    assert course_lib.check(STARRED, right) == (0.0 if grading else 2.0)
     assert f"correct  (2 of 2 points; {OPTIONAL})" in capsys.readouterr().out
     report = judge(find(STARRED), right, seed="any")
     assert (report.points, report.max_points, report.score) == (2.0, 2, 1.0)
@@ -144,26 +141,14 @@ def test_a_check_of_a_starred_exercise_says_points_and_the_star(monkeypatch, cap
     assert STAR not in judge(find("causal_mask"), right, seed="any").html()
 
 
-def test_under_grading_its_check_is_worth_nothing(monkeypatch, capsys):
-    # Stock nbgrader raises where a result is above the cell's points.
-    monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
-    assert course_lib.check(STARRED, right) == 0.0
-    assert "2 of 2 points" in capsys.readouterr().out
-
-
-def test_all_together_is_optional_where_one_of_the_chain_is(course):
-    chained = {slug: lesson for slug, lesson in checks.lessons().items() if lesson.integration}
-    for slug, lesson in chained.items():
-        starred = any(find(name).starred for name in lesson.integration.chain)
-        assert find(slug).starred == course.starred(slug) == starred
-
-
-def test_progress_marks_it_and_counts_it_apart():
+def test_progress_marks_it_and_counts_it_apart(course):
+    for slug, lesson in checks.lessons().items():
+        if lesson.integration:  # optional where one of the chain is
+            starred = any(find(name).starred for name in lesson.integration.chain)
+            assert find(slug).starred == course.starred(slug) == starred
     shown = course_lib.progress()
-    of_it = next(line for line in shown.lines if line.exercise == STARRED)
-    lesson_01 = [line for line in shown.lines if line.lesson == "01_kernel_pooling"]
-    assert of_it.starred and sum(line.starred for line in lesson_01) == 2
     core = [line for line in shown.lines if not line.starred]
+    assert sum(line.starred for line in shown.lines if line.lesson == "01_kernel_pooling") == 2
     sums = shown.as_dict()
     assert (sums["num_exercises"], sums["num_starred"]) == (
         len(core),
@@ -214,17 +199,12 @@ def graded_class():
         "untouched": (4.0, "correct", "not_attempted"),
         "crashed": (2.0, "incorrect", "raised"),
     }
-    students = tuple(
-        GradedSubmission(
-            name,
-            (
-                GradedExercise("causal_mask", points, 4.0, outcome),
-                GradedExercise(STARRED, 0.0, 0.0, starred),
-            ),
-        )
-        for name, (points, outcome, starred) in rows.items()
-    )
-    return GradedLesson(LESSON, students, {"causal_mask": 4.0, STARRED: 0.0})
+    students = []
+    for name, (points, outcome, starred) in rows.items():
+        core = GradedExercise("causal_mask", points, 4.0, outcome)
+        optional = GradedExercise(STARRED, 0.0, 0.0, starred)
+        students.append(GradedSubmission(name, (core, optional)))
+    return GradedLesson(LESSON, tuple(students), {"causal_mask": 4.0, STARRED: 0.0})
 
 
 def test_the_class_table_the_report_and_the_export_know_the_difference():

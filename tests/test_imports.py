@@ -12,64 +12,67 @@ from waiting import PATIENCE
 import course_lib
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-PACKAGE = REPOSITORY / "course_lib"
 
 
-def files_of(part):
-    return sorted((PACKAGE / part).rglob("*.py"))
+def run(code):
+    """Run code in a new process and return what it prints, without the new line."""
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY, timeout=PATIENCE)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
 
 
-def fresh(code, *, modules=()):
+def fresh(code, *modules):
     """Run code in a new process and return which of `modules` it has imported."""
-    names = ", ".join(repr(name) for name in modules)
-    code += f"\nimport sys; print(sorted(m for m in ({names},) if m in sys.modules))"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY, check=True
+    return ast.literal_eval(
+        run(f"{code}\nimport sys; print([m for m in {modules!r} if m in sys.modules])")
     )
-    return ast.literal_eval(done.stdout)
 
 
 def test_observe_brings_in_no_judge_oracle_or_exercise():
     # This holds for what is imported at once and for what a call needs later.
     packages = ("reference", "attention", "exercises", "checks.judge", "notebook")
-    secret = [f"course_lib.{name}" for name in packages]
-    code = "import pkgutil, importlib, course_lib.checks.observe as package\n"
-    code += "for module in pkgutil.iter_modules(package.__path__, package.__name__ + '.'):\n"
+    code = "import pkgutil, importlib, course_lib.checks.observe as room\n"
+    code += "for module in pkgutil.iter_modules(room.__path__, room.__name__ + '.'):\n"
     code += "    importlib.import_module(module.name)"
-    assert fresh(code, modules=secret) == []
+    assert fresh(code, *(f"course_lib.{name}" for name in packages)) == []
 
 
 def test_the_first_check_imports_only_the_exercises_of_its_lesson():
     code = "import sys, course_lib\ncourse_lib.check('causal_mask', len)\n"
     code += "print([m for m in sys.modules if m.startswith('course_lib.exercises.')])"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY, check=True
-    )
-    modules = [name.split(".")[2:] for name in ast.literal_eval(done.stdout.splitlines()[-1])]
+    modules = [name.split(".")[2:] for name in ast.literal_eval(run(code).splitlines()[-1])]
     lessons = {parts[0] for parts in modules if len(parts) > 1 and not parts[0].startswith("_")}
     assert lessons == {"masked_softmax"}
 
 
 def test_import_course_lib_is_fast_and_brings_in_nothing_heavy():
-    heavy = ["torch", "numpy", "matplotlib", "typer", "nbgrader", "course_lib.checks"]
-    assert fresh("import course_lib", modules=heavy) == []
+    heavy = ("torch", "numpy", "matplotlib", "typer", "nbgrader", "course_lib.checks")
+    assert fresh("import course_lib", *heavy) == []
     bare, seconds = (
         min(processor_time(code) for _ in range(3)) for code in ("", "import course_lib")
     )
     assert seconds - bare < 0.2
+    heavy = (
+        "torch",
+        "numpy",
+        "nbgrader",
+        "nbconvert",
+        "jupyter_client",
+        "course_lib.grading.driver",
+    )
+    assert fresh("import course_lib.cli.main", *heavy) == []
+    packages = ["course_lib.fused", "course_lib.plotting"]  # attributes at once
+    code = "import course_lib; course_lib.fused, course_lib.plotting"
+    assert fresh(code, *packages) == packages
 
 
 def processor_time(code):
     """Return the seconds that a fresh interpreter computes, whatever runs beside it."""
     before = os.times()
-    subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=True)
+    run(code)
     after = os.times()
     return sum(after[2:4]) - sum(before[2:4])  # user and system, of children
-
-
-def test_the_command_line_starts_without_anything_heavy():
-    heavy = ["torch", "numpy", "nbgrader", "nbconvert", "jupyter_client"]
-    assert fresh("import course_lib.cli.main", modules=[*heavy, "course_lib.grading.driver"]) == []
 
 
 def test_every_public_solution_can_be_imported_from_course_lib():
@@ -84,18 +87,9 @@ def test_every_public_solution_can_be_imported_from_course_lib():
         assert name in dir(course_lib)
 
 
-def test_an_unknown_name_suggests_the_nearest():
+def test_an_unknown_name_suggests_the_nearest_and_a_private_one_is_not_searched_for():
     with pytest.raises(AttributeError, match="'mask_softmax'; did you mean 'masked_softmax'"):
         _ = course_lib.mask_softmax
-
-
-def test_submodules_are_attributes_at_once():
-    packages = ["course_lib.fused", "course_lib.plotting"]
-    code = "import course_lib; course_lib.fused, course_lib.plotting"
-    assert fresh(code, modules=packages) == packages
-
-
-def test_a_private_name_is_not_searched_for():
     with pytest.raises(AttributeError, match=r"no attribute '__wrapped__'$"):
         _ = course_lib.__wrapped__
 
@@ -108,17 +102,12 @@ def test_exercises_add_nothing_to_what_the_students_kernel_knows():
         "from course_lib.checks import exercises\nexercises()\n"
         "print(len(s.SCENARIOS) + len(s.BUILDERS) - before)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE
-    )
-    assert done.stdout.strip() == "0", done.stderr
+    assert run(code) == "0"
 
 
 def test_reading_a_notebook_parses_no_grammar():
     # It takes most of a second in every process: see jsonschema in pyproject.toml.
-    code = "import sys, nbformat, jupyter_events; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "jsonschema" in done.stdout.split() and "lark" not in done.stdout.split()
+    assert fresh("import nbformat, jupyter_events", "jsonschema", "lark") == ["jsonschema"]
 
 
 def test_the_table_of_packages_is_the_contract():

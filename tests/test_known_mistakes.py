@@ -37,7 +37,6 @@ def in_float32(probe):
 
 
 def plain_probes(name):
-    """Return the probes of values on ordinary input."""
     probes = [probe for probe, _ in prepare(find(name), "plain") if probe.part == "values"]
     return [probe for probe in probes if probe.scenario == "call" and not probe.raises]
 
@@ -65,37 +64,23 @@ def written(name):
     return {variant.message for variant in variants(ROOT, name) if not variant.is_right}
 
 
-def own_mistakes(name):
-    """Return the ids of the known mistakes of this exercise alone."""
-    return [mistake.id for mistake in exercises()[name].mistakes if mistake.id not in IN_TABLE]
-
-
 @pytest.mark.parametrize("name", EXERCISES)
-def test_someone_has_made_every_known_mistake(name):
+def test_someone_has_made_every_known_mistake_and_there_are_no_curiosities(name):
     # An answer in tests/variants has its id; tests/test_matrix.py checks that it gets the name.
-    unwritten = set(own_mistakes(name)) - written(name)
+    own = [mistake.id for mistake in exercises()[name].mistakes if mistake.id not in IN_TABLE]
+    unwritten = set(own) - written(name)
     assert not unwritten, f"{name}: write an answer to, or delete: {unwritten}"
+    assert len(own) <= MOST[exercises()[name].is_class] and len(IN_TABLE) <= MOST_SHARED
 
 
 def test_someone_has_made_every_shared_mistake():
     # The answer may be in any of the exercises about attention, which share the table.
-    users = [name for name, exercise in exercises().items() if ids_of(exercise) & IN_TABLE]
+    ids = {name: {mistake.id for mistake in exercises()[name].mistakes} for name in EXERCISES}
+    users = [name for name in EXERCISES if ids[name] & IN_TABLE]
     assert len(users) >= 7
     unwritten = IN_TABLE - set().union(*(written(name) for name in users))
     assert not unwritten, f"write an answer to one of {users}, or delete: {unwritten}"
-    unused = IN_TABLE - set().union(*(ids_of(exercises()[name]) for name in users))
-    assert not unused
-
-
-def ids_of(exercise):
-    return {mistake.id for mistake in exercise.mistakes}
-
-
-@pytest.mark.parametrize("name", EXERCISES)
-def test_an_exercise_knows_what_students_do_and_no_curiosities(name):
-    exercise = exercises()[name]
-    assert exercise.mistakes and len(own_mistakes(name)) <= MOST[exercise.is_class]
-    assert len(IN_TABLE) <= MOST_SHARED
+    assert set().union(*ids.values()) >= IN_TABLE
 
 
 NO_SIZES = ("axis", "layer", "head", "second_layer", "second_head", "position", "start", "end")
@@ -122,11 +107,8 @@ def sizes_of(probe):
 
 @pytest.mark.parametrize("name", EXERCISES)
 def test_in_most_plain_problems_no_two_sizes_are_equal_by_coincidence(name):
-    """Check that sizes that differ in some probe differ in most of the plain ones.
-
-    Otherwise a mistake that takes one for the other gives a student's numbers by chance. Sizes
-    that are equal in all probes are the same, such as the features of queries and keys.
-    """
+    # Otherwise a mistake that takes one for the other gives a student's numbers by chance. Sizes
+    # that are equal in all probes are the same, such as the features of queries and keys.
     runs = prepare(find(name), "sizes")
     sizes = {probe.name: sizes_of(probe) for probe, _ in runs}
     plain = [sizes[probe.name] for probe, _ in runs if probe.part == "values"]

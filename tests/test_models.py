@@ -1,5 +1,7 @@
 """The small models of lessons 00, 09 and 10: their data by rule, their shapes, their training."""
 
+import functools
+
 import pytest
 import torch
 from num2words import num2words
@@ -17,91 +19,91 @@ from course_lib.models.translator import Nearby, RecurrentTranslator, Translator
 from course_lib.models.whole_game import Reader, Writer, new_translator, translate
 
 
-@pytest.mark.parametrize(("say", "language"), [(german, "de"), (french, "fr")])
-def test_numerals_are_what_num2words_says(say, language):
-    wrong = [n for n in range(1, 10_000) if say(n) != num2words(n, lang=language)]
-    assert not wrong
+def num2words_in_english(n):
+    return num2words(n).replace("-", " ").replace(",", "").replace(" and ", " ")
 
 
-def test_english_numerals_are_what_num2words_says_without_and_hyphens_and_commas():
-    for n in range(1, 10_000):
-        words = num2words(n).replace("-", " ").replace(",", "").replace(" and ", " ")
-        assert english(n) == words
+@pytest.mark.parametrize(
+    ("say", "expected"),
+    [
+        (german, functools.partial(num2words, lang="de")),
+        (french, functools.partial(num2words, lang="fr")),
+        (english, num2words_in_english),
+    ],
+)
+def test_numerals_are_what_num2words_says(say, expected):
+    assert [n for n in range(1, 10_000) if say(n) != expected(n)] == []
 
 
-@pytest.mark.parametrize("say", LANGUAGES.values())
-@pytest.mark.parametrize("number", [0, -1, 10_000])
-def test_a_number_out_of_range_is_refused_with_the_range(say, number):
-    with pytest.raises(ValueError, match="1 to 9999"):
-        say(number)
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        *[(lambda say=say, n=n: say(n), "1 to 9999") for say in LANGUAGES.values()
+          for n in (0, -1, 10_000)],
+        (lambda: Numerals("latin"), "german, french"),
+        (lambda: Numerals().source_ids("xdrei"), "'x' is not in the vocabulary"),
+        (lambda: translate(untrained(), Numerals(), " "), "nothing to translate"),
+        (lambda: untrained()(torch.ones(1, 65).long(), torch.tensor([65]), torch.ones(1, 2).long()),
+         "At most 64 positions; got 65"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_refused_with_what_would(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_seen_and_unseen_numbers_share_nothing_and_are_always_the_same(language):
+def test_seen_and_unseen_numbers_share_nothing_and_batches_have_every_length(language):
     numerals = Numerals(language)
-    assert len(numerals.unseen) == 500
+    assert len(numerals.unseen) == 500 and numerals.unseen == Numerals(language).unseen
     assert sorted(numerals.unseen + numerals.seen) == list(range(1, 10_000))
-    assert numerals.unseen == Numerals(language).unseen
-
-
-def test_a_vocabulary_goes_there_and_back_and_names_what_it_lacks():
-    numerals = Numerals()
-    assert numerals.target.words(numerals.target_ids(3842)) == english(3842).split()
-    assert "".join(numerals.source.words(numerals.source_ids(43))) == "dreiundvierzig"
-    assert torch.equal(numerals.source_ids(" DreiundVierzig "), numerals.source_ids(43))
-    with pytest.raises(ValueError, match="'x' is not in the vocabulary"):
-        numerals.source_ids("xdrei")
-    assert numerals.target.tokens[0] == "<pad>"
-
-
-def test_an_unknown_language_is_refused_with_those_there_are():
-    with pytest.raises(ValueError, match="german, french"):
-        Numerals("latin")
-
-
-def test_batches_are_seen_numbers_of_every_length():
-    numerals = Numerals()
     sources, targets = next(numerals.batches(300, torch.Generator().manual_seed(0)))
     pairs = {tuple(numerals.source_ids(n).tolist()): n for n in numerals.seen}
     numbers = [pairs[tuple(source.tolist())] for source in sources]
     assert {len(str(n)) for n in numbers} == {1, 2, 3, 4}
-    assert all(
-        torch.equal(t, numerals.target_ids(n)) for t, n in zip(targets, numbers, strict=True)
-    )
+    expected = [numerals.target_ids(n) for n in numbers]
+    assert all(map(torch.equal, targets, expected))
 
 
-def _translator(numerals):
-    """Return a translator whose logits say what was attended; nothing is trained here."""
+def test_a_vocabulary_goes_there_and_back():
+    numerals = Numerals()
+    assert numerals.target.words(numerals.target_ids(3842)) == english(3842).split()
+    assert "".join(numerals.source.words(numerals.source_ids(43))) == "dreiundvierzig"
+    assert torch.equal(numerals.source_ids(" DreiundVierzig "), numerals.source_ids(43))
+    assert numerals.target.tokens[0] == "<pad>"
+
+
+def untrained():
+    """Return a translator whose logits say what was attended."""
     torch.manual_seed(0)
-    return Translator(numerals, Reader(), Writer(), 0.1 * torch.randn(64, 64)).eval()
+    return Translator(Numerals(), Reader(), Writer(), 0.1 * torch.randn(64, 64)).eval()
 
 
-def test_what_is_padded_or_masked_is_as_if_it_were_not_there():
-    numerals = Numerals()
-    model = _translator(numerals)
-    source, words = numerals.source_ids(43)[None], torch.tensor([[model.start, 5, 7]])
-    whole = model(source, torch.tensor([14]), words)
-    padded = torch.cat([source, torch.full((1, 5), 3)], dim=1)
-    torch.testing.assert_close(model(padded, torch.tensor([14]), words), whole)
+SOURCE, LENS = Numerals().source_ids(43)[None], torch.tensor([14])
+
+
+def test_what_is_padded_masked_or_later_is_as_if_it_were_not_there():
+    model = untrained()
+    words = torch.tensor([[model.start, 5, 7]])
+    whole = model(SOURCE, LENS, words)
+    other = model(SOURCE, LENS, torch.tensor([[model.start, 5, 9]]))
+    torch.testing.assert_close(whole[:, :2], other[:, :2])
+    assert not torch.allclose(whole[:, 2], other[:, 2])
+    padded = torch.cat([SOURCE, torch.full((1, 5), 3)], dim=1)
+    torch.testing.assert_close(model(padded, LENS, words), whole)
     every = torch.ones(1, 14, dtype=torch.bool)
-    torch.testing.assert_close(model(source, torch.tensor([14]), words, every), whole)
+    torch.testing.assert_close(model(SOURCE, LENS, words, every), whole)
     every[0, 3] = False
-    without = model(source, torch.tensor([14]), words, every)
+    without = model(SOURCE, LENS, words, every)
     assert not torch.allclose(without, whole)
-    memory = model.encoder(model.characters(source) + model.positions[:14], torch.tensor([14]))
+    memory = model.encoder(model.characters(SOURCE) + model.positions[:14], LENS)
     kept = memory[:, [i for i in range(14) if i != 3]]
-    y = model.decoder(model.words(words) + model.positions[:3], kept, torch.tensor([13]))
+    y = model.decoder(model.words(words) + model.positions[:3], kept, LENS - 1)
     torch.testing.assert_close(without, model.to_logits(model.norm(y)))
-
-
-def test_a_word_does_not_see_later_words():
-    numerals = Numerals()
-    model = _translator(numerals)
-    source, lens = numerals.source_ids(43)[None], torch.tensor([14])
-    one = model(source, lens, torch.tensor([[1, 5, 7]]))
-    other = model(source, lens, torch.tensor([[1, 5, 9]]))
-    torch.testing.assert_close(one[:, :2], other[:, :2])
-    assert not torch.allclose(one[:, 2], other[:, 2])
+    torch.manual_seed(0)
+    recurrent = RecurrentTranslator(Numerals())
+    found = recurrent(padded, LENS, words)
+    torch.testing.assert_close(found, recurrent(SOURCE, LENS, words))
 
 
 def test_nearby_sees_its_window_and_no_further():
@@ -112,22 +114,6 @@ def test_nearby_sees_its_window_and_no_further():
     seen = attention.attention_weights[0, 0] > 0
     places = torch.arange(6)
     assert torch.equal(seen, (places[:, None] - places).abs() <= 1)
-
-
-def test_the_recurrent_translator_knows_only_real_characters():
-    numerals = Numerals()
-    torch.manual_seed(0)
-    model = RecurrentTranslator(numerals)
-    source, words = numerals.source_ids(43)[None], torch.tensor([[model.start, 5]])
-    padded = torch.cat([source, torch.full((1, 4), 2)], dim=1)
-    lens = torch.tensor([14])
-    torch.testing.assert_close(model(padded, lens, words), model(source, lens, words))
-
-
-def test_too_long_a_numeral_is_refused():
-    numerals = Numerals()
-    with pytest.raises(ValueError, match="At most 64 positions; got 65"):
-        _translator(numerals)(torch.ones(1, 65).long(), torch.tensor([65]), torch.ones(1, 2).long())
 
 
 def test_an_untrained_translator_is_the_same_for_a_seed_and_leaves_the_global_seed_alone():
@@ -141,32 +127,23 @@ def test_an_untrained_translator_is_the_same_for_a_seed_and_leaves_the_global_se
 
 
 def test_translating_stops_and_gives_a_row_of_weights_for_each_word():
-    numerals = Numerals()
-    words, weights = translate(_translator(numerals), numerals, "dreiundvierzig")
+    words, weights = translate(untrained(), Numerals(), "dreiundvierzig")
     assert len(words) <= 12
     assert weights.shape == (len(words), 14)
     torch.testing.assert_close(weights.sum(-1), torch.ones(len(words)))
-    with pytest.raises(ValueError, match="nothing to translate"):
-        translate(_translator(numerals), numerals, " ")
-
-
-def _learned(num_steps):
-    torch.manual_seed(0)
-    model = torch.nn.Linear(3, 1)
-    x = torch.randn(50, 3, generator=torch.Generator().manual_seed(1))
-
-    def next_loss():
-        return (model(x) - x.sum(1, keepdim=True)).square().mean()
-
-    return model, train(model, next_loss, num_steps, max_lr=0.1)
 
 
 def test_training_learns_repeats_and_ends_in_eval_mode():
-    model, losses = _learned(300)
-    again, other = _learned(300)
+    def learned():
+        torch.manual_seed(0)
+        model = torch.nn.Linear(3, 1)
+        x = torch.randn(50, 3, generator=torch.Generator().manual_seed(1))
+        loss = lambda: (model(x) - x.sum(1, keepdim=True)).square().mean()  # noqa: E731
+        return model, train(model, loss, 300, max_lr=0.1)
+
+    (model, losses), (again, other) = learned(), learned()
     assert losses[-1] < 0.01 * losses[0]
-    assert torch.equal(losses, other)
-    assert torch.equal(model.weight, again.weight)
+    assert torch.equal(losses, other) and torch.equal(model.weight, again.weight)
     assert not model.training
 
 
@@ -184,20 +161,17 @@ def test_training_that_is_interrupted_keeps_what_was_learned(capsys):
     assert not model.training
 
 
-def test_repeated_tokens_are_said_twice_and_differ_within_one_half():
+def test_repeated_tokens_are_said_twice_and_windows_are_stretches_of_their_text():
     batches = repeated_tokens(24, torch.Generator().manual_seed(0), batch=5)
     for _, tokens in zip(range(20), batches, strict=False):
         period = tokens.shape[1] // 2
         assert 8 <= period <= 16
         assert torch.equal(tokens[:, :period], tokens[:, period:])
         assert all(len(set(row)) == period for row in tokens[:, :period].tolist())
-
-
-def test_windows_of_a_text_are_stretches_of_it():
-    tokens = torch.arange(100)
-    windows = next(text_windows(tokens, 10, torch.Generator().manual_seed(0), batch=200))
-    assert torch.equal(windows[:, 1:], windows[:, :-1] + 1)
-    assert {int(windows.min()), int(windows.max())} == {0, 99}
+    windows = text_windows(torch.arange(100), 10, torch.Generator().manual_seed(0), batch=200)
+    found = next(windows)
+    assert torch.equal(found[:, 1:], found[:, :-1] + 1)
+    assert {int(found.min()), int(found.max())} == {0, 99}
 
 
 def test_stories_are_the_same_for_a_seed_and_invent_their_names():

@@ -7,10 +7,11 @@ import subprocess
 import sys
 import threading
 from datetime import date
+from types import SimpleNamespace
 
 import pytest
 from grading_course import CAUSAL, UPPER
-from library_notebook import IMPORTS, KEPT, forget, make_course, sit_down, solved_length
+from library_notebook import KEPT, forget
 
 import course_lib
 from course_lib import checks
@@ -24,79 +25,65 @@ NOT_KEPT = "causal_mask is not kept in your library: "
 
 
 @pytest.fixture
-def course(tmp_path, monkeypatch):
-    yield from make_course(tmp_path, monkeypatch)
-
-
-@pytest.fixture
-def notebook(course, monkeypatch):
-    return sit_down(monkeypatch)
-
-
-@pytest.fixture
-def file(course):
-    return course / "my_attention" / "_causal_mask.py"
+def file(own_course):
+    return own_course / "my_attention" / "_causal_mask.py"
 
 
 # --- what is written -----------------------------------------------------------------------
 
 
-def test_an_answer_is_written_readable_with_its_day_and_its_imports(notebook, file):
-    notebook.run(IMPORTS)
-    assert notebook.solve() == KEPT
-    assert file.read_text(encoding="utf-8") == (
-        f"# Full marks for causal_mask on {TODAY}\nimport torch\n\n\n{CAUSAL}\n"
-    )
+HELPERS = (
+    "EPS, BIG = 0, float('inf')\nNAMES = ['a']\nunused = 1",
+    "def above(n, m, device):\n"
+    "    rows = torch.arange(n, device=device)[:, None]\n"
+    "    return torch.arange(m, device=device) - rows + EPS",
+    "compare = torch.le",
+    "def causal_mask(num_queries, num_keys=None, *, device=None):\n"
+    "    assert NAMES and BIG > 1\n"
+    "    m = num_queries if num_keys is None else num_keys\n"
+    "    distance = F.relu(above(num_queries, m, device) - (m - num_queries))\n"
+    "    return compare(distance, 0)",
+)
+TOP = f"# Full marks for causal_mask on {TODAY}\n"
+FUTURE = "from __future__ import annotations"
+
+
+@pytest.mark.parametrize(
+    ("cells", "held", "left_out"),
+    [
+        ([CAUSAL], [f"{TOP}import torch\n\n\n{CAUSAL}\n"], ["Tensor", "math"]),
+        (HELPERS, ["\nEPS = 0\n", '\nBIG = float("inf")\n', "\nNAMES = ['a']\n"], ["unused"]),
+        (HELPERS, ["compare = torch.le\n", "from torch.nn import functional as F\n"], ["Tensor"]),
+        ([FUTURE, UPPER, CAUSAL], [f"{TOP}{FUTURE}\nimport torch\n", CAUSAL], [">="]),
+    ],
+    ids=["its day and its imports", "constants", "aliases", "the last of two definitions"],
+)
+def test_an_answer_is_written_readable_with_all_it_needs(notebook, file, cells, held, left_out):
+    notebook.run(*cells)
+    notebook.cells.append('causal_mask = carry_on("causal_mask")')
+    notebook.cells.append("def causal_mask(:  # a trial that never compiled")
+    assert notebook.keep("causal_mask") == KEPT
+    text = file.read_text(encoding="utf-8")
+    assert [words for words in held if words not in text] == [], text
+    assert [words for words in left_out if words in text] == [], text
 
 
 def test_plain_python_imports_it_from_the_folder_above(notebook, file):
-    notebook.run(IMPORTS, *_course_sources("length_mask", "masked_softmax"))
-    for name in ("masked_softmax", "length_mask"):
-        notebook.keep(name)
+    names = ("masked_softmax", "length_mask")
+    notebook.run(*map(solution_source, names[::-1]))
+    assert all("kept in your own" in notebook.keep(name) for name in names)
     code = "import sys, my_attention\nfrom my_attention import length_mask, masked_softmax\n"
     code += "print(masked_softmax.__module__, length_mask.__module__, callable(length_mask))"
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=file.parent.parent, capture_output=True, text=True
-    )
-    assert done.stdout == "my_attention._masked_softmax my_attention._length_mask True\n", (
-        done.stderr
-    )
-    from my_attention import length_mask, masked_softmax
-
-    assert callable(masked_softmax) and callable(length_mask)
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=file.parent.parent, capture_output=True, text=True)
+    printed = "my_attention._masked_softmax my_attention._length_mask True\n"
+    assert (done.stdout, done.stderr) == (printed, "")
     text = (file.parent / "__init__.py").read_text(encoding="utf-8")
     assert text.startswith('"""Your own attention library')
     assert text.endswith(
         "\nfrom my_attention._length_mask import length_mask\n"
         "from my_attention._masked_softmax import masked_softmax\n"
     )
-
-
-def test_helpers_constants_and_aliases_come_along(notebook, file):
-    notebook.run(
-        IMPORTS,
-        "EPS, BIG = 0, float('inf')\nNAMES = ['a']\nunused = 1",
-        "def above(n, m, device):\n"
-        "    rows = torch.arange(n, device=device)[:, None]\n"
-        "    return torch.arange(m, device=device) - rows + EPS",
-        "compare = torch.le",
-        "def causal_mask(num_queries, num_keys=None, *, device=None):\n"
-        "    assert NAMES and BIG > 1\n"
-        "    m = num_queries if num_keys is None else num_keys\n"
-        "    distance = F.relu(above(num_queries, m, device) - (m - num_queries))\n"
-        "    return compare(distance, 0)",
-    )
-    assert notebook.keep("causal_mask") == KEPT
-    text = file.read_text(encoding="utf-8")
-    for line in (
-        "EPS = 0",
-        'BIG = float("inf")',
-        "NAMES = ['a']",
-        "compare = torch.le",
-    ):
-        assert f"\n{line}\n" in text
-    assert "from torch.nn import functional as F\n" in text
-    assert "unused" not in text and "Tensor" not in text
 
 
 @pytest.mark.parametrize(
@@ -114,57 +101,35 @@ def test_helpers_constants_and_aliases_come_along(notebook, file):
     ids=["decorated", "lambda", "cached", "renamed", "magic", "crowded"],
 )
 def test_an_answer_may_be_written_in_many_ways(notebook, file, source):
-    notebook.space["get_ipython"] = lambda: _Magic(notebook)
+    magic = SimpleNamespace(run_cell_magic=lambda name, line, body: exec(body, notebook.space))
+    notebook.space["get_ipython"] = lambda: magic
     assert notebook.solve(source=source) == KEPT
     assert own_library.own("causal_mask")(2).tolist() == [[True, False], [True, True]]
 
 
-class _Magic:
-    def __init__(self, of):
-        self.of = of
-
-    def run_cell_magic(self, name, line, body):
-        exec(body, self.of.space)
-
-
 def test_a_class_may_have_another_name_first(notebook):
     source = solution_source("DotProductAttention").replace("DotProductAttention", "Mine")
-    notebook.run(IMPORTS, "from course_lib import masked_softmax", source)
-    said = notebook.run("DotProductAttention = Mine").keep("DotProductAttention")
+    notebook.run("from course_lib import masked_softmax", source, "DotProductAttention = Mine")
+    said = notebook.keep("DotProductAttention")
     assert said.endswith("my_attention/_DotProductAttention.py")
 
 
-def test_a_function_defined_in_two_cells_is_kept_as_it_was_last(notebook, file):
-    notebook.run("import torch", UPPER, CAUSAL)
-    notebook.cells.append('causal_mask = carry_on("causal_mask")')
-    notebook.cells.append("def causal_mask(:  # a trial that never compiled")
-    assert notebook.keep("causal_mask") == KEPT
-    assert CAUSAL in file.read_text(encoding="utf-8") and ">=" not in file.read_text()
-
-
-def _course_sources(*names):
-    return [solution_source(name) for name in names]
-
-
-def test_an_answer_takes_others_from_the_library_or_the_course(notebook, course):
-    notebook.run(IMPORTS)
-    notebook.run(*_course_sources("length_mask", "masked_softmax"))
-    notebook.run(*_course_sources("scaled_dot_product_attention"))
-    assert "kept in your own" in notebook.keep("masked_softmax")
-    first = (course / "my_attention" / "_masked_softmax.py").read_text(encoding="utf-8")
+def test_an_answer_takes_others_from_the_library_or_the_course(notebook, file):
+    names = ("length_mask", "masked_softmax", "scaled_dot_product_attention")
+    notebook.run(*map(solution_source, names))
+    first, other = (
+        (notebook.keep(name), file.with_name(f"_{name}.py").read_text(encoding="utf-8"))[1]
+        for name in names[1:]
+    )
     assert "from course_lib import length_mask\n" in first and "def length_mask" not in first
-    assert "kept in your own" in notebook.keep("scaled_dot_product_attention")
-    place = course / "my_attention" / "_scaled_dot_product_attention.py"
-    other = place.read_text(encoding="utf-8")
     assert "from my_attention._masked_softmax import masked_softmax\n" in other
     assert "course_lib" not in other
 
 
 @pytest.mark.slow
-def test_every_answer_of_the_course_can_be_kept(notebook, course):
+def test_every_answer_of_the_course_can_be_kept(notebook, own_course):
     # The answers, classes too, are as a student who writes the solutions would have them.
     notebook.run(
-        IMPORTS,
         "import contextlib\nfrom typing import Any\nimport numpy as np",
         "from collections.abc import Callable, Iterable, Iterator, Sequence",
     )
@@ -199,7 +164,7 @@ def test_every_answer_of_the_course_can_be_kept(notebook, course):
     ids=["tensor", "module", "alone", "fine", "exec"],
 )
 def test_what_cannot_be_written_down_is_said_in_a_sentence(notebook, file, cells, why):
-    notebook.run(IMPORTS, "there = torch.tensor(True)", *cells)
+    notebook.run("there = torch.tensor(True)", *cells)
     said = notebook.keep("causal_mask")
     if why:
         assert said.startswith(NOT_KEPT + why) and said.endswith("check again.")
@@ -222,57 +187,35 @@ def test_a_file_beside_the_notebook_does_not_come_along(notebook, file):
 
 
 def test_an_answer_checked_under_another_name_is_not_kept(notebook, file):
-    mine = notebook.run("import torch", CAUSAL.replace("causal_mask", "mine")).space["mine"]
+    mine = notebook.run(CAUSAL.replace("causal_mask", "mine")).space["mine"]
     said = own_library.keep("causal_mask", mine, notebook.space)
     assert said == f"{NOT_KEPT}it has another name here; give it its own and check again."
 
 
-def test_a_version_that_fails_alone_leaves_the_file_before(notebook, file):
+def test_a_wrong_answer_or_one_that_fails_alone_leaves_the_file_before(notebook, file):
     notebook.solve()
     before = file.read_bytes()
     notebook.run("there = torch.tensor(True)", f"{CAUSAL} & globals()['there']")
     assert notebook.keep("causal_mask").startswith(NOT_KEPT)
-    assert file.read_bytes() == before
-    assert sorted(path.name for path in file.parent.iterdir() if path.suffix) == [
-        "__init__.py",
-        "_causal_mask.py",
-    ]
-
-
-def test_a_wrong_answer_later_leaves_the_kept_one(notebook, file, capsys):
-    notebook.solve()
-    before = file.read_bytes()
     notebook.run(UPPER)
     assert course_lib.check("causal_mask", notebook.space["causal_mask"]) < 2
     assert file.read_bytes() == before
+    names = sorted(path.name for path in file.parent.iterdir() if path.suffix)
+    assert names == ["__init__.py", "_causal_mask.py"]
 
 
-def test_the_same_answer_again_changes_nothing(notebook, file):
+def test_the_same_answer_again_changes_nothing_and_a_previous_version_stays(notebook, file):
     notebook.solve()
     text = file.read_text(encoding="utf-8").replace(TODAY, "2026-01-02")
     file.write_text(text, encoding="utf-8")
     assert notebook.keep("causal_mask") == ""
     assert file.read_text(encoding="utf-8") == text
-    notebook.run(f"{CAUSAL}  # better")
-    assert notebook.keep("causal_mask") == KEPT
-    assert f"Full marks for causal_mask on {TODAY}" in file.read_text(encoding="utf-8")
-
-
-def test_the_previous_version_stays_beside_it(notebook, file):
-    notebook.solve()
-    file.write_text(file.read_text(encoding="utf-8") + "# by hand\n", encoding="utf-8")
-    notebook.run(f"{CAUSAL}  # better")
-    assert notebook.keep("causal_mask") == KEPT
-    assert "# better" in file.read_text(encoding="utf-8")
+    file.write_text(f"{text}# by hand\n", encoding="utf-8")
+    assert notebook.solve(source=f"{CAUSAL}  # better") == KEPT
+    new = file.read_text(encoding="utf-8")
+    assert f"Full marks for causal_mask on {TODAY}" in new and "# better" in new
     assert "# by hand" in file.with_name("_causal_mask.before.py").read_text(encoding="utf-8")
     assert list(own_library.kept()) == ["causal_mask"]
-
-
-def test_a_future_import_comes_first(notebook, file):
-    notebook.run("from __future__ import annotations", "import torch", CAUSAL)
-    assert notebook.keep("causal_mask") == KEPT
-    lines = file.read_text(encoding="utf-8").splitlines()
-    assert lines[1:3] == ["from __future__ import annotations", "import torch"]
 
 
 def test_what_an_answer_needs_is_asked_only_once():
@@ -289,17 +232,11 @@ def test_what_an_answer_needs_is_asked_only_once():
 def test_lessons_fetched_by_nbgrader_share_one_beside_their_folders(
     notebook, tmp_path, monkeypatch
 ):
-    home = tmp_path / "home"
-    places = []
     for lesson in ("02_masked_softmax", "05_scaled_dot_product/work"):
-        (home / lesson).mkdir(parents=True)
-        monkeypatch.chdir(home / lesson)
-        places.append(own_library.folder())
-    assert places == [home / "my_attention"] * 2
-
-
-def test_outside_a_lesson_folder_it_is_beside_the_notebook(notebook, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+        (tmp_path / "home" / lesson).mkdir(parents=True)
+        monkeypatch.chdir(tmp_path / "home" / lesson)
+        assert own_library.folder() == tmp_path / "home" / "my_attention"
+    monkeypatch.chdir(tmp_path)  # outside a lesson's folder, it is beside the notebook
     assert own_library.folder() == tmp_path / "my_attention"
 
 
@@ -313,15 +250,14 @@ def test_it_is_among_the_jupyter_data_where_nothing_can_be_written(notebook, tmp
     assert own_library.own("causal_mask") and own_library.kept()["causal_mask"] == TODAY
 
 
-def test_where_nothing_can_be_written_a_sentence_says_so(notebook, course):
-    (course / "my_attention").write_text("a file where the folder would be")
+def test_where_nothing_can_be_written_a_sentence_says_so(notebook, own_course):
+    (own_course / "my_attention").write_text("a file where the folder would be")
     assert re.fullmatch(rf"{NOT_KEPT}.*my_attention cannot be written \(.+\)\.", notebook.solve())
 
 
 def test_an_interrupted_write_leaves_the_file_before(notebook, file, monkeypatch):
     notebook.solve()
     before = file.read_bytes()
-    notebook.run(f"{CAUSAL}  # better")
 
     def interrupted(*arguments):
         raise KeyboardInterrupt
@@ -329,14 +265,14 @@ def test_an_interrupted_write_leaves_the_file_before(notebook, file, monkeypatch
     with monkeypatch.context() as patch:
         patch.setattr(own_library.os, "replace", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            notebook.keep("causal_mask")
+            notebook.solve(source=f"{CAUSAL}  # better")
     assert file.read_bytes() == before
     assert not list(file.parent.glob("_trial*"))
 
 
 def test_two_notebooks_that_write_at_once_both_get_in(notebook, file):
     # The second check waits for the first.
-    solved_length(notebook)
+    notebook.solve_length()
     said = []
     with only_one(file.parent / ".lock", waiting=lambda: None):
         second = threading.Thread(target=lambda: said.append(notebook.solve()))
@@ -347,13 +283,15 @@ def test_two_notebooks_that_write_at_once_both_get_in(notebook, file):
     assert said == [KEPT] and list(own_library.kept()) == ["length_mask", "causal_mask"]
 
 
-def test_what_another_notebook_wrote_is_seen_at_once(notebook, file):
+def test_what_another_notebook_wrote_is_seen_at_once_and_named_without_running(notebook, file):
     notebook.solve()
     assert own_library.own("causal_mask")(2).tolist() == [[True, False], [True, True]]
     text = file.read_text(encoding="utf-8")
     file.write_text(text.replace("<=", ">="), encoding="utf-8")  # as long, in the same second
     os.utime(file, ns=(1, 1))
     assert own_library.own("causal_mask")(2).tolist() == [[True, True], [False, True]]
+    file.write_text(f"1 / 0\n{text}", encoding="utf-8")
+    assert own_library.kept() == {"causal_mask": TODAY}
 
 
 BROKEN = {
@@ -378,26 +316,21 @@ def test_a_broken_file_is_named_and_left_alone(notebook, file, capsys, content, 
     )
     assert said.out.count("\n") == 1 and file.read_text(encoding="utf-8") == content
     assert re.match(
-        rf"length_mask is not kept in your library: {re.escape(why)}", solved_length(notebook)
+        rf"length_mask is not kept in your library: {re.escape(why)}", notebook.solve_length()
     )
     file.unlink()
-    assert solved_length(notebook).startswith("length_mask: kept")
+    assert notebook.solve_length().startswith("length_mask: kept")
 
 
-def test_a_check_with_full_marks_replaces_a_broken_file(notebook, file):
-    notebook.solve()
-    file.write_text("def causal_mask(:\n", encoding="utf-8")
-    assert notebook.solve().startswith("causal_mask: kept")
-    assert own_library.own("causal_mask")(2).tolist() == [[True, False], [True, True]]
-
-
-def test_deleting_it_harms_nothing(notebook, file):
+def test_deleting_or_breaking_it_harms_nothing(notebook, file):
     notebook.solve()
     assert own_library.own("causal_mask")
     shutil.rmtree(file.parent)
     assert own_library.own("causal_mask") is None and own_library.kept() == {}
-    assert notebook.keep("causal_mask") == KEPT
-    assert own_library.own("causal_mask")
+    assert notebook.solve() == KEPT
+    file.write_text("def causal_mask(:\n", encoding="utf-8")
+    assert notebook.solve().startswith("causal_mask: kept")
+    assert own_library.own("causal_mask")(2).tolist() == [[True, False], [True, True]]
 
 
 def test_another_package_with_its_name_is_never_shadowed(notebook, file, tmp_path, capsys):
@@ -438,9 +371,3 @@ def test_it_neither_grows_nor_counts_where_a_program_runs(notebook, file, monkey
         from my_attention import causal_mask
 
         assert causal_mask is course_lib.causal_mask
-
-
-def test_kept_names_are_read_without_running_anything(notebook, file):
-    notebook.solve()
-    file.write_text(f"1 / 0\n{file.read_text(encoding='utf-8')}", encoding="utf-8")
-    assert own_library.kept() == {"causal_mask": TODAY}

@@ -6,18 +6,19 @@ import gzip
 import html
 import itertools
 import json
+import math
 import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import unquote
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 import torch
 from matplotlib.figure import Figure
-from pages import contrast
+from pages import contrast, elements
 from waiting import PATIENCE
 
 from course_lib import plotting
@@ -27,6 +28,7 @@ from course_lib.plotting.words import curve_sentence, mask_sentence
 
 WEIGHTS = torch.tensor([[0.62, 0.3, 0.08, 0, 0], [0.1, 0.15, 0.75, 0, 0], [0.2, 0.5, 0.3, 0, 0]])
 MASK = torch.tensor([True, True, True, False, False]).expand(3, 5)
+NAN = float("nan")
 GRADIENT = np.array([[0.1, -0.4, 0.3], [0.2, -0.1, -0.1]])
 ROLES = [colours.QUERY, colours.KEY, colours.VALUE, colours.WEIGHT, colours.OUTPUT]
 COLOURS = [*ROLES, colours.PLAIN, colours.POSITIVE, colours.NEGATIVE, *colours.SERIES]
@@ -46,7 +48,7 @@ def every_plot():
         "gradient": plotting.heatmap_grid(
             {"fine": GRADIENT, "broken": broken}, quantity="gradient", limits=None
         ),
-        "a gap": plotting.bars({"one": {"only": [1.0, float("nan")]}}),
+        "a gap": plotting.bars({"one": {"only": [1.0, NAN]}}),
     }
 
 
@@ -55,96 +57,71 @@ def plot(request):
     return every_plot()[request.param]
 
 
-def test_figures_are_four_to_six_inches_wide(plot):
+def test_a_figure_fits_a_page_takes_its_ink_and_asks_no_other_host(plot):
     width, height = plot.figure.get_size_inches()
-    assert 4 <= width <= 6
-    assert 1.5 <= height <= 6
-
-
-def elements(svg, tag):
-    """Return the elements of one kind, parsed as a browser would."""
-    return list(ElementTree.fromstring(svg).iter(f"{{http://www.w3.org/2000/svg}}{tag}"))
-
-
-def test_panels_side_by_side_stay_readable_where_they_have_to_be_scrolled():
-    one, two = {"a": torch.eye(3)}, {"a": torch.eye(3), "b": torch.eye(3)}
-    narrow, wide = (plotting.figure_html(plotting.heatmap_grid(p, columns=2)) for p in (one, two))
-    assert "min-width" not in narrow and "tabindex" not in narrow.partition("<details")[0]
-    head = re.search(r"<figure [^>]*>", wide)[0]
-    assert "overflow-x:auto" in head and 'tabindex="0"' in head
-    assert re.search(r'<img [^>]*style="[^"]*;min-width:\d+px;', wide)
-
-
-def test_a_phone_stacks_whole_panels_each_with_its_bar_of_colours():
-    panels = {name: torch.eye(3) for name in "abc"}
-    figure = plotting.heatmap_grid(panels, columns=2)
-    found = [float(n) for n in re.search(r'data-panels="([^"]*)"', figure.svg)[1].split()]
-    assert len(found) == 4 * 4  # three maps, and the bar that belongs to both rows
-    (a, _, width, height), (b, *_), (_, below, *_), bar = np.reshape(found, (4, 4))
-    assert b > a + width - 16 and below > height - 16 and bar[0] > b
-    figure = plotting.heatmap_grid({name: torch.eye(3) for name in "ab"})
-    assert len(re.search(r'data-panels="([^"]*)"', figure.svg)[1].split()) == 2 * 4
-
-
-def test_a_line_carries_its_name_at_its_end_and_names_do_not_overlap():
-    up, same = [1, 2, 3], [1, 2, 3.01]
-    plot = plotting.lines([0, 1, 2], {"one": up, "other": same}, x_label="x", y_label="y")
-    words = {text.text: text for text in elements(plot.svg, "text")}
-    assert not plot.figure.axes[0].get_legend()
-    first, second = (float(words[name].get("y")) for name in ("one", "other"))
-    assert abs(first - second) > 8
-
-
-def test_limits_that_are_given_do_not_depend_on_the_data():
-    tops = [
-        plotting.lines([0, 1], {"a": [1, top], "b": [1, 2]}, x_label="x", y_label="y",
-                       y_limits=(0, 9)).figure.axes[0].get_ylim()
-        for top in (2, 8)
-    ]  # fmt: skip
-    assert tops == [(0, 9), (0, 9)]
-
-
-def test_logarithmic_axes_name_powers_of_ten_or_each_of_a_few_places():
-    plot = plotting.lines(
-        [1, 10, 100], {"a": [1, 10, 100], "b": [1, 2, 3]}, x_label="x", y_label="y", log_x=True
-    )
-    assert {"1", "10", "100"} <= {text.text for text in elements(plot.svg, "text")}
-    plot = plotting.lines(
-        [128, 256, 512], {"a": [1, 4, 16]}, x_label="n", y_label="MiB", log_x=True
-    )
-    ticks = [tick.get_text() for tick in plot.figure.axes[0].get_xticklabels()]
-    assert ticks == ["128", "256", "512"]
-
-
-def test_the_weights_of_a_query_are_drawn_on_a_fixed_axis():
-    limits = {
-        plotting.query_weights([0, 1, 2], [1, 2, 3], 1.0, w, 2.0).figure.axes[1].get_ylim()
-        for w in ([0.4, 0.3, 0.3], [0.1, 0.45, 0.45])
-    }
-    assert limits == {(0, 0.5)}
-
-
-def test_figures_take_their_ink_and_ground_from_the_page(plot):
+    assert 4 <= width <= 6 and 1.5 <= height <= 6
     assert 'fill="currentColor"' in plot.svg.split(">")[0]
     assert not re.search(r"(fill|stroke): (#000000|#ffffff|black|white)", plot.svg)
     used = set(re.findall(r"#[0-9a-f]{6}", re.sub(r'href="[^"]*"', "", plot.svg)))
     assert used <= set(COLOURS)
-
-
-def test_words_in_figures_are_text(plot):
-    words = {"".join(text.itertext()) for text in elements(plot.svg, "text")}
-    wanted = {label for axes in plot.figure.axes for label in (axes.get_xlabel(), axes.get_title())}
-    assert wanted - {""} <= words
-
-
-def test_figures_ask_no_other_host(plot):
     addresses = re.findall(r'(?:href|src)="([^"]*)"|url\(([^)]*)\)', plot.svg)
     assert all(a.startswith(("#", "data:image/png")) for pair in addresses for a in pair if a)
 
 
-def test_the_same_figure_gives_the_same_markup():
-    first, second = (plotting.heatmap(WEIGHTS, mask=MASK, title="weights").svg for _ in range(2))
-    assert first == second and "2026" not in first
+def test_words_in_figures_are_text_and_the_alt_text_ends_a_sentence(plot):
+    words = {"".join(text.itertext()) for text in elements(plot.svg, "text")}
+    wanted = {label for axes in plot.figure.axes for label in (axes.get_xlabel(), axes.get_title())}
+    assert wanted - {""} <= words
+    assert plot.alt.endswith(".") and "  " not in plot.alt and len(plot.alt.split()) > 5
+
+
+def curves(x, *rows, **options):
+    named = dict(zip(("first", "second"), rows, strict=False))
+    return plotting.lines(x, named, x_label="x", y_label="y", **options)
+
+
+def test_panels_side_by_side_are_scrolled_or_stacked_whole_with_their_bars():
+    plots = [plotting.heatmap_grid(dict.fromkeys("abc"[:n], torch.eye(3)), columns=2)
+             for n in (1, 2, 3)]  # fmt: skip
+    narrow, wide, _ = map(plotting.figure_html, plots)
+    assert "min-width" not in narrow and "tabindex" not in narrow.partition("<details")[0]
+    head = re.search(r"<figure [^>]*>", wide)[0]
+    assert "overflow-x:auto" in head and 'tabindex="0"' in head
+    assert re.search(r'<img [^>]*style="[^"]*;min-width:\d+px;', wide)
+    two, three = (re.search(r'data-panels="([^"]*)"', plot.svg)[1].split() for plot in plots[1:])
+    assert (len(two), len(three)) == (2 * 4, 4 * 4)  # three maps, and the bar of both rows
+    (a, _, width, height), (b, *_), (_, below, *_), bar = np.reshape([*map(float, three)], (4, 4))
+    assert b > a + width - 16 and below > height - 16 and bar[0] > b
+
+
+def test_a_line_carries_its_name_at_its_end_and_names_do_not_overlap():
+    plot, again = (curves([0, 1, 2], [1, 2, 3], [1, 2, 3.01]) for _ in range(2))
+    assert plot.svg == again.svg and "2026" not in plot.svg
+    words = {text.text: text for text in elements(plot.svg, "text")}
+    assert not plot.figure.axes[0].get_legend()
+    assert abs(float(words["first"].get("y")) - float(words["second"].get("y"))) > 8
+
+
+@pytest.mark.parametrize(
+    ("draw", "limits"),
+    [
+        (lambda: curves([0, 1], [1, 2], [1, 2], y_limits=(0, 9)), (0, 9)),
+        (lambda: curves([0, 1], [1, 8], [1, 2], y_limits=(0, 9)), (0, 9)),
+        (lambda: plotting.query_weights([0, 1, 2], [1, 2, 3], 1.0, [0.4, 0.3, 0.3], 2.0), (0, 0.5)),
+        (lambda: plotting.query_weights([0, 1, 2], [1, 2, 3], 1.0, [0.1, 0.4, 0.5], 2.0), (0, 0.5)),
+        (lambda: plotting.heatmap(WEIGHTS), (0, 1)),
+    ],
+)
+def test_limits_that_are_fixed_do_not_depend_on_the_data(draw, limits):
+    assert draw().figure.axes[-1].get_ylim() == limits
+
+
+def test_logarithmic_axes_name_powers_of_ten_or_each_of_a_few_places():
+    plot = curves([1, 10, 100], [1, 10, 100], [1, 2, 3], log_x=True)
+    assert {"1", "10", "100"} <= {text.text for text in elements(plot.svg, "text")}
+    plot = curves([128, 256, 512], [1, 4, 16], log_x=True)
+    ticks = [tick.get_text() for tick in plot.figure.axes[0].get_xticklabels()]
+    assert ticks == ["128", "256", "512"]
 
 
 @pytest.mark.parametrize("colour", COLOURS)
@@ -153,31 +130,21 @@ def test_every_colour_has_three_to_one_against_light_and_dark_pages(colour, grou
     assert contrast(colour, ground) >= 3
 
 
-def test_a_series_without_a_role_never_has_the_colour_of_one():
+def test_a_colour_tells_role_sign_and_size():
     assert not set(ROLES) & {*colours.SERIES, colours.POSITIVE, colours.NEGATIVE, colours.PLAIN}
-
-
-def test_signed_numbers_have_no_colour_at_zero_and_one_for_each_sign():
     made = colours.of_values(np.array([-2.0, 0.0, 1.0, np.nan]), (-2.0, 1.0))
     assert made[:, 3].tolist() == [1, 0, 0.5, 0]
     assert made[0, :3].tolist() == list(colours.rgb(colours.NEGATIVE))
     assert made[2, :3].tolist() == list(colours.rgb(colours.POSITIVE))
-
-
-def test_weights_are_the_more_coloured_the_larger():
     opacity = colours.of_values(np.array([0.0, 0.25, 1.0, 7.0]), (0.0, 1.0))[:, 3]
     assert opacity.tolist() == [0, 0.25, 1, 1]
 
 
-def test_data_of_a_map_is_a_row_for_each_query():
+def test_data_of_a_map_is_a_row_for_each_query_and_long_tables_are_thinned():
     table = plotting.heatmap(WEIGHTS, mask=MASK).table
     assert table.head == ["query", *(f"key {key}" for key in range(5))]
     assert table.rows[1] == ["query 1", "0.10", "0.15", "0.75", "masked", "masked"]
-
-
-def test_long_tables_are_thinned_and_say_so():
-    many = plotting.lines(range(100), {"a": range(100)}, x_label="x", y_label="y")
-    page = plotting.figure_html(many)
+    page = plotting.figure_html(curves(range(100), range(100)))
     assert "<summary>Data (34 of 100 rows)</summary>" in page
     assert page.count("<tr>") == 35
 
@@ -189,22 +156,10 @@ def test_a_second_process_draws_in_silence_and_needs_no_pyplot():
         "assert 'matplotlib.pyplot' not in sys.modules; "
         "plot.svg; print(plot.alt)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=PATIENCE,
-    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     here = plotting.heatmap([[0.25, 0.75]], mask=[[True, True]])
-    assert done.stdout.strip() == here.alt
-    assert done.stderr == ""
-
-
-def test_every_alt_text_ends_a_sentence_and_is_more_than_a_title(plot):
-    assert plot.alt.endswith(".")
-    assert len(plot.alt.split()) > 5
-    assert "  " not in plot.alt
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, here.alt, "")
 
 
 def test_heatmap_alt_names_each_querys_largest_key_with_its_value():
@@ -219,19 +174,47 @@ def test_heatmap_alt_names_each_querys_largest_key_with_its_value():
     assert "masked" not in alt
 
 
-def test_heatmap_alt_names_the_masked_keys():
-    alt = plotting.heatmap(WEIGHTS, mask=MASK).alt
-    assert "keys 3-4 of every query are masked" in alt
-    one = torch.ones(3, 5, dtype=torch.bool)
-    one[1, 2] = False
-    assert "key 2 of query 1 is masked" in plotting.heatmap(WEIGHTS, mask=one).alt
+ONE = torch.ones(3, 5, dtype=torch.bool)
+ONE[1, 2] = False
+HALF = torch.full((2, 2), 0.5, dtype=torch.bfloat16, requires_grad=True)
 
 
-def test_heatmap_alt_says_a_tie():
-    alt = plotting.heatmap([[0.4, 0.4, 0.2], [0.5, 0.3, 0.2]]).alt
-    assert "query 0 weighs keys 0-1 alike, 0.40 each; query 1 puts 0.50 on key 0" in alt
-    scores = plotting.heatmap([[2.0, 2.0]], quantity="score", limits=None).alt
-    assert "query 0 has its largest score, 2, at keys 0-1" in scores
+@pytest.mark.parametrize(
+    ("draw", "words"),
+    [
+        (lambda: plotting.heatmap(WEIGHTS, mask=MASK), "keys 3-4 of every query are masked"),
+        (lambda: plotting.heatmap(WEIGHTS, mask=ONE), "key 2 of query 1 is masked"),
+        (
+            lambda: plotting.heatmap([[0.4, 0.4, 0.2], [0.5, 0.3, 0.2]]),
+            "query 0 weighs keys 0-1 alike, 0.40 each; query 1 puts 0.50 on key 0",
+        ),
+        (lambda: plotting.heatmap(HALF), "alike, 0.50 each"),
+        (lambda: plotting.heatmap([[0.0, 0.0], [0.5, 0.5]]), "query 0 puts 0 on every key"),
+        (lambda: plotting.heatmap([[0.25, 0.75], [NAN, NAN]]), "query 1: nan at keys 0-1"),
+        (
+            lambda: plotting.heatmap([[2.0, 2.0]], quantity="score", limits=None),
+            "query 0 has its largest score, 2, at keys 0-1",
+        ),
+        (
+            lambda: plotting.heatmap([[1.0, -math.inf]], quantity="score", limits=None),
+            "query 0 has its largest score, 1, at key 0",
+        ),
+        (
+            lambda: every_plot()["gradient"],
+            "fine: Gradient values of 2 queries over 3 keys; query 0 has its largest",
+        ),
+        (
+            lambda: every_plot()["gradient"],
+            "query 1 has no finite gradient; query 1: nan at keys 0-2",
+        ),
+        (
+            lambda: plotting.bars({"scores": {"as given": [2, 1], "shifted": [0, -1]}}),
+            "as given 2, 1; shifted 0, -1",
+        ),
+    ],
+)
+def test_alt_text_names_masks_ties_gaps_and_values(draw, words):
+    assert words in draw().alt
 
 
 @pytest.mark.parametrize(
@@ -248,18 +231,18 @@ def test_heatmap_alt_says_a_tie():
         ([5, 2, 1, 6], "it starts at 5 at 0, falls to a dip of 1 at 2, rises to 6 at 3"),
         ([9, 9, 1, 1], "it drops from 9 to 1 between 1 and 2"),
         ([0, 0.001, 7, 7], "it jumps from 0.001 to 7 between 1 and 2"),
-        ([float("nan")] * 4, "it has no finite value"),
-        ([float("nan"), 1, 2, 5], "it starts at 1 at 1, rises to 5 at 3"),
+        ([NAN] * 4, "it has no finite value"),
+        ([NAN, 1, 2, 5], "it starts at 1 at 1, rises to 5 at 3"),
+        (
+            [2, 1, 3, 0, 3, 0, 4, 2],
+            "it starts at 2 at 0, falls to a dip of 0 at 3, rises to a peak of 4 at 6, "
+            "falls to 2 at 7",
+        ),
     ],
 )
 def test_the_course_of_a_curve_is_said(values, words):
-    assert curve_sentence("it", np.arange(4.0), np.array(values, dtype=float)) == words
-
-
-def test_a_curve_with_many_turns_is_said_by_its_extremes():
-    y = np.array([2.0, 1, 3, 0, 3, 0, 4, 2])
-    assert curve_sentence("it", np.arange(8.0), y) == (
-        "it starts at 2 at 0, falls to a dip of 0 at 3, rises to a peak of 4 at 6, falls to 2 at 7"
+    assert (
+        curve_sentence("it", np.arange(float(len(values))), np.array(values, dtype=float)) == words
     )
 
 
@@ -270,48 +253,36 @@ def test_on_a_logarithmic_axis_a_cliff_is_one_of_ratios():
     assert "rises to 1000" in curve_sentence("it", np.arange(4.0), steady, log=True)
 
 
-def test_heatmap_alt_says_when_a_row_is_empty_or_nan():
-    assert "query 0 puts 0 on every key" in plotting.heatmap([[0.0, 0.0], [0.5, 0.5]]).alt
-    alt = plotting.heatmap([[0.25, 0.75], [float("nan"), float("nan")]]).alt
-    assert "query 1: nan at keys 0-1" in alt
-
-
-def test_heatmap_of_scores_speaks_of_scores():
-    alt = plotting.heatmap([[1.0, float("-inf")]], quantity="score", limits=None).alt
-    assert "query 0 has its largest score, 1, at key 0" in alt
-    assert "eight" not in alt
-
-
 def cell_texts(plot):
     return [text.get_text() for axes in plot.figure.axes for text in axes.texts]
 
 
-def test_cells_hold_their_numbers_up_to_eight_by_eight_only():
+def test_cells_hold_their_numbers_up_to_eight_by_eight_unless_they_are_masked():
     assert cell_texts(plotting.heatmap(WEIGHTS))[:3] == ["0.62", "0.30", "0.08"]
     assert len(cell_texts(plotting.heatmap(np.eye(8)))) == 64
     assert cell_texts(plotting.heatmap(np.eye(9))) == []
+    leaking = plotting.heatmap([[1.0, 0.0], [0.7, 0.3]], mask=[[True, False], [True, False]])
+    assert cell_texts(leaking)[:4] == ["1.00", "", "0.70", "0.30"]
 
 
-def test_masked_cells_are_hatched_and_not_only_coloured():
-    axes = plotting.heatmap(WEIGHTS, mask=MASK).figure.axes[0]
+def test_masked_cells_are_hatched_and_axes_are_named():
+    figure = plotting.heatmap(WEIGHTS, mask=MASK).figure
+    axes, bar = figure.axes
     hatched = {(patch.get_x() + 0.5, patch.get_y() + 0.5) for patch in axes.patches}
     assert hatched == {(key, query) for query in range(3) for key in (3, 4)}
     assert all(patch.get_hatch() for patch in axes.patches)
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("keys", "queries")
+    assert bar.get_ylabel() == "attention weight"
 
 
-def test_colour_bar_of_weights_runs_from_0_to_1_and_axes_are_named():
-    figure = plotting.heatmap(WEIGHTS).figure
-    assert figure.axes[1].get_ylim() == (0, 1)
-    assert (figure.axes[0].get_xlabel(), figure.axes[0].get_ylabel()) == ("keys", "queries")
-    assert figure.axes[1].get_ylabel() == "attention weight"
-
-
-def test_gallery_ticks_exactly_the_allowed_cells():
+def test_gallery_ticks_exactly_the_allowed_cells_and_bars_carry_their_names():
     mask = np.tri(4, dtype=bool)
-    texts = plotting.mask_gallery({"square": mask}).figure.axes[0].texts
-    assert {(t.get_position()[1], t.get_position()[0]) for t in texts} == set(
-        map(tuple, np.argwhere(mask).tolist())
-    )
+    ticks = plotting.mask_gallery({"square": mask}).figure.axes[0].texts
+    found = {t.get_position()[::-1] for t in ticks}
+    assert found == set(map(tuple, np.argwhere(mask).tolist()))
+    plot = plotting.bars({"loss": {"": [1, 2]}}, x_label="head", ticks=["0.0", "1.3"])
+    assert {"0.0", "1.3"} <= {text.text for text in elements(plot.svg, "text")}
+    assert plot.table.head == ["head", "0.0", "1.3"]
 
 
 @pytest.mark.parametrize("size", [(3, 5), (4, 4), (1, 6), (6, 2)])
@@ -344,45 +315,7 @@ def test_what_is_not_a_matrix_or_a_bool_mask_is_refused():
         plotting.mask_gallery({"cube": np.ones((2, 2, 2), dtype=bool)})
 
 
-def test_alt_of_a_map_says_where_nan_is_and_where_the_rest_is_largest():
-    alt = every_plot()["gradient"].alt
-    assert "fine: Gradient values of 2 queries over 3 keys; query 0 has its largest" in alt
-    assert "query 1 has no finite gradient; query 1: nan at keys 0-2" in alt
-
-
-def test_bars_alt_lists_the_values():
-    alt = plotting.bars({"scores": {"as given": [2, 1], "shifted": [0, -1]}}).alt
-    assert "as given 2, 1; shifted 0, -1" in alt
-
-
-def test_a_masked_cell_is_empty_unless_weight_leaks_into_it():
-    mask = [[True, False], [True, False]]
-    plot = plotting.heatmap([[1.0, 0.0], [0.7, 0.3]], mask=mask)
-    written = [text.get_text() for text in plot.figure.axes[0].texts]
-    assert written == ["1.00", "", "0.70", "0.30"]
-
-
-def test_bars_carry_their_names():
-    plot = plotting.bars({"loss": {"": [1, 2]}}, x_label="head", ticks=["0.0", "1.3"])
-    assert {"0.0", "1.3"} <= {text.text for text in elements(plot.svg, "text")}
-    assert plot.table.head == ["head", "0.0", "1.3"]
-
-
-def test_half_precision_and_tensors_with_gradients_can_be_drawn():
-    tensor = torch.full((2, 2), 0.5, dtype=torch.bfloat16, requires_grad=True)
-    assert "alike, 0.50 each" in plotting.heatmap(tensor).alt
-
-
-@pytest.fixture
-def shown(monkeypatch):
-    """Collect what is displayed, as if a notebook were there."""
-    bundles = []
-    monkeypatch.setattr(display, "_shell", lambda: object())
-    monkeypatch.setattr("IPython.display.display", lambda data, **kwargs: bundles.append(data))
-    return bundles
-
-
-def test_show_displays_one_bundle_with_alt_text_and_picture(shown):
+def test_show_displays_one_bundle_with_alt_text_and_picture(shown, monkeypatch, capsys):
     plot = plotting.heatmap(WEIGHTS, title='a "quoted" <title>')
     plotting.show(plot)
     (bundle,) = shown
@@ -390,10 +323,12 @@ def test_show_displays_one_bundle_with_alt_text_and_picture(shown):
     assert picture_of(bundle["text/html"]) == plot.svg
     assert 'alt="a &quot;quoted&quot; &lt;title&gt;: Weights' in bundle["text/html"]
     assert bundle["text/html"].startswith("<figure")
+    monkeypatch.setattr(display, "_shell", lambda: None)
+    plotting.show(plot)
+    assert capsys.readouterr().out == plot.alt + "\n"
 
 
 def picture_of(page):
-    """Return the markup inside the still picture of a figure."""
     source = re.search(r'src="data:image/svg\+xml,([^"]*)"', page)[1]
     return unquote(source)
 
@@ -416,22 +351,9 @@ def test_lessons_use_exactly_the_alt_texts_that_have_a_key():
     assert used == {key for key, words in captions.WORDS.items() if words.alt}
 
 
-def test_show_without_a_notebook_says_the_alt_text(capsys):
-    plot = plotting.heatmap(WEIGHTS)
-    plotting.show(plot)
-    assert capsys.readouterr().out == plot.alt + "\n"
-
-
 def draw_power(exponent, name="x"):
-    return plotting.lines(
-        [1, 2, 3], {name: [1, 2**exponent, 3**exponent]}, x_label="x", y_label="power"
-    )
-
-
-def frames_of(page):
-    """Return the controls and unpacked pictures of a figure that steps without a kernel."""
-    data = json.loads(re.search(r'class="live">(.*?)</script>', page, re.S)[1])
-    return data["controls"], json.loads(gzip.decompress(base64.b64decode(data["frames"])))
+    powers = {name: [1, 2**exponent, 3**exponent]}
+    return plotting.lines([1, 2, 3], powers, x_label="x", y_label="power")
 
 
 @pytest.mark.slow
@@ -441,18 +363,26 @@ def test_interactive_draws_every_picture_where_there_is_no_kernel(shown):
     assert shown[0]["text/plain"] == draw_power(2, "a").alt
     assert "Drawn at exponent = 2, name = a." in page
     assert picture_of(page) == draw_power(2, "a").svg
-    controls, frames = frames_of(page)
-    assert [(c["name"], c["start"], c["slides"]) for c in controls] == [
-        ("exponent", 1, True),
-        ("name", 0, False),
-    ]
+    data = json.loads(re.search(r'class="live">(.*?)</script>', page, re.S)[1])
+    controls = [(c["name"], c["start"], c["slides"]) for c in data["controls"]]
+    assert controls == [("exponent", 1, True), ("name", 0, False)]
+    frames = json.loads(gzip.decompress(base64.b64decode(data["frames"])))
     choices = itertools.product([1, 2, 3], ["a", "b"])
     assert [frame["alt"] for frame in frames] == [draw_power(*choice).alt for choice in choices]
 
 
-def test_interactive_refuses_more_pictures_than_a_page_holds(shown):
-    with pytest.raises(ValueError, match="at most 80 pictures fit into a page; got 81"):
-        plotting.interactive(draw_power, exponent=list(range(81)))
+@pytest.mark.parametrize(
+    ("start", "options", "message"),
+    [
+        ({"exponent": 9}, [1, 2], "`exponent` must start at one of"),
+        ({}, [], "`exponent` must start at one of"),
+        ({"exponent": 0}, [1], "`exponent` must start at one of"),
+        ({}, list(range(81)), "at most 80 pictures fit into a page; got 81"),
+    ],
+)
+def test_interactive_refuses_what_it_cannot_draw(shown, start, options, message):
+    with pytest.raises(ValueError, match=message):
+        plotting.interactive(draw_power, start=start, exponent=options)
 
 
 def test_interactive_puts_controls_before_the_figure_and_redraws(shown, monkeypatch):
@@ -466,25 +396,14 @@ def test_interactive_puts_controls_before_the_figure_and_redraws(shown, monkeypa
     assert "<svg " in picture.value and "<img" not in picture.value  # widgets run no script
 
 
-@pytest.mark.parametrize(("allow_stdin", "expected"), [(True, True), (False, False)])
-def test_a_front_end_is_one_that_can_answer_input(monkeypatch, allow_stdin, expected):
-    class Kernel:
-        def get_parent(self, channel):
-            return {"content": {"allow_stdin": allow_stdin}} if channel == "shell" else {}
+@pytest.mark.parametrize("allow_stdin", [True, False])
+def test_a_front_end_is_one_that_can_answer_input(monkeypatch, allow_stdin):
+    def get_parent(channel):
+        return {"content": {"allow_stdin": allow_stdin}} if channel == "shell" else {}
 
-    class Shell:
-        kernel = Kernel()
-
+    shell = SimpleNamespace(kernel=SimpleNamespace(get_parent=get_parent))
     monkeypatch.delenv("COURSE_INTERACTIVE", raising=False)
-    monkeypatch.setattr(display, "_shell", Shell)
-    assert display._has_front_end() is expected
+    monkeypatch.setattr(display, "_shell", lambda: shell)
+    assert display._has_front_end() is allow_stdin
     monkeypatch.setenv("COURSE_INTERACTIVE", "0")
     assert display._has_front_end() is False
-
-
-@pytest.mark.parametrize(
-    ("start", "options"), [({"exponent": 9}, [1, 2]), ({}, []), ({"exponent": 0}, [1])]
-)
-def test_interactive_refuses_a_start_that_is_no_option(start, options):
-    with pytest.raises(ValueError, match="`exponent` must start at one of"):
-        plotting.interactive(draw_power, start=start, exponent=options)

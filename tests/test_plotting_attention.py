@@ -1,6 +1,7 @@
 """The attention viewer tells the truth in its words, its still picture and its data."""
 
 import json
+import math
 import re
 from urllib.parse import unquote
 from xml.etree import ElementTree
@@ -8,6 +9,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 import torch
+from pages import elements
 
 from course_lib import plotting
 from course_lib.plotting import colours, figure_html
@@ -25,16 +27,11 @@ def softmax(scores, mask=True):
     return weights / weights.sum(axis=-1, keepdims=True)
 
 
-def largest():
-    """Plot 12 heads of 60 x 60 weights without any pattern, and long names."""
-    rng = np.random.default_rng(0)
-    names = [f"word{i}" for i in range(60)]
-    return plotting.attention(softmax(rng.normal(size=(12, 60, 60))), names, names)
+LARGEST = np.random.default_rng(0).normal(size=(12, 60, 60))
+LONG_NAMES = [f"word{i}" for i in range(60)]
 
 
-def elements(svg, tag):
-    """Return the elements of one kind, parsed as a browser would."""
-    return list(ElementTree.fromstring(svg).iter(f"{{http://www.w3.org/2000/svg}}{tag}"))
+HEADS = softmax(np.stack([6 * np.eye(10), 6 * np.eye(10)[[0] * 10]]))
 
 
 def paths(plot):
@@ -49,21 +46,27 @@ def words_in(plot):
 # --- what is said ---------------------------------------------------------------------
 
 
-def test_alt_says_where_each_query_looks():
-    alt = plotting.attention(WEIGHTS, WORDS, KEYS, title="A number").alt
-    assert alt == (
-        "A number. Attention of 2 queries over 3 keys. "
-        "Forty looks most at vierzig, 0.93; three looks most at drei, 0.90."
-    )
-
-
-def test_alt_says_ties_masked_keys_and_queries_that_look_at_nothing():
-    weights = [[0.5, 0.5, 0], [0, 0, 0], [0.25, 0.25, 0]]
-    alt = plotting.attention(weights, ["a", "b", "c"], KEYS, mask=[[1, 1, 0]]).alt
-    assert "A looks alike at drei and und, 0.50 each; b looks at no key; c looks alike" in alt
-    assert alt.endswith("Masked for every query: vierzig.")
-    even = plotting.attention(np.full((2, 4), 0.25)).alt
-    assert "Evenly at every key" in even
+@pytest.mark.parametrize(
+    ("weights", "names", "options", "said"),
+    [
+        (
+            WEIGHTS, (WORDS, KEYS), {"title": "A number"},
+            "A number. Attention of 2 queries over 3 keys. "
+            "Forty looks most at vierzig, 0.93; three looks most at drei, 0.90.",
+        ),
+        (
+            [[0.5, 0.5, 0], [0, 0, 0], [0.25, 0.25, 0]], (["a", "b", "c"], KEYS),
+            {"mask": [[1, 1, 0]]},
+            "A looks alike at drei and und, 0.50 each; b looks at no key; c looks alike at drei "
+            "and und, 0.25 each. Masked for every query: vierzig.",
+        ),
+        (np.full((2, 4), 0.25), (), {}, "Evenly at every key"),
+        (HEADS, (), {"heads": ["own", "begin"]}, "own: mostly along the diagonal"),
+        (HEADS, (), {"heads": ["own", "begin"]}, "begin: mostly at the first token"),
+    ],
+)  # fmt: skip
+def test_alt_says_where_queries_and_heads_look(weights, names, options, said):
+    assert said in plotting.attention(weights, *names, **options).alt
 
 
 @pytest.mark.parametrize(
@@ -92,21 +95,6 @@ def test_alt_of_many_queries_without_pattern_names_the_strongest_that_was_a_choi
     assert "mostly" not in alt
 
 
-def test_alt_has_a_clause_for_each_head():
-    heads = softmax(np.stack([6 * np.eye(10), 6 * np.eye(10)[[0] * 10]]))
-    alt = plotting.attention(heads, heads=["own", "begin"]).alt
-    assert "own: mostly along the diagonal" in alt
-    assert "begin: mostly at the first token" in alt
-
-
-def test_weight_on_a_masked_place_is_told():
-    plot = plotting.attention(WEIGHTS, WORDS, KEYS, mask=[[1, 1, 0]])
-    told = "2 masked places have weight all the same, most forty at vierzig, 0.93."
-    assert plot.alt.endswith(told)
-    assert told in words_in(plot)
-    assert told in plot.live.data["note"]
-
-
 def test_names_that_occur_twice_and_blanks_can_be_told_apart():
     plot = plotting.attention(np.eye(5), "a a<b", range(5))
     assert plot.live.data["queries"] == {
@@ -120,29 +108,24 @@ def test_names_that_occur_twice_and_blanks_can_be_told_apart():
 # --- what is drawn --------------------------------------------------------------------
 
 
-def test_still_picture_holds_words_and_arcs_of_every_head_if_rows_are_few():
+def test_still_picture_holds_words_of_every_head_and_small_maps_from_four_rows_on():
     plot = plotting.attention(torch.stack([WEIGHTS, WEIGHTS.flip(1)]), WORDS, KEYS, title="T")
     words = words_in(plot)
     assert [words.count(word) for word in (*WORDS, *KEYS)] == [2] * 5  # once a head
     assert {"T", "head 0", "head 1"} <= set(words)
-
-
-def test_still_picture_has_small_maps_of_all_heads_from_four_rows_on():
     for count, expected in ((3, 0), (4, 2)):
         plot = plotting.attention(np.stack([np.eye(count)] * 2), "abcd"[:count], "abcd"[:count])
         assert len(elements(plot.svg, "image")) == expected
 
 
-def test_letters_run_from_left_to_right_and_fit_the_width():
+def test_letters_run_from_left_to_right_and_long_words_wrap_into_lines():
     plot = plotting.attention(np.full((2, 34), 1 / 34), WORDS, "x" * 34)
-    places = [float(t.get("x")) for t in elements(plot.svg, "text") if t.text == "x"]
+    letters = [t for t in elements(plot.svg, "text") if t.text == "x"]
+    places = [float(t.get("x")) for t in letters]
     assert places == sorted(places) and len(set(places)) == 34
-    assert len({t.get("y") for t in elements(plot.svg, "text") if t.text == "x"}) == 1
+    assert len({t.get("y") for t in letters}) == 1
     width, height = (float(size) for size in re.findall(r'(?:width|height)="(\d+)"', plot.svg)[:2])
     assert places[-1] < width <= 800 and height <= 300
-
-
-def test_long_words_wrap_into_lines():
     names = [f"long-{i}" for i in range(20)]
     plot = plotting.attention(np.eye(20), names, names)
     words = [t for t in elements(plot.svg, "text") if t.text.startswith("long")]
@@ -150,39 +133,37 @@ def test_long_words_wrap_into_lines():
     assert len({t.get("y") for t in words}) > 2
 
 
-def test_numbers_are_written_from_a_hundredth_on():
+def test_arcs_are_as_wide_and_opaque_as_the_weight_and_numbers_begin_at_a_hundredth():
     words = words_in(plotting.attention([[0.004, 0.016, 0.98]], ["q"], KEYS))
     assert [word for word in words if word.startswith("0.")] == ["0.02", "0.98"]
-
-
-def test_arcs_are_as_wide_and_opaque_as_the_weight():
     arcs = paths(plotting.attention(WEIGHTS))
     widths, opacities = ([float(a.get(n)) for a in arcs] for n in ("stroke-width", "opacity"))
     assert widths == sorted(widths) and opacities == sorted(opacities)
     assert opacities[-1] == pytest.approx(0.93, abs=0.04)
     assert sum(arc.get("d").count("M") for arc in arcs) == 5  # 0.02 is too little
+    plot = plotting.attention(np.full((5, 20), 0.05))
+    assert "Full color and width show a weight of 0.1." in words_in(plot)
+    assert plot.live.data["scale"] == 0.1 and paths(plot)
 
 
-def test_masked_places_are_hatched_struck_and_have_no_arc():
+def test_masked_places_are_hatched_struck_have_no_arc_and_weight_on_them_is_told():
     plot = plotting.attention(WEIGHTS, WORDS, KEYS, mask=[[1, 1, 0]])
     assert sum(path.get("d").count("M") for path in paths(plot)) == 3
     struck = [t.text for t in elements(plot.svg, "text") if t.get("text-decoration")]
     assert struck == ["vierzig"]
     assert len([p for p in elements(plot.svg, "path") if p.get("stroke") == colours.PLAIN]) == 1
-    assert "Hatched: masked." in words_in(plot)
     assert [row[3] for row in plot.table.rows] == ["masked", "masked"]
+    told = "2 masked places have weight all the same, most forty at vierzig, 0.93."
+    assert plot.alt.endswith(told) and told in plot.live.data["note"]
+    assert {"Hatched: masked.", told} <= set(words_in(plot))
 
 
-def test_small_weights_are_drawn_against_a_smaller_scale_which_is_told():
-    plot = plotting.attention(np.full((5, 20), 0.05))
-    assert "Full color and width show a weight of 0.1." in words_in(plot)
-    assert plot.live.data["scale"] == 0.1
-    assert paths(plot)
-
-
-@pytest.mark.parametrize("make", [largest, lambda: plotting.attention(WEIGHTS, ["<&>", '"'], KEYS)])
-def test_page_asks_no_other_host_has_no_identifiers_and_its_picture_parses(make):
-    page = figure_html(make())
+@pytest.mark.parametrize(
+    ("weights", "names"),
+    [(softmax(LARGEST), [LONG_NAMES] * 2), (WEIGHTS, [["<&>", '"'], KEYS])],
+)
+def test_page_asks_no_other_host_has_no_identifiers_and_its_picture_parses(weights, names):
+    page = figure_html(plotting.attention(weights, *names))
     picture = unquote(re.search(r'src="data:image/svg\+xml,([^"]*)"', page)[1])
     ElementTree.fromstring(picture)
     namespaces = {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
@@ -193,11 +174,13 @@ def test_page_asks_no_other_host_has_no_identifiers_and_its_picture_parses(make)
 
 
 def test_twelve_heads_of_sixty_tokens_stay_under_300_kilobytes():
-    assert len(figure_html(largest()).encode()) < 300_000
-    assert len(figure_html(plotting.attention(np.full((12, 60, 60), 1 / 60))).encode()) < 300_000
     loud = np.random.default_rng(0).random((12, 60, 60))
-    mask = loud[:, :, ::-1] < 0.5
-    assert len(figure_html(plotting.attention(loud, mask=mask)).encode()) < 300_000
+    for plot in (
+        plotting.attention(softmax(LARGEST), LONG_NAMES, LONG_NAMES),
+        plotting.attention(np.full((12, 60, 60), 1 / 60)),
+        plotting.attention(loud, mask=loud[:, :, ::-1] < 0.5),
+    ):
+        assert len(figure_html(plot).encode()) < 300_000
 
 
 # --- the data of the script -----------------------------------------------------------
@@ -225,19 +208,10 @@ def test_table_is_of_all_heads_if_they_are_few():
 # --- what is taken, and what is refused -----------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "weights", [WEIGHTS, WEIGHTS.numpy(), WEIGHTS.tolist(), WEIGHTS[None], WEIGHTS[None, None]]
-)
-def test_tensors_arrays_lists_and_a_batch_of_one_give_the_same(weights):
-    assert (
-        plotting.attention(weights, WORDS, KEYS).alt == plotting.attention(WEIGHTS, WORDS, KEYS).alt
-    )
-
-
-def broken():
-    weights = WEIGHTS.clone()
-    weights[1, 2] = torch.nan
-    return weights
+@pytest.mark.parametrize("weights", [WEIGHTS.numpy(), WEIGHTS.tolist(), WEIGHTS[None, None]])
+def test_arrays_lists_and_a_batch_of_one_give_the_same(weights):
+    alts = [plotting.attention(each, WORDS, KEYS).alt for each in (weights, WEIGHTS)]
+    assert alts[0] == alts[1]
 
 
 @pytest.mark.parametrize(
@@ -249,7 +223,11 @@ def broken():
         (WEIGHTS, {"mask": np.ones((2, 2))}, r"`mask` must be .* \(1, 2, 3\); got shape \(2, 2\)"),
         (WEIGHTS[0], {}, r"must be \(num_queries, num_keys\) or .* got shape \(3,\)"),
         (np.zeros((0, 3)), {}, r"none of them 0; got shape \(0, 3\)"),
-        (broken(), {}, r"must be numbers; got nan, first at \[1, 2\]"),
+        (
+            [[0.02, 0.05, 0.93], [0.9, 0.05, math.nan]],
+            {},
+            r"must be numbers; got nan, first at \[1, 2\]",
+        ),
         (WEIGHTS - 1, {}, r"between 0 and 1, .* got -0.98 to -0.07"),
         (np.eye(61), {}, r"at most 12 heads, 60 queries and 60 keys; got 1 x 61 x 61"),
         (np.full((13, 2, 2), 0.5), {}, r"got 13 x 2 x 2"),

@@ -28,21 +28,19 @@ def pages(monkeypatch):
     return found
 
 
-def test_a_moment_says_the_loss_and_the_guess_and_whether_it_is_right():
-    options = {"source": "dreiundvierzig", "wanted": "forty three"}
-    right = plotting.training_moment([3.0, 0.5], 10, RIGHT, **options)
-    assert right.alt == (
-        "Step 2 of 10, loss 0.50. dreiundvierzig becomes forty three, which is right."
-    )
-    assert "✓" in right.svg
-    wrong = plotting.training_moment([3.0], 10, Guess(["six"], np.full((1, 14), 1 / 14)), **options)
-    assert wrong.alt == "Step 1 of 10, loss 3.00. dreiundvierzig becomes six."
-    assert "✓" not in wrong.svg
-
-
-def test_a_model_that_writes_nothing_can_be_drawn():
-    plot = plotting.training_moment([1.0], 2, Guess([], np.zeros((0, 4))), "drei")
-    assert plot.alt.endswith("drei becomes nothing.")
+@pytest.mark.parametrize(
+    ("losses", "guess", "words"),
+    [
+        ([3.0, 0.5], RIGHT, "Step 2 of 10, loss 0.50. {} becomes forty three, which is right."),
+        ([3.0], Guess(["six"], np.eye(1, 14)), "Step 1 of 10, loss 3.00. {} becomes six."),
+        ([1.0], Guess([], np.zeros((0, 14))), "Step 1 of 10, loss 1.00. {} becomes nothing."),
+    ],
+)
+def test_a_moment_says_the_loss_and_the_guess_and_whether_it_is_right(losses, guess, words):
+    source = "dreiundvierzig"
+    plot = plotting.training_moment(losses, 10, guess, source, wanted="forty three")
+    assert plot.alt == words.format(source)
+    assert ("✓" in plot.svg) == ("right" in words)
 
 
 def test_the_first_words_of_a_language_model_are_shown_without_arcs():

@@ -27,7 +27,6 @@ class Lab:
     secrets: dict[str, str] = field(default_factory=dict)
 
     def fill(self, code: str) -> str:
-        """Replace @ROOT@, @TARGET@ and @PORT@ in code."""
         code = code.replace("@ROOT@", str(self.root)).replace("@TARGET@", str(self.target))
         return code.replace("@PORT@", str(self.port))
 
@@ -41,14 +40,11 @@ class Lab:
         return notebook
 
     def put(self, student: str, content, name: str = f"{LESSON}.ipynb") -> Path:
-        """Hand something in."""
         return hand_in(self.root, student, content, name)
 
 
 @dataclass(frozen=True)
 class Threat:
-    """One submission and what is expected of it."""
-
     row: str  # ids in the catalogue
     what: str  # one line
     hand_in: Callable[[Lab, str], object]  # puts it into submitted/STUDENT

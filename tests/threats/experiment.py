@@ -48,8 +48,6 @@ needs_strict = pytest.mark.skipif(
 
 @dataclass
 class Evidence:
-    """What was seen during and after one run."""
-
     lab: Lab
     summary: GradedLesson
     packets: list[str]
@@ -58,7 +56,6 @@ class Evidence:
     lines: list[str]
 
     def record(self, student: str) -> GradedSubmission | None:
-        """Return what is known of a student."""
         return next((s for s in self.summary.students if s.student == student), None)
 
     def printed(self, student: str) -> str:
@@ -72,13 +69,11 @@ class Evidence:
         )
 
     def visible(self) -> Iterator[Path]:
-        """Yield every file that a student may come to see."""
         for step in ("autograded", "feedback"):
             yield from (p for p in (self.lab.root / step).rglob("*") if p.is_file())
 
 
 def make_lab(folder: Path, port: int) -> Lab:
-    """Make a course with something to steal in it and beside it."""
     names = ("host", "env", "written", "solution")
     secret = {name: f"CANARY-{name}-{secrets.token_hex(8)}" for name in names}
     root, target = folder / "course", folder / "target"
@@ -158,8 +153,6 @@ def _is_server(process: psutil.Process) -> bool:
 
 
 class Sink:
-    """Listens on the host for whatever arrives."""
-
     def __init__(self, stack: ExitStack) -> None:
         tcp = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         self.port = tcp.getsockname()[1]

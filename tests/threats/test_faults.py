@@ -44,7 +44,6 @@ def runner():
 
 @pytest.fixture
 def real(course, runner):
-    """Return the same class with real grading."""
     driver.executor.one = runner.run
     return course
 
@@ -255,14 +254,13 @@ def test_f09_a_clock_that_jumps_changes_no_grade_and_no_duration(real, kept, mon
 def test_f10_a_damaged_gradebook_is_named_and_a_new_one_is_filled(course, kept, damage):
     again(course)
     path = course / "gradebook.db"
-    if damage == "overwritten":
-        path.write_bytes(b"x" * 4096 + path.read_bytes()[4096:])
-    elif damage == "truncated":
-        path.write_bytes(path.read_bytes()[:5000])
+    whole = path.read_bytes()
+    path.unlink()
     if damage != "deleted":
+        path.write_bytes(whole[:5000] if damage == "truncated" else b"x" * 4096 + whole[4096:])
         with pytest.raises(GradingError, match="gradebook"):
             again(course)
-    path.unlink()
+        path.unlink()
     is_as_undisturbed(course, kept)
 
 
@@ -311,14 +309,9 @@ def test_f17_an_odd_environment_is_no_obstacle(course, tmp_path):
     folder.mkdir()
     odd = {"LANG": "C", "LC_ALL": "C", "PYTHONUTF8": "0", "HOME": "/none", "TMPDIR": str(folder)}
     command = [sys.executable, "-m", "course_lib.cli", "grade", LESSON, "--student", "ada"]
-    done = subprocess.run(
-        [*command, "--executor", "serial", "--quiet"],
-        cwd=course,
-        env=os.environ | odd,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
+    command += ["--executor", "serial", "--quiet"]
+    quiet = {"capture_output": True, "text": True, "timeout": PATIENCE}
+    done = subprocess.run(command, cwd=course, env=os.environ | odd, **quiet)
     assert scores(course)["ada", "causal_mask"] == 2, done.stderr[-2000:]
 
 

@@ -37,7 +37,6 @@ def graded(root: Path, kept, *others: str) -> dict:
 
 
 def raw(folder: Path, name: bytes) -> Path:
-    """Return a path with a name in bytes."""
     return Path(os.fsdecode(os.fsencode(folder) + b"/" + name))
 
 

@@ -1,0 +1,371 @@
+"""The figures of single lessons: they hold the numbers, and their alt texts are true."""
+
+import itertools
+import re
+import sys
+
+import numpy as np
+import pytest
+import torch
+from pages import elements
+
+from course_lib import masked_softmax, plotting, positional_encoding, split_heads
+from course_lib.attention import scaled_dot_product_attention
+from course_lib.plotting import bug_hunt, display, memory_and_speed
+from course_lib.plotting.attention import DIGITS
+from course_lib.plotting.online_softmax import running
+
+
+def texts(plot, panel=0):
+    return [text.get_text() for text in plot.figure.axes[panel].texts]
+
+
+def words_of(plot):
+    return [text.text for text in elements(plot.svg, "text")]
+
+
+# --- the words of figures ------------------------------------------------------------------
+
+NAN = float("nan")
+INPUTS, TARGETS = torch.tensor([0.0, 1.0, 3.0]), torch.tensor([10.0, 20.0, 40.0])
+PLACES = torch.linspace(0, 3, 7)
+FIT = torch.tensor([10.0, 12.0, 20.0, NAN, NAN, 40.0, 40.0])
+KEYS = torch.arange(6).reshape(3, 2)
+OWNERS = torch.arange(3)[:, None].expand(3, 2)
+HEADS = (torch.arange(4) // 2).expand(3, 4)
+NUMBERS = 10 * torch.arange(3)[:, None] + torch.arange(4)
+
+
+def fits(**predictions):
+    return plotting.kernel_fits(INPUTS, TARGETS, PLACES, predictions)
+
+
+def split(x):
+    return split_heads(x[None].float(), 2)[0]
+
+
+PAIRS = {
+    "keys": (KEYS, OWNERS),
+    "reshaped": (KEYS.reshape(2, 3), OWNERS.reshape(2, 3)),
+}
+BLOCKS = {
+    "x": (NUMBERS, HEADS),
+    "split": (split(NUMBERS), split(HEADS)),
+}
+VERDICTS = {
+    "sound": {"trains": True, "masks": True, "sums": False},
+    "avocet": {"trains": True, "masks": False, "sums": False},
+}
+
+
+def test_the_alt_text_says_what_no_lesson_shows():
+    # What the figures of lessons say is stored in their notebooks, with which nbval compares it.
+    assert "none: no prediction anywhere" in fits(none=PLACES * NAN).alt
+    assert "weights 1, 0" in plotting.saturation([1000.0, 0.0], 2.0).alt
+    alt = plotting.cell_origins(PAIRS).alt
+    assert "keys (3 x 2): row 0 is key 0, row 1 is key 1, row 2 is key 2." in alt
+    assert "reshaped (2 x 3): column 0 mixes keys 0-1, column 1 mixes keys 0, 2" in alt
+    alt = plotting.roofline(100, 10, {"copy": (0.5, 4), "product": (40, 90)}).alt
+    assert "copy at 0.50 operations a byte reaches 4, 80% of what memory allows" in alt
+    assert "product at 40 operations a byte reaches 90, 90% of what arithmetic allows." in alt
+    assert plotting.verdicts(VERDICTS, title="Two modules").alt == (
+        "Two modules: trains: yes for all 2; masks: no for avocet, yes for the other 1; "
+        "sums: no for all 2."
+    )
+
+
+def test_gaps_are_hatched_and_cells_carry_numbers_and_owners():
+    # Colour is never the only cue.
+    (hatched,) = fits(narrow=FIT).figure.axes[0].patches
+    assert hatched.get_hatch()
+    assert (hatched.get_x(), hatched.get_x() + hatched.get_width()) == (1.25, 2.25)
+    turned = plotting.cell_origins({"turned": (KEYS.mT, OWNERS.mT)})
+    assert texts(turned)[:4] == ["0", "k0", "2", "k1"]
+    written = texts(plotting.cell_origins(BLOCKS, owner="head"), 1)
+    assert {"head 0", "head 1"} <= set(written)
+    assert written.count("h0") == written.count("h1") == 6
+    assert texts(plotting.verdicts(VERDICTS)) == ["yes", "yes", "no", "yes", "no", "no"]
+
+
+def test_both_panels_of_the_bottleneck_have_its_words_and_the_two_thick_lines_cross():
+    plot = plotting.bottleneck()
+    words = words_of(plot)
+    assert [words.count(word) for word in ("drei", "und", "vierzig", "forty", "three")] == [2] * 5
+    assert words.count("one vector") == 1
+    lines = [
+        [float(line.get(key)) for key in ("stroke-width", "x1", "x2")]
+        for line in elements(plot.svg, "line")
+        if line.get("stroke") != "currentColor"
+    ]
+    assert len(lines) == 6
+    (_, a, b), (_, c, d) = sorted(lines)[-2:]
+    assert (a - c) * (b - d) < 0
+
+
+def test_numbers_go_where_reshape_and_transpose_put_them():
+    matrix = np.array([[10, 11], [20, 21], [30, 31]])
+    for step in range(1, 7):
+        alt = plotting.cell_by_cell(matrix, step).alt
+        number, *places = map(int, re.findall(r"\d+", alt)[:7])
+        row, column, to_row, to_column, turned_row, turned_column = places
+        assert number == matrix[row, column] == matrix.flat[step - 1]
+        assert matrix.reshape(2, 3)[to_row, to_column] == number
+        assert matrix.T[turned_row, turned_column] == number
+    assert "no number has gone yet" in plotting.cell_by_cell(matrix, 0).alt
+
+
+# --- lesson 04: the cube of features -------------------------------------------------------
+
+Q = np.array([[-1.5, 0.5], [0.25, -2.0], [1.0, 1.0]])  # (num_queries, num_hiddens)
+K = np.array([[1.0, -1.0], [-0.5, 0.75], [0.0, 2.0], [-2.0, 0.1]])
+W_V = np.array([2.0, -1.5])
+
+
+def test_each_slice_holds_tanh_of_the_sums_and_the_last_map_their_weighted_sum():
+    plot, cube = plotting.feature_cube(Q, K, W_V), np.tanh(Q[:, None] + K[None])
+    first, *_, last = panels = [axes for axes in plot.figure.axes if axes.get_title()]
+    wanted = [cube[..., 0], cube[..., 1], cube @ W_V]
+    for axes, numbers in zip(panels, wanted, strict=True):
+        written = np.array([float(text.get_text()) for text in axes.texts]).reshape(3, 4)
+        np.testing.assert_allclose(written, numbers, atol=0.00501)
+    assert last.get_title() == "scores = +2·f0 -1.5·f1"
+    rows = [row for row in plot.table.rows if row[0].startswith("scores")]
+    assert [float(cell) for cell in rows[1][1:]] == pytest.approx(wanted[2][1], abs=0.00501)
+    assert [t.get_text() for t in first.get_yticklabels()] == ["-1.5", "+0.2", "+1.0"]
+    assert [t.get_text() for t in first.get_xticklabels()] == ["+1.0", "-0.5", "+0.0", "-2.0"]
+    assert (first.get_xlabel(), first.get_ylabel()) == ("projected keys", "projected queries")
+    for query, key in enumerate(wanted[2].argmax(axis=1)):
+        assert f"query {query} key {key}" in plot.alt
+    for feature, weight in ((0, "2"), (1, "-1.50")):
+        low, high = cube[..., feature].min(), cube[..., feature].max()
+        assert f"feature {feature}, weight {weight}, runs from {low:.2f} to {high:.2f}" in plot.alt
+    assert plot.alt.startswith("Features of 3 queries and 4 keys in 2 slices")
+
+
+# --- lesson 05: saturation, a query to drag ------------------------------------------------
+
+SCORES = np.array([1.0, 0.5, 0.0, -1.0])
+
+
+@pytest.mark.parametrize("factor", [0, 0.5, 1, 2, 4, 32])
+def test_saturation_gives_the_weights_and_the_largest_derivative(factor):
+    plot = plotting.saturation(list(SCORES), factor)
+    weights = np.exp(factor * SCORES) / np.exp(factor * SCORES).sum()
+    heights = [patch.get_height() for patch in plot.figure.axes[0].patches]
+    assert heights == pytest.approx(list(weights))
+    if factor == 1:
+        assert all(f"{weight:.2f}" in plot.alt for weight in weights)
+        assert "the largest on key 0" in plot.alt
+    found = float(re.search(r"with respect to a score is ([0-9.e-]+)\.$", plot.alt).group(1))
+    expected = max((weights * (1 - weights)).max(), weights[0] * weights[1])
+    assert found == pytest.approx(expected, abs=1e-6 if factor == 32 else 0.005)
+
+
+PLANE = [[1.5, 0.5], [-0.5, 1.5], [-1.0, -1.0]]
+
+
+def test_the_words_say_which_key_gets_the_weight_and_where_the_average_is():
+    plot = plotting.query_plane(PLANE, names=["drei", "und", "vierzig"], query=(1.5, 0.5))
+    scores = np.array(PLANE) @ [1.5, 0.5]
+    weights = np.exp(scores) / np.exp(scores).sum()
+    x, y = weights @ np.array(PLANE)
+    assert f"drei gets the weight {weights[0]:.2f}" in plot.alt
+    assert plot.alt.endswith(f"The weighted average of the values is ({x:.2f}, {y:.2f}).")
+    assert [row[0] for row in plot.table.rows] == ["drei", "und", "vierzig"]
+
+
+def test_the_weights_of_every_place_come_from_the_given_function():
+    scales = [0.5, 1, 4]
+    plot = plotting.query_plane(PLANE, None, scaled_dot_product_attention, scales=scales, scale=1)
+    data = plot.live.data
+    digits = [DIGITS.index(letter) for letter in data["weights"]]
+    levels = np.array([64 * a + b for a, b in zip(digits[::2], digits[1::2], strict=True)])
+    side, keys = data["steps"] + 1, torch.tensor([PLANE])
+    found = (levels / data["levels"]).reshape(len(scales), side, side, 3)
+    ticks = torch.linspace(-2, 2, side)
+    for (i, scale), row, column in zip(enumerate(scales), (0, 10, 32), (5, 20, 32), strict=True):
+        query = scale * torch.stack([ticks[column], ticks[row]])
+        _, weights = scaled_dot_product_attention(query[None, None], keys, keys)
+        np.testing.assert_allclose(found[i, row, column], weights[0, 0], atol=2e-4)
+    assert data["scale"] == 1
+
+    def uniform(queries, keys, _values):
+        return torch.full((1, queries.shape[1], keys.shape[1]), 0.25)
+
+    assert "gets the weight 0.25" in plotting.query_plane(PLANE, None, uniform).alt
+
+
+# --- lesson 02: the clickable mask ---------------------------------------------------------
+
+ROWS = torch.tensor([[2.0, 1.0, 0.0], [0.0, -1.0, 3.0]])
+
+
+def test_each_row_has_its_weights_under_each_of_its_masks_by_the_readers_own_function():
+    data = plotting.clickable_mask(ROWS, masked_softmax).live.data
+    for row, mask in itertools.product(range(2), range(8)):
+        allowed = torch.tensor([[bool(mask >> key & 1) for key in range(3)]])
+        wanted = masked_softmax(ROWS[row : row + 1][None], mask=allowed)[0, 0]
+        got = torch.tensor(data["weights"][row][mask]) / 1000
+        assert torch.allclose(got, wanted, atol=0.0006)
+
+    def uniform(scores, *, mask):
+        return mask / mask.sum(dim=-1, keepdim=True)
+
+    weights = plotting.clickable_mask(ROWS, uniform).live.data["weights"]
+    assert weights[0][0b111] == [333, 333, 333]
+    assert weights[0][0b000] == [-1, -1, -1]  # nan, and shown as such
+
+
+# --- lesson 06: positions ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("embed_dim", [1, 3, 4, 32])
+def test_encoding_map_counts_the_turns_of_its_curves_also_of_few_columns(embed_dim):
+    table = positional_encoding(50, embed_dim)
+    plot = plotting.encoding_map(table)
+    turns = int((np.diff(np.sign(table[1:, 0].numpy())) != 0).sum())
+    assert f"Encoding of 50 positions in {embed_dim} column" in plot.alt
+    assert f": column 0 changes its sign {turns} times" in plot.alt
+    if embed_dim == 32:
+        assert "the last column goes from 1 to 1.00." in plot.alt
+        assert plot.figure.axes[0].get_xlabel() == "column"
+
+
+# --- lesson 07: progress, source -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("someone", [True, False])
+def test_a_progress_bar_counts_and_is_closed_and_is_shown_to_someone_only(
+    capsys, monkeypatch, someone
+):
+    import ipywidgets
+
+    made = []
+
+    class Bar(ipywidgets.IntProgress):
+        def close(self):
+            made.append(self.value)
+            super().close()
+
+    for module in (display, bug_hunt):
+        monkeypatch.setattr(module, "_has_front_end", lambda: someone)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: False, raising=False)
+    monkeypatch.setattr(ipywidgets, "IntProgress", Bar)
+    monkeypatch.setattr("IPython.display.display", lambda bar: made.append("shown"))
+    assert list(plotting.progress(25, "training")) == list(range(25))
+    assert made[:2] == (["shown", 20] if someone else [])
+    assert someone or capsys.readouterr() == ("", "")
+
+
+RIGHT = 'class A:\n    """Says 1."""\n\n    def f(self):\n        return 1  # one < two\n'
+WRONG = RIGHT.replace("return 1", "return 2")
+
+
+def text_of(page):
+    return re.sub(r"<[^>]*>", "", page).replace("&lt;", "<").replace("&quot;", '"')
+
+
+def test_a_difference_has_signs_and_marks_the_lines_that_changed(shown):
+    plotting.show_source(WRONG, against=RIGHT, title="bird")
+    (bundle,) = shown
+    old, new = "-         return 1  # one < two", "+         return 2  # one < two"
+    assert bundle["text/plain"].splitlines() == [
+        "bird", "  class A:", '      """Says 1."""', "", "      def f(self):", old, new,
+    ]  # fmt: skip
+    for tag, line in (("del", old), ("ins", new)):
+        (marked,) = re.findall(rf"<{tag}[^>]*>(.*?)</{tag}>", bundle["text/html"], re.S)
+        assert text_of(marked).strip() == line
+
+
+def test_source_alone_is_shown_as_it_is_with_keywords_in_bold(shown, monkeypatch, capsys):
+    plotting.show_source(RIGHT)
+    assert shown[0]["text/plain"] == RIGHT
+    page = shown[0]["text/html"]
+    assert [line[2:] for line in text_of(page).splitlines()] == RIGHT.splitlines()
+    assert re.search(r'font-weight: bold">return</span>', page)
+    assert "color" not in re.sub(r"background-color|font-", "", page)  # the page's own ink
+    monkeypatch.setattr(display, "_shell", lambda: None)
+    plotting.show_source(RIGHT)
+    assert capsys.readouterr().out == RIGHT + "\n"
+
+
+# --- lesson 08: blocks, tiles, what is measured --------------------------------------------
+
+BLOCK_SCORES = np.array([1.0, 0.5, 2.0, 0.0, 3.0, 1.5, 2.5, 0.5])
+VALUES = np.arange(1.0, 9.0)
+
+
+@pytest.mark.parametrize("block_size", [1, 3, 4, 8, 20])
+def test_the_running_numbers_end_at_the_softmax_over_the_whole_row(block_size):
+    last = running(BLOCK_SCORES, VALUES, block_size)[-1]
+    weights = np.exp(BLOCK_SCORES - BLOCK_SCORES.max())
+    assert last.maximum == BLOCK_SCORES.max()
+    assert last.total == pytest.approx(weights.sum())
+    assert last.output / last.total == pytest.approx(weights @ VALUES / weights.sum())
+
+
+def test_a_row_for_each_block_seen_and_in_the_end_both_ways_agree():
+    plots = [plotting.online_softmax(BLOCK_SCORES, VALUES, 3, blocks) for blocks in range(4)]
+    before, first, second, last = (plot.alt for plot in plots)
+    assert before.startswith("No block of 3 seen")
+    assert first.startswith("After 1 block of 3: maximum c = 2, sum t = 1.59")
+    assert "before it: times 0.37" in second  # exp(2 - 3)
+    at, whole = re.search(r"O / t = (\S+)\. The softmax .* gives (\S+)\.$", last).groups()
+    assert at == whole
+    assert [[row[0] for row in plot.table.rows] for plot in plots[:3]] == [
+        [], ["block 0"], ["block 0", "block 1"],
+    ]  # fmt: skip
+    assert plots[2].table.rows[1][1] == "3"
+
+
+@pytest.mark.parametrize("step", range(6))
+def test_one_tile_exists_at_a_time_and_fast_memory_holds_what_it_needs(step):
+    plot = plotting.tiles(2, 3, step)
+    i, j = divmod(step, 3)
+    words = words_of(plot)
+    assert words.count("now") == 1 and words.count("done") == step
+    after = words[words.index("fast memory") :]
+    assert {f"Q{i}", f"K{j}", f"V{j}", f"S{i}{j}", f"O{i}"} <= set(after)
+    assert f"Tile {step + 1} of 6: fast memory holds Q{i}, K{j}, V{j}" in plot.alt
+    assert ("Then the outputs of this block are written" in plot.alt) == (j == 2)
+    last = plotting.tiles(2, 3, 6)
+    assert "now" not in words_of(last) and last.alt.startswith("All 6 tiles are done")
+
+
+def test_nothing_is_measured_where_nobody_waits(monkeypatch):
+    assert plotting.live(lambda: "measured", "recorded") == "recorded"
+    monkeypatch.setattr(memory_and_speed, "_has_front_end", lambda: True)
+    assert plotting.live(lambda: "measured", "recorded") == "measured"
+
+
+def roof(peak, bandwidth):
+    return plotting.roofline(peak, bandwidth, {"x": (1, 1)})
+
+
+def zeros(*shapes):
+    return plotting.feature_cube(*map(np.zeros, shapes))
+
+
+REFUSED = {
+    r"1\.\.4 hidden features": lambda: zeros((2, 5), (3, 5), 5),
+    r"\(2,\), \(2, 3\) and \(3, 2\)": lambda: zeros((2, 3), (3, 2), 2),
+    r"at most 8 .* got shape \(2, 7\)": lambda: plotting.clickable_mask(torch.zeros(2, 7), min),
+    r"\(1, 16, 3\); got \(3,\)": lambda: plotting.clickable_mask(ROWS, lambda *_, mask: ROWS[0]),
+    r"`keys` must be \(num_keys, 2\) .* got shape \(2,\)": lambda: plotting.query_plane([1, 2]),
+    "between -2 and 2": lambda: plotting.query_plane([[3, 0]]),
+    "at most 6; got 3 keys and 1 values": lambda: plotting.query_plane(PLANE, values=[[0, 0]]),
+    "at most 6; got 7 keys": lambda: plotting.query_plane([[0, 1]] * 7),
+    r"weights \(1, 1089, 3\); got \(1, 1089, 2\)": lambda: plotting.query_plane(
+        PLANE, attention=lambda q, *_: q
+    ),
+    r"`step` must be 0\.\.6; got 7": lambda: plotting.tiles(2, 3, 7),
+    "`peak` and `bandwidth` must be > 0.* got 0": lambda: roof(0, 1),
+    "`peak` and `bandwidth` must be > 0.* -1": lambda: roof(1, -1),
+    "`peak` and `bandwidth` must be > 0.* inf": lambda: roof(float("inf"), 1),
+}
+
+
+@pytest.mark.parametrize(("message", "draw"), REFUSED.items())
+def test_what_does_not_fit_is_refused_with_what_was_expected(message, draw):
+    with pytest.raises(ValueError, match=message):
+        draw()

@@ -62,7 +62,7 @@ def test_the_example_is_what_the_matrix_says():
 def test_the_shares_are_those_of_the_score():
     from course_lib.checks.judge.score import SHARES
 
-    rows = re.findall(r"^\| (values|edge|gradients|hygiene)[^|]*\| (\d+) % \|$", CHECKS, re.M)
+    rows = re.findall(r"^\| (values|edge|gradients|hygiene)[^|]*\| (\d+)% \|$", CHECKS, re.M)
     assert [int(percent) / 100 for _, percent in rows] == list(SHARES.values())
 
 

@@ -285,8 +285,8 @@ assert 0.05 < share < 0.4
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# This is not a contradiction. The smallest and the largest variance differ by a factor of more than
-# 10. A 4 x 4 matrix has 16 entries, but they come from 4 queries and 4 keys, and are not 16
+# This is not a contradiction. The smallest and the largest variance differ by a factor of more
+# than 10. A 4 x 4 matrix has 16 entries, but they come from 4 queries and 4 keys, and are not 16
 # independent pairs. The conclusion is correct, but one small matrix cannot show it.
 #
 # </details>
@@ -395,8 +395,8 @@ assert (torch.diag(sharp) - torch.outer(sharp, sharp)).abs().max() < 0.001
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# One bar has nearly all the weight, and the right side is blank, because all derivatives are nearly
-# 0. If this key is the wrong one, the scores get hardly any gradient to correct this.
+# One bar has nearly all the weight, and the right side is blank, because all derivatives are
+# nearly 0. If this key is the wrong one, the scores get hardly any gradient to correct this.
 #
 # </details>
 #
@@ -664,7 +664,7 @@ assert not past[0].triu(1).any()
 # Give your function the translator's queries, keys, values and lengths.
 #
 # **Predict.** How far is your map from the translator's own? The cell also multiplies the queries
-# by 8, which undoes the root, and by 1/8, which amounts to dividing by $d$. How does the row of
+# by 8, which undoes the divisor, and by 1/8, which amounts to dividing by $d$. How does the row of
 # *three* change?
 
 # %% tags=["demo"]
@@ -683,8 +683,8 @@ assert three["nothing"] > three["sqrt(d)"] > 0.9 and three["d"] < 0.3
 # <details><summary>Answer</summary>
 #
 # The difference is 0.00, so your function computes what the translator's attention does. Without
-# the divisor, the map is sharper, as in lesson 03. With $d$, the weight of *three* spreads over the
-# whole numeral.
+# the divisor, the map is sharper, as in lesson 03. If you divide by $d$, the weight of *three*
+# spreads over the numeral.
 #
 # </details>
 
@@ -870,8 +870,8 @@ check("jacobian_wrt_query")
 # %% [markdown]
 # The next cell draws 61 random queries with 10 random keys each, for each $d$. It divides the norm
 # of the Jacobian by the norm for the same keys under equal weights, and plots the *median* over the
-# queries. (A call with $\sqrt{d}\,q$ gives the weights of unscaled attention. The root in front of
-# the covariance cancels in the ratio.) **Predict.** Which line falls?
+# queries. (A call with $\sqrt{d}\,q$ gives the weights of unscaled attention. The factor
+# $1/\sqrt{d}$ cancels in the ratio.) **Predict.** Which line falls?
 
 # %% tags=["demo"]
 sizes = [1, 4, 16, 64, 128]
@@ -1010,8 +1010,8 @@ assert x.grad == 120 and abs(nearby - 120) < 0.1
 # - **Returns** `(grad_queries, grad_keys, grad_values)`, each of the shape of its input.
 # - Do not use autograd (`backward`, `torch.autograd.grad`, `torch.func`).
 #
-# If all values are equal, the outputs do not depend on queries and keys, whose gradients are then
-# 0. Large scores do not overflow.
+# If all values are equal, the outputs do not depend on queries and keys, whose gradients are
+# then 0. Large scores do not overflow.
 #
 # **Worked number.** With the query `[0, 0, 0, 2]`, the keys `[1, 0, 0, 0]` and `[3, 0, 0, 0]`, the
 # values 1 and 3 and $G = 1$, the scores are 0 and $dS = (-1/2, 1/2)$ as above. So

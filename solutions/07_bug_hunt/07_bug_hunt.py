@@ -305,7 +305,7 @@ for invariant, statement in INVARIANTS.items():
 # $(1/4, 3/4, 0)$.
 #
 # You now write three such tests. The check runs each of them on dozens of hidden modules, and
-# counts how many broken ones it reveals and how many correct ones it rejects. In all three tests,
+# counts how many broken ones it catches and how many correct ones it rejects. In all three tests,
 #
 # - outputs that differ by rounding only (in float32, a millionth of their size) count as equal;
 # - a difference of a hundredth counts, wherever it is and whatever its sign;

@@ -326,7 +326,7 @@ plotting.show(plotting.diagram_strip("attention", lit="attention weights", shape
 # </details>
 #
 # The gradient of the scores (lesson 05) needs one more number for each row. Let $G$ be the gradient
-# of the outputs, and $dW_{ij} = G_i \cdot v_j$. This number is the average
+# of the outputs, and $dW_{ij} = G_i \cdot v_j$. The extra number is the average
 # $D_i = \sum_j W_{ij}\, dW_{ij}$ over *all* keys, and even the first block needs it.
 #
 # **Predict.** In the example with $G = 1$, the average is $D = 0.2447 \cdot 1$ $+\, 0.0900 \cdot 3$

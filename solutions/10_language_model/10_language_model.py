@@ -534,11 +534,10 @@ plotting.show(plotting.diagram_strip("heads", lit=lit, shapes=shapes))
 #   another, for the same layer or different ones, and each undoes only its own change.
 #
 # **Worked number.** A model of one block has two tokens and one feature, 1 for token 0 and 2 for
-# token
-# 1. The first of two heads repeats what it reads, the second multiplies it by 10, and `W_o` adds
-#    the two. Token 0 becomes $1 + (1 + 10) = 12$, so the logits are $12 \cdot 1 = 12$ and
-#    $12 \cdot 2 = 24$. Inside `with ablate_head(model, 0, 1):` token 0 becomes $1 + (1 + 0) = 2$,
-#    with the logits 2 and 4.
+# token 1. The first of two heads repeats what it reads, the second multiplies it by 10, and `W_o`
+# adds the two. Token 0 becomes $1 + (1 + 10) = 12$, so the logits are $12 \cdot 1 = 12$ and
+# $12 \cdot 2 = 24$. Inside `with ablate_head(model, 0, 1):` token 0 becomes $1 + (1 + 0) = 2$, with
+# the logits 2 and 4.
 
 # %%
 from course_lib.attention import ablate_head

@@ -46,7 +46,7 @@ class Notebook:
 def sit_down(monkeypatch):
     """Return an open notebook, which is the one that asks, after its first cell."""
     made = Notebook()
-    for module in (own_library, _progress, cells, _judged_here):
+    for module in (own_library, _progress, cells):
         monkeypatch.setattr(module, "current_shell", lambda: made.shell)
     monkeypatch.setattr(_judged_here, "session", _judged_here.Session())
     monkeypatch.setattr(_judged_here, "_namespace", lambda: made.space)

@@ -130,9 +130,9 @@ def progress(as_json: AsJson = False) -> None:
     Example: course progress
     """
     with working():
-        from course_lib.notebook._progress import read_progress
+        from course_lib.notebook import _progress
 
-        shown = read_progress()
+        shown = _progress.progress()
     typer.echo(json.dumps(shown.as_dict(), indent=2) if as_json else shown.text())
 
 

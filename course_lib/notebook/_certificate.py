@@ -11,8 +11,7 @@ from pathlib import Path
 
 from course_lib.checks.judge.html import block, paragraph
 from course_lib.exercises import names
-from course_lib.notebook import own_library
-from course_lib.notebook.library_map import certificate as framed
+from course_lib.notebook import library_map, own_library
 from course_lib.notebook.library_parts import parts_of
 
 TITLE = "A Transformer, built by hand"
@@ -40,19 +39,13 @@ class Certificate:
 
     def html(self) -> str:
         """Return an HTML fragment with the same content as the text."""
-        picture = framed(parts_of(names()), self.own, TITLE, self._lines())
-        listed = "".join(
-            paragraph(
-                "<br>".join(
-                    [f"<strong>{part}</strong>", *(f"<code>{n}</code>: {w}" for n, w in rows)]
-                )
-            )
-            for part, rows in self._parts()
-        )
-        folded = (
-            '<details style="overflow-wrap:anywhere"><summary>Line by line</summary>'
-            f"{listed}</details>"
-        )
+        picture = library_map.certificate(parts_of(names()), self.own, TITLE, self._lines())
+        parts = []
+        for part, rows in self._parts():
+            lines = (f"<code>{name}</code>: {whose}" for name, whose in rows)
+            parts.append(paragraph("<br>".join([f"<strong>{part}</strong>", *lines])))
+        folded = f"<summary>Line by line</summary>{''.join(parts)}"
+        folded = f'<details style="overflow-wrap:anywhere">{folded}</details>'
         note = paragraph(html.escape(self._note()), small=True)
         return block("neutral", [picture, folded, note])
 
@@ -86,7 +79,11 @@ class Certificate:
         return self.text()
 
 
-def read_certificate() -> Certificate:
-    """Make the certificate from the library, which counts as empty when a program runs this."""
+def certificate() -> Certificate:
+    """Return a picture of what you built, with each part marked as yours or the course's.
+
+    The picture is drawn on this machine from your own library, which counts as empty when a
+    program runs the notebook. Nothing is sent anywhere.
+    """
     own = own_library.kept() if own_library.in_use() else {}
     return Certificate(own, own_library.folder())

@@ -16,14 +16,15 @@ from course_lib.checks.judge.definitions import Exercise
 from course_lib.checks.judge.grade import grade
 from course_lib.checks.judge.html import bar, block, inline, paragraph
 from course_lib.checks.judge.points import Points
-from course_lib.checks.judge.report import MIMETYPE, Report, hint_html
+from course_lib.checks.judge.report import MIMETYPE, hint_html
 from course_lib.checks.observe.cells import current_shell, someone_answers, watch_cells
 from course_lib.checks.observe.observation import answer_in, subject_of
 from course_lib.checks.observe.remote import in_place
 from course_lib.exercises import find, lessons, names
 from course_lib.notebook import own_library
-from course_lib.notebook._certificate import Certificate, read_certificate
-from course_lib.notebook._progress import Progress, keep, read_progress
+from course_lib.notebook._certificate import certificate as certificate
+from course_lib.notebook._progress import keep
+from course_lib.notebook._progress import progress as progress
 from course_lib.notebook.library_parts import purpose_of
 
 NAMING_SECONDS = 0.5  # of processor time, in a notebook; grading takes what it takes
@@ -90,7 +91,12 @@ def check(exercise: str, obj: object = None, *, seed: object = None) -> float:
             if obj is None:
                 obj, subject = answer_in(namespace, exercise)
             report = grade(wanted, obj, seed=seed, subject=subject, naming_seconds=NAMING_SECONDS)
-            _note(exercise, obj, report)
+            if not any(finding.id == "course_version" for finding in report.findings):
+                session.right.pop(exercise, None)
+                if report.outcome == "correct":
+                    session.right[exercise] = obj
+                if obj is not None:
+                    session.last[exercise] = obj
     keep(report)
     built = []
     if report.outcome == "correct" and not wanted.chain:
@@ -182,7 +188,7 @@ def _going_on(exercise: str, namespace: dict) -> _Going:
 def _say_going_on(exercise: str, whose: str, *, update: bool = False) -> None:
     """Display whose answer the notebook goes on with, or update that line where it stands."""
     line = f"{exercise}: going on with {whose}"
-    if getattr(_shell(), "kernel", None) is None:
+    if getattr(current_shell(), "kernel", None) is None:
         print(line)
         return
     from IPython.display import display
@@ -259,33 +265,6 @@ def _courses_helpers(wanted: Exercise, namespace: dict) -> Iterator[None]:
         yield
 
 
-def progress() -> Progress:
-    """Return each exercise's best result so far, with its points and time.
-
-    The results are in a file on this machine, which grading does not read.
-    """
-    return read_progress()
-
-
-def certificate() -> Certificate:
-    """Return a picture of what you built, with each part marked as yours or the course's.
-
-    The picture is drawn on this machine from your own library. Nothing is sent anywhere.
-    """
-    return read_certificate()
-
-
-def _note(exercise: str, obj: object, report: Report) -> None:
-    """Remember a checked answer, unless it is the course's own version."""
-    if any(finding.id == "course_version" for finding in report.findings):
-        return
-    session.right.pop(exercise, None)
-    if report.outcome == "correct":
-        session.right[exercise] = obj
-    if obj is not None:
-        session.last[exercise] = obj
-
-
 def _checkable() -> list[str]:
     """List every exercise, and every lesson whose answers are checked together."""
     return [*names(), *(slug for slug, lesson in lessons().items() if lesson.integration)]
@@ -309,15 +288,9 @@ def _built(exercise: str, kept: str) -> list[tuple[str, str]]:
     return [*lines, (kept, paragraph(inline(kept), small=True))] if kept else lines
 
 
-def _shell() -> Any:
-    """Return IPython's shell, or None outside of IPython."""
-    ipython = sys.modules.get("IPython")
-    return ipython.get_ipython() if ipython else None
-
-
 def _namespace() -> dict:
     """Return the notebook's variables, or those of the module that called `check`."""
-    shell = _shell()
+    shell = current_shell()
     return shell.user_ns if shell is not None else sys._getframe(2).f_globals
 
 
@@ -329,11 +302,11 @@ def _shown(points: float, text: str, page: str, report: Mapping[str, object] = {
     """
     _display_unshown()
     data = {"text/plain": text, "text/html": page, **report}
-    kernel = getattr(_shell(), "kernel", None)
+    kernel = getattr(current_shell(), "kernel", None)
     if kernel is None:
         _show(text, page)
         return Points(points)
-    if someone_answers(_shell()):
+    if someone_answers(current_shell()):
         if "cellId" not in kernel.get_parent("shell").get("metadata", {}):
             _display(data)
             return Points(points)
@@ -352,7 +325,7 @@ def _display_unshown(cell: Any = None) -> None:
 
 def _show(text: str, page: str) -> None:
     """Display plain text and HTML as one output; outside Jupyter, print."""
-    if _shell() is None:
+    if current_shell() is None:
         print(text)
     else:
         _display({"text/plain": text, "text/html": page})
@@ -364,7 +337,7 @@ def _display(data: Mapping[str, object]) -> None:
     display(data, raw=True)
 
 
-watch_cells(current_shell())
-if _shell() is not None:
-    _shell().events.register("post_run_cell", _display_unshown)
+if (shell := current_shell()) is not None:
+    watch_cells(shell)
+    shell.events.register("post_run_cell", _display_unshown)
 own_library.make_importable()

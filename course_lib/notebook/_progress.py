@@ -67,10 +67,8 @@ class Progress:
         for line in lines:
             del line["best"]
         library = {"answers": self.library, "place": str(self.library_place)}
-        sums = _sums(self.lines, *lessons())
-        following = self.following()
-        place = str(self.place)
-        return {"exercises": lines, **sums, "next": following, "library": library, "place": place}
+        about = {"next": self.following(), "library": library, "place": str(self.place)}
+        return {"exercises": lines, **_sums(self.lines, *lessons()), **about}
 
     def following(self) -> str | None:
         """Return the next open exercise of the core path, counted from the last one done."""
@@ -87,7 +85,6 @@ class Progress:
 
     def text(self) -> str:
         """Return the progress as plain text of at most 80 columns."""
-        head = f"Your progress: {_told(_sums(self.lines, *lessons()))}"
         bars = []
         for slug, part in self._by_lesson():
             sums = _sums(part, slug)
@@ -103,17 +100,18 @@ class Progress:
                 columns = f"  {symbol} {_name(line):<28} {word:<21} {_points(line):<10} "
                 results.append(f"{columns}{_local(line.best.when)}".rstrip())
         notes = [line for note in self._notes() for line in ("", *note)]
-        return "\n".join([*wrap(head, 80), *wrap(self._next(), 80), "", *bars, *results, *notes])
+        heads = [*wrap(self._head(), 80), *wrap(self._next(), 80)]
+        return "\n".join([*heads, "", *bars, *results, *notes])
 
     def html(self) -> str:
         """Return an HTML fragment with the same content as the text."""
-        head = f"<strong>Your progress: {_told(_sums(self.lines, *lessons()))}</strong>"
         rows = []
         for slug, part in self._by_lesson():
             sums = _sums(part, slug)
             drawn = bar(sums["num_correct"], sums["num_exercises"])
             rows.append((html.escape(_title(slug)), drawn, *_short(sums)))
-        parts = [paragraph(head), paragraph(inline(self._next())), table(rows)]
+        head = paragraph(f"<strong>{self._head()}</strong>")
+        parts = [head, paragraph(inline(self._next())), table(rows)]
         results = []
         for slug, part in self._begun():
             results.append(paragraph(f"<strong>{html.escape(_title(slug))}</strong>"))
@@ -125,6 +123,12 @@ class Progress:
         parts += [paragraph(note, small=True) for note in notes]
         return block("neutral", parts)
 
+    def _head(self) -> str:
+        return (
+            "Your progress: {num_correct} of {num_exercises} checks correct, {points:g} of "
+            "{max_points:g} points; {optional}: {num_starred_correct} of {num_starred}"
+        ).format(optional=OPTIONAL, **_sums(self.lines, *lessons()))
+
     def _next(self) -> str:
         following = self.following()
         if following is None:
@@ -132,7 +136,7 @@ class Progress:
         return f"Next on the core path: `{following}` in lesson {_title(find(following).lesson)}."
 
     def _by_lesson(self) -> list[tuple[str, list[Line]]]:
-        return [(slug, [one for one in self.lines if one.lesson == slug]) for slug in lessons()]
+        return [(slug, [line for line in self.lines if line.lesson == slug]) for slug in lessons()]
 
     def _begun(self) -> list[tuple[str, list[Line]]]:
         """Return the lessons with at least one try."""
@@ -160,8 +164,11 @@ class Progress:
         return self.text()
 
 
-def read_progress() -> Progress:
-    """Read the progress from its file."""
+def progress() -> Progress:
+    """Return each exercise's best result so far, with its points and time.
+
+    The results are in a file on this machine, which grading does not read.
+    """
     place = file_of_progress()
     best = _read(place)
     lines = []
@@ -240,29 +247,19 @@ def _title(slug: str) -> str:
 
 def _sums(lines: Iterable[Line], *slugs: str) -> dict:
     """Count the checks of lessons, optional exercises apart, and the points that grades count."""
+    lines = list(lines)
     counted = [line for line in lines if not line.starred]
-    starred = [line for line in lines if line.starred]
+    correct = [line.starred for line in lines if line.best.outcome == "correct"]
     max_points = sum(map(counted_points, slugs))
     return {
-        "num_correct": _num_correct(counted),
+        "num_correct": correct.count(False),
         "num_exercises": len(counted),
         "points": round(sum(line.best.points for line in counted), 1),
         "max_points": max_points,
         "written_points": max_points - sum(line.max_points for line in counted),
-        "num_starred_correct": _num_correct(starred),
-        "num_starred": len(starred),
+        "num_starred_correct": correct.count(True),
+        "num_starred": len(lines) - len(counted),
     }
-
-
-def _num_correct(lines: Iterable[Line]) -> int:
-    return sum(line.best.outcome == "correct" for line in lines)
-
-
-def _told(sums: Mapping[str, float]) -> str:
-    return (
-        "{num_correct} of {num_exercises} checks correct, {points:g} of {max_points:g} points; "
-        "{optional}: {num_starred_correct} of {num_starred}"
-    ).format(optional=OPTIONAL, **sums)
 
 
 def _short(sums: Mapping[str, float]) -> tuple[str, str]:

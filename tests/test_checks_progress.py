@@ -72,7 +72,7 @@ def test_a_check_that_a_program_runs_is_not_kept(place, monkeypatch, sender):
 def test_only_answers_of_the_student_are_kept_and_the_best_with_the_last_failure(place):
     exercise = checks.exercises()[EXERCISE]
     kept.keep(Report.not_attempted(exercise, "Nothing yet."))
-    kept.keep(Report.own_version(exercise))
+    kept.keep(Report.course_version(exercise))
     kept.keep(Report.checker_failed(exercise, ValueError("ours")))
     assert not place.exists()
     for outcome in ("raised", "incorrect"):

@@ -89,7 +89,7 @@ def judged(monkeypatch, answer):
     sys.settrace(tracing)
     sys.setprofile(profiling)
     reply = decode(text, Reply, REPLY_TYPES)
-    return judge_observed(exercise, "remote", reply.subject, reply.seen, name_mistakes=False)
+    return judge_observed(exercise, "remote", reply.subject, reply.seen, naming_seconds=0)
 
 
 def test_the_observer_is_what_its_files_say():
@@ -233,24 +233,6 @@ def test_entries_of_what_is_no_dict_are_said():
     assert observe(lambda: {"ibis": [1]}, probe).outputs.text == "no id: ibis list"
     assert observe(list, probe).outputs.text == "no dict: list"
     assert observe(lambda: None, probe).outputs.kind == "none"
-
-
-def test_a_shorter_call_comes_first_and_leaves_out_the_last_of_each():
-    seen = []
-
-    def answer(queries, valid_lens, mask, scale=2.0):
-        seen.append((tuple(queries.shape), valid_lens.tolist(), tuple(mask.shape), scale))
-        return queries
-
-    probe = Probe(
-        "p",
-        "",
-        args={"queries": tensor(np.ones((2, 3, 4))), "valid_lens": tensor([1, 3])},
-        kwargs={"mask": tensor(np.ones((3, 3), bool)), "scale": 0.5},
-        scenario="after_a_shorter_call",
-    )
-    observe(answer, probe)
-    assert seen == [((2, 2, 4), [0, 2], (2, 2), 0.5), ((2, 3, 4), [1, 3], (3, 3), 0.5)]
 
 
 # --- what a call leaves behind ------------------------------------------------------------

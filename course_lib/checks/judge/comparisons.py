@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from course_lib.checks.judge.definitions import Returned
-from course_lib.checks.observe.observation import Observation
-from course_lib.checks.observe.probe import Array, Probe
+from course_lib.checks.observe.probe import Probe
 from course_lib.checks.observe.record import Recorded
 
 
@@ -51,7 +50,7 @@ def _asked_in(probe: Probe) -> set[str]:
     """Return the dtypes of the inputs, and what a dtype argument asks for."""
     values = probe.inputs().values()
     named = {str(value.name) for value in values if getattr(value, "name", "") in _COARSE}
-    held = {str(value.data.dtype) for value in values if isinstance(value, Array)}
+    held = {str(array.data.dtype) for array in probe.arrays().values()}
     return ({probe.dtype} if probe.dtype else {kind for kind in held if "float" in kind}) | named
 
 
@@ -59,19 +58,21 @@ def arrays_agree(ours: np.ndarray, theirs: np.ndarray, tolerance: float) -> bool
     """Return whether shapes are equal and numbers close; NaN equals NaN, inf equals inf."""
     if ours.shape != theirs.shape:
         return False
-    if ours.dtype == theirs.dtype and ours.tobytes() == theirs.tobytes():
-        return True
-    if ours.dtype.kind == "b" and theirs.dtype.kind == "b":
-        return bool(np.array_equal(ours, theirs))
-    theirs = theirs.astype(complex if theirs.dtype.kind == "c" else float)
-    ours = ours.astype(float)
+    same = ours.dtype == theirs.dtype and ours.tobytes() == theirs.tobytes()
+    return same or not differing(ours, theirs, tolerance).any()
+
+
+def differing(expected: np.ndarray, data: np.ndarray, tolerance: float) -> np.ndarray:
+    """Return True where two arrays of one shape differ by more than the tolerance."""
+    expected = expected.astype(float)
+    data = data.astype(complex if data.dtype.kind == "c" else float)
     with np.errstate(all="ignore"):  # as np.allclose, in a third of its time
-        near = np.abs(theirs - ours) <= tolerance * (1 + np.abs(ours))
-        near &= np.isfinite(ours)
-        if near.all():
-            return True
-        near |= (theirs == ours) | (np.isnan(theirs) & np.isnan(ours))
-    return bool(near.all())
+        near = (np.abs(data - expected) <= tolerance * (1 + np.abs(expected))) & np.isfinite(
+            expected
+        )
+        if not near.all():
+            near |= (data == expected) | (np.isnan(expected) & np.isnan(data))
+    return ~near
 
 
 def close(probe: Probe, expected: Any, recorded: Recorded) -> Problem | None:
@@ -147,7 +148,12 @@ def dropout_on_weights(probe: Probe, expected: Any, recorded: Recorded) -> Probl
         return _DROPOUT["output"] if on_output.all() else WRONG_VALUES
     dropped = same(found, 0)
     if not (dropped | same(found, weights / (1 - p))).all():
-        return _wrong_dropout(probe, found, weights, p, same)
+        wrong = {"not_rescaled": weights, "twice": weights / (1 - p) ** 2, "kept": weights / p}
+        for name, kept in wrong.items():
+            if (dropped | same(found, kept)).all():
+                return _DROPOUT[name]
+        sums_to_one = same(found.sum(axis=-1), weights.sum(axis=-1)).all()
+        return _DROPOUT["scores"] if sums_to_one else WRONG_VALUES
     return _wrong_drops(dropped, np.abs(weights) > 1e-6, p)
 
 
@@ -162,19 +168,6 @@ def dropout_values(
 
 def _split(array: np.ndarray, num_heads: int) -> np.ndarray:
     return np.stack(np.split(array, num_heads, axis=-1), axis=-3) if num_heads > 1 else array
-
-
-def _wrong_dropout(probe, found, weights, p, same) -> Problem:
-    if (same(found, 0) | same(found, weights)).all():
-        return _DROPOUT["not_rescaled"]
-    if (same(found, 0) | same(found, weights / (1 - p) ** 2)).all():
-        return _DROPOUT["twice"]
-    if (same(found, 0) | same(found, weights / p)).all():
-        return _DROPOUT["kept"]
-    sums = found.sum(axis=-1)
-    if same(sums, weights.sum(axis=-1)).all():
-        return _DROPOUT["scores"]
-    return WRONG_VALUES
 
 
 def _wrong_drops(dropped: np.ndarray, counted: np.ndarray, p: float) -> Problem | None:
@@ -272,51 +265,7 @@ def same_record(
     return arrays_agree(np.asarray(theirs.data), np.asarray(ours.data), tolerance)
 
 
-def error_of(seen: Observation) -> object:
-    """Return the key that groups equal errors: the type and the start of the message."""
-    return seen.raised and (seen.raised.type_name, *_words_of_error(seen)[:2])
-
-
-def same_error(ours: Observation, theirs: Observation) -> bool:
-    """Return whether both raised the same type with the same message, or lack the same parameters.
-
-    A message may begin with the name of the function that was called.
-    """
-    if ours.raised is None or theirs.raised is None:
-        return ours.raised is theirs.raised
-    if "inject" in (ours.raised.phase, theirs.raised.phase):
-        return missing_from(ours) == missing_from(theirs)
-    same_type = ours.raised.type_name == theirs.raised.type_name
-    return same_type and _words_of_error(ours) == _words_of_error(theirs)
-
-
-def _words_of_error(seen: Observation) -> list[str]:
-    words = seen.raised.message.split() if seen.raised else []
-    return words[1:] if words and words[0].endswith("()") else words  # whose function it is
-
-
-UNEXPECTED = ("TypeError", "got", "an")  # unexpected keyword argument
-
-
-def missing_from(seen: Observation) -> object:
-    """Return the key that groups modules that lack the same parameters."""
-    return seen.without_parameters or sorted((seen.parameters or {}).items())
-
-
 _LEAST_DIGITS, _MOST_DIGITS = 3, 9
-
-
-def differing(expected: np.ndarray, data: np.ndarray, tolerance: float) -> np.ndarray:
-    """Return True where two arrays of one shape differ by more than the tolerance.
-
-    NaN agrees with NaN and inf with inf, as in `compare.arrays_agree`.
-    """
-    expected = expected.astype(float)
-    data = data.astype(complex if data.dtype.kind == "c" else float)
-    with np.errstate(all="ignore"):
-        near = np.abs(data - expected) <= tolerance * (1 + np.abs(expected))
-        same = (data == expected) | (np.isnan(expected) & np.isnan(data))
-    return ~((near & np.isfinite(expected)) | same)
 
 
 def named_parts(

@@ -9,7 +9,7 @@ import numpy as np
 from course_lib.checks.judge.comparisons import Problem
 from course_lib.checks.judge.definitions import Returned
 from course_lib.checks.observe.observation import Observation
-from course_lib.checks.observe.probe import Array, Dtype, Probe
+from course_lib.checks.observe.probe import Dtype, Probe
 from course_lib.checks.observe.record import Recorded, a_or_an
 
 _KINDS = {
@@ -21,7 +21,7 @@ _KINDS = {
     "str": "a str",
     "dict": "a dict",
 }
-_HELD = {"bool": "bool", "int": "whole numbers"}
+_HELD = {"bool": ("b", "bool"), "int": ("iu", "whole numbers")}  # NumPy's kinds, and in words
 _WRITTEN_AS = {
     "generator": "Does your function `yield` where it should `return`?",
     "coroutine": "Is there an `async` before your `def`?",
@@ -37,21 +37,18 @@ def _parts(
     return list(zip(returns, wanted, _recorded_parts(returns, recorded), strict=True))
 
 
-_MISSING_RETURN = "Is a `return` missing on some path?"
-
-
 def wrong_type(returns: Sequence[Returned], expected, recorded: Recorded) -> Problem | None:
     if recorded.kind == "none" and expected is not None:
-        allowed = len(returns) == 1 and returns[0].optional
-        hint = "For which arguments is None the result?" if allowed else _MISSING_RETURN
+        hint = "Is a `return` missing on some path?"
+        if len(returns) == 1 and returns[0].optional:
+            hint = "For which arguments is None the result?"
         return Problem("returned_none", "Your code returned None.", hint)
     several = recorded.kind in ("tuple", "list") and len(recorded.items) == len(returns)
     if len(returns) > 1 and not several:  # a list is unpacked like a tuple
         names = ", ".join(contract.name for contract in returns)
         return Problem("wrong_type", f"Expected a tuple ({names}); got {describe(recorded)}.")
     for contract, want, got in _parts(returns, expected, recorded):
-        problem = _wrong_kind(contract, want, got)
-        if problem:
+        if problem := _wrong_kind(contract, want, got):
             return problem
     return None
 
@@ -77,23 +74,11 @@ def _wrong_kind(contract: Returned, want, got: Recorded) -> Problem | None:
         if missing or any(got.items[key].data is None for key in want):
             return Problem("wrong_type", f"The dict must hold numbers for {', '.join(want)}.")
         return None
-    if contract.kind == "str":
-        return None
-    is_bool = got.numbers.dtype.kind == "b"
-    if is_bool != (contract.dtype == "bool" or contract.kind == "bool"):
-        wanted = _HELD.get(contract.dtype, "floating point numbers")
-        return Problem(
-            "wrong_dtype_kind",
-            f"`{contract.name}` must hold {wanted}; yours holds {got.dtype or got.type_name}.",
-        )
-    if contract.kind in ("tensor", "array") and contract.dtype != "bool":
-        wanted = {"int": "iu"}.get(contract.dtype, "f")
-        if got.numbers.dtype.kind not in wanted:
-            return Problem(
-                "wrong_dtype_kind",
-                f"`{contract.name}` must hold {'whole' if wanted == 'iu' else 'floating point'} "
-                f"numbers; yours holds {got.dtype}.",
-            )
+    if contract.kind in ("tensor", "array"):
+        kinds, words = _HELD.get(contract.dtype, ("f", "floating point numbers"))
+        if got.numbers.dtype.kind not in kinds:
+            message = f"`{contract.name}` must hold {words}; yours holds {got.dtype}."
+            return Problem("wrong_dtype_kind", message)
     return None
 
 
@@ -144,47 +129,47 @@ def describe(recorded: Recorded) -> str:
     return "None" if recorded.kind == "none" else a_or_an(recorded.type_name)
 
 
-def wrong_shape(returns, expected, recorded) -> Problem | None:
+def wrong_shape(returns: Sequence[Returned], expected: Any, recorded: Recorded) -> Problem | None:
+    """Return the problem of a shape, with a question about the number of axes, order or a size."""
     for contract, want, got in _parts(returns, expected, recorded):
-        if want is None or contract.kind not in ("tensor", "array"):
+        wanted, shape, axes = np.shape(want), tuple(got.shape), contract.axes
+        if want is None or contract.kind not in ("tensor", "array") or shape == wanted:
             continue
-        wanted = np.shape(want)
-        if tuple(got.shape) != wanted:
-            axes = f" ({', '.join(contract.axes)})" if contract.axes else ""
-            return Problem(
-                "wrong_shape",
-                f"`{contract.name}` must have shape{axes} = {wanted}; yours has {got.shape}.",
-                _about_shape(contract.axes, wanted, tuple(got.shape)),
-            )
+        if len(shape) != len(wanted):
+            hint = "Which step adds or removes an axis?"
+        elif sorted(shape) == sorted(wanted):
+            hint = "Which axis is which, and which step changes their order?"
+        else:
+            first = next(i for i, size in enumerate(wanted) if size != shape[i])
+            named = len(axes) == len(wanted)
+            axis = f"`{axes[first]}`" if named else f"number {first} (counted from 0)"
+            hint = f"Which step decides the length of axis {axis}?"
+        named = f" ({', '.join(axes)})" if axes else ""
+        message = f"`{contract.name}` must have shape{named} = {wanted}; yours has {shape}."
+        return Problem("wrong_shape", message, hint)
     return None
-
-
-def _about_shape(axes: Sequence[str], wanted: tuple, got: tuple) -> str:
-    """Return a question about the number of axes, their order, or a size."""
-    if len(got) != len(wanted):
-        return "Which step adds or removes an axis?"
-    if sorted(got) == sorted(wanted):
-        return "Which axis is which, and which step changes their order?"
-    first = next(i for i, (a, b) in enumerate(zip(got, wanted, strict=True)) if a != b)
-    name = f"`{axes[first]}`" if len(axes) == len(wanted) else f"number {first} (counted from 0)"
-    return f"Which step decides the length of axis {name}?"
 
 
 def wrong_dtype(
     returns: Sequence[Returned], probe: Probe, seen: Observation, outputs: Recorded
 ) -> Problem | None:
     """Report a floating dtype that differs from the inputs' and costs precision or memory."""
-    wanted = _wanted_dtype(probe, seen)
-    if wanted is None:
+    asked = [value.name for value in probe.inputs().values() if isinstance(value, Dtype)]
+    floating = [
+        seen.arguments[name].dtype
+        for name, array in probe.arrays().items()
+        if array.data.dtype.kind == "f" and name in seen.arguments
+    ]
+    if not asked and not floating:
         return None
-    named = any(getattr(value, "name", "") == wanted for value in probe.inputs().values())
-    asked = "asked for" if named else "expected, as in the inputs"
+    wanted = (asked + floating)[0]
+    why = "asked for" if asked else "expected, as in the inputs"
     for contract, got in zip(returns, _recorded_parts(returns, outputs), strict=True):
         is_array = got.kind in ("tensor", "array")
         if contract.dtype == "float" and is_array and got.dtype != wanted:
             return Problem(
                 "dtype_changed",
-                f"`{contract.name}` came back as {got.dtype}; {wanted} was {asked}.",
+                f"`{contract.name}` came back as {got.dtype}; {wanted} was {why}.",
                 "Which step makes a tensor without `dtype=`, or converts one?",
             )
     return None
@@ -203,16 +188,6 @@ def wrong_device(
                 "Which tensor do you make without `device=`?",
             )
     return None
-
-
-def _wanted_dtype(probe: Probe, seen: Observation) -> str | None:
-    asked = [value.name for value in probe.inputs().values() if isinstance(value, Dtype)]
-    floating = [
-        seen.arguments[name].dtype
-        for name, value in probe.inputs().items()
-        if isinstance(value, Array) and value.data.dtype.kind == "f" and name in seen.arguments
-    ]
-    return next(iter(asked + floating), None)
 
 
 def _recorded_parts(returns, recorded: Recorded) -> list[Recorded]:

@@ -39,12 +39,12 @@ class Mistake:
         model: function or class with the exercise's signature that makes this mistake.
         message: the fact, in one or two sentences.
         hint: one question or pointer.
-        fails: an error on some of the plain problems is the mistake, or follows from it; any other
+        fails: an error on some of the plain probes is the mistake, or follows from it; any other
             mistake runs on all of them (tests/test_known_mistakes.py).
         twins: other models of the same mistake.
         changes: the steps of a right model that `model` changes, by name.
         build: makes a model of changed steps; two mistakes with the same `build` and different
-            steps are also looked for together (`checks.judge.replay.pairs`).
+            steps are also looked for together (`checks.judge.diagnose`).
     """
 
     id: str
@@ -55,21 +55,6 @@ class Mistake:
     twins: tuple[Callable, ...] = ()
     changes: Mapping[str, object] = field(default_factory=dict)
     build: Callable[[Mapping[str, object]], Callable] | None = None
-
-    def goes_with(self, other: "Mistake") -> bool:
-        """Return whether both can be made at once: they change different steps of one model."""
-        same = self.build is not None and self.build == other.build
-        return same and not self.changes.keys() & other.changes.keys()
-
-    def together_with(self, other: "Mistake") -> "Mistake":
-        """Combine both mistakes in one model, for a pair of which `goes_with` is true."""
-        assert self.build is not None, f"`{self.id}` is not made by changing steps"
-        return Mistake(
-            f"{self.id}+{other.id}",
-            self.build({**self.changes, **other.changes}),
-            f"Two mistakes at once. {self.message} {other.message}",
-            self.hint,
-        )
 
 
 @dataclass(frozen=True)
@@ -123,7 +108,7 @@ class Exercise:
         is_class: the student writes a class.
         may_be_class: a function is asked for, and a class that is called like it will do.
         forbidden: names of torch functions that may not be called, with the reason.
-        no_loops: neither torch calls nor Python steps may grow with the sizes of the problem,
+        no_loops: neither torch calls nor Python steps may grow with the sizes of the inputs,
             from one probe to the next of those with the same group, `Probe.loops`.
         needs_loops: the opposite: one of the two must grow.
         each_counts: the probes are questions of their own: each that passes counts, whatever
@@ -160,7 +145,7 @@ class Exercise:
     each_counts: bool = False
     comparisons: dict[str, Callable] = field(default_factory=dict)
     exact: tuple[str, ...] = ()
-    tally: Callable[[Any, Any], str] = lambda runs, outcomes: ""
+    tally: Callable[[Any, Any], str] = lambda prepared, outcomes: ""
     builds_on: tuple[str, ...] = ()
     name: str = ""
     lesson: str = ""

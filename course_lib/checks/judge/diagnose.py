@@ -1,27 +1,26 @@
 """Find the known mistake that reproduces the student's numbers."""
 
+import itertools
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from course_lib.checks.judge.comparisons import (
-    UNEXPECTED,
-    error_of,
-    missing_from,
-    same_error,
-    same_record,
-    same_records,
+from course_lib.checks.judge.comparisons import same_record, same_records
+from course_lib.checks.judge.definitions import Exercise, Mistake
+from course_lib.checks.judge.prepare import prepare
+from course_lib.checks.judge.replay import Replay, replays
+from course_lib.checks.judge.violations import (
+    HYGIENE,
+    Outcomes,
+    Prepared,
+    Violation,
+    mutated,
 )
-from course_lib.checks.judge.definitions import Mistake
-from course_lib.checks.judge.violations import HYGIENE, Violation, mutated
 from course_lib.checks.observe.observation import Observation
-from course_lib.checks.observe.probe import Probe
-from course_lib.reference import Expected
 
-Outcomes = Mapping[str, tuple[Observation, list[Violation]]]
 Replays = Iterable[tuple[Mistake, Outcomes]]  # what each known mistake does, run as it is asked for
-LEAST = 0.75  # of the failing problems that a mistake must explain to be named
+LEAST = 0.75  # of the failing probes that a mistake must explain to be named
 
 
 @dataclass(frozen=True)
@@ -49,14 +48,9 @@ class Explanation:
 class Answer:
     """The observations of a student's answer, compared with those of each known mistake."""
 
-    def __init__(
-        self,
-        runs: Sequence[tuple[Probe, Expected]],
-        outcomes: Outcomes,
-        seconds: float | None = None,
-    ) -> None:
+    def __init__(self, prepared: Prepared, outcomes: Outcomes, seconds: float | None) -> None:
         self._until = math.inf if seconds is None else time.process_time() + seconds
-        self._probes = {probe.name: probe for probe, _ in runs}
+        self._probes = {probe.name: probe for probe, _ in prepared}
         self._outcomes = outcomes
         self._failing = frozenset(
             (name, violation.aspect) for name, (_, found) in outcomes.items() for violation in found
@@ -140,27 +134,18 @@ class Answer:
             num_explained -= bool(wanted - same)
             if num_explained < least:
                 return None
-        if not self._is_cause(explained) or not self._is_more_than_an_error(explained, replayed):
+        # If all that the student does is to change the arguments, gradients are wrong because of
+        # the change, not because of another mistake.
+        only_mutates = self._is_mutating and not any(key[1] in _RESULTS for key in self._failing)
+        if only_mutates and all(aspect != "mutated" for _, aspect in explained):
+            return None
+        # Any slip raises something on the inputs on which a mistake raises.
+        if all(aspect == "raised" for _, aspect in explained) and not all(
+            _same_error(self._outcomes[name][0], replayed[name][0]) for name, _ in explained
+        ):
             return None
         numbers = num_explained, self._num_failing
         return Explanation(mistake, frozenset(explained), *numbers, self._says_little)
-
-    def _is_cause(self, explained: set[tuple[str, str]]) -> bool:
-        """Return whether a mistake changes the arguments, if that is all that the student does.
-
-        Gradients are then wrong because of the change, not because of another mistake.
-        """
-        only_follows = self._is_mutating and not any(key[1] in _RESULTS for key in self._failing)
-        return not only_follows or any(aspect == "mutated" for _, aspect in explained)
-
-    def _is_more_than_an_error(self, explained: set[tuple[str, str]], replayed: Outcomes) -> bool:
-        """Return whether a mistake gives the student's numbers, or raises the very same errors.
-
-        Any slip raises something on the inputs on which a mistake raises.
-        """
-        return any(aspect != "raised" for _, aspect in explained) or all(
-            same_error(self._outcomes[name][0], replayed[name][0]) for name, _ in explained
-        )
 
     def _rules_out(self, name: str, others: set[tuple[str, str]]) -> bool:
         """Return whether a mistake causes violations that the student's answer does not have."""
@@ -196,19 +181,41 @@ class Answer:
             return mutated(probe, ours) == mutated(probe, theirs)
         return True
 
-    def _raises_the_same(self, ours, theirs, replayed: Outcomes) -> bool:
+    def _raises_the_same(self, ours: Observation, theirs: Observation, replayed: Outcomes) -> bool:
         """Return whether both raised the same error or failed in the same calls."""
-        if any(seen.raised and seen.raised.phase == "inject" for seen in (ours, theirs)):
-            return missing_from(ours) == missing_from(theirs)
-        errors = [error_of(seen) for seen in (ours, theirs)]
-        if errors[0] == errors[1] or None in errors or UNEXPECTED in errors:
-            return errors[0] == errors[1]
+        same = _same_error(ours, theirs, 3)
+        errors = [_error_of(seen)[:3] for seen in (ours, theirs)]
+        injecting = any(seen.raised and seen.raised.phase == "inject" for seen in (ours, theirs))
+        if same or injecting or () in errors or _UNEXPECTED in errors:
+            return same
         failing = {name for name, aspect in self._failing if aspect == "raised"}
         return failing != set(self._outcomes) and all(
             (name in failing)
             == any(violation.aspect == "raised" for violation in replayed[name][1])
             for name in self._outcomes
         )
+
+
+def _same_error(ours: Observation, theirs: Observation, num_words: int | None = None) -> bool:
+    """Return whether both errors begin with the same words, or both lack the same parameters."""
+    if any(seen.raised and seen.raised.phase == "inject" for seen in (ours, theirs)):
+        lacking = [
+            seen.without_parameters or sorted((seen.parameters or {}).items())
+            for seen in (ours, theirs)
+        ]
+        return lacking[0] == lacking[1]
+    return _error_of(ours)[:num_words] == _error_of(theirs)[:num_words]
+
+
+def _error_of(seen: Observation) -> tuple[str, ...]:
+    """Return the type of an error and the words after the name of the function called."""
+    if seen.raised is None:
+        return ()
+    words = seen.raised.message.split()
+    return (seen.raised.type_name, *(words[1:] if words and words[0].endswith("()") else words))
+
+
+_UNEXPECTED = ("TypeError", "got", "an")  # unexpected keyword argument
 
 
 def _says_little(seen: Observation) -> bool:
@@ -230,39 +237,43 @@ def _has_wrong_numbers(found: Sequence[Violation]) -> bool:
 
 
 def explain(
-    runs: Sequence[tuple[Probe, Expected]],
-    replays: Replays,
-    student: Outcomes,
-    seconds: float | None = None,
-    pairs: Callable[[], Sequence] = tuple,
+    exercise: Exercise, seed: str, student: Outcomes, seconds: float | None = None
 ) -> list[Explanation]:
     """Return the known mistakes that give the student's numbers on the most failing probes.
 
     Args:
-        runs: the probes with what was expected.
-        replays: what each known mistake does on them, by probe name; asked for as needed, the
-            most likely first.
+        exercise: the exercise.
+        seed: of the probes (`prepare`).
         student: the observation and violations of each probe, by probe name.
         seconds: of processor time, after which no further mistake is tried; any time if None.
-        pairs: two known mistakes at once (`checks.judge.replay.pairs`), asked for where no single
-            one explains everything.
 
     Returns:
         The mistakes that explain all failing probes; several only if they all give the same
-        numbers there. Otherwise the first pair that does, or the mistakes that explain the most
-        failing probes, but at least `LEAST` of them. Results that are only words or bools fit
-        many mistakes, so those need a mistake that explains all.
+        numbers there. Otherwise the first pair of mistakes that does, or the mistakes that explain
+        the most failing probes, but at least `LEAST` of them. Results that are only words or bools
+        fit many mistakes, so those need a mistake that explains all.
     """
-    answer = Answer(runs, student, seconds)
-    found = answer.explanations(replays)
+    prepared, known = prepare(exercise, seed), replays(exercise, seed)
+    answer = Answer(prepared, student, seconds)
+    found = answer.explanations(known)
     if found and found[0].is_whole:
         return found
-    both = answer.explanations(_likely(pairs(), answer), whole=True)
+    both = answer.explanations(_pairs(exercise, prepared, known, answer), whole=True)
     return both[:1] or found
 
 
-def _likely(pairs: Sequence, answer: Answer) -> Iterator[tuple[Mistake, Outcomes]]:
-    """Yield the pairs of mistakes that are possible, with their outcomes."""
-    for pair in pairs:
-        if answer.may_be(*pair.members):
-            yield pair.mistake, pair.outcomes
+def _pairs(
+    exercise: Exercise, prepared: Prepared, known: Replays, answer: Answer
+) -> Iterator[tuple[Mistake, Outcomes]]:
+    """Yield two mistakes at once if they change different steps of one model and may be made."""
+    first: dict[str, tuple[Mistake, Outcomes]] = {}
+    for mistake, outcomes in known:
+        first.setdefault(mistake.id, (mistake, outcomes))  # without twins
+    for (one, ours), (other, theirs) in itertools.combinations(first.values(), 2):
+        if one.build is None or one.build != other.build or one.changes.keys() & other.changes:
+            continue
+        if answer.may_be(ours, theirs):
+            model = one.build({**one.changes, **other.changes})
+            message = f"Two mistakes at once. {one.message} {other.message}"
+            both = Mistake(f"{one.id}+{other.id}", model, message, one.hint)
+            yield both, Replay(exercise, model, prepared)

@@ -30,7 +30,7 @@ from course_lib.checks.judge.in_text import (
 )
 from course_lib.checks.judge.violations import Violation, mutated, tolerance_of_gradient
 from course_lib.checks.observe.observation import Observation
-from course_lib.checks.observe.probe import Array, Built, Probe
+from course_lib.checks.observe.probe import Built, Probe
 from course_lib.checks.observe.record import Recorded
 from course_lib.checks.observe.scenarios import STATISTICS
 from course_lib.reference import Expected
@@ -57,20 +57,18 @@ class Beside:
     shapes: str = ""
 
     def lines(self) -> list[str]:
-        """Return the example as plain text."""
-        return [f"  {self.shapes}"] * bool(self.shapes) + self._numbers()
-
-    def _numbers(self) -> list[str]:
+        """Return the result as plain text."""
+        shapes = [f"  {self.shapes}"] if self.shapes else []
         if not self.expected:
-            return [f"  {self.name}, yours:", *in_columns(self.yours)]
+            return [*shapes, f"  {self.name}, yours:", *in_columns(self.yours)]
         left, right = in_columns(self.yours), in_columns(self.expected)
         heads = [f"  {self.name}, yours:", "by the definition:"]
         width = max(map(len, [heads[0], *left])) + 3
         if width + max(map(len, [heads[1], *right])) > 96:
-            return [heads[0], *left, f"  {heads[1]}", *right]
+            return [*shapes, heads[0], *left, f"  {heads[1]}", *right]
         pairs = itertools.zip_longest(left, (row.strip() for row in right), fillvalue="")
         rows = [(heads[0], heads[1]), *pairs]
-        return [f"{a:<{width}}{b}".rstrip() for a, b in rows]
+        return [*shapes, *(f"{a:<{width}}{b}".rstrip() for a, b in rows)]
 
 
 @dataclass(frozen=True)
@@ -154,7 +152,7 @@ def importance(violation: Violation) -> tuple[int, bool, int, int]:
 
 def _is_special(probe: Probe) -> bool:
     """Return whether a reader would blame the call's huge numbers, dtype or mode."""
-    arrays = [value for value in probe.inputs().values() if isinstance(value, Array)]
+    arrays = probe.arrays().values()
     finite = (np.where(np.isfinite(array.data), array.data, 0) for array in arrays)
     return (
         probe.scenario != "call"
@@ -283,22 +281,21 @@ def with_numbers(
     """Return the message of a violation, with the first number that differs where there is one."""
     problem, probe = violation.problem, violation.probe
     if problem.id == "wrong_values" and _is_exact(exercise, probe):
-        return " ".join(
-            filter(None, [problem.message, _first_wrong(exercise, probe, expected, seen)])
-        )
-    named: dict[str, tuple[Mapping, Mapping]] = {
-        "wrong_gradient": (expected.gradients, seen.gradients),
-        "attribute_values": (expected.attributes, seen.attributes),
-    }
-    for wanted, got in [named[problem.id]] if problem.id in named else []:
-        for name, value in wanted.items():
-            data = getattr(got.get(name), "data", None)
-            if f"`{name}`" in problem.message or f"`self.{name}`" in problem.message:
-                found = data is not None and entry_that_differs(np.asarray(value), data, 1e-5)
-                if found and problem.id == "attribute_values":
-                    return f"{problem.message} In your `self.{name}`, {found}."
-                return f"{problem.message[:-1]}: {found}." if found else problem.message
-    return problem.message
+        return f"{problem.message} {_first_wrong(exercise, probe, expected, seen)}".strip()
+    is_gradient = problem.id == "wrong_gradient"
+    if not is_gradient and problem.id != "attribute_values":
+        return problem.message
+    wanted = expected.gradients if is_gradient else expected.attributes
+    got = seen.gradients if is_gradient else seen.attributes
+    said = problem.message.replace("`self.", "`")
+    name = next((name for name in wanted if f"`{name}`" in said), "")
+    data = getattr(got.get(name), "data", None)
+    found = data is not None and entry_that_differs(np.asarray(wanted[name]), data, 1e-5)
+    if not found:
+        return problem.message
+    if is_gradient:
+        return f"{problem.message[:-1]}: {found}."
+    return f"{problem.message} In your `self.{name}`, {found}."
 
 
 def _first_wrong(exercise, probe: Probe, expected: Expected, seen: Observation) -> str:

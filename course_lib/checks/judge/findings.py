@@ -1,24 +1,19 @@
 """Find what a report says about wrong results: each problem once, the most telling one first."""
 
 import contextlib
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
+from course_lib.checks.judge.definitions import Exercise, Property
 from course_lib.checks.judge.diagnose import Explanation
-from course_lib.checks.judge.example import (
-    Example,
-    example_of,
-    importance,
-    shown_first,
-    with_numbers,
-)
+from course_lib.checks.judge.example import importance, shown_first, with_numbers
 from course_lib.checks.judge.report import Finding
 from course_lib.checks.judge.shrink import Failure, Observer, shrink
-from course_lib.checks.judge.violations import HYGIENE, Violation
+from course_lib.checks.judge.violations import HYGIENE, Outcomes, Prepared, Violation
 from course_lib.checks.observe.observation import Observation
-from course_lib.checks.observe.probe import Array, Built, Probe
-from course_lib.reference import Expected
+from course_lib.checks.observe.probe import Array, Built
 
 _MAX_FINDINGS = 4
 _UNNAMED = ("wrong_values", "not_a_number", "attribute_values")
@@ -37,18 +32,6 @@ _POINTERS = {
 _TELLING = ("values", "kind", "shape", "type", "raised"), ("gradients", "attributes", "mutated")
 
 
-def by_name(runs) -> dict[str, Expected]:
-    return {probe.name: expected for probe, expected in runs}
-
-
-def example_for(exercise, failure: Failure | None) -> Example:
-    """Return the input that fails, with the student's result beside the definition's."""
-    with contextlib.suppress(Exception):  # what cannot be shown decides nothing
-        if failure is not None:
-            return example_of(exercise, failure.violation, failure.expected, failure.seen)
-    return Example()
-
-
 class _Failures:
     """Failures of an answer, of which the report shows the first one, on a small input.
 
@@ -56,9 +39,20 @@ class _Failures:
         shown: the failure that the report shows, or None before it speaks of any.
     """
 
-    def __init__(self, exercise, runs, outcomes, observe_more: Observer | None):
-        self._exercise, self._outcomes = exercise, outcomes
-        self._expected, self._observe_more = by_name(runs), observe_more
+    def __init__(
+        self,
+        exercise: Exercise,
+        violations: list[Violation],
+        outcomes: Outcomes,
+        prepared: Prepared,
+        observe_more: Observer | None,
+    ):
+        self._exercise, self._outcomes, self._observe_more = exercise, outcomes, observe_more
+        self._expected = {probe.name: expected for probe, expected in prepared}
+        self._formula = prepared[0][0].says
+        self._plain = [
+            v for v in violations if v.aspect not in HYGIENE and v.probe.part == "values"
+        ]
         self.shown: Failure | None = None
 
     def say(self, violation: Violation, like: list[Violation], mistake=None, prop=None) -> Failure:
@@ -90,68 +84,74 @@ class _Failures:
         shown = self.shown and self.shown.violation.probe
         return shown is not None and failure.violation.probe is not shown
 
+    def case_of(self, violation: Violation) -> str:
+        """Return the sentence of a violation's probe, or "" if it may mislead.
+
+        The sentence is not the reason if plain probes about something else fail, too. For an
+        error, only plain probes that raise one count.
+        """
+        probe, raised = violation.probe, violation.aspect == "raised"
+        if probe.part == "gradients" and violation.aspect != "gradients":
+            return ""
+        plain = {v.probe.says for v in self._plain if not raised or v.aspect == "raised"}
+        if not plain <= {probe.says} and probe.says != self._formula:
+            return ""
+        return probe.says
+
     def _failure(self, violation: Violation) -> Failure:
         name = violation.probe.name
         return Failure(violation, self._expected[name], self._outcomes[name][0])
 
 
-def most_telling(violations, outcomes) -> Violation | None:
-    """Return the violation whose numbers tell a reader the most, or None if there is none."""
-    for aspects in _TELLING:
-        telling = [v for v in violations if v.aspect in aspects and v.probe.name in outcomes]
-        if telling:
-            return min(telling, key=shown_first)
-    return None
-
-
 def findings_of(
-    exercise,
-    violations,
+    exercise: Exercise,
+    violations: list[Violation],
     explanations: list[Explanation],
-    outcomes,
-    runs,
+    outcomes: Outcomes,
+    prepared: Prepared,
     observe_more: Observer | None,
 ) -> tuple[list[Finding], Failure | None]:
     """Return what to say, and the failure to show beneath it.
 
     A named mistake comes first, then types, shapes, numbers that are not finite, and values.
     """
-    failures = _Failures(exercise, runs, outcomes, observe_more)
-    findings = []
+    failures = _Failures(exercise, violations, outcomes, prepared, observe_more)
+    findings, telling = [], None
     if explanations:
         about = [v for v in violations if (v.probe.name, v.aspect) in explanations[0].explained]
         findings = _named(explanations, about[0].part)
-        if telling := most_telling(about, outcomes):
-            telling = failures.say(telling, about, explanations[0].mistake).violation
-        if errors := [v for v in about if v.aspect == "raised" and not _is_missing(v, outcomes)]:
-            error = (
-                telling if telling and telling.aspect == "raised" else min(errors, key=shown_first)
-            )
-            findings[0] = replace(
-                findings[0], message=f"{findings[0].message} {error.problem.message}"
-            )
+        groups = ([v for v in about if v.aspect in aspects] for aspects in _TELLING)
+        if group := next(filter(None, groups), None):
+            first = min(group, key=shown_first)
+            telling = failures.say(first, about, explanations[0].mistake).violation
+        # A call that lacked parameters raised no error of its own.
+        raised = {name: seen.raised for name, (seen, _) in outcomes.items() if seen.raised}
+        called = {name for name, each in raised.items() if each.phase != "inject"}
+        if errors := [v for v in about if v.aspect == "raised" and v.probe.name in called]:
+            if telling is not None and telling.aspect == "raised":
+                errors = [telling]
+            error = min(errors, key=shown_first)
+            message = f"{findings[0].message} {error.problem.message}"
+            findings[0] = replace(findings[0], message=message)
     explained = {key for found in explanations for key in found.explained}
     left = [v for v in violations if (v.probe.name, v.aspect) not in explained]
     known = {mistake.id for mistake in exercise.mistakes}
     if any(v.problem.id in known for v in left):  # a probe of one mistake alone has shown it
         left = [v for v in left if v.problem.id not in _UNNAMED]
     misled = {v.probe.name for v in violations if v.aspect in ("type", "shape", "values")}
-    left.sort(
-        key=lambda v: (
-            v.problem.id not in known,
-            _rank(v, misled),
-            v.problem.id in _UNNAMED,
-            shown_first(v),
-        )
-    )
-    cases = _Cases(violations, runs[0][0])
+
+    def order(v: Violation) -> tuple:
+        named = v.problem.id in known
+        return not named, _rank(v, misled), v.problem.id in _UNNAMED, shown_first(v)
+
+    left.sort(key=order)
     said = {finding.id for finding in findings}
     asked = False
     for violation in left:
         problem = violation.problem
         if violation.aspect == "values" and problem.id not in known and not asked:
             asked = True
-            if finding := _violated_property(exercise, left, outcomes, failures, cases):
+            if finding := _violated_property(exercise, left, outcomes, failures):
                 said |= {finding.id, "wrong_values"}
                 findings.append(finding)
         follows = violation.aspect == "gradients" or problem.id == "attribute_values"
@@ -162,27 +162,19 @@ def findings_of(
         said.add(problem.id)
         failure = failures.say(violation, left)
         message = with_numbers(exercise, failure.violation, failure.expected, failure.seen)
-        if failures.is_elsewhere(failure) and message != problem.message:
-            message = (
-                _of_another_input(message) if problem.id == "wrong_values" else problem.message
-            )
-        elif failures.is_elsewhere(failure) and problem.id in _ABOUT_ONE_INPUT:
+        elsewhere = failures.is_elsewhere(failure)
+        if elsewhere and message != problem.message and problem.id != "wrong_values":
+            message = problem.message
+        elif elsewhere and (message != problem.message or problem.id in _ABOUT_ONE_INPUT):
             message = _of_another_input(message)
         if problem.id in (_OF_THE_EDGES if violation.part == "edges" else _OF_THE_VALUES):
-            message = f"{cases.of(failure.violation)} {message}".strip() or _NOTHING_KNOWN
+            message = f"{failures.case_of(failure.violation)} {message}".strip() or _NOTHING_KNOWN
         message += _NUMBERS_RIGHT if violation.aspect == "kind" else ""
         hint = problem.hint or _POINTERS.get(violation.aspect, "")
-        in_view = _can_be_worked_out(exercise, failure, message)
-        if hint == _POINTERS["values"] and (not in_view or failures.is_elsewhere(failure)):
-            hint = ""
+        if elsewhere or not _can_be_worked_out(exercise, failure, message):
+            hint = "" if hint == _POINTERS["values"] else hint
         findings.append(Finding(problem.id, message, hint, violation.part))
     return findings, failures.shown
-
-
-def _is_missing(violation: Violation, outcomes) -> bool:
-    """Return whether a call raised no error of its own, as parameters were missing before it."""
-    raised = outcomes[violation.probe.name][0].raised
-    return raised is None or raised.phase == "inject"
 
 
 def _of_another_input(sentence: str) -> str:
@@ -191,7 +183,7 @@ def _of_another_input(sentence: str) -> str:
     return f"On another input, {sentence if is_name else sentence[:1].lower() + sentence[1:]}"
 
 
-def _can_be_worked_out(exercise, failure: Failure, message: str) -> bool:
+def _can_be_worked_out(exercise: Exercise, failure: Failure, message: str) -> bool:
     """Return whether a message names an entry that a reader can compute from numbers in view.
 
     Nobody sees the weights of a module, and a bool is not computed from numbers.
@@ -204,32 +196,8 @@ def _can_be_worked_out(exercise, failure: Failure, message: str) -> bool:
     return "the definition gives" in message and not hidden and not is_bool
 
 
-class _Cases:
-    """Sentences of the failing probes that may explain the failure.
-
-    A probe's sentence is not the reason if plain probes about something else fail, too. For an
-    error, only plain probes that raise one count.
-    """
-
-    def __init__(self, violations: list[Violation], plainest: Probe):
-        failing = [v for v in violations if v.aspect not in HYGIENE]
-        self._plain = [v for v in failing if v.probe.part == "values"]
-        self._formula = plainest.says
-
-    def of(self, violation: Violation) -> str:
-        """Return the sentence of a violation's probe, or "" if it may mislead."""
-        probe = violation.probe
-        if probe.part == "gradients" and violation.aspect != "gradients":
-            return ""
-        raised = violation.aspect == "raised"
-        plain = {v.probe.says for v in self._plain if not raised or v.aspect == "raised"}
-        if not plain <= {probe.says} and probe.says != self._formula:
-            return ""
-        return probe.says
-
-
 def _named(explanations: list[Explanation], part: str) -> list[Finding]:
-    """Return findings on the known mistake, with its share of the problems, and on its equal."""
+    """Return findings on the known mistake, with its share of the failing probes, and its equal."""
     first, *others = explanations
     message = first.mistake.message
     if not first.is_whole:
@@ -249,7 +217,7 @@ def _named(explanations: list[Explanation], part: str) -> list[Finding]:
 def _rank(violation: Violation, misled: set[str]) -> int:
     """Return the rank of a violation: forbidden call, type, shape, error, NaN, values, the rest.
 
-    At the edges, NaN ranks after the wrong values of plain problems, and an exception ranks after
+    At the edges, NaN ranks after the wrong values of plain probes, and an exception ranks after
     all wrong values. If all numbers are correct, the rest fails because of a changed argument.
     """
     problem, aspect = violation.problem, violation.aspect
@@ -267,7 +235,7 @@ def _rank(violation: Violation, misled: set[str]) -> int:
 
 
 def _violated_property(
-    exercise, violations, outcomes, failures: _Failures, cases: _Cases
+    exercise: Exercise, violations: list[Violation], outcomes: Outcomes, failures: _Failures
 ) -> Finding | None:
     """Return a finding on the first property that wrong values break, or None.
 
@@ -283,35 +251,26 @@ def _violated_property(
                     sentence = _of_another_input(sentence)
                 sentence += _formula(prop, failing, outcomes)
                 if violation.probe.scenario != "call":
-                    sentence = f"{cases.of(violation)} {sentence}".strip()
+                    sentence = f"{failures.case_of(violation)} {sentence}".strip()
                 return Finding(prop.id, sentence, prop.hint, violation.part)
     return None
 
 
-def _formula(prop, failing: list[Violation], outcomes) -> str:
-    """Return the formula that fits at least two problems of different sizes, if only one does."""
-    guesses = []
-    for violation in failing:
-        seen = outcomes[violation.probe.name][0]
-        if (found := prop.formulas(violation.probe, prop.recorded(seen))) is not None:
-            guesses.append((violation.probe, found))
-    if len({_sizes(probe) for probe, _ in guesses}) < 2:
-        return ""
-    common = set.intersection(*(set(found) for _, found in guesses))
+def _formula(prop: Property, failing: list[Violation], outcomes: Outcomes) -> str:
+    """Return the formula that fits at least two inputs of different sizes, if only one does."""
+    guesses, sizes = [], set()
+    for probe in [violation.probe for violation in failing]:
+        found = prop.formulas(probe, prop.recorded(outcomes[probe.name][0]))
+        if found is not None:
+            given = [*probe.inputs().values(), *(probe.construct or {}).values()]
+            shapes = [value.data.shape for value in given if isinstance(value, Array)]
+            guesses.append(set(found))
+            sizes.add((*shapes, *(value for value in given if isinstance(value, int))))
+    common = set.intersection(*guesses) if len(sizes) > 1 else ()
     return f" {common.pop()}" if len(common) == 1 else ""
 
 
-def _sizes(probe: Probe) -> tuple:
-    """Return the shapes of a probe's arrays and the integers among its arguments."""
-    given = [*probe.inputs().values(), *(probe.construct or {}).values()]
-    return tuple(
-        value.data.shape if isinstance(value, Array) else value
-        for value in given
-        if isinstance(value, Array | int)
-    )
-
-
-def notes_of(seen: dict[str, Observation]) -> list[str]:
+def notes_of(seen: Mapping[str, Observation]) -> list[str]:
     """Return the warnings and the stderr of an answer, which are reported but cost no points."""
     notes = []
     for observation in seen.values():

@@ -1,13 +1,14 @@
 """Prepare the probes of an exercise and what the oracle expects, before any answer is seen."""
 
-import dataclasses
 import functools
 import hashlib
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from course_lib.checks.judge.definitions import Exercise
+from course_lib.checks.judge.violations import Prepared
 from course_lib.checks.observe.probe import Array, Probe
 from course_lib.reference import Expected
 
@@ -15,13 +16,13 @@ CHECK_VERSION = "1"
 
 
 @functools.lru_cache(maxsize=64)
-def prepare(exercise: Exercise, seed: str) -> tuple[tuple[Probe, Expected], ...]:
+def prepare(exercise: Exercise, seed: str) -> Prepared:
     """Return the probes of an exercise for a seed, each with what the oracle expects."""
     digest = hashlib.sha256(f"{seed}/{exercise.name}/{CHECK_VERSION}".encode()).digest()
     probes = exercise.probes(np.random.default_rng(list(digest)))
     assert len({probe.name for probe in probes}) == len(probes), "probe names must differ"
     if exercise.forbidden or exercise.no_loops or exercise.needs_loops:
-        probes = [dataclasses.replace(probe, counted=True) for probe in probes]
+        probes = [replace(probe, counted=True) for probe in probes]
     return tuple((probe, expect(exercise, probe)) for probe in probes)
 
 
@@ -34,12 +35,12 @@ def expect(exercise: Exercise, probe: Probe) -> Expected:
     expected = _ask(exercise, probe, inputs, state)
     gradients = {}
     if probe.grad_outputs is not None:
-        wanted = {n for n, a in probe.inputs().items() if isinstance(a, Array) and a.requires_grad}
+        wanted = {name for name, array in probe.arrays().items() if array.requires_grad}
         at = _weighted(expected, probe)
         for name, value in [*inputs.items(), *state.items()]:
             if name in wanted or name in state:
                 gradients[name] = _differentiate(exercise, probe, inputs, state, value, at)
-    return dataclasses.replace(expected, gradients=gradients)
+    return replace(expected, gradients=gradients)
 
 
 def _ask(exercise, probe, inputs, state) -> Expected:

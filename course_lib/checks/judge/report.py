@@ -59,8 +59,8 @@ class Finding:
 
     id: str
     message: str
-    hint: str
-    part: str
+    hint: str = ""
+    part: str = "values"
 
 
 @dataclass(frozen=True)
@@ -110,61 +110,31 @@ class Report:
         return 0.0 if self.starred else self.points
 
     @staticmethod
-    def correct(exercise: Exercise, notes: list[str], tally: str = "") -> "Report":
-        """Return a report with full points."""
-        return Report.on(exercise, "correct", 1.0, tally=tally, notes=notes)
+    def saying(
+        exercise: Exercise, outcome: str, id: str, message: str, hint: str = "", score: float = 0.0
+    ) -> "Report":
+        """Return a report with a single finding."""
+        return Report.on(exercise, outcome, score, [Finding(id, message, hint)])
 
     @staticmethod
     def not_attempted(exercise: Exercise, why: str) -> "Report":
         """Return a report that there is nothing to grade yet."""
-        finding = Finding("not_attempted", why, "", "values")
-        return Report.on(exercise, "not_attempted", 0.0, [finding])
+        return Report.saying(exercise, "not_attempted", "not_attempted", why)
 
     @staticmethod
-    def stopped(exercise: Exercise, error: str, *, stale: bool = False) -> "Report":
-        """Return the report for a cell that raised an error before it defined the answer.
-
-        Args:
-            error: what Python said, and of which line; may be anyone's text.
-            stale: an earlier definition is still there.
-        """
-        said = " ".join(error[:600].split())
-        message = f"Your cell stopped before it defined `{exercise.name}`: {said}"
-        if stale:
-            message += f". An earlier `{exercise.name}` is still there; this check did not use it."
-        hint = "Fix that, run the cell again, then this check."
-        finding = Finding("cell_stopped", message, hint, "values")
-        return Report.on(exercise, "raised", 0.0, [finding])
-
-    @staticmethod
-    def renamed(exercise: Exercise, found: str) -> "Report":
-        """Return the report for an answer that seems to have another name."""
-        message = f"You have `{found}`; the exercise asks for `{exercise.name}`."
-        hint = "Rename it, run its cell again, then this check."
-        finding = Finding("renamed", message, hint, "values")
-        return Report.on(exercise, "not_attempted", 0.0, [finding])
-
-    @staticmethod
-    def own_version(exercise: Exercise) -> "Report":
+    def course_version(exercise: Exercise) -> "Report":
         """Return the report for checking the course's own solution instead of the student's."""
-        finding = Finding(
-            "course_version",
-            f"This runs the course's own `{exercise.name}`, so there is nothing of yours to check.",
-            "Run the cell with your own definition again, then this check.",
-            "values",
-        )
-        return Report.on(exercise, "not_attempted", 0.0, [finding])
+        name = exercise.name
+        message = f"This runs the course's own `{name}`, so there is nothing of yours to check."
+        hint = "Run the cell with your own definition again, then this check."
+        return Report.saying(exercise, "not_attempted", "course_version", message, hint)
 
     @staticmethod
     def checker_failed(exercise: Exercise, error: Exception) -> "Report":
         """Return the report for a fault of the checker, which costs no points."""
-        finding = Finding(
-            "checker_failed",
-            f"The check itself failed ({type(error).__name__}: {error}). You lose no points.",
-            "Please tell your instructor, and go on.",
-            "values",
-        )
-        return Report.on(exercise, "checker_failed", 1.0, [finding])
+        message = f"The check itself failed ({type(error).__name__}: {error}). You lose no points."
+        hint = "Please tell your instructor, and go on."
+        return Report.saying(exercise, "checker_failed", "checker_failed", message, hint, 1.0)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report as JSON-able data."""

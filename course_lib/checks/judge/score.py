@@ -1,11 +1,11 @@
 """How many points an answer earns, from what went wrong with which probe."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import numpy as np
 
 from course_lib.checks.judge.definitions import Exercise
-from course_lib.checks.judge.violations import HYGIENE
+from course_lib.checks.judge.violations import HYGIENE, Outcomes, Prepared, Violation
 from course_lib.checks.observe.probe import Probe
 
 SHARES = {"values": 0.5, "edges": 0.25, "gradients": 0.15, "hygiene": 0.1}
@@ -27,23 +27,19 @@ def shares_of(exercise: Exercise, probes: Iterable[Probe]) -> dict[str, float]:
     return shares
 
 
-_JUDGED = {
-    "values": "values",
-    "edges": "edge cases",
-    "gradients": "gradients",
-    "hygiene": "hygiene",
-}
-
-
 def judged_for(exercise: Exercise) -> str:
     """Describe how points are split: "values 65%, edge cases 25%, ..."."""
     shares = shares_of(exercise, exercise.probes(np.random.default_rng(0)))
     return ", ".join(
-        f"{word} {shares[part]:.0%}" for part, word in _JUDGED.items() if part in shares
+        f"{'edge cases' if part == 'edges' else part} {shares[part]:.0%}"
+        for part in SHARES
+        if part in shares
     )
 
 
-def score_of(exercise, runs, outcomes, extra) -> tuple[float, dict[str, tuple[float, float]]]:
+def score_of(
+    exercise: Exercise, prepared: Prepared, outcomes: Outcomes, extra: list[Violation]
+) -> tuple[float, dict[str, tuple[float, float]]]:
     """Return the score 0..1 and, for each part, (earned, possible) as shares of 1.
 
     A part earns its share if all of its probes pass, else up to `MOST_OF_A_FLAWED_PART` of it,
@@ -58,33 +54,29 @@ def score_of(exercise, runs, outcomes, extra) -> tuple[float, dict[str, tuple[fl
     earns nothing.
     """
     passed: dict[str, list[float]] = {}
-    for probe, _ in runs:
+    for probe, _ in prepared:
         wrong = {v.aspect for v in outcomes[probe.name][1] if v.part != "hygiene"}
         passes = 0.5 if wrong in _HALF else float(not wrong)
         passed.setdefault(probe.part, []).append(passes)
     dirty = {v.aspect for _, found in outcomes.values() for v in found if v.aspect in HYGIENE}
-    shares = shares_of(exercise, (probe for probe, _ in runs))
-    earned = {part: _earned(passes, exercise.each_counts) for part, passes in passed.items()}
+    shares = shares_of(exercise, (probe for probe, _ in prepared))
+    earned = {part: sum(passes) / len(passes) for part, passes in passed.items()}
+    for part, passes in passed.items():
+        if not (exercise.each_counts or all(passes)):
+            earned[part] *= MOST_OF_A_FLAWED_PART
     if not any(passed["values"]):  # what is right at the edges by chance is worth little
         earned = {part: share / 4 for part, share in earned.items()}
     elsewhere = sum(shares[part] * earned[part] for part in passed) / (1 - shares["hygiene"])
     earned["hygiene"] = max(0.0, 1.0 - 0.5 * len(dirty)) * min(1.0, 2 * elsewhere)
-    factor = min((_FACTORS.get(violation.problem.id, 0.0) for violation in extra), default=1.0)
+    factors = [MOST_WITH_A_LOOP if v.problem.id == "loops" else 0.0 for v in extra]
+    factor = min(factors, default=1.0)
     if beyond_a_limit(outcomes):
         factor *= MOST_BEYOND_A_LIMIT
     parts = {part: (factor * share * earned[part], share) for part, share in shares.items()}
     return min(sum(earned for earned, _ in parts.values()), 0.99), parts
 
 
-_FACTORS: Mapping[str, float] = {"loops": MOST_WITH_A_LOOP}
-
-
-def _earned(passes: list[float], each_counts: bool) -> float:
-    share = sum(passes) / len(passes)
-    return share if each_counts or all(passes) else MOST_OF_A_FLAWED_PART * share
-
-
-def beyond_a_limit(outcomes) -> bool:
+def beyond_a_limit(outcomes: Outcomes) -> bool:
     """Return whether a probe of the values spends more than it may."""
     found = [v for _, violations in outcomes.values() for v in violations]
     return any(v.part == "values" and v.aspect.startswith("spent_") for v in found)

@@ -70,10 +70,10 @@ def shrink(
 
     def first_that_fails(candidates: Iterable[Probe]) -> Failure | None:
         expectations = _with_expectation(exercise, candidates)
-        in_time = itertools.takewhile(lambda run: time.process_time() < until, expectations)
-        runs = list(itertools.islice(in_time, _MOST_TRIED))
-        seen = observe_more([candidate for candidate, _ in runs]) if runs else {}
-        for candidate, expected in runs:
+        in_time = itertools.takewhile(lambda _: time.process_time() < until, expectations)
+        tried = list(itertools.islice(in_time, _MOST_TRIED))
+        seen = observe_more([candidate for candidate, _ in tried]) if tried else {}
+        for candidate, expected in tried:
             if candidate.name not in seen:
                 return None
             observed = seen[candidate.name]
@@ -119,16 +119,10 @@ def _size(failure: Failure) -> int:
 
 def _is_same(found: Failure, first: Failure) -> bool:
     """Return whether two violations are of the same kind; errors must come from the same line."""
-    same = (found.violation.aspect, found.violation.problem.id) == (
-        first.violation.aspect,
-        first.violation.problem.id,
-    )
-    if not same or found.seen.raised is None or first.seen.raised is None:
-        return same
-    return (found.seen.raised.type_name, found.seen.raised.lines[-1:]) == (
-        first.seen.raised.type_name,
-        first.seen.raised.lines[-1:],
-    )
+    kinds = [(each.violation.aspect, each.violation.problem.id) for each in (found, first)]
+    raised = [each.seen.raised for each in (found, first)]
+    errors = [(error.type_name, error.lines[-1:]) for error in raised if error is not None]
+    return kinds[0] == kinds[1] and (len(errors) < 2 or errors[0] == errors[1])
 
 
 def _reproduces(mistake: Mistake, found: Failure) -> bool:
@@ -154,7 +148,17 @@ def _with_expectation(
 
 def _cut(probe: Probe, sizes: Mapping[int, int], name: str) -> Probe:
     """Return the probe with every axis and size that is a key of `sizes` cut to its value."""
-    cut = _Slice(sizes)
+
+    def cut(name: str, value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            data = value[tuple(slice(sizes.get(n, n)) for n in value.shape)]
+            is_length = "len" in name and data.dtype.kind in "iu"
+            shortened = [new for old, new in sizes.items() if is_length and (value <= old).all()]
+            return np.minimum(data, min(shortened)) if shortened else data
+        if isinstance(value, int) and not isinstance(value, bool):
+            return sizes.get(value, value)
+        return value
+
     return replace(
         _changed(probe, cut, name),
         construct=probe.construct and {k: _apply(cut, k, v) for k, v in probe.construct.items()},
@@ -163,8 +167,15 @@ def _cut(probe: Probe, sizes: Mapping[int, int], name: str) -> Probe:
 
 
 def _rounded(probe: Probe) -> Probe:
-    """Return the probe with entries from -1, 0, 1 and 2."""
-    return _changed(probe, _round, f"{probe.name}_rounded")
+    """Return the probe with entries from -1, 0, 1 and 2, unless they are large or not finite."""
+
+    def rounded(name: str, value: Any) -> Any:
+        is_float = isinstance(value, np.ndarray) and value.dtype.kind == "f"
+        if not is_float or not (np.abs(value) <= _LARGEST).all():
+            return value
+        return np.clip(np.rint(value), -1, 2).astype(value.dtype) + 0.0
+
+    return _changed(probe, rounded, f"{probe.name}_rounded")
 
 
 def _sliced(probe: Probe) -> list[Probe]:
@@ -221,31 +232,6 @@ def _apply(change: Callable[[str, Any], Any], name: str, value: Any) -> Any:
     if isinstance(value, list | tuple):
         return type(value)(_apply(change, name, item) for item in value)
     return change(name, value)
-
-
-@dataclass(frozen=True)
-class _Slice:
-    """Cut every axis whose length is a key of `sizes` to the first entries."""
-
-    sizes: Mapping[int, int]
-
-    def __call__(self, name: str, value: Any) -> Any:
-        if isinstance(value, np.ndarray):
-            data = value[tuple(slice(self.sizes.get(n, n)) for n in value.shape)]
-            is_length = "len" in name and data.dtype.kind in "iu"
-            cut = [new for old, new in self.sizes.items() if is_length and (value <= old).all()]
-            return np.minimum(data, min(cut)) if cut else data
-        if isinstance(value, int) and not isinstance(value, bool):
-            return self.sizes.get(value, value)
-        return value
-
-
-def _round(name: str, value: Any) -> Any:
-    """Round an array to -1, 0, 1 and 2; leave one with large or no finite numbers."""
-    is_float = isinstance(value, np.ndarray) and value.dtype.kind == "f"
-    if not is_float or not (np.abs(value) <= _LARGEST).all():
-        return value
-    return np.clip(np.rint(value), -1, 2).astype(value.dtype) + 0.0
 
 
 def _arrays(value: Any) -> Iterator[Array]:

@@ -4,7 +4,7 @@ These are pure functions on plain data. A violation belongs to an aspect (raised
 values, gradients, mutated, dtype, ...). The aspects in `HYGIENE` count toward the hygiene share,
 whatever the probe. The others count toward the probe's own part."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,6 +38,8 @@ class Violation:
     part: str
 
 
+Prepared = Sequence[tuple[Probe, Expected]]  # the probes, each with what the oracle expects
+Outcomes = Mapping[str, tuple[Observation, list[Violation]]]  # by the probe's name
 Found = tuple[str, Problem | None]  # an aspect, and what is wrong in it
 
 
@@ -45,11 +47,20 @@ def judge(
     exercise: Exercise, probe: Probe, expected: Expected, seen: Observation
 ) -> list[Violation]:
     """Return all violations of one observation, the most basic first."""
-    found: list[Found] = [("mutated", _mutation_problem(name)) for name in mutated(probe, seen)]
+    found: list[Found] = []
+    for name in mutated(probe, seen):
+        problem = Problem(
+            "input_mutated",
+            f"Your function changed its argument `{name}`: after the call, the caller's own copy "
+            "is different.",
+            "Which line writes into an existing tensor (`x[...] = `, `x -= `, a name ending in "
+            "`_`)?",
+        )
+        found.append(("mutated", problem))
     if probe.raises:
         found.append(("raised", _expected_error(probe, seen)))
     elif seen.raised is not None:
-        found.append(("raised", raised_problem(probe, seen, seen.raised)))
+        found.append(("raised", _raised_problem(probe, seen, seen.raised)))
     else:
         found += _of_a_call_that_returned(exercise, probe, expected, seen)
     return [
@@ -62,7 +73,18 @@ def judge(
 def _of_a_call_that_returned(
     exercise: Exercise, probe: Probe, expected: Expected, seen: Observation
 ) -> Iterator[Found]:
-    yield "parameters", _wrong_parameters(probe, seen)
+    extra = sorted(set(seen.parameters or ()) - set(probe.state))
+    if probe.construct is not None and extra:
+        yield (
+            "parameters",
+            Problem(
+                "extra_parameters",
+                f"The module has parameters beyond the ones asked for: {', '.join(extra)}.",
+                "Do the layers ask for `bias=False`?"
+                if any("bias" in name for name in extra)
+                else "",
+            ),
+        )
     yield from _of_the_outputs(exercise, probe, expected, seen)
     for name, value in expected.attributes.items():
         yield _wrong_attribute(probe, name, value, seen.attributes.get(name))
@@ -72,66 +94,67 @@ def _of_a_call_that_returned(
     )
     yield "gradients", next(filter(None, gradients), None) or _cut_off(exercise, probe, seen)
     for quantity, limit in probe.at_most.items():
-        yield overspent(probe, quantity, limit, seen.spent.get(quantity))
+        yield _overspent(probe, quantity, limit, seen.spent.get(quantity))
     if seen.rng_touched and not probe.training:
-        yield "rng", _GLOBAL_NUMBERS
+        yield (
+            "rng",
+            Problem(
+                "global_rng_used",
+                "Your code draws from the global random generator, or seeds it, which changes the "
+                "caller's next draws.",
+                "Which line calls `manual_seed`, or draws without a generator of its own?",
+            ),
+        )
     if seen.training_changed:
-        yield "training", _TRAINING_CHANGED
+        yield (
+            "training",
+            Problem(
+                "training_flag_changed",
+                "Your module switches between train and eval mode by itself: the call changed "
+                "`self.training`.",
+                "Which line calls `.eval()` or `.train()`?",
+            ),
+        )
     if seen.settings:
-        yield "settings", _changed_settings(seen.settings)
-
-
-def _changed_settings(names: Sequence[str]) -> Problem:
-    return Problem(
-        "settings_changed",
-        f"Your code changes {' and '.join(names[:3])} and does not restore it, so all code that "
-        "runs afterwards is affected.",
-        "Which line sets it, and does a `with` block do the same for a few lines only?",
-    )
+        yield (
+            "settings",
+            Problem(
+                "settings_changed",
+                f"Your code changes {' and '.join(seen.settings[:3])} and does not restore it, so "
+                "all code that runs afterwards is affected.",
+                "Which line sets it, and does a `with` block do the same for a few lines only?",
+            ),
+        )
 
 
 def _of_the_outputs(
     exercise: Exercise, probe: Probe, expected: Expected, seen: Observation
 ) -> Iterator[Found]:
     """Compare types, then shapes, then values and dtypes; another type ends the comparison."""
-    returns, outputs = exercise.returns, seen.outputs or _NOTHING
+    returns, outputs = exercise.returns, seen.outputs
+    if outputs is None:  # a reply that holds neither a result nor an error
+        outputs = Recorded("none", "None")
+
+    def wrong_numbers(outputs: Recorded) -> Found | None:
+        if problem := wrong_shape(returns, expected.outputs, outputs):
+            return "shape", problem
+        compare = exercise.comparisons.get(probe.compare) or COMPARISONS[probe.compare]
+        problem = compare(probe, expected.outputs, outputs)
+        return None if problem is None else ("values", problem)
+
     broken = wrong_type(returns, expected.outputs, outputs)
     if broken is not None:
         soft = broken.id in ("wrong_type", "wrong_dtype_kind")
         others = converted(returns, outputs) if soft else None
-        right = others is not None and not _wrong_numbers(exercise, probe, expected, others)
+        right = others is not None and not wrong_numbers(others)
         yield "kind" if right else "type", broken
         return
-    wrong = _wrong_numbers(exercise, probe, expected, outputs)
+    wrong = wrong_numbers(outputs)
     if wrong is not None:
         yield wrong
     if wrong is None or wrong[0] != "shape":
         yield "dtype", wrong_dtype(returns, probe, seen, outputs)
         yield "device", wrong_device(returns, seen, outputs)
-
-
-_TRAINING_CHANGED = Problem(
-    "training_flag_changed",
-    "Your module switches between train and eval mode by itself: the call changed `self.training`.",
-    "Which line calls `.eval()` or `.train()`?",
-)
-_NOTHING = Recorded("none", "None")  # a reply that holds neither a result nor an error
-_GLOBAL_NUMBERS = Problem(
-    "global_rng_used",
-    "Your code draws from the global random generator, or seeds it, which changes the caller's "
-    "next draws.",
-    "Which line calls `manual_seed`, or draws without a generator of its own?",
-)
-
-
-def _wrong_numbers(exercise, probe, expected, outputs: Recorded) -> tuple[str, Problem] | None:
-    """Return the first problem, of shape or of values, in outputs of the right type."""
-    problem = wrong_shape(exercise.returns, expected.outputs, outputs)
-    if problem is not None:
-        return "shape", problem
-    compare = exercise.comparisons.get(probe.compare) or COMPARISONS[probe.compare]
-    problem = compare(probe, expected.outputs, outputs)
-    return None if problem is None else ("values", problem)
 
 
 def mutated(probe: Probe, seen: Observation) -> list[str]:
@@ -149,15 +172,6 @@ def mutated(probe: Probe, seen: Observation) -> list[str]:
     return [*changed, "grad_outputs"] if seen.grad_changed else changed
 
 
-def _mutation_problem(name: str) -> Problem:
-    return Problem(
-        "input_mutated",
-        f"Your function changed its argument `{name}`: after the call, the caller's own copy is "
-        "different.",
-        "Which line writes into an existing tensor (`x[...] = `, `x -= `, a name ending in `_`)?",
-    )
-
-
 def _expected_error(probe: Probe, seen: Observation) -> Problem | None:
     if seen.raised is None:
         return Problem("no_error", f"{probe.says} Here your code raised nothing.")
@@ -166,19 +180,6 @@ def _expected_error(probe: Probe, seen: Observation) -> Problem | None:
     got = seen.raised.type_name
     text = f": {seen.raised.message}" if seen.raised.message else "."
     return Problem("other_error", f"{probe.says} Your code raised {got}{text}")
-
-
-def _wrong_parameters(probe: Probe, seen: Observation) -> Problem | None:
-    if probe.construct is None or seen.parameters is None:
-        return None
-    extra = sorted(set(seen.parameters) - set(probe.state))
-    if not extra:
-        return None
-    return Problem(
-        "extra_parameters",
-        f"The module has parameters beyond the ones asked for: {', '.join(extra)}.",
-        "Do the layers ask for `bias=False`?" if any("bias" in name for name in extra) else "",
-    )
 
 
 def _wrong_attribute(probe: Probe, name: str, value: np.ndarray, got: Recorded | None) -> Found:
@@ -219,20 +220,16 @@ _LEAVES_THE_GRAPH = (
 
 
 def _wrong_gradient(probe, name, value, got: Recorded | None) -> Problem | None:
-    if got is None and not np.any(value):
+    if got is None or got.data is None:
+        if np.any(value):
+            return Problem("gradient_cut", f"No gradient reaches `{name}`.", _LEAVES_THE_GRAPH)
+        if got is not None:
+            return None
         return Problem(
             "gradient_cut",
             f"The gradient of `{name}` should be 0, but your result has no graph, so `backward()` "
             "raises an error.",
             "Which step makes a new tensor instead of computing with the given ones?",
-        )
-    if got is None or got.data is None:
-        if not np.any(value):
-            return None
-        return Problem(
-            "gradient_cut",
-            f"No gradient reaches `{name}`.",
-            _LEAVES_THE_GRAPH,
         )
     if not np.isfinite(got.data).all():
         return Problem(
@@ -243,12 +240,10 @@ def _wrong_gradient(probe, name, value, got: Recorded | None) -> Problem | None:
         )
     if arrays_agree(value, got.data, tolerance_of_gradient(got)):
         return None
-    own = probe.scenario.startswith("apply_function")  # the student's `backward`, not autograd's
-    return Problem(
-        "wrong_gradient",
-        f"The gradient of `{name}` is not that of the formula.",
-        "Which line of `backward` computes it, and from what that `forward` kept?" if own else "",
-    )
+    message, hint = f"The gradient of `{name}` is not that of the formula.", ""
+    if probe.scenario.startswith("apply_function"):  # the student's `backward`, not autograd's
+        hint = "Which line of `backward` computes it, and from what that `forward` kept?"
+    return Problem("wrong_gradient", message, hint)
 
 
 def _cut_off(exercise: Exercise, probe: Probe, seen: Observation) -> Problem | None:
@@ -282,7 +277,7 @@ _SPENDING = {
 }
 
 
-def overspent(
+def _overspent(
     probe: Probe, quantity: str, limit: int, spent: int | None
 ) -> tuple[str, Problem | None]:
     """Return the exceeded aspect of cost and its problem; `spent` is None if it is unknown."""
@@ -301,10 +296,11 @@ def overspent(
     return aspect, Problem(aspect, f"{probe.says} {numbers}", question)
 
 
-def forbidden_in(exercise: Exercise, runs, seen) -> list[Violation]:
-    """Return the violations for forbidden calls, and for loops where none are allowed."""
-    found = []
-    for probe, _ in runs:
+def forbidden_in(
+    exercise: Exercise, prepared: Prepared, seen: Mapping[str, Observation]
+) -> list[Violation]:
+    """Return the violation for a forbidden call, or for a loop where none is allowed."""
+    for probe, _ in prepared:
         calls = seen[probe.name].calls if probe.name in seen else {}
         for name, reason in exercise.forbidden.items():
             if name in calls:
@@ -312,25 +308,22 @@ def forbidden_in(exercise: Exercise, runs, seen) -> list[Violation]:
                     f"Your code calls `{name}`, itself or through another function, which this "
                     f"exercise rules out. {reason}"
                 )
-                found.append(
-                    Violation(probe, "forbidden", Problem("forbidden_call", message), "values")
-                )
-    if exercise.no_loops or exercise.needs_loops:
-        problem = _loops_problem(exercise, runs, seen)
-        if problem is not None:
-            found.append(Violation(runs[0][0], "forbidden", problem, "values"))
-    return found[:1]
+                problem = Problem("forbidden_call", message)
+                return [Violation(probe, "forbidden", problem, "values")]
+    problem = _loops_problem(exercise, prepared, seen)
+    return [Violation(prepared[0][0], "forbidden", problem, "values")] if problem else []
 
 
-def _loops_problem(exercise: Exercise, runs, seen) -> Problem | None:
-    """Return whether the work done from Python grows with the sizes, and whether it should."""
+def _loops_problem(
+    exercise: Exercise, prepared: Prepared, seen: Mapping[str, Observation]
+) -> Problem | None:
+    """Compare the work done from Python between sizes: whether it grows, and whether it should."""
     groups: dict[str, list[tuple[int, int]]] = {}
-    for probe, _ in runs:
-        if probe.loops and probe.name in seen:
-            observation = seen[probe.name]
-            if observation.raised is None:
-                work = sum(observation.calls.values()), observation.steps
-                groups.setdefault(probe.loops, []).append(work)
+    for probe, _ in prepared:
+        observation = seen.get(probe.name)
+        if probe.loops and observation is not None and observation.raised is None:
+            work = sum(observation.calls.values()), observation.steps
+            groups.setdefault(probe.loops, []).append(work)
     compared = [group for group in groups.values() if len(group) > 1]
     growing = [group for group in compared if len(set(group)) > 1]
     if exercise.no_loops and growing:
@@ -353,12 +346,13 @@ def _loops_problem(exercise: Exercise, runs, seen) -> Problem | None:
     return None
 
 
-def raised_problem(probe: Probe, seen: Observation, raised: Raised) -> Problem:
+def _raised_problem(probe: Probe, seen: Observation, raised: Raised) -> Problem:
     """Describe an error: by the name of the mistake if it is a known one, else by its message."""
     if raised.phase == "inject":
         return _missing_parameter(probe, seen)
     if raised.type_name == "NotAsRequested":  # raised by the scenario, not by the answer
-        return Problem("not_as_requested", f"{probe.says} {raised.message}", _NOT_AS_REQUESTED)
+        hint = "Which tensor or layer do you create without passing on what was given?"
+        return Problem("not_as_requested", f"{probe.says} {raised.message}", hint)
     for said, problem in _USUAL.items():
         if said in raised.message:
             return problem
@@ -366,16 +360,14 @@ def raised_problem(probe: Probe, seen: Observation, raised: Raised) -> Problem:
     during = {"construct": " when built", "backward": " in the backward pass"}.get(raised.phase, "")
     first_line = raised.message.strip().split("\n")[0][:300]
     message = f"Your code raised {raised.type_name}{where}{during}: {first_line}"
+    hint = "Follow the call: which line fails, and what goes into it?"
     if raised.phase == "construct":
-        options = text_of_options(probe.construct or {})
-        return Problem("raised", message, f"Does your `__init__` take `({options})`?")
-    hint = _BACKWARD if raised.phase == "backward" else _CALL
+        hint = f"Does your `__init__` take `({text_of_options(probe.construct or {})})`?"
+    elif raised.phase == "backward":
+        hint = "Which step leaves the graph, or writes into a tensor that it needs?"
     return Problem("raised", message, hint)
 
 
-_NOT_AS_REQUESTED = "Which tensor or layer do you create without passing on what was given?"
-_CALL = "Follow the call: which line fails, and what goes into it?"
-_BACKWARD = "Which step leaves the graph, or writes into a tensor that it needs?"
 _USUAL = {  # what Python or torch says, and what it means
     "before Module.__init__() call": Problem(
         "module_not_begun",
@@ -403,9 +395,14 @@ def _missing_parameter(probe: Probe, seen: Observation) -> Problem:
         return _WITHOUT_PARAMETERS[seen.without_parameters]
     wanted = {name: tuple(np.shape(data)) for name, data in probe.state.items()}
     found = seen.parameters or {}
+
+    def listed(shapes: dict[str, tuple]) -> str:
+        first = ", ".join(f"`{n}` {shape}" for n, shape in list(shapes.items())[:4]) or "none"
+        return first + f" and {len(shapes) - 4} more" * (len(shapes) > 4)
+
     if missing_names := [name for name in wanted if name not in found]:
-        missing = _listed({name: wanted[name] for name in missing_names})
-        yours = _listed({name: shape for name, shape in found.items() if name not in wanted})
+        missing = listed({name: wanted[name] for name in missing_names})
+        yours = listed({name: shape for name, shape in found.items() if name not in wanted})
         same_shapes = sorted(found.values()) == sorted(wanted.values())
         return Problem(
             "parameters_renamed" if same_shapes else "missing_parameter",
@@ -419,12 +416,6 @@ def _missing_parameter(probe: Probe, seen: Observation) -> Problem:
         f"The parameter `{wrong}` must have shape {wanted[wrong]}; yours has {found[wrong]}.",
         "Which size does this layer read, and which does it write?",
     )
-
-
-def _listed(shapes: dict[str, tuple]) -> str:
-    """Return the first few names with their shapes, and how many more there are."""
-    first = ", ".join(f"`{name}` {shape}" for name, shape in list(shapes.items())[:4]) or "none"
-    return first + f" and {len(shapes) - 4} more" * (len(shapes) > 4)
 
 
 _WITHOUT_PARAMETERS = {

@@ -38,8 +38,6 @@ from course_lib.checks.observe.scenarios import BUILDERS, SCENARIOS
 
 _LIBRARIES = (COURSE, *(path for module in (torch, np) for path in module.__path__))
 _STANDARD_LIBRARY = str(Path(contextlib.__file__).parent)
-
-
 _ENDS_ALL = ("NotImplementedError", "KeyboardInterrupt")
 
 
@@ -66,8 +64,8 @@ def observe(obj: Any, probe: Probe, *, watched: bool = True) -> Observation:
         The record of the call; an exception of the student's is part of it.
     """
     seen = Observation()
-    args = {n: materialise(a, probe.dtype) for n, a in probe.args.items()}
-    kwargs = {n: materialise(a, probe.dtype) for n, a in probe.kwargs.items()}
+    args = {name: materialise(value, probe.dtype) for name, value in probe.args.items()}
+    kwargs = {name: materialise(value, probe.dtype) for name, value in probe.kwargs.items()}
     started = time.perf_counter()
     stdout, stderr = _Unclosed(), _Unclosed()
     streams = contextlib.redirect_stderr(stderr), contextlib.redirect_stdout(stdout)
@@ -75,7 +73,7 @@ def observe(obj: Any, probe: Probe, *, watched: bool = True) -> Observation:
         warnings.simplefilter("always")
         with usual_settings() as changed, streams[0], streams[1]:
             try:
-                _run(obj, probe, seen, (args, kwargs), watched)
+                _run(obj, probe, seen, args, kwargs, watched)
             except BaseException as error:  # also SystemExit and a student's own base class
                 phase = seen.raised.phase if seen.raised else "call"
                 seen.raised = _describe_exception(error, phase)
@@ -93,18 +91,17 @@ class _Unclosed(io.StringIO):
         pass
 
 
-def _run(obj, probe: Probe, seen: Observation, inputs, watched) -> None:
+def _run(obj, probe: Probe, seen: Observation, args: dict, kwargs: dict, watched: bool) -> None:
     """Fill `seen` step by step, so that everything before an exception is kept."""
-    args, kwargs = inputs
     target, parameters = obj, {}
     torch.default_generator.manual_seed(probe.seed)
     if probe.construct is not None:
         made = {name: materialise(v, probe.dtype) for name, v in probe.construct.items()}
         probe = dataclasses.replace(probe, construct=made)
-        target, parameters = _prepare_module(obj, probe, seen, inputs)
+        target, parameters = _prepare_module(obj, probe, seen, args, kwargs)
     seen.raised = Raised("", "", phase="call")
     meter = _meter(probe, target, args, kwargs)
-    result = _call(target, probe, seen, inputs, watched, meter)
+    result = _call(target, probe, seen, args, kwargs, watched, meter)
     seen.outputs = record(result)
     for name in probe.attributes:
         seen.attributes[name] = record(getattr(target, name, None))
@@ -113,7 +110,7 @@ def _run(obj, probe: Probe, seen: Observation, inputs, watched) -> None:
     if probe.grad_outputs is not None:
         seen.raised.phase = "backward"
         given = {**args, **kwargs}
-        leaves = {n: given[n] for n, a in _arrays(probe).items() if a.requires_grad} | parameters
+        leaves = {n: given[n] for n, a in probe.arrays().items() if a.requires_grad} | parameters
         with torch.enable_grad(), meter or contextlib.nullcontext():
             seen.gradients, seen.grad_changed = _backward(result, probe.grad_outputs, leaves)
     if meter is not None:
@@ -121,33 +118,27 @@ def _run(obj, probe: Probe, seen: Observation, inputs, watched) -> None:
     seen.raised = None
 
 
-def _arrays(probe: Probe) -> dict[str, Array]:
-    return {name: value for name, value in probe.inputs().items() if isinstance(value, Array)}
-
-
-def _call(target, probe: Probe, seen: Observation, inputs, watched, meter) -> Any:
+def _call(
+    target, probe: Probe, seen: Observation, args: dict, kwargs: dict, watched: bool, meter
+) -> Any:
     """Return the result of the call and record in `seen` how it went, even if it raises."""
-    args, kwargs = inputs
-    given = {**args, **kwargs}
-    untouched = seeded_draws(probe.seed)
+    given, untouched = {**args, **kwargs}, seeded_draws(probe.seed)
     seed_all(probe.seed)
     training = getattr(target, "training", None)
-    steps = Steps(watched and bool(probe.loops), _LIBRARIES)
+    steps = Steps(_LIBRARIES) if watched and probe.loops else None
     watch = Watch() if watched else None
     calls = Calls() if watched and probe.counted else None
     nothing = contextlib.nullcontext()
     try:
-        with steps, watch or nothing, calls or nothing, meter or nothing:
+        with steps or nothing, watch or nothing, calls or nothing, meter or nothing:
             return SCENARIOS[probe.scenario](target, probe, args, kwargs)
     finally:
-        seen.steps = steps.count
-        if watch is not None:
-            seen.own = tuple(sorted(watch.own))
-        if calls is not None:
-            seen.calls = dict(calls.names)
+        seen.steps = steps.count if steps else 0
+        seen.solutions = tuple(sorted(watch.solutions)) if watch else ()
+        seen.calls = dict(calls.names) if calls else {}
         seen.rng_touched = next_draws() != untouched
         seen.training_changed = getattr(target, "training", None) != training
-        seen.arguments = {name: record(given[name]) for name in _arrays(probe)}
+        seen.arguments = {name: record(given[name]) for name in probe.arrays()}
 
 
 def _meter(probe: Probe, target, args: dict, kwargs: dict) -> Spending | None:
@@ -158,10 +149,12 @@ def _meter(probe: Probe, target, args: dict, kwargs: dict) -> Spending | None:
     return Spending([args, kwargs, weights])
 
 
-def _prepare_module(cls, probe, seen, inputs) -> tuple[torch.nn.Module, dict[str, torch.Tensor]]:
+def _prepare_module(
+    cls, probe: Probe, seen: Observation, args: dict, kwargs: dict
+) -> tuple[torch.nn.Module, dict[str, torch.Tensor]]:
     """Build the module, inject the probe's weights and return it with its parameters."""
     seen.raised = Raised("", "", phase="construct")
-    module = cls(**probe.construct)
+    module = cls(**(probe.construct or {}))
     if not isinstance(module, torch.nn.Module):
         raise TypeError("the class must inherit from nn.Module")
     module.eval()
@@ -169,13 +162,12 @@ def _prepare_module(cls, probe, seen, inputs) -> tuple[torch.nn.Module, dict[str
     if any(isinstance(p, torch.nn.UninitializedParameter) for p in module.parameters()):
         seen.raised.phase = "call"
         with torch.no_grad():  # lazy layers learn their sizes from one call
-            args, kwargs = inputs
             module(*args.values(), **kwargs)
     seen.raised.phase = "inject"
     parameters = _parameters(module)
     seen.parameters = {name: tuple(p.shape) for name, p in parameters.items()}
     if any(name not in parameters for name in probe.state):
-        seen.without_parameters = _what_instead(module, probe, inputs)
+        seen.without_parameters = _what_instead(module, probe, args, kwargs)
     with torch.no_grad():
         for name, data in probe.state.items():
             if name not in parameters:
@@ -194,20 +186,20 @@ def _prepare_module(cls, probe, seen, inputs) -> tuple[torch.nn.Module, dict[str
 
 def _parameters(module: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
     """Return a module's parameters by name; name layers of a Sequential by position."""
-    places = {}
-    for path, part in module.named_modules():
-        if isinstance(part, torch.nn.Sequential):
-            for place, layer in enumerate(part.named_children()):
-                start = f"{path}." if path else ""
-                places[f"{start}{layer[0]}"] = f"{start}{place}"
+    places = {
+        f"{path}.{name}".lstrip("."): f"{path}.{place}".lstrip(".")
+        for path, part in module.named_modules()
+        if isinstance(part, torch.nn.Sequential)
+        for place, (name, _) in enumerate(part.named_children())
+    }
     found = {}
     for name, parameter in module.named_parameters():
-        owner, _, own = name.rpartition(".")
-        found[f"{places.get(owner, owner)}.{own}" if owner else own] = parameter
+        layer, dot, last = name.rpartition(".")
+        found[f"{places.get(layer, layer)}{dot}{last}"] = parameter
     return found
 
 
-def _what_instead(module, probe, inputs) -> str:
+def _what_instead(module: torch.nn.Module, probe: Probe, args: dict, kwargs: dict) -> str:
     """Return where else the weights may be: "plain_tensors", "in_a_list" or "in_forward"."""
     held = {n: v for n, v in vars(module).items() if not n.startswith("_")} | module._buffers
     names = {name.split(".")[0] for name in probe.state}
@@ -222,7 +214,6 @@ def _what_instead(module, probe, inputs) -> str:
     made = []
     hook = torch.nn.modules.module.register_module_parameter_registration_hook
     with hook(lambda *call: made.append(call[1])), contextlib.suppress(Exception):
-        args, kwargs = inputs
         module(*args.values(), **kwargs)
     return "in_forward" if made else ""
 
@@ -232,7 +223,7 @@ def materialise(value, dtype=None) -> Any:
     if isinstance(value, Dtype):
         return getattr(torch, value.name)
     if isinstance(value, Built):
-        return BUILDERS[value.name](device="cpu", dtype=_floating(dtype), **value.options)
+        return BUILDERS[value.name](dtype=_floating(dtype), **value.options)
     if isinstance(value, list | tuple):
         return type(value)(materialise(item, dtype) for item in value)
     if not isinstance(value, Array):

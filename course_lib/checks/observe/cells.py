@@ -10,9 +10,9 @@ import ast
 import contextlib
 import re
 import sys
+import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
@@ -73,29 +73,32 @@ class Cells:
 
     def begin(self, info: Any) -> None:
         """Handle IPython's `pre_run_cell`."""
-        if info.store_history:
-            run = _Run(info.raw_cell, info.cell_id or "")
-            names = bound_in(run.source, self._transform)
-            if run.cell_id.endswith(_ANSWER):
-                names.add(run.cell_id.removesuffix(_ANSWER))
-            run.before = {name: self._identity(name) for name in names}
-            self._running = run
+        with contextlib.suppress(Exception):
+            if info.store_history:
+                run = _Run(info.raw_cell, info.cell_id or "")
+                names = bound_in(run.source, self._transform)
+                if run.cell_id.endswith(_ANSWER):
+                    names.add(run.cell_id.removesuffix(_ANSWER))
+                run.before = {name: self._identity(name) for name in names}
+                self._running = run
 
     def end(self, result: Any) -> None:
         """Handle `post_run_cell`, which IPython also fires for a cell that %%capture runs."""
         run = self._running
         if run is None:
             return
-        run.compiled = run.compiled and result.error_before_exec is None
-        error = result.error_before_exec or result.error_in_exec
-        if error is not None and not run.error:
-            run.error = _python_says(error, cell_body(run.source), self._namespace)
-        if result.info.store_history:
-            self._running, self._previous = None, run
-            run.after = {name: self._identity(name) for name in run.before}
-            # If the name holds the course's version, the student has attempted nothing.
-            names = [n for n in run.before if run.error or not _is_courses(self._namespace.get(n))]
-            self._latest.update(dict.fromkeys(names, run))
+        with contextlib.suppress(Exception):
+            run.compiled = run.compiled and result.error_before_exec is None
+            error = result.error_before_exec or result.error_in_exec
+            if error is not None and not run.error:
+                run.error = _python_says(error, cell_body(run.source), self._namespace)
+            if result.info.store_history:
+                self._running, self._previous = None, run
+                run.after = {name: self._identity(name) for name in run.before}
+                # If the name holds the course's version, the student has attempted nothing.
+                for name in run.before:
+                    if run.error or not _is_courses(self._namespace.get(name)):
+                        self._latest[name] = run
 
     def instead_of(self, name: str) -> Instead:
         """Describe why a name is undefined; return nothing if its cell defined it."""
@@ -139,17 +142,8 @@ def watch_cells(shell: Any) -> None:
     if shell is None or id(shell) in _watched:
         return
     cells = _watched[id(shell)] = Cells(shell.user_ns, shell.transform_cell)
-
-    def begin(info: Any) -> None:
-        with contextlib.suppress(Exception):
-            cells.begin(info)
-
-    def end(result: Any) -> None:
-        with contextlib.suppress(Exception):
-            cells.end(result)
-
-    shell.events.register("pre_run_cell", begin)
-    shell.events.register("post_run_cell", end)
+    shell.events.register("pre_run_cell", cells.begin)
+    shell.events.register("post_run_cell", cells.end)
 
 
 def instead_of(name: str, namespace: dict[str, Any]) -> Instead:
@@ -178,20 +172,14 @@ def parse_cell(source: str, transform: Callable[[str], str]) -> ast.Module | Non
         transform: IPython's `transform_cell`, which replaces its own syntax by Python.
     """
     source = cell_body(source)
-    for python in (lambda: source, lambda: transform(source)):
-        with contextlib.suppress(Exception), _without_warnings(source):
-            return ast.parse(python())
+    # Running the cell says what is wrong with an escape. Not saying it here makes Python repeat its
+    # earlier warnings, so it is done only where there may be an escape.
+    may_warn = "\\" in source
+    with warnings.catch_warnings(action="ignore") if may_warn else contextlib.nullcontext():
+        for python in (lambda: source, lambda: transform(source)):
+            with contextlib.suppress(Exception):
+                return ast.parse(python())
     return None
-
-
-def _without_warnings(source: str) -> AbstractContextManager:
-    """Ignore what Python says of a wrong escape: running the cell says it.
-
-    That makes Python repeat its earlier warnings, so it is done only where there may be an escape.
-    """
-    if "\\" not in source:
-        return contextlib.nullcontext()
-    return warnings.catch_warnings(action="ignore")
 
 
 def cell_body(source: str) -> str:
@@ -227,27 +215,18 @@ def bound_by(tree: ast.AST) -> Iterator[str]:
 def _python_says(error: BaseException, source: str, namespace: dict[str, Any]) -> str:
     """Return kind, message and line of what stopped a cell, as Python gives them."""
     number, message = None, message_of(error)
-    trace = error.__traceback__
-    if isinstance(error, SyntaxError) and not _is_in_cell(trace, namespace):
+    trace = traceback.walk_tb(error.__traceback__)
+    in_cell = [(frame.f_code.co_name, n) for frame, n in trace if frame.f_globals is namespace]
+    if isinstance(error, SyntaxError) and not in_cell:  # about the cell's own text
         number, message = error.lineno, str(error.msg)
-    while trace is not None:
-        if trace.tb_frame.f_globals is namespace and trace.tb_frame.f_code.co_name == "<module>":
-            number = trace.tb_lineno
-        trace = trace.tb_next
+    for name, line in in_cell:
+        if name == "<module>":
+            number = line
     said = " ".join(f"{type(error).__name__}: {message}".split()).removesuffix(": ")
     lines = source.splitlines()
     if number is not None and 0 < number <= len(lines):
         said = f"{said[:300]} (line {number}: `{lines[number - 1].strip()[:120]}`)"
     return said[:500]
-
-
-def _is_in_cell(trace: Any, namespace: dict[str, Any]) -> bool:
-    """Return whether the cell itself ran, so that the error is not about its own text."""
-    while trace is not None:
-        if trace.tb_frame.f_globals is namespace:
-            return True
-        trace = trace.tb_next
-    return False
 
 
 def _is_courses(value: Any) -> bool:

@@ -100,7 +100,9 @@ def _made(value: Any, known: dict[str, type]) -> Any:
         name, attributes = content
         return _object(name, attributes, known)
     if kind == "pairs":
-        return {_key(key): _made(item, known) for key, item in content}
+        if not all(isinstance(key, bool | int | float | str | None) for key, _ in content):
+            raise CodecError("the message holds a key that is no name")
+        return {key: _made(item, known) for key, item in content}
     if kind == "tuple":
         return tuple(_made(item, known) for item in content)
     raise CodecError("the message holds an unknown kind of value")
@@ -117,24 +119,15 @@ def _array(dtype: str, shape: list[int], text: str) -> np.ndarray:
 
 
 def _object(name: str, content: dict, known: dict[str, type]) -> Any:
-    kind = known[name]
-    fits = _checks_of(kind)
-    values = {key: _made(item, known) for key, item in content.items()}
+    kind, values = known[name], {key: _made(item, known) for key, item in content.items()}
+    hints = _hints(kind)
     for key, value in values.items():
-        if not fits[key](value):
+        if not _check_of(hints[key])(value):
             raise CodecError(f"{name}.{key} is a {type(value).__name__}")
     return kind(**values)
 
 
-@functools.cache
-def _checks_of(kind: type) -> dict[str, Callable[[Any], bool]]:
-    return {name: _check_of(hint) for name, hint in get_type_hints(kind).items()}
-
-
-def _key(key: Any) -> Any:
-    if not isinstance(key, bool | int | float | str | None):
-        raise CodecError("the message holds a key that is no name")
-    return key
+_hints = functools.cache(get_type_hints)
 
 
 @functools.cache
@@ -152,16 +145,14 @@ def _check_of(hint: Any) -> Callable[[Any], bool]:
     first, last = checks[0], checks[-1]
     if origin in (Union, UnionType):
         return lambda value: any(check(value) for check in checks)
-    if origin is tuple and Ellipsis in get_args(hint):
-        return lambda value: type(value) is tuple and all(map(first, value))
+    if origin is list or (origin is tuple and Ellipsis in get_args(hint)):
+        return lambda value: type(value) is origin and all(map(first, value))
     if origin is tuple:
         return lambda value: (
             type(value) is tuple
             and len(value) == len(checks)
             and all(check(item) for check, item in zip(checks, value, strict=True))
         )
-    if origin is list:
-        return lambda value: type(value) is list and all(map(first, value))
     if issubclass(origin, Mapping):
         return lambda value: (
             type(value) is dict and all(map(first, value)) and all(map(last, value.values()))

@@ -46,7 +46,7 @@ class Watch:
     """
 
     def __init__(self) -> None:
-        self.own: set[str] = set()
+        self.solutions: set[str] = set()
         self._profiler = Profile(subcalls=False, builtins=False)
 
     def __enter__(self) -> Self:
@@ -66,7 +66,7 @@ class Watch:
             if not isinstance(code, types.CodeType) or not code.co_flags & inspect.CO_OPTIMIZED:
                 continue  # written in C, or what an import runs
             if code.co_filename.startswith(_SOLUTIONS):
-                self.own.add(code.co_qualname.split(".")[0])
+                self.solutions.add(code.co_qualname.split(".")[0])
 
 
 _PATHS = sysconfig.get_paths()
@@ -77,26 +77,24 @@ class Steps:
     """Count the Python steps of a student's code, so that a loop shows even where torch sees none.
 
     A step is a line that runs, or a jump back to one, outside the libraries. A loop over plain
-    numbers, a comprehension and a recursion all take more steps for a larger problem, and one call
+    numbers, a comprehension and a recursion all take more steps for a larger input, and one call
     for everything does not. `count` holds the steps after the `with` block.
 
     Args:
-        enabled: without it nothing is counted and nothing slowed down.
         ours: folders besides the libraries whose lines are not the student's.
     """
 
-    def __init__(self, enabled: bool, ours: tuple[str, ...]):
-        self.count, self.enabled, self._ours = 0, enabled, (*LIBRARIES, *ours, "<frozen")
+    def __init__(self, ours: tuple[str, ...]):
+        self.count, self._ours = 0, (*LIBRARIES, *ours, "<frozen")
 
     def __enter__(self) -> Self:
         self._previous = sys.gettrace()
-        if self.enabled:
-            sys.settrace(self._trace)
+        sys.settrace(self._trace)
         return self
 
     def __exit__(self, *exc_info) -> None:
-        if self.enabled:  # coverage counts lines as we do, so it counts none while we do
-            sys.settrace(self._previous)  # pragma: no cover - coverage is off here
+        # coverage counts lines as we do, so it counts none while we do
+        sys.settrace(self._previous)  # pragma: no cover - coverage is off here
 
     def _trace(self, frame, event, _arg) -> Callable | None:  # pragma: no cover - so it is here
         if event == "call" and frame.f_code.co_filename.startswith(self._ours):

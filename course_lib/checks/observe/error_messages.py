@@ -41,7 +41,7 @@ def _near(error: BaseException) -> str:
     return _closest(name, tuple(shown))
 
 
-@functools.lru_cache(maxsize=16)  # an answer fails with every problem of a check alike
+@functools.lru_cache(maxsize=16)  # an answer fails alike with every probe of a check
 def _closest(name: str, names: tuple[str, ...]) -> str:
     return next(iter(difflib.get_close_matches(name, names, 1, _CLOSE)), "")
 

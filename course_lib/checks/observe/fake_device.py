@@ -38,8 +38,11 @@ class Elsewhere(TorchDispatchMode):
         if goes and device is not None:
             kwargs["device"] = torch.device("cpu")
         homes = {id(t.numbers): t for t in moved if isinstance(t, _Moved)}
-        results = func(*_without(args), **_without(kwargs))
-        return _elsewhere(results, homes) if goes else results
+        results = func(*_mapped(args, _numbers_of), **_mapped(kwargs, _numbers_of))
+        if not goes:
+            return results
+        # What was changed in place stays the same tensor.
+        return _mapped(results, lambda t: homes[id(t)] if id(t) in homes else _Moved(t))
 
 
 class _Moved(torch.Tensor):
@@ -72,22 +75,12 @@ def _tensors(tree) -> list[torch.Tensor]:
     return [t for item in items for t in _tensors(item)] if _is_group(tree) else []
 
 
-def _without(tree) -> Any:
-    """Replace moved tensors by their plain tensors."""
-    return _mapped(tree, _numbers_of)
-
-
 def _numbers_of(tensor: torch.Tensor) -> torch.Tensor:
     if isinstance(tensor, _Moved):
         return tensor.numbers
     if tensor.device.type == NAME:  # `torch.tensor(..., device=...)` loses them on its way here
         return torch.zeros(tensor.shape, dtype=tensor.dtype)
     return tensor
-
-
-def _elsewhere(tree, homes: dict[int, _Moved]) -> Any:
-    """Move the results; map tensors that were changed in place to the originals."""
-    return _mapped(tree, lambda t: homes[id(t)] if id(t) in homes else _Moved(t))
 
 
 def _mapped(tree, change) -> Any:

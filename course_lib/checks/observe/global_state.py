@@ -53,24 +53,13 @@ def random_states_kept() -> Iterator[None]:
         random.setstate(states[2])
 
 
-def _default_device() -> torch.device:
-    """Return the default device in less than half the time that torch needs."""
-    return _EMPTY(0).device
-
-
-_EMPTY = torch.empty
-
-
-def _set_device(device: torch.device) -> None:
-    torch.set_default_device(None if device.type == "cpu" else device)
-
-
 class _Setting(NamedTuple):
     read: Callable[[], Any]
     write: Callable[[Any], object]
     usual: Any = None  # None: as it is
 
 
+_EMPTY = torch.empty  # whatever is put in its place
 _NUMPY = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
 _SETTINGS = {
     "Python's recursion limit": _Setting(
@@ -86,7 +75,11 @@ _SETTINGS = {
     "torch's default dtype": _Setting(
         torch.get_default_dtype, torch.set_default_dtype, torch.float32
     ),
-    "torch's default device": _Setting(_default_device, _set_device, torch.device("cpu")),
+    "torch's default device": _Setting(
+        lambda: _EMPTY(0).device,  # in less than half the time that torch needs
+        lambda device: torch.set_default_device(None if device.type == "cpu" else device),
+        torch.device("cpu"),
+    ),
     "torch's number of threads": _Setting(torch.get_num_threads, torch.set_num_threads, 1),
     "torch's anomaly detection": _Setting(
         torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly, False

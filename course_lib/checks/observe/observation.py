@@ -38,7 +38,7 @@ class Observation:
     settings: tuple[str, ...] = ()  # what of Python, NumPy and torch is left set otherwise
     calls: dict[str, int] = field(default_factory=dict)  # where the probe has them counted
     steps: int = 0  # lines run by the student, counted where the probe has a group of `loops`
-    own: tuple[str, ...] = ()
+    solutions: tuple[str, ...] = ()  # the course's solutions that ran
     spent: dict[str, int] = field(default_factory=dict)  # where the probe has a limit
     warnings: tuple[str, ...] = ()
     stderr: str = ""

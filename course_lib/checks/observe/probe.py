@@ -111,6 +111,10 @@ class Probe:
         """Return all arguments by name."""
         return {**self.args, **self.kwargs}
 
+    def arrays(self) -> dict[str, Array]:
+        """Return the arguments that are arrays, by name."""
+        return {name: a for name, a in self.inputs().items() if isinstance(a, Array)}
+
 
 def _size(value: Any) -> int:
     if isinstance(value, list | tuple):

@@ -9,7 +9,7 @@ import gc
 import inspect
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType, ModuleType
 
@@ -102,14 +102,14 @@ def _answer_together(request: Request, namespace: dict, reply: Reply) -> Reply:
 
 
 @contextlib.contextmanager
-def in_place(own: dict[str, object], namespace: dict) -> Iterator[None]:
-    """Put the student's own answers into the namespace inside the `with` block."""
-    kept = {name: namespace[name] for name in own if name in namespace}
-    namespace.update({name: obj for name, obj in own.items() if obj is not None})
+def in_place(answers: Mapping[str, object], namespace: dict) -> Iterator[None]:
+    """Put answers into the namespace inside the `with` block."""
+    kept = {name: namespace[name] for name in answers if name in namespace}
+    namespace.update({name: obj for name, obj in answers.items() if obj is not None})
     try:
         yield
     finally:
-        for name in own:
+        for name in answers:
             namespace.pop(name, None)
         namespace.update(kept)
 

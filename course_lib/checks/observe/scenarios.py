@@ -29,7 +29,7 @@ def statistic(function: Callable) -> Callable:
 
 
 def builder(function: Callable) -> Callable:
-    """Register `function(*, device, dtype, **options) -> argument`."""
+    """Register `function(*, dtype, **options) -> argument`."""
     BUILDERS[function.__name__] = function
     return function
 
@@ -103,31 +103,6 @@ def _beside_other_modules(target, probe, args, kwargs):
     result = target(*args.values(), **kwargs)
     second(*others, **named)
     return result
-
-
-@scenario
-def after_a_shorter_call(target, probe, args, kwargs):
-    """Call the target after a call without the last query and key, in lengths and masks too.
-
-    A module without parameters, which any size fits, first gets queries and keys that are narrower.
-    """
-    fits_any = isinstance(target, torch.nn.Module) and not list(target.parameters())
-
-    def shorter(name, value):
-        if not isinstance(value, torch.Tensor):
-            return value
-        if value.dtype == torch.bool:
-            return value[..., :-1, :-1]
-        if value.is_floating_point():
-            narrower = fits_any and name in ("queries", "keys")
-            return value[..., :-1, :-1] if narrower else value[..., :-1, :]
-        return ((value if value.dim() == 1 else value[:, :-1]) - 1).clamp(min=0)
-
-    target(
-        *(shorter(name, value) for name, value in args.items()),
-        **{name: shorter(name, value) for name, value in kwargs.items()},
-    )
-    return target(*args.values(), **kwargs)
 
 
 @scenario

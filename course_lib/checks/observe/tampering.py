@@ -99,18 +99,4 @@ def _is(found: Any, code: CodeType) -> bool:
     found = getattr(found, "__func__", getattr(found, "fget", found))
     if getattr(found, "__code__", None) in _DECORATORS or isinstance(found, _CACHED):
         found = inspect.unwrap(found)
-    return inspect.isfunction(found) and _same(found.__code__, code)
-
-
-def _same(one: CodeType, other: CodeType) -> bool:
-    if (one.co_code, one.co_names, one.co_freevars) != (
-        other.co_code,
-        other.co_names,
-        other.co_freevars,
-    ):
-        return False
-    pairs = zip(one.co_consts, other.co_consts, strict=False)
-    return len(one.co_consts) == len(other.co_consts) and all(
-        _same(a, b) if isinstance(a, CodeType) and isinstance(b, CodeType) else repr(a) == repr(b)
-        for a, b in pairs
-    )
+    return inspect.isfunction(found) and found.__code__ == code

@@ -2,7 +2,7 @@
 
 Each row is a fact, a question, and the steps of the right attention (`steps.py`) that it changes;
 twins change them otherwise and come to the same. Combinations of two rows are made where an answer
-is judged (`checks.judge.replay.pairs`), so a row lists all the steps its fact depends on.
+is judged (`checks.judge.diagnose`), so a row lists all the steps its fact depends on.
 """
 
 import itertools

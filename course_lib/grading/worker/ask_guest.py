@@ -129,7 +129,7 @@ def judge_reply(
         reply.subject,
         reply.seen,
         observe_more=observe_more,
-        name_mistakes=observe_more is not None,
+        naming_seconds=None if observe_more else 0,
     )
 
 

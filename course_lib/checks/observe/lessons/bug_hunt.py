@@ -45,16 +45,16 @@ def own_tests_on_own_module(answers, probe, args, kwargs):
         "keys_permutation_invariant": ("jacana", inputs[:3]),
         "batch_items_independent": ("fulmar", inputs),
     }
-    like = {"device": inputs[0].device, "dtype": inputs[0].dtype}
-    boxes = {name: build(box, embed_dim, 2, seed=7, **like) for name, (box, _) in tests.items()}
+    dtype = inputs[0].dtype
+    boxes = {n: build(box, embed_dim, 2, seed=7, dtype=dtype) for n, (box, _) in tests.items()}
     passed = [answers[name](keys_first, *given) for name, (_, given) in tests.items()]
     caught = [not answers[name](boxes[name], *given) for name, (_, given) in tests.items()]
     return *passed, all(caught)
 
 
 @builder
-def attention_module(*, name, device, dtype, training=False, **options):
+def attention_module(*, name, dtype, training=False, **options):
     """Return a correct or broken attention module of lesson 07, by name."""
-    module = build(name, device=device, dtype=dtype, **options).train(training)
+    module = build(name, dtype=dtype, **options).train(training)
     module.register_forward_hook(lambda module, inputs, outputs: without_last_digits(outputs))
     return module

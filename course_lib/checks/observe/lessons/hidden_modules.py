@@ -189,7 +189,7 @@ class Nudged(Sound):
 OTHERS = {"nudged": Nudged, "rounding": Rounding}
 
 
-def build(name, embed_dim, num_heads, seed, *, device="cpu", dtype=torch.float64, **options):
+def build(name, embed_dim, num_heads, seed, *, dtype=torch.float64, **options):
     """Return the module of that name in eval mode, with weights drawn from `seed`."""
     kind = {"sound": Sound, **BUGS, **HIDDEN, **OTHERS}[name]
     with torch.random.fork_rng(devices=[]):
@@ -199,4 +199,4 @@ def build(name, embed_dim, num_heads, seed, *, device="cpu", dtype=torch.float64
         for parameter in module.parameters():
             drawn = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
             parameter.copy_(1.2 * drawn / math.sqrt(embed_dim))
-    return module.to(device=device, dtype=dtype).eval()
+    return module.to(dtype=dtype).eval()

@@ -13,9 +13,9 @@ from course_lib.checks.observe.scenarios import NotAsRequested, builder, scenari
 class MeanAttention(torch.nn.Module):
     """The mean of all positions up to each one, times a number that can be learned."""
 
-    def __init__(self, device, dtype):
+    def __init__(self, dtype):
         super().__init__()
-        self.scale = torch.nn.Parameter(torch.ones(1, device=device, dtype=dtype))
+        self.scale = torch.nn.Parameter(torch.ones(1, dtype=dtype))
 
     def forward(self, x):
         if x.dim() != 3:
@@ -25,9 +25,9 @@ class MeanAttention(torch.nn.Module):
 
 
 @builder
-def mean_attention(*, device, dtype):
+def mean_attention(*, dtype):
     """Return a causal attention module for any number of features."""
-    return MeanAttention(device, dtype)
+    return MeanAttention(dtype)
 
 
 def _another(target, probe, *, by_position=False):
@@ -76,10 +76,10 @@ class TableModel(torch.nn.Module):
     with dropout, the logits are others.
     """
 
-    def __init__(self, tables, device, dtype):
+    def __init__(self, tables, dtype):
         super().__init__()
         self.context_length = len(tables)
-        self.tables = torch.nn.Parameter(torch.as_tensor(tables, dtype=dtype, device=device))
+        self.tables = torch.nn.Parameter(torch.as_tensor(tables, dtype=dtype))
         self.had_gradients = False
 
     def forward(self, tokens):
@@ -99,9 +99,9 @@ class TableModel(torch.nn.Module):
 
 
 @builder
-def table_model(*, tables, training, device, dtype):
+def table_model(*, tables, training, dtype):
     """Return a `TableModel` in train or eval mode."""
-    return TableModel(tables, device, dtype).train(training)
+    return TableModel(tables, dtype).train(training)
 
 
 def _noted(tokens, marks):

@@ -62,10 +62,10 @@ def _linear(weight, bias=None):
 
 
 @builder
-def small_language_model(*, device, dtype, training=False, **given):
+def small_language_model(*, dtype, training=False, **given):
     """Return a model in use: with gradients, hooks, and a frozen first block."""
     with torch.random.fork_rng(devices=[]):  # what we draw is not held against the answer
-        model = _Model(**given).to(device=device, dtype=dtype).train(training)
+        model = _Model(**given).to(dtype=dtype).train(training)
     for number, parameter in enumerate(model.parameters()):
         parameter.grad = torch.full_like(parameter, 0.5 + number)
     model.blocks[0].requires_grad_(False)

@@ -39,8 +39,8 @@ def load_weights(target, probe, args, kwargs):
 
 
 def _modules_for_loading(given):
-    like = {"device": given["queries"].device, "dtype": given["queries"].dtype}
     embed_dim, num_heads = given["queries"].shape[-1], given["num_heads"]
+    like = {"dtype": given["queries"].dtype}
     mha, has_bias = torch.nn.Module(), "b_q" in given
     mha.embed_dim, mha.num_heads = embed_dim, num_heads
     reference = torch.nn.MultiheadAttention(
@@ -59,10 +59,10 @@ def _modules_for_loading(given):
 
 
 @builder
-def nudged_function(*, device, dtype, **options):
+def nudged_function(*, dtype, **options):
     """Return a function with a small error (`sequence_functions.nudged`)."""
     return nudged(**options)
 
 
 for _name, _function in {**SEQUENCE_FUNCTIONS, "rounding": rounding}.items():
-    BUILDERS[_name] = lambda *, device, dtype, f=_function: lambda x: without_last_digits(f(x))
+    BUILDERS[_name] = lambda *, dtype, f=_function: lambda x: without_last_digits(f(x))

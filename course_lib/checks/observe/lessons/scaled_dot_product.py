@@ -25,6 +25,6 @@ def same_seed_twice(target, probe, args, kwargs):
 
 
 @builder
-def generator(*, seed, device, dtype):
+def generator(*, seed, dtype):
     """Return a seeded torch generator."""
     return torch.Generator().manual_seed(seed)

@@ -1,11 +1,13 @@
 """Lesson 09: small translators whose every number is known, and how an answer drives them."""
 
+from collections.abc import Callable
+
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 from course_lib.checks.observe.fake_device import REFUSAL, Elsewhere
-from course_lib.checks.observe.scenarios import builder, scenario
+from course_lib.checks.observe.scenarios import BUILDERS, scenario
 
 
 class _Noise(nn.Module):
@@ -112,27 +114,13 @@ class _Scripted(_Translator):
         return logits + self.stop * (2 * over - 1)[..., None] * is_end
 
 
-def _built(kind, device, dtype, training=False, **options) -> nn.Module:
-    model = kind(dtype=dtype, **options).to(device)
-    return model.train(training)
+def _builder(kind: Callable[..., _Translator]) -> Callable[..., nn.Module]:
+    return lambda *, dtype, training=False, **options: kind(dtype=dtype, **options).train(training)
 
 
-@builder
-def adding_translator(*, device, dtype, **options):
-    """Return a translator that adds the length of its source to the last word."""
-    return _built(_Adding, device, dtype, **options)
-
-
-@builder
-def voting_translator(*, device, dtype, **options):
-    """Return a translator in which each source position that is seen votes for its own word."""
-    return _built(_Voting, device, dtype, **options)
-
-
-@builder
-def scripted_translator(*, device, dtype, **options):
-    """Return a translator made of tables of numbers."""
-    return _built(_Scripted, device, dtype, **options)
+BUILDERS["adding_translator"] = _builder(_Adding)
+BUILDERS["voting_translator"] = _builder(_Voting)
+BUILDERS["scripted_translator"] = _builder(_Scripted)
 
 
 @scenario

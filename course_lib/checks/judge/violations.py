@@ -196,7 +196,7 @@ def _wrong_attribute(probe: Probe, name: str, value: np.ndarray, got: Recorded |
         )
     if not arrays_agree(np.asarray(value), got.data, tolerance_for(probe, got)):
         says = f"`self.{name}` does not hold the weights after the softmax and before dropout."
-        if probe.scenario in ("among_other_calls", "after_another_call"):
+        if probe.scenario.startswith("after_a"):
             says = f"`self.{name}` does not hold the weights of the last call of this module."
         return "attributes", Problem("attribute_values", says)
     if got.requires_grad:

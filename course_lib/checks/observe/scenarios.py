@@ -73,7 +73,11 @@ def between_calls(target, probe, args, kwargs):
 
 @scenario
 def after_another_call(target, probe, args, kwargs):
-    """Call a module after a call with other numbers, while others of its class are used."""
+    """Call a module after other calls, while others of its class are used.
+
+    The first call has one position fewer, and no lengths or mask; the second has other numbers.
+    """
+    target(*(v[:, : max(v.shape[1] - 1, 1)] for v in args.values() if v.is_floating_point()))
     others = _flipped(args), _flipped(kwargs)
     target(*others[0].values(), **others[1])
     return _beside_other_modules(target, probe, args, kwargs)
@@ -106,10 +110,10 @@ def _beside_other_modules(target, probe, args, kwargs):
 
 
 @scenario
-def among_other_calls(target, probe, args, kwargs):
-    """Call as `after_another_call`, after a call with one key fewer and no lengths or mask."""
-    target(args["queries"], args["keys"][:, :-1], args["values"][:, :-1])
-    return after_another_call(target, probe, args, kwargs)
+def after_a_call_with_lengths(target, probe, args, kwargs):
+    """Call a module without lengths, after a call in which one position is real."""
+    target(*args.values(), valid_lens=torch.ones(len(next(iter(args.values()))), dtype=torch.int64))
+    return target(*args.values(), **kwargs)
 
 
 @scenario

@@ -43,7 +43,8 @@ def _values(rng) -> list[Probe]:
     wide = problem(4, 20, 30, 2, 3, 1, 2, dropout=0.4) | {"values": dropout_values(rng, 4, 30)}
     wide["keys"].data[:] = wide["keys"].data[:, :1]  # equal weights  # pyright: ignore[reportCallIssue, reportArgumentType] - `data` is an array
     past, late = np.tri(3, 5, 1, dtype=bool), np.tri(3, 5, 2, dtype=bool)
-    other_calls: Given = {"scenario": "among_other_calls"}
+    other_calls: Given = {"scenario": "after_another_call"}
+    with_lengths = "after_a_call_with_lengths"
     by_query = [[1, 4, 2], [3, 5, 2]]
     return [
         case("worked_number", **problem(1, 1, 2, 2, 1, 1, 2) | equal_keys).says(  # pyright: ignore[reportArgumentType] - a row has no `args`
@@ -68,9 +69,10 @@ def _values(rng) -> list[Probe]:
         case(
             "sizes_by_position", **problem(2, 3, 4, 5, 6, 8, 7), scenario="built_by_position"
         ).says("`__init__` takes query_size, key_size and num_hiddens in this order."),
-        case("among_other_calls", **problem(2, 3, 5, 6, 4, 7, 8, [4, 2], late), **other_calls).says(
+        case("after_another_call", **problem(2, 3, 5, 6, 4, 7, 8, [4, 2], late), **other_calls).says(
             INDEPENDENT
         ),
+        case(with_lengths, **problem(1, 2, 3, 2, 2, 1, 2), scenario=with_lengths).says(INDEPENDENT),
         case("dropout_off_in_eval", **problem(2, 3, 5, 4, 6, 8, 7, [4, 3], dropout=0.5)).says(
             "In eval mode dropout does nothing."
         ),

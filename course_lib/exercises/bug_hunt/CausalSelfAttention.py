@@ -107,6 +107,8 @@ def _causal_edges(rng) -> list[Probe]:
               **causal_problem(rng, 1, 3, 4, 2, [2])),
         Probe("after_another_call", INDEPENDENT, "edges", scenario="after_another_call",
               **causal_problem(rng, 2, 5, 6, 2, [2, 4])),
+        Probe("after_a_call_with_lengths", INDEPENDENT, "edges",
+              scenario="after_a_call_with_lengths", **causal_problem(rng, 1, 3, 2, 1)),
         Probe("float32", "Float32 inputs and weights give float32 outputs.", "edges",
               dtype="float32", tolerance=1e-4, **causal_problem(rng, 2, 5, 6, 1, [2, 4])),
         Probe("longer", "Any number of positions must work.", "edges",

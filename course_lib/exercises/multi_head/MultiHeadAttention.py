@@ -138,8 +138,10 @@ def _edges(rng, probe) -> list[Probe]:
              inputs={"queries": 1000 * rng.normal(0, 1.3, (2, 3, 4)),
                      "keys": rng.normal(0, 1.3, (2, 4, 4)),
                      "values": rng.normal(0, 1.3, (2, 4, 4))}, tolerance=1e-6),
-        edge("among_other_calls", INDEPENDENT, cross, valid_lens=np.array([2, 3]),
-             mask=_some_of(rng, 2, 3, 4) | (np.arange(4) == 0), scenario="among_other_calls"),
+        edge("after_another_call", INDEPENDENT, cross, valid_lens=np.array([2, 3]),
+             mask=_some_of(rng, 2, 3, 4) | (np.arange(4) == 0), scenario="after_another_call"),
+        edge("after_a_call_with_lengths", INDEPENDENT, (1, 2, 3, 1, 2),
+             scenario="after_a_call_with_lengths"),
         edge("dropout_in_eval_mode", "In eval mode nothing is dropped, whatever `dropout` is.",
              cross, construct={"dropout": 0.5}),
         edge("no_dropout_in_train_mode", "With `dropout=0`, train mode must give the outputs and "

@@ -78,6 +78,12 @@ def _edges(rng) -> list[Probe]:
             **_module(0.1),
             **other_call,
         ).says(INDEPENDENT),
+        edge(
+            "after_a_call_with_lengths",
+            **problem((1,), 2, 3, 2, 1),
+            **_module(0.1),
+            scenario="after_a_call_with_lengths",
+        ).says(INDEPENDENT),
         *largest_padding(valid_lens=[2], construct={}, attributes=(KEPT,)),
     ]
 

@@ -108,7 +108,7 @@ def probes_of_both(rng, problem: Callable[..., Given], *attentions: str) -> list
         "by_name": {"valid_lens": tensor([3, 2])},
     }
     meta: Given = {"scenario": "made_with_device_and_dtype"}
-    again: Given = {"scenario": "after_another_call"}
+    calls = {"after_another_call": [2, 4], "after_a_call_with_lengths": None}
     return [
         case("built_by_position", **by_position, **problem(2, 4, (6, 3, 5))).says(
             "`__init__` takes embed_dim, num_heads and hidden_dim in this order, and `forward` "
@@ -132,8 +132,11 @@ def probes_of_both(rng, problem: Callable[..., Given], *attentions: str) -> list
         edge("length_0", **problem(3, 5, (6, 3, 4), [0, 4, 2])).says(
             "Where the length of an item is 0, the attention to its positions adds nothing."
         ),
-        edge("after_another_call", **again, **problem(2, 5, sizes, [2, 4])).says(
-            "Calls and blocks are independent of each other."
+        *(
+            edge(scenario, scenario=scenario, **problem(2, 5, sizes, lens)).says(
+                "Calls and blocks are independent of each other."
+            )
+            for scenario, lens in calls.items()
         ),
         edge("float32", **with_equal_items(problem(2, 5, sizes, [4, 4])) | FLOAT32).says(
             "Float32 inputs and weights give float32 outputs."

@@ -64,7 +64,8 @@ def among_other_models(target, probe, args, kwargs):
     second.load_state_dict(target.state_dict())
     smaller = probe.construct | {"positions": probe.construct["positions"][1:, 1:]}
     _another(target, dataclasses.replace(probe, construct=smaller))
-    target(*(tokens.flip(0) for tokens in args.values()))
+    for model in (target, second):
+        model(*(tokens.flip(0)[:, :1] for tokens in args.values()))
     return second(*args.values(), **kwargs)
 
 

@@ -264,6 +264,7 @@ DESCRIBED = {
     "attention_with_positions": "attention to inputs with positions added",
     "average_over_positions": "a function that subtracts the average over the positions",
     "running_sum": "a running sum",
+    "share_of_all": "a running sum divided by the number of positions, which is causal",
     "previous_position": "a function that returns the previous position",
     "next_position": "a function that returns the next position",
     "next_but_not_the_last": "a function whose outputs, except the last two, see the next position",

@@ -116,6 +116,7 @@ SEQUENCE_FUNCTIONS = {
     ),
     "average_over_positions": lambda x: x - np.stack([sum(x) / len(x)] * len(x)),
     "running_sum": lambda x: np.stack([sum(x[: i + 1]) for i in range(len(x))]),
+    "share_of_all": lambda x: np.stack([sum(x[: i + 1]) / len(x) for i in range(len(x))]),
     "previous_position": lambda x: _neighbours(x, -1),
     "next_position": lambda x: _neighbours(x, 1),
     "next_but_not_the_last": lambda x: np.stack(

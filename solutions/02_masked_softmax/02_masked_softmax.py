@@ -769,7 +769,7 @@ assert queries.grad.isnan().any(dim=-1).sum() == 1 and keys.grad.isnan().any(dim
 #   broadcastable to the scores, True = may attend. If both are given, a key must be allowed by
 #   both.
 # - **Returns** the weights, in the shape and dtype of the scores. Forbidden keys get exactly 0,
-#   whatever their scores, and the allowed keys get the weights they would have without the
+#   whatever their finite scores, and the allowed keys get the weights they would have without the
 #   forbidden ones. Empty rows are all 0, and so is their gradient. Do not change any argument.
 #   Without `valid_lens` and `mask`, the result is a plain softmax.
 #

@@ -272,8 +272,8 @@ assert torch.equal(drop.eval()(weights), weights)
 #   `device` and `dtype` on to each layer.
 # - **`forward(queries, keys, values, valid_lens=None, mask=None)`** returns the averaged values,
 #   shape `(B, n, value_size)`. The steps are additive scores, masked softmax, dropout on the
-#   weights in train mode, and the average. Masked keys and values have no effect, whatever they
-#   contain. A query that may attend to no key gets zeros, and all gradients stay finite. Every size
+#   weights in train mode, and the average. Masked keys and values have no effect, however large.
+#   A query that may attend to no key gets zeros, and all gradients stay finite. Every size
 #   may be 1.
 # - **`self.attention_weights`** holds the weights of this module's last call, in train and in eval
 #   mode, before dropout and detached, shape `(B, n, m)`.

@@ -578,7 +578,7 @@ assert added[0, 1:].sum() > 0.2  # the future is still there
 #   attend to no key gets zeros in both. A query of zeros gets the mean of the values it may attend
 #   to.
 #
-# Large scores must not overflow. Masked keys and values have no effect, whatever they contain.
+# Large scores must not overflow. Masked keys and values have no effect, however large.
 #
 # **Worked number.** The query `[2, 0, 0, 0]` and the keys from section 1, `[1.386294, 0, 0, 0]`,
 # `[0.693147, 7, 0, 0]` and `[0, 0, 5, 5]` (the decimals are $\ln 4$ and $\ln 2$), with the values
@@ -614,7 +614,7 @@ plotting.show(plotting.diagram_strip("attention", lit=lit, shapes=shapes))
 #   to all axes between `B` and `n`. If both are given, a key must be allowed by both.
 # - **Returns** `(outputs, attention_weights)`, `(..., n, v)` and `(..., n, m)`. A query that may
 #   attend to no key gets zeros in both, and zero gradients. Masked keys and values have no effect,
-#   whatever they contain, and large scores do not overflow.
+#   however large, and large scores do not overflow the softmax.
 #
 # Use `masked_softmax` from lesson 02. Do not call `F.scaled_dot_product_attention`. The next
 # section compares your function with it.

@@ -716,7 +716,7 @@ assert change.abs().max() < 1e-4
 #   `(B, n, D)`.
 # - **Returns** a Python `bool`: True if every item's outputs move along with its positions.
 #
-# Treat outputs that differ only by rounding (in float32, about a millionth of their size) as equal.
+# Treat outputs that agree within 1e-5 as equal.
 # A difference of a hundredth in any entry, in either direction, counts. nan is not equal to
 # anything.
 #

@@ -307,7 +307,7 @@ for invariant, statement in INVARIANTS.items():
 # You now write three such tests. The check runs each of them on dozens of hidden modules, and
 # counts how many broken ones it catches and how many correct ones it rejects. In all three tests,
 #
-# - outputs that differ by rounding only (in float32, a millionth of their size) count as equal;
+# - outputs that agree within 1e-5 count as equal;
 # - a difference of a hundredth counts, wherever it is and whatever its sign;
 # - nan is not equal to anything;
 # - the test does not change the mode of the module, train or eval;
@@ -607,7 +607,7 @@ assert not is_causal(broken, x) and empty_item.isnan().all()
 #   `device` and `dtype` on to both layers.
 # - **`forward(x, valid_lens=None)`** takes `x` `(B, n, embed_dim)` and `valid_lens` `(B,)` and
 #   returns `(B, n, embed_dim)`. Position $i$ attends to the real positions $j \le i$. Padded
-#   positions have no effect on the others, whatever they contain. An item of length 0 gets zeros.
+#   positions have no effect on the others, however large. An item of length 0 gets zeros.
 # - **`self.attention_weights`** holds the weights `(B, h, n, n)`, detached.
 #
 # **Worked number.** The first position sees only itself, so its row of weights is

@@ -245,11 +245,11 @@ plotting.interactive(draw_tiles, step=range(13))
 # ### Exercise: `blocked_attention`
 #
 # - **Takes** `queries` `(..., n, d)`, `keys` `(..., m, d)`, `values` `(..., m, v)`, `mask`, and
-#   `block_size`, at least 1. The mask is None or broadcastable to `(..., n, m)`, True = may attend.
-#   It may have a single column for all keys.
+#   `block_size`, the number of keys (or queries) in a block. The mask is None or broadcastable to
+#   `(..., n, m)`, True = may attend. It may have a single column for all keys.
 # - **Returns** `(outputs, logsumexp)`, `(..., n, v)` and `(..., n)`. A query that may attend to no
 #   key gets zeros and $-\infty$, and its gradient is 0.
-# - **Never** has all scores in memory, in one piece or in several. Do not use
+# - **Never** has the scores of all blocks in memory, in one piece or in several. Do not use
 #   `F.scaled_dot_product_attention`. Gradients reach queries, keys and values.
 #
 # The last block may be shorter.

@@ -161,8 +161,8 @@ assert 0.1 < num_pads / words.numel() < 0.5
 # - **Returns** the mean of $-\log p(\text{target})$ over all real positions of all items, a tensor
 #   of shape `()` in the dtype and on the device of `logits`. Each real word counts the same,
 #   whichever item it is in.
-# - **Edge cases.** Positions beyond an item's length have no effect and get zero gradient, whatever
-#   their logits. The loss is finite for finite logits of any size. If no position is real, as with
+# - **Edge cases.** Positions beyond an item's length have no effect and get zero gradient, however
+#   large their logits. The loss is finite for finite logits of any size. If no position is real, as with
 #   $t = 0$, the loss and its gradient are 0. Targets and lengths may be int32, but some of torch's
 #   functions take int64 only. Id 0 may be a real word.
 #

@@ -254,7 +254,7 @@ assert one_before > one > four > network > second and four - network > max(
 # At each step, the model reads the last `context_length` tokens of every text, and the logits at
 # the last position decide. At temperature 0, the most likely token comes next, whatever `top_k` is.
 # Otherwise, the next token of each text is drawn from softmax(logits / temperature). If `top_k` is
-# given, only the `top_k` most likely tokens can be drawn. A `top_k` above $V$ keeps all.
+# given, only the `top_k` most likely tokens can be drawn, or ties with them. A `top_k` above $V$ keeps all.
 #
 # The random numbers come from `generator`, or from torch's global generator if it is None. Run the
 # model in eval mode and without gradients, and restore its mode afterwards.
@@ -893,7 +893,7 @@ assert (plain == cached).double().mean() > 0.5  # rounding may decide a tie
 #   query that may attend to no key gets zeros and a gradient of 0.
 # - **Raises** a `ValueError` if `g` does not divide `h`.
 #
-# Masked keys and values have no effect, whatever they contain, and large scores must not overflow.
+# Masked keys and values have no effect, however large, and large scores must not overflow.
 # You may use `masked_softmax`, but not `F.scaled_dot_product_attention`, because it can share keys
 # itself.
 #

@@ -47,6 +47,14 @@ def one_at_a_time(target, probe, args, kwargs):
 
 
 @scenario
+def with_a_graph(target, probe, args, kwargs):
+    """Call the target once and give a result that depends on nothing a gradient of 0."""
+    return target(*args.values(), **kwargs) + sum(
+        0 * v.sum() for v in args.values() if torch.is_tensor(v)
+    )
+
+
+@scenario
 def apply_function(target, probe, args, kwargs):
     """Call `target.apply(...)` of a `torch.autograd.Function`, which takes no keywords."""
     return target.apply(*args.values(), *kwargs.values())
@@ -161,11 +169,14 @@ def after_another_device(target, probe, args, kwargs):
     with Elsewhere() as device:
         copies = {n: v.clone() if torch.is_tensor(v) else v for n, v in args.items()}
         moved = {n: device.moved(v) if torch.is_tensor(v) else v for n, v in copies.items()}
+        result = None
         try:
-            target(*moved.values(), **kwargs)
+            result = target(*moved.values(), **kwargs)
         except Exception as error:
             if REFUSAL in str(error):
                 raise
+    if torch.is_tensor(result) and result.device.type != NAME:
+        raise NotAsRequested(f"Given tensors on a GPU, your result is on the {result.device}.")
     return target(*args.values(), **kwargs)
 
 

@@ -69,9 +69,9 @@ def _values(rng) -> list[Probe]:
         case(
             "sizes_by_position", **problem(2, 3, 4, 5, 6, 8, 7), scenario="built_by_position"
         ).says("`__init__` takes query_size, key_size and num_hiddens in this order."),
-        case("after_another_call", **problem(2, 3, 5, 6, 4, 7, 8, [4, 2], late), **other_calls).says(
-            INDEPENDENT
-        ),
+        case(
+            "after_another_call", **problem(2, 3, 5, 6, 4, 7, 8, [4, 2], late), **other_calls
+        ).says(INDEPENDENT),
         case(with_lengths, **problem(1, 2, 3, 2, 2, 1, 2), scenario=with_lengths).says(INDEPENDENT),
         case("dropout_off_in_eval", **problem(2, 3, 5, 4, 6, 8, 7, [4, 3], dropout=0.5)).says(
             "In eval mode dropout does nothing."

@@ -42,6 +42,9 @@ def _probes(rng) -> list[Probe]:
         edge("very_long", **_named(7, 100_003, 50_021, 131, 61), **_EXACT).says(
             "Long sequences must be counted exactly, to the last operation."
         ),
+        edge("beyond_int64", **_named(2, 3, 2**62, 5, 2), **_EXACT).says(
+            "Counts may exceed the largest int64, which NumPy's numbers cannot."
+        ),
         edge("whole_numbers", **small, compare="whole", **_EXACT).says(
             "Counts are whole numbers: both must be int."
         ),

@@ -27,6 +27,7 @@ def _probes(rng) -> list[Probe]:
     twins = (normal(rng, 4) + np.array([1.5, 4.0, -1.0, 7.0]))[[0, 1, 2, 1, 1, 3]]
     far = problem(4, 1.0) | {"inputs": tensor([-1.0, 5.4, 0.3, 0.0])}
     free = _problem(rng, 5, 1.0, requires_grad=True)
+    alone: Given = {"scenario": "with_a_graph", "grad_outputs": np.ones(1)}
     learned = _problem(rng, 6, tensor(np.array(1.3), requires_grad=True))
     return [
         case("worked", inputs=[-1.0, 0.0, 1.0], targets=[10.0, 99.0, 40.0], bandwidth=1.0).says(
@@ -51,6 +52,9 @@ def _probes(rng) -> list[Probe]:
         ),
         case("gradient", **free, grad_outputs=normal(rng, 5)).says(
             "The predictions must be differentiable in inputs and targets."
+        ),
+        case("gradient_alone", **_problem(rng, 1, 1.0, requires_grad=True), **alone).says(
+            "Where there is only one point, the gradients are 0."
         ),
         case("gradient_of_bandwidth", **learned, grad_outputs=normal(rng, 6)).says(
             "The bandwidth may be a tensor, and the predictions must be differentiable in it."

@@ -23,7 +23,7 @@ def _encoding_probes(rng) -> list[Probe]:
         probe("odd", 7, 5, part="edges").says("An odd size ends with a sine."),
         probe("one_column", 5, 1, part="edges").says("One column holds the sine of the position."),
         probe(  # angles of 1200 in float32 are known to about 1e-4
-            "many_positions", 1200, 3, part="edges", tolerance=5e-3
+            "many_positions", 1200, 8, part="edges", tolerance=5e-3
         ).says("Any number of positions must work."),
         probe("one_position", 1, 6, part="edges").says("Position 0 is 0, 1, 0, 1, ..."),
     ]

@@ -79,6 +79,9 @@ def _edges(rng) -> list[Probe]:
             "heads_and_lengths_per_query",
             **problem((2, 3), 4, 5, 7, 6, [[3, 5, 2, 4], [4, 1, 5, 3]]),
         ).says("Lengths belong to the items: with (batch, heads, n, d), they hold for every head."),
+        edge("five_axes_and_lengths", **problem((2, 1, 2), 1, 2, 1, 1, [2, 1])).says(
+            "Lengths belong to the first axis and hold for all axes between it and the queries."
+        ),
         *largest_padding(valid_lens=[2]),
         edge("float32", **problem((2,), 3, 5, 4, 6, [2, 4]), **FLOAT32).says(
             "Float32 queries, keys and values must work and give float32."

@@ -58,6 +58,9 @@ def _edges(rng) -> list[Probe]:
         edge("all_empty", **_drawn(rng, (2, 3, 4), [0, 0])).says(
             "If no position is real, the loss is 0."
         ),
+        edge("large_but_empty", logits=[[[1.7e308] * 2]], targets=[[0]], valid_lens=[0]).says(
+            "If no position is real, the loss is 0, however large the logits are."
+        ),
         edge("no_positions", **_drawn(rng, (2, 0, 4), [0, 0])).says(
             "If there are no positions, the loss is 0."
         ),

@@ -182,13 +182,12 @@ class OneLengthAnItem(Almost):
 
 
 @wrong()
-class RemembersTheFirstMask(Almost):
-    first = None
+class RemembersTheLastLengths(Almost):
+    lens = None
 
     def weigh(self, scores, valid_lens, mask):
-        if mask is not None and self.first is None:
-            self.first = mask
-        return masked_softmax(scores, valid_lens, self.first)
+        self.lens = self.lens if valid_lens is None else valid_lens
+        return masked_softmax(scores, self.lens, mask)
 
 
 @wrong("dropout_not_rescaled")

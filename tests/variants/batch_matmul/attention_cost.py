@@ -2,7 +2,7 @@
 
 import collections
 
-import torch
+import numpy as np
 
 from course_lib.exercises.variants import faulty, right, wrong
 
@@ -65,9 +65,10 @@ def of_pairs(count):
 
 
 @wrong()
-@of_pairs
-def rounded_to_float32(pairs, d, d_v, size):
-    return map(int, torch.tensor([2.0 * pairs * (d + d_v), float(pairs) * size]).tolist())
+@counting
+def counted_by_numpy(batch, n, m, d, d_v, size):
+    pairs = np.prod([batch, n, m])
+    return int(2 * pairs * (d + d_v)), int(pairs * size)
 
 
 @wrong()

@@ -129,6 +129,9 @@ def with_the_faults(faults):
 
 
 but = wrong_in(Almost)
+KeepsTheFirstMask = but(
+    "raised", allowed=lambda self, x, lens: vars(self).setdefault("kept", allowed(x, lens))
+)
 ViewAsItLies = but(
     "merge_without_transpose",
     finish=lambda self, heads: self.W_o(heads.reshape(len(heads), heads.shape[2], -1)),
@@ -151,7 +154,6 @@ TriangleRepaired = wrong("scale_embed_dim+empty_row_nan+merge_without_transpose"
 RootRepaired = wrong("sees_the_future+empty_row_nan+merge_without_transpose")(
     with_the_faults({"triangle", "nan", "merge"})
 )
-RootAndTriangle = wrong("scale_embed_dim+sees_the_future")(with_the_faults({"root", "triangle"}))
 RootOfEmbedDim = but(
     "scale_embed_dim", score=lambda self, q, k: q @ k.mT / math.sqrt(self.W_o.in_features)
 )

@@ -112,6 +112,9 @@ def with_the_faults(faults):
 
 
 but = wrong_in(Almost)
+KeepsTheFirstMask = but(
+    weights=lambda self, s, real: Almost.weights(self, s, vars(self).setdefault("kept", real))
+)
 RootOfQuerySize = but(
     "scale_of_the_queries", root=lambda self, queries, q, k: math.sqrt(queries.shape[-1])
 )

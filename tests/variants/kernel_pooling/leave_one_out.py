@@ -105,6 +105,9 @@ zero_afterwards = wrong("not_renormalised")(
 nan_when_alone = wrong("not_a_number")(
     weighing(lambda s, own: s.masked_fill(own, -math.inf).softmax(-1))
 )
+nan_to_num_at_the_end = wrong("gradient_not_finite")(
+    lambda *inputs: torch.nan_to_num(nan_when_alone(*inputs))
+)
 never_divides_by_0 = wrong("precision_lost")(with_epsilon(1e-10))
 float_bandwidth = wrong("gradient_cut")(
     lambda inputs, targets, h: masked_diagonal(inputs, targets, float(torch.as_tensor(h).detach()))

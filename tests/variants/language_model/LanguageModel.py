@@ -188,6 +188,11 @@ Probabilities = but(
     "probabilities", finish=lambda self, x: self.to_logits(self.norm(x)).softmax(dim=-1)
 )
 LastPositionAlone = but(finish=lambda self, x: self.to_logits(self.norm(x[:, -1])))
+KeepsTheFirstPositions = but(
+    place=lambda self, x, tokens: (
+        x + vars(self).setdefault("kept", self.positions[: tokens.shape[1]])
+    )
+)
 FirstBlockAlone = but(finish=lambda self, x: self.to_logits(self.norm(self.blocks[0](x))))
 AnyLength = but("other_error", refuse=lambda self, tokens: tokens.clamp(max=self.context_length))
 

@@ -110,6 +110,9 @@ def stepwise(
 
 but = wrong_in(stepwise)
 forgets_to_remove = but("never_restored", end=lambda handle, part: None)
+written_into = but(
+    "left_over", zero=lambda x, own: x.index_fill_(-1, torch.arange(x.shape[-1])[own], 0.0)
+)
 everything_off = but("all_heads", zero=lambda x, own: 0 * x)
 counted_from_one = but("next_head", features=lambda part, head: columns_of(part, head + 1))
 eval_mode = but("left_over", begin=lambda model: model.eval())

@@ -29,9 +29,10 @@ def at_least_one(valid_lens, max_len):
     return mask
 
 
-@wrong("wrong_type")
-def list_of_lists(valid_lens, max_len):
-    return [[j < n for j in range(max_len)] for n in valid_lens.flatten().tolist()]
+@wrong("not_as_requested")
+def through_a_list(valid_lens, max_len):
+    rows = [[j < n for j in range(max_len)] for n in valid_lens.flatten().tolist()]
+    return torch.tensor(rows).view(*valid_lens.shape, max_len)
 
 
 @wrong("wrong_shape")

@@ -114,15 +114,9 @@ def with_faults(faults):
     return is_causal
 
 
-@wrong("changed_in_place")
-def without_a_clone(fn, x):
-    before = fn(x).clone()
-    for t in range(1, x.shape[1]):
-        changed = x
-        changed[:, t:] += 1.0
-        if not torch.allclose(fn(changed)[:, :t], before[:, :t], atol=1e-5):
-            return False
-    return True
+@wrong("rejects_share_of_all")
+def cut_off(fn, x):
+    return all(_close(fn(x[:, :t]), fn(x)[:, :t]) for t in range(1, x.shape[1] + 1))
 
 
 @wrong("wrong_type")

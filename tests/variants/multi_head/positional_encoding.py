@@ -81,6 +81,11 @@ forgets_the_two = wrong("base_100")(
         _angles(num_positions, embed_dim, base=100.0), embed_dim
     )
 )
+half_precision = wrong()(
+    lambda num_positions, embed_dim: _turned(
+        torch.arange(num_positions)[:, None] * _angles(2, embed_dim)[1].half(), embed_dim
+    )
+)
 from_one = wrong("positions_from_one")(
     lambda num_positions, embed_dim: _turned(_angles(num_positions, embed_dim, start=1), embed_dim)
 )

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from course_lib.attention import masked_softmax
+from course_lib.attention import length_mask, masked_softmax
 from course_lib.exercises.variants import faulty, right, wrong, wrong_in
 
 
@@ -78,6 +78,13 @@ def lengths_kept(scores, valid_lens, mask):
     return masked_softmax(scores, valid_lens, mask)
 
 
+def lengths_before_the_queries(scores, valid_lens, mask):
+    """Right for three and four axes."""
+    if valid_lens is None or scores.dim() < 5:
+        return masked_softmax(scores, valid_lens, mask)
+    return masked_softmax(scores, mask=length_mask(valid_lens, scores.shape[-1])[:, None, None])
+
+
 def scaled_in_place(queries, keys):
     queries /= math.sqrt(queries.shape[-1])
     return queries @ keys.mT
@@ -110,6 +117,7 @@ softmax_dim_minus_2 = but(
 )
 plain = but("lengths_ignored+bool_mask_ignored", weigh=lambda s, lens, m: F.softmax(s, dim=-1))
 lengths_of_the_first_call = but(weigh=lengths_kept)
+lengths_of_the_third_axis_of_five = but(weigh=lengths_before_the_queries)
 mask_not_passed = but("bool_mask_ignored", weigh=lambda s, lens, m: masked_softmax(s, lens))
 lengths_not_passed = but("lengths_ignored", weigh=lambda s, lens, m: masked_softmax(s, mask=m))
 torchs_other_convention = but(

@@ -166,11 +166,17 @@ def and_lengths(self, y, z, valid_lens):
     return y + self.self_attention(z, valid_lens)
 
 
+def with_the_first_lengths(self, y, z, memory, valid_lens):
+    lens = vars(self).setdefault("lens", valid_lens)
+    return y + self.cross_attention(z, memory, memory, lens)
+
+
 def without_lengths(self, y, z, memory, valid_lens):
     return y + self.cross_attention(z, memory, memory)
 
 
 but = wrong_in(Almost)
+KeepsTheFirstLengths = but(ask=with_the_first_lengths)
 MemoryAsked = but(
     "not_normed",
     ask=lambda self, y, z, memory, lens: y + self.cross_attention(y, memory, memory, lens),

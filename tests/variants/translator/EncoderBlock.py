@@ -117,20 +117,6 @@ class OtherOrderOfSizes(OneStatementEach):
         super().__init__(embed_dim, num_heads, hidden_dim, **options)
 
 
-@wrong("module_not_begun")
-class NotBegun(OneStatementEach):
-    def __init__(self, embed_dim, num_heads, hidden_dim, *, device=None, dtype=None):
-        self.attention = MultiHeadAttention(embed_dim, num_heads, device=device, dtype=dtype)
-        super().__init__(embed_dim, num_heads, hidden_dim, device=device, dtype=dtype)
-
-
-@wrong()
-class SampleDeviation(NormsByHand):
-    def normed(self, x, norm):
-        z = (x - x.mean(-1, keepdim=True)) / (x.std(-1, keepdim=True) + 1e-5)
-        return z * norm.weight + norm.bias
-
-
 @wrong("post_norm")
 class AsInTheFirstPaper(Layers):
     def forward(self, x, valid_lens=None):
@@ -190,7 +176,12 @@ def past_only(self, x, z, valid_lens):
     return x + self.attention(z, z, z, valid_lens, past)
 
 
+def with_the_first_lengths(self, x, z, valid_lens):
+    return x + self.attention(z, z, z, vars(self).setdefault("lens", valid_lens))
+
+
 but = wrong_in(Almost)
+KeepsTheFirstLengths = but(attend=with_the_first_lengths)
 AttentionOnly = but("no_residual", attend=lambda self, x, z, lens: self.attention(z, z, z, lens))
 NetworkOnly = but("no_residual", think=lambda self, h, z: self.feed_forward(z))
 FirstNormForgotten = but(
@@ -207,7 +198,6 @@ ValuesAsTheyAre = but(
 LengthsForgotten = but(
     "lengths_ignored", attend=lambda self, x, z, lens: x + self.attention(z, z, z)
 )
-LengthsAsMask = but(attend=lambda self, x, z, lens: x + self.attention(z, z, z, mask=lens))
 Causal = but(attend=past_only)
 NoActivation = but("no_relu", change=lambda self, d, h, options: self.feed_forward.pop(1))
 ReluAfterBoth = but(change=lambda self, d, h, options: self.feed_forward.append(nn.ReLU()))

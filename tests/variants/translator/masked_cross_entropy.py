@@ -28,8 +28,15 @@ def torchs_own_unreduced(logits, targets, valid_lens):
 def only_the_real(logits, targets, valid_lens):
     real = real_positions(targets, valid_lens)
     if not real.any():
-        return logits.sum() * 0
+        return (logits * 0).sum()
     return F.cross_entropy(logits[real], targets[real].long())
+
+
+@wrong("not_a_number")
+def sum_times_0(logits, targets, valid_lens):
+    if valid_lens.sum() == 0:
+        return logits.sum() * 0
+    return only_the_real(logits, targets, valid_lens)
 
 
 @right

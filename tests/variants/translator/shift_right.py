@@ -74,9 +74,10 @@ def column_of_ones(targets, start):
     return torch.cat([column, targets], dim=1)[:, : targets.shape[1]]
 
 
-@wrong()
-def one_for_start(targets, start):
-    return F.pad(targets, (1, 0), value=1)[:, : targets.shape[1]]
+@wrong("not_as_requested")
+def through_a_list(targets, start):
+    rows = [[start, *row][: targets.shape[1]] for row in targets.tolist()]
+    return torch.tensor(rows, dtype=targets.dtype).reshape(targets.shape)
 
 
 @faulty("on the cpu", "always a start", "one for start")

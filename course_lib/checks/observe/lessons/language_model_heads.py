@@ -13,12 +13,16 @@ class _Part(nn.Module):
 
     def __init__(self, num_heads, read, W_o, bias):
         super().__init__()
-        self.num_heads = num_heads
+        self.num_heads, self.overwritten = num_heads, False
         self.read, self.W_o = _linear(read), _linear(W_o, bias)
 
     def forward(self, x):
         so_far = torch.arange(1, x.shape[1] + 1, device=x.device, dtype=x.dtype)
-        return self.W_o(self.read(x).cumsum(1) / so_far[:, None])
+        heads = self.read(x).cumsum(1) / so_far[:, None]
+        before = heads.detach().clone()
+        outputs = self.W_o(heads)
+        self.overwritten |= not torch.equal(heads, before)
+        return outputs
 
 
 class _Block(nn.Module):
@@ -142,6 +146,8 @@ def _seen(model, tokens, moment, layer):
     """Return logits after a call with fewer tokens, or after a training step if that is meant."""
     model(tokens[:1, :1])
     logits = model(tokens)
+    if any(getattr(module, "overwritten", False) for module in model.modules()):
+        return logits, "the heads' own tensor, which you overwrite"
     if moment.startswith("inside") and "step" not in moment:
         return logits, _NOTHING
     if not logits.requires_grad:

@@ -60,6 +60,7 @@ SEQUENCE_FUNCTIONS = {
     "attention_with_positions": lambda x: _attend(_with_positions(x)),
     "average_over_positions": lambda x: x - x.mean(dim=1, keepdim=True),
     "running_sum": lambda x: x.cumsum(dim=1),
+    "share_of_all": lambda x: x.cumsum(dim=1) / x.shape[1],
     "previous_position": lambda x: _shift(x, -1),
     "next_position": lambda x: _shift(x, 1),
     "next_but_not_the_last": lambda x: torch.cat([x[:, 1:-1], x[:, -2:]], dim=1),

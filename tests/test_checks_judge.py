@@ -165,7 +165,7 @@ def test_what_is_wrong_with_a_module_is_named(answer, finding):
 def test_the_message_names_the_parameters_and_their_shapes():
     said = {a: grade(multiplication(), a).findings[0].message for a in (Renamed, Missing, Narrow)}
     assert said[Renamed] == (
-        "The module lacks the parameters `W` (2, 2); besides the right ones it has: `V` (2, 2)."
+        "The module lacks the parameters `W` (2, 2); it has `V` (2, 2) instead."
     )
     assert said[Missing].endswith("it has: none.")
     assert said[Narrow] == "The parameter `W` must have shape (2, 2); yours has (2, 3)."

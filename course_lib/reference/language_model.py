@@ -86,6 +86,8 @@ def kv_cache(
 
     Query i comes after `appended[i]` more positions.
     """
+    if (sum(appended), len(appended)) != (keys.shape[2], queries.shape[2]):
+        raise ValueError("`appended` must fit the keys and the queries")
     allowed = np.zeros((*queries.shape[:3], keys.shape[2]), dtype=bool)
     for i in range(queries.shape[2]):
         allowed[:, :, i, : sum(appended[: i + 1])] = True

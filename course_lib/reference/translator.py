@@ -82,6 +82,8 @@ def effect_of_masking(
 ) -> Expected:
     """Return each word's log-probability without the position, less that with it."""
     item, length = source[0], int(valid_lens[0])
+    if not 0 <= position < len(item):
+        raise ValueError("`position` must be one of the source")
     others = {j for j in range(len(item)) if j != position}
     words = [start, *(int(word) for word in target[0])]
     changes = np.empty(len(words) - 1)

@@ -20,7 +20,14 @@ _UNNAMED = ("wrong_values", "not_a_number", "attribute_values")
 _NUMBERS_RIGHT = " What it holds is right."
 _OF_THE_VALUES = ("wrong_values", "precision_lost")
 _OF_THE_EDGES = (*_OF_THE_VALUES, "not_a_number", "wrong_shape", "raised")
-_ABOUT_ONE_INPUT = ("raised", "not_a_number", "precision_lost")
+_ABOUT_ONE_INPUT = (
+    "raised",
+    "not_a_number",
+    "precision_lost",
+    "items_differ",
+    "not_the_best",
+    "training_error_minimised",
+)
 _NOTHING_KNOWN = "Your result differs from the one that the definition gives."
 _POINTERS = {
     "values": "Work that entry out by hand: which numbers go into it?",
@@ -131,8 +138,10 @@ def findings_of(
             if telling is not None and telling.aspect == "raised":
                 errors = [telling]
             error = min(errors, key=shown_first)
-            message = f"{findings[0].message} {error.problem.message}"
-            findings[0] = replace(findings[0], message=message)
+            message = error.problem.message
+            if telling is not None and error is not telling:
+                message = _of_another_input(message)
+            findings[0] = replace(findings[0], message=f"{findings[0].message} {message}")
     explained = {key for found in explanations for key in found.explained}
     left = [v for v in violations if (v.probe.name, v.aspect) not in explained]
     known = {mistake.id for mistake in exercise.mistakes}

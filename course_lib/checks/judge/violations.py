@@ -177,6 +177,8 @@ def _expected_error(probe: Probe, seen: Observation) -> Problem | None:
         return Problem("no_error", f"{probe.says} Here your code raised nothing.")
     if probe.raises in (seen.raised.type_name, *seen.raised.kinds):
         return None
+    if seen.raised.phase == "inject":
+        return _missing_parameter(probe, seen)
     got = seen.raised.type_name
     text = f": {seen.raised.message}" if seen.raised.message else "."
     return Problem("other_error", f"{probe.says} Your code raised {got}{text}")
@@ -184,7 +186,7 @@ def _expected_error(probe: Probe, seen: Observation) -> Problem | None:
 
 def _wrong_attribute(probe: Probe, name: str, value: np.ndarray, got: Recorded | None) -> Found:
     if got is None or got.kind != "tensor" or got.data is None:
-        what = "nothing" if got is None else describe(got)
+        what = "nothing" if got is None or got.kind == "none" else describe(got)
         return "attributes", Problem(
             "attribute_missing", f"`self.{name}` must hold a tensor after the call; got {what}."
         )
@@ -406,7 +408,7 @@ def _missing_parameter(probe: Probe, seen: Observation) -> Problem:
         same_shapes = sorted(found.values()) == sorted(wanted.values())
         return Problem(
             "parameters_renamed" if same_shapes else "missing_parameter",
-            f"The module lacks the parameters {missing}; besides the right ones it has: {yours}.",
+            f"The module lacks the parameters {missing}; it has {yours} instead.",
             f"Is there a layer of its own for `{missing_names[0]}`, assigned to `self` in "
             "`__init__`?",
         )

@@ -30,8 +30,7 @@ def _probes(rng) -> list[Probe]:
     large["queries"].data[:] *= 4000
     return [
         case("worked", **worked).says(
-            "Scores 0 and ln 3 give weights 1/4 and 3/4, and the output is the average of the "
-            "values with these weights."
+            "The output averages the values with the weights softmax(scores) of the query."
         ),
         case("batch", **problem((2,), 3, 5, 4, 6, strided=True)).says(
             "The weights are a softmax of each query's dot products with the keys of its own item, "

@@ -36,7 +36,7 @@ def _permutation_probes(rng) -> list[Probe]:
         ask("one_item_and_query", "Here the batch is one item of one query.", "neighbours_count",
             "curlew", b=1, n=1, m=4),
         values_of_another_size(rng, "first_value", "plain_average"),
-        ask("keys_in_order", "Here the first keys are in order.", "reversed_by_order", "sound",
+        ask("keys_in_order", "Here feature 1 of the keys ascends.", "reversed_by_order", "sound",
             _keys_in_order(rng)),
         student_tests.in_train_mode(rng, "order", **_keys_in_order(rng)),
         *student_tests.module_edges(rng, "order", "first_key_special", num_keys=3),

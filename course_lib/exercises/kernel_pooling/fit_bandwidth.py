@@ -91,8 +91,8 @@ def _near_best(probe, expected, recorded) -> Problem | None:
     if found < best < initial and trained[1] < (0.1 if found > best / 3 else 1.0) * trained[0]:
         return Problem(
             "training_error_minimised",
-            "Your bandwidth is far too small. Near 0 each point predicts itself, which minimizes "
-            "the error on the training points; the exercise asks for the leave-one-out error.",
+            f"Your bandwidth {found:.4g} is far too small. Near 0 each point predicts itself, "
+            "which minimizes the error on the training points but not the leave-one-out error.",
             "Do you minimize the leave-one-out error, and is it still falling when you stop?",
         )
     direction = "small" if found < best else "large"

@@ -82,9 +82,10 @@ def _apart(probe, expected, recorded) -> Problem | None:
         return close(probe, expected, recorded)
     return Problem(
         "caches_shared",
-        "One cache's outputs change when a second one is filled: the two share their storage.",
-        "Which of your names belong to the class or to a default argument, and which belong to "
-        "`self`?",
+        "One cache's outputs change from one call of `attend` to the next, between which only "
+        "another cache is filled.",
+        "Do both caches use a name of the class or a default argument, or does `attend` change "
+        "its cache?",
     )
 
 

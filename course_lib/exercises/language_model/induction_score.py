@@ -51,7 +51,7 @@ def _values(rng) -> list[Probe]:
     strided = tensor(_weights_of(rng, 4, 6), strided=True)
     return [
         case("worked", attention_weights=WORKED, period=2).says(
-            "Position 2 should look at position 1, and position 3 at position 2."
+            "With a period of 2, each position from 2 on should look at the one before it."
         ),
         case("half", **weights(3, 8, causal=True)).says(
             "Without a period, the second half of the text repeats the first."

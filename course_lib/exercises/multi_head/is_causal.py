@@ -94,7 +94,7 @@ EXERCISE = Exercise(
             "Which outputs come strictly before position t?",
         ),
         mistake("nothing_changed", lambda fn, x: same(fn(x), fn(x))).says(
-            "Your test says True of every function: it changes nothing, changes too little, or "
+            "Your test accepts nearly every function: it changes nothing, changes too little, or "
             "does not look at the effect.",
             "Is your change large enough to show?",
         ),

@@ -77,7 +77,7 @@ EXERCISE = Exercise(
             "Which other permutation keeps no neighbors together?",
         ),
         mistake("identity_permutation", lambda fn, x: same(fn(x), fn(x))).says(
-            "Your test says True of every function: your permutation moves no position, or it "
+            "Your test accepts nearly every function: your permutation moves no position, or it "
             "moves the items of the batch instead, or you compare what is always equal.",
             "Which axis of (batch, num_positions, d) holds the positions, and do they move?",
         ),

@@ -109,7 +109,7 @@ EXERCISE = Exercise(
     starred=True,
     returns=(
         Returned("outputs of the reference", "tensor", "float", ("batch", "n", "embed_dim")),
-        Returned("weights of the reference", "tensor", "float", ("batch", "num_heads", "n", "m")),
+        Returned("attention weights", "tensor", "float", ("batch", "num_heads", "n", "m")),
         Returned("the weights in mha", "tensor", "float"),
         Returned("trainable parameters of the reference", "int"),
         Returned("mode changed", "bool"),

@@ -172,7 +172,7 @@ def _alike(probe, expected, recorded) -> Problem | None:
         return None
     return Problem(
         "items_differ",
-        f"{probe.says} The items below differ only in what must have no effect, yet your outputs "
+        f"{probe.says} Two items differ only in what must have no effect, yet your outputs "
         f"for them differ by up to {np.abs(one - other).max():.3g}.",
         "What else of an item enters these outputs?",
     )

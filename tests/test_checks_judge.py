@@ -167,7 +167,7 @@ def test_the_message_names_the_parameters_and_their_shapes():
     assert said[Renamed] == (
         "The module lacks the parameters `W` (2, 2); it has `V` (2, 2) instead."
     )
-    assert said[Missing].endswith("it has: none.")
+    assert said[Missing].endswith("it has none instead.")
     assert said[Narrow] == "The parameter `W` must have shape (2, 2); yours has (2, 3)."
 
 

@@ -131,11 +131,15 @@ def describe(recorded: Recorded) -> str:
 
 def wrong_shape(returns: Sequence[Returned], expected: Any, recorded: Recorded) -> Problem | None:
     """Return the problem of a shape, with a question about the number of axes, order or a size."""
-    for contract, want, got in _parts(returns, expected, recorded):
+    parts = list(_parts(returns, expected, recorded))
+    swapped = sorted(np.shape(want) for _, want, _ in parts) == sorted(p[2].shape for p in parts)
+    for contract, want, got in parts:
         wanted, shape, axes = np.shape(want), tuple(got.shape), contract.axes
         if want is None or contract.kind not in ("tensor", "array") or shape == wanted:
             continue
-        if len(shape) != len(wanted):
+        if swapped:
+            hint = "In which order should you return the results?"
+        elif len(shape) != len(wanted):
             hint = "Which step adds or removes an axis?"
         elif sorted(shape) == sorted(wanted):
             hint = "Which axis is which, and which step changes their order?"

@@ -181,6 +181,8 @@ def example_of(
     """Return the input of a violation with the result of the student's code."""
     probe = violation.probe
     inputs = tuple((name, text_of_input(value)) for name, value in probe.inputs().items())
+    if probe.dtype:
+        inputs = (*inputs, ("dtype", probe.dtype))
     if probe.construct:
         inputs = (("built with", text_of_options(probe.construct)), *inputs)
     results: list[Beside] = []

@@ -53,7 +53,9 @@ def text_of_input(value: Any) -> str:
     if isinstance(value, Array):
         if value.data.size > SMALL:
             return f"{value.data.dtype} numbers of shape {value.data.shape}"
-        return _array_text(value.data)
+        if value.data.ndim > 1 and not value.data.size:
+            return f"[] of shape {value.data.shape}"
+        return _array_text(value.data) + " (int32)" * (value.data.dtype == np.int32)
     if isinstance(value, list | tuple):
         inside = ",\n".join(text_of_input(item) for item in value)
         return "[" + inside.replace("\n", "\n ") + "]"

@@ -365,6 +365,8 @@ def _raised_problem(probe: Probe, seen: Observation, raised: Raised) -> Problem:
     hint = "Follow the call: which line fails, and what goes into it?"
     if raised.phase == "construct":
         hint = f"Does your `__init__` take `({text_of_options(probe.construct or {})})`?"
+    elif raised.phase == "backward" and probe.scenario.startswith("apply_function"):
+        hint = "What must your `backward` return for each argument of `forward`?"
     elif raised.phase == "backward":
         hint = "Which step leaves the graph, or writes into a tensor that it needs?"
     return Problem("raised", message, hint)

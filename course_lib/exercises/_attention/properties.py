@@ -127,7 +127,7 @@ def weight_in_an_empty_row(probe, weights, allowed) -> str | None:
 _OF_WEIGHTS = {
     "dropped_key_has_weight": (
         weight_on_a_dropped_key,
-        "Did you mask before the softmax, and with what value?",
+        "Do the lengths and the mask reach this key, and is its score -inf before the softmax?",
     ),
     "rows_do_not_sum_to_one": (
         rows_that_do_not_sum_to_one,

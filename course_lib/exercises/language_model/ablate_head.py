@@ -172,8 +172,7 @@ def _switch(features: Callable, around: Callable, removed: str) -> Callable:
         except Exception:
             if removed in ("always", "too early"):
                 handle.remove()
-            if removed != "hides errors":
-                raise
+            raise
         if removed != "never":
             handle.remove()
 
@@ -228,15 +227,6 @@ EXERCISE = Exercise(
         mistake("all_heads", _switch(features=lambda part, head: slice(None))).says(
             "All heads of the layer are off, not only the requested one.",
             "Which of the features that W_o reads belong to this head?",
-        ),
-        mistake("next_head", _switch(features=lambda part, head: _block_of(part, head + 1))).says(
-            "The head after the requested one is off. Heads are counted from 0.",
-            "Where does the block of features of head 0 begin?",
-        ),
-        mistake("error_hidden", _switch(removed="hides errors")).says(
-            "You catch an error raised inside the `with` and do not raise it again, so the caller "
-            "does not see it.",
-            "What must an `except` that only cleans up do at its end?",
         ),
         mistake("gradients_off", _switch(around=torch.no_grad)).says(
             "The body of the `with` runs under `torch.no_grad()`, because your `yield` is in it.",

@@ -48,8 +48,12 @@ EXERCISE = Exercise(
             "The mask is inverted: it has -inf where a key is kept.",
             "`masked_fill` fills where its mask is True. What does True mean here?",
         ),
-        mistake("finite_fill", lambda mask, dtype: torch.where(mask, 0.0, -1e9).to(dtype)).says(
-            "You add a finite number such as -1e9 instead of -inf. It does not drop a key whose "
+        mistake(
+            "finite_fill",
+            lambda mask, dtype: torch.where(mask, 0.0, -1e9).to(dtype),
+            twins=(lambda mask, dtype: (~mask).to(dtype) * torch.finfo(dtype).min,),
+        ).says(
+            "You add a finite number, such as -1e9, instead of -inf. It does not drop a key whose "
             "score is about that large.",
             "Which value is smaller than every score, in every dtype?",
         ),

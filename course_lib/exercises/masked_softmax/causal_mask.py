@@ -75,6 +75,10 @@ EXERCISE = Exercise(
             "The mask is inverted: yours is True where a key is dropped.",
             "What does True mean in this course's masks?",
         ),
+        mistake("offset_negated", _of_ones(lambda ones, more: ones.tril(-more))).says(
+            "You shift the diagonal by n - m instead of m - n, the wrong way.",
+            "Which keys must the last of n queries see?",
+        ),
         mistake("own_key_dropped", _of_ones(lambda ones, more: ones.tril(more - 1))).says(
             "In your mask no query may attend to its own position. The first row of a square "
             "mask is even empty.",

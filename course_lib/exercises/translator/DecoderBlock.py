@@ -97,6 +97,11 @@ def _lengths_on_self_attention(self, memory, valid_lens=None) -> Sequence[Callab
     return lambda z: self.read(z, valid_lens), lambda z: self.ask(z, memory, None), self.network
 
 
+def _lengths_on_both(self, memory, valid_lens=None) -> Sequence[Callable]:
+    _, *others = _Decoder.parts(self, memory, valid_lens)
+    return lambda z: self.read(z, valid_lens), *others
+
+
 EXERCISE = Exercise(
     points=5,
     minutes=15,
@@ -124,9 +129,11 @@ EXERCISE = Exercise(
             "Where do the keys and values of the second formula come from?",
         ),
         mistake(
-            "lengths_on_self_attention", _Decoder.answer({"parts": _lengths_on_self_attention})
+            "lengths_on_self_attention",
+            _Decoder.answer({"parts": _lengths_on_self_attention}),
+            twins=(_Decoder.answer({"parts": _lengths_on_both}),),
         ).says(
-            "You pass the lengths to the self-attention instead of the cross-attention.",
+            "You pass the lengths to the self-attention. They belong to the cross-attention alone.",
             "Which sequence's length does `valid_lens` give?",
         ),
     ),

@@ -74,10 +74,6 @@ def _queries_normed(x, norm, part) -> Tensor:
     return x + part(norm(x), x)
 
 
-def _all_but_values_normed(x, norm, part) -> Tensor:
-    return x + part(norm(x), norm(x), x)
-
-
 EXERCISE = Exercise(
     points=4,
     minutes=15,
@@ -93,9 +89,8 @@ EXERCISE = Exercise(
         mistake(
             "only_queries_normed",
             _Encoder.answer({"joins": (_queries_normed, blocks.pre_norm)}),
-            twins=(_Encoder.answer({"joins": (_all_but_values_normed, blocks.pre_norm)}),),
         ).says(
-            "Only some of the queries, keys and values are norm_1(x). The others are x itself.",
+            "Only the queries are norm_1(x). The keys and values are x itself.",
             "What are the three arguments of the attention?",
         ),
     ),

@@ -120,6 +120,10 @@ def _mean(losses, real) -> torch.Tensor:
     return losses.sum() / max(losses.numel(), 1)
 
 
+def _mean_of_products(logits, targets, valid_lens) -> torch.Tensor:
+    return -(_taken(logits.log_softmax(-1), targets) * _real(targets, valid_lens)).mean()
+
+
 def _all(targets, valid_lens) -> torch.Tensor:
     return torch.ones_like(targets, dtype=torch.bool)
 
@@ -144,7 +148,7 @@ EXERCISE = Exercise(
             "Your loss is the mean over all positions, including pads.",
             "What does `valid_lens` say about a position?",
         ),
-        mistake("mean_over_all", _loss(average=_mean)).says(
+        mistake("mean_over_all", _loss(average=_mean), twins=(_mean_of_products,)).says(
             "The losses of pads are set to 0, but your mean divides by all positions: the more "
             "pads, the smaller the loss.",
             "How many losses are in your sum?",

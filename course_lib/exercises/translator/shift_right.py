@@ -83,11 +83,6 @@ EXERCISE = Exercise(
             "second position on, the decoder reads the word that it has to predict.",
             "Where does the first target go?",
         ),
-        mistake("rolled_around", lambda targets, start: targets.roll(1, dims=1)).says(
-            "The last word moves to the front, where `start` belongs, so the decoder reads the end "
-            "of the answer first.",
-            "What does `roll` do with what falls off?",
-        ),
     ),
     hints=(
         "Write down the target `forty three </s>` and, beneath each word, the word said just "

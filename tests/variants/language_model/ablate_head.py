@@ -114,7 +114,7 @@ written_into = but(
     "left_over", zero=lambda x, own: x.index_fill_(-1, torch.arange(x.shape[-1])[own], 0.0)
 )
 everything_off = but("all_heads", zero=lambda x, own: 0 * x)
-counted_from_one = but("next_head", features=lambda part, head: columns_of(part, head + 1))
+counted_from_one = but(features=lambda part, head: columns_of(part, head + 1))
 eval_mode = but("left_over", begin=lambda model: model.eval())
 all_hooks_removed = but("left_over", end=lambda handle, part: part.W_o._forward_pre_hooks.clear())
 
@@ -151,7 +151,7 @@ def everything_under_no_grad(model, layer, head):
         yield
 
 
-@wrong("error_hidden")
+@wrong("left_over")
 @contextlib.contextmanager
 def errors_suppressed(model, layer, head):
     with contextlib.suppress(Exception), stepwise(model, layer, head):

@@ -56,7 +56,7 @@ def of_ones(change):
 future_only = wrong("upper_triangular")(of_ones(lambda ones, more: ones.triu(more).bool()))
 torch_alignment = wrong("top_left_aligned")(of_ones(lambda ones, more: ones.tril() == 1))
 strictly_before = wrong("own_key_dropped")(of_ones(lambda ones, more: ones.tril(more - 1).bool()))
-shifted_the_wrong_way = wrong()(of_ones(lambda ones, more: ones.tril(-more).bool()))
+shifted_the_wrong_way = wrong("offset_negated")(of_ones(lambda ones, more: ones.tril(-more).bool()))
 one_step_ahead = wrong("one_step_ahead")(of_ones(lambda ones, more: ones.tril(more + 1).bool()))
 true_where_dropped = wrong("true_means_drop")(of_ones(lambda ones, more: ones.tril(more) == 0))
 float_triangle = wrong("wrong_dtype_kind")(of_ones(lambda ones, more: ones.tril(more)))

@@ -189,7 +189,7 @@ ReadsItself = but(
 MemoryAsks = but(ask=lambda self, y, z, memory, lens: y + self.cross_attention(memory, z, z, lens))
 LengthsForgotten = but("lengths_ignored", ask=without_lengths)
 LengthsOnTheFirst = but("lengths_on_self_attention", read=and_lengths, ask=without_lengths)
-LengthsOnBoth = but(read=and_lengths)
+LengthsOnBoth = but("lengths_on_self_attention", read=and_lengths)
 SecondNormTwice = but(think=lambda self, y, z: y + self.feed_forward(self.norm_2(y)))
 TwoLinearLayers = but("no_relu", change=lambda self, d, h, options: self.feed_forward.pop(1))
 

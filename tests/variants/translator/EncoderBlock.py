@@ -192,9 +192,7 @@ CopiedLine = but("one_norm_for_all", think=lambda self, h, z: h + self.feed_forw
 NormsTheQueries = but(
     "only_queries_normed", attend=lambda self, x, z, lens: x + self.attention(z, x, x, lens)
 )
-ValuesAsTheyAre = but(
-    "only_queries_normed", attend=lambda self, x, z, lens: x + self.attention(z, z, x, lens)
-)
+ValuesAsTheyAre = but(attend=lambda self, x, z, lens: x + self.attention(z, z, x, lens))
 LengthsForgotten = but(
     "lengths_ignored", attend=lambda self, x, z, lens: x + self.attention(z, z, z)
 )

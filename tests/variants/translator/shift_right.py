@@ -39,7 +39,7 @@ def the_other_way(targets, start):
     return inputs
 
 
-@wrong("rolled_around")
+@wrong()
 def just_rolled(targets, start):
     return targets.roll(1, dims=1)
 

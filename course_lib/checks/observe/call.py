@@ -176,7 +176,7 @@ def _prepare_module(
                 shapes = f"{tuple(parameters[name].shape)}, expected {data.shape}"
                 raise ValueError(f"the parameter {name} has shape {shapes}")
             parameters[name].copy_(torch.from_numpy(np.array(data)))
-        given = [value for value in probe.construct.values() if torch.is_tensor(value)]
+        given = [value for value in (probe.construct or {}).values() if torch.is_tensor(value)]
         for name in parameters.keys() - probe.state.keys():  # whatever order they were made in
             if any(torch.equal(parameters[name], value) for value in given):
                 continue  # not a weight

@@ -69,14 +69,14 @@ assert correct > 180
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# 1. Nearly all of them are correct: more than 9 in 10 on any machine, and often all of them. The
+# 1. Nearly all of them are correct. Runs differ a little, but expect more than 9 in 10. The
 #    translator cannot have memorized numbers that it never saw. It has learned the parts of
 #    numerals and how to put them together.
 # 2. *forty* looks at *vierzig*, and *three* looks at *drei*. The arcs cross because the two languages
 #    order these parts differently. Nobody told the machine where a part ends or what it means.
 #
-# A single letter can stand for all of *vierzig*, because each letter has looked at its neighbors
-# before a word is written. Which letter that is depends on the training.
+# *forty* may look at a single letter of *vierzig*. That is enough, because each letter has already
+# looked at its neighbors. Which letter it is depends on the training.
 #
 # </details>
 
@@ -134,7 +134,7 @@ plotting.show(plotting.bottleneck())
 #
 # How does a word find where to look? Three kinds of vectors decide. Before *forty* is written,
 #
-# - the next word has a **query**, as if it asked *who names the tens?*
+# - the next word has a **query**, as if asking *which letters name the tens?*
 # - each letter has a **key**, as if it were labeled *part of a word for tens*;
 # - each letter has a **value**, the information that it passes on, such as *forty*.
 #
@@ -149,7 +149,7 @@ plotting.show(plotting.bottleneck())
 #
 # A query is compared with a key by their *dot product*: multiply the two vectors entry by entry and
 # add up the products. In the plane, vectors are arrows. The next figure has one query and three
-# keys. Here each key is its own value, and the diamond is the weighted average of the three.
+# keys. Here the keys also serve as values, and the diamond is their weighted average.
 #
 # **Predict**, then drag the tip of the query.
 #
@@ -167,8 +167,8 @@ assert 0.75 < torch.softmax(arrows @ torch.tensor([0.125, -1.0]), dim=0)[2] < 0.
 #
 # 1. Point the query the same way as *vierzig*, and make it long. A dot product is large where both
 #    arrows are long and point the same way, 0 where they are perpendicular, and negative where they
-#    point away from each other. With an arrow half as long, all dot products are half as large, and
-#    *vierzig* gets only about 0.8.
+#    point away from each other. Halving the arrow halves all dot products, and the weight of
+#    *vierzig* falls.
 # 2. All three weights are 1/3. Attention always returns an average, even where no key fits, because
 #    the weights always sum to 1. Lesson 01 begins with this average.
 #
@@ -261,8 +261,8 @@ plotting.show(plotting.diagram("encoder_decoder", lit="cross-attention", shapes=
 #
 # The next cell contains a first attempt. The printed positions are correct for its small map.
 #
-# **Predict.** Is the function correct for every map? `grade` tries it on many maps and prints the
-# same report as a check.
+# **Predict.** Is the function correct for every map? `grade` tries it on many maps and prints a
+# report, as every check does.
 
 
 # %% tags=["demo"]
@@ -281,9 +281,9 @@ grade("most_attended", first_attempt, seed="public")
 #
 # The report begins with the verdict and the points. Then it says what is wrong, asks a question,
 # and shows a small input that fails, with your result beside the expected one. The points have
-# parts: *values* (the numbers are correct), *edges* (they are correct in unusual cases too, such as
-# ties), *hygiene* (nothing else has changed) and, in most exercises, *gradients*. Partial solutions
-# earn partial credit.
+# parts: *values* (the numbers are correct), *edges* (unusual cases, such as ties, are correct too),
+# *hygiene* (inputs, dtype and device are unchanged) and, in most exercises, *gradients*. Partial
+# solutions earn partial credit.
 #
 # </details>
 
@@ -311,8 +311,8 @@ check("most_attended")
 
 # %% [markdown]
 # The cell above continues with your answer if it passed and with ours if not, and tells you which,
-# so one unsolved exercise never stops you. Full marks also put your answer into your own library,
-# the folder `my_attention/`. Later lessons use it, and in lesson 09 it translates.
+# so one unsolved exercise never stops you. Full marks also put your answer into your library, the
+# folder `my_attention/`. Later lessons use this library, and lesson 09 translates with it.
 
 # %% [markdown] written="two_maps"
 # ### Two maps
@@ -367,7 +367,7 @@ assert crossing > 60
 # ## Summary
 #
 # Attention lets each new word look back at the whole source. The scores of a query with all keys
-# become weights that sum to 1, and the result is the average of the values, weighted in this way. A
+# become weights that sum to 1, and the result is the weighted average of the values. A
 # translator therefore does not have to squeeze a sentence into one vector. Exercises with a star
 # are optional, and `progress()` from `course_lib` shows how far you are.
 

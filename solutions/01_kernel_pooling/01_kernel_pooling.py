@@ -73,7 +73,7 @@ assert torch.allclose(targets[near], torch.tensor([1.2, 2.7, 0.7]), atol=0.05)
 # **By hand.** Suppose it was 1, 2 and 4 °C at hours 0, 1 and 3. For hour 1.5, you give these
 # readings the weights 1/4, 1/2 and 1/4. The output is $1/4 + 2/2 + 4/4 = 2.25$ °C.
 #
-# **Predict.** Which reading does each of the three searches return for hour 1.5?
+# **Predict.** What do the other two searches return for hour 1.5?
 
 # %% tags=["demo"]
 readings = {0.0: 1.0, 1.0: 2.0, 3.0: 4.0}
@@ -309,7 +309,7 @@ plotting.interactive(draw_query, start={"query": 2.0}, query=[0.25 * i for i in 
 # </details>
 
 # %% [markdown]
-# ### The same, with letters
+# ### Kernel pooling for letters
 #
 # In lesson 00, each letter of *dreiundvierzig* looked at its neighbors before a word was written.
 # Kernel pooling can do that too. Let the positions 0 to 13 be both queries and keys, with $h = 1$.
@@ -412,7 +412,7 @@ assert training_error(0.0001) < 1e-6
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The smallest bandwidth you offer always wins. Each reading is its own nearest key, at distance 0.
+# The smallest bandwidth wins. Each reading is its own nearest key, at distance 0.
 # With a tiny bandwidth it takes all the weight and "predicts" itself. The error measures memory, not
 # prediction.
 #
@@ -544,7 +544,7 @@ plotting.show(plotting.kernel_fits(inputs, targets, places, fits))
 # In five to eight sentences, explain which bandwidth the colleague has found and where the error of
 # 0 comes from. What will the predictions between the readings look like? How does leave-one-out
 # repair the measurement, and in what sense is it a mask? A language model is trained to predict
-# each word of a text from the text. What would the same mistake look like there?
+# each word of a text. What would the same mistake look like there?
 
 # %% [markdown] written="perfect_fit"
 # **Your answer** (replace the line below):
@@ -618,7 +618,7 @@ assert hard_slope == 0 and abs(soft_slope - query.grad.item()) < 0.1
 # - **Returns** the bandwidth that minimizes the mean squared leave-one-out error, as a positive Python
 #   `float`.
 #
-# You may use any method and call `leave_one_out`. The leave-one-out error of the result must be
+# You may call `leave_one_out` and use any method. The leave-one-out error of the result must be
 # within 2% of the minimum for every start and step size that the check tries.
 #
 # **Worked number.** Inputs $(0, 5)$ with targets $(3, 8)$ predict each other, whatever the
@@ -730,8 +730,9 @@ assert dot[0, 0] < gaussian[0, 0]
 # <details><summary>Answer</summary>
 #
 # For keys of length 1, PyTorch's attention *is* kernel pooling, up to rounding. Without the
-# penalty, the long key in the query's direction gains weight and wins, although the short one is
-# closer and loses. The long key in the opposite direction gets almost no weight in either case.
+# penalty, the long key in the query's direction gains weight and wins. The short one loses,
+# although it is closer. The long key in the opposite direction gets almost no weight in either
+# case.
 #
 # </details>
 #

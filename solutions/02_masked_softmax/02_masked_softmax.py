@@ -3,7 +3,7 @@
 #
 # **The question.** Lesson 00's translator reads *dreiundvierzig* and writes *forty three*. Replace
 # its masked softmax with a plain one, put 7777 into the same batch, and the translator writes
-# *forty thousand forty thousand*. What does the mask do, and how do you write such a softmax
+# *forty thousand forty thousand*. What does the mask do, and how do you write a masked softmax
 # yourself?
 #
 # **After this you can**
@@ -195,7 +195,7 @@ assert translations[42] == "forty thousand forty thousand"
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Alone, most of the 99 are correct. With either numeral added, fewer than half are. To the model, a
+# Most of the 99 are correct, but fewer than half with either numeral added. To the model, a
 # pad is a token like any other, and every query gives it a score and a share of the attention.
 #
 # </details>
@@ -275,7 +275,7 @@ check("length_mask")
 # %% [markdown]
 # ### A batch axis in the wrong place
 #
-# The mask `(B, m)` has no axis for queries, but the scores `(B, n, m)` do.
+# Unlike the scores `(B, n, m)`, the mask `(B, m)` has no axis for queries.
 #
 # **Predict.** There are three items of three queries each. How many keys may the queries of *drei*
 # attend to if you broadcast the mask to the scores as it is? And if you give it a query axis first, as
@@ -595,8 +595,8 @@ assert torch.finfo(torch.float16).min == -65504
 # mask with more queries than keys, or from a causal mask over a sentence with padding at its
 # *start*. The formula gives $0/0$, and filling the whole row with minus infinity does not help.
 #
-# **Predict.** The next cell masks the scores $(1, 2, 3)$ of an empty row in four ways, and the
-# answers differ. Which way returns the **unmasked** weights?
+# **Predict.** The next cell masks the scores $(1, 2, 3)$ of an empty row in four ways. Which way
+# returns the **unmasked** weights?
 
 # %% tags=["demo"]
 scores = torch.tensor([1.0, 2.0, 3.0])

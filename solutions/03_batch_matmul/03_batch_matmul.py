@@ -99,8 +99,8 @@ print("(n, m) @ (m, v):", tuple((W @ V).shape))
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# There must be as many values as keys, because the second product sums over `m`. The first one sums
-# over `d`, so the width `v` of a value is free.
+# There must be as many values as keys, because the second product sums over `m`. No sum
+# runs over `v`, so the width of a value is free.
 #
 # </details>
 
@@ -113,8 +113,8 @@ print("(n, m) @ (m, v):", tuple((W @ V).shape))
 # $$C_{bij} = \sum_{t=1}^{k} A_{bit}\, B_{btj}, \qquad A: (B, n, k), \quad B: (B, k, m), \quad C: (B, n, m).$$
 #
 # Lesson 00's translator reads *drei*, *dreizehn* and *dreiundvierzig* in one batch, padded to 14 letters.
-# Each numeral has two queries, because the longest translation has two words. (The next cell takes
-# queries, keys and values out of the translator.)
+# Each numeral has two queries, because the longest translation has two words. (The next cell reads
+# queries, keys and values from the translator.)
 #
 # **Predict.** With $d = v = 64$, what is the shape of the scores, and how many multiplications do they
 # take? In which part of *dreiundvierzig* will the highest score of *forty* be?
@@ -163,7 +163,7 @@ from course_lib.attention import bmm_loops
 check("bmm_loops")
 
 # %% [markdown]
-# ## 2. The same without a loop
+# ## 2. The product without loops
 #
 # *How can one line compute all products and all sums?*
 #
@@ -182,7 +182,7 @@ check("bmm_loops")
 #
 # ### Count axes from the end
 #
-# With a batch in front, `k` is no longer axis 1. But it is still the last axis of `a` and the
+# With a batch in front, axis numbers shift by 1. But `k` is still the last axis of `a` and the
 # second-to-last of `b`, whatever comes before. So count axes from the end: `a[..., None]`,
 # `dim=-2`.
 #
@@ -419,7 +419,7 @@ plotting.interactive(draw_turned, way=list(WAYS_TO_TURN))
 # %% [markdown]
 # ### Three axes or more
 #
-# Here are three ways to swap the last two axes of keys, and what they do once heads are added:
+# Here are three attempts to swap the last two axes of keys, and what they do once heads are added:
 #
 # | | `(B, m, d)` | `(B, h, m, d)` |
 # |---|---|---|

@@ -131,7 +131,7 @@ from course_lib.attention import additive_scores
 check("additive_scores")
 
 # %% [markdown]
-# ### The axes exchanged
+# ### Swapped axes
 #
 # **Predict.** Take *drei*, *dreizehn* and *dreiundvierzig* again. For each, two words attend to 14
 # letters, and $H = 32$. How many numbers does the cube contain? What is the shape of
@@ -200,7 +200,7 @@ for name, weights in maps.items():
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The weights depend on the query only in the first. In the other two, every query has the same
+# Only the first version's weights depend on the query. In the other two, every query has the same
 # weights, because the score is one part from the query plus another from the key. To make the two
 # interact, the nonlinearity must come *after* the sum. Other nonlinearities, such as relu, would
 # also work. With tanh, the scores also stay bounded.
@@ -331,8 +331,8 @@ plotting.show(plotting.attention(weights, words, "dreiundvierzig"))
 #
 # The translator gets only a few right at first, because the words attend to arbitrary letters.
 # Afterwards it gets nearly all of them right. The module learned only *where to look*. *forty*
-# attends mostly to *vierzig*, and *three* puts more weight on *drei* than the 4/14 of an even
-# spread. The map is softer than in lesson 00.
+# attends mostly to *vierzig*, and *three* puts more weight on *drei* than an even spread
+# would (4/14). The map is softer than in lesson 00.
 #
 # </details>
 
@@ -582,7 +582,7 @@ assert sharp.argmax(dim=-1).tolist() == [0, 1, 2, 3]
 # An additive score is a small network that reads a query and a key. It projects both to $H$
 # features, adds them, applies tanh, and takes a weighted sum. It takes vectors of any size and is
 # bounded by its own weights. One broadcast addition combines all pairs, in a cube of $B\,n\,m\,H$
-# numbers. The tanh has to come after the addition, because without it the softmax cancels the
+# numbers. The tanh has to come after the addition, because otherwise the softmax cancels the
 # query. The module registers its layers, passes lengths and mask on, applies dropout in train mode
 # only, and keeps the detached attention weights from before dropout.
 

@@ -131,9 +131,7 @@ assert along_k1.argmax() == 1  # k2 wins
 # highest with itself, or with the letter that has the longest vector. With projections, the score
 # is
 #
-# $$q \cdot k = x^\top W_q^\top W_k\, x',$$
-#
-# and the matrix $W_q^\top W_k$ does not have to be symmetric.
+# $$q \cdot k = x^\top W_q^\top W_k\, x'.$$
 #
 # **Predict.** Compare the translator's vectors for the letters of *dreiundvierzig* without any
 # projection. How many of the 14 letters score highest with themselves? Then project them to queries
@@ -160,7 +158,7 @@ assert (plain.argmax(dim=-1) == torch.arange(14)).sum() == 8
 #
 # Without projections, 8 of the 14 letters score highest with themselves, and the scores are
 # symmetric. Two different projections break the symmetry, even if they are random. Training then
-# chooses by which features queries and keys are compared ($W_q$ and $W_k$), and which features a
+# chooses the features by which queries and keys are compared ($W_q$, $W_k$), and those that a
 # letter passes on ($W_v$).
 #
 # </details>
@@ -324,8 +322,8 @@ assert np.allclose(softmax(scaled / np.sqrt(8)), [0.827, 0.173], atol=5e-4)
 # <details><summary>Answer</summary>
 #
 # The second row does. The first comes from the code above, whose variable `scaled` was never
-# scaled. Its weights look plausible, because they are positive and sum to 1. Only a comparison with
-# the numbers of a loop or of PyTorch reveals the bug.
+# scaled. The weights look plausible, because they are positive and sum to 1. A comparison with a
+# loop or with PyTorch would have revealed the bug.
 #
 # </details>
 
@@ -340,9 +338,8 @@ plotting.show(plotting.diagram_strip("attention", lit="softmax", shapes=shapes))
 
 # %% [markdown]
 # A softmax turns differences of scores into ratios of weights. A lead of 1 is a factor of
-# $e \approx 2.7$, and a lead of 16 a factor of nine million. If scores have a standard deviation of
-# $\sqrt{d}$ and $d$ is large, the best key usually leads by so much that it gets nearly all the
-# weight. The softmax is *saturated*.
+# $e \approx 2.7$, and a lead of 16 a factor of nine million. If one key gets nearly all the weight,
+# the softmax is *saturated*.
 #
 # **Predict.** For each $d$, the next cell draws 400 random queries with 10 random keys each, and
 # plots the mean of the largest weight. An even split would be 0.1. What do the two lines do as $d$
@@ -475,9 +472,8 @@ assert max(loss for name in curves if "32" in name for loss in final[name]) < 0.
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# At width 32, all three models learn. At width 512, without a divisor, each run is stuck at a
-# different loss, because some positions have settled on a wrong letter, as the words show. Dividing
-# by $d$ works too, after a slower start.
+# At width 32, all three models learn. In our run at width 512, the models without a divisor end at
+# a higher loss and read some letters wrong. Dividing by $d$ works too, after a slower start.
 #
 # </details>
 #
@@ -522,7 +518,7 @@ assert gradients["1"][2] > 2 and 0.3 < gradients["sqrt(d)"][2] < 1 and gradients
 # </details>
 #
 # You can also train without a divisor, with a third of the learning rate and three times as many
-# steps. With $\sqrt{d}$, you do not have to search for such a rate at every width.
+# steps. With $\sqrt{d}$, you do not need the extra steps.
 
 # %% [markdown]
 # ## 4. From scratch, in NumPy ★
@@ -554,7 +550,7 @@ assert added[0, 1:].sum() > 0.2  # the future is still there
 # <details><summary>Answer</summary>
 #
 # The mask must contain 0 for allowed keys and $-\infty$ for all others. With 1 and 0, there is no
-# error, and query 0 sees the whole future. With a bool mask, this mistake cannot happen.
+# error, and query 0 sees the whole future. A bool mask in `np.where` avoids this.
 #
 # </details>
 #
@@ -691,7 +687,7 @@ assert three["nothing"] > three["sqrt(d)"] > 0.9 and three["d"] < 0.3
 # %% [markdown]
 # ### What must hold
 #
-# Nearly every wrong version returns the correct shape but violates one of these properties:
+# A wrong version often returns the correct shape. A correct version has these properties:
 #
 # 1. a query of zeros returns the mean of the allowed values;
 # 2. the logarithm of the ratio of two weights is the difference of their scores
@@ -958,7 +954,7 @@ for g in (torch.tensor([0.0, 4.0, 8.0]), torch.tensor([10.0, 14.0, 18.0])):
 # `ctx`. `backward` gets the gradient of the output and returns a gradient for each argument, or
 # None. Call the function through `apply`, without keyword arguments.
 #
-# **Predict.** What is the gradient at $x = 2$ with `scale` 10?
+# **Predict** the gradient of `ScaledCube` at $x = 2$ with `scale` 10.
 
 
 # %% tags=["demo"]
@@ -1096,7 +1092,7 @@ check("05_scaled_dot_product")
 # product of two standard normal vectors has variance $d$. Divided by $\sqrt{d}$, it has variance 1,
 # so a fresh model starts neither one-hot nor uniform, whatever its width. Without the divisor, a
 # wide model starts saturated on arbitrary keys, and queries that settled on a wrong one get hardly
-# any gradient. Attention takes three lines, and most mistakes in them do not change the shapes, so
+# any gradient. Attention takes three lines, and many mistakes in them do not change the shapes, so
 # test properties.
 
 # %% [markdown]

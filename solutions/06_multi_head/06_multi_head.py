@@ -94,7 +94,7 @@ assert apart == 0 and len(found) == 2
 # The outputs do not differ. Both are half a `d` and half a `v`. The sum does not record which
 # position contributed which letter, so no later layer can tell 43 from 34. Unequal weights such as
 # ⅔ and ⅓ would tell the two apart, but a linear layer would then have to find the *second*-largest
-# number. Section 5 trains a single head to do that.
+# number. In section 5, a single head tries.
 #
 # </details>
 #
@@ -508,8 +508,8 @@ assert reader.attention_weights[0, 0, 1].argmax() == 4  # from r to z
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The `r` attends to the `z` with nearly all its weight. After *drei*, a `z` means *zehn*, which
-# looks like the difference between *three* and *thirteen*.
+# The `r` attends to the `z` with nearly all its weight. After *drei*, a `z` means *zehn*, so this
+# head may tell *thirteen* from *three*.
 #
 # </details>
 #
@@ -522,7 +522,7 @@ assert reader.attention_weights[0, 0, 1].argmax() == 4  # from r to z
 # %% tags=["demo", "nbval-ignore-output"]
 @torch.no_grad()
 def all_words_right(numbers):
-    """Return, for each number, whether each word is predicted from the correct words before it."""
+    """Return whether all words of each number are correct, given the correct words before them."""
     pairs = [numerals.pair(number) for number in numbers]
     source, wanted = (pad_sequence(part, batch_first=True) for part in zip(*pairs, strict=True))
     lens = (source != 0).sum(dim=1)
@@ -552,7 +552,7 @@ assert shares[3][1] < shares[0][1] < 90 and said[-1] == "thirty three"
 #
 # Without head 0, *dreizehn* becomes *three*, while *drei* and *dreiundvierzig* stay correct. The
 # map was a good guide: head 0 looks ahead for *zehn*, and most numbers from 13 to 19 depend on this
-# head. Other numbers suffer as well, because a head rarely has only one job. Without head 3,
+# head. Other numbers suffer as well, so this head has other jobs too. Without head 3,
 # *vierunddreißig* becomes *thirty three*, and more of the numbers up to 99 are wrong than without
 # any other head. Heads 1 and 2 hardly matter up to 99. But without head 1, fewer than half of 500
 # other numerals, most of them in the thousands, are correct. An ablation tells you only about the
@@ -673,8 +673,7 @@ plotting.show(plotting.diagram_strip("heads", lit=("scores", "weighted sum"), sh
 #
 # $$f(Px) = P f(x), \qquad x \in \mathbb{R}^{n \times D}.$$
 #
-# Such an $f$ is *permutation equivariant*. The outputs move along with the inputs, and nothing else
-# changes. (An *invariant* function has $f(Px) = f(x)$, so nothing moves.)
+# Such an $f$ is *permutation equivariant*. (An *invariant* function has $f(Px) = f(x)$.)
 #
 # **Predict.** Your module reads *drei* forwards, and backwards as *ierd*. Which letters get a
 # different output?
@@ -785,7 +784,7 @@ for name, fn in functions.items():
 #
 # It is causal, and it is *not* equivariant, because position 0 sees one key and position 3 sees
 # four. The mask already breaks the symmetry. Some language models have no other source of order
-# (Haviv and others 2022). Only attention in which every query sees every key is blind to order.
+# (Haviv and others 2022). Attention in which every query sees every key is blind to order.
 #
 # </details>
 
@@ -850,8 +849,8 @@ assert (table[:, 30:].amax(dim=0) - table[:, 30:].amin(dim=0) < 0.01).all()  # s
 # ### Three positions back
 #
 # Suppose the inputs of a head are the encodings alone, and $W_q = W_k = I$. Up to the divisor, a
-# score is then the dot product of two encodings. The score depends only on the *distance* between
-# the positions, because $\sin a \sin b + \cos a \cos b = \cos(a - b)$:
+# score is then the dot product of two encodings. Because
+# $\sin a \sin b + \cos a \cos b = \cos(a - b)$, the score is
 #
 # $$PE_p \cdot PE_{p+s} = \sum_i \cos\frac{s}{10000^{2i/D}}.$$
 #

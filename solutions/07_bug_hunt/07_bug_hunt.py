@@ -304,8 +304,8 @@ for invariant, statement in INVARIANTS.items():
 # third key leaves the scores $(0, \ln 3)$ and the weights $(1/4, 3/4)$, so masking it must give
 # $(1/4, 3/4, 0)$.
 #
-# You now write three such tests. The check runs each of them on dozens of hidden modules, and
-# counts how many broken ones it catches and how many correct ones it rejects. In all three tests,
+# Now write three such tests. The check runs each of them on dozens of hidden modules, and counts
+# how many broken ones the test catches and how many correct ones it rejects. In all three tests,
 #
 # - outputs that agree within 1e-5 count as equal;
 # - a difference of a hundredth counts, wherever it is and whatever its sign;
@@ -468,7 +468,8 @@ assert sum(all(row.values()) for row in table.values()) == 1 + 4
 #
 # Every box learned reversal. `masking_equals_deleting` catches three boxes, and your other tests
 # catch one each. Training tells you at best *that* something is wrong. A test tells you *what* is
-# wrong, in milliseconds. Four boxes pass all six columns, and only the other invariants catch them.
+# wrong, without training. Four boxes pass all six columns, and only the other invariants catch
+# them.
 #
 # </details>
 

@@ -311,17 +311,16 @@ plotting.show(plotting.diagram_strip("attention", lit="attention weights", shape
 
 # %% [markdown]
 # Every score can be computed again from the inputs. This is called *recomputation*. To turn the
-# scores of a row into weights, FlashAttention (Dao and others, 2022) kept $c$ and $t$, and
-# FlashAttention-2 (Dao, 2023) keeps only $L$.
+# scores of a row into weights, FlashAttention (Dao and others, 2022) kept $c$ and $t$.
 #
 # **Predict.** For the scores $1, 0, 2$, you have $c = 2$, $t = 1.5032$ and $L = 2.4076$. Compute
 # the weights $(0.2447, 0.0900, 0.6652)$ from the scores and *one* of these three numbers.
 #
 # <details><summary>Answer</summary>
 #
-# Use $L$, for example $e^{0 - 2.4076} = 0.0900$. With $c$ alone, the weights would sum to $t$
-# instead of 1. With $t$ alone, you would divide $e^{s_j}$ by a sum in which every term is scaled by
-# $e^{-c}$.
+# Use $L$, as FlashAttention-2 (Dao, 2023) does: $e^{0 - 2.4076} = 0.0900$. With $c$ alone, the
+# weights would sum to $t$ instead of 1. With $t$ alone, you would divide $e^{s_j}$ by a sum in
+# which every term is scaled by $e^{-c}$.
 #
 # </details>
 #
@@ -341,7 +340,7 @@ plotting.show(plotting.diagram_strip("attention", lit="attention weights", shape
 # %% [markdown]
 # ### Exercise: `RecomputedAttention`
 #
-# Begin on paper. Section 7 of lesson 05 has a `torch.autograd.Function` in eight lines.
+# Begin on paper. Section 7 of lesson 05 has a `torch.autograd.Function` in ten lines.
 #
 # Write a `torch.autograd.Function`, called as `RecomputedAttention.apply(queries, keys, values,
 # mask, block_size)`, with the arguments of `blocked_attention`.
@@ -392,8 +391,8 @@ assert memory["plain"][-1] / memory["plain"][-2] > 3.5
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Plain and blocked attention take nearly four times the memory, because matrices of size $n m$
-# outgrow the inputs. Recomputed attention takes twice the memory, like its inputs.
+# Plain and blocked attention take nearly four times the memory, because they store matrices of
+# size $n m$. Recomputed attention takes twice the memory.
 #
 # </details>
 
@@ -463,7 +462,7 @@ plotting.show(plotting.diagram_strip("attention", lit=steps, shapes=shapes))
 
 # %% [markdown]
 # `F.scaled_dot_product_attention` chooses between *math*, which is plain attention, and *fused
-# kernels*, which do what you wrote in one piece of machine code. Inside
+# kernels*, which do in one piece of machine code what you wrote. Inside
 # `sdpa_kernel(SDPBackend.FLASH_ATTENTION)`, a call that the fused kernel cannot run raises an
 # error.
 #
@@ -537,12 +536,11 @@ plotting.show(plotting.diagram_strip("attention", lit="scores", shapes=shapes))
 
 # %% tags=["demo"]
 xs = torch.cat([torch.arange(1, 12), torch.arange(12, 60, 4), torch.arange(60, 420, 20)]).double()
-errors, ends = {}, {}
+errors = {}
 for name in ("float16", "float32", "float64"):
     x = xs.to(getattr(torch, name))
     product = (torch.exp(2 * x) * torch.exp(-2 * x)).double()
     errors[name] = (product - 1).abs().nan_to_num(nan=1.0).clamp(max=1)
-    ends[name] = f"{name} is correct up to x = {xs[errors[name] < 0.1].max():.0f}"
 plotting.show(
     plotting.lines(
         xs,
@@ -550,10 +548,7 @@ plotting.show(
         x_label="input x, with k = x and q = -x",
         y_label="error of the product",
         log_x=True,
-    ),
-    "The error of the product, a line for each dtype: 0, and then a cliff up to 1. "
-    + ", ".join(ends.values())
-    + " of the points drawn.",
+    )
 )
 
 # %% [markdown]
@@ -671,7 +666,7 @@ for whose, table in tables.items():
 # Only the softmax is limited by memory. It reaches less than half of its bound, probably because an
 # exponential counts as one operation but costs many. Both products and the fused kernel lie to the
 # right of the ridge point and reach about three quarters of the roof. The three steps take 94 ms,
-# and the plain call takes 186. The difference is mostly the cost of fresh memory (*softmax, new
+# and the plain call takes 186. About half of the difference is fresh memory (*softmax, new
 # memory*), which the fused kernel saves.
 #
 # </details>

@@ -310,7 +310,7 @@ check("DecoderBlock")
 plotting.show_source(inspect.getsource(Translator.forward))
 
 # %% [markdown]
-# Section 9 uses `mask`. `keep` then *removes* the masked positions from the memory, which has the
+# Section 9 passes `mask`, and `keep` removes the masked positions from the memory, which has the
 # same effect as masking them (`masking_equals_deleting` in lesson 07).
 #
 # Two decisions make the map readable. The cross-attention has a single head, so there is one map.
@@ -530,8 +530,8 @@ assert weights[2].argmax() > weights[3].argmax()
 #
 # The arcs of *forty* and *three* cross, as in lesson 00. Most of the weight of a word often lies on
 # one or two letters, because the encoder has already gathered information from the neighbors there.
-# In 2014 this picture was a sensation. Nobody had told the model which word belongs to which
-# letters.
+# In 2014, such maps were a sensation, because nobody had told the model which words belong
+# together.
 #
 # But look at *hundred*. In our run, this word attends to a letter of *vierzig*, not of *hundert*.
 #
@@ -554,9 +554,9 @@ assert weights[2].argmax() > weights[3].argmax()
 #   attend. A position is attended to only if the mask and the length both allow it. Without a mask,
 #   the length alone decides. `target` holds the words of a translation without a start. The id of
 #   the start is `model.start`.
-# - **Returns** a floating-point tensor `(t,)`. For each word of `target`, given the words before
-#   it, it is the log-probability with `position` masked minus the log-probability without a mask. A
-#   negative number means that the word needed the position.
+# - **Returns** a floating-point tensor `(t,)`. It holds, for each word of `target`, given the words
+#   before it, the log-probability with `position` masked minus the log-probability without a mask.
+#   A negative number means that the word needed the position.
 # - As in `greedy_decode`, use eval mode, build no graph, and restore the mode. Do not change the
 #   arguments.
 # - **Edge cases.** If the position lies beyond the length, all changes are 0. A source may have
@@ -599,12 +599,12 @@ plotting.show(plotting.attention(maps, words, "dreiundvierzig", heads=heads))
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The answer differs from word to word, and from one training to the next. A word may give nearly
-# all of its weight to one letter and still be nearly as likely without that letter.
+# The answer differs from word to word, and from one training to the next. A word may give most of
+# its weight to one letter and still be nearly as likely without that letter.
 #
 # </details>
 #
-# One numeral is little evidence. The next cell masks the letter that each word looked at most, in
+# One numeral is little evidence. The next cell masks the letter with each word's largest weight, in
 # all 72 numerals from 21 to 99 in which German says the ones first.
 #
 # **Predict.** What share of the words lose more than 1 nat? What share lose less than 0.1?
@@ -642,9 +642,9 @@ assert much > 0.3 and little > 0.05 and lost.mean() > 2
 # <details><summary>Answer</summary>
 #
 # In our run, more than half of the words lose more than 1 nat. But about a third lose hardly
-# anything, although the masked letter had the largest weight. In these words, the neighboring
-# letters contain nearly the same information, because the encoder let them see one another. So a
-# large weight does not prove that the word depended on this position.
+# anything, although the masked letter had the largest weight. Probably the neighboring letters
+# contain nearly the same information, because the encoder let them see one another. So a large
+# weight does not prove that the word depended on this position.
 #
 # </details>
 #
@@ -800,8 +800,8 @@ assert shares["additive"] > 0.9 and shares["no positions"] < 0.6
 # <details><summary>Answer</summary>
 #
 # The additive score does about as well as the dot product, but it costs a tanh for each pair and
-# each hidden feature. Without positions, *dreihundertvier* and *vierhundertdrei* consist of the
-# same letters, and nothing tells them apart.
+# each hidden feature. *Dreihundertvier* and *vierhundertdrei* consist of the same letters. Without
+# positions, nothing tells them apart.
 #
 # </details>
 
@@ -826,9 +826,9 @@ assert look(traducteur, french, "quatre-vingt-onze")[1][0, 0] > 0.9
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# *Ninety* looks at the first letter alone, although it has to be put together from *quatre-vingt*
-# and the ten in *onze*. The encoder can do that at any letter, so the map says little. You can have
-# a map that is easy to read, or a model that is free to mix.
+# *Ninety* looks almost only at the first letter, although it combines *quatre-vingt* and the ten in
+# *onze*. The encoder can combine them at any letter, so the map says little. You can have a map
+# that is easy to read, or a model that is free to mix.
 #
 # </details>
 

@@ -403,8 +403,8 @@ print(" ".join(CHARACTERS.words(puzzle[0])))
 # <details><summary>Answer</summary>
 #
 # The query has to find the position whose *predecessor* is the current letter. But a key is made
-# from the vector at its own position, and in the first layer that vector contains only the letter
-# there and the position. So the look-up takes two steps. First, every position copies the letter
+# from the vector at its own position, and in the first layer that vector contains only its own
+# letter and position. So the look-up takes two steps. First, every position copies the letter
 # before it into its vector. Then the query looks for that copy. This takes two heads, the second in
 # a later layer than the first.
 #
@@ -485,7 +485,7 @@ assert looks_up[begins : begins + 3].argmax(dim=1).tolist() == [1, 2, 3]
 #
 # The head looks at the position after the same letter of the first *Kufi*: from *K* to *u*, from
 # *u* to *f*, from *f* to *i*. The letter there is the next one to write, and the head copies it.
-# Head 0.2 looks mostly one letter back.
+# Head 0.2 often looks one letter back.
 #
 # </details>
 #
@@ -575,7 +575,7 @@ assert max(one_off, key=lambda name: one_off[name]["other text"]) == "0.3"
 # <details><summary>Answer</summary>
 #
 # No single head is indispensable. The largest loss on names is 0.46, without head 2.0, and guessing
-# would cost $\ln 61 = 4.1$. Without any other head of layers 1 and 2, the loss on names stays below
+# would cost $\ln 61 = 4.1$. For each other head of layers 1 and 2, the loss on names stays below
 # 0.1. For the rest of the text, head 0.3 matters most.
 #
 # </details>
@@ -603,7 +603,7 @@ assert math.isclose(off["layer 1"]["other text"], 1.4, rel_tol=0.1)
 #
 # The model needs the group in layer 2. Without it the loss on repeated names rises from 0.003 to
 # 2.3, more than a new name costs, while the loss on the rest of the text rises only from 0.13 to
-# 0.26. The model can do without any one of the three, because the other two do the same job.
+# 0.26. With one of the three off, the loss is at most 0.46, as the others do the same job.
 # Without the group in layer 1, the effect is reversed. The loss on names rises only to 0.13, but
 # the loss on the rest of the text rises to 1.4. A high score does not prove that a head is needed,
 # and an ablation without effect does not prove that a head does nothing. You have to switch off the
@@ -676,10 +676,10 @@ for part, loss in {"queries": 1.5, "keys": 2.0, "values": 0.16}.items():
 # <details><summary>Answer</summary>
 #
 # The keys need the message, as you worked out in section 4. Without it, the loss on names rises to
-# 2.0. The queries need it as well, and the loss rises to 1.5. They seem to match more than the
+# 2.0. The queries need it as well, and the loss rises to 1.5. Queries seem to contain more than the
 # current letter, probably because a single letter occurs too often in a story. The values hardly
 # need the message (0.16), because they carry the letter to copy and not the one before it. The loss
-# on the rest of the text stays at 0.2 each time.
+# on the rest of the text is about 0.2 each time.
 #
 # </details>
 #
@@ -749,8 +749,8 @@ assert (added[1:, 1:] - added[:-1, :-1]).abs().max() > 1
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The rotated scores are equal along each diagonal, because only the distance counts. A rotation
-# does not change the length of a vector. Values are not rotated at all.
+# The rotated scores are equal along each diagonal, because only the distance counts. The added ones
+# are not. Values are not rotated at all.
 #
 # </details>
 #
@@ -793,8 +793,8 @@ assert F.scaled_dot_product_attention(query, keys, values, is_causal=True).item(
 # <details><summary>Answer</summary>
 #
 # The newest query gets 0, the first value, whatever the query is. `is_causal` aligns the first
-# query with the first key (lesson 05), so a single query sees a single key. A user of PyTorch
-# reported text generation in which every step returned the same vector for this reason
+# query with the first key (lesson 05), so a single query sees a single key. For this reason, each
+# step of a PyTorch user's text generation returned the same vector
 # ([pytorch/pytorch #144858](https://github.com/pytorch/pytorch/issues/144858)). The newest query
 # may see everything in the cache and needs no mask.
 #
@@ -833,8 +833,8 @@ print(f"loss on unseen stories: {unseen['second block']:.2f} added, {loss:.2f} r
 assert loss < unseen["second block"]
 
 # %% [markdown]
-# The positions that `LanguageModel` adds are zeros here. Rotation alone tells the heads where
-# tokens are, and the loss is lower than before.
+# The positions that `LanguageModel` adds are zeros here. Rotation tells the heads how far apart
+# tokens are, and the loss is lower.
 #
 # `generate` needs no change. Give it a model that reads one token at a time and keeps the keys and
 # values of all earlier tokens.
@@ -897,9 +897,8 @@ assert (plain == cached).double().mean() > 0.5  # rounding may decide a tie
 # You may use `masked_softmax`, but not `F.scaled_dot_product_attention`, because it can share keys
 # itself.
 #
-# **Worked number.** With one item, four heads, two groups, one query of 0 and one key of 1, the
-# value of group 0 is 10 and that of group 1 is 20: heads 0 and 1 return 10, heads 2 and 3 return
-# 20.
+# **Worked number.** Take one item, four heads, two groups, one query of 0 and one key of 1. If the
+# values of the two groups are 10 and 20, heads 0 and 1 return 10, and heads 2 and 3 return 20.
 
 # %%
 from course_lib.attention import grouped_query_attention
@@ -975,9 +974,9 @@ assert with_caches < 0.8 * without
 # <details><summary>Answer</summary>
 #
 # With caches, each step computes one position and one row of scores. Without caches, each step
-# reads the whole text again, so the time grows much faster with the number of tokens. For 512
-# tokens, the caches make `generate` several times as fast. (The texts get worse beyond 96 tokens,
-# because no training window was longer.)
+# reads the whole text again, so the time grows faster with the number of tokens. For 512 tokens,
+# the caches make `generate` clearly faster. (The texts get worse beyond 96 tokens, because no
+# training window was longer.)
 #
 # </details>
 

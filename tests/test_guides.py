@@ -101,7 +101,6 @@ class Shell:
         anew = page in (TERM, CHANGES) and "matrix" not in command
         if (self.folder, short) in self.done and not anew:
             return ""
-        _a = sum(os.times()[:4])
         done = subprocess.run(
             ["bash", "-c", command],
             cwd=self.folder,
@@ -110,8 +109,6 @@ class Shell:
             text=True,
             timeout=PATIENCE,
         )
-        with open("/tmp/t2/guides.tsv", "a") as f:
-            print(f"{sum(os.times()[:4]) - _a:.2f}\t{page}\t{command}", file=f)
         said = f"$ {command}\n{done.stdout[-1500:]}\n{done.stderr[-1500:]}"
         assert done.returncode == code, said
         self.done.add((self.folder, short))

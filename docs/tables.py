@@ -118,7 +118,7 @@ def answers_table(name: str) -> str:
             f"`{row.variant}`",
             "right" if row.is_right else "wrong",
             "accepted" if row.lowest == 1 else "rejected",
-            f"{row.lowest:.0%}".replace("%", "\N{NO-BREAK SPACE}%"),
+            f"{row.lowest:.0%}",
             " ".join(says.get(said, said.replace("_", " ")) for said in row.messages).strip(),
         ]
         for row in sorted(judged, key=lambda row: not row.is_right)

@@ -206,7 +206,7 @@ def checked_transfer(function: Callable) -> Callable:
         for rule, wanted, got in (
             ("embed_dim", mha.W_q.weight.shape[0], reference.embed_dim),
             ("num_heads", heads, reference.num_heads),
-            ("same device", mha.W_o.weight.device, reference.out_proj.weight.device),
+            ("device", mha.W_o.weight.device, reference.out_proj.weight.device),
         ):
             if got != wanted:
                 raise ValueError(f"`reference` must have {rule} = {wanted}; got {got}.")

@@ -291,7 +291,7 @@ def grouped_query_attention(
 ) -> Float[Tensor, "batch num_heads num_queries v"]:
     """Compute attention in which several heads share the same keys and values.
 
-    The heads are shared out evenly, neighbours together: head i uses group
+    The heads are shared out evenly, neighbors together: head i uses group
     i // (num_heads / num_groups). As many groups as heads is multi-head attention, one group is
     multi-query attention.
 

@@ -1,4 +1,4 @@
-"""Describe to the build where the lessons, the library and the exercises of a course are."""
+"""Locate the lessons, library and exercises of a course for the build."""
 
 import difflib
 import re

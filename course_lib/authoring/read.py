@@ -180,8 +180,12 @@ def _check_graded(parts: list[Part], course: LessonTree, slug: str, path: str) -
         key, line, what = (part.role, part.name), part.cell.line, _GRADED[part.role]
         if key not in wanted:
             near = did_you_mean(part.name, [name for role, name in wanted if role == part.role])
-            remedy = f"{near} It needs a place in LESSON in {home}. An exercise of another lesson "
-            remedy += f"is imported with 'from course_lib import {part.name}'."
+            remedy = f"{near} It needs a place in LESSON in {home}."
+            if part.role == "together":
+                remedy = f"Remove it, or add an Integration to LESSON in {home}."
+            elif part.role != "written":
+                remedy += " An exercise of another lesson is imported with "
+                remedy += f"'from course_lib import {part.name}'."
             raise BuildError(path, line, f"unknown {what} `{part.name}`", remedy)
         if key in lines:
             twice = f"{what} `{part.name}` appears twice, first in line {lines[key]}"

@@ -53,7 +53,7 @@ def new_exercise(course: LessonTree, name: str, slug: str) -> list[Path]:
             oracle: f"{oracle.read_text('utf-8')}\n\n{_filled('oracle', name=name)}",
             exercise: _filled("exercise", name=name),
             variants: _filled("variants", name=name),
-            parts: _with_part(parts, name, neighbor),
+            parts: _with_part(parts, name, neighbor, course),
             order: _with_name(order, name, course),
             init: with_exports(exports, exported(exports) | {name: solution.stem}),
         }
@@ -141,10 +141,14 @@ def _with_name(order: Path, name: str, course: LessonTree) -> str:
     return text[: found.start()] + f"exercises=(\n{listed}    ),\n)" + text[found.end() :]
 
 
-def _with_part(parts: Path, name: str, previous: str) -> str:
+def _with_part(parts: Path, name: str, previous: str, course: LessonTree) -> str:
     """Return `library_parts.py` with the exercise in the same part as the previous one."""
-    listed = rf"\b{previous}\b"
-    return re.sub(listed, f"{previous}\n        {name}", parts.read_text(encoding="utf-8"), count=1)
+    text = parts.read_text(encoding="utf-8")
+    text, found = re.subn(rf"\b{previous}\b", f"{previous}\n        {name}", text, count=1)
+    if not found:
+        what = f"`{previous}` is in no part"
+        raise BuildError(course.relative(parts), None, what, f"Add `{previous}` to a part there.")
+    return text
 
 
 def _write(files: dict[Path, str]) -> None:

@@ -139,7 +139,8 @@ def _crossing(parts: Sequence[str], words: Sequence[str], weights: np.ndarray) -
 def live_induction(model: Any, text: str = "KTQBXKTQ") -> Plot:
     """Return a model of letters that runs in the page on any text that the reader types.
 
-    Without scripts, the head of the last layer remains that looks most at what followed before.
+    Without scripts, the page shows the head of the last layer that attends most to the letter that
+    followed the last letter before.
 
     Args:
         model: such as `trained_induction` gives, of the letters A to Z.

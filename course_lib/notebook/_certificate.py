@@ -20,7 +20,7 @@ COURSES = "the course's"
 
 @dataclass(frozen=True)
 class Certificate:
-    """The parts of a Transformer and who wrote each: a picture in a notebook, text elsewhere.
+    """The parts of a Transformer and who wrote each: a map in a notebook, text elsewhere.
 
     Attributes:
         own: the exercises whose answers are in the student's library, each with its day or "".
@@ -80,10 +80,10 @@ class Certificate:
 
 
 def certificate() -> Certificate:
-    """Return a picture of what you built, with each part marked as yours or the course's.
+    """Return a map of what you built, with each part marked as yours or the course's.
 
-    The picture is drawn on this machine from your own library, which counts as empty when a
-    program runs the notebook. Nothing is sent anywhere.
+    The map is made on this machine from your own library, which counts as empty when a program
+    runs the notebook. Nothing is sent anywhere.
     """
     own = own_library.kept() if own_library.in_use() else {}
     return Certificate(own, own_library.folder())

@@ -46,10 +46,11 @@ def _difference(source: str, against: str | None) -> list[tuple[str, str, str]]:
     against = source if against is None else against
     old, new = iter(_highlighted(against)), iter(_highlighted(source))
     lines = []
-    for sign, _, *line in difflib.ndiff(against.splitlines(), source.splitlines()):
+    for row in difflib.ndiff(against.splitlines(), source.splitlines()):
+        sign, line = row[0], row[2:]
         if sign != "?":  # a hint at what differs within a line
             before = next(old) if sign in " -" else ""
-            lines.append((sign, "".join(line), before if sign == "-" else next(new)))
+            lines.append((sign, line, before if sign == "-" else next(new)))
     return lines
 
 

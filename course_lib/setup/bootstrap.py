@@ -128,8 +128,10 @@ def _python_version(venv: Path) -> str:
 def _output(venv: Path, *arguments: str) -> str:
     """Return what the Python of `venv` prints; an empty text if it does not run."""
     try:
-        done = subprocess.run([python_of(venv), *arguments], capture_output=True, text=True)
-    except OSError:
+        done = subprocess.run(
+            [python_of(venv), *arguments], capture_output=True, text=True, timeout=60
+        )
+    except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip()
 
@@ -218,7 +220,10 @@ def _install_torch(root: Path, *, say: Callable[[str], None]) -> str:
             raise
         say(f"course: {index} cannot be reached; PyTorch comes from the default index instead")
         _pip(venv, "--no-deps", torch, say=say)
-    return _output(venv, "-c", "from importlib.metadata import version; print(version('torch'))")
+    version = _output(venv, "-c", "from importlib.metadata import version; print(version('torch'))")
+    if not version:
+        raise SetupError(f"PyTorch was installed into {venv}, but its version cannot be read")
+    return version
 
 
 def _install_all(root: Path, torch: str, *, say: Callable[[str], None]) -> None:

@@ -60,7 +60,7 @@ def _safely(topic: str, look: Callable[[], Finding]) -> Finding:
 
 
 def reinstall(clone: Path = ROOT) -> str:
-    """Return what installs all packages again: in the clone's `.venv`, elsewhere, or a wheel."""
+    """Return the command that reinstalls all packages."""
     if Path(sys.prefix).resolve() == (clone / ".venv").resolve():
         return f"delete {clone / '.venv'}, then in {clone}: python -m course_lib doctor"
     pins = clone / "constraints.txt"

@@ -20,7 +20,7 @@ def write_atomically(
                 file.flush()
                 os.fsync(file.fileno())
         os.replace(scratch, path)
-    except OSError:
+    except BaseException:  # also when interrupted
         scratch.unlink(missing_ok=True)
         raise
     if durably and hasattr(os, "O_DIRECTORY"):  # where the system can do that

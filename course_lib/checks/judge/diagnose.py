@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from course_lib.checks.judge.comparisons import same_record, same_records
 from course_lib.checks.judge.definitions import Exercise, Mistake
 from course_lib.checks.judge.prepare import prepare
-from course_lib.checks.judge.replay import Replay, replays
+from course_lib.checks.judge.replay import replay_of_both, replays
 from course_lib.checks.judge.violations import (
     HYGIENE,
     Outcomes,
@@ -258,12 +258,12 @@ def explain(
     found = answer.explanations(known)
     if found and found[0].is_whole:
         return found
-    both = answer.explanations(_pairs(exercise, prepared, known, answer), whole=True)
+    both = answer.explanations(_pairs(exercise, seed, known, answer), whole=True)
     return both[:1] or found
 
 
 def _pairs(
-    exercise: Exercise, prepared: Prepared, known: Replays, answer: Answer
+    exercise: Exercise, seed: str, known: Replays, answer: Answer
 ) -> Iterator[tuple[Mistake, Outcomes]]:
     """Yield two mistakes at once if they change different steps of one model and may be made."""
     first: dict[str, tuple[Mistake, Outcomes]] = {}
@@ -273,7 +273,4 @@ def _pairs(
         if one.build is None or one.build != other.build or one.changes.keys() & other.changes:
             continue
         if answer.may_be(ours, theirs):
-            model = one.build({**one.changes, **other.changes})
-            message = f"Two mistakes at once. {one.message} {other.message}"
-            both = Mistake(f"{one.id}+{other.id}", model, message, one.hint)
-            yield both, Replay(exercise, model, prepared)
+            yield replay_of_both(exercise, seed, one.id, other.id)

@@ -37,3 +37,16 @@ def replays(exercise: Exercise, seed: str) -> tuple[tuple[Mistake, Outcomes], ..
         for mistake in exercise.mistakes
         for model in (mistake.model, *mistake.twins)
     )
+
+
+@functools.lru_cache(maxsize=1024)
+def replay_of_both(
+    exercise: Exercise, seed: str, first: str, second: str
+) -> tuple[Mistake, Outcomes]:
+    """Return two mistakes at once, by their ids, with what they do on the probes of a seed."""
+    one, other = (next(m for m in exercise.mistakes if m.id == id) for id in (first, second))
+    assert one.build is not None
+    model = one.build({**one.changes, **other.changes})
+    message = f"Two mistakes at once. {one.message} {other.message}"
+    both = Mistake(f"{first}+{second}", model, message, one.hint)
+    return both, Replay(exercise, model, prepare(exercise, seed))

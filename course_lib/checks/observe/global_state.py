@@ -21,7 +21,7 @@ def seed_all(seed: int) -> None:
     """Seed the global generators of torch (the CPU's), NumPy and Python."""
     np.random.seed(seed % 2**32)
     random.seed(seed)
-    torch.default_generator.manual_seed(seed)  # the global one also seeds absent devices
+    torch.default_generator.manual_seed(seed)  # `torch.manual_seed` also seeds absent devices
 
 
 def next_draws() -> tuple[float, float, float]:

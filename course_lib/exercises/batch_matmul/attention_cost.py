@@ -43,7 +43,7 @@ def _probes(rng) -> list[Probe]:
             "Long sequences must be counted exactly, to the last operation."
         ),
         edge("beyond_int64", **_named(2, 3, 2**62, 5, 2), **_EXACT).says(
-            "Counts may exceed the largest int64, which NumPy's numbers cannot."
+            "Counts may exceed the largest int64, where NumPy's integers overflow."
         ),
         edge("whole_numbers", **small, compare="whole", **_EXACT).says(
             "Counts are whole numbers: both must be int."

@@ -82,8 +82,7 @@ def _apart(probe, expected, recorded) -> Problem | None:
         return close(probe, expected, recorded)
     return Problem(
         "caches_shared",
-        "One cache's outputs change from one call of `attend` to the next, between which only "
-        "another cache is filled.",
+        "The outputs of one cache change after only another cache has been filled.",
         "Do both caches use a name of the class or a default argument, or does `attend` change "
         "its cache?",
     )

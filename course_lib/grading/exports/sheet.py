@@ -53,7 +53,7 @@ class Sheet:
         if path.is_dir():
             raise ExportError(f"{path} is a folder: name a file with --output")
         if not path.parent.is_dir():
-            raise ExportError(f"{path} cannot be written: No such file or directory")
+            raise ExportError(f"make the folder {path.parent}, or name another file with --output")
         if path.exists() and not force:
             raise ExportError(
                 f"{path} exists: name another with --output, or overwrite it with --force"

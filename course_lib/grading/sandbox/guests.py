@@ -156,7 +156,9 @@ class Guest:
     def is_over(self) -> bool:
         return self._closed or self.process.ending() is not None
 
-    def run(self, code: str, seconds: float, *, history=True, cell_id="") -> GuestResult:
+    def run(
+        self, code: str, seconds: float, *, history: bool = True, cell_id: str = ""
+    ) -> GuestResult:
         """Run a cell; interrupt it when its seconds are used up, and kill it a second later."""
         frame = {"run": code, "history": history, "cell_id": cell_id or None}
         return self._ask(frame, seconds, self.most_output, is_cell=True)

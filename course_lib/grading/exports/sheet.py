@@ -53,7 +53,8 @@ class Sheet:
         if path.is_dir():
             raise ExportError(f"{path} is a folder: name a file with --output")
         if not path.parent.is_dir():
-            raise ExportError(f"{path.parent} is no folder: make it, or name another file with --output")
+            remedy = "make it, or name another file with --output"
+            raise ExportError(f"{path.parent} is no folder: {remedy}")
         if path.exists() and not force:
             raise ExportError(
                 f"{path} exists: name another with --output, or overwrite it with --force"

@@ -355,12 +355,17 @@ def test_another_device_is_noticed_without_having_one():
     def on_the_cpu(valid_lens, max_len):
         return torch.arange(max_len) < valid_lens[..., None]
 
-    def looks_at_numbers(valid_lens, max_len):
+    def from_numbers(valid_lens, max_len, device=None):
         rows = [[j < n for j in range(max_len)] for n in valid_lens.flatten().tolist()]
-        return torch.tensor(rows, dtype=torch.bool).reshape(*valid_lens.shape, max_len)
+        made = torch.tensor(rows, dtype=torch.bool, device=device)
+        return made.reshape(*valid_lens.shape, max_len)
+
+    def from_numbers_on_its_device(valid_lens, max_len):
+        return from_numbers(valid_lens, max_len, valid_lens.device)
 
     assert "without `device=` is on the CPU" in grade("length_mask", on_the_cpu).findings[0].message
-    assert grade("length_mask", looks_at_numbers).score == 1.0
+    assert "your result is on the cpu" in grade("length_mask", from_numbers).text()
+    assert grade("length_mask", from_numbers_on_its_device).score == 1.0
 
 
 @pytest.mark.slow

@@ -37,8 +37,8 @@ def _probes(rng) -> list[Probe]:
         case("general", **problem(7, 1.2)).says(
             "The prediction at i must be the kernel average of all targets except the one at i."
         ),
-        edge("alone", inputs=[0.5], targets=normal(rng, 1) + 4.0, bandwidth=1.0).says(
-            "A point with no other is predicted as 0."
+        edge("alone", **_problem(rng, 1, 1.0, requires_grad=True), **alone).says(
+            "A point with no other is predicted as 0, and its gradients are 0."
         ),
         edge("twins", inputs=[0.0, 1.0, 2.5, 1.0, 1.75, 2.5], targets=twins, bandwidth=1.0).says(
             "Of two points with the same input, only the point itself is left out. Its twin "
@@ -52,9 +52,6 @@ def _probes(rng) -> list[Probe]:
         ),
         case("gradient", **free, grad_outputs=normal(rng, 5)).says(
             "The predictions must be differentiable in inputs and targets."
-        ),
-        case("gradient_alone", **_problem(rng, 1, 1.0, requires_grad=True), **alone).says(
-            "Where there is only one point, the gradients are 0."
         ),
         case("gradient_of_bandwidth", **learned, grad_outputs=normal(rng, 6)).says(
             "The bandwidth may be a tensor, and the predictions must be differentiable in it."

@@ -1,4 +1,4 @@
-"""What all tests share: checked shapes, seeded inputs, hypothesis profiles, no skips in CI."""
+"""What all tests share: checked shapes, hypothesis profiles, fixtures, order, no skips in CI."""
 
 import gc
 import importlib

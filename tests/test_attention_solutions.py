@@ -236,18 +236,23 @@ def first_problem(name):
     return solution, {k: materialise(v) for k, v in {**probe.args, **probe.kwargs}.items()}
 
 
+NO_ARRAYS = ("causal_mask", "attention_cost", "positional_encoding", "shift_matrix", "pad_batch")
+NO_ARRAYS += ("combine_masks",)  # WRONG_TYPES has its refusal
 ANY_AXES = ("most_attended", "stable_softmax", "length_mask", "additive_mask", "rotary_embedding")
-CALLED = [name for name in exercises() if name != "combine_masks" and first_problem(name)]
+CALLED = [name for name in exercises() if name not in NO_ARRAYS and first_problem(name)]
 
 
 @pytest.mark.parametrize("name", CALLED)
 def test_arrays_masks_and_lengths_of_another_kind_or_shape_are_refused_by_name(name):
     solution, given = first_problem(name)
+    num_refused = 0
 
     def refused(error, message, **changed):
+        nonlocal num_refused
         options = {key: value for key, value in changed.items() if key not in given}
         with pytest.raises(error, match=message):
             solution(*((given | changed)[key] for key in given), **options)
+        num_refused += 1
 
     for key, value in given.items():
         if isinstance(value, torch.Tensor | np.ndarray):
@@ -264,6 +269,7 @@ def test_arrays_masks_and_lengths_of_another_kind_or_shape_are_refused_by_name(n
         lens = torch.full(next(iter(given.values())).shape[:1], 99)
         refused(TypeError, "`valid_lens` must be an integer tensor", valid_lens=lens / 2)
         refused(ValueError, "`valid_lens` must", valid_lens=lens)
+    assert num_refused
 
 
 def f(*shape):
@@ -289,7 +295,6 @@ attend = A.scaled_dot_product_attention
 causal = A.CausalSelfAttention(4, 2)
 multi_head = A.MultiHeadAttention(6, 2)
 biased = A.MultiHeadAttention(6, 2, bias=True)
-grouped = A.grouped_query_attention
 sound = A.DotProductAttention()
 TORCHS = nn.MultiheadAttention
 
@@ -314,6 +319,13 @@ WRONG_TYPES = [
 
 
 WRONG_VALUES = [
+    # sizes that disagree between arguments
+    (lambda: A.squared_distances(f(3, 4), f(5, 3)), r"`keys` must have shape .*got \(5, 3\)"),
+    (lambda: A.masked_softmax(f(3)), "`scores` must have shape"),
+    (lambda: A.bmm(f(2, 3, 4), f(1, 4, 6)), r"`b` must .*\(\*batch, k, m\); got \(1, 4, 6\)"),
+    (lambda: attend(Q, K[..., :3], V), r"`keys` must .*got \(2, 5, 3\)"),
+    (lambda: multi_head(Q, SEQUENCE, SEQUENCE), r"embed_dim\); got \(2, 3, 6\)"),
+    (lambda: A.KVCache().attend(f(2, 3, 4, 5)), "`query` must have shape"),
     # the body that a lesson shows refuses flat values itself
     (lambda: inspect.unwrap(A.kernel_pooling)(f(3, 4), f(5, 4), f(5), 1.0), r"v\); got \(5,\)"),
     (lambda: A.length_mask(i(5), 4), r"must lie in 0\.\.max_len = 0\.\.4; got 5"),

@@ -7,26 +7,30 @@ from answers_within import passing
 
 from course_lib.authoring.bundle import contents
 from course_lib.authoring.lesson_tree import LessonTree
+from course_lib.authoring.paste import solution_path
 from course_lib.checks import lessons
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parent.parent
-HIDDEN = """
+HIDDEN = "course_lib.plotting.hidden"
+IN_A_CLASS = """
 class _Kept:
     def lengths(valid_lens, max_len):
-        import torch
         return torch.arange(max_len, device=valid_lens.device) < valid_lens[..., None]
 """
 
 
 @pytest.mark.parametrize("slug", list(lessons()))
-def test_nothing_that_a_bundle_holds_is_an_answer(tmp_path, slug):
+def test_a_bundle_holds_no_answers_but_those_that_are_planted_in_it(tmp_path, slug):
     slugs = [each for each in lessons() if each <= slug]  # each of their bundles has some of these
     for name, data in contents(LessonTree.at(ROOT), slugs, slug).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(data)
-    planted = {}
-    if slug == "02_masked_softmax":
-        (tmp_path / "course_lib" / "plotting" / "hidden.py").write_text(HIDDEN)
-        planted = {"length_mask": ["course_lib.plotting.hidden: _Kept.lengths"]}
-    assert passing(tmp_path, lessons()[slug].exercises) == planted
+    names = lessons()[slug].exercises
+    planted = {name: [f"{HIDDEN}: {name}"] for name in names}
+    source = solution_path(ROOT / "course_lib", slug).read_text(encoding="utf-8")
+    if "length_mask" in names:
+        source += IN_A_CLASS
+        planted["length_mask"] += [f"{HIDDEN}: _Kept.lengths"]
+    (tmp_path / f"{HIDDEN.replace('.', '/')}.py").write_text(source, encoding="utf-8")
+    assert passing(tmp_path, names) == planted

@@ -119,13 +119,26 @@ def test_a_check_answers_within_a_second_warm():
 
 
 def test_who_profiles_a_check_goes_on_afterwards():
-    def afterwards():
+    probe = Probe("p", "", args={"x": tensor([1.0])})
+
+    def afterwards(*event):
         pass
 
     with cProfile.Profile() as profiler:
-        observe(torch.exp, Probe("p", "", args={"x": tensor([1.0])}))
+        observe(torch.exp, probe)
         afterwards()
     assert afterwards.__code__ in [entry.code for entry in profiler.getstats()]
+    sys.setprofile(afterwards)
+    try:
+        observe(torch.exp, probe)
+        assert sys.getprofile() is afterwards
+    finally:
+        sys.setprofile(None)
+
+
+def test_check_suggests_the_nearest_name(capsys):
+    assert course_lib.check("causal_maks") == 0.0
+    assert 'did you mean "causal_mask"?' in capsys.readouterr().out
 
 
 def test_a_lessons_answers_are_checked_together(monkeypatch, capsys):
@@ -148,6 +161,8 @@ def test_a_lessons_answers_are_checked_together(monkeypatch, capsys):
         torch.arange(max_len) <= valid_lens.unsqueeze(-1)
     )
     assert course_lib.check("02_masked_softmax") < 1.0
+    del answers["length_mask"]
+    assert course_lib.check("02_masked_softmax") == 0.0
     answers.clear()
     assert course_lib.check("02_masked_softmax") == 0.0
     assert "needs your own `length_mask`, `masked_softmax`" in capsys.readouterr().out

@@ -196,7 +196,7 @@ def settings():
 
 @pytest.mark.parametrize("kind", [*NO_ANSWERS, *ANSWERS])
 @pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning")
-def test_garbage_gets_a_report_and_no_points(kind, capsys):
+def test_garbage_gets_a_report_and_no_points_and_leaves_settings_alone(kind, capsys):
     answer, before = {**NO_ANSWERS, **ANSWERS}[kind], settings()
     points = course_lib.check("length_mask", answer)
     shown = capsys.readouterr()

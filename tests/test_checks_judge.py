@@ -376,9 +376,6 @@ def test_nothing_is_said_where_nothing_that_is_shown_differs():
         assert with_numbers(one, violation, expected, seen) == ""
 
 
-# --- reports ----------------------------------------------------------------------------
-
-
 # --- probes and known mistakes ----------------------------------------------------------
 
 

@@ -42,7 +42,6 @@ def test_the_students_numbers_are_beside_those_of_the_definition_and_marked():
     square = grade("causal_mask", without_itself)
     assert "mask, yours:" in square.example.text()
     assert "by the definition:" in square.example.text()
-    assert not re.search(r"^\s*[01]:", square.text(), re.MULTILINE)
     html = square.html()  # a color is not the only cue
     assert f"<strong>False{MARK}</strong>" in html and "1px solid currentColor" in html
     (shown,) = square.example.results
@@ -50,6 +49,17 @@ def test_the_students_numbers_are_beside_those_of_the_definition_and_marked():
     for yours, expected in zip(shown.yours, shown.expected, strict=True):
         for mine, wanted in zip(yours, expected, strict=True):
             assert (mine.removesuffix(MARK) == wanted) == (not mine.endswith(MARK))
+
+
+def test_each_of_several_results_has_its_name():
+    def unscaled(queries, keys, values, valid_lens=None, mask=None):
+        weights = torch.softmax(queries @ keys.mT, -1)
+        return weights @ values, weights
+
+    report = grade("scaled_dot_product_attention", unscaled)
+    names = {result.name.split("[")[0] for result in report.example.results}
+    assert names == {"outputs", "attention_weights"}
+    assert not re.search(r"^\s*[01]:", report.text(), re.MULTILINE)
 
 
 def test_numbers_that_differ_late_are_shown_with_enough_digits():

@@ -95,7 +95,7 @@ def test_the_build_gives_cells_and_text_these_points_and_stars(folder):
     ]
 
 
-def test_another_folder_has_other_points(folder, tmp_path):
+def test_points_are_those_of_the_named_folder_or_else_of_the_current_one(folder, tmp_path):
     (folder / FILE).write_text(SETTINGS, encoding="utf-8-sig")  # as some editors write it
     assert exercises.find("causal_mask").points == 3
     assert exercises.find("causal_mask", tmp_path).points == 2

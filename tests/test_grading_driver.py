@@ -88,6 +88,7 @@ def graded(tmp_path_factory, warm):
     (root / "submitted" / "empty" / LESSON).mkdir(parents=True)
     late = root / "submitted" / "o'brien" / LESSON / "timestamp.txt"
     late.write_text("2026-03-04 00:00:00 UTC")
+    late.with_name("submission_secret.txt").write_text("as nbgrader's exchange leaves it")
     with ClassFolder(root).gradebook() as gradebook:
         gradebook.update_or_create_assignment(LESSON, duedate="2026-03-02 23:59:00 UTC")
     lines = []
@@ -165,6 +166,7 @@ def test_notices_say_what_was_mended(graded):
         "doubled": "answer cells",
     }.items():
         assert any(words in notice for notice in record(graded, student).notices), student
+    assert record(graded, "o'brien").notices == ()  # about files that nbgrader left there
 
 
 def test_the_summary_is_json_and_every_student_is_announced(graded):

@@ -2,7 +2,6 @@
 
 import ast
 import functools
-from pathlib import Path
 
 import pytest
 
@@ -10,8 +9,6 @@ from course_lib.authoring.paste import solution_source
 from course_lib.exercises import lessons
 from course_lib.grading.guest_package import handed_out, stage_package
 from course_lib.workspace.sources import exported
-
-ROOT = Path(__file__).parents[1]
 
 
 def due(lesson):

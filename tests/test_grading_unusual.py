@@ -35,7 +35,7 @@ ROOT = Path(__file__).parent.parent
 TEXTS = (ROOT / "tests/unusual.txt").read_text(encoding="utf-8").split("=== ")[1:]
 UNUSUAL = dict(text.split("\n", 1) for text in TEXTS)
 SHORT = {"causal_mask": f"{CAUSAL} + NUMBER", "length_mask": LENGTH.replace(" <", " + NUMBER <")}
-SAMPLE = ["import_from_a_written_file", "displays", "processes"]
+SAMPLE = ["import_from_a_written_file", "shell", "await", "displays", "processes"]
 if os.environ.get("COMPARE_ALL"):  # takes ten minutes; this one ends a kernel
     SAMPLE = [name for name in UNUSUAL if name != "exit"]
 

@@ -264,7 +264,7 @@ def test_students_have_the_checks_and_not_the_solutions(hub, students):
     assert "causal_mask" in shown and "correct" in shown
 
 
-def test_both_students_fetch_their_feedback(hub, students, done, tmp_path):
+def test_work_is_collected_and_graded_and_its_feedback_fetched(hub, students, done, tmp_path):
     # Grading is at level strict, which is the default, and as an ordinary user.
     _, _, collect, grade, release = commands()
     assert hub.must("instr", "id -u").strip() == str(USERS["instr"]) != "0"

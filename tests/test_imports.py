@@ -46,7 +46,7 @@ def test_the_first_check_imports_only_the_exercises_of_its_lesson():
     assert lessons == {"masked_softmax"}
 
 
-def test_import_course_lib_is_fast_and_brings_in_nothing_heavy():
+def test_imports_are_fast_and_bring_in_nothing_heavy_before_it_is_used():
     heavy = ("torch", "numpy", "matplotlib", "typer", "nbgrader", "course_lib.checks")
     assert fresh("import course_lib", *heavy) == []
     bare, seconds = (

@@ -1,5 +1,6 @@
 """The stored models are good enough, and a model that is not is never stored."""
 
+import ast
 import contextlib
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from course_lib import attention
 from course_lib.attention import (
     AdditiveAttention,
     CausalSelfAttention,
@@ -25,7 +27,7 @@ from course_lib.models import trained
 from course_lib.models.language_model import repeated_tokens
 from course_lib.models.numerals import Numerals, english
 from course_lib.models.stories import CHARACTERS, in_names, stories
-from course_lib.models.translator import Nearby, Translator
+from course_lib.models.translator import Nearby, RecurrentTranslator, Translator
 from course_lib.models.whole_game import (
     cross_attention_inputs,
     new_translator,
@@ -184,7 +186,7 @@ def readers_translator():
 
 
 @torch.no_grad()
-def test_the_page_gets_the_readers_parts_as_parts_of_torch_that_compute_the_same():
+def test_the_readers_parts_compute_the_same_as_parts_of_torch():
     mine, same = readers_translator(), new_translator(Numerals()).eval()
     given = trained._as_in_torch(mine)
     assert given.keys() <= same.state_dict().keys()
@@ -201,6 +203,28 @@ def test_the_readers_model_stands_beside_the_stored_one_in_a_live_kernel(monkeyp
         monkeypatch.setattr(memory_and_speed, "_has_front_end", lambda found=someone: found)
         plot = trained.live_translator(yours=mine)
         assert list(plot.live.data["weights"]) == names
+
+
+@pytest.mark.slow
+def test_the_trainings_that_lesson_09s_test_skips_lower_the_loss():
+    # The cells take long and have the tag nbval-skip; here each trains for a few steps.
+    lesson = ast.parse((ROOT / "solutions/09_translator/09_translator.py").read_text("utf-8"))
+    space = {name: getattr(attention, name) for name in dir(attention)}
+    for part in lesson.body:
+        name = getattr(part, "name", None)
+        if isinstance(part, ast.Import | ast.ImportFrom) or name in ("new_translator", "learn"):
+            exec(compile(ast.Module([part], []), "lesson 09", "exec"), space)
+    numerals = Numerals("german", range(1, 1000))
+    additive = space["new_translator"](numerals)
+    additive.decoder.cross_attention = AdditiveAttention(32, 32, 32)
+    unordered = space["new_translator"](numerals, window=None)
+    unordered.positions.zero_()
+    french = Numerals("french", range(1, 1000))
+    traducteur = space["new_translator"](french, window=None)
+    recurrent = RecurrentTranslator(numerals, embed_dim=32)
+    for model in (additive, unordered, traducteur, recurrent):
+        losses = space["learn"](model, french if model is traducteur else numerals, num_steps=40)
+        assert losses[-5:].mean() < losses[:5].mean() / 2
 
 
 # --- in a bundle ----------------------------------------------------------------------

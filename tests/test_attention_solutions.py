@@ -319,7 +319,7 @@ WRONG_TYPES = [
 
 
 WRONG_VALUES = [
-    # sizes that disagree between arguments
+    # shapes that do not fit, in most cases to another argument
     (lambda: A.squared_distances(f(3, 4), f(5, 3)), r"`keys` must have shape .*got \(5, 3\)"),
     (lambda: A.masked_softmax(f(3)), "`scores` must have shape"),
     (lambda: A.bmm(f(2, 3, 4), f(1, 4, 6)), r"`b` must .*\(\*batch, k, m\); got \(1, 4, 6\)"),

@@ -76,7 +76,7 @@ def test_cells_that_only_show_something_get_their_outputs_by_id():
     assert shown == {"setup": [], "shows": [output("1")], "f-answer": [], "f-check": []}
 
 
-def test_a_number_of_points_is_not_on_a_page(course):
+def test_a_page_says_that_nothing_runs_and_shows_no_number_of_points(course):
     solution = course / "solutions/01_lesson/01_lesson.ipynb"
     shown = nbformat.read(solution, as_version=4)
     cell = next(cell for cell in shown.cells if cell.id == "shows")
@@ -89,6 +89,7 @@ def test_a_number_of_points_is_not_on_a_page(course):
     build(course, course / "pages")
     page = (course / "pages/notebooks/01_lesson/01_lesson.html").read_text(encoding="utf-8")
     assert "<p>A report.</p>" in page and "31415" not in page
+    assert '<div class="admonition note">' in page and "nothing runs" in page
 
 
 def test_the_first_output_after_a_question_is_folded_and_takes_a_guess():

@@ -349,7 +349,7 @@ WRONG_VALUES = [
     (lambda: A.load_into_torch(multi_head, TORCHS(6, 3)), "num_heads = 2; got 3"),
     (lambda: A.load_into_torch(multi_head, TORCHS(6, 2, kdim=4)), "kdim"),
     (lambda: A.load_into_torch(biased, TORCHS(6, 2, bias=False)), "bias=False"),
-    (lambda: A.load_into_torch(multi_head, TORCHS(6, 2, device="meta")), "same device"),
+    (lambda: A.load_into_torch(multi_head, TORCHS(6, 2, device="meta")), "device"),
     (lambda: A.masking_equals_deleting(sound, Q, K, V, i(3, 6)), "= 0..5; got 6"),
     (lambda: A.batch_items_independent(sound, Q, K, V[:, :3], i(3, 1)), "`values` must have"),
     (lambda: A.keys_permutation_invariant(sound, Q, K[0], V), "`keys` must have shape"),

@@ -138,7 +138,7 @@ def test_the_exit_codes_are_in_the_help(capsys):
         ("release 02 --into /proc/nowhere", 1, "/proc/nowhere"),
         ("export --output a-file", 2, "a-file exists"),
         ("export --output .", 2, "is a folder"),
-        ("export --output /proc/nowhere/grades.csv", 2, "is no folder: make it"),
+        ("export --output /proc/nowhere/grades.csv", 2, "is not a folder: make it"),
         ("export --to canvas --into missing.csv", 2, "missing.csv cannot be read: No such file"),
         ("export --to canvas", 2, "--into FILE"),
         ("export --into canvas.csv", 2, "need --to canvas, moodle or gradescope"),

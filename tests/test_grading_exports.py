@@ -352,7 +352,7 @@ def test_a_file_in_the_way_needs_force_and_the_download_is_never_overwritten(cou
         ({}, r"download_filled.csv exists: .* --force"),
         ({"output": download, "force": True}, "is the download itself"),
         ({"output": course / "link.csv", "force": True}, "is the download itself"),
-        ({"output": course / "nowhere" / "x.csv"}, "is no folder: make it"),
+        ({"output": course / "nowhere" / "x.csv"}, "is not a folder: make it"),
         ({"into": course}, "cannot be read: Is a directory"),
     ):
         with pytest.raises(ExportError, match=problem):

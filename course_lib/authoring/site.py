@@ -303,14 +303,14 @@ def with_outputs(release: NotebookNode, solution: NotebookNode) -> NotebookNode:
 
 def reading_copy(page: NotebookNode) -> NotebookNode:
     """Say that nothing runs on the page, and ask for a guess before an output to be predicted."""
-    asked = False
+    question = None
     for cell in page.cells:
         if cell.cell_type == "markdown":
-            asked = "**Predict" in cell.source
-            cell.source += GUESS * asked
-        elif asked and not _is_exercise(cell):
+            question = cell if "**Predict" in cell.source else None
+        elif question and not _is_exercise(cell):
+            question.source += GUESS
             cell.metadata.setdefault("tags", []).append("hide-output")
-            asked = False
+            question = None
     page.cells.insert(1, new_markdown_cell(template("reading_copy.md").rstrip()))
     return page
 

@@ -54,7 +54,7 @@ class Sheet:
             raise ExportError(f"{path} is a folder: name a file with --output")
         if not path.parent.is_dir():
             remedy = "make it, or name another file with --output"
-            raise ExportError(f"{path.parent} is no folder: {remedy}")
+            raise ExportError(f"{path.parent} is not a folder: {remedy}")
         if path.exists() and not force:
             raise ExportError(
                 f"{path} exists: name another with --output, or overwrite it with --force"

@@ -142,7 +142,7 @@ def test_arcs_are_as_wide_and_opaque_as_the_weight_and_numbers_begin_at_a_hundre
     assert opacities[-1] == pytest.approx(0.93, abs=0.04)
     assert sum(arc.get("d").count("M") for arc in arcs) == 5  # 0.02 is too little
     plot = plotting.attention(np.full((5, 20), 0.05))
-    assert "Full color and width show a weight of 0.1." in words_in(plot)
+    assert "Thicker arcs and fuller color show larger weights, up to 0.1." in words_in(plot)
     assert plot.live.data["scale"] == 0.1 and paths(plot)
 
 

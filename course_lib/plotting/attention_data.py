@@ -155,7 +155,7 @@ def sentence(shown: Attention) -> str:
 
 def note(shown: Attention) -> list[str]:
     """Return sentences that explain how to read the picture."""
-    said = [f"Full color and width show a weight of {shown.scale:g}"]
+    said = [f"Thicker arcs and fuller color show larger weights, up to {shown.scale:g}"]
     said += ["Hatched: masked"] if shown.masked.any() else []
     return [f"{words}." for words in (*said, _leak_words(shown)) if words]
 

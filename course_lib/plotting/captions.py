@@ -15,8 +15,9 @@ class Words(NamedTuple):
 
 WORDS = {
     "live translator": Words(
-        caption="Which letter stands for a part depends on the training, so the arcs of two models "
-        "can start at different letters of it."
+        caption="For each word it writes, the model gives every letter a weight, and these weights "
+        "add up to 1. Another model may put most of the weight on another letter of vierzig and "
+        "still write forty."
     ),
     "neighbours": Words(
         "A band along the diagonal: each letter looks most at itself, and less at those beside it."

@@ -57,7 +57,7 @@ function livePage(figure, label, colours, ...parts) {
     const top = Math.max(...shown.numbers);
     const scale = [0.1, 0.2, 0.5, 1].find((each) => top <= each + 1e-3);
     const masked = shown.numbers.includes(null) ? " Hatched: masked." : "";
-    const note = `Full color and width show a weight of ${scale}.${masked}`;
+    const note = `Thicker arcs and fuller color show larger weights, up to ${scale}.${masked}`;
     return viewer(figure, {
       ...shown, colours, scale, note, put: (root) => place.replaceChildren(root),
     });

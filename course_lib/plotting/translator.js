@@ -110,7 +110,8 @@ function translatorPage(figure, data) {
     back.setAttribute("aria-disabled", all);
     whole.setAttribute("aria-disabled", all);
     next.setAttribute("aria-disabled", step === steps.length - 1);
-    place.textContent = all ? "" : `Step ${step + 1} of ${steps.length}`;
+    place.textContent = all ? "" : step === written.length ? "End of the output"
+      : `Word ${step + 1} of ${written.length}`;
     story.textContent = all || passing ? "" : `Written so far: ${said(step) || "nothing"}. Next:`;
     fillBars(bars, all || passing ? [] : steps[step].probabilities, words.map(shownWord));
     if (written.length) {

@@ -213,15 +213,15 @@ def test_words_come_one_after_the_other_by_keys_alone(put, page):
     assert figure.get_by_text("Written so far: forty. Next:").is_visible()
     assert figure.locator(".query .lit .word").inner_text() == "three"
     assert figure.locator(".said").inner_text().startswith("three looks most at ")
-    figure.locator(".heard", has_text="Step 2 of 3: three, ").wait_for(state="attached")
+    figure.locator(".heard", has_text="Word 2 of 2: three, ").wait_for(state="attached")
     page.keyboard.press("Space")
     assert figure.get_by_text("Written so far: forty three. Next:").is_visible()
     assert bars.get_by_role("listitem").first.inner_text().split()[0] == "(end)"
     page.keyboard.press("Space")  # nothing comes after the end
-    assert figure.get_by_text("Step 3 of 3", exact=True).is_visible()
+    assert figure.get_by_text("End of the output", exact=True).is_visible()
     page.keyboard.press("Shift+Tab")
     page.keyboard.press("Enter")
-    assert figure.get_by_text("Step 2 of 3", exact=True).is_visible()
+    assert figure.get_by_text("Word 2 of 2", exact=True).is_visible()
     figure.get_by_role("button", name="All words").press("Enter")
     assert shown.all_inner_texts() == ["forty", "three"]
     assert figure.locator(".lit").count() == 0
@@ -231,8 +231,8 @@ def test_the_output_is_written_word_by_word_where_things_may_move(put, page):
     page.emulate_media(reduced_motion="no-preference")
     figure = put(trained.live_translator())
     figure.locator(".query .blank").first.wait_for(state="attached")
-    figure.get_by_text("Step 2 of 3").wait_for()
-    figure.get_by_text("Step 2 of 3").wait_for(state="hidden")
+    figure.get_by_text("Word 2 of 2").wait_for()
+    figure.get_by_text("Word 2 of 2").wait_for(state="hidden")
     assert figure.locator(".query .blank, .query .lit").count() == 0
     figure.get_by_role("button", name="Write again").click()
     assert figure.locator(".query .blank").count() == 1

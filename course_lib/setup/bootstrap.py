@@ -1,8 +1,7 @@
 """Make `.venv` in the clone, install the tested set into it and hand over to `course`.
 
-Standard library only. A stamp, written last, records what a finished environment was made from. A
-marker, written first, records that an install is under way. Without a stamp, pip installs again.
-With a marker left behind, `.venv` is made anew.
+Standard library only. A stamp, written last, records what a finished environment was made from.
+Without it, pip installs again.
 """
 
 import hashlib
@@ -11,21 +10,19 @@ import importlib.util
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
 import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from course_lib.setup import pip_run
 from course_lib.workspace.errors import SetupError
 from course_lib.workspace.locks import only_one
 
 ROOT = Path(__file__).resolve().parents[2]
 DISK_NEEDED_GB = 3.0
+CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 NEEDED_MODULES = ("torch", "typer", "rich", "nbgrader", "jupyterlab")
 _PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
@@ -41,19 +38,13 @@ def main(argv: Sequence[str], run: Callable[[list[str]], int], root: Path = ROOT
     try:
         if runs_complete(root):
             return run(list(argv))
-        # Ended from outside, pip must end too: SystemExit passes through pip_run, which stops it.
-        before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-        python = ensure(root, say=_say)
-        signal.signal(signal.SIGTERM, before)
-    except SetupError as error:
-        _say(f"course: {error}")
+        python = ensure(root)
+    except (SetupError, OSError) as error:
+        _say(str(error))
         return 1
     except KeyboardInterrupt:
-        _say("\ncourse: interrupted; the next call goes on from here")
+        _say("interrupted; the next call goes on from here")
         return 130
-    except OSError as error:
-        _say(f"course: {pip_run.explain(str(error), root, 'the set-up failed')}")
-        return 1
     return hand_over([str(python), "-m", "course_lib.cli", *argv])
 
 
@@ -68,7 +59,7 @@ def runs_complete(root: Path) -> bool:
     return all(importlib.util.find_spec(name) is not None for name in NEEDED_MODULES)
 
 
-def ensure(root: Path, *, say: Callable[[str], None]) -> Path:
+def ensure(root: Path) -> Path:
     """Return the Python of a finished `.venv` in `root`, made or fixed first where needed."""
     for name in ("pyproject.toml", "constraints.txt"):
         if not (root / name).is_file():
@@ -78,10 +69,10 @@ def ensure(root: Path, *, say: Callable[[str], None]) -> Path:
             )
     if not is_ready(root):
         check_can_install(root)
-        said = "course: another set-up of this clone is running; waiting for it"
-        with only_one(root / ".venv.lock", waiting=lambda: say(said)):
+        said = "another set-up of this clone is running; waiting for it"
+        with only_one(root / ".venv.lock", waiting=lambda: _say(said)):
             if not is_ready(root):  # another set-up may have finished while this one waited
-                install(root, say=say)
+                install(root)
     return python_of(root / ".venv")
 
 
@@ -122,16 +113,11 @@ def is_ready(root: Path) -> bool:
 
 
 def _python_version(venv: Path) -> str:
-    return _output(venv, "-c", "import sys; print('%d.%d' % sys.version_info[:2])")
-
-
-def _output(venv: Path, *arguments: str) -> str:
-    """Return what the Python of `venv` prints; an empty text if it does not run."""
+    """Return the version of the Python in `venv`, or "" if it is too old, broken or without pip."""
+    code = "import sys, pip; print('%d.%d' % sys.version_info[:2] * (sys.version_info >= (3, 11)))"
     try:
-        done = subprocess.run(
-            [python_of(venv), *arguments], capture_output=True, text=True, timeout=60
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        done = subprocess.run([python_of(venv), "-c", code], capture_output=True, text=True)
+    except OSError:
         return ""
     return done.stdout.strip()
 
@@ -154,92 +140,51 @@ def check_can_install(root: Path) -> None:
         )
 
 
-def install(root: Path, *, say: Callable[[str], None]) -> None:
+def install(root: Path) -> None:
     """Bring `.venv` up to the pinned set, from whatever state it is in."""
-    venv, marker = root / ".venv", root / ".venv.installing"
-    stamp = venv / "course-stamp.json"
-    _prepare(venv, marker, say=say)
-    stamp.unlink(missing_ok=True)
-    started = time.monotonic()
-    say("course: installing PyTorch, Jupyter and the course into .venv (some minutes)")
-    try:
-        torch = _install_torch(root, say=say)
-        _install_all(root, torch, say=say)
-    except pip_run.NoNetworkError:
-        marker.unlink()  # pip downloads before it installs: nothing is half done
-        raise
-    made = {"fingerprint": fingerprint(root), "python": _python_version(venv)}
-    stamp.write_text(json.dumps(made), encoding="utf-8")
-    marker.unlink()
-    say(f"course: ready after {time.monotonic() - started:.0f} s")
-
-
-def _prepare(venv: Path, marker: Path, *, say: Callable[[str], None]) -> None:
-    """Make `venv` a virtual environment with a working pip."""
-    interrupted = marker.exists()
-    foreign = venv.exists() and not (venv / "pyvenv.cfg").is_file()
-    if foreign and not interrupted and any(venv.iterdir()):
+    venv = root / ".venv"
+    if venv.exists() and not (venv / "pyvenv.cfg").is_file() and any(venv.iterdir()):
         raise SetupError(
             f"{venv} exists and is no virtual environment; move it away and call again"
         )
-    marker.touch()
-    if _runs_in(venv):
-        return  # called by its own Python, which cannot be replaced while it runs
-    if interrupted:
-        say("course: an earlier set-up was interrupted; starting it again")
-    if interrupted or not _has_pip(venv):
-        _create(venv)
+    stamp = venv / "course-stamp.json"
+    stamp.unlink(missing_ok=True)
+    # Called by its own Python, an environment cannot be replaced.
+    if not _runs_in(venv) and not _python_version(venv):
+        _run([sys.executable, "-m", "venv", "--clear", str(venv)], f"{venv} was not made")
+    # pip prefers a version such as 2.13.0+cpu to the same version without a suffix.
+    index = os.environ.get("COURSE_TORCH_INDEX")
+    if index is None and sys.platform.startswith("linux") and not shutil.which("nvidia-smi"):
+        index = CPU_INDEX
+    _say(f"PyTorch comes from {index or 'the default index'}; COURSE_TORCH_INDEX names another one")
+    _say("installing PyTorch, Jupyter and the course into .venv (some minutes)")
+    extras = ",".join(_pyproject(root)["project"].get("optional-dependencies", {}))
+    arguments = ["--extra-index-url", index] if index else []
+    arguments += ["--constraint", str(root / "constraints.txt")]
+    arguments += ["--editable", f"{root}[{extras}]" if extras else str(root)]  # a bundle has none
+    _pip(venv, *arguments)
+    made = {"fingerprint": fingerprint(root), "python": _python_version(venv)}
+    stamp.write_text(json.dumps(made), encoding="utf-8")
 
 
-def _has_pip(venv: Path) -> bool:
-    return _output(venv, "-c", "import sys, pip; print(sys.version_info >= (3, 11))") == "True"
+def _pip(venv: Path, *arguments: str) -> None:
+    command = [str(python_of(venv)), "-m", "pip", "install", "--disable-pip-version-check"]
+    _run([*command, "--no-input", *arguments], "pip did not install everything")
 
 
-def _create(venv: Path) -> None:
-    command = [sys.executable, "-m", "venv", "--clear", str(venv)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        said = done.stdout + done.stderr
-        if shutil.disk_usage(venv.parent).free < 5e7:  # ensurepip keeps its reason to itself
-            said += pip_run.DISK_FULL
-        raise SetupError(pip_run.explain(said, venv, "making .venv failed"))
+def _run(command: list[str], problem: str) -> None:
+    """Run a command that prints its own progress and errors, on stderr.
 
-
-def _install_torch(root: Path, *, say: Callable[[str], None]) -> str:
-    """Install PyTorch alone from the index chosen for it; return its whole version (`+cpu`)."""
-    venv = root / ".venv"
-    index, reason = pip_run.torch_index(os.environ, _output(venv, "-m", "pip", "config", "list"))
-    say(f"course: {reason}")
-    dependencies = _pyproject(root)["project"]["dependencies"]
-    torch = next(line for line in dependencies if line.startswith("torch"))
-    source = [] if index is None else ["--index-url", index]
-    try:
-        _pip(venv, "--no-deps", *source, torch, say=say)
-    except pip_run.NoNetworkError:
-        if index is None:
-            raise
-        say(f"course: {index} cannot be reached; PyTorch comes from the default index instead")
-        _pip(venv, "--no-deps", torch, say=say)
-    version = _output(venv, "-c", "from importlib.metadata import version; print(version('torch'))")
-    if not version:
-        raise SetupError(f"PyTorch was installed into {venv}, but its version cannot be read")
-    return version
-
-
-def _install_all(root: Path, torch: str, *, say: Callable[[str], None]) -> None:
-    """Install the rest with PyTorch pinned, so that no conflict makes pip fetch another build."""
-    venv = root / ".venv"
-    held = venv / "course-torch.txt"
-    held.write_text(f"torch=={torch}\n", encoding="utf-8")
-    arguments = ["--constraint", str(held), "--constraint", str(root / "constraints.txt")]
-    project = _pyproject(root)["project"]
-    extras = ",".join(project.get("optional-dependencies", {}))  # a student's bundle has none
-    arguments += ["--editable", f"{root}[{extras}]" if extras else str(root)]
-    _pip(venv, *arguments, say=say)
-
-
-def _pip(venv: Path, *arguments: str, say: Callable[[str], None]) -> None:
-    pip_run.install(python_of(venv), arguments, log=venv / "course-install.log", say=say)
+    Raises:
+        SetupError: it failed.
+    """
+    # Settings of the user's own pip that would install somewhere else than into .venv.
+    elsewhere = {"PIP_USER": "0", "PIP_TARGET": "", "PIP_PREFIX": "", "PIP_ROOT": ""}
+    if subprocess.run(command, stdout=sys.stderr, env=os.environ | elsewhere).returncode:
+        raise SetupError(
+            f"{problem}, for the reason above; check the network connection and the free disk "
+            "space, and call again"
+        )
 
 
 def hand_over(command: Sequence[str]) -> int:
@@ -260,4 +205,4 @@ def hand_over(command: Sequence[str]) -> int:
 
 
 def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    print(f"course: {text}", file=sys.stderr, flush=True)

@@ -90,7 +90,3 @@ class ExportError(GradingError):
 
 class SetupError(CourseError):
     """The environment cannot be set up."""
-
-
-class NoNetworkError(SetupError):
-    """No package index answered."""

@@ -1,5 +1,6 @@
 """`course doctor`: each finding about the installation is ok or holds the command that fixes it."""
 
+import contextlib
 import getpass
 import importlib.metadata
 import importlib.util
@@ -20,8 +21,6 @@ from course_lib.workspace.errors import long_tmpdir, of_pythonpath, pythonpath_o
 KERNEL_SECONDS = 60
 FREE_GB_WANTED = 1.0
 WRITTEN = ("notebooks", "gradebook.db", ".course", "autograded", "feedback")
-BUTTONS = "@jupyter/nbgrader"
-SERVERS = [f"nbgrader.server_extensions.{name}" for name in ("validate_assignment", "formgrader")]
 
 
 @dataclass(frozen=True)
@@ -43,20 +42,15 @@ def examine(root: Path | None, clone: Path = ROOT) -> Iterator[Finding]:
         "kernel": lambda: look_at_kernel(clone),
         "folder": lambda: look_at_folder(root),
         "disk": lambda: look_at_disk(root or Path.cwd()),
-        "nbgrader": look_at_nbgrader,
     }
     if importlib.util.find_spec("course_lib.grading"):  # a student's bundle has none
         looks["sandbox"] = lambda: look_at_sandbox(root)
     for topic, look in looks.items():
-        yield _safely(topic, look)
-
-
-def _safely(topic: str, look: Callable[[], Finding]) -> Finding:
-    try:
-        return look()
-    except Exception as error:
-        fix = of_pythonpath(error) or reinstall()
-        return Finding(topic, False, f"{type(error).__name__}: {error}", fix)
+        try:
+            yield look()
+        except Exception as error:
+            fix = of_pythonpath(error) or reinstall()
+            yield Finding(topic, False, f"{type(error).__name__}: {error}", fix)
 
 
 def reinstall(clone: Path = ROOT) -> str:
@@ -87,44 +81,15 @@ def look_at_packages(clone: Path) -> Finding:
     path = clone / "constraints.txt"
     if not path.is_file():
         return Finding("packages", True, "installed without the clone: no pins to compare with")
-    differing = [
-        f"{name} {installed} instead of {pinned}"
-        for name, pinned, installed in _pins(path)
-        if installed is not None and installed != pinned
-    ]
-    missing = [f"{name} is missing" for name in missing_packages()]
-    if missing or differing:
-        fix = f"{sys.executable} -m pip install -c {path} -e {clone}"
-        return Finding("packages", False, "; ".join([*missing, *differing]), fix)
-    return Finding("packages", True, "as tested together")
-
-
-def _pins(path: Path) -> Iterator[tuple[str, str, str | None]]:
-    """Yield name, pinned version and installed version (None: not installed) of each constraint."""
-    for line in path.read_text(encoding="utf-8").splitlines():
-        name, equals, pinned = line.partition("==")
-        if equals and not line.startswith("#"):
-            yield name, pinned.split(";")[0].strip(), installed_version(name)
-
-
-def installed_version(name: str) -> str | None:
-    """Return the installed version without its local part (`+cpu`), or None."""
-    try:
-        return importlib.metadata.version(name).partition("+")[0]
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
-def missing_packages() -> list[str]:
-    """Name the student core's requirements that are not installed."""
-    from packaging.requirements import Requirement
-
-    try:
-        required = [*map(Requirement, importlib.metadata.requires("attention-course") or [])]
-    except importlib.metadata.PackageNotFoundError:
-        return ["attention-course"]
-    wanted = [r.name for r in required if r.marker is None or r.marker.evaluate({"extra": ""})]
-    return [name for name in wanted if installed_version(name) is None]
+    wrong = [f"{name} is missing" for name in NEEDED_MODULES if not importlib.util.find_spec(name)]
+    pins = [line for line in path.read_text(encoding="utf-8").splitlines() if "==" in line]
+    for name, _, pinned in (line.partition(";")[0].strip().partition("==") for line in pins):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # an optional one
+            installed = importlib.metadata.version(name).partition("+")[0]
+            if installed != pinned:
+                wrong.append(f"{name} {installed} instead of {pinned}")
+    fix = f"{sys.executable} -m pip install -c {path} -e {clone}"
+    return Finding("packages", not wrong, "; ".join(wrong) or "as tested together", fix)
 
 
 def look_at_torch() -> Finding:
@@ -198,27 +163,6 @@ def look_at_disk(folder: Path) -> Finding:
     free = shutil.disk_usage(folder).free / 1e9
     fix = f"make {FREE_GB_WANTED:.0f} GB of room on the disk of {folder}"
     return Finding("disk", free >= FREE_GB_WANTED, f"{free:.1f} GB free", fix)
-
-
-def look_at_nbgrader() -> Finding:
-    """Say whether nbgrader's buttons (validate, formgrader) are installed in JupyterLab and on."""
-    from jupyter_core.paths import jupyter_config_path, jupyter_path
-    from jupyter_server.extension.config import ExtensionConfigManager
-    from jupyterlab_server.config import get_federated_extensions, get_page_config
-
-    folders = jupyter_path("labextensions")
-    buttons = get_federated_extensions(folders).get(BUTTONS)
-    if buttons is None:
-        return Finding("nbgrader", False, f"{BUTTONS} is not installed", reinstall())
-    if BUTTONS in get_page_config(folders).get("disabledExtensions", []):
-        fix = f"{sys.executable} -m jupyter labextension enable {BUTTONS}"
-        return Finding("nbgrader", False, f"{BUTTONS} is disabled in JupyterLab", fix)
-    servers = ExtensionConfigManager(read_config_path=jupyter_config_path())
-    off = [name for name in SERVERS if not servers.enabled(name)]
-    if off:
-        fix = f"{sys.executable} -m jupyter server extension enable --sys-prefix {' '.join(off)}"
-        return Finding("nbgrader", False, f"disabled in the server: {', '.join(off)}", fix)
-    return Finding("nbgrader", True, f"{buttons['version']}, its buttons are on in JupyterLab")
 
 
 def look_at_sandbox(root: Path | None) -> Finding:

@@ -17,12 +17,12 @@ from urllib.parse import unquote
 import numpy as np
 import pytest
 import torch
+from drawn import DRAWN
 from matplotlib.figure import Figure
 from pages import contrast, elements
 from waiting import PATIENCE
 
 from course_lib import plotting
-from course_lib.benchmarks.figures import DRAWN
 from course_lib.plotting import captions, colours, display
 from course_lib.plotting.words import curve_sentence, mask_sentence
 

@@ -8,12 +8,12 @@ import functools
 import inspect
 import types
 import typing
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import torch
 from jaxtyping import jaxtyped
-from torch import Tensor, nn
+from torch import Tensor
 
 
 def checked(function: Callable) -> Callable:
@@ -72,16 +72,9 @@ def _check_kind(name: str, value: typing.Any, annotation: typing.Any) -> None:
         kinds = {"Bool": "a bool", "Int": "an integer", "Float": "a float"}
         kind = kinds[annotation.__name__.split("[")[0]]
         array = "tensor" if annotation.array_type is Tensor else "numpy.ndarray"
-        raise TypeError(f"`{name}` must be {kind} {array}; got {describe_type(value)}.")
-
-
-def describe_type(value: typing.Any) -> str:
-    """Return the type of `value` in words, with the dtype of an array."""
-    if isinstance(value, Tensor):
-        return f"a tensor of {str(value.dtype).removeprefix('torch.')}"
-    if isinstance(value, np.ndarray):
-        return f"a numpy.ndarray of {value.dtype}"
-    return type(value).__name__
+        of = f" of {value.dtype}" if hasattr(value, "dtype") else ""
+        got = type(value).__name__ + of
+        raise TypeError(f"`{name}` must be {kind} {array}; got {got}.")
 
 
 def _weights_shape(arguments: dict) -> tuple[int, ...] | None:
@@ -137,79 +130,3 @@ def _check_length_range(valid_lens: Tensor, max_len: int, name: str) -> None:
     if low < 0 or high > max_len:
         got = low if low < 0 else high
         raise ValueError(f"`valid_lens` must lie in 0..{name} = 0..{max_len}; got {got}.")
-
-
-def checked_blocks(function: Callable) -> Callable:
-    """Check each block of `blocks` when the iterator yields it.
-
-    Raises:
-        TypeError: `blocks` is not iterable, or a block is not a floating tensor, or its dtype
-            differs from that of the first.
-        ValueError: there is no block, or one has other rows or another device than the first, or
-            no column.
-    """
-
-    @functools.wraps(function)
-    def call(blocks) -> typing.Any:
-        if not isinstance(blocks, Iterable):
-            got = describe_type(blocks)
-            raise TypeError(f"`blocks` must be an iterable of tensors; got a {got}.")
-        return function(_checked_each(blocks))
-
-    return call
-
-
-def _checked_each(blocks: Iterable) -> Iterator[Tensor]:
-    first = None
-    for block in blocks:
-        if not isinstance(block, Tensor) or not block.is_floating_point():
-            raise TypeError(f"each block must be a floating tensor; got {describe_type(block)}.")
-        if not block.dim() or not block.shape[-1]:
-            raise ValueError(
-                f"each block must have shape (*rows, block_size >= 1); got {tuple(block.shape)}."
-            )
-        rows = tuple(block.shape[:-1])
-        about = {"have the rows": rows, "have dtype": block.dtype, "be on": block.device}
-        first = first or about
-        for rule, got in about.items():
-            if got != first[rule]:
-                error = TypeError if rule == "have dtype" else ValueError
-                raise error(f"each block must {rule} {first[rule]}, like the first; got {got}.")
-        yield block
-    if first is None:
-        raise ValueError("`blocks` must hold >= 1 block; got none.")
-
-
-def checked_transfer(function: Callable) -> Callable:
-    """Check that the weights of `mha` fit into `reference` before copying them.
-
-    Raises:
-        TypeError: an argument is not the module it should be.
-        ValueError: the two modules differ in size, heads, biases or device.
-    """
-
-    @functools.wraps(function)
-    def call(mha: typing.Any, reference: nn.MultiheadAttention) -> typing.Any:
-        for name in ("W_q", "W_k", "W_v", "W_o"):
-            if not isinstance(getattr(mha, name, None), nn.Linear):
-                raise TypeError(
-                    f"`mha` must have nn.Linear layers W_q, W_k, W_v, W_o; {name} is not."
-                )
-        if not isinstance(reference, nn.MultiheadAttention):
-            got = describe_type(reference)
-            raise TypeError(f"`reference` must be a torch.nn.MultiheadAttention; got {got}.")
-        if reference.in_proj_weight is None:
-            raise ValueError("`reference` must have kdim = vdim = embed_dim; got others.")
-        if mha.W_o.bias is not None and reference.in_proj_bias is None:
-            raise ValueError("`reference` must have a bias = that of `mha`; got bias=False.")
-        heads = getattr(mha, "num_heads", reference.num_heads)
-        for rule, wanted, got in (
-            ("embed_dim", mha.W_q.weight.shape[0], reference.embed_dim),
-            ("num_heads", heads, reference.num_heads),
-            ("device", mha.W_o.weight.device, reference.out_proj.weight.device),
-        ):
-            if got != wanted:
-                raise ValueError(f"`reference` must have {rule} = {wanted}; got {got}.")
-        return function(mha, reference)
-
-    return call

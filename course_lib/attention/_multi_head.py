@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from course_lib.attention._checked import checked, checked_transfer
+from course_lib.attention._checked import checked
 from course_lib.attention._masked_softmax import masked_softmax
 
 
@@ -135,7 +135,6 @@ class MultiHeadAttention(nn.Module):
         return self.W_o(merge_heads(heads))
 
 
-@checked_transfer
 def load_into_torch(mha: nn.Module, reference: nn.MultiheadAttention) -> None:
     """Copy the weights of a `MultiHeadAttention` into torch's own module.
 

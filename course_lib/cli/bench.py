@@ -16,15 +16,15 @@ from course_lib.workspace.folder import (
 verbs = typer.Typer()
 _LESSON = "For grading, scale and checks: a lesson to measure; may be repeated."
 _QUICK = (
-    "Measure less. attention: small inputs; checks: five answers of each kind; figures: one "
-    "drawing each; stability: three copies, graded once."
+    "Measure less. attention: small inputs; checks: five answers of each kind; stability: "
+    "three copies, graded once."
 )
 
 
 @verbs.command()
 def bench(
     what: Annotated[
-        Literal["grading", "scale", "stability", "attention", "checks", "figures"],
+        Literal["grading", "scale", "stability", "attention", "checks"],
         typer.Argument(help="What to measure."),
     ] = "grading",
     lesson: Annotated[list[str] | None, typer.Option("--lesson", help=_LESSON)] = None,
@@ -39,7 +39,7 @@ def bench(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Measure grading, the stability of grades, a large class, attention, checks or figures.
+    """Measure grading, the stability of grades, a large class, attention or checks.
 
     The exit code is 1 if copies of a notebook got different grades.
 
@@ -60,10 +60,6 @@ def bench(
             from course_lib.benchmarks import attention
 
             measured = attention.measure(quick=quick, tell=tell)
-        case "figures":
-            from course_lib.benchmarks import figures
-
-            measured = figures.measure(repeats=1 if quick else 5)
         case "checks":
             from course_lib.benchmarks import checks
 

@@ -1,14 +1,6 @@
-"""`course bench figures`: the processor time from data to a page's markup, and the bytes sent.
+"""Every drawing function of `course_lib.plotting`, with data of the kind that a lesson draws."""
 
-Each drawing function of `course_lib.plotting` gets data of the kind that a lesson draws.
-"""
-
-from __future__ import annotations
-
-import statistics
-import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 
 import numpy as np
 import torch
@@ -16,7 +8,6 @@ import torch
 from course_lib import plotting
 from course_lib.attention import masked_softmax
 from course_lib.authoring.site import induction_demo
-from course_lib.benchmarks import machine
 from course_lib.models import trained
 from course_lib.plotting import Plot
 
@@ -56,51 +47,3 @@ DRAWN: dict[str, Callable[[], Plot]] = {
     ),
     "verdicts": lambda: plotting.verdicts({"a": {"trains": True}, "b": {"trains": False}}),
 }
-
-
-@dataclass(frozen=True)
-class Row:
-    """A figure: seconds to its markup, and bytes."""
-
-    figure: str
-    seconds: float
-    size: int
-
-
-@dataclass(frozen=True)
-class Measured:
-    """All rows, and a description of the machine."""
-
-    rows: list[Row]
-    machine: str
-
-    @property
-    def median(self) -> float:
-        """Return the seconds of the median figure."""
-        return statistics.median(row.seconds for row in self.rows)
-
-    def as_dict(self) -> dict:
-        """Return the rows and the median as plain data."""
-        return asdict(self) | {"median": self.median}
-
-    def text(self) -> str:
-        """Return a table with a line per figure, then the median."""
-        lines = [f"{'figure':<16} {'ms':>6} {'kB':>6}"]
-        for row in self.rows:
-            lines.append(f"{row.figure:<16} {1000 * row.seconds:>6.0f} {row.size / 1000:>6.0f}")
-        time = f"Processor time of the median figure: {1000 * self.median:.0f} ms. {self.machine}."
-        return "\n".join([*lines, "", time])
-
-
-def measure(repeats: int = 5) -> Measured:
-    """Draw each figure `repeats` times and keep the median."""
-    rows = []
-    for name, draw in DRAWN.items():
-        page = plotting.figure_html(draw())  # imports and fonts
-        times = []
-        for _ in range(repeats):
-            start = time.process_time()
-            plotting.figure_html(draw())
-            times.append(time.process_time() - start)
-        rows.append(Row(name, statistics.median(times), len(page.encode())))
-    return Measured(rows, machine())

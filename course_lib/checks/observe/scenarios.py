@@ -161,23 +161,28 @@ def made_with_device_and_dtype(target, probe, args, kwargs):
 
 @scenario
 def after_another_device(target, probe, args, kwargs):
-    """Call once, after a call with all tensors on another device (`elsewhere`).
+    """Call once, after a call with all tensors on another device (`call_elsewhere`)."""
+    copies = {n: v.clone() if torch.is_tensor(v) else v for n, v in args.items()}
+    result = call_elsewhere(target, copies, kwargs)
+    if torch.is_tensor(result) and result.device.type != NAME:
+        raise NotAsRequested(f"Given tensors on a GPU, your result is on the {result.device}.")
+    return target(*args.values(), **kwargs)
+
+
+def call_elsewhere(target, args, kwargs):
+    """Call with all tensors on another device.
 
     A tensor that was made on the CPU mixes with them as little as with those of a GPU; whatever
     else fails there is let pass.
     """
     with Elsewhere() as device:
-        copies = {n: v.clone() if torch.is_tensor(v) else v for n, v in args.items()}
-        moved = {n: device.moved(v) if torch.is_tensor(v) else v for n, v in copies.items()}
-        result = None
+        moved = {n: device.moved(v) if torch.is_tensor(v) else v for n, v in args.items()}
         try:
-            result = target(*moved.values(), **kwargs)
+            return target(*moved.values(), **kwargs)
         except Exception as error:
             if REFUSAL in str(error):
                 raise
-    if torch.is_tensor(result) and result.device.type != NAME:
-        raise NotAsRequested(f"Given tensors on a GPU, your result is on the {result.device}.")
-    return target(*args.values(), **kwargs)
+            return None
 
 
 @scenario

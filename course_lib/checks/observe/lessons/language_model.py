@@ -127,38 +127,28 @@ def mode_noted(target, probe, args, kwargs):
     return _noted(tokens, args["model"].training != training)
 
 
-def _texts_differ(texts):
-    """Mark where the second text differs from the first, or everything if the third does not."""
-    if not all(torch.is_tensor(x) and x.shape == texts[0].shape for x in texts):
-        return texts[0]
-    return _noted(texts[0], (texts[0] != texts[1]) | torch.equal(texts[0], texts[2]))
-
-
 @statistic
 def equal_generators(target, probe, args, kwargs):
-    """Mark where texts of equal generators differ: -1, or everywhere if the state is unused."""
+    """Return -1 where texts of generators in the same state differ, and 0 elsewhere.
 
-    def text(generator):
-        given = {**args, "prompt": args["prompt"].clone()}
-        return target(*given.values(), **{**kwargs, "generator": generator})
-
-    first, second = (torch.Generator().manual_seed(9) for _ in range(2))
-    with torch.random.fork_rng(devices=[]):
-        return _texts_differ([text(first), text(second), text(first)])
-
-
-@statistic
-def without_generator(target, probe, args, kwargs):
-    """Compare as `equal_generators`, with torch's global generator, which is put back."""
+    It is -1 everywhere if the next text is the same again. Without the argument `generator` it is
+    about torch's global generator, which is put back.
+    """
+    own = "generator" in kwargs
+    generator = torch.Generator() if own else torch.default_generator
 
     def text():
-        return target(*{**args, "prompt": args["prompt"].clone()}.values(), **kwargs)
+        given = {**args, "prompt": args["prompt"].clone()}
+        return target(*given.values(), **kwargs | ({"generator": generator} if own else {}))
 
     with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(9)
+        generator.manual_seed(9)
         first, third = text(), text()
-        torch.default_generator.manual_seed(9)
-        return _texts_differ([first, text(), third])
+        generator.manual_seed(9)
+        second = text()
+    if not all(torch.is_tensor(x) and x.shape == first.shape for x in (first, second, third)):
+        return first
+    return _noted(first, (first != second) | torch.equal(first, third))
 
 
 def _one_of_each(outputs, like):

@@ -1,7 +1,5 @@
 """Lesson 10: a small language model whose heads are switched off, and what is left of that."""
 
-from collections.abc import Callable
-
 import torch
 from torch import nn
 
@@ -83,34 +81,47 @@ def small_language_model(*, dtype, training=False, **given):
 def head_switched_off(target, probe, args, kwargs):
     """Return the model's output at one moment of `with target(model, layer, head)`.
 
-    A second head is switched off inside the first `with`; for the moment "inside the second",
-    after it.
-
     Returns:
         The logits, and in words what is not as it was, "nothing" if all is.
     """
-    given = {**args, **kwargs}
-    model, tokens, moment = given["model"], given["tokens"], given["moment"]
-    heads = [(given["layer"], given["head"])]
-    if "second_head" in given:
-        heads.append((given["second_layer"], given["second_head"]))
-    before, found = _state_of(model), []
-
-    def look(now):
-        if now == moment:
-            found.append(_seen(model, tokens, now, given["layer"]))
-
-    if moment == "after the with, after a step from inside":
-        with target(model, *heads[0]):
-            logits = model(tokens)
-        return _after_a_step(model, tokens, logits, given["layer"]), _NOTHING
-    came_out = _through(target, model, heads, moment, look)
-    if not moment.startswith("after the with"):
-        return found[0]
-    logits, changes = _seen(model, tokens, moment, given["layer"])
+    model, tokens, layer, head, *second = args.values()
+    moment, first = kwargs["moment"], (layer, head)
+    before, logits = _state_of(model), None
+    if moment == "inside the second":  # after the first
+        with target(model, *first):
+            pass
+        first = second
+    came_out = False
+    try:
+        with target(model, *first):
+            if moment == "inside both":
+                with target(model, *second):
+                    return _seen(model, tokens)
+            if moment == "inside the outer, after the inner":
+                with target(model, *second):
+                    pass
+            if moment == "inside, after a step of training":
+                logits, changes = _seen(model, tokens, trained=True)
+                if changes == _NOTHING:
+                    logits = _after_a_step(model, tokens, logits, layer)
+                return logits, changes
+            if moment.startswith("inside"):
+                return _seen(model, tokens)
+            if "step from inside" in moment:
+                logits = model(tokens)
+            if "error" in moment:
+                raise _Stopped("raised inside the with")
+    except _Stopped:
+        came_out = True
+    if logits is not None:
+        return _after_a_step(model, tokens, logits, layer), _NOTHING
+    logits, changes = _seen(model, tokens, trained=True)
     if "error" in moment and not came_out:
         return logits, "the error raised inside, which does not come out"
-    return logits, changes if changes != _NOTHING else _changed(before, _state_of(model))
+    if changes == _NOTHING:
+        after = _state_of(model)
+        changes = ", ".join(name for name in before if before[name] != after[name]) or _NOTHING
+    return logits, changes
 
 
 _NOTHING = "nothing"
@@ -120,40 +131,14 @@ class _Stopped(Exception):
     """What is raised inside a `with`."""
 
 
-def _through(target, model, heads, moment, look: Callable[[str], None]) -> bool:
-    """Enter one `with` or two and look; return whether an error raised inside left them."""
-    (first, *others) = heads
-    apart = moment == "inside the second"
-    try:
-        with target(model, *first):
-            look("inside")
-            look("inside, after a step of training")
-            for second in [] if apart else others:
-                with target(model, *second):
-                    look("inside both")
-                look("inside the outer, after the inner")
-            if "error" in moment:
-                raise _Stopped("raised inside the with")
-    except _Stopped:
-        return True
-    for second in others if apart else []:
-        with target(model, *second):
-            look("inside the second")
-    return False
-
-
-def _seen(model, tokens, moment, layer):
-    """Return logits after a call with fewer tokens, or after a training step if that is meant."""
+def _seen(model, tokens, trained=False):
+    """Return logits after a call with fewer tokens, and what is wrong with them."""
     model(tokens[:1, :1])
     logits = model(tokens)
     if any(getattr(module, "overwritten", False) for module in model.modules()):
         return logits, "the heads' own tensor, which you overwrite"
-    if moment.startswith("inside") and "step" not in moment:
-        return logits, _NOTHING
-    if not logits.requires_grad:
+    if trained and not logits.requires_grad:
         return logits, "its logits, which have no graph for gradients"
-    if "step" in moment:
-        logits = _after_a_step(model, tokens, logits, layer)
     return logits, _NOTHING
 
 
@@ -175,31 +160,17 @@ def _after_a_step(model, tokens, logits, layer):
     return logits
 
 
-class _Same:
-    """Equal to another of the same object."""
-
-    def __init__(self, thing):
-        self.thing = thing
-
-    def __eq__(self, other):
-        return self.thing is other.thing
-
-
 def _state_of(model):
     """Return the state that must be restored, by the name that a report uses."""
     modules, parameters = dict(model.named_modules()), dict(model.named_parameters())
     kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks")
     return {
         "its hooks": [list(getattr(m, kind)) for m in modules.values() for kind in kinds],
-        "its layers": [(name, _Same(module)) for name, module in modules.items()],
-        "its parameters": [(name, _Same(p), p.tolist()) for name, p in parameters.items()],
+        "its layers": list(modules.items()),
+        "its parameters": {p: (name, p.tolist()) for name, p in parameters.items()},
         "requires_grad": [p.requires_grad for p in parameters.values()],
         "the gradients": [
             p.grad if p.grad is None else p.grad.tolist() for p in model.parameters()
         ],
         "its training mode": [module.training for module in modules.values()],
     }
-
-
-def _changed(before, after):
-    return ", ".join(name for name in before if before[name] != after[name]) or _NOTHING

@@ -1,5 +1,6 @@
 """What crosses between the student's process and the judge's: nothing lost, nothing forged."""
 
+import functools
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from hypothesis.extra import numpy as npst
 from course_lib.checks import exercises, grade, lessons
 from course_lib.checks.judge.grade import judge_observed
 from course_lib.checks.judge.prepare import prepare
+from course_lib.checks.observe.call import observe_all
 from course_lib.checks.observe.codec import MAX_TEXT, CodecError, decode, encode
 from course_lib.checks.observe.observation import Observation, Raised
 from course_lib.checks.observe.record import Recorded
@@ -71,7 +73,8 @@ def test_judged_from_afar_as_nearby(name):
         request = Request(name, [probe for probe, _ in prepare(find(name), "far")])
         sent = decode(encode(request), Request, REQUEST_TYPES)
         reply = decode(encode(answer(sent, {name: variant.answer})), Reply, REPLY_TYPES)
-        far = judge_observed(find(name), "far", reply.subject, reply.seen)
+        more = functools.partial(observe_all, variant.answer)
+        far = judge_observed(find(name), "far", reply.subject, reply.seen, more)
         near = grade(name, variant.answer, seed="far")
         assert (far.outcome, far.score, far.mistake) == (near.outcome, near.score, near.mistake)
         assert [f.message for f in far.findings] == [f.message for f in near.findings]

@@ -15,7 +15,7 @@ from course_lib.checks.judge.comparisons import (
 from course_lib.checks.judge.contract import converted, wrong_device
 from course_lib.checks.judge.definitions import Exercise, Mistake, Returned
 from course_lib.checks.judge.example import with_numbers
-from course_lib.checks.judge.grade import grade
+from course_lib.checks.judge.grade import grade, judge_observed
 from course_lib.checks.judge.prepare import prepare
 from course_lib.checks.judge.score import judged_for
 from course_lib.checks.judge.violations import Violation, judge
@@ -274,15 +274,16 @@ def test_a_mistake_about_weights_is_told_by_their_shapes_and_places():
     assert ids(Missing, mistakes=(called_V,)) == ["missing_parameter"]
 
 
-def test_no_time_to_name_a_mistake_costs_its_name_and_no_points():
+def test_points_do_not_depend_on_the_name_of_the_mistake():
     def wrong(scores, valid_lens=None, mask=None):
         return torch.softmax(scores, -2)
 
-    asked, hurried = (
-        grade(find("masked_softmax"), wrong, naming_seconds=seconds) for seconds in (None, 0.0)
-    )
-    assert asked.mistake is not None and hurried.mistake is None
-    assert asked.score == hurried.score and asked.outcome == hurried.outcome
+    exercise = find("masked_softmax")
+    seen = {probe.name: observe(wrong, probe) for probe, _ in prepare(exercise, "seed")}
+    named = grade(exercise, wrong, seed="seed")
+    unnamed = judge_observed(exercise, "seed", None, seen)
+    assert named.mistake is not None and unnamed.mistake is None
+    assert named.score == unnamed.score and named.outcome == unnamed.outcome
 
 
 # --- results ----------------------------------------------------------------------------

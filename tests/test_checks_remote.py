@@ -89,7 +89,7 @@ def judged(monkeypatch, answer):
     sys.settrace(tracing)
     sys.setprofile(profiling)
     reply = decode(text, Reply, REPLY_TYPES)
-    return judge_observed(exercise, "remote", reply.subject, reply.seen, naming_seconds=0)
+    return judge_observed(exercise, "remote", reply.subject, reply.seen)
 
 
 def test_the_observer_is_what_its_files_say():

@@ -21,7 +21,6 @@ from course_lib.checks import exercises
 from course_lib.checks.judge import grade as judging
 from course_lib.exercises import find
 from course_lib.exercises.variants import Variant, variants
-from course_lib.notebook._judged_here import NAMING_SECONDS
 from course_lib.workspace.errors import UsageError
 
 Tell = Callable[[str], None]
@@ -134,5 +133,5 @@ def _first_check(answer: Variant) -> float:
 
 def _check(answer: Variant, result) -> None:
     started = time.process_time()
-    judging.grade(find(answer.exercise), answer.answer, seed="bench", naming_seconds=NAMING_SECONDS)
+    judging.grade(find(answer.exercise), answer.answer, seed="bench")
     result.send(time.process_time() - started)

@@ -27,7 +27,6 @@ from course_lib.notebook._progress import keep
 from course_lib.notebook._progress import progress as progress
 from course_lib.notebook.library_parts import purpose_of
 
-NAMING_SECONDS = 0.5  # of processor time, in a notebook; grading takes what it takes
 OWN = "your own, which passed its check"
 # JupyterLab keeps the next cell in place, so that a report above it grows out of sight. "Run All"
 # and an opened notebook stay where they are.
@@ -90,7 +89,7 @@ def check(exercise: str, obj: object = None, *, seed: object = None) -> float:
             subject = subject_of(obj)
             if obj is None:
                 obj, subject = answer_in(namespace, exercise)
-            report = grade(wanted, obj, seed=seed, subject=subject, naming_seconds=NAMING_SECONDS)
+            report = grade(wanted, obj, seed=seed, subject=subject)
             if not any(finding.id == "course_version" for finding in report.findings):
                 session.right.pop(exercise, None)
                 if report.outcome == "correct":

@@ -182,7 +182,7 @@ def _check_again(exercise: str, trial: Path) -> None:
         _package(trial.parent, without=exercise)
         try:
             answer = vars(importlib.import_module(f"{PACKAGE}.{trial.stem}")).get(exercise)
-            report = grade(find(exercise), answer, seed="public", naming_seconds=0.0)
+            report = grade(find(exercise), answer, seed="public")
             points = f"{report.points:g} of {amount(report.max_points, 'point')}"
             fault = "" if report.outcome == "correct" else f"`{exercise}` gets {points}"
         except (Exception, SystemExit) as error:

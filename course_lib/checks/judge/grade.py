@@ -25,39 +25,21 @@ from course_lib.checks.observe.record import a_or_an
 
 
 def grade(
-    exercise: Exercise,
-    obj: Any,
-    *,
-    seed: object = None,
-    subject: Subject | None = None,
-    naming_seconds: float | None = None,
+    exercise: Exercise, obj: Any, *, seed: object = None, subject: Subject | None = None
 ) -> Report:
-    """Grade any object as an answer to an exercise, without showing anything.
+    """Grade any object as an answer to an exercise, as `course_lib.checks.grade` does.
 
-    Args:
-        exercise: the exercise, or a lesson's integration (`course_lib.exercises.find`).
-        obj: the answer: a function, a class, or whatever a student wrote; for an
-            integration a dict with an answer for each exercise of the chain, whose other names
-            the caller has put in place (`notebook/_judged_here.py` does).
-        seed: any value; the same seed gives the same inputs.
-        subject: what the answer is, where more is known than the object tells.
-        naming_seconds: as in `judge_observed`.
-
-    Returns:
-        A `Report`; nothing that the answer does makes this raise.
+    For an integration, the caller has put the answers in place (`notebook/_judged_here.py`).
+    `subject` says what the answer is, where more is known than the object tells.
     """
     if missing := [name for name in exercise.chain if obj.get(name) is None]:
         return still_missing(exercise, missing)
-    if exercise.chain and not exercise.takes_all:
-        obj = obj[exercise.chain[-1]]
-    return judge_observed(
-        exercise,
-        str(seed),
-        None if exercise.takes_all else subject or subject_of(obj),
-        None,
-        observe_more=functools.partial(observe_all, obj),
-        naming_seconds=naming_seconds,
-    )
+    if exercise.takes_all:
+        subject = None
+    else:
+        obj = obj[exercise.chain[-1]] if exercise.chain else obj
+        subject = subject or subject_of(obj)
+    return judge_observed(exercise, str(seed), subject, None, functools.partial(observe_all, obj))
 
 
 def judge_observed(
@@ -65,9 +47,7 @@ def judge_observed(
     seed: str,
     subject: Subject | None,
     seen: Mapping[str, Observation] | None,
-    *,
     observe_more: Observer | None = None,
-    naming_seconds: float | None = None,
 ) -> Report:
     """Judge what was observed, possibly in another process.
 
@@ -77,9 +57,8 @@ def judge_observed(
         subject: what the answer is; None for an integration that takes all answers.
         seen: an observation for each probe that was reached, by the probe's name; None if
             `observe_more` has yet to observe them.
-        observe_more: observes further probes, to find a smaller input that fails.
-        naming_seconds: processor time for finding out which known mistake it is; all it takes if
-            None. At 0 no smaller input is looked for either. The points do not depend on it.
+        observe_more: observes further probes. Without it, neither the known mistake nor a smaller
+            input that fails is looked for. The points do not depend on it.
 
     Returns:
         A `Report`; what was observed may hold anything and does not make this raise.
@@ -89,9 +68,7 @@ def judge_observed(
     try:
         with random_states_kept():
             report = None if subject is None else _unusable(exercise, subject)
-            if report is None:
-                report = _judge_all(exercise, seed, seen, observe_more, naming_seconds)
-            return _by_its_name(exercise, subject, report)
+            return report or _judge_all(exercise, seed, subject, seen, observe_more)
     except Exception as error:  # a fault of ours costs no points
         return Report.checker_failed(exercise, error)
     finally:
@@ -107,18 +84,18 @@ def still_missing(exercise: Exercise, missing: Sequence[str]) -> Report:
 def _judge_all(
     exercise: Exercise,
     seed: str,
+    subject: Subject | None,
     seen: Mapping[str, Observation] | None,
     observe_more: Observer | None,
-    naming_seconds: float | None,
 ) -> Report:
-    """Judge the observations of all probes of a seed."""
     prepared = prepare(exercise, seed)
     if seen is None:
-        seen = observe_more([probe for probe, _ in prepared]) if observe_more else {}
+        assert observe_more is not None
+        seen = observe_more([probe for probe, _ in prepared])
     solutions = {name for observation in seen.values() for name in observation.solutions}
     if solutions & set(exercise.chain or (exercise.name,)):
         return Report.course_version(exercise)
-    if report := _still_a_stub(exercise, seen[prepared[0][0].name]):
+    if report := _still_a_stub(exercise, subject, seen[prepared[0][0].name]):
         return report
     outcomes: dict[str, tuple[Observation, list[Violation]]] = {}
     for probe, expected in prepared:
@@ -133,17 +110,12 @@ def _judge_all(
     if not violations:
         return Report.on(exercise, "correct", 1.0, tally=tally, notes=notes)
     explanations = []
-    if naming_seconds != 0:
+    if observe_more is not None:
         complete = {name: outcome for name, outcome in outcomes.items() if name in seen}
-        explanations = explain(exercise, seed, complete, naming_seconds)
+        explanations = explain(exercise, seed, complete)
     score, parts = score_of(exercise, prepared, outcomes, extra)
     findings, shown = findings_of(
-        exercise,
-        violations,
-        explanations,
-        outcomes,
-        prepared,
-        observe_more if naming_seconds != 0 else None,
+        exercise, violations, explanations, outcomes, prepared, observe_more
     )
     example = Example()
     with contextlib.suppress(Exception):  # what cannot be shown decides nothing
@@ -162,7 +134,7 @@ def _judge_all(
     )
 
 
-def _still_a_stub(exercise: Exercise, first: Observation) -> Report | None:
+def _still_a_stub(exercise: Exercise, subject: Subject | None, first: Observation) -> Report | None:
     """Return a report for an answer that is still a stub or has no `forward`."""
     raised = first.raised
     if raised is None or raised.type_name != "NotImplementedError":
@@ -187,7 +159,7 @@ def _still_a_stub(exercise: Exercise, first: Observation) -> Report | None:
             "Your code stands below `raise NotImplementedError()`, so it never runs.",
             "Delete that line, run the cell again, then this check.",
         )
-    return Report.not_attempted(exercise, "It still raises NotImplementedError.")
+    return _not_attempted(exercise, subject, "It still raises NotImplementedError.")
 
 
 def _all_raised(prepared: Prepared, outcomes: Outcomes) -> bool:
@@ -214,7 +186,7 @@ def _unusable(exercise: Exercise, subject: Subject) -> Report | None:
         hint = "Fix that, run the cell again, then this check."
         return Report.saying(exercise, "raised", "cell_stopped", message, hint)
     if not subject.there or subject.defined:
-        return Report.not_attempted(exercise, f"There is no `{exercise.name}` yet.")
+        return _not_attempted(exercise, subject, f"There is no `{exercise.name}` yet.")
     if subject.home.startswith("course_lib.attention"):
         return Report.course_version(exercise)
     fits = subject.is_class == exercise.is_class or (subject.is_class and exercise.may_be_class)
@@ -227,20 +199,19 @@ def _unusable(exercise: Exercise, subject: Subject) -> Report | None:
     return Report.saying(exercise, "incorrect", "wrong_kind_of_answer", message, hint)
 
 
-def _by_its_name(exercise: Exercise, subject: Subject | None, report: Report) -> Report:
-    """Add the likely name of the answer to a report that found nothing to grade."""
-    if subject is None or not any(finding.id == "not_attempted" for finding in report.findings):
-        return report
-    names = [n for n in (*subject.defined, *subject.others) if n.isidentifier() and len(n) <= 80]
+def _not_attempted(exercise: Exercise, subject: Subject | None, why: str) -> Report:
+    """Return the report for an answer that is not there, with the name it may have instead."""
+    defined, others = (subject.defined, subject.others) if subject else ((), ())
+    names = [n for n in (*defined, *others) if n.isidentifier() and len(n) <= 80]
     names = [name for name in names if name not in exercise.not_its_name]
-    if len(subject.defined) == 1 and subject.defined[0] in names:
-        found = subject.defined[0]
-    else:
-        plain = {_plain(name): name for name in names}
-        close = difflib.get_close_matches(_plain(exercise.name), plain, 1, 0.8)
-        if not close:
-            return report
+    plain = {_plain(name): name for name in names}
+    close = difflib.get_close_matches(_plain(exercise.name), plain, 1, 0.8)
+    if len(defined) == 1 and defined[0] in names:
+        found = defined[0]
+    elif close:
         found = plain[close[0]]
+    else:
+        return Report.not_attempted(exercise, why)
     message = f"You have `{found}`; the exercise asks for `{exercise.name}`."
     hint = "Rename it, run its cell again, then this check."
     return Report.saying(exercise, "not_attempted", "renamed", message, hint)

@@ -123,14 +123,7 @@ def judge_reply(
         return still_missing(exercise, reply.missing)
     if any(seen.raised and seen.raised.type_name == "MemoryError" for seen in reply.seen.values()):
         return "memory"
-    return judge_observed(
-        exercise,
-        seed,
-        reply.subject,
-        reply.seen,
-        observe_more=observe_more,
-        naming_seconds=None if observe_more else 0,
-    )
+    return judge_observed(exercise, seed, reply.subject, reply.seen, observe_more)
 
 
 def _replied(session: Session, request: Request, index: int, *, counts: bool = True) -> Reply | str:

@@ -67,6 +67,7 @@ class Adder:
     def forward(self, number):
         """Returns the sum."""
         return double(number) - number + self.constant  # SECRET
+        # SECRET, too
 ''',
     "checks/__init__.py": "",
     "checks/judge/grade.py": 'MESSAGES = {"first_item_only": "You look at the first item only."}\n',
@@ -77,6 +78,13 @@ class Adder:
 }
 
 LESSON = """\
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3
+#     name: python3
+# ---
+
 # %% [markdown]
 # # Toys
 #

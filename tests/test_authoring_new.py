@@ -11,7 +11,6 @@ from guides import copy_of_the_course
 from course_lib.authoring import skeleton
 from course_lib.authoring.lesson_tree import LessonTree
 from course_lib.workspace.errors import BuildError
-from course_lib.workspace.sources import exported
 
 ROOT = Path(__file__).parent.parent
 
@@ -36,11 +35,7 @@ def test_a_new_exercise_has_its_six_pieces(tmp_path):
         text = path.read_text(encoding="utf-8")
         ast.parse(text)
         assert "window_mask" in text and "TODO" in text
-    order = folder / "course_lib/exercises/masked_softmax/__init__.py"
-    assert '"window_mask"' in order.read_text(encoding="utf-8")
-    init = folder / "course_lib/attention/__init__.py"
-    before = exported((ROOT / "course_lib/attention/__init__.py").read_text(encoding="utf-8"))
-    assert exported(init.read_text(encoding="utf-8")) == before | {"window_mask": "_masked_softmax"}
+    # tests/test_guides.py fills the placeholders in and grades the exercise.
 
 
 @pytest.mark.parametrize(

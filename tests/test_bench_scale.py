@@ -12,7 +12,6 @@ from course_lib.cli.main import main
 from course_lib.grading.adapters.nbgrader import INDEXES
 from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
 from course_lib.grading.demo_course import make_folder
-from course_lib.grading.graded import GRADED, OUTCOMES, WAITING
 from course_lib.grading.read_grades import read_lesson
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -76,15 +75,6 @@ def test_the_number_of_queries_does_not_depend_on_the_size_of_the_class(course, 
     finally:
         event.remove(Engine, "before_cursor_execute", note)
     assert asked.count(LARGE) == asked.count(SMALL) == 3
-
-
-def test_the_generated_class_looks_graded(course):
-    with quiet_nbgrader():
-        lesson = read_lesson(course, LARGE)
-    assert {one.state for one in lesson.students} <= {GRADED, WAITING} and not lesson.blanks
-    assert {row.outcome for one in lesson.students for row in one.rows} <= OUTCOMES.keys()
-    assert any(row.mistake and row.message for one in lesson.students for row in one.rows)
-    assert all(one.seconds > 0 for one in lesson.students)
 
 
 def test_the_benchmark_times_the_export_and_both_reports(monkeypatch, capsys):

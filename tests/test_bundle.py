@@ -7,7 +7,6 @@ import subprocess
 import sys
 import textwrap
 import tomllib
-import venv
 import zipfile
 from importlib import metadata
 from pathlib import Path
@@ -18,14 +17,11 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from waiting import PATIENCE
 
-import course_lib
-from course_lib import attention
 from course_lib.authoring.bundle import FOLDER, bundle_name, contents, packed
 from course_lib.authoring.lesson_tree import LessonTree
 from course_lib.checks import lessons
 from course_lib.cli import main as cli
 from course_lib.exercises import find
-from course_lib.setup import bootstrap
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parent.parent
@@ -44,15 +40,9 @@ def unzipped(course, folder, slugs, up_to=None):
     return folder / FOLDER
 
 
-def python(*arguments, executable=sys.executable, **options):
-    done = subprocess.run(
-        [executable, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        **options,
-    )
-    return done
+def python(*arguments, **options):
+    command = [sys.executable, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, **options)
 
 
 # --- the verb -------------------------------------------------------------------------
@@ -83,23 +73,6 @@ def test_a_lesson_after_the_one_left_out_is_refused(monkeypatch, capsys):
     assert error.count("\n") == 1
 
 
-def test_a_release_that_somebody_worked_in_is_refused(tmp_path, monkeypatch, capsys):
-    for part in ("solutions", "notebooks"):
-        target = tmp_path / part / LESSON
-        target.mkdir(parents=True)
-        text = (ROOT / part / LESSON / f"{LESSON}.ipynb").read_text(encoding="utf-8")
-        if part == "notebooks":
-            text = text.replace("# YOUR CODE HERE", "return 1", 1)
-        (target / f"{LESSON}.ipynb").write_text(text, encoding="utf-8")
-    (tmp_path / "nbgrader_config.py").write_bytes((ROOT / "nbgrader_config.py").read_bytes())
-    monkeypatch.chdir(tmp_path)
-    assert cli.main(["release", "02", "-q"]) == 1
-    error = capsys.readouterr().err
-    assert "edited or run after the course wrote it" in error
-    assert f"move it elsewhere. Run: course build {LESSON}" in error
-    assert not (tmp_path / "bundles").exists()
-
-
 def test_several_lessons_share_a_bundle(course):
     slugs = ["01_kernel_pooling", "03_batch_matmul"]
     assert bundle_name(slugs) == "lessons_01_03"
@@ -127,6 +100,8 @@ def test_a_bundle_is_for_students(course):
     places = ("attention/_{}.", "checks/observe/lessons/{}.", "exercises/{}/", "reference/{}.")
     kept = tuple(f"course_lib/{place.format(name)}" for place in places for name in later)
     assert not [name for name in reduced if name.startswith(kept)]
+    observed = "course_lib/checks/observe/lessons"
+    assert not {f"{observed}/broken_modules.py", f"{observed}/hidden_modules.py"} & set(reduced)
     assert all(any(name.startswith(one) for name in whole) for one in kept if "observe" not in one)
 
 
@@ -202,7 +177,7 @@ def strings_in(value):
 
 
 def texts_in(files):
-    """Yield each file with its text, without layout; archives, also in archives, are opened."""
+    """Yield each file with its text, without layout; archives, such as models, are opened."""
     for name, data in files.items():
         if zipfile.is_zipfile(io.BytesIO(data)):
             archive = zipfile.ZipFile(io.BytesIO(data))
@@ -236,40 +211,16 @@ def told_of(slug):
 
 
 @pytest.mark.parametrize("up_to", list(lessons()))
-def test_no_file_of_a_bundle_gives_an_answer_or_help_away(course, up_to):
+def test_no_file_of_a_bundle_gives_help_away(course, up_to):
+    # tests/test_bundle_answers.py looks for answers.
     files = contents(course, [up_to], up_to)
     held = dict(texts_in(files))
-    everything = "\n".join(held.values())
-    readable = {
-        slug
-        for slug in lessons()
-        for _, body in bodies(ROOT / f"course_lib/attention/_{slug[3:]}.py")
-        if body in everything
-    }
-    too_short = {"00_whole_game"}  # a single call
-    assert readable == {slug for slug in lessons() if slug < up_to} - too_short
     # A check needs the oracle, the hints and the mistakes of its own lesson.
     checks = ("course_lib/exercises/", "course_lib/reference/")
     elsewhere = {name: text for name, text in held.items() if not name.startswith(checks)}
     due = [told for slug in lessons() if slug >= up_to for told in told_of(slug)]
     found = [(name, at) for name, told in due for at, text in elsewhere.items() if told in text]
     assert found == []
-
-
-def test_what_is_deep_in_a_file_is_found():
-    notebook = json.dumps({"cells": [], "metadata": {"x": [{"y": "return\n 1 + n"}]}}).encode()
-    nested = packed({"b.zip": packed({"c.ipynb": notebook})})
-    assert ["return1+n" in text for _, text in texts_in({"a.zip": nested})] == [True]
-
-
-def test_nothing_of_later_lessons_is_handed_out(course):
-    files = contents(course, ["03_batch_matmul"], "03_batch_matmul")
-    later = [slug[3:] for slug in lessons() if slug > "03_batch_matmul"]
-    shown = ("course_lib/plotting/", "course_lib/models/")  # pictures, and what holds the parts
-    named = [n for n in files if not n.startswith(shown) and Path(n).stem in later]
-    assert named == []
-    observed = "course_lib/checks/observe/lessons"
-    assert not {f"{observed}/broken_modules.py", f"{observed}/hidden_modules.py"} & set(files)
 
 
 WITHOUT_ANSWERS = """
@@ -328,80 +279,24 @@ def test_every_lesson_starts_in_its_bundle_and_goes_on_with_the_students_own(cou
 
 @pytest.fixture(scope="module")
 def student(course, tmp_path_factory):
-    """Return a bundle set up by its own bootstrap, with links to this environment for pip."""
+    """Return a student's folder and the environment in which its course is found."""
     folder = unzipped(course, tmp_path_factory.mktemp("home"), [LESSON], LESSON)
-    asked = []
-
-    def create(target):
-        venv.create(target, with_pip=False)
-        (place,) = target.glob("lib/python*/site-packages")
-        for package in Path(nbformat.__file__).parents[1].iterdir():
-            if package.suffix != ".pth" and not package.name.startswith("attention_course"):
-                (place / package.name).symlink_to(package)
-        (place / "course.pth").write_text(f"{folder}\n")
-
-    def run(command, problem):
-        if "venv" in command:
-            create(Path(command[-1]))
-        else:
-            asked.append(command)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bootstrap, "DISK_NEEDED_GB", 0.0)
-        patch.setattr(bootstrap, "_run", run)
-        executable = bootstrap.ensure(folder)
-    assert asked[0][-1] == str(folder)  # no extras
-    return folder, executable
-
-
-def test_the_set_up_of_a_bundle_begins_with_the_standard_library_alone(course, tmp_path):
-    folder = unzipped(course, tmp_path, [LESSON], LESSON)
-    (folder / "constraints.txt").unlink()
-    done = python("-S", "-m", "course_lib", "lab", cwd=folder)
-    assert done.returncode == 1
-    assert done.stderr.startswith("course: ") and done.stderr.count("\n") == 1
-
-
-def course_command(student, *arguments):
-    folder, executable = student
-    done = python("-m", "course_lib", *arguments, executable=executable, cwd=folder)
-    assert "Traceback" not in done.stderr
-    return done
-
-
-def test_the_set_up_of_a_bundle_is_finished_and_its_own(student):
-    folder, executable = student
-    code = "import course_lib, sys; print(course_lib.__file__, sys.prefix)"
-    done = python("-c", code, executable=executable, cwd=folder.parent)
-    assert done.stdout.split() == [str(folder / "course_lib/__init__.py"), str(folder / ".venv")]
-    assert bootstrap.is_ready(folder)
+    return folder, {**os.environ, "PYTHONPATH": str(folder)}
 
 
 def test_a_bundle_lists_the_verbs_that_it_has(student):
-    listed = course_command(student, "--help").stdout
+    folder, environ = student
+    listed = python("-m", "course_lib.cli", "--help", cwd=folder, env=environ).stdout
     verbs = set(re.findall(r"^│ ([a-z]+) ", listed, re.M))
     assert verbs - {"progress"} == {"lab", "doctor"}
-    refused = course_command(student, "grade", "02")
+    refused = python("-m", "course_lib.cli", "grade", "02", cwd=folder, env=environ)
     assert refused.returncode == 2
     assert "No such command 'grade'" in refused.stderr
 
 
-WORK = """
-import json, sys
-import nbformat
-from nbclient import NotebookClient
-
-path, answers = sys.argv[1], json.loads(sys.argv[2])
-notebook = nbformat.read(path, as_version=4)
-for cell in notebook.cells:
-    cell.source = answers.get(cell.id, cell.source)
-NotebookClient(notebook, timeout=120, allow_errors=True, kernel_name="python3").execute()
-print(json.dumps({c.id: c.outputs for c in notebook.cells if c.cell_type == "code"}))
-"""
-
-
 def test_a_lesson_works_in_its_bundle(student):
-    folder, executable = student
+    folder, environ = student
+    home = folder / "notebooks" / LESSON
     solution = nbformat.read(ROOT / f"solutions/{LESSON}/{LESSON}.ipynb", as_version=4)
     right = {cell.id: cell.source for cell in solution.cells}["stable_softmax-answer"]
     wrong = textwrap.dedent("""
@@ -411,11 +306,14 @@ def test_a_lesson_works_in_its_bundle(student):
     """)
     answers = {"stable_softmax-answer": right, "causal_mask-answer": wrong}
     answers["length_mask-next"] = 'hint("length_mask", 1)'
-    home = folder / "notebooks" / LESSON
-    done = python(
-        "-c", WORK, f"{LESSON}.ipynb", json.dumps(answers), executable=executable, cwd=home
-    )
-    outputs = json.loads(done.stdout)
+    notebook = nbformat.read(home / f"{LESSON}.ipynb", as_version=4)
+    for cell in notebook.cells:
+        cell.source = answers.get(cell.id, cell.source)
+    nbformat.write(notebook, home / "mine.ipynb")
+    run = ["-m", "nbconvert", "--to=notebook", "--execute", "--allow-errors", "--stdout"]
+    done = python(*run, "mine.ipynb", cwd=home, env=environ)
+    notebook = nbformat.reads(done.stdout, as_version=4)
+    outputs = {cell.id: cell.outputs for cell in notebook.cells if cell.cell_type == "code"}
 
     def said(cell):
         data = [{"text/plain": o.get("text", ""), **o.get("data", {})} for o in outputs[cell]]
@@ -431,37 +329,7 @@ def test_a_lesson_works_in_its_bundle(student):
     assert [o for o in outputs["setup"] if o["output_type"] != "stream"] == []
     missing = {"FileNotFoundError", "ImportError", "ModuleNotFoundError"}
     assert not missing & {o["ename"] for o in every if o["output_type"] == "error"}
-    cells = nbformat.read(home / f"{LESSON}.ipynb", as_version=4).cells
-    shows = {cell.id for cell in cells if re.search(r"plotting\.(show|interactive)\(", cell.source)}
+    drawn = re.compile(r"plotting\.(show|interactive)\(")
+    shows = {cell.id for cell in notebook.cells if drawn.search(cell.source)}
     failed = {i for i, out in outputs.items() if any(o["output_type"] == "error" for o in out)}
     assert shows - failed and all("course-figure" in said(cell) for cell in shows - failed)
-
-
-# --- the name of a solution that is left out ------------------------------------------
-
-
-@pytest.fixture
-def reduced(monkeypatch):
-    """Reduce course_lib to what a bundle of lesson 02 with `--up-to 02` contains."""
-    for name in lessons()["02_masked_softmax"].exercises:
-        monkeypatch.delattr(attention, name)
-
-
-def test_a_solution_that_is_left_out_is_the_students_own(reduced, monkeypatch, capsys):
-    monkeypatch.setattr(sys.modules["__main__"], "causal_mask", len, raising=False)
-    from course_lib import causal_mask
-
-    assert causal_mask is len
-    assert capsys.readouterr().out.startswith("causal_mask: going on with your own version")
-
-
-def test_a_solution_that_nobody_wrote_yet_is_one_sentence(reduced):
-    with pytest.raises(ImportError, match="you have none yet: run the cell in lesson 02_masked"):
-        from course_lib import length_mask  # noqa: F401
-
-
-def test_a_solution_that_is_there_and_a_misspelt_name_are_as_in_a_clone(reduced, capsys):
-    assert course_lib.bmm.__module__ == "course_lib.attention._batch_matmul"
-    with pytest.raises(AttributeError, match="did you mean 'bmm'"):
-        _ = course_lib.bmmm
-    assert capsys.readouterr().out == ""

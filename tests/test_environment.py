@@ -10,6 +10,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import course_lib
+from course_lib.grading.adapters import nbgrader
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -33,6 +34,11 @@ def test_environment_yml_is_what_pyproject_generates(tmp_path):
     generated = (tmp_path / "environment.yml").read_text(encoding="utf-8")
     committed = (REPOSITORY / "environment.yml").read_text(encoding="utf-8")
     assert committed == generated, "environment.yml is stale; run: pyproject2conda project"
+
+
+def test_the_adapter_of_nbgrader_names_the_version_that_is_pinned():
+    # Another version was not read: what is private in a library may change in any release.
+    assert PINS["nbgrader"] == nbgrader.WRITTEN_AGAINST
 
 
 def test_conda_and_pip_name_the_same_torch():

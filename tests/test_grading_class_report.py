@@ -15,7 +15,6 @@ from course_lib.grading.class_report.pages import (
     lesson_page,
     mistakes,
     needs_a_look,
-    slowest,
     written,
 )
 from course_lib.grading.graded import GradedExercise, GradedLesson, GradedSubmission
@@ -86,14 +85,6 @@ def test_a_setup_cell_that_stops_is_noticed():
     assert read_notebook(book).notices == ("the cell `setup` stopped: NameError: torhc",)
     cell.outputs = []
     assert read_notebook(book).notices == ()
-
-
-def test_the_slowest_come_first_beside_the_median():
-    times = {"a": 1.0, "b": 2.0, "c": 30.0, "d": 2.0, "e": 0.0, "f": 1.5, "g": 8.0, "h": 2.0}
-    found = slowest(summary(*(student(n, 4, 4, seconds=s) for n, s in times.items())))
-    assert [name for name, *_ in found] == ["c", "g", "b", "d", "h"]  # without times: not e
-    assert found[0] == ("c", 30.0, 15.0)
-    assert slowest(summary(student("a", 4, 4))) == []
 
 
 def test_mistakes_come_in_course_order_the_most_frequent_first():

@@ -1,8 +1,5 @@
 """What a notebook goes on with: the session's answer, the library's, the course's; and who asks."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import nbformat
@@ -76,51 +73,6 @@ def test_several_names_give_a_tuple_and_one_line(notebook, today, capsys):
         _judged_here.carry_on("causal_mask", "bmmm")
 
 
-def test_a_program_sees_the_course_s_version_whatever_the_library_holds(
-    notebook, today, monkeypatch, capsys
-):
-    about = notebook.shell.kernel.get_parent("shell")["content"]
-    for grading in (False, True):
-        about["allow_stdin"] = grading
-        if grading:
-            monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
-        assert _judged_here.carry_on("causal_mask") is course_lib.causal_mask
-        both = _judged_here.carry_on("causal_mask", "length_mask")
-        assert both == (course_lib.causal_mask, course_lib.length_mask)
-        said = capsys.readouterr().out
-        assert said.endswith("Going on with the course's causal_mask, length_mask\n")
-        assert said.startswith(COURSES) or grading
-
-
-GRADED = """import course_lib
-import course_lib.notebook as tools
-from course_lib.notebook import carry_on, check
-assert all(getattr(tools, name).__module__.endswith("._judged_outside") for name in tools.__all__)
-assert carry_on("causal_mask", "length_mask") == (course_lib.causal_mask, length_mask)
-def bmm(a, b): return a @ b
-assert check("bmm") == 0.0
-from my_attention import bmm as mine, causal_mask
-assert mine is bmm and causal_mask is course_lib.causal_mask
-"""
-
-
-@pytest.mark.slow
-def test_the_graded_tools_decide_nothing_and_my_attention_agrees_with_carry_on():
-    code = f"from course_lib import length_mask\n{GRADED}"
-    stand_in = ROOT / "course_lib" / "notebook" / "stand_in"
-    environ = {**os.environ, "COURSE_JUDGED_OUTSIDE": "1", "PYTHONPATH": str(stand_in)}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environ, cwd=ROOT, capture_output=True, text=True
-    )
-    assert (done.stderr, done.stdout.splitlines()) == (
-        "",
-        [
-            "Going on with the course's causal_mask, length_mask",
-            "bmm: judged outside this notebook, after this cell",
-        ],
-    )
-
-
 def test_a_check_judges_its_exercise_alone(notebook, own_course, capsys):
     # What comes from an earlier lesson's library is the course's meanwhile, as under grading.
     notebook.run(*map(solution_source, ("length_mask", "masked_softmax")))
@@ -144,7 +96,7 @@ def test_a_bundle_without_the_course_s_version_goes_on_with_the_library_s(
 ):
     for name in lessons()["02_masked_softmax"].exercises:
         monkeypatch.delattr(attention, name)
-    found = _judged_here.own_version("causal_mask")
+    found = course_lib.causal_mask
     assert found.__module__ == "my_attention._causal_mask"
     assert capsys.readouterr().out == (
         f"causal_mask: going on with your own from my_attention ({today})\n"
@@ -219,6 +171,7 @@ def graded_course(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("warm")
 def test_course_grade_never_reads_a_library(graded_course):
     from course_lib.grading.driver import grade
 

@@ -3,11 +3,10 @@
 import os
 import re
 import shutil
-import subprocess
 import sys
-import threading
 from datetime import date
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from grading_course import CAUSAL, UPPER
@@ -17,8 +16,6 @@ import course_lib
 from course_lib import checks
 from course_lib.authoring.paste import solution_source
 from course_lib.notebook import own_library
-from course_lib.notebook.own_library import source_with_needs
-from course_lib.workspace.locks import only_one
 
 TODAY = date.today().isoformat()
 NOT_KEPT = "causal_mask is not kept in your library: "
@@ -68,16 +65,10 @@ def test_an_answer_is_written_readable_with_all_it_needs(notebook, file, cells, 
     assert [words for words in left_out if words in text] == [], text
 
 
-def test_plain_python_imports_it_from_the_folder_above(notebook, file):
+def test_it_is_a_package_that_exports_each_answer(notebook, file):
     names = ("masked_softmax", "length_mask")
     notebook.run(*map(solution_source, names[::-1]))
     assert all("kept in your own" in notebook.keep(name) for name in names)
-    code = "import sys, my_attention\nfrom my_attention import length_mask, masked_softmax\n"
-    code += "print(masked_softmax.__module__, length_mask.__module__, callable(length_mask))"
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, cwd=file.parent.parent, capture_output=True, text=True)
-    printed = "my_attention._masked_softmax my_attention._length_mask True\n"
-    assert (done.stdout, done.stderr) == (printed, "")
     text = (file.parent / "__init__.py").read_text(encoding="utf-8")
     assert text.startswith('"""Your own attention library')
     assert text.endswith(
@@ -105,13 +96,6 @@ def test_an_answer_may_be_written_in_many_ways(notebook, file, source):
     notebook.space["get_ipython"] = lambda: magic
     assert notebook.solve(source=source) == KEPT
     assert own_library.own("causal_mask")(2).tolist() == [[True, False], [True, True]]
-
-
-def test_a_class_may_have_another_name_first(notebook):
-    source = solution_source("DotProductAttention").replace("DotProductAttention", "Mine")
-    notebook.run("from course_lib import masked_softmax", source, "DotProductAttention = Mine")
-    said = notebook.keep("DotProductAttention")
-    assert said.endswith("my_attention/_DotProductAttention.py")
 
 
 def test_an_answer_takes_others_from_the_library_or_the_course(notebook, file):
@@ -173,7 +157,7 @@ def test_what_cannot_be_written_down_is_said_in_a_sentence(notebook, file, cells
     assert "\n" not in said and file.exists() is not bool(why)
 
 
-def test_a_file_beside_the_notebook_does_not_come_along(notebook, file):
+def test_a_file_beside_the_notebook_and_an_answer_with_another_name_are_not_kept(notebook, file):
     (file.parent.parent / "notebooks" / "02_masked_softmax" / "my_tools.py").write_text(
         f"import torch\n{CAUSAL}"
     )
@@ -184,17 +168,18 @@ def test_a_file_beside_the_notebook_does_not_come_along(notebook, file):
         sys.path.remove("")
         sys.modules.pop("my_tools", None)
     assert said.startswith(f"{NOT_KEPT}`causal_mask` has no source in a cell of this notebook")
-
-
-def test_an_answer_checked_under_another_name_is_not_kept(notebook, file):
     mine = notebook.run(CAUSAL.replace("causal_mask", "mine")).space["mine"]
     said = own_library.keep("causal_mask", mine, notebook.space)
-    assert said == f"{NOT_KEPT}it has another name here; give it its own and check again."
+    assert said.startswith(f"{NOT_KEPT}it has another name here")
 
 
-def test_a_wrong_answer_or_one_that_fails_alone_leaves_the_file_before(notebook, file):
+def test_an_interrupted_write_and_a_wrong_answer_leave_the_file_before(notebook, file, monkeypatch):
     notebook.solve()
     before = file.read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(own_library.os, "replace", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            notebook.solve(source=f"{CAUSAL}  # better")
     notebook.run("there = torch.tensor(True)", f"{CAUSAL} & globals()['there']")
     assert notebook.keep("causal_mask").startswith(NOT_KEPT)
     notebook.run(UPPER)
@@ -216,14 +201,6 @@ def test_the_same_answer_again_changes_nothing_and_a_previous_version_stays(note
     assert f"Full marks for causal_mask on {TODAY}" in new and "# better" in new
     assert "# by hand" in file.with_name("_causal_mask.before.py").read_text(encoding="utf-8")
     assert list(own_library.kept()) == ["causal_mask"]
-
-
-def test_what_an_answer_needs_is_asked_only_once():
-    # The answers are two functions that call each other.
-    one, two = "def one():\n    return two()", "def two():\n    return one()"
-    space = {"one": lambda: 0, "two": lambda: 0}
-    found = source_with_needs("one", space, [one, two])
-    assert found == f"{two}\n\n\n{one}\n"
 
 
 # --- where it is, and what happens to it ---------------------------------------------------
@@ -255,34 +232,6 @@ def test_where_nothing_can_be_written_a_sentence_says_so(notebook, own_course):
     assert re.fullmatch(rf"{NOT_KEPT}.*my_attention cannot be written \(.+\)\.", notebook.solve())
 
 
-def test_an_interrupted_write_leaves_the_file_before(notebook, file, monkeypatch):
-    notebook.solve()
-    before = file.read_bytes()
-
-    def interrupted(*arguments):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(own_library.os, "replace", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            notebook.solve(source=f"{CAUSAL}  # better")
-    assert file.read_bytes() == before
-    assert not list(file.parent.glob("_trial*"))
-
-
-def test_two_notebooks_that_write_at_once_both_get_in(notebook, file):
-    # The second check waits for the first.
-    notebook.solve_length()
-    said = []
-    with only_one(file.parent / ".lock", waiting=lambda: None):
-        second = threading.Thread(target=lambda: said.append(notebook.solve()))
-        second.start()
-        second.join(0.5)
-        assert second.is_alive() and not file.exists()
-    second.join()
-    assert said == [KEPT] and list(own_library.kept()) == ["length_mask", "causal_mask"]
-
-
 def test_what_another_notebook_wrote_is_seen_at_once_and_named_without_running(notebook, file):
     notebook.solve()
     assert own_library.own("causal_mask")(2).tolist() == [[True, False], [True, True]]
@@ -296,9 +245,7 @@ def test_what_another_notebook_wrote_is_seen_at_once_and_named_without_running(n
 
 BROKEN = {
     "def causal_mask(:\n": "_causal_mask.py, line 1, stops with SyntaxError: ",
-    "import torch\n1 / 0\n": "_causal_mask.py, line 2, stops with ZeroDivisionError: division by",
     "exit = 1\nraise SystemExit\n": "_causal_mask.py, line 2, stops with SystemExit",
-    "from course_lib import no_such_thing\n": "_causal_mask.py, line 1, stops with ImportError: ",
     "causal_maks = 1\n": "__init__.py, line 7, stops with ImportError: cannot import name",
 }
 
@@ -318,19 +265,10 @@ def test_a_broken_file_is_named_and_left_alone(notebook, file, capsys, content, 
     assert re.match(
         rf"length_mask is not kept in your library: {re.escape(why)}", notebook.solve_length()
     )
-    file.unlink()
-    assert notebook.solve_length().startswith("length_mask: kept")
-
-
-def test_deleting_or_breaking_it_harms_nothing(notebook, file):
-    notebook.solve()
-    assert own_library.own("causal_mask")
+    assert notebook.solve() == KEPT  # its own check replaces the broken file
     shutil.rmtree(file.parent)
     assert own_library.own("causal_mask") is None and own_library.kept() == {}
-    assert notebook.solve() == KEPT
-    file.write_text("def causal_mask(:\n", encoding="utf-8")
-    assert notebook.solve().startswith("causal_mask: kept")
-    assert own_library.own("causal_mask")(2).tolist() == [[True, False], [True, True]]
+    assert notebook.solve_length().startswith("length_mask: kept")
 
 
 def test_another_package_with_its_name_is_never_shadowed(notebook, file, tmp_path, capsys):
@@ -344,30 +282,23 @@ def test_another_package_with_its_name_is_never_shadowed(notebook, file, tmp_pat
     assert own_library.own("causal_mask") is None
     hides = f"{tmp_path / 'my_attention.py'} has this name too and hides {file.parent}; rename it"
     assert hides in capsys.readouterr().out and sys.modules["my_attention"] is my_attention
-    forget()
-    (tmp_path / "my_attention.py").write_text("1 / 0 # broken")
-    assert own_library.own("causal_mask") is None
-    assert hides in capsys.readouterr().out
 
 
 # --- nobody there --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", ["nobody", "grading", "no kernel"])
+@pytest.mark.parametrize("how", ["nobody", "grading"])
 def test_it_neither_grows_nor_counts_where_a_program_runs(notebook, file, monkeypatch, how):
     notebook.solve()
     before = file.read_bytes()
     forget()
     if how == "nobody":
         notebook.shell.kernel.get_parent("shell")["content"]["allow_stdin"] = False
-    elif how == "grading":
-        monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
     else:
-        notebook.shell.kernel = None
+        monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
     assert notebook.run(f"{CAUSAL}  # better").keep("causal_mask") == ""
     assert own_library.own("causal_mask") is None and file.read_bytes() == before
-    if how != "no kernel":
-        own_library.make_importable()
-        from my_attention import causal_mask
+    own_library.make_importable()
+    from my_attention import causal_mask
 
-        assert causal_mask is course_lib.causal_mask
+    assert causal_mask is course_lib.causal_mask

@@ -12,7 +12,6 @@ from site_build import LESSONS, REPOSITORY, ROOT
 
 from course_lib.authoring.site import (
     NEEDED,
-    _launch_options,
     build,
     launchable,
     reading_copy,
@@ -146,17 +145,10 @@ def test_work_done_in_a_launched_copy_is_graded_like_any_other():
     assert graded[0] and graded[0] == graded[1]
 
 
-def test_without_an_address_there_are_no_buttons():
-    assert _launch_options(None) == {}
-    assert _launch_options(REPOSITORY)["html_theme_options.repository_url"] == REPOSITORY
-
-
 @pytest.mark.parametrize(
     ("option", "value", "said"),
     [
-        ("--repository", "https://x.org/a/b", "got https://x.org/a/b"),
         ("--repository", "git@x.org:a/b.git", "got git@x.org:a/b.git"),
-        ("--repository", "a/b", "got a/b"),
         ("--into", "mine", "holds something that is not a site"),
         ("--into", "README.md", "README.md is a file"),
     ],
@@ -169,21 +161,11 @@ def test_an_address_or_a_folder_that_cannot_be_is_refused(course, capsys, option
     assert not (course / "_site").exists() and (course / "mine" / "thesis.txt").exists()
 
 
-@pytest.mark.parametrize(
-    ("missing", "said"),
-    [
-        ("site/conf.py", "there is no site/conf.py"),
-        ("solutions", "there is no solutions/01_lesson/01_lesson.ipynb; make it with: course"),
-    ],
-)
-def test_what_is_missing_is_named(course, capsys, missing, said):
-    gone = course / missing
-    shutil.rmtree(gone) if gone.is_dir() else gone.unlink()
+def test_what_is_missing_is_named(course, capsys, monkeypatch):
+    shutil.rmtree(course / "solutions")
     assert cli.main(["site"]) == 2
+    said = "there is no solutions/01_lesson/01_lesson.ipynb; make it with: course"
     assert said in capsys.readouterr().err
-
-
-def test_an_environment_without_sphinx_gets_the_command(course, capsys, monkeypatch):
     monkeypatch.setattr("course_lib.authoring.site.PACKAGES", ("sphinx", "not_installed"))
     assert cli.main(["site"]) == 2
     assert 'run: pip install "attention-course[site]"' in capsys.readouterr().err

@@ -8,6 +8,7 @@ from grading_course import nbgrader_cell
 from pages import what_it_loads
 
 from course_lib.cli.tables import _points
+from course_lib.grading.check_results import read_notebook
 from course_lib.grading.class_report.pages import (
     facts,
     histogram,
@@ -18,7 +19,6 @@ from course_lib.grading.class_report.pages import (
     written,
 )
 from course_lib.grading.graded import GradedExercise, GradedLesson, GradedSubmission
-from course_lib.grading.graded_cells import read_notebook
 
 
 def student(name, *points, outcome="correct", mistake=None, written=(), **more):
@@ -126,7 +126,7 @@ def test_more_than_twenty_who_need_a_look_are_folded():
 
 
 def test_every_name_leads_to_the_feedback_page_that_exists():
-    low = student("low", 0, 4, outcome="incorrect", mistake="often", seconds=3.0)
+    low = student("low", 0, 4, outcome="incorrect", mistake="often")
     wrote = student("wrote", 4, 4, written={"why": "waiting"})
     page = lesson_page(summary(low, wrote), {("01_numbers", "low"): "feedback/low.html"})
     link = '<a href="../feedback/low.html">low</a>'
@@ -166,7 +166,7 @@ def test_the_page_over_all_lessons_has_a_row_for_each_lesson_and_for_each_studen
 
 def test_every_table_has_a_caption_and_every_heading_cell_a_scope():
     hostile = student("<img src=x onerror=alert(1)>", 0, 4, outcome="incorrect", mistake="<b>")
-    slow = student("slow", 4, 4, seconds=3.0, written={"why": "waiting"})
+    slow = student("slow", 4, 4, written={"why": "waiting"})
     row = GradedExercise("double", 1, 4, "incorrect", "often", message="`x` is <b>not</b> doubled.")
     optional = GradedExercise("square", 0.0, 0, "correct")
     page = lesson_page(summary(hostile, slow, GradedSubmission("a", (row, optional))), {})

@@ -240,7 +240,7 @@ def test_other_work_may_get_fewer_points_and_a_manual_grade_survives(copy):
         gradebook.db.commit()
     hand_in(copy, "right", honest(copy, **RIGHT | {"causal_mask": UPPER}))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(driver, "receive", lambda *a: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(driver, "_record_result", lambda *a: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             grade_one(copy)
     causal, length = grade_one(copy).rows

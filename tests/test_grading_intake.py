@@ -10,8 +10,8 @@ import pytest
 from grading_course import LESSON, cell_of, solution_notebook
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
-from course_lib.grading.graded_cells import grade_id
-from course_lib.grading.intake.gate import IntakeError
+from course_lib.grading.cell_kinds import grade_id
+from course_lib.grading.intake.ordinary_files import IntakeError
 from course_lib.grading.intake.read import parse, read_submission
 from course_lib.grading.intake.rebuild import rebuild
 from course_lib.grading.intake.submissions import choose, find_submissions
@@ -200,7 +200,7 @@ def test_a_written_answer_beside_its_place_is_found(release):
         assert sources(rebuilt).count(own.source) == 1
 
 
-def test_a_notebook_that_lost_metadata_or_ids_is_recognised(release):
+def test_a_notebook_that_lost_metadata_or_ids_is_recognized(release):
     lost_and_found = [({"metadata": {}}, set()), ({"id": None}, set())]
     for lost, found in [*lost_and_found, ({"metadata": {}, "id": None}, {ANSWER, "why"})]:
         cells = as_submitted(release, causal_mask_answer=DEFINED, why="Because.")

@@ -21,10 +21,11 @@ from nbformat.v4 import new_code_cell
 
 from course_lib.authoring.paste import solution_source
 from course_lib.benchmarks.grading import run_stock
+from course_lib.grading.cell_kinds import check_cells
+from course_lib.grading.check_results import REPORT, read_check
 from course_lib.grading.class_folder import ClassFolder
 from course_lib.grading.demo_course import make_folder, submit
 from course_lib.grading.driver import Settings, grade
-from course_lib.grading.graded_cells import REPORT, check_cells, read_check
 from course_lib.workspace.errors import GradingError
 
 pytestmark = [

@@ -132,7 +132,7 @@ def test_the_first_cell_installs_what_a_notebook_imports_and_nothing_else():
 
 
 def test_work_done_in_a_launched_copy_is_graded_like_any_other():
-    from course_lib.grading.graded_cells import grade_id
+    from course_lib.grading.cell_kinds import grade_id
     from course_lib.grading.intake.read import parse
 
     lesson = LESSONS[0]

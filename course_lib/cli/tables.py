@@ -21,7 +21,7 @@ from course_lib.grading.graded import (
     GradedSubmission,
     outcome_of,
 )
-from course_lib.grading.intake.gate import one_line
+from course_lib.grading.intake.ordinary_files import one_line
 from course_lib.plotting.words import counted
 
 if TYPE_CHECKING:

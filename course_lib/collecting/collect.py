@@ -38,9 +38,10 @@ from course_lib.collecting.unpack import SafeExtractor
 from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
 from course_lib.grading.exports.sheet import listed
 from course_lib.grading.graded import COMPLETE, INCOMPLETE
-from course_lib.grading.intake.gate import STAMP, IntakeError, one_line
+from course_lib.grading.intake.ordinary_files import IntakeError, one_line
 from course_lib.grading.intake.read import has_answers, read_bytes, read_submission
 from course_lib.grading.intake.submissions import NOTEBOOK
+from course_lib.grading.intake.timestamps import STAMP
 from course_lib.grading.jobs import Job
 from course_lib.workspace.errors import CourseError, UsageError
 from course_lib.workspace.files import write_atomically

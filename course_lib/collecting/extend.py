@@ -7,7 +7,8 @@ from pathlib import Path
 from nbgrader.api import MissingEntry
 
 from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
-from course_lib.grading.intake.gate import UnclearTimeError, one_line, parse_time
+from course_lib.grading.intake.ordinary_files import one_line
+from course_lib.grading.intake.timestamps import UnclearTimeError, parse_time
 from course_lib.workspace.errors import UsageError
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from course_lib.collecting.layouts import NAMES
 from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
 from course_lib.grading.graded import ABSENT, COMPLETE, INCOMPLETE
-from course_lib.grading.intake.gate import one_line
+from course_lib.grading.intake.ordinary_files import one_line
 from course_lib.grading.ledger import Ledger
 from course_lib.workspace.errors import UsageError
 

@@ -24,7 +24,8 @@ import yaml
 from course_lib.grading.exports.lms import IDS, read_layout
 from course_lib.grading.exports.request import ExportRequest
 from course_lib.grading.exports.sheet import key, listed, read_sheet
-from course_lib.grading.intake.gate import one_line, parse_time
+from course_lib.grading.intake.ordinary_files import one_line
+from course_lib.grading.intake.timestamps import parse_time
 from course_lib.workspace.errors import ExportError, UsageError
 
 METADATA = "submission_metadata.yml"

@@ -22,9 +22,9 @@ from traitlets import TraitError
 from traitlets.config import Config
 
 from course_lib.grading.adapters.nbgrader import Gradebook
+from course_lib.grading.cell_kinds import check_cells, grade_id, is_plain_test
 from course_lib.grading.gradebook import change_cells, opened
-from course_lib.grading.graded_cells import check_cells, grade_id, is_plain_test
-from course_lib.grading.intake.gate import MOST_SEED, IntakeError, read_ordinary
+from course_lib.grading.intake.ordinary_files import IntakeError, read_ordinary
 from course_lib.workspace.errors import GradingError
 from course_lib.workspace.folder import load_config
 
@@ -182,7 +182,7 @@ def secret_seed(path: Path) -> str:
         scratch.unlink()
     remedy = "put the copy of it back; without one, delete it: everyone is graded with a new seed"
     try:
-        seed = read_ordinary(path, MOST_SEED).decode("utf-8").strip()
+        seed = read_ordinary(path, most=1_000).decode("utf-8").strip()
     except (IntakeError, UnicodeDecodeError) as error:
         raise GradingError(f"{path}: {error}; {remedy}") from error
     if not seed.isprintable() or not seed:

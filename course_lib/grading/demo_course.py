@@ -2,8 +2,7 @@
 
 Each student is a file `sample_class/LESSON/STUDENT.py`. `# %% NAME` begins the submitted answer to
 an exercise, and `# %% [markdown] ID` begins a written answer. An exercise that the file leaves out
-gets the course's solution. Above the first `# %%`, a docstring and constants describe what the
-student did. The imports there are only for readers and tools.
+gets the course's solution. Constants above the first `# %%` describe what the student did.
 """
 
 import ast
@@ -19,11 +18,11 @@ from typing import NamedTuple
 import nbformat
 from nbformat import NotebookNode
 
+from course_lib.grading.cell_kinds import ANSWER, grade_id, is_theirs
 from course_lib.grading.class_folder import CONFIG, ClassFolder, quiet_nbgrader
 from course_lib.grading.class_report.pages import write_report
 from course_lib.grading.driver import Settings, grade
 from course_lib.grading.graded import GradedLesson
-from course_lib.grading.graded_cells import ANSWER, grade_id, is_theirs
 from course_lib.workspace.errors import GradingError
 from course_lib.workspace.progress import Step
 

@@ -5,6 +5,9 @@
 Points land first: feedback pages are made when all of them are in the gradebook. A submission that
 cannot be graded is left blank with a reason; the others go on. A run that is killed at any moment
 is finished by the next one.
+
+Points of the same work that rise are taken at once. Points that would fall stay, with the report
+that gave them, and the exercise is flagged; `--force` takes the new points.
 """
 
 from __future__ import annotations
@@ -19,13 +22,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
+import nbformat
+from nbformat import NotebookNode
+
+from course_lib.grading.cell_kinds import check_cells, grade_id
+from course_lib.grading.check_results import read_check
+from course_lib.grading.class_folder import ClassFolder, parse_graded, quiet_nbgrader
 from course_lib.grading.executors import Executor, executor, shard_of
 from course_lib.grading.graded import GradedLesson
 from course_lib.grading.intake.submissions import Submission, find_submissions
 from course_lib.grading.jobs import Job, Result, Settings
-from course_lib.grading.ledger import Entry
-from course_lib.grading.plan import LessonToGrade, plan, receive, unchanged
+from course_lib.grading.ledger import Entry, same_work
+from course_lib.grading.plan import LessonToGrade, plan, unchanged
 from course_lib.grading.publishing.publish import Publisher
 from course_lib.grading.read_grades import read_lesson
 from course_lib.workspace.errors import GradingError
@@ -61,9 +69,7 @@ def grade(
     """
 
     def refuse() -> NoReturn:
-        raise GradingError(
-            f"{course.root} is being graded by another process: wait until it is done"
-        )
+        raise GradingError(f"{course.root} is being graded by another process: wait for its end")
 
     started = time.monotonic()
     with quiet_nbgrader(), contextlib.ExitStack() as stack:
@@ -117,7 +123,7 @@ def _grade(
                     pool = executor(task.settings, task.lesson)
                     workers.enter_context(contextlib.closing(pool))
                 for result in pool.run(itertools.chain([first], waiting)):
-                    entry = receive(task, begun.pop(result.student), result)
+                    entry = _record_result(task, begun.pop(result.student), result)
                     _write_log(task, entry, result)
                     finish(entry)
             workers.close()
@@ -125,6 +131,41 @@ def _grade(
                 if again := unchanged(task, task.ledger.get(student), known):
                     _finish(task, again, publisher)
             publisher.write_pages(task.ledger)
+
+
+def _record_result(task: LessonToGrade, job: Job, result: Result) -> Entry:
+    """Put a worker's result into the ledger; leave blank what could not be graded."""
+    notices = (*job.notices, *result.notices)
+    entry = Entry(job.student, job.key, notices=notices, seconds=result.seconds)
+    if result.fault or result.notebook is None:
+        problem = result.fault or "not graded"
+        return replace(entry, state="blank", problem=problem, is_final=result.is_final)
+    before = task.ledger.get(job.student)
+    is_known = before.state in ("graded", "published") and same_work(before.key, job.key)
+    if is_known and not task.settings.force:
+        earlier = task.course.read_graded(job.student, task.lesson)
+        earlier = parse_graded(before.notebook) if before.notebook else earlier
+        notices += tuple(_keep_points(result.notebook, earlier) if earlier else ())
+    result.notebook.metadata.setdefault("course", {})["notices"] = list(notices)
+    text = nbformat.v4.writes(result.notebook, indent=None)
+    return task.ledger.put(replace(entry, state="graded", notices=notices, notebook=text))
+
+
+def _keep_points(notebook: NotebookNode, before: NotebookNode) -> Iterator[str]:
+    """Put back the outputs of checks that gave more points; yield a notice for each."""
+    earlier = {grade_id(cell): cell for cell in check_cells(before)}
+    for cell in check_cells(notebook):
+        if (old := earlier.get(grade_id(cell))) is None:
+            continue
+        was, now = read_check(old), read_check(cell)
+        if was.points is None or now.points is None or was.max_points != now.max_points:
+            continue
+        if now.points < was.points - 1e-6:
+            cell.outputs = old.outputs
+            yield (
+                f"{now.exercise}: graded again, this same work would get {now.points:g} instead "
+                f"of {was.points:g} points, which it keeps; --force takes the new points"
+            )
 
 
 def _finish(task: LessonToGrade, entry: Entry, publisher: Publisher) -> list[str]:

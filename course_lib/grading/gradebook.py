@@ -20,7 +20,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from course_lib.grading.adapters.nbgrader import INDEXES, Gradebook, one_transaction
-from course_lib.grading.graded_cells import grade_id
+from course_lib.grading.cell_kinds import grade_id
 from course_lib.workspace.errors import GradingError
 from course_lib.workspace.files import write_atomically
 

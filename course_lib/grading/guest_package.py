@@ -38,9 +38,9 @@ def handed_out(lesson: str) -> list[str]:
 
 
 def stage_package(folder: Path, lesson: str) -> Path:
-    """Copy what a guest may see that grades a lesson; return the folder to import it from.
+    """Copy what a guest of this lesson may see, and return the folder to import it from.
 
-    Compiled modules come along: their dates are kept, so they are taken for what they are.
+    Dates are kept, so Python accepts the copied compiled modules.
     """
     target, before = folder / f"library-{lesson}", handed_out(lesson)
     due = {f"_{slug[3:]}" for slug in set(lessons()) - set(before)}

@@ -30,14 +30,14 @@ class Settings:
 class Job:
     """One submission to grade."""
 
-    student: str  # only for messages
+    student: str
     lesson: str
     key: str  # digests of the submission and of what it is graded with
     data: bytes  # the submitted notebook
     release: str  # the lesson's release notebook
     seed: str  # the submission's own, from which the inputs of its checks are drawn
     name: str = "the notebook"  # of the submitted file, for messages
-    tests: Mapping[str, str] = field(default_factory=dict)  # with what the release hides of them
+    tests: Mapping[str, str] = field(default_factory=dict)  # by grade_id, with the hidden parts
     notices: tuple[str, ...] = ()  # what a person should know of the folder
     beside: frozenset[str] = frozenset()  # files in the folder, which the guest does not see
 

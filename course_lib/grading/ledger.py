@@ -22,6 +22,7 @@ _ENGINE = (
     "checks/observe/remote.py",
     "checks/judge/grade.py",
     "checks/judge/report.py",
+    "grading/intake/rebuild.py",
     "grading/worker/runner.py",
     "grading/worker/session.py",
     "grading/worker/ask_guest.py",

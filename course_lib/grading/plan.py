@@ -1,30 +1,24 @@
-"""Plan what one submission needs: nothing, publishing, a blank entry, or a job for a worker.
-
-Points of the same work that rise are taken at once. Points that would fall stay, with the report
-that gave them, and the exercise is flagged; `--force` takes the new points.
-"""
+"""Plan what one submission needs: nothing, publishing, a blank entry, or a job for a worker."""
 
 import functools
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import replace
 
 import nbformat
-from nbformat import NotebookNode
 
 from course_lib.exercises import points_set_by_the_class
 from course_lib.exercises.course_file import FILE, other_points
-from course_lib.grading.class_folder import ClassFolder, parse_graded
-from course_lib.grading.graded_cells import check_cells, grade_id, read_check
-from course_lib.grading.intake.gate import IntakeError, utf8
+from course_lib.grading.cell_kinds import check_cells, grade_id
+from course_lib.grading.class_folder import ClassFolder
+from course_lib.grading.intake.ordinary_files import IntakeError, utf8
 from course_lib.grading.intake.read import has_answers, read_bytes
 from course_lib.grading.intake.submissions import Submission, choose
-from course_lib.grading.jobs import Job, Result, Settings
+from course_lib.grading.jobs import Job, Settings
 from course_lib.grading.ledger import (
     Entry,
     Ledger,
     checks_digest,
     key_of,
-    same_work,
     seed_of,
     work_of,
 )
@@ -53,10 +47,7 @@ class LessonToGrade:
 
 
 def plan(task: LessonToGrade, submission: Submission, known: Collection[str]) -> Entry | Job:
-    """Decide what a submission needs.
-
-    Of the `known` students the gradebook has grades, with their lateness as it is now.
-    """
+    """Decide what a submission needs; grades of `known` students are current in the gradebook."""
     student, entry = submission.student, task.ledger.get(submission.student)
     submission = choose(submission, functools.partial(has_answers, task.lesson, task.notebook))
     notices = submission.notices
@@ -95,38 +86,3 @@ def unchanged(task: LessonToGrade, entry: Entry, known: Collection[str]) -> Entr
     # The gradebook was lost, another machine graded this share, or the lateness has changed.
     again = replace(entry, state="graded", notebook=nbformat.v4.writes(notebook, indent=None))
     return task.ledger.put(again)
-
-
-def receive(task: LessonToGrade, job: Job, result: Result) -> Entry:
-    """Put a worker's result into the ledger; leave blank what could not be graded."""
-    notices = (*job.notices, *result.notices)
-    entry = Entry(job.student, job.key, notices=notices, seconds=result.seconds)
-    if result.fault or result.notebook is None:
-        problem = result.fault or "not graded"
-        return replace(entry, state="blank", problem=problem, is_final=result.is_final)
-    before = task.ledger.get(job.student)
-    is_known = before.state in ("graded", "published") and same_work(before.key, job.key)
-    if is_known and not task.settings.force:
-        earlier = task.course.read_graded(job.student, task.lesson)
-        earlier = parse_graded(before.notebook) if before.notebook else earlier
-        notices += tuple(_keep_points(result.notebook, earlier) if earlier else ())
-    result.notebook.metadata.setdefault("course", {})["notices"] = list(notices)
-    text = nbformat.v4.writes(result.notebook, indent=None)
-    return task.ledger.put(replace(entry, state="graded", notices=notices, notebook=text))
-
-
-def _keep_points(notebook: NotebookNode, before: NotebookNode) -> Iterator[str]:
-    """Put back the outputs of checks that gave more points; yield a notice for each."""
-    earlier = {grade_id(cell): cell for cell in check_cells(before)}
-    for cell in check_cells(notebook):
-        if (old := earlier.get(grade_id(cell))) is None:
-            continue
-        was, now = read_check(old), read_check(cell)
-        if was.points is None or now.points is None or was.max_points != now.max_points:
-            continue
-        if now.points < was.points - 1e-6:
-            cell.outputs = old.outputs
-            yield (
-                f"{now.exercise}: graded again, this same work would get {now.points:g} instead "
-                f"of {was.points:g} points, which it keeps; --force takes the new points"
-            )

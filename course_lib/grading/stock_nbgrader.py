@@ -13,9 +13,10 @@ from nbformat import NotebookNode
 from nbgrader.preprocessors import Execute, NbGraderPreprocessor
 
 from course_lib.grading.adapters.nbgrader import SaveScores, coursedir_of
+from course_lib.grading.cell_kinds import is_check, is_plain_test
+from course_lib.grading.check_results import read_check
 from course_lib.grading.class_folder import SEED, secret_seed
 from course_lib.grading.clean_outputs import sanitize_outputs
-from course_lib.grading.graded_cells import is_check, is_plain_test, read_check
 from course_lib.grading.intake.read import released
 from course_lib.grading.intake.rebuild import rebuild
 from course_lib.grading.ledger import seed_of, work_of
@@ -40,7 +41,7 @@ AUTOGRADE = [
 
 
 class RebuildSubmission(NbGraderPreprocessor):
-    """First step of sanitising: the student's answers in the release notebook.
+    """First step of sanitizing: the student's answers in the release notebook.
 
     Without a release notebook on disk the submission passes through as it is.
     """

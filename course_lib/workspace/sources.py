@@ -126,7 +126,7 @@ def _files_of(source: str, library: Path, solutions: Mapping[str, Path]) -> set[
     return found
 
 
-@functools.lru_cache(maxsize=1024)  # eight lessons and their bundles ask for the same files
+@functools.lru_cache(maxsize=1024)  # all lessons and their bundles ask for the same files
 def _imported(source: str) -> frozenset[tuple[str, ...]]:
     """Return the names that a source imports from course_lib or takes with `carry_on`."""
     found: set[tuple[str, ...]] = set()

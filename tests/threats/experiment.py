@@ -20,10 +20,10 @@ from corpus import THREATS, Lab, Threat
 from grading_course import LESSON, RIGHT, honest, make_course
 from restart import processes
 
+from course_lib.grading.cell_kinds import is_check
 from course_lib.grading.class_folder import ClassFolder
 from course_lib.grading.driver import Settings, grade
 from course_lib.grading.graded import GradedLesson, GradedSubmission
-from course_lib.grading.graded_cells import is_check
 from course_lib.grading.sandbox import confinement
 from course_lib.grading.sandbox.confinement import Limits
 

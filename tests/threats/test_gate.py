@@ -22,7 +22,7 @@ from course_lib.grading import driver
 from course_lib.grading.class_folder import ClassFolder, secret_seed
 from course_lib.grading.driver import grade
 from course_lib.grading.exports import ExportRequest, export
-from course_lib.grading.intake.gate import read_stamp
+from course_lib.grading.intake.timestamps import read_stamp
 from course_lib.workspace.errors import GradingError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="names of bytes: run it on Linux")

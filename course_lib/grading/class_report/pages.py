@@ -27,7 +27,6 @@ from course_lib.workspace.files import write_atomically
 Links = Mapping[tuple[str, str], str]  # feedback pages by lesson and student
 _BREAK = re.compile(r"(?<=_)|(?<=[a-z])(?=[A-Z])")  # where a name may be broken
 NUM_LOWEST = 3
-NUM_SLOWEST = 5
 
 
 def write_report(root: Path, lesson: str | None = None) -> Path:
@@ -85,7 +84,7 @@ def _template(name: str) -> Template:
     environment.filters["breakable"] = lambda name: _BREAK.sub("\u200b", name)
     environment.filters["url"] = quote
     known = (exercises, facts, histogram, mistakes, needs_a_look, of_everyone, outcome_of)
-    environment.globals |= {one.__name__: one for one in (*known, share, slowest, written)}
+    environment.globals |= {one.__name__: one for one in (*known, share, written)}
     environment.globals |= {"outcomes": OUTCOMES, "stopped": STOPPED}
     return environment.get_template(name)
 
@@ -180,14 +179,6 @@ def written(summary: GradedLesson) -> list[dict]:
             states = found.setdefault(name, {"waiting": [], "graded": [], "left blank": []})
             states[state].append(student.student)
     return [{"name": name, **states} for name, states in found.items()]
-
-
-def slowest(summary: GradedLesson) -> list[tuple[str, float, float]]:
-    """Return the submissions that took longest: seconds, and how many times the median."""
-    timed = [student for student in summary.students if student.seconds > 0]
-    usual = median(student.seconds for student in timed) if timed else 0
-    longest = sorted(timed, key=lambda student: -student.seconds)[:NUM_SLOWEST]
-    return [(one.student, one.seconds, one.seconds / usual) for one in longest]
 
 
 def _duration(seconds: float) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_lib.grading.intake.gate import one_line
+from course_lib.grading.intake.ordinary_files import one_line
 from course_lib.workspace.errors import ExportError
 from course_lib.workspace.files import write_atomically
 

@@ -19,8 +19,8 @@ import nbformat
 from nbformat import NotebookNode
 
 from course_lib.exercises import exercises
-from course_lib.grading.graded_cells import ANSWER, grade_id
-from course_lib.grading.intake.gate import IntakeError, read_ordinary
+from course_lib.grading.cell_kinds import ANSWER, grade_id
+from course_lib.grading.intake.ordinary_files import IntakeError, read_ordinary
 from course_lib.grading.intake.rebuild import rebuild
 from course_lib.grading.intake.source_notices import source_notices
 from course_lib.grading.jobs import Job

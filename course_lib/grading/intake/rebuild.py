@@ -12,8 +12,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from course_lib.checks.observe.cells import bound_by, cell_body
-from course_lib.grading.clean_outputs import KEPT, made_output, sanitize_outputs, sanitize_prose
-from course_lib.grading.graded_cells import (
+from course_lib.grading.cell_kinds import (
     ANSWER,
     DEFINITIONS,
     bound_names,
@@ -23,6 +22,7 @@ from course_lib.grading.graded_cells import (
     is_theirs,
     parsed,
 )
+from course_lib.grading.clean_outputs import KEPT, made_output, sanitize_outputs, sanitize_prose
 
 _AS_SUBMITTED = "[not run again: this is what was submitted]\n"
 _BEFORE, _AFTER = -1, 1

@@ -9,7 +9,7 @@ import numpy as np
 from nbformat import NotebookNode
 
 from course_lib.exercises import find
-from course_lib.grading.graded_cells import ANSWER, grade_id, is_theirs, parsed
+from course_lib.grading.cell_kinds import ANSWER, grade_id, is_theirs, parsed
 
 _BUSINESS_OF_OTHERS = re.compile(
     r"sys\.modules|meta_path|settrace|setprofile|_getframe|addaudithook|get_referrers|get_objects"

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from course_lib.grading.intake.gate import SECRET, STAMP, one_line, utf8
+from course_lib.grading.intake.ordinary_files import one_line, utf8
+from course_lib.grading.intake.timestamps import SECRET, STAMP
 from course_lib.workspace.errors import GradingError
 
 # What systems, browsers, editors and Jupyter leave in a folder.

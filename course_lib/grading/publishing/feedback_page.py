@@ -19,9 +19,10 @@ from nbgrader.preprocessors import NbGraderPreprocessor
 from nbgrader.utils import is_grade, is_solution
 
 from course_lib.grading.adapters.nbgrader import SubmittedNotebook, coursedir_of
+from course_lib.grading.cell_kinds import is_check
+from course_lib.grading.check_results import read_check
 from course_lib.grading.clean_outputs import made_output
 from course_lib.grading.gradebook import opened
-from course_lib.grading.graded_cells import is_check, read_check
 from course_lib.grading.publishing.course_figures import figures_of
 
 TEMPLATES = [

@@ -20,11 +20,12 @@ from course_lib.grading.adapters.nbgrader import (
     one_transaction,
     submit,
 )
+from course_lib.grading.cell_kinds import grade_id, is_check, is_theirs
+from course_lib.grading.check_results import read_notebook
 from course_lib.grading.class_folder import ClassFolder
 from course_lib.grading.gradebook import MAX_STUDENT_ID
 from course_lib.grading.graded import GradedExercise
-from course_lib.grading.graded_cells import grade_id, is_check, is_theirs, read_notebook
-from course_lib.grading.intake.gate import STAMP, exchange_files, read_stamp
+from course_lib.grading.intake.timestamps import STAMP, exchange_files, read_stamp
 from course_lib.grading.ledger import Ledger, digest
 from course_lib.grading.publishing.course_figures import figures_of
 from course_lib.grading.publishing.feedback_page import Marks, feedback_page, marks_of

@@ -17,7 +17,7 @@ from course_lib.checks.observe.observation import Observation
 from course_lib.checks.observe.probe import Array, Probe
 from course_lib.checks.observe.remote import REPLY_TYPES, Reply, Request
 from course_lib.exercises import find
-from course_lib.grading.graded_cells import is_check
+from course_lib.grading.cell_kinds import is_check
 from course_lib.grading.jobs import Job
 from course_lib.grading.sandbox.confinement import Limits
 from course_lib.grading.sandbox.guests import GuestLost

@@ -13,7 +13,7 @@ from course_lib.authoring.paste import solution_source
 from course_lib.checks.judge.example import Example
 from course_lib.checks.judge.report import Report
 from course_lib.exercises import find
-from course_lib.grading.graded_cells import grade_id, is_check, is_plain_test, is_run
+from course_lib.grading.cell_kinds import grade_id, is_check, is_plain_test, is_run
 from course_lib.grading.jobs import Job
 from course_lib.grading.worker.ask_guest import judge_twice, right_with_other_inputs
 from course_lib.grading.worker.check_outputs import (

@@ -7,6 +7,8 @@ from nbformat import NotebookNode
 
 from course_lib.checks.judge.points import Points
 from course_lib.checks.judge.report import Report
+from course_lib.grading.cell_kinds import check_cells, grade_id
+from course_lib.grading.check_results import REPORT, TIMEOUT
 from course_lib.grading.clean_outputs import (
     KEPT,
     made_output,
@@ -14,7 +16,6 @@ from course_lib.grading.clean_outputs import (
     sanitize_outputs,
     sanitize_tree,
 )
-from course_lib.grading.graded_cells import REPORT, TIMEOUT, check_cells, grade_id
 from course_lib.grading.sandbox.guests import GuestResult
 
 

@@ -5,8 +5,8 @@ import time
 
 from nbformat import NotebookNode
 
-from course_lib.grading.graded_cells import check_cells, grade_id, is_run
-from course_lib.grading.intake.gate import IntakeError
+from course_lib.grading.cell_kinds import check_cells, grade_id, is_run
+from course_lib.grading.intake.ordinary_files import IntakeError
 from course_lib.grading.intake.read import read_submission
 from course_lib.grading.jobs import MAX_ATTEMPTS, Job, Result
 from course_lib.grading.sandbox.confinement import Limits
@@ -16,7 +16,7 @@ from course_lib.grading.worker.cells import grade_cells
 from course_lib.grading.worker.check_outputs import fill_checks
 from course_lib.grading.worker.session import CannotJudge, Session
 
-# What torch imports when something is first done, a second's work: an optimiser made, a gradient
+# What torch imports when something is first done, a second's work: an optimizer made, a gradient
 # handed to a backward pass.
 _LATE = {"torch.optim": "torch._dynamo", "backward(": "torch.fx.experimental.symbolic_shapes"}
 
@@ -94,7 +94,7 @@ class Runner:
         result.notebook = notebook
 
     def _blame(self, why: str) -> str:
-        """Return whose fault it is that guests were lost: a cell of ours is tried after it."""
+        """Run a trivial cell, to say whether the machine or the submission lost its guests."""
         try:
             guest = self.guest()
             ran = guest.run("1 + 1", self.limits.cell_seconds)

@@ -17,7 +17,7 @@ from course_lib.checks.observe.cells import bound_by
 from course_lib.checks.observe.codec import encode
 from course_lib.checks.observe.remote import Request
 from course_lib.exercises import find
-from course_lib.grading.graded_cells import (
+from course_lib.grading.cell_kinds import (
     ANSWER,
     grade_id,
     is_check,
@@ -45,7 +45,7 @@ class Session:
         self, cells: Sequence[NotebookNode], new_guest: Callable[[], Guest], limits: Limits
     ) -> None:
         self.cells, self.new_guest, self.limits = cells, new_guest, limits
-        # Cells that ended a guest, by index, and why (a key of `exercise.ENDINGS`).
+        # Cells that ended a guest, by index, and why (a key of `ask_guest.ENDINGS`).
         self.harmful: dict[int, str] = {}
         # What a person should know of cells that ended the interpreter, or asked it to.
         self.notices: dict[int, str] = {}
@@ -69,8 +69,8 @@ class Session:
     def builds_on(self, names: Collection[str], sources: Iterable[str] = ()) -> list[str]:
         """Return the other exercises that some answers build on, in the notebook's order.
 
-        Those are named by the source of an answer, itself or through others. What further
-        `sources` define counts too.
+        An answer builds on an exercise if its source uses that name, directly or through other
+        names. With `sources`, names that these define are followed as well.
         """
         named = [*self._named, *(one for source in sources for one in _definitions(source))]
         found = set(names)
@@ -132,7 +132,7 @@ class Session:
         """Call a student's answer with a request's arguments, in place of the check at an index.
 
         The reply is returned, and how it ended if that is not what it should be: a key of
-        `exercise.ENDINGS`. Unless it `counts`, an answer that ends the guest is not given up.
+        `ask_guest.ENDINGS`. Unless it `counts`, an answer that ends the guest is not given up.
         """
         if self._guest and self._only is not None:
             needed = self.needed(request.name)
@@ -183,12 +183,12 @@ class Session:
                 self.harmful.pop(index, None)
 
     def ending_of_answer(self, name: str) -> str:
-        """Return why an answer's cell ended its guest (a key of `exercise.ENDINGS`), or ""."""
+        """Return why an answer's cell ended its guest (a key of `ask_guest.ENDINGS`), or ""."""
         endings = {grade_id(self.cells[index]): ending for index, ending in self.harmful.items()}
         return endings.get(f"{name}{ANSWER}", "")
 
     def ending_of(self, ran: GuestResult) -> str:
-        """Return why code did not end normally: a key of `exercise.ENDINGS`.
+        """Return why code did not end normally: a key of `ask_guest.ENDINGS`.
 
         Raises:
             GuestLost: the guest was lost, and not by what ran in it.

@@ -1,14 +1,8 @@
-"""Read outside text that is not a notebook: folder and file names, and timestamps.
-
-What comes through is valid UTF-8 of bounded size from an ordinary file. What does not is refused
-with a sentence, before anything waits for it or keeps it.
-"""
+"""Read when a submission was handed in, and what nbgrader's exchange left beside it."""
 
 import contextlib
-import os
 import re
 import secrets
-import stat
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from pathlib import Path
 from typing import NamedTuple
@@ -16,43 +10,10 @@ from zoneinfo import ZoneInfo
 
 from dateutil import parser
 
-from course_lib.grading.clean_outputs import plain_text
+from course_lib.grading.intake.ordinary_files import IntakeError, one_line, read_ordinary
 
 STAMP, SECRET = "timestamp.txt", "submission_secret.txt"
-MOST_STAMP = 100  # bytes of a timestamp.txt: a date has some thirty
-MOST_SEED = 1_000
-_OPEN = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-_OPEN |= getattr(os, "O_BINARY", 0)
-
-
-class IntakeError(Exception):
-    """A submission cannot be read; the message is the reason shown to the instructor."""
-
-
-def utf8(name: str) -> str:
-    r"""Return a name as valid text, in which bytes that are not UTF-8 become `\xf6`."""
-    return os.fsencode(name).decode("utf-8", "backslashreplace")
-
-
-def one_line(name: str, most: int = 80) -> str:
-    """Return a name without characters that would disturb a line of text."""
-    return plain_text(utf8(name)).replace("\n", " ")[:most]
-
-
-def read_ordinary(path: Path, most: int, remedy: str = "ask for a smaller one") -> bytes:
-    """Return the bytes of a file; IntakeError if it is not ordinary or has more than `most`."""
-    name = one_line(path.name)
-    try:
-        about = path.lstat()
-        if not stat.S_ISREG(about.st_mode):
-            raise IntakeError(f"{name} is not an ordinary file: ask for the file itself")
-        if about.st_size > most:
-            size = f"{about.st_size / 1e6:.0f} MB" if most > 1e6 else f"{about.st_size:,} bytes"
-            raise IntakeError(f"{name} has {size}: {remedy}")
-        with os.fdopen(os.open(path, _OPEN), "rb") as file:  # not what was put there since
-            return file.read(most)
-    except OSError as error:
-        raise IntakeError(f"{name} cannot be read: {error.strerror}") from error
+_MOST_STAMP, _MOST_SECRET = 100, 1_000  # bytes; a date has some thirty
 
 
 class Stamp(NamedTuple):
@@ -70,7 +31,7 @@ def read_stamp(folder: Path) -> Stamp:
         return Stamp()
     text = ""
     try:
-        text = read_ordinary(path, MOST_STAMP).decode("utf-8").strip()
+        text = read_ordinary(path, _MOST_STAMP).decode("utf-8").strip()
         return Stamp(text, parse_time(text))
     except UnclearTimeError as error:
         return Stamp(text, None, f"{STAMP} {error}: taken as handed in on time")
@@ -126,7 +87,7 @@ def exchange_files(folder: Path) -> dict[str, str]:
     with the others, to a place where nobody looks.
     """
     try:
-        secret = read_ordinary(folder / SECRET, MOST_SEED).decode("utf-8")
+        secret = read_ordinary(folder / SECRET, _MOST_SECRET).decode("utf-8")
     except (IntakeError, UnicodeDecodeError):
         secret = secrets.token_hex(32)
     return {STAMP: f"{read_stamp(folder).text}\n", SECRET: secret}

@@ -1,0 +1,72 @@
+"""Tell which cells of a notebook are run and which are graded, and what names they define."""
+
+import ast
+import functools
+import re
+from collections.abc import Mapping
+
+from nbformat import NotebookNode
+
+from course_lib.checks.observe.cells import bound_in, parse_cell
+
+ANSWER = "-answer"  # ends the grade_id of an exercise's answer
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+@functools.lru_cache(maxsize=100)
+def _as_python(source: str) -> str:
+    from IPython.core.inputtransformer2 import TransformerManager  # most cells are Python already
+
+    return TransformerManager().transform_cell(source)
+
+
+def parsed(source: str) -> ast.Module | None:
+    """Parse a cell as IPython does; None if it is not Python, with or without magics."""
+    return parse_cell(source, _as_python)
+
+
+def bound_names(source: str) -> set[str]:
+    """Return the names that a cell binds, whatever the kind of statement."""
+    return bound_in(source, _as_python)
+
+
+def definitions(source: str) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
+    """Return the functions and classes that a cell defines at its top level."""
+    tree = parsed(source)
+    return {one.name: one for one in tree.body if isinstance(one, DEFINITIONS)} if tree else {}
+
+
+def grade_id(cell: Mapping) -> str:
+    """Return nbgrader's name of a cell, or an empty text if it has none."""
+    return cell["metadata"].get("nbgrader", {}).get("grade_id", "")
+
+
+def is_check(cell: Mapping) -> bool:
+    """Return whether a cell is graded by machine: code, graded, not an answer."""
+    about = cell["metadata"].get("nbgrader", {})
+    return cell["cell_type"] == "code" and bool(about.get("grade")) and not about.get("solution")
+
+
+def is_plain_test(cell: Mapping) -> bool:
+    """Return whether a machine-graded cell is an ordinary nbgrader test: no call of `check`."""
+    source = cell.get("source")  # may be empty: all of it is hidden
+    return source is not None and is_check(cell) and not re.search(r"\bcheck\(", source)
+
+
+def is_theirs(cell: Mapping) -> bool:
+    """Return whether a student wrote a cell of a rebuilt notebook: an answer or an extra cell."""
+    about = cell["metadata"]
+    return bool(about.get("nbgrader", {}).get("solution") or about.get("course", {}).get("own"))
+
+
+def is_run(cell: Mapping) -> bool:
+    """Return whether grading runs a cell: code that is neither a demo nor only comments."""
+    if cell["cell_type"] != "code" or "demo" in cell["metadata"].get("tags", []):
+        return False
+    lines = (line.strip() for line in cell.get("source", "").splitlines())
+    return is_theirs(cell) or is_check(cell) or any(line and line[0] != "#" for line in lines)
+
+
+def check_cells(notebook: NotebookNode) -> list[NotebookNode]:
+    """Return the cells of a notebook that are graded by machine, in its order."""
+    return [cell for cell in notebook["cells"] if is_check(cell)]

@@ -1,0 +1,40 @@
+"""Read only ordinary files of bounded size, and make names of files safe to print."""
+
+import os
+import stat
+from pathlib import Path
+
+from course_lib.grading.clean_outputs import plain_text
+
+_OPEN = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+_OPEN |= getattr(os, "O_BINARY", 0)
+
+
+class IntakeError(Exception):
+    """A submission cannot be read; the message is the reason shown to the instructor."""
+
+
+def utf8(name: str) -> str:
+    r"""Return a name as valid text, in which bytes that are not UTF-8 become `\xf6`."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def one_line(name: str, most: int = 80) -> str:
+    """Return a name without characters that would disturb a line of text."""
+    return plain_text(utf8(name)).replace("\n", " ")[:most]
+
+
+def read_ordinary(path: Path, most: int, remedy: str = "ask for a smaller one") -> bytes:
+    """Return the bytes of a file; IntakeError if it is not ordinary or has more than `most`."""
+    name = one_line(path.name)
+    try:
+        about = path.lstat()
+        if not stat.S_ISREG(about.st_mode):
+            raise IntakeError(f"{name} is not an ordinary file: ask for the file itself")
+        if about.st_size > most:
+            size = f"{about.st_size / 1e6:.0f} MB" if most > 1e6 else f"{about.st_size:,} bytes"
+            raise IntakeError(f"{name} has {size}: {remedy}")
+        with os.fdopen(os.open(path, _OPEN), "rb") as file:  # not what was put there since
+            return file.read(most)
+    except OSError as error:
+        raise IntakeError(f"{name} cannot be read: {error.strerror}") from error

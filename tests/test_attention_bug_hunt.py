@@ -21,18 +21,6 @@ from course_lib.reference import multi_head
 ROOT = Path(__file__).parent.parent
 TESTS = ("masking_equals_deleting", "keys_permutation_invariant", "batch_items_independent")
 JUDGED = ("masking_equals_deleting", "keys_permutation", "items_apart")
-CAUGHT_BY = {  # the mistake of lesson 06 that each bird is
-    "avocet": "over_queries",
-    "bittern": "merge_without_transpose",
-    "curlew": "filled_with_zero",
-    "dunlin": "values_from_keys",
-    "egret": "unscaled",
-    "fulmar": "masks_tiled",
-    "grebe": "dropout_in_eval",
-    "heron": "values_through_W_k",
-    "ibis": "empty_row_nan",
-    "jacana": "split_without_transpose",
-}
 
 
 def normal(seed, *shape):
@@ -142,25 +130,6 @@ def test_each_module_breaks_what_the_oracle_says_and_nothing_else(name):
     judged = set(JUDGED if name in HIDDEN else kept)
     broken = {what for what in judged if not kept[what](kind, module)}
     assert broken == set(oracle.BROKEN[name]) & judged
-
-
-def with_device_and_dtype(kind):
-    """Return a class of lesson 07 with all arguments that lesson 06 asks for."""
-
-    class WithDeviceAndDtype(kind):
-        def __init__(self, *sizes, device=None, dtype=None, **options):
-            super().__init__(*sizes, **options)
-            self.to(device=device, dtype=dtype)
-
-    return WithDeviceAndDtype
-
-
-@pytest.mark.parametrize("name", ["sound", *BUGS])
-def test_each_bird_is_a_mistake_that_lesson_06_names(name):
-    kind = with_device_and_dtype({"sound": Sound, **BUGS}[name])
-    report = grade("MultiHeadAttention", kind, seed="birds")
-    assert report.mistake == CAUGHT_BY.get(name)
-    assert (report.score == 1.0) == (name == "sound")
 
 
 def test_every_bird_has_one_answer_of_the_list_and_is_in_a_group_that_counts_as_a_whole():

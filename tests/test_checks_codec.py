@@ -2,7 +2,6 @@
 
 import functools
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -119,30 +118,6 @@ def test_defaults_are_left_out_and_errors_come_back_with_their_lines():
         assert decode(text, Observation, REPLY_TYPES) == sent
     assert json.loads(text)["object"][1] == {"stderr": "no", "seconds": 0.5}
     assert encode([np.float32(0.5), np.int64(3), np.bool_(True)]) == "[0.5, 3, true]"
-
-
-@dataclass
-class Message:
-    names: frozenset[str]  # of a type that nobody declared
-
-
-UNKNOWN = '{"object": ["Message", {"names": ["x"]}]}'
-LARGE = Recorded("tensor", "torch.Tensor", "float64", (2000, 2000))
-SHORT = encode(Observation(raised=Raised("ValueError", "no", (("f", 3),), kinds=("ValueError",))))
-
-
-UNSENT = [
-    (CodecError, r"Raised\.lines is a tuple", lambda: decode(SHORT, Observation, REPLY_TYPES)),
-    (CodecError, r"Message\.names is a list", lambda: decode(UNKNOWN, Message, (Message,))),
-    (CodecError, "a set cannot be sent", lambda: encode({1, 2})),
-    (ValueError, r"no numbers were recorded of a torch\.Tensor", lambda: LARGE.numbers),
-]
-
-
-@pytest.mark.parametrize(("error", "message", "call"), UNSENT)
-def test_what_cannot_be_sent_or_read_is_named(error, message, call):
-    with pytest.raises(error, match=message):
-        call()
 
 
 def test_a_reply_with_neither_result_nor_error_is_no_fault_of_the_check():

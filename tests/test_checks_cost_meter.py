@@ -1,15 +1,9 @@
 """What torch spends is counted: bytes alive at once, bytes kept, functions evaluated."""
 
 import numpy as np
-import pytest
 import torch
-from test_checks_judge import exercise
 
-from course_lib.checks.judge.prepare import expect
-from course_lib.checks.judge.violations import judge
-from course_lib.checks.observe.call import observe
 from course_lib.checks.observe.cost_meter import Spending
-from course_lib.checks.observe.probe import Probe, tensor
 
 
 def test_what_was_there_before_and_views_of_it_cost_nothing():
@@ -80,31 +74,3 @@ def test_small_powers_are_products_and_others_are_functions():
         assert spent.functions == 10
         x ** torch.full((10,), 2.0)
         assert spent.functions == 20
-
-
-def violations(answer, **at_most):
-    x = tensor(np.ones(20), requires_grad=True)
-    probe = Probe("p", "Twice.", args={"x": x}, grad_outputs=np.ones(20), at_most=at_most)
-    seen, doubled = observe(answer, probe), exercise()
-    return {v.aspect: v.problem for v in judge(doubled, probe, expect(doubled, probe), seen)}
-
-
-def logarithm_of_exponential(x):
-    return x.exp().log() * 2
-
-
-@pytest.mark.parametrize(
-    ("quantity", "limit", "spent"), [("peak", 480, 800), ("kept", 200, 320), ("functions", 0, 40)]
-)
-def test_too_much_is_a_violation_with_the_numbers(quantity, limit, spent):
-    aspect = f"spent_{quantity}"
-    found = violations(logarithm_of_exponential, **{quantity: limit})
-    assert set(found) == {aspect}
-    assert found[aspect].id == aspect
-    assert "Twice." in found[aspect].message and f"{limit:,} are plenty" in found[aspect].message
-    assert violations(logarithm_of_exponential, **{quantity: spent}) == {}
-
-
-def test_without_a_limit_nothing_is_measured():
-    probe = Probe("p", "Twice.", args={"x": tensor(np.ones(20))})
-    assert observe(lambda x: 2 * x, probe).spent == {}

@@ -8,21 +8,15 @@ import torch
 from torch import nn
 
 from course_lib.checks.judge.comparisons import (
-    Problem,
-    close,
     tolerance_for,
 )
-from course_lib.checks.judge.contract import converted, wrong_device
 from course_lib.checks.judge.definitions import Exercise, Mistake, Returned
-from course_lib.checks.judge.example import with_numbers
 from course_lib.checks.judge.grade import grade, judge_observed
 from course_lib.checks.judge.prepare import prepare
-from course_lib.checks.judge.score import judged_for
-from course_lib.checks.judge.violations import Violation, judge
+from course_lib.checks.judge.violations import judge
 from course_lib.checks.observe.call import observe
-from course_lib.checks.observe.observation import Observation
 from course_lib.checks.observe.probe import Dtype, Probe, tensor
-from course_lib.checks.observe.record import Recorded, record
+from course_lib.checks.observe.record import Recorded
 from course_lib.exercises import find
 from course_lib.reference import Expected
 
@@ -69,13 +63,11 @@ def ids(answer, **more):
 # --- modules ----------------------------------------------------------------------------
 
 
-class WithW(nn.Module):
-    def __init__(self, W=None):
+class Multiply(nn.Module):
+    def __init__(self, columns=2):
         super().__init__()
-        self.W = nn.Parameter(torch.zeros(2, 2)) if W is None else W
+        self.W = nn.Parameter(torch.zeros(2, columns))
 
-
-class Multiply(WithW):
     def forward(self, x):
         self.seen = x.detach()
         return x @ self.W
@@ -97,29 +89,13 @@ class Missing(nn.Module):
 
 class Narrow(Multiply):
     def __init__(self):
-        super().__init__(nn.Parameter(torch.zeros(2, 3)))
-
-
-class PlainTensor(Multiply):
-    def __init__(self):
-        super().__init__(torch.zeros(2, 2))
-
-
-class InAList(Multiply):
-    def __init__(self):
-        super().__init__([nn.Linear(2, 2, bias=False)])
+        super().__init__(columns=3)
 
 
 class WithBias(Multiply):
     def __init__(self):
         super().__init__()
         self.bias = nn.Parameter(torch.zeros(2))
-
-
-class Trains(Multiply):
-    def forward(self, x):
-        self.train(not self.training)
-        return super().forward(x)
 
 
 class Forgets(Multiply):
@@ -129,66 +105,13 @@ class Forgets(Multiply):
         return outputs
 
 
-class KeepsTheGraph(Multiply):
-    def forward(self, x):
-        outputs = super().forward(x)
-        self.seen = x + 0 * self.W.sum()
-        return outputs
-
-
-class MadeInForward(nn.Module):
-    def forward(self, x):
-        return nn.Linear(2, 2).to(x)(x)
-
-
-@pytest.mark.parametrize(
-    ("answer", "finding"),
-    [
-        (Renamed, "parameters_renamed"),
-        (Missing, "missing_parameter"),
-        (MadeInForward, "parameters_in_forward"),
-        (PlainTensor, "plain_tensors"),
-        (InAList, "layers_in_a_list"),
-        (Narrow, "parameter_shape"),
-        (WithBias, "extra_parameters"),
-        (Trains, "training_flag_changed"),
-        (Forgets, "attribute_values"),
-        (KeepsTheGraph, "attribute_attached"),
-        (WithW, "no_forward"),
-    ],
-)
-def test_what_is_wrong_with_a_module_is_named(answer, finding):
-    assert ids(answer) == [finding]
-    assert grade(multiplication(), Multiply).points == 4
-
-
 def test_the_message_names_the_parameters_and_their_shapes():
-    said = {a: grade(multiplication(), a).findings[0].message for a in (Renamed, Missing, Narrow)}
-    assert said[Renamed] == (
-        "The module lacks the parameters `W` (2, 2); it has `V` (2, 2) instead."
-    )
-    assert said[Missing].endswith("it has none instead.")
-    assert said[Narrow] == "The parameter `W` must have shape (2, 2); yours has (2, 3)."
-
-
-def test_what_was_never_called_is_not_said_to_have_stopped():
-    assert grade(multiplication(), Renamed).outcome == "incorrect"
-
-    class NotBegun(Multiply):
-        def __init__(self):
-            self.W = nn.Parameter(torch.zeros(2, 2))
-
-    report = grade(multiplication(), NotBegun)
-    assert (report.outcome, report.findings[0].id) == ("raised", "module_not_begun")
-
-
-def test_the_arrow_under_an_error_in_a_plain_problem_asks_about_the_error():
-    class Stops(Multiply):
-        def forward(self, x):
-            return x @ self.W[0, 0]
-
-    (finding,) = grade(multiplication(), Stops).findings
-    assert "It multiplies" not in finding.hint and "which line fails" in finding.hint
+    for answer, said in {
+        Renamed: "The module lacks the parameters `W` (2, 2); it has `V` (2, 2) instead.",
+        Missing: "The module lacks the parameters `W` (2, 2); it has none instead.",
+        Narrow: "The parameter `W` must have shape (2, 2); yours has (2, 3).",
+    }.items():
+        assert grade(multiplication(), answer).findings[0].message == said
 
 
 def test_the_sentence_and_the_numbers_are_of_the_same_input():
@@ -244,15 +167,6 @@ def test_beside_the_kink_of_a_relu_the_gradient_is_that_of_its_side(distance):
     ((_, expected),) = prepare(kinked, f"kink {distance}")
     assert expected.gradients["x"] == pytest.approx([float(distance > 0), 1.0], abs=1e-6)
     assert grade(kinked, torch.relu).points == grade(kinked, torch.relu).max_points
-
-
-def test_a_gradient_that_differs_by_less_than_is_shown_is_said_without_a_number():
-    problem = Problem("wrong_gradient", "The gradient of `W` is not that of the formula.")
-    violation = Violation(probe(), "gradients", problem, "gradients")
-    expected = Expected(None, {"W": np.ones((2, 2))}, {})
-    seen = Observation(gradients={"W": record(torch.ones(2, 2))})
-    message = with_numbers(multiplication(), violation, expected, seen)
-    assert message == problem.message
 
 
 def test_a_mistake_about_weights_is_told_by_their_shapes_and_places():
@@ -344,39 +258,6 @@ def test_what_torch_has_not_implemented_is_an_attempt():
     assert grade(exercise(), stub).outcome == "not_attempted"
 
 
-def test_what_the_points_are_for_is_said_in_per_cent():
-    values = exercise(shares={"values": 0.6, "edges": 0.3, "gradients": 0.0, "hygiene": 0.1})
-    assert judged_for(values) == "values 90%, hygiene 10%"
-
-
-def test_whole_numbers_in_another_dtype_are_converted_and_others_are_not():
-    returns = (Returned("counts", dtype="int"),)
-    found = converted(returns, record(torch.tensor([1.0, 2.0])))
-    assert found.data.tolist() == [1, 2] and found.data.dtype.kind == "i"
-    assert converted(returns, record(torch.tensor([1.5, 2.0]))) is None
-
-
-def test_a_result_on_another_device_is_told():
-    returns = (Returned("outputs"),)
-    on_cpu, elsewhere = record(torch.ones(1)), record(torch.ones(1, device="meta"))
-    seen = Observation(arguments={"x": on_cpu})
-    assert wrong_device(returns, seen, on_cpu) is None
-    problem = wrong_device(returns, seen, elsewhere)
-    assert problem.message == "`outputs` is on meta, the inputs are on cpu."
-
-
-def test_nothing_is_said_where_nothing_that_is_shown_differs():
-    # A comparison may find what the shown digits hide, and a record may be anything.
-    one = exercise()
-    violation = Violation(probe(), "values", close(probe(), 1.0, record(2.0)), "values")
-    for seen in (
-        Observation(outputs=None),
-        Observation(outputs=record(torch.ones(1, 2))),
-    ):
-        expected = Expected(np.ones((1, 2)), {}, {})
-        assert with_numbers(one, violation, expected, seen) == ""
-
-
 # --- probes and known mistakes ----------------------------------------------------------
 
 
@@ -405,6 +286,6 @@ def test_an_edge_case_is_named_with_an_error_only_where_nothing_else_raises_it()
     one = exercise(probes=lambda rng: [plain, edge])
     (finding,) = grade(one, halved_unless_empty).findings
     assert finding.message.startswith("Nothing doubled is nothing. Your code raised IndexError")
-    assert finding.hint.endswith("?")
     (finding,) = grade(one, lambda x: x[7]).findings
-    assert finding.message.startswith("Your code raised IndexError") and finding.hint.endswith("?")
+    assert finding.message.startswith("Your code raised IndexError")
+    assert "which line fails" in finding.hint

@@ -138,9 +138,3 @@ def test_extra_parameters_do_not_depend_on_the_order_of_creation():
     other = look(lambda size: WithBias(size, first=5))
     np.testing.assert_array_equal(one.outputs.data, other.outputs.data)
     assert np.abs(one.outputs.data - [[1.0, -1.0]]).max() > 0.01
-
-
-def test_a_class_that_is_no_module_is_told_so():
-    raised = look(lambda size: object()).raised
-    assert (raised.type_name, raised.phase) == ("TypeError", "construct")
-    assert "must inherit from nn.Module" in raised.message

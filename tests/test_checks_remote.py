@@ -4,25 +4,22 @@ import contextlib
 import gc
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from IPython.core.inputtransformer2 import TransformerManager
 from test_checks import right_mask
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from course_lib.checks import lessons
 from course_lib.checks.judge.grade import grade, judge_observed
 from course_lib.checks.judge.prepare import prepare
-from course_lib.checks.observe import call, cells, cost_meter, remote
+from course_lib.checks.observe import call, cost_meter, remote
 from course_lib.checks.observe.call import observe
 from course_lib.checks.observe.codec import decode, encode
 from course_lib.checks.observe.observation import answer_in
-from course_lib.checks.observe.probe import Dtype, Probe, tensor
+from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.checks.observe.remote import REPLY_TYPES, Reply, Request
-from course_lib.checks.observe.tampering import changes
 from course_lib.exercises import find
 from course_lib.exercises.variants import variants
 
@@ -90,10 +87,6 @@ def judged(monkeypatch, answer):
     sys.setprofile(profiling)
     reply = decode(text, Reply, REPLY_TYPES)
     return judge_observed(exercise, "remote", reply.subject, reply.seen)
-
-
-def test_the_observer_is_what_its_files_say():
-    assert changes() == []
 
 
 @pytest.mark.parametrize("wrapped", list(WRAPPED))
@@ -179,39 +172,6 @@ def test_what_an_earlier_cell_set_for_everyone_is_undone(monkeypatch):
 # --- cells, as IPython tells of them ------------------------------------------------------
 
 
-def test_the_cells_of_a_shell_are_followed_once_and_an_error_of_ours_stops_none(monkeypatch):
-    hooks = {}
-    events = SimpleNamespace(register=hooks.__setitem__)
-    monkeypatch.setattr(cells, "_watched", {})
-    transform = TransformerManager().transform_cell
-    space = {"__name__": "__main__"}
-    shell = SimpleNamespace(user_ns=space, transform_cell=transform, events=events)
-    for each in (None, shell):
-        cells.watch_cells(each)
-    once = dict(hooks)
-    cells.watch_cells(shell)
-    assert hooks == once
-    started, ended = hooks["pre_run_cell"], hooks["post_run_cell"]
-
-    def info(source="", cell_id=None, store_history=True):
-        return SimpleNamespace(raw_cell=source, cell_id=cell_id, store_history=store_history)
-
-    result = SimpleNamespace(info=info(), error_before_exec=None, error_in_exec=None)
-
-    started(info("def casual_mask(n): pass", "causal_mask-answer"))
-    exec("def casual_mask(n): pass", space)
-    ended(result)
-    assert cells.instead_of("causal_mask", space).defined == ("casual_mask",)
-    assert answer_in(space, "causal_mask")[1].defined == ("casual_mask",)
-    assert cells.instead_of("causal_mask", dict(space)).defined == ()
-    started(info("def length_mask(n) pass", store_history=False))
-    ended(result)
-    beside = cells.instead_of("length_mask", space)
-    assert (beside.error, beside.defined) == ("", ())
-    started(None)
-    ended(None)
-
-
 # --- what single lessons bring ------------------------------------------------------------
 
 
@@ -237,8 +197,3 @@ def test_entries_of_what_is_no_dict_are_said():
 
 
 # --- what a call leaves behind ------------------------------------------------------------
-
-
-def test_dtypes_are_made_where_they_are_used():
-    probe = Probe("p", "", args={"x": tensor([1.0]), "dtype": Dtype("float16")})
-    assert observe(lambda x, dtype: x.to(dtype), probe).outputs.dtype == "float16"

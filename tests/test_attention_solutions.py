@@ -208,12 +208,6 @@ def test_a_function_with_its_own_backward_compiles(plain_import):
     torch.testing.assert_close(*gradients)
 
 
-def test_fitting_a_bandwidth_leaves_the_gradients_of_its_arguments_alone():
-    inputs, targets = normal(1, 6).requires_grad_(), normal(2, 6).requires_grad_()
-    A.fit_bandwidth(inputs, targets, num_steps=3)
-    assert inputs.grad is None and targets.grad is None
-
-
 @pytest.mark.parametrize("shape", [(0, 2, 3), (0, 4, 2, 3), (2, 3, 0)])
 def test_masked_softmax_of_nothing_is_nothing(shape):
     lengths = torch.zeros(shape[0], dtype=torch.long)
@@ -297,53 +291,31 @@ multi_head = A.MultiHeadAttention(6, 2)
 sound = A.DotProductAttention()
 
 WRONG_TYPES = [
-    (lambda: A.leave_one_out(f(3), bandwidth=1.0), "missing .*'targets'"),
-    (lambda: A.length_mask(i(1)), "missing .*'max_len'"),
     (lambda: A.combine_masks(None, f(2)), "`masks` must be a bool tensor"),
-    (lambda: A.masked_softmax(None), "`scores` must be a float tensor; got NoneType"),
-    (lambda: A.AdditiveAttention(4, 4, 8)(Q, K), "missing .*'values'"),
-    (lambda: A.numpy_attention(n(3, 4), n(5, 4), n(5, 6), n(3, 5)), "got ndarray of float64"),
     (lambda: A.numpy_attention(n(3, 4), n(5, 4), n(5, 6), b(3, 5)), "got Tensor of torch.bool"),
     (lambda: A.is_permutation_equivariant(torch.tanh, n(2, 3, 6)), "`x` must be a float tensor"),
-    (lambda: A.masking_equals_deleting(sound, Q, K, V, f(2)), "`valid_lens` must be an integer"),
-    (lambda: A.batch_items_independent(sound, Q, K, V, f(2)), "`valid_lens` must be an integer"),
 ]
 
 
 WRONG_VALUES = [
     # shapes that do not fit, in most cases to another argument
     (lambda: A.squared_distances(f(3, 4), f(5, 3)), r"`keys` must have shape .*got \(5, 3\)"),
-    (lambda: A.masked_softmax(f(3)), "`scores` must have shape"),
     (lambda: A.bmm(f(2, 3, 4), f(1, 4, 6)), r"`b` must .*\(\*batch, k, m\); got \(1, 4, 6\)"),
     (lambda: attend(Q, K[..., :3], V), r"`keys` must .*got \(2, 5, 3\)"),
-    (lambda: multi_head(Q, SEQUENCE, SEQUENCE), r"embed_dim\); got \(2, 3, 6\)"),
     (lambda: A.KVCache().attend(f(2, 3, 4, 5)), "`query` must have shape"),
     # the body that a lesson shows refuses flat values itself
     (lambda: inspect.unwrap(A.kernel_pooling)(f(3, 4), f(5, 4), f(5), 1.0), r"v\); got \(5,\)"),
-    (lambda: A.length_mask(i(5), 4), r"must lie in 0\.\.max_len = 0\.\.4; got 5"),
     (lambda: A.masked_softmax(Q, mask=b(2, 4)), r"broadcastable .* = \(2, 3, 4\); got \(2, 4\)"),
-    (lambda: A.masked_softmax(Q, mask=b(1, 2, 3, 4)), r"broadcastable .* = \(2, 3, 4\)"),
     (lambda: A.masked_softmax(Q, i(1, 5)), r"must lie in 0\.\.num_keys = 0\.\.4; got 5"),
-    (lambda: A.masked_softmax(Q, i(-1, 2)), "got -1"),
     (lambda: A.masked_softmax(Q, i(1, 2, 3)), r"\(batch,\) = \(2,\) or .* = \(2, 3\); got \(3,\)"),
     (lambda: A.masked_softmax(Q[0], i(1, 2, 3)), "leading batch dimension.*give a `mask` instead"),
     (lambda: A.AdditiveAttention(4, 6, 8, 1.5), "between 0 and 1"),
-    (lambda: sound(Q, K, V, mask=b(1, 2, 3, 5)), r"= \(2, 3, 5\); got \(1, 2, 3, 5\)"),
-    (lambda: A.DotProductAttention(dropout=-0.1), "between 0 and 1"),
-    (lambda: A.split_heads(SEQUENCE, 4), ">= 1 and divide embed_dim = 6; got 4"),
     (lambda: A.split_heads(SEQUENCE, 0), ">= 1 and divide embed_dim = 6; got 0"),
     (lambda: A.MultiHeadAttention(6, 4), ">= 1 and divide embed_dim = 6; got 4"),
-    (lambda: A.MultiHeadAttention(6, 0), ">= 1 and divide embed_dim = 6; got 0"),
     (lambda: multi_head(*[SEQUENCE] * 3, mask=b(2, 4, 3, 3)), r"= \(2, 2, 3, 3\); got \(2, 4"),
     (lambda: A.is_causal(torch.tanh, f(3, 6)), "`x` must have shape"),
     (lambda: A.shift_matrix(1, 5), "`embed_dim` must be even and >= 2; got 5"),
-    (lambda: A.masking_equals_deleting(sound, Q, K, V, i(3, 6)), "= 0..5; got 6"),
     (lambda: A.batch_items_independent(sound, Q, K, V[:, :3], i(3, 1)), "`values` must have"),
-    (lambda: A.keys_permutation_invariant(sound, Q, K[0], V), "`keys` must have shape"),
-    (lambda: A.CausalSelfAttention(5, 2), "divide embed_dim = 5; got 2"),
-    (lambda: A.masked_cross_entropy(f(2, 3, 4), IDS, i(1, 4)), "= 0..3; got 4"),
-    (lambda: A.EncoderBlock(5, 2, 3), "divide embed_dim = 5; got 2"),
-    (lambda: A.DecoderBlock(4, 2, 3)(Q, Q, i(4, 1)), "0..num_keys = 0..3; got 4"),
     (lambda: A.LanguageModel(9, [causal], f(12, 4), 5)(IDS.repeat(1, 5)), "At most 12 .* got 15"),
     (lambda: A.KVCache().append(f(2, 3, 4, 5), f(2, 3, 1, 5)), "`values` must have shape"),
     (lambda: A.rotary_embedding(f(2, 5)), "`x` must have an even number of features; got 5"),

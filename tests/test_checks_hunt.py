@@ -1,7 +1,5 @@
 """The black boxes of lesson 07: each opens to its diagnosis, whose evidence is its own."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import nbformat
@@ -208,7 +206,4 @@ def test_a_students_tests_are_kept_with_their_answers_unless_a_program_runs_the_
     run_tests("INPUTS = ()\n" + TESTS)
     printed = capsys.readouterr().out
     assert "2 failed" in printed
-    file = folder / "test_attention.py"
-    assert str(file) in printed
-    plain = [sys.executable, "-m", "pytest", "-q", file]
-    assert "2 failed" in subprocess.run(plain, cwd=tmp_path, capture_output=True, text=True).stdout
+    assert str(folder / "test_attention.py") in printed

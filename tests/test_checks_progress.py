@@ -5,6 +5,7 @@ import re
 import threading
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import nbformat
 import pytest
@@ -96,10 +97,19 @@ def test_otherwise_progress_is_kept_among_the_jupyter_data(place, tmp_path, monk
     assert line().best.outcome == "correct" and not place.exists()
 
 
-def test_where_nothing_can_be_written_a_check_goes_on(place, capsys):
+def test_where_nothing_can_be_written_a_check_goes_on_and_the_old_file_stays(
+    place, monkeypatch, capsys
+):
     place.parent.write_text("a file where the folder would be")
     assert course_lib.check(EXERCISE, right_mask) == MOST
     assert capsys.readouterr().err == "" and line().best.tries == 0
+    place.parent.unlink()
+    kept.keep(report(1.0, "correct"))
+    before = place.read_bytes()
+    full = OSError(28, "No space left on device")
+    monkeypatch.setattr(kept.os, "replace", Mock(side_effect=full))
+    kept.keep(report(0.0, "raised"))
+    assert place.read_bytes() == before
 
 
 def best(**entry):
@@ -119,18 +129,6 @@ def test_a_damaged_file_is_put_aside_and_begun_anew(place, content):
     kept.keep(report(1.0, "correct"))
     assert line().best == kept.Best("correct", MOST, line().best.when, tries=1)
     assert place.with_name("progress.damaged.json").read_bytes() == content
-
-
-def test_a_write_that_fails_leaves_the_old_file(place, monkeypatch):
-    kept.keep(report(1.0, "correct"))
-    before = place.read_bytes()
-
-    def full(*arguments):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(kept.os, "replace", full)
-    kept.keep(report(0.0, "raised"))
-    assert place.read_bytes() == before
 
 
 def test_two_open_lessons_keep_each_others_progress(place):
@@ -204,18 +202,16 @@ def test_the_text_fits_80_columns_and_breaks_no_word(place):
 
 
 def test_the_next_exercise_is_the_open_one_of_the_core_path_after_the_last_one_done(place):
-    assert course_lib.progress().following() == "most_attended"
-    kept.keep(report(1.0, "correct", "most_attended"))
-    shown = course_lib.progress()
-    assert shown.following() == "squared_distances"
-    assert "Next on the core path: `squared_distances` in lesson 01 Kernel pooling" in shown.text()
-    kept.keep(report(1.0, "correct", "leave_one_out"))
-    assert course_lib.progress().following() == "stable_softmax", "two are optional"
-    kept.keep(report(1.0, "correct", "causal_mask"))
-    assert course_lib.progress().following() == "masked_softmax", "two are optional"
-    kept.keep(report(1.0, "correct", "induction_score"))
-    kept.keep(report(1.0, "correct", "ablate_head"))
-    assert course_lib.progress().following() == "squared_distances", "the first that was skipped"
+    for done, following in {
+        "most_attended": "squared_distances",
+        "leave_one_out": "stable_softmax",  # two are optional
+        "causal_mask": "masked_softmax",
+        "ablate_head": "squared_distances",  # the first that was skipped
+    }.items():
+        kept.keep(report(1.0, "correct", done))
+        assert course_lib.progress().following() == following
+    told = "Next on the core path: `squared_distances` in lesson 01 Kernel pooling"
+    assert told in course_lib.progress().text()
     for name in checks.exercises():
         kept.keep(report(1.0, "correct", name))
     assert course_lib.progress().following() is None

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from test_checks import right_mask
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from course_lib.checks import lessons
@@ -17,7 +16,6 @@ from course_lib.checks.judge.prepare import prepare
 from course_lib.checks.observe import call, cost_meter, remote
 from course_lib.checks.observe.call import observe
 from course_lib.checks.observe.codec import decode, encode
-from course_lib.checks.observe.observation import answer_in
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.checks.observe.remote import REPLY_TYPES, Reply, Request
 from course_lib.exercises import find
@@ -31,16 +29,6 @@ def here(monkeypatch):
     """Make replies in this process; the measurement of these tests goes on."""
     monkeypatch.setattr(remote, "_end_watching", lambda: None)
     monkeypatch.setattr(remote, "_remembered", {})
-
-
-def test_a_reply_has_its_requests_number_and_its_answer_is_remembered(here):
-    probes = [probe for probe, _ in prepare(find("causal_mask"), "remote")]
-    request = encode(Request("causal_mask", probes, number="4711"))
-    reply = decode(remote.reply_to(request, {"causal_mask": right_mask}), Reply, REPLY_TYPES)
-    assert reply.number == "4711" and set(reply.seen) == {probe.name for probe in probes}
-    assert remote._remembered == {"causal_mask": right_mask}
-    obj, subject = answer_in({}, "causal_mask")
-    assert obj is None and not subject.there
 
 
 def observed_wrapper(monkeypatch):
@@ -65,13 +53,9 @@ class Generous(cost_meter.Spending):
 WRAPPED = {
     "the observer": observed_wrapper,
     "a method": lambda patch: patch.setattr(cost_meter.Spending, "alive", lambda self: 0),
-    "an attribute": lambda patch: patch.setattr(
-        cost_meter.Spending, "peak", property(lambda self: 0, lambda self, _: None), raising=False
-    ),
     "the class": lambda patch: patch.setattr(call, "Spending", Generous),
     "torch below it": lambda patch: patch.setattr(StorageWeakRef, "expired", lambda self: True),
     "a method of tensors": lambda patch: patch.setattr(torch.Tensor, "numel", lambda self: 0),
-    "its maker": lambda patch: patch.setattr(call, "_meter", lambda *_: Generous()),
 }
 
 

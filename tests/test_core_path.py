@@ -164,35 +164,6 @@ def test_progress_marks_it_and_counts_it_apart(course):
 # --- grades -------------------------------------------------------------------------------
 
 
-def cell(outcome, points=None, *, result=None, worth=0, error=None):
-    about = {"grade_id": STARRED, "points": worth, "grade": True, "solution": False}
-    report = {"exercise": STARRED, "outcome": outcome, "points": points}
-    outputs = [{"output_type": "display_data", "data": {REPORT: report}}]
-    if result is not None:
-        outputs.append({"output_type": "execute_result", "data": {"text/plain": result}})
-    if error:
-        outputs = [{"output_type": "error", "ename": error}]
-    shown = {"cell_type": "code", "outputs": outputs, "execution_count": 1}
-    return {"metadata": {"nbgrader": about}, **shown}
-
-
-@pytest.mark.parametrize(
-    ("graded", "outcome"),
-    [
-        (cell("correct", 2.0, result="0.0"), "correct"),
-        (cell("incorrect", 1.2, result="0.0"), "incorrect"),
-        (cell("not_attempted", 0.0, result="0.0"), "not_attempted"),
-        (cell("checker_failed", 2.0), "checker_failed"),
-        (cell("", error="CellTimeoutError"), "timed_out"),
-        (cell("", error="KeyError"), "not_graded"),
-    ],
-)
-def test_whatever_becomes_of_it_it_counts_0_of_0_points(graded, outcome):
-    read = read_check(graded)
-    assert (read.points, read.max_points, read.outcome) == (0.0, 0.0, outcome)
-    assert read.optional and read.shown is None
-
-
 def graded_class():
     rows = {
         "solved": (4.0, "correct", "correct"),

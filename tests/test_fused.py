@@ -1,6 +1,7 @@
 """`course_lib.fused` gives the results of `course_lib.attention` without storing the scores."""
 
 import contextlib
+import copy
 import functools
 import inspect
 import math
@@ -15,6 +16,7 @@ from waiting import PATIENCE
 
 from course_lib import attention, fused
 from course_lib.attention import causal_mask
+from course_lib.checks.observe.fake_device import NAME, Elsewhere
 from course_lib.fused import _blocks
 
 pytestmark = pytest.mark.slow
@@ -63,17 +65,15 @@ def with_gradients(function, inputs, parameters=()):
     return outputs.detach(), *torch.autograd.grad(outputs, [*leaves, *parameters], grad)
 
 
+def outcome(function, inputs, given):
+    parameters = function.parameters() if isinstance(function, torch.nn.Module) else ()
+    return with_gradients(lambda *x: function(*x, *given), inputs, parameters)
+
+
 def assert_same(ours, taught, inputs, *given):
-    found, expected = (
-        with_gradients(
-            lambda *x, f=function: f(*x, *given),
-            inputs,
-            function.parameters() if isinstance(function, torch.nn.Module) else (),
-        )
-        for function in (ours, taught)
-    )
+    found = outcome(ours, inputs, given)
     assert all(part.isfinite().all() for part in found)
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(found, outcome(taught, inputs, given))
 
 
 def pair(name, *, dropout=0.0, dtype=torch.float64):
@@ -203,13 +203,9 @@ def test_autocast_gives_the_taught_dtype(name):
 
 
 BAD = {
-    "`values` must have": lambda: fused.AdditiveAttention(6, 6, 5)(X, X, X[:, 1:]),
     "`values` must have shape": lambda: fused.MultiHeadAttention(6, 3)(X, X, X[:, 1:]),
     "`mask` must be a bool": lambda: fused.DotProductAttention()(X, X, X, mask=torch.ones(4, 4)),
     "got 6": lambda: fused.DotProductAttention()(X, X, X, torch.tensor([6, 1])),
-    r"\(num_keys, v\).*got \(6,\)": (
-        lambda: fused.kernel_pooling(X[0], X[0], X[0, 0], 1.0, need_weights=False)
-    ),
 }
 
 
@@ -357,6 +353,83 @@ print((status("VmHWM") - before) / 1e6)
     )
     assert done.returncode == 0, done.stderr
     assert float(done.stdout) < 50
+
+
+class Device(Elsewhere):
+    """Compute on the CPU and refuse to mix devices, or to make a GPU wait.
+
+    A GPU waits where Python is told a number, or how many of them there are.
+    """
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        stalls = ("_local_scalar_dense", "nonzero", "masked_select", "unique")
+        assert func.overloadpacket.__name__ not in stalls, f"{func} would stall the device"
+        return super().__torch_dispatch__(func, types, args, kwargs)
+
+
+def moved(value, device):
+    if isinstance(value, torch.Tensor):
+        return device.moved(value)
+    if not isinstance(value, torch.nn.Module):
+        return value
+    module = copy.deepcopy(value)
+    for part in module.modules():
+        for name, parameter in part._parameters.items():
+            if parameter is not None:
+                part._parameters[name] = device.moved(parameter).requires_grad_()
+    return module
+
+
+def assert_same_there(ours, taught, inputs, *given):
+    """Compare outputs and gradients of `taught` here and `ours` on the device."""
+    with Device() as device:
+        there = ([moved(x, device) for x in group] for group in (inputs, given))
+        found = outcome(moved(ours, device), *there)
+        assert all(part.device.type == NAME for part in found)
+        found = tuple(part.detach().numbers for part in found)
+    torch.testing.assert_close(found, outcome(taught, inputs, given))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", MODULES)
+def test_modules_of_both_packages_compute_the_same_on_another_device(monkeypatch, name, kind):
+    monkeypatch.setattr(_blocks, "BLOCK", 2**8)
+    ours, taught, widths = pair(name)
+    for module in (ours, taught):
+        assert_same_there(module, taught, inputs_for(widths, 2, 13, 40), *masks(kind, 2, 13, 40))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("package", "options"), [(attention, {}), (fused, {}), (fused, {"need_weights": False})]
+)
+def test_functions_of_both_packages_compute_the_same_on_another_device(package, options, kind):
+    def outputs_of(package, name, **options):
+        return lambda *x: getattr(package, name)(*x, **options)[0]
+
+    inputs, given = inputs_for((8, 8, 8), 2, 13, 40), masks(kind, 2, 13, 40)
+    h = torch.tensor(1.3, dtype=torch.float64)
+    name, pooling = "scaled_dot_product_attention", "kernel_pooling"
+    functions = outputs_of(package, name, **options), outputs_of(attention, name)
+    assert_same_there(*functions, inputs, *given)
+    functions = outputs_of(package, pooling, **options), outputs_of(attention, pooling)
+    assert_same_there(*functions, [x[0] for x in inputs], h)
+    scores = [3 * inputs[0] @ inputs[1].mT]
+    assert_same_there(package.masked_softmax, attention.masked_softmax, scores, *given)
+
+
+def test_a_look_at_the_numbers_is_noticed():
+    with Device() as device, pytest.raises(AssertionError, match="would stall the device"):
+        float(device.moved(torch.ones(())))
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_shapes_can_be_computed_without_numbers(name):
+    ours, taught, widths = pair(name)
+    inputs = [x.to("meta") for x in inputs_for(widths, 2, 3, 3)]
+    lengths = torch.empty(2, dtype=torch.int64, device="meta")
+    shapes = [module.to("meta")(*inputs, lengths).shape for module in (ours, taught)]
+    assert shapes == [(2, 3, widths[2])] * 2
 
 
 @pytest.mark.gpu

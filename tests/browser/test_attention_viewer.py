@@ -201,15 +201,3 @@ def test_axe_finds_nothing_and_a_telephone_needs_no_scrolling(put, page, axe, th
     for selector in (".arcs", ".key[role=listbox]", ".query[role=listbox]", ".heads"):
         box = page.locator(selector).last.bounding_box()
         assert box["x"] >= 0 and box["x"] + box["width"] <= 360
-
-
-def test_several_viewers_and_other_figures_do_not_touch_each_other(put, page):
-    other = plotting.heatmap(np.eye(3))
-    first = put(viewer(), viewer(), other)
-    second = page.locator("figure").nth(1)
-    first.get_by_role("radio", name="head 1").click()
-    option(first, "query", 0).hover()
-    assert arcs(first) == 2 and arcs(second) == 0
-    assert second.get_by_role("radio", name="head 0").get_attribute("aria-checked") == "true"
-    assert page.locator("[id]").count() <= page.locator("figure").nth(2).locator("[id]").count()
-    assert page.locator("img").count() == 0

@@ -127,13 +127,6 @@ def test_panels_side_by_side_are_stacked_on_a_phone_and_stand_apart_again(page):
     assert svg.inner_html() == wide
 
 
-def test_figures_fit_a_phone(page):
-    page.set_viewport_size({"width": 360, "height": 700})
-    page.set_content(page_of(figure_html(drawn("hello")), STEPPER, figure_html(MASK)))
-    page.get_by_label("size").wait_for()
-    assert page.evaluate("document.documentElement.scrollWidth") <= 360
-
-
 def test_what_a_control_moves_can_be_dragged_in_the_picture(page):
     def moved(query):
         weights = [0.5, 0.25, 0.25]

@@ -1,6 +1,5 @@
 """The check engine: outcomes, scores, reports, and that nothing an answer does gets through it."""
 
-import cProfile
 import math
 import sys
 import warnings
@@ -16,7 +15,6 @@ from course_lib.checks import exercises, grade
 from course_lib.checks.judge.grade import judge_observed
 from course_lib.checks.judge.prepare import prepare
 from course_lib.checks.observe.call import observe
-from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises import find
 from course_lib.exercises.variants import variants
 
@@ -97,24 +95,6 @@ def test_our_own_fault_is_called_ours_and_costs_nothing(monkeypatch, broken, afa
 def test_the_courses_own_version_is_refused(name):
     report = grade(name, getattr(course_lib, name))
     assert report.score == 0.0 and report.findings[0].id == "course_version"
-
-
-def test_who_profiles_a_check_goes_on_afterwards():
-    probe = Probe("p", "", args={"x": tensor([1.0])})
-
-    def afterwards(*event):
-        pass
-
-    with cProfile.Profile() as profiler:
-        observe(torch.exp, probe)
-        afterwards()
-    assert afterwards.__code__ in [entry.code for entry in profiler.getstats()]
-    sys.setprofile(afterwards)
-    try:
-        observe(torch.exp, probe)
-        assert sys.getprofile() is afterwards
-    finally:
-        sys.setprofile(None)
 
 
 def test_a_lessons_answers_are_checked_together(monkeypatch, capsys):

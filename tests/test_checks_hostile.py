@@ -28,6 +28,11 @@ class RaisesWhenAsked:
         raise RuntimeError(f"no {name}")
 
 
+class Unprintable(Exception):
+    def __str__(self):
+        raise KeyboardInterrupt
+
+
 class Liar(torch.Tensor):
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
@@ -112,6 +117,7 @@ ANSWERS = {
     "system_exit": raises(SystemExit(3)),
     "interrupt": raises(KeyboardInterrupt()),
     "memory": raises(MemoryError()),
+    "error_without_text": raises(Unprintable()),
     "error_of_one_long_line": raises(ValueError("z" * 100_000)),
     "equal": returns(SaysYes()),
     "raising_result": returns(RaisesWhenAsked()),

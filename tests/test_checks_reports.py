@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import functools
 import math
 import re
 
@@ -250,33 +249,12 @@ def test_the_shares_of_an_exercise_sum_to_one(name):
     assert not exercise.shares or sum(exercise.shares.values()) == pytest.approx(1)
 
 
-@pytest.mark.parametrize(
-    ("name", "of_the_mistake", "others"),
-    [
-        (
-            "batched_scores",
-            lambda queries, keys: queries @ keys,
-            [
-                lambda queries, keys: queries.mT @ keys,
-                lambda queries, keys: queries @ key,  # noqa: F821
-            ],
-        ),
-        (
-            "combine_masks",
-            lambda *masks: functools.reduce(
-                lambda a, b: a and b, [m for m in masks if m is not None] or [None]
-            ),
-            [lambda *masks: functools.reduce(torch.and_, masks)],
-        ),
-    ],
-)
-def test_a_mistake_that_only_raises_needs_the_same_message(name, of_the_mistake, others):
-    report = grade(name, of_the_mistake)
+def test_a_mistake_that_only_raises_needs_the_same_message():
+    report = grade("batched_scores", lambda queries, keys: queries @ keys)
     assert report.mistake and "Your code raised RuntimeError" in report.findings[0].message
-    for answer in others:
-        report = grade(name, answer)
-        assert report.mistake is None
-        assert report.findings[0].message.startswith("Your code raised ")
+    report = grade("batched_scores", lambda queries, keys: queries.mT @ keys)
+    assert report.mistake is None
+    assert report.findings[0].message.startswith("Your code raised ")
 
 
 def test_numbers_of_an_input_that_is_not_shown_are_said_to_be_of_another():

@@ -160,18 +160,9 @@ HALF = torch.full((2, 2), 0.5, dtype=torch.bfloat16, requires_grad=True)
         ),
         (lambda: plotting.heatmap(HALF), "alike, 0.50 each"),
         (lambda: plotting.heatmap([[0.0, 0.0], [0.5, 0.5]]), "query 0 puts 0 on every key"),
-        (lambda: plotting.heatmap([[0.25, 0.75], [NAN, NAN]]), "query 1: nan at keys 0-1"),
-        (
-            lambda: plotting.heatmap([[2.0, 2.0]], quantity="score", limits=None),
-            "query 0 has its largest score, 2, at keys 0-1",
-        ),
         (
             lambda: plotting.heatmap([[1.0, -math.inf]], quantity="score", limits=None),
             "query 0 has its largest score, 1, at key 0",
-        ),
-        (
-            lambda: every_plot()["gradient"],
-            "fine: Gradient values of 2 queries over 3 keys; query 0 has its largest",
         ),
         (
             lambda: every_plot()["gradient"],
@@ -190,17 +181,13 @@ def test_alt_text_names_masks_ties_gaps_and_values(draw, words):
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ([3, 3, 3, 3], "it stays at 3"),
         ([1.01, 0.97, 1.03, 0.99], "it stays between 0.97 and 1.03"),
         (
             [0.49, 0.42, 1.5, 2.65],
             "it starts at 0.49 at 0, falls to a dip of 0.42 at 1, rises to 2.65 at 3",
         ),
         ([1, 2, 4, 8], "it starts at 1 at 0, rises to 8 at 3"),
-        ([0, 3, 1, 0], "it starts at 0 at 0, rises to a peak of 3 at 1, falls to 0 at 3"),
-        ([5, 2, 1, 6], "it starts at 5 at 0, falls to a dip of 1 at 2, rises to 6 at 3"),
         ([9, 9, 1, 1], "it drops from 9 to 1 between 1 and 2"),
-        ([0, 0.001, 7, 7], "it jumps from 0.001 to 7 between 1 and 2"),
         ([NAN] * 4, "it has no finite value"),
         ([NAN, 1, 2, 5], "it starts at 1 at 1, rises to 5 at 3"),
         (

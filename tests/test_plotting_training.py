@@ -5,6 +5,7 @@ import gzip
 import json
 import re
 import sys
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -63,22 +64,14 @@ def test_the_page_plays_the_recorded_moments(pages):
 
 
 def test_in_a_kernel_one_figure_changes_in_place(monkeypatch):
-    shown, updates = [], []
-
-    class Handle:
-        def update(self, page):
-            updates.append(page.data)
-
-    def displayed(page, display_id):
-        shown.append(page.data)
-        return Handle()
-
+    display = Mock()
     monkeypatch.setattr(training, "_has_front_end", lambda: True)
-    monkeypatch.setattr("IPython.display.display", displayed)
+    monkeypatch.setattr("IPython.display.display", display)
     watch = plotting.watch_training(50, lambda: "some text")
     for step in range(1, 51):
         watch(step, 1.0)
-    assert len(shown) == 1 and len(updates) > 10
+    updates = [call.args[0].data for call in display.return_value.update.call_args_list]
+    assert display.call_count == 1 and len(updates) > 10
     assert 'data-live="stepper"' in updates[-1]
     assert not any("<script" in page for page in updates[:-1])
 

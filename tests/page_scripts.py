@@ -1,5 +1,7 @@
 """What tests in a browser run in a page, and the grounds that a page may have."""
 
+from typing import Any
+
 THEMES = {"light": "background:#fff;color:#222", "dark": "background:#14181e;color:#ced6dd"}
 
 # Code is thousands of coloured words, formulas are thousands of shapes: some of each will do.
@@ -13,3 +15,26 @@ THIN = """() => {
   for (const formula of [...document.querySelectorAll("mjx-container")].slice(9)) formula.remove();
   document.body.normalize();
 }"""
+
+
+def run_axe(page: Any, context: str | None = None, **options: Any) -> dict[str, list]:
+    """Return what axe-core finds on a page or in a part of it. The page gets its script once."""
+    from axe_playwright_python.base import AXE_SCRIPT
+
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(AXE_SCRIPT)
+    # This slow rule is moderate, and no test counts it.
+    options["rules"] = {"region": {"enabled": False}, **options.get("rules", {})}
+    return page.evaluate(
+        "([part, options]) => axe.run(part ?? document, options)", [context, options]
+    )
+
+
+def serious(results: dict[str, list]) -> list[str]:
+    """Return the violations that axe-core rates serious or critical."""
+    return [
+        f"{violation['id']}: {node['html'][:300]}\n{node['failureSummary']}"
+        for violation in results["violations"]
+        if violation["impact"] in ("serious", "critical")
+        for node in violation["nodes"]
+    ]

@@ -4,7 +4,7 @@ import os
 import shutil
 
 import pytest
-from page_scripts import THEMES, THIN
+from page_scripts import THEMES, THIN, run_axe, serious
 from waiting import PATIENCE
 
 from course_lib.plotting import figure_html
@@ -82,13 +82,11 @@ def axe():
     `sees`: words whose contrast it must have measured. It skips what it takes for invisible,
     and then would find nothing wrong. Of a whole page's code and formulas some of each stay.
     """
-    from axe_playwright_python.sync_playwright import Axe
 
-    def serious(page, context=None, sees=""):
+    def found(page, context=None, sees=""):
         if context is None:
             page.evaluate(THIN)
-        options = {"resultTypes": ["violations", "passes"]}
-        results = Axe().run(page, context, options).response
+        results = run_axe(page, context, resultTypes=["violations", "passes"])
         measured = [
             node["html"]
             for kind in ("passes", "violations")
@@ -97,11 +95,6 @@ def axe():
             for node in rule["nodes"]
         ]
         assert any(sees in element for element in measured), f"axe saw no text with {sees!r}"
-        return [
-            f"{violation['id']}: {node['html'][:300]}\n{node['failureSummary']}"
-            for violation in results["violations"]
-            if violation["impact"] in ("serious", "critical")
-            for node in violation["nodes"]
-        ]
+        return serious(results)
 
-    return serious
+    return found

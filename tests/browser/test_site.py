@@ -12,7 +12,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from guides import copy_of_the_course
-from page_scripts import THIN
+from page_scripts import THIN, run_axe, serious
 from site_build import LESSONS, REPOSITORY, ROOT, cells, leaks, pages, run_course, secrets
 
 from course_lib.exercises import lessons
@@ -281,7 +281,6 @@ class Visit:
 
     def look(self, page, path):
         page.emulate_media(color_scheme="light")
-        page.set_viewport_size({"width": 1280, "height": 900})
         page.goto(path.as_uri())
         if page.query_selector("script[src*=mathjax]"):
             page.wait_for_function("window.MathJax?.startup?.promise")
@@ -298,26 +297,14 @@ class Visit:
             self.clipped += page.evaluate(CLIPPED)
         page.set_viewport_size({"width": 1280, "height": 900})
         page.evaluate(THIN)
-        self.serious["light"] = serious(page, ALL_ELSE)
+        options = {"resultTypes": ["violations"], "preload": False}
+        self.serious["light"] = serious(run_axe(page, **options, **ALL_ELSE))
         page.evaluate(ONE_TEXT_OF_A_KIND)
         page.add_style_tag(content=STILL)
-        self.serious["light"] += serious(page, COLOURS)
+        self.serious["light"] += serious(run_axe(page, **options, **COLOURS))
         page.emulate_media(color_scheme="dark")
         page.wait_for_selector("html[data-theme=dark]")
-        self.serious["dark"] = serious(page, COLOURS)
-
-
-def serious(page, options):
-    """Return the violations that axe-core rates serious or critical on a page."""
-    from axe_playwright_python.sync_playwright import Axe
-
-    options = {"resultTypes": ["violations"], "preload": False, **options}
-    return [
-        f"{violation['id']}: {node['html'][:200]}: {node['failureSummary']}"
-        for violation in Axe().run(page, options=options).response["violations"]
-        if violation["impact"] in ("serious", "critical")
-        for node in violation["nodes"]
-    ]
+        self.serious["dark"] = serious(run_axe(page, **options, **COLOURS))
 
 
 @pytest.fixture(scope="module")

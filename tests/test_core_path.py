@@ -33,7 +33,6 @@ from course_lib.checks.judge.report import OPTIONAL
 from course_lib.cli import main as cli
 from course_lib.cli.tables import summary_table
 from course_lib.exercises import find
-from course_lib.grading.check_results import REPORT, read_check
 from course_lib.grading.class_folder import ClassFolder
 from course_lib.grading.class_report.pages import lesson_page, needs_a_look
 from course_lib.grading.driver import grade

@@ -211,7 +211,7 @@ def new_exercise(
         str, typer.Option("--lesson", help="The lesson of the exercise, such as 02.")
     ],
 ) -> None:
-    """Write the six pieces of a new exercise with placeholders to replace.
+    """Write all pieces of a new exercise, with placeholders to replace.
 
     Example: course new exercise window_mask --lesson 02
     """

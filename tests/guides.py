@@ -1,11 +1,8 @@
 """The commands of a page as a reader types them, and those that no test can run."""
 
 import re
-import shlex
 import shutil
 from pathlib import Path
-
-from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parent.parent
 PROGRAMS = (
@@ -31,32 +28,6 @@ def commands_in(text):
         lines = block.replace("\\\n", " ").splitlines()
         found += [re.sub(r"\s+# .*| &$", "", line) for line in lines if line[0] != "#"]
     return found
-
-
-def read_dask(arguments):
-    """Parse `dask VERB ...` with dask's own command line."""
-    from importlib import import_module
-
-    command = import_module(f"distributed.cli.dask_{arguments[0]}").main
-    there = str(ROOT / "constraints.txt")  # some file
-    command.make_context(arguments[0], [w.replace("machines.txt", there) for w in arguments[1:]])
-
-
-def read_srun(arguments):
-    """Check `srun --ntasks N COMMAND ...` and the command that SLURM starts."""
-    assert arguments[0] == "--ntasks" and arguments[1].isdigit() and arguments[2] == "dask"
-    read_dask(arguments[3:])
-
-
-def read_pip(arguments):
-    """Check that each extra of the course exists and that each other package has a name."""
-    import tomllib
-
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    wanted = Requirement(arguments[1])
-    assert arguments[0] == "install"
-    if wanted.name == project["name"]:
-        assert wanted.extras <= set(project["optional-dependencies"])
 
 
 # Beginnings of commands that are not run, and why; `course` stands for `python -m course_lib`, too.
@@ -92,7 +63,6 @@ NOT_RUN = {
     "lint-imports": "a part of `course test`",
     "python docs/pictures.py": "needs Chromium",
 }
-READ = {"dask": read_dask, "srun": read_srun, "pip": read_pip}  # tests/test_docs.py reads `course`
 
 
 def reason_for(command):
@@ -103,13 +73,6 @@ def reason_for(command):
         if short == begins or (short.startswith(begins) and begins not in whole):
             return why
     return None
-
-
-def read(command):
-    """Read the arguments of a command that is not run, where another program can parse them."""
-    program, *arguments = shlex.split(command.partition("&&")[0])
-    if program in READ:
-        READ[program](arguments)
 
 
 def copy_of_the_course(folder):

@@ -163,15 +163,6 @@ def test_an_edited_release_stops_the_build(course, work, text):
     assert drifts(course) == []
 
 
-def test_a_release_without_a_recorded_digest_is_not_replaced(course):
-    (course.root / "solutions" / "digests.json").unlink()
-    edit(course.release(SLUG), *ANSWERED)
-    before = snapshot(course)
-    with pytest.raises(BuildError, match="not replaced"):
-        run(course)
-    assert snapshot(course) == before
-
-
 def test_a_release_that_is_outdated_or_has_other_line_endings_is_replaced(course):
     release = course.release(SLUG)
     fresh = release.read_bytes()

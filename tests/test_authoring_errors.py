@@ -67,12 +67,6 @@ STATIC = {
         'check("doubel")',
         "unknown check cell `doubel`. Did you mean `double`",
     ),
-    "exercise of another lesson": (
-        "attention import double",
-        "attention import elsewhere",
-        "import elsewhere",
-        "unknown exercise `elsewhere`.* imported with 'from course_lib import elsewhere'",
-    ),
     "no heading": (
         "# ### Exercise: `double`\n",
         "# ### Doubling\n",

@@ -242,9 +242,6 @@ def test_where_torch_comes_from(clone, installs, monkeypatch, wanted, platform, 
     assert given.get("--extra-index-url") == index
 
 
-# --- old Pythons ---------------------------------------------------------------------------
-
-
 def test_a_python_older_than_pyproject_says_is_told_so_in_one_sentence():
     text = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
     assert f'requires-python = ">={OLDEST[0]}.{OLDEST[1]},' in text

@@ -1,4 +1,5 @@
 import ast
+import functools
 import io
 import json
 import os
@@ -163,32 +164,17 @@ def test_a_bundle_imports_only_what_it_installs(course):
 
 
 def squeezed(text):
-    """Keep letters, digits, underscores and operators, so that layout hides nothing."""
-    return re.sub(r"[\s\"'\\(),]+", "", text)
+    """Keep letters, digits, underscores and operators, so that no layout or escape hides a text."""
+    return re.sub(r"(?:\\n|[\s\"'\\(),])+", "", text)
 
 
-def strings_in(value):
-    """Yield every string of parsed JSON, such as the metadata of a notebook."""
-    if isinstance(value, dict | list):
-        for part in [*value, *value.values()] if isinstance(value, dict) else value:
-            yield from strings_in(part)
-    elif isinstance(value, str):
-        yield value
-
-
-def texts_in(files):
-    """Yield each file with its text, without layout; archives, such as models, are opened."""
-    for name, data in files.items():
-        if zipfile.is_zipfile(io.BytesIO(data)):
-            archive = zipfile.ZipFile(io.BytesIO(data))
-            yield from texts_in({f"{name}/{one}": archive.read(one) for one in archive.namelist()})
-            continue
-        text = data.decode("utf-8", "replace")
-        if name.endswith(".py"):
-            text = f"{ast.unparse(ast.parse(text))}\n{text}"
-        elif name.endswith((".ipynb", ".json")):
-            text = "\n".join(strings_in(json.loads(text)))
-        yield name, squeezed(text)
+@functools.cache
+def text_of(name, data):
+    """Return the text of a file without layout."""
+    text = data.decode("utf-8", "replace")
+    if name.endswith(".py"):
+        text = f"{ast.unparse(ast.parse(text))}\n{text}"
+    return squeezed(text)
 
 
 def bodies(path):
@@ -201,23 +187,24 @@ def bodies(path):
                 yield node.name, squeezed(body)
 
 
+@functools.cache
 def told_of(slug):
-    """Yield what helps with a lesson: its oracle, its hints and its known mistakes."""
-    yield from bodies(ROOT / f"course_lib/reference/{slug[3:]}.py")
+    """Return what helps with a lesson: its oracle, its hints and its known mistakes."""
+    told = [*bodies(ROOT / f"course_lib/reference/{slug[3:]}.py")]
     for name in lessons()[slug].exercises:
         exercise = find(name)
         said = [*exercise.hints, *(part for m in exercise.mistakes for part in (m.message, m.hint))]
-        yield from ((name, squeezed(text)) for text in said)
+        told += [(name, squeezed(text)) for text in said]
+    return told
 
 
 @pytest.mark.parametrize("up_to", list(lessons()))
 def test_no_file_of_a_bundle_gives_help_away(course, up_to):
     # tests/test_bundle_answers.py looks for answers.
     files = contents(course, [up_to], up_to)
-    held = dict(texts_in(files))
     # A check needs the oracle, the hints and the mistakes of its own lesson.
     checks = ("course_lib/exercises/", "course_lib/reference/")
-    elsewhere = {name: text for name, text in held.items() if not name.startswith(checks)}
+    elsewhere = {n: text_of(n, data) for n, data in files.items() if not n.startswith(checks)}
     due = [told for slug in lessons() if slug >= up_to for told in told_of(slug)]
     found = [(name, at) for name, told in due for at, text in elsewhere.items() if told in text]
     assert found == []

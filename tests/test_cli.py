@@ -11,7 +11,6 @@ import pytest
 import typer
 from rich.console import Console
 
-from course_lib.authoring import builder
 from course_lib.cli import main as cli
 from course_lib.cli import tables
 from course_lib.cli.tables import summary_table
@@ -52,23 +51,11 @@ def test_an_unknown_verb_gets_the_nearest_one(capsys):
     assert "build" in capsys.readouterr().err
 
 
-def test_version(capsys):
-    assert cli.main(["--version"]) == 0
-    assert capsys.readouterr().out.strip() == cli.__version__
-
-
 @pytest.mark.parametrize(
     "name", ["02", "2", "masked_softmax", "02_masked_softmax", "solutions/02_masked_softmax/"]
 )
 def test_a_lesson_may_be_named_in_short(course, name):
     assert folder.find_lesson(folder.lesson_names(course), name) == "02_masked_softmax"
-
-
-@pytest.mark.parametrize("verb", ["grade", "release", "build"])
-def test_an_empty_lesson_name_is_an_error_and_not_lesson_00(course, capsys, verb):
-    for name in ("", "/"):
-        assert cli.main([verb, name]) == 2
-        assert "a lesson's name is empty; known: " in capsys.readouterr().err
 
 
 def test_quiet_prints_of_a_class_only_what_is_not_graded(capsys):
@@ -79,13 +66,6 @@ def test_quiet_prints_of_a_class_only_what_is_not_graded(capsys):
     blank = replace(right, student="eve", problem="the file is empty")
     tables.show(GradedLesson("02", (right, blank), {"causal_mask": 2}), quiet=True)
     assert capsys.readouterr().out == "blank: the file is empty: eve\n"
-
-
-@pytest.mark.parametrize(("drifts", "code"), [([], 0), (["a.ipynb: stale. Run: course build"], 1)])
-def test_build_check_fails_on_drift(course, monkeypatch, capsys, drifts, code):
-    monkeypatch.setattr(builder, "check_build", lambda root, lessons: drifts)
-    assert cli.main(["build", "--check"]) == code
-    assert (drifts or ["every notebook matches"])[0] in capsys.readouterr().out
 
 
 def test_grade_grades_each_lesson_and_returns_the_worst_code(course, monkeypatch, capsys):
@@ -152,20 +132,6 @@ def test_demo_shows_its_result_and_returns_its_code(course, monkeypatch, capsys)
     monkeypatch.setattr(tables, "show_demo", lambda demo, quiet: demo.summaries[1].show())
     assert cli.main(["demo", "02", "--folder", "there", "-q"]) == 3
     assert capsys.readouterr().out == "the table\n"
-
-
-@pytest.mark.parametrize(("ok", "code"), [(True, 0), (False, 1)])
-def test_matrix_passes_its_arguments_on(course, monkeypatch, capsys, ok, code):
-    (course / "tests/variants").mkdir(parents=True)
-
-    def run(root, lessons, *, seeds, progress):
-        progress("lines of progress go elsewhere")
-        assert (root, lessons, seeds) == (course, ["02_masked_softmax"], 3)
-        return SimpleNamespace(ok=ok, text=lambda: "the matrix")
-
-    monkeypatch.setattr("course_lib.authoring.matrix.run", run)
-    assert cli.main(["matrix", "02", "--seeds", "3"]) == code
-    assert capsys.readouterr().out == "the matrix\n"
 
 
 def test_lab_starts_in_the_course_with_its_arguments(course, monkeypatch):

@@ -11,12 +11,10 @@ import time
 from pathlib import Path
 
 import pytest
-from grading_course import LESSON, make_class
+from grading_course import LESSON
 from waiting import PATIENCE, wait_until
 
 from course_lib.cli import main as cli
-from course_lib.grading.class_folder import ClassFolder
-from course_lib.grading.driver import Settings, grade
 
 ROOT = Path(__file__).resolve().parent.parent
 pytestmark = pytest.mark.slow
@@ -76,22 +74,6 @@ def test_what_is_built_or_packed_stays_as_it_was(tmp_path, arguments, after):
     group = interrupted(tmp_path, arguments, after=after)
     assert files(tmp_path) == before
     assert is_deserted(group)
-
-
-@posix
-def test_a_class_that_was_interrupted_is_graded_by_the_next_run(tmp_path, warm):
-    course = make_class(tmp_path, ["ada", "bob", "cyd"])
-    command = ["grade", "02", "--trusted", "--sandbox", "off", "--workers", "1"]
-    assert is_deserted(interrupted(course, command, after="1 of 3"))
-    logs = [
-        ClassFolder(course).log_path(p.parts[-3], LESSON) for p in course.glob("auto*/*/*/*.ipynb")
-    ]
-    ran, steps = [log.stat().st_mtime_ns for log in logs], []
-    grade(course, LESSON, progress=steps.append, settings=Settings("serial"))
-    assert ran and [log.stat().st_mtime_ns for log in logs] == ran
-    assert sum(steps[-1].counts.values()) == 3
-    assert not [path for path in files(course) if path.name.startswith(".0")]
-    assert len(list(course.glob("feedback/*/*/*.html"))) == 3
 
 
 def test_nothing_is_said_of_what_was_left_half_done(monkeypatch, caplog, recwarn):

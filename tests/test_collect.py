@@ -16,9 +16,10 @@ from course_lib.grading import driver
 from course_lib.grading.class_folder import ClassFolder
 from course_lib.grading.read_grades import read_lesson
 
+pytestmark = pytest.mark.usefixtures("warm")
 CONFIG = """
-c.ZipCollectApp.extractor_plugin = "course_lib.collecting.unpack.SafeExtractor"
-c.ZipCollectApp.collector_plugin = "course_lib.collecting.collect.Collector"
+c.ZipCollectApp.extractor_plugin = {config.extractor_plugin!r}
+c.ZipCollectApp.collector_plugin = {config.collector_plugin!r}
 """
 HEAD = "Identifier,Full name,ID number,Email address,Grade,Maximum Grade,Last modified (submission)"
 WORKSHEET = f"""{HEAD}
@@ -53,8 +54,9 @@ submission_12:
 def made(tmp_path_factory):
     """Return a course with the work of two students."""
     root = make_course(tmp_path_factory.mktemp("course"))
+    the_courses_own = ClassFolder(Path(__file__).parent.parent).config.ZipCollectApp
     with (root / "nbgrader_config.py").open("a") as file:
-        file.write(CONFIG)
+        file.write(CONFIG.format(config=the_courses_own))
     return root
 
 
@@ -105,9 +107,12 @@ def stored(course):
 
 
 def lines(capsys):
+    return by_student(capsys.readouterr().out)
+
+
+def by_student(printed):
     """Return what was printed about each student, by id."""
-    printed = capsys.readouterr().out.splitlines()
-    return {line.split()[0]: line for line in printed if line.startswith("  ")}
+    return {line.split()[0]: line for line in printed.splitlines() if line.startswith("  ")}
 
 
 def enroll(course, student):
@@ -134,15 +139,6 @@ NAMES = {
 }
 
 
-@pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
-def test_a_renamed_notebook_is_collected_under_the_name_of_the_lesson(course, work, capsys, name):
-    assert collect(course, {f"adalove_4711_90210_{name}": work}) == 0
-    assert notebook(course, "4711").read_bytes() == work
-    assert name in capsys.readouterr().out
-    (one,) = stored(course)["students"].values()
-    assert one["original"] == name and one["entry"] == f"adalove_4711_90210_{name}"
-
-
 def test_a_zipped_folder_with_what_programs_leave_is_collected(course, work):
     inner = packed(
         {
@@ -152,10 +148,18 @@ def test_a_zipped_folder_with_what_programs_leave_is_collected(course, work):
             f"{LESSON}/timestamp.txt": b"1999-01-01 00:00:00 UTC",
         }
     )
-    outer = packed({"again.zip": inner})
-    assert collect(course, {"kim_107_907_work.zip": inner, "lee_108_908_work.zip": outer}) == 0
-    assert notebook(course, "107").read_bytes() == notebook(course, "108").read_bytes() == work
-    assert [path.name for path in notebook(course, "107").parent.iterdir()] == [f"{LESSON}.ipynb"]
+    assert collect(course, {"lee_108_908_work.zip": packed({"again.zip": inner})}) == 0
+    assert notebook(course, "108").read_bytes() == work
+    assert [path.name for path in notebook(course, "108").parent.iterdir()] == [f"{LESSON}.ipynb"]
+
+
+@pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
+def test_a_renamed_notebook_is_collected_under_the_name_of_the_lesson(course, work, capsys, name):
+    assert collect(course, {f"adalove_4711_90210_{name}": work}) == 0
+    assert notebook(course, "4711").read_bytes() == work
+    assert name in capsys.readouterr().out
+    (one,) = stored(course)["students"].values()
+    assert one["original"] == name and one["entry"] == f"adalove_4711_90210_{name}"
 
 
 def test_who_has_no_notebook_is_named_with_the_reason(course, made, work, capsys):
@@ -165,52 +169,49 @@ def test_who_has_no_notebook_is_named_with_the_reason(course, made, work, capsys
         "eve_3_text.html": b"<p>",
         "bob_4_14_homework.ipynb": json.dumps(release(made)).encode(),
         "kim_LATE_5_15_work.zip": b"no archive",
+        "README.txt": b"",
     }
+    hand_in(course, "ada", work)
+    enroll(course, "eve")
     assert collect(course, files) == 3
-    said = lines(capsys)
-    assert "found" in said["1"]
+    told = capsys.readouterr().out
+    assert "not of a student: README.txt" in told
+    said = by_student(told)
+    assert "found" in said["1"] and "kept" in said["ada"]
     for student, reason in (
         ("2", "no notebook, only answers.pdf"),
         ("3", "no notebook, only eve_3_text.html"),
         ("4", "homework.ipynb holds no answer"),
         ("5", "work.zip is damaged or has a password"),
+        ("eve", "nothing handed in"),
     ):
         assert "MISSING" in said[student] and reason in said[student]
-    assert collected(course) == {"1"}
+    assert collected(course) == {"1", "ada"}
 
 
-def test_students_of_the_gradebook_who_are_not_in_the_download_are_missing(course, work, capsys):
-    hand_in(course, "ada", work)
-    enroll(course, "eve")
-    assert collect(course, {f"kim_7_17_{LESSON}.ipynb": work}) == 3
-    said = lines(capsys)
-    assert "kept" in said["ada"] and "found" in said["7"]
-    assert "MISSING" in said["eve"] and "nothing handed in" in said["eve"]
-
-
-def test_an_id_that_the_gradebook_knows_is_kept(course, work):
+def test_an_id_that_the_gradebook_knows_is_kept_and_columns_are_not_mixed_up(course, work):
     enroll(course, "ada")
-    roster = course / "gradebook.csv"
-    roster.write_text(
-        "Student,ID,SIS Login ID,Section,Work (1)\n    Points Possible,,,,16\n"
-        '"Lovelace, Ada",4711,ada@x.org,A,\n"Kim",7,kim@x.org,A,\n"Student, Test",9,,A,\n'
+    (course / "gradebook.csv").write_text(
+        "Student,ID,SIS User ID,SIS Login ID,Section,Work (1)\n    Points Possible,,,,,16\n"
+        '"Lovelace, Ada",4711,,ada@x.org,A,\nKim,7,12,kim@x.org,A,\nBob,12,7,,A,\n'
+        '"Student, Test",9,,,A,\n'
     )
-    files = {f"ada_4711_1_{LESSON}.ipynb": work, f"kim_7_2_{LESSON}.ipynb": work}
+    files = {f"{n}_{i}_1_{LESSON}.ipynb": work for n, i in (("ada", 4711), ("kim", 7), ("bob", 12))}
     assert collect(course, files, "--roster", "gradebook.csv") == 0
-    assert collected(course) == {"ada", "7"}
+    names = {student: one["name"] for student, one in stored(course)["students"].items()}
+    assert names == {"ada": "Lovelace, Ada", "7": "Kim", "12": "Bob"}
 
 
-RESAVED = WORKSHEET.replace('"Monday, 2 March 2026, 1:00 PM"', "2026-03-02 13:00")
+SAVED_AGAIN = WORKSHEET.replace('"Monday, 2 March 2026, 1:00 PM"', "2026-03-02 13:00")
 
 
-@pytest.mark.parametrize("worksheet", [WORKSHEET, "\ufeff" + RESAVED.replace(",", ";")])
 @pytest.mark.parametrize(
-    "place",
+    ("place", "worksheet"),
     [
-        "Ada Lovelace_815_assignsubmission_file/{}",
-        "Ada Lovelace_815_assignsubmission_file_/{}",
-        "Ada Lovelace_815_assignsubmission_file_{}",
-        "Group A-Ada Lovelace_815_assignsubmission_file_/homework/{}",
+        ("Ada Lovelace_815_assignsubmission_file/{}", WORKSHEET),
+        ("Ada Lovelace_815_assignsubmission_file_/{}", "\ufeff" + SAVED_AGAIN.replace(",", ";")),
+        ("Ada Lovelace_815_assignsubmission_file_{}", WORKSHEET),
+        ("Group A-Ada Lovelace_815_assignsubmission_file_/homework/{}", WORKSHEET),
     ],
 )
 def test_moodles_worksheet_says_who_it_is_and_when(course, work, capsys, place, worksheet):
@@ -225,39 +226,20 @@ def test_moodles_worksheet_says_who_it_is_and_when(course, work, capsys, place, 
     assert "Ada Lovelace_815_assignsubmission_file" in entry and "homework" not in entry
 
 
-def test_a_folder_of_moodles_that_the_worksheet_lacks_is_missing(course, work, capsys):
-    (course / "worksheet.csv").write_text("\n".join(WORKSHEET.splitlines()[:2]))
-    names = ("Ada Lovelace_815_assignsubmission_file", "Zoe_999_assignsubmission_file")
-    files = {f"{name}/{LESSON}.ipynb": work for name in names}
-    assert collect(course, files, "--roster", "worksheet.csv") == 3
-    assert collected(course) == {"ada@x.org"}
-    assert "its number is not in the worksheet" in lines(capsys)["Zoe_999_assignsubmission_file"]
-
-
-def test_moodles_times_are_in_the_time_zone_of_the_computer(course, work, monkeypatch):
+def test_moodles_times_are_local_and_a_folder_that_the_worksheet_lacks_is_missing(
+    course, work, monkeypatch, capsys
+):
     (course / "worksheet.csv").write_text(WORKSHEET)
-    files = {f"Ada Lovelace_815_assignsubmission_file/{LESSON}.ipynb": work}
+    names = ("Ada Lovelace_815_assignsubmission_file", "Zoe_999_assignsubmission_file")
     with monkeypatch.context() as patch:
         patch.setenv("TZ", "Asia/Tokyo")
         time.tzset()
-        collect(course, files, "--roster", "worksheet.csv")
+        files = {f"{name}/{LESSON}.ipynb": work for name in names}
+        assert collect(course, files, "--roster", "worksheet.csv") == 3
     time.tzset()
+    assert collected(course) == {"ada@x.org"}
+    assert "its number is not in the worksheet" in lines(capsys)["Zoe_999_assignsubmission_file"]
     assert stored(course)["students"]["ada@x.org"]["time"] == "2026-03-02 04:00:00 UTC"
-
-
-def test_moodle_without_a_worksheet_or_with_a_wrong_one_is_one_sentence(course, work, capsys):
-    files = {f"Ada Lovelace_815_assignsubmission_file/{LESSON}.ipynb": work}
-    assert collect(course, files) == 2
-    assert "--roster" in capsys.readouterr().err
-    for text, problem in (
-        (WORKSHEET.replace("Participant 8", "Participant 9"), "another assignment"),
-        ("a,b\n1,2\n", "is not the grading worksheet"),
-    ):
-        (course / "worksheet.csv").write_text(text)
-        assert collect(course, files, "--roster", "worksheet.csv") == 2
-        error = capsys.readouterr().err
-        assert problem in error and error.count("\n") == 1
-    assert not collected(course) and not list((course / "downloaded").rglob("*.ipynb"))
 
 
 def test_gradescopes_metadata_says_who_it_is_and_when(course, work):
@@ -373,16 +355,6 @@ def test_names_that_students_choose_do_not_make_it_another_systems_download(cour
     assert collected(course) == {"1", "2", "3", "4"}
 
 
-def test_an_id_of_one_student_in_another_column_is_not_taken_for_another(course, work):
-    (course / "gradebook.csv").write_text(
-        "Student,ID,SIS User ID,Section,Work (1)\nAda,4711,7,A,\nBob,7,4711,A,\n"
-    )
-    files = {f"ada_4711_1_{LESSON}.ipynb": work, f"bob_7_2_{LESSON}.ipynb": work}
-    assert collect(course, files, "--roster", "gradebook.csv") == 0
-    names = {student: one["name"] for student, one in stored(course)["students"].items()}
-    assert names == {"4711": "Ada", "7": "Bob"}
-
-
 @pytest.mark.parametrize("wrapper", ["", "class/"])
 def test_a_zip_of_folders_is_collected(course, work, wrapper):
     files = {f"{wrapper}{student}/hw/{LESSON}.ipynb": work for student in ("ada", "eve")}
@@ -390,34 +362,35 @@ def test_a_zip_of_folders_is_collected(course, work, wrapper):
     assert collected(course) == {"ada", "eve"}
 
 
+OF_CANVAS = packed({f"ada_1_11_{LESSON}.ipynb": b""})
+OF_MOODLE = packed({f"Ada Lovelace_815_assignsubmission_file/{LESSON}.ipynb": b""})
+OTHER_CLASS = WORKSHEET.replace("Participant 8", "Participant 9")
+
+
 @pytest.mark.parametrize(
-    ("name", "data", "said"),
+    ("data", "worksheet", "options", "said"),
     [
-        ("x.zip", packed({f"anon_x1y2z_90210_{LESSON}.ipynb": b""}), "graded anonymously"),
-        ("x.zip", packed({"notes.txt": b""}), "--from"),
-        ("x.zip", packed({"x/submission_metadata.yml": b"- 1"}), "is missing or damaged"),
-        ("x.zip", b"no archive", "is damaged"),
-        ("x.csv", b"a,b", "is not a folder"),
-        ("none.zip", None, "does not exist"),
+        (packed({f"anon_x1y2z_90210_{LESSON}.ipynb": b""}), "", "", "graded anonymously"),
+        (packed({"notes.txt": b""}), "", "", "--from"),
+        (packed({"x/submission_metadata.yml": b"- 1"}), "", "", "is missing or damaged"),
+        (b"no archive", "", "", "is damaged"),
+        (None, "", "", "does not exist"),
+        (OF_MOODLE, "", "", "--roster"),
+        (OF_MOODLE, OTHER_CLASS, "--roster w.csv", "another assignment"),
+        (OF_MOODLE, "a,b\n1,2\n", "--roster w.csv", "is not the grading worksheet"),
+        (OF_CANVAS, WORKSHEET, "--from moodle --roster w.csv", "leave --from out"),
     ],
 )
-def test_a_download_that_names_nobody_or_is_none_is_one_sentence(course, capsys, name, data, said):
+def test_what_names_nobody_or_is_no_download_is_one_sentence(
+    course, capsys, data, worksheet, options, said
+):
+    (course / "w.csv").write_text(worksheet)
     if data is not None:
-        (course / name).write_bytes(data)
-    assert main(["collect", "02", name]) == 2
+        (course / "x.zip").write_bytes(data)
+    assert main(["collect", "02", "x.zip", *options.split()]) == 2
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1
-
-
-def test_a_wrong_from_is_one_sentence_and_files_of_nobody_are_listed(course, work, capsys):
-    files = {f"ada_1_11_{LESSON}.ipynb": work, "README.txt": b""}
-    assert collect(course, files, "--from", "moodle", "--roster", "none.csv") == 2
-    (course / "worksheet.csv").write_text(WORKSHEET)
-    capsys.readouterr()
-    assert collect(course, files, "--from", "moodle", "--roster", "worksheet.csv") == 2
-    assert "leave --from out" in capsys.readouterr().err
-    assert collect(course, files) == 0
-    assert "not of a student: README.txt" in capsys.readouterr().out
+    assert not collected(course) and not list((course / "downloaded").rglob("*.ipynb"))
 
 
 A08 = {  # shared by Canvas and Moodle: what students' files were called
@@ -458,11 +431,6 @@ def test_stock_zip_collect_agrees(course, work, system):
     assert stock == ours
 
 
-def test_the_courses_own_configuration_names_the_plugins():
-    config = ClassFolder(Path(__file__).parent.parent).config.ZipCollectApp
-    assert CONFIG.split('"')[1::2] == [config.extractor_plugin, config.collector_plugin]
-
-
 @pytest.fixture
 def due(course, capsys):
     assert main(["extend", "02", "ada", "--to", "2026-03-05"]) == 2  # nobody's work is due
@@ -482,8 +450,6 @@ def extension_of(course, student):
     ("text", "moment"),
     [
         ("2026-03-05 23:59 UTC", datetime(2026, 3, 5, 23, 59)),
-        ("2026-03-05 23:59", datetime(2026, 3, 5, 23, 59)),
-        ("2026-03-05 23:59 +09:00", datetime(2026, 3, 5, 14, 59)),
         ("2026-03-05 23:59 Europe/Berlin", datetime(2026, 3, 5, 22, 59)),
     ],
 )
@@ -501,8 +467,6 @@ def test_an_extension_is_nbgraders_own_and_can_be_taken_back(due, capsys, text, 
         (["07", "ada", "--to", "2026-03-05"], "there is no lesson 07"),
         (["02", "adda", "--to", "2026-03-05"], "did you mean ada?"),
         (["02", "ada", "--to", "tomorrow"], "is not a date; write it like"),
-        (["02", "ada", "--to", "2026-03-05 23:59 IST"], "names the time zone IST"),
-        (["02", "ada", "--to", "02/03/2026"], "which day it means"),
         (["02", "ada", "--to", "2026-03-01"], "before the due date"),
     ],
 )
@@ -513,10 +477,11 @@ def test_an_extension_that_cannot_be_given_is_one_sentence(due, capsys, argument
 
 
 def test_an_extension_alone_is_no_submission_and_is_in_the_report(due, work):
-    hand_in(due, "bob", work)
+    hand_in(due, "bob", work).with_name("timestamp.txt").write_text("2026-03-04 12:00 UTC")
+    assert driver.grade(due, LESSON, settings=QUICK).students[0].late_seconds > 0
     for student in ("ada", "bob"):
         assert main(["extend", "02", student, "--to", "2026-03-05"]) == 0
-    assert driver.grade(due, LESSON, settings=QUICK).students
+    assert driver.grade(due, LESSON, settings=QUICK).students[0].late_seconds == 0
     (lesson,) = [read_lesson(ClassFolder(due), LESSON)]
     assert [one.student for one in lesson.students] == ["bob"]
     assert main(["report", "02"]) == 0
@@ -525,10 +490,3 @@ def test_an_extension_alone_is_no_submission_and_is_in_the_report(due, work):
     bob = f'<a href="../feedback/bob/{LESSON}/{LESSON}.html">bob</a>'
     assert f"ada (2026-03-05 00:00 UTC), {bob} (2026-03-05 00:00 UTC)</p>" in page
     assert "<strong>Nothing submitted:</strong> ada</p>" in page
-
-
-def test_a_late_submission_within_the_extension_is_not_late(due, work):
-    hand_in(due, "bob", work).with_name("timestamp.txt").write_text("2026-03-04 12:00 UTC")
-    assert driver.grade(due, LESSON, settings=QUICK).students[0].late_seconds > 0
-    assert main(["extend", "02", "bob", "--to", "2026-03-05"]) == 0
-    assert driver.grade(due, LESSON, settings=QUICK).students[0].late_seconds == 0

@@ -3,10 +3,12 @@
 import re
 import shlex
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 from guides import typed
+from packaging.requirements import Requirement
 from typer.main import get_command
 
 from course_lib.authoring.matrix import Matrix, Row
@@ -67,6 +69,7 @@ def test_the_shares_are_those_of_the_score():
 
 
 CHECKS = text_of("docs/checks.md")
+EXTRAS = set(tomllib.loads(text_of("pyproject.toml"))["project"]["optional-dependencies"])
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -86,6 +89,9 @@ def test_commands_exist_and_have_only_arguments_that_exist(page):
         course, *words = shlex.split(
             line.partition("|")[0].replace("python -m course_lib", "course")
         )
+        if course == "pip" and "/" not in words[-1]:
+            wanted = Requirement(words[-1])
+            assert wanted.name != "attention-course" or wanted.extras <= EXTRAS
         if course == "course" and not any(word.isupper() for word in words):  # LESSON: to fill in
             verb, *arguments = words
             assert verb == "--help" or commands[verb].make_context(verb, arguments)

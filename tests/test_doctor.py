@@ -24,9 +24,6 @@ def bad(finding):
     return finding
 
 
-# --- each state that is not ok --------------------------------------------------------
-
-
 def test_a_python_that_is_too_old_is_found(monkeypatch):
     assert doctor.look_at_python().ok
     monkeypatch.setattr(sys, "version_info", (3, 10, 9, "final", 0))
@@ -122,9 +119,6 @@ def test_packages_that_pythonpath_brings_in_are_named_by_doctor_and_verbs(tmp_pa
     done = said("grade", "02")
     assert done.returncode == 1
     assert f"packages of another Python from {tmp_path}: unset it and call again" in done.stderr
-
-
-# --- all of it ------------------------------------------------------------------------
 
 
 def test_doctor_exits_with_what_it_found(monkeypatch, capsys):

@@ -10,6 +10,7 @@ from course_lib.cli.main import main
 from course_lib.grading import driver
 
 __all__ = ["course", "made", "work"]  # fixtures
+pytestmark = pytest.mark.usefixtures("warm")
 
 
 def archived(course, to):

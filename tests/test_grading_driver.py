@@ -7,6 +7,7 @@ import sys
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from grading_course import (
@@ -33,10 +34,8 @@ from nbgrader.dbutil import write_alembic_ini
 
 from course_lib.grading import driver, plan
 from course_lib.grading.class_folder import ClassFolder
-from course_lib.grading.class_report.pages import write_report
 from course_lib.grading.driver import grade
 from course_lib.grading.publishing import publish
-from course_lib.grading.read_grades import read_lesson
 from course_lib.grading.worker import cells, runner
 from course_lib.workspace.errors import GradingError
 
@@ -234,39 +233,27 @@ def test_a_changed_check_grades_again_once_and_points_fall_only_if_a_person_agre
     assert (right.points, right.notices) == (3, ())
 
 
-def test_other_work_may_get_fewer_points_and_a_manual_grade_survives(copy):
-    with ClassFolder(copy).gradebook() as gradebook:
-        gradebook.find_grade("length_mask", LESSON, LESSON, "right").manual_score = 1.5
-        gradebook.db.commit()
+def test_what_a_person_gave_stays_and_waits_again_only_if_the_work_changed(copy, monkeypatch):
+    def by_hand():
+        with ClassFolder(copy).gradebook() as gradebook:
+            for name in ("length_mask", "why"):
+                yield gradebook.find_grade(name, LESSON, LESSON, "right")
+            gradebook.db.commit()
+
+    for given in by_hand():
+        given.manual_score, given.needs_manual_grade = 1.5, False
+    with monkeypatch.context() as patch:
+        patch.setattr(plan, "checks_digest", lambda lesson: "fixed")
+        grade_one(copy)
+    assert [given.needs_manual_grade for given in by_hand()] == [False, False]
     hand_in(copy, "right", honest(copy, **RIGHT | {"causal_mask": UPPER}))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(driver, "_record_result", lambda *a: (_ for _ in ()).throw(KeyboardInterrupt))
+    with monkeypatch.context() as patch:
+        patch.setattr(driver, "_record_result", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             grade_one(copy)
     causal, length = grade_one(copy).rows
     assert (causal.points, length.points, length.by_hand) == (0, 1.5, True)
-
-
-def test_points_given_by_hand_wait_for_a_person_again_only_if_the_work_changed(copy, monkeypatch):
-    def waits():
-        with ClassFolder(copy).gradebook() as gradebook:
-            found = [
-                gradebook.find_grade(n, LESSON, LESSON, "right") for n in ("length_mask", "why")
-            ]
-            return [grade.needs_manual_grade for grade in found]
-
-    with ClassFolder(copy).gradebook() as gradebook:
-        for name in ("length_mask", "why"):
-            given = gradebook.find_grade(name, LESSON, LESSON, "right")
-            given.manual_score, given.needs_manual_grade = 1.5, False
-        gradebook.db.commit()
-    with monkeypatch.context() as patch:
-        patch.setattr(plan, "checks_digest", lambda lesson: "fixed")
-        grade_one(copy)
-        assert waits() == [False, False]
-    hand_in(copy, "right", honest(copy, **RIGHT | {"causal_mask": UPPER}))
-    grade_one(copy)
-    assert waits() == [True, True]
+    assert [given.needs_manual_grade for given in by_hand()] == [True, True]
 
 
 def test_a_page_shows_what_a_person_gave_after_it_was_written(copy, monkeypatch):
@@ -306,33 +293,15 @@ def test_an_unreadable_notebook_is_read_again_only_when_it_changes(graded, copy,
     assert grade_one(copy, "broken").points == 4
 
 
-def test_errors_before_grading_name_file_and_cure(tmp_path, monkeypatch):
-    with pytest.raises(GradingError, match=r"holds no nbgrader_config.py: run this in"):
-        grade(tmp_path, LESSON)
+def test_a_lesson_that_nbgrader_refuses_is_named_with_the_cure(tmp_path, monkeypatch):
+    # tests/test_cli_mistakes.py has other errors before grading.
     root = make_course(tmp_path)
-    with pytest.raises(GradingError, match=r"run `course build 09_none` \(lessons .*02_masked_so"):
-        grade(root, "09_none")
-    with pytest.raises(GradingError, match="run `course grade"):
-        write_report(root)
-
-    def refuse(converter):
-        raise NbGraderException("no such cell")
-
     hand_in(root, "ada", honest(root))
+    refuse = Mock(side_effect=NbGraderException("no such cell"))
     monkeypatch.setattr(GenerateAssignment, "start", refuse)
     (root / "gradebook.db").unlink()  # so that nbgrader reads the lesson's source again
     with pytest.raises(GradingError, match=r"nbgrader refuses .* \(no such cell\)\. Run `course"):
         grade(root, LESSON)
-
-
-def test_a_submission_whose_grade_cell_is_missing_is_not_graded(copy):
-    with ClassFolder(copy).gradebook() as gradebook:
-        for name in ("causal_mask", "why"):
-            gradebook.db.delete(gradebook.find_grade(name, LESSON, LESSON, "right"))
-        gradebook.db.commit()
-    right = record((copy, read_lesson(ClassFolder(copy), LESSON)), "right")
-    assert [row.points for row in right.rows] == [None, 2]
-    assert right.written == {"why": "waiting"}
 
 
 def test_a_new_gradebook_has_the_newest_schema(copy):

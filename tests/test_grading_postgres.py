@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import signal
 import subprocess
 import tempfile
 from dataclasses import replace
@@ -11,7 +10,6 @@ from pathlib import Path
 import pytest
 from canned import Canned, grades, kept_class
 from grading_course import LESSON, QUICK, hand_in, release
-from waiting import wait_until
 
 from course_lib.cli.main import main
 from course_lib.grading import driver
@@ -33,30 +31,23 @@ class Server:
         if os.geteuid() == 0:  # the server refuses to run as root
             shutil.chown(folder, "postgres")
             who = ["--reuid", "postgres", "--regid", "postgres", "--clear-groups"]
-            self.drop = ["setpriv", "--pdeathsig", "KILL", *who]
+            self.drop = ["setpriv", *who]
         secret = folder / "password"
         secret.write_text(PASSWORD)
         options = ["-U", "grader", "--auth=scram-sha-256", f"--pwfile={secret}", "--no-sync"]
-        command = [*self.drop, programs / "initdb", "-D", folder / "data", *options]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=folder)
+        self.run("initdb", *options)
         self.start()
 
+    def run(self, program: str, *options: str | Path) -> None:
+        command = [*self.drop, self.programs / program, "-D", self.folder / "data", *options]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=self.folder)
+
     def start(self) -> None:
-        command = [*self.drop, self.programs / "postgres", "-D", self.folder / "data"]
-        options = ["-k", self.folder, "-c", "listen_addresses=", "-c", "fsync=off"]
-        with (self.folder / "log").open("a") as log:
-            self.process = subprocess.Popen([*command, *options], stderr=log, cwd=self.folder)
-        ready = [self.programs / "pg_isready", "-q", "-h", self.folder]
+        options = f"-k {self.folder} -c listen_addresses= -c fsync=off"
+        self.run("pg_ctl", "start", "-l", self.folder / "log", "-o", options)
 
-        def answers():
-            assert self.process.poll() is None, (self.folder / "log").read_text()
-            return subprocess.run(ready).returncode == 0
-
-        wait_until(answers)
-
-    def stop(self, number: int = signal.SIGINT) -> None:
-        self.process.send_signal(number)
-        self.process.wait()
+    def stop(self, mode: str = "fast") -> None:
+        self.run("pg_ctl", "stop", "-m", mode)
 
     def database(self) -> str:
         """Return the URL of a new database."""
@@ -122,7 +113,7 @@ def test_the_grades_are_those_of_sqlite_and_manual_ones_stay(course, kept):
 
 def test_a_server_that_goes_away_ends_the_run_with_a_cure_and_loses_nothing(course, kept, server):
     root, canned = course
-    canned.before = lambda job: server.stop(signal.SIGQUIT) if job.student == "bob" else None
+    canned.before = lambda job: server.stop("immediate") if job.student == "bob" else None
     try:
         with pytest.raises(GradingError, match=r"see that its server runs .* what is graded is"):
             grade(root, LESSON, settings=QUICK)

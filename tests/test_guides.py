@@ -15,7 +15,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from guides import NOT_RUN, ROOT, commands_in, copy_of_the_course, read, reason_for, typed
+from guides import NOT_RUN, ROOT, commands_in, copy_of_the_course, reason_for, typed
 from nbgrader.api import Gradebook
 from waiting import PATIENCE
 
@@ -193,7 +193,6 @@ def test_a_term_works_as_typed(shell):
         if command.startswith("course lab"):
             by_hand(shell)
         if reason_for(command):
-            read(command)
             continue
         missing = command.startswith("course collect")
         said = shell.type(prepare(shell, command), TERM, code=3 if missing else 0)
@@ -217,9 +216,7 @@ def test_every_command_of_a_page_works_as_typed(shell, page):
     commands = typed(page)
     assert commands
     for command in commands:
-        if reason_for(command):
-            read(command)
-        else:
+        if not reason_for(command):
             shell.type(prepare(shell, command), page)
 
 
@@ -253,16 +250,12 @@ def fill_in(shell: Shell) -> None:
             path.write_text(re.sub(r"TODO:? ?", "", text), encoding="utf-8")
 
 
-def misses_an_overflow(shell: Shell) -> None:
-    """Give the clone the check that a later section corrects: it has no large scores."""
+def test_other_points_scale_what_was_graded_and_not_what_was_given_by_hand(shell):
+    # The clone gets the check that the next section corrects: it has no large scores.
     file = shell.clone / EXERCISES / "stable_softmax.py"
     text, count = FOUND.subn("    ]", file.read_text(encoding="utf-8"))
     assert count == 1
     file.write_text(text, encoding="utf-8")
-
-
-def test_other_points_scale_what_was_graded_and_not_what_was_given_by_hand(shell):
-    misses_an_overflow(shell)
     section(shell, "Other points for an exercise")
     assert shell.points("ada", "causal_mask") == 3
     assert shell.total("ada") == (17, 17)
@@ -281,6 +274,12 @@ def test_a_corrected_check_takes_no_points_away_until_a_person_agrees(shell):
 
 def test_an_added_exercise_is_worth_nothing_to_those_who_handed_in_before(shell):
     section(shell, "An added exercise")
+    for piece in (
+        "tests/variants/masked_softmax/window_mask.py",
+        "course_lib/reference/masked_softmax.py",
+        "course_lib/notebook/library_parts.py",
+    ):
+        assert "window_mask" in (shell.clone / piece).read_text(encoding="utf-8")
     assert shell.points("ada", "window_mask") == 0
     assert shell.total("ada") == (17, 18)
 

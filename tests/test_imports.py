@@ -29,15 +29,6 @@ def fresh(code, *modules):
     )
 
 
-def test_observe_brings_in_no_judge_oracle_or_exercise():
-    # This holds for what is imported at once and for what a call needs later.
-    packages = ("reference", "attention", "exercises", "checks.judge", "notebook")
-    code = "import pkgutil, importlib, course_lib.checks.observe as room\n"
-    code += "for module in pkgutil.iter_modules(room.__path__, room.__name__ + '.'):\n"
-    code += "    importlib.import_module(module.name)"
-    assert fresh(code, *(f"course_lib.{name}" for name in packages)) == []
-
-
 def test_the_first_check_imports_only_the_exercises_of_its_lesson():
     code = "import sys, course_lib\ncourse_lib.check('causal_mask', len)\n"
     code += "print([m for m in sys.modules if m.startswith('course_lib.exercises.')])"
@@ -103,11 +94,6 @@ def test_exercises_add_nothing_to_what_the_students_kernel_knows():
         "print(len(s.SCENARIOS) + len(s.BUILDERS) - before)"
     )
     assert run(code) == "0"
-
-
-def test_reading_a_notebook_parses_no_grammar():
-    # It takes most of a second in every process: see jsonschema in pyproject.toml.
-    assert fresh("import nbformat, jupyter_events", "jsonschema", "lark") == ["jsonschema"]
 
 
 def test_the_table_of_packages_is_the_contract():

@@ -111,9 +111,6 @@ def test_a_bundle_without_the_course_s_version_goes_on_with_the_library_s(
     assert len(own_library.kept()) == 3
 
 
-# --- real kernels --------------------------------------------------------------------------
-
-
 def _cell(notebook, name):
     return next(cell.source for cell in notebook.cells if cell.get("id") == name)
 

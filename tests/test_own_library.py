@@ -26,9 +26,6 @@ def file(own_course):
     return own_course / "my_attention" / "_causal_mask.py"
 
 
-# --- what is written -----------------------------------------------------------------------
-
-
 HELPERS = (
     "EPS, BIG = 0, float('inf')\nNAMES = ['a']\nunused = 1",
     "def above(n, m, device):\n"
@@ -127,9 +124,6 @@ def test_every_answer_of_the_course_can_be_kept(notebook, own_course):
     assert all(hasattr(my_attention, name) for name in checks.exercises())
 
 
-# --- what is not kept ----------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("cells", "why"),
     [
@@ -201,9 +195,6 @@ def test_the_same_answer_again_changes_nothing_and_a_previous_version_stays(note
     assert f"Full marks for causal_mask on {TODAY}" in new and "# better" in new
     assert "# by hand" in file.with_name("_causal_mask.before.py").read_text(encoding="utf-8")
     assert list(own_library.kept()) == ["causal_mask"]
-
-
-# --- where it is, and what happens to it ---------------------------------------------------
 
 
 def test_lessons_fetched_by_nbgrader_share_one_beside_their_folders(
@@ -282,9 +273,6 @@ def test_another_package_with_its_name_is_never_shadowed(notebook, file, tmp_pat
     assert own_library.own("causal_mask") is None
     hides = f"{tmp_path / 'my_attention.py'} has this name too and hides {file.parent}; rename it"
     assert hides in capsys.readouterr().out and sys.modules["my_attention"] is my_attention
-
-
-# --- nobody there --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("how", ["nobody", "grading"])

@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import os
 import re
 import secrets
 import select
@@ -18,7 +19,6 @@ import psutil
 import pytest
 from corpus import THREATS, Lab, Threat
 from grading_course import LESSON, RIGHT, honest, make_course
-from restart import processes
 
 from course_lib.grading.cell_kinds import is_check
 from course_lib.grading.class_folder import ClassFolder
@@ -143,6 +143,19 @@ def leftovers(spool: Path) -> list[str]:
         if not found or time.monotonic() > until:
             return found
         time.sleep(0.1)
+
+
+def processes(spool: Path) -> Iterator[psutil.Process]:
+    """Yield all that know this run's folder for temporary files: guests from what is mounted."""
+    for process in psutil.process_iter():
+        texts = []
+        for name in ("environ", "cmdline", "mountinfo"):
+            with contextlib.suppress(OSError):
+                texts.append(Path(f"/proc/{process.pid}/{name}").read_bytes())
+        with contextlib.suppress(psutil.Error):
+            known = any(os.fsencode(spool) in text for text in texts)
+            if known and process.status() != psutil.STATUS_ZOMBIE and process.pid != os.getpid():
+                yield process
 
 
 def _is_server(process: psutil.Process) -> bool:

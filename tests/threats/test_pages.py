@@ -56,7 +56,7 @@ def test_s03_a_text_is_rendered_in_bounded_time_and_size(name):
 
 
 @pytest.fixture(scope="module")
-def graded(tmp_path_factory):
+def graded(tmp_path_factory, warm):
     """Return a class of correct answers: (root, points before each page)."""
     root = make_course(tmp_path_factory.mktemp("pages"))
     for student in ("a-honest", "broken", "many", "z-honest"):
@@ -94,8 +94,3 @@ def test_s03_a_page_that_cannot_be_rendered_is_plain_and_says_so(graded):
     plain = [student for student, page in made.items() if "cannot be shown here" in page]
     assert plain == ["broken"] and "Your points are not affected" in made["broken"]
     assert "*a* *a*" in made["many"] and "<em>" not in made["many"]  # too long to be rendered
-
-
-def test_s03_the_same_command_again_makes_no_page_twice(graded, monkeypatch):
-    monkeypatch.setattr(publish, "feedback_page", lambda *a: pytest.fail("a page is made again"))
-    grade(graded[0], LESSON, settings=QUICK)

@@ -13,44 +13,6 @@ from course_lib.checks.observe.scenarios import SCENARIOS
 LENGTHS = torch.tensor([1, 0, 3])
 
 
-def filled_by_index(lengths):
-    out = torch.zeros(len(lengths), 4, dtype=torch.bool, device=lengths.device)
-    for row, length in enumerate(lengths):
-        out[row, :length] = True
-    return out
-
-
-def counted_in_place(lengths):
-    ones = lengths.new_zeros(4)
-    ones += 1
-    return ones.cumsum(0).sub_(1) < lengths.view(-1, 1)
-
-
-def with_single_numbers(lengths):
-    kept = torch.arange(4, device=lengths.device) < lengths[:, None]
-    return torch.where(kept, torch.tensor(True), torch.tensor(False))
-
-
-@pytest.mark.parametrize(
-    "function",
-    [
-        lambda lengths: torch.arange(4).to(lengths.device) < lengths.unsqueeze(-1),
-        lambda lengths: (torch.arange(4) < lengths.cpu()[:, None]).to(lengths.device),
-        filled_by_index,
-        counted_in_place,
-        with_single_numbers,
-    ],
-)
-def test_what_keeps_to_one_device_computes_there(function):
-    with Elsewhere() as device:
-        result = function(device.moved(LENGTHS))
-        assert torch.equal(torch.arange(3) + 1, torch.tensor([1, 2, 3])), "the CPU is left alone"
-        there = torch.tensor(LENGTHS.tolist(), device=result.device)
-        assert (there < device.moved(LENGTHS)).device.type == NAME
-    assert result.device.type == NAME
-    assert torch.equal(result.cpu(), function(LENGTHS))
-
-
 def test_a_tensor_of_the_cpu_is_refused():
     with Elsewhere() as device, pytest.raises(RuntimeError, match=REFUSAL):
         torch.arange(4) < device.moved(LENGTHS)[:, None]  # noqa: B015

@@ -3,14 +3,12 @@
 import json
 import math
 import os
-import subprocess
 import sys
 import warnings
 
 import numpy as np
 import pytest
 import torch
-from waiting import PATIENCE
 
 import course_lib
 from course_lib.checks import exercises, grade
@@ -232,18 +230,6 @@ def test_a_check_starts_from_the_usual_settings():
     assert set(seen) == {(torch.float32, True)}
 
 
-def test_a_setting_that_an_import_changes_is_not_held_against_an_answer(monkeypatch, tmp_path):
-    (tmp_path / "changes_filters.py").write_text("import warnings\nwarnings.simplefilter('once')\n")
-    monkeypatch.syspath_prepend(tmp_path)
-
-    def imports(scores, valid_lens=None, mask=None):
-        import changes_filters  # noqa: F401
-
-        return masked(scores, valid_lens, mask)
-
-    assert grade("masked_softmax", imports).score == 1.0
-
-
 def masked(scores, valid_lens=None, mask=None):
     keep = torch.ones_like(scores, dtype=torch.bool) if mask is None else mask
     if valid_lens is not None:
@@ -264,18 +250,3 @@ def test_every_exercise_survives_the_worst_and_constants_score_nothing(name):
     for answer in answers:
         report = grade(name, answer)
         assert report.points == 0.0 and report.outcome != "checker_failed"
-
-
-def test_endless_recursion_under_a_huge_limit_is_an_error_and_no_crash():
-    code = (
-        "import sys; sys.setrecursionlimit(10**6)\n"
-        "from course_lib.checks import grade\n"
-        "def recursion(*args, **kwargs):\n    return recursion(*args, **kwargs)\n"
-        "report = grade('causal_mask', recursion)\n"
-        "assert report.outcome == 'raised' and 'RecursionError' in report.text()\n"
-        "assert sys.getrecursionlimit() == 10**6\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE
-    )
-    assert done.returncode == 0, done.stderr

@@ -14,7 +14,6 @@ from course_lib.checks import lessons
 from course_lib.checks.judge.grade import grade, judge_observed
 from course_lib.checks.judge.prepare import prepare
 from course_lib.checks.observe import call, cost_meter, remote
-from course_lib.checks.observe.call import observe
 from course_lib.checks.observe.codec import decode, encode
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.checks.observe.remote import REPLY_TYPES, Reply, Request
@@ -169,15 +168,6 @@ def test_a_lessons_right_answers_pass_together_and_a_missing_result_is_noticed(s
     assert grade(find(slug), right).score == 1.0
     assert grade(find(slug), right | {chain[0]: lambda *args: None}).score < 1.0
     assert grade(find(slug), right | {chain[0]: None}).outcome == "not_attempted"
-
-
-def test_entries_of_what_is_no_dict_are_said():
-    probe = Probe("p", "", args={"keys": "heron ibis"}, scenario="entries")
-    assert observe(lambda: {"heron": "items_apart"}, probe).outputs.text == "items_apart, "
-    assert observe(dict, probe).outputs.text == ", "
-    assert observe(lambda: {"ibis": [1]}, probe).outputs.text == "no id: ibis list"
-    assert observe(list, probe).outputs.text == "no dict: list"
-    assert observe(lambda: None, probe).outputs.kind == "none"
 
 
 # --- what a call leaves behind ------------------------------------------------------------

@@ -95,11 +95,3 @@ def test_one_entry_is_framed_where_all_differ():
     results = grade("bmm", lambda a, b: -(a @ b) - 7).example.results
     numbers = [n for result in results for row in result.yours for n in row]
     assert sum(n.endswith(MARK) for n in numbers) == 1
-
-
-def test_every_exercise_names_a_mistake_on_the_shrunken_input():
-    # The sentence about a known mistake and the example beneath it belong together.
-    for name in ("causal_mask", "batched_scores", "scaled_dot_product_attention"):
-        for mistake in exercises()[name].mistakes:
-            report = grade(name, mistake.model)
-            assert report.mistake is None or report.example.inputs, (name, mistake.id)

@@ -8,7 +8,6 @@ from num2words import num2words
 
 from course_lib.attention import MultiHeadAttention
 from course_lib.models.language_model import (
-    previous_token_score,
     repeated_tokens,
     text_windows,
 )
@@ -187,10 +186,3 @@ def test_letters_of_names_are_marked_apart_by_mention_without_their_first_letter
     assert "".join(c for c, marked in zip(text, first, strict=True) if marked) == "nno"
     assert first.nonzero().flatten().tolist() == [1, 2, 9]
     assert repeated.nonzero().flatten().tolist() == [13, 30, 31, 36]
-
-
-def test_a_head_that_attends_to_the_previous_token_has_the_score_one():
-    previous = torch.eye(9)[[0, *range(8)]]
-    spread = torch.full((9, 9), 1 / 9)
-    found = previous_token_score(torch.stack([previous, torch.eye(9), spread]))
-    torch.testing.assert_close(found, torch.tensor([1.0, 0.0, 1 / 9]))

@@ -13,10 +13,7 @@ from course_lib import attention
 from course_lib.attention import (
     AdditiveAttention,
     CausalSelfAttention,
-    DecoderBlock,
-    EncoderBlock,
     LanguageModel,
-    MultiHeadAttention,
     ablate_head,
     masked_softmax,
     positional_encoding,
@@ -27,16 +24,15 @@ from course_lib.models import trained
 from course_lib.models.language_model import repeated_tokens
 from course_lib.models.numerals import Numerals, english
 from course_lib.models.stories import CHARACTERS, in_names, stories
-from course_lib.models.translator import Nearby, RecurrentTranslator, Translator
+from course_lib.models.translator import RecurrentTranslator
 from course_lib.models.whole_game import (
     cross_attention_inputs,
-    new_translator,
     translate,
     translate_batch,
     use_module,
     use_softmax,
 )
-from course_lib.plotting import figure_html, memory_and_speed
+from course_lib.plotting import figure_html
 from course_lib.workspace.errors import BuildError
 from course_lib.workspace.sources import reached
 
@@ -174,35 +170,6 @@ def test_both_fit_into_a_page_and_say_what_is_to_be_seen(induction):
     assert len(figure_html(letters)) < 250_000
     with pytest.raises(ValueError, match="last letter twice; got 'ABC'"):
         trained.live_induction(induction, "ABC")
-
-
-def readers_translator():
-    """Return a translator made of lesson 09's parts, of the stored one's sizes."""
-    torch.manual_seed(0)
-    encoder, decoder = EncoderBlock(64, 4, 256), DecoderBlock(64, 4, 256)
-    encoder.attention = Nearby(encoder.attention, window=4)
-    decoder.cross_attention = MultiHeadAttention(64, 1)
-    return Translator(Numerals(), encoder, decoder, positional_encoding(64, 64)).eval()
-
-
-@torch.no_grad()
-def test_the_readers_parts_compute_the_same_as_parts_of_torch():
-    mine, same = readers_translator(), new_translator(Numerals()).eval()
-    given = trained._as_in_torch(mine)
-    assert given.keys() <= same.state_dict().keys()
-    for name, parameter in same.named_parameters():
-        parameter.copy_(given.get(name, torch.zeros(())))
-    source, words = torch.randint(1, 20, (3, 9)), torch.randint(1, 20, (3, 5))
-    inputs = source, torch.tensor([9, 4, 1]), words
-    torch.testing.assert_close(mine(*inputs), same(*inputs))
-
-
-def test_the_readers_model_stands_beside_the_stored_one_in_a_live_kernel(monkeypatch):
-    mine = new_translator(Numerals())
-    for someone, names in ((True, ["", "yours"]), (False, [""])):
-        monkeypatch.setattr(memory_and_speed, "_has_front_end", lambda found=someone: found)
-        plot = trained.live_translator(yours=mine)
-        assert list(plot.live.data["weights"]) == names
 
 
 @pytest.mark.slow

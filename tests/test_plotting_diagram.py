@@ -66,20 +66,6 @@ def test_every_box_is_there_in_words_that_a_narrow_screen_can_show(level):
     assert all(name in alt for name in new.get(level, ATTENTION[:6]))
 
 
-def test_the_smaller_picture_has_its_place_and_colours_in_the_larger():
-    # The boxes are below each other, as wide and in the same colours; only the rows are lower.
-    for smaller, larger in itertools.pairwise(LEVELS):
-        assert set(LEVELS[smaller]().boxes) < set(LEVELS[larger]().boxes)
-    small = LEVELS["attention"]().boxes
-    for level in list(LEVELS)[1:]:
-        large = LEVELS[level]().boxes
-        inner = {name: large.get(f"head {name}", large[name]) for name in small}
-        for part in ("words", "left", "right", "colour", "tensor"):
-            assert all(getattr(small[n], part) == getattr(inner[n], part) for n in small), part
-        order = sorted(small, key=lambda name: small[name].top)
-        assert order == sorted(small, key=lambda name: inner[name].top)
-
-
 def test_what_is_lit_is_bold_with_a_thick_border_and_a_strong_fill_also_in_small_maps():
     plot = plotting.diagram("attention", lit=("scores", "values"))
     assert set(lit_boxes(plot)) == {"scores", "values"}

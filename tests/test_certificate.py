@@ -5,9 +5,6 @@ import pytest
 import course_lib
 from course_lib.exercises import exercises
 from course_lib.notebook._certificate import COURSES, TITLE, Certificate
-from course_lib.notebook.library_map import certificate as framed
-from course_lib.notebook.library_map import library_map
-from course_lib.notebook.library_parts import parts_of
 
 
 @pytest.fixture
@@ -38,13 +35,6 @@ def test_one_day_is_said_once_and_a_whole_library_as_such(tmp_path):
     assert "\n23 Nov 2026\n" in Certificate({"bmm": day, "causal_mask": day}, tmp_path).text()
     whole = Certificate(dict.fromkeys(exercises(), day), tmp_path).text()
     assert f"all {len(exercises())} parts are your own" in whole and COURSES not in whole
-
-
-def test_the_picture_is_the_library_in_a_frame():
-    parts = parts_of(exercises())
-    page = framed(parts, {"bmm": ""}, "A <title>", ["one", "two"])
-    assert "A &lt;title&gt;" in page and page.index("one") < page.index("two")
-    assert "double" in page and library_map(parts, {"bmm": ""}) in page
 
 
 def test_it_counts_the_library_of_whoever_works_and_none_in_a_program(

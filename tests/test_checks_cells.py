@@ -1,7 +1,5 @@
 """A student's notebook, cell by cell: which answer goes on, and what became of its cell."""
 
-import copy
-import json
 import pickle
 import uuid
 
@@ -118,20 +116,10 @@ STORIES = {
         check("You have `causalmask`; the exercise asks for `causal_mask`."),
         *[run("del causalmask"), check("There is no `causal_mask` yet")],
     ],
-    "the only function of the answer's cell is recognized": [
-        answer(CAUSAL.replace("causal_mask", "lower_triangle")),
-        check("You have `lower_triangle`; the exercise asks for `causal_mask`."),
-        run("del lower_triangle"),
-    ],
     "code below the stub's raise is reported as never run": [
         answer(CAUSAL.replace("\n", f"\n    {STUB}\n", 1)),
         check(f"stands below `{STUB}`, so it never runs"),
         *[answer(f"{HEAD}\n    '''A stub.'''\n    {STUB}"), check("not attempted")],
-    ],
-    "another name beside the stub is recognized": [
-        *[answer(f"{HEAD}\n    {STUB}"), run(CAUSAL.replace("causal_mask", "Causal_Mask"))],
-        check("You have `Causal_Mask`; the exercise asks for `causal_mask`."),
-        run("del Causal_Mask"),
     ],
     "another exercise's answer is not taken for a renamed one": [
         *[run(LENGTH), check("There is no `causal_mask` yet")],
@@ -192,10 +180,7 @@ def test_what_a_graded_kernel_says_of_its_cells_is_bounded_and_escaped():
 def test_points_are_a_float_that_shows_no_number():
     points = course_lib.check("causal_mask", lambda n, num_keys=None: None)
     assert isinstance(points, float) and type(points) is Points and points == 0.0
-    assert type(points + 1) is float and json.dumps(Points(3.3)) == "3.3"
-    assert [type(f(Points(3.3))) for f in (copy.copy, copy.deepcopy)] == [float] * 2
-    assert type(pickle.loads(pickle.dumps(Points(3.3)))) is float
-    assert f"{Points(3.3)} {Points(2)!r}" == "3.3 2.0"
+    assert type(points + 1) is float and type(pickle.loads(pickle.dumps(points))) is float
     assert Points(3.3)._repr_mimebundle_() == {"text/plain": "3.3", "text/html": UNSEEN}
 
 
@@ -222,7 +207,6 @@ def test_one_output_has_the_number_for_nbgrader_and_the_report_for_a_reader(kern
 @pytest.mark.parametrize(
     ("cell", "shown"),
     [
-        ('check("causal_mask");', ["causal_mask"]),
         ('points = check("causal_mask")\nprint(points)', ["2.0\n", "causal_mask"]),
         ('check("causal_mask")\ncheck("length_mask")', ["causal_mask", "length_mask"]),
         ('[check(name) for name in ("causal_mask", "length_mask")]\n1', None),

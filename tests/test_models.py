@@ -37,9 +37,7 @@ def test_numerals_are_what_num2words_says(say, expected):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        *[(lambda say=say, n=n: say(n), "1 to 9999") for say in LANGUAGES.values()
-          for n in (0, -1, 10_000)],
-        (lambda: Numerals("latin"), "german, french"),
+        *[(lambda say=say: say(10_000), "1 to 9999") for say in LANGUAGES.values()],
         (lambda: Numerals().source_ids("xdrei"), "'x' is not in the vocabulary"),
         (lambda: translate(untrained(), Numerals(), " "), "nothing to translate"),
         (lambda: untrained()(torch.ones(1, 65).long(), torch.tensor([65]), torch.ones(1, 2).long()),

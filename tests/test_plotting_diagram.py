@@ -99,7 +99,6 @@ def test_shapes_are_written_as_python_writes_them_and_the_alt_text_says_the_way(
     [
         ({"part": "head"}, "`part` must .* attention, heads, block, .*; got '?head"),
         ({"lit": "score"}, "`lit` must name boxes of 'attention' = queries, .*; got score"),
-        ({"lit": ("W_q", "mask")}, "`lit` must name .* outputs; got W_q"),
         ({"shapes": {"q": (2,)}}, "`shapes` must name boxes of 'attention' = queries, .*; got q"),
     ],
 )

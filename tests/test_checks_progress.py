@@ -24,10 +24,6 @@ EXERCISE = "causal_mask"
 MOST = checks.exercises()[EXERCISE].points
 
 
-def upper_mask(*sizes, **named):
-    return ~right_mask(*sizes, **named)
-
-
 def report(score, outcome="incorrect", name=EXERCISE):
     return Report(name, outcome, score, MOST)
 
@@ -50,16 +46,6 @@ def place(tmp_path, monkeypatch):
 def shell(allow_stdin):
     parent = {"content": {"allow_stdin": allow_stdin}}
     return SimpleNamespace(kernel=SimpleNamespace(get_parent=lambda channel: parent))
-
-
-def test_a_check_in_a_notebook_is_kept_at_the_course_root(place, capsys):
-    points = course_lib.check(EXERCISE, upper_mask)
-    assert line().best.outcome == "incorrect" and line().best.points == points < MOST
-    course_lib.check(EXERCISE, right_mask)
-    assert line().best.outcome == "correct" and line().best.points == MOST
-    assert line().best.tries == 2
-    assert place.is_file() and course_lib.progress().place == place
-    capsys.readouterr()
 
 
 @pytest.mark.parametrize("sender", [None, SimpleNamespace(), shell(allow_stdin=False)])

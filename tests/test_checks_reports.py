@@ -3,14 +3,12 @@
 import contextlib
 import dataclasses
 import math
-import re
 
 import numpy as np
 import pytest
 import torch
 from test_checks import right_mask
 from test_checks_judge import exercise
-from torch import nn
 from torch.nn import functional as F
 
 from course_lib import masked_softmax
@@ -44,17 +42,6 @@ def test_the_students_numbers_are_beside_those_of_the_definition_and_marked():
     for yours, expected in zip(shown.yours, shown.expected, strict=True):
         for mine, wanted in zip(yours, expected, strict=True):
             assert (mine.removesuffix(MARK) == wanted) == (not mine.endswith(MARK))
-
-
-def test_each_of_several_results_has_its_name():
-    def unscaled(queries, keys, values, valid_lens=None, mask=None):
-        weights = torch.softmax(queries @ keys.mT, -1)
-        return weights @ values, weights
-
-    report = grade("scaled_dot_product_attention", unscaled)
-    names = {result.name.split("[")[0] for result in report.example.results}
-    assert names == {"outputs", "attention_weights"}
-    assert not re.search(r"^\s*[01]:", report.text(), re.MULTILINE)
 
 
 def test_numbers_that_differ_late_are_shown_with_enough_digits():
@@ -155,24 +142,6 @@ def half_the_products(queries, keys, values, valid_lens=None, mask=None):
     return weights @ values, weights
 
 
-class HeadsOfAPosition(nn.Module):
-    """Without the transpose, the heads of a position attend to each other."""
-
-    def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False, *, device=None, dtype=None):
-        super().__init__()
-        self.num_heads = num_heads
-        for name in ("W_q", "W_k", "W_v", "W_o"):
-            layer = nn.Linear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
-            setattr(self, name, layer)
-
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        given = zip((self.W_q, self.W_k, self.W_v), (queries, keys, values), strict=True)
-        q, k, v = (layer(x).unflatten(-1, (self.num_heads, -1)) for layer, x in given)
-        weights = torch.softmax(q @ k.mT / math.sqrt(q.shape[-1]), -1)
-        self.attention_weights = weights.detach()
-        return self.W_o((weights @ v).flatten(2))
-
-
 def without_dim(scores, valid_lens=None, mask=None):
     allowed = torch.ones_like(scores, dtype=torch.bool) if mask is None else mask
     if valid_lens is not None:
@@ -200,8 +169,6 @@ def without_such_a_part(model, layer, head):
     [
         ("scaled_dot_product_attention", half_the_products,
          "In your `outputs`, [0, 0] is", "number of queries"),
-        ("MultiHeadAttention", HeadsOfAPosition, "`self.attention_weights` must have shape",
-         "gradient"),
         ("masked_softmax", without_dim, "your softmax runs over these.", "over the queries"),
         ("masked_softmax", without_dim, "Implicit dimension choice for softmax", "nan"),
         ("shift_right", rolled_over_all_items, "`inputs`, [1, 0] is", "the very word"),

@@ -1,10 +1,15 @@
-"""The map of a student's library: it says whose each part is in words and not by color alone."""
+"""The map of a student's library, and the end of the course, which is made from it.
+
+The map says whose each part is in words and not by color alone.
+"""
 
 import re
 
 import pytest
 
+import course_lib
 from course_lib.exercises import exercises
+from course_lib.notebook._certificate import COURSES, TITLE, Certificate
 from course_lib.notebook.library_map import MARK, Part, library_map
 from course_lib.notebook.library_parts import PARTS, parts_of
 
@@ -43,3 +48,48 @@ def test_depths_open_and_close_their_frames():
     between = page[page.index("<strong>a<") : page.index("<strong>b<")]
     # Part a and two frames end, and part b begins.
     assert between.count("</div>") - between.count("<div") == 2
+
+
+# --- the certificate ------------------------------------------------------------------
+
+
+@pytest.fixture
+def own(tmp_path):
+    return Certificate(
+        {"causal_mask": "2026-11-23", "bmm": "", "stable_softmax": "2026-10-02"}, tmp_path
+    )
+
+
+def test_it_says_whose_each_part_is_and_since_when_as_text_and_as_html(own):
+    lines = own.text().splitlines()
+    number = f"3 of {len(exercises())} parts are your own"
+    assert lines[:3] == [TITLE, number, "02 Oct 2026 to 23 Nov 2026"]
+    told = {"  causal_mask: yours, 23 Nov 2026", "  bmm: yours, no date"}
+    assert told | {f"  length_mask: {COURSES}"} <= set(lines)
+    assert sum(line.startswith("  ") for line in lines) == len(exercises())
+    page = own._repr_html_()
+    assert repr(own) == own.text()
+    assert TITLE in page and "02 Oct 2026 to 23 Nov 2026" in page
+    assert "<code>causal_mask</code>: yours, 23 Nov 2026" in page
+    assert page.count(f"</code>: {COURSES}") == len(exercises()) - 3
+    assert str(own.place) in page and "Nothing is sent anywhere." in page
+    assert "<script" not in page and "src=" not in page
+
+
+def test_one_day_is_said_once_and_a_whole_library_as_such(tmp_path):
+    day = "2026-11-23"
+    assert "\n23 Nov 2026\n" in Certificate({"bmm": day, "causal_mask": day}, tmp_path).text()
+    whole = Certificate(dict.fromkeys(exercises(), day), tmp_path).text()
+    assert f"all {len(exercises())} parts are your own" in whole and COURSES not in whole
+
+
+def test_it_counts_the_library_of_whoever_works_and_none_in_a_program(
+    notebook, own_course, monkeypatch
+):
+    assert course_lib.certificate().own == {}
+    notebook.solve()
+    shown = course_lib.certificate()
+    assert set(shown.own) == {"causal_mask"} and shown.place == own_course / "my_attention"
+    monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
+    assert course_lib.certificate().own == {}
+    assert "which is still empty" in course_lib.certificate().text()

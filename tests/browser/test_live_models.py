@@ -218,14 +218,6 @@ def test_the_output_is_written_word_by_word_where_things_may_move(put, page):
     assert figure.locator(".query .blank").count() == 1
 
 
-def test_pointing_at_another_word_is_for_a_moment(translator, page):
-    translator.get_by_role("button", name="Next word").click(click_count=2)
-    translator.locator(".query [role=option]").first.hover()
-    assert translator.locator(".said").inner_text().startswith("forty looks most")
-    page.mouse.move(1, 1)
-    assert translator.locator(".said").inner_text().startswith("three looks most")
-
-
 def test_a_screen_reader_hears_the_result_and_nothing_before_one_types(translator):
     heard = translator.locator(".heard")
     assert heard.get_attribute("aria-live") == "polite" and heard.inner_text() == ""
@@ -281,19 +273,6 @@ def test_the_story_says_what_the_chosen_head_looked_at(induction):
         assert f"looked at the {letter} at" in words or "letter itself" in words
         expected = re.search(r"expects (\w)", words)[1]
         assert ("That is not the" in words) == (letter != expected and "itself" not in words)
-
-
-def test_a_place_is_chosen_by_pointer_and_arrow_keys(induction, page):
-    places = induction.get_by_role("radiogroup", name="Predict after")
-    places.get_by_role("radio", name="T, position 6").click()
-    assert induction.locator(".bars li").first.inner_text().split()[0] == "Q"
-    page.keyboard.press("ArrowLeft")
-    assert induction.get_by_text("After KTQBXK the model expects T").is_visible()
-    page.keyboard.press("Home")
-    assert induction.get_by_text("looked at this letter itself").is_visible()
-    first = places.get_by_role("radio").first
-    assert first.evaluate("e => e === document.activeElement")
-    assert first.get_attribute("aria-checked") == "true"
 
 
 def test_what_the_induction_model_cannot_read_is_answered_by_a_sentence(induction):

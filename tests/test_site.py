@@ -135,8 +135,8 @@ def test_the_first_cell_installs_what_a_notebook_imports_and_nothing_else():
     ("option", "value", "said"),
     [
         ("--repository", "git@x.org:a/b.git", "got git@x.org:a/b.git"),
-        ("--into", "mine", "holds something that is not a site"),
-        ("--into", "README.md", "README.md is a file"),
+        ("--into", "mine", "mine is not a site"),
+        ("--into", "README.md", "README.md is not a site"),
     ],
 )
 def test_an_address_or_a_folder_that_cannot_be_is_refused(course, capsys, option, value, said):
@@ -161,9 +161,7 @@ def test_what_is_missing_is_named(course, capsys, monkeypatch):
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::PendingDeprecationWarning")
 def test_a_site_is_built_and_replaced_whole_and_a_fault_leaves_the_old_one(course, capsys):
     assert cli.main(["site"]) == 0
-    said = capsys.readouterr()
-    assert "site: writing notebooks/01_lesson/01_lesson\n" in said.err
-    assert "no launch buttons: give --repository" in said.out
+    assert "no launch buttons: give --repository" in capsys.readouterr().out
     index = course / "_site" / "index.html"
     old = index.read_bytes()
     assert b"Course" in old and not (course / "_site" / "launch").exists()
@@ -176,12 +174,4 @@ def test_a_site_is_built_and_replaced_whole_and_a_fault_leaves_the_old_one(cours
     assert cli.main(["site", "--quiet"]) == 0
     assert capsys.readouterr().err == ""
     assert b"Another" in index.read_bytes() and not (course / "_site" / "stale.html").exists()
-
-    def interrupted(step):
-        if step.done == 3:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        build(course, course / "_site", progress=interrupted)
-    assert b"Another" in index.read_bytes()
     assert [path.name for path in course.glob(".course-site*")] == []

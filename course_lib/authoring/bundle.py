@@ -6,7 +6,6 @@ commands import, and its own project file. The same course gives the same bytes.
 
 import hashlib
 import io
-import json
 import re
 import string
 import tomllib
@@ -45,7 +44,13 @@ STARTS = (
     "exercises/__init__.py",
 )
 NOT_FOR_STUDENTS = ("authoring", "benchmarks", "collecting", "grading")
-_KEPT = ("name", "description", "readme", "license", "license-files", "requires-python", "dynamic")
+_TABLES = (
+    "[build-system]",
+    "[project]",
+    "[project.scripts]",
+    "[tool.hatch.version]",
+    "[tool.hatch.build.targets.wheel]",
+)
 
 
 @dataclass(frozen=True)
@@ -184,40 +189,21 @@ def library_files(course: LessonTree, lessons: Sequence[str], up_to: str | None)
 
 
 def project(home: Path) -> str:
-    """Return a pyproject.toml without the optional dependencies."""
-    whole = _pyproject(home)
-    about = whole["project"]
-    lines = ["[build-system]", *_entries(whole["build-system"])]
-    lines += ["", "[project]", *_entries({key: about[key] for key in _KEPT})]
-    lines += _entries({"dependencies": about["dependencies"]})
-    lines += ["", "[project.scripts]", *_entries(about["scripts"])]
-    hatch = whole["tool"]["hatch"]
-    lines += ["", "[tool.hatch.version]", *_entries(hatch["version"])]
-    wheel = hatch["build"]["targets"]["wheel"]
-    lines += ["", "[tool.hatch.build.targets.wheel]", *_entries(wheel)]
-    return "\n".join(lines) + "\n"
-
-
-def _pyproject(home: Path) -> dict:
-    return tomllib.loads((home / "pyproject.toml").read_text(encoding="utf-8"))
-
-
-def _entries(table: dict) -> list[str]:
-    """Return a table as TOML lines, with strings and lists of strings as in JSON."""
-    return [f"{key} = {json.dumps(value, indent=4)}" for key, value in table.items()]
+    """Return the tables of the clone's pyproject.toml that a student needs."""
+    text = (home / "pyproject.toml").read_text(encoding="utf-8")
+    return "".join(part for part in re.split(r"(?m)^(?=\[)", text) if part.startswith(_TABLES))
 
 
 def environment(home: Path) -> str:
     """Return the clone's environment.yml without comments and optional packages."""
-    optional = _pyproject(home)["project"]["optional-dependencies"]
-    names = {Requirement(line).name for lines in optional.values() for line in lines}
-    lines = (home / "environment.yml").read_text(encoding="utf-8").splitlines(keepends=True)
-    kept = []
-    for line in lines:
-        package = re.match(r"\s+- ([\w.-]+)", line)
-        if not line.startswith("#") and not (package and package[1] in names):
-            kept.append(line)
-    return "".join(kept)
+    project = tomllib.loads((home / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    optional = "|".join(
+        Requirement(line).name
+        for lines in project["optional-dependencies"].values()
+        for line in lines
+    )
+    text = (home / "environment.yml").read_text(encoding="utf-8")
+    return re.sub(rf"(?m)^(#|\s+- ({optional})(?![\w.-])).*\n", "", text)
 
 
 def readme(course: LessonTree, lessons: Sequence[str], up_to: str | None) -> str:

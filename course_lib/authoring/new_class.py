@@ -21,25 +21,21 @@ DIGESTS = f"{SOLUTIONS}/{FILE}"
 
 @dataclass(frozen=True)
 class Made:
-    """The result of `init`: the files that it wrote, and those that it did not change.
-
-    `built` are the lessons left alone because `course build` made their notebooks in this folder.
-    """
+    """The result of `init`: the files that it wrote, and those that it did not change."""
 
     folder: Path
     written: tuple[str, ...]
     left: tuple[str, ...]
-    built: tuple[str, ...]
 
     def text(self) -> str:
-        """Return a line for the folder, one for each edited file and one for the lessons built."""
+        """Return a line for the folder, and one for each file that was left alone."""
         lines = [f"{self.folder}: {len(self.written)} files written"]
-        edited = [name for name in self.left if _unit(name) not in self.built]
-        lines += [f"left alone, because it or its lesson was edited: {name}" for name in edited]
-        if edited:
-            lines.append("for the course's version, move edited files away and run this again")
-        if self.built:
-            lines.append(f"built in this folder, now: course build {' '.join(self.built)}")
+        lines += [f"left alone, because it or its lesson was changed: {name}" for name in self.left]
+        if self.left:
+            lines.append(
+                "for the course's version, move changed files away and run this again; lessons "
+                "that you built here are brought up to date by: course build"
+            )
         return "\n".join(lines)
 
 
@@ -78,9 +74,7 @@ def init(folder: Path) -> Made:
         write_atomically(folder / name, files[name])
     known |= {name: file_digest(files[name]) for name in files if name not in left}
     write_atomically(record, json.dumps(known, indent=1) + "\n")
-    lessons = dict.fromkeys(_unit(name) for name in left if name.endswith(".ipynb"))
-    built = [slug for slug in lessons if _is_built(folder, slug, theirs.get(slug, {}))]
-    return Made(folder, tuple(written), tuple(left), tuple(built))
+    return Made(folder, tuple(written), tuple(left))
 
 
 def course_files(home: Path) -> dict[str, bytes]:
@@ -106,15 +100,6 @@ def course_files(home: Path) -> dict[str, bytes]:
 def _unit(name: str) -> str:
     """Return what is replaced together: a lesson's notebooks, since one is made from the other."""
     return name.split("/")[1] if name.endswith(".ipynb") else name
-
-
-def _is_built(folder: Path, slug: str, noted: dict) -> bool:
-    """Return whether a lesson's notebooks are as `course build` noted them."""
-    files = {
-        f"{RELEASE}/{slug}/{name}": digest for name, digest in noted.get("release", {}).items()
-    }
-    files[f"{SOLUTIONS}/{slug}/{slug}.ipynb"] = noted.get("solution")
-    return all(_has(folder / name, digest) for name, digest in files.items())
 
 
 def _has(path: Path, *digests: str | None) -> bool:

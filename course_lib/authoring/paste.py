@@ -95,7 +95,7 @@ class _Cut:
             self._mark(function)
         if not functions:
             self._fail(node, "has no method", "A class is an exercise by its methods.")
-        return self._render(_first_line(node), self._last_line(node))
+        return self._render(_first_line(node), node.end_lineno)
 
     def _render(self, first: int, last: int) -> str:
         parts = []
@@ -129,19 +129,7 @@ class _Cut:
             first += 1
         indent = " " * body[0].col_offset
         self.before[first] = indent + BEGIN
-        self.after[self._last_line(function)] = indent + END
-
-    def _last_line(self, node) -> int:
-        """Return the last line of `node`, including comments at the end of its body."""
-        last = node.end_lineno
-        for number in range(last + 1, len(self.lines) + 1):
-            line = self.lines[number - 1]
-            if line.strip() and not (
-                line.lstrip()[0] == "#" and line[: node.col_offset + 1].isspace()
-            ):
-                break
-            last = number if line.strip() else last
-        return last
+        self.after[function.end_lineno] = indent + END
 
     def _fail(self, node, what: str, remedy: str) -> Never:
         raise BuildError(self.shown, node.lineno, f"`{node.name}` {what}", remedy)

@@ -13,7 +13,6 @@ import shutil
 import tempfile
 import time
 import tomllib
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,13 +28,11 @@ from course_lib.models.trained import live_induction, live_translator, trained_i
 from course_lib.plotting import Plot, figure_html
 from course_lib.workspace.errors import SiteError, UsageError
 from course_lib.workspace.folder import lesson_names
-from course_lib.workspace.progress import Step
 
 BESIDE = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE")
 PACKAGES = ("sphinx", "myst_nb", "sphinx_book_theme")
 LAUNCH = "launch"  # folder of the site with the notebooks that Colab and Binder open
 BRANCH = "gh-pages"  # the branch that holds the published site, and so those notebooks
-Progress = Callable[[Step], None]
 # What the lessons, the checks and the figures import beyond the standard library and IPython.
 NEEDED = ("jaxtyping", "matplotlib", "numpy", "torch")
 
@@ -55,9 +52,7 @@ class Site:
     seconds: float
 
 
-def build(
-    root: Path, into: Path, *, repository: str | None = None, progress: Progress | None = None
-) -> Site:
+def build(root: Path, into: Path, *, repository: str | None = None) -> Site:
     """Build the site of the course at `root` into the folder `into`, whole or not at all.
 
     Args:
@@ -65,7 +60,6 @@ def build(
         into: the folder for the pages; created if missing. An earlier site in it is replaced.
         repository: the public GitHub address, for the launch buttons. The default is the one in
             `[project.urls]` in pyproject.toml.
-        progress: called with a `Step` for each page read and each page written.
 
     Raises:
         UsageError: `root` has no site, `into` holds something else, or the address is invalid.
@@ -79,7 +73,7 @@ def build(
     with tempfile.TemporaryDirectory(prefix=".course-site-", dir=into.parent) as folder:
         scratch = Path(folder)
         _lay_out(root, lessons, scratch / "source")
-        _run_sphinx(root / "site", scratch, repository, progress)
+        _run_sphinx(root / "site", scratch, repository)
         _add_notebooks(root, lessons, scratch / "html", repository)
         pages = sum(1 for _ in (scratch / "html").rglob("*.html"))
         if into.exists():
@@ -123,11 +117,9 @@ def _check(root: Path, into: Path) -> list[str]:
     if missing or not lessons:
         what = missing[0].relative_to(root) if missing else "notebooks/NN_name"
         raise UsageError(f"there is no {what}; make it with: course build")
-    if into.exists() and not into.is_dir():
-        raise UsageError(f"{into} is a file; name a folder with --into")
-    if into.is_dir() and any(into.iterdir()) and not (into / ".buildinfo").is_file():
-        problem = f"{into} holds something that is not a site"
-        raise UsageError(f"{problem}; name another folder with --into")
+    foreign = any(into.iterdir()) if into.is_dir() else into.exists()
+    if foreign and not (into / ".buildinfo").is_file():
+        raise UsageError(f"{into} is not a site; name another folder with --into")
     return lessons
 
 
@@ -203,9 +195,7 @@ def causal_mask(num_queries, num_keys=None, *, device=None) -> torch.Tensor:
     return torch.ones(num_queries, num_keys, dtype=torch.bool, device=device).triu()
 
 
-def _run_sphinx(
-    settings: Path, scratch: Path, repository: str | None, progress: Progress | None
-) -> None:
+def _run_sphinx(settings: Path, scratch: Path, repository: str | None) -> None:
     from sphinx.application import Sphinx
     from sphinx.errors import SphinxError
     from sphinx.util.console import nocolor
@@ -224,31 +214,12 @@ def _run_sphinx(
                 freshenv=True,
                 warningiserror=True,
             )
-            if progress:
-                _follow(app, progress)
             app.build()
     except SphinxError as error:
         raise SiteError(f"the site cannot be built: {error}") from error
     if app.statuscode:
         said = warnings.getvalue().replace(f"{scratch / 'source'}{os.sep}", "").strip()
         raise SiteError(f"the site has faults:\n{said}")
-
-
-def _follow(app, progress: Progress) -> None:
-    """Report a step for each page that Sphinx reads and writes."""
-    done: dict[str, None] = {}  # in order, each once
-
-    def step(what: str) -> None:
-        if what not in done:
-            done[what] = None
-            progress(Step("site", len(done), 2 * len(app.env.found_docs), what))
-
-    def written(app, page: str, template: str, context: dict, doctree) -> None:
-        if page in app.env.found_docs:
-            step(f"writing {page}")
-
-    app.connect("source-read", lambda app, page, source: step(f"reading {page}"))
-    app.connect("html-page-context", written)
 
 
 def _launch_options(repository: str | None) -> dict[str, object]:

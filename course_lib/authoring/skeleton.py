@@ -17,7 +17,7 @@ PLACEHOLDER = "TODO"
 
 
 def new_exercise(course: LessonTree, name: str, slug: str) -> list[Path]:
-    """Write the skeleton of an exercise into the six places of an existing lesson.
+    """Write the skeleton of an exercise into the five places of an existing lesson.
 
     `attention/__init__.py` exports its name, and the lesson's `__init__.py` lists it.
 
@@ -41,11 +41,9 @@ def new_exercise(course: LessonTree, name: str, slug: str) -> list[Path]:
     oracle = library / "reference" / f"{lesson}.py"
     exercise = library / "exercises" / lesson / f"{name}.py"
     variants = library.parent / "tests" / "variants" / lesson / f"{name}.py"
-    parts = library / "notebook" / "library_parts.py"
     init = library / "attention" / "__init__.py"
     exports = init.read_text("utf-8")
     order = exercise.with_name("__init__.py")
-    neighbor = (course.lessons[slug].exercises or [*course.exercises])[-1]
     _write(
         {
             solution: f"{solution.read_text('utf-8')}\n\n{_filled('solution', name=name)}",
@@ -53,12 +51,11 @@ def new_exercise(course: LessonTree, name: str, slug: str) -> list[Path]:
             oracle: f"{oracle.read_text('utf-8')}\n\n{_filled('oracle', name=name)}",
             exercise: _filled("exercise", name=name),
             variants: _filled("variants", name=name),
-            parts: _with_part(parts, name, neighbor, course),
             order: _with_name(order, name, course),
             init: with_exports(exports, exported(exports) | {name: solution.stem}),
         }
     )
-    return [solution, text, oracle, exercise, variants, parts]
+    return [solution, text, oracle, exercise, variants]
 
 
 def new_lesson(course: LessonTree, slug: str) -> list[Path]:
@@ -139,16 +136,6 @@ def _with_name(order: Path, name: str, course: LessonTree) -> str:
     names = [*re.findall(r'"(\w+)"', found[1]), name]
     listed = "".join(f'        "{each}",\n' for each in names)
     return text[: found.start()] + f"exercises=(\n{listed}    ),\n)" + text[found.end() :]
-
-
-def _with_part(parts: Path, name: str, previous: str, course: LessonTree) -> str:
-    """Return `library_parts.py` with the exercise in the same part as the previous one."""
-    text = parts.read_text(encoding="utf-8")
-    text, found = re.subn(rf"\b{previous}\b", f"{previous}\n        {name}", text, count=1)
-    if not found:
-        what = f"`{previous}` is in no part"
-        raise BuildError(course.relative(parts), None, what, f"Add `{previous}` to a part there.")
-    return text
 
 
 def _write(files: dict[Path, str]) -> None:

@@ -121,7 +121,8 @@ def site(
         from course_lib.authoring.site import build
 
     into = into or course_root() / "_site"
-    built = build(with_sources("site"), into, repository=repository, progress=progress(quiet))
+    with working("building the site", quiet):
+        built = build(with_sources("site"), into, repository=repository)
     typer.echo(f"{built.index}: {built.pages} pages ({built.seconds:.1f} s)")
     if built.repository is None:
         typer.echo(

@@ -15,16 +15,13 @@ from course_lib.workspace.folder import (
 
 verbs = typer.Typer()
 _LESSON = "For grading, scale and checks: a lesson to measure; may be repeated."
-_QUICK = (
-    "Measure less. attention: small inputs; checks: five answers of each kind; stability: "
-    "three copies, graded once."
-)
+_QUICK = "Measure less. checks: five answers of each kind; stability: three copies, graded once."
 
 
 @verbs.command()
 def bench(
     what: Annotated[
-        Literal["grading", "scale", "stability", "attention", "checks"],
+        Literal["grading", "scale", "stability", "checks"],
         typer.Argument(help="What to measure."),
     ] = "grading",
     lesson: Annotated[list[str] | None, typer.Option("--lesson", help=_LESSON)] = None,
@@ -39,7 +36,7 @@ def bench(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Measure grading, the stability of grades, a large class, attention or checks.
+    """Measure grading, the stability of grades, a large class or checks.
 
     The exit code is 1 if copies of a notebook got different grades.
 
@@ -49,17 +46,11 @@ def bench(
 
     Example: course bench checks --lesson 02
 
-    Example: course bench attention --quick
-
     Example: course bench stability
     """
     tell = progress(quiet) or (lambda line: None)
     failed = False
     match what:
-        case "attention":
-            from course_lib.benchmarks import attention
-
-            measured = attention.measure(quick=quick, tell=tell)
         case "checks":
             from course_lib.benchmarks import checks
 

@@ -2,7 +2,8 @@
 
 PyTorch's fused kernel takes four axes, the same number of features in all three inputs, and no
 dropout on a CPU. With other inputs PyTorch falls back to the full score matrix. So `attend` adds
-axes, and zeros after the last feature, which do not change any dot product.
+axes, and zeros after the last feature, which do not change any dot product. Dropout on a CPU
+remains slow.
 """
 
 import math
@@ -13,8 +14,6 @@ from torch.nn import functional as F
 
 from course_lib import attention as taught
 from course_lib.attention._checked import checked
-from course_lib.fused._blocks import in_blocks
-from course_lib.fused._masked_softmax import allowed_keys, masked_softmax, softmax_of_allowed
 
 
 @checked
@@ -43,11 +42,9 @@ def scaled_dot_product_attention(
 
     Source: Dao et al. 2022, https://arxiv.org/abs/2205.14135
     """
-    if not need_weights:
-        return attend(queries, keys, values, valid_lens, mask), None
-    scores = _scores(queries, keys)
-    attention_weights = masked_softmax(scores, valid_lens, mask)
-    return attention_weights @ values, attention_weights
+    if need_weights:
+        return taught.scaled_dot_product_attention(queries, keys, values, valid_lens, mask)
+    return attend(queries, keys, values, valid_lens, mask), None
 
 
 class DotProductAttention(taught.DotProductAttention):
@@ -126,7 +123,12 @@ def attend(
     """
     *lead, num_queries, d = queries.shape
     num_keys, v = values.shape[-2:]
-    allowed = allowed_keys((*lead, num_queries, num_keys), valid_lens, mask)
+    allowed = mask
+    if valid_lens is not None:
+        rows = num_queries if valid_lens.dim() == 2 else 1
+        real = taught.length_mask(valid_lens, num_keys)
+        real = real.reshape(lead[0], *[1] * (len(lead) - 1), rows, num_keys)
+        allowed = real if mask is None else real & mask
     four_axes = lead[0] if lead else 1, math.prod(lead[1:])  # (batch, heads)
     queries, keys, values = (x.reshape(*four_axes, *x.shape[-2:]) for x in (queries, keys, values))
     empty = None
@@ -135,34 +137,17 @@ def attend(
         # The kernel adds -inf to masked scores, which is NaN if the score of padding is inf.
         keys = keys.masked_fill(~allowed.any(dim=-2).unsqueeze(-1), 0.0)
         empty = ~allowed.any(dim=-1, keepdim=True)
-    if dropout and queries.device.type == "cpu":
-        outputs = _attend_with_dropout(queries, keys, values, allowed, dropout)
-    else:
-        wide = max(d, v)
-        padded = (F.pad(x, (0, wide - x.shape[-1])) for x in (queries, keys, values))
-        outputs = F.scaled_dot_product_attention(
-            *padded,
-            attn_mask=None if allowed is None or empty is None else allowed | empty,
-            dropout_p=dropout,
-            scale=1 / math.sqrt(d),
-        )[..., :v]
-        if empty is not None:
-            outputs = outputs.masked_fill(empty, 0.0)
+    wide = max(d, v)
+    padded = (F.pad(x, (0, wide - x.shape[-1])) for x in (queries, keys, values))
+    outputs = F.scaled_dot_product_attention(
+        *padded,
+        attn_mask=None if allowed is None or empty is None else allowed | empty,
+        dropout_p=dropout,
+        scale=1 / math.sqrt(d),
+    )[..., :v]
+    if empty is not None:
+        outputs = outputs.masked_fill(empty, 0.0)
     return outputs.reshape(*lead, num_queries, v)
-
-
-def _attend_with_dropout(queries, keys, values, allowed, dropout) -> Tensor:
-    def average(queries, keys, values, allowed) -> Tensor:
-        weights = softmax_of_allowed(_scores(queries, keys), allowed)
-        return F.dropout(weights, dropout) @ values
-
-    numbers_per_query = queries.shape[1] * keys.shape[-2]  # heads * num_keys
-    return in_blocks(average, numbers_per_query, queries, keys, values, allowed)
-
-
-def _scores(queries: Tensor, keys: Tensor) -> Tensor:
-    """Return the scores. Dividing before the product avoids overflow in float16."""
-    return (queries / math.sqrt(queries.shape[-1])) @ keys.mT
 
 
 def _with_four_axes(allowed: Tensor, lead: list[int]) -> Tensor:

@@ -1,8 +1,7 @@
 """Map exercises to the parts of a Transformer, for the map of a student's library.
 
-The parts are in the order of the computation, each with its depth in the model. `course new` adds
-a new exercise beside the last one of its lesson. The map leaves out names that are not
-exercises, and it shows exercises that are not listed here at its end.
+The parts are in the order of the computation, each with its depth in the model. The map leaves out
+names that are not exercises, and it shows exercises that are not listed here at its end.
 """
 
 from collections.abc import Iterable

@@ -95,7 +95,7 @@ class _Cut:
             self._mark(function)
         if not functions:
             self._fail(node, "has no method", "A class is an exercise by its methods.")
-        return self._render(_first_line(node), node.end_lineno)
+        return self._render(_first_line(node), node.end_lineno or 0)
 
     def _render(self, first: int, last: int) -> str:
         parts = []

@@ -327,19 +327,27 @@ def test_modules_of_both_packages_compute_the_same_on_another_device(name, kind)
 @pytest.mark.parametrize(
     ("package", "options"), [(attention, {}), (fused, {}), (fused, {"need_weights": False})]
 )
-def test_functions_of_both_packages_compute_the_same_on_another_device(package, options, kind):
-    def outputs_of(package, name, **options):
-        return lambda *x: getattr(package, name)(*x, **options)[0]
+def test_the_function_of_both_packages_computes_the_same_on_another_device(package, options, kind):
+    ours, taught = (
+        lambda *x: package.scaled_dot_product_attention(*x, **options)[0],
+        lambda *x: taught_function(*x)[0],
+    )
+    assert_same_there(ours, taught, inputs_for((8, 8, 8), 2, 13, 40), *masks(kind, 2, 13, 40))
 
-    inputs, given = inputs_for((8, 8, 8), 2, 13, 40), masks(kind, 2, 13, 40)
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_other_taught_attentions_compute_the_same_on_another_device(kind):
+    inputs, given = inputs_for((4, 6, 5), 2, 13, 40), masks(kind, 2, 13, 40)
+    module = attention.AdditiveAttention(4, 6, 5).double()
+    assert_same_there(module, module, inputs, *given)
+    scores = [normal(0, 2, 13, 40)]
+    assert_same_there(attention.masked_softmax, attention.masked_softmax, scores, *given)
     h = torch.tensor(1.3, dtype=torch.float64)
-    name, pooling = "scaled_dot_product_attention", "kernel_pooling"
-    functions = outputs_of(package, name, **options), outputs_of(attention, name)
-    assert_same_there(*functions, inputs, *given)
-    functions = outputs_of(package, pooling, **options), outputs_of(attention, pooling)
-    assert_same_there(*functions, [*(x[0] for x in inputs), h])
-    scores = [3 * inputs[0] @ inputs[1].mT]
-    assert_same_there(package.masked_softmax, attention.masked_softmax, scores, *given)
+
+    def pooling(*x):
+        return attention.kernel_pooling(*x)[0]
+
+    assert_same_there(pooling, pooling, [normal(i, 13, 2) for i in range(3)], h)
 
 
 def test_a_look_at_the_numbers_is_noticed():

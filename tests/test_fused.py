@@ -322,7 +322,6 @@ def test_modules_of_both_packages_compute_the_same_on_another_device(name, kind)
         assert_same_there(module, taught, inputs_for(widths, 2, 13, 40), *masks(kind, 2, 13, 40))
 
 
-@pytest.mark.usefixtures("blocks")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     ("package", "options"), [(attention, {}), (fused, {}), (fused, {"need_weights": False})]

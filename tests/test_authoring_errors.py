@@ -196,14 +196,6 @@ DYNAMIC = {
         "cell `doubling-2` writes to stderr: .*UserWarning: old",
     ),
     "address": (DEMO, "object()", "object()", "shows a memory address, 0x"),
-    "widget": (
-        DEMO,
-        "from IPython.display import display\n"
-        "widget = {'application/vnd.jupyter.widget-view+json': {'model_id': 'a'}}\n"
-        "display(widget, raw=True)",
-        "from IPython.display",
-        "shows a widget, whose id is a new one each time",
-    ),
     "dead kernel": (DEMO, "import os\nos._exit(3)", "import os", "the kernel died in cell"),
 }
 

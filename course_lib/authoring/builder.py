@@ -33,8 +33,6 @@ class BuildResult:
     """The result of building one lesson."""
 
     lesson: str
-    solution: Path
-    release: Path
     executed: bool
     released: bool
     seconds: float
@@ -81,7 +79,7 @@ def build(
     say = progress or (lambda line: None)
     slugs = course.select(lessons)
     for slug in slugs:
-        _refuse_if_edited(course, slug, read_digests(course, slug).get("release", {}))
+        _refuse_if_edited(course, slug, _digests(course).get(slug, {}).get("release", {}))
     assembled = {slug: assemble(course, slug) for slug in slugs}
     return [_build_lesson(course, slug, *assembled[slug], force, say) for slug in slugs]
 
@@ -99,7 +97,7 @@ def _build_lesson(course, slug, notebook, lines, force: bool, say: Progress) -> 
     solution, release = course.solution(slug), course.release(slug)
     digest = input_digest(notebook, course, slug)
     old = _read(solution)
-    executed = force or _solution_drift(old, digest, read_digests(course, slug)) is not None
+    executed = force or _solution_drift(old, digest, _digests(course).get(slug, {})) is not None
     text = _executed_text(course, slug, notebook, lines, say) if executed or old is None else old
     files = release_files(course, slug, text)
     changed = _differing(files, release.parent)
@@ -112,7 +110,7 @@ def _build_lesson(course, slug, notebook, lines, force: bool, say: Progress) -> 
         write_atomically(solution, text)
     _note_digests(course, slug, digest, text, files)
     seconds = time.monotonic() - start
-    return BuildResult(slug, solution, release, executed, bool(changed), seconds)
+    return BuildResult(slug, executed, bool(changed), seconds)
 
 
 def _refuse_if_edited(course: LessonTree, slug: str, names: Iterable[str]) -> None:
@@ -131,7 +129,7 @@ def _refuse_if_edited(course: LessonTree, slug: str, names: Iterable[str]) -> No
 def _is_edited(course: LessonTree, slug: str, name: str) -> bool:
     """Return whether a release file exists and differs from what the build last wrote."""
     data = _read_bytes(course.release(slug).parent / name)
-    written = read_digests(course, slug).get("release", {}).get(name)
+    written = _digests(course).get(slug, {}).get("release", {}).get(name)
     return data is not None and file_digest(data) != written
 
 
@@ -158,11 +156,11 @@ def _solution_drift(text: str | None, digest: str, noted: dict[str, str]) -> str
     """Return why a source notebook differs from the one that would be built, or None."""
     if text is None:
         return "not built yet"
-    if not noted:
+    if "solution" not in noted:
         return f"not in {SOLUTIONS}/{FILE}, so not a notebook this course built"
-    if noted["solution"] != text_digest(text):
+    if noted["solution"] != file_digest(text.encode()):
         return "edited by hand, which the next build undoes: edit the .py beside it"
-    return None if noted["inputs"] == digest else "older than the lesson text or course_lib"
+    return None if noted.get("inputs") == digest else "older than the lesson text or course_lib"
 
 
 def _drifts(course: LessonTree, slug: str) -> list[Drift]:
@@ -173,7 +171,7 @@ def _drifts(course: LessonTree, slug: str) -> list[Drift]:
         return [Drift(error.path, f"line {error.line}: {error.what}. {error.remedy}", command)]
     solution, release = course.solution(slug), course.release(slug)
     digest = input_digest(notebook, course, slug)
-    reason = _solution_drift(_read(solution), digest, read_digests(course, slug))
+    reason = _solution_drift(_read(solution), digest, _digests(course).get(slug, {}))
     if reason is None:
         return check_release(course, slug)
     drifts = [Drift(course.relative(solution), reason, command)]
@@ -222,12 +220,7 @@ def input_digest(notebook, course: LessonTree, slug: str) -> str:
     parts.append(digest_of(influences(sources, course, slug), course.library))
     for file in sorted(p for p in course.text(slug).parent.rglob("*") if _is_data(p)):
         parts += [course.relative(file), file_digest(file.read_bytes())]
-    return text_digest("\0".join(parts))
-
-
-def text_digest(text: str) -> str:
-    """Return a digest of a notebook's text that ignores CRLF line endings."""
-    return hashlib.sha256(text.encode()).hexdigest()
+    return file_digest("\0".join(parts).encode())
 
 
 def file_digest(data: bytes) -> str:
@@ -235,20 +228,11 @@ def file_digest(data: bytes) -> str:
     return hashlib.sha256(data.replace(b"\r\n", b"\n")).hexdigest()
 
 
-def read_digests(course: LessonTree, slug: str) -> dict:
-    """Return the digests recorded for a lesson, or an empty dict if they cannot be read."""
-    try:
-        noted = _all_digests(course)[slug]
-        found = {key: str(noted[key]) for key in ("inputs", "solution")}
-        return {**found, "release": dict(noted.get("release", {}))}
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return {}
-
-
-def _all_digests(course: LessonTree) -> dict:
+def _digests(course: LessonTree) -> dict[str, dict]:
+    """Return the digests recorded for each lesson, or an empty dict if they cannot be read."""
     try:
         return dict(json.loads((course.root / SOLUTIONS / FILE).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError):
         return {}
 
 
@@ -256,10 +240,10 @@ def _note_digests(
     course: LessonTree, slug: str, inputs: str, text: str, release: dict[str, bytes]
 ) -> None:
     """Record the digests of a lesson that was built, and forget lessons that are gone."""
-    noted = {name: value for name, value in _all_digests(course).items() if name in course.lessons}
+    noted = {name: value for name, value in _digests(course).items() if name in course.lessons}
     noted[slug] = {
         "inputs": inputs,
-        "solution": text_digest(text),
+        "solution": file_digest(text.encode()),
         "release": {name: file_digest(data) for name, data in release.items()},
     }
     path = course.root / SOLUTIONS / FILE

@@ -21,7 +21,7 @@ from course_lib.authoring.builder import check_release
 from course_lib.authoring.lesson_tree import LessonTree, files_home, template
 from course_lib.authoring.paste import solution_path
 from course_lib.exercises import course_file
-from course_lib.workspace.errors import ReleaseError
+from course_lib.workspace.errors import CourseError
 from course_lib.workspace.files import write_atomically
 from course_lib.workspace.sources import attention_init, reached
 
@@ -93,20 +93,20 @@ def make_bundle(
         progress: called with a line of text before each step.
 
     Raises:
-        ReleaseError: a lesson was edited by hand, is not built, or comes after `up_to`.
+        CourseError: a lesson was edited by hand, is not built, or comes after `up_to`.
     """
     say = progress or (lambda line: None)
     course = LessonTree.at(root)
     late = [slug for slug in lessons if up_to is not None and slug > up_to]
     if late:
-        raise ReleaseError(
+        raise CourseError(
             f"{late[0]} comes after {up_to} and needs its solutions; name a later lesson: "
             f"course release {' '.join(lessons)} --up-to {late[-1]}"
         )
     for slug in lessons:
         say(f"{slug}: comparing the release with its source notebook")
         if drifts := check_release(course, slug):
-            raise ReleaseError(str(drifts[0]))
+            raise CourseError(str(drifts[0]))
     say("packing")
     files = contents(course, lessons, up_to)
     data = packed(files)

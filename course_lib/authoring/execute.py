@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 CELL_TIMEOUT = 600  # seconds; ends a loop that would not end, whatever else the machine does
 REPORT = "application/vnd.course.report+json"
-_WIDGET = "application/vnd.jupyter.widget-view+json"
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
 _BASE64 = re.compile(r"base64,[A-Za-z0-9+/=\s]+")
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -110,9 +109,6 @@ def _check_repeatable(cell, where: tuple[str, int]) -> None:
         if output.output_type == "stream" and output.name == "stderr":
             what = f"cell `{cell.id}` writes to stderr: {_first_line(output.text)}"
             raise BuildError(*where, what, "Fix its cause, or print to stdout.")
-        if _WIDGET in output.get("data", {}):
-            what = f"cell `{cell.id}` shows a widget, whose id is a new one each time"
-            raise BuildError(*where, what, "Use plotting.interactive, which stores a picture.")
         texts = [data for kind, data in output.get("data", {}).items() if kind.startswith("text/")]
         texts += [output.text] if output.output_type == "stream" else []
         for text in texts:

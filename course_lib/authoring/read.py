@@ -70,22 +70,15 @@ def _with_lines(raw_cells, lines: list[str], path: str) -> list[Cell]:
     for raw in raw_cells:
         found = (i for i in range(position, len(lines)) if lines[i].startswith(_MARKER))
         marker = next(found, None)
-        if marker is None or (not cells and _stray(lines[:marker], raw)):
+        if marker is None:
             remedy = f"Put '{_MARKER}' on a line of its own above it, or fix the YAML header."
-            raise BuildError(path, 1 + position, "text that belongs to no cell", remedy)
+            raise BuildError(path, 1, "text that belongs to no cell", remedy)
         height = raw.source.count("\n") + 1 if raw.source else 0
         blank = len(raw.source) - len(raw.source.lstrip("\n"))
         options = {k: v for k, v in raw.metadata.items() if k not in _BOOKKEEPING}
         cells.append(Cell(raw.cell_type, raw.source.strip("\n"), marker + 2 + blank, options))
         position = marker + 1 + height
     return cells
-
-
-def _stray(preface: list[str], first_cell) -> bool:
-    """Tell whether the lines before the first marker hold more than a YAML header."""
-    lines = [line.rstrip() for line in preface if line.strip()]
-    is_header = lines[:1] == ["# ---"] and lines[-1] == "# ---" and lines.count("# ---") == 2
-    return bool(lines) and not (is_header and first_cell.cell_type != "raw")
 
 
 def _check_cell(cell: Cell, path: str) -> None:

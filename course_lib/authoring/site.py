@@ -26,7 +26,7 @@ from course_lib.attention import CausalSelfAttention, LanguageModel, positional_
 from course_lib.authoring.lesson_tree import template
 from course_lib.models.trained import live_induction, live_translator, trained_induction
 from course_lib.plotting import Plot, figure_html
-from course_lib.workspace.errors import SiteError, UsageError
+from course_lib.workspace.errors import CourseError, UsageError
 from course_lib.workspace.folder import lesson_names
 
 BESIDE = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE")
@@ -63,7 +63,7 @@ def build(root: Path, into: Path, *, repository: str | None = None) -> Site:
 
     Raises:
         UsageError: `root` has no site, `into` holds something else, or the address is invalid.
-        SiteError: Sphinx reported an error or a warning.
+        CourseError: Sphinx reported an error or a warning.
     """
     start = time.monotonic()
     into = into.resolve()
@@ -153,7 +153,9 @@ def _lay_out(root: Path, lessons: list[str], source: Path) -> None:
             page = reading_copy(with_outputs(release, solution))
         except KeyError as missing:
             where = _solution(root, lesson).relative_to(root)
-            raise SiteError(f"{where} has no cell {missing}; run: course build {lesson}") from None
+            raise CourseError(
+                f"{where} has no cell {missing}; run: course build {lesson}"
+            ) from None
         path = _release(source, lesson)
         path.parent.mkdir(parents=True)
         nbformat.write(page, path)
@@ -216,10 +218,10 @@ def _run_sphinx(settings: Path, scratch: Path, repository: str | None) -> None:
             )
             app.build()
     except SphinxError as error:
-        raise SiteError(f"the site cannot be built: {error}") from error
+        raise CourseError(f"the site cannot be built: {error}") from error
     if app.statuscode:
         said = warnings.getvalue().replace(f"{scratch / 'source'}{os.sep}", "").strip()
-        raise SiteError(f"the site has faults:\n{said}")
+        raise CourseError(f"the site has faults:\n{said}")
 
 
 def _launch_options(repository: str | None) -> dict[str, object]:

@@ -15,27 +15,17 @@ from collections.abc import Iterator
 
 from course_lib.workspace.errors import long_tmpdir, of_pythonpath
 
-_REMEDIES = {
-    errno.EACCES: "use another path, or change the permissions",
-    errno.EPERM: "use another path, or change the permissions",
-    errno.EROFS: "use another path that is writable",
-    errno.EEXIST: "something else is there: move it away, or use another path",
-    errno.EISDIR: "a folder is where a file belongs: move it away, or use another path",
-    errno.ENOTDIR: "a file is where a folder belongs: move it away, or use another path",
-    errno.ENOENT: "check that it exists and that the name is correct",
-    errno.ENOSPC: "make room and run the same command again",
-    errno.EDQUOT: "make room and run the same command again",
-}
-_FULL = (errno.ENOSPC, errno.EDQUOT)  # these errors do not name the file
+_FULL = (errno.ENOSPC, errno.EDQUOT)  # these errors may not name the file
 
 
 def sentence(error: OSError) -> str | None:
     """Say what is wrong with a file or folder, and the remedy; None for other errors."""
-    remedy = _REMEDIES.get(error.errno or 0)
-    if error.errno in _FULL and error.filename is None:
-        return f"{error.strerror}; {remedy}"
-    if remedy is None or error.filename is None:
+    if error.errno in _FULL:
+        file = f"{os.fsdecode(error.filename)}: " if error.filename else ""
+        return f"{file}{error.strerror}; make room and run the same command again"
+    if error.filename is None:
         return None
+    remedy = "check that the path and its permissions are as the command needs them"
     return f"{os.fsdecode(error.filename)}: {error.strerror}; {remedy}"
 
 

@@ -33,21 +33,16 @@ class Certificate:
     def text(self) -> str:
         """Return the certificate as plain text."""
         lines = [TITLE, *self._lines()]
-        for part, rows in self._parts():
-            lines += ["", part, *(f"  {name}: {whose}" for name, whose in rows)]
+        days = {name: f"yours, {own_library.shown_day(day)}" for name, day in self.own.items()}
+        for part in parts_of(names()):
+            rows = (f"  {name}: {days.get(name, COURSES)}" for name in part.exercises)
+            lines += ["", part.name, *rows]
         return "\n".join([*lines, "", self._note()])
 
     def html(self) -> str:
-        """Return an HTML fragment with the same content as the text."""
+        """Return an HTML fragment with the map, in a frame."""
         picture = library_map.certificate(parts_of(names()), self.own, TITLE, self._lines())
-        parts = []
-        for part, rows in self._parts():
-            lines = (f"<code>{name}</code>: {whose}" for name, whose in rows)
-            parts.append(paragraph("<br>".join([f"<strong>{part}</strong>", *lines])))
-        folded = f"<summary>Line by line</summary>{''.join(parts)}"
-        folded = f'<details style="overflow-wrap:anywhere">{folded}</details>'
-        note = paragraph(html.escape(self._note()), small=True)
-        return block("neutral", [picture, folded, note])
+        return block("neutral", [picture, paragraph(html.escape(self._note()), small=True)])
 
     def _lines(self) -> list[str]:
         """Return how many parts are the student's own, and the first and last day."""
@@ -59,13 +54,6 @@ class Certificate:
             return [count]
         first, last = own_library.shown_day(days[0]), own_library.shown_day(days[-1])
         return [count, first if first == last else f"{first} to {last}"]
-
-    def _parts(self) -> list[tuple[str, list[tuple[str, str]]]]:
-        days = {name: f"yours, {own_library.shown_day(day)}" for name, day in self.own.items()}
-        return [
-            (part.name, [(name, days.get(name, COURSES)) for name in part.exercises])
-            for part in parts_of(names())
-        ]
 
     def _note(self) -> str:
         if not self.own:

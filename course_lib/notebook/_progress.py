@@ -23,6 +23,7 @@ from course_lib.exercises import counted_points, find, lessons, names
 from course_lib.notebook import own_library
 from course_lib.notebook.library_map import library_map
 from course_lib.notebook.library_parts import parts_of
+from course_lib.workspace.files import write_atomically
 from course_lib.workspace.folder import find_root
 from course_lib.workspace.locks import only_one
 
@@ -199,7 +200,7 @@ def file_of_progress() -> Path:
 
 def _note(place: Path, report: Report) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
-    with only_one(place.with_name("progress.lock"), waiting=lambda: None):
+    with only_one(place.with_name("progress.lock")):
         best = _read(place)
         before = best.get(report.exercise, Best())
         tries, result = before.tries + 1, before
@@ -208,10 +209,8 @@ def _note(place: Path, report: Report) -> None:
             now = datetime.now(UTC).isoformat(timespec="seconds")
             result = Best(report.outcome, report.points, now)
         best[report.exercise] = Best(result.outcome, result.points, result.when, tries)
-        scratch = place.with_name(f".{place.name}.{os.getpid()}")
         content = {"version": 1, "best": {name: asdict(one) for name, one in best.items()}}
-        scratch.write_text(json.dumps(content, indent=1), encoding="utf-8")
-        os.replace(scratch, place)
+        write_atomically(place, json.dumps(content, indent=1))
 
 
 def _read(place: Path) -> dict[str, Best]:

@@ -28,6 +28,7 @@ from course_lib.checks.judge.grade import grade
 from course_lib.checks.judge.report import amount
 from course_lib.checks.observe.cells import current_shell, someone_answers
 from course_lib.exercises import find, lessons, names
+from course_lib.workspace.files import write_atomically
 from course_lib.workspace.folder import find_root
 from course_lib.workspace.locks import only_one
 from course_lib.workspace.sources import bound_names, global_names
@@ -127,7 +128,7 @@ def keep(exercise: str, value: object, namespace: Mapping[str, object]) -> str:
         if namespace.get(exercise) is not value:
             raise NotKept("it has another name here; give it its own and check again")
         place.mkdir(parents=True, exist_ok=True)
-        with only_one(place / ".lock", waiting=lambda: None):
+        with only_one(place / ".lock"):
             changed = _write(exercise, namespace, place)
     except NotKept as reason:
         return f"{exercise} is not kept in your library: {reason}."
@@ -196,10 +197,9 @@ def _write_start(place: Path, without: str = "") -> None:
     """Write the package's `__init__.py`, which imports every answer but `without`."""
     answers = [name for name in _texts(place) if name != without]
     text = "\n".join([_ABOUT, *(f"from {PACKAGE}._{name} import {name}" for name in answers), ""])
-    path, scratch = place / "__init__.py", place / f".__init__.{os.getpid()}"
+    path = place / "__init__.py"
     if not path.is_file() or path.read_text(encoding="utf-8", errors="replace") != text:
-        scratch.write_text(text, encoding="utf-8", newline="\n")
-        os.replace(scratch, path)
+        write_atomically(path, text)
 
 
 def _package(place: Path, without: str = "") -> ModuleType:

@@ -66,17 +66,6 @@ class BuildError(CourseError):
         where = f"{path}:{line}" if line else f"{path}"
         super().__init__(f"{where}: {what}. {remedy}")
 
-    def __reduce__(self) -> tuple[type, tuple]:
-        return type(self), (self.path, self.line, self.what, self.remedy)
-
-
-class ReleaseError(CourseError):
-    """A bundle for students cannot be made."""
-
-
-class SiteError(CourseError):
-    """The site cannot be built."""
-
 
 class GradingError(CourseError):
     """Grading cannot start."""

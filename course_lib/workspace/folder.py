@@ -1,7 +1,6 @@
 """Find the course around the current folder, and its lessons by name or number."""
 
 import difflib
-import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,17 +32,8 @@ def load_config(root: Path) -> "Config":
     try:
         return PyFileConfigLoader(path.name, path=str(root)).load_config()
     except (Exception, SystemExit) as error:  # whatever its author wrote there
-        lines = [
-            f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)
-        ]
-        line = getattr(error, "lineno", None) or (lines or ["?"])[-1]
-        raise UsageError(f"{path}, line {line}: {_what(error)}; fix it and call again") from error
-
-
-def _what(error: BaseException) -> str:
-    if isinstance(error, SystemExit):
-        return "it ends the program"
-    return f"{type(error).__name__}: {getattr(error, 'msg', error)}"
+        what = f"{type(error).__name__}: {error}"
+        raise UsageError(f"{path} cannot be run ({what}); fix it and call again") from error
 
 
 def course_root() -> Path:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 @contextlib.contextmanager
-def only_one(path: Path, *, waiting: Callable[[], None]) -> Iterator[None]:
+def only_one(path: Path, *, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Hold the lock file `path`; call `waiting` once if another process holds it."""
     with path.open("a") as file:
         if not _try_lock(file.fileno()):

@@ -83,7 +83,10 @@ def lesson_table() -> str:
         rows.append([picture, title, ", ".join(stars), counted_points(slug), found[slug]])
         total += rows[-1][3]
     rows.append(["", "All", "", total, found["all"]])
-    told = [[*row, _unbroken(time.core), _unbroken(time.whole)] for *row, time in rows]
+    told = [
+        [*row, _unbroken(time.core) if time.core else "optional", _unbroken(time.whole)]
+        for *row, time in rows
+    ]
     return as_table(["", "Lesson", "You write", "Points", "Core path", "Whole"], told)
 
 

@@ -2,6 +2,7 @@
 const LIVE_STYLE = `
 .course-live { font-size: 14px; line-height: 1.4; }
 .course-live p { margin: 4px 0; overflow-wrap: anywhere; }
+.course-live label { max-width: 100%; }
 .course-live input { font: inherit; font-size: 16px; color: inherit; background: transparent;
   border: 1px solid var(--masked); border-radius: 6px; padding: 4px 8px; width: 20em;
   max-width: calc(100% - 8px); box-sizing: border-box; margin-left: 8px; }
@@ -14,6 +15,7 @@ const LIVE_STYLE = `
 .course-live [hidden] { display: none; }
 .course-live .row { display: flex; flex-wrap: wrap; gap: 6px; align-items: center; margin: 8px 0; }
 .course-live .row > * { width: auto; } /* the site's grid makes them as wide as the page */
+.course-live .row > :is(label, p) { padding: 0; } /* and indents them */
 .course-live .hint { min-height: 1.4em; }
 .course-live .bars { list-style: none; margin: 4px 0 12px; padding: 0; max-width: 460px; }
 .course-live .bars li { display: grid; grid-template-columns: 6em 1fr 3em; gap: 8px; margin: 0;

@@ -6,13 +6,14 @@ const PLANE_STYLE = `
 .course-live .query-tip { touch-action: none; }
 .course-live .plane text { fill: currentColor; font: 600 13px system-ui, sans-serif;
   text-anchor: middle; dominant-baseline: central; }
-.course-live .scores { display: grid; grid-template-columns: auto 90px 3em 90px 3em; gap: 8px;
-  align-items: center; font-variant-numeric: tabular-nums; margin: 0; }
+.course-live .scores { display: grid; gap: 8px;
+  grid-template-columns: auto minmax(30px, 90px) 3em minmax(30px, 90px) 3em; align-items: center; font-variant-numeric: tabular-nums; margin: 0; }
 .course-live .scores .half { position: relative; height: 14px; }
 .course-live .scores .half i, .course-live .scores .from0 i { display: block; height: 14px;
   min-width: 1px; forced-color-adjust: none; }
 .course-live .scores .half i { position: absolute; background: var(--key); }
 .course-live .scores .from0 i { background: var(--weight); }
+.course-live .signs span { white-space: nowrap; }
 .course-live .signs span::before { content: ""; display: inline-block; width: 10px; height: 10px;
   border-radius: 5px; margin: 0 5px 0 10px; background: var(--sign); forced-color-adjust: none; }
 .course-live input[type=range] { width: min(13em, 100%); padding: 0; vertical-align: middle; }
@@ -116,9 +117,9 @@ function planePage(figure, { keys, values, names, value_names: valueNames, reach
     const products = keys.map((key) => key[0] * query[0] + key[1] * query[1]);
     const output = [0, 1].map((axis) => total(now.map((weight, i) => weight * values[i][axis])));
     rows.forEach(({ half, full, product, weight }, i) => {
-      const part = (45 * products[i]) / widest;
-      half.firstChild.style.cssText = `left:${45 + Math.min(0, part)}px;width:${Math.abs(part)}px`;
-      full.firstChild.style.width = `${90 * now[i]}px`;
+      const part = (50 * products[i]) / widest;
+      half.firstChild.style.cssText = `left:${50 + Math.min(0, part)}%;width:${Math.abs(part)}%`;
+      full.firstChild.style.width = `${100 * now[i]}%`;
       product.textContent = products[i].toFixed(1);
       weight.textContent = now[i].toFixed(2);
     });

@@ -88,7 +88,7 @@ function input({ name, options, start, slides }, changed) {
   label.append(`${name} `, control, " ", said);
   if (slides) {
     Object.assign(control, { type: "range", min: 0, max: options.length - 1, step: 1 });
-    control.style.cssText = "width:min(30em,60%);vertical-align:middle";
+    control.style.cssText = "width:min(30em,50%);vertical-align:middle";
   } else {
     control.append(...options.map((words, i) => new Option(words, i)));
   }

@@ -51,17 +51,17 @@ def keys_permutation_invariant(
 ) -> bool:
     """Return whether the outputs are independent of the order of the keys and their values.
 
-    Swap each pair of neighbors in turn. This is a test at these inputs, not a proof: all orders
-    are composed of such swaps, but the second swap starts from keys that are already swapped.
+    This is a test of some orders at these inputs, not a proof.
 
     Args:
         module: attention without randomness, called as `module(queries, keys, values)`.
         queries, keys, values: what it is called with.
 
     Returns:
-        True if no swap changes an output by more than 1e-5.
+        True if none of these orders changes an output by more than 1e-5.
     """
     outputs = module(queries, keys, values)
+    # All orders are composed of swaps of neighbors, but only the first swap starts from `keys`.
     for j in range(keys.shape[1] - 1):
         order = torch.arange(keys.shape[1], device=keys.device)
         order[j], order[j + 1] = j + 1, j

@@ -19,14 +19,14 @@ WORDS = {
         "add up to 1. Another model may put most of the weight on another letter of vierzig and "
         "still write forty."
     ),
-    "neighbours": Words(
+    "pooled letters": Words(
         "A band along the diagonal: each letter looks most at itself, and less at those beside it."
     ),
     "reversal": Words(
         "Learned attention weights of both heads and their average: query i looks most at key "
         "7 - i, along the other diagonal."
     ),
-    "staircase": Words(
+    "nearest reading": Words(
         "40 readings and the curve of the nearest key: a staircase that passes through them all."
     ),
 }

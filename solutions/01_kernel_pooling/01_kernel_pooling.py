@@ -78,10 +78,7 @@ assert torch.allclose(targets[near], torch.tensor([1.2, 2.7, 0.7]), atol=0.05)
 # %% tags=["demo"]
 readings = {0.0: 1.0, 1.0: 2.0, 3.0: 4.0}
 query = 1.5
-try:
-    print(readings[query])
-except KeyError as missing:
-    print("dictionary     : KeyError", missing)
+print("dictionary     :", readings.get(query))
 
 nearest = min(readings, key=lambda hour: abs(hour - query))
 print("nearest key    :", readings[nearest])
@@ -95,8 +92,8 @@ assert output == 2.25
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The dictionary raises an error, and the nearest-key search returns the reading at hour 1. The
-# output of the weighted search, 2.25, is not among the readings. It is a *mixture* of all values
+# The dictionary has no value for hour 1.5, and the nearest-key search returns the reading at hour 1.
+# The output of the weighted search, 2.25, is not among the readings. It is a *mixture* of all values
 # that have a positive weight, so this search is *soft*.
 #
 # </details>
@@ -132,7 +129,7 @@ def nearest_reading(moments):
 
 
 curve = {"nearest key": nearest_reading(places)}
-plotting.show(plotting.kernel_fits(inputs, targets, places, curve), key="staircase")
+plotting.show(plotting.kernel_fits(inputs, targets, places, curve), key="nearest reading")
 assert nearest_reading(places).unique().numel() == 40  # flat between jumps
 
 # %% [markdown]
@@ -163,13 +160,17 @@ plotting.show(plotting.diagram_strip("attention", lit="scores", shapes=shapes))
 
 # %% tags=["demo"]
 moments, hours = torch.tensor([1.5, 2.0]), torch.tensor([0.0, 1.0, 3.0])
-print("a column and a row:", (moments[:, None] - hours[None, :]).tolist())
-try:
-    print(moments - hours)
-except RuntimeError as error:
-    print("sizes 2 and 3, no new axes:", error)
 three_moments = torch.tensor([1.5, 2.0, 2.5])
-print("sizes 3 and 3, no new axes:", (three_moments - hours).tolist())
+pairs = {
+    "a column and a row": (moments[:, None], hours[None, :]),
+    "sizes 2 and 3, no new axes": (moments, hours),
+    "sizes 3 and 3, no new axes": (three_moments, hours),
+}
+for name, (left, right) in pairs.items():
+    try:
+        print(f"{name}:", (left - right).tolist())
+    except RuntimeError as error:
+        print(f"{name}:", error)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -323,7 +324,7 @@ _, weights = kernel_pooling(positions, positions, positions, 1.0)
 print("columns sum to", [round(total, 2) for total in weights.sum(dim=0).tolist()])
 assert torch.allclose(weights.sum(dim=1), torch.ones(14))
 assert weights.sum(dim=0).min() < 0.9 and weights.sum(dim=0).max() > 1.05
-plotting.show(plotting.attention(weights, queries=letters, keys=letters), key="neighbours")
+plotting.show(plotting.attention(weights, queries=letters, keys=letters), key="pooled letters")
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -342,27 +343,25 @@ plotting.show(plotting.attention(weights, queries=letters, keys=letters), key="n
 #
 # *One number decides how far a query looks. What happens at its two extremes?*
 #
-# **Predict.** What does the output become as $h \to 0$? And as $h \to \infty$?
+# **Predict.** What does the output become as $h \to 0$? And as $h \to \infty$? The figure compares a
+# bandwidth of 0.001 hours, one of 1,000 hours, and one that you choose.
+
 
 # %% tags=["demo"]
-narrow = predict(places, 0.001)[0][:, 0]
-wide = predict(places, 1000.0)[0][:, 0]
-print(f"h = 0.001: at most {(narrow - nearest_reading(places)).abs().max():.2f} from nearest key")
-print(f"h = 1000: between {wide.min():.3f} and {wide.max():.3f}; the mean is {targets.mean():.3f}")
-assert torch.allclose(narrow, nearest_reading(places), atol=0.1)
-assert torch.allclose(wide, targets.mean().expand(241), atol=1e-3)
-
-
 def draw_fit(bandwidth):
-    fits = {f"{h:g} h": predict(places, h)[0][:, 0] for h in (0.02, bandwidth, 1.5)}
+    fits = {f"{h:g} h": predict(places, h)[0][:, 0] for h in (0.001, bandwidth, 1000.0)}
     return plotting.kernel_fits(inputs, targets, places, fits)
 
 
 plotting.interactive(
     draw_fit,
     start={"bandwidth": 0.25},
-    bandwidth=[0.05, 0.1, 0.15, 0.2, 0.25, 0.35, 0.5, 0.75, 1.0],
+    bandwidth=[0.05, 0.1, 0.15, 0.2, 0.25, 0.35, 0.5, 0.75, 1.0, 1.5],
 )
+narrow = predict(places, 0.001)[0][:, 0]
+wide = predict(places, 1000.0)[0][:, 0]
+assert torch.allclose(narrow, nearest_reading(places), atol=0.1)
+assert torch.allclose(wide, targets.mean().expand(241), atol=1e-3)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -370,7 +369,7 @@ plotting.interactive(
 # With a tiny bandwidth every distance is enormous by comparison. The nearest key takes all the
 # weight, and you are back at the staircase. With a huge bandwidth all scores are nearly 0, every
 # key gets the weight $1/m$, and the output is the plain average of all readings. A bandwidth of 1.5
-# hours leaves little more than a gentle slope. No prediction leaves the range of the readings,
+# hours already leaves little more than a gentle slope. No prediction leaves the range of the readings,
 # because an average cannot.
 #
 # </details>
@@ -503,9 +502,9 @@ errors = {
     "training": [training_error(h) for h in bandwidths.tolist()],
     "leave-one-out": [leave_one_out_error(h).item() for h in bandwidths.tolist()],
 }
-best = bandwidths[torch.tensor(errors["leave-one-out"]).argmin()].item()
-print(f"smallest leave-one-out error on this grid: bandwidth {best:.2f} h")
-assert 0.2 < best < 0.3
+for name, values in errors.items():
+    lowest = bandwidths[torch.tensor(values).argmin()].item()
+    print(f"{name:13}: smallest error at bandwidth {lowest:.2f} h")
 assert errors["training"][0] == min(errors["training"])
 assert all(t < o for t, o in zip(errors["training"], errors["leave-one-out"], strict=True))
 plotting.show(
@@ -531,6 +530,8 @@ plotting.show(
 # it with the number you wrote down in section 4, and the value at hour 2.0 with your first guess.
 
 # %% tags=["demo"]
+best = bandwidths[torch.tensor(errors["leave-one-out"]).argmin()].item()
+assert 0.2 < best < 0.3
 fits = {f"bandwidth {best:.2f} h": predict(places, best)[0][:, 0]}
 print(f"at hour 2.0: {predict(torch.tensor([2.0]), best)[0].item():.1f} °C")
 plotting.show(plotting.kernel_fits(inputs, targets, places, fits))
@@ -710,11 +711,17 @@ check("gaussian_as_dot_product")
 generator = torch.Generator().manual_seed(1)
 queries, keys, values = (torch.randn(size, 3, generator=generator) for size in (4, 6, 6))
 h = 0.8
-for name, some_keys in {"unit keys": F.normalize(keys, dim=-1), "any keys": keys}.items():
+kinds_of_keys = {
+    "any keys": keys,
+    "no negative entries": keys.abs(),
+    "length 1": F.normalize(keys, dim=-1),
+    "one-hot or zero": F.one_hot(torch.arange(6) % 4, 4)[:, :3].float(),
+}
+for name, some_keys in kinds_of_keys.items():
     pooled, _ = kernel_pooling(queries, some_keys, values, h)
     theirs = F.scaled_dot_product_attention(queries, some_keys, values, scale=1 / h**2)
-    print(f"{name:9}: largest difference {(pooled - theirs).abs().max():.4f}")
-    assert torch.allclose(pooled, theirs, atol=1e-5) == (name == "unit keys")
+    print(f"{name:19}: largest difference {(pooled - theirs).abs().max():.4f}")
+    assert torch.allclose(pooled, theirs, atol=1e-5) == (name == "length 1")
 
 query = torch.tensor([[1.0, 0.0]])
 three_keys = torch.tensor([[1.0, 0.0], [3.0, 0.0], [-3.0, 0.0]])

@@ -126,7 +126,7 @@ taken = cross_attention_inputs(model, numerals, [3, 13, 43])
 queries, keys, values = taken.queries, taken.keys, taken.values
 print("queries", tuple(queries.shape), "keys", tuple(keys.shape), "values", tuple(values.shape))
 scores = torch.bmm(queries, keys.transpose(1, 2))
-print("scores ", tuple(scores.shape), "- multiplications:", scores.numel() * 64)
+print("scores ", tuple(scores.shape))
 for word, row in zip(("forty", "three"), scores[2], strict=True):
     best = int(row.argmax())
     print(f"{word} scores highest, {row[best]:.0f}, with letter {best}:", "dreiundvierzig"[best])
@@ -191,12 +191,16 @@ check("bmm_loops")
 
 # %% tags=["demo"]
 left = torch.ones(2, 3, 4, 1)
-print("with the new axis   ", tuple((left * torch.ones(2, 1, 4, 5)).shape))
-try:
-    left * torch.ones(2, 4, 5)
-except RuntimeError as error:
-    print("without, batch of 2:", str(error).split(" at")[0])
-print("without, batch of 3:", tuple((left * torch.ones(3, 4, 5)).shape))
+rights = {
+    "with the new axis": torch.ones(2, 1, 4, 5),
+    "without, batch of 2": torch.ones(2, 4, 5),
+    "without, batch of 3": torch.ones(3, 4, 5),
+}
+for name, right in rights.items():
+    try:
+        print(f"{name:19}", tuple((left * right).shape))
+    except RuntimeError as error:
+        print(f"{name:19}", str(error).split(" at")[0])
 assert (left * torch.ones(3, 4, 5)).shape == (2, 3, 4, 5)
 
 # %% [markdown]
@@ -596,8 +600,8 @@ assert own_map[1].max() < 0.6 and your_map[1].max() > 0.8
 # </details>
 
 # %% tags=["demo"]
-plotting.show(plotting.attention(own_map, own_words, "siebenundvierzig"))
-plotting.show(plotting.attention(your_map, your_words, "siebenundvierzig"))
+for title, each in {"the translator's own attention": own_map, "your attention": your_map}.items():
+    plotting.show(plotting.attention(each, own_words, "siebenundvierzig", title=title))
 
 # %% [markdown]
 # ### Written question: a test that passed
@@ -645,34 +649,33 @@ plotting.show(plotting.attention(your_map, your_words, "siebenundvierzig"))
 # %% tags=["demo"]
 queries = torch.randn(2, 2, 3, 4, generator=generator)  # (B, h, n, d)
 keys = torch.randn(2, 5, 4, generator=generator)  # (B, m, d), shared by the heads
-as_they_are = queries @ keys.mT
-with_an_axis = queries @ keys[:, None].mT  # (B, 1, d, m): an axis for the heads
-print("shapes", tuple(as_they_are.shape), "and", tuple(with_an_axis.shape))
-for item in (0, 1):
-    difference = (as_they_are[0, 1] - queries[0, 1] @ keys[item].mT).abs().max()
-    print(
-        f"item 0, head 1 differs from the scores with the keys of item {item} by {difference:.2f}"
-    )
-assert torch.allclose(with_an_axis[0, 1], queries[0, 1] @ keys[0].mT, atol=1e-6)
-assert torch.allclose(as_they_are[0, 1], queries[0, 1] @ keys[1].mT, atol=1e-6)
-assert not torch.allclose(as_they_are, with_an_axis)
+for item in range(2):
+    for head in range(2):
+        try:
+            scores = (queries @ keys.mT)[item, head]
+            target = queries[item, head] @ keys[item].mT
+            difference = (scores - target).abs().max()
+            print(f"item {item}, head {head}: largest difference {difference:.2f}")
+        except RuntimeError as error:
+            print(f"item {item}, head {head}:", error)
+assert torch.allclose((queries @ keys.mT)[0, 1], queries[0, 1] @ keys[1].mT, atol=1e-6)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The scores are wrong, and there is no error. The batch axis of the keys is aligned with the
+# There is no error, and half of the scores are wrong. The batch axis of the keys is aligned with the
 # *heads*, so head 1 of item 0 is compared with the keys of item 1. With $B = 3$ and $h = 2$ you
 # would have seen an error.
 #
 # </details>
 #
-# To share keys on purpose, use `expand`. It repeats an axis of size 1 without copying, by giving it
-# a stride of 0.
+# Give the keys an axis for the heads, so that their shape is `(B, 1, m, d)`. `expand` then repeats
+# this axis without copying, by giving it a stride of 0.
 
 # %% tags=["demo"]
 for_each_head = keys[:, None].expand(2, 2, 5, 4)  # (B, h, m, d)
 print("strides:", for_each_head.stride())
-assert torch.allclose(batched_scores(queries, for_each_head), with_an_axis, atol=1e-6)
+assert torch.allclose(batched_scores(queries, for_each_head), queries @ keys[:, None].mT, atol=1e-6)
 assert for_each_head.stride()[1] == 0
 assert for_each_head.data_ptr() == keys.data_ptr()
 

@@ -53,11 +53,13 @@ plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
 #
 # $$S = \frac{Q K^\top}{\sqrt{d}}, \qquad W = \operatorname{softmax}(S), \qquad O = W V.$$
 #
-# | tensor | shape | | tensor | shape |
-# |---|---|---|---|---|
-# | queries $Q$ | `(..., n, d)` | | scores $S$, weights $W$ | `(..., n, m)` |
-# | keys $K$ | `(..., m, d)` | | outputs $O$ | `(..., n, v)` |
-# | values $V$ | `(..., m, v)` | | | |
+# | tensor | shape |
+# |---|---|
+# | queries $Q$ | `(..., n, d)` |
+# | keys $K$ | `(..., m, d)` |
+# | values $V$ | `(..., m, v)` |
+# | scores $S$, weights $W$ | `(..., n, m)` |
+# | outputs $O$ | `(..., n, v)` |
 #
 # Queries and keys share $d$, and keys and values share $m$. The softmax runs over the keys, so each
 # row of $W$ sums to 1.
@@ -103,9 +105,7 @@ plotting.show(
         plane_keys, plane_values, dot_product_attention, scales=scales, scale=1, query=(-0.75, 1.0)
     )
 )
-tip = torch.tensor([[[1.5, 0.45]]])  # along k1
-_, along_k1 = dot_product_attention(tip, torch.tensor([plane_keys]), torch.tensor([plane_values]))
-assert along_k1.argmax() == 1  # k2 wins
+assert (torch.tensor(plane_keys) @ torch.tensor([1.5, 0.45])).argmax() == 1  # along k1, k2 wins
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -463,8 +463,8 @@ for d, learning_rate in ((32, 0.01), (512, 0.001)):
         final[name] = [np.mean(losses[-5:]) for losses, _ in runs]
         read = [f"{loss:.2f} {run[1]}" for loss, run in zip(final[name], runs, strict=True)]
         print(f"{name:26}", *read, sep="  ")
-wide = {name: curve for name, curve in curves.items() if "512" in name}
-plotting.show(plotting.lines(range(60), wide, x_label="step", y_label="loss"))
+wide = {name[9:]: curve for name, curve in curves.items() if "512" in name}
+plotting.show(plotting.lines(range(60), wide, x_label="step", y_label="loss", title="d = 512"))
 assert max(final["d = 512, divided by sqrt(d)"] + final["d = 512, divided by d"]) < 0.1
 assert np.mean(final["d = 512, divided by 1"]) > 0.3
 assert max(loss for name in curves if "32" in name for loss in final[name]) < 0.5
@@ -743,8 +743,8 @@ last_aligned = torch.ones(4, 5, dtype=torch.bool).tril(5 - 4)
 ours, _ = scaled_dot_product_attention(queries, keys, values, mask=last_aligned)
 theirs = F.scaled_dot_product_attention(queries, keys, values, is_causal=True)
 print(f"causal, 4 queries and 5 keys: at most {(ours - theirs).abs().max():.2f} apart")
-print("first aligned, query 0:", theirs[0, 0])
-print("the value of key 0:    ", values[0, 0])
+print("is_causal, query 0:", theirs[0, 0])
+print("values:", values[0])
 assert not torch.allclose(ours, theirs)
 
 # %% [markdown]
@@ -763,14 +763,6 @@ assert not torch.allclose(ours, theirs)
 #
 # **Predict.** Let $d = 128$, and let every entry of a query and a key be 30. Which of the two
 # orders works in float16?
-#
-# <details><summary>Answer</summary>
-#
-# The second order works. In the first, $128 \cdot 30 \cdot 30 = 115200$ becomes infinite before you
-# can divide it. In the second, the product is about 10182. Both orders work in bfloat16, which has
-# the range of float32 but only two to three digits.
-#
-# </details>
 
 # %% tags=["demo"]
 query = torch.full((1, 128), 30.0, dtype=torch.float16)
@@ -782,6 +774,15 @@ assert late.isinf().all()
 assert early.isfinite().all()
 assert torch.isinf(torch.softmax(torch.cat([late, early], dim=-1), dim=-1)).sum() == 0
 assert torch.softmax(torch.cat([late, late], dim=-1), dim=-1).isnan().all()
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# The second order works. In the first, $128 \cdot 30 \cdot 30 = 115200$ becomes infinite before you
+# can divide it. In the second, the product is about 10182. Both orders work in bfloat16, which has
+# the range of float32 but only two to three digits.
+#
+# </details>
 
 # %% [markdown]
 # ### A module with dropout ★

@@ -129,8 +129,7 @@ per_head = [torch.randn(2, 6, generator=generator) for _ in range(3)]  # three h
 
 in_a_loop = [x @ weight.T for weight in per_head]  # three times (n, d)
 at_once = x @ torch.cat(per_head).T  # (n, D)
-for i, q in enumerate(in_a_loop):
-    block = at_once[:, 2 * i : 2 * i + 2]
+for i, (q, block) in enumerate(zip(in_a_loop, at_once.chunk(3, dim=1), strict=True)):
     print(f"head {i}: largest difference {(q - block).abs().max():.1f}")
     assert torch.allclose(q, block, atol=1e-6)
 
@@ -668,13 +667,6 @@ shapes = {"queries": (1, 4, 64), "head queries": (1, 4, 4, 16), "head keys": (1,
 plotting.show(plotting.diagram_strip("heads", lit=("scores", "weighted sum"), shapes=shapes))
 
 # %% [markdown]
-# Scores compare contents, and a sum does not depend on the order of its terms. So if $P$ permutes
-# the positions,
-#
-# $$f(Px) = P f(x), \qquad x \in \mathbb{R}^{n \times D}.$$
-#
-# Such an $f$ is *permutation equivariant*. (An *invariant* function has $f(Px) = f(x)$.)
-#
 # **Predict.** Your module reads *drei* forwards, and backwards as *ierd*. Which letters get a
 # different output?
 
@@ -693,6 +685,13 @@ assert change.abs().max() < 1e-4
 # In *dog bites man* and *man bites dog*, *dog* has the same output.
 #
 # </details>
+#
+# Scores compare contents, and a sum does not depend on the order of its terms. So if $P$ permutes
+# the positions,
+#
+# $$f(Px) = P f(x), \qquad x \in \mathbb{R}^{n \times D}.$$
+#
+# Such an $f$ is *permutation equivariant*. (An *invariant* function has $f(Px) = f(x)$.)
 
 # %% [markdown]
 # ### A test for equivariance ★

@@ -116,11 +116,18 @@ V = len(CHARACTERS)
 pairs = torch.zeros(V, V, dtype=torch.float64)
 pairs.index_put_((tokens[:-1], tokens[1:]), torch.ones(1, dtype=torch.float64), accumulate=True)
 one_before = entropy(pairs)
-print(f"all tokens equally likely        {math.log(V):.2f}")
+print(f"all tokens equally likely        {entropy(torch.ones(V)):.2f}")
 print(f"from the frequency of characters {entropy(pairs.sum(0)):.2f}")
 print(f"from the previous character      {one_before:.2f}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
+# With equal probabilities, every token costs $\ln 61 = 4.11$. Counting the characters lowers the
+# loss to 3.14, and counting pairs lowers it to 2.23.
+#
+# </details>
+#
 # These three losses are milestones. A loss below the third line means that the model looks back
 # more than one character.
 
@@ -1013,9 +1020,9 @@ assert with_caches < 0.8 * without
 #    training passage as a prompt, continued word for word. Remedies: more text, smaller, stop
 #    earlier.
 # 4. **It is done.** The first half is random and costs any model $\ln 64 = 4.16$ per token. The
-#    second half can be looked up for nearly 0, so the mean is 2.08. Settle it: the loss of each
-#    half, or of each position. Full point also with the induction score as the look that settles
-#    it.
+#    second half can be looked up for nearly 0 (by matching several tokens, because single tokens
+#    recur), so the mean is 2.08. Settle it: the loss of each half, or of each position. Full point
+#    also with the induction score as the look that settles it.
 # ### END SOLUTION
 
 # %% [markdown]

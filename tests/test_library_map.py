@@ -10,7 +10,7 @@ import pytest
 import course_lib
 from course_lib.exercises import exercises
 from course_lib.notebook._certificate import COURSES, TITLE, Certificate
-from course_lib.notebook.library_map import MARK, Part, library_map
+from course_lib.notebook.library_map import MARK, library_map
 from course_lib.notebook.library_parts import PARTS, parts_of
 
 
@@ -38,16 +38,6 @@ def test_own_parts_are_marked_filled_and_bold_others_dashed(own):
         assert ("font-weight:700" in style) is ("background" in style) is is_own
         assert ("dashed" in style) is not is_own
     assert f"{len(own)} of {len(exercises())} are your own" in page
-
-
-def test_depths_open_and_close_their_frames():
-    deep = [Part("a", 2, ("x",)), Part("b", 0, ("y",)), Part("c", 1, ("z",))]
-    page = library_map(deep, ())
-    assert page.count("block × N") == 2 and page.count("inside each attention") == 1
-    assert page.count("<div") == page.count("</div>")
-    between = page[page.index("<strong>a<") : page.index("<strong>b<")]
-    # Part a and two frames end, and part b begins.
-    assert between.count("</div>") - between.count("<div") == 2
 
 
 # --- the certificate ------------------------------------------------------------------

@@ -173,16 +173,6 @@ def test_page_asks_no_other_host_has_no_identifiers_and_its_picture_parses(weigh
     assert used <= {colours.QUERY, colours.KEY, colours.WEIGHT, colours.PLAIN}
 
 
-def test_twelve_heads_of_sixty_tokens_stay_under_300_kilobytes():
-    loud = np.random.default_rng(0).random((12, 60, 60))
-    for plot in (
-        plotting.attention(softmax(LARGEST), LONG_NAMES, LONG_NAMES),
-        plotting.attention(np.full((12, 60, 60), 1 / 60)),
-        plotting.attention(loud, mask=loud[:, :, ::-1] < 0.5),
-    ):
-        assert len(figure_html(plot).encode()) < 300_000
-
-
 # --- the data of the script -----------------------------------------------------------
 
 

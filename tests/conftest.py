@@ -1,7 +1,6 @@
 """What all tests share: checked shapes, hypothesis profiles, fixtures, order, no skips in CI."""
 
 import gc
-import importlib
 import os
 import shutil
 import signal
@@ -20,7 +19,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 LIBRARY = Path(__file__).parent.parent / "course_lib"
 LESSONS = [f"course_lib.attention._{p.name}" for p in LIBRARY.glob("exercises/[a-z]*/")]
 LESSONS += [f"course_lib.fused.{p.stem}" for p in LIBRARY.glob("fused/*.py") if "__" not in p.stem]
-HOOK = install_import_hook(LESSONS, "beartype.beartype")
+install_import_hook(LESSONS, "beartype.beartype")
 
 COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("dev", max_examples=30, **COMMON)
@@ -57,32 +56,6 @@ def shown(monkeypatch):
     monkeypatch.setattr("course_lib.plotting.display._shell", lambda: object())
     monkeypatch.setattr("IPython.display.display", lambda data, **kwargs: bundles.append(data))
     return bundles
-
-
-@pytest.fixture
-def plain_import():
-    """Yield an import without the type checks above, which dynamo cannot trace.
-
-    Dynamo counts recompilations by code, which is equal for each import, so it starts afresh.
-    """
-    import torch
-
-    torch._dynamo.reset()
-    names = [*LESSONS, "course_lib.attention", "course_lib.fused"]
-    hooked = {name: module for name, module in sys.modules.items() if name in names}
-    finders = list(sys.meta_path)
-    for name in hooked:
-        del sys.modules[name]
-    HOOK.uninstall()
-    yield importlib.import_module
-    for name in names:
-        sys.modules.pop(name, None)
-    sys.modules.update(hooked)
-    for name, module in hooked.items():  # the package has each of its modules as an attribute
-        package, _, attribute = name.rpartition(".")
-        if package:
-            setattr(sys.modules[package], attribute, module)
-    sys.meta_path[:] = finders
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ import runpy
 import shutil
 import sys
 
+import jaxtyping
 import numpy as np
 import pytest
 import torch
@@ -174,12 +175,20 @@ COMPILED = {
 }
 
 
+@pytest.fixture
+def untyped(monkeypatch):
+    """Switch off the checks of types, and forget what dynamo counts by code, which is equal."""
+    torch._dynamo.reset()
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("untyped")
 @pytest.mark.filterwarnings("ignore:The tensor attributes? self.*attention_weights")
 @pytest.mark.parametrize("name", COMPILED)
-def test_a_solution_compiles_as_one_graph_and_exports(plain_import, name):
+def test_a_solution_compiles_as_one_graph_and_exports(name):
     sizes, inputs = COMPILED[name]
-    solution = getattr(plain_import("course_lib.attention"), name)
+    solution = getattr(A, name)
     if isinstance(solution, type):
         solution = module = filled(solution(*sizes))
     else:
@@ -192,14 +201,14 @@ def test_a_solution_compiles_as_one_graph_and_exports(plain_import, name):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("untyped")
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated")  # torch's compiler does it
-def test_a_function_with_its_own_backward_compiles(plain_import):
-    own = plain_import("course_lib.attention").RecomputedAttention
+def test_a_function_with_its_own_backward_compiles():
     inputs = [normal(i, 2, 5, 3).requires_grad_() for i in range(3)]
     mask = normal(3, 5, 5) < 0.7
 
     def attend(*inputs):
-        return own.apply(*inputs, mask, 2)
+        return A.RecomputedAttention.apply(*inputs, mask, 2)
 
     found = torch.compile(attend, backend="aot_eager", fullgraph=True)(*inputs)
     torch.testing.assert_close(found, attend(*inputs))

@@ -22,7 +22,7 @@ from course_lib import attention
 from course_lib.checks.judge.grade import grade
 from course_lib.checks.judge.prepare import prepare
 from course_lib.checks.judge.violations import judge
-from course_lib.checks.observe.call import observe
+from course_lib.checks.observe.call import materialise, observe
 from course_lib.exercises import exercises
 
 ROOT = Path(__file__).parent.parent
@@ -80,14 +80,18 @@ def best_of(name: str, printed: Iterator[str] | list[str]) -> tuple[float, str]:
         (run for run in prepare(exercise, "printed") if run[0].part == "values"),
         prepare(exercise, "printed")[0],
     )
+    args = [materialise(value) for value in probe.args.values()]
+    kwargs = {key: materialise(value) for key, value in probe.kwargs.items()}
     best = (0.0, "")
     for body in bodies(printed, list(signature.parameters), set(namespace)):
         scope = dict(namespace)
         exec(f"def {name}{header}: return {body}", scope)
         try:
             with at_most(SECONDS):
+                if probe.scenario == "call":  # most bodies raise an error, which is found at once
+                    scope[name](*args, **kwargs)
                 solved = not judge(exercise, probe, expected, observe(scope[name], probe))
-        except TimeoutError:
+        except Exception:
             continue
         if solved:
             best = max(best, (grade(exercise, scope[name]).score, body))
@@ -124,6 +128,7 @@ def bodies(printed, parameters: list[str], known: set[str]) -> set[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_no_printed_expression_is_the_answer(name):
     score, body = best_of(name, code_above(name))

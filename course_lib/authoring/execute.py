@@ -1,27 +1,21 @@
 """Run a notebook's cells and check their outputs, the only slow step of the build.
 
-The kernel is that of this interpreter. It runs in a scratch folder with the lesson's data files,
-without the user's IPython and matplotlib settings and with one thread, so that outputs repeat to
-the byte.
+The kernel runs in a scratch folder with the lesson's data files, without the user's IPython and
+matplotlib settings and with one thread, so that outputs repeat to the byte.
 """
 
 import os
 import re
 import shutil
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from course_lib.authoring.lesson_tree import LessonTree
 from course_lib.authoring.paste import solution_path
 from course_lib.exercises.course_file import FOLDER
 from course_lib.workspace.errors import BuildError
 from course_lib.workspace.progress import Step
-
-if TYPE_CHECKING:
-    from jupyter_client.manager import AsyncKernelManager
 
 CELL_TIMEOUT = 600  # seconds; ends a loop that would not end, whatever else the machine does
 REPORT = "application/vnd.course.report+json"
@@ -51,7 +45,6 @@ def execute(
         folder = shutil.copytree(course.text(slug).parent, Path(scratch, slug), ignore=hidden)
         client = NotebookClient(
             notebook,
-            km=_kernel_manager(Path(scratch)),
             timeout=CELL_TIMEOUT,
             record_timing=False,
             coalesce_streams=True,
@@ -156,16 +149,3 @@ def _environment(scratch: Path, course: LessonTree) -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join(search),
         "PYTHONWARNINGS": "default",
     }
-
-
-def _kernel_manager(scratch: Path) -> "AsyncKernelManager":
-    """Return a kernel manager for this interpreter, regardless of installed kernel specs."""
-    from jupyter_client.kernelspec import KernelSpecManager
-    from jupyter_client.manager import AsyncKernelManager
-
-    specs = KernelSpecManager(kernel_dirs=[], ensure_native_kernel=True)
-    manager = AsyncKernelManager(kernel_name="python3", kernel_spec_manager=specs)
-    manager.connection_file = str(scratch / "kernel.json")
-    if sys.platform != "win32":  # sockets in the scratch folder instead of open TCP ports
-        manager.transport, manager.ip = "ipc", str(scratch / "k")
-    return manager

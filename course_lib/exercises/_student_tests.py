@@ -241,6 +241,7 @@ DESCRIBED = {
     "zero_after_softmax": "a module that masks after the softmax, so its rows sum to less than 1",
     "zeroed_pads": "a module that sets padded keys and values to zero and masks nothing",
     "one_key_more": "a module that keeps one padded key too many",
+    "one_key_less": "a module that masks the last real key, too",
     "average_over_keys_removed": "a module that masks its weights but first subtracts the average "
     "of all values, padded ones included",
     "plain_average": "a module that returns the plain average of all values",

@@ -27,7 +27,7 @@ class Recorded:
         type_name: the type's name, for messages.
         data: the numbers of a tensor, array or number; None if there were too many.
         items: the values of a tuple, list or dict, by position or key.
-        text: the beginning of a string.
+        text: the beginning of a string, or the digits of an int, which a float64 may round.
     """
 
     kind: str
@@ -90,7 +90,8 @@ def _record(value, depth) -> Recorded:
     if isinstance(value, np.bool_):
         return Recorded("object", name, data=np.array(value))
     if kind is int or isinstance(value, np.integer):
-        return Recorded("int", name, data=np.array(float(value)))
+        digits = str(value) if abs(int(value)) < 10**300 else ""
+        return Recorded("int", name, data=np.array(float(value)), text=digits)
     if kind is float or isinstance(value, np.floating):
         return Recorded("float", name, data=np.array(float(value)))
     if kind is str:

@@ -19,7 +19,7 @@ from course_lib.exercises.bug_hunt._tests import (
 
 _BROKEN = (
     *("curlew", "fulmar", "zero_after_softmax"),
-    *("zeroed_pads", "one_key_more", "average_over_keys_removed"),
+    *("zeroed_pads", "one_key_more", "one_key_less", "average_over_keys_removed"),
 )
 
 

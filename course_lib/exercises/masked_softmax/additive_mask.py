@@ -25,6 +25,12 @@ def _additive_mask_probes(rng) -> list[Probe]:
         probe("worked_number", [True, False], "float16", part="edges").says(
             "In float16 dropped keys get -inf too; the number -1e9 does not exist there."
         ),
+        probe(
+            "another_device", small, "float64", part="edges", scenario="after_another_device"
+        ).says(
+            "A mask on a GPU must work. A tensor made without `device=` is on the CPU, and it "
+            "cannot be combined with one on a GPU."
+        ),
     ]
 
 
@@ -43,7 +49,7 @@ EXERCISE = Exercise(
         ),
         mistake(
             "inverted",
-            lambda mask, dtype: torch.zeros(mask.shape, dtype=dtype).masked_fill(mask, -math.inf),
+            lambda mask, dtype: torch.zeros_like(mask, dtype=dtype).masked_fill(mask, -math.inf),
         ).says(
             "The mask is inverted: it has -inf where a key is kept.",
             "`masked_fill` fills where its mask is True. What does True mean here?",

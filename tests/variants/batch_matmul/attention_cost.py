@@ -26,6 +26,12 @@ def shifted(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
     return cost
 
 
+@wrong("rounded")
+def in_floats(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
+    cells = float(batch * num_queries * num_keys)
+    return {"flops": int(2 * cells * (d + d_v)), "score_bytes": int(cells * bytes_per_element)}
+
+
 @wrong("raised")
 def six_sizes(batch, num_queries, num_keys, d, d_v, bytes_per_element):
     cells = batch * num_queries * num_keys

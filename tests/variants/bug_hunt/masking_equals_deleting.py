@@ -39,6 +39,16 @@ def items_of_one_length_together(module, queries, keys, values, valid_lens):
     return True
 
 
+@wrong()
+def lengths_in_both_calls(module, queries, keys, values, valid_lens):
+    masked = module(queries, keys, values, valid_lens)
+    deleted = [
+        module(queries[[b]], keys[[b], :n], values[[b], :n], valid_lens[[b]])
+        for b, n in enumerate(valid_lens.tolist())
+    ]
+    return torch.allclose(masked, torch.cat(deleted), atol=1e-6)
+
+
 @wrong("always_true")
 def shapes_only(module, queries, keys, values, valid_lens):
     n = int(valid_lens.min())

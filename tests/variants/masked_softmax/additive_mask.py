@@ -15,7 +15,7 @@ def where_form(mask, dtype):
 
 @right
 def indexed_assignment(mask, dtype):
-    numbers = torch.zeros(mask.shape, dtype=dtype)
+    numbers = torch.zeros_like(mask, dtype=dtype)
     numbers[~mask] = float("-inf")
     return numbers
 
@@ -23,7 +23,7 @@ def indexed_assignment(mask, dtype):
 @right
 def through_python_lists(mask, dtype):
     flat = [0.0 if keep else -math.inf for keep in mask.flatten().tolist()]
-    return torch.tensor(flat, dtype=dtype).reshape(mask.shape)
+    return torch.tensor(flat, dtype=dtype, device=mask.device).reshape(mask.shape)
 
 
 @wrong("input_mutated")
@@ -41,7 +41,10 @@ def masked_fill_with_minus_1e9(mask, dtype):
 
 times_infinity = wrong("infinity_times_zero")(lambda mask, dtype: (~mask).to(dtype) * float("-inf"))
 fills_the_kept = wrong("inverted")(
-    lambda mask, dtype: torch.zeros(mask.shape, dtype=dtype).masked_fill(mask, -math.inf)
+    lambda mask, dtype: torch.zeros_like(mask, dtype=dtype).masked_fill(mask, -math.inf)
+)
+on_the_cpu = wrong("not_as_requested")(
+    lambda mask, dtype: torch.where(mask.cpu(), torch.zeros((), dtype=dtype), -math.inf)
 )
 as_numbers = wrong("zero_one_numbers")(lambda mask, dtype: mask.type(dtype))
 always_float32 = wrong("dtype_changed")(lambda mask, dtype: torch.where(mask, 0.0, -math.inf))
@@ -54,7 +57,7 @@ def slips_of_a_fill(faults):
     def additive_mask(mask, dtype):
         if "two_axes" in faults:
             rows, columns = mask.shape
-        numbers = torch.zeros(mask.shape, dtype=torch.float32)
+        numbers = torch.zeros_like(mask, dtype=torch.float32)
         numbers[~mask] = -1e9 if "finite" in faults else -math.inf
         if "in_place" in faults:
             mask.logical_not_()

@@ -122,6 +122,7 @@ HIDDEN = {
     ),
     "zeroed_pads": _sound_but(change_inputs=_zero_pads),
     "one_key_more": _sound_but(change_inputs=_lengths(lambda lens, m: (lens + 1).clamp(max=m))),
+    "one_key_less": _sound_but(change_inputs=_lengths(lambda lens, m: (lens - 1).clamp(min=0))),
     "first_key_special": _sound_but(_bonus(lambda at, m: 1.5 * (at == 0))),
     "middle_keys_special": _sound_but(_bonus(lambda at, m: -(at - (m - 1) / 2).abs())),
     "neighbours_count": _sound_but(_neighbours),

@@ -1,16 +1,12 @@
 """`course new` writes skeletons and refuses names that cannot be used."""
 
 import ast
-from pathlib import Path
 
 import pytest
 from authoring_toy import SLUG, make_course
 
 from course_lib.authoring import skeleton
 from course_lib.workspace.errors import BuildError
-
-ROOT = Path(__file__).parent.parent
-
 
 # tests/test_guides.py fills the placeholders in and grades the exercise.
 

@@ -46,9 +46,6 @@ def python(*arguments, **options):
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, **options)
 
 
-# --- the verb -------------------------------------------------------------------------
-
-
 def test_release_writes_the_same_zip_twice(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
     made = []
@@ -81,9 +78,6 @@ def test_several_lessons_share_a_bundle(course):
     found = [name for name in files if name.startswith("notebooks/")]
     assert found == [f"notebooks/{slug}/{slug}.ipynb" for slug in slugs]
     assert all(slug in files["README.md"].decode() for slug in slugs)
-
-
-# --- what is in it --------------------------------------------------------------------
 
 
 def test_a_bundle_is_for_students(course):
@@ -158,9 +152,6 @@ def test_a_bundle_imports_only_what_it_installs(course):
             imported |= {module.partition(".")[0] for module in modules}
     assert {"torch", "IPython", "traitlets"} <= brought and "jupytext" not in brought
     assert imported - brought - sys.stdlib_module_names == {"course_lib"}
-
-
-# --- what is left out -----------------------------------------------------------------
 
 
 def squeezed(text):
@@ -259,9 +250,6 @@ def test_every_lesson_starts_in_its_bundle_and_goes_on_with_the_students_own(cou
         is_hunt = slug == "07_bug_hunt"  # with modules that are there, and broken
         assert said.keys() == set(lesson.exercises)
         assert all(each == unwritten or (is_hunt and each == own) for each in said.values()), said
-
-
-# --- a student's first hour -----------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

@@ -354,30 +354,31 @@ def test_exercises_come_and_go_and_what_people_gave_stays(tmp_path):
 def test_stock_nbgrader_gives_the_same_grades(tmp_path):
     # test_demo.py tests nbgrader's feedback and its export.
     root = make_course(tmp_path)
-    shuffled, nosy = honest(root), honest(root)
+    shuffled, goes_on = honest(root), with_own_cell(root, GOES_ON)
     shuffled.cells.append(cell_of(shuffled, "causal_mask"))
     shuffled.cells.reverse()
-    nosy.cells.append(new_code_cell(NOSY, id="nosy"))
+    goes_on.cells.append(new_code_cell(NOSY, id="nosy"))
+    cell_of(goes_on, "why").source = "Because."
     for student, notebook in {
         "blank": release(root),
         "wrong": honest(root, causal_mask=UPPER),
-        "goes-on": with_own_cell(root, GOES_ON),
         "shuffled": shuffled,
-        "nosy": nosy,
+        "goes-on": goes_on,
     }.items():
-        hand_in(root, student, notebook)
+        path = hand_in(root, student, notebook)
+    assert "Success" in nbgrader(root, "validate", str(path))
     nbgrader(root, "autograde", LESSON)
     stock = scores(root)
     assert stock["goes-on", "causal_mask"] == stock["goes-on", "length_mask"] == 2
     assert stock["shuffled", "causal_mask"] == 2
     assert "course_lib.attention" in said(root, "goes-on", GOES_ON)
-    drawn_from = said(root, "nosy", NOSY)
+    drawn_from = said(root, "goes-on", NOSY)
     assert len(drawn_from) == 66 and ClassFolder(root).check_seed() not in drawn_from
     grade(root, LESSON, settings=replace(QUICK, force=True))
     assert scores(root) == stock
 
 
-NOSY = "import os\nos.environ['COURSE_CHECK_SEED']"
+NOSY = "import os\nos.environ.get('COURSE_CHECK_SEED')"
 
 
 def said(root: Path, student: str, source: str = 'check("causal_mask")') -> str:

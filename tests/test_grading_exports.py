@@ -118,9 +118,6 @@ def last(data):
     return [row[-1] for row in cells(data)[2:]]
 
 
-# --- the files of each LMS ------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("lms", "options", "column", "expected"),
     [
@@ -183,9 +180,6 @@ def test_the_delimiter_the_decimal_comma_and_the_encoding_stay(filled, encoding)
     assert wrote == expected.encode(encoding)
 
 
-# --- scores ---------------------------------------------------------------------------
-
-
 def test_a_score_is_never_negative_and_one_above_the_maximum_is_named(course, filled):
     with opened(course) as book:
         book.find_submission(LESSON, "o'brien").notebooks[0].late_submission_penalty = 99
@@ -219,9 +213,6 @@ def test_other_points_need_scale_and_the_error_names_both(filled):
     with pytest.raises(ExportError, match=r"is worth 50 points there and 02_masked_softmax 10"):
         filled(file)
     assert last(filled(file, scale=True)[1]) == ["36.25"]
-
-
-# --- who is who -----------------------------------------------------------------------
 
 
 def test_a_whole_id_counts_before_a_part_and_only_the_named_column_is_searched(filled):
@@ -260,9 +251,6 @@ def test_a_mapping_wins_over_the_columns_and_a_wrong_one_is_refused(course, fill
             filled(file, students=people)
 
 
-# --- which column ---------------------------------------------------------------------
-
-
 ABOUT = {"02_masked_softmax", "Masked Softmax", "2 masked-softmax", "Lesson 2"}
 ABOUT |= {"Lesson 02: masked softmax", "Softmax with a mask"}
 ABOUT |= {"Assignment: Softmax with a mask: all of it"}
@@ -275,8 +263,6 @@ def test_only_a_column_with_the_name_of_a_lesson_belongs_to_it():
     assert {name for name in names if is_about(Assignment(0, "", name), lesson)} == ABOUT
     assert is_about(Assignment(0, "", "Lesson 0"), GradedLesson("00_whole_game"))
 
-
-# --- bad input ------------------------------------------------------------------------
 
 TWICE = canvas("x,1,ada,A,,", columns="Masked softmax (7),Lesson 2 (8)", points="10,10")
 TOTALS = canvas("x,1,ada,A,,", columns="A (7),Final Score (8)", points="10,(read only)")
@@ -335,9 +321,6 @@ def test_a_file_in_the_way_needs_force_and_the_download_is_never_overwritten(cou
             run(**options)
 
 
-# --- the table ------------------------------------------------------------------------
-
-
 def test_the_table_has_a_row_a_student_and_blanks_where_nothing_is_graded(course):
     outcome = export(course, ExportRequest())
     assert outcome.output == course / "grades.csv"
@@ -359,9 +342,6 @@ def test_the_table_has_a_row_a_student_and_blanks_where_nothing_is_graded(course
     totals = [[of[name][c] for c in ("total", "max", "lessons")] for name in ("ada", "bob", "dan")]
     assert totals == [["15", "15", "2"], ["2", "5", "1"], ["", "", "0"]]
     assert "      nothing submitted: dan" in export_text(outcome)
-
-
-# --- the command line -----------------------------------------------------------------
 
 
 def test_the_command_fills_a_file_and_tells_what_it_did(course, monkeypatch, capsys):

@@ -30,8 +30,6 @@ from course_lib.plotting.figures import Plot, figure_html
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# --- Markdown and code --------------------------------------------------------------------
-
 
 def test_a_written_answer_keeps_its_markdown():
     page = written("so **bold** ~~old~~\n\n- one\n\n2. two\n\n| a |\n|:-:|\n| b |")
@@ -82,9 +80,6 @@ def test_a_text_that_is_too_long_is_only_escaped(render):
     assert "<b>" not in page and "<em>" not in page
 
 
-# --- formulas -----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("path", sorted(ROOT.glob("solutions/*/*.ipynb")), ids=lambda p: p.stem)
 def test_every_formula_of_a_lesson_is_drawn(path):
     cells = nbformat.read(path, as_version=4).cells
@@ -132,8 +127,6 @@ def test_formulas_are_limited_in_number_and_cannot_be_repeated_by_a_mark():
     assert made.count("<math") == MOST and f"$a_{MOST}$" in made
     assert written("$x$ &#xE000;0&#xE001; &#xE000;7&#xE001;").count("<math") == 1
 
-
-# --- the page as a whole ------------------------------------------------------------------
 
 ABOUT = {
     "assignment": "03_parts",
@@ -231,9 +224,6 @@ def test_only_what_is_wrong_is_unfolded(whole):
     assert "1. One" in reader.text
 
 
-# --- figures of the course ----------------------------------------------------------------
-
-
 def test_only_a_demo_cell_of_the_solution_shows_the_figure_of_the_course(tmp_path):
     svg = '<svg xmlns="http://www.w3.org/2000/svg" width="40"><text>5 &lt; 6</text></svg>'
     page = figure_html(Plot(svg, alt='a "peak" at 5 < 6'))
@@ -257,9 +247,6 @@ def test_only_a_demo_cell_of_the_solution_shows_the_figure_of_the_course(tmp_pat
     assert 'aria-label="a &quot;peak&quot; at 5 &lt; 6"' in shown and "<script" not in shown
     assert "<text>5 &lt; 6</text></svg><figcaption>From the course's own run" in shown
     assert figures_of(tmp_path / "gone.ipynb") == {}
-
-
-# --- outputs ------------------------------------------------------------------------------
 
 
 def test_a_page_shows_outputs_and_runs_nothing_of_them():

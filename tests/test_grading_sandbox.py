@@ -14,20 +14,12 @@ from grading_course import GUEST_LIMITS as LIMITS
 from waiting import wait_until
 
 from course_lib.grading.sandbox import confinement
-from course_lib.grading.sandbox.confinement import Reached
-from course_lib.grading.sandbox.hosts import SpawnedGuests, open_guests
+from course_lib.grading.sandbox.hosts import open_guests
 from course_lib.workspace.errors import GradingError
 
 pytestmark = pytest.mark.slow
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="guests are forked on Linux")
-
-
-def assert_shows(guest, cells, expected: str) -> None:
-    """Compare what all cells show once they have run, one line for each output."""
-    outputs = [output for ran in [guest.run(cell, 20) for cell in cells] for output in ran.outputs]
-    got = "\n".join(map(one_line, outputs))
-    assert doctest.OutputChecker().check_output(expected.strip(), got, doctest.ELLIPSIS), got
 
 
 def one_line(output) -> str:
@@ -46,8 +38,6 @@ def value(guest, expression: str) -> str:
     return ran.outputs[0]["text"].strip()
 
 
-# --- as in a student's kernel -------------------------------------------------------------
-
 PLOT = "import matplotlib.pyplot as plt\n_ = plt.plot([1, 2])"
 FIGURE = "display_data image/png text/plain <Figure size 640x480 with 1 Axes>"
 CLEARS = """from IPython.display import clear_output
@@ -56,7 +46,7 @@ for n in range(3):
     print(n)"""
 UPDATES = 'shown = display("before", display_id=True)\nprint("between")'
 REFUSED = "StdinNotImplementedError: {} is not available during grading".format
-ANYWHERE = {  # name: (cells, all that they show)
+SHOWN = {  # name: (cells, all that they show)
     "a file here comes before the environment's packages": (
         ["import sys\nnext(path for path in sys.path if not path or 'site-packages' in path)"],
         "execute_result text/plain ''",
@@ -69,10 +59,6 @@ ANYWHERE = {  # name: (cells, all that they show)
     "!command": (["!echo out", "got = !echo in\ngot"], "stdout 'out\\n'\nexecute_result ...['in']"),
     "input()": (["input('name? ')"], REFUSED("input()")),
     "exit()": (["a = 1\nexit()", "a;", "a"], "execute_result text/plain 1"),
-}
-
-
-FORKED = {
     "%%capture": (
         ["%%capture out\nprint('hidden')\ndisplay(1)", "out.stdout"],
         "execute_result text/plain 'hidden\\n'",
@@ -88,17 +74,11 @@ FORKED = {
 }
 
 
-@pytest.mark.parametrize("name", [*ANYWHERE, *FORKED])
-def test_a_guest_shows_what_a_kernel_shows(guest, name):
-    assert_shows(guest, *(ANYWHERE | FORKED)[name])
-
-
-def test_a_guest_that_was_not_forked_shows_the_same():
-    guests = SpawnedGuests(Reached("off"), LIMITS, "", None)
-    spawned = guests.start().wait_ready()
-    for name in sorted(ANYWHERE, key=lambda name: "folder" not in name):
-        assert_shows(spawned, *ANYWHERE[name])
-    guests.close()
+@pytest.mark.parametrize(("cells", "expected"), SHOWN.values(), ids=SHOWN)
+def test_a_guest_shows_what_a_kernel_shows(guest, cells, expected):
+    outputs = [output for ran in [guest.run(cell, 20) for cell in cells] for output in ran.outputs]
+    got = "\n".join(map(one_line, outputs))
+    assert doctest.OutputChecker().check_output(expected.strip(), got, doctest.ELLIPSIS), got
 
 
 def test_a_traceback_shows_the_line_of_the_cell(guest):
@@ -114,9 +94,6 @@ def test_guests_draw_the_same_random_numbers(strict):
         drawn.add(value(guest, "(__import__('torch').rand(2), __import__('random').random())"))
         guest.kill()
     assert len(drawn) == 1
-
-
-# --- limits -------------------------------------------------------------------------------
 
 
 def test_an_endless_loop_is_interrupted_and_the_guest_goes_on(guest):
@@ -169,8 +146,6 @@ def _processes(mark: str) -> int:
     return found
 
 
-# --- confinement --------------------------------------------------------------------------
-
 UNSEEN = ("course_lib.checks.judge", "course_lib.reference", "course_lib.exercises")
 
 
@@ -184,9 +159,6 @@ def test_the_host_has_not_imported_what_judges(guest):
         assert (ran.state, ran.outputs[-1]["ename"]) == ("error", "ModuleNotFoundError")
     ran = guest.run("from course_lib import check\ncheck('causal_mask')", 5)
     assert ran.state == "ok" and "judged outside" in ran.outputs[0]["text"]
-
-
-# --- hosts --------------------------------------------------------------------------------
 
 
 @linux

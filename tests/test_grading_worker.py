@@ -34,8 +34,6 @@ from course_lib.grading.worker.session import CannotJudge, Session
 
 ROOT = Path(__file__).parents[1]
 
-# --- what a check cell says ---------------------------------------------------------------
-
 
 def checked(*outputs, count=1):
     """Return what is read from the check of `double`, worth 4 points, with these outputs."""
@@ -89,9 +87,6 @@ def test_a_time_out_costs_its_exercise():
     assert (late.points, late.outcome) == (0.0, "timed_out")
 
 
-# --- replies and budgets ------------------------------------------------------------------
-
-
 def lower(num_queries, num_keys=None, *, device=None):
     return torch.ones(num_queries, num_keys or num_queries, dtype=torch.bool, device=device).tril()
 
@@ -127,8 +122,6 @@ def test_a_submission_may_use_and_put_out_only_so_much_as_a_whole():
     with pytest.raises(CannotJudge, match="it put out more than"):
         session.check_budget()
 
-
-# --- what builds on a wrong answer --------------------------------------------------------
 
 POOLING = "01_kernel_pooling"
 HEAD = "def squared_distances(queries, keys):\n    "
@@ -228,9 +221,6 @@ def test_only_points_are_taken_from_the_second_judgement():
         assert taken.points == second.points and IN_PLACE in taken.text()
         assert secret not in taken.text() + taken.html() + str(taken.as_dict())
         assert ("as it was" in taken.text()) == (before is first)
-
-
-# --- what a person should look at ---------------------------------------------------------
 
 
 def notes(source, name="causal_mask", *above):

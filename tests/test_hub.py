@@ -57,7 +57,10 @@ class Hub:
 
     def __init__(self, folder: Path) -> None:
         node = Path(sys.prefix, NODE.format(*sys.version_info))
-        ports = dict(zip(("public", "hub", "proxy"), free_ports(3), strict=True))
+        free = {name: socket.create_server(("127.0.0.1", 0)) for name in ("public", "hub", "proxy")}
+        ports = {name: one.getsockname()[1] for name, one in free.items()}
+        for one in free.values():
+            one.close()
         self.url = f"http://127.0.0.1:{ports['public']}"
         config = CONFIG.format(
             **ports,
@@ -170,15 +173,6 @@ class Student:
         """Press a button in nbgrader's list of assignments."""
         what = {"course_id": "attention", "assignment_id": LESSON}
         assert self.ask("POST", f"assignments/{action}", data=what)["success"]
-
-
-def free_ports(number: int) -> list[int]:
-    """Return ports that nobody listens on."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 @pytest.fixture(scope="module")

@@ -275,15 +275,11 @@ def test_another_package_with_its_name_is_never_shadowed(notebook, file, tmp_pat
     assert hides in capsys.readouterr().out and sys.modules["my_attention"] is my_attention
 
 
-@pytest.mark.parametrize("how", ["nobody", "grading"])
-def test_it_neither_grows_nor_counts_where_a_program_runs(notebook, file, monkeypatch, how):
+def test_it_neither_grows_nor_counts_where_a_program_runs(notebook, file):
     notebook.solve()
     before = file.read_bytes()
     forget()
-    if how == "nobody":
-        notebook.shell.kernel.get_parent("shell")["content"]["allow_stdin"] = False
-    else:
-        monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
+    notebook.shell.kernel.get_parent("shell")["content"]["allow_stdin"] = False
     assert notebook.run(f"{CAUSAL}  # better").keep("causal_mask") == ""
     assert own_library.own("causal_mask") is None and file.read_bytes() == before
     own_library.make_importable()

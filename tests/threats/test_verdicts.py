@@ -74,13 +74,6 @@ def points_of():
     runner.close()
 
 
-def test_s01_what_an_earlier_lesson_handed_out_may_be_imported(points_of):
-    name = "scaled_dot_product_attention"
-    code = f"from course_lib.attention import masked_softmax\n{solution_source(name)}"
-    points, most = points_of("05_scaled_dot_product", name, code)
-    assert points == most > 0
-
-
 def test_s11_s12_s13_no_class_is_graded_below_strict_that_is_not_trusted(
     tmp_path, monkeypatch, capsys
 ):

@@ -233,10 +233,3 @@ def test_answer_cell_that_fails_points_to_the_exercise(course):
         "cell `Adder-answer` fails at `class Adder:`: ZeroDivisionError.*in course_lib/attention"
     )
     assert_build_error(course, message, line_of(course, "import Adder"))
-
-
-def test_notebook_that_nbgrader_refuses(course):
-    with (course.root / "nbgrader_config.py").open("a") as config:
-        config.write('\nc.ClearSolutions.code_stub = {"r": "#"}\n')
-    message = "nbgrader cannot make the release: .*01_toy.* Run: nbgrader generate_assignment"
-    assert_build_error(course, message, None, f"solutions/{SLUG}/{SLUG}.ipynb")

@@ -1,7 +1,5 @@
 """Ctrl-C in a terminal, which every process there hears: exit 130, one line, no half file."""
 
-import asyncio
-import logging
 import os
 import shutil
 import signal
@@ -74,21 +72,6 @@ def test_what_is_built_or_packed_stays_as_it_was(tmp_path, arguments, after):
     group = interrupted(tmp_path, arguments, after=after)
     assert files(tmp_path) == before
     assert is_deserted(group)
-
-
-def test_nothing_is_said_of_what_was_left_half_done(monkeypatch, caplog, recwarn):
-    left = []
-
-    def app(**options):
-        left.append(asyncio.sleep(0))  # never awaited
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(cli, "app", app)
-    monkeypatch.setattr(logging.getLogger("asyncio"), "disabled", False)
-    assert cli.main([]) == 130
-    left.clear()
-    logging.getLogger("asyncio").error("Task was destroyed but it is pending!")
-    assert not recwarn.list and not caplog.records
 
 
 def test_an_interrupt_that_python_would_drop_arrives(monkeypatch):

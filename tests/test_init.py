@@ -76,16 +76,6 @@ def test_an_update_replaces_what_nobody_edited_and_lists_what_it_left_alone(home
         assert {path.read_text() for path in folder.rglob(f"{slug}.*")} == {"second"}
 
 
-def test_an_edited_file_is_left_alone_until_it_is_moved_away(home, folder):
-    (folder / "nbgrader_config.py").write_text("# mine")
-    for version in ("second", "third"):
-        publish(home, version)
-        assert init(folder).left == ("nbgrader_config.py",)
-    (folder / "nbgrader_config.py").rename(folder / "mine.py")
-    made = init(folder)
-    assert (made.written, made.left) == (("nbgrader_config.py",), ())
-
-
 def test_the_notebooks_and_digests_of_a_lesson_stay_together(home, folder):
     source, release = (f"{part}/{LESSON}/{LESSON}.ipynb" for part in ("solutions", "notebooks"))
     (folder / source).write_text("built here")

@@ -262,19 +262,6 @@ def test_a_broken_file_is_named_and_left_alone(notebook, file, capsys, content, 
     assert notebook.solve_length().startswith("length_mask: kept")
 
 
-def test_another_package_with_its_name_is_never_shadowed(notebook, file, tmp_path, capsys):
-    notebook.solve()
-    forget()
-    (tmp_path / "my_attention.py").write_text("mine = 1")
-    sys.path.insert(0, str(tmp_path))
-    import my_attention
-
-    assert my_attention.mine == 1
-    assert own_library.own("causal_mask") is None
-    hides = f"{tmp_path / 'my_attention.py'} has this name too and hides {file.parent}; rename it"
-    assert hides in capsys.readouterr().out and sys.modules["my_attention"] is my_attention
-
-
 def test_it_neither_grows_nor_counts_where_a_program_runs(notebook, file):
     notebook.solve()
     before = file.read_bytes()

@@ -105,15 +105,6 @@ def test_the_first_output_after_a_question_is_folded_and_takes_a_guess():
     assert [cell.metadata.get("tags", []) for cell in page.cells[3:5]] == [["hide-output"], []]
 
 
-def test_a_release_cell_that_the_solution_lacks_is_named(course, capsys):
-    release = notebook(solved=False)
-    release.cells.append(new_code_cell("2", id="new"))
-    nbformat.write(release, course / "notebooks/01_lesson/01_lesson.ipynb")
-    assert cli.main(["site"]) == 1
-    said = "solutions/01_lesson/01_lesson.ipynb has no cell 'new'; run: course build 01_lesson"
-    assert said in capsys.readouterr().err
-
-
 def test_the_launchable_copy_only_adds_its_first_cell():
     release = notebook(solved=False)
     launched = launchable(copy.deepcopy(release), REPOSITORY)

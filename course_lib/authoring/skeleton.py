@@ -11,7 +11,6 @@ from string import Template
 from course_lib.authoring.lesson_tree import LessonTree, did_you_mean, template
 from course_lib.authoring.paste import solution_path
 from course_lib.workspace.errors import BuildError
-from course_lib.workspace.sources import exported, with_exports
 
 PLACEHOLDER = "TODO"
 
@@ -42,7 +41,6 @@ def new_exercise(course: LessonTree, name: str, slug: str) -> list[Path]:
     exercise = library / "exercises" / lesson / f"{name}.py"
     variants = library.parent / "tests" / "variants" / lesson / f"{name}.py"
     init = library / "attention" / "__init__.py"
-    exports = init.read_text("utf-8")
     order = exercise.with_name("__init__.py")
     _write(
         {
@@ -52,7 +50,7 @@ def new_exercise(course: LessonTree, name: str, slug: str) -> list[Path]:
             exercise: _filled("exercise", name=name),
             variants: _filled("variants", name=name),
             order: _with_name(order, name, course),
-            init: with_exports(exports, exported(exports) | {name: solution.stem}),
+            init: _with_export(init.read_text("utf-8"), solution.stem, name),
         }
     )
     return [solution, text, oracle, exercise, variants]
@@ -123,6 +121,13 @@ def _with_statement(text: str, name: str, slug: str) -> str:
     else:
         at = text.rfind("# %% [markdown]", 0, together)
     return text[:at] + cells + text[at:]
+
+
+def _with_export(init: str, module: str, name: str) -> str:
+    block = f"from course_lib.attention.{module} import (\n"
+    if block in init:
+        return init.replace(block, f"{block}    {name},\n")
+    return f"{init}{block}    {name},\n)\n"
 
 
 def _with_name(order: Path, name: str, course: LessonTree) -> str:

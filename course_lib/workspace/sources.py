@@ -181,24 +181,7 @@ def exported(init: str) -> dict[str, str]:
 def attention_init(library: Path, lessons: Iterable[str]) -> str:
     """Return an `attention/__init__.py` that exports only the solutions of these lessons."""
     init = (library / "attention" / "__init__.py").read_text(encoding="utf-8")
-    kept = {f"_{slug[3:]}" for slug in lessons}
-    return with_exports(init, {n: module for n, module in exported(init).items() if module in kept})
-
-
-def with_exports(init: str, exports: Mapping[str, str]) -> str:
-    """Return the source of `attention/__init__.py` with other exports, in ruff's order.
-
-    Args:
-        init: the source, whose docstring is kept.
-        exports: the module of each name to export.
-    """
-    lines = [*init.splitlines()[: ast.parse(init).body[0].end_lineno], ""]
-    for module in sorted(set(exports.values())):
-        names = [name for name in exports if exports[name] == module]
-        names.sort(key=lambda name: (not name[0].isupper(), name))  # classes first
-        lines += [
-            f"from course_lib.attention.{module} import (",
-            *(f"    {n}," for n in names),
-            ")",
-        ]
-    return "\n".join(lines) + "\n"
+    for module in set(exported(init).values()) - {f"_{slug[3:]}" for slug in lessons}:
+        names = r"(\([^)]*\)|.*)"
+        init = re.sub(rf"from course_lib\.attention\.{module} import {names}\n", "", init)
+    return init

@@ -9,7 +9,7 @@ import pytest
 import torch
 from pages import elements
 
-from course_lib import masked_softmax, plotting, positional_encoding, split_heads
+from course_lib import masked_softmax, plotting, split_heads
 from course_lib.attention import scaled_dot_product_attention
 from course_lib.plotting import bug_hunt, display, memory_and_speed
 from course_lib.plotting.attention import DIGITS
@@ -144,16 +144,6 @@ def test_saturation_gives_the_weights_and_the_largest_derivative(factor):
 PLANE = [[1.5, 0.5], [-0.5, 1.5], [-1.0, -1.0]]
 
 
-def test_the_words_say_which_key_gets_the_weight_and_where_the_average_is():
-    plot = plotting.query_plane(PLANE, names=["drei", "und", "vierzig"], query=(1.5, 0.5))
-    scores = np.array(PLANE) @ [1.5, 0.5]
-    weights = np.exp(scores) / np.exp(scores).sum()
-    x, y = weights @ np.array(PLANE)
-    assert f"drei gets the weight {weights[0]:.2f}" in plot.alt
-    assert plot.alt.endswith(f"The weighted average of the values is ({x:.2f}, {y:.2f}).")
-    assert [row[0] for row in plot.table.rows] == ["drei", "und", "vierzig"]
-
-
 def test_the_weights_of_every_place_come_from_the_given_function():
     scales = [0.5, 1, 4]
     plot = plotting.query_plane(PLANE, None, scaled_dot_product_attention, scales=scales, scale=1)
@@ -189,21 +179,6 @@ def test_each_row_has_its_weights_under_each_of_its_masks_by_the_readers_own_fun
     weights = plotting.clickable_mask(ROWS, uniform).live.data["weights"]
     assert weights[0][0b111] == [333, 333, 333]
     assert weights[0][0b000] == [-1, -1, -1]  # nan, and shown as such
-
-
-# --- lesson 06: positions ------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("embed_dim", [1, 3, 4, 32])
-def test_encoding_map_counts_the_turns_of_its_curves_also_of_few_columns(embed_dim):
-    table = positional_encoding(50, embed_dim)
-    plot = plotting.encoding_map(table)
-    turns = int((np.diff(np.sign(table[1:, 0].numpy())) != 0).sum())
-    assert f"Encoding of 50 positions in {embed_dim} column" in plot.alt
-    assert f": column 0 changes its sign {turns} times" in plot.alt
-    if embed_dim == 32:
-        assert "the last column goes from 1 to 1.00." in plot.alt
-        assert plot.figure.axes[0].get_xlabel() == "column"
 
 
 # --- lesson 07: progress, source -----------------------------------------------------------

@@ -4,7 +4,7 @@ A comparison gets the probe, the expected result and the recorded outputs. Their
 have already been checked. It returns a `Problem` or None. An exercise may define its own."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -271,15 +271,18 @@ _LEAST_DIGITS, _MOST_DIGITS = 3, 9
 def named_parts(
     returns: Sequence[Returned], expected: Any, recorded: Recorded
 ) -> list[tuple[str, Any, Recorded]]:
-    """Return each number or array of a result: its name, what was expected, what came."""
+    """Return each part of a result: its name, what was expected, what came; none if some lack."""
     if isinstance(expected, Mapping):
-        return [(str(key), want, recorded.items[key]) for key, want in expected.items()]
-    if len(returns) == 1:
+        names, wanted = list(expected), list(expected.values())
+    elif len(returns) == 1:
         return [(returns[0].name, expected, recorded)]
-    return [
-        (contract.name, want, recorded.items[i])
-        for i, (contract, want) in enumerate(zip(returns, expected, strict=True))
-    ]
+    else:
+        names, wanted = [contract.name for contract in returns], expected
+        found = recorded.items.values() if len(recorded.items) == len(names) else ()
+        recorded = replace(recorded, items=dict(zip(names, found, strict=False)))
+    if not all(name in recorded.items for name in names):
+        return []
+    return [(name, want, recorded.items[name]) for name, want in zip(names, wanted, strict=True)]
 
 
 def entry_that_differs(expected: np.ndarray, data: np.ndarray, tolerance: float) -> str:

@@ -2,7 +2,6 @@
 
 import contextlib
 import difflib
-import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,7 +20,9 @@ from course_lib.checks.judge.violations import Outcomes, Prepared, Violation, fo
 from course_lib.checks.observe.call import observe_all
 from course_lib.checks.observe.global_state import random_states_kept
 from course_lib.checks.observe.observation import Observation, Subject, subject_of
+from course_lib.checks.observe.probe import Probe
 from course_lib.checks.observe.record import a_or_an
+from course_lib.checks.observe.remote import REFUSAL, courses_versions_refuse
 
 
 def grade(
@@ -39,7 +40,12 @@ def grade(
     else:
         obj = obj[exercise.chain[-1]] if exercise.chain else obj
         subject = subject or subject_of(obj)
-    return judge_observed(exercise, str(seed), subject, None, functools.partial(observe_all, obj))
+
+    def observe(probes: Sequence[Probe]) -> Mapping[str, Observation]:
+        with courses_versions_refuse(exercise.chain or (exercise.name,)):
+            return observe_all(obj, probes)
+
+    return judge_observed(exercise, str(seed), subject, None, observe)
 
 
 def judge_observed(
@@ -92,8 +98,7 @@ def _judge_all(
     if seen is None:
         assert observe_more is not None
         seen = observe_more([probe for probe, _ in prepared])
-    solutions = {name for observation in seen.values() for name in observation.solutions}
-    if solutions & set(exercise.chain or (exercise.name,)):
+    if any(one.raised and one.raised.message == REFUSAL for one in seen.values()):
         return Report.course_version(exercise)
     if report := _still_a_stub(exercise, subject, seen[prepared[0][0].name]):
         return report

@@ -1,7 +1,7 @@
 """What a student reads: one report, as text and as HTML."""
 
 import html
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -22,8 +22,7 @@ WORDS = {
 }
 OPTIONAL = "★ optional"
 HINTS = ("the concept", "where to look", "a last push")
-_BARS = {"correct": "good", "incorrect": "bad", "raised": "bad"}
-_BARS |= dict.fromkeys(("timed_out", "out_of_memory", "crashed"), "bad")
+_BARS = {"correct": "good", "not_attempted": "neutral", "checker_failed": "neutral"}
 
 
 def amount(number: float, noun: str) -> str:
@@ -142,29 +141,47 @@ class Report:
 
     def text(self) -> str:
         """Return the report as plain text."""
-        symbol, word = WORDS[self.outcome]
-        lines = [f"{symbol} {self.exercise}: {word}  ({self._worth()})"]
-        lines += ["", self.tally] if self.tally else []
+        return "\n".join(text for text, _ in self._pieces())
+
+    def html(self, hints: Sequence[str] = (), below: Iterable[str] = ()) -> str:
+        """Return the report as an HTML fragment with the same content as the text.
+
+        Args:
+            hints: each is folded. Without them the report says how to ask for one.
+            below: further fragments for its end.
+        """
+        pieces = [fragment for _, fragment in self._pieces(hints)]
+        return block(_BARS.get(self.outcome, "bad"), [*pieces, *below], announced=True)
+
+    def _pieces(self, hints: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
+        """Yield what the report says, each piece as text and as HTML."""
+        (symbol, word), star = WORDS[self.outcome], f"; {OPTIONAL}" if self.starred else ""
+        worth = f"{self.points:g} of {amount(self.max_points, 'point')}{star}"
+        name = f"{hidden(symbol)} <code>{html.escape(self.exercise)}</code>"
+        yield (
+            f"{symbol} {self.exercise}: {word}  ({worth})",
+            paragraph(f"<strong>{name}: {word}</strong> ({worth})"),
+        )
+        if self.tally:
+            yield f"\n{self.tally}", paragraph(inline(self.tally))
         for finding in self.findings:
-            lines += ["", finding.message]
+            yield f"\n{finding.message}", paragraph(inline(finding.message))
             if finding.hint:
-                lines.append(f"  → {finding.hint}")
+                asked = paragraph(f"{hidden('→')} <em>{inline(finding.hint)}</em>")
+                yield f"  → {finding.hint}", asked
         if self.example:
-            lines += ["", self.example.text()]
+            yield f"\n{self.example.text()}", self.example.html()
         if self.outcome == "incorrect" and self.parts:
-            lines += ["", self._parts_line()]
-        if self._offers_hints():
-            lines += ["", f'More help: hint("{self.exercise}", 1), 2 or 3']
-        lines += [f"Note: {note}" for note in self.notes]
-        return "\n".join(lines)
-
-    def _worth(self) -> str:
-        star = f"; {OPTIONAL}" if self.starred else ""
-        return f"{self.points:g} of {amount(self.max_points, 'point')}{star}"
-
-    def _offers_hints(self) -> bool:
+            yield f"\n{self._parts_line()}", paragraph(self._parts_line(), small=True)
         not_begun = any(finding.id == "not_attempted" for finding in self.findings)
-        return self.outcome in ("incorrect", "raised") or not_begun
+        if self.outcome in ("incorrect", "raised") or not_begun:
+            more = paragraph(inline(f'More help: `hint("{self.exercise}", 1)`, 2 or 3'), small=True)
+            if hints:
+                summaries = (f"Hint {level}: {what}" for level, what in enumerate(HINTS, start=1))
+                more = "\n".join(map(folded, summaries, map(hint_html, hints)))
+            yield f'\nMore help: hint("{self.exercise}", 1), 2 or 3', more
+        for note in self.notes:
+            yield f"Note: {note}", paragraph(inline(f"Note: {note}"), small=True)
 
     def _parts_line(self) -> str:
         """Return the points of each part, in tenths that add up to the points of the whole."""
@@ -176,34 +193,6 @@ class Report:
         earned = _whole_numbers(exact, round(10 * self.points), possible)
         told = (f"{part} {earned[part] / 10:.1f}/{possible[part] / 10:.1f}" for part in shares)
         return f"Points by part: {', '.join(told)}"
-
-    def html(self, hints: Sequence[str] = (), below: Iterable[str] = ()) -> str:
-        """Return the report as an HTML fragment with the same content as the text.
-
-        Args:
-            hints: each is folded. Without them the report says how to ask for one.
-            below: further fragments for its end.
-        """
-        symbol, word = WORDS[self.outcome]
-        name = f"{hidden(symbol)} <code>{html.escape(self.exercise)}</code>"
-        parts = [paragraph(f"<strong>{name}: {word}</strong> ({self._worth()})")]
-        parts += [paragraph(inline(self.tally))] if self.tally else []
-        for finding in self.findings:
-            parts.append(paragraph(inline(finding.message)))
-            if finding.hint:
-                parts.append(paragraph(f"{hidden('→')} <em>{inline(finding.hint)}</em>"))
-        if self.example:
-            parts.append(self.example.html())
-        if self.outcome == "incorrect" and self.parts:
-            parts.append(paragraph(self._parts_line(), small=True))
-        if self._offers_hints() and hints:
-            summaries = (f"Hint {level}: {what}" for level, what in enumerate(HINTS, start=1))
-            parts += map(folded, summaries, map(hint_html, hints))
-        elif self._offers_hints():
-            help_line = f'More help: `hint("{self.exercise}", 1)`, 2 or 3'
-            parts.append(paragraph(inline(help_line), small=True))
-        parts += [paragraph(inline(f"Note: {note}"), small=True) for note in self.notes]
-        return block(_BARS.get(self.outcome, "neutral"), [*parts, *below], announced=True)
 
     def _repr_html_(self) -> str:
         return self.html()

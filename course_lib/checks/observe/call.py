@@ -22,13 +22,12 @@ import numpy as np
 import torch
 
 from course_lib.checks.observe import lessons  # noqa: F401  (registers what lessons need)
-from course_lib.checks.observe.cost_meter import COURSE, Calls, Spending, Steps, Watch
+from course_lib.checks.observe.cost_meter import COURSE, Calls, Spending, Steps
 from course_lib.checks.observe.error_messages import message_of
 from course_lib.checks.observe.global_state import (
     next_draws,
     random_states_kept,
     seed_all,
-    seeded_draws,
     usual_settings,
 )
 from course_lib.checks.observe.observation import MAX_TEXT, Observation, Raised
@@ -58,7 +57,7 @@ def observe(obj: Any, probe: Probe, *, watched: bool = True) -> Observation:
 
     Args:
         obj: the student's function or class; anything else is recorded as what it raises.
-        watched: whether to see how it works, too: torch calls, steps and solutions that ran.
+        watched: whether to count torch calls and steps, too, where the probe asks for it.
 
     Returns:
         The record of the call; an exception of the student's is part of it.
@@ -93,60 +92,45 @@ class _Unclosed(io.StringIO):
 
 def _run(obj, probe: Probe, seen: Observation, args: dict, kwargs: dict, watched: bool) -> None:
     """Fill `seen` step by step, so that everything before an exception is kept."""
-    target, parameters = obj, {}
+    target, parameters, given = obj, {}, {**args, **kwargs}
     torch.default_generator.manual_seed(probe.seed)
     if probe.construct is not None:
         made = {name: materialise(v, probe.dtype) for name, v in probe.construct.items()}
         probe = dataclasses.replace(probe, construct=made)
         target, parameters = _prepare_module(obj, probe, seen, args, kwargs)
     seen.raised = Raised("", "", phase="call")
-    meter = _meter(probe, target, args, kwargs)
-    result = _call(target, probe, seen, args, kwargs, watched, meter)
-    seen.outputs = record(result)
-    for name in probe.attributes:
-        seen.attributes[name] = record(getattr(target, name, None))
-    if meter is not None:
-        seen.spent = {"kept": meter.alive(), "functions": meter.functions}
-    if probe.grad_outputs is not None:
-        seen.raised.phase = "backward"
-        given = {**args, **kwargs}
-        leaves = {n: given[n] for n, a in probe.arrays().items() if a.requires_grad} | parameters
-        with torch.enable_grad(), meter or contextlib.nullcontext():
-            seen.gradients, seen.grad_changed = _backward(result, probe.grad_outputs, leaves)
-    if meter is not None:
-        seen.spent["peak"] = meter.peak - (_OURS if probe.grad_outputs is not None else 0)
-    seen.raised = None
-
-
-def _call(
-    target, probe: Probe, seen: Observation, args: dict, kwargs: dict, watched: bool, meter
-) -> Any:
-    """Return the result of the call and record in `seen` how it went, even if it raises."""
-    given, untouched = {**args, **kwargs}, seeded_draws(probe.seed)
+    weights = list(target.parameters()) if isinstance(target, torch.nn.Module) else []
+    # Each of these slows down every step.
+    steps = Steps(_LIBRARIES) if watched and probe.loops else None
+    calls = Calls() if watched and probe.counted else None
+    spending = Spending([given, weights]) if probe.at_most else None
+    seed_all(probe.seed)
+    untouched = next_draws()
     seed_all(probe.seed)
     training = getattr(target, "training", None)
-    steps = Steps(_LIBRARIES) if watched and probe.loops else None
-    watch = Watch() if watched else None
-    calls = Calls() if watched and probe.counted else None
     nothing = contextlib.nullcontext()
     try:
-        with steps or nothing, watch or nothing, calls or nothing, meter or nothing:
-            return SCENARIOS[probe.scenario](target, probe, args, kwargs)
+        with steps or nothing, calls or nothing, spending or nothing:
+            result = SCENARIOS[probe.scenario](target, probe, args, kwargs)
     finally:
         seen.steps = steps.count if steps else 0
-        seen.solutions = tuple(sorted(watch.solutions)) if watch else ()
         seen.calls = dict(calls.names) if calls else {}
         seen.rng_touched = next_draws() != untouched
         seen.training_changed = getattr(target, "training", None) != training
         seen.arguments = {name: record(given[name]) for name in probe.arrays()}
-
-
-def _meter(probe: Probe, target, args: dict, kwargs: dict) -> Spending | None:
-    """Measure what the call spends if the probe has a limit, since it slows down every step."""
-    if not probe.at_most:
-        return None
-    weights = list(target.parameters()) if isinstance(target, torch.nn.Module) else []
-    return Spending([args, kwargs, weights])
+    seen.outputs = record(result)
+    for name in probe.attributes:
+        seen.attributes[name] = record(getattr(target, name, None))
+    if spending:
+        seen.spent = {"kept": spending.alive(), "functions": spending.functions}
+    if probe.grad_outputs is not None:
+        seen.raised.phase = "backward"
+        leaves = {n: given[n] for n, a in probe.arrays().items() if a.requires_grad} | parameters
+        with torch.enable_grad(), spending or nothing:
+            seen.gradients, seen.grad_changed = _backward(result, probe.grad_outputs, leaves)
+    if spending:
+        seen.spent["peak"] = spending.peak - (_OURS if probe.grad_outputs is not None else 0)
+    seen.raised = None
 
 
 def _prepare_module(

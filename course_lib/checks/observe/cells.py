@@ -29,20 +29,8 @@ _ANSWER = "-answer"  # ends the id of a cell that an answer is written in
 _MOST_NAMES, _LONGEST = 100, 80
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
-
-@dataclass(frozen=True)
-class Instead:
-    """Why a name is not what its cell was to make of it.
-
-    Attributes:
-        error: what stopped the cell before it defined the name, with its line; "" if nothing did.
-        defined: the functions and classes that the cell defines instead.
-        others: those that the notebook defines anywhere.
-    """
-
-    error: str = ""
-    defined: tuple[str, ...] = ()
-    others: tuple[str, ...] = ()
+Instead = tuple[str, tuple[str, ...]]  # what stopped a cell, and what it defines instead
+NOTHING: Instead = ("", ())
 
 
 @dataclass
@@ -97,30 +85,33 @@ class Cells:
                 run.after = {name: self._identity(name) for name in run.before}
                 # If the name holds the course's version, the student has attempted nothing.
                 for name in run.before:
-                    if run.error or not _is_courses(self._namespace.get(name)):
+                    if run.error or not home_of(self._namespace.get(name)).startswith(
+                        "course_lib."
+                    ):
                         self._latest[name] = run
 
     def instead_of(self, name: str) -> Instead:
-        """Describe why a name is undefined; return nothing if its cell defined it."""
-        others = defined_in(self._namespace)
+        """Return what stopped the cell that was to define a name, or what it defines instead."""
         run = self._latest.get(name)
         if run is not None and self._left_out(name, run):
             if run.error:
-                return Instead(run.error, others=others)
+                return run.error, ()
             if not re.search(rf"\b{re.escape(name)}\b", run.source):
-                return Instead("", self._definitions(run.source), others)
+                return "", self._definitions(run.source)
         run = self._previous
         if run is None or run.cell_id or name in self._namespace:
-            return Instead(others=others)
+            return NOTHING
         # The front end gives cells no ids: the answer's cell is the one before the check's.
         if not run.compiled and re.search(rf"\b{re.escape(name)}\b", run.source):
-            return Instead(run.error, others=others)
-        return Instead("", () if run.error else self._definitions(run.source), others)
+            return run.error, ()
+        return "", () if run.error else self._definitions(run.source)
 
     def _left_out(self, name: str, run: _Run) -> bool:
         """Return whether a cell left a name as it was, and only the course changed it later."""
         now = self._identity(name)
-        untouched = now == run.after[name] or _is_courses(self._namespace.get(name))
+        untouched = now == run.after[name] or home_of(self._namespace.get(name)).startswith(
+            "course_lib."
+        )
         return untouched and run.before[name] == run.after[name]
 
     def _definitions(self, source: str) -> tuple[str, ...]:
@@ -129,6 +120,9 @@ class Cells:
         body = tree.body if tree else ()
         names = [node.name[:_LONGEST] for node in body if isinstance(node, _SCOPES)]
         return tuple(names[:_MOST_NAMES])
+
+    def _is_courses(self, name: str) -> bool:
+        return home_of(self._namespace.get(name)).startswith("course_lib.")
 
     def _identity(self, name: str) -> int:
         return id(self._namespace[name]) if name in self._namespace else 0
@@ -148,10 +142,8 @@ def watch_cells(shell: Any) -> None:
 
 def instead_of(name: str, namespace: dict[str, Any]) -> Instead:
     """Describe what the notebook has instead of an answer, if known."""
-    for cells in _watched.values():
-        if cells._namespace is namespace:
-            return cells.instead_of(name)
-    return Instead(others=defined_in(namespace))
+    found = (cells for cells in _watched.values() if cells._namespace is namespace)
+    return next((cells.instead_of(name) for cells in found), NOTHING)
 
 
 def defined_in(namespace: Mapping[str, Any]) -> tuple[str, ...]:
@@ -159,7 +151,7 @@ def defined_in(namespace: Mapping[str, Any]) -> tuple[str, ...]:
     found = []
     for name, value in list(namespace.items()):
         defined = type(value) is FunctionType or issubclass(type(value), type)
-        if defined and _home(value) == namespace.get("__name__") and not name.startswith("_"):
+        if defined and home_of(value) == namespace.get("__name__") and not name.startswith("_"):
             found.append(name)
     return tuple(name[:_LONGEST] for name in found[-_MOST_NAMES:])
 
@@ -229,11 +221,8 @@ def _python_says(error: BaseException, source: str, namespace: dict[str, Any]) -
     return said[:500]
 
 
-def _is_courses(value: Any) -> bool:
-    return _home(value).startswith("course_lib.")
-
-
-def _home(value: Any) -> str:
+def home_of(value: Any) -> str:
+    """Return the module that an object says it comes from."""
     try:
         return str(getattr(value, "__module__", ""))
     except Exception:  # an object that will not say

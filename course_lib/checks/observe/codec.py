@@ -7,9 +7,8 @@ student's code, so only the few types named here are ever made, and every size i
 import base64
 import functools
 import json
-import operator
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -39,9 +38,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         return _plain(value.item())
     if is_dataclass(value):
-        # What is as it is by default is left out: that is most of an observation.
-        said = ((name, getattr(value, name)) for name in _fields(type(value)))
-        content = {n: _plain(v) for n, v in said if not _fields(type(value))[n](v)}
+        content = {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
         return {"object": [type(value).__name__, content]}
     if isinstance(value, Mapping):
         return {"pairs": [[_plain(key), _plain(item)] for key, item in value.items()]}
@@ -50,18 +47,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(item) for item in value]
     raise CodecError(f"a {type(value).__name__} cannot be sent")
-
-
-@functools.cache
-def _fields(kind: type) -> dict[str, Callable[[Any], bool]]:
-    """Return a dataclass's fields, each with a test for its default value."""
-
-    def usual(field: Field) -> Callable[[Any], bool]:
-        if field.default_factory is not MISSING:
-            return operator.not_
-        return functools.partial(operator.is_, field.default)
-
-    return {field.name: usual(field) for field in fields(kind)}
 
 
 def decode(text: str, expected: type, known: tuple[type, ...]) -> Any:

@@ -1,18 +1,13 @@
 """Measure what a student's code does while it runs: torch calls, Python steps, bytes and functions.
 
-`Watch` notes which of the course's solutions take part. This module runs beside the student's code,
-so it imports the standard library and torch only.
+Runs beside the student's code: standard library and torch only.
 """
 
 import collections
-import contextlib
-import inspect
 import os
 import sys
 import sysconfig
-import types
 from collections.abc import Callable, Iterable
-from cProfile import Profile
 from typing import Any, Self
 
 import torch
@@ -21,7 +16,6 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 COURSE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-_SOLUTIONS = tuple(os.path.join(COURSE, package, "") for package in ("attention", "fused"))
 
 
 class Calls(TorchFunctionMode):
@@ -38,54 +32,18 @@ class Calls(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-class Watch:
-    """Note which of the course's solutions ran.
-
-    The profiler is the one written in C: calling a hook of ours for each event would take as long
-    as all else that is observed.
-    """
-
-    def __init__(self) -> None:
-        self.solutions: set[str] = set()
-        self._profiler = Profile(subcalls=False, builtins=False)
-
-    def __enter__(self) -> Self:
-        self._previous = sys.getprofile()
-        with contextlib.suppress(ValueError):  # Python 3.12 allows one, and there is another
-            self._profiler.enable()
-        return self
-
-    def __exit__(self, *exc_info) -> None:
-        self._profiler.disable()
-        if isinstance(self._previous, Profile):
-            self._previous.enable()
-        elif self._previous is not None:
-            sys.setprofile(self._previous)
-        for entry in self._profiler.getstats():
-            code = entry.code
-            if not isinstance(code, types.CodeType) or not code.co_flags & inspect.CO_OPTIMIZED:
-                continue  # written in C, or what an import runs
-            if code.co_filename.startswith(_SOLUTIONS):
-                self.solutions.add(code.co_qualname.split(".")[0])
-
-
 _PATHS = sysconfig.get_paths()
-LIBRARIES = tuple({_PATHS[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+_LIBRARIES = tuple({_PATHS[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
 class Steps:
-    """Count the Python steps of a student's code, so that a loop shows even where torch sees none.
+    """Count the lines of a student's code that run, so that a loop over plain numbers shows, too.
 
-    A step is a line that runs, or a jump back to one, outside the libraries. A loop over plain
-    numbers, a comprehension and a recursion all take more steps for a larger input, and one call
-    for everything does not. `count` holds the steps after the `with` block.
-
-    Args:
-        ours: folders besides the libraries whose lines are not the student's.
+    Lines of the libraries, and of the folders `ours`, do not count.
     """
 
     def __init__(self, ours: tuple[str, ...]):
-        self.count, self._ours = 0, (*LIBRARIES, *ours, "<frozen")
+        self.count, self._ours = 0, (*_LIBRARIES, *ours, "<frozen")
 
     def __enter__(self) -> Self:
         self._previous = sys.gettrace()
@@ -118,15 +76,8 @@ _CHEAP_POWERS = (-2, -1, -0.5, 0.5, 1, 2, 3)  # torch multiplies, divides and ta
 class Spending(TorchDispatchMode):
     """Measure the memory and the exp-like functions of the torch operations in a `with` block.
 
-    Every operation counts, in the forward and in the backward pass, wherever in Python it is
-    called. Views cost nothing, and neither does what was there before.
-
-    Args:
-        free: tensors that were there before, also in lists and dicts.
-
-    Attributes:
-        peak: the most bytes that were alive at once, beyond the free ones.
-        functions: of how many numbers exp, tanh and their like were taken.
+    `peak` is the most bytes that were alive at once, and `functions` of how many numbers exp, tanh
+    and their like were taken. Views cost nothing, and neither do the tensors in `free`.
     """
 
     def __init__(self, free: Iterable = ()):
@@ -150,7 +101,9 @@ class Spending(TorchDispatchMode):
         results = func(*args, **(kwargs or {}))
         made = _tensors(results)
         name = func.overloadpacket.__name__.rstrip("_")
-        if name in _FUNCTIONS and not (name == "pow" and _is_cheap(args[1])):
+        power = args[1] if name == "pow" else None
+        is_cheap = not isinstance(power, torch.Tensor) and power in _CHEAP_POWERS
+        if name in _FUNCTIONS and not is_cheap:
             self.functions += sum(tensor.numel() for tensor in made)
         for storage in map(_storage, made + _tensors(*args, kwargs)):
             key = storage._cdata
@@ -173,10 +126,6 @@ def _tensors(*trees) -> list[torch.Tensor]:
         elif isinstance(item, dict):
             waiting.extend(item.values())
     return found
-
-
-def _is_cheap(exponent) -> bool:
-    return not isinstance(exponent, torch.Tensor) and exponent in _CHEAP_POWERS
 
 
 def _storage(tensor: torch.Tensor) -> torch.UntypedStorage:

@@ -29,7 +29,8 @@ class Elsewhere(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None) -> Any:
         kwargs = dict(kwargs or {})
         device = kwargs.get("device")
-        given = _tensors([args, kwargs])
+        given: list[torch.Tensor] = []
+        _mapped([args, kwargs], given.append)
         moved = [tensor for tensor in given if tensor.device.type == NAME]
         staying = [tensor for tensor in given if tensor.device.type != NAME and tensor.dim()]
         if moved and staying and func.overloadpacket.__name__ not in _MIXING:
@@ -68,13 +69,6 @@ class _Moved(torch.Tensor):
             return mode.__torch_dispatch__(func, types, args, kwargs)
 
 
-def _tensors(tree) -> list[torch.Tensor]:
-    if isinstance(tree, torch.Tensor):
-        return [tree]
-    items = tree.values() if isinstance(tree, dict) else tree
-    return [t for item in items for t in _tensors(item)] if _is_group(tree) else []
-
-
 def _numbers_of(tensor: torch.Tensor) -> torch.Tensor:
     if isinstance(tensor, _Moved):
         return tensor.numbers
@@ -88,8 +82,6 @@ def _mapped(tree, change) -> Any:
         return change(tree)
     if isinstance(tree, dict):
         return {key: _mapped(value, change) for key, value in tree.items()}
-    return type(tree)(_mapped(item, change) for item in tree) if _is_group(tree) else tree
-
-
-def _is_group(tree) -> bool:
-    return isinstance(tree, dict | list | tuple)
+    if isinstance(tree, list | tuple):
+        return type(tree)(_mapped(item, change) for item in tree)
+    return tree

@@ -4,7 +4,6 @@ Runs beside the student's code: standard library, NumPy and torch only.
 """
 
 import contextlib
-import functools
 import gc
 import os
 import random
@@ -31,14 +30,6 @@ def next_draws() -> tuple[float, float, float]:
 
 
 _RANDOM, _NUMPY_RANDOM = random.random, np.random.random_sample  # whatever is put in their place
-
-
-@functools.lru_cache(maxsize=64)
-def seeded_draws(seed: int) -> tuple[float, float, float]:
-    """Return what `next_draws` returns after `seed_all(seed)`."""
-    with random_states_kept():
-        seed_all(seed)
-        return next_draws()
 
 
 @contextlib.contextmanager

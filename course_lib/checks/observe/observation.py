@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from course_lib.checks.observe.cells import instead_of
+from course_lib.checks.observe.cells import defined_in, home_of, instead_of
 from course_lib.checks.observe.record import Recorded, class_name
 
 MAX_TEXT = 4000  # characters that are kept of anything
@@ -38,7 +38,6 @@ class Observation:
     settings: tuple[str, ...] = ()  # what of Python, NumPy and torch is left set otherwise
     calls: dict[str, int] = field(default_factory=dict)  # where the probe has them counted
     steps: int = 0  # lines run by the student, counted where the probe has a group of `loops`
-    solutions: tuple[str, ...] = ()  # the course's solutions that ran
     spent: dict[str, int] = field(default_factory=dict)  # where the probe has a limit
     warnings: tuple[str, ...] = ()
     stderr: str = ""
@@ -61,13 +60,9 @@ class Subject:
 
 def subject_of(obj: Any) -> Subject:
     """Describe an answer without running any of its code."""
-    try:
-        home = str(getattr(obj, "__module__", ""))[:MAX_TEXT]
-    except Exception:  # an object that will not say
-        home = ""
     is_class = issubclass(type(obj), type)  # `isinstance` would ask the object itself
     name = class_name(obj if is_class else type(obj))
-    return Subject(obj is not None, home, is_class, callable(obj), name)
+    return Subject(obj is not None, home_of(obj)[:MAX_TEXT], is_class, callable(obj), name)
 
 
 def answer_in(namespace: dict[str, Any], name: str) -> tuple[Any, Subject]:
@@ -75,9 +70,8 @@ def answer_in(namespace: dict[str, Any], name: str) -> tuple[Any, Subject]:
 
     There is none where the latest run of its cell did not define it, whatever the name still holds.
     """
-    instead = instead_of(name, namespace)
-    missing = bool(instead.error or instead.defined)
-    obj = None if missing else namespace.get(name)
-    about = {"error": instead.error, "defined": instead.defined, "others": instead.others}
-    subject = replace(subject_of(obj), there=namespace.get(name) is not None, **about)
-    return obj, subject
+    error, defined = instead_of(name, namespace)
+    obj = None if error or defined else namespace.get(name)
+    there, others = namespace.get(name) is not None, defined_in(namespace)
+    about = {"error": error, "defined": defined, "others": others}
+    return obj, replace(subject_of(obj), there=there, **about)

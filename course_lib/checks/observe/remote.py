@@ -6,6 +6,7 @@ happened. Nothing here knows what is right. Standard library, NumPy and torch on
 
 import contextlib
 import gc
+import importlib
 import inspect
 import os
 import sys
@@ -59,6 +60,8 @@ class Reply:
 
 REQUEST_TYPES = (Request, Probe, Array, Dtype, Built)
 REPLY_TYPES = (Reply, Subject, Observation, Raised, Recorded)
+
+REFUSAL = "this is the course's own solution, not yours"  # what `_refuse` raises
 
 _remembered: dict[str, object] = {}  # each exercise's answer as its check saw it
 
@@ -131,8 +134,11 @@ def courses_versions_refuse(names: Iterable[str]) -> Iterator[None]:
 def _courses_functions(name: str) -> list:
     """Return the functions of an exercise's solution, unwrapped."""
     found: list[FunctionType] = []
+    attributes = []
     # Not all modules there are: to look at each is to copy a forked kernel's memory.
-    attributes = list(vars(sys.modules.get("course_lib.attention", sys)).values())
+    for package in ("course_lib.attention", "course_lib.fused"):
+        with contextlib.suppress(ImportError):  # an answer may be the first to import it
+            attributes += vars(importlib.import_module(package)).values()
     for module in (one for one in attributes if isinstance(one, ModuleType)):
         solution = getattr(module, name, None)
         members = vars(solution).values() if isinstance(solution, type) else [solution]
@@ -152,7 +158,7 @@ def _refusal(code: CodeType) -> CodeType:
     )
 
 
-def _refuse(*_args, **_kwargs) -> None:
+def _refuse(*_args, **_kwargs) -> None:  # with the global names of another module
     raise RuntimeError("this is the course's own solution, not yours")
 
 

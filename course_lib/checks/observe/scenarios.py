@@ -84,29 +84,14 @@ def after_another_call(target, probe, args, kwargs):
     """Call a module after other calls, while others of its class are used.
 
     The first call has one position fewer, and no lengths or mask; the second has other numbers.
+    A second module is called with yet others before and after, and one of twice the sizes is made.
+    What an answer keeps on its class, or in a global variable, is theirs by then.
     """
     target(*(v[:, : max(v.shape[1] - 1, 1)] for v in args.values() if v.is_floating_point()))
-    others = _flipped(args), _flipped(kwargs)
-    target(*others[0].values(), **others[1])
-    return _beside_other_modules(target, probe, args, kwargs)
-
-
-def _flipped(given):
-    """Return other numbers of the same shapes."""
-    return {n: v.flip(0) if torch.is_tensor(v) and v.dim() else v for n, v in given.items()}
-
-
-def _beside_other_modules(target, probe, args, kwargs):
-    """Call a module once, and a second one with other numbers before and after it.
-
-    The second one keeps the weights that it is made with. A third one, of twice the sizes, is only
-    made. What an answer keeps on its class, or in a global variable, is theirs by then.
-    """
-
-    def changed(given):  # so that these are not the numbers of any earlier call
-        return {n: 1 - v if v.is_floating_point() else v for n, v in _flipped(given).items()}
-
-    kind, others, named = type(target), changed(args).values(), changed(kwargs)
+    others, named = _flipped(args), _flipped(kwargs)
+    target(*others.values(), **named)
+    kind, others = type(target), [1 - v if v.is_floating_point() else v for v in others.values()]
+    named = {n: 1 - v if v.is_floating_point() else v for n, v in named.items()}
     twice = {n: 2 * v if type(v) is int else v for n, v in probe.construct.items()}
     with torch.random.fork_rng(devices=[]):  # our draws must not count as the answer's
         second = kind(**probe.construct).to(next(iter(args.values()))).train(target.training)
@@ -115,6 +100,11 @@ def _beside_other_modules(target, probe, args, kwargs):
     result = target(*args.values(), **kwargs)
     second(*others, **named)
     return result
+
+
+def _flipped(given):
+    """Return other numbers of the same shapes."""
+    return {n: v.flip(0) if torch.is_tensor(v) and v.dim() else v for n, v in given.items()}
 
 
 @scenario
@@ -127,7 +117,7 @@ def after_a_call_with_lengths(target, probe, args, kwargs):
 @scenario
 def built_by_position(target, probe, args, kwargs):
     """Call a module once whose sizes were handed over by position, with the same weights."""
-    with torch.random.fork_rng(devices=[]):  # our draws must not count as the answer's
+    with torch.random.fork_rng(devices=[]):
         module = type(target)(*probe.construct.values()).to(next(iter(args.values())))
     module.load_state_dict(target.state_dict())
     result = module.train(target.training)(*args.values(), **kwargs)

@@ -1,20 +1,23 @@
 """Find the known mistake that reproduces the student's numbers."""
 
+import functools
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from course_lib.checks.judge.comparisons import same_record, same_records
 from course_lib.checks.judge.definitions import Exercise, Mistake
 from course_lib.checks.judge.prepare import prepare
-from course_lib.checks.judge.replay import replay_of_both, replays
 from course_lib.checks.judge.violations import (
     HYGIENE,
     Outcomes,
     Prepared,
+    Violation,
+    judge,
     mutated,
 )
+from course_lib.checks.observe.call import observe
 from course_lib.checks.observe.observation import Observation
 
 Replays = Iterable[tuple[Mistake, Outcomes]]  # what each known mistake does, run as it is asked for
@@ -64,9 +67,7 @@ class Answer:
     def explanations(self, replays: Replays, *, whole: bool = False) -> list[Explanation]:
         """Return the mistakes that explain the most failing probes, if they explain enough of them.
 
-        Args:
-            replays: what each mistake does, by probe name.
-            whole: accept only mistakes that explain all failing probes.
+        With `whole`, only mistakes count that explain all failing probes.
         """
         least, best = self._num_failing if whole else self._least, []
         for mistake, replayed in replays:
@@ -82,7 +83,7 @@ class Answer:
         """Return the violations of each probe that a mistake must reproduce.
 
         These are wrong results, else gradients or attributes, else matters of hygiene. What
-        settles most comes first: wrong values, then other violations, then slow probes.
+        settles most comes first: wrong values, then other violations.
         """
         places: dict[str, set[tuple[str, str]]] = {name: set() for name in self._outcomes}
         others = {key for key in self._failing if key[1] not in HYGIENE}
@@ -93,9 +94,8 @@ class Answer:
         for name, keys in places.items():
             places[name] = {key for key in keys if key[1] in _NUMBERS} or keys
 
-        def order(name: str) -> tuple[bool, bool, bool]:
-            is_slow = self._outcomes[name][0].seconds > _LONG
-            return is_slow, (name, "values") not in places[name], not places[name]
+        def order(name: str) -> tuple[bool, bool]:
+            return (name, "values") not in places[name], not places[name]
 
         return {name: places[name] for name in sorted(places, key=order)}
 
@@ -209,23 +209,45 @@ def _says_little(seen: Observation) -> bool:
 
 
 _RESULTS = ("type", "kind", "shape", "values", "parameters")
-_LONG = 0.005  # seconds for one call
 _NUMBERS = ("raised", *_RESULTS)
+
+
+class Replay(dict[str, tuple[Observation, list[Violation]]]):
+    """What a known mistake does, probe by probe: run when first asked for, then kept.
+
+    Most mistakes differ from the student's in the first number, so few probes are ever run.
+    """
+
+    def __init__(self, exercise: Exercise, model: Callable, prepared: Prepared):
+        super().__init__()
+        self._exercise, self._model = exercise, model
+        self._prepared = {probe.name: (probe, expected) for probe, expected in prepared}
+
+    def __missing__(self, name: str) -> tuple[Observation, list[Violation]]:
+        probe, expected = self._prepared[name]
+        seen = observe(self._model, probe, watched=False)
+        self[name] = seen, judge(self._exercise, probe, expected, seen)
+        return self[name]
+
+
+@functools.lru_cache(maxsize=64)
+def replays(exercise: Exercise, seed: str) -> tuple[tuple[Mistake, Outcomes], ...]:
+    """Return each known mistake of an exercise with what it does on the probes of a seed."""
+    prepared = prepare(exercise, seed)
+    return tuple(
+        (mistake, Replay(exercise, model, prepared))
+        for mistake in exercise.mistakes
+        for model in (mistake.model, *mistake.twins)
+    )
 
 
 def explain(exercise: Exercise, seed: str, student: Outcomes) -> list[Explanation]:
     """Return the known mistakes that give the student's numbers on the most failing probes.
 
-    Args:
-        exercise: the exercise.
-        seed: of the probes (`prepare`).
-        student: the observation and violations of each probe, by probe name.
-
-    Returns:
-        The mistakes that explain all failing probes; several only if they all give the same
-        numbers there. Otherwise the first pair of mistakes that does, or the mistakes that explain
-        the most failing probes, but at least `LEAST` of them. Results that are only words or bools
-        fit many mistakes, so those need a mistake that explains all.
+    Those are the mistakes that explain all failing probes; several only if they all give the same
+    numbers there. Otherwise it is the first pair of mistakes that does, or the mistakes that
+    explain the most failing probes, but at least `LEAST` of them. Results that are only words or
+    bools fit many mistakes, so those need a mistake that explains all.
     """
     answer = Answer(prepare(exercise, seed), student)
     found = answer.explanations(replays(exercise, seed))
@@ -235,9 +257,15 @@ def explain(exercise: Exercise, seed: str, student: Outcomes) -> list[Explanatio
     return both[:1] or found
 
 
-def _pairs(exercise: Exercise, seed: str) -> Iterator[tuple[Mistake, Outcomes]]:
-    """Yield two mistakes at once if they change different steps of one model and may be made."""
+@functools.lru_cache(maxsize=64)
+def _pairs(exercise: Exercise, seed: str) -> list[tuple[Mistake, Outcomes]]:
+    """Return pairs of mistakes that change different steps of one model, as `replays` does."""
+    found, prepared = [], prepare(exercise, seed)
     for one, other in itertools.combinations(exercise.mistakes, 2):
         if one.build is None or one.build != other.build or one.changes.keys() & other.changes:
             continue
-        yield replay_of_both(exercise, seed, one.id, other.id)
+        model = one.build({**one.changes, **other.changes})
+        message = f"Two mistakes at once. {one.message} {other.message}"
+        both = Mistake(f"{one.id}+{other.id}", model, message, one.hint)
+        found.append((both, Replay(exercise, model, prepared)))
+    return found

@@ -41,13 +41,9 @@ _MOST_LINES = 8  # of an input that is not
 
 @dataclass(frozen=True)
 class Beside:
-    """One result as text: the student's beside what the definition gives.
+    """One result as rows of text, the student's beside what the definition gives, if anything.
 
-    Attributes:
-        name: of the result, with the part of it that is shown.
-        yours: rows of numbers; differing ones carry `MARK`.
-        expected: rows of numbers, or none if there is nothing to compare with.
-        shapes: a sentence about both shapes where they differ.
+    Numbers that differ carry `MARK`; `shapes` is a sentence about both shapes where they differ.
     """
 
     name: str
@@ -92,9 +88,7 @@ class Example:
         return bool(self.inputs or self.results or self.others)
 
     def text(self) -> str:
-        """Return the example as plain text, or "" if there is none."""
-        if not self:
-            return ""
+        """Return the example as plain text."""
         lines = self._input_lines()
         if len(lines) > self._num_open:
             rest = f"  ... and {len(lines) - self._num_open} more lines"

@@ -40,11 +40,7 @@ _TELLING = ("values", "kind", "shape", "type", "raised"), ("gradients", "attribu
 
 
 class _Failures:
-    """Failures of an answer, of which the report shows the first one, on a small input.
-
-    Attributes:
-        shown: the failure that the report shows, or None before it speaks of any.
-    """
+    """Failures of an answer, of which the report shows the first one, `shown`, on a small input."""
 
     def __init__(
         self,
@@ -65,11 +61,7 @@ class _Failures:
     def say(self, violation: Violation, like: list[Violation], mistake=None, prop=None) -> Failure:
         """Return the failure to mention: this one, on a smaller input if it is the first one.
 
-        Args:
-            violation: what is wrong.
-            like: violations among which there may be others of its kind.
-            mistake: the known mistake that explains it.
-            prop: the property that it breaks.
+        Among the violations `like` there may be others of its kind.
         """
         failure = self._failure(violation)
         if self.shown is not None or not any(violation.aspect in group for group in _TELLING):
@@ -193,15 +185,10 @@ def _of_another_input(sentence: str) -> str:
 
 
 def _can_be_worked_out(exercise: Exercise, failure: Failure, message: str) -> bool:
-    """Return whether a message names an entry that a reader can compute from numbers in view.
-
-    Nobody sees the weights of a module, and a bool is not computed from numbers.
-    """
+    """Return whether a message names an entry that a reader can compute from numbers in view."""
     given = failure.violation.probe.inputs().values()
     hidden = exercise.is_class or any(isinstance(value, Built) for value in given)
-    is_bool = all(
-        contract.kind == "bool" or contract.dtype == "bool" for contract in exercise.returns
-    )
+    is_bool = all("bool" in (contract.kind, contract.dtype) for contract in exercise.returns)
     return "the definition gives" in message and not hidden and not is_bool
 
 

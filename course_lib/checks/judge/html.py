@@ -76,11 +76,7 @@ def numbers_beside(
 ) -> str:
     """Return two small tables of numbers side by side, or stacked on a narrow page.
 
-    Args:
-        name: what the numbers are.
-        yours: rows of the student's numbers; those that differ end in `mark`.
-        expected: rows of what the definition gives; none if there is nothing to compare with.
-        mark: set in bold with its number and framed, so that it does not hang on a colour.
+    Numbers that end in `mark` are bold and framed, so that it does not hang on a colour.
     """
     tables = [_grid(f"{html.escape(name)}, yours:", yours, mark)]
     if expected:

@@ -1,5 +1,6 @@
 """Shrink an input on which an answer fails to one that a reader can check by hand."""
 
+import contextlib
 import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -39,6 +40,11 @@ class Failure:
     expected: Expected
     seen: Observation
 
+    @property
+    def size(self) -> int:
+        """Return how many numbers the input has."""
+        return self.violation.probe.num_inputs
+
 
 def shrink(
     exercise: Exercise,
@@ -49,12 +55,8 @@ def shrink(
 ) -> Failure | None:
     """Return a failure like the first one on the smallest input found, or None without one.
 
-    Args:
-        exercise: the exercise.
-        failures: the failure to shrink, and others of its kind that may lead to a smaller input.
-        observe_more: calls the student's answer on further probes.
-        mistake: the known mistake that explains the failure; it must also explain the smaller one.
-        prop: the property that the answer violates; it must do so on the smaller input, too.
+    The other failures are of its kind and may lead to a smaller input. The known mistake and the
+    property, if there is one, must explain the smaller failure, too.
     """
     first = failures[0]
     probes = [failure.violation.probe for failure in failures[:_MOST_PROBES]]
@@ -69,9 +71,13 @@ def shrink(
     until = time.process_time() + _SECONDS
 
     def first_that_fails(candidates: Iterable[Probe]) -> Failure | None:
-        expectations = _with_expectation(exercise, candidates)
-        in_time = itertools.takewhile(lambda _: time.process_time() < until, expectations)
-        tried = list(itertools.islice(in_time, _MOST_TRIED))
+        tried: list[tuple[Probe, Expected]] = []
+        for candidate in candidates:
+            if len(tried) == _MOST_TRIED or time.process_time() > until:
+                break
+            # Often the sizes do not fit together, or not those of the weights.
+            with contextlib.suppress(Exception), np.errstate(all="ignore"):
+                tried.append((candidate, expect(exercise, candidate)))
         seen = observe_more([candidate for candidate, _ in tried]) if tried else {}
         for candidate, expected in tried:
             if candidate.name not in seen:
@@ -92,29 +98,18 @@ def shrink(
         return found
     best = None
     for probe in probes:
-        found = _cut_axis_by_axis(probe, first_that_fails)
-        if found and _size(found) <= _size(best or first):
-            best = found
-        if best and _size(best) <= _READABLE:
+        small = None  # after cutting each length in turn as far as it still fails
+        for length in _lengths_in(probe):
+            sizes = [n for n in _CUTS if n < length]
+            cuts = [_cut(probe, {length: n}, f"{probe.name}_{length}_{n}") for n in sizes]
+            if found := first_that_fails(cut for cut in cuts if _keeps_its_keys(cut, probe)):
+                small, probe = found, found.violation.probe
+        small = first_that_fails([_rounded(probe)]) or small
+        if small and small.size <= (best or first).size:
+            best = small
+        if best and best.size <= _READABLE:
             break
     return best
-
-
-def _cut_axis_by_axis(
-    probe: Probe, first_that_fails: Callable[[Iterable[Probe]], Failure | None]
-) -> Failure | None:
-    """Return the failure after cutting each length in turn as far as it still fails."""
-    best = None
-    for length in _lengths_in(probe):
-        cuts = [_cut(probe, {length: n}, f"{probe.name}_{length}_{n}") for n in _CUTS if n < length]
-        shorter = [cut for cut in cuts if _keeps_its_keys(cut, probe)]
-        if found := first_that_fails(shorter):
-            best, probe = found, found.violation.probe
-    return first_that_fails([_rounded(probe)]) or best
-
-
-def _size(failure: Failure) -> int:
-    return failure.violation.probe.num_inputs
 
 
 def _is_same(found: Failure, first: Failure) -> bool:
@@ -134,18 +129,6 @@ def _reproduces(mistake: Mistake, found: Failure) -> bool:
     probe = found.violation.probe
     replays = (observe(m, probe, watched=False) for m in (mistake.model, *mistake.twins))
     return any(same_record(probe, found.seen.outputs, replay.outputs) for replay in replays)
-
-
-def _with_expectation(
-    exercise: Exercise, candidates: Iterable[Probe]
-) -> Iterator[tuple[Probe, Expected]]:
-    """Yield the candidates that the oracle accepts, with what it expects of them."""
-    for candidate in candidates:
-        try:
-            with np.errstate(all="ignore"):
-                yield candidate, expect(exercise, candidate)
-        except Exception:  # the sizes do not fit together, or not those of the weights
-            continue
 
 
 def _cut(probe: Probe, sizes: Mapping[int, int], name: str) -> Probe:

@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import io
 import linecache
-import time
 import traceback
 import warnings
 import zlib
@@ -55,17 +54,12 @@ def observe_all(obj: Any, probes: Iterable[Probe]) -> dict[str, Observation]:
 def observe(obj: Any, probe: Probe, *, watched: bool = True) -> Observation:
     """Call `obj` once as `probe` says. Use `random_states_kept` to protect random states.
 
-    Args:
-        obj: the student's function or class; anything else is recorded as what it raises.
-        watched: whether to count torch calls and steps, too, where the probe asks for it.
-
-    Returns:
-        The record of the call; an exception of the student's is part of it.
+    The record holds an exception of the student's, too, and if `watched` the torch calls and
+    steps, where the probe asks for them.
     """
     seen = Observation()
     args = {name: materialise(value, probe.dtype) for name, value in probe.args.items()}
     kwargs = {name: materialise(value, probe.dtype) for name, value in probe.kwargs.items()}
-    started = time.perf_counter()
     stdout, stderr = _Unclosed(), _Unclosed()
     streams = contextlib.redirect_stderr(stderr), contextlib.redirect_stdout(stdout)
     with warnings.catch_warnings(record=True) as caught:
@@ -77,7 +71,6 @@ def observe(obj: Any, probe: Probe, *, watched: bool = True) -> Observation:
                 phase = seen.raised.phase if seen.raised else "call"
                 seen.raised = _describe_exception(error, phase)
     seen.settings = tuple(changed)
-    seen.seconds = time.perf_counter() - started
     seen.stderr = stderr.getvalue()[:MAX_TEXT]
     seen.warnings = tuple(f"{w.category.__name__}: {w.message}"[:300] for w in caught[:5])
     return seen

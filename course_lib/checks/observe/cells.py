@@ -46,11 +46,9 @@ class _Run:
 
 
 class Cells:
-    """The latest run of the cell of each name, in one notebook.
+    """The latest run of the cell of each name, in one notebook with these variables.
 
-    Args:
-        namespace: the notebook's variables.
-        transform: IPython's, from a cell's source to Python.
+    `transform` is IPython's, from a cell's source to Python.
     """
 
     def __init__(self, namespace: dict[str, Any], transform: Callable[[str], str]) -> None:
@@ -157,12 +155,7 @@ def defined_in(namespace: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def parse_cell(source: str, transform: Callable[[str], str]) -> ast.Module | None:
-    """Parse a cell as IPython does; return None if it is not Python, with or without magics.
-
-    Args:
-        source: of the cell.
-        transform: IPython's `transform_cell`, which replaces its own syntax by Python.
-    """
+    """Parse a cell as IPython does; return None if it is not Python, with or without magics."""
     source = cell_body(source)
     # Running the cell says what is wrong with an escape. Not saying it here makes Python repeat its
     # earlier warnings, so it is done only where there may be an escape.

@@ -50,12 +50,9 @@ def _plain(value: Any) -> Any:
 
 
 def decode(text: str, expected: type, known: tuple[type, ...]) -> Any:
-    """Return the value that `encode` was given.
+    """Return the value that `encode` was given, which must be of the expected type.
 
-    Args:
-        text: what arrived.
-        expected: the type that it must have.
-        known: dataclasses that may occur inside; their annotations are enforced.
+    Dataclasses inside must be `known`; their annotations are enforced.
 
     Raises:
         CodecError: it is too long, no JSON, or holds anything else than announced.

@@ -41,7 +41,6 @@ class Observation:
     spent: dict[str, int] = field(default_factory=dict)  # where the probe has a limit
     warnings: tuple[str, ...] = ()
     stderr: str = ""
-    seconds: float = 0.0
 
 
 @dataclass

@@ -29,15 +29,15 @@ _WRITTEN_AS = {
 _ACCEPTED = {"float": ("float", "int"), "int": ("int",), "bool": ("bool",)}
 
 
-def _parts(
-    returns: Sequence[Returned], expected, recorded: Recorded
-) -> list[tuple[Returned, Any, Recorded]]:
-    """Return triples of each returned value's contract, what was expected and what came."""
-    wanted = [expected] if len(returns) == 1 else list(expected)
-    return list(zip(returns, wanted, _recorded_parts(returns, recorded), strict=True))
+def _parts(returns: Sequence[Returned], recorded: Recorded) -> list[tuple[Returned, Recorded]]:
+    """Return pairs of each returned value's contract and what came."""
+    if len(returns) == 1:
+        return [(returns[0], recorded)]
+    nothing = Recorded("none", "nothing")
+    return [(contract, recorded.items.get(i, nothing)) for i, contract in enumerate(returns)]
 
 
-def wrong_type(returns: Sequence[Returned], expected, recorded: Recorded) -> Problem | None:
+def wrong_type(returns: Sequence[Returned], expected: Any, recorded: Recorded) -> Problem | None:
     if recorded.kind == "none" and expected is not None:
         hint = "Is a `return` missing on some path?"
         if len(returns) == 1 and returns[0].optional:
@@ -47,7 +47,8 @@ def wrong_type(returns: Sequence[Returned], expected, recorded: Recorded) -> Pro
     if len(returns) > 1 and not several:  # a list is unpacked like a tuple
         names = ", ".join(contract.name for contract in returns)
         return Problem("wrong_type", f"Expected a tuple ({names}); got {describe(recorded)}.")
-    for contract, want, got in _parts(returns, expected, recorded):
+    wanted: Any = [expected] if len(returns) == 1 else expected
+    for (contract, got), want in zip(_parts(returns, recorded), wanted, strict=True):
         if problem := _wrong_kind(contract, want, got):
             return problem
     return None
@@ -88,8 +89,7 @@ def converted(returns: Sequence[Returned], recorded: Recorded) -> Recorded | Non
     0 and 1 for a bool, whole numbers for floating ones, a NumPy array for a tensor or the other
     way round, a tensor of one number for a number.
     """
-    parts = _recorded_parts(returns, recorded)
-    changed = [_converted(contract, got) for contract, got in zip(returns, parts, strict=True)]
+    changed = [_converted(contract, got) for contract, got in _parts(returns, recorded)]
     if any(part is None for part in changed):
         return None
     if len(returns) == 1:
@@ -131,9 +131,10 @@ def describe(recorded: Recorded) -> str:
 
 def wrong_shape(returns: Sequence[Returned], expected: Any, recorded: Recorded) -> Problem | None:
     """Return the problem of a shape, with a question about the number of axes, order or a size."""
-    parts = list(_parts(returns, expected, recorded))
-    swapped = sorted(np.shape(want) for _, want, _ in parts) == sorted(p[2].shape for p in parts)
-    for contract, want, got in parts:
+    parts = _parts(returns, recorded)
+    wants: Any = [expected] if len(returns) == 1 else expected
+    swapped = sorted(map(np.shape, wants)) == sorted(got.shape for _, got in parts)
+    for (contract, got), want in zip(parts, wants, strict=True):
         wanted, shape, axes = np.shape(want), tuple(got.shape), contract.axes
         if want is None or contract.kind not in ("tensor", "array") or shape == wanted:
             continue
@@ -168,7 +169,7 @@ def wrong_dtype(
         return None
     wanted = (asked + floating)[0]
     why = "asked for" if asked else "expected, as in the inputs"
-    for contract, got in zip(returns, _recorded_parts(returns, outputs), strict=True):
+    for contract, got in _parts(returns, outputs):
         is_array = got.kind in ("tensor", "array")
         if contract.dtype == "float" and is_array and got.dtype != wanted:
             return Problem(
@@ -184,7 +185,7 @@ def wrong_device(
 ) -> Problem | None:
     """Return the problem of a tensor that is on another device than the inputs."""
     given = {seen_input.device for seen_input in seen.arguments.values()} - {""}
-    for contract, got in zip(returns, _recorded_parts(returns, outputs), strict=True):
+    for contract, got in _parts(returns, outputs):
         if got.kind == "tensor" and given and got.device not in given:
             return Problem(
                 "device_changed",
@@ -192,9 +193,3 @@ def wrong_device(
                 "Which tensor do you make without `device=`?",
             )
     return None
-
-
-def _recorded_parts(returns, recorded: Recorded) -> list[Recorded]:
-    if len(returns) == 1:
-        return [recorded]
-    return [recorded.items.get(i, Recorded("none", "nothing")) for i in range(len(returns))]

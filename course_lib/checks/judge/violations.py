@@ -279,9 +279,7 @@ _SPENDING = {
 }
 
 
-def _overspent(
-    probe: Probe, quantity: str, limit: int, spent: int | None
-) -> tuple[str, Problem | None]:
+def _overspent(probe: Probe, quantity: str, limit: int, spent: int | None) -> Found:
     """Return the exceeded aspect of cost and its problem; `spent` is None if it is unknown."""
     aspect = f"spent_{quantity}"
     if spent is None:

@@ -1,7 +1,7 @@
 """More modules on which the checks of lesson 07 try a student's tests; no student reads them.
 
-`HIDDEN` are sound but for one step each, and `OTHERS` off by a little. `build` makes any of
-them, and of the boxes in `broken_modules`.
+`HIDDEN` are sound but for one step each. `build` makes any of them, of the boxes in
+`broken_modules`, and of two modules that are off by a little.
 """
 
 import math
@@ -67,39 +67,26 @@ def _later_items_doubled(outputs):
     return outputs * factors[:, None, None]
 
 
-class PlainAverage(nn.Module):
-    """The average of all values for every query, whatever the lengths, and of any size."""
+def _average(of):
+    """Return a module of any size with `of(values, valid_lens)` for every query."""
 
-    def __init__(self, embed_dim, num_heads):
-        super().__init__()
+    class Average(nn.Module):
+        def __init__(self, embed_dim, num_heads):
+            super().__init__()
 
-    def forward(self, queries, keys, values, valid_lens=None):
-        self.attention_weights = values.new_ones(len(keys), 1, queries.shape[1], keys.shape[1])
-        self.attention_weights /= keys.shape[1]
-        outputs = self.of(values, valid_lens)
-        return outputs.expand(len(values), queries.shape[1], -1)
+        def forward(self, queries, keys, values, valid_lens=None):
+            self.attention_weights = values.new_ones(len(keys), 1, queries.shape[1], keys.shape[1])
+            self.attention_weights /= keys.shape[1]
+            return of(values, valid_lens).expand(len(values), queries.shape[1], -1)
 
-    def of(self, values, valid_lens):
+    return Average
+
+
+def _of_the_real_values(values, valid_lens):
+    if valid_lens is None:
         return values.mean(1, keepdim=True)
-
-
-class RealAverage(PlainAverage):
-    def of(self, values, valid_lens):
-        if valid_lens is None:
-            return super().of(values, None)
-        real = torch.arange(values.shape[1], device=values.device) < valid_lens[:, None]
-        weights = (real / real.sum(1, keepdim=True)).to(values.dtype)
-        return weights[:, None] @ values
-
-
-class FirstValue(PlainAverage):
-    def of(self, values, valid_lens):
-        return values[:, :1]
-
-
-class BatchAverage(PlainAverage):
-    def of(self, values, valid_lens):
-        return values.mean((0, 1), keepdim=True)
+    real = torch.arange(values.shape[1], device=values.device) < valid_lens[:, None]
+    return (real / real.sum(1, keepdim=True)).to(values.dtype)[:, None] @ values
 
 
 class ReversedByOrder(Sound):
@@ -112,10 +99,10 @@ class ReversedByOrder(Sound):
 
 
 HIDDEN = {
-    "plain_average": PlainAverage,
-    "real_average": RealAverage,
-    "first_value": FirstValue,
-    "batch_average": BatchAverage,
+    "plain_average": _average(lambda values, lens: values.mean(1, keepdim=True)),
+    "real_average": _average(_of_the_real_values),
+    "first_value": _average(lambda values, lens: values[:, :1]),
+    "batch_average": _average(lambda values, lens: values.mean((0, 1), keepdim=True)),
     "reversed_by_order": ReversedByOrder,
     "zero_after_softmax": _sound_but(
         lambda module, scores, allowed: torch.softmax(scores, -1) * allowed
@@ -187,12 +174,10 @@ class Nudged(Sound):
         return outputs + torch.where(effect == 0, 0.0, nudge)
 
 
-OTHERS = {"nudged": Nudged, "rounding": Rounding}
-
-
 def build(name, embed_dim, num_heads, seed, *, dtype=torch.float64, **options):
     """Return the module of that name in eval mode, with weights drawn from `seed`."""
-    kind = {"sound": Sound, **BUGS, **HIDDEN, **OTHERS}[name]
+    others = {"sound": Sound, "nudged": Nudged, "rounding": Rounding}
+    kind = (BUGS | HIDDEN | others)[name]
     with torch.random.fork_rng(devices=[]):
         module = kind(embed_dim, num_heads, **options)
     generator = torch.Generator().manual_seed(seed)

@@ -10,7 +10,7 @@ from course_lib.checks import exercises, grade
 from course_lib.checks.judge.comparisons import same_record
 from course_lib.checks.judge.example import MARK, Example
 from course_lib.checks.judge.prepare import expect, prepare
-from course_lib.checks.judge.shrink import Failure, shrink
+from course_lib.checks.judge.shrink import shrink
 from course_lib.checks.judge.violations import judge
 from course_lib.checks.observe.call import observe, observe_all
 from course_lib.exercises import find
@@ -20,7 +20,7 @@ def failures_of(name, answer):
     found = []
     for probe, expected in prepare(find(name), "a"):
         seen = observe(answer, probe)
-        found += [Failure(v, expected, seen) for v in judge(find(name), probe, expected, seen)]
+        found += judge(find(name), probe, expected, seen)
     return found
 
 
@@ -41,13 +41,13 @@ def test_a_shrunken_input_fails_like_the_first_and_has_small_whole_entries(name,
     exercise = find(name)
     known = {m.id: m for m in exercise.mistakes}
     chosen = known[mistake]
-    large = [f for f in failures_of(name, chosen.model) if f.violation.aspect == "values"]
-    first = max(large, key=lambda failure: failure.violation.probe.num_inputs)
+    large = [f for f in failures_of(name, chosen.model) if f.aspect == "values"]
+    first = max(large, key=lambda failure: failure.probe.num_inputs)
     small = shrink(exercise, [first], lambda probes: observe_all(chosen.model, probes), chosen)
     assert small is not None
-    probe = small.violation.probe
-    assert probe.num_inputs < first.violation.probe.num_inputs
-    assert small.violation.problem.id == first.violation.problem.id
+    probe = small.probe
+    assert probe.num_inputs < first.probe.num_inputs
+    assert small.problem.id == first.problem.id
     again = observe(chosen.model, probe)
     assert judge(exercise, probe, expect(exercise, probe), again)
     assert same_record(probe, again.outputs, small.seen.outputs)
@@ -60,10 +60,10 @@ def test_a_shrunken_mask_leaves_every_row_a_key_and_a_silent_answer_keeps_its_in
     exercise = find("masked_softmax")
     failures = failures_of("masked_softmax", over_queries)
     assert shrink(exercise, failures, lambda probes: {}) is None
-    masks = [f for f in failures if "mask" in f.violation.probe.kwargs]
-    full = [f for f in masks if f.violation.probe.kwargs["mask"].data.any(-1).all()]
+    masks = [f for f in failures if "mask" in f.probe.kwargs]
+    full = [f for f in masks if f.probe.kwargs["mask"].data.any(-1).all()]
     small = shrink(exercise, full, lambda probes: observe_all(over_queries, probes))
-    assert small.violation.probe.kwargs["mask"].data.any(-1).all()
+    assert small.probe.kwargs["mask"].data.any(-1).all()
 
 
 def test_an_example_has_few_numbers_counts_them_and_notes_objects():

@@ -28,11 +28,9 @@ from course_lib.checks.judge.in_text import (
     told_apart,
 )
 from course_lib.checks.judge.violations import Violation, mutated, tolerance_of_gradient
-from course_lib.checks.observe.observation import Observation
 from course_lib.checks.observe.probe import Built, Probe
 from course_lib.checks.observe.record import Recorded
 from course_lib.checks.observe.scenarios import STATISTICS
-from course_lib.reference import Expected
 
 MOST_ROWS, MOST_COLUMNS = 6, 8
 MOST_NUMBERS = 24  # of an input that is called small
@@ -165,14 +163,9 @@ _HUGE = 50
 _PARTS = ("values", "edges", "gradients", "hygiene")
 
 
-def example_of(
-    exercise: Exercise,
-    violation: Violation,
-    expected: Expected,
-    seen: Observation,
-) -> Example:
+def example_of(exercise: Exercise, violation: Violation) -> Example:
     """Return the input of a violation with the result of the student's code."""
-    probe = violation.probe
+    probe, expected, seen = violation.probe, violation.expected, violation.seen
     inputs = tuple((name, text_of_input(value)) for name, value in probe.inputs().items())
     if probe.dtype:
         inputs = (*inputs, ("dtype", probe.dtype))
@@ -265,13 +258,11 @@ def _fits(data: np.ndarray) -> bool:
     return data.ndim <= 2 and rows <= MOST_ROWS and columns <= MOST_COLUMNS
 
 
-def with_numbers(
-    exercise: Exercise, violation: Violation, expected: Expected, seen: Observation
-) -> str:
+def with_numbers(exercise: Exercise, violation: Violation) -> str:
     """Return the message of a violation, with the first number that differs where there is one."""
-    problem, probe = violation.problem, violation.probe
-    if problem.id == "wrong_values" and _is_exact(exercise, probe):
-        return f"{problem.message} {_first_wrong(exercise, probe, expected, seen)}".strip()
+    problem, expected, seen = violation.problem, violation.expected, violation.seen
+    if problem.id == "wrong_values" and _is_exact(exercise, violation.probe):
+        return f"{problem.message} {_first_wrong(exercise, violation)}".strip()
     is_gradient = problem.id == "wrong_gradient"
     if not is_gradient and problem.id != "attribute_values":
         return problem.message
@@ -288,8 +279,9 @@ def with_numbers(
     return f"{problem.message} In your `self.{name}`, {found}."
 
 
-def _first_wrong(exercise, probe: Probe, expected: Expected, seen: Observation) -> str:
+def _first_wrong(exercise: Exercise, violation: Violation) -> str:
     """Return a sentence with the first entry that differs and the parts that are right."""
+    probe, expected, seen = violation.probe, violation.expected, violation.seen
     if seen.outputs is None:
         return ""
     wrong, right = [], []

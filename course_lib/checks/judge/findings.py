@@ -10,8 +10,8 @@ from course_lib.checks.judge.definitions import Exercise, Property
 from course_lib.checks.judge.diagnose import Explanation
 from course_lib.checks.judge.example import importance, shown_first, with_numbers
 from course_lib.checks.judge.report import Finding
-from course_lib.checks.judge.shrink import Failure, Observer, shrink
-from course_lib.checks.judge.violations import HYGIENE, Outcomes, Prepared, Violation
+from course_lib.checks.judge.shrink import Observer, shrink
+from course_lib.checks.judge.violations import HYGIENE, Prepared, Violation
 from course_lib.checks.observe.observation import Observation
 from course_lib.checks.observe.probe import Array, Built
 
@@ -46,42 +46,39 @@ class _Failures:
         self,
         exercise: Exercise,
         violations: list[Violation],
-        outcomes: Outcomes,
         prepared: Prepared,
         observe_more: Observer | None,
     ):
-        self._exercise, self._outcomes, self._observe_more = exercise, outcomes, observe_more
-        self._expected = {probe.name: expected for probe, expected in prepared}
+        self._exercise, self._observe_more = exercise, observe_more
         self._formula = prepared[0][0].says
         self._plain = [
             v for v in violations if v.aspect not in HYGIENE and v.probe.part == "values"
         ]
-        self.shown: Failure | None = None
+        self.shown: Violation | None = None
 
-    def say(self, violation: Violation, like: list[Violation], mistake=None, prop=None) -> Failure:
+    def say(
+        self, violation: Violation, like: list[Violation], mistake=None, prop=None
+    ) -> Violation:
         """Return the failure to mention: this one, on a smaller input if it is the first one.
 
         Among the violations `like` there may be others of its kind.
         """
-        failure = self._failure(violation)
         if self.shown is not None or not any(violation.aspect in group for group in _TELLING):
-            return failure
-        self.shown = failure
+            return violation
+        self.shown = violation
         if self._observe_more is not None:
             kind = violation.aspect, violation.problem.id, violation.part
             others = [v for v in like if (v.aspect, v.problem.id, v.part) == kind]
             others.remove(violation)
-            known = [v for v in sorted(others, key=importance) if v.probe.name in self._outcomes]
-            failures = [failure, *map(self._failure, known)]
+            failures = [violation, *sorted(others, key=importance)]
             with np.errstate(all="ignore"), contextlib.suppress(Exception):  # decides nothing
                 small = shrink(self._exercise, failures, self._observe_more, mistake, prop)
-                self.shown = small or failure
+                self.shown = small or violation
         return self.shown
 
-    def is_elsewhere(self, failure: Failure) -> bool:
+    def is_elsewhere(self, failure: Violation) -> bool:
         """Return whether a failure has another input than the one that the report shows."""
-        shown = self.shown and self.shown.violation.probe
-        return shown is not None and failure.violation.probe is not shown
+        return self.shown is not None and failure.probe is not self.shown.probe
 
     def case_of(self, violation: Violation) -> str:
         """Return the sentence of a violation's probe, or "" if it may mislead.
@@ -97,24 +94,19 @@ class _Failures:
             return ""
         return probe.says
 
-    def _failure(self, violation: Violation) -> Failure:
-        name = violation.probe.name
-        return Failure(violation, self._expected[name], self._outcomes[name][0])
-
 
 def findings_of(
     exercise: Exercise,
     violations: list[Violation],
     explanations: list[Explanation],
-    outcomes: Outcomes,
     prepared: Prepared,
     observe_more: Observer | None,
-) -> tuple[list[Finding], Failure | None]:
+) -> tuple[list[Finding], Violation | None]:
     """Return what to say, and the failure to show beneath it.
 
     A named mistake comes first, then types, shapes, numbers that are not finite, and values.
     """
-    failures = _Failures(exercise, violations, outcomes, prepared, observe_more)
+    failures = _Failures(exercise, violations, prepared, observe_more)
     findings, telling = [], None
     if explanations:
         about = [v for v in violations if (v.probe.name, v.aspect) in explanations[0].explained]
@@ -122,11 +114,10 @@ def findings_of(
         groups = ([v for v in about if v.aspect in aspects] for aspects in _TELLING)
         if group := next(filter(None, groups), None):
             first = min(group, key=shown_first)
-            telling = failures.say(first, about, explanations[0].mistake).violation
+            telling = failures.say(first, about, explanations[0].mistake)
+        raised = [(v, v.seen.raised) for v in about if v.aspect == "raised"]
         # A call that lacked parameters raised no error of its own.
-        raised = {name: seen.raised for name, (seen, _) in outcomes.items() if seen.raised}
-        called = {name for name, each in raised.items() if each.phase != "inject"}
-        if errors := [v for v in about if v.aspect == "raised" and v.probe.name in called]:
+        if errors := [v for v, error in raised if error and error.phase != "inject"]:
             if telling is not None and telling.aspect == "raised":
                 errors = [telling]
             error = min(errors, key=shown_first)
@@ -152,7 +143,7 @@ def findings_of(
         problem = violation.problem
         if violation.aspect == "values" and problem.id not in known and not asked:
             asked = True
-            if finding := _violated_property(exercise, left, outcomes, failures):
+            if finding := _violated_property(exercise, left, failures):
                 said |= {finding.id, "wrong_values"}
                 findings.append(finding)
         follows = violation.aspect == "gradients" or problem.id == "attribute_values"
@@ -162,14 +153,14 @@ def findings_of(
             continue
         said.add(problem.id)
         failure = failures.say(violation, left)
-        message = with_numbers(exercise, failure.violation, failure.expected, failure.seen)
+        message = with_numbers(exercise, failure)
         elsewhere = failures.is_elsewhere(failure)
         if elsewhere and message != problem.message and problem.id != "wrong_values":
             message = problem.message
         elif elsewhere and (message != problem.message or problem.id in _ABOUT_ONE_INPUT):
             message = _of_another_input(message)
         if problem.id in (_OF_THE_EDGES if violation.part == "edges" else _OF_THE_VALUES):
-            message = f"{failures.case_of(failure.violation)} {message}".strip() or _NOTHING_KNOWN
+            message = f"{failures.case_of(failure)} {message}".strip() or _NOTHING_KNOWN
         message += _NUMBERS_RIGHT if violation.aspect == "kind" else ""
         hint = problem.hint or _POINTERS.get(violation.aspect, "")
         if elsewhere or not _can_be_worked_out(exercise, failure, message):
@@ -184,9 +175,9 @@ def _of_another_input(sentence: str) -> str:
     return f"On another input, {sentence if is_name else sentence[:1].lower() + sentence[1:]}"
 
 
-def _can_be_worked_out(exercise: Exercise, failure: Failure, message: str) -> bool:
+def _can_be_worked_out(exercise: Exercise, failure: Violation, message: str) -> bool:
     """Return whether a message names an entry that a reader can compute from numbers in view."""
-    given = failure.violation.probe.inputs().values()
+    given = failure.probe.inputs().values()
     hidden = exercise.is_class or any(isinstance(value, Built) for value in given)
     is_bool = all("bool" in (contract.kind, contract.dtype) for contract in exercise.returns)
     return "the definition gives" in message and not hidden and not is_bool
@@ -231,7 +222,7 @@ def _rank(violation: Violation, misled: set[str]) -> int:
 
 
 def _violated_property(
-    exercise: Exercise, violations: list[Violation], outcomes: Outcomes, failures: _Failures
+    exercise: Exercise, violations: list[Violation], failures: _Failures
 ) -> Finding | None:
     """Return a finding on the first property that wrong values break, or None.
 
@@ -240,23 +231,24 @@ def _violated_property(
     failing = sorted((v for v in violations if v.aspect == "values"), key=importance)
     for prop in exercise.properties:
         for violation in failing:
-            if prop.broken_by(violation.probe, outcomes[violation.probe.name][0]):
+            if prop.broken_by(violation.probe, violation.seen):
                 failure = failures.say(violation, failing, prop=prop)
-                sentence = prop.broken_by(failure.violation.probe, failure.seen) or ""
+                sentence = prop.broken_by(failure.probe, failure.seen) or ""
                 if sentence and failures.is_elsewhere(failure):
                     sentence = _of_another_input(sentence)
-                sentence += _formula(prop, failing, outcomes)
+                sentence += _formula(prop, failing)
                 if violation.probe.scenario != "call":
                     sentence = f"{failures.case_of(violation)} {sentence}".strip()
                 return Finding(prop.id, sentence, prop.hint, violation.part)
     return None
 
 
-def _formula(prop: Property, failing: list[Violation], outcomes: Outcomes) -> str:
+def _formula(prop: Property, failing: list[Violation]) -> str:
     """Return the formula that fits at least two inputs of different sizes, if only one does."""
     guesses, sizes = [], set()
-    for probe in [violation.probe for violation in failing]:
-        found = prop.formulas(probe, prop.recorded(outcomes[probe.name][0]))
+    for violation in failing:
+        probe = violation.probe
+        found = prop.formulas(probe, prop.recorded(violation.seen))
         if found is not None:
             given = [*probe.inputs().values(), *(probe.construct or {}).values()]
             shapes = [value.data.shape for value in given if isinstance(value, Array)]

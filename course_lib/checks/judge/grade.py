@@ -104,11 +104,13 @@ def _judge_all(
         return report
     outcomes: dict[str, tuple[Observation, list[Violation]]] = {}
     for probe, expected in prepared:
+        observed = seen.get(probe.name, Observation())
         if probe.name in seen:
-            found = judge(exercise, probe, expected, seen[probe.name])
+            found = judge(exercise, probe, expected, observed)
         else:
-            found = [Violation(probe, "raised", Problem("stopped", "Not reached."), probe.part)]
-        outcomes[probe.name] = seen.get(probe.name, Observation()), found
+            stopped = Problem("stopped", "Not reached.")
+            found = [Violation(probe, "raised", stopped, probe.part, expected, observed)]
+        outcomes[probe.name] = observed, found
     extra = forbidden_in(exercise, prepared, seen)
     violations = [v for _, found in outcomes.values() for v in found] + extra
     tally, notes = exercise.tally(prepared, outcomes), notes_of(seen)
@@ -119,13 +121,11 @@ def _judge_all(
         complete = {name: outcome for name, outcome in outcomes.items() if name in seen}
         explanations = explain(exercise, seed, complete)
     score, parts = score_of(exercise, prepared, outcomes, extra)
-    findings, shown = findings_of(
-        exercise, violations, explanations, outcomes, prepared, observe_more
-    )
+    findings, shown = findings_of(exercise, violations, explanations, prepared, observe_more)
     example = Example()
     with contextlib.suppress(Exception):  # what cannot be shown decides nothing
         if shown is not None:
-            example = example_of(exercise, shown.violation, shown.expected, shown.seen)
+            example = example_of(exercise, shown)
     return Report.on(
         exercise,
         "raised" if _all_raised(prepared, outcomes) else "incorrect",

@@ -4,7 +4,7 @@ import contextlib
 import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -32,45 +32,31 @@ _ASPECTS = ("values", "kind", "shape", "type", "raised", "attributes", "gradient
 _LARGEST = 10  # rounding would change what a larger entry is about
 
 
-@dataclass(frozen=True)
-class Failure:
-    """A violation with what was expected of its probe and what was observed."""
-
-    violation: Violation
-    expected: Expected
-    seen: Observation
-
-    @property
-    def size(self) -> int:
-        """Return how many numbers the input has."""
-        return self.violation.probe.num_inputs
-
-
 def shrink(
     exercise: Exercise,
-    failures: Sequence[Failure],
+    failures: Sequence[Violation],
     observe_more: Observer,
     mistake: Mistake | None = None,
     prop: Property | None = None,
-) -> Failure | None:
+) -> Violation | None:
     """Return a failure like the first one on the smallest input found, or None without one.
 
     The other failures are of its kind and may lead to a smaller input. The known mistake and the
     property, if there is one, must explain the smaller failure, too.
     """
     first = failures[0]
-    probes = [failure.violation.probe for failure in failures[:_MOST_PROBES]]
+    probes = [failure.probe for failure in failures[:_MOST_PROBES]]
     probes = [p for p in probes if not p.raises and p.scenario not in STATISTICS]
-    if first.violation.aspect not in _ASPECTS or not probes:
+    if first.aspect not in _ASPECTS or not probes:
         return None
-    if first.violation.probe.num_inputs <= SMALL_ENOUGH:
+    if first.probe.num_inputs <= SMALL_ENOUGH:
         return None
     in_backward = first.seen.raised is not None and first.seen.raised.phase == "backward"
-    if first.violation.aspect != "gradients" and not in_backward:  # differentiating takes long
+    if first.aspect != "gradients" and not in_backward:  # differentiating takes long
         probes = [replace(probe, grad_outputs=None) for probe in probes]
     until = time.process_time() + _SECONDS
 
-    def first_that_fails(candidates: Iterable[Probe]) -> Failure | None:
+    def first_that_fails(candidates: Iterable[Probe]) -> Violation | None:
         tried: list[tuple[Probe, Expected]] = []
         for candidate in candidates:
             if len(tried) == _MOST_TRIED or time.process_time() > until:
@@ -83,8 +69,7 @@ def shrink(
             if candidate.name not in seen:
                 return None
             observed = seen[candidate.name]
-            for violation in judge(exercise, candidate, expected, observed):
-                found = Failure(violation, expected, observed)
+            for found in judge(exercise, candidate, expected, observed):
                 if (
                     _is_same(found, first)
                     and (mistake is None or _reproduces(mistake, found))
@@ -103,30 +88,30 @@ def shrink(
             sizes = [n for n in _CUTS if n < length]
             cuts = [_cut(probe, {length: n}, f"{probe.name}_{length}_{n}") for n in sizes]
             if found := first_that_fails(cut for cut in cuts if _keeps_its_keys(cut, probe)):
-                small, probe = found, found.violation.probe
+                small, probe = found, found.probe
         small = first_that_fails([_rounded(probe)]) or small
-        if small and small.size <= (best or first).size:
+        if small and small.probe.num_inputs <= (best or first).probe.num_inputs:
             best = small
-        if best and best.size <= _READABLE:
+        if best and best.probe.num_inputs <= _READABLE:
             break
     return best
 
 
-def _is_same(found: Failure, first: Failure) -> bool:
+def _is_same(found: Violation, first: Violation) -> bool:
     """Return whether two violations are of the same kind; errors must come from the same line."""
-    kinds = [(each.violation.aspect, each.violation.problem.id) for each in (found, first)]
-    if found.violation.aspect == "gradients":  # a result without any graph is another question
-        kinds = [(each.violation.aspect, each.violation.problem.message) for each in (found, first)]
+    kinds = [(each.aspect, each.problem.id) for each in (found, first)]
+    if found.aspect == "gradients":  # a result without any graph is another question
+        kinds = [(each.aspect, each.problem.message) for each in (found, first)]
     raised = [each.seen.raised for each in (found, first)]
     errors = [(error.type_name, error.lines[-1:]) for error in raised if error is not None]
     return kinds[0] == kinds[1] and (len(errors) < 2 or errors[0] == errors[1])
 
 
-def _reproduces(mistake: Mistake, found: Failure) -> bool:
+def _reproduces(mistake: Mistake, found: Violation) -> bool:
     """Return whether a known mistake gives the student's result on the smaller input."""
     if found.seen.outputs is None:
         return True
-    probe = found.violation.probe
+    probe = found.probe
     replays = (observe(m, probe, watched=False) for m in (mistake.model, *mistake.twins))
     return any(same_record(probe, found.seen.outputs, replay.outputs) for replay in replays)
 

@@ -28,14 +28,16 @@ from course_lib.reference import Expected
 HYGIENE = ("mutated", "dtype", "device", "rng", "training", "settings", "attached")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Violation:
-    """One thing that one probe found wrong."""
+    """One thing that one probe found wrong, with what was expected of it and what was observed."""
 
     probe: Probe
     aspect: str
     problem: Problem
     part: str
+    expected: Expected
+    seen: Observation
 
 
 Prepared = Sequence[tuple[Probe, Expected]]  # the probes, each with what the oracle expects
@@ -64,8 +66,9 @@ def judge(
     else:
         found += _of_a_call_that_returned(exercise, probe, expected, seen)
     return [
-        Violation(probe, aspect, problem, "hygiene" if aspect in HYGIENE else probe.part)
+        Violation(probe, aspect, problem, part, expected, seen)
         for aspect, problem in found
+        for part in ["hygiene" if aspect in HYGIENE else probe.part]
         if problem is not None
     ]
 
@@ -300,7 +303,7 @@ def forbidden_in(
     exercise: Exercise, prepared: Prepared, seen: Mapping[str, Observation]
 ) -> list[Violation]:
     """Return the violation for a forbidden call, or for a loop where none is allowed."""
-    for probe, _ in prepared:
+    for probe, expected in prepared:
         calls = seen[probe.name].calls if probe.name in seen else {}
         for name, reason in exercise.forbidden.items():
             if name in calls:
@@ -309,9 +312,13 @@ def forbidden_in(
                     f"exercise rules out. {reason}"
                 )
                 problem = Problem("forbidden_call", message)
-                return [Violation(probe, "forbidden", problem, "values")]
+                about = probe, "forbidden", problem, "values"
+                return [Violation(*about, expected, seen[probe.name])]
     problem = _loops_problem(exercise, prepared, seen)
-    return [Violation(prepared[0][0], "forbidden", problem, "values")] if problem else []
+    if problem is None:
+        return []
+    probe, expected = prepared[0]
+    return [Violation(probe, "forbidden", problem, "values", expected, seen[probe.name])]
 
 
 def _loops_problem(

@@ -78,16 +78,9 @@ def _of_a_call_that_returned(
 ) -> Iterator[Found]:
     extra = sorted(set(seen.parameters or ()) - set(probe.state))
     if probe.construct is not None and extra:
-        yield (
-            "parameters",
-            Problem(
-                "extra_parameters",
-                f"The module has parameters beyond the ones asked for: {', '.join(extra)}.",
-                "Do the layers ask for `bias=False`?"
-                if any("bias" in name for name in extra)
-                else "",
-            ),
-        )
+        message = f"The module has parameters beyond the ones asked for: {', '.join(extra)}."
+        hint = "Do the layers ask for `bias=False`?" if "bias" in " ".join(extra) else ""
+        yield "parameters", Problem("extra_parameters", message, hint)
     yield from _of_the_outputs(exercise, probe, expected, seen)
     for name, value in expected.attributes.items():
         yield _wrong_attribute(probe, name, value, seen.attributes.get(name))
@@ -99,35 +92,29 @@ def _of_a_call_that_returned(
     for quantity, limit in probe.at_most.items():
         yield _overspent(probe, quantity, limit, seen.spent.get(quantity))
     if seen.rng_touched and not probe.training:
-        yield (
-            "rng",
-            Problem(
-                "global_rng_used",
-                "Your code draws from the global random generator, or seeds it, which changes the "
-                "caller's next draws.",
-                "Which line calls `manual_seed`, or draws without a generator of its own?",
-            ),
-        )
+        yield "rng", _RNG_USED
     if seen.training_changed:
-        yield (
-            "training",
-            Problem(
-                "training_flag_changed",
-                "Your module switches between train and eval mode by itself: the call changed "
-                "`self.training`.",
-                "Which line calls `.eval()` or `.train()`?",
-            ),
-        )
+        yield "training", _MODE_CHANGED
     if seen.settings:
-        yield (
-            "settings",
-            Problem(
-                "settings_changed",
-                f"Your code changes {' and '.join(seen.settings[:3])} and does not restore it, so "
-                "all code that runs afterwards is affected.",
-                "Which line sets it, and does a `with` block do the same for a few lines only?",
-            ),
+        message = (
+            f"Your code changes {' and '.join(seen.settings[:3])} and does not restore it, so "
+            "all code that runs afterwards is affected."
         )
+        hint = "Which line sets it, and does a `with` block do the same for a few lines only?"
+        yield "settings", Problem("settings_changed", message, hint)
+
+
+_RNG_USED = Problem(
+    "global_rng_used",
+    "Your code draws from the global random generator, or seeds it, which changes the caller's "
+    "next draws.",
+    "Which line calls `manual_seed`, or draws without a generator of its own?",
+)
+_MODE_CHANGED = Problem(
+    "training_flag_changed",
+    "Your module switches between train and eval mode by itself: the call changed `self.training`.",
+    "Which line calls `.eval()` or `.train()`?",
+)
 
 
 def _of_the_outputs(

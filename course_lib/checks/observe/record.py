@@ -14,7 +14,6 @@ import torch
 _MAX_ITEMS = 16
 _MAX_NUMBERS = 2_000_000
 _MAX_TEXT = 200
-_AS_THEY_ARE = ("float64", "float32", "int64", "bool")  # NumPy reads them from the memory of torch
 
 
 @dataclass
@@ -42,11 +41,7 @@ class Recorded:
 
     @property
     def numbers(self) -> np.ndarray:
-        """Return the numbers, where there must be some.
-
-        Raises:
-            ValueError: none were recorded.
-        """
+        """Return the numbers; raise ValueError if none were recorded."""
         if self.data is None:
             raise ValueError(f"no numbers were recorded of a {self.type_name}")
         return self.data
@@ -111,14 +106,10 @@ def _record_tensor(value) -> Recorded:
     shape, device = tuple(value.shape), str(value.device.type)
     data = None
     if value.numel() <= _MAX_NUMBERS and device != "meta":
-        plain = value.detach()
-        plainest = device == "cpu" and plain.layout is torch.strided and dtype in _AS_THEY_ARE
-        if not plainest or plain.is_neg():
-            plain = plain.to("cpu")
-            plain = plain.to_dense() if plain.layout is not torch.strided else plain
-            plain = plain.float() if plain.dtype in (torch.bfloat16, torch.float16) else plain
-            plain = plain.resolve_conj().resolve_neg()
-        data = np.array(plain.numpy())
+        plain = value.detach().to("cpu")
+        plain = plain.to_dense() if plain.layout is not torch.strided else plain
+        plain = plain.float() if plain.dtype in (torch.bfloat16, torch.float16) else plain
+        data = np.array(plain.resolve_conj().resolve_neg().numpy())
     return Recorded("tensor", "torch.Tensor", dtype, shape, device, value.requires_grad, data)
 
 

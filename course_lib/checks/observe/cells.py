@@ -83,9 +83,7 @@ class Cells:
                 run.after = {name: self._identity(name) for name in run.before}
                 # If the name holds the course's version, the student has attempted nothing.
                 for name in run.before:
-                    if run.error or not home_of(self._namespace.get(name)).startswith(
-                        "course_lib."
-                    ):
+                    if run.error or not self._is_courses(name):
                         self._latest[name] = run
 
     def instead_of(self, name: str) -> Instead:
@@ -107,9 +105,7 @@ class Cells:
     def _left_out(self, name: str, run: _Run) -> bool:
         """Return whether a cell left a name as it was, and only the course changed it later."""
         now = self._identity(name)
-        untouched = now == run.after[name] or home_of(self._namespace.get(name)).startswith(
-            "course_lib."
-        )
+        untouched = now == run.after[name] or self._is_courses(name)
         return untouched and run.before[name] == run.after[name]
 
     def _definitions(self, source: str) -> tuple[str, ...]:

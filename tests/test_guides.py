@@ -277,7 +277,6 @@ def test_an_added_exercise_is_worth_nothing_to_those_who_handed_in_before(shell)
     for piece in (
         "tests/variants/masked_softmax/window_mask.py",
         "course_lib/reference/masked_softmax.py",
-        "course_lib/notebook/library_parts.py",
     ):
         assert "window_mask" in (shell.clone / piece).read_text(encoding="utf-8")
     assert shell.points("ada", "window_mask") == 0

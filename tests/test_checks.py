@@ -11,12 +11,12 @@ import torch
 
 import course_lib
 from course_lib.authoring.paste import solution_source
+from course_lib.authoring.variants import variants
 from course_lib.checks import exercises, grade
 from course_lib.checks.judge.grade import judge_observed
 from course_lib.checks.judge.prepare import prepare
 from course_lib.checks.observe.call import observe
 from course_lib.exercises import find
-from course_lib.exercises.variants import variants
 
 ROOT = Path(__file__).parent.parent
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
+from course_lib.authoring.variants import variants
 from course_lib.checks import exercises, grade, lessons
 from course_lib.checks.judge.grade import judge_observed
 from course_lib.checks.judge.prepare import prepare
@@ -19,7 +20,6 @@ from course_lib.checks.observe.observation import Observation, Raised
 from course_lib.checks.observe.record import Recorded
 from course_lib.checks.observe.remote import REPLY_TYPES, REQUEST_TYPES, Reply, Request, answer
 from course_lib.exercises import find
-from course_lib.exercises.variants import variants
 
 ROOT = Path(__file__).parent.parent
 NAMES = [*exercises(), *(slug for slug, lesson in lessons().items() if lesson.integration)]

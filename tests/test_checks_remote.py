@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from course_lib.authoring.variants import variants
 from course_lib.checks import lessons
 from course_lib.checks.judge.grade import grade, judge_observed
 from course_lib.checks.judge.prepare import prepare
@@ -18,7 +19,6 @@ from course_lib.checks.observe.codec import decode, encode
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.checks.observe.remote import REPLY_TYPES, Reply, Request
 from course_lib.exercises import find
-from course_lib.exercises.variants import variants
 
 ROOT = Path(__file__).parent.parent
 

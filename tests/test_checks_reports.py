@@ -219,7 +219,7 @@ def test_the_shares_of_an_exercise_sum_to_one(name):
 def test_a_mistake_that_only_raises_needs_the_same_message():
     report = grade("batched_scores", lambda queries, keys: queries @ keys)
     assert report.mistake and "Your code raised RuntimeError" in report.findings[0].message
-    report = grade("batched_scores", lambda queries, keys: queries.mT @ keys)
+    report = grade("batched_scores", lambda queries, keys: keys @ queries)
     assert report.mistake is None
     assert report.findings[0].message.startswith("Your code raised ")
 

@@ -33,7 +33,7 @@ def over_queries(scores, valid_lens=None, mask=None):
     ("name", "mistake"),
     [
         ("masked_softmax", "over_queries"),
-        ("bmm", "reshape_for_transpose"),
+        ("bmm_loops", "b0_for_all"),
         ("MultiHeadAttention", "no_W_o"),
     ],
 )
@@ -77,7 +77,7 @@ def test_an_example_has_few_numbers_counts_them_and_notes_objects():
     assert not report.example.has_objects
     assert grade("score_variance", lambda *sizes: 0.5, seed="a").example.has_objects
     plain = {mistake.id: mistake.model for mistake in exercises()["DotProductAttention"].mistakes}
-    for name in ("bool_mask_ignored", "bool_mask_inverted"):
+    for name in ("bool_mask_ignored", "mask_inverted"):
         # The edge case with the fewest numbers is not shown: a reader would blame its 1e30.
         example = grade("DotProductAttention", plain[name]).example.text()
         assert "e+" not in example and "mask = [[" in example, (name, example)

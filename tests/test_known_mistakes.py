@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from course_lib.authoring.variants import variants
 from course_lib.checks import exercises
+from course_lib.checks.judge.in_any import in_any
 from course_lib.checks.judge.prepare import prepare
 from course_lib.checks.observe.call import observe
 from course_lib.checks.observe.probe import Array, Built
 from course_lib.exercises import find
 from course_lib.exercises._attention.mistakes import SHARED
-from course_lib.exercises.variants import variants
 
 ROOT = Path(__file__).parent.parent
 EXERCISES = list(exercises())
@@ -56,6 +57,12 @@ def test_someone_has_made_every_shared_mistake():
     unwritten = IN_TABLE - set().union(*(written(name) for name in users))
     assert not unwritten, f"write an answer to one of {users}, or delete: {unwritten}"
     assert set().union(*ids.values()) >= IN_TABLE
+
+
+def test_someone_has_made_every_mistake_of_any_exercise():
+    known = {mistake.id for num_results in (1, 2) for mistake in in_any(num_results)}
+    unwritten = known - set().union(*map(written, EXERCISES))
+    assert not unwritten, f"write an answer to any exercise, or delete: {unwritten}"
 
 
 NO_SIZES = ("axis", "layer", "head", "second_layer", "second_head", "position", "start", "end")

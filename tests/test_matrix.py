@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from course_lib.authoring.matrix import judge_variant
+from course_lib.authoring.variants import variants
 from course_lib.checks import exercises
-from course_lib.exercises.variants import variants
 
 ROOT = Path(__file__).parent.parent
 SEEDS = ["test-0"]  # `course matrix` uses twenty
@@ -47,7 +47,7 @@ def test_an_exercise_has_enough_variants_mistakes_and_hints(name):
 
 def test_a_variant_judged_wrongly_is_reported():
     from course_lib.authoring.matrix import Matrix
-    from course_lib.exercises.variants import Variant
+    from course_lib.authoring.variants import Variant
 
     answer = next(v for v in variants(ROOT, "causal_mask") if v.is_right)
     as_wrong = Variant("causal_mask", answer.name, answer.answer, False, "upper_triangular")

@@ -20,7 +20,7 @@ from packaging.requirements import Requirement
 from course_lib.authoring.builder import check_release
 from course_lib.authoring.lesson_tree import LessonTree, files_home, template
 from course_lib.authoring.paste import solution_path
-from course_lib.exercises import course_file
+from course_lib.workspace import course_file
 from course_lib.workspace.errors import CourseError
 from course_lib.workspace.files import write_atomically
 from course_lib.workspace.sources import attention_init, reached

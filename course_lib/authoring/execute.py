@@ -13,7 +13,7 @@ from pathlib import Path
 
 from course_lib.authoring.lesson_tree import LessonTree
 from course_lib.authoring.paste import solution_path
-from course_lib.exercises.course_file import FOLDER
+from course_lib.workspace.course_file import FOLDER
 from course_lib.workspace.errors import BuildError
 from course_lib.workspace.progress import Step
 

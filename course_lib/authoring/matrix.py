@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from course_lib.authoring.variants import Variant, variants
 from course_lib.checks.judge.grade import grade
 from course_lib.exercises import exercises, find, lessons
-from course_lib.exercises.variants import Variant, variants
 from course_lib.workspace.progress import Step
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import course_lib
 from course_lib.authoring.builder import FILE, file_digest
 from course_lib.authoring.lesson_tree import RELEASE, SOLUTIONS, files_home, template
-from course_lib.exercises import course_file
+from course_lib.workspace import course_file
 from course_lib.workspace.errors import UsageError
 from course_lib.workspace.files import write_atomically
 

@@ -16,11 +16,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from course_lib.authoring.variants import Variant, variants
 from course_lib.benchmarks import machine
 from course_lib.checks import exercises
 from course_lib.checks.judge import grade as judging
 from course_lib.exercises import find
-from course_lib.exercises.variants import Variant, variants
 from course_lib.workspace.errors import UsageError
 
 Tell = Callable[[str], None]

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from course_lib.checks.judge.definitions import Exercise, Lesson, of_its_name
-from course_lib.exercises.course_file import ClassSettings, read_settings
+from course_lib.workspace.course_file import ClassSettings, read_settings
 from course_lib.workspace.errors import BuildError
 
 

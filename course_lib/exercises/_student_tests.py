@@ -7,20 +7,64 @@ or by a hundredth.
 """
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
 
 from course_lib.checks.judge.comparisons import Problem
-from course_lib.checks.judge.definitions import Returned
+from course_lib.checks.judge.definitions import Mistake, Returned
 from course_lib.checks.observe.probe import Array, Built, Probe, tensor
-from course_lib.exercises._builders import Given
+from course_lib.exercises._builders import Given, mistake
 
 
 def same(a, b) -> bool:
     return bool(a.shape == b.shape and torch.allclose(a, b, rtol=1e-5, atol=1e-5))
+
+
+def _close(a, b, **options: Any) -> bool:
+    close = functools.partial(torch.allclose, rtol=1e-5, atol=1e-5)
+    return a.shape == b.shape and close(a, b, **options)
+
+
+def mistakes_of_comparisons(make: Callable[..., Callable]) -> tuple[Mistake, ...]:
+    """Return the known mistakes in how results are compared; `make(agree)` makes a test."""
+
+    def made(*agree) -> tuple[Callable, ...]:
+        return tuple(map(make, agree))
+
+    return (
+        mistake(
+            "nan_accepted",
+            make(lambda a, b: not ((a - b).abs() > 1e-5).any()),
+            twins=made(
+                lambda a, b: _close(a, b, equal_nan=True),
+                lambda a, b: _close(a.nan_to_num(), b.nan_to_num()),
+            ),
+        ).says(
+            "Your test accepts results that are NaN, which are equal to nothing.",
+            "What does a comparison with NaN return?",
+        ),
+        mistake(
+            "errors_pass",
+            make(lambda a, b: (a - b).mean().abs() < 1e-5),
+            twins=made(
+                lambda a, b: _close(a.mean(), b.mean()),
+                lambda a, b: (a - b).max() < 1e-5,
+                lambda a, b: (a - b < 1e-5).all(),
+                lambda a, b: _close(a, b, atol=0.1),
+                lambda a, b: _close(a, b, atol=0.5),
+                lambda a, b: (a - b).abs().mean() < 0.01,
+            ),
+        ).says(
+            "Your comparison lets errors pass: they are small, or they cancel in a sum or a mean, "
+            "or only one sign of them is noticed.",
+            "Does your comparison look at the absolute value of every difference?",
+        ),
+    )
 
 
 ANSWERS = tuple(Returned(f"result for object_{i}", "bool") for i in (1, 2))

@@ -7,7 +7,6 @@ from dataclasses import replace
 import nbformat
 
 from course_lib.exercises import points_set_by_the_class
-from course_lib.exercises.course_file import FILE, other_points
 from course_lib.grading.cell_kinds import check_cells, grade_id
 from course_lib.grading.class_folder import ClassFolder
 from course_lib.grading.intake.ordinary_files import IntakeError, utf8
@@ -22,6 +21,7 @@ from course_lib.grading.ledger import (
     seed_of,
     work_of,
 )
+from course_lib.workspace.course_file import FILE, other_points
 from course_lib.workspace.errors import UsageError
 
 

@@ -3,11 +3,13 @@
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from course_lib.checks.judge.comparisons import same_record, same_records
 from course_lib.checks.judge.definitions import Exercise, Mistake
+from course_lib.checks.judge.in_any import in_any
+from course_lib.checks.judge.of_the_result import OfTheResult
 from course_lib.checks.judge.prepare import prepare
 from course_lib.checks.judge.violations import (
     HYGIENE,
@@ -69,7 +71,7 @@ class Answer:
 
         With `whole`, only mistakes count that explain all failing probes.
         """
-        least, best = self._num_failing if whole else self._least, []
+        least, best = max(1, self._num_failing) if whole else self._least, []
         for mistake, replayed in replays:
             found = self._explanation(mistake, replayed, least)
             if found is None or any(one.mistake.id == mistake.id for one in best):
@@ -161,6 +163,8 @@ class Answer:
             return ours.parameters == theirs.parameters
         if aspect == "mutated":
             return mutated(probe, ours) == mutated(probe, theirs)
+        if aspect == "dtype":
+            return _dtypes(ours) == _dtypes(theirs)
         return True
 
     def _raises_the_same(self, ours: Observation, theirs: Observation, replayed: Outcomes) -> bool:
@@ -176,6 +180,13 @@ class Answer:
             == any(violation.aspect == "raised" for violation in replayed[name][1])
             for name in self._outcomes
         )
+
+
+def _dtypes(seen: Observation) -> list[str]:
+    """Return the dtype of each result."""
+    if seen.outputs is None:
+        return []
+    return [part.dtype for part in seen.outputs.items.values() or [seen.outputs]]
 
 
 def _same_error(ours: Observation, theirs: Observation, num_words: int | None = None) -> bool:
@@ -225,18 +236,33 @@ class Replay(dict[str, tuple[Observation, list[Violation]]]):
 
     def __missing__(self, name: str) -> tuple[Observation, list[Violation]]:
         probe, expected = self._prepared[name]
-        seen = observe(self._model, probe, watched=False)
-        self[name] = seen, judge(self._exercise, probe, expected, seen)
+        if isinstance(self._model, OfTheResult):
+            self[name] = self._model.observe(self._exercise, probe, expected)
+        else:
+            seen = observe(self._model, probe, watched=False)
+            self[name] = seen, judge(self._exercise, probe, expected, seen)
         return self[name]
 
 
 @functools.lru_cache(maxsize=64)
 def replays(exercise: Exercise, seed: str) -> tuple[tuple[Mistake, Outcomes], ...]:
     """Return each known mistake of an exercise with what it does on the probes of a seed."""
+    return _replays(exercise, seed, exercise.mistakes)
+
+
+@functools.lru_cache(maxsize=64)
+def replays_of_any(exercise: Exercise, seed: str) -> tuple[tuple[Mistake, Outcomes], ...]:
+    """Return each mistake that can be made in any exercise with what it does on these probes."""
+    return _replays(exercise, seed, in_any(len(exercise.returns)))
+
+
+def _replays(
+    exercise: Exercise, seed: str, mistakes: Sequence[Mistake]
+) -> tuple[tuple[Mistake, Outcomes], ...]:
     prepared = prepare(exercise, seed)
     return tuple(
         (mistake, Replay(exercise, model, prepared))
-        for mistake in exercise.mistakes
+        for mistake in mistakes
         for model in (mistake.model, *mistake.twins)
     )
 
@@ -245,14 +271,16 @@ def explain(exercise: Exercise, seed: str, student: Outcomes) -> list[Explanatio
     """Return the known mistakes that give the student's numbers on the most failing probes.
 
     Those are the mistakes that explain all failing probes; several only if they all give the same
-    numbers there. Otherwise it is the first pair of mistakes that does, or the mistakes that
-    explain the most failing probes, but at least `LEAST` of them. Results that are only words or
-    bools fit many mistakes, so those need a mistake that explains all.
+    numbers there. Otherwise it is a mistake that can be made in any exercise, or the first pair of
+    mistakes that does, or those that explain the most failing probes, but at least `LEAST` of them.
+    Results that are only words or bools fit many mistakes, so those need one that explains all.
     """
     answer = Answer(prepare(exercise, seed), student)
     found = answer.explanations(replays(exercise, seed))
     if found and found[0].is_whole:
         return found
+    if usual := answer.explanations(replays_of_any(exercise, seed), whole=True):
+        return usual[:1]
     both = answer.explanations(_pairs(exercise, seed), whole=True)
     return both[:1] or found
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from course_lib.checks.judge.comparisons import same_record
 from course_lib.checks.judge.definitions import Exercise, Mistake, Property
+from course_lib.checks.judge.diagnose import Replay
 from course_lib.checks.judge.prepare import expect
 from course_lib.checks.judge.violations import Violation, judge
-from course_lib.checks.observe.call import observe
 from course_lib.checks.observe.observation import Observation
 from course_lib.checks.observe.probe import Array, Probe
 from course_lib.checks.observe.scenarios import STATISTICS
@@ -72,7 +72,7 @@ def shrink(
             for found in judge(exercise, candidate, expected, observed):
                 if (
                     _is_same(found, first)
-                    and (mistake is None or _reproduces(mistake, found))
+                    and (mistake is None or _reproduces(exercise, mistake, found))
                     and (prop is None or prop.broken_by(candidate, observed))
                 ):
                     return found
@@ -107,12 +107,15 @@ def _is_same(found: Violation, first: Violation) -> bool:
     return kinds[0] == kinds[1] and (len(errors) < 2 or errors[0] == errors[1])
 
 
-def _reproduces(mistake: Mistake, found: Violation) -> bool:
+def _reproduces(exercise: Exercise, mistake: Mistake, found: Violation) -> bool:
     """Return whether a known mistake gives the student's result on the smaller input."""
     if found.seen.outputs is None:
         return True
     probe = found.probe
-    replays = (observe(m, probe, watched=False) for m in (mistake.model, *mistake.twins))
+    replays = (
+        Replay(exercise, model, [(probe, found.expected)])[probe.name][0]
+        for model in (mistake.model, *mistake.twins)
+    )
     return any(same_record(probe, found.seen.outputs, replay.outputs) for replay in replays)
 
 

@@ -5,9 +5,7 @@ twins change them otherwise and come to the same. Combinations of two rows are m
 is judged (`checks.judge.diagnose`), so a row lists all the steps its fact depends on.
 """
 
-import itertools
 import math
-from collections import ChainMap
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
@@ -62,29 +60,13 @@ def known(
     return tuple(mistake(row) for row in (*own, *shared))
 
 
-def three_of(
-    base: type[Stepped], known: Iterable[Mistake], faults: Collection[str]
-) -> tuple[Mistake, ...]:
-    """Return every three of these mistakes at once, as half-repaired modules make them."""
-    chosen = [mistake for mistake in known if mistake.id in faults]
-    return tuple(
-        Mistake(
-            "+".join(mistake.id for mistake in trio),
-            base.answer(dict(ChainMap(*(dict(mistake.changes) for mistake in trio)))),
-            " ".join(["Three mistakes at once.", *(mistake.message for mistake in trio)]),
-            trio[0].hint,
-        )
-        for trio in itertools.combinations(chosen, 3)
-    )
-
-
 # Steps as wrong answers make them.
 def untouched(self, scores, allowed) -> torch.Tensor:
     """Do nothing, in the place of a step that changes scores or weights."""
     return scores
 
 
-def filled(value) -> Mapping[str, object]:
+def filled(value) -> dict[str, object]:
     """Fill forbidden scores with a number, and take no special care of empty rows."""
 
     def fill(self, scores, allowed) -> torch.Tensor:
@@ -102,16 +84,106 @@ def flipped_if_any(self, scores, real, own) -> torch.Tensor:
     return allowed if allowed.all() else ~allowed
 
 
-def infinity_added(self, scores, allowed) -> torch.Tensor:
-    return scores + torch.where(allowed, 0.0, -math.inf).to(scores.dtype)
-
-
 def no_nan(self, weights, allowed) -> torch.Tensor:
     return weights.nan_to_num(0.0)
 
 
+def zeroed(self, weights, allowed) -> torch.Tensor:
+    return weights * allowed
+
+
+def renormalized(self, weights, allowed) -> torch.Tensor:
+    kept = weights * allowed
+    total = kept.sum(-1, keepdim=True)
+    return kept / total.masked_fill(total == 0, 1.0)
+
+
+def smallest(self, scores, allowed) -> torch.Tensor:
+    return scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
+
+
+def lengths_or_mask(self, scores, real, own) -> torch.Tensor:
+    return Softmax.join(self, scores, real, None if real is not None else own)
+
+
+def mask_or_lengths(self, scores, real, own) -> torch.Tensor:
+    return Softmax.join(self, scores, None if own is not None else real, own)
+
+
+def exp_of(largest, guarded=False) -> dict[str, object]:
+    """Divide exponentials by their sum, or by 1 if it is 0 and `guarded`."""
+
+    def normalize(self, kept) -> torch.Tensor:
+        e = torch.exp(kept - largest(kept))
+        total = e.sum(-1, keepdim=True)
+        return e / (total.masked_fill(total == 0, 1.0) if guarded else total)
+
+    changes: dict[str, object] = {"normalize": normalize}
+    return changes | {"spare": untouched, "clear": untouched} if guarded else changes
+
+
+def nothing(scores) -> float:
+    return 0.0
+
+
+def first_mask_kept(self, scores, real, own) -> torch.Tensor:
+    allowed = Softmax.join(self, scores, real, own)
+    return self.__dict__.setdefault("_first", allowed)
+
+
+def lengths_kept(self, scores, valid_lens=None, mask=None) -> torch.Tensor:
+    kept = self.__dict__.setdefault("_lengths", valid_lens) if valid_lens is None else valid_lens
+    self._lengths = kept
+    return Softmax.weights(self, scores, kept, mask)
+
+
+def mask_kept(self, scores, real, own) -> torch.Tensor:
+    if real is not None or own is not None:
+        self._mask = Softmax.join(self, scores, real, own)
+    return self.__dict__.get("_mask", torch.ones_like(scores, dtype=torch.bool))
+
+
+def dropped_scores(self, scores, valid_lens=None, mask=None) -> torch.Tensor:
+    return Softmax.weights(self, F.dropout(scores, self.p, self.training), valid_lens, mask)
+
+
+def dropped_outputs(self, weights, v) -> torch.Tensor:
+    self.keep(weights, weights)
+    return F.dropout(weights @ v, self.p, self.training)
+
+
+def scaled_by(size) -> Mapping[str, object]:
+    """Divide the scores by the root of another size: `size(queries, keys)`."""
+    return {
+        "score": lambda self, q, k: self.product(q, k) / math.sqrt(size(q, k)),
+        "root": lambda self, q: 1.0,
+    }
+
+
+def note_and_multiply(self, q, k) -> torch.Tensor:
+    self.d = q.shape[-1]
+    return self.product(q, k)
+
+
+def divided_and_cleared(self, weights, allowed) -> torch.Tensor:
+    return Softmax.clear(self, weights, allowed) / math.sqrt(self.d)
+
+
 def keep_dropped(self, weights, used) -> None:
     self.attention_weights = used.detach()
+
+
+def keep_weights(self, weights, used) -> None:
+    self.attention_weights = weights.detach()
+
+
+def keep_with_graph(self, weights, used) -> None:
+    self.attention_weights = weights
+
+
+def outputs_and_weights(self, *given, **named) -> tuple:
+    outputs = type(self).__mro__[1].forward(self, *given, **named)
+    return outputs, self.attention_weights
 
 
 _EMPTY = (
@@ -120,14 +192,12 @@ _EMPTY = (
 )
 
 # Those of an answer that has its own softmax instead of calling `masked_softmax`. Elsewhere
-# `nothing_masked` is found as a pair.
 OWN_SOFTMAX = {
     "nothing_masked",
-    "inverted",
     "zero_after_softmax",
     "filled_with_zero",
     "over_queries",
-    "empty_row_gradient_nan",
+    "unstable",
     "query_axis_forgotten",
 }
 
@@ -139,10 +209,17 @@ SHARED = (
     Row("empty_row_nan", filled(-math.inf)).says(
         "A row in which no key is allowed becomes NaN, because its softmax divides 0 by 0.", _EMPTY
     ),
-    Row("empty_row_uniform", filled(-1e9)).says(
-        "In a row in which no key is allowed, every key gets weight 1/m instead of 0. You fill "
-        "dropped scores with a finite number, such as -1e9, and a softmax of equal scores is "
-        "uniform.",
+    Row(
+        "finite_fill",
+        filled(-1e9),
+        twins=(
+            filled(-1e9) | {"clear": zeroed},
+            {"fill": smallest, "spare": untouched, "clear": untouched},
+        ),
+    ).says(
+        "You fill dropped scores with a finite number, such as -1e9. It does not drop a key if the "
+        "other scores are as small, and in a row in which no key is allowed the softmax of equal "
+        "numbers gives every key the weight 1/m.",
         _EMPTY,
     ),
     Row("lengths_ignored", {"real": unread}).says(
@@ -154,23 +231,30 @@ SHARED = (
         "Where does `mask` enter your computation?",
     ),
     Row("nothing_masked", {"real": unread, "own": unread}).says(
-        "Your code ignores both the lengths and the mask, so keys that may not be attended to get "
-        "weight as well.",
+        "Your code ignores both the lengths and the mask.",
         "Where do `valid_lens` and `mask` enter your computation?",
     ),
-    Row("inverted", {"join": flipped_if_any}).says(
-        "The masking is inverted: the keys that should be dropped get all the weight.",
-        "True means 'may attend'. Which keys does your code drop?",
-    ),
-    Row("bool_mask_inverted", {"own": lambda self, scores, mask: ~mask}).says(
-        "The bool mask is inverted: keys where it is True are dropped, and the others are kept.",
+    Row(
+        "mask_inverted",
+        {"own": lambda self, scores, mask: ~mask},
+        twins=({"join": flipped_if_any},),
+    ).says(
+        "The masking is inverted: where True says that a query may attend to a key, you drop the "
+        "key.",
         "True means 'may attend'. Does your code expect the opposite?",
+    ),
+    Row("one_mask_only", {"join": lengths_or_mask}, twins=({"join": mask_or_lengths},)).says(
+        "If there are both lengths and a mask, you use only one of them. A key must be allowed by "
+        "both.",
+        "Which of your branches is skipped if both are given?",
     ),
     Row(
         "zero_after_softmax",
-        {"fill": untouched, "spare": untouched, "clear": lambda self, w, allowed: w * allowed},
+        {"fill": untouched, "spare": untouched, "clear": zeroed},
+        twins=({"fill": untouched, "spare": untouched, "clear": renormalized},),
     ).says(
-        "Weights are set to 0 after the softmax, so the rest no longer sum to 1.",
+        "Weights are set to 0 after the softmax, which has already used the dropped scores: the "
+        "weights that are left do not sum to 1, or vanish beside a very large dropped score.",
         "Which step must come first, so that the weights that are left sum to 1?",
     ),
     Row("filled_with_zero", filled(0.0)).says(
@@ -180,25 +264,53 @@ SHARED = (
     Row(
         "over_queries",
         {"axis": -2, "fill": Softmax.fill, "spare": untouched, "clear": no_nan},
-        twins=({"axis": -2, "spare": untouched, "clear": untouched},),
+        twins=(
+            {"axis": -2, "spare": untouched, "clear": untouched},
+            {"axis": -2, "spare": untouched, "clear": Softmax.clear},
+            {"axis": -2, "spare": Softmax.spare},
+        ),
     ).says(
         "Your softmax runs over the queries: the columns sum to 1 instead of the rows.",
         "Which axis of the scores holds the keys?",
+    ),
+    Row(
+        "root_of_another_size",
+        scaled_by(lambda q, k: k.shape[-2]),
+        twins=(scaled_by(lambda q, k: q.shape[-2]), scaled_by(lambda q, k: q.shape[1])),
+    ).says(
+        "You divide the scores by the root of another size than the number of features, such as "
+        "the number of keys.",
+        "How many products are summed in one score?",
+    ),
+    Row(
+        "scaled_after_softmax",
+        {"score": note_and_multiply, "root": lambda self, q: 1.0, "clear": divided_and_cleared},
+    ).says(
+        "You divide the weights by the root of the number of features instead of the scores, so "
+        "the weights do not sum to 1.",
+        "Which comes first, the division or the softmax?",
     ),
     Row("divided_by_d", {"root": lambda self, q: q.shape[-1]}).says(
         "You divide the scores by the number of features instead of its root, so your weights are "
         "too flat.",
         "Which number brings the variance of q . k back to 1?",
     ),
-    Row("empty_row_gradient_nan", {"fill": infinity_added, "spare": untouched}).says(
-        "The weights are right, but the gradient of an empty row is NaN: the softmax saw nothing "
-        "but -inf, and backward runs through it.",
-        "Can the empty rows be given harmless scores before the softmax?",
+    Row(
+        "unstable",
+        exp_of(nothing),
+        twins=(exp_of(torch.max), exp_of(nothing, guarded=True), exp_of(torch.max, guarded=True)),
+    ).says(
+        "You take exponentials without first subtracting the largest score of each row. Scores far "
+        "above 0 overflow, rows far below it underflow, and inf / inf and 0 / 0 are NaN.",
+        "Which number can be subtracted from all scores of a row without changing its weights?",
     ),
     Row(
-        "query_axis_forgotten", {"align": lambda self, scores, lens: lens[..., None]}, fails=True
+        "query_axis_forgotten",
+        {"align": lambda self, scores, lens: lens[..., None]},
+        twins=({"align": lambda self, scores, lens: lens.reshape(len(lens), -1, 1)},),
+        fails=True,
     ).says(
-        "Your mask from the lengths lacks the axes for queries and heads. Broadcasting lines up "
+        "Your mask from the lengths lacks an axis, for queries or for heads. Broadcasting lines up "
         "its batch axis with one of these: an error where the sizes differ, wrong weights where "
         "they are equal.",
         "What shape must a (batch, num_keys) mask have to broadcast with the scores?",
@@ -206,9 +318,41 @@ SHARED = (
     Row("dropout_in_eval", {"drop": lambda self, weights: F.dropout(weights, self.p)}).says(
         "Dropout acts in eval mode too.", "How does a layer know that the module is in eval mode?"
     ),
+    Row(
+        "dropout_on_the_scores", {"weights": dropped_scores, "drop": lambda self, weights: weights}
+    ).says(
+        "You apply dropout to the scores. A dropped score is 0, and its key still gets a weight.",
+        "What does the softmax make of a score that is 0?",
+    ),
+    Row("dropout_on_the_outputs", {"average": dropped_outputs, "drop": dropped_outputs}).says(
+        "You apply dropout to the outputs instead of the weights.",
+        "Which tensor does the statement drop entries of?",
+    ),
     Row("stored_after_dropout", {"keep": keep_dropped}).says(
         "`attention_weights` holds the weights after dropout; it should show them before.",
         "Which do you do first: store the weights, or drop some of them?",
+    ),
+    Row(
+        "earlier_call_remembered",
+        {"join": first_mask_kept, "keep": keep_weights},
+        twins=(
+            {"join": mask_kept, "keep": keep_weights},
+            {"weights": lengths_kept, "keep": keep_weights},
+        ),
+    ).says(
+        "Your module keeps the lengths or the mask of an earlier call and uses them again in a "
+        "later call, which has others or none.",
+        "Which line of `forward` writes to `self`, and which one reads that again?",
+    ),
+    Row("weights_with_graph", {"keep": keep_with_graph}).says(
+        "`self.attention_weights` still carries its graph, which keeps every intermediate result "
+        "in memory.",
+        "What does `.detach()` do?",
+    ),
+    Row("weights_returned_too", {"forward": outputs_and_weights}).says(
+        "Your `forward` returns the outputs and the weights. It must return the outputs alone; the "
+        "weights belong in `self.attention_weights`.",
+        "What does the statement say that `forward` returns?",
     ),
     Row(
         "merge_without_transpose", {"merge": lambda self, x: x.reshape(x.shape[0], x.shape[2], -1)}

@@ -40,7 +40,7 @@ class Stepped:
 
 
 class Softmax(Stepped):
-    """`masked_softmax`: align, real; own; join; fill, spare, axis, clear."""
+    """`masked_softmax`: align, real; own; join; fill, spare, axis, normalize, clear."""
 
     axis = -1
 
@@ -53,7 +53,7 @@ class Softmax(Stepped):
         own = None if mask is None else self.own(scores, mask)
         allowed = self.join(scores, real, own)
         kept = self.spare(self.fill(scores, allowed), allowed)
-        return self.clear(torch.softmax(kept, self.axis), allowed)
+        return self.clear(self.normalize(kept), allowed)
 
     def align(self, scores, lens) -> torch.Tensor:
         """Give lengths an axis for the keys, and for queries and heads if the scores have one."""
@@ -78,6 +78,9 @@ class Softmax(Stepped):
     def spare(self, kept, allowed) -> torch.Tensor:
         """Give harmless scores to the rows without any allowed key."""
         return kept.masked_fill(~allowed.any(-1, keepdim=True), 0.0)
+
+    def normalize(self, kept) -> torch.Tensor:
+        return torch.softmax(kept, self.axis)
 
     def clear(self, weights, allowed) -> torch.Tensor:
         return weights.masked_fill(~allowed.any(-1, keepdim=True), 0.0)

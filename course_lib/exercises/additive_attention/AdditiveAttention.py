@@ -162,26 +162,6 @@ _OWN = (
         "every query of an item has the same weights.",
         "Which step lets a query change the order of the keys?",
     ),
-    Row(
-        "query_forgotten",
-        _combined(lambda q, k, w: torch.tanh(k).expand(-1, q.shape[1], -1, -1) @ w),
-    ).says(
-        "Your weights do not depend on the query. Either you leave it out, or you take the tanh of "
-        "query and key separately and add the results, and the softmax cancels the query's part.",
-        "Does the tanh come before or after the sum of query and key?",
-    ),
-    Row(
-        "layers_swapped",
-        {"project": lambda self, q, k, v: (self.W_k(q), self.W_q(k), v)},
-        fails=True,
-    ).says(
-        "The queries go through `W_k` and the keys through `W_q`.",
-        "Which layer reads query_size numbers?",
-    ),
-    Row("values_are_keys", {"project": lambda self, q, k, v: (self.W_q(q), self.W_k(k), k)}).says(
-        "You average the keys instead of the values.",
-        "What do the keys decide, and what does attention average?",
-    ),
 )
 
 

@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable
 
 import torch
+from torch.nn.functional import gelu
 
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
@@ -83,6 +84,11 @@ def _of_each(activation) -> Callable:
     )
 
 
+def _paired(activation) -> Callable:
+    """Score each pair with another activation."""
+    return _scores(lambda q, k, w_v: activation(q[:, :, None] + k[:, None]) @ w_v)
+
+
 EXERCISE = Exercise(
     points=4,
     minutes=15,
@@ -102,10 +108,6 @@ EXERCISE = Exercise(
             "term.",
             "Does the tanh come before or after the sum of query and key?",
         ),
-        mistake("weights_swapped", _projected(lambda w_q, w_k: (w_k, w_q)), fails=True).says(
-            "The queries go through w_k and the keys through w_q.",
-            "Which of the two weights has query_size columns?",
-        ),
         mistake("not_paired", _scores(lambda q, k, w_v: torch.tanh(q + k) @ w_v), fails=True).says(
             "You add the projections without new axes, so query i is added to key i only, or the "
             "shapes do not broadcast.",
@@ -119,6 +121,12 @@ EXERCISE = Exercise(
             "features and their columns to the features of queries and keys.",
             "Over which size does the product of (..., query_size) and w_q sum, and which axis of "
             "w_q has that size?",
+        ),
+        mistake(
+            "another_activation", _paired(torch.relu), twins=(_paired(torch.sigmoid), _paired(gelu))
+        ).says(
+            "You use another function than tanh, such as ReLU or the sigmoid.",
+            "Which function is in the formula?",
         ),
     ),
     hints=(

@@ -75,13 +75,15 @@ def _whole(probe, expected, recorded) -> Problem | None:
     flops=lambda scores, d, d_v: 2 * scores * (d + d_v),
     size=lambda scores, bytes_per_element: scores * bytes_per_element,
     count=lambda batch, n, m: batch * n * m,
+    size_of_an_item=False,
 )
-def _cost(flops, size, count) -> Callable:
+def _cost(flops, size, count, size_of_an_item) -> Callable:
     """Make a wrong count; `flops` and `size` get the number of scores."""
 
     def model(batch, num_queries, num_keys, d, d_v, bytes_per_element=4) -> dict[str, int]:
         scores = count(batch, num_queries, num_keys)
-        return {"flops": flops(scores, d, d_v), "score_bytes": size(scores, bytes_per_element)}
+        held = num_queries * num_keys if size_of_an_item else scores
+        return {"flops": flops(scores, d, d_v), "score_bytes": size(held, bytes_per_element)}
 
     return model
 
@@ -101,10 +103,6 @@ EXERCISE = Exercise(
             "should be.",
             "How many operations does `total += x * y` do?",
         ),
-        mistake("second_product_missing", _cost(lambda scores, d, d_v: 2 * scores * d)).says(
-            "You count only Q K^T. The product of weights and values is missing.",
-            "Which product comes after the softmax, and how long are its sums?",
-        ),
         mistake("d_used_twice", _cost(lambda scores, d, d_v: 4 * scores * d)).says(
             "You use `d` for both products, but a value has `d_v` entries.",
             "What shape does the product of weights and values have?",
@@ -113,8 +111,12 @@ EXERCISE = Exercise(
             "Every element counts 4 bytes, whatever `bytes_per_element` is.",
             "Where does your code use `bytes_per_element`?",
         ),
-        mistake("batch_forgotten", _cost(count=lambda batch, n, m: n * m)).says(
-            "You count the cost of a single item of the batch.",
+        mistake(
+            "batch_forgotten",
+            _cost(count=lambda batch, n, m: n * m),
+            twins=(_cost(size_of_an_item=True),),
+        ).says(
+            "You count a single item of the batch, in one or both of the numbers.",
             "What happens to both numbers if the batch is twice as large?",
         ),
     ),

@@ -9,7 +9,6 @@ import torch
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._builders import BETWEEN, FLOAT32, Given, case, edge, mistake
-from course_lib.exercises.batch_matmul import _products as both
 from course_lib.reference import batch_matmul as oracle
 
 
@@ -75,13 +74,14 @@ def _scaled(queries, keys) -> torch.Tensor:
     return torch.softmax(queries @ keys.mT / queries.shape[-1] ** 0.5, dim=-1)
 
 
-def _only_three_axes(queries, keys) -> torch.Tensor:
-    return torch.softmax(torch.einsum("bnd,bmd->bnm", queries, keys), dim=-1)
-
-
-def _weights_first(queries, keys, values) -> tuple[torch.Tensor, torch.Tensor]:
+def _pooling_of_keys(queries, keys, values) -> tuple[torch.Tensor, torch.Tensor]:
     weights = torch.softmax(queries @ keys.mT, dim=-1)
-    return weights, weights @ values
+    return weights @ keys, weights
+
+
+def _unstable(queries, keys) -> torch.Tensor:
+    e = torch.exp(queries @ keys.mT)
+    return e / e.sum(-1, keepdim=True)
 
 
 EXERCISE = Exercise(
@@ -96,14 +96,22 @@ EXERCISE = Exercise(
     oracle=oracle.attention_pooling,
     builds_on=("bmm", "batched_scores"),
     mistakes=(
-        mistake("over_queries", _pooling(lambda q, k: torch.softmax(q @ k.mT, dim=-2))).says(
-            "Your softmax runs over the queries: the columns of your weights sum to 1, not the "
-            "rows.",
+        mistake(
+            "over_queries",
+            _pooling(lambda q, k: torch.softmax(q @ k.mT, dim=-2)),
+            twins=(_pooling(lambda q, k: torch.softmax(q @ k.mT, dim=min(1, q.dim() - 1))),),
+        ).says(
+            "Your softmax runs over another axis than the keys, such as the queries, so the rows "
+            "of your weights do not sum to 1.",
             "Each query distributes its attention among the keys. Which axis holds the keys?",
         ),
-        mistake("no_softmax", lambda q, k, v: (q @ k.mT @ v, q @ k.mT)).says(
-            "Your weights are the scores themselves, without a softmax. Scores need not be "
-            "positive or sum to 1.",
+        mistake(
+            "no_softmax",
+            lambda q, k, v: (q @ k.mT @ v, q @ k.mT),
+            twins=(lambda q, k, v: (torch.softmax(q @ k.mT, -1) @ v, q @ k.mT),),
+        ).says(
+            "The weights that you return are the scores themselves, without a softmax. Scores need "
+            "not be positive or sum to 1.",
             "Which step turns a row of scores into positive weights that sum to 1?",
         ),
         mistake("scaled_already", _pooling(_scaled)).says(
@@ -112,14 +120,22 @@ EXERCISE = Exercise(
             "Which step of your code is not in the formula?",
         ),
         mistake(
-            "only_three_axes",
-            _pooling(_only_three_axes),
+            "weights_transposed",
+            lambda q, k, v: (torch.softmax(q @ k.mT, -1).mT @ v, torch.softmax(q @ k.mT, -1)),
             fails=True,
-            twins=(_pooling(lambda q, k: torch.softmax(torch.bmm(q, k.transpose(1, 2)), -1)),),
-        ).says(*both.ONLY_THREE_AXES),
-        mistake("wrong_order", _weights_first).says(
-            "You return the weights first and the outputs second.",
-            "In which order does the statement name the two results?",
+        ).says(
+            "You multiply the transposed weights by the values. Each output needs the weights of "
+            "one query, which are a row.",
+            "Which sizes meet in the middle of (n, m) times (m, v)?",
+        ),
+        mistake("keys_averaged", _pooling_of_keys).says(
+            "You average the keys instead of the values.",
+            "What do the keys decide, and what does attention average?",
+        ),
+        mistake("unstable", _pooling(_unstable)).says(
+            "You take exp(score) as it is. Large scores overflow, and very negative ones underflow "
+            "to 0 in a whole row, so inf / inf or 0 / 0 is NaN.",
+            "Which function takes a softmax without overflow?",
         ),
     ),
     hints=(

@@ -80,15 +80,6 @@ EXERCISE = Exercise(
             "Which sizes meet in the middle of (n, d) times (m, d), and which have to?",
         ),
         mistake(
-            "all_axes_reversed",
-            _scores(lambda keys: keys.permute(*reversed(range(keys.dim())))),
-            fails=True,
-        ).says(
-            "`.T` reverses all axes, including the batch axis. It is a transpose only for a "
-            "matrix.",
-            "Which attribute swaps the last two axes and leaves the others alone?",
-        ),
-        mistake(
             "only_three_axes",
             lambda queries, keys: torch.einsum("bnd,bmd->bnm", queries, keys),
             fails=True,
@@ -103,6 +94,18 @@ EXERCISE = Exercise(
             "The scores are divided by sqrt(d). That comes in lesson 05; this exercise asks for "
             "the raw dot products.",
             "Which step of your code is not part of a dot product?",
+        ),
+        mistake(
+            "queries_transposed",
+            lambda queries, keys: queries.mT @ keys,
+            twins=(
+                lambda queries, keys: queries.mT @ keys.mT,
+                lambda queries, keys: keys.mT @ queries,
+            ),
+            fails=True,
+        ).says(
+            "You transpose the queries. A query must stay a row, and each key becomes a column.",
+            "Which sizes meet in the middle of (n, d) times (d, m)?",
         ),
     ),
     hints=(

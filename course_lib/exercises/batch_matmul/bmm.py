@@ -1,6 +1,7 @@
 """`bmm`: products of matrices under any leading axes, without loops."""
 
 import functools
+from collections.abc import Callable
 
 import torch
 
@@ -8,7 +9,7 @@ from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe
 from course_lib.exercises._builders import FLOAT32, STRIDED, case, edge, mistake
 from course_lib.exercises.batch_matmul import _products as both
-from course_lib.exercises.batch_matmul._products import pair, reshaped
+from course_lib.exercises.batch_matmul._products import pair
 from course_lib.reference import batch_matmul as oracle
 
 
@@ -54,6 +55,11 @@ _READY_MADE = (
 _WHY_NOT = "Build the product from smaller steps, or write it as one `torch.einsum`."
 
 
+def _summed(axis) -> Callable:
+    """Sum the products, (..., n, k, m), over an axis."""
+    return lambda a, b: (a[..., :, :, None] * b[..., None, :, :]).sum(axis)
+
+
 EXERCISE = Exercise(
     points=3,
     minutes=12,
@@ -69,18 +75,22 @@ EXERCISE = Exercise(
         ),
     },
     mistakes=(
-        both.B0_FOR_ALL,
-        mistake(
-            "reshape_for_transpose",
-            lambda a, b: (a[..., :, None, :] * reshaped(b)[..., None, :, :]).sum(dim=-1),
-        ).says(
-            "You turn `b` from (k, m) to (m, k) with a reshape. A reshape keeps the numbers in "
-            "order and only cuts the rows elsewhere, so the new rows are not the columns of `b`.",
-            both.NOT_TURNED,
-        ),
         mistake(
             "only_three_axes", lambda a, b: torch.einsum("bnk,bkm->bnm", a, b), fails=True
         ).says(*both.ONLY_THREE_AXES),
+        mistake("entry_by_entry", lambda a, b: a * b, fails=True).says(
+            "You multiply entry by entry. In a matrix product, each row of `a` meets each column "
+            "of `b`.",
+            "Over which index does the sum of a matrix product run?",
+        ),
+        mistake(
+            "other_axis_summed",
+            _summed(-1),
+            twins=(_summed(-3), lambda a, b: a[..., :, :, None] * b[..., None, :, :]),
+        ).says(
+            "You have all products a[i, t] * b[t, j], but you do not sum them over t.",
+            "Which axis of the products (..., n, k, m) has to go?",
+        ),
     ),
     hints=(
         "First compute all products a[..., i, t] * b[..., t, j] at once: what shape do they have "

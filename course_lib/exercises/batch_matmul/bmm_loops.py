@@ -46,6 +46,16 @@ def _indices_of_b_swapped(a, b) -> torch.Tensor:
     return product
 
 
+def _summed_over_items(a, b) -> torch.Tensor:
+    return (a @ b).cumsum(0)
+
+
+def _first_item_only(a, b) -> torch.Tensor:
+    product = torch.zeros_like(a @ b)
+    product[0] = a[0] @ b[0]
+    return product
+
+
 EXERCISE = Exercise(
     points=2,
     minutes=10,
@@ -55,14 +65,6 @@ EXERCISE = Exercise(
     oracle=oracle.bmm_loops,
     needs_loops=True,
     mistakes=(
-        mistake(
-            "sum_never_reset",
-            lambda a, b: (a @ b).flatten().cumsum(dim=-1).reshape(len(a), a.shape[1], b.shape[2]),
-        ).says(
-            "Your running sum is set to 0 only once, so each entry also contains all earlier "
-            "products.",
-            "Inside which loop does `total = 0` belong?",
-        ),
         both.B0_FOR_ALL,
         mistake("only_last_term", lambda a, b: a[..., -1:] * b[..., -1:, :]).says(
             "Each entry holds only the last of its k products.",
@@ -72,6 +74,19 @@ EXERCISE = Exercise(
             "The two indices of `b` are swapped, which is the product with b transposed.",
             "Which index of `b[item, ..., ...]` is the one that you sum over: the first or the "
             "second after the item?",
+        ),
+        mistake(
+            "one_product_missing",
+            lambda a, b: a[..., :-1] @ b[..., :-1, :],
+            twins=(lambda a, b: a[..., 1:] @ b[..., 1:, :],),
+        ).says(
+            "One of the k products of each entry is missing, the first or the last.",
+            "Which numbers does `range(k)` count?",
+        ),
+        mistake("one_item_for_all", _summed_over_items, twins=(_first_item_only,)).says(
+            "Your loop over the items does not keep them apart: you add up their products, or only "
+            "one item is filled.",
+            "Which index of `product` is the item, and in which loop does it change?",
         ),
     ),
     hints=(

@@ -1,6 +1,6 @@
 """Lesson 07: `CausalSelfAttention`, a broken module fixed."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -10,7 +10,7 @@ from course_lib.checks.judge.comparisons import WRONG_VALUES, Problem, arrays_ag
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.lessons.broken_modules import BrokenCausalSelfAttention
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._attention.mistakes import OWN_SOFTMAX, Row, known, three_of
+from course_lib.exercises._attention.mistakes import OWN_SOFTMAX, Row, known
 from course_lib.exercises._attention.modules import AttentionModule, WithHeads
 from course_lib.exercises._attention.properties import WEIGHTS
 from course_lib.exercises._attention.steps import NO_STEP, Softmax
@@ -120,7 +120,7 @@ def _causal_edges(rng) -> list[Probe]:
     ]  # fmt: skip
 
 
-class _Causal(WithHeads, AttentionModule):
+class Causal(WithHeads, AttentionModule):
     """The right module, with the step past."""
 
     own = drop = NO_STEP
@@ -155,15 +155,33 @@ def _causal_with_lengths_only(self, scores, real, own) -> torch.Tensor:
     return Softmax.join(self, scores, real, None if real is None else self.past(scores.shape[-1]))
 
 
+def _causal_without_lengths_only(self, scores, real, own) -> torch.Tensor:
+    return Softmax.join(self, scores, real, self.past(scores.shape[-1]) if real is None else None)
+
+
+def _in_order(*order: int) -> Mapping[str, object]:
+    """Take the thirds of what `W_qkv` gives in another order than q, k, v."""
+
+    def project(self, queries, keys, values) -> Sequence[torch.Tensor]:
+        thirds = self.W_qkv(queries).chunk(3, dim=-1)
+        return [self.split(thirds[place]) for place in order]
+
+    return {"project": project}
+
+
+def _heads_first(self, queries, keys, values) -> Sequence[torch.Tensor]:
+    return self.split(self.W_qkv(queries)).chunk(3, dim=-1)
+
+
+def _features_first(self, queries, keys, values) -> Sequence[torch.Tensor]:
+    return self.split(self.W_qkv(queries)).unflatten(-1, (-1, 3)).unbind(-1)
+
+
 _BROKEN = mistake("not_fixed", BrokenCausalSelfAttention).says(
     "This still computes what `BrokenCausalSelfAttention` does, with all its faults.",
     "Which outputs change when you change the last position?",
 )
 _OWN = (
-    Row("scale_embed_dim", {"root": lambda self, q: (q.shape[-1] * self.num_heads) ** 0.5}).says(
-        "You divide the scores by the root of embed_dim, but each head compares head_dim features.",
-        "How many products are summed in one score of one head?",
-    ),
     Row("sees_the_future", {"past": lambda self, n: torch.ones(n, n).triu().bool()}).says(
         "Each position attends to itself and to later positions instead of earlier ones.",
         "Rows are queries: which triangle holds the keys j <= i?",
@@ -172,9 +190,27 @@ _OWN = (
         "There is no causal mask: every position also attends to later positions.",
         "Which line keeps position i from attending to keys j > i?",
     ),
-    Row("causal_with_lengths_only", {"join": _causal_with_lengths_only}).says(
-        "Without lengths, there is no causal mask: every position also attends to later ones.",
-        "Which of your conditions is inside `if valid_lens is not None`?",
+    Row(
+        "causal_in_some_calls",
+        {"join": _causal_with_lengths_only},
+        twins=({"join": _causal_without_lengths_only},),
+    ).says(
+        "The causal mask depends on the lengths: it is missing in the calls with lengths, or in "
+        "those without.",
+        "Which of your lines is inside a condition on `valid_lens`?",
+    ),
+    Row(
+        "thirds_in_another_order",
+        _in_order(1, 0, 2),
+        twins=tuple(_in_order(*order) for order in ((0, 2, 1), (1, 2, 0), (2, 0, 1), (2, 1, 0))),
+    ).says(
+        "You take queries, keys and values from the wrong thirds of what `W_qkv` returns.",
+        "In which order does the statement name the three blocks of `W_qkv`?",
+    ),
+    Row("heads_cut_first", {"project": _heads_first}, twins=({"project": _features_first},)).says(
+        "You cut the features into heads before you cut them into queries, keys and values, so "
+        "each head mixes rows of `W_qkv` that belong to different parts.",
+        "Which features of `W_qkv(x)` are the queries?",
     ),
 )
 _WORDS = {
@@ -184,8 +220,7 @@ _WORDS = {
     )
 }
 _NOT_MADE = OWN_SOFTMAX | {"stored_after_dropout", "divided_by_d"}
-_KNOWN = known(_Causal, *_OWN, without=_NOT_MADE, words=_WORDS)
-_FAULTS = ("scale_embed_dim", "sees_the_future", "empty_row_nan", "merge_without_transpose")
+_KNOWN = known(Causal, *_OWN, without=_NOT_MADE, words=_WORDS)
 
 
 EXERCISE = Exercise(
@@ -198,7 +233,7 @@ EXERCISE = Exercise(
     oracle=oracle.causal_self_attention,
     builds_on=("masked_softmax", "causal_mask", "split_heads", "merge_heads"),
     comparisons={"sum_over_positions": _sum_over_positions},
-    mistakes=(_BROKEN, *_KNOWN, *three_of(_Causal, _KNOWN, _FAULTS)),
+    mistakes=(_BROKEN, *_KNOWN),
     properties=WEIGHTS,
     hints=(
         "The module has four faults. Test it with lesson 06's `is_causal` and with an item of "

@@ -9,7 +9,7 @@ from course_lib.checks.judge.comparisons import dropout_values
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.lessons.broken_modules import BrokenLookup
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._attention.mistakes import OWN_SOFTMAX, Row, known, three_of
+from course_lib.exercises._attention.mistakes import OWN_SOFTMAX, Row, known
 from course_lib.exercises._attention.modules import AttentionModule
 from course_lib.exercises._attention.padding import largest_padding
 from course_lib.exercises._attention.properties import WEIGHTS
@@ -164,7 +164,6 @@ _WORDS = {
 }
 _NOT_MADE = OWN_SOFTMAX - {"over_queries", "zero_after_softmax"} | {"divided_by_d"}
 _KNOWN = known(_Lookup, *_OWN, without=_NOT_MADE, words=_WORDS)
-_FAULTS = ("scale_of_the_queries", "dropout_in_eval", "zero_after_softmax")
 
 
 EXERCISE = Exercise(
@@ -177,7 +176,7 @@ EXERCISE = Exercise(
     probes=lambda rng: [*_lookup_probes(rng), *_lookup_edges(rng)],
     oracle=oracle.lookup,
     builds_on=("masked_softmax",),
-    mistakes=(_BROKEN, *_KNOWN, *three_of(_Lookup, _KNOWN, _FAULTS)),
+    mistakes=(_BROKEN, *_KNOWN),
     properties=WEIGHTS,
     hints=(
         "`BrokenLookup` has four faults, and one of them hides another. After each fix, run your "

@@ -32,20 +32,26 @@ def _items_probes(rng) -> list[Probe]:
     ]  # fmt: skip
 
 
-def _alone(lengths) -> Callable:
+def _alone(lengths, agree=same, items: Callable = range, found=all) -> Callable:
     """Return a test item by item; `lengths` gives the lengths for an item that is alone."""
 
     def test(module, queries, keys, values, valid_lens) -> bool:
         given = () if lengths == "never" else (valid_lens,)
         together = module(queries, keys, values, *given)
-        for b in range(len(queries)):
+        results = []
+        for b in items(len(queries)):
             item = slice(b, b + 1)
-            given = (valid_lens[item],) if lengths == "item" else ()
-            if not same(module(queries[item], keys[item], values[item], *given), together[item]):
-                return False
-        return True
+            given = {"item": (valid_lens[item],), "all": (valid_lens,)}.get(lengths, ())
+            alone = module(queries[item], keys[item], values[item], *given)
+            results.append(bool(agree(alone, together[item])))
+        return bool(found(results))
 
     return test
+
+
+def _items_reordered(module, queries, keys, values, valid_lens) -> bool:
+    given = queries, keys, values, valid_lens
+    return same(module(*(x.flip(0) for x in given)), module(*given).flip(0))
 
 
 EXERCISE = Exercise(
@@ -59,20 +65,29 @@ EXERCISE = Exercise(
     exact=("judged",),
     tally=student_tests.of_modules,
     mistakes=(
-        mistake("without_lengths", _alone(lengths="never")).says(
-            "You never pass the lengths, so a module that confuses the lengths of the items "
-            "passes.",
-            "Which of the module's arguments have a batch axis?",
-        ),
         mistake("lengths_only_together", _alone(lengths="together")).says(
             "You call the module with a single item but without its length, so even a sound module "
             "gives another result.",
             "Which length belongs to item b?",
         ),
-        mistake("always_true", lambda *args: True).says(
-            "Your test says True of every module, even the broken ones.",
-            "Which two calls do you compare, and can their results differ?",
+        mistake(
+            "one_item_only",
+            _alone("item", items=lambda count: [0]),
+            twins=(_alone("item", items=lambda count: [count - 1]), _alone("item", found=any)),
+        ).says(
+            "You judge by a single item. A module may be wrong for another item of the batch.",
+            "Does your loop return before it has seen the last item?",
         ),
+        mistake("all_lengths", _alone("all")).says(
+            "You call the module with a single item and the lengths of all items.",
+            "Which length belongs to item b?",
+        ),
+        mistake("items_reordered", _items_reordered).says(
+            "You only change the order of the items. A module that mixes all items of the batch "
+            "still gives the same outputs in the new order.",
+            "What should the output of an item be if the other items are not there?",
+        ),
+        *student_tests.mistakes_of_comparisons(lambda agree: _alone("item", agree=agree)),
     ),
     hints=(
         "An item's output should not depend on the rest of the batch. Call the module with the "

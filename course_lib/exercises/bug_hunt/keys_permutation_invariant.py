@@ -9,11 +9,7 @@ from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises import _student_tests as student_tests
 from course_lib.exercises._builders import Given, mistake
 from course_lib.exercises._student_tests import same
-from course_lib.exercises.bug_hunt._tests import (
-    asked,
-    pairs,
-    values_of_another_size,
-)
+from course_lib.exercises.bug_hunt._tests import asked, pairs, values_of_another_size
 
 _BROKEN = ("jacana", "first_key_special", "middle_keys_special", "neighbours_count")
 _KEEPERS = ("sound", "avocet", "bittern", "egret")
@@ -49,13 +45,14 @@ def _keys_in_order(rng) -> Given:
     return inputs
 
 
-def _permuting(order, value_order=None) -> Callable:
+def _permuting(order, value_order=None, agree=same) -> Callable:
     """Return a test with one order of the keys, `order(num_keys)`, and of the values."""
 
     def test(module, queries, keys, values) -> bool:
         moved = order(keys.shape[1])
         also = moved if value_order is None else value_order(keys.shape[1])
-        return same(module(queries, keys[:, moved], values[:, also]), module(queries, keys, values))
+        changed = module(queries, keys[:, moved], values[:, also])
+        return bool(agree(changed, module(queries, keys, values)))
 
     return test
 
@@ -66,6 +63,10 @@ def _roll(count) -> list[int]:
 
 def _flip(count) -> list[int]:
     return list(range(count))[::-1]
+
+
+def _mixed(count) -> list[int]:
+    return [*range(1, count, 2), *range(0, count, 2)]
 
 
 EXERCISE = Exercise(
@@ -89,14 +90,21 @@ EXERCISE = Exercise(
             "last, so a module that combines neighboring keys passes.",
             "Which order separates neighbors?",
         ),
-        mistake("values_left", _permuting(_flip, range), twins=(_permuting(_roll, range),)).says(
-            "You permute the keys but not the values, so even a sound module gives other outputs.",
+        mistake(
+            "values_left",
+            _permuting(_flip, range),
+            twins=(
+                _permuting(_roll, range),
+                _permuting(_mixed, range),
+                _permuting(_flip, _roll),
+                _permuting(range, _flip),
+            ),
+        ).says(
+            "Keys and values are not in the same new order, so even a sound module gives other "
+            "outputs.",
             "Which value belongs to a key after the permutation?",
         ),
-        mistake("always_true", lambda *args: True).says(
-            "Your test says True of every module, even the broken ones.",
-            "Does the order you try differ from the one the keys had?",
-        ),
+        *student_tests.mistakes_of_comparisons(lambda agree: _permuting(_mixed, agree=agree)),
     ),
     hints=(
         "A set of (key, value) pairs has no order. Pass the pairs in another order: nothing may "

@@ -41,20 +41,26 @@ def _masking_probes(rng) -> list[Probe]:
     ]  # fmt: skip
 
 
-def _masking(delete) -> Callable:
+def _masking(delete, agree=same, items: Callable = range, mode=None, found=all) -> Callable:
     """Return a test by deleting; `delete(x, length)` is applied to keys and values."""
 
     def test(module, queries, keys, values, valid_lens) -> bool:
+        if mode is not None:
+            module.train(mode)
         masked = module(queries, keys, values, valid_lens)
-        for b in range(len(queries)):
+        results = []
+        for b in items(len(queries)):
             item, length = slice(b, b + 1), int(valid_lens[b])
             shorter = [delete(x[item], length) for x in (keys, values)]
             deleted = module(queries[item], *shorter)
-            if not same(masked[item], deleted):
-                return False
-        return True
+            results.append(bool(agree(masked[item], deleted)))
+        return bool(found(results))
 
     return test
+
+
+def _shorter(x, length) -> torch.Tensor:
+    return x[:, :length]
 
 
 def _zero_after(x, length) -> torch.Tensor:
@@ -82,10 +88,6 @@ EXERCISE = Exercise(
     exact=("judged",),
     tally=student_tests.of_modules,
     mistakes=(
-        mistake("always_true", lambda *args: True).says(
-            "Your test says True of every module, even the broken ones.",
-            "Which two calls do you compare, and can their results differ?",
-        ),
         mistake("zeros_instead", _masking(_zero_after)).says(
             "You set keys and values to zero instead of deleting them. A key of zeros has the "
             "score 0, so its weight is not 0.",
@@ -96,15 +98,23 @@ EXERCISE = Exercise(
             "padded keys, and your second call has no lengths to mask them.",
             "How many keys must an item of length 2 keep?",
         ),
-        mistake("one_too_few", _masking(lambda x, length: x[:, : length + 1])).says(
-            "You delete one key too few. For a length of 2, keys 0 and 1 stay and key 2 goes.",
-            "Where does a slice that ends at `length` stop?",
+        mistake(
+            "one_item_only",
+            _masking(_shorter, items=lambda count: [0]),
+            twins=(
+                _masking(_shorter, items=lambda count: [count - 1]),
+                _masking(_shorter, found=any),
+            ),
+        ).says(
+            "You judge by a single item. A module may be wrong for another item of the batch.",
+            "Does your loop return before it has seen the last item?",
         ),
-        mistake("always_false", lambda *args: False).says(
-            "Your test says False of every module, even the sound ones.",
-            "Do the two results you compare come from the same keys, and do you compare with a "
-            "tolerance?",
+        mistake("mode_changed", _masking(_shorter, mode=False)).says(
+            "You call `module.eval()`. A module that is wrong in train mode only then passes, and "
+            "your caller's module stays in eval mode.",
+            "In which mode was the module that you were given?",
         ),
+        *student_tests.mistakes_of_comparisons(lambda agree: _masking(_shorter, agree=agree)),
     ),
     hints=(
         "Two calls that should agree: one with all keys and `valid_lens`, one with only the real "

@@ -1,7 +1,6 @@
 """`fit_bandwidth`: the bandwidth with the smallest leave-one-out error."""
 
 import math
-import warnings
 from collections.abc import Callable
 
 import numpy as np
@@ -125,12 +124,6 @@ def _failing(steps) -> Callable:
     return model
 
 
-def _step_without_a_leaf(leaf) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch's own hint at the mistake
-        0.1 * (leaf - 0.1).grad  # pyright: ignore[reportUnusedExpression] - reading `.grad` warns
-
-
 EXERCISE = Exercise(
     points=4,
     minutes=20,
@@ -148,12 +141,6 @@ EXERCISE = Exercise(
             "`backward` finds no gradient: the error does not depend on the tensor you want to "
             "learn, because a step along the way turned it into a plain number.",
             "Where do you call `.item()` or `float(...)`: before `backward`, or after the loop?",
-        ),
-        mistake("step_without_a_leaf", _failing(_step_without_a_leaf), fails=True).says(
-            "After your first step there is no gradient: `s = s - lr * s.grad` makes a new tensor "
-            "from the old one, and `backward` fills `.grad` only on leaf tensors, where a graph "
-            "begins.",
-            "How can you change the same tensor in place without recording the change?",
         ),
     ),
     hints=(

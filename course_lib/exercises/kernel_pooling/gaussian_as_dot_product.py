@@ -6,15 +6,11 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from course_lib.checks.judge.comparisons import (
-    Problem,
-    arrays_agree,
-    tolerance_for,
-)
+from course_lib.checks.judge.comparisons import Problem, arrays_agree, tolerance_for
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._builders import FLOAT32, Given, case, edge, mistake
-from course_lib.exercises.kernel_pooling._problems import normal, of_distances
+from course_lib.exercises.kernel_pooling._problems import normal
 from course_lib.reference import kernel_pooling as oracle
 
 
@@ -115,10 +111,24 @@ EXERCISE = Exercise(
             "What are the units of a dot product, and of h?",
         ),
         mistake(
-            "weights_returned", of_distances(lambda s, h: torch.softmax(-s / (2 * h**2), -1))
+            "key_term_wrong",
+            _dots(0, -1),
+            twins=(
+                _dots(-1, -1),
+                _dots(0, 0.5),
+                lambda q, k, h: (q @ k.T - k.norm(dim=-1) / 2) / h**2,
+                lambda q, k, h: q @ k.T / h**2 - k.square().sum(-1) / 2,
+                lambda q, k, h: q @ k.T / h**2 - k.square().sum(-1) / (2 * h),
+            ),
         ).says(
-            "You return the weights; the exercise asks for the scores before the softmax.",
-            "What happens to weights that go through a softmax a second time?",
+            "You subtract a term for the length of the key, but not -|k|^2 / (2 h^2): its factor, "
+            "its sign, its square or its bandwidth is missing.",
+            "Multiply out |q - k|^2. What becomes of the term with |k|^2 after the division?",
+        ),
+        mistake("query_term_only", _dots(-0.5, 0)).says(
+            "You subtract the term of the query, which is the same for all keys and changes no "
+            "weight. The term of the key is missing.",
+            "Which terms of -|q - k|^2 / (2 h^2) differ from key to key?",
         ),
     ),
     hints=(

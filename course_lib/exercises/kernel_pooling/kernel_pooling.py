@@ -76,6 +76,10 @@ def _weighing(weigh) -> Callable:
     return model
 
 
+def _shares(kernel, more=0.0) -> torch.Tensor:
+    return kernel / (kernel.sum(-1, keepdim=True) + more)
+
+
 def _softmax_of(score) -> Callable:
     return _weighing(lambda s, h: torch.softmax(score(s, h), -1))
 
@@ -100,11 +104,6 @@ EXERCISE = Exercise(
             "The factor 1/2 is missing: your kernel is as narrow as one of bandwidth h / sqrt 2.",
             "What is under the fraction in exp(-distance^2 / (2 h^2))?",
         ),
-        mistake("not_normalised", _weighing(gaussian)).says(
-            "The kernel is correct but not normalized: the weights of a query do not sum to 1, so "
-            "the outputs are sums, not averages.",
-            "What must each row be divided by?",
-        ),
         mistake("bandwidth_not_squared", _softmax_of(lambda s, h: -s / (2 * h))).says(
             "The bandwidth enters without its square: the exponent is -distance^2 / (2 h).",
             "What are the units of distance^2, and of h?",
@@ -112,6 +111,19 @@ EXERCISE = Exercise(
         mistake("plus_distance", _softmax_of(lambda s, h: s / (2 * h**2))).says(
             "The sign is wrong: the farthest key gets the largest weight.",
             "Should a large distance give a large score or a small one?",
+        ),
+        mistake(
+            "underflow",
+            _weighing(lambda s, h: _shares(gaussian(s, h))),
+            twins=tuple(
+                _weighing(lambda s, h, more=more: _shares(gaussian(s, h), more))
+                for more in (1e-6, 1e-8, 1e-9, 1e-10, 1e-12)
+            ),
+        ).says(
+            "You divide exp(-distance^2 / (2 h^2)) by its sum. For a query far from all keys, all "
+            "exponentials underflow to 0, and so does their sum. A small number added to the sum "
+            "makes the weights too small instead.",
+            "Which function divides exponentials by their sum without underflow?",
         ),
     ),
     properties=RETURNED,

@@ -74,6 +74,16 @@ def _softmax(scores) -> torch.Tensor:
     return torch.softmax(scores, -1).nan_to_num(0.0)
 
 
+def _excluding(score, empty: float | None = 0.0) -> Callable:
+    """Exclude each point, and put `empty` in the place of NaN unless it is None."""
+
+    def weigh(s, h, own) -> torch.Tensor:
+        weights = torch.softmax(score(s, h).masked_fill(own, -math.inf), -1)
+        return weights if empty is None else weights.nan_to_num(empty)
+
+    return _weighing(weigh)
+
+
 EXERCISE = Exercise(
     points=4,
     minutes=15,
@@ -102,6 +112,14 @@ EXERCISE = Exercise(
             "Where two points share an input, you leave out both: you exclude by value (distance "
             "0) instead of by index.",
             "Which entries are the pairs (i, i)?",
+        ),
+        mistake("half_missing", _excluding(lambda s, h: -s / h**2)).says(
+            "The factor 1/2 is missing: your kernel is as narrow as one of bandwidth h / sqrt 2.",
+            "What is under the fraction in exp(-distance^2 / (2 h^2))?",
+        ),
+        mistake("single_point_nan", _excluding(lambda s, h: -s / (2 * h**2), empty=None)).says(
+            "A single point has no other points. Its softmax of nothing but -inf is NaN.",
+            "What should be predicted where nothing is left to average?",
         ),
     ),
     hints=(

@@ -66,25 +66,27 @@ EXERCISE = Exercise(
     oracle=oracle.squared_distances,
     no_loops=True,
     mistakes=(
-        mistake("root_taken", _pairwise(lambda difference: difference.norm(dim=-1))).says(
-            "These are the distances; the exercise asks for their squares.",
-            "Which step takes a root (`sqrt`, `norm`, `cdist`)?",
-        ),
         mistake(
             "elementwise_only", lambda queries, keys: (queries - keys).square().sum(-1), fails=True
         ).says(
             "Your code compares query i with key i only; each query must meet every key.",
             "What shapes must queries and keys have so that broadcasting gives (n, m, d)?",
         ),
-        mistake("transposed", _pairwise(lambda difference: difference.square().sum(-1).mT)).says(
-            "The numbers are correct, but the keys are in the rows and the queries in the columns.",
-            "Does the new axis of the queries come before or after their first axis?",
-        ),
         mistake(
             "mean_over_features", _pairwise(lambda difference: difference.square().mean(-1))
         ).says(
             "You average the squares over the features instead of adding them up.",
             "What is the squared distance of (0, 0) and (3, 4)?",
+        ),
+        mistake(
+            "absolute_differences", _pairwise(lambda difference: difference.abs().sum(-1))
+        ).says(
+            "You add up the absolute differences instead of their squares.",
+            "What is the squared distance of (0, 0) and (3, 4)?",
+        ),
+        mistake("square_of_the_sum", _pairwise(lambda difference: difference.sum(-1) ** 2)).says(
+            "You add up the differences before you square, so positive and negative ones cancel.",
+            "Which comes first, the square or the sum over the features?",
         ),
     ),
     hints=(

@@ -110,8 +110,12 @@ def _joined(old, new, axis=2) -> torch.Tensor:
     return new if old is None else torch.cat([old, new], dim=axis)
 
 
-@in_steps(join=_joined, power=0.5, seen=slice(None), axis=-1, forgets=False)
-def _model(join, power, seen, axis, forgets) -> type:
+def _prepended(old, new) -> torch.Tensor:
+    return new if old is None else torch.cat([new, old], dim=2)
+
+
+@in_steps(join=_joined, join_values=None, power=0.5, forgets=False)
+def _model(join, join_values, power, forgets) -> type:
     """Return a correct cache in which each step may be changed."""
 
     class KVCache:
@@ -121,21 +125,15 @@ def _model(join, power, seen, axis, forgets) -> type:
 
         def append(self, keys, values) -> None:
             self.keys = join(self.keys, keys)
-            self.values = join(self.values, values)
+            self.values = (join_values or join)(self.values, values)
 
         def attend(self, query) -> torch.Tensor:
-            keys, values = self.keys[:, :, seen], self.values[:, :, seen]
+            keys, values = self.keys, self.values
             if forgets:
                 self.keys = self.values = None
-            scores = query @ keys.mT / query.shape[-1] ** power
-            return scores.softmax(axis) @ values
+            return (query @ keys.mT / query.shape[-1] ** power).softmax(-1) @ values
 
     return KVCache
-
-
-def _into_the_beginning(old, new) -> torch.Tensor:
-    """Write new positions to the beginning of a buffer that has room for the most that came."""
-    return new if old is None else torch.cat([new, old[:, :, new.shape[2] :]], dim=2)
 
 
 EXERCISE = Exercise(
@@ -154,36 +152,31 @@ EXERCISE = Exercise(
             "Each `append` replaces what was there, so a query attends only to the last append.",
             "What should `self` hold after two calls to `append`?",
         ),
-        mistake("emptied_by_attend", _model(forgets=True)).says(
-            "`attend` empties the cache: the next call finds only what was appended since, or "
-            "nothing.",
-            "Which of the two methods may change what `self` holds?",
-        ),
-        mistake("restarts_at_0", _model(join=_into_the_beginning)).says(
-            "New positions overwrite the first ones instead of following those already there.",
-            "Where in your buffer does the free space begin?",
-        ),
         mistake(
             "wrong_axis",
             _model(join=functools.partial(_joined, axis=1)),
-            twins=(_model(join=functools.partial(_joined, axis=0)),),
+            twins=tuple(_model(join=functools.partial(_joined, axis=axis)) for axis in (0, 3)),
         ).says(
             "You join the new positions along an axis other than that of the positions.",
             "Which axis of (B, h, s, d) counts the positions?",
-        ),
-        mistake("first_position_only", _model(seen=slice(1))).says(
-            "Every query attends only to the first position, as with torch's `is_causal`, which "
-            "aligns a single query with the first key.",
-            "Does the newest position need a mask at all?",
         ),
         mistake("unscaled", _model(power=0)).says(
             "The scores are not divided by the root of d.",
             "What must q . k be divided by so that its size does not grow with d?",
         ),
-        mistake("over_the_query", _model(axis=-2)).says(
-            "The softmax runs over the single query, so each weight is 1 and the values are "
-            "simply summed.",
-            "Which axis of the scores holds the positions?",
+        mistake(
+            "keys_and_values_in_another_order",
+            _model(join_values=_prepended),
+            twins=(_model(join=_prepended, join_values=_joined),),
+        ).says(
+            "You append the new keys and the new values on different sides, so a key meets the "
+            "value of another position.",
+            "In which order do you pass the old and the new ones to `cat`?",
+        ),
+        mistake("emptied_by_attend", _model(forgets=True)).says(
+            "`attend` empties the cache: the next call finds only what was appended since, or "
+            "nothing.",
+            "Which of the two methods may change what `self` holds?",
         ),
     ),
     properties=(

@@ -147,7 +147,7 @@ def _probes(rng) -> list[Probe]:
 @in_steps(
     joins=(pre_norm, pre_norm),
     norms=("norm_1", "norm_2"),
-    place=lambda x, positions: x + positions,
+    place=lambda x, positions, n: x + positions[:n],
     last=lambda model, x: model.to_logits(model.norm(x)),
     between=nn.GELU,
     keep=lambda model, positions: model.register_buffer("positions", positions, False),
@@ -174,7 +174,7 @@ def _model(joins, norms, place, last, between, keep) -> type:
         def forward(self, tokens) -> nn.Module:
             if tokens.shape[1] > self.context_length:
                 raise ValueError("the text is too long")
-            x = place(self.tokens(tokens), self.positions[: tokens.shape[1]])
+            x = place(self.tokens(tokens), self.positions, tokens.shape[1])
             for block in self.blocks:
                 parts = [block[name] for name in ("attention", "feed_forward") if name in block]  # pyright: ignore[reportIndexIssue, reportOperatorIssue] - a ModuleDict
                 for join, norm, part in zip(joins, norms, parts, strict=False):
@@ -199,24 +199,15 @@ EXERCISE = Exercise(
             "Which norm belongs to the feed-forward network?",
         ),
         mistake("no_final_norm", _model(last=lambda model, x: model.to_logits(x))).says(
-            "The logits are made from x without the last norm.",
-            "What does `to_logits` read?",
+            "The logits are made from x without the last norm.", "What does `to_logits` read?"
         ),
-        mistake("no_positions", _model(place=lambda x, positions: x)).says(
+        mistake("no_positions", _model(place=lambda x, positions, n: x)).says(
             "You never add the positions, so the order of earlier tokens has no effect.",
             "What is added to the vectors of the tokens?",
         ),
         mistake("relu", _model(between=nn.ReLU)).says(
             "Your feed-forward networks use ReLU between the two linear layers instead of GELU.",
             "Which function do the statement and the figure name?",
-        ),
-        mistake(
-            "probabilities",
-            _model(last=lambda model, x: model.to_logits(model.norm(x)).softmax(-1)),
-        ).says(
-            "You return probabilities instead of logits. The loss and `generate` apply the softmax "
-            "themselves.",
-            "What is your last step?",
         ),
         mistake(
             "positions_stored",
@@ -233,6 +224,10 @@ EXERCISE = Exercise(
             "Your `positions` are an ordinary attribute, so `model.to(device)` leaves them behind.",
             "Which method of `nn.Module` registers a tensor that moves with the model and is not "
             "trained?",
+        ),
+        mistake("positions_from_the_end", _model(place=lambda x, table, n: x + table[-n:])).says(
+            "You add the last rows of `positions` instead of the first ones.",
+            "Which row belongs to the first token?",
         ),
     ),
     hints=(

@@ -138,8 +138,8 @@ def _part(model, layer) -> Any:
     return next(m for m in model.blocks[layer].modules() if hasattr(m, "W_o"))
 
 
-def _block_of(part, head) -> slice:
-    size = part.W_o.in_features // part.num_heads
+def _block_of(part, head, width=None) -> slice:
+    size = (part.W_o.in_features if width is None else width) // part.num_heads
     return slice(head * size, (head + 1) * size)
 
 
@@ -152,11 +152,7 @@ def _zero_at(features) -> Callable:
     return hook
 
 
-@in_steps(
-    features=_block_of,
-    around=contextlib.nullcontext,
-    removed="always",
-)
+@in_steps(features=_block_of, around=contextlib.nullcontext, removed="always")
 def _switch(features: Callable, around: Callable, removed: str) -> Callable:
     """Return a correct answer; each argument is one of its steps."""
 
@@ -203,34 +199,26 @@ EXERCISE = Exercise(
     ),
     probes=lambda rng: [*_values(rng), *_edges(rng), *_gradients(rng)],
     mistakes=(
-        mistake(
-            "not_restored_after_an_error",
-            _switch(removed="without errors"),
-        ).says(
+        mistake("not_restored_after_an_error", _switch(removed="without errors")).says(
             "After an error inside the `with`, the head is still off.",
             "Which block of a `try` always runs, however the `try` ends?",
-        ),
-        mistake("never_restored", _switch(removed="never")).says(
-            "After the `with`, the head is still off: nothing undoes what you do before `yield`.",
-            "What does `register_forward_pre_hook` return, and what can you do with it?",
         ),
         mistake("weights_zeroed", _zeroed).says(
             "You set columns of `W_o.weight` to 0. The logits are right, but these columns get a "
             "gradient, and a backward pass after the `with` uses the restored weights.",
             "If `W_o` reads zeros instead, what is the gradient of these columns?",
         ),
-        mistake("nothing_switched_off", _switch(removed="too early")).says(
-            "Inside the `with`, `model` computes the same as before. Your hook may return nothing, "
-            "you may undo your change before the `yield`, or you may change a copy.",
-            "Which of your lines changes what the W_o of `model` itself reads?",
-        ),
-        mistake("all_heads", _switch(features=lambda part, head: slice(None))).says(
-            "All heads of the layer are off, not only the requested one.",
+        mistake(
+            "other_features",
+            _switch(features=lambda part, head: slice(None)),
+            twins=(
+                _switch(features=lambda part, head: slice(head, None, part.num_heads)),
+                _switch(features=lambda part, head: _block_of(part, head, part.W_o.out_features)),
+            ),
+        ).says(
+            "You do not zero the features of this head, but all features, every num_heads-th one, "
+            "or a block of the wrong size.",
             "Which of the features that W_o reads belong to this head?",
-        ),
-        mistake("gradients_off", _switch(around=torch.no_grad)).says(
-            "The body of the `with` runs under `torch.no_grad()`, because your `yield` is in it.",
-            "Which of your lines need `no_grad`, and is the `yield` one of them?",
         ),
     ),
     comparisons={"as_it_was": _as_it_was},

@@ -158,6 +158,13 @@ def _draw(logits, temperature, top_k, generator) -> torch.Tensor:
     return torch.multinomial(weights, 1, generator=generator)
 
 
+def _drawn_from_top_k(logits, temperature, top_k, generator) -> torch.Tensor:
+    if top_k is not None:
+        smallest = logits.topk(top_k).values[:, -1:]
+        logits = logits.masked_fill(logits < smallest, -torch.inf)
+    return _draw(logits, temperature, None, generator)
+
+
 def _or_likeliest(draw) -> Callable:
     def chosen(logits, temperature, top_k, generator) -> torch.Tensor:
         if temperature == 0:
@@ -221,9 +228,6 @@ _MISTAKES = (
     mistake("temperature_multiplied", _drawing(lambda x, t, k, g: (x, 1 / t, k, g))).says(
         *TOLD["temperature_multiplied"]
     ),
-    mistake("temperature_ignored", _drawing(lambda x, t, k, g: (x, 1.0, k, g))).says(
-        *TOLD["temperature_ignored"]
-    ),
     mistake("top_k_ignored", _drawing(lambda x, t, k, g: (x, t, None, g))).says(
         *TOLD["top_k_ignored"]
     ),
@@ -237,6 +241,14 @@ _MISTAKES = (
     mistake("global_rng", _drawing(lambda x, t, k, g: (x, t, k, None))).says(
         "You do not use `generator`: your random numbers come from torch's global generator.",
         "Which argument makes `torch.multinomial` draw from `generator`?",
+    ),
+    mistake("whole_text_read", _model(lambda tokens, length: tokens), fails=True).says(
+        "You pass the whole text to the model, also when it is longer than the context.",
+        "How many tokens can the model read at once?",
+    ),
+    mistake("top_k_above_the_vocabulary", _model(choose=_or_likeliest(_drawn_from_top_k))).says(
+        "Your code fails if `top_k` is larger than the number of tokens.",
+        "How many tokens can `topk` return at most?",
     ),
     mistake("mode_left_alone", _model(before="as_it_was")).says(
         "You do not switch the model to eval mode, so in train mode dropout changes its logits.",

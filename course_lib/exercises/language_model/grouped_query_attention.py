@@ -8,7 +8,7 @@ import torch
 
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._attention.mistakes import Row, known
+from course_lib.exercises._attention.mistakes import OWN_SOFTMAX, Row, known
 from course_lib.exercises._attention.modules import Attention
 from course_lib.exercises._builders import BETWEEN, FLOAT32, STRIDED, Case, Given, case
 
@@ -162,10 +162,6 @@ def _tiled(self, h, x) -> torch.Tensor:
     return x.repeat(1, h // x.shape[1], 1, 1)
 
 
-def _first_group(self, h, x) -> torch.Tensor:
-    return x[:, :1].expand(-1, h, -1, -1)
-
-
 EXERCISE = Exercise(
     points=3,
     minutes=15,
@@ -185,10 +181,12 @@ EXERCISE = Exercise(
             "heads share a group.",
             "What is the difference between `repeat` and `repeat_interleave`?",
         ),
-        Row("first_group_for_all", {"share": _first_group}).says(
-            "All heads use the keys and values of group 0.",
-            "Which group does the last head belong to?",
+        Row("not_shared", {"share": lambda self, h, x: x}, fails=True).says(
+            "The keys and values have g heads and the queries h, and you multiply them as they "
+            "are. That works only if g is 1 or h.",
+            "How many times must each group be used?",
         ),
+        without=OWN_SOFTMAX,
     ),
     hints=(
         "Write down which group each head uses for h = 6 and g = 2. Then either expand the keys "

@@ -99,13 +99,7 @@ def _half(weights, period) -> int:
     return weights.shape[-1] // 2 if period is None else period
 
 
-@in_steps(
-    ahead=1,
-    first=0,
-    counted=lambda n, period: n - period,
-    period_of=_half,
-    read=lambda w: w,
-)
+@in_steps(ahead=1, first=0, counted=lambda n, period: n - period, period_of=_half, read=lambda w: w)
 def _mean(ahead, first, counted, period_of, read) -> Callable:
     """Return the mean of the weights [i, i - period + ahead] over i >= period + first."""
 
@@ -147,18 +141,17 @@ EXERCISE = Exercise(
             "You divide by the number of all positions instead of those that count.",
             "How many positions i >= period are there?",
         ),
-        mistake("summed", _mean(counted=lambda n, p: 1)).says(
-            "You add up the weights without dividing by their number.",
-            "What score would a perfect induction head get?",
-        ),
         mistake("transposed", _mean(read=lambda w: w.mT)).says(
             "Rows and columns are swapped: you read the weight of position i - period + 1 on "
             "position i, which comes later.",
             "Which axis of the weights holds the queries, and which one the keys?",
         ),
-        mistake("period_ignored", _mean(period_of=lambda w, period: w.shape[-1] // 2)).says(
-            "Your period is always half of the text, whatever `period` says.",
-            "Where does `period` enter?",
+        mistake(
+            "half_rounded_up",
+            _mean(period_of=lambda w, p: (w.shape[-1] + 1) // 2 if p is None else p),
+        ).says(
+            "Without `period`, you round half the number of positions up; it must be rounded down.",
+            "What is 5 // 2?",
         ),
     ),
     hints=(

@@ -76,6 +76,11 @@ def _log_of_softmax(logits, tokens) -> torch.Tensor:
     return -chances.log().mean()
 
 
+def _log_of_shares(logits, tokens) -> torch.Tensor:
+    e = logits[:, :-1].exp()
+    return -(e / e.sum(-1, keepdim=True)).gather(-1, tokens[:, 1:, None].long()).log().mean()
+
+
 EXERCISE = Exercise(
     points=2,
     minutes=6,
@@ -109,19 +114,23 @@ EXERCISE = Exercise(
             "You return the sum of the losses, but the exercise asks for their mean.",
             "How many predictions must the sum be divided by?",
         ),
-        mistake("softmax_twice", lambda x, tokens: _right_pairs(x.softmax(-1), tokens).mean()).says(
-            "You take the softmax twice: `cross_entropy` and `log_softmax` expect logits.",
-            "Which of your steps turns scores into probabilities?",
-        ),
         mistake("reshaped", _reshaped).says(
             "You reshape the logits to (batch, vocabulary, n - 1), which mixes positions and "
             "vocabulary. Swap the axes, or join batch and positions.",
             "What is the difference between `reshape` and `transpose`?",
         ),
-        mistake("log_of_softmax", _log_of_softmax).says(
+        mistake("log_of_softmax", _log_of_softmax, twins=(_log_of_shares,)).says(
             "You take the softmax, then its logarithm. With large logits, a probability underflows "
             "to 0, and its logarithm is -inf.",
             "Which function takes the softmax and the logarithm in one step?",
+        ),
+        mistake(
+            "texts_joined",
+            lambda x, tokens: _of_each(x.flatten(0, 1)[:-1], tokens.flatten()[1:]).mean(),
+        ).says(
+            "You join all texts into one before you shift, so the end of a text has to predict the "
+            "beginning of the next.",
+            "On which axis must the shift happen?",
         ),
     ),
     hints=(

@@ -101,17 +101,6 @@ def _model(pair, unpair, turn, places, rates) -> Callable:
     return rotary_embedding
 
 
-def _an_angle_each(first, second, angles) -> tuple[torch.Tensor, torch.Tensor]:
-    """Turn each feature by its own angle; the angles of all features are in a row."""
-    a, b = angles[..., 0::2], angles[..., 1::2]
-    return first * a.cos() - second * a.sin(), first * b.sin() + second * b.cos()
-
-
-def _one_after_the_other(first, second, angles) -> tuple[torch.Tensor, torch.Tensor]:
-    first, _ = _turned(first, second, angles)
-    return first, first * angles.sin() + second * angles.cos()
-
-
 EXERCISE = Exercise(
     points=4,
     minutes=20,
@@ -125,9 +114,13 @@ EXERCISE = Exercise(
             _model(
                 pair=lambda x: x.chunk(2, dim=-1), unpair=lambda *halves: torch.cat(halves, dim=-1)
             ),
+            twins=(
+                _model(unpair=lambda *halves: torch.cat(halves, dim=-1)),
+                _model(pair=lambda x: x.chunk(2, dim=-1)),
+            ),
         ).says(
-            "You pair feature i with feature i + d/2, as many implementations do. Here, features "
-            "2i and 2i + 1 are a pair.",
+            "You pair feature i with feature i + d/2 where you read the pairs, where you write "
+            "them, or in both places. Here, features 2i and 2i + 1 are a pair.",
             "Which feature is the partner of feature 0?",
         ),
         mistake(
@@ -136,31 +129,13 @@ EXERCISE = Exercise(
             "You rotate the pairs clockwise; the sines need the opposite sign.",
             "Where does (1, 0) go in a quarter turn, counter-clockwise?",
         ),
-        mistake(
-            "angle_for_each_feature",
-            _model(turn=_an_angle_each, rates=lambda d: 10000.0 ** (-torch.arange(d).double() / d)),
-        ).says(
-            "Each of your features has an angle of its own. The two features of a pair must have "
-            "the same angle.",
-            "How many angles does a row of d features need?",
-        ),
         mistake("offset_ignored", _model(places=lambda x, offset: _places(x, 0))).says(
             "`offset` has no effect: your first row is always at position 0.",
             "What do you add to the positions 0, 1, 2, ...?",
         ),
-        mistake("positions_from_one", _model(places=lambda x, offset: _places(x, offset + 1))).says(
-            "Your first row is at position 1; without an offset it must be at 0 and is not "
-            "rotated.",
-            "What is the angle of the first row?",
-        ),
         mistake("base_100", _model(rates=lambda d: _rates(d) ** 0.5)).says(
             "You rotate pair i by p / 10000^(i/d) instead of p / 10000^(2i/d).",
             "Write down the angles of position 1 for d = 4. Are they 1 and 1/100?",
-        ),
-        mistake("first_number_overwritten", _model(turn=_one_after_the_other)).says(
-            "You compute the second coordinate from the first one after its rotation; both need "
-            "the old values.",
-            "What value does the first coordinate have in your second line?",
         ),
     ),
     hints=(

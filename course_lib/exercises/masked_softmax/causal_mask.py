@@ -50,6 +50,16 @@ def _of_ones(change: Callable) -> Callable:
     return model
 
 
+def _square(size, device) -> torch.Tensor:
+    return torch.ones(size, size, dtype=torch.bool, device=device).tril()
+
+
+def _zero_taken_for_none(num_queries, num_keys=None, *, device=None) -> torch.Tensor:
+    num_keys = num_keys or num_queries
+    ones = torch.ones(num_queries, num_keys, dtype=torch.bool, device=device)
+    return ones.tril(num_keys - num_queries)
+
+
 EXERCISE = Exercise(
     points=2,
     minutes=8,
@@ -84,9 +94,16 @@ EXERCISE = Exercise(
             "mask is even empty.",
             "May a token attend to itself?",
         ),
-        mistake("one_step_ahead", _of_ones(lambda ones, more: ones.tril(more + 1))).says(
-            "Every query sees one key too many: the one right after it.",
-            "Which is the last key that query 0 of a square mask may see?",
+        mistake("zero_taken_for_none", _zero_taken_for_none).says(
+            "You take `num_keys=0` for a missing argument, because 0 is false. Only None means as "
+            "many keys as queries.",
+            "What does `num_keys or num_queries` give for 0?",
+        ),
+        mistake(
+            "num_keys_ignored", lambda n, num_keys=None, *, device=None: _square(n, device)
+        ).says(
+            "Your mask has as many columns as rows, whatever `num_keys` is.",
+            "How many keys does the mask (2, 3) have?",
         ),
     ),
     hints=(

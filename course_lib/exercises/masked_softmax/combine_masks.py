@@ -1,7 +1,6 @@
 """`combine_masks`: what all masks allow."""
 
 import functools
-import operator
 
 import numpy as np
 import torch
@@ -47,6 +46,10 @@ def _fold(masks, step) -> torch.Tensor | None:
     return functools.reduce(step, given) if given else None
 
 
+def _stops_at_none(*masks) -> torch.Tensor | None:
+    return None if any(mask is None for mask in masks) else _fold(masks, torch.logical_and)
+
+
 EXERCISE = Exercise(
     points=2,
     minutes=8,
@@ -61,20 +64,28 @@ EXERCISE = Exercise(
             "A padded key in the past: the causal mask allows it, the padding mask does not. May "
             "a query attend to it?",
         ),
-        mistake(
-            "none_crashes",
-            lambda *masks: functools.reduce(operator.and_, masks),
-            twins=(lambda *masks: functools.reduce(torch.logical_and, masks),),
-        ).says(
-            "None makes your function fail. None stands for 'everything is allowed'.",
-            "How can you leave out the masks that are None before you combine the rest?",
+        mistake("stops_at_none", _stops_at_none).says(
+            "You return None as soon as one mask is None. The other masks still count.",
+            "What does a mask that is None allow?",
         ),
-        mistake("python_and", lambda *masks: _fold(masks, lambda a, b: a and b), fails=True).says(
-            "Your code asks for the truth value of a whole mask, as Python's `and`, `not`, `if "
-            "mask`, `filter(None, ...)` and `all(...)` do. A tensor of several numbers has no "
-            "truth value.",
-            "Which operator is `and` element by element, and which comparison tells a mask from "
-            "None?",
+        mistake(
+            "two_masks_only",
+            lambda first, second=None: _fold((first, second), torch.logical_and),
+            twins=(
+                lambda first, second: _fold((first, second), torch.logical_and),
+                lambda *masks: _fold(masks[:2], torch.logical_and),
+            ),
+            fails=True,
+        ).says(
+            "Your function uses two masks only, but any number may be given.",
+            "How does a function take any number of arguments?",
+        ),
+        mistake(
+            "written_in_place", lambda *masks: _fold(masks, torch.Tensor.logical_and_), fails=True
+        ).says(
+            "You write the result into the first mask. This changes the argument, and fails if the "
+            "masks have to be broadcast.",
+            "Which operator makes a new tensor: `&` or `&=`?",
         ),
     ),
     hints=(

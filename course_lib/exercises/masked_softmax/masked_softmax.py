@@ -1,5 +1,7 @@
 """`masked_softmax`: weights over the keys that may be attended to; empty rows give zeros."""
 
+import math
+
 import numpy as np
 from torch import Tensor
 
@@ -108,15 +110,24 @@ def _probes(rng) -> list[Probe]:
 
 def _overwritten(self, scores, allowed) -> Tensor:
     if not allowed.all():
+        scores[~allowed] = -math.inf
+    return scores
+
+
+def _overwritten_by_a_number(self, scores, allowed) -> Tensor:
+    if not allowed.all():
         scores[~allowed] = -1e6
     return scores
 
 
 _OWN = (
-    Row("scores_overwritten", {"fill": _overwritten, "spare": untouched, "clear": untouched}).says(
-        "You overwrite dropped scores in the caller's tensor with a number such as -1e6. This "
-        "changes the argument, fails for scores that require a gradient, and gives every key of a "
-        "row without allowed keys the weight 1/m instead of 0.",
+    Row(
+        "scores_overwritten",
+        {"fill": _overwritten},
+        twins=({"fill": _overwritten_by_a_number, "spare": untouched, "clear": untouched},),
+    ).says(
+        "You overwrite dropped scores in the caller's tensor. This changes the argument, and fails "
+        "for scores that require a gradient.",
         "Which function fills a copy, and with which value?",
     ),
 )

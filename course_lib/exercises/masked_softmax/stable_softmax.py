@@ -1,5 +1,7 @@
 """`stable_softmax`: a softmax that neither overflows nor changes what it is given."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from course_lib.checks.judge.definitions import Exercise, Property, Returned
@@ -53,9 +55,25 @@ def _last_axis(scores, axis=-1) -> np.ndarray:
     return _over_its_sum(scores - scores.max(-1, keepdims=True))
 
 
-def _without_keepdims(scores, axis=-1) -> np.ndarray:
-    e = np.exp(scores - scores.max(axis=axis))
-    return e / e.sum(axis=axis)
+def _minus(number) -> Callable:
+    """Subtract `number` of each row, which takes `axis` and `keepdims`."""
+    return lambda scores, axis=-1: _over_its_sum(
+        scores - number(scores, axis=axis, keepdims=True), axis
+    )
+
+
+def _first(scores, axis, keepdims) -> np.ndarray:
+    return np.take(scores, [0], axis)
+
+
+def _clipped(limit) -> Callable:
+    return lambda scores, axis=-1: _over_its_sum(np.clip(scores, -limit, limit), axis)
+
+
+def _sums_over_the_last_axis(scores, axis=-1) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        e = np.exp(scores - scores.max(axis=axis, keepdims=True))
+        return e / e.sum(axis=-1, keepdims=True)
 
 
 def _does_not_sum_to_one(probe, outputs) -> str | None:
@@ -81,14 +99,9 @@ EXERCISE = Exercise(
             "(or 0 / 0 for very negative ones).",
             "Which number can you subtract from every score of a row without changing its weights?",
         ),
-        mistake("axis_ignored", _last_axis).says(
-            "Your result is correct for the last axis, but you ignore the argument `axis`.",
+        mistake("axis_ignored", _last_axis, twins=(_sums_over_the_last_axis,)).says(
+            "Your result is correct for the last axis, but a step ignores the argument `axis`.",
             "Where does your code use `axis`?",
-        ),
-        mistake("keepdims_forgotten", _without_keepdims, fails=True).says(
-            "Your maximum or your sum drops the axis that it runs over, so it does not broadcast "
-            "with the scores as you intend.",
-            "What does `keepdims=True` do to the shape of a sum?",
         ),
         mistake(
             "global_maximum", lambda scores, axis=-1: _over_its_sum(scores - scores.max(), axis)
@@ -96,6 +109,23 @@ EXERCISE = Exercise(
             "You subtract the largest score of the whole array; rows far below it underflow to "
             "0 / 0.",
             "Which maximum belongs to each row?",
+        ),
+        mistake(
+            "not_the_maximum",
+            _minus(np.mean),
+            twins=tuple(map(_minus, (_first, np.min, lambda s, **over: np.abs(s).max(**over)))),
+        ).says(
+            "You subtract a number of each row that is not its maximum, so exp still overflows or "
+            "all exponentials of a row underflow.",
+            "Which number of a row makes its largest exponent exactly 0?",
+        ),
+        mistake(
+            "clipped",
+            _clipped(700),
+            twins=tuple(map(_clipped, (20, 30, 50, 60, 80, 88, 100, 500, 709))),
+        ).says(
+            "You clip the scores, so large scores that differ get the same weight.",
+            "Which number can you subtract from every score of a row without changing its weights?",
         ),
     ),
     properties=(

@@ -3,8 +3,6 @@
 import functools
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
@@ -83,18 +81,6 @@ def _edges(rng) -> list[Probe]:
     ]  # fmt: skip
 
 
-def _of_block(self, grad, outputs, weights, grad_weights) -> Tensor:
-    return (weights * grad_weights).sum(-1, keepdim=True)
-
-
-def _without_mask(self, queries, keys, mask, block) -> Tensor:
-    return self.scores(queries, keys, None, block)
-
-
-def _not_guarded(self, scores, kept) -> Tensor:
-    return torch.exp(scores - kept.unsqueeze(-1))
-
-
 EXERCISE = Exercise(
     points=5,
     minutes=75,
@@ -109,11 +95,6 @@ EXERCISE = Exercise(
         "write here."
     },
     mistakes=(
-        mistake("row_sum_of_the_block", Recomputed.answer({"row_sums": _of_block})).says(
-            "You take the row sum D of W * dW within a block. It runs over all keys, so it must "
-            "be known before the loop.",
-            "Which number that `forward` knew gives you D?",
-        ),
         mistake("row_sum_forgotten", Recomputed.answer({"row_sums": lambda *given: 0.0})).says(
             "You compute dS = W * dW instead of W * (dW - D): the row sum D is missing, although "
             "raising one score lowers the other weights.",
@@ -122,20 +103,6 @@ EXERCISE = Exercise(
         mistake("root_forgotten", Recomputed.answer({"root_again": lambda self, q: 1.0})).says(
             "The gradients of queries and keys lack the factor 1/sqrt(d).",
             "The scores are Q K^T / sqrt(d): what is their derivative with respect to Q?",
-        ),
-        mistake("mask_forgotten", Recomputed.answer({"scores_again": _without_mask})).says(
-            "The backward pass ignores the mask, so masked keys get weights and gradients.",
-            "Which scores did the forward pass see?",
-        ),
-        mistake("empty_row", Recomputed.answer({"weights_again": _not_guarded})).says(
-            "A query that may attend to no key has a log sum exp of -inf. In the backward pass you "
-            "compute -inf - (-inf), which is NaN and reaches the gradients of the keys.",
-            "What could you subtract there instead?",
-        ),
-        mistake("queries_overwritten", Recomputed.answer({"add_queries": False})).says(
-            "Your gradient of the queries is that of the last block only, because every block "
-            "overwrites it.",
-            "Which of the three gradients is a sum over all blocks?",
         ),
     ),
     hints=(

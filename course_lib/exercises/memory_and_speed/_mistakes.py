@@ -49,7 +49,8 @@ class Blocked(Stepped):
     def attend(self, inputs, mask, block_size) -> tuple[Tensor, Tensor]:
         queries, keys, values = inputs
         maxima = torch.full_like(queries[..., :1], -math.inf)
-        totals, outputs = torch.zeros_like(maxima), maxima.new_zeros(())
+        totals = torch.zeros_like(maxima)
+        outputs = maxima.new_zeros(*queries.shape[:-1], values.shape[-1])
         for start in self.blocks(keys.shape[-2], block_size):
             block = slice(start, start + block_size)
             scores = self.scores(queries, keys, mask, block)

@@ -10,13 +10,7 @@ from course_lib.exercises._attention.mistakes import known
 from course_lib.exercises._attention.padding import largest_padding
 from course_lib.exercises._builders import mistake
 from course_lib.exercises.memory_and_speed._mistakes import Blocked
-from course_lib.exercises.memory_and_speed._problems import (
-    by_hand,
-    lengths,
-    problem,
-    rising,
-    some,
-)
+from course_lib.exercises.memory_and_speed._problems import by_hand, lengths, problem, rising, some
 from course_lib.reference import memory_and_speed as oracle
 
 
@@ -126,10 +120,6 @@ EXERCISE = Exercise(
     builds_on=("softmax_statistics",),
     forbidden={"scaled_dot_product_attention": _LOOP, "flex_attention": _LOOP},
     mistakes=(
-        mistake("sum_not_rescaled", Blocked.answer({"fade_totals": False})).says(
-            "When the maximum rises, you rescale the outputs so far but not the sums.",
-            "What do the numerator and the denominator of a weight have in common?",
-        ),
         mistake("outputs_not_rescaled", Blocked.answer({"fade_outputs": False})).says(
             "When the maximum rises, you rescale the sums so far but not the outputs.",
             "What do the numerator and the denominator of a weight have in common?",
@@ -137,14 +127,6 @@ EXERCISE = Exercise(
         mistake("short_block_dropped", Blocked.answer({"blocks": _full_blocks})).says(
             "The last block is left out if it is shorter than the others.",
             "Where does the last block begin if block_size does not divide the number of keys?",
-        ),
-        mistake(
-            "large_negative_fill",
-            Blocked.answer({"filled": -1e9}),
-        ).says(
-            "You give masked scores a finite number, such as -1e9. A query that may attend to no "
-            "key then averages all of them, and its log sum exp is not -inf.",
-            "What is exp(-1e9 - largest) where the largest is -1e9 too?",
         ),
         mistake("empty_row", Blocked.answer({"shift": lambda self, larger: larger})).says(
             "If all keys so far are masked for a query, you compute -inf - (-inf), which is NaN, "

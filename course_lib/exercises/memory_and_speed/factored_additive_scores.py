@@ -104,14 +104,15 @@ def _both(queries, keys, limit) -> bool:
     guard=lambda queries, keys: _both(queries, keys, _limit(queries.dtype)),
     outside=lambda queries, keys: torch.sigmoid(2 * (queries + keys)),
     end=lambda sigmoids, w_v: 2 * (sigmoids @ w_v) - w_v.sum(),
+    factor=2,
 )
-def _model(guard, outside, end) -> Callable:
+def _model(guard, outside, end, factor) -> Callable:
     """Return the factored scores; each argument is one of their steps."""
 
     def factored_additive_scores(projected_queries, projected_keys, w_v) -> torch.Tensor:
         queries, keys = projected_queries.unsqueeze(2), projected_keys.unsqueeze(1)
         if guard(queries, keys):
-            sigmoids = 1 / (1 + torch.exp(-2 * queries) * torch.exp(-2 * keys))
+            sigmoids = 1 / (1 + torch.exp(-factor * queries) * torch.exp(-factor * keys))
         else:
             sigmoids = outside(queries, keys)
         return end(sigmoids, w_v)
@@ -119,11 +120,14 @@ def _model(guard, outside, end) -> Callable:
     return factored_additive_scores
 
 
-def _where_nan(projected_queries, projected_keys, w_v) -> torch.Tensor:
-    """Compute the fast form and replace it by the slow one if it contains NaN."""
-    inputs = projected_queries, projected_keys, w_v
-    scores = _model(lambda queries, keys: True)(*inputs)
-    return _model(lambda queries, keys: False)(*inputs) if scores.isnan().any() else scores
+def _of_product(tanh) -> Callable:
+    """Compute tanh(q + k) from the product of exp(2q) and exp(2k), whatever their size."""
+
+    def model(projected_queries, projected_keys, w_v) -> torch.Tensor:
+        queries, keys = (2 * projected_queries).exp(), (2 * projected_keys).exp()
+        return tanh(queries.unsqueeze(2) * keys.unsqueeze(1)) @ w_v
+
+    return model
 
 
 EXERCISE = Exercise(
@@ -136,25 +140,22 @@ EXERCISE = Exercise(
     oracle=oracle.factored_additive_scores,
     builds_on=("additive_scores",),
     mistakes=(
-        mistake("no_guard", _model(lambda queries, keys: True)).says(
+        mistake(
+            "no_guard",
+            _model(lambda queries, keys: True),
+            twins=(
+                _of_product(lambda p: (p - 1) / (p + 1)),
+                _of_product(lambda p: 1 - 2 / (p + 1)),
+                _of_product(lambda p: p / (p + 1) * 2 - 1),
+            ),
+        ).says(
             "You use the fast form even where exp(-2q) or exp(-2k) leaves the range of the dtype. "
             "One of the two is then infinite, the other may be 0, and their product is NaN.",
             "For which q are both exp(-2q) and 1 / exp(-2q) still finite numbers in this dtype?",
         ),
-        mistake("guard_for_float32", _model(lambda queries, keys: _both(queries, keys, 40.0))).says(
-            "Your guard is about 40 for every dtype, but in float16 exp(-2q) leaves the range "
-            "long before that.",
-            "What are `torch.finfo(dtype).max` and `.tiny` for float16?",
-        ),
-        mistake("wrong_beyond_the_range", _where_nan).says(
-            "Your scores are wrong where exp(-2q) or exp(-2k) leaves the range of the dtype but "
-            "the result is not NaN. Use the slow form wherever |q| or |k| is too large.",
-            "For which q is exp(-2q) infinite or 0 in this dtype, and what is 1 / (1 + infinity)?",
-        ),
-        mistake("constant_forgotten", _model(end=lambda sigmoids, w_v: 2 * (sigmoids @ w_v))).says(
-            "The -1 of 2 sigmoid - 1 is missing, so every score is too large by the sum of w_v. "
-            "That does not change a softmax, but the exercise asks for the scores.",
-            "What does -1 for each feature add up to, weighted by w_v?",
+        mistake("factor_2_missing", _model(factor=1)).says(
+            "You use exp(q) and exp(k), but tanh(x) needs exp(2x).",
+            "How is tanh(x) written with exponentials?",
         ),
     ),
     hints=(

@@ -94,8 +94,9 @@ def _finite(x) -> torch.Tensor:
     shift=_finite,
     fade=lambda maxima, shift: torch.exp(maxima - shift),
     start=-math.inf,
+    end=lambda maxima, totals: totals,
 )
-def _model(larger, shift, fade, start) -> Callable:
+def _model(larger, shift, fade, start, end) -> Callable:
     """Return the running statistics; each argument is one of their steps."""
 
     def softmax_statistics(blocks) -> tuple[torch.Tensor, torch.Tensor]:
@@ -108,7 +109,7 @@ def _model(larger, shift, fade, start) -> Callable:
             new = larger(maxima, block.amax(-1))
             summed = torch.exp(block - shift(new).unsqueeze(-1)).sum(-1)
             maxima, totals = new, totals * fade(maxima, shift(new)) + summed
-        return maxima, totals
+        return maxima, end(maxima, totals)
 
     return softmax_statistics
 
@@ -133,24 +134,18 @@ EXERCISE = Exercise(
             "shifted by the old maximum, the new ones by the new.",
             "What must exp(s - old) be multiplied by to become exp(s - new)?",
         ),
-        mistake("maximum_not_carried", _model(lambda old, own: own, fade=_not_faded)).says(
-            "You do not carry the maximum from block to block: each block is shifted by its own "
-            "maximum, and you return that of the last block.",
-            "What does the next block need to know of those before it?",
-        ),
-        mistake("not_shifted", _model(shift=torch.zeros_like, fade=_not_faded)).says(
-            "Your sum is that of exp(score) instead of exp(score - largest).",
-            "What is exp(800) in float64?",
-        ),
-        mistake("maximum_starts_at_0", _model(start=0.0)).says(
-            "Your running maximum starts at 0, so it is wrong for a row whose scores are all "
-            "negative.",
-            "Which number is smaller than every score?",
-        ),
         mistake("empty_row", _model(shift=lambda larger: larger)).says(
             "If all scores of a row so far are -inf, you compute -inf - (-inf), which is NaN, and "
             "the NaN stays in the sum.",
             "What could you subtract there instead of the maximum?",
+        ),
+        mistake(
+            "logsumexp_returned",
+            _model(end=lambda maxima, totals: maxima + totals.log()),
+            twins=(_model(end=lambda maxima, totals: totals.log()),),
+        ).says(
+            "You return a logarithm in place of the sum of exp(score - largest).",
+            "What is the second result that the statement asks for?",
         ),
     ),
     hints=(

@@ -172,7 +172,7 @@ def _attention_probes(rng) -> list[Probe]:
     ]  # fmt: skip
 
 
-class _MultiHead(WithHeads, AttentionModule):
+class MultiHead(WithHeads, AttentionModule):
     """The right module: the steps layers and split before, merge after the average."""
 
     def __init__(
@@ -198,15 +198,6 @@ class _MultiHead(WithHeads, AttentionModule):
         return self.W_o(self.merge(averages))
 
 
-def _lengths_tiled(self, scores, lens) -> Tensor:
-    batch, num_heads = scores.shape[:2]
-    return lens.repeat(num_heads, *[1] * (lens.dim() - 1)).reshape(batch, num_heads, -1, 1)
-
-
-def _mask_tiled(self, scores, mask) -> Tensor:
-    return mask.repeat(self.num_heads, 1, 1).view(scores.shape) if mask.dim() == 3 else mask
-
-
 _OWN = (
     Row("scale_embed_dim", {"root": lambda self, q: (q.shape[-1] * self.num_heads) ** 0.5}).says(
         "You divide the scores by the root of `embed_dim`, but a head's dot products have only "
@@ -223,19 +214,6 @@ _OWN = (
         "the mask of an item.",
         "Which axis is missing from (batch, n, m)?",
     ),
-    Row("masks_tiled", {"align": _lengths_tiled, "own": _mask_tiled}).says(
-        "The lengths and masks reach the wrong items. With the heads folded into the batch, its "
-        "rows belong to item 0, item 0, ..., item 1, item 1, ..., but your lengths and masks are "
-        "repeated in the order item 0, item 1, ..., item 0, item 1, ...",
-        "What is the difference between `repeat` and `repeat_interleave`?",
-    ),
-    Row(
-        "values_through_W_k",
-        {"layers": lambda self, q, k, v: (self.W_q(q), self.W_k(k), self.W_k(v))},
-    ).says(
-        "The values are projected by `W_k`; `W_v` is never used.",
-        "Which layer belongs to which argument?",
-    ),
     Row(
         "values_from_keys",
         {"layers": lambda self, q, k, v: (self.W_q(q), self.W_k(k), self.W_v(k))},
@@ -248,7 +226,7 @@ _OWN = (
 # Two of a softmax of one's own stay: lesson 07 shows modules that make them.
 _NOT_MADE = OWN_SOFTMAX - {"over_queries", "filled_with_zero"} | {
     "lengths_ignored",
-    "bool_mask_inverted",
+    "mask_inverted",
     "nothing_masked",
     "divided_by_d",
 }
@@ -262,7 +240,7 @@ EXERCISE = Exercise(
     probes=_attention_probes,
     oracle=oracle.multi_head_attention,
     builds_on=("masked_softmax", "split_heads", "merge_heads"),
-    mistakes=known(_MultiHead, *_OWN, without=_NOT_MADE),
+    mistakes=known(MultiHead, *_OWN, without=_NOT_MADE),
     properties=WEIGHTS,
     hints=(
         "Project, split, attend in every head at once, merge, project. The scores have one axis "

@@ -40,6 +40,14 @@ def _roll(x) -> Tensor:
     return x.roll(1, dims=1)
 
 
+def _roll_back(x) -> Tensor:
+    return x.roll(-1, dims=1)
+
+
+def _mixed(x) -> Tensor:
+    return x[:, [*range(1, x.shape[1], 2), *range(0, x.shape[1], 2)]]
+
+
 def _equivariance(change, output=None) -> Callable:
     """Return a test that permutes with `change(x)`, and the outputs with `output`."""
 
@@ -61,20 +69,22 @@ EXERCISE = Exercise(
     exact=("judged",),
     tally=student_tests.of_functions,
     mistakes=(
-        mistake("output_not_permuted", _equivariance(_roll, output=lambda y: y)).says(
-            "You compare fn of the permuted input with the unpermuted outputs, which tests "
-            "whether the order matters at all (invariance).",
+        mistake(
+            "output_not_permuted",
+            _equivariance(_roll, output=lambda y: y),
+            twins=(
+                _equivariance(_mixed, output=lambda y: y),
+                _equivariance(_roll, output=_roll_back),
+            ),
+        ).says(
+            "You do not compare fn of the permuted input with the outputs in the same new order, "
+            "but with the outputs in the old order (which tests invariance) or in another one.",
             "Where should the output of position 0 be after position 0 has moved?",
         ),
         mistake("only_reversed", _equivariance(_flip)).says(
             "You only reverse the positions. A function that depends on the distance between "
             "positions passes your test, although it is not equivariant.",
             "Which permutation changes distances?",
-        ),
-        mistake("only_rotated", _equivariance(_roll)).says(
-            "You only rotate the positions. A function that combines each position with the next "
-            "one, and the last with the first, passes your test, although it is not equivariant.",
-            "Which other permutation keeps no neighbors together?",
         ),
         mistake("identity_permutation", lambda fn, x: same(fn(x), fn(x))).says(
             "Your test accepts nearly every function: your permutation moves no position, or it "

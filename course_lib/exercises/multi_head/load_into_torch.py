@@ -73,12 +73,15 @@ def _loading_oracle(*args, **kwargs) -> Expected:
     return Expected((found.outputs, weights, source, trainable, False))
 
 
-def _share(mha, reference) -> None:
-    reference.out_proj.weight = mha.W_o.weight
-
-
-@in_steps(order="qkv", change=lambda w: w, out=True, zeros=True, after=lambda mha, reference: None)
-def _loader(order, change, out, zeros, after) -> Callable:
+@in_steps(
+    order="qkv",
+    change=lambda w: w,
+    out=True,
+    out_bias=True,
+    zeros=True,
+    after=lambda mha, reference: None,
+)
+def _loader(order, change, out, out_bias, zeros, after) -> Callable:
     """Return a wrong `load_into_torch`: `zeros` replace biases that `mha` does not have."""
 
     def load_into_torch(mha, reference) -> None:
@@ -89,17 +92,15 @@ def _loader(order, change, out, zeros, after) -> Callable:
                 reference.out_proj.weight.copy_(change(mha.W_o.weight))
             if mha.W_o.bias is not None:
                 reference.in_proj_bias.copy_(torch.cat([x.bias for x in layers]))
-                reference.out_proj.bias.copy_(mha.W_o.bias)
+                if out_bias:
+                    reference.out_proj.bias.copy_(mha.W_o.bias)
             elif zeros and reference.in_proj_bias is not None:
                 reference.in_proj_bias.zero_()
-                reference.out_proj.bias.zero_()
+                if out_bias:
+                    reference.out_proj.bias.zero_()
         after(mha, reference)
 
     return load_into_torch
-
-
-def _load_nothing(mha, reference) -> None:
-    reference.load_state_dict(mha.state_dict(), strict=False)
 
 
 EXERCISE = Exercise(
@@ -118,34 +119,26 @@ EXERCISE = Exercise(
     oracle=_loading_oracle,
     builds_on=("MultiHeadAttention",),
     mistakes=(
-        mistake("order_kqv", _loader("kqv")).says(
-            "`in_proj_weight` holds W_q above W_k above W_v; yours are stacked in the order k, q, "
-            "v.",
+        mistake(
+            "another_order", _loader("kqv"), twins=tuple(map(_loader, ("qvk", "kvq", "vqk", "vkq")))
+        ).says(
+            "`in_proj_weight` holds W_q above W_k above W_v; yours are stacked in another order.",
             "In which order does torch cut `in_proj_weight` into three?",
         ),
-        mistake("transposed", _loader(change=lambda w: w.T)).says(
-            "You transpose all weights, but `nn.Linear` and `nn.MultiheadAttention` both compute "
-            "x W^T, so you can copy them as they are.",
-            "What shape does `nn.Linear.weight` have, and what do its rows mean?",
-        ),
-        mistake("output_forgotten", _loader(out=False)).says(
-            "You load the three input projections but not the output projection.",
+        mistake("output_forgotten", _loader(out=False), twins=(_loader(out_bias=False),)).says(
+            "You load the three input projections but not the output projection, or not its bias.",
             "Where does torch keep W_o?",
         ),
         mistake("old_biases_left", _loader(zeros=False)).says(
             "Where `mha` has no biases, the reference keeps its old ones.",
             "Which parameters does `reference` have that `mha` does not?",
         ),
-        mistake("nothing_loaded", _load_nothing).says(
-            "Nothing is loaded: the reference is what it was before. `load_state_dict` with "
-            "`strict=False` does this without an error, because the parameters of the two modules "
-            "have different names.",
-            "Which names does `reference.state_dict()` have?",
-        ),
-        mistake("shared", _loader(after=_share)).says(
-            "The reference uses a tensor of `mha` itself instead of a copy, so a change of one "
-            "module also changes the other.",
-            "What is the difference between an assignment and `copy_`?",
+        mistake(
+            "frozen", _loader(after=lambda mha, reference: reference.requires_grad_(False))
+        ).says(
+            "After your call, parameters of the reference no longer require a gradient, so it "
+            "cannot be trained.",
+            "Which context lets you write into parameters without changing them for good?",
         ),
     ),
     hints=(

@@ -50,10 +50,6 @@ EXERCISE = Exercise(
             "The heads are interleaved: feature 0 of every head, then feature 1 of every head.",
             "Which axis moves fastest when the last two are joined?",
         ),
-        mistake("size_one_axes_lost", lambda x: x.transpose(1, 2).flatten(2).squeeze()).says(
-            "Your code removes axes of size 1, such as the batch axis of a single item.",
-            "What does `squeeze` without an argument do?",
-        ),
     ),
     hints=(
         "It is `split_heads` in reverse: undo first what was done last.",

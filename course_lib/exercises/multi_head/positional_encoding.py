@@ -51,6 +51,15 @@ def _halves_of(num_positions, embed_dim) -> torch.Tensor:
     return torch.cat([angles.sin(), angles[:, :second].cos()], dim=-1)
 
 
+def _for_even_sizes(num_positions, embed_dim) -> torch.Tensor:
+    pairs = torch.arange(0, embed_dim, 2, dtype=torch.float64)
+    angles = torch.arange(num_positions)[:, None] / 10000.0 ** (pairs / embed_dim)
+    encoding = torch.zeros(num_positions, embed_dim, dtype=torch.float64)
+    encoding[:, 0::2] = angles.sin()
+    encoding[:, 1::2] = angles.cos()
+    return encoding
+
+
 EXERCISE = Exercise(
     points=3,
     minutes=12,
@@ -76,10 +85,22 @@ EXERCISE = Exercise(
             "p / 10000^(2i/D).",
             "Write down the angles of position 1 for D = 4. Are they 1 and 1/100?",
         ),
-        mistake("column_exponent", _encoding(exponent=lambda column, size: column / size)).says(
+        mistake(
+            "column_exponent",
+            _encoding(exponent=lambda column, size: column / size),
+            twins=(_encoding(exponent=lambda column, size: 2 * column / size),),
+        ).says(
             "Every column of your encoding has an angle of its own. The sine and the cosine of a "
             "pair must have the same angle.",
             "What are the exponents of columns 0 and 1?",
+        ),
+        mistake("base_1000", _encoding(base=1000.0), twins=(_encoding(base=10.0**5),)).says(
+            "Your angles have another base than 10000.",
+            "What is the angle of position 1 in the last pair of columns?",
+        ),
+        mistake("odd_size_fails", _for_even_sizes, fails=True).says(
+            "Your code fails if `embed_dim` is odd: there is one sine more than there are cosines.",
+            "How many columns are `encoding[:, 1::2]` if there are five?",
         ),
     ),
     hints=(

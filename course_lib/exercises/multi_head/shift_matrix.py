@@ -60,10 +60,6 @@ def _in_halves(offset, embed_dim) -> torch.Tensor:
     return torch.cat([torch.cat([c, s], 1), torch.cat([-s, c], 1)])
 
 
-def _rolled(offset, embed_dim) -> torch.Tensor:
-    return torch.eye(embed_dim).roll(offset, 0)
-
-
 _ADD = "What are sin(a + b) and cos(a + b), written with sin a and cos a?"
 
 EXERCISE = Exercise(
@@ -74,8 +70,12 @@ EXERCISE = Exercise(
     probes=_probes,
     oracle=oracle.shift_matrix,
     mistakes=(
-        mistake("backwards", _turns(lambda c, s: [[c, -s], [s, c]])).says(
-            "Your matrix goes the other way: it moves an encoding `offset` positions back.",
+        mistake(
+            "backwards",
+            _turns(lambda c, s: [[c, -s], [s, c]]),
+            twins=(_turns(lambda c, s: [[c, abs(s)], [-abs(s), c]]),),
+        ).says(
+            "Your matrix goes the other way, for all offsets or for those below 0.",
             "Each pair is (sine, cosine), in this order. What does your matrix make of (0, 1)?",
         ),
         mistake("in_halves", _in_halves).says(
@@ -91,11 +91,6 @@ EXERCISE = Exercise(
             "In each 2 x 2 block all four entries enter with a plus sign, but one of the two "
             "addition formulas has a minus.",
             _ADD,
-        ),
-        mistake("features_moved", _rolled).says(
-            "Your matrix only moves the features to other columns. The positions are not in the "
-            "columns: a step to the next position rotates each pair of features.",
-            "What does one step do to the pair (sin a, cos a)?",
         ),
     ),
     properties=(Property("does_not_arrive", _arrives, _ADD),),

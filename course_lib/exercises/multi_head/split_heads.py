@@ -51,10 +51,6 @@ def _checked_split(change) -> Callable:
     return split_heads
 
 
-def _blocks(x, num_heads) -> Tensor:
-    return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
-
-
 EXERCISE = Exercise(
     points=2,
     minutes=8,
@@ -86,21 +82,6 @@ EXERCISE = Exercise(
             "Your heads are interleaved: head 0 gets every num_heads-th feature instead of one "
             "block of neighboring features.",
             "In `(..., num_heads, head_dim)`, which of the two axes moves fastest?",
-        ),
-        mistake(
-            "splits_the_sequence",
-            _checked_split(lambda x, h: x.reshape(x.shape[0], h, x.shape[1] // h, x.shape[2])),
-            fails=True,
-        ).says(
-            "You cut the positions into blocks, one for each head. Every head must get all "
-            "positions and a block of the features.",
-            "Which axis of `x` holds the features?",
-        ),
-        mistake(
-            "folded_into_the_batch", _checked_split(lambda x, h: _blocks(x, h).flatten(0, 1))
-        ).says(
-            "You folded the heads into the batch axis. Here they keep their own axis.",
-            "What is the last step of your code for?",
         ),
     ),
     hints=(

@@ -73,10 +73,7 @@ def _edges(rng) -> list[Probe]:
             "Float32 inputs must work and give float32 outputs."
         ),
         edge(
-            "after_another_call",
-            **problem((2,), 3, 4, 3, 5, [3, 2]),
-            **_module(0.1),
-            **other_call,
+            "after_another_call", **problem((2,), 3, 4, 3, 5, [3, 2]), **_module(0.1), **other_call
         ).says(INDEPENDENT),
         edge(
             "after_a_call_with_lengths",

@@ -50,10 +50,11 @@ def _probes(rng) -> list[Probe]:
 
 @in_steps(
     correct=lambda weights, grad: weights * (grad - (weights * grad).sum(-1, keepdim=True)),
-    scale=True,
+    scale=(True, True),
     transpose=True,
+    of_values=lambda weights, grad: weights.mT @ grad,
 )
-def _backward(correct, scale, transpose) -> Callable:
+def _backward(correct, scale, transpose, of_values) -> Callable:
     """Make a wrong backward pass; `correct` makes dS of the weights and their gradient."""
 
     def model(
@@ -61,9 +62,10 @@ def _backward(correct, scale, transpose) -> Callable:
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         root = math.sqrt(queries.shape[-1])
         weights = torch.softmax(queries @ keys.mT / root, -1)
-        grad_scores = correct(weights, grad_outputs @ values.mT) / (root if scale else 1.0)
-        turned = grad_scores.mT if transpose else grad_scores
-        return grad_scores @ keys, turned @ queries, weights.mT @ grad_outputs
+        grad_scores = correct(weights, grad_outputs @ values.mT)
+        for_queries, for_keys = (grad_scores / (root if by_root else 1.0) for by_root in scale)
+        turned = for_keys.mT if transpose else for_keys
+        return for_queries @ keys, turned @ queries, of_values(weights, grad_outputs)
 
     return model
 
@@ -91,29 +93,36 @@ EXERCISE = Exercise(
             "What must the gradient of the scores of a row sum to?",
         ),
         mistake(
-            "subtracted_the_other_way",
-            _backward(lambda w, grad: w * ((w * grad).sum(-1, keepdim=True) - grad)),
+            "root_forgotten",
+            _backward(scale=(False, False)),
+            twins=(_backward(scale=(True, False)), _backward(scale=(False, True))),
         ).says(
-            "The gradients of queries and keys have the wrong sign: you subtract dW from its row "
-            "sum.",
-            "Does a larger dW make the gradient of its score larger or smaller?",
-        ),
-        mistake("root_forgotten", _backward(scale=False)).says(
-            "The gradients of queries and keys lack the factor 1/sqrt(d).",
+            "The gradients of queries or keys, or both, lack the factor 1/sqrt(d).",
             "The scores are Q K^T / sqrt(d): what is their derivative with respect to Q?",
         ),
         mistake(
-            "row_sum_without_axis",
-            _backward(lambda w, grad: w * (grad - (w * grad).sum(-1))),
+            "not_transposed",
+            _backward(transpose=False),
+            twins=(_backward(of_values=torch.matmul),),
             fails=True,
         ).says(
-            "Your row sums have shape (n,) and are broadcast along the keys. That raises an error "
-            "or, with as many keys as queries, subtracts the sums of other rows.",
-            "Which argument of `sum` keeps the axis, so that the shape is (n, 1)?",
-        ),
-        mistake("not_transposed", _backward(transpose=False), fails=True).says(
-            "The gradient of the keys needs dS transposed: key j collects from all queries i.",
+            "The gradients of the keys and of the values need dS and the weights transposed: key j "
+            "collects from all queries i. One of them is not.",
             "Which axis of dS must meet the rows of Q?",
+        ),
+        mistake(
+            "row_sum_of_something_else",
+            _backward(lambda w, grad: w * (grad - grad.sum(-1, keepdim=True))),
+            twins=(
+                _backward(lambda w, grad: w * (grad - grad.mean(-1, keepdim=True))),
+                _backward(lambda w, grad: w * (grad - (w * grad).sum(0, keepdim=True))),
+                _backward(lambda w, grad: w * (grad - (w * grad).mean(-1, keepdim=True))),
+                _backward(lambda w, grad: w * ((w * grad).sum(-1, keepdim=True) - grad)),
+            ),
+        ).says(
+            "You combine dW with a sum, but not as dW - sum(W * dW) over each row: another "
+            "sum, a mean, another axis, or the opposite sign.",
+            "What must the gradients of the scores of a row sum to?",
         ),
     ),
     hints=(

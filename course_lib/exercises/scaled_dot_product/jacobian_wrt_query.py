@@ -29,13 +29,14 @@ def _probes(rng) -> list[Probe]:
     ]
 
 
-@in_steps(divisor=math.sqrt, centred=True, scale=math.sqrt)
-def _covariance(divisor, centred, scale) -> Callable:
+@in_steps(divisor=math.sqrt, centred=True, scale=math.sqrt, mean=torch.matmul, weigh=True)
+def _covariance(divisor, centred, scale, mean, weigh) -> Callable:
     """Make a wrong covariance of the keys; each argument is one way to go wrong."""
 
     def model(query, keys) -> torch.Tensor:
         weights = torch.softmax(keys @ query / scale(len(query)), 0)
-        keys = keys - weights @ keys if centred else keys
+        keys = keys - mean(weights, keys) if centred else keys
+        weights = weights if weigh else torch.full_like(weights, 1 / len(weights))
         return (weights[:, None] * keys).mT @ keys / divisor(len(query))
 
     return model
@@ -50,8 +51,10 @@ EXERCISE = Exercise(
     probes=_probes,
     oracle=oracle.jacobian_wrt_query,
     mistakes=(
-        mistake("no_root", _covariance(divisor=lambda d: 1.0)).says(
-            "The covariance is right, but it must be divided by sqrt(d).",
+        mistake(
+            "no_root", _covariance(divisor=lambda d: 1.0), twins=(_covariance(divisor=lambda d: d),)
+        ).says(
+            "The covariance is right, but it must be divided by sqrt(d), not by 1 or d.",
             "The query enters through q . k / sqrt(d). What factor does the chain rule leave?",
         ),
         mistake("second_moment", _covariance(centred=False)).says(
@@ -62,6 +65,18 @@ EXERCISE = Exercise(
         mistake("unscaled_weights", _covariance(scale=lambda d: 1.0)).says(
             "Your weights come from q . k without the division by sqrt(d).",
             "Which scores does attention take the softmax of?",
+        ),
+        mistake(
+            "plain_mean",
+            _covariance(mean=lambda weights, keys: keys.mean(0)),
+            twins=(
+                _covariance(weigh=False),
+                _covariance(weigh=False, mean=lambda weights, keys: keys.mean(0)),
+            ),
+        ).says(
+            "You average without the weights somewhere, in the mean of the keys or in the "
+            "covariance itself. Each key counts with its weight in both.",
+            "Around which point does the output of attention lie?",
         ),
     ),
     hints=(

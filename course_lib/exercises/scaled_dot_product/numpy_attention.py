@@ -8,7 +8,7 @@ import torch
 
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, array
-from course_lib.exercises._attention.mistakes import OWN_SOFTMAX, Row, known
+from course_lib.exercises._attention.mistakes import known
 from course_lib.exercises._attention.modules import Attention
 from course_lib.exercises._attention.padding import largest_padding
 from course_lib.exercises._attention.steps import NO_STEP
@@ -70,20 +70,6 @@ class _InNumpy(Attention):
         return numpy_attention
 
 
-def _exp_over_sum(self, scores, valid_lens=None, mask=None) -> torch.Tensor:
-    e = torch.exp(scores if mask is None else scores.masked_fill(~mask, -math.inf))
-    return e / e.sum(-1, keepdim=True)
-
-
-_OWN = (
-    Row("no_maximum_subtracted", {"weights": _exp_over_sum}).says(
-        "You take the exponentials of the scores as they are. For large scores they overflow, and "
-        "inf / inf is NaN. In a row without allowed keys they are all 0, and 0 / 0 is NaN.",
-        "Which number can be subtracted from all scores of a row without changing its weights?",
-    ),
-)
-
-
 EXERCISE = Exercise(
     points=4,
     minutes=20,
@@ -97,11 +83,7 @@ EXERCISE = Exercise(
     oracle=oracle.numpy_attention,
     builds_on=("stable_softmax",),
     shares={"values": 0.5, "edges": 0.4, "hygiene": 0.1},
-    mistakes=known(
-        _InNumpy,
-        *_OWN,
-        without=OWN_SOFTMAX - {"over_queries"},
-    ),
+    mistakes=known(_InNumpy, without={"zero_after_softmax"}),
     properties=PROPERTIES,
     hints=(
         "Every output is an average of the values. The weights come from comparing the query with "

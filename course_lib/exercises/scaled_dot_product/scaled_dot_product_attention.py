@@ -97,9 +97,7 @@ def _gradients(rng) -> list[Probe]:
     empty = problem((), 2, 3, 1, 1) | {"by_name": {"mask": tensor(SECOND_ROW_EMPTY)}}
     return [
         case(
-            "gradient",
-            **problem((1,), 2, 3, 2, 2, [2]),
-            grad_outputs=rng.normal(size=(1, 2, 2)),
+            "gradient", **problem((1,), 2, 3, 2, 2, [2]), grad_outputs=rng.normal(size=(1, 2, 2))
         ).says("The gradients of queries, keys and values must be those of the formula."),
         case("gradient_with_empty_row", **empty, grad_outputs=rng.normal(size=(2, 1))).says(
             "A query without keys gets gradient 0 and must not turn the others into NaN."
@@ -107,12 +105,16 @@ def _gradients(rng) -> list[Probe]:
     ]
 
 
-_WEIGHTS_FIRST = Row(
-    "returned_in_the_other_order",
-    {"attend": lambda self, *inputs: Attention.attend(self, *inputs)[::-1]},
-).says(
-    "You return the weights first and the outputs second.",
-    "In which order does the exercise ask for them?",
+_OWN = (
+    Row("only_three_axes", {"product": lambda self, q, k: q @ k.transpose(1, 2)}, fails=True).says(
+        "You swap axes 1 and 2 of the keys, which are the last two only if there are three axes.",
+        "How do you name the last two axes, however many come before them?",
+    ),
+    Row("weights_transposed", {"average": lambda self, w, v: w.mT @ v}, fails=True).says(
+        "You multiply the transposed weights by the values. Each output needs the weights of one "
+        "query, which are a row.",
+        "Which sizes meet in the middle of (n, m) times (m, v)?",
+    ),
 )
 
 RETURNS = (
@@ -131,7 +133,7 @@ EXERCISE = Exercise(
     forbidden={
         "scaled_dot_product_attention": "Here you write it yourself; the section after it compares."
     },
-    mistakes=known(Attention, _WEIGHTS_FIRST, without=OWN_SOFTMAX),
+    mistakes=known(Attention, *_OWN, without=OWN_SOFTMAX),
     properties=PROPERTIES,
     hints=(
         "Three steps, all of which you already have: compare every query with every key, turn the "

@@ -114,6 +114,12 @@ def _estimate(draw, power, measure, is_scaled) -> Callable:
     return model
 
 
+def _all_pairs(d, num_samples, scaled, generator) -> float:
+    queries, keys = (torch.randn(num_samples, d, generator=generator) for _ in range(2))
+    products = queries @ keys.T / (d**0.5 if scaled else 1.0)
+    return products.var(unbiased=False).item()
+
+
 EXERCISE = Exercise(
     points=2,
     minutes=8,
@@ -132,13 +138,21 @@ EXERCISE = Exercise(
             "result each time.",
             "Which argument makes `torch.randn` draw from `generator`?",
         ),
-        mistake("never_scaled", _estimate(is_scaled=lambda scaled: False)).says(
-            "`scaled=True` changes nothing: the variance stays near d.",
-            "Where does your code use `scaled`?",
-        ),
         mistake("divided_by_d", _estimate(power=1.0)).says(
             "You divide the products by d, so the variance falls to 1/d.",
             "What does a factor c do to a variance, and which c brings d down to 1?",
+        ),
+        mistake(
+            "uniform_numbers",
+            _estimate(lambda shape, generator: torch.rand(shape, generator=generator)),
+        ).says(
+            "You draw from the uniform distribution (`torch.rand`) instead of the normal one.",
+            "What are the mean and the variance of a number from `torch.rand`?",
+        ),
+        mistake("all_pairs", _all_pairs).says(
+            "You let every query meet every key. The pairs share queries and keys, so they are not "
+            "independent, and there are too many of them.",
+            "How many pairs does `num_samples` ask for?",
         ),
     ),
     shares={"values": 0.5, "edges": 0.4, "hygiene": 0.1},

@@ -3,7 +3,6 @@
 import functools
 from collections.abc import Callable, Sequence
 
-import torch
 from torch import Tensor
 
 from course_lib.checks.judge.definitions import Exercise, Returned
@@ -84,10 +83,7 @@ class _Decoder(blocks.Block):
         return self.read, lambda z: self.ask(z, memory, self.lens(valid_lens)), self.network
 
     def read(self, z, valid_lens=None) -> Tensor:
-        return self.self_attention(z, z, z, valid_lens, self.seen(z.shape[1]))
-
-    def seen(self, n) -> Tensor | None:
-        return torch.ones(n, n, dtype=torch.bool).tril()
+        return self.self_attention(z, valid_lens)
 
     def ask(self, z, memory, valid_lens) -> Tensor:
         return self.cross_attention(z, memory, memory, valid_lens)
@@ -114,20 +110,6 @@ EXERCISE = Exercise(
     comparisons=blocks.COMPARISONS,
     mistakes=(
         *blocks.mistakes_of_both(_Decoder),
-        mistake("not_causal", _Decoder.answer({"seen": lambda self, n: None})).says(
-            "In your self-attention, positions attend to later ones, which do not exist yet when "
-            "the model generates a text.",
-            "Which of the attention modules that you have written has a causal mask?",
-        ),
-        mistake(
-            "across_to_itself",
-            _Decoder.answer(
-                {"ask": lambda self, z, memory, lens: self.cross_attention(z, z, z, lens)}
-            ),
-        ).says(
-            "Your cross-attention takes its keys and values from y, so the memory has no effect.",
-            "Where do the keys and values of the second formula come from?",
-        ),
         mistake(
             "lengths_on_self_attention",
             _Decoder.answer({"parts": _lengths_on_self_attention}),
@@ -135,6 +117,30 @@ EXERCISE = Exercise(
         ).says(
             "You pass the lengths to the self-attention. They belong to the cross-attention alone.",
             "Which sequence's length does `valid_lens` give?",
+        ),
+        mistake(
+            "memory_normed",
+            _Decoder.answer(
+                {"ask": lambda self, z, x, lens: _Decoder.ask(self, z, self.norm(2)(x), lens)}
+            ),
+        ).says(
+            "You normalize the memory with norm_2. The encoder has already done its work, and only "
+            "the queries go through this norm.",
+            "Which argument of the cross-attention is norm_2 applied to?",
+        ),
+        mistake(
+            "memory_as_queries",
+            _Decoder.answer({"ask": lambda self, z, x, lens: self.cross_attention(x, z, z, lens)}),
+            twins=(
+                _Decoder.answer(
+                    {"ask": lambda self, z, x, lens: self.cross_attention(z, z, z, lens)}
+                ),
+            ),
+            fails=True,
+        ).says(
+            "Your cross-attention takes its keys and values from y. They must come from the "
+            "memory, and the queries from y.",
+            "Where do the keys and values of the second formula come from?",
         ),
     ),
     hints=(

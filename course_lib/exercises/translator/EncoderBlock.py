@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Callable, Sequence
 
+import torch
 from torch import Tensor
 
 from course_lib.checks.judge.definitions import Exercise, Returned
@@ -74,6 +75,11 @@ def _queries_normed(x, norm, part) -> Tensor:
     return x + part(norm(x), x)
 
 
+def _causal(self, queries, *, valid_lens) -> Tensor:
+    past = torch.ones(queries.shape[1], queries.shape[1], dtype=torch.bool).tril()
+    return self.attention(queries, queries, queries, valid_lens, past)
+
+
 EXERCISE = Exercise(
     points=4,
     minutes=15,
@@ -87,11 +93,15 @@ EXERCISE = Exercise(
     mistakes=(
         *blocks.mistakes_of_both(_Encoder),
         mistake(
-            "only_queries_normed",
-            _Encoder.answer({"joins": (_queries_normed, blocks.pre_norm)}),
+            "only_queries_normed", _Encoder.answer({"joins": (_queries_normed, blocks.pre_norm)})
         ).says(
             "Only the queries are norm_1(x). The keys and values are x itself.",
             "What are the three arguments of the attention?",
+        ),
+        mistake("causal", _Encoder.answer({"attend": _causal})).says(
+            "Your attention has a causal mask. An encoder reads the whole source, so each position "
+            "attends to later ones too.",
+            "Which positions of the source may the first one attend to?",
         ),
     ),
     hints=(

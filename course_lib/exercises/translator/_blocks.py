@@ -1,16 +1,20 @@
 """What the exercises about a block share: problems with injected weights, and wrong blocks."""
 
+import itertools
 from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from course_lib.checks.judge.comparisons import Problem, arrays_agree, close, tolerance_for
 from course_lib.checks.judge.definitions import Mistake
 from course_lib.checks.observe.probe import Array, Probe, tensor
 from course_lib.exercises._attention.steps import Stepped
 from course_lib.exercises._builders import FLOAT32, Given, case, edge, mistake
+from course_lib.exercises.bug_hunt.CausalSelfAttention import Causal
+from course_lib.exercises.multi_head.MultiHeadAttention import MultiHead
 
 Sizes = tuple[int, int, int]  # embed_dim, num_heads, hidden_dim
 
@@ -181,46 +185,9 @@ def _alike(probe, expected, recorded) -> Problem | None:
 COMPARISONS = {"alike": _alike}
 
 
-class Heads(nn.Module):
-    """Multi-head attention with the layers of lesson 06."""
-
-    W_q: nn.Linear
-    W_k: nn.Linear
-    W_v: nn.Linear
-    W_o: nn.Linear
-
-    def __init__(self, embed_dim, num_heads) -> None:
-        super().__init__()
-        self.num_heads = num_heads
-        for name in ("W_q", "W_k", "W_v", "W_o"):
-            setattr(self, name, nn.Linear(embed_dim, embed_dim, bias=False))
-
-    def project(self, *given) -> Sequence[Tensor]:
-        return [layer(x) for layer, x in zip((self.W_q, self.W_k, self.W_v), given, strict=True)]
-
-    def forward(self, queries, keys, values, valid_lens=None, mask=None) -> Tensor:
-        projected = self.project(queries, keys, values)
-        q, k, v = (x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for x in projected)
-        scores = q @ k.mT / q.shape[-1] ** 0.5
-        allowed = torch.ones_like(scores, dtype=torch.bool) if mask is None else mask
-        if valid_lens is not None:
-            real = torch.arange(keys.shape[1]) < valid_lens[:, None]
-            allowed = allowed & real[:, None, None]
-        weights = scores.masked_fill(~allowed, -1e30).softmax(-1).masked_fill(~allowed, 0.0)
-        return self.W_o((weights @ v).transpose(1, 2).flatten(2))
-
-
-class HeadsOfOne(Heads):
-    """Multi-head self-attention with the two layers of lesson 07."""
-
-    def __init__(self, embed_dim, num_heads) -> None:
-        nn.Module.__init__(self)
-        self.num_heads = num_heads
-        self.W_qkv = nn.Linear(embed_dim, 3 * embed_dim, bias=False)
-        self.W_o = nn.Linear(embed_dim, embed_dim, bias=False)
-
-    def project(self, *given) -> Sequence[Tensor]:
-        return self.W_qkv(given[0]).chunk(3, dim=-1)
+# The attentions of lessons 06 and 07, with a step that changes nothing.
+Heads = MultiHead.changed({"drop": lambda self, weights: weights})
+HeadsOfOne = Causal.changed({"drop": lambda self, weights: weights})
 
 
 # How a part is joined with what came in: the first one as it should be.
@@ -239,10 +206,6 @@ def _of_the_normed(x, norm, part) -> Tensor:
 
 def _no_residual(x, norm, part) -> Tensor:
     return part(norm(x))
-
-
-def _not_normed(x, norm, part) -> Tensor:
-    return x + part(x)
 
 
 def mistakes_of_joins(make: Callable[..., Callable], num_parts: int) -> tuple[Mistake, ...]:
@@ -267,10 +230,6 @@ def mistakes_of_joins(make: Callable[..., Callable], num_parts: int) -> tuple[Mi
             "replaces what the part read instead of being added to it.",
             "In x + f(norm(x)), which term comes before the plus?",
         ),
-        mistake("not_normed", make([_not_normed] * num_parts), twins=once(_not_normed)).says(
-            "At least one of the parts reads its input without its norm.",
-            "Which norm belongs to which part, and where do you call it?",
-        ),
     )
 
 
@@ -279,13 +238,15 @@ class Block(Stepped, nn.Module):
 
     joins: Sequence[Callable] = (pre_norm,) * 3
     norms: Sequence[int] = (1, 2, 3)
+    shares_norms = False
 
     def __init__(self, embed_dim, num_heads, hidden_dim, *, device=None, dtype=None) -> None:
         super().__init__()
         self.make_attentions(embed_dim, num_heads)
         self.feed_forward = nn.Sequential(*self.layers(embed_dim, hidden_dim))
         for number in range(1, len(self.norms) + 1):
-            setattr(self, f"norm_{number}", nn.LayerNorm(embed_dim))
+            norm = self.norm(1) if self.shares_norms and number > 1 else nn.LayerNorm(embed_dim)
+            setattr(self, f"norm_{number}", norm)
         self.to(device=device, dtype=dtype)
 
     def make_attentions(self, embed_dim, num_heads) -> None:
@@ -322,6 +283,32 @@ def _two_layers(self, embed_dim, hidden_dim) -> Sequence[nn.Module]:
     return nn.Linear(embed_dim, hidden_dim), nn.Linear(hidden_dim, embed_dim)
 
 
+def _with(activation) -> Callable:
+    def network(self, x) -> Tensor:
+        first, *_, second = self.feed_forward
+        return second(activation(first(x)))
+
+    return network
+
+
+def _in_place(x, norm, part) -> Tensor:
+    x += part(norm(x))
+    return x
+
+
+def _earlier_lengths(self, valid_lens) -> Tensor | None:
+    self.kept = self.__dict__.get("kept") if valid_lens is None else valid_lens
+    return self.kept
+
+
+def _second_added_to_the_input(self, x, *given, **named) -> Tensor:
+    first, second, *others = self.parts(*given, **named)
+    z = x + second(self.norm(2)(pre_norm(x, self.norm(1), first)))
+    for number, part in enumerate(others, start=3):
+        z = pre_norm(z, self.norm(number), part)
+    return z
+
+
 def _added_to_the_input(self, x, *given, **named) -> Tensor:
     *parts, network = self.parts(*given, **named)
     z = x
@@ -332,28 +319,54 @@ def _added_to_the_input(self, x, *given, **named) -> Tensor:
 
 def mistakes_of_both(block: type[Block]) -> tuple[Mistake, ...]:
     """Return the known mistakes of both blocks."""
+    count = len(block.norms)
+    orders = [*itertools.permutations(block.norms), (2,) * count]
     return (
         *mistakes_of_joins(lambda joins: block.answer({"joins": joins}), len(block.norms)),
         mistake(
-            "one_norm_for_all",
-            block.answer({"norms": (1,) * len(block.norms)}),
-            twins=(block.answer({"norms": (2,) * len(block.norms)}),),
+            "norms_mixed_up",
+            block.answer({"norms": (1,) * count}),
+            twins=(
+                block.answer({"shares_norms": True}),
+                *(block.answer({"norms": order}) for order in orders if order != block.norms),
+            ),
         ).says(
-            "You use one of the norms everywhere and the others never.",
+            "The norms are mixed up: at least one part reads its input through the norm of another "
+            "part.",
             "Which norm does each of the formulas name?",
         ),
-        mistake("added_to_the_input", block.answer({"forward": _added_to_the_input})).says(
-            "You add the result of the feed-forward network to the input of the whole block, so "
-            "what the attention added before is missing from the outputs.",
+        mistake(
+            "previous_sum_lost",
+            block.answer({"forward": _added_to_the_input}),
+            twins=(block.answer({"forward": _second_added_to_the_input}),),
+        ).says(
+            "You add the result of a later part to the input of the whole block, so what an "
+            "earlier part added is missing from the outputs.",
             "Which of your variables holds the previous sum?",
         ),
         mistake(
             "no_relu",
             block.answer({"network": _without_relu}),
-            twins=(block.answer({"layers": _two_layers}),),
+            twins=(
+                block.answer({"layers": _two_layers}),
+                block.answer({"network": _with(F.gelu)}),
+                block.answer({"network": _with(torch.tanh)}),
+            ),
         ).says(
-            "There is no ReLU between the two linear layers, so together they are still linear.",
-            "What do you get if you multiply by one matrix and then by another?",
+            "Between the two linear layers there is another function than ReLU, or none.",
+            "What does the statement put between the two layers?",
+        ),
+        mistake(
+            "written_in_place",
+            block.answer({"joins": [_in_place] * count}),
+            twins=(block.answer({"joins": [_in_place, *[pre_norm] * (count - 1)]}),),
+        ).says(
+            "You add to the argument in place, as `x += ...` does. The caller's tensor is changed.",
+            "What is the difference between `x += y` and `x = x + y`?",
+        ),
+        mistake("earlier_lengths_kept", block.answer({"lens": _earlier_lengths})).says(
+            "The block keeps the lengths of an earlier call and uses them in a call without any.",
+            "Which line of `forward` writes to `self`?",
         ),
         mistake("lengths_ignored", block.answer({"lens": lambda self, valid_lens: None})).says(
             "The lengths have no effect, so padded positions are attended to.",

@@ -111,10 +111,6 @@ def _effect(read, masked, number, change, call) -> Callable:
     return effect_of_masking
 
 
-def _pad_in_its_place(model, source, position) -> tuple[torch.Tensor, None]:
-    return torch.where(_at(source, position), model.pad, source), None
-
-
 EXERCISE = Exercise(
     points=3,
     minutes=12,
@@ -128,8 +124,12 @@ EXERCISE = Exercise(
             "Your changes have the wrong sign: they are positive where a word becomes less likely.",
             "Which of the two comes after the masking, and which do you subtract?",
         ),
-        mistake("probabilities", _effect(number=lambda logits: torch.softmax(logits, -1))).says(
-            "You compare probabilities instead of their logarithms.",
+        mistake(
+            "probabilities",
+            _effect(number=lambda logits: torch.softmax(logits, -1)),
+            twins=(_effect(number=lambda logits: logits),),
+        ).says(
+            "You compare probabilities or logits instead of log-probabilities.",
             "Which of the two tells 0.001 from 0.01 as clearly as 0.1 from 1?",
         ),
         mistake(
@@ -138,17 +138,6 @@ EXERCISE = Exercise(
         ).says(
             "Your mask allows only this position and hides all others.",
             "What does True mean in this course's masks?",
-        ),
-        mistake(
-            "nothing_masked", _effect(masked=lambda model, source, position: (source, None))
-        ).says(
-            "In both of your calls the model sees every position, so all changes are 0.",
-            "Do you pass the mask to `model` in one of the calls?",
-        ),
-        mistake("pad_in_its_place", _effect(masked=_pad_in_its_place)).says(
-            "You write the pad into the source instead of masking the position. Within the length, "
-            "the model attends to a pad as to any other id.",
-            "How do you tell `model` not to attend to a position?",
         ),
         mistake("target_read", _effect(read=lambda target, start: target)).says(
             "Your decoder reads the target unshifted: at each position it reads the word that it "

@@ -85,9 +85,11 @@ def _edges(rng) -> list[Probe]:
     is_over=torch.all,
     most=lambda max_len: max_len,
     first=1,
+    last=-1,
+    ends=lambda words, end, pad: words == end,
     call=running,
 )
-def _decoder(read, fill, is_over, most, first, call) -> Callable:
+def _decoder(read, fill, is_over, most, first, last, ends, call) -> Callable:
     """Return a wrong decoder: a correct one with another step."""
 
     def greedy_decode(model, source, valid_lens, start, end, max_len) -> torch.Tensor:
@@ -95,9 +97,9 @@ def _decoder(read, fill, is_over, most, first, call) -> Callable:
         ended = torch.zeros(len(source), dtype=torch.bool, device=source.device)
         with call(model):
             while words.shape[1] <= most(max_len) and not is_over(ended):
-                following = model(source, valid_lens, read(words))[:, -1].argmax(-1)
+                following = model(source, valid_lens, read(words))[:, last].argmax(-1)
                 following = fill(following, ended, model.pad)
-                ended = ended | (following == end)
+                ended = ended | ends(following, end, model.pad)
                 words = torch.cat([words, following[:, None]], dim=1)
         return words[:, first:]
 
@@ -124,21 +126,35 @@ EXERCISE = Exercise(
             "Your result begins with `start`, which is not a word of the translation.",
             "Which column did you put there yourself?",
         ),
-        mistake("one_word_short", _decoder(most=lambda max_len: max_len - 1)).says(
-            "Your translations have at most `max_len - 1` words.",
-            "Does `start` count as a word?",
-        ),
         mistake("last_word_only", _decoder(read=lambda inputs: inputs[:, -1:])).says(
             "You pass only the last word to the model. The model has no memory, so it predicts "
             "without the earlier words.",
             "What must `inputs` hold when the third word is chosen?",
         ),
-        mistake("zero_for_pad", _decoder(fill=lambda words, ended, pad: words * ~ended)).says(
-            "After `end` you have zeros; this model's pad has another id.",
-            "Where does the model keep the id of its pad?",
-        ),
         *mistakes_of_the_call(
             lambda **options: _decoder(call=functools.partial(running, **options))
+        ),
+        mistake(
+            "another_number_of_words",
+            _decoder(most=lambda max_len: max_len - 1),
+            twins=(
+                _decoder(most=lambda max_len: max_len + 1),
+                _decoder(is_over=lambda ended: False),
+            ),
+        ).says(
+            "Your translations have another number of words: there are at most `max_len`, and none "
+            "is added once all have ended.",
+            "Does `start` count as a word, and when does your loop stop?",
+        ),
+        mistake("first_position_read", _decoder(last=0)).says(
+            "You choose each word from the logits of position 0, which predict the first word.",
+            "At which position does the model predict the next word?",
+        ),
+        mistake(
+            "pad_ends", _decoder(ends=lambda words, end, pad: (words == end) | (words == pad))
+        ).says(
+            "You also stop a translation when the model predicts the pad. Only `end` ends one.",
+            "Which ids may a translation contain?",
         ),
     ),
     hints=(

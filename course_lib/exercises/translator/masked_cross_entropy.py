@@ -167,13 +167,6 @@ EXERCISE = Exercise(
             "Which argument tells you which positions are real?",
         ),
         mistake(
-            "softmax_twice",
-            _loss(losses=lambda x, t: -_taken(x.softmax(-1).log_softmax(-1), t)),
-        ).says(
-            "You take the softmax twice: `cross_entropy` and `log_softmax` expect logits.",
-            "Which of your functions contains a softmax?",
-        ),
-        mistake(
             "log_of_softmax", _loss(losses=_logged_first), twins=(_loss(losses=_taken_first),)
         ).says(
             "You take the softmax, then its logarithm. A small probability underflows to 0, and "
@@ -185,6 +178,14 @@ EXERCISE = Exercise(
         ).says(
             "If no position is real, your loss is 0/0, which is NaN, and so is every gradient.",
             "What is the smallest number that you may divide by?",
+        ),
+        mistake("one_too_many", _loss(real=lambda t, lens: _real(t, lens + 1))).says(
+            "You count one pad of each item: with `<=`, a length of 2 keeps positions 0, 1 and 2.",
+            "Which is the last real position of an item of length 2?",
+        ),
+        mistake("summed", _loss(average=lambda kept, real: kept.sum())).says(
+            "You return the sum of the losses, but the exercise asks for their mean.",
+            "How many losses are in your sum?",
         ),
     ),
     hints=(

@@ -78,6 +78,15 @@ def _with_lengths(lengths) -> Callable:
     return model
 
 
+def _sorted(sequences, pad, step=1) -> tuple[torch.Tensor, torch.Tensor]:
+    rows = sorted(sequences, key=lambda row: -step * len(row))
+    return _padded(rows, pad), _lengths(rows)
+
+
+def _sorted_backwards(sequences, pad) -> tuple[torch.Tensor, torch.Tensor]:
+    return _sorted(sequences, pad, -1)
+
+
 EXERCISE = Exercise(
     points=2,
     minutes=8,
@@ -94,12 +103,6 @@ EXERCISE = Exercise(
             "Where are the true lengths known, before anything is padded?",
         ),
         mistake(
-            "lengths_count_pads", _with_lengths(lambda t, pad: torch.full((len(t),), t.shape[1]))
-        ).says(
-            "Your lengths count the pads, too: each is the length of the longest item.",
-            "Which positions would a mask made of these lengths exclude?",
-        ),
-        mistake(
             "padded_in_front",
             lambda s, pad: (_padded([row.flip(0) for row in s], pad).flip(1), _lengths(s)),
         ).says(
@@ -108,9 +111,12 @@ EXERCISE = Exercise(
             "Which positions does `length_mask` allow for an item of length 1?",
         ),
         mistake(
-            "padded_with_zero",
-            lambda sequences, pad: (_padded(sequences, 0), _lengths(sequences)),
+            "padded_with_zero", lambda sequences, pad: (_padded(sequences, 0), _lengths(sequences))
         ).says("Your rows are filled with 0, whatever `pad` is.", "Where does `pad` enter?"),
+        mistake("sorted_by_length", _sorted, twins=(_sorted_backwards,)).says(
+            "You sort the sequences by their lengths, so row b is not sequence b.",
+            "Which of your steps changes the order?",
+        ),
     ),
     hints=(
         "A rectangle full of pads is easy to make. What do you then write over them, and where?",

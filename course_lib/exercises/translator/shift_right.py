@@ -38,10 +38,7 @@ def _probes(rng) -> list[Probe]:
             "Targets may be int32 and need not be contiguous."
         ),
         edge(
-            "another_device",
-            targets=_words(rng, 2, 3),
-            start=1,
-            scenario="after_another_device",
+            "another_device", targets=_words(rng, 2, 3), start=1, scenario="after_another_device"
         ).says(
             "Targets on a GPU must work: a tensor made without `device=` is on the CPU, and the "
             "two do not mix."
@@ -57,10 +54,6 @@ def _shifted_left(targets, start) -> torch.Tensor:
     return torch.cat([targets[:, 1:], _column(targets, start)], dim=1)[:, : targets.shape[1]]
 
 
-def _first_replaced(targets, start) -> torch.Tensor:
-    return torch.cat([_column(targets, start), targets[:, 1:]], dim=1)[:, : targets.shape[1]]
-
-
 EXERCISE = Exercise(
     points=1,
     minutes=5,
@@ -73,15 +66,21 @@ EXERCISE = Exercise(
             "it has to predict.",
             "Which words are known when the first one is predicted?",
         ),
-        mistake("nothing_shifted", lambda targets, start: targets.clone()).says(
-            "You shift nothing: at each position the decoder reads the word that it has to "
-            "predict, so it only has to copy.",
-            "What may be read at the position where the first word is predicted?",
+        mistake(
+            "last_kept",
+            lambda t, start: torch.cat([_column(t, start), t], dim=1),
+            twins=(lambda t, start: torch.cat([torch.full_like(t[:, :1], start), t], dim=1),),
+        ).says(
+            "Your result has one column too many. The last target is never read, because nothing "
+            "comes after it.",
+            "Which word does the decoder not need to read?",
         ),
-        mistake("first_replaced", _first_replaced).says(
-            "`start` replaces the first word, and the other words stay where they are. From the "
-            "second position on, the decoder reads the word that it has to predict.",
-            "Where does the first target go?",
+        mistake(
+            "nothing_to_read", lambda t, start: torch.cat([_column(t, start), t[:, :-1]], 1)
+        ).says(
+            "For targets without any position you return a column with `start`. The result must "
+            "have as many columns as the targets.",
+            "What is `targets[:, :-1]` if there is no column?",
         ),
     ),
     hints=(

@@ -54,10 +54,6 @@ def _along(axis: int) -> Callable:
     return lambda attention_weights: attention_weights.argmax(dim=axis)
 
 
-def _row_by_row(attention_weights) -> torch.Tensor:
-    return torch.tensor([int(row.argmax()) for row in attention_weights])
-
-
 def _last_of_ties(attention_weights) -> torch.Tensor:
     return attention_weights.shape[-1] - 1 - attention_weights.flip(-1).argmax(dim=-1)
 
@@ -81,16 +77,6 @@ EXERCISE = Exercise(
             "Where two weights tie for the largest, you return the last. The exercise asks for "
             "the first.",
             "From which end do you search a row?",
-        ),
-        mistake("one_row_at_a_time", _row_by_row).says(
-            "For one map, (n, m), your result is correct. With a batch or heads in front, each "
-            "step of your loop gets a whole map instead of a row.",
-            "What does a loop over a tensor give you, and which axis should disappear instead?",
-        ),
-        mistake("second_axis", _along(1)).says(
-            "For one map, (n, m), your result is correct. With a batch in front, axis 1 belongs to "
-            "the queries.",
-            "Which number names the last axis, however many come before it?",
         ),
     ),
     hints=(

@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from course_lib import additive_scores, masked_softmax
-from course_lib.exercises.variants import faulty, right, wrong, wrong_in
+from course_lib.authoring.variants import faulty, right, wrong, wrong_in
 
 
 class Almost(nn.Module):
@@ -167,41 +167,13 @@ class CalledAsInKeras(Almost):
 # wrong in one step
 
 
-@wrong("empty_row_has_weight")
-class NoLengthIfAllZero(Almost):
-    def weigh(self, scores, valid_lens, mask):
-        lens = valid_lens if valid_lens is not None and valid_lens.any() else None
-        return masked_softmax(scores, lens, mask)
-
-
-@wrong()
-class OneLengthAnItem(Almost):
-    def weigh(self, scores, valid_lens, mask):
-        has_more = valid_lens is not None and valid_lens.dim() == 2
-        return masked_softmax(scores, valid_lens[:, 0] if has_more else valid_lens, mask)
-
-
-@wrong()
+@wrong("earlier_call_remembered")
 class RemembersTheLastLengths(Almost):
     lens = None
 
     def weigh(self, scores, valid_lens, mask):
         self.lens = self.lens if valid_lens is None else valid_lens
         return masked_softmax(scores, self.lens, mask)
-
-
-@wrong("dropout_not_rescaled")
-class NotRescaled(Almost):
-    def outputs(self, weights, keys, values):
-        kept = torch.rand_like(weights) >= self.dropout.p if self.training else True
-        return (weights * kept) @ values
-
-
-@wrong("global_rng_used")
-class DrawsInEval(Almost):
-    def outputs(self, weights, keys, values):
-        kept = (torch.rand_like(weights) >= self.dropout.p) / (1 - self.dropout.p)
-        return (weights * kept if self.training else weights) @ values
 
 
 @wrong("stored_after_dropout")
@@ -212,56 +184,27 @@ class KeepsDropped(Almost):
         return weights @ values
 
 
-@wrong("input_mutated")
-class MutatesValues(Almost):
-    def outputs(self, weights, keys, values):
-        outputs = self.dropout(weights) @ values
-        values.detach().mul_(2)
-        return outputs
-
-
 def filled(scores, given, number=-math.inf):
     return scores.masked_fill(~allowed(scores, *given), number)
 
 
 but = wrong_in(Almost)
 LinearScores = but("no_tanh", score=lambda self, q, k: self.w_v(q + k).squeeze(-1))
-BareSqueeze = but(score=lambda self, q, k: self.w_v(torch.tanh(q + k)).squeeze())
-TanhOfEach = but("query_forgotten", score=lambda self, q, k: self.w_v(q.tanh() + k.tanh())[..., 0])
-ScaledProduct = but(score=lambda self, q, k: (q * k).sum(-1) / math.sqrt(q.shape[-1]))
-CrossedOver = but(
-    "layers_swapped",
-    scores=lambda self, q, k: self.score(self.W_k(q)[:, :, None], self.W_q(k)[:, None]),
-)
 EmptyRowsAreNaN = but("empty_row_nan", weigh=lambda self, s, *given: filled(s, given).softmax(-1))
 MaskForgotten = but("bool_mask_ignored", weigh=lambda self, s, lens, m: masked_softmax(s, lens))
 LengthsForgotten = but("lengths_ignored", weigh=lambda self, s, lens, m: masked_softmax(s, mask=m))
 TorchModuleMask = but(
-    "bool_mask_inverted",
+    "mask_inverted",
     weigh=lambda self, s, lens, m: masked_softmax(s, lens, None if m is None else ~m),
 )
-SoftmaxOverQueries = but(
-    "rows_do_not_sum_to_one",
-    weigh=lambda self, s, *given: filled(s, given).softmax(dim=1).nan_to_num(0.0),
-)
-OneKeyTooMany = but(
-    weigh=lambda self, s, lens, m: masked_softmax(
-        s, None if lens is None else (lens + 1).clamp(max=s.shape[2]), m
-    )
-)
-AveragesKeys = but("values_are_keys", outputs=lambda self, w, k, v: self.dropout(w) @ k)
 DropoutMadeInForward = but(
     "dropout_in_eval", outputs=lambda self, w, k, v: nn.Dropout(self.dropout.p)(w) @ v
 )
 DropsOutputs = but(
-    "dropout_on_output",
+    "dropout_on_the_outputs",
     outputs=lambda self, w, k, v: F.dropout(w @ v, self.dropout.p, self.training),
 )
-UsesTheDetached = but(
-    "gradient_cut", outputs=lambda self, w, k, v: self.dropout(self.attention_weights) @ v
-)
-KeepsNothing = but("attribute_missing", keep=lambda self, weights: None)
-KeepsGraph = but("attribute_attached", kept=lambda self, weights: weights)
+KeepsGraph = but("weights_with_graph", kept=lambda self, weights: weights)
 
 
 class Faulty(Almost):
@@ -287,18 +230,3 @@ class Faulty(Almost):
 @faulty("no tanh", "mask ignored", "empty rows are NaN", "graph kept")
 def with_faults(faults):
     return type("Module", (Faulty,), {"faults": faults})
-
-
-@wrong("not_as_requested")
-class DoubleByDefault(Almost):
-    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0, *, device=None, dtype=None):
-        dtype = torch.float64 if dtype is None else dtype
-        super().__init__(query_size, key_size, num_hiddens, dropout, device=device, dtype=dtype)
-
-
-@wrong("attribute_values")
-class WeightsKeptOnTheClass(WithLayers):
-    def forward(self, *inputs, **named):
-        outputs = super().forward(*inputs, **named)
-        type(self).attention_weights = vars(self).pop("attention_weights")
-        return outputs

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from course_lib.exercises.variants import faulty, right, wrong
+from course_lib.authoring.variants import faulty, right, wrong
 
 
 def projected(score):
@@ -50,7 +50,7 @@ def triple_loop(queries, keys, w_q, w_k, w_v):
 # wrong
 
 
-@wrong("gradient_cut")
+@wrong("detached")
 def through_numpy(queries, keys, w_q, w_k, w_v):
     q, k, a, b, v = (x.detach().numpy() for x in (queries, keys, w_q, w_k, w_v))
     features = np.tanh((q @ a.T)[:, :, None] + (k @ b.T)[:, None])
@@ -75,7 +75,7 @@ linear_only = wrong("no_tanh")(projected(lambda q, k, v: (q @ v)[:, :, None] + (
 two_tanhs = wrong("tanh_of_each")(
     projected(lambda q, k, v: (q.tanh() @ v).unsqueeze(2) + (k.tanh() @ v).unsqueeze(1))
 )
-bare_squeeze = wrong("wrong_shape")(
+bare_squeeze = wrong("squeezed")(
     paired(lambda x, v: F.linear(torch.tanh(x), v.unsqueeze(0)).squeeze())
 )
 batch_forgotten = wrong()(projected(lambda q, k, v: torch.tanh(q.unsqueeze(2) + k[0]) @ v))
@@ -83,14 +83,13 @@ keys_without_gradient = wrong()(
     projected(lambda q, k, v: torch.tanh(q[:, :, None] + k.data[:, None]) @ v)
 )
 no_new_axes = wrong("not_paired")(projected(lambda q, k, v: torch.tanh(q + k) @ v))
-always_float32 = wrong("dtype_changed")(changed(lambda *inputs: [x.float() for x in inputs]))
+always_float32 = wrong("default_dtype")(changed(lambda *inputs: [x.float() for x in inputs]))
 columns_for_features = wrong("weights_not_transposed")(
     lambda queries, keys, w_q, w_k, w_v: (
         torch.tanh((queries @ w_q)[:, :, None] + (keys @ w_k)[:, None]) @ w_v
     )
 )
-crossed = wrong("weights_swapped")(changed(lambda q, k, w_q, w_k, w_v: (q, k, w_k, w_q, w_v)))
-unsqueezed_the_other_way = wrong("wrong_shape")(
+unsqueezed_the_other_way = wrong("transposed_result")(
     projected(lambda q, k, v: torch.tanh(q.unsqueeze(1) + k.unsqueeze(2)) @ v)
 )
 
@@ -110,3 +109,9 @@ def with_faults(faults):
         return result.squeeze() if "squeezed" in faults else result
 
     return scores
+
+
+@wrong("another_activation")
+def another_activation(queries, keys, w_q, w_k, w_v):
+    feats = torch.relu((queries @ w_q.T)[:, :, None] + (keys @ w_k.T)[:, None])
+    return feats @ w_v

@@ -4,7 +4,7 @@ import collections
 
 import numpy as np
 
-from course_lib.exercises.variants import faulty, right, wrong
+from course_lib.authoring.variants import faulty, right, wrong
 
 
 @right
@@ -87,9 +87,6 @@ multiply_adds = wrong("factor_2_missing")(
     of_pairs(lambda pairs, d, d_v, size: (pairs * d + pairs * d_v, pairs * size))
 )
 only_d = wrong("d_used_twice")(of_pairs(lambda pairs, d, d_v, size: (4 * pairs * d, pairs * size)))
-only_scores = wrong("second_product_missing")(
-    of_pairs(lambda pairs, d, d_v, size: (2 * pairs * d, pairs * size))
-)
 float32_only = wrong("always_4_bytes")(
     of_pairs(lambda pairs, d, d_v, size: (2 * pairs * (d + d_v), 4 * pairs))
 )

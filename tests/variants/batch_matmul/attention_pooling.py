@@ -5,7 +5,7 @@ import math
 import torch
 from torch.nn import functional as F
 
-from course_lib.exercises.variants import faulty, right, wrong
+from course_lib.authoring.variants import faulty, right, wrong
 
 
 def weights_of(queries, keys):
@@ -46,7 +46,7 @@ def through_torch(queries, keys, values):
     return outputs, weights_of(queries, keys)
 
 
-@wrong("wrong_type")
+@wrong("one_result_only")
 def outputs_only(queries, keys, values):
     return weights_of(queries, keys) @ values
 
@@ -63,7 +63,7 @@ def keys_detached(queries, keys, values):
     return three_lines(queries, keys.detach(), values)
 
 
-@wrong("wrong_shape")
+@wrong("squeezed")
 def squeezed(queries, keys, values):
     weights = weights_of(queries, keys)
     return (weights @ values).squeeze(), weights
@@ -81,22 +81,16 @@ def remembers_by_shape(queries, keys, values):
 columns_sum_to_one = wrong("over_queries")(
     lambda q, k, v: ((w := torch.softmax(q @ k.mT, dim=-2)) @ v, w)
 )
-first_axis_of_three = wrong("wrong_values")(
-    lambda q, k, v: ((w := torch.softmax(q @ k.mT, dim=min(1, q.dim() - 1))) @ v, w)
-)
 raw_scores = wrong("no_softmax")(lambda q, k, v: (q @ k.mT @ v, q @ k.mT))
 textbook = wrong("scaled_already")(
     lambda q, k, v: ((w := weights_of(q / math.sqrt(q.shape[-1]), k)) @ v, w)
 )
-exp_over_sum = wrong("not_a_number")(
+exp_over_sum = wrong("unstable")(
     lambda q, k, v: ((w := (e := (q @ k.mT).exp()) / e.sum(-1, keepdim=True)) @ v, w)
 )
-weights_detached = wrong("gradient_cut")(lambda q, k, v: ((w := weights_of(q, k)) @ v, w.detach()))
-bmm_only = wrong("only_three_axes")(
-    lambda q, k, v: ((w := torch.bmm(q, k.transpose(1, 2)).softmax(-1)) @ v, w)
-)
-weights_first = wrong("wrong_order")(lambda q, k, v: ((w := weights_of(q, k)), w @ v))
-float32 = wrong("dtype_changed")(lambda q, k, v: three_lines(q.float(), k.float(), v.float()))
+weights_detached = wrong("detached")(lambda q, k, v: ((w := weights_of(q, k)) @ v, w.detach()))
+weights_first = wrong("results_in_another_order")(lambda q, k, v: ((w := weights_of(q, k)), w @ v))
+float32 = wrong("default_dtype")(lambda q, k, v: three_lines(q.float(), k.float(), v.float()))
 
 
 @faulty("overflows", "squeezed", "detached", "always_float64")
@@ -115,3 +109,15 @@ def several_faults(faults):
         return (torch.squeeze(outputs) if "squeezed" in faults else outputs), weights
 
     return attention_pooling
+
+
+@wrong("weights_transposed")
+def weights_transposed(queries, keys, values):
+    w = torch.softmax(queries @ keys.mT, -1)
+    return w.mT @ values, w
+
+
+@wrong("keys_averaged")
+def keys_averaged(queries, keys, values):
+    w = torch.softmax(queries @ keys.mT, -1)
+    return w @ keys, w

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from course_lib.exercises.variants import faulty, right, wrong
+from course_lib.authoring.variants import faulty, right, wrong
 
 
 @right
@@ -33,7 +33,7 @@ def underscore(queries, keys):
     return queries @ keys
 
 
-@wrong("gradient_cut")
+@wrong("detached")
 def no_grad(queries, keys):
     with torch.no_grad():
         return queries @ keys.mT
@@ -53,12 +53,11 @@ forgot_transpose = wrong("not_transposed")(lambda queries, keys: torch.matmul(qu
 positions_of_three_axes = wrong("only_three_axes")(
     lambda queries, keys: torch.matmul(queries, keys.transpose(1, 2))
 )
-capital_t = wrong("all_axes_reversed")(lambda queries, keys: queries @ keys.T)
 textbook = wrong("scaled_already")(
     lambda queries, keys: queries @ keys.mT / math.sqrt(queries.size(-1))
 )
-bare_squeeze = wrong("wrong_shape")(lambda queries, keys: torch.squeeze(queries @ keys.mT))
-float32 = wrong("dtype_changed")(lambda queries, keys: queries.float() @ keys.float().mT)
+bare_squeeze = wrong("squeezed")(lambda queries, keys: torch.squeeze(queries @ keys.mT))
+float32 = wrong("default_dtype")(lambda queries, keys: queries.float() @ keys.float().mT)
 order_of_four_axes = wrong("raised")(lambda queries, keys: queries @ keys.permute(0, 1, 3, 2))
 transposed_keys = right(lambda queries, keys: torch.matmul(queries, keys.transpose(-2, -1)))
 einsum = right(lambda queries, keys: torch.einsum("...id,...jd->...ij", queries, keys))
@@ -78,3 +77,8 @@ def several_faults(faults):
         return torch.squeeze(scores) if "squeezed" in faults else scores
 
     return batched_scores
+
+
+@wrong("queries_transposed")
+def queries_transposed(queries, keys):
+    return queries.mT @ keys.mT

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from course_lib.exercises.variants import faulty, right, wrong
+from course_lib.authoring.variants import faulty, right, wrong
 
 
 @right
@@ -42,21 +42,9 @@ def loop_for_heads_only(a, b):
     return torch.stack(heads, dim=1)
 
 
-@wrong("gradient_cut")
+@wrong("detached")
 def numpy_matmul(a, b):
     return torch.from_numpy(np.einsum("...nk,...km->...nm", a.detach().numpy(), b.detach().numpy()))
-
-
-@wrong("b0_for_all")
-def first_matrix(a, b):
-    y = b[0] if b.dim() == 3 else b.reshape(-1, *b.shape[-2:])[0] if b.dim() == 2 else b[0][None]
-    return (a[..., None] * y[..., None, :, :]).sum(-2)
-
-
-@wrong("reshape_for_transpose")
-def view_for_transpose(a, b):
-    bt = b.reshape(*b.shape[:-2], b.shape[-1], b.shape[-2])
-    return torch.einsum("...nk,...mk->...nm", a, bt)
 
 
 @wrong("raised")
@@ -67,10 +55,10 @@ def viewed_as_three_axes(a, b):
 
 at_sign = wrong("forbidden_call")(lambda a, b: a @ b)
 three_letters = wrong("only_three_axes")(lambda a, b: torch.einsum("bij,bjk->bik", a, b))
-single_precision = wrong("dtype_changed")(
+single_precision = wrong("default_dtype")(
     lambda a, b: torch.einsum("...nk,...km->...nm", a.float(), b.float())
 )
-squeezed = wrong()(lambda a, b: torch.einsum("...nk,...km->...nm", a, b).squeeze())
+squeezed = wrong("squeezed")(lambda a, b: torch.einsum("...nk,...km->...nm", a, b).squeeze())
 ellipsis_einsum = right(lambda a, b: torch.einsum("...ij,...jk->...ik", a, b))
 multiply_and_sum = right(lambda a, b: (a[..., :, :, None] * b[..., None, :, :]).sum(-2))
 transpose_then_multiply = right(
@@ -97,3 +85,18 @@ def several_faults(faults):
         return out
 
     return bmm
+
+
+@wrong("entry_by_entry")
+def entry_by_entry(a, b):
+    return a * b
+
+
+@wrong("other_axis_summed")
+def other_axis_summed(a, b):
+    return (a.unsqueeze(-1) * b.unsqueeze(-3)).sum(-1)
+
+
+@wrong("summed_over_leading_axes")
+def summed_over_leading_axes(a, b):
+    return torch.einsum("...ik,...kj->ij", a, b)

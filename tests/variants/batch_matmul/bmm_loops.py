@@ -4,7 +4,7 @@ import itertools
 
 import torch
 
-from course_lib.exercises.variants import faulty, right, wrong
+from course_lib.authoring.variants import faulty, right, wrong
 
 
 @right
@@ -44,21 +44,6 @@ def one_flat_loop(a, b):
 def recursion_over_items(a, b):
     first = (a[0] @ b[0]).unsqueeze(0)
     return first if len(a) == 1 else torch.cat([first, recursion_over_items(a[1:], b[1:])])
-
-
-@wrong("sum_never_reset")
-def total_outside(a, b):
-    B, n, k = a.shape
-    m = b.shape[2]
-    out = torch.zeros(B, n, m, dtype=a.dtype)
-    total = 0.0
-    for x in range(B):
-        for i in range(n):
-            for j in range(m):
-                for t in range(k):
-                    total = total + a[x, i, t] * b[x, t, j]
-                out[x, i, j] = total
-    return out
 
 
 @wrong("only_last_term")
@@ -124,7 +109,7 @@ def by_entry(a, b, out):
     return filled(out, lambda x, i, j: (a[x, i] * b[x, :, j]).sum())
 
 
-@wrong("gradient_cut")
+@wrong("detached")
 def plain_numbers(a, b):
     return filled(
         like_the_product(a, b),
@@ -132,7 +117,7 @@ def plain_numbers(a, b):
     )
 
 
-@wrong("dtype_changed")
+@wrong("default_dtype")
 def default_dtype(a, b):
     out = like_the_product(a, b, torch.float32)
     for x in range(a.shape[0]):
@@ -157,3 +142,25 @@ def several_faults(faults):
         return out
 
     return bmm_loops
+
+
+@wrong("one_product_missing")
+def one_product_missing(a, b):
+    B, n, k = a.shape
+    m = b.shape[2]
+    c = a.new_zeros(B, n, m)
+    for i in range(B):
+        for r in range(n):
+            for s in range(m):
+                for t in range(k - 1):
+                    c[i, r, s] += a[i, r, t] * b[i, t, s]
+    return c
+
+
+@wrong("one_item_for_all")
+def one_item_for_all(a, b):
+    B, n, k = a.shape
+    c = a.new_zeros(B, n, b.shape[2])
+    for i in range(B):
+        c[i] = a[i] @ b[i]
+        return c

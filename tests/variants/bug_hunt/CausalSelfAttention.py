@@ -6,7 +6,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from course_lib.exercises.variants import faulty, right, wrong, wrong_in
+from course_lib.attention import causal_mask, merge_heads, scaled_dot_product_attention, split_heads
+from course_lib.authoring.variants import faulty, right, wrong, wrong_in
 
 
 class Layers(nn.Module):
@@ -138,25 +139,10 @@ ViewAsItLies = but(
 )
 NoMask = but("not_causal", allowed=lambda self, x, lens: allowed(x, lens, causal=False))
 CausalInsideTheIf = but(
-    "causal_with_lengths_only",
+    "causal_in_some_calls",
     allowed=lambda self, x, lens: allowed(x, lens, causal=lens is not None),
 )
 AllFourFaults = wrong("not_fixed")(with_the_faults({"root", "triangle", "nan", "merge"}))
-MergeRepaired = wrong("scale_embed_dim+sees_the_future+empty_row_nan")(
-    with_the_faults({"root", "triangle", "nan"})
-)
-EmptyRowsRepaired = wrong("scale_embed_dim+sees_the_future+merge_without_transpose")(
-    with_the_faults({"root", "triangle", "merge"})
-)
-TriangleRepaired = wrong("scale_embed_dim+empty_row_nan+merge_without_transpose")(
-    with_the_faults({"root", "nan", "merge"})
-)
-RootRepaired = wrong("sees_the_future+empty_row_nan+merge_without_transpose")(
-    with_the_faults({"triangle", "nan", "merge"})
-)
-RootOfEmbedDim = but(
-    "scale_embed_dim", score=lambda self, q, k: q @ k.mT / math.sqrt(self.W_o.in_features)
-)
 UpperTriangle = but("sees_the_future", allowed=lambda self, x, lens: upside_down(x, lens))
 MinusInfinity = but("empty_row_nan", weigh=lambda self, s, ok: minus_infinity(s, ok))
 LargestNumberSubtracted = but(
@@ -166,6 +152,7 @@ LargestNumberSubtracted = but(
     ),
 )
 ThirdsInTurn = but(
+    "heads_cut_first",
     parts=lambda self, x: [
         part.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
         for part in self.W_qkv(x).unflatten(-1, (-1, 3)).unbind(-1)
@@ -184,3 +171,20 @@ class WeightsKeptOnTheClass(Permuted):
         outputs = super().forward(*inputs, **named)
         type(self).attention_weights = vars(self).pop("attention_weights")
         return outputs
+
+
+@wrong("thirds_in_another_order")
+class ThirdsInAnotherOrder(nn.Module):
+    def __init__(self, embed_dim, num_heads, *, device=None, dtype=None):
+        super().__init__()
+        self.h = num_heads
+        self.W_qkv = nn.Linear(embed_dim, 3 * embed_dim, bias=False, device=device, dtype=dtype)
+        self.W_o = nn.Linear(embed_dim, embed_dim, bias=False, device=device, dtype=dtype)
+
+    def forward(self, x, valid_lens=None):
+        k, q, v = (split_heads(t, self.h) for t in self.W_qkv(x).chunk(3, -1))
+        out, w = scaled_dot_product_attention(
+            q, k, v, valid_lens, causal_mask(x.shape[1], device=x.device)
+        )
+        self.attention_weights = w.detach()
+        return self.W_o(merge_heads(out))

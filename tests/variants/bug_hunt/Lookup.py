@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from course_lib.exercises.variants import faulty, right, wrong, wrong_in
+from course_lib.authoring.variants import faulty, right, wrong, wrong_in
 
 
 class Layers(nn.Module):
@@ -126,9 +126,6 @@ MinusInfinity = but(
 )
 AllFourFaults = wrong("not_fixed")(with_the_faults({"root", "mask_after", "eval_mode", "axis"}))
 ColumnsSumToOne = wrong("over_queries")(with_the_faults({"axis"}))
-AxisRepaired = wrong("scale_of_the_queries+zero_after_softmax+dropout_in_eval")(
-    with_the_faults({"root", "eval_mode", "mask_after"})
-)
 LargestNumberSubtracted = but(
     "dropped_key_has_weight",
     weights=lambda self, s, real: (

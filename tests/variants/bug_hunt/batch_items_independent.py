@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from course_lib.exercises.variants import faulty, right, wrong
+from course_lib.authoring.variants import faulty, right, wrong
 
 
 @right
@@ -34,16 +34,6 @@ def doubled_batch(module, queries, keys, values, valid_lens):
     return True
 
 
-@wrong("without_lengths")
-def no_lengths(module, queries, keys, values, valid_lens):
-    together = module(queries, keys, values)
-    for b in range(len(queries)):
-        alone = module(queries[b : b + 1], keys[b : b + 1], values[b : b + 1])
-        if not torch.allclose(alone, together[b : b + 1], atol=1e-6):
-            return False
-    return True
-
-
 def _each(module, queries, keys, values, valid_lens, agree):
     y = module(queries, keys, values, valid_lens)
     return [
@@ -61,12 +51,6 @@ def alone_without_its_length(module, queries, keys, values, valid_lens):
     )
 
 
-@wrong("always_true")
-def one_slice_for_all(module, *inputs):
-    parts = [module(*inputs)[b : b + 1] for b in range(len(inputs[0]))]
-    return torch.cat(parts).shape == module(*inputs).shape
-
-
 def each(agree, items=slice(None)):
     """A test item by item: the results of these items must `agree`."""
     return lambda *inputs: all(_each(*inputs, agree)[items])
@@ -76,14 +60,14 @@ def _close(a, b):
     return torch.allclose(a, b, atol=1e-6)
 
 
-more_than_allowed = wrong("accepts_turns_nan")(each(lambda a, b: not (a - b).norm() > 1e-5))
+more_than_allowed = wrong("nan_accepted")(each(lambda a, b: not (a - b).norm() > 1e-5))
 in_eval_mode = wrong("accepts_train_mode")(
     lambda module, *inputs: all(_each(module.eval(), *inputs, torch.allclose))
 )
 signed = wrong("accepts_all_smaller")(each(lambda a, b: (a - b).max() < 1e-6))
 exactly_equal = wrong("rejects_rounding")(each(torch.equal))
-a_tenth_allowed = wrong("accepts_a_hundredth")(each(lambda a, b: (a - b).abs().max() < 0.1))
-item_zero = wrong("accepts_last_item")(each(_close, slice(1)))
+a_tenth_allowed = wrong("errors_pass")(each(lambda a, b: (a - b).abs().max() < 0.1))
+item_zero = wrong("one_item_only")(each(_close, slice(1)))
 
 
 @faulty("one_sided", "first_item", "first_query", "loose")
@@ -109,3 +93,26 @@ def keys_and_values_stacked(module, queries, keys, values, valid_lens):
 @wrong("wrong_type")
 def bool_of_numpy(module, queries, keys, values, valid_lens):
     return np.bool_(stacked(module, queries, keys, values, valid_lens))
+
+
+@wrong("all_lengths")
+def all_lengths(module, queries, keys, values, valid_lens):
+    out = module(queries, keys, values, valid_lens)
+    for i in range(len(queries)):
+        if not torch.allclose(
+            out[i : i + 1],
+            module(queries[i : i + 1], keys[i : i + 1], values[i : i + 1], valid_lens),
+            atol=1e-5,
+        ):
+            return False
+    return True
+
+
+@wrong("items_reordered")
+def items_reordered(module, queries, keys, values, valid_lens):
+    out = module(queries, keys, values, valid_lens)
+    return torch.allclose(
+        out.flip(0),
+        module(queries.flip(0), keys.flip(0), values.flip(0), valid_lens.flip(0)),
+        atol=1e-5,
+    )

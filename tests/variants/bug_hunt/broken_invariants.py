@@ -2,7 +2,7 @@
 
 import collections
 
-from course_lib.exercises.variants import faulty, right, wrong
+from course_lib.authoring.variants import faulty, right, wrong
 
 KEY = {
     "avocet": "rows_sum_to_one",

@@ -1,6 +1,6 @@
 """Answers to `diagnosed_boxes`, as different hands would write them."""
 
-from course_lib.exercises.variants import right, wrong
+from course_lib.authoring.variants import right, wrong
 
 KEY = {"curlew": "masking_equals_deleting", "fulmar": "items_apart", "ibis": "empty_rows_zero"}
 

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import torch
 
-from course_lib.exercises.variants import faulty, right, wrong
+from course_lib.authoring.variants import faulty, right, wrong
 
 
 @right
@@ -91,14 +91,10 @@ def in_order(order):
 
 flipped = wrong("only_a_flip")(in_order(lambda m: torch.arange(m).flip(0)))
 rolled = wrong("only_a_roll")(in_order(lambda m: torch.arange(m).roll(1)))
-identity = wrong("always_true")(in_order(torch.arange))
 first_item = wrong("accepts_last_item")(
     swapping(lambda a, b: torch.allclose(a[0], b[0], atol=1e-5))
 )
-third_of_a_unit_allowed = wrong("accepts_a_hundredth")(
-    swapping(lambda a, b: (a - b).abs().max() < 0.05)
-)
-signed = wrong("accepts_all_smaller")(swapping(lambda a, b: (a - b).max() < 1e-6))
+third_of_a_unit_allowed = wrong("errors_pass")(swapping(lambda a, b: (a - b).abs().max() < 0.05))
 exactly_equal = wrong("rejects_rounding")(swapping(torch.equal))
 
 
@@ -137,3 +133,10 @@ def keys_and_values_stacked(module, queries, keys, values):
 @wrong("wrong_type")
 def bool_of_numpy(module, queries, keys, values):
     return np.bool_(every_permutation(module, queries, keys, values))
+
+
+@wrong("nan_accepted")
+def not_more_than(module, queries, keys, values):
+    order = torch.tensor([*range(1, keys.shape[1], 2), *range(0, keys.shape[1], 2)])
+    moved = module(queries, keys[:, order], values[:, order])
+    return not bool(((moved - module(queries, keys, values)).abs() > 1e-5).any())

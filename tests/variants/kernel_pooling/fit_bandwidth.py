@@ -5,7 +5,7 @@ import math
 import numpy as np
 import torch
 
-from course_lib.exercises.variants import faulty, right, wrong
+from course_lib.authoring.variants import faulty, right, wrong
 
 
 def predict(inputs, targets, bandwidth, leave_out=True):
@@ -84,15 +84,6 @@ def adam_on_h_itself(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
 def centres_the_targets(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
     targets -= targets.mean()
     return descend(inputs, targets, initial, num_steps, lr).exp().item()
-
-
-@wrong("step_without_a_leaf")
-def a_new_tensor_for_the_next_step(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
-    place = torch.tensor(math.log(initial), dtype=inputs.dtype, requires_grad=True)
-    for _ in range(num_steps):
-        loss(inputs, targets, place.exp()).backward()
-        place = place - lr * place.grad
-    return place.exp().item()
 
 
 @wrong("leaf_changed_in_place")

@@ -2,7 +2,7 @@
 
 import torch
 
-from course_lib.exercises.variants import faulty, right, wrong
+from course_lib.authoring.variants import faulty, right, wrong
 
 
 @right
@@ -41,20 +41,20 @@ def of_norms(score):
 
 
 logarithms_of_the_weights = right(of_kernel(lambda s: torch.log_softmax(s, dim=-1)))
-already_softmaxed = wrong("weights_returned")(of_kernel(lambda s: torch.softmax(s, dim=-1)))
+already_softmaxed = wrong("softmax_of_the_result")(of_kernel(lambda s: torch.softmax(s, dim=-1)))
 back_from_the_kernel = wrong("not_finite")(of_kernel(lambda s: torch.exp(s).log()))
 back_with_a_floor = wrong()(of_kernel(lambda s: torch.log(torch.exp(s) + 1e-12)))
-positive_square = wrong("wrong_values")(of_kernel(torch.neg))
+positive_square = wrong("negated")(of_kernel(torch.neg))
 norms_forgotten = wrong("only_for_unit_keys")(of_norms(lambda dots, q, k, h: dots / h**2))
 bandwidth_once = wrong("bandwidth_not_squared")(of_norms(lambda dots, q, k, h: (dots - k / 2) / h))
 mixed_term_once = wrong()(of_norms(lambda dots, q, k, h: (dots - q - k) / (2 * h**2)))
 distance_without_square = wrong()(
     lambda queries, keys, bandwidth: -torch.cdist(queries, keys) / (2 * bandwidth**2)
 )
-no_graph = wrong("gradient_cut")(
+no_graph = wrong("detached")(
     lambda queries, keys, bandwidth: expanded(queries.detach(), keys.detach(), bandwidth)
 )
-single_precision = wrong("dtype_changed")(
+single_precision = wrong("default_dtype")(
     lambda queries, keys, bandwidth: expanded(queries.float(), keys.float(), bandwidth)
 )
 diagonal_only = wrong("wrong_shape")(lambda *inputs: expanded(*inputs)[0])
@@ -74,3 +74,13 @@ def several_faults(faults):
         return scores.squeeze() if "squeezed" in faults else scores
 
     return gaussian_as_dot_product
+
+
+@wrong("key_term_wrong")
+def key_term_wrong(queries, keys, bandwidth):
+    return (queries @ keys.T - (keys**2).sum(1)) / bandwidth**2
+
+
+@wrong("query_term_only")
+def query_term_only(queries, keys, bandwidth):
+    return (queries @ keys.T - (queries**2).sum(1, keepdim=True) / 2) / bandwidth**2

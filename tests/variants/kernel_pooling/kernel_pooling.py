@@ -2,7 +2,7 @@
 
 import torch
 
-from course_lib.exercises.variants import faulty, right, wrong
+from course_lib.authoring.variants import faulty, right, wrong
 
 
 def distances(queries, keys):
@@ -75,23 +75,19 @@ def divided(kernel):
 softmax_over_rows = wrong("over_queries")(
     weighing(lambda squared, h: torch.softmax(-squared / (2 * h**2), 0))
 )
-kernel_sum = wrong("not_normalised")(weighing(kernel))
 sign_forgotten = wrong("plus_distance")(scoring(lambda squared, h: squared / (2 * h**2)))
 no_half = wrong("half_missing")(scoring(lambda squared, h: -squared / h**2))
 bandwidth_once = wrong("bandwidth_not_squared")(scoring(lambda squared, h: -squared / (2 * h)))
 rooted = wrong("gradient_not_finite")(
     scoring(lambda squared, h: -(torch.sqrt(squared) ** 2) / (2 * h**2))
 )
-weights_detached = wrong("gradient_cut")(
+weights_detached = wrong("detached")(
     lambda *inputs: ((pooled := bandwidth_as_unit(*inputs))[0], pooled[1].detach())
 )
 no_grad = wrong("gradient_cut")(scoring(lambda squared, h: -squared.detach() / (2 * h**2)))
-naive = wrong("not_a_number")(weighing(lambda squared, h: divided(kernel(squared, h))))
-nan_becomes_0 = wrong("rows_do_not_sum_to_one")(
-    weighing(lambda squared, h: divided(kernel(squared, h)).nan_to_num(0.0))
-)
-forgot_the_weights = wrong("wrong_type")(lambda *inputs: bandwidth_as_unit(*inputs)[0])
-single_precision = wrong("dtype_changed")(
+naive = wrong("underflow")(weighing(lambda squared, h: divided(kernel(squared, h))))
+forgot_the_weights = wrong("one_result_only")(lambda *inputs: bandwidth_as_unit(*inputs)[0])
+single_precision = wrong("default_dtype")(
     lambda queries, keys, values, bandwidth: bandwidth_as_unit(
         queries.float(), keys.float(), values.float(), bandwidth
     )

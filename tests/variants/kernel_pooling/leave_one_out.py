@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from course_lib.exercises.variants import faulty, right, wrong
+from course_lib.authoring.variants import faulty, right, wrong
 
 
 def scores_of(inputs, bandwidth):
@@ -60,7 +60,7 @@ def by_value(inputs, targets, bandwidth):
     return torch.stack(predictions)
 
 
-@wrong("dtype_changed")
+@wrong("default_dtype")
 def default_dtype(inputs, targets, bandwidth):
     predictions = torch.zeros(len(inputs))
     for i, p in enumerate(masked_diagonal(inputs, targets, bandwidth)):
@@ -91,7 +91,7 @@ def with_epsilon(epsilon):
     return leave_one_out
 
 
-@wrong("gradient_cut")
+@wrong("detached")
 def detached(inputs, targets, bandwidth):
     if isinstance(bandwidth, torch.Tensor):
         bandwidth = bandwidth.detach()
@@ -102,17 +102,14 @@ everyone = wrong("no_exclusion")(weighing(lambda s, own: torch.softmax(s, -1)))
 zero_afterwards = wrong("not_renormalised")(
     weighing(lambda s, own: s.softmax(-1).masked_fill(own, 0))
 )
-nan_when_alone = wrong("not_a_number")(
+nan_when_alone = wrong("single_point_nan")(
     weighing(lambda s, own: s.masked_fill(own, -math.inf).softmax(-1))
 )
 nan_to_num_at_the_end = wrong("gradient_not_finite")(
     lambda *inputs: torch.nan_to_num(nan_when_alone(*inputs))
 )
 never_divides_by_0 = wrong("precision_lost")(with_epsilon(1e-10))
-float_bandwidth = wrong("gradient_cut")(
-    lambda inputs, targets, h: masked_diagonal(inputs, targets, float(torch.as_tensor(h).detach()))
-)
-column = wrong("wrong_shape")(lambda *inputs: masked_diagonal(*inputs)[:, None])
+column = wrong("axis_kept")(lambda *inputs: masked_diagonal(*inputs)[:, None])
 
 
 @faulty("bandwidth_once", "by_value", "nan_when_alone", "detached", "always_float64")
@@ -131,3 +128,13 @@ def several_faults(faults):
         return weights @ targets
 
     return leave_one_out
+
+
+@wrong("half_missing")
+def half_missing(inputs, targets, bandwidth):
+    n = len(inputs)
+    if n == 1:
+        return targets * 0
+    s = -(((inputs[:, None] - inputs) / bandwidth) ** 2)
+    s = s.masked_fill(torch.eye(n, dtype=torch.bool), -torch.inf)
+    return s.softmax(1) @ targets

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from course_lib.exercises.variants import faulty, right, wrong
+from course_lib.authoring.variants import faulty, right, wrong
 
 
 @right
@@ -24,7 +24,7 @@ def norm_squared(queries, keys):
     return torch.linalg.vector_norm(queries[:, None, :] - keys[None, :, :], dim=-1) ** 2
 
 
-@wrong("gradient_cut")
+@wrong("detached")
 def through_numpy(queries, keys):
     q, k = queries.detach().numpy(), keys.detach().numpy()
     return torch.from_numpy(((q[:, None] - k[None]) ** 2).sum(-1))
@@ -42,8 +42,8 @@ def nothing(queries, keys):
     np.square(0.0)
 
 
-keys_in_rows = wrong("transposed")(lambda queries, keys: torch.cdist(keys, queries) ** 2)
-plain_cdist = wrong("root_taken")(lambda queries, keys: torch.cdist(queries, keys))
+keys_in_rows = wrong("transposed_result")(lambda queries, keys: torch.cdist(keys, queries) ** 2)
+plain_cdist = wrong("root_of_the_result")(lambda queries, keys: torch.cdist(queries, keys))
 matching_rows_only = wrong("elementwise_only")(
     lambda queries, keys: torch.sum((queries - keys) ** 2, dim=1)
 )
@@ -56,10 +56,10 @@ loop_over_queries = wrong("loops")(
 root_undone = wrong("gradient_not_finite")(
     lambda queries, keys: torch.sqrt(((queries[:, None] - keys) ** 2).sum(-1)).pow(2)
 )
-in_float32 = wrong("dtype_changed")(
+in_float32 = wrong("default_dtype")(
     lambda queries, keys: ((queries[:, None].float() - keys.float()) ** 2).sum(-1)
 )
-squeezed_at_the_end = wrong("wrong_shape")(
+squeezed_at_the_end = wrong("squeezed")(
     lambda queries, keys: torch.cdist(queries, keys).square().squeeze()
 )
 broadcast = right(lambda queries, keys: ((queries.unsqueeze(1) - keys.unsqueeze(0)) ** 2).sum(-1))
@@ -84,3 +84,17 @@ def several_faults(faults):
         return result.squeeze() if "squeezed" in faults else result
 
     return squared_distances
+
+
+@wrong("absolute_differences")
+def absolute_differences(queries, keys):
+    return (queries[:, None] - keys[None]).abs().sum(-1)
+
+
+@wrong("square_of_the_sum")
+def square_of_the_sum(queries, keys):
+    return (queries[:, None] - keys[None]).sum(-1) ** 2
+
+
+twice = wrong("twice_as_large")(lambda q, k: 2 * (q[:, None] - k).square().sum(-1))
+half = wrong("half_as_large")(lambda q, k: (q[:, None] - k).square().sum(-1) / 2)

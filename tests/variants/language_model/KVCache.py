@@ -5,7 +5,7 @@ import math
 import torch
 from torch.nn import functional as F
 
-from course_lib.exercises.variants import faulty, right, wrong, wrong_in
+from course_lib.authoring.variants import faulty, right, wrong, wrong_in
 
 
 @right
@@ -91,11 +91,11 @@ but = wrong_in(Almost)
 Replaces = but("overwritten", join=lambda self, old, new: new)
 AlongHeads = but("wrong_axis", join=lambda self, old, new: torch.cat([old, new], dim=1))
 WithoutRoot = but("unscaled", root=lambda self, query: 1)
-SumOfValues = but("over_the_query", weigh=lambda self, scores: scores.softmax(2))
+SumOfValues = but(None, weigh=lambda self, scores: scores.softmax(2))
 LastHundred = but(seen=lambda self: (self.keys[:, :, -100:], self.values[:, :, -100:]))
 
 
-@wrong("restarts_at_0")
+@wrong()
 class BufferFromTheStart(Almost):
     def append(self, keys, values):
         s = keys.shape[2]
@@ -134,7 +134,7 @@ class EnoughForMost(ZerosAttended):
         return (query @ keys.mT / query.shape[-1] ** 0.5).softmax(-1) @ values
 
 
-@wrong("first_position_only")
+@wrong()
 class TorchsCausal(TorchsOwn):
     def attend(self, query):
         keys, values = (torch.cat(x, dim=2) for x in zip(*self.parts))
@@ -192,3 +192,16 @@ class GrownInPlace(Concatenated):
         else:
             self.keys.set_(torch.cat((self.keys, keys), dim=-2))
             self.values.set_(torch.cat((self.values, values), dim=-2))
+
+
+@wrong("keys_and_values_in_another_order")
+class KeysAndValuesInAnotherOrder:
+    def __init__(self):
+        self.k = self.v = None
+
+    def append(self, keys, values):
+        self.k = keys if self.k is None else torch.cat([self.k, keys], 2)
+        self.v = values if self.v is None else torch.cat([values, self.v], 2)
+
+    def attend(self, query):
+        return torch.softmax(query @ self.k.mT / math.sqrt(query.shape[-1]), -1) @ self.v

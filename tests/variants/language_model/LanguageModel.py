@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from course_lib.exercises.variants import faulty, right, wrong, wrong_in
+from course_lib.authoring.variants import faulty, right, wrong, wrong_in
 
 
 class Block(nn.Module):
@@ -167,9 +167,6 @@ AsInTheFirstPaper = but(
 )
 OverwritesX = but("residual_of_the_normed", attend=normed_first, think=and_normed_again)
 AttentionOnly = but("no_residual", attend=lambda self, x, block: block.attention(block.norm_1(x)))
-NetworkOnly = but("no_residual", think=lambda self, x, block: block.feed_forward(block.norm_2(x)))
-FirstNormForgotten = but("not_normed", attend=lambda self, x, block: x + block.attention(x))
-SecondNormForgotten = but("not_normed", think=lambda self, x, block: x + block.feed_forward(x))
 CopiedLine = but("one_norm", think=lambda self, x, block: x + block.feed_forward(block.norm_1(x)))
 NoLastNorm = but("no_final_norm", finish=lambda self, x: self.to_logits(x))
 NoPositions = but("no_positions", place=lambda self, x, tokens: x)
@@ -185,7 +182,7 @@ NoActivation = but(change=gelu_replaced(nn.Identity()))
 GeluByTanh = but(change=gelu_replaced(nn.GELU(approximate="tanh")))
 WithDropout = but(change=gelu_replaced(nn.Sequential(nn.GELU(), nn.Dropout(0.2))))
 Probabilities = but(
-    "probabilities", finish=lambda self, x: self.to_logits(self.norm(x)).softmax(dim=-1)
+    "softmax_of_the_result", finish=lambda self, x: self.to_logits(self.norm(x)).softmax(dim=-1)
 )
 LastPositionAlone = but(finish=lambda self, x: self.to_logits(self.norm(x[:, -1])))
 KeepsTheFirstPositions = but(
@@ -195,27 +192,6 @@ KeepsTheFirstPositions = but(
 )
 FirstBlockAlone = but(finish=lambda self, x: self.to_logits(self.norm(self.blocks[0](x))))
 AnyLength = but("other_error", refuse=lambda self, tokens: tokens.clamp(max=self.context_length))
-
-
-@wrong()
-class CutOff(Almost):
-    """Reads the last context_length tokens instead of refusing."""
-
-    def forward(self, tokens):
-        return super().forward(tokens[:, -self.context_length :])
-
-
-@wrong()
-class SideBySide(Almost):
-    def forward(self, tokens):
-        self.refuse(tokens)
-        x = self.place(self.tokens(tokens), tokens)
-        for block in self.blocks:
-            added = block.attention(block.norm_1(x))
-            if hasattr(block, "feed_forward"):
-                added = added + block.feed_forward(block.norm_2(x))
-            x = x + added
-        return self.finish(x)
 
 
 @wrong("positions_stored")
@@ -234,104 +210,6 @@ class PositionsLeftBehind(Almost):
         self.positions = positions
 
 
-@wrong("extra_parameters")
-class PositionsLearned(Almost):
-    def change(self, num_tokens, attentions, positions, hidden_dim):
-        del self.positions
-        self.positions = nn.Parameter(positions)
-
-
-@wrong("not_as_requested")
-class NoContextLength(Almost):
-    def __init__(self, num_tokens, attentions, positions, hidden_dim=0):
-        super().__init__(num_tokens, attentions, positions, hidden_dim)
-        del self.context_length
-
-    def refuse(self, tokens):
-        if tokens.shape[1] > len(self.positions):
-            raise ValueError("too long")
-
-
-@wrong("layers_in_a_list")
-class PlainList(Almost):
-    def change(self, num_tokens, attentions, positions, hidden_dim):
-        blocks = list(self.blocks)
-        del self.blocks
-        self.blocks = blocks
-
-
-@wrong("layers_in_a_list")
-class AttentionsInAList(Almost):
-    """The attention modules are used and kept in a plain list, out of reach of the optimizer."""
-
-    def change(self, num_tokens, attentions, positions, hidden_dim):
-        self.attentions = list(attentions)
-        for block in self.blocks:
-            del block.attention
-
-    def forward(self, tokens):
-        for block, attention in zip(self.blocks, self.attentions, strict=True):
-            object.__setattr__(block, "attention", attention)
-        return super().forward(tokens)
-
-
-@wrong("parameters_renamed")
-class OtherNames(ListOfBlocks):
-    def __init__(self, num_tokens, attentions, positions, hidden_dim=0):
-        super().__init__(num_tokens, attentions, positions, hidden_dim)
-        self.token_embedding = self._modules.pop("tokens")
-
-    def forward(self, tokens):
-        self._modules["tokens"] = self.token_embedding
-        try:
-            return super().forward(tokens)
-        finally:
-            del self._modules["tokens"]
-
-
-@wrong()
-class OtherOrderOfArguments(ListOfBlocks):
-    def __init__(self, num_tokens, positions, attentions, hidden_dim=0):
-        super().__init__(num_tokens, attentions, positions, hidden_dim)
-
-
-@wrong()
-class SizesOnTheClass(ListOfBlocks):
-    """Keeps the positions on the class: a second model overwrites those of the first."""
-
-    kept = None
-
-    def __init__(self, num_tokens, attentions, positions, hidden_dim=0):
-        super().__init__(num_tokens, attentions, positions, hidden_dim)
-        type(self).kept = positions
-
-    def forward(self, tokens):
-        self.positions = type(self).kept.to(self.positions)
-        return super().forward(tokens)
-
-
-@wrong("module_not_begun")
-class NotBegun(ListOfBlocks):
-    def __init__(self, num_tokens, attentions, positions, hidden_dim=0):
-        self.tokens = nn.Embedding(num_tokens, positions.shape[1])
-        super().__init__(num_tokens, attentions, positions, hidden_dim)
-
-
-@wrong()
-class WithoutGraph(Almost):
-    """The blocks get no gradient."""
-
-    def attend(self, x, block):
-        return x + block.attention(block.norm_1(x)).detach()
-
-
-@wrong()
-class TokensOverwritten(Almost):
-    def place(self, x, tokens):
-        tokens.clamp_(max=0)
-        return super().place(x, tokens)
-
-
 @faulty("post-norm", "no last norm", "last positions")
 def in_several_ways(faults):
     class Model(Almost):
@@ -348,3 +226,34 @@ def in_several_ways(faults):
             return self.to_logits(x if "no last norm" in faults else self.norm(x))
 
     return Model
+
+
+@wrong("positions_from_the_end")
+class PositionsFromTheEnd(nn.Module):
+    def __init__(self, num_tokens, attentions, positions, hidden_dim=0):
+        super().__init__()
+        self.context_length, D = positions.shape
+        self.tokens = nn.Embedding(num_tokens, D)
+        self.register_buffer("positions", positions, persistent=False)
+        self.blocks = nn.ModuleList()
+        for a in attentions:
+            b = nn.ModuleDict({"attention": a, "norm_1": nn.LayerNorm(D)})
+            if hidden_dim:
+                b["norm_2"] = nn.LayerNorm(D)
+                b["feed_forward"] = nn.Sequential(
+                    nn.Linear(D, hidden_dim), nn.GELU(), nn.Linear(hidden_dim, D)
+                )
+            self.blocks.append(b)
+        self.norm = nn.LayerNorm(D)
+        self.to_logits = nn.Linear(D, num_tokens)
+
+    def forward(self, tokens):
+        n = tokens.shape[1]
+        if n > self.context_length:
+            raise ValueError("too long")
+        x = self.tokens(tokens) + self.positions[-n:]
+        for b in self.blocks:
+            x = x + b["attention"](b["norm_1"](x))
+            if "feed_forward" in b:
+                x = x + b["feed_forward"](b["norm_2"](x))
+        return self.to_logits(self.norm(x))

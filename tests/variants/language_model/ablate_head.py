@@ -1,11 +1,10 @@
 """Answers to `ablate_head`."""
 
 import contextlib
-import copy
 
 import torch
 
-from course_lib.exercises.variants import faulty, right, wrong, wrong_in
+from course_lib.authoring.variants import faulty, right, wrong, wrong_in
 
 
 def part_of(model, layer):
@@ -109,30 +108,13 @@ def stepwise(
 
 
 but = wrong_in(stepwise)
-forgets_to_remove = but("never_restored", end=lambda handle, part: None)
 written_into = but(
     "left_over", zero=lambda x, own: x.index_fill_(-1, torch.arange(x.shape[-1])[own], 0.0)
 )
-everything_off = but("all_heads", zero=lambda x, own: 0 * x)
+everything_off = but("other_features", zero=lambda x, own: 0 * x)
 counted_from_one = but(features=lambda part, head: columns_of(part, head + 1))
 eval_mode = but("left_over", begin=lambda model: model.eval())
 all_hooks_removed = but("left_over", end=lambda handle, part: part.W_o._forward_pre_hooks.clear())
-
-
-@wrong("nothing_switched_off")
-@contextlib.contextmanager
-def hook_without_a_return(model, layer, head):
-    part = part_of(model, layer)
-
-    def hook(module, inputs):
-        x = inputs[0].clone()
-        x[..., columns_of(part, head)] = 0
-
-    handle = part.W_o.register_forward_pre_hook(hook)
-    try:
-        yield
-    finally:
-        handle.remove()
 
 
 @wrong("not_restored_after_an_error")
@@ -144,26 +126,11 @@ def without_finally(model, layer, head):
     handle.remove()
 
 
-@wrong("gradients_off")
-@contextlib.contextmanager
-def everything_under_no_grad(model, layer, head):
-    with torch.no_grad(), stepwise(model, layer, head):
-        yield
-
-
 @wrong("left_over")
 @contextlib.contextmanager
 def errors_suppressed(model, layer, head):
     with contextlib.suppress(Exception), stepwise(model, layer, head):
         yield
-
-
-@wrong()
-@contextlib.contextmanager
-def copies_the_model(model, layer, head):
-    copied = copy.deepcopy(model)
-    with stepwise(copied, layer, head):
-        yield copied
 
 
 @wrong("not_a_context_manager")
@@ -173,18 +140,6 @@ def plain_generator(model, layer, head):
 
 
 _original = {}
-
-
-@wrong()
-@contextlib.contextmanager
-def weights_kept_by_layer(model, layer, head):
-    part = part_of(model, layer)
-    _original[layer] = part.W_o.weight.detach().clone()
-    part.W_o.weight.data[:, columns_of(part, head)] = 0
-    try:
-        yield
-    finally:
-        part.W_o.weight.data.copy_(_original[layer])
 
 
 @faulty("no finally", "every layer", "size of the output", "no gradient")

@@ -5,7 +5,7 @@ import random
 import torch
 from torch.nn import functional as F
 
-from course_lib.exercises.variants import faulty, right, wrong, wrong_in
+from course_lib.authoring.variants import faulty, right, wrong, wrong_in
 
 
 @right
@@ -158,12 +158,11 @@ def uniform_among_the_best(logits, temperature, top_k, generator):
     return torch.multinomial(p, 1, generator=generator)
 
 
-whole_text = but("raised", context=lambda tokens, size: tokens)
+whole_text = but("whole_text_read", context=lambda tokens, size: tokens)
 the_beginning = but("first_tokens_read", context=lambda tokens, size: tokens[:, :size])
 divides_by_zero = but("zero_not_treated", choose=drawn)
 never_draws = but("always_the_likeliest", choose=lambda x, *options: x.argmax(-1, keepdim=True))
 times_temperature = drawing("temperature_multiplied", lambda x, t, k, g: drawn(x, 1 / t, k, g))
-without_temperature = drawing("temperature_ignored", lambda x, t, k, g: drawn(x, 1.0, k, g))
 without_top_k = drawing("top_k_ignored", lambda x, t, k, g: drawn(x, t, None, g))
 global_numbers = drawing("global_rng", lambda x, t, k, g: drawn(x, t, k, None))
 same_for_all = drawing("all_texts_equal", one_draw_for_all)
@@ -214,3 +213,26 @@ def slips_of_a_writer(faults):
         )
 
     return generate
+
+
+@wrong("top_k_above_the_vocabulary")
+def top_k_above_the_vocabulary(
+    model, prompt, num_tokens, temperature=1.0, top_k=None, generator=None
+):
+    mode = model.training
+    model.eval()
+    with torch.no_grad():
+        for _ in range(num_tokens):
+            logits = model(prompt[:, -model.context_length :])[:, -1]
+            if temperature == 0:
+                nxt = logits.argmax(-1, keepdim=True)
+            else:
+                logits = logits / temperature
+                if top_k is not None:
+                    logits = logits.masked_fill(
+                        logits < logits.topk(top_k).values[:, -1:], -torch.inf
+                    )
+                nxt = torch.multinomial(logits.softmax(-1), 1, generator=generator)
+            prompt = torch.cat([prompt, nxt.to(prompt.dtype)], 1)
+    model.train(mode)
+    return prompt

@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from course_lib.attention import masked_softmax
 from course_lib.attention import scaled_dot_product_attention as sdpa
-from course_lib.exercises.variants import faulty, right, wrong, wrong_in
+from course_lib.authoring.variants import faulty, right, wrong, wrong_in
 
 
 def refuse(h, g):
@@ -106,23 +106,15 @@ def filled(scores, given, number=-math.inf):
 
 but = wrong_in(attention)
 tiled = but("groups_tiled", share=lambda x, times: torch.cat([x] * times, dim=1))
-only_group_0 = but("first_group_for_all", share=lambda x, times: x[:, :1])
 left_to_torch = but("other_error", check=lambda h, g: None)
 no_root = but("unscaled", score=lambda q, k: q @ k.mT)
-softmax_over_queries = but(
-    "over_queries", weigh=lambda s, *given: filled(s, given).softmax(-2).nan_to_num()
-)
 no_mask = but("bool_mask_ignored", weigh=lambda s, lens, m: masked_softmax(s, lens))
 no_lengths = but("lengths_ignored", weigh=lambda s, lens, m: masked_softmax(s, mask=m))
 mask_added = but(
     weigh=lambda s, lens, m: masked_softmax(s if m is None else s + m.to(s.dtype), lens),
 )
 nan_rows = but("empty_row_nan", weigh=lambda s, *given: filled(s, given).softmax(-1))
-nan_gradients = but(
-    "empty_row_gradient_nan",
-    weigh=lambda s, *given: (s + allowed_of(s, *given).log()).softmax(-1).nan_to_num(0.0),
-)
-cut_off = but("gradient_cut", result=lambda w, v: (w @ v).detach())
+cut_off = but("detached", result=lambda w, v: (w @ v).detach())
 
 
 @wrong("forbidden_call")
@@ -156,3 +148,11 @@ def with_faults(faults):
         return outputs.detach() if "detached" in faults else outputs
 
     return grouped
+
+
+@wrong("not_shared")
+def not_shared(queries, keys, values, valid_lens=None, mask=None):
+    if queries.shape[1] % keys.shape[1]:
+        raise ValueError("x")
+    w = masked_softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), valid_lens, mask)
+    return w @ values

@@ -2,7 +2,7 @@
 
 import torch
 
-from course_lib.exercises.variants import faulty, right, wrong, wrong_in
+from course_lib.authoring.variants import faulty, right, wrong, wrong_in
 
 
 @right
@@ -53,7 +53,6 @@ def stepwise(
 but = wrong_in(stepwise)
 where_it_was = but("same_token", key=lambda i, p: i - p)
 over_all_positions = but("divided_by_n", count=lambda n, p: n)
-not_divided = but("summed", count=lambda n, p: 1)
 not_a_number = but("not_a_number", empty=float("nan"))
 
 
@@ -70,11 +69,6 @@ def keys_first(attention_weights, period=None):
     p = max(n // 2, 1) if period is None else min(period, n)
     i = torch.arange(p, n)
     return attention_weights[:, i - p + 1, i].sum(-1) / max(n - p, 1)
-
-
-@wrong("period_ignored")
-def always_half(attention_weights, period=None):
-    return stepwise(attention_weights)
 
 
 @wrong("input_mutated")
@@ -98,3 +92,13 @@ def with_faults(faults):
         return scores.float() if "float32" in faults else scores
 
     return score
+
+
+@wrong("half_rounded_up")
+def half_rounded_up(attention_weights, period=None):
+    h, n, _ = attention_weights.shape
+    p = (n + 1) // 2 if period is None else period
+    if p >= n:
+        return attention_weights.new_zeros(h)
+    i = torch.arange(p, n)
+    return attention_weights[:, i, i - p + 1].mean(-1)

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from course_lib.exercises.variants import faulty, right, wrong
+from course_lib.authoring.variants import faulty, right, wrong
 
 
 @right
@@ -55,12 +55,6 @@ def added_up(logits, tokens):
     return F.cross_entropy(logits[:, :-1].mT, tokens[:, 1:].long(), reduction="sum")
 
 
-@wrong("softmax_twice")
-def probabilities_into_cross_entropy(logits, tokens):
-    p = F.softmax(logits, dim=-1)
-    return F.cross_entropy(p[:, :-1].reshape(-1, p.shape[-1]), tokens[:, 1:].reshape(-1).long())
-
-
 @wrong("reshaped")
 def viewed_into_shape(logits, tokens):
     logits = logits[:, :-1]
@@ -83,7 +77,7 @@ def one_for_each(logits, tokens):
     return F.cross_entropy(logits[:, :-1].mT, tokens[:, 1:].long(), reduction="none")
 
 
-@wrong("wrong_type")
+@wrong("list_returned")
 def plain_number(logits, tokens):
     return swapped_axes(logits, tokens).item()
 
@@ -98,3 +92,16 @@ def slips_of_a_loss(faults):
         return loss.float() if "narrowed" in faults else loss
 
     return next_token_loss
+
+
+@wrong("texts_joined")
+def texts_joined(logits, tokens):
+    return F.cross_entropy(logits.flatten(0, 1)[:-1], tokens.flatten()[1:].long())
+
+
+@wrong("base_two")
+def base_two(logits, tokens):
+    return (
+        F.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten().long())
+        / 0.69314718056
+    )

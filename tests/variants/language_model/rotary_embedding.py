@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from course_lib.exercises.variants import faulty, right, wrong, wrong_in
+from course_lib.authoring.variants import faulty, right, wrong, wrong_in
 
 
 def angles_of(x, offset, rates=None):
@@ -77,9 +77,6 @@ def other_way(a, b, cos, sin):
 
 signs_swapped = but("clockwise", turn=other_way)
 always_from_zero = but("offset_ignored", place=lambda x, o: torch.arange(x.shape[-2])[:, None])
-counted_as_people_do = but(
-    "positions_from_one", place=lambda x, o: torch.arange(o + 1, o + 1 + x.shape[-2])[:, None]
-)
 exponent_without_two = but("base_100", rates=lambda d: 10000.0 ** (-torch.arange(d // 2) / d))
 
 
@@ -89,24 +86,6 @@ def rotate_half(x, offset=0):
     angles = torch.cat([angles, angles], dim=-1)
     a, b = x[..., : x.shape[-1] // 2], x[..., x.shape[-1] // 2 :]
     return (x * angles.cos() + torch.cat([-b, a], dim=-1) * angles.sin()).to(x.dtype)
-
-
-@wrong("angle_for_each_feature")
-def an_angle_each(x, offset=0):
-    angles_of(x, offset)
-    p = torch.arange(offset, offset + x.shape[-2])[:, None]
-    angles = p / 10000 ** (torch.arange(x.shape[-1]) / x.shape[-1])
-    quarter = torch.stack((-x[..., 1::2], x[..., ::2]), dim=-1).flatten(-2)
-    return (x * angles.cos() + quarter * angles.sin()).to(x.dtype)
-
-
-@wrong("first_number_overwritten")
-def overwrites(x, offset=0):
-    cos, sin = (f(angles_of(x, offset)).to(x.dtype) for f in (torch.cos, torch.sin))
-    out = x.clone()
-    out[..., ::2] = out[..., ::2] * cos - out[..., 1::2] * sin
-    out[..., 1::2] = out[..., ::2] * sin + out[..., 1::2] * cos
-    return out
 
 
 @wrong("other_error")
@@ -143,7 +122,7 @@ def table_of_2048(x, offset=0):
     return woven(new).to(x.dtype)
 
 
-@wrong()
+@wrong("detached")
 def gradient_cut(x, offset=0):
     with torch.no_grad():
         return in_steps(x, offset)

@@ -2,7 +2,7 @@
 
 import torch
 
-from course_lib.exercises.variants import faulty, right, wrong
+from course_lib.authoring.variants import faulty, right, wrong
 
 
 @right
@@ -38,7 +38,7 @@ def what_transformer_code_has(num_queries, num_keys=None, *, device=None):
     return torch.triu(torch.ones(shape, device=device), diagonal=1) == 1
 
 
-@wrong("wrong_shape")
+@wrong("num_keys_ignored")
 def square_always(num_queries, num_keys=None, *, device=None):
     return lower_triangle(num_queries, device=device)
 
@@ -57,9 +57,8 @@ future_only = wrong("upper_triangular")(of_ones(lambda ones, more: ones.triu(mor
 torch_alignment = wrong("top_left_aligned")(of_ones(lambda ones, more: ones.tril() == 1))
 strictly_before = wrong("own_key_dropped")(of_ones(lambda ones, more: ones.tril(more - 1).bool()))
 shifted_the_wrong_way = wrong("offset_negated")(of_ones(lambda ones, more: ones.tril(-more).bool()))
-one_step_ahead = wrong("one_step_ahead")(of_ones(lambda ones, more: ones.tril(more + 1).bool()))
 true_where_dropped = wrong("true_means_drop")(of_ones(lambda ones, more: ones.tril(more) == 0))
-float_triangle = wrong("wrong_dtype_kind")(of_ones(lambda ones, more: ones.tril(more)))
+float_triangle = wrong("numbers_for_bools")(of_ones(lambda ones, more: ones.tril(more)))
 minus_infinity_above_the_diagonal = wrong("wrong_dtype_kind")(
     of_ones(lambda ones, more: (ones * -torch.inf).triu(more + 1))
 )
@@ -77,3 +76,11 @@ def slips_of_a_triangle(faults):
         return mask if "floats" in faults else mask.bool()
 
     return causal_mask
+
+
+@wrong("zero_taken_for_none")
+def zero_taken_for_none(num_queries, num_keys=None, *, device=None):
+    num_keys = num_keys or num_queries
+    return torch.ones(num_queries, num_keys, dtype=torch.bool, device=device).tril(
+        num_keys - num_queries
+    )

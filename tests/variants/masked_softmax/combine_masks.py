@@ -4,7 +4,7 @@ import functools
 
 import torch
 
-from course_lib.exercises.variants import faulty, right, wrong
+from course_lib.authoring.variants import faulty, right, wrong
 
 
 @right
@@ -17,16 +17,7 @@ def ampersand(*masks):
     return result
 
 
-@wrong("python_and")
-def keyword_and(*masks):
-    result = None
-    for mask in masks:
-        if mask is not None:
-            result = mask if result is None else (result and mask)
-    return result
-
-
-@wrong("input_mutated")
+@wrong("written_in_place")
 def in_place(*masks):
     result = None
     for mask in masks:
@@ -47,7 +38,6 @@ def starts_from_true_and_stays_there(*masks):
     return result
 
 
-no_none = wrong("none_crashes")(lambda *masks: functools.reduce(lambda a, b: a & b, masks))
 one_list_of_masks = wrong("wrong_type")(lambda *masks: [mask for mask in masks if mask is not None])
 
 
@@ -94,3 +84,28 @@ def slips_of_a_loop(faults):
         return result.int() if "whole_numbers" in faults else result
 
     return combine_masks
+
+
+@wrong("stops_at_none")
+def stops_at_none(*masks):
+    out = None
+    for m in masks:
+        if m is None:
+            break
+        out = m if out is None else out & m
+    return out
+
+
+@wrong("two_masks_only")
+def two_masks_only(a=None, b=None, *rest):
+    if a is None:
+        return b
+    if b is None:
+        return a
+    return a & b
+
+
+@wrong("inverted_result")
+def true_means_dropped(*masks):
+    given = [mask for mask in masks if mask is not None]
+    return ~functools.reduce(torch.logical_and, given) if given else None

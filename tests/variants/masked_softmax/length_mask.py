@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from course_lib.exercises.variants import faulty, right, wrong
+from course_lib.authoring.variants import faulty, right, wrong
 
 
 @right
@@ -35,7 +35,7 @@ def through_a_list(valid_lens, max_len):
     return torch.tensor(rows).view(*valid_lens.shape, max_len)
 
 
-@wrong("wrong_shape")
+@wrong("squeezed")
 def squeezed(valid_lens, max_len):
     lengths = valid_lens.unsqueeze(-1)
     return (torch.arange(max_len, device=lengths.device) < lengths).squeeze()
@@ -68,7 +68,7 @@ float_zero_one = wrong("wrong_dtype_kind")(
 one_dimension = wrong("only_one_length_per_item")(
     lambda valid_lens, max_len: torch.arange(max_len)[None, :] < valid_lens[:, None]
 )
-keeps_the_last_keys = wrong()(
+keeps_the_last_keys = wrong("right_aligned")(
     lambda valid_lens, max_len: torch.arange(max_len) >= max_len - valid_lens[..., None]
 )
 width_of_the_longest = wrong("wrong_shape")(

@@ -5,7 +5,8 @@ import math
 import torch
 from torch.nn import functional as F
 
-from course_lib.exercises.variants import faulty, right, wrong
+from course_lib.attention import length_mask
+from course_lib.authoring.variants import faulty, right, wrong
 
 
 def keep_of(scores, valid_lens, mask):
@@ -100,7 +101,7 @@ def filled(scores, keep, number=-math.inf):
     return scores.masked_fill(~keep, number)
 
 
-@wrong("inverted")
+@wrong("mask_inverted")
 def drops_the_kept(scores, valid_lens=None, mask=None):
     if valid_lens is None and mask is None:
         return torch.softmax(scores, -1)
@@ -116,7 +117,7 @@ def mask_in_place(scores, lens, mask):
     return scores, None, keep
 
 
-@wrong("rows_do_not_sum_to_one")
+@wrong("zero_after_softmax")
 @by_what_is_kept
 def softmax_zero_renormalise(scores, keep):
     kept = torch.softmax(scores, -1) * keep
@@ -142,34 +143,19 @@ plain_softmax = wrong("nothing_masked")(by_what_is_kept(lambda s, keep: F.softma
 times_mask_before = wrong("filled_with_zero")(
     by_what_is_kept(lambda s, keep: torch.softmax(s * keep, -1))
 )
-times_mask_after = wrong("zero_after_softmax")(
-    by_what_is_kept(lambda s, keep: torch.softmax(s, -1) * keep)
-)
 nan_rows = wrong("empty_row_nan")(
     by_what_is_kept(lambda s, keep: F.softmax(torch.where(keep, s, -math.inf), -1))
 )
-nan_gradient = wrong("empty_row_gradient_nan")(
-    by_what_is_kept(lambda s, keep: (s + keep.to(s).log()).softmax(-1).nan_to_num(nan=0.0))
-)
-empty_rows_become_uniform_without_nan = wrong("empty_row_has_weight")(
+empty_rows_become_uniform_without_nan = wrong("finite_fill")(
     by_what_is_kept(lambda s, keep: filled(s, keep).softmax(-1).nan_to_num(1 / s.shape[-1]))
 )
 dim_minus_two = wrong("over_queries")(
     by_what_is_kept(lambda s, keep: filled(s, keep).softmax(-2).nan_to_num(0))
 )
-minus_one_billion = wrong("empty_row_uniform")(
-    by_what_is_kept(lambda s, keep: torch.softmax(torch.where(keep, s, -1e9), -1))
-)
 lengths_only = wrong("bool_mask_ignored")(of_other_inputs(lambda s, lens, mask: (s, lens, None)))
-torch_polarity_for_the_mask = wrong("bool_mask_inverted")(
-    of_other_inputs(lambda s, lens, mask: (s, lens, None if mask is None else ~mask))
-)
-any_for_is_none = wrong("empty_row_has_weight")(
-    of_other_inputs(lambda s, lens, m: (s, lens if lens is not None and lens.any() else None, m))
-)
-through_data = wrong("gradient_cut")(of_other_inputs(lambda s, lens, mask: (s.data, lens, mask)))
-in_float32 = wrong("dtype_changed")(of_other_inputs(lambda s, lens, mask: (s.float(), lens, mask)))
-squeezed = wrong("wrong_shape")(lambda *args, **given: finfo_then_zero(*args, **given).squeeze())
+through_data = wrong("detached")(of_other_inputs(lambda s, lens, mask: (s.data, lens, mask)))
+in_float32 = wrong("default_dtype")(of_other_inputs(lambda s, lens, mask: (s.float(), lens, mask)))
+squeezed = wrong("squeezed")(lambda *args, **given: finfo_then_zero(*args, **given).squeeze())
 
 
 @faulty("mask_ignored", "empty_rows", "detached")
@@ -182,3 +168,18 @@ def several_faults(faults):
         return weights if "empty_rows" in faults else weights * keep
 
     return masked_softmax
+
+
+@wrong("one_mask_only")
+def one_mask_only(scores, valid_lens=None, mask=None):
+    if valid_lens is not None:
+        mask = length_mask(valid_lens, scores.shape[-1])
+        if valid_lens.ndim == 1:
+            mask = mask[:, None]
+        if scores.ndim == 4:
+            mask = mask[:, None]
+    if mask is None:
+        return torch.softmax(scores, -1)
+    keep = mask.expand_as(scores)
+    s = scores.masked_fill(~keep, -torch.inf).masked_fill(~keep.any(-1, keepdim=True), 0.0)
+    return torch.softmax(s, -1) * keep

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from course_lib.exercises.variants import faulty, right, wrong
+from course_lib.authoring.variants import faulty, right, wrong
 
 
 @right
@@ -42,13 +42,6 @@ def in_place(scores, axis=-1):
     return e / e.sum(axis=axis, keepdims=True)
 
 
-@wrong("keepdims_forgotten")
-def keepdims_in_neither(scores, axis=-1):
-    scores = scores - np.max(scores, axis)
-    exps = np.exp(scores)
-    return exps / np.sum(exps, axis)
-
-
 through_torch = right(
     lambda scores, axis=-1: torch.softmax(torch.from_numpy(scores.copy()), dim=axis).numpy()
 )
@@ -79,10 +72,9 @@ def shifting(shift):
 
 naive = wrong("no_maximum_subtracted")(shifting(lambda scores, axis: scores))
 one_maximum = wrong("global_maximum")(shifting(lambda scores, axis: scores - scores.max()))
-mean = wrong("not_a_number")(shifting(lambda s, axis: s - s.mean(axis=axis, keepdims=True)))
-first = wrong("not_a_number")(shifting(lambda s, axis: s - s.take([0], axis=axis)))
-clipped = wrong()(shifting(lambda scores, axis: np.clip(scores, -50, 50)))
-in_float32 = wrong("dtype_changed")(
+mean = wrong("not_the_maximum")(shifting(lambda s, axis: s - s.mean(axis=axis, keepdims=True)))
+clipped = wrong("clipped")(shifting(lambda scores, axis: np.clip(scores, -50, 50)))
+in_float32 = wrong("default_dtype")(
     shifting(lambda scores, axis: (scores - top(scores, axis)).astype(np.float32))
 )
 sums_everything = wrong("does_not_sum_to_one")(
@@ -105,3 +97,15 @@ def slips_along_an_axis(faults):
         return weights.astype(np.float32) if "in_float32" in faults else weights
 
     return stable_softmax
+
+
+@wrong("always_float64")
+def always_float64(scores, axis=-1):
+    s = np.asarray(scores, dtype=np.float64)
+    e = np.exp(s - s.max(axis=axis, keepdims=True))
+    return e / e.sum(axis=axis, keepdims=True)
+
+
+@wrong("tensor_returned")
+def by_torch(scores, axis=-1):
+    return torch.softmax(torch.from_numpy(scores.copy()), axis)

@@ -6,7 +6,7 @@ import types
 import torch
 
 from course_lib.attention import blocked_attention
-from course_lib.exercises.variants import faulty, right, wrong
+from course_lib.authoring.variants import faulty, right, wrong
 
 
 def pieces(m, block_size):
@@ -140,15 +140,9 @@ def bad(message, **options):
     return wrong(message)(build(**options))
 
 
-delta_of_the_block = bad(
-    "row_sum_of_the_block", delta=lambda w, dw, g, out: (w * dw).sum(-1, keepdim=True)
-)
 no_delta = bad("row_sum_forgotten", delta=lambda w, dw, g, out: 0.0)
 no_root = bad("root_forgotten", scale=lambda d: 1.0)
-forgets_the_mask = bad("mask_forgotten", with_mask=False)
 drops_the_rest = bad("wrong_gradient", until=lambda m, b: m // b * b)
-overwrites_queries = bad("queries_overwritten", collect=False)
-careless_with_infinity = bad("empty_row", care=False)
 
 
 @wrong("spent_kept")

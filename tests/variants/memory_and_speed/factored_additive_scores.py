@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from course_lib.exercises.variants import faulty, right, wrong
+from course_lib.authoring.variants import faulty, right, wrong
 
 
 def widest(dtype):
@@ -71,22 +71,12 @@ def guarded_by(near):
     return lambda q, k, w: fast_if(near(q, k), q, k, w)
 
 
-@wrong("wrong_beyond_the_range")
-def slow_where_nan(q, k, w):
-    scores = fast_if(True, q, k, w)
-    return fast_if(False, q, k, w) if scores.isnan().any() else scores
-
-
 trusting = wrong("no_guard")(guarded_by(lambda q, k: True))
-forty_for_all = wrong("guard_for_float32")(
-    guarded_by(lambda q, k: q.abs().max() <= 40 and k.abs().max() <= 40)
-)
 without_abs = wrong("precision_lost")(
     guarded_by(lambda q, k: q.max() <= limit(q.dtype) and k.max() <= limit(k.dtype))
 )
 plain_tanh = wrong("spent_functions")(guarded_by(lambda q, k: False))
-gradient_cut = wrong()(torch.no_grad()(lambda q, k, w: reciprocal(q, k, w)))
-softmax_would_not_mind = wrong("constant_forgotten")(lambda q, k, w: reciprocal(q, k, w) + w.sum())
+gradient_cut = wrong("detached")(torch.no_grad()(lambda q, k, w: reciprocal(q, k, w)))
 
 
 @faulty("guard_40", "constant_forgotten", "both_signs", "in_place")
@@ -111,3 +101,12 @@ def slips_of_a_fast_form(faults):
         return scores
 
     return factored_additive_scores
+
+
+@wrong("factor_2_missing")
+def factor_2_missing(projected_queries, projected_keys, w_v):
+    q, k = projected_queries, projected_keys
+    if max(q.abs().max(), k.abs().max()) > 40 or q.dtype == torch.float16:
+        return torch.tanh(q[:, :, None] + k[:, None]) @ w_v
+    a, b = q.exp()[:, :, None], k.exp()[:, None]
+    return ((a * b - 1) / (a * b + 1)) @ w_v

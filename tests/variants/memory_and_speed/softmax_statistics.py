@@ -5,7 +5,7 @@ import math
 
 import torch
 
-from course_lib.exercises.variants import faulty, right, wrong, wrong_in
+from course_lib.authoring.variants import faulty, right, wrong, wrong_in
 
 
 @right
@@ -88,27 +88,13 @@ def concatenated(blocks):
     return by_block([torch.cat(list(blocks), dim=-1)])
 
 
-@wrong("maximum_starts_at_0")
-def from_zero(blocks):
-    m = s = None
-    for b in blocks:
-        if m is None:
-            m, s = torch.zeros_like(b[..., 0]), torch.zeros_like(b[..., 0])
-        new = torch.maximum(m, b.amax(-1))
-        s = s * (m - new).exp() + (b - new[..., None]).exp().sum(-1)
-        m = new
-    return m, s
-
-
 but = wrong_in(by_block)
 never_rescaled = but("sum_not_rescaled", fade=lambda m, shift: 1.0)
-each_block_anew = but("maximum_not_carried", carry=lambda m, own: own, fade=lambda m, shift: 1.0)
-plain_sum = but("not_shifted", shift=torch.zeros_like, fade=lambda m, shift: 1.0)
 unguarded = but("empty_row", shift=lambda m: m)
 overwrites_the_blocks = but(
     "input_mutated", exponentials=lambda b, shift: b.sub_(shift.unsqueeze(-1)).exp_()
 )
-log_of_sum = wrong("wrong_values")(of_results(lambda m, s: (m, torch.log(s))))
+log_of_sum = wrong("logsumexp_returned")(of_results(lambda m, s: (m, torch.log(s))))
 
 
 @faulty("not_rescaled", "no_guard", "in_place", "all_kept")

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from course_lib.exercises.variants import faulty, right, wrong, wrong_in
+from course_lib.authoring.variants import faulty, right, wrong, wrong_in
 
 
 class Base(nn.Module):
@@ -165,20 +165,6 @@ class TwoHeadsAlways(Almost):
 # wrong in one step
 
 
-@wrong("masks_tiled")
-class TiledLengths(FoldedHeads):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        b, n, m = len(queries), queries.shape[1], keys.shape[1]
-        ok = torch.ones(b * self.h, n, m, dtype=torch.bool)
-        if valid_lens is not None:
-            lens = valid_lens.repeat(self.h, *[1] * (valid_lens.dim() - 1))
-            ok &= torch.arange(m) < lens.reshape(b * self.h, -1, 1)
-        if mask is not None:
-            mask = mask.repeat(self.h, 1, 1) if mask.dim() == 3 else mask
-            ok &= mask.flatten(0, 1) if mask.dim() == 4 else mask
-        return super().forward(queries, keys, values, None, ok.unflatten(0, (b, self.h)))
-
-
 @wrong()
 class RemembersTheKeys(Almost):
     def project(self, queries, keys, values):
@@ -211,9 +197,6 @@ def of_layers(project):
 
 but = wrong_in(Almost)
 SeedsSlip = but("values_from_keys", project=of_layers(lambda a, b, c, q, k, v: (a(q), b(k), c(k))))
-CopiedLine = but(
-    "values_through_W_k", project=of_layers(lambda a, b, c, q, k, v: (a(q), b(k), b(v)))
-)
 SplitByView = but(
     "split_without_transpose", split=lambda self, x: x.contiguous().view(len(x), self.h, -1, self.d)
 )
@@ -241,7 +224,7 @@ EmptyRowsBreak = but("empty_row_nan", softmax=lambda self, s, ok: filled(s, ok).
 SoftmaxDownTheColumns = but(
     "over_queries", softmax=lambda self, s, ok: filled(s, ok).softmax(dim=2).nan_to_num(nan=0.0)
 )
-KeepsTheGraph = but("attribute_attached", kept=lambda self, w: w)
+KeepsTheGraph = but("weights_with_graph", kept=lambda self, w: w)
 AlwaysDropping = but("dropout_in_eval", used=lambda self, w: F.dropout(w, self.dropout.p))
 DropsOutputs = but(
     "dropout_on_output", used=lambda self, w: w, last=lambda self, x: self.dropout(self.W_o(x))
@@ -275,10 +258,3 @@ class WeightsKeptOnTheClass(LoopOverHeads):
         outputs = super().forward(*inputs, **named)
         type(self).attention_weights = vars(self).pop("attention_weights")
         return outputs
-
-
-@wrong()
-class HeadsCountedOnTheClass(LoopOverHeads):
-    def __init__(self, *sizes, **named):
-        super().__init__(*sizes, **named)
-        type(self).h = vars(self).pop("h")

@@ -2,7 +2,7 @@
 
 import torch
 
-from course_lib.exercises.variants import faulty, right, wrong
+from course_lib.authoring.variants import faulty, right, wrong
 
 
 @right
@@ -62,23 +62,11 @@ def _copy(mha, reference, order="qkv", change=lambda x: x, weights=True, out=Tru
         reference.out_proj.bias.fill_(0)
 
 
-keys_first = wrong("order_kqv")(lambda mha, reference: _copy(mha, reference, "kqv"))
-all_transposed = wrong("transposed")(lambda mha, reference: _copy(mha, reference, change=torch.t))
+keys_first = wrong("another_order")(lambda mha, reference: _copy(mha, reference, "kqv"))
 biases_if_any = wrong("old_biases_left")(
     lambda mha, reference: _copy(mha, reference, bias=mha.W_q.bias is not None)
 )
 only_the_inputs = wrong("output_forgotten")(lambda mha, reference: _copy(mha, reference, out=False))
-
-
-@wrong("nothing_loaded")
-def not_strict(mha, reference):
-    reference.load_state_dict(mha.state_dict(), strict=False)
-
-
-@wrong("shared")
-def shares_the_output_layer(mha, reference):
-    _copy(mha, reference, out=False)
-    reference.out_proj.weight = mha.W_o.weight
 
 
 @wrong()
@@ -114,3 +102,17 @@ def with_faults(faults):
             reference.requires_grad_(False)
 
     return load
+
+
+@wrong("frozen")
+def frozen_here(mha, reference):
+    for p in reference.parameters():
+        p.requires_grad_(False)
+    reference.in_proj_weight.copy_(torch.cat([mha.W_q.weight, mha.W_k.weight, mha.W_v.weight]))
+    reference.out_proj.weight.copy_(mha.W_o.weight)
+    if reference.in_proj_bias is not None:
+        reference.in_proj_bias.zero_()
+        reference.out_proj.bias.zero_()
+        if mha.W_q.bias is not None:
+            reference.in_proj_bias.copy_(torch.cat([mha.W_q.bias, mha.W_k.bias, mha.W_v.bias]))
+            reference.out_proj.bias.copy_(mha.W_o.bias)

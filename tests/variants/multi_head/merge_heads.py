@@ -2,7 +2,7 @@
 
 import torch
 
-from course_lib.exercises.variants import faulty, right, wrong
+from course_lib.authoring.variants import faulty, right, wrong
 
 
 @right
@@ -34,7 +34,7 @@ def view_after_transpose(x):
 
 stacked_last = wrong("interleaved")(lambda x: torch.stack(list(x.unbind(1)), dim=-1).flatten(2))
 forgot_to_join = wrong("wrong_shape")(lambda x: x.permute(0, 2, 1, 3))
-squeezed = wrong("size_one_axes_lost")(lambda x: torch.cat(x.split(1, dim=1), dim=-1).squeeze())
+squeezed = wrong("squeezed")(lambda x: torch.cat(x.split(1, dim=1), dim=-1).squeeze())
 hard_coded_head_dim = wrong()(
     lambda x: x.transpose(1, 2).reshape(x.shape[0], x.shape[2], x.shape[1] * 2)
 )

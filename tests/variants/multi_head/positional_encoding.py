@@ -5,7 +5,7 @@ import math
 import numpy as np
 import torch
 
-from course_lib.exercises.variants import faulty, right, wrong
+from course_lib.authoring.variants import faulty, right, wrong
 
 
 @right
@@ -63,7 +63,7 @@ def each_column_alone(num_positions, embed_dim):
     return torch.where(c.long() % 2 == 0, a.sin(), a.cos())
 
 
-@wrong("raised")
+@wrong("odd_size_fails")
 @of_angles
 def crashes_on_odd(a, embed_dim):
     pe = torch.zeros(len(a), embed_dim)
@@ -105,3 +105,13 @@ def with_faults(faults):
         return table
 
     return encode
+
+
+@wrong("base_1000")
+def base_1000(num_positions, embed_dim):
+    f = 1000 ** (-torch.arange(0, embed_dim, 2) / embed_dim)
+    p = torch.arange(num_positions)[:, None]
+    pe = torch.zeros(num_positions, embed_dim)
+    pe[:, 0::2] = torch.sin(p * f)
+    pe[:, 1::2] = torch.cos(p * f[: embed_dim // 2])
+    return pe

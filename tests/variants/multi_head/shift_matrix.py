@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from course_lib.exercises.variants import faulty, right, wrong
+from course_lib.authoring.variants import faulty, right, wrong
 
 
 def _rates(embed_dim, base=10000.0):
@@ -67,12 +67,6 @@ def without_the_two(offset, embed_dim):
     angles = [offset / 10000 ** (i / embed_dim) for i in range(embed_dim // 2)]
     turns = [[[math.cos(a), math.sin(a)], [-math.sin(a), math.cos(a)]] for a in angles]
     return torch.block_diag(*(torch.tensor(turn) for turn in turns))
-
-
-@wrong("features_moved")
-def a_permutation(offset, embed_dim):
-    columns = (torch.arange(embed_dim) - offset) % embed_dim
-    return torch.eye(embed_dim)[columns]
 
 
 stays = wrong()(lambda offset, embed_dim: torch.eye(embed_dim))

@@ -2,7 +2,7 @@
 
 import torch
 
-from course_lib.exercises.variants import faulty, right, wrong
+from course_lib.authoring.variants import faulty, right, wrong
 
 
 def refuse(x, num_heads):
@@ -51,13 +51,6 @@ def checked(split):
     return split_heads
 
 
-@wrong("folded_into_the_batch")
-@checked
-def folded(x, num_heads):
-    x = x.reshape(x.shape[0], x.shape[1], num_heads, -1).permute(0, 2, 1, 3)
-    return x.reshape(-1, x.shape[2], x.shape[3])
-
-
 @wrong()
 @checked
 def two_heads_whatever(x, num_heads):
@@ -74,9 +67,6 @@ just_a_view = wrong("view_without_transpose")(
 not_moved = wrong("axes_left")(checked(lambda x, h: x.reshape(*x.shape[:2], h, -1)))
 every_other_feature = wrong("interleaved")(
     checked(lambda x, h: torch.stack([x[..., i::h] for i in range(h)], dim=1))
-)
-positions_shared_out = wrong("splits_the_sequence")(
-    checked(lambda x, h: x.view(x.size(0), h, x.size(1) // h, x.size(2)))
 )
 
 

@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from course_lib.attention import masked_softmax, scaled_dot_product_attention
-from course_lib.exercises.variants import faulty, right, wrong, wrong_in
+from course_lib.authoring.variants import faulty, right, wrong, wrong_in
 
 
 class Almost(nn.Module):
@@ -117,9 +117,9 @@ def allowed(scores, valid_lens, mask):
 
 but = wrong_in(Almost)
 OtherName = but("attribute_missing", keep=lambda self, w: setattr(self, "weights", w.detach()))
-KeepsTheGraph = but("attribute_attached", kept=lambda self, w: w)
+KeepsTheGraph = but("weights_with_graph", kept=lambda self, w: w)
 DropsScores = but(
-    "dropout_on_scores",
+    "dropout_on_the_scores",
     score=lambda self, q, k: self.dropout(Almost.score(self, q, k)),
     outputs=lambda self, w, v: w @ v,
 )
@@ -134,7 +134,7 @@ DropoutInForward = but(
     "dropout_in_eval", outputs=lambda self, w, v: nn.Dropout(self.dropout.p)(w) @ v
 )
 ForgetsDropout = but("dropout_missing", outputs=lambda self, w, v: w @ v)
-DropsOutputs = but("dropout_on_output", outputs=lambda self, w, v: self.dropout(w @ v))
+DropsOutputs = but("dropout_on_the_outputs", outputs=lambda self, w, v: self.dropout(w @ v))
 DropsValues = but("wrong_values", outputs=lambda self, w, v: w @ self.dropout(v))
 Unscaled = but("unscaled", score=lambda self, q, k: q @ k.mT)
 MaskForgotten = but("bool_mask_ignored", weigh=lambda self, s, lens, m: masked_softmax(s, lens))
@@ -142,7 +142,7 @@ LengthsNotPassedOn = but(
     "lengths_ignored", weigh=lambda self, s, lens, m: masked_softmax(s, mask=m)
 )
 MaskAsTorchsLayerWantsIt = but(
-    "bool_mask_inverted",
+    "mask_inverted",
     weigh=lambda self, s, lens, m: masked_softmax(s, lens, None if m is None else ~m),
 )
 EmptyMaskIgnored = but(
@@ -174,3 +174,15 @@ class WeightsKeptOnTheClass(LayerInInit):
         outputs = super().forward(*inputs, **named)
         type(self).attention_weights = vars(self).pop("attention_weights")
         return outputs
+
+
+@wrong("weights_returned_too")
+class WeightsReturnedToo(nn.Module):
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        out, w = scaled_dot_product_attention(queries, keys, values, valid_lens, mask)
+        self.attention_weights = w.detach()
+        return self.dropout(w) @ values, w

@@ -5,7 +5,7 @@ import math
 import torch
 
 from course_lib.attention import scaled_dot_product_attention
-from course_lib.exercises.variants import faulty, right, wrong, wrong_in
+from course_lib.authoring.variants import faulty, right, wrong, wrong_in
 
 
 @right
@@ -76,16 +76,13 @@ def backward(
 
 but = wrong_in(backward)
 elementwise = but("row_sum_forgotten", back=lambda w, dw: w * dw)
-subtracted_the_other_way = but("subtracted_the_other_way", back=lambda w, dw: -of_scores(w, dw))
-sums_without_keepdim = but(
-    "row_sum_without_axis", back=lambda w, dw: w * (dw - torch.sum(w * dw, dim=1))
-)
+subtracted_the_other_way = but("row_sum_of_something_else", back=lambda w, dw: -of_scores(w, dw))
 no_root = but("root_forgotten", scale_back=lambda ds, d: ds)
 naive_exponentials = but("not_a_number", softmax=lambda s: s.exp() / s.exp().sum(-1, keepdim=True))
 no_transpose = but("not_transposed", result=lambda ds, q, k: (ds @ k, ds @ q))
 
 
-values_first = wrong("wrong_shape")(lambda *inputs: row_sum_form(*inputs)[::-1])
+values_first = wrong("results_in_another_order")(lambda *inputs: row_sum_form(*inputs)[::-1])
 
 
 @faulty("row_sum", "root", "maximum")

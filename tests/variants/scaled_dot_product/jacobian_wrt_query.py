@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from course_lib.exercises.variants import faulty, right, wrong
+from course_lib.authoring.variants import faulty, right, wrong
 
 
 def weights_of(query, keys):
@@ -77,3 +77,10 @@ def with_faults(faults):
         return jacobian if "no_root" in faults else jacobian / math.sqrt(len(query))
 
     return jacobian_wrt_query
+
+
+@wrong("plain_mean")
+def plain_mean(query, keys):
+    w = torch.softmax(keys @ query / math.sqrt(len(query)), 0)
+    c = keys - keys.mean(0)
+    return c.T @ (w[:, None] * c) / math.sqrt(len(query))

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from course_lib.exercises.variants import faulty, right, wrong, wrong_in
+from course_lib.authoring.variants import faulty, right, wrong, wrong_in
 
 
 def softmax(x):
@@ -83,13 +83,13 @@ def scales_in_place(queries, keys, values, mask=None):
     return rows_in_a_loop(queries * math.sqrt(queries.shape[-1]), keys, values, mask)
 
 
-naive_exp = but("no_maximum_subtracted", weigh=without_a_maximum)
+naive_exp = but("empty_row_nan+unstable", weigh=without_a_maximum)
 dot_products = but("unscaled", score=lambda q, k: np.matmul(q, k.T))
 by_the_number_of_features = but("divided_by_d", score=lambda q, k: q @ k.T / k.shape[1])
 forgets_empty_rows = but("empty_row_nan", weigh=lambda s, mask: softmax(masked(s, mask)))
-minus_1e9 = but("empty_row_uniform", weigh=lambda s, mask: softmax(masked(s, mask, -1e9)))
+minus_1e9 = but("finite_fill", weigh=lambda s, mask: softmax(masked(s, mask, -1e9)))
 masks_the_allowed = but(
-    "bool_mask_inverted",
+    "mask_inverted",
     weigh=lambda s, mask: np.nan_to_num(softmax(s if mask is None else masked(s, ~mask))),
 )
 mask_forgotten = but("bool_mask_ignored", weigh=lambda s, mask: softmax(s))

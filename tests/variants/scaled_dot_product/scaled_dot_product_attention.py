@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from course_lib.attention import length_mask, masked_softmax
-from course_lib.exercises.variants import faulty, right, wrong, wrong_in
+from course_lib.authoring.variants import faulty, right, wrong, wrong_in
 
 
 def allowed_of(scores, valid_lens, mask):
@@ -98,7 +98,7 @@ def calls_torch(queries, keys, values, valid_lens=None, mask=None):
     return outputs, masked_softmax(s, valid_lens, mask)
 
 
-@wrong("gradient_cut")
+@wrong("detached")
 @torch.no_grad()
 def detached(queries, keys, values, valid_lens=None, mask=None):
     return attention(queries, keys, values, valid_lens, mask)
@@ -121,7 +121,7 @@ lengths_of_the_third_axis_of_five = but(weigh=lengths_before_the_queries)
 mask_not_passed = but("bool_mask_ignored", weigh=lambda s, lens, m: masked_softmax(s, lens))
 lengths_not_passed = but("lengths_ignored", weigh=lambda s, lens, m: masked_softmax(s, mask=m))
 torchs_other_convention = but(
-    "bool_mask_inverted",
+    "mask_inverted",
     weigh=lambda s, lens, m: masked_softmax(s, lens, None if m is None else ~m),
 )
 dropout_half = but(
@@ -139,12 +139,8 @@ nan_gradient_only = but(
     "gradient_not_finite",
     weigh=lambda s, *given: (s + allowed_of(s, *given).log()).softmax(-1).nan_to_num(0.0),
 )
-mask_of_the_first_item = but(
-    weigh=lambda s, lens, m: masked_softmax(s, lens, m[:1] if _has(m, 3) else m)
-)
-swapped = but("returned_in_the_other_order", result=lambda s, w, v: (w, w @ v))
-outputs_only = but("wrong_type", result=lambda s, w, v: w @ v)
-scores_returned = but("outputs_are_not_weighted_values", result=lambda s, w, v: (w @ v, s))
+swapped = but("results_in_another_order", result=lambda s, w, v: (w, w @ v))
+outputs_only = but("one_result_only", result=lambda s, w, v: w @ v)
 
 
 @faulty("unscaled", "lengths_lost", "mask_filled_with_zero", "detached")
@@ -161,3 +157,29 @@ def with_faults(faults):
         return weights @ values, weights
 
     return attention
+
+
+@wrong("only_three_axes")
+def only_three_axes(queries, keys, values, valid_lens=None, mask=None):
+    scores = queries @ keys.transpose(1, 2) / math.sqrt(queries.shape[-1])
+    w = masked_softmax(scores, valid_lens, mask)
+    return w @ values, w
+
+
+@wrong("weights_transposed")
+def weights_transposed(queries, keys, values, valid_lens=None, mask=None):
+    w = masked_softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), valid_lens, mask)
+    return w.mT @ values, w
+
+
+@wrong("root_of_another_size")
+def root_of_another_size(queries, keys, values, valid_lens=None, mask=None):
+    scores = queries @ keys.transpose(-2, -1) / math.sqrt(queries.shape[-2])
+    w = masked_softmax(scores, valid_lens, mask)
+    return w @ values, w
+
+
+@wrong("scaled_after_softmax")
+def scaled_after_softmax(queries, keys, values, valid_lens=None, mask=None):
+    w = masked_softmax(queries @ keys.mT, valid_lens, mask) / math.sqrt(queries.shape[-1])
+    return w @ values, w

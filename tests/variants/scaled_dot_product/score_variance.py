@@ -5,7 +5,7 @@ import math
 import numpy as np
 import torch
 
-from course_lib.exercises.variants import faulty, right, wrong
+from course_lib.authoring.variants import faulty, right, wrong
 
 
 @right
@@ -68,14 +68,11 @@ always_ten_thousand = wrong("wrong_number_of_pairs")(
     lambda d, num_samples, scaled, generator: product_sum(d, 10_000, scaled, generator)
 )
 spread = wrong("std_for_variance")(of_scores(lambda s: float(s.std(correction=0))))
-all_pairs = wrong("wrong_number_of_pairs")(
+all_pairs = wrong("all_pairs")(
     of_draws(lambda q, k, d, scaled: (q @ k.T / (math.sqrt(d) if scaled else 1.0)).var().item())
 )
 by_d = wrong("divided_by_d")(
     of_draws(lambda q, k, d, scaled: ((q * k).mean(-1) if scaled else (q * k).sum(-1)).var().item())
-)
-no_use_of_scaled = wrong("never_scaled")(
-    of_draws(lambda q, k, d, scaled: float(torch.einsum("nd,nd->n", q, k).var()))
 )
 
 
@@ -90,3 +87,13 @@ def with_faults(faults):
         return (s.std() if "std" in faults else s.var()).item()
 
     return score_variance
+
+
+@wrong("uniform_numbers")
+def uniform_numbers(d, num_samples, scaled, generator):
+    q = torch.rand(num_samples, d, generator=generator)
+    k = torch.rand(num_samples, d, generator=generator)
+    s = (q * k).sum(1)
+    if scaled:
+        s = s / d**0.5
+    return s.var(unbiased=False).item()

@@ -5,7 +5,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from course_lib.attention import CausalSelfAttention, MultiHeadAttention
-from course_lib.exercises.variants import faulty, right, wrong, wrong_in
+from course_lib.authoring.variants import faulty, right, wrong, wrong_in
 
 
 class Layers(nn.Module):
@@ -111,7 +111,7 @@ class NothingAdded(Layers):
         return self.feed_forward(self.norm_3(y))
 
 
-@wrong("added_to_the_input")
+@wrong("previous_sum_lost")
 class AddsY(Layers):
     def forward(self, y, memory, valid_lens=None):
         a = y + self.self_attention(self.norm_1(y))
@@ -135,7 +135,7 @@ class AsksBeforeItReads(Layers):
         return y + self.feed_forward(self.norm_3(y))
 
 
-@wrong("input_mutated")
+@wrong("written_in_place")
 class InPlace(Layers):
     def forward(self, y, memory, valid_lens=None):
         y += self.self_attention(self.norm_1(y))
@@ -177,24 +177,17 @@ def without_lengths(self, y, z, memory, valid_lens):
 
 but = wrong_in(Almost)
 KeepsTheFirstLengths = but(ask=with_the_first_lengths)
-MemoryAsked = but(
-    "not_normed",
-    ask=lambda self, y, z, memory, lens: y + self.cross_attention(y, memory, memory, lens),
-)
-NothingAddedLast = but("no_residual", think=lambda self, y, z: self.feed_forward(z))
 ReadsItself = but(
-    "across_to_itself",
+    "memory_as_queries",
     ask=lambda self, y, z, memory, lens: y + self.cross_attention(z, z, z, lens),
 )
-MemoryAsks = but(ask=lambda self, y, z, memory, lens: y + self.cross_attention(memory, z, z, lens))
 LengthsForgotten = but("lengths_ignored", ask=without_lengths)
 LengthsOnTheFirst = but("lengths_on_self_attention", read=and_lengths, ask=without_lengths)
-LengthsOnBoth = but("lengths_on_self_attention", read=and_lengths)
 SecondNormTwice = but(think=lambda self, y, z: y + self.feed_forward(self.norm_2(y)))
 TwoLinearLayers = but("no_relu", change=lambda self, d, h, options: self.feed_forward.pop(1))
 
 
-@wrong("one_norm_for_all")
+@wrong("norms_mixed_up")
 class OneNorm(ThreeLines):
     def forward(self, y, memory, valid_lens=None):
         self.norm_2 = self.norm_3 = self.norm_1
@@ -203,12 +196,6 @@ class OneNorm(ThreeLines):
 
 class NotCausal(OwnCausal):
     is_causal = False
-
-
-@wrong("not_causal")
-class LooksAhead(ThreeLines):
-    def change(self, d, h, options):
-        self.self_attention = NotCausal(d, h, **options)
 
 
 @wrong()
@@ -245,3 +232,47 @@ def in_several_ways(faults):
                 self.feed_forward[1] = nn.Identity()
 
     return Module
+
+
+@wrong("earlier_lengths_kept")
+class EarlierLengthsKept(nn.Module):
+    def __init__(self, embed_dim, num_heads, hidden_dim, *, device=None, dtype=None):
+        super().__init__()
+        kw = dict(device=device, dtype=dtype)
+        self.self_attention = CausalSelfAttention(embed_dim, num_heads, **kw)
+        self.cross_attention = MultiHeadAttention(embed_dim, num_heads, **kw)
+        self.norm_1, self.norm_2, self.norm_3 = (nn.LayerNorm(embed_dim, **kw) for _ in range(3))
+        self.feed_forward = nn.Sequential(
+            nn.Linear(embed_dim, hidden_dim, **kw),
+            nn.ReLU(),
+            nn.Linear(hidden_dim, embed_dim, **kw),
+        )
+        self.lens = None
+
+    def forward(self, y, memory, valid_lens=None):
+        if valid_lens is not None:
+            self.lens = valid_lens
+        y = y + self.self_attention(self.norm_1(y))
+        y = y + self.cross_attention(self.norm_2(y), memory, memory, self.lens)
+        return y + self.feed_forward(self.norm_3(y))
+
+
+@wrong("memory_normed")
+class MemoryNormed(nn.Module):
+    def __init__(self, embed_dim, num_heads, hidden_dim, *, device=None, dtype=None):
+        super().__init__()
+        kw = dict(device=device, dtype=dtype)
+        self.self_attention = CausalSelfAttention(embed_dim, num_heads, **kw)
+        self.cross_attention = MultiHeadAttention(embed_dim, num_heads, **kw)
+        self.norm_1, self.norm_2, self.norm_3 = (nn.LayerNorm(embed_dim, **kw) for _ in range(3))
+        self.feed_forward = nn.Sequential(
+            nn.Linear(embed_dim, hidden_dim, **kw),
+            nn.ReLU(),
+            nn.Linear(hidden_dim, embed_dim, **kw),
+        )
+
+    def forward(self, y, memory, valid_lens=None):
+        a = y + self.self_attention(self.norm_1(y))
+        mem = self.norm_2(memory)
+        b = a + self.cross_attention(self.norm_2(a), mem, mem, valid_lens)
+        return b + self.feed_forward(self.norm_3(b))

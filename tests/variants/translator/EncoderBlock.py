@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from course_lib.attention import MultiHeadAttention
-from course_lib.exercises.variants import faulty, right, wrong, wrong_in
+from course_lib.authoring.variants import faulty, right, wrong, wrong_in
 
 
 class Layers(nn.Module):
@@ -140,7 +140,7 @@ class SideBySide(Layers):
         return x + self.attention(z, z, z, valid_lens) + self.feed_forward(self.norm_2(x))
 
 
-@wrong("added_to_the_input")
+@wrong("previous_sum_lost")
 class AddsX(Layers):
     def forward(self, x, valid_lens=None):
         z = self.norm_1(x)
@@ -148,7 +148,7 @@ class AddsX(Layers):
         return x + self.feed_forward(self.norm_2(h))
 
 
-@wrong("input_mutated")
+@wrong("written_in_place")
 class InPlace(Layers):
     def forward(self, x, valid_lens=None):
         z = self.norm_1(x)
@@ -183,12 +183,7 @@ def with_the_first_lengths(self, x, z, valid_lens):
 but = wrong_in(Almost)
 KeepsTheFirstLengths = but(attend=with_the_first_lengths)
 AttentionOnly = but("no_residual", attend=lambda self, x, z, lens: self.attention(z, z, z, lens))
-NetworkOnly = but("no_residual", think=lambda self, h, z: self.feed_forward(z))
-FirstNormForgotten = but(
-    "not_normed", attend=lambda self, x, z, lens: x + self.attention(x, x, x, lens)
-)
-SecondNormForgotten = but("not_normed", think=lambda self, h, z: h + self.feed_forward(h))
-CopiedLine = but("one_norm_for_all", think=lambda self, h, z: h + self.feed_forward(self.norm_1(h)))
+CopiedLine = but("norms_mixed_up", think=lambda self, h, z: h + self.feed_forward(self.norm_1(h)))
 NormsTheQueries = but(
     "only_queries_normed", attend=lambda self, x, z, lens: x + self.attention(z, x, x, lens)
 )
@@ -196,16 +191,10 @@ ValuesAsTheyAre = but(attend=lambda self, x, z, lens: x + self.attention(z, z, x
 LengthsForgotten = but(
     "lengths_ignored", attend=lambda self, x, z, lens: x + self.attention(z, z, z)
 )
-Causal = but(attend=past_only)
+Causal = but("causal", attend=past_only)
 NoActivation = but("no_relu", change=lambda self, d, h, options: self.feed_forward.pop(1))
 ReluAfterBoth = but(change=lambda self, d, h, options: self.feed_forward.append(nn.ReLU()))
 WithDropout = but(change=lambda self, d, h, options: self.feed_forward.append(nn.Dropout(0.1)))
-
-
-@wrong()
-class Gelu(OneStatementEach):
-    def change(self, d, h, options):
-        self.feed_forward[1] = nn.GELU()
 
 
 @wrong("parameter_shape")
@@ -213,18 +202,6 @@ class FourTimesAsWide(OneStatementEach):
     def change(self, d, h, options):
         layers = nn.Linear(d, 4 * d, **options), nn.ReLU(), nn.Linear(4 * d, d, **options)
         self.feed_forward = nn.Sequential(*layers)
-
-
-@wrong("extra_parameters")
-class BiasInAttention(OneStatementEach):
-    def change(self, d, h, options):
-        self.attention = MultiHeadAttention(d, h, bias=True, **options)
-
-
-@wrong()
-class EpsOfAnotherLibrary(OneStatementEach):
-    def change(self, d, h, options):
-        self.norm_1.eps = self.norm_2.eps = 1e-6
 
 
 @faulty("post-norm", "lengths forgotten", "no relu")
@@ -244,3 +221,25 @@ def in_several_ways(faults):
                 self.feed_forward[1] = nn.Identity()
 
     return Module
+
+
+@wrong("earlier_lengths_kept")
+class EarlierLengthsKept(nn.Module):
+    def __init__(self, embed_dim, num_heads, hidden_dim, *, device=None, dtype=None):
+        super().__init__()
+        kw = dict(device=device, dtype=dtype)
+        self.attention = MultiHeadAttention(embed_dim, num_heads, **kw)
+        self.norm_1, self.norm_2 = nn.LayerNorm(embed_dim, **kw), nn.LayerNorm(embed_dim, **kw)
+        self.feed_forward = nn.Sequential(
+            nn.Linear(embed_dim, hidden_dim, **kw),
+            nn.ReLU(),
+            nn.Linear(hidden_dim, embed_dim, **kw),
+        )
+        self.lens = None
+
+    def forward(self, x, valid_lens=None):
+        if valid_lens is not None:
+            self.lens = valid_lens
+        y = self.norm_1(x)
+        h = x + self.attention(y, y, y, self.lens)
+        return h + self.feed_forward(self.norm_2(h))

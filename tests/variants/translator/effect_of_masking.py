@@ -3,7 +3,7 @@
 import torch
 from torch.nn import functional as F
 
-from course_lib.exercises.variants import faulty, right, wrong, wrong_in
+from course_lib.authoring.variants import faulty, right, wrong, wrong_in
 
 
 def shifted(target, start):
@@ -102,8 +102,6 @@ log_of_softmax = but(number=lambda logits: logits.softmax(-1).log())
 true_means_hidden = but(
     "only_this_position", masked=lambda model, source, position: (source, at(source, position))
 )
-mask_forgotten = but("nothing_masked", masked=lambda model, source, position: (source, None))
-pad_written_as_it_is = but("pad_in_its_place", masked=overwritten_with_the_id_of_the_pad)
 not_shifted = but("target_read", inputs=lambda target, model: target)
 never_evaluated = but("train_mode_kept", enter=lambda model: None, leave=lambda model, was: None)
 never_back = but("left_in_eval_mode", leave=lambda model, was: None)

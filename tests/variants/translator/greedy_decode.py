@@ -2,7 +2,7 @@
 
 import torch
 
-from course_lib.exercises.variants import faulty, right, wrong, wrong_in
+from course_lib.authoring.variants import faulty, right, wrong, wrong_in
 
 
 @right
@@ -92,11 +92,9 @@ def steps(
 but = wrong_in(steps)
 as_the_model_says = but("goes_on_after_end", pad=lambda words, ended, model, end: words)
 any_end = but("stops_at_first_end", over=lambda ended: bool(ended.any()))
-to_the_last_column = but(over=lambda ended: False)
+to_the_last_column = but("another_number_of_words", over=lambda ended: False)
 with_the_start = but("start_returned", first=0)
-start_counted = but("one_word_short", at_most=lambda max_len: max_len - 1)
 last_word = but("last_word_only", read=lambda inputs: inputs[:, -1:])
-zeros_behind = but("zero_for_pad", pad=lambda words, ended, model, end: words * ~ended)
 never_evaluated = but("train_mode_kept", enter=lambda model: None, leave=lambda model, was: None)
 never_back = but("left_in_eval_mode", leave=lambda model, was: None)
 column_on_the_cpu = but("raised", column=lambda source, start: torch.full((len(source), 1), start))
@@ -138,3 +136,39 @@ def slips(faults):
 def gradients_stay_off(model, source, valid_lens, start, end, max_len):
     torch.set_grad_enabled(False)
     return column_by_column(model, source, valid_lens, start, end, max_len)
+
+
+@wrong("first_position_read")
+@torch.no_grad()
+def first_position_read(model, source, valid_lens, start, end, max_len):
+    was = model.training
+    model.eval()
+    inputs = torch.full((len(source), 1), start, device=source.device)
+    done = torch.zeros(len(source), dtype=torch.bool, device=source.device)
+    for _ in range(max_len):
+        if done.all():
+            break
+        word = model(source, valid_lens, inputs)[:, 0].argmax(-1)
+        word = torch.where(done, model.pad, word)
+        inputs = torch.cat([inputs, word[:, None]], 1)
+        done = done | (word == end)
+    model.train(was)
+    return inputs[:, 1:]
+
+
+@wrong("pad_ends")
+@torch.no_grad()
+def pad_ends(model, source, valid_lens, start, end, max_len):
+    was = model.training
+    model.eval()
+    inputs = torch.full((len(source), 1), start, device=source.device)
+    done = torch.zeros(len(source), dtype=torch.bool, device=source.device)
+    for _ in range(max_len):
+        if done.all():
+            break
+        word = model(source, valid_lens, inputs)[:, -1].argmax(-1)
+        word = torch.where(done, model.pad, word)
+        inputs = torch.cat([inputs, word[:, None]], 1)
+        done = (word == end) | (word == model.pad)
+    model.train(was)
+    return inputs[:, 1:]

@@ -3,7 +3,8 @@
 import torch
 from torch.nn import functional as F
 
-from course_lib.exercises.variants import faulty, right, wrong, wrong_in
+from course_lib.attention import length_mask
+from course_lib.authoring.variants import faulty, right, wrong, wrong_in
 
 
 def real_positions(targets, valid_lens):
@@ -78,14 +79,13 @@ guessed_from_zero = but("zero_is_ignored", real=lambda targets, lens: targets !=
 positions_on_the_cpu = but(
     "raised", real=lambda targets, lens: torch.arange(targets.shape[1]) < lens[:, None]
 )
-softmaxed_before = but("softmax_twice", log_p=lambda logits: F.log_softmax(logits.softmax(-1), -1))
 log_of_softmax = but(
     "log_of_softmax", log_p=lambda logits: torch.log(torch.softmax(logits, dim=-1))
 )
 
 
 in_float32 = but("dtype_changed", log_p=lambda logits: logits.float().log_softmax(-1))
-detached = but("gradient_cut", log_p=lambda logits: logits.detach().log_softmax(-1))
+detached = but("detached", log_p=lambda logits: logits.detach().log_softmax(-1))
 
 
 @wrong("pads_counted")
@@ -121,15 +121,22 @@ def slips(faults):
     return masked_cross_entropy
 
 
-@wrong("gradient_cut")
-def a_new_zero_without_words(logits, targets, valid_lens):
-    if not real_positions(targets, valid_lens).any():
-        return torch.tensor(0.0, dtype=logits.dtype)
-    return gathered(logits, targets, valid_lens)
-
-
 @wrong("not_a_number")
 def times_zero(logits, targets, valid_lens):
     losses = F.cross_entropy(logits.mT, targets.long(), reduction="none")
     real = real_positions(targets, valid_lens)
     return (losses * real).sum() / real.sum().clamp(min=1)
+
+
+@wrong("one_too_many")
+def one_too_many(logits, targets, valid_lens):
+    keep = torch.arange(targets.shape[1], device=targets.device) <= valid_lens[:, None]
+    if not keep.any():
+        return logits.sum() * 0
+    return F.cross_entropy(logits[keep], targets[keep].long())
+
+
+@wrong("summed")
+def summed(logits, targets, valid_lens):
+    keep = length_mask(valid_lens, targets.shape[1])
+    return F.cross_entropy(logits[keep], targets[keep].long(), reduction="sum")

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from course_lib.exercises.variants import faulty, right, wrong, wrong_in
+from course_lib.authoring.variants import faulty, right, wrong, wrong_in
 
 
 @right
@@ -51,16 +51,13 @@ first_pad_found = but(
         [row.tolist().index(pad) if pad in row.tolist() else len(row) for row in t]
     )
 )
-width_for_all = but(
-    "lengths_count_pads", lengths=lambda s, t, pad: t.new_full((len(t),), t.size(1))
-)
 one_length = but("wrong_shape", lengths=lambda s, t, pad: torch.tensor(max(map(len, s))))
 at_the_end_of_the_row = but(
     "padded_in_front", place=lambda row, s: row[len(row) - len(s) :].copy_(s)
 )
 at_least_one = but(lengths=lambda s, t, pad: torch.tensor([max(len(x), 1) for x in s]))
 zeros = but("padded_with_zero", filled=lambda pad: 0)
-turned = but("wrong_shape", finish=lambda tokens: tokens.mT)
+turned = but("transposed_result", finish=lambda tokens: tokens.mT)
 
 
 @wrong()
@@ -84,3 +81,11 @@ def slips(faults):
         return tokens.squeeze() if "squeezed" in faults else tokens, lens
 
     return pad_batch
+
+
+@wrong("sorted_by_length")
+def sorted_by_length(sequences, pad):
+    s = sorted(sequences, key=len, reverse=True)
+    return nn.utils.rnn.pad_sequence(s, batch_first=True, padding_value=pad), torch.tensor(
+        [len(x) for x in s]
+    )

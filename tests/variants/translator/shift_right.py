@@ -3,7 +3,7 @@
 import torch
 from torch.nn import functional as F
 
-from course_lib.exercises.variants import faulty, right, wrong
+from course_lib.authoring.variants import faulty, right, wrong
 
 
 @right
@@ -49,18 +49,6 @@ def start_thought_to_be_there(targets, start):
     return targets[:, :-1]
 
 
-@wrong("nothing_shifted")
-def as_it_is(targets, start):
-    return targets.clone()
-
-
-@wrong("first_replaced")
-def start_written_over(targets, start):
-    inputs = targets.clone()
-    inputs[:, :1] = start
-    return inputs
-
-
 @wrong("input_mutated")
 def in_place(targets, start):
     targets[:, 1:] = targets[:, :-1].clone()
@@ -91,3 +79,14 @@ def slips(faults):
         return torch.cat([column, targets], dim=1)[:, : targets.shape[1]]
 
     return shift_right
+
+
+@wrong("nothing_to_read")
+def nothing_to_read(targets, start):
+    s = torch.full((targets.shape[0], 1), start, dtype=targets.dtype, device=targets.device)
+    return torch.cat([s, targets[:, :-1]], dim=1)
+
+
+@wrong("last_kept")
+def one_column_too_many(targets, start):
+    return torch.cat([torch.full_like(targets[:, :1], start), targets], dim=1)

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from course_lib.exercises.variants import faulty, right, wrong
+from course_lib.authoring.variants import faulty, right, wrong
 
 last_axis = right(lambda attention_weights: torch.argmax(attention_weights, -1))
 indices_of_max = right(lambda attention_weights: attention_weights.max(dim=-1).indices)
@@ -58,15 +58,15 @@ def as_int32(attention_weights):
 
 
 columns = wrong("over_queries")(lambda weights: weights.argmax(dim=-2))
-columns_by_max = wrong("over_queries")(lambda weights: torch.max(weights.mT, dim=-1)[1])
 largest = wrong("weight_instead_of_place")(lambda weights: weights.max(dim=-1).values)
 both_of_max = wrong()(lambda weights: weights.max(dim=-1))
 of_all_as_int = wrong()(lambda weights: int(torch.argmax(weights)))
 topmost = wrong()(lambda weights: weights.topk(1, dim=-1).indices)
-axis_one = wrong("second_axis")(lambda weights: torch.max(weights, 1)[1])
-lists = wrong()(lambda weights: weights.argmax(dim=-1).tolist())
-as_floats = wrong()(lambda weights: weights.argmax(dim=-1).to(weights.dtype))
-squeezed = wrong()(lambda weights: weights.argmax(dim=-1).squeeze())
+lists = wrong("list_returned")(lambda weights: weights.argmax(dim=-1).tolist())
+as_floats = wrong("floats_for_whole_numbers")(
+    lambda weights: weights.argmax(dim=-1).to(weights.dtype)
+)
+squeezed = wrong("squeezed")(lambda weights: weights.argmax(dim=-1).squeeze())
 sigmoid_threshold = wrong()(lambda weights: (weights > 0.5).int().argmax(-1))
 
 
@@ -79,11 +79,6 @@ def rows_of_one_map(attention_weights):
     return torch.tensor(positions)
 
 
-@wrong("one_row_at_a_time")
-def argmax_of_each_row(attention_weights):
-    return torch.stack([row.argmax() for row in attention_weights])
-
-
 @wrong("last_of_ties")
 def at_least_as_large(attention_weights):
     best, positions = attention_weights[..., 0], attention_weights[..., 0].long() * 0
@@ -92,11 +87,6 @@ def at_least_as_large(attention_weights):
         best = torch.where(takes_over, attention_weights[..., key], best)
         positions = torch.where(takes_over, key, positions)
     return positions
-
-
-@wrong("last_of_ties")
-def end_of_an_ascending_sort(attention_weights):
-    return attention_weights.sort(dim=-1, stable=True).indices[..., -1]
 
 
 @wrong()
@@ -126,3 +116,11 @@ def slips_of_three_kinds(faults):
 @wrong()
 def rounded(attention_weights):
     return attention_weights.mul(100).round().argmax(-1)
+
+
+@wrong("counted_from_one")
+def counted_from_one(attention_weights):
+    return attention_weights.argmax(dim=-1) + 1
+
+
+array_for_tensor = wrong("array_for_tensor")(lambda weights: weights.detach().argmax(-1).numpy())

@@ -1,0 +1,207 @@
+"""The known mistakes of any exercise: right results, changed on the way out."""
+
+import functools
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from course_lib.checks.judge.definitions import Mistake
+from course_lib.checks.judge.of_the_result import OfTheResult
+
+_HOLDS = {"numbers": "f", "whole numbers": "i", "bools": "b", "anything": "fib"}
+
+
+def _only(what: str, change: Callable, only: int | None, *results: Any) -> Any:
+    """Change all results, or one of them, that hold floating or whole numbers or bools.
+
+    Raises:
+        ValueError: there are none.
+    """
+    places = range(len(results)) if only is None else [only]
+    found = list(results)
+    for place in places:
+        result = results[place]
+        kind = np.asarray(result.detach() if torch.is_tensor(result) else result).dtype.kind
+        if kind in _HOLDS[what]:
+            found[place] = change(result)
+    if all(a is b for a, b in zip(found, results, strict=True)):
+        raise ValueError(f"no {what}")
+    return tuple(found) if len(found) > 1 else found[0]
+
+
+def _as_tensor(result) -> torch.Tensor:
+    if torch.is_tensor(result):
+        raise ValueError("it is a tensor")
+    return torch.as_tensor(result)
+
+
+def _of_items(result) -> torch.Tensor:
+    if result.dim() < 3:
+        raise ValueError("there are no items of a batch")
+    return result
+
+
+def _says(id: str, models: list[Callable], fact: str, question: str) -> Mistake:
+    model, *twins = map(OfTheResult, models)
+    return Mistake(id, model, fact, question, twins=tuple(twins))
+
+
+@functools.cache
+def in_any(num_results: int) -> tuple[Mistake, ...]:
+    """Return the mistakes that any answer can make which returns so many results."""
+    places = [None, *range(num_results)] if num_results > 1 else [None]
+
+    def of(what: str, id: str, *changes: Callable) -> Callable[[str, str], Mistake]:
+        models = [
+            functools.partial(_only, what, change, place) for change in changes for place in places
+        ]
+        return functools.partial(_says, id, models)
+
+    found = [
+        of("anything", "transposed_result", lambda result: result.swapaxes(-1, -2))(
+            "Your numbers are right, but the last two axes are exchanged: what should be a row is "
+            "a column.",
+            "What belongs in the rows of the result, and what in its columns?",
+        ),
+        of(
+            "anything",
+            "axis_kept",
+            lambda result: result[..., None],
+            lambda result: result[..., None, :],
+            lambda result: result[None],
+        )(
+            "Your numbers are right, but the result has one axis of size 1 too many.",
+            "Which step keeps or adds that axis (`keepdim=True`, `None`, `unsqueeze`)?",
+        ),
+        of(
+            "anything",
+            "squeezed",
+            lambda result: result.squeeze(),
+            lambda result: result.squeeze(0),
+            lambda result: result.squeeze(-1),
+        )(
+            "Your numbers are right, but axes of size 1 are missing.",
+            "Does a step such as `squeeze()` remove more axes than the one you mean?",
+        ),
+        of("numbers", "negated", lambda result: -result)(
+            "Your numbers have the wrong sign; otherwise they are right.",
+            "Which step decides the sign?",
+        ),
+        of("numbers", "twice_as_large", lambda result: 2 * result)(
+            "Your numbers are exactly twice as large as they should be.",
+            "Is a factor of 1/2 missing, or a sum where an average is asked for?",
+        ),
+        of("numbers", "half_as_large", lambda result: result / 2)(
+            "Your numbers are exactly half as large as they should be.",
+            "Is a factor of 2 missing, or is there a division by 2 that is not in the formula?",
+        ),
+        of("numbers", "root_of_the_result", lambda result: result**0.5)(
+            "Your numbers are the square roots of the right ones.",
+            "Which step takes a root (`sqrt`, `norm`, `cdist`)?",
+        ),
+        of("numbers", "base_two", lambda result: result / np.log(2))(
+            "Your logarithm has base 2 instead of e; otherwise your numbers are right.",
+            "Which function is the natural logarithm?",
+        ),
+        of("numbers", "softmax_of_the_result", lambda result: result.softmax(-1))(
+            "Your numbers are the softmax of the right ones.",
+            "Which of your steps is not in the formula?",
+        ),
+        of("whole numbers", "counted_from_one", lambda result: result + 1)(
+            "Each of your numbers is larger by 1 than it should be.",
+            "Do you count from 0 or from 1?",
+        ),
+        of(
+            "bools",
+            "inverted_result",
+            lambda result: ~result if torch.is_tensor(result) else not result,
+        )(
+            "Your result is inverted: it is True where False is right, and False where True is "
+            "right.",
+            "What does True mean here?",
+        ),
+        of(
+            "numbers",
+            "summed_over_leading_axes",
+            lambda result: _of_items(result).sum(0),
+            lambda result: _of_items(result).flatten(0, -3).sum(0),
+            lambda result: _of_items(result).sum(0, keepdim=True).expand_as(result),
+        )(
+            "You add up the results of all items of the batch; each item has a result of its own.",
+            "Which axes are left in your result, and which letters does an einsum lack on the "
+            "right?",
+        ),
+        of("anything", "detached", lambda result: result.detach())(
+            "Your numbers are right, but in the calls that fail a result has no graph, so no "
+            "gradient reaches the arguments through it.",
+            "Which step leaves the graph (`.item()`, `.detach()`, `.data`, NumPy, `no_grad`)?",
+        ),
+        of(
+            "numbers",
+            "default_dtype",
+            lambda result: result.to(torch.float32),
+            lambda result: result.astype("float32"),
+        )(
+            "Your numbers are right, but in the calls that fail they are float32 instead of the "
+            "dtype of the arguments, or of the one asked for.",
+            "Which step makes a tensor without `dtype=`, or converts one?",
+        ),
+        of(
+            "numbers",
+            "always_float64",
+            lambda result: result.to(torch.float64),
+            lambda result: result.astype("float64"),
+        )(
+            "Your numbers are right, but in the calls that fail they are float64 instead of the "
+            "dtype of the arguments, or of the one asked for.",
+            "Which step converts to float64: `.double()`, NumPy, or a Python number?",
+        ),
+        of("anything", "list_returned", lambda result: result.tolist())(
+            "Your result is right, but it consists of Python numbers; an array or a tensor is "
+            "asked for.",
+            "Which of your steps makes Python numbers (`.item()`, `.tolist()`)?",
+        ),
+        of("anything", "array_for_tensor", lambda result: result.detach().numpy())(
+            "Your numbers are right, but they are in a NumPy array; a tensor is asked for.",
+            "Which of your steps leaves torch?",
+        ),
+        of("anything", "tensor_returned", _as_tensor)(
+            "Your result is right, but it is in a torch tensor.",
+            "What should the result be, and which method of a tensor returns it (`.item()`, "
+            "`.numpy()`, `.tolist()`)?",
+        ),
+        of("bools", "numbers_for_bools", torch.Tensor.long, torch.Tensor.float, torch.Tensor.int)(
+            "Your result holds the numbers 1 and 0 where it should hold True and False.",
+            "Which comparison, or which `dtype`, makes a tensor of bools?",
+        ),
+        of("whole numbers", "floats_for_whole_numbers", torch.Tensor.float, float)(
+            "Your numbers are right, but they are floating point numbers instead of whole ones.",
+            "Which step makes floating point numbers: a division, or a tensor without `dtype=`?",
+        ),
+    ]
+    if num_results > 1:
+        orders = [*itertools.permutations(range(num_results))][1:]
+        models = [
+            lambda *results, order=order: tuple(results[i] for i in order) for order in orders
+        ]
+        found.append(
+            _says(
+                "results_in_another_order",
+                models,
+                "Your results are right, but you return them in another order.",
+                "In which order does the statement name the results?",
+            )
+        )
+        models = [lambda *results, i=i: results[i] for i in range(num_results)]
+        found.append(
+            _says(
+                "one_result_only",
+                models,
+                "You return only one of the results that are asked for. It is right.",
+                "Which results does the statement ask for, and in which order?",
+            )
+        )
+    return tuple(found)

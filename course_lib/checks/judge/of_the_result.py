@@ -1,0 +1,96 @@
+"""Observe a mistake that is made with the right result, in any exercise."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from course_lib.checks.judge.definitions import Exercise, Returned
+from course_lib.checks.judge.violations import Violation, judge
+from course_lib.checks.observe.observation import Observation, Raised
+from course_lib.checks.observe.probe import Dtype, Probe
+from course_lib.checks.observe.record import Recorded, record
+from course_lib.reference import Expected
+
+Outcome = tuple[Observation, list[Violation]]
+
+
+@dataclass(frozen=True)
+class OfTheResult:
+    """A model that changes right results: `change` gets them as an answer would return them.
+
+    It raises an error where it does not apply.
+    """
+
+    change: Callable
+
+    def __call__(self, *results: Any) -> Any:
+        """Change these results."""
+        return self.change(*results)
+
+    def observe(self, exercise: Exercise, probe: Probe, expected: Expected) -> Outcome:
+        """Return what an answer with this mistake does on a probe, and what that violates.
+
+        Nothing is violated where the change does not apply, and where a check does not compare
+        with the result of the oracle, such as a statistic.
+        """
+        if probe.raises:
+            return Observation(raised=Raised(probe.raises, "")), []
+        returns = exercise.returns
+        outputs = expected.outputs if len(returns) > 1 else (expected.outputs,)
+        dtype = _dtype_of(probe)
+        results = [_right(*pair, dtype) for pair in zip(returns, outputs, strict=True)]
+        for number, result in enumerate(results):
+            leads = number == 0 or returns[number].differentiable
+            is_floating = isinstance(result, torch.Tensor) and result.is_floating_point()
+            if leads and is_floating and probe.grad_outputs is not None:
+                result.requires_grad_()
+        right = self._observed(results, probe, expected, dtype)
+        try:
+            with np.errstate(all="ignore"):
+                made = self.change(*results)
+        except Exception:
+            return right, []
+        if judge(exercise, probe, expected, right):
+            return right, []
+        made = list(made) if isinstance(made, tuple) else [made]
+        seen = self._observed(made, probe, expected, dtype)
+        return seen, judge(exercise, probe, expected, seen)
+
+    def _observed(self, made, probe, expected, dtype) -> Observation:
+        has_graph = isinstance(made[0], torch.Tensor) and made[0].requires_grad
+        return Observation(
+            record(tuple(made) if len(made) > 1 else made[0]),
+            attributes=_recorded(expected.attributes),
+            gradients=_recorded(expected.gradients) if has_graph else {},
+            arguments={
+                name: Recorded(a.kind, "", dtype, a.data.shape, "cpu", a.requires_grad, a.data)
+                for name, a in probe.arrays().items()
+                if a.data.dtype.kind == "f"
+            },
+            spent=dict.fromkeys(probe.at_most, 0),
+        )
+
+
+def _recorded(arrays: dict[str, np.ndarray]) -> dict[str, Recorded]:
+    return {name: record(torch.tensor(array)) for name, array in arrays.items()}
+
+
+def _dtype_of(probe: Probe) -> str:
+    """Return the dtype that floating results of a probe must have."""
+    asked = [value.name for value in probe.inputs().values() if isinstance(value, Dtype)]
+    held = [str(a.data.dtype) for a in probe.arrays().values() if a.data.dtype.kind == "f"]
+    return (asked + [probe.dtype] * bool(probe.dtype) + held + ["float64"])[0] or "float64"
+
+
+def _right(contract: Returned, value: Any, dtype: str) -> Any:
+    """Return a result of the oracle as the contract asks for it."""
+    if contract.kind in ("float", "int", "bool"):
+        return {"float": float, "int": int, "bool": bool}[contract.kind](value)
+    if contract.kind not in ("tensor", "array") or value is None:
+        return value
+    made = torch.from_numpy(np.array(value))
+    made = made.to(getattr(torch, dtype)) if made.is_floating_point() else made
+    return made if contract.kind == "tensor" else made.numpy()

@@ -124,14 +124,6 @@ EXERCISE = Exercise(
             "to 0, and its logarithm is -inf.",
             "Which function takes the softmax and the logarithm in one step?",
         ),
-        mistake(
-            "texts_joined",
-            lambda x, tokens: _of_each(x.flatten(0, 1)[:-1], tokens.flatten()[1:]).mean(),
-        ).says(
-            "You join all texts into one before you shift, so the end of a text has to predict the "
-            "beginning of the next.",
-            "On which axis must the shift happen?",
-        ),
     ),
     hints=(
         "Write the tokens in a row, and beneath each the token that its position must predict. "

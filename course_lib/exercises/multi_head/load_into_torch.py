@@ -133,13 +133,6 @@ EXERCISE = Exercise(
             "Where `mha` has no biases, the reference keeps its old ones.",
             "Which parameters does `reference` have that `mha` does not?",
         ),
-        mistake(
-            "frozen", _loader(after=lambda mha, reference: reference.requires_grad_(False))
-        ).says(
-            "After your call, parameters of the reference no longer require a gradient, so it "
-            "cannot be trained.",
-            "Which context lets you write into parameters without changing them for good?",
-        ),
     ),
     hints=(
         "Print `{name: p.shape for name, p in reference.named_parameters()}`: four tensors "

@@ -94,7 +94,7 @@ def slips_of_a_loss(faults):
     return next_token_loss
 
 
-@wrong("texts_joined")
+@wrong()
 def texts_joined(logits, tokens):
     return F.cross_entropy(logits.flatten(0, 1)[:-1], tokens.flatten()[1:].long())
 

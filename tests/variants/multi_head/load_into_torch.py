@@ -104,7 +104,7 @@ def with_faults(faults):
     return load
 
 
-@wrong("frozen")
+@wrong()
 def frozen_here(mha, reference):
     for p in reference.parameters():
         p.requires_grad_(False)

@@ -5,7 +5,9 @@ twins change them otherwise and come to the same. Combinations of two rows are m
 is judged (`checks.judge.diagnose`), so a row lists all the steps its fact depends on.
 """
 
+import itertools
 import math
+from collections import ChainMap
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
@@ -58,6 +60,22 @@ def known(
 
     shared = [row for row in SHARED if has(row.changes) and row.id not in without]
     return tuple(mistake(row) for row in (*own, *shared))
+
+
+def three_of(
+    base: type[Stepped], known: Iterable[Mistake], faults: Collection[str]
+) -> tuple[Mistake, ...]:
+    """Return every three of these mistakes at once, as half-repaired modules make them."""
+    chosen = [mistake for mistake in known if mistake.id in faults]
+    return tuple(
+        Mistake(
+            "+".join(mistake.id for mistake in trio),
+            base.answer(dict(ChainMap(*(dict(mistake.changes) for mistake in trio)))),
+            " ".join(["Three mistakes at once.", *(mistake.message for mistake in trio)]),
+            trio[0].hint,
+        )
+        for trio in itertools.combinations(chosen, 3)
+    )
 
 
 # Steps as wrong answers make them.

@@ -10,7 +10,7 @@ from course_lib.checks.judge.comparisons import WRONG_VALUES, Problem, arrays_ag
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.lessons.broken_modules import BrokenCausalSelfAttention
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._attention.mistakes import OWN_SOFTMAX, Row, known
+from course_lib.exercises._attention.mistakes import OWN_SOFTMAX, Row, known, three_of
 from course_lib.exercises._attention.modules import AttentionModule, WithHeads
 from course_lib.exercises._attention.properties import WEIGHTS
 from course_lib.exercises._attention.steps import NO_STEP, Softmax
@@ -182,6 +182,10 @@ _BROKEN = mistake("not_fixed", BrokenCausalSelfAttention).says(
     "Which outputs change when you change the last position?",
 )
 _OWN = (
+    Row("scale_embed_dim", {"root": lambda self, q: (q.shape[-1] * self.num_heads) ** 0.5}).says(
+        "You divide the scores by the root of embed_dim, but each head compares head_dim features.",
+        "How many products are summed in one score of one head?",
+    ),
     Row("sees_the_future", {"past": lambda self, n: torch.ones(n, n).triu().bool()}).says(
         "Each position attends to itself and to later positions instead of earlier ones.",
         "Rows are queries: which triangle holds the keys j <= i?",
@@ -223,6 +227,8 @@ _NOT_MADE = OWN_SOFTMAX | {"stored_after_dropout", "divided_by_d"}
 _KNOWN = known(Causal, *_OWN, without=_NOT_MADE, words=_WORDS)
 
 
+_FAULTS = ("scale_embed_dim", "sees_the_future", "empty_row_nan", "merge_without_transpose")
+
 EXERCISE = Exercise(
     points=5,
     minutes=15,
@@ -233,7 +239,7 @@ EXERCISE = Exercise(
     oracle=oracle.causal_self_attention,
     builds_on=("masked_softmax", "causal_mask", "split_heads", "merge_heads"),
     comparisons={"sum_over_positions": _sum_over_positions},
-    mistakes=(_BROKEN, *_KNOWN),
+    mistakes=(_BROKEN, *_KNOWN, *three_of(Causal, _KNOWN, _FAULTS)),
     properties=WEIGHTS,
     hints=(
         "The module has four faults. Test it with lesson 06's `is_causal` and with an item of "

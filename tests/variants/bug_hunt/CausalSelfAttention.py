@@ -151,6 +151,9 @@ LargestNumberSubtracted = but(
         torch.where(ok, s, s - torch.finfo(s.dtype).max).softmax(-1) * ok.any(-1, keepdim=True)
     ),
 )
+RootOfEmbedDim = but(
+    "scale_embed_dim", score=lambda self, q, k: q @ k.mT / math.sqrt(self.W_o.in_features)
+)
 ThirdsInTurn = but(
     "heads_cut_first",
     parts=lambda self, x: [

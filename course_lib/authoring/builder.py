@@ -18,7 +18,7 @@ from course_lib.authoring.assemble import assemble
 from course_lib.authoring.lesson_tree import SOLUTIONS, LessonTree
 from course_lib.authoring.paste import solution_path
 from course_lib.authoring.release import release_files
-from course_lib.workspace.course_file import other_points
+from course_lib.workspace.course_toml import other_points
 from course_lib.workspace.errors import BuildError
 from course_lib.workspace.files import write_atomically
 from course_lib.workspace.sources import digest_of, reached

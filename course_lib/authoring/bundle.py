@@ -20,7 +20,7 @@ from packaging.requirements import Requirement
 from course_lib.authoring.builder import check_release
 from course_lib.authoring.lesson_tree import LessonTree, files_home, template
 from course_lib.authoring.paste import solution_path
-from course_lib.workspace import course_file
+from course_lib.workspace import course_toml
 from course_lib.workspace.errors import CourseError
 from course_lib.workspace.files import write_atomically
 from course_lib.workspace.sources import attention_init, reached
@@ -157,8 +157,8 @@ def contents(course: LessonTree, lessons: Sequence[str], up_to: str | None) -> d
     settings = sorted((library / "lab_config").rglob("*.json"))
     for path in [*library_files(course, lessons, up_to), *settings]:
         files[f"course_lib/{path.relative_to(library).as_posix()}"] = path.read_bytes()
-    if (own := root / course_file.FILE).is_file():  # a hub installs course_lib and nothing else
-        files[f"course_lib/{course_file.FILE}"] = own.read_bytes()
+    if (own := root / course_toml.FILE).is_file():  # a hub installs course_lib and nothing else
+        files[f"course_lib/{course_toml.FILE}"] = own.read_bytes()
     init = attention_init(library, solved(course, up_to))
     files["course_lib/attention/__init__.py"] = init.encode()
     return files

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from course_lib.authoring.lesson_tree import LessonTree
 from course_lib.authoring.paste import solution_path
-from course_lib.workspace.course_file import FOLDER
+from course_lib.workspace.course_toml import FOLDER
 from course_lib.workspace.errors import BuildError
-from course_lib.workspace.progress import Step
+from course_lib.workspace.steps import Step
 
 CELL_TIMEOUT = 600  # seconds; ends a loop that would not end, whatever else the machine does
 REPORT = "application/vnd.course.report+json"

@@ -9,7 +9,7 @@ from typing import Any
 from course_lib.authoring.variants import Variant, variants
 from course_lib.checks.judge.grade import grade
 from course_lib.exercises import exercises, find, lessons
-from course_lib.workspace.progress import Step
+from course_lib.workspace.steps import Step
 
 
 @dataclass

@@ -11,7 +11,7 @@ from pathlib import Path
 import course_lib
 from course_lib.authoring.builder import FILE, file_digest
 from course_lib.authoring.lesson_tree import RELEASE, SOLUTIONS, files_home, template
-from course_lib.workspace import course_file
+from course_lib.workspace import course_toml
 from course_lib.workspace.errors import UsageError
 from course_lib.workspace.files import write_atomically
 
@@ -81,7 +81,7 @@ def course_files(home: Path) -> dict[str, bytes]:
     """Return what a course folder holds at first, by name; `home` has the course's own files."""
     files = {"nbgrader_config.py": (home / "nbgrader_config.py").read_bytes()}
     files[".gitignore"] = template("gitignore.txt").encode()
-    files[course_file.FILE] = template(course_file.FILE).encode()
+    files[course_toml.FILE] = template(course_toml.FILE).encode()
     for path in sorted(p for part in (SOLUTIONS, RELEASE) for p in (home / part).rglob("*")):
         parts = path.relative_to(home).parts
         if path.is_file() and not any(part.startswith((".", "__")) for part in parts):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from course_lib.workspace.progress import Step
+from course_lib.workspace.steps import Step
 
 if TYPE_CHECKING:
     from rich.progress import Progress

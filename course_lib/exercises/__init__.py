@@ -2,7 +2,7 @@
 
 A lesson's `__init__.py` defines LESSON, with the order of its exercises; each exercise's file
 defines EXERCISE. Files that start with an underscore are not exercises; their neighbours use them.
-Points and stars are those of course.toml where a class sets its own: see `course_file`. The course
+Points and stars are those of course.toml where a class sets its own: see `course_toml`. The course
 folder is the one around the working directory unless `root` names another.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from course_lib.checks.judge.definitions import Exercise, Lesson, of_its_name
-from course_lib.workspace.course_file import ClassSettings, read_settings
+from course_lib.workspace.course_toml import ClassSettings, read_settings
 from course_lib.workspace.errors import BuildError
 
 

@@ -24,7 +24,7 @@ from course_lib.grading.class_report.pages import write_report
 from course_lib.grading.driver import Settings, grade
 from course_lib.grading.graded import GradedLesson
 from course_lib.workspace.errors import GradingError
-from course_lib.workspace.progress import Step
+from course_lib.workspace.steps import Step
 
 TRUSTED = Settings(sandbox=None)  # we wrote the answers, so any sandbox is good enough
 SAMPLES = Path(__file__).with_name("sample_class")

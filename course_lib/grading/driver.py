@@ -39,7 +39,7 @@ from course_lib.grading.read_grades import read_lesson
 from course_lib.workspace.errors import GradingError
 from course_lib.workspace.files import write_atomically
 from course_lib.workspace.locks import only_one
-from course_lib.workspace.progress import Step
+from course_lib.workspace.steps import Step
 
 Progress = Callable[[Step], None]
 _WORDS = {"graded": "graded", "published": "unchanged", "blank": "not gradable"}

@@ -21,7 +21,7 @@ from course_lib.grading.ledger import (
     seed_of,
     work_of,
 )
-from course_lib.workspace.course_file import FILE, other_points
+from course_lib.workspace.course_toml import FILE, other_points
 from course_lib.workspace.errors import UsageError
 
 

@@ -14,7 +14,7 @@ from course_lib.authoring.lesson_tree import LessonTree
 from course_lib.authoring.new_class import init
 from course_lib.cli.main import main
 from course_lib.grading.driver import grade
-from course_lib.workspace.course_file import FILE, FOLDER
+from course_lib.workspace.course_toml import FILE, FOLDER
 from course_lib.workspace.errors import UsageError
 
 SETTINGS = """

@@ -100,8 +100,8 @@ class Exercise:
         returns: the contract of the result.
         probes: `probes(rng) -> list[Probe]`, fresh random inputs from a seeded generator.
         oracle: the function of `course_lib.reference` that gives what is `Expected`; that of the
-            exercise's name in the lesson's module if not given. For
-            classes: `oracle(construct, state, *args, **kwargs)`.
+            exercise's name in the lesson's module if not given. For classes:
+            `oracle(construct, state, *args, **kwargs)`.
         mistakes: known mistakes; where several give the same numbers, the first one is named.
         properties: most telling first.
         hints: concept, recipe, almost code.
@@ -117,7 +117,6 @@ class Exercise:
         exact: the names of those with one right result, which a report shows.
         tally: a sentence about all probes, for every report; gets the probes with what was
             expected, and the outcomes by the probe's name.
-        builds_on: exercises that a solution may call.
         name: the function or class a student writes: that of the file, for which the loader
             (`course_lib.exercises.find`) fills it in, as it does the lesson's slug.
         not_its_name: what no answer to it is called: the names of all exercises.
@@ -146,7 +145,6 @@ class Exercise:
     comparisons: dict[str, Callable] = field(default_factory=dict)
     exact: tuple[str, ...] = ()
     tally: Callable[[Any, Any], str] = lambda prepared, outcomes: ""
-    builds_on: tuple[str, ...] = ()
     name: str = ""
     lesson: str = ""
     not_its_name: Collection[str] = ()

@@ -173,7 +173,6 @@ EXERCISE = Exercise(
     returns=(Returned("outputs", "tensor", "float", ("batch", "num_queries", "value_size")),),
     probes=lambda rng: [*_values(rng), *_edges(rng), *_gradients(rng)],
     oracle=oracle.additive_attention,
-    builds_on=("additive_scores", "masked_softmax"),
     mistakes=known(_Additive, *_OWN, without=OWN_SOFTMAX),
     properties=WEIGHTS,
     hints=(

@@ -9,7 +9,6 @@ from torch.nn.functional import gelu
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._builders import BETWEEN, FLOAT32, Given, case, edge, mistake
-from course_lib.reference import additive_attention as oracle
 
 
 def _problem(rng, b, n, m, d_q, d_k, h, **options) -> Given:
@@ -95,7 +94,6 @@ EXERCISE = Exercise(
     difficulty=2,
     returns=(Returned("scores", "tensor", "float", ("batch", "num_queries", "num_keys")),),
     probes=_probes,
-    oracle=oracle.additive_scores,
     mistakes=(
         mistake("no_tanh", _of_each(lambda x: x)).says(
             "Your scores lack the tanh. Each is one term from the query plus one term from the "

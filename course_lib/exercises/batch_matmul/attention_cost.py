@@ -9,7 +9,6 @@ from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe
 from course_lib.checks.observe.record import a_or_an
 from course_lib.exercises._builders import Given, case, edge, in_steps, mistake
-from course_lib.reference import batch_matmul as oracle
 
 _EXACT: Given = {"tolerance": 0.0}
 
@@ -95,7 +94,6 @@ EXERCISE = Exercise(
     starred=True,
     returns=(Returned("cost", "dict"),),
     probes=_probes,
-    oracle=oracle.attention_cost,
     comparisons={"whole": _whole},
     mistakes=(
         mistake("factor_2_missing", _cost(lambda scores, d, d_v: scores * (d + d_v))).says(

@@ -9,7 +9,6 @@ import torch
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._builders import BETWEEN, FLOAT32, Given, case, edge, mistake
-from course_lib.reference import batch_matmul as oracle
 
 
 def _problem(rng, lead, n, m, d, v, **options) -> Given:
@@ -93,8 +92,6 @@ EXERCISE = Exercise(
         Returned("attention_weights", axes=("...", "num_queries", "num_keys"), differentiable=True),
     ),
     probes=_probes,
-    oracle=oracle.attention_pooling,
-    builds_on=("bmm", "batched_scores"),
     mistakes=(
         mistake(
             "over_queries",

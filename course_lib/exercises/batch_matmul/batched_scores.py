@@ -10,7 +10,6 @@ from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._builders import FLOAT32, Given, case, edge, mistake
 from course_lib.exercises.batch_matmul import _products as both
 from course_lib.exercises.batch_matmul._products import reshaped
-from course_lib.reference import batch_matmul as oracle
 
 
 def _queries_keys(rng, queries_shape, num_keys, **options) -> Given:
@@ -65,8 +64,6 @@ EXERCISE = Exercise(
     difficulty=2,
     returns=(Returned("scores", "tensor", "float", ("...", "num_queries", "num_keys")),),
     probes=_probes,
-    oracle=oracle.batched_scores,
-    builds_on=("bmm",),
     mistakes=(
         mistake("reshape_for_transpose", _scores(reshaped)).says(
             "You turn the keys from (m, d) to (d, m) with a reshape. The shape is right, but a "

@@ -10,7 +10,6 @@ from course_lib.checks.observe.probe import Probe
 from course_lib.exercises._builders import FLOAT32, STRIDED, case, edge, mistake
 from course_lib.exercises.batch_matmul import _products as both
 from course_lib.exercises.batch_matmul._products import pair
-from course_lib.reference import batch_matmul as oracle
 
 
 def _probes(rng) -> list[Probe]:
@@ -66,7 +65,6 @@ EXERCISE = Exercise(
     difficulty=2,
     returns=(Returned("product", "tensor", "float", ("...", "n", "m")),),
     probes=_probes,
-    oracle=oracle.bmm,
     no_loops=True,
     forbidden={
         **dict.fromkeys(_READY_MADE, _WHY_NOT),

@@ -10,7 +10,6 @@ from course_lib.checks.observe.probe import Probe
 from course_lib.exercises._builders import BETWEEN, FLOAT32, case, edge, mistake
 from course_lib.exercises.batch_matmul import _products as both
 from course_lib.exercises.batch_matmul._products import pair
-from course_lib.reference import batch_matmul as oracle
 
 
 def _probes(rng) -> list[Probe]:
@@ -62,7 +61,6 @@ EXERCISE = Exercise(
     difficulty=1,
     returns=(Returned("product", "tensor", "float", ("batch", "n", "m")),),
     probes=_probes,
-    oracle=oracle.bmm_loops,
     needs_loops=True,
     mistakes=(
         both.B0_FOR_ALL,

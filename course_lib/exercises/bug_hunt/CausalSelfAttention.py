@@ -237,7 +237,6 @@ EXERCISE = Exercise(
     returns=(Returned("outputs", "tensor", "float", ("batch", "num_positions", "embed_dim")),),
     probes=lambda rng: [*_causal_probes(rng), *_causal_edges(rng)],
     oracle=oracle.causal_self_attention,
-    builds_on=("masked_softmax", "causal_mask", "split_heads", "merge_heads"),
     comparisons={"sum_over_positions": _sum_over_positions},
     mistakes=(_BROKEN, *_KNOWN, *three_of(Causal, _KNOWN, _FAULTS)),
     properties=WEIGHTS,

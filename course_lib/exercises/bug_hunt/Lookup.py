@@ -175,7 +175,6 @@ EXERCISE = Exercise(
     returns=(Returned("outputs", "tensor", "float", ("batch", "num_queries", "v")),),
     probes=lambda rng: [*_lookup_probes(rng), *_lookup_edges(rng)],
     oracle=oracle.lookup,
-    builds_on=("masked_softmax",),
     mistakes=(_BROKEN, *_KNOWN),
     properties=WEIGHTS,
     hints=(

@@ -11,7 +11,6 @@ from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._builders import Given, case, edge, mistake
 from course_lib.exercises.kernel_pooling._problems import points
-from course_lib.reference import kernel_pooling as oracle
 
 # Seeds of points whose leave-one-out error has one clear minimum, which plain gradient steps on
 # log h reach, while Adam on h itself ends below 0.
@@ -131,8 +130,6 @@ EXERCISE = Exercise(
     starred=True,
     returns=(Returned("bandwidth", "float", "any float"),),
     probes=_probes,
-    oracle=oracle.fit_bandwidth,
-    builds_on=("squared_distances", "kernel_pooling", "leave_one_out"),
     comparisons={"near_best": _near_best},
     mistakes=(
         mistake(

@@ -11,7 +11,6 @@ from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._builders import FLOAT32, Given, case, edge, mistake
 from course_lib.exercises.kernel_pooling._problems import normal
-from course_lib.reference import kernel_pooling as oracle
 
 
 def _problem(rng, n, m, d, bandwidth, away=0.0, **options) -> Given:
@@ -97,8 +96,6 @@ EXERCISE = Exercise(
     starred=True,
     returns=(Returned("scores", "tensor", "float", ("num_queries", "num_keys")),),
     probes=_probes,
-    oracle=oracle.gaussian_as_dot_product,
-    builds_on=("squared_distances",),
     comparisons={"same_softmax": _same_softmax},
     mistakes=(
         mistake("only_for_unit_keys", _dots(0, 0)).says(

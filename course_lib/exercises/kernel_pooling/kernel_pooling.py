@@ -11,7 +11,6 @@ from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._attention.properties import RETURNED
 from course_lib.exercises._builders import FLOAT32, Given, case, edge, mistake
 from course_lib.exercises.kernel_pooling._problems import gaussian, normal, of_distances
-from course_lib.reference import kernel_pooling as oracle
 
 
 def _problem(rng, n, m, d, v, bandwidth, **options) -> Given:
@@ -93,8 +92,6 @@ EXERCISE = Exercise(
         Returned("attention_weights", axes=("num_queries", "num_keys"), differentiable=True),
     ),
     probes=_probes,
-    oracle=oracle.kernel_pooling,
-    builds_on=("squared_distances",),
     mistakes=(
         mistake("over_queries", _weighing(lambda s, h: torch.softmax(-s / (2 * h**2), 0))).says(
             "You normalize over the queries: the columns of your weights sum to 1, not the rows.",

@@ -11,7 +11,6 @@ from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._builders import FLOAT32, Given, case, edge, mistake
 from course_lib.exercises.kernel_pooling._problems import normal, points
-from course_lib.reference import kernel_pooling as oracle
 
 
 def _problem(rng, count, bandwidth, spread=3.0, **options) -> Given:
@@ -90,8 +89,6 @@ EXERCISE = Exercise(
     difficulty=2,
     returns=(Returned("predictions", "tensor", "float", ("num_points",)),),
     probes=_probes,
-    oracle=oracle.leave_one_out,
-    builds_on=("squared_distances", "kernel_pooling"),
     mistakes=(
         mistake("no_exclusion", _weighing(lambda s, h, own: _softmax(-s / (2 * h**2)))).says(
             "Each point still counts in its own prediction. A score of 0 on the diagonal does not "

@@ -169,7 +169,6 @@ EXERCISE = Exercise(
     starred=True,
     returns=(Returned("outputs", "tensor", "float", ("batch", "num_heads", "num_queries", "v")),),
     probes=lambda rng: [*_values(rng), *_masked(rng), *_edges(rng), *_gradients(rng)],
-    builds_on=("masked_softmax", "scaled_dot_product_attention"),
     forbidden={
         "scaled_dot_product_attention": "Its `enable_gqa=True` is what you write here; use the "
         "course's own function of that name, or `masked_softmax`."

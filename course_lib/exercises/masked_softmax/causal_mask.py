@@ -8,7 +8,6 @@ import torch
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe
 from course_lib.exercises._builders import case, edge, mistake
-from course_lib.reference import masked_softmax as oracle
 
 
 def _causal_mask_probes(rng) -> list[Probe]:
@@ -66,7 +65,6 @@ EXERCISE = Exercise(
     difficulty=2,
     returns=(Returned("mask", "tensor", "bool", ("num_queries", "num_keys")),),
     probes=_causal_mask_probes,
-    oracle=oracle.causal_mask,
     mistakes=(
         mistake("top_left_aligned", _of_ones(lambda ones, _: ones.tril())).says(
             "Your mask is correct only if n = m. Otherwise it aligns the first query with the "

@@ -8,7 +8,6 @@ import torch
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._builders import case, edge, mistake
-from course_lib.reference import masked_softmax as oracle
 
 
 def _length_mask_probes(rng) -> list[Probe]:
@@ -61,7 +60,6 @@ EXERCISE = Exercise(
     difficulty=1,
     returns=(Returned("mask", "tensor", "bool", ("batch", "[num_queries]", "max_len")),),
     probes=_length_mask_probes,
-    oracle=oracle.length_mask,
     mistakes=(
         mistake("one_too_many", _compared(lambda at, lens: at <= lens)).says(
             "Your mask keeps one key too many. With `<=`, a length of 2 keeps keys 0, 1 and 2.",

@@ -11,7 +11,6 @@ from course_lib.exercises._attention.mistakes import Row, known, untouched
 from course_lib.exercises._attention.properties import RETURNED
 from course_lib.exercises._attention.steps import Softmax
 from course_lib.exercises._builders import BETWEEN, FLOAT32, Given, case, edge
-from course_lib.reference import masked_softmax as oracle
 
 
 def _problem(scores, lens=None, mask=None) -> Given:
@@ -138,8 +137,6 @@ EXERCISE = Exercise(
     difficulty=3,
     returns=(Returned("weights", "tensor", "float", ("...", "num_queries", "num_keys")),),
     probes=_probes,
-    oracle=oracle.masked_softmax,
-    builds_on=("length_mask", "combine_masks", "additive_mask"),
     mistakes=known(Softmax, *_OWN),
     properties=RETURNED,
     hints=(

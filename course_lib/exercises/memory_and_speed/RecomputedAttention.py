@@ -89,7 +89,6 @@ EXERCISE = Exercise(
     returns=(Returned("outputs", "tensor", "float", ("...", "num_queries", "v")),),
     probes=lambda rng: [*_values(rng), *_edges(rng)],
     oracle=oracle.recomputed_attention,
-    builds_on=("blocked_attention",),
     forbidden={
         "scaled_dot_product_attention": "Such a call hides the two passes, which are what you "
         "write here."

@@ -11,7 +11,6 @@ from course_lib.exercises._attention.padding import largest_padding
 from course_lib.exercises._builders import mistake
 from course_lib.exercises.memory_and_speed._mistakes import Blocked
 from course_lib.exercises.memory_and_speed._problems import by_hand, lengths, problem, rising, some
-from course_lib.reference import memory_and_speed as oracle
 
 
 def probe(name, says, args, block_size, mask=None, **options) -> Probe:
@@ -116,8 +115,6 @@ EXERCISE = Exercise(
         Returned("logsumexp", "tensor", "float", ("...", "num_queries")),
     ),
     probes=lambda rng: [*_values(rng), *_edges(rng), *_extremes(rng), *_gradients(rng)],
-    oracle=oracle.blocked_attention,
-    builds_on=("softmax_statistics",),
     forbidden={"scaled_dot_product_attention": _LOOP, "flex_attention": _LOOP},
     mistakes=(
         mistake("outputs_not_rescaled", Blocked.answer({"fade_outputs": False})).says(

@@ -8,7 +8,6 @@ import torch
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._builders import FLOAT32, Case, Given, case, edge, in_steps, mistake
-from course_lib.reference import memory_and_speed as oracle
 
 
 def _draw(rng, batch, n, m, h, scale=1.2, **options) -> Given:
@@ -137,8 +136,6 @@ EXERCISE = Exercise(
     starred=True,
     returns=(Returned("scores", "tensor", "float", ("batch", "num_queries", "num_keys")),),
     probes=lambda rng: [*_values(rng), *_borders(rng), *_beyond(rng)],
-    oracle=oracle.factored_additive_scores,
-    builds_on=("additive_scores",),
     mistakes=(
         mistake(
             "no_guard",

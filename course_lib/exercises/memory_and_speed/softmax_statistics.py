@@ -11,7 +11,6 @@ import torch
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Array, Probe, tensor
 from course_lib.exercises._builders import FLOAT32, Case, case, edge, in_steps, mistake
-from course_lib.reference import memory_and_speed as oracle
 
 
 def _blocks(scores, *sizes) -> list[Array]:
@@ -127,7 +126,6 @@ EXERCISE = Exercise(
         Returned("totals", "tensor", "float", ("rows",)),
     ),
     probes=lambda rng: [*_values(rng), *_sizes(rng), *_extremes(rng)],
-    oracle=oracle.softmax_statistics,
     mistakes=(
         mistake("sum_not_rescaled", _model(fade=_not_faded)).says(
             "You do not rescale the sum so far when the maximum rises: its terms are still "

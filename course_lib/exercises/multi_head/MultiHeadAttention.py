@@ -239,7 +239,6 @@ EXERCISE = Exercise(
     returns=(Returned("outputs", "tensor", "float", ("batch", "num_queries", "embed_dim")),),
     probes=_attention_probes,
     oracle=oracle.multi_head_attention,
-    builds_on=("masked_softmax", "split_heads", "merge_heads"),
     mistakes=known(MultiHead, *_OWN, without=_NOT_MADE),
     properties=WEIGHTS,
     hints=(

@@ -117,7 +117,6 @@ EXERCISE = Exercise(
     ),
     probes=_loading_probes,
     oracle=_loading_oracle,
-    builds_on=("MultiHeadAttention",),
     mistakes=(
         mistake(
             "another_order", _loader("kqv"), twins=tuple(map(_loader, ("qvk", "kvq", "vqk", "vkq")))

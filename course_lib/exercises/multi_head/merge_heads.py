@@ -5,7 +5,6 @@ import numpy as np
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._builders import case, edge, mistake
-from course_lib.reference import multi_head as oracle
 
 
 def _merge_probes(rng) -> list[Probe]:
@@ -39,7 +38,6 @@ EXERCISE = Exercise(
     difficulty=1,
     returns=(Returned("merged", "tensor", "float", ("batch", "num_positions", "embed_dim")),),
     probes=_merge_probes,
-    oracle=oracle.merge_heads,
     mistakes=(
         mistake("reshape_without_transpose", lambda x: x.reshape(x.shape[0], x.shape[2], -1)).says(
             "The shape is right, the numbers are not: in memory all positions of head 0 come "

@@ -8,7 +8,6 @@ import torch
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe
 from course_lib.exercises._builders import Case, case, in_steps, mistake
-from course_lib.reference import multi_head as oracle
 
 
 def _encoding_probes(rng) -> list[Probe]:
@@ -66,7 +65,6 @@ EXERCISE = Exercise(
     difficulty=2,
     returns=(Returned("encoding", "tensor", "any float", ("num_positions", "embed_dim")),),
     probes=_encoding_probes,
-    oracle=oracle.positional_encoding,
     mistakes=(
         mistake("in_halves", _halves_of).says(
             "Your sines fill the first half and your cosines the second; here they alternate.",

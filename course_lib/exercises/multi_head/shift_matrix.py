@@ -68,7 +68,6 @@ EXERCISE = Exercise(
     difficulty=2,
     returns=(Returned("matrix", "tensor", "any float", ("embed_dim", "embed_dim")),),
     probes=_probes,
-    oracle=oracle.shift_matrix,
     mistakes=(
         mistake(
             "backwards",

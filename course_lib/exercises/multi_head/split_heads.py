@@ -8,7 +8,6 @@ from torch import Tensor
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._builders import case, edge, mistake
-from course_lib.reference import multi_head as oracle
 
 
 def _split_probes(rng) -> list[Probe]:
@@ -59,7 +58,6 @@ EXERCISE = Exercise(
         Returned("heads", "tensor", "float", ("batch", "num_heads", "num_positions", "head_dim")),
     ),
     probes=_split_probes,
-    oracle=oracle.split_heads,
     mistakes=(
         mistake(
             "view_without_transpose",

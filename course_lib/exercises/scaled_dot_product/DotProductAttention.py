@@ -103,7 +103,6 @@ EXERCISE = Exercise(
     returns=(RETURNS[0],),
     probes=lambda rng: [*_values(rng), *_edges(rng), *_gradients(rng)],
     oracle=oracle.dot_product_attention,
-    builds_on=("masked_softmax", "scaled_dot_product_attention"),
     mistakes=known(AttentionModule, without=OWN_SOFTMAX),
     properties=WEIGHTS,
     hints=(

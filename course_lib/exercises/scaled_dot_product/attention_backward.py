@@ -9,7 +9,6 @@ import torch
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._builders import Given, case, edge, in_steps, mistake
-from course_lib.reference import scaled_dot_product as oracle
 
 _FORMULA = "The three gradients must be those of softmax(Q K^T / sqrt(d)) V."
 
@@ -81,11 +80,9 @@ EXERCISE = Exercise(
         Returned("grad_values", "tensor", "float", ("num_keys", "v")),
     ),
     probes=_probes,
-    oracle=oracle.attention_backward,
     forbidden=dict.fromkeys(
         ("backward", "grad", "_make_dual"), "Here you work out the gradients by hand."
     ),
-    builds_on=("scaled_dot_product_attention",),
     mistakes=(
         mistake("row_sum_forgotten", _backward(lambda w, grad: w * grad)).says(
             "The row sum is missing: dS = W * dW forgets that raising one weight lowers the others "

@@ -8,7 +8,6 @@ import torch
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Array, Probe, tensor
 from course_lib.exercises._builders import case, edge, in_steps, mistake
-from course_lib.reference import scaled_dot_product as oracle
 
 
 def _probes(rng) -> list[Probe]:
@@ -49,7 +48,6 @@ EXERCISE = Exercise(
     starred=True,
     returns=(Returned("jacobian", "tensor", "float", ("d", "d")),),
     probes=_probes,
-    oracle=oracle.jacobian_wrt_query,
     mistakes=(
         mistake(
             "no_root", _covariance(divisor=lambda d: 1.0), twins=(_covariance(divisor=lambda d: d),)

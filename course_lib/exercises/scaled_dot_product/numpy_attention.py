@@ -23,7 +23,6 @@ from course_lib.exercises.scaled_dot_product._problems import (
     problem_of,
     random_mask,
 )
-from course_lib.reference import scaled_dot_product as oracle
 
 
 def _probes(rng) -> list[Probe]:
@@ -80,8 +79,6 @@ EXERCISE = Exercise(
         Returned("attention_weights", "array", "float", ("num_queries", "num_keys")),
     ),
     probes=_probes,
-    oracle=oracle.numpy_attention,
-    builds_on=("stable_softmax",),
     shares={"values": 0.5, "edges": 0.4, "hygiene": 0.1},
     mistakes=known(_InNumpy, without={"zero_after_softmax"}),
     properties=PROPERTIES,

@@ -22,7 +22,6 @@ from course_lib.exercises.scaled_dot_product._problems import (
     problem_of,
     random_mask,
 )
-from course_lib.reference import scaled_dot_product as oracle
 
 
 def worked() -> Given:
@@ -128,8 +127,6 @@ EXERCISE = Exercise(
     difficulty=2,
     returns=RETURNS,
     probes=lambda rng: [*_values(rng), *_edges(rng), *_gradients(rng)],
-    oracle=oracle.scaled_dot_product_attention,
-    builds_on=("masked_softmax", "batched_scores", "attention_pooling"),
     forbidden={
         "scaled_dot_product_attention": "Here you write it yourself; the section after it compares."
     },

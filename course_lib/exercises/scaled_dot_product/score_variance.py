@@ -9,7 +9,6 @@ from course_lib.checks.judge.comparisons import Problem
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Built, Probe
 from course_lib.exercises._builders import Case, case, in_steps, mistake
-from course_lib.reference import scaled_dot_product as oracle
 
 # The relative standard deviation of a sample variance of N products is sqrt((2 + 6 / d) / N): the
 # excess kurtosis of q . k is 6 / d. A correct answer leaves these bounds with a probability below
@@ -126,7 +125,6 @@ EXERCISE = Exercise(
     difficulty=1,
     returns=(Returned("variance", "float"),),
     probes=_probes,
-    oracle=oracle.score_variance,
     comparisons={"near": _near, "scatter": _scatter, "equal": _equal},
     mistakes=(
         mistake("std_for_variance", _estimate(measure=lambda products: products.std())).says(

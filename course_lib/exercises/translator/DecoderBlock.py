@@ -106,7 +106,6 @@ EXERCISE = Exercise(
     returns=(Returned("outputs", "tensor", "float", ("batch", "num_positions", "embed_dim")),),
     probes=_probes,
     oracle=oracle.decoder_block,
-    builds_on=("MultiHeadAttention", "CausalSelfAttention"),
     comparisons=blocks.COMPARISONS,
     mistakes=(
         *blocks.mistakes_of_both(_Decoder),

@@ -88,7 +88,6 @@ EXERCISE = Exercise(
     returns=(Returned("outputs", "tensor", "float", ("batch", "num_positions", "embed_dim")),),
     probes=_probes,
     oracle=oracle.encoder_block,
-    builds_on=("MultiHeadAttention",),
     comparisons=blocks.COMPARISONS,
     mistakes=(
         *blocks.mistakes_of_both(_Encoder),

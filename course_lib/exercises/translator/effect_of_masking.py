@@ -118,7 +118,6 @@ EXERCISE = Exercise(
     returns=(Returned("changes", "tensor", "float", ("num_words",)), *LOOKED_AT),
     probes=lambda rng: [*_plain(rng), *_edges(rng)],
     oracle=asked(oracle.effect_of_masking, "start"),
-    builds_on=("shift_right",),
     mistakes=(
         mistake("sign", _effect(change=lambda masked, whole: whole - masked)).says(
             "Your changes have the wrong sign: they are positive where a word becomes less likely.",

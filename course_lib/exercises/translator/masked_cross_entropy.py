@@ -142,7 +142,6 @@ EXERCISE = Exercise(
     difficulty=2,
     returns=(Returned("loss", "tensor", "float", ()),),
     probes=lambda rng: [*_plain(rng), *_edges(rng), *_gradients(rng)],
-    builds_on=("length_mask",),
     mistakes=(
         mistake("pads_counted", _loss(real=_all)).says(
             "Your loss is the mean over all positions, including pads.",

@@ -154,6 +154,18 @@ LargestNumberSubtracted = but(
 RootOfEmbedDim = but(
     "scale_embed_dim", score=lambda self, q, k: q @ k.mT / math.sqrt(self.W_o.in_features)
 )
+EmptyRowsRepaired = wrong("scale_embed_dim+sees_the_future+merge_without_transpose")(
+    with_the_faults({"root", "triangle", "merge"})
+)
+MergeRepaired = wrong("scale_embed_dim+sees_the_future+empty_row_nan")(
+    with_the_faults({"root", "triangle", "nan"})
+)
+RootRepaired = wrong("sees_the_future+empty_row_nan+merge_without_transpose")(
+    with_the_faults({"triangle", "nan", "merge"})
+)
+TriangleRepaired = wrong("scale_embed_dim+empty_row_nan+merge_without_transpose")(
+    with_the_faults({"root", "nan", "merge"})
+)
 ThirdsInTurn = but(
     "heads_cut_first",
     parts=lambda self, x: [

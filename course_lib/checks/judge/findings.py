@@ -36,6 +36,7 @@ _POINTERS = {
     ),
     "attributes": "Which tensor do you store, and at which point in the call?",
 }
+_STEP_BY_STEP = "Which step of `forward` differs from the formulas in the statement?"
 _TELLING = ("values", "kind", "shape", "type", "raised"), ("gradients", "attributes", "mutated")
 
 
@@ -163,8 +164,9 @@ def findings_of(
             message = f"{failures.case_of(failure)} {message}".strip() or _NOTHING_KNOWN
         message += _NUMBERS_RIGHT if violation.aspect == "kind" else ""
         hint = problem.hint or _POINTERS.get(violation.aspect, "")
-        if elsewhere or not _can_be_worked_out(exercise, failure, message):
-            hint = "" if hint == _POINTERS["values"] else hint
+        by_hand = not elsewhere and _can_be_worked_out(exercise, failure, message)
+        if hint == _POINTERS["values"] and not by_hand:
+            hint = _STEP_BY_STEP if exercise.is_class else ""
         findings.append(Finding(problem.id, message, hint, violation.part))
     return findings, failures.shown
 

@@ -49,13 +49,17 @@ def assignment(name: str, text: str) -> str:
     return f"  {name} = " + text.replace("\n", "\n" + indent)
 
 
+_USUAL = ("float64", "int64", "bool")  # dtypes that a report does not mention
+
+
 def text_of_input(value: Any) -> str:
     if isinstance(value, Array):
         if value.data.size > SMALL:
             return f"{value.data.dtype} numbers of shape {value.data.shape}"
         if value.data.ndim > 1 and not value.data.size:
             return f"[] of shape {value.data.shape}"
-        return _array_text(value.data) + " (int32)" * (value.data.dtype == np.int32)
+        dtype = value.data.dtype.name
+        return _array_text(value.data) + f" ({dtype})" * (dtype not in _USUAL)
     if isinstance(value, list | tuple):
         inside = ",\n".join(text_of_input(item) for item in value)
         return "[" + inside.replace("\n", "\n ") + "]"

@@ -1,18 +1,14 @@
 """`course_lib.fused` gives the results of `course_lib.attention` without storing the scores."""
 
-import contextlib
 import copy
 import functools
 import inspect
 import math
-import subprocess
-import sys
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from waiting import PATIENCE
 
 from course_lib import attention, fused
 from course_lib.attention import causal_mask
@@ -86,16 +82,6 @@ def attend(*inputs, **options):
     return fused.scaled_dot_product_attention(*inputs, **options)[0]
 
 
-X = normal(9, 2, 4, 6)
-
-
-@contextlib.contextmanager
-def kept_for_backward():
-    kept = []
-    with torch.autograd.graph.saved_tensors_hooks(lambda t: (kept.append(t), t)[1], lambda t: t):
-        yield kept
-
-
 # ---------------------------------------------------------------- modules
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", MODULES)
@@ -125,21 +111,11 @@ def test_multi_head_takes_a_mask_for_each_head():
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_dropout_repeats_in_backward_and_acts_only_in_train_mode(name):
-    ours, taught, (d, d_k, _) = pair(name, dropout=0.5)
-    v = d if name == "MultiHeadAttention" else 3
-    inputs = [x.requires_grad_() for x in inputs_for((d, d_k, v), 2, 4, 5)]
-    lengths = torch.tensor([5, 0])
-
-    def seeded(*tensors):
-        torch.manual_seed(3)
-        return ours(*tensors, lengths)
-
-    assert torch.autograd.gradcheck(seeded, inputs, fast_mode=True)
-    assert not torch.equal(ours(*inputs, lengths)[0], ours(*inputs, lengths)[0])
-    state = torch.get_rng_state()
-    torch.testing.assert_close(ours.eval()(*inputs, lengths), taught.eval()(*inputs, lengths))
-    assert torch.equal(torch.get_rng_state(), state)
+def test_dropout_acts_only_in_train_mode(name):
+    ours, taught, widths = pair(name, dropout=0.5)
+    inputs = inputs_for(widths, 2, 4, 5)
+    assert not torch.equal(ours(*inputs), ours(*inputs))
+    torch.testing.assert_close(ours.eval()(*inputs), taught.eval()(*inputs))
 
 
 def test_dropout_drops_its_share_and_scales_the_rest():
@@ -158,7 +134,8 @@ def test_modules_store_nothing_as_large_as_the_scores(name, kind):
     ours, _, widths = pair(name)
     n = 260
     inputs = [x.requires_grad_() for x in inputs_for(widths, 2, n, n)]
-    with kept_for_backward() as kept:
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: (kept.append(t), t)[1], lambda t: t):
         ours(*inputs, *masks(kind, 2, n, n))
     assert kept and max(tensor.numel() for tensor in kept) <= 2 * n * 20
 
@@ -184,19 +161,6 @@ def test_autocast_gives_the_taught_dtype():
     torch.testing.assert_close(found, expected, rtol=0.05, atol=0.05)
     found.sum().backward()
     assert all(p.grad.dtype == torch.float32 for p in ours.parameters())
-
-
-BAD = {
-    "`values` must have shape": lambda: fused.MultiHeadAttention(6, 3)(X, X, X[:, 1:]),
-    "`mask` must be a bool": lambda: fused.DotProductAttention()(X, X, X, mask=torch.ones(4, 4)),
-    "got 6": lambda: fused.DotProductAttention()(X, X, X, torch.tensor([6, 1])),
-}
-
-
-@pytest.mark.parametrize(("match", "call"), BAD.items())
-def test_bad_arguments_are_named(match, call):
-    with pytest.raises((ValueError, TypeError), match=match):
-        call()
 
 
 # ---------------------------------------------------------------- dot product
@@ -254,31 +218,7 @@ def test_second_derivatives_need_the_weights():
         torch.autograd.gradgradcheck(functools.partial(attend, need_weights=False), inputs)
 
 
-# ---------------------------------------------------------------- memory, devices
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_a_long_dot_product_stays_small_in_memory():
-    # With n = 4096 one float32 matrix of n x n takes 67 MB, and autograd would keep several.
-    code = """
-import torch
-from course_lib.benchmarks.memory import status
-from course_lib import fused
-def step(n):
-    x = torch.randn(1, n, 8, requires_grad=True)
-    fused.scaled_dot_product_attention(x, x, x, need_weights=False)[0].sum().backward()
-step(64)
-before = status("VmHWM")
-step(4096)
-print((status("VmHWM") - before) / 1e6)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE
-    )
-    assert done.returncode == 0, done.stderr
-    assert float(done.stdout) < 50
-
-
+# ---------------------------------------------------------------- devices
 class Device(Elsewhere):
     """Compute on the CPU and refuse to mix devices, or to make a GPU wait.
 
@@ -315,52 +255,22 @@ def assert_same_there(ours, taught, inputs, *given):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", MODULES)
-def test_modules_of_both_packages_compute_the_same_on_another_device(name, kind):
-    ours, taught, widths = pair(name)
-    for module in (ours, taught):
-        assert_same_there(module, taught, inputs_for(widths, 2, 13, 40), *masks(kind, 2, 13, 40))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    ("package", "options"), [(attention, {}), (fused, {}), (fused, {"need_weights": False})]
-)
-def test_the_function_of_both_packages_computes_the_same_on_another_device(package, options, kind):
-    ours, taught = (
-        lambda *x: package.scaled_dot_product_attention(*x, **options)[0],
-        lambda *x: taught_function(*x)[0],
-    )
-    assert_same_there(ours, taught, inputs_for((8, 8, 8), 2, 13, 40), *masks(kind, 2, 13, 40))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_other_taught_attentions_compute_the_same_on_another_device(kind):
-    inputs, given = inputs_for((4, 6, 5), 2, 13, 40), masks(kind, 2, 13, 40)
+def test_attention_of_both_packages_computes_the_same_on_another_device(kind):
+    given = masks(kind, 2, 13, 40)
+    for name in MODULES:
+        ours, taught, widths = pair(name)
+        for module in (ours, taught):
+            assert_same_there(module, taught, inputs_for(widths, 2, 13, 40), *given)
+    inputs = inputs_for((4, 6, 5), 2, 13, 40)
     module = attention.AdditiveAttention(4, 6, 5).double()
     assert_same_there(module, module, inputs, *given)
-    scores = [normal(0, 2, 13, 40)]
-    assert_same_there(attention.masked_softmax, attention.masked_softmax, scores, *given)
-    h = torch.tensor(1.3, dtype=torch.float64)
-
-    def pooling(*x):
-        return attention.kernel_pooling(*x)[0]
-
-    assert_same_there(pooling, pooling, [normal(i, 13, 2) for i in range(3)], h)
+    function = functools.partial(attend, need_weights=True)
+    assert_same_there(function, function, inputs_for((8, 8, 8), 2, 13, 40), *given)
 
 
 def test_a_look_at_the_numbers_is_noticed():
     with Device() as device, pytest.raises(AssertionError, match="would stall the device"):
         float(device.moved(torch.ones(())))
-
-
-@pytest.mark.parametrize("name", MODULES)
-def test_shapes_can_be_computed_without_numbers(name):
-    ours, taught, widths = pair(name)
-    inputs = [x.to("meta") for x in inputs_for(widths, 2, 3, 3)]
-    lengths = torch.empty(2, dtype=torch.int64, device="meta")
-    shapes = [module.to("meta")(*inputs, lengths).shape for module in (ours, taught)]
-    assert shapes == [(2, 3, widths[2])] * 2
 
 
 @pytest.mark.gpu

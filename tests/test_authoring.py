@@ -5,7 +5,7 @@ import shutil
 import nbformat
 import pytest
 from authoring_toy import SLUG, edit, make_course, snapshot, toy_course
-from grading_course import nbgrader, nbgrader_cell
+from grading_course import nbgrader
 
 from course_lib.authoring.builder import build, check_build
 from course_lib.workspace.errors import BuildError
@@ -64,20 +64,6 @@ def test_release_has_stubs_and_no_solution(course):
     (folded,) = [c for c in found.values() if "double(4)" in c.source]
     assert folded.metadata["tags"] == ["demo", "hide-input"]
     assert folded.metadata["jupyter"] == {"source_hidden": True}
-
-
-def test_nbgrader_metadata(course):
-    found = cells(course.solution(SLUG))
-    expected = {
-        "setup": nbgrader_cell("", "setup"),
-        "double-answer": nbgrader_cell("", "double-answer", solution=True),
-        "double-check": nbgrader_cell("", "double", grade=True, points=2),
-        "why_toys-written": nbgrader_cell("", "why_toys", grade=True, solution=True, points=3),
-    }
-    for cell_id, cell in expected.items():
-        assert found[cell_id].metadata.nbgrader == cell.metadata.nbgrader
-    graded = {i for i, cell in found.items() if "nbgrader" in cell.metadata}
-    assert graded == set(expected) | {"Adder-answer", "Adder-check"}
 
 
 def test_second_build_does_nothing(course):

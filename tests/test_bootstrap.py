@@ -2,14 +2,11 @@ import ast
 import itertools
 import json
 import os
-import subprocess
 import sys
-import threading
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-from waiting import PATIENCE, wait_until
 
 from course_lib.__main__ import OLDEST, python_problem
 from course_lib.setup import bootstrap
@@ -143,29 +140,6 @@ def test_a_folder_named_venv_that_is_not_ours_is_left_alone(clone, installs):
     assert (clone / ".venv/letters.txt").read_text() == "dear"
 
 
-def test_two_at_once_install_once(clone, installs, monkeypatch):
-    started, go_on = threading.Event(), threading.Event()
-
-    def slow(command, problem):
-        installs.append(command)
-        started.set()
-        assert go_on.wait(PATIENCE)
-
-    fake_venv(clone / ".venv")
-    monkeypatch.setattr(bootstrap, "_run", slow)
-    said = []
-    monkeypatch.setattr(bootstrap, "_say", said.append)
-    first, second = (threading.Thread(target=bootstrap.ensure, args=(clone,)) for _ in range(2))
-    first.start()
-    assert started.wait(PATIENCE)
-    second.start()
-    wait_until(lambda: any("waiting for it" in line for line in said))
-    go_on.set()
-    first.join(PATIENCE)
-    second.join(PATIENCE)
-    assert len(installs) == 1
-
-
 @pytest.mark.parametrize(
     ("name", "value", "sentence"),
     [
@@ -272,13 +246,6 @@ def test_the_bootstrap_imports_the_standard_library_only():
         others = {one for one in names if not one.startswith("course_lib.")}
         assert {one.split(".")[0] for one in others} <= sys.stdlib_module_names
         assert {".".join(one.split(".")[1:3]) for one in names - others} <= own
-
-
-def test_handing_over_returns_the_exit_code():
-    code = "import sys; from course_lib.setup.bootstrap import hand_over;"
-    code += "sys.exit(hand_over([sys.executable, '-c', 'raise SystemExit(7)']))"
-    done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, timeout=PATIENCE)
-    assert done.returncode == 7
 
 
 def test_handing_over_without_exec_waits_out_interrupts(monkeypatch):

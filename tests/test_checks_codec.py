@@ -16,7 +16,7 @@ from course_lib.checks.judge.grade import judge_observed
 from course_lib.checks.judge.prepare import prepare
 from course_lib.checks.observe.call import observe_all
 from course_lib.checks.observe.codec import MAX_TEXT, CodecError, decode, encode
-from course_lib.checks.observe.observation import Observation, Raised
+from course_lib.checks.observe.observation import Observation
 from course_lib.checks.observe.record import Recorded
 from course_lib.checks.observe.remote import REPLY_TYPES, REQUEST_TYPES, Reply, Request, answer
 from course_lib.exercises import find
@@ -108,13 +108,6 @@ FORGED = {
 def test_a_forged_reply_is_refused(text):
     with pytest.raises(CodecError):
         decode(text, Reply, REPLY_TYPES)
-
-
-def test_errors_come_back_with_their_lines():
-    raised = Raised("ValueError", "no", (("f", 3, "raise ValueError"),), kinds=("ValueError",))
-    for sent in (Observation(raised=raised), Observation(stderr="no")):
-        assert decode(encode(sent), Observation, REPLY_TYPES) == sent
-    assert encode([np.float32(0.5), np.int64(3), np.bool_(True)]) == "[0.5, 3, true]"
 
 
 def test_a_reply_with_neither_result_nor_error_is_no_fault_of_the_check():

@@ -208,24 +208,6 @@ def test_a_lasting_setting_costs_points_and_does_not_reach_the_next_exercise(set
     assert grade("masked_softmax", masked).score == 1.0
 
 
-def test_a_check_starts_from_the_usual_settings():
-    seen = []
-
-    def length_mask(valid_lens, max_len):
-        seen.append((torch.get_default_dtype(), torch.is_grad_enabled()))
-        return torch.arange(max_len) < valid_lens[..., None]
-
-    torch.set_default_dtype(torch.float64)
-    torch.set_grad_enabled(False)
-    try:
-        grade("length_mask", length_mask)
-        assert torch.get_default_dtype() == torch.float64 and not torch.is_grad_enabled()
-    finally:
-        torch.set_default_dtype(torch.float32)
-        torch.set_grad_enabled(True)
-    assert set(seen) == {(torch.float32, True)}
-
-
 def masked(scores, valid_lens=None, mask=None):
     keep = torch.ones_like(scores, dtype=torch.bool) if mask is None else mask
     if valid_lens is not None:

@@ -11,7 +11,7 @@ from test_checks import right_mask
 from test_checks_judge import exercise
 from torch.nn import functional as F
 
-from course_lib import masked_softmax
+from course_lib import MultiHeadAttention, masked_softmax
 from course_lib.checks import exercises, grade
 from course_lib.checks.judge.comparisons import in_digits
 from course_lib.checks.judge.definitions import Mistake, Property, Returned
@@ -152,6 +152,17 @@ def without_dim(scores, valid_lens=None, mask=None):
     return torch.nan_to_num(F.softmax(scores.masked_fill(~allowed, -math.inf)))
 
 
+class HeadsOfAPosition(MultiHeadAttention):
+    """Without the transpose, the heads of a position attend to each other."""
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        given = zip((self.W_q, self.W_k, self.W_v), (queries, keys, values), strict=True)
+        q, k, v = (layer(x).unflatten(-1, (self.num_heads, -1)) for layer, x in given)
+        weights = torch.softmax(q @ k.mT / math.sqrt(q.shape[-1]), -1)
+        self.attention_weights = weights.detach()
+        return self.W_o((weights @ v).flatten(2))
+
+
 def rolled_over_all_items(targets, start):
     rolled = targets.roll(1)
     rolled[:1, :1] = start
@@ -171,6 +182,8 @@ def without_such_a_part(model, layer, head):
          "In your `outputs`, [0, 0] is", "number of queries"),
         ("masked_softmax", without_dim, "your softmax runs over these.", "over the queries"),
         ("masked_softmax", without_dim, "Implicit dimension choice for softmax", "nan"),
+        ("MultiHeadAttention", HeadsOfAPosition, "`self.attention_weights` must have shape",
+         "gradient"),
         ("shift_right", rolled_over_all_items, "`inputs`, [1, 0] is", "the very word"),
         ("ablate_head", without_such_a_part, "in `model.blocks[layer].no_such_part",
          "in `return next(self.gen)`"),

@@ -5,7 +5,6 @@ import re
 import sys
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import typer
@@ -15,7 +14,7 @@ from course_lib.cli import main as cli
 from course_lib.cli import tables
 from course_lib.cli.tables import summary_table
 from course_lib.exercises import lessons
-from course_lib.grading import demo_course, driver
+from course_lib.grading import driver
 from course_lib.grading.graded import GradedExercise, GradedLesson, GradedSubmission
 from course_lib.workspace import folder
 
@@ -32,23 +31,10 @@ def course(tmp_path, monkeypatch):
     return tmp_path
 
 
-def summary(exit_code=0):
-    made = SimpleNamespace(
-        exit_code=exit_code, show=lambda: print("the table"), as_dict=lambda: {"lesson": "x"}
-    )
-    made.only = lambda students: made
-    return made
-
-
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_has_help_with_an_example(verb, capsys):
     assert cli.main([verb, "--help"]) == 0
     assert f"Example: course {verb}" in capsys.readouterr().out
-
-
-def test_an_unknown_verb_gets_the_nearest_one(capsys):
-    assert cli.main(["bild"]) == 2
-    assert "build" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -114,17 +100,6 @@ def test_the_table_of_a_class_fits_80_columns(lesson):
     for number, name in enumerate((*names, lesson), start=1):
         assert f"{number}:{name}" in text
     assert text.count("a cell was restored") == 1  # with the names of those it concerns
-
-
-def test_demo_shows_its_result_and_returns_its_code(course, monkeypatch, capsys):
-    def demo(root, lessons, *, folder, progress):
-        assert (root, lessons, folder) == (course, ["02_masked_softmax"], Path("there"))
-        return SimpleNamespace(summaries=[summary(0), summary(3)])
-
-    monkeypatch.setattr(demo_course, "demo", demo)
-    monkeypatch.setattr(tables, "show_demo", lambda demo, quiet: demo.summaries[1].show())
-    assert cli.main(["demo", "02", "--folder", "there", "-q"]) == 3
-    assert capsys.readouterr().out == "the table\n"
 
 
 def test_lab_starts_in_the_course_with_its_arguments(course, monkeypatch):

@@ -169,14 +169,6 @@ def test_json_is_one_document_and_nothing_else(course, capsys, line):
     assert said.err == ""
 
 
-def test_build_tells_a_machine_what_drifted(course, capsys):
-    text = course / f"solutions/{LESSON}/{LESSON}.py"
-    text.write_text("# %% [markdown]\n# # A title and nothing else\n")
-    assert cli.main(["build", "02", "--check", "--json"]) == 1
-    (drift,) = json.loads(capsys.readouterr().out)
-    assert drift.keys() == {"path", "reason", "command"}
-
-
 def test_an_output_that_is_not_utf_8_gets_escapes(monkeypatch):
     legacy = io.TextIOWrapper(io.BytesIO(), encoding="cp1252")
     monkeypatch.setattr(sys, "stdout", legacy)

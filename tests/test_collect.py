@@ -355,13 +355,6 @@ def test_names_that_students_choose_do_not_make_it_another_systems_download(cour
     assert collected(course) == {"1", "2", "3", "4"}
 
 
-@pytest.mark.parametrize("wrapper", ["", "class/"])
-def test_a_zip_of_folders_is_collected(course, work, wrapper):
-    files = {f"{wrapper}{student}/hw/{LESSON}.ipynb": work for student in ("ada", "eve")}
-    assert collect(course, files) == 0
-    assert collected(course) == {"ada", "eve"}
-
-
 OF_CANVAS = packed({f"ada_1_11_{LESSON}.ipynb": b""})
 OF_MOODLE = packed({f"Ada Lovelace_815_assignsubmission_file/{LESSON}.ipynb": b""})
 OTHER_CLASS = WORKSHEET.replace("Participant 8", "Participant 9")

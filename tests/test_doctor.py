@@ -30,18 +30,14 @@ def test_a_python_that_is_too_old_is_found(monkeypatch):
     assert "python3.11 -m course_lib doctor" in bad(doctor.look_at_python()).fix
 
 
-def test_a_pin_that_differs_is_named_with_the_command(tmp_path):
+def test_a_pin_that_differs_or_a_missing_module_is_named(tmp_path, monkeypatch):
     (tmp_path / "constraints.txt").write_text("# pins\nnumpy==0.1\nnot-installed==1\n")
     finding = bad(doctor.look_at_packages(tmp_path))
     assert "instead of 0.1" in finding.seen
     assert "not-installed" not in finding.seen
     assert f"pip install -c {tmp_path}/constraints.txt -e {tmp_path}" in finding.fix
-
-
-def test_what_is_not_installed_is_named(tmp_path, monkeypatch):
-    (tmp_path / "constraints.txt").touch()
     monkeypatch.setattr(doctor, "NEEDED_MODULES", ("rich", "no_such_module"))
-    assert bad(doctor.look_at_packages(tmp_path)).seen == "no_such_module is missing"
+    assert "no_such_module is missing" in bad(doctor.look_at_packages(tmp_path)).seen
 
 
 def test_this_environment_is_well():

@@ -11,12 +11,9 @@ from course_lib.cli.tables import _points
 from course_lib.grading.check_results import read_notebook
 from course_lib.grading.class_report.pages import (
     facts,
-    histogram,
     index_page,
     lesson_page,
-    mistakes,
     needs_a_look,
-    written,
 )
 from course_lib.grading.graded import GradedExercise, GradedLesson, GradedSubmission
 
@@ -34,16 +31,6 @@ def summary(*students):
     return GradedLesson("01_numbers", students, {"double": 4.0, "square": 4.0})
 
 
-def test_the_histogram_counts_every_student_once():
-    parts = [0, 0.05, 0.3, 0.7, 0.999, 1, 1]
-    class_ = [student(f"s{n}", 4 * part, 4 * part) for n, part in enumerate(parts)]
-    bars = histogram(summary(*class_))
-    assert [bar["count"] for bar in bars] == [2, 0, 0, 1, 0, 0, 0, 1, 0, 3]
-    assert [round(bar["share"] * 3) for bar in bars] == [2, 0, 0, 1, 0, 0, 0, 1, 0, 3]
-    assert [bar["lowest"] for bar in bars] == list(range(0, 100, 10))
-    assert {bar["share"] for bar in histogram(summary())} == {0}
-
-
 def test_who_submitted_nothing_or_has_an_extension_is_listed_and_scores_are_of_whole_grades():
     page = lesson_page(
         summary(student("half", 4, None), student("whole", 4, 4)), {}, ["half", "<b>"]
@@ -56,15 +43,6 @@ def test_who_submitted_nothing_or_has_an_extension_is_listed_and_scores_are_of_w
     page = lesson_page(lesson, {}, ["half", "<b>"])
     assert "&lt;b&gt; (2026-03-06 08:00 UTC), half (2026-03-05 23:59 UTC)</p>" in page
     assert "Due later" not in lesson_page(summary(student("a", 4, 4)), {})
-
-
-def test_written_answers_are_counted_by_question():
-    states = {"a": "waiting", "b": "graded", "c": "left blank", "d": "waiting"}
-    class_ = [student(name, 4, 4, written={"why": state}) for name, state in states.items()]
-    blank = student("e", None, None, problem="no notebook was submitted")
-    (question,) = written(summary(*class_, blank))
-    assert question == {"name": "why", "waiting": ["a", "d"], "graded": ["b"], "left blank": ["c"]}
-    assert "<code>why</code>" in lesson_page(summary(*class_), {})
 
 
 def test_what_everyone_has_is_one_warning_and_nobodys_own():
@@ -85,13 +63,6 @@ def test_a_setup_cell_that_stops_is_noticed():
     assert read_notebook(book).notices == ("the cell `setup` stopped: NameError: torhc",)
     cell.outputs = []
     assert read_notebook(book).notices == ()
-
-
-def test_mistakes_come_in_course_order_the_most_frequent_first():
-    a, b, c = (student(n, 4, 1, outcome="incorrect", mistake="often") for n in "abc")
-    d = student("d", 1, 1, outcome="incorrect", mistake="seldom")
-    found = [(one[0], one[1], len(one[3])) for one in mistakes(summary(d, a, b, c))]
-    assert found == [("double", "seldom", 1), ("square", "often", 3), ("square", "seldom", 1)]
 
 
 def test_who_needs_a_look_is_ordered_by_urgency_and_leaves_out_the_rest():
@@ -116,13 +87,6 @@ def test_an_exercise_that_was_stopped_counts_as_such():
     for outcome in ("timed_out", "crashed", "out_of_memory"):
         assert _points(GradedExercise("causal_mask", 0.0, 2.0, outcome)).plain == "∞ 0"
     assert _points(GradedExercise("causal_mask", None, 2.0, "checker_failed")).plain == "? "
-
-
-def test_more_than_twenty_who_need_a_look_are_folded():
-    crowd = [student(f"s{n}", 4, 4, late_seconds=3600) for n in range(23)]
-    page = lesson_page(summary(*crowd), {})
-    assert "<summary>3 more</summary>" in page and page.count("by 1 hour") == 23
-    assert "<details>" not in lesson_page(summary(*crowd[:20]), {})
 
 
 def test_every_name_leads_to_the_feedback_page_that_exists():

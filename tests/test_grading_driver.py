@@ -28,8 +28,6 @@ from grading_course import (
 )
 from live_notebook import plain_text
 from nbformat.v4 import new_code_cell
-from nbgrader.converters import GenerateAssignment
-from nbgrader.converters.base import NbGraderException
 from nbgrader.dbutil import write_alembic_ini
 
 from course_lib.grading import driver, plan
@@ -37,7 +35,6 @@ from course_lib.grading.class_folder import ClassFolder
 from course_lib.grading.driver import grade
 from course_lib.grading.publishing import publish
 from course_lib.grading.worker import cells, runner
-from course_lib.workspace.errors import GradingError
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("warm")]
 
@@ -291,17 +288,6 @@ def test_an_unreadable_notebook_is_read_again_only_when_it_changes(graded, copy,
         assert grade_one(copy, "broken").problem == record(graded, "broken").problem
     hand_in(copy, "broken", honest(copy))
     assert grade_one(copy, "broken").points == 4
-
-
-def test_a_lesson_that_nbgrader_refuses_is_named_with_the_cure(tmp_path, monkeypatch):
-    # tests/test_cli_mistakes.py has other errors before grading.
-    root = make_course(tmp_path)
-    hand_in(root, "ada", honest(root))
-    refuse = Mock(side_effect=NbGraderException("no such cell"))
-    monkeypatch.setattr(GenerateAssignment, "start", refuse)
-    (root / "gradebook.db").unlink()  # so that nbgrader reads the lesson's source again
-    with pytest.raises(GradingError, match=r"nbgrader refuses .* \(no such cell\)\. Run `course"):
-        grade(root, LESSON)
 
 
 def test_a_new_gradebook_has_the_newest_schema(copy):

@@ -92,14 +92,6 @@ def test_deleted_and_edited_cells_of_the_lesson_come_back(release):
     assert sources(rebuilt) == sources(release)
 
 
-def test_an_exercise_that_was_added_after_the_release_is_not_called_deleted(release):
-    added = ("length_mask", "length_mask-answer")
-    older = [cell for cell in as_submitted(release) if grade_id(cell) not in added]
-    rebuilt, notices = rebuild(release, older)
-    assert notices == []
-    assert sources(rebuilt) == sources(release)
-
-
 def test_the_last_answer_of_several_that_is_not_the_stub_counts(release):
     about = {"nbgrader": {"grade_id": ANSWER}}
     copies = [new_code_cell(s, metadata=about) for s in ("causal_mask = 1", DEFINED, STUB)]

@@ -234,9 +234,3 @@ def test_a_worker_whose_shared_host_does_not_start_takes_a_weaker_one_of_its_own
     guests = open_guests(None, LIMITS, channel=ours)
     assert str(guests.reached).startswith("sandbox off (no strict: its host does not start")
     guests.close()
-
-
-def test_an_environment_in_tmp_is_shown_elsewhere(monkeypatch):
-    monkeypatch.setattr(sys, "prefix", "/tmp/venv")
-    assert confinement._inside("/tmp/venv/bin/python") == "/python/bin/python"
-    assert confinement._inside("/tmp/other") == "/tmp/other"

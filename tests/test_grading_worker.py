@@ -35,9 +35,9 @@ from course_lib.grading.worker.session import CannotJudge, Session
 ROOT = Path(__file__).parents[1]
 
 
-def checked(*outputs, count=1):
+def checked(*outputs, count=1, points=4):
     """Return what is read from the check of `double`, worth 4 points, with these outputs."""
-    cell = graded_cell('check("double")', "double", points=4)
+    cell = graded_cell('check("double")', "double", points=points)
     return read_check({**cell, "outputs": list(outputs), "execution_count": count})
 
 
@@ -85,6 +85,12 @@ def test_what_cannot_be_trusted_is_not_graded_and_says_why():
 def test_a_time_out_costs_its_exercise():
     late = checked(report(), result("4.0"), error("KeyboardInterrupt"), error("CellTimeoutError"))
     assert (late.points, late.outcome) == (0.0, "timed_out")
+
+
+def test_a_starred_check_is_0_of_0_points_whatever_became_of_it():
+    for name, outcome in (("CellTimeoutError", "timed_out"), ("NameError", "not_graded")):
+        starred = checked(error(name), points=0)
+        assert (starred.points, starred.max_points, starred.outcome) == (0, 0, outcome)
 
 
 def lower(num_queries, num_keys=None, *, device=None):

@@ -64,13 +64,6 @@ def test_it_says_whose_each_part_is_and_since_when_as_text_and_as_html(own):
     assert "<script" not in page and "src=" not in page
 
 
-def test_one_day_is_said_once_and_a_whole_library_as_such(tmp_path):
-    day = "2026-11-23"
-    assert "\n23 Nov 2026\n" in Certificate({"bmm": day, "causal_mask": day}, tmp_path).text()
-    whole = Certificate(dict.fromkeys(exercises(), day), tmp_path).text()
-    assert f"all {len(exercises())} parts are your own" in whole and COURSES not in whole
-
-
 def test_it_counts_the_library_of_whoever_works_and_none_in_a_program(
     notebook, own_course, monkeypatch
 ):

@@ -12,10 +12,10 @@ from course_lib.models.language_model import (
     text_windows,
 )
 from course_lib.models.numerals import LANGUAGES, Numerals, english, french, german
-from course_lib.models.stories import CHARACTERS, Story, in_names, stories
+from course_lib.models.stories import CHARACTERS, stories
 from course_lib.models.training import train
 from course_lib.models.translator import Nearby, RecurrentTranslator, Translator
-from course_lib.models.whole_game import Reader, Writer, new_translator, translate
+from course_lib.models.whole_game import Reader, Writer, translate
 
 
 def num2words_in_english(n):
@@ -113,16 +113,6 @@ def test_nearby_sees_its_window_and_no_further():
     assert torch.equal(seen, (places[:, None] - places).abs() <= 1)
 
 
-def test_an_untrained_translator_is_the_same_for_a_seed_and_leaves_the_global_seed_alone():
-    torch.manual_seed(5)
-    expected = torch.rand(3)
-    torch.manual_seed(5)
-    one, two = (new_translator(Numerals(), seed=3) for _ in range(2))
-    assert torch.equal(torch.rand(3), expected)
-    for a, b in zip(one.parameters(), two.parameters(), strict=True):
-        assert torch.equal(a, b)
-
-
 def test_training_learns_repeats_and_ends_in_eval_mode():
     def learned():
         torch.manual_seed(0)
@@ -176,11 +166,3 @@ def test_stories_are_the_same_for_a_seed_and_invent_their_names():
         assert "".join(CHARACTERS.words(CHARACTERS.ids(story.text))) == story.text
         assert story.text.endswith(".\n\n") and "\n\n" not in story.text[:-2]
         assert len(story.text.splitlines()) == 8
-
-
-def test_letters_of_names_are_marked_apart_by_mention_without_their_first_letters():
-    text = "Ann met Bo. Bo said Annex to Ann's Bo."
-    first, repeated = in_names(Story(text, ("Ann", "Bo")))
-    assert "".join(c for c, marked in zip(text, first, strict=True) if marked) == "nno"
-    assert first.nonzero().flatten().tolist() == [1, 2, 9]
-    assert repeated.nonzero().flatten().tolist() == [13, 30, 31, 36]

@@ -95,18 +95,6 @@ def test_an_answer_may_be_written_in_many_ways(notebook, file, source):
     assert own_library.own("causal_mask")(2).tolist() == [[True, False], [True, True]]
 
 
-def test_an_answer_takes_others_from_the_library_or_the_course(notebook, file):
-    names = ("length_mask", "masked_softmax", "scaled_dot_product_attention")
-    notebook.run(*map(solution_source, names))
-    first, other = (
-        (notebook.keep(name), file.with_name(f"_{name}.py").read_text(encoding="utf-8"))[1]
-        for name in names[1:]
-    )
-    assert "from course_lib import length_mask\n" in first and "def length_mask" not in first
-    assert "from my_attention._masked_softmax import masked_softmax\n" in other
-    assert "course_lib" not in other
-
-
 @pytest.mark.slow
 def test_every_answer_of_the_course_can_be_kept(notebook, own_course):
     # The answers, classes too, are as a student who writes the solutions would have them.

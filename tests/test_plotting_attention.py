@@ -86,15 +86,6 @@ def test_alt_of_many_queries_names_the_pattern_and_the_mask(scores, pattern):
     assert len(alt) < 300
 
 
-def test_alt_of_many_queries_without_pattern_names_the_strongest_that_was_a_choice():
-    scores = np.random.default_rng(0).normal(size=(10, 10))
-    weights = softmax(scores, CAUSAL)
-    alt = plotting.attention(weights, mask=CAUSAL).alt
-    query, key = np.unravel_index(weights[1:].argmax(), (9, 10))  # query 0 sees one key only
-    assert f"Strongest is query {query + 1} at key {key}, {weights[1:].max():.2f}" in alt
-    assert "mostly" not in alt
-
-
 def test_names_that_occur_twice_and_blanks_can_be_told_apart():
     plot = plotting.attention(np.eye(5), "a a<b", range(5))
     assert plot.live.data["queries"] == {
@@ -195,7 +186,6 @@ def test_script_gets_the_weights_to_a_fraction_of_a_hundredth():
     ("weights", "options", "message"),
     [
         (WEIGHTS, {"queries": KEYS}, r"`queries` must have num_queries = 2 names; got 3"),
-        (WEIGHTS, {"keys": "ab"}, r"`keys` must have num_keys = 3 names; got 2: \['a', 'b'\]"),
         (WEIGHTS, {"mask": np.ones((2, 2))}, r"`mask` must be .* \(1, 2, 3\); got shape \(2, 2\)"),
         (WEIGHTS[0], {}, r"must be \(num_queries, num_keys\) or .* got shape \(3,\)"),
         (
@@ -203,8 +193,6 @@ def test_script_gets_the_weights_to_a_fraction_of_a_hundredth():
             {},
             r"must be numbers; got nan, first at \[1, 2\]",
         ),
-        (WEIGHTS - 1, {}, r"between 0 and 1, .* got -0.98 to -0.07"),
-        (np.eye(61), {}, r"at most 12 heads, 60 queries and 60 keys; got 1 x 61 x 61"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_what_was_expected(weights, options, message):

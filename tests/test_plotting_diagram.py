@@ -80,33 +80,6 @@ def test_what_is_lit_is_bold_with_a_thick_border_and_a_strong_fill_also_in_small
     assert [row.count("2.0") + row.count("2") for row in thick] == [0, 3]
 
 
-def test_shapes_are_written_as_python_writes_them_and_the_alt_text_says_the_way():
-    shapes = {"queries": (2, 3), "keys": (5, 3), "scores": ("n", "m"), "valid_lens": (2,)}
-    plot = plotting.diagram("attention", lit="scores", shapes=shapes | {"values": "any"})
-    assert {"(2, 3)", "(5, 3)", "(n, m)", "(2,)", "any"} <= set(written(plot))
-    assert plot.alt.startswith(
-        "The map of attention: this section is about scores. Into it: queries (2, 3) and keys "
-        "(5, 3). Out of it: scores (n, m) to mask. Elsewhere: valid_lens (2,), values any. "
-        "The whole path: "
-    )
-    path = plot.alt.partition("The whole path: ")[2]
-    assert all(name in path for name in ATTENTION if name != "weighted sum")
-
-
-@pytest.mark.parametrize("draw", [plotting.diagram, plotting.diagram_strip])
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"part": "head"}, "`part` must .* attention, heads, block, .*; got '?head"),
-        ({"lit": "score"}, "`lit` must name boxes of 'attention' = queries, .*; got score"),
-        ({"shapes": {"q": (2,)}}, "`shapes` must name boxes of 'attention' = queries, .*; got q"),
-    ],
-)
-def test_unknown_names_are_refused_with_the_known_ones(draw, arguments, message):
-    with pytest.raises(ValueError, match=message):
-        draw(**{"part": "attention", **arguments})
-
-
 @pytest.mark.parametrize("part", WORDS)
 def test_a_strip_is_low_and_lights_its_parts_with_their_shapes(part):
     calm = plotting.diagram_strip(part)

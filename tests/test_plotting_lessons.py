@@ -43,10 +43,6 @@ def split(x):
     return split_heads(x[None].float(), 2)[0]
 
 
-PAIRS = {
-    "keys": (KEYS, OWNERS),
-    "reshaped": (KEYS.reshape(2, 3), OWNERS.reshape(2, 3)),
-}
 BLOCKS = {
     "x": (NUMBERS, HEADS),
     "split": (split(NUMBERS), split(HEADS)),
@@ -55,22 +51,6 @@ VERDICTS = {
     "sound": {"trains": True, "masks": True, "sums": False},
     "avocet": {"trains": True, "masks": False, "sums": False},
 }
-
-
-def test_the_alt_text_says_what_no_lesson_shows():
-    # What the figures of lessons say is stored in their notebooks, with which nbval compares it.
-    assert "none: no prediction anywhere" in fits(none=PLACES * NAN).alt
-    assert "weights 1, 0" in plotting.saturation([1000.0, 0.0], 2.0).alt
-    alt = plotting.cell_origins(PAIRS).alt
-    assert "keys (3 x 2): row 0 is key 0, row 1 is key 1, row 2 is key 2." in alt
-    assert "reshaped (2 x 3): column 0 mixes keys 0-1, column 1 mixes keys 0, 2" in alt
-    alt = plotting.roofline(100, 10, {"copy": (0.5, 4), "product": (40, 90)}).alt
-    assert "copy at 0.50 operations a byte reaches 4, 80% of what memory allows" in alt
-    assert "product at 40 operations a byte reaches 90, 90% of what arithmetic allows." in alt
-    assert plotting.verdicts(VERDICTS, title="Two modules").alt == (
-        "Two modules: trains: yes for all 2; masks: no for avocet, yes for the other 1; "
-        "sums: no for all 2."
-    )
 
 
 def test_gaps_are_hatched_and_cells_carry_numbers_and_owners():

@@ -1,4 +1,4 @@
-"""No expression that a lesson prints above an exercise earns more than half of its points."""
+"""No expression printed above an exercise earns more than half, and no text dictates a solution."""
 
 import ast
 import builtins
@@ -19,6 +19,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from course_lib import attention
+from course_lib.authoring.paste import solution_source
 from course_lib.checks.judge.grade import grade
 from course_lib.checks.judge.prepare import prepare
 from course_lib.checks.judge.violations import judge
@@ -34,6 +35,9 @@ NOT_A_VALUE = (ast.Name, ast.Slice, ast.Starred, ast.JoinedStr, ast.FormattedVal
 MOST_NAMES = 4  # in an expression whose names are replaced by parameters
 SECONDS = 0.5  # of processor time, for one expression
 FUNCTIONS = [name for name, exercise in exercises().items() if not exercise.is_class]
+HARD = [name for name, one in exercises().items() if one.difficulty == 3 or one.minutes >= 20]
+RUN = 6  # tokens in a row that are no coincidence
+MOST = 0.1  # of a solution's runs: calls that a statement must name stand in solutions, too
 
 
 @contextmanager
@@ -52,13 +56,17 @@ def at_most(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGVTALRM, before)
 
 
-def code_above(name: str) -> Iterator[str]:
-    """Yield the code that the student's notebook shows above an exercise, also in its text."""
+def cells_above(name: str) -> list[nbformat.NotebookNode]:
+    """Return the cells above the answer to an exercise in the student's notebook."""
     lesson = exercises()[name].lesson
     notebook = nbformat.read(ROOT / "notebooks" / lesson / f"{lesson}.ipynb", as_version=4)
-    for cell in notebook.cells:
-        if cell.id == f"{name}-answer":
-            return
+    place = [cell.id for cell in notebook.cells].index(f"{name}-answer")
+    return notebook.cells[:place]
+
+
+def code_above(name: str) -> Iterator[str]:
+    """Yield the code that the student's notebook shows above an exercise, also in its text."""
+    for cell in cells_above(name):
         if cell.cell_type == "code":
             yield cell.source
         else:
@@ -140,3 +148,32 @@ def test_a_printed_solution_is_found():
         "batched_scores", ["see above", "q @ k", "weights = (q @ k.mT).softmax(-1)"]
     )
     assert (score, body) == (1, "queries @ keys.mT")
+
+
+def runs(text: str) -> list[tuple[str, ...]]:
+    tokens = re.findall(r"\w+|[^\w\s`]", text)
+    return [tuple(tokens[at : at + RUN]) for at in range(len(tokens) - RUN + 1)]
+
+
+def told(name: str, text: str) -> float:
+    """Return the share of a solution's runs that stand in a text, its docstrings or its hints."""
+    (definition,) = ast.parse(solution_source(name)).body
+    parts = [text, *exercises()[name].hints]
+    for node in ast.walk(definition):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node):
+            parts.append(ast.unparse(node.body.pop(0)))
+    known = {run for part in parts for run in runs(part)}
+    found = [run in known for line in definition.body for run in runs(ast.unparse(line))]
+    return sum(found) / len(found)
+
+
+@pytest.mark.parametrize("name", HARD)
+def test_text_docstrings_and_hints_of_a_hard_exercise_do_not_hold_its_solution(name):
+    texts = "\n".join(cell.source for cell in cells_above(name) if cell.cell_type == "markdown")
+    _, heading, text = texts.rpartition(f"### Exercise: `{name}`")
+    assert heading and told(name, text) <= MOST
+
+
+def test_a_dictated_line_is_found():
+    line = "weights = masked_softmax(scores, valid_lens, mask)"
+    assert told("AdditiveAttention", line) > told("AdditiveAttention", "Mask the scores.") + 0.015

@@ -15,7 +15,6 @@ from course_lib.authoring.site import (
     build,
     launchable,
     reading_copy,
-    with_outputs,
 )
 from course_lib.checks.judge.points import Points
 from course_lib.cli import main as cli
@@ -66,13 +65,6 @@ def course(tmp_path, monkeypatch):
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "attention-course"\n')
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def test_cells_that_only_show_something_get_their_outputs_by_id():
-    page = with_outputs(notebook(solved=False), notebook(solved=True))
-    shown = {cell.id: cell.outputs for cell in page.cells if cell.cell_type == "code"}
-    assert shown.pop("f-next") == [], "on the site nobody has passed a check"
-    assert shown == {"setup": [], "shows": [output("1")], "f-answer": [], "f-check": []}
 
 
 def test_a_page_says_that_nothing_runs_and_shows_no_number_of_points(course):

@@ -95,11 +95,6 @@ def test_the_map_is_one_tab_away(put, page):
     assert arcs(figure) == 3
 
 
-def test_small_maps_of_heads_are_there_from_four_queries_on(put):
-    assert put(viewer()).locator(".heads svg").count() == 0
-    assert put(plotting.attention(np.full((2, 4, 4), 0.25))).locator(".heads svg").count() == 2
-
-
 def test_an_arc_glides_unless_motion_is_not_wanted(put, page):
     figure = put(viewer())
     page.emulate_media(reduced_motion="no-preference")

@@ -275,19 +275,6 @@ def test_the_story_says_what_the_chosen_head_looked_at(induction):
         assert ("That is not the" in words) == (letter != expected and "itself" not in words)
 
 
-def test_what_the_induction_model_cannot_read_is_answered_by_a_sentence(induction):
-    for text, said in {
-        "": "Type some letters, such as KTQBXKTQ.",
-        "AÄ1B": "it has never seen “Ä”, “1”.",
-        "A" * 33: "At most 32 letters fit; these are 33.",
-    }.items():
-        typed(induction, text)
-        assert said in induction.locator(".hint").inner_text()
-        assert induction.locator(".arcs").count() == 0
-    typed(induction, "ABCAB")
-    assert induction.locator(".bars li").first.inner_text().split()[0] == "C"
-
-
 # --- everywhere -----------------------------------------------------------------------
 
 
@@ -303,11 +290,3 @@ def test_axe_finds_nothing_and_a_telephone_needs_no_scrolling(put, page, axe, th
     assert page.evaluate("document.documentElement.scrollWidth") == 360
     typed(translator, "xxx")
     assert axe(page, sees="never seen") == []
-
-
-def test_two_of_a_kind_do_not_touch_each_other(put, page):
-    first = put(trained.live_translator(), trained.live_translator())
-    second = page.locator("figure").nth(1)
-    typed(second, "8")
-    assert (result(first), result(second)) == ("forty three", "eight")
-    assert page.evaluate("Object.keys(window).filter((name) => /model|live/i.test(name))") == []

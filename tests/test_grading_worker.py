@@ -37,7 +37,8 @@ ROOT = Path(__file__).parents[1]
 
 def checked(*outputs, count=1, points=4):
     """Return what is read from the check of `double`, worth 4 points, with these outputs."""
-    cell = graded_cell('check("double")', "double", points=points)
+    cell = graded_cell('check("double")', "double")
+    cell.metadata.nbgrader.points = points
     return read_check({**cell, "outputs": list(outputs), "execution_count": count})
 
 

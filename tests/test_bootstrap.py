@@ -159,11 +159,6 @@ def test_what_prevents_a_set_up_is_said_before_it(clone, monkeypatch, name, valu
     assert not (clone / ".venv").exists()
 
 
-def test_outside_a_clone_is_said(tmp_path):
-    with pytest.raises(SetupError, match=r"no pyproject\.toml in"):
-        bootstrap.ensure(tmp_path)
-
-
 def test_a_command_that_fails_is_one_sentence_and_prints_its_reason(program, capfd):
     with pytest.raises(SetupError, match="pip did not install everything, for the reason above"):
         bootstrap._run([str(program("echo no network; exit 1"))], "pip did not install everything")

@@ -6,7 +6,6 @@ import pytest
 import torch
 from num2words import num2words
 
-from course_lib.attention import MultiHeadAttention
 from course_lib.models.language_model import (
     repeated_tokens,
     text_windows,
@@ -14,7 +13,7 @@ from course_lib.models.language_model import (
 from course_lib.models.numerals import LANGUAGES, Numerals, english, french, german
 from course_lib.models.stories import CHARACTERS, stories
 from course_lib.models.training import train
-from course_lib.models.translator import Nearby, RecurrentTranslator, Translator
+from course_lib.models.translator import RecurrentTranslator, Translator
 from course_lib.models.whole_game import Reader, Writer, translate
 
 
@@ -101,16 +100,6 @@ def test_what_is_padded_masked_or_later_is_as_if_it_were_not_there():
     recurrent = RecurrentTranslator(Numerals())
     found = recurrent(padded, LENS, words)
     torch.testing.assert_close(found, recurrent(SOURCE, LENS, words))
-
-
-def test_nearby_sees_its_window_and_no_further():
-    torch.manual_seed(0)
-    attention = MultiHeadAttention(8, 2)
-    x = torch.randn(1, 6, 8)
-    Nearby(attention, window=1)(x, x, x)
-    seen = attention.attention_weights[0, 0] > 0
-    places = torch.arange(6)
-    assert torch.equal(seen, (places[:, None] - places).abs() <= 1)
 
 
 def test_training_learns_repeats_and_ends_in_eval_mode():

@@ -86,16 +86,6 @@ def test_alt_of_many_queries_names_the_pattern_and_the_mask(scores, pattern):
     assert len(alt) < 300
 
 
-def test_names_that_occur_twice_and_blanks_can_be_told_apart():
-    plot = plotting.attention(np.eye(5), "a a<b", range(5))
-    assert plot.live.data["queries"] == {
-        "shown": ["a", "␣", "a", "<", "b"],
-        "said": ["a (0)", "space", "a (2)", "<", "b"],
-    }
-    assert "a (2) looks most at 2, 1.00" in plot.alt
-    assert "<b" not in figure_html(plot).replace("<body", "")
-
-
 # --- what is drawn --------------------------------------------------------------------
 
 

@@ -167,9 +167,7 @@ def test_what_a_graded_kernel_says_of_its_cells_is_bounded_and_escaped():
     assert stopped.outcome == "raised" and stopped.points == 0
     assert "<script>" not in stopped.html() and len(stopped.text()) < 1000
     others = (HOSTILE, "causalmask " * 50, "`causal_mask`", "length_mask", "")
-    renamed = judge_observed(
-        find("causal_mask"), "seed", Subject(defined=others[:1], others=others), {}
-    )
+    renamed = judge_observed(find("causal_mask"), "seed", Subject(others=others), {})
     assert renamed.outcome == "not_attempted"
     assert renamed.findings[0].message == "There is no `causal_mask` yet."
 

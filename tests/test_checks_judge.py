@@ -183,7 +183,7 @@ def test_points_do_not_depend_on_the_name_of_the_mistake():
 
 DICT = (Returned("found", "dict"),), lambda x: {"sum": x.sum(), "peak": x.max()}
 SEVERAL = (
-    (Returned("double"), Returned("same"), Returned("rest", optional=True)),
+    (Returned("double"), Returned("same"), Returned("rest")),
     lambda x: (2 * x, x, None),
 )
 LACKING = "The dict must hold numbers for sum, peak."

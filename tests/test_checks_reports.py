@@ -1,7 +1,6 @@
 """What a report says: what was expected, whose mistake, and for which part of what failed."""
 
 import contextlib
-import dataclasses
 import math
 
 import numpy as np
@@ -15,7 +14,7 @@ from torch.nn import functional as F
 from course_lib import masked_softmax
 from course_lib.checks import exercises, grade
 from course_lib.checks.judge.comparisons import in_digits
-from course_lib.checks.judge.definitions import Mistake, Property, Returned
+from course_lib.checks.judge.definitions import Mistake, Returned
 from course_lib.checks.judge.example import MARK, _beside
 from course_lib.checks.judge.grade import grade as grade_as
 from course_lib.checks.judge.score import shares_of
@@ -124,20 +123,6 @@ def test_type_and_shape_come_before_values_and_plain_values_before_edges():
     assert ids == ["wrong_shape", "wrong_values"]
 
 
-def test_a_formula_is_said_if_two_problems_of_different_sizes_agree():
-    def formulas(probe, outputs):
-        factor = float(outputs.data[0]) / (1 + probe.args["n"])
-        return {f"It is {name}." for name, k in (("n", probe.args["n"]), ("2", 2)) if k == factor}
-
-    told = Property("factor", lambda probe, outputs: "A factor.", "Why?", formulas=formulas)
-    one = dataclasses.replace(lookups(), properties=(told,))
-    said = {}
-    for wrong in ((4, 5), (3, 4), (4,)):
-        report = grade_as(one, lambda x, n, wrong=wrong: (x + n) * (2 if n in wrong else 1))
-        said[wrong] = report.findings[0].message
-    assert said == {(4, 5): "A factor. It is 2.", (3, 4): "A factor.", (4,): "A factor."}
-
-
 def half_the_products(queries, keys, values, valid_lens=None, mask=None):
     weights = masked_softmax(queries @ keys.mT * 0.5, valid_lens, mask)
     return weights @ values, weights
@@ -188,7 +173,7 @@ def without_such_a_part(model, layer, head):
     [
         ("scaled_dot_product_attention", half_the_products,
          "In your `outputs`, [0, 0] is", "number of queries"),
-        ("masked_softmax", without_dim, "your softmax runs over these.", "over the queries"),
+        ("masked_softmax", without_dim, "item 0 sum to 2.000 instead of 1.", "over the queries"),
         ("masked_softmax", without_dim, "Implicit dimension choice for softmax", "nan"),
         ("MultiHeadAttention", HeadsOfAPosition, "`self.attention_weights` must have shape",
          "gradient"),

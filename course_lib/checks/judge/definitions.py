@@ -18,7 +18,6 @@ class Returned:
         kind: "tensor", "array" (NumPy), "float", "int", "bool", "str" or "dict".
         dtype: "float" (that of the inputs), "any float", "bool", or "int".
         axes: names of the axes, for the message about a wrong shape; "..." for any.
-        optional: None is a possible answer.
         differentiable: the statement promises a gradient of it, although it is not the first.
     """
 
@@ -26,7 +25,6 @@ class Returned:
     kind: str = "tensor"
     dtype: str = "float"
     axes: tuple[str, ...] = ()
-    optional: bool = False
     differentiable: bool = False
 
 
@@ -63,24 +61,17 @@ class Property:
 
     `violated` gets the probe and the recorded outputs (NumPy arrays), or with `of` the record of
     that attribute (None where there is none), and returns a sentence with the student's own
-    numbers, or None where the property holds or does not apply. `formulas` gets the same and
-    returns sentences, each with a formula that would give the numbers of this probe, or None where
-    it does not apply. The one that fits all failing probes, of two sizes at least, is said too.
+    numbers, or None where the property holds or does not apply.
     """
 
     id: str
     violated: Callable[[Probe, Any], str | None]
     hint: str
     of: str = ""
-    formulas: Callable[[Probe, Any], Collection[str] | None] = lambda probe, recorded: None
 
     def broken_by(self, probe: Probe, seen: Any) -> str | None:
         """Return the sentence about an observation that violates the property, else None."""
-        return self.violated(probe, self.recorded(seen))
-
-    def recorded(self, seen: Any) -> Any:
-        """Return the record that the property is about."""
-        return seen.attributes.get(self.of) if self.of else seen.outputs
+        return self.violated(probe, seen.attributes.get(self.of) if self.of else seen.outputs)
 
 
 def of_its_name(*args: Any, **kwargs: Any) -> Any:

@@ -3,7 +3,7 @@
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from course_lib.checks.judge.comparisons import same_record, same_records
@@ -245,24 +245,12 @@ class Replay(dict[str, tuple[Observation, list[Violation]]]):
 
 
 @functools.lru_cache(maxsize=64)
-def replays(exercise: Exercise, seed: str) -> tuple[tuple[Mistake, Outcomes], ...]:
-    """Return each known mistake of an exercise with what it does on the probes of a seed."""
-    return _replays(exercise, seed, exercise.mistakes)
-
-
-@functools.lru_cache(maxsize=64)
-def replays_of_any(exercise: Exercise, seed: str) -> tuple[tuple[Mistake, Outcomes], ...]:
-    """Return each mistake that can be made in any exercise with what it does on these probes."""
-    return _replays(exercise, seed, in_any(len(exercise.returns)))
-
-
-def _replays(
-    exercise: Exercise, seed: str, mistakes: Sequence[Mistake]
-) -> tuple[tuple[Mistake, Outcomes], ...]:
+def _replays(exercise: Exercise, seed: str, which: Callable) -> Replays:
+    """Return each mistake of `which(exercise)` with what it does on the probes of a seed."""
     prepared = prepare(exercise, seed)
     return tuple(
         (mistake, Replay(exercise, model, prepared))
-        for mistake in mistakes
+        for mistake in which(exercise)
         for model in (mistake.model, *mistake.twins)
     )
 
@@ -273,27 +261,26 @@ def explain(exercise: Exercise, seed: str, student: Outcomes) -> list[Explanatio
     Those are the mistakes that explain all failing probes; several only if they all give the same
     numbers there. Otherwise it is a mistake that can be made in any exercise, or the first pair of
     mistakes that does, or those that explain the most failing probes, but at least `LEAST` of them.
-    Results that are only words or bools fit many mistakes, so those need one that explains all.
     """
     answer = Answer(prepare(exercise, seed), student)
-    found = answer.explanations(replays(exercise, seed))
+    found = answer.explanations(_replays(exercise, seed, _known))
     if found and found[0].is_whole:
         return found
-    if usual := answer.explanations(replays_of_any(exercise, seed), whole=True):
-        return usual[:1]
-    both = answer.explanations(_pairs(exercise, seed), whole=True)
-    return both[:1] or found
+    for which in (in_any, _pairs):
+        if whole := answer.explanations(_replays(exercise, seed, which), whole=True):
+            return whole[:1]
+    return found
 
 
-@functools.lru_cache(maxsize=64)
-def _pairs(exercise: Exercise, seed: str) -> list[tuple[Mistake, Outcomes]]:
-    """Return pairs of mistakes that change different steps of one model, as `replays` does."""
-    found, prepared = [], prepare(exercise, seed)
+def _known(exercise: Exercise) -> Sequence[Mistake]:
+    return exercise.mistakes
+
+
+def _pairs(exercise: Exercise) -> Iterator[Mistake]:
+    """Yield pairs of mistakes that change different steps of one model."""
     for one, other in itertools.combinations(exercise.mistakes, 2):
         if one.build is None or one.build != other.build or one.changes.keys() & other.changes:
             continue
         model = one.build({**one.changes, **other.changes})
         message = f"Two mistakes at once. {one.message} {other.message}"
-        both = Mistake(f"{one.id}+{other.id}", model, message, one.hint)
-        found.append((both, Replay(exercise, model, prepared)))
-    return found
+        yield Mistake(f"{one.id}+{other.id}", model, message, one.hint)

@@ -1,7 +1,6 @@
 """An input that fails, and the student's result beside the one that the definition gives."""
 
 import html
-import itertools
 import sys
 from dataclasses import dataclass
 from typing import Any
@@ -51,17 +50,11 @@ class Beside:
 
     def lines(self) -> list[str]:
         """Return the result as plain text."""
-        shapes = [f"  {self.shapes}"] if self.shapes else []
-        if not self.expected:
-            return [*shapes, f"  {self.name}, yours:", *in_columns(self.yours)]
-        left, right = in_columns(self.yours), in_columns(self.expected)
-        heads = [f"  {self.name}, yours:", "by the definition:"]
-        width = max(map(len, [heads[0], *left])) + 3
-        if width + max(map(len, [heads[1], *right])) > 96:
-            return [*shapes, heads[0], *left, f"  {heads[1]}", *right]
-        pairs = itertools.zip_longest(left, (row.strip() for row in right), fillvalue="")
-        rows = [(heads[0], heads[1]), *pairs]
-        return [*shapes, *(f"{a:<{width}}{b}".rstrip() for a, b in rows)]
+        lines = [f"  {self.shapes}"] if self.shapes else []
+        lines += [f"  {self.name}, yours:", *in_columns(self.yours)]
+        if self.expected:
+            lines += ["  by the definition:", *in_columns(self.expected)]
+        return lines
 
 
 @dataclass(frozen=True)
@@ -161,11 +154,12 @@ def shown_first(violation: Violation) -> tuple[bool, bool, tuple]:
 
 _HUGE = 50
 _PARTS = ("values", "edges", "gradients", "hygiene")
+_OF_OUTPUTS = ("type", "kind", "shape", "values", "dtype", "device")
 
 
 def example_of(exercise: Exercise, violation: Violation) -> Example:
     """Return the input of a violation with the result of the student's code."""
-    probe, expected, seen = violation.probe, violation.expected, violation.seen
+    probe, seen = violation.probe, violation.seen
     inputs = tuple((name, text_of_input(value)) for name, value in probe.inputs().items())
     if probe.dtype:
         inputs = (*inputs, ("dtype", probe.dtype))
@@ -173,23 +167,22 @@ def example_of(exercise: Exercise, violation: Violation) -> Example:
         inputs = (("built with", text_of_options(probe.construct)), *inputs)
     results: list[Beside] = []
     others: list[tuple[str, str]] = []
-    if violation.aspect == "gradients":
-        for name, value in expected.gradients.items():
-            got = seen.gradients.get(name)
-            if got is not None and got.data is not None:
-                tolerance = tolerance_of_gradient(got)
-                results.append(_beside(f"gradient of {name}", value, got, tolerance))
-    elif violation.aspect == "mutated":
+    parts = _parts_of(exercise, violation)
+    if violation.aspect == "mutated":
         for name in mutated(probe, seen):
             if name in seen.arguments:
                 others.append((f"{name} after the call", text_of_record(seen.arguments[name])))
-    elif violation.aspect in ("attributes", "attached"):
-        for name, value in expected.attributes.items():
-            got = seen.attributes.get(name)
-            if got is not None and got.data is not None:
-                results.append(_beside(f"self.{name}", value, got, tolerance_for(probe, got)))
-    elif seen.raised is None and seen.outputs is not None and probe.scenario not in STATISTICS:
-        results, others = _outputs(exercise, probe, expected.outputs, seen.outputs)
+    elif probe.scenario not in STATISTICS:
+        if not parts and seen.raised is None and seen.outputs and violation.aspect in _OF_OUTPUTS:
+            others.append(("your result", text_of_record(seen.outputs)))
+        for name, want, got, tolerance in parts:
+            if isinstance(want, str) and got.text == want:
+                continue  # right words tell a reader nothing
+            if want is None or isinstance(want, str) or got.data is None:
+                others.append((f"your {name}", text_of_record(got)))
+                others.append((f"{name} by the definition", str(want)))
+            else:
+                results.append(_beside(name, want, got, tolerance))
     wrong = [result for result in results if any(MARK in n for row in result.yours for n in row)]
     if violation.aspect != "gradients":  # right gradients have nothing to do with a missing one
         wrong = wrong or results
@@ -197,28 +190,21 @@ def example_of(exercise: Exercise, violation: Violation) -> Example:
     return Example(inputs, tuple(wrong), tuple(others), probe.num_inputs, has_objects)
 
 
-def _outputs(
-    exercise, probe, expected, outputs: Recorded
-) -> tuple[list[Beside], list[tuple[str, str]]]:
-    """Return each part of the result beside its expectation, or words where that cannot be."""
-    results, others = [], []
-    parts = named_parts(exercise.returns, expected, outputs)
-    if not _is_exact(exercise, probe) or not parts:
-        return [], [("your result", text_of_record(outputs))]
-    for name, want, got in parts:
-        if isinstance(want, str) and got.text == want:
-            continue  # right words tell a reader nothing
-        if want is None or isinstance(want, str) or got.data is None:
-            others.append((f"your {name}", text_of_record(got)))
-            others.append((f"{name} by the definition", str(want)))
-        else:
-            results.append(_beside(name, want, got, tolerance_for(probe, got)))
-    return results, others
-
-
-def _is_exact(exercise: Exercise, probe: Probe) -> bool:
-    """Return whether the oracle's result is the only correct one."""
-    return probe.compare in ("close", *exercise.exact)
+def _parts_of(exercise: Exercise, violation: Violation) -> list[tuple[str, Any, Recorded, float]]:
+    """Return what a violation is about: each name, what was expected, what came, the tolerance."""
+    probe, expected, seen = violation.probe, violation.expected, violation.seen
+    kept = {"gradients": ("gradient of ", expected.gradients, seen.gradients)}
+    kept["attributes"] = kept["attached"] = ("self.", expected.attributes, seen.attributes)
+    found: list[tuple[str, Any, Recorded]] = []
+    if violation.aspect in kept:
+        prefix, wanted, came = kept[violation.aspect]
+        for name, want in wanted.items():
+            if name in came and came[name].data is not None:
+                found.append((f"{prefix}{name}", want, came[name]))
+    elif seen.raised is None and seen.outputs and probe.compare in ("close", *exercise.exact):
+        found += named_parts(exercise.returns, expected.outputs, seen.outputs)
+    tolerance = tolerance_of_gradient if violation.aspect == "gradients" else tolerance_for
+    return [(name, want, got, tolerance(probe, got)) for name, want, got in found]
 
 
 def _beside(name: str, expected: Any, got: Recorded, tolerance: float) -> Beside:
@@ -259,41 +245,20 @@ def _fits(data: np.ndarray) -> bool:
 
 
 def with_numbers(exercise: Exercise, violation: Violation) -> str:
-    """Return the message of a violation, with the first number that differs where there is one."""
-    problem, expected, seen = violation.problem, violation.expected, violation.seen
-    if problem.id == "wrong_values" and _is_exact(exercise, violation.probe):
-        return f"{problem.message} {_first_wrong(exercise, violation)}".strip()
-    is_gradient = problem.id == "wrong_gradient"
-    if not is_gradient and problem.id != "attribute_values":
-        return problem.message
-    wanted = expected.gradients if is_gradient else expected.attributes
-    got = seen.gradients if is_gradient else seen.attributes
-    said = problem.message.replace("`self.", "`")
-    name = next((name for name in wanted if f"`{name}`" in said), "")
-    data = getattr(got.get(name), "data", None)
-    found = data is not None and entry_that_differs(np.asarray(wanted[name]), data, 1e-5)
-    if not found:
-        return problem.message
-    if is_gradient:
-        return f"{problem.message[:-1]}: {found}."
-    return f"{problem.message} In your `self.{name}`, {found}."
-
-
-def _first_wrong(exercise: Exercise, violation: Violation) -> str:
-    """Return a sentence with the first entry that differs and the parts that are right."""
-    probe, expected, seen = violation.probe, violation.expected, violation.seen
-    if seen.outputs is None:
-        return ""
-    wrong, right = [], []
-    for name, want, got in named_parts(exercise.returns, expected.outputs, seen.outputs):
+    """Return the message of a violation, with the first entry that differs where there is one."""
+    message, wrong, right = violation.problem.message, "", []
+    if violation.problem.id not in ("wrong_values", "wrong_gradient", "attribute_values"):
+        return message
+    for name, want, got, tolerance in _parts_of(exercise, violation):
         if want is None or isinstance(want, str) or got.data is None:
             continue
-        words = entry_that_differs(np.asarray(want), got.data, tolerance_for(probe, got))
-        wrong += [(name, words)] if words else []
-        right += [] if words else [f"`{name}`"]
-    if not wrong:
-        return ""
-    name, words = wrong[0]
-    said = f"Your `{name}` {words[3:]}" if words.startswith("it ") else f"In your `{name}`, {words}"
-    also = f" ({' and '.join(right)} {'is' if len(right) == 1 else 'are'} right.)" if right else ""
-    return f"{said}.{also}"
+        words = entry_that_differs(np.asarray(want), got.data, tolerance)
+        named = name if " " in name else f"`{name}`"
+        if not words:
+            right.append(named)
+        elif not wrong:
+            is_one = words.startswith("it ")
+            wrong = f"Your {named} {words[3:]}." if is_one else f"In your {named}, {words}."
+    if wrong and right:
+        wrong += f" ({' and '.join(right)} {'is' if len(right) == 1 else 'are'} right.)"
+    return f"{message} {wrong}".strip()

@@ -6,14 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from course_lib.checks.judge.definitions import Exercise, Property
+from course_lib.checks.judge.definitions import Exercise
 from course_lib.checks.judge.diagnose import Explanation
 from course_lib.checks.judge.example import importance, shown_first, with_numbers
 from course_lib.checks.judge.report import Finding
 from course_lib.checks.judge.shrink import Observer, shrink
 from course_lib.checks.judge.violations import HYGIENE, Prepared, Violation
 from course_lib.checks.observe.observation import Observation
-from course_lib.checks.observe.probe import Array, Built
 
 _MAX_FINDINGS = 4
 _UNNAMED = ("wrong_values", "not_a_number", "attribute_values")
@@ -30,13 +29,12 @@ _ABOUT_ONE_INPUT = (
 )
 _NOTHING_KNOWN = "Your result differs from the one that the definition gives."
 _POINTERS = {
-    "values": "Work that entry out by hand: which numbers go into it?",
+    "values": "Which of your steps differs from what the statement asks for?",
     "gradients": (
         "Does every step stay in the graph, and does none write into a tensor that it needs?"
     ),
     "attributes": "Which tensor do you store, and at which point in the call?",
 }
-_STEP_BY_STEP = "Which step of `forward` differs from the formulas in the statement?"
 _TELLING = ("values", "kind", "shape", "type", "raised"), ("gradients", "attributes", "mutated")
 
 
@@ -154,19 +152,14 @@ def findings_of(
             continue
         said.add(problem.id)
         failure = failures.say(violation, left)
-        message = with_numbers(exercise, failure)
         elsewhere = failures.is_elsewhere(failure)
-        if elsewhere and message != problem.message and problem.id != "wrong_values":
-            message = problem.message
-        elif elsewhere and (message != problem.message or problem.id in _ABOUT_ONE_INPUT):
+        message = problem.message if elsewhere else with_numbers(exercise, failure)
+        if elsewhere and problem.id in _ABOUT_ONE_INPUT:
             message = _of_another_input(message)
         if problem.id in (_OF_THE_EDGES if violation.part == "edges" else _OF_THE_VALUES):
             message = f"{failures.case_of(failure)} {message}".strip() or _NOTHING_KNOWN
         message += _NUMBERS_RIGHT if violation.aspect == "kind" else ""
         hint = problem.hint or _POINTERS.get(violation.aspect, "")
-        by_hand = not elsewhere and _can_be_worked_out(exercise, failure, message)
-        if hint == _POINTERS["values"] and not by_hand:
-            hint = _STEP_BY_STEP if exercise.is_class else ""
         findings.append(Finding(problem.id, message, hint, violation.part))
     return findings, failures.shown
 
@@ -175,14 +168,6 @@ def _of_another_input(sentence: str) -> str:
     """Return a sentence with numbers of an input that the report does not show."""
     is_name = sentence.startswith(("NaN", "`"))
     return f"On another input, {sentence if is_name else sentence[:1].lower() + sentence[1:]}"
-
-
-def _can_be_worked_out(exercise: Exercise, failure: Violation, message: str) -> bool:
-    """Return whether a message names an entry that a reader can compute from numbers in view."""
-    given = failure.probe.inputs().values()
-    hidden = exercise.is_class or any(isinstance(value, Built) for value in given)
-    is_bool = all("bool" in (contract.kind, contract.dtype) for contract in exercise.returns)
-    return "the definition gives" in message and not hidden and not is_bool
 
 
 def _named(explanations: list[Explanation], part: str) -> list[Finding]:
@@ -238,26 +223,10 @@ def _violated_property(
                 sentence = prop.broken_by(failure.probe, failure.seen) or ""
                 if sentence and failures.is_elsewhere(failure):
                     sentence = _of_another_input(sentence)
-                sentence += _formula(prop, failing)
                 if violation.probe.scenario != "call":
                     sentence = f"{failures.case_of(violation)} {sentence}".strip()
                 return Finding(prop.id, sentence, prop.hint, violation.part)
     return None
-
-
-def _formula(prop: Property, failing: list[Violation]) -> str:
-    """Return the formula that fits at least two inputs of different sizes, if only one does."""
-    guesses, sizes = [], set()
-    for violation in failing:
-        probe = violation.probe
-        found = prop.formulas(probe, prop.recorded(violation.seen))
-        if found is not None:
-            given = [*probe.inputs().values(), *(probe.construct or {}).values()]
-            shapes = [value.data.shape for value in given if isinstance(value, Array)]
-            guesses.append(set(found))
-            sizes.add((*shapes, *(value for value in given if isinstance(value, int))))
-    common = set.intersection(*guesses) if len(sizes) > 1 else ()
-    return f" {common.pop()}" if len(common) == 1 else ""
 
 
 def notes_of(seen: Mapping[str, Observation]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from course_lib.checks.judge.definitions import Mistake
+from course_lib.checks.judge.definitions import Exercise, Mistake
 from course_lib.checks.judge.of_the_result import OfTheResult
 
 _HOLDS = {"numbers": "f", "whole numbers": "i", "bools": "b", "anything": "fib"}
@@ -44,21 +44,20 @@ def _of_items(result) -> torch.Tensor:
     return result
 
 
-def _says(id: str, models: list[Callable], fact: str, question: str) -> Mistake:
-    model, *twins = map(OfTheResult, models)
-    return Mistake(id, model, fact, question, twins=tuple(twins))
-
-
-@functools.cache
-def in_any(num_results: int) -> tuple[Mistake, ...]:
-    """Return the mistakes that any answer can make which returns so many results."""
+def in_any(exercise: Exercise) -> tuple[Mistake, ...]:
+    """Return the mistakes that any answer can make which returns as many results."""
+    num_results = len(exercise.returns)
     places = [None, *range(num_results)] if num_results > 1 else [None]
+
+    def says(id: str, models: list[Callable], fact: str, question: str) -> Mistake:
+        model, *twins = map(OfTheResult, models)
+        return Mistake(id, model, fact, question, twins=tuple(twins))
 
     def of(what: str, id: str, *changes: Callable) -> Callable[[str, str], Mistake]:
         models = [
             functools.partial(_only, what, change, place) for change in changes for place in places
         ]
-        return functools.partial(_says, id, models)
+        return functools.partial(says, id, models)
 
     found = [
         of("anything", "transposed_result", lambda result: result.swapaxes(-1, -2))(
@@ -188,7 +187,7 @@ def in_any(num_results: int) -> tuple[Mistake, ...]:
             lambda *results, order=order: tuple(results[i] for i in order) for order in orders
         ]
         found.append(
-            _says(
+            says(
                 "results_in_another_order",
                 models,
                 "Your results are right, but you return them in another order.",
@@ -197,7 +196,7 @@ def in_any(num_results: int) -> tuple[Mistake, ...]:
         )
         models = [lambda *results, i=i: results[i] for i in range(num_results)]
         found.append(
-            _says(
+            says(
                 "one_result_only",
                 models,
                 "You return only one of the results that are asked for. It is right.",

@@ -201,7 +201,7 @@ def _wrong_attribute(probe: Probe, name: str, value: np.ndarray, got: Recorded |
     return "attributes", None
 
 
-def tolerance_of_gradient(got: Recorded) -> float:
+def tolerance_of_gradient(probe: Probe, got: Recorded) -> float:
     """Return the tolerance of a gradient beside central differences: absolute and relative."""
     return {"float32": 1e-3, "float16": 5e-2, "bfloat16": 1e-1}.get(got.dtype, 1e-5)
 
@@ -230,7 +230,7 @@ def _wrong_gradient(probe, name, value, got: Recorded | None) -> Problem | None:
             "Which step has no finite derivative, such as a square root of 0 or a softmax of "
             "nothing but -inf?",
         )
-    if arrays_agree(value, got.data, tolerance_of_gradient(got)):
+    if arrays_agree(value, got.data, tolerance_of_gradient(probe, got)):
         return None
     message, hint = f"The gradient of `{name}` is not that of the formula.", ""
     if probe.scenario.startswith("apply_function"):  # the student's `backward`, not autograd's

@@ -29,9 +29,6 @@ _ANSWER = "-answer"  # ends the id of a cell that an answer is written in
 _MOST_NAMES, _LONGEST = 100, 80
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
-Instead = tuple[str, tuple[str, ...]]  # what stopped a cell, and what it defines instead
-NOTHING: Instead = ("", ())
-
 
 @dataclass
 class _Run:
@@ -42,7 +39,6 @@ class _Run:
     before: dict[str, int] = field(default_factory=dict)
     after: dict[str, int] = field(default_factory=dict)
     error: str = ""
-    compiled: bool = True
 
 
 class Cells:
@@ -55,7 +51,6 @@ class Cells:
         self._namespace, self._transform = namespace, transform
         self._running: _Run | None = None
         self._latest: dict[str, _Run] = {}
-        self._previous: _Run | None = None
 
     def begin(self, info: Any) -> None:
         """Handle IPython's `pre_run_cell`."""
@@ -74,46 +69,27 @@ class Cells:
         if run is None:
             return
         with contextlib.suppress(Exception):
-            run.compiled = run.compiled and result.error_before_exec is None
             error = result.error_before_exec or result.error_in_exec
             if error is not None and not run.error:
                 run.error = _python_says(error, cell_body(run.source), self._namespace)
             if result.info.store_history:
-                self._running, self._previous = None, run
+                self._running = None
                 run.after = {name: self._identity(name) for name in run.before}
                 # If the name holds the course's version, the student has attempted nothing.
                 for name in run.before:
                     if run.error or not self._is_courses(name):
                         self._latest[name] = run
 
-    def instead_of(self, name: str) -> Instead:
-        """Return what stopped the cell that was to define a name, or what it defines instead."""
+    def stopped(self, name: str) -> str:
+        """Return what stopped the cell that was to define a name, or "" if nothing did."""
         run = self._latest.get(name)
-        if run is not None and self._left_out(name, run):
-            if run.error:
-                return run.error, ()
-            if not re.search(rf"\b{re.escape(name)}\b", run.source):
-                return "", self._definitions(run.source)
-        run = self._previous
-        if run is None or run.cell_id or name in self._namespace:
-            return NOTHING
-        # The front end gives cells no ids: the answer's cell is the one before the check's.
-        if not run.compiled and re.search(rf"\b{re.escape(name)}\b", run.source):
-            return run.error, ()
-        return "", () if run.error else self._definitions(run.source)
+        return run.error if run is not None and self._left_out(name, run) else ""
 
     def _left_out(self, name: str, run: _Run) -> bool:
         """Return whether a cell left a name as it was, and only the course changed it later."""
         now = self._identity(name)
         untouched = now == run.after[name] or self._is_courses(name)
         return untouched and run.before[name] == run.after[name]
-
-    def _definitions(self, source: str) -> tuple[str, ...]:
-        """Return the functions and classes that a cell defines at its top level."""
-        tree = parse_cell(source, self._transform)
-        body = tree.body if tree else ()
-        names = [node.name[:_LONGEST] for node in body if isinstance(node, _SCOPES)]
-        return tuple(names[:_MOST_NAMES])
 
     def _is_courses(self, name: str) -> bool:
         return home_of(self._namespace.get(name)).startswith("course_lib.")
@@ -134,10 +110,10 @@ def watch_cells(shell: Any) -> None:
     shell.events.register("post_run_cell", cells.end)
 
 
-def instead_of(name: str, namespace: dict[str, Any]) -> Instead:
-    """Describe what the notebook has instead of an answer, if known."""
+def stopped(name: str, namespace: dict[str, Any]) -> str:
+    """Return what stopped the cell of an answer in a notebook that is followed, or ""."""
     found = (cells for cells in _watched.values() if cells._namespace is namespace)
-    return next((cells.instead_of(name) for cells in found), NOTHING)
+    return next((cells.stopped(name) for cells in found), "")
 
 
 def defined_in(namespace: Mapping[str, Any]) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from course_lib.checks.observe.cells import defined_in, home_of, instead_of
+from course_lib.checks.observe.cells import defined_in, home_of, stopped
 from course_lib.checks.observe.record import Recorded, class_name
 
 MAX_TEXT = 4000  # characters that are kept of anything
@@ -53,7 +53,6 @@ class Subject:
     is_callable: bool = False
     name: str = ""  # of the class itself, or of the object's type
     error: str = ""  # what stopped the cell before it defined the answer: it is not looked at then
-    defined: tuple[str, ...] = ()  # what that cell defines instead
     others: tuple[str, ...] = ()  # the functions and classes that the notebook defines
 
 
@@ -67,10 +66,9 @@ def subject_of(obj: Any) -> Subject:
 def answer_in(namespace: dict[str, Any], name: str) -> tuple[Any, Subject]:
     """Return an answer by its name in a notebook's variables, and what it is.
 
-    There is none where the latest run of its cell did not define it, whatever the name still holds.
+    There is none where an error stopped the latest run of its cell, whatever the name still holds.
     """
-    error, defined = instead_of(name, namespace)
-    obj = None if error or defined else namespace.get(name)
-    there, others = namespace.get(name) is not None, defined_in(namespace)
-    about = {"error": error, "defined": defined, "others": others}
-    return obj, replace(subject_of(obj), there=there, **about)
+    error = stopped(name, namespace)
+    obj = None if error else namespace.get(name)
+    about = {"there": namespace.get(name) is not None, "others": defined_in(namespace)}
+    return obj, replace(subject_of(obj), error=error, **about)

@@ -85,18 +85,6 @@ def rows_that_do_not_sum_to_one(probe, weights, allowed) -> str | None:
     return f"The weights of {place_of(place)} sum to {sums[place]:.{digits}f} instead of 1."
 
 
-def axes_that_sum_to_one(probe, weights, allowed) -> set[str] | None:
-    """Say over which other axis of (batch, num_queries, num_keys) the weights sum to 1, or to 0."""
-    if weights.ndim != 3:
-        return None
-    axes = {"queries": 1, "items of the batch": 0}
-    return {
-        f"Over the {name} they do sum to 1: your softmax runs over these."
-        for name, axis in axes.items()
-        if np.isclose(weights.sum(axis), np.round(weights.sum(axis)).clip(0, 1)).all()
-    }
-
-
 def weight_on_a_dropped_key(probe, weights, allowed) -> str | None:
     """Describe a key that has weight although it is not allowed."""
     stray = (
@@ -132,7 +120,6 @@ _OF_WEIGHTS = {
     "rows_do_not_sum_to_one": (
         rows_that_do_not_sum_to_one,
         "Over which axis does your softmax run, and what changes the weights after it?",
-        axes_that_sum_to_one,
     ),
     "empty_row_has_weight": (
         weight_in_an_empty_row,
@@ -152,8 +139,8 @@ def _of_weights(of: str) -> tuple[Property, ...]:
         return on_recorded
 
     return tuple(
-        Property(name, where_seen(violated), hint, of, *map(where_seen, formulas))
-        for name, (violated, hint, *formulas) in _OF_WEIGHTS.items()
+        Property(name, where_seen(violated), hint, of)
+        for name, (violated, hint) in _OF_WEIGHTS.items()
     )
 
 

@@ -54,7 +54,7 @@ EXERCISE = Exercise(
     minutes=8,
     difficulty=1,
     starred=True,
-    returns=(Returned("mask", "tensor", "bool", ("the broadcast shape",), optional=True),),
+    returns=(Returned("mask", "tensor", "bool", ("the broadcast shape",)),),
     probes=_probes,
     mistakes=(
         mistake("or_instead_of_and", lambda *masks: _fold(masks, torch.logical_or)).says(

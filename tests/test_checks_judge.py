@@ -100,8 +100,8 @@ class Forgets(Multiply):
 
 def test_the_message_names_the_parameters_and_their_shapes():
     for answer, said in {
-        Renamed: "The module lacks the parameters `W` (2, 2); it has `V` (2, 2) instead.",
-        Missing: "The module lacks the parameters `W` (2, 2); it has none instead.",
+        Renamed: "`named_parameters()` does not list `W` (2, 2); it lists `V` (2, 2) instead.",
+        Missing: "`named_parameters()` does not list `W` (2, 2).",
         Narrow: "The parameter `W` must have shape (2, 2); yours has (2, 3).",
     }.items():
         assert grade(multiplication(), answer).findings[0].message == said

@@ -117,7 +117,8 @@ def judged(probe: Probe, expected, recorded) -> Problem | None:
 
 _WHY_ACCEPTED = "Which of your calls would show it, and does your comparison look there?"
 _WHY_REJECTED = (
-    "What else differs between your two calls, besides the thing that should not matter?",
+    "What differs between the two results that you compare, besides the thing that should not "
+    "matter?",
     "How far apart may two numbers be if they are equal except for rounding?",
 )
 

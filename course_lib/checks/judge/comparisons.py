@@ -111,7 +111,7 @@ def _nearly(expected: np.ndarray, data: np.ndarray) -> Problem | None:
 
 
 _NEARLY = 1e-3  # relative to the largest number; more is another formula
-_WHERE_NAN = "Which step divides 0 by 0, multiplies 0 by inf, or subtracts inf from inf?"
+_WHERE_NAN = "Which step computes 0 / 0, inf / inf, 0 * inf or inf - inf?"
 
 
 FALSE_ALARM = 1e-7  # of each statistical test below; one probe makes at most six of them

@@ -141,7 +141,7 @@ def wrong_shape(returns: Sequence[Returned], expected: Any, recorded: Recorded) 
         elif len(shape) != len(wanted):
             hint = "Which step adds or removes an axis?"
         elif sorted(shape) == sorted(wanted):
-            hint = "Which axis is which, and which step changes their order?"
+            hint = "Which axis is which, and which step changes their order or their sizes?"
         else:
             first = next(i for i, size in enumerate(wanted) if size != shape[i])
             named = len(axes) == len(wanted)

@@ -157,12 +157,21 @@ _PARTS = ("values", "edges", "gradients", "hygiene")
 _OF_OUTPUTS = ("type", "kind", "shape", "values", "dtype", "device")
 
 
+_AMONG_OTHER_CALLS = {
+    "between_calls": "between two other calls",
+    "after_another_call": "after two other calls",
+    "after_a_call_with_lengths": "after a call with lengths",
+}
+
+
 def example_of(exercise: Exercise, violation: Violation) -> Example:
     """Return the input of a violation with the result of the student's code."""
     probe, seen = violation.probe, violation.seen
     inputs = tuple((name, text_of_input(value)) for name, value in probe.inputs().items())
     if probe.dtype:
         inputs = (*inputs, ("dtype", probe.dtype))
+    if probe.scenario in _AMONG_OTHER_CALLS:
+        inputs = (*inputs, ("called", _AMONG_OTHER_CALLS[probe.scenario]))
     if probe.construct:
         inputs = (("built with", text_of_options(probe.construct)), *inputs)
     results: list[Beside] = []

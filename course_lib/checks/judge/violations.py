@@ -79,7 +79,7 @@ def _of_a_call_that_returned(
     extra = sorted(set(seen.parameters or ()) - set(probe.state))
     if probe.construct is not None and extra:
         message = f"The module has parameters beyond the ones asked for: {', '.join(extra)}."
-        hint = "Do the layers ask for `bias=False`?" if "bias" in " ".join(extra) else ""
+        hint = "Which of them, and of their biases, does the statement ask for?"
         yield "parameters", Problem("extra_parameters", message, hint)
     yield from _of_the_outputs(exercise, probe, expected, seen)
     for name, value in expected.attributes.items():
@@ -228,7 +228,7 @@ def _wrong_gradient(probe, name, value, got: Recorded | None) -> Problem | None:
             "gradient_not_finite",
             f"The result may look right, but the gradient of `{name}` contains NaN or inf.",
             "Which step has no finite derivative, such as a square root of 0 or a softmax of "
-            "nothing but -inf?",
+            "nothing but -inf? In a `backward` of your own: which step takes inf from inf?",
         )
     if arrays_agree(value, got.data, tolerance_of_gradient(probe, got)):
         return None
@@ -393,16 +393,17 @@ def _missing_parameter(probe: Probe, seen: Observation) -> Problem:
     found = seen.parameters or {}
 
     def listed(shapes: dict[str, tuple]) -> str:
-        first = ", ".join(f"`{n}` {shape}" for n, shape in list(shapes.items())[:4]) or "none"
+        first = ", ".join(f"`{n}` {shape}" for n, shape in list(shapes.items())[:4])
         return first + f" and {len(shapes) - 4} more" * (len(shapes) > 4)
 
     if missing_names := [name for name in wanted if name not in found]:
         missing = listed({name: wanted[name] for name in missing_names})
-        yours = listed({name: shape for name, shape in found.items() if name not in wanted})
+        yours = {name: shape for name, shape in found.items() if name not in wanted}
+        instead = f"; it lists {listed(yours)} instead" if yours else ""
         same_shapes = sorted(found.values()) == sorted(wanted.values())
         return Problem(
             "parameters_renamed" if same_shapes else "missing_parameter",
-            f"The module lacks the parameters {missing}; it has {yours} instead.",
+            f"`named_parameters()` does not list {missing}{instead}.",
             f"Is there a layer of its own for `{missing_names[0]}`, assigned to `self` in "
             "`__init__`?",
         )

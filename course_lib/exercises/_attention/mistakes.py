@@ -228,17 +228,18 @@ SHARED = (
         "A row in which no key is allowed becomes NaN, because its softmax divides 0 by 0.", _EMPTY
     ),
     Row(
-        "finite_fill",
+        "empty_row_uniform",
         filled(-1e9),
-        twins=(
-            filled(-1e9) | {"clear": zeroed},
-            {"fill": smallest, "spare": untouched, "clear": untouched},
-        ),
+        twins=({"fill": smallest, "spare": untouched, "clear": untouched},),
     ).says(
-        "You fill dropped scores with a finite number, such as -1e9. It does not drop a key if the "
-        "other scores are as small, and in a row in which no key is allowed the softmax of equal "
-        "numbers gives every key the weight 1/m.",
+        "In a row in which no key is allowed, all scores are the same finite number, such as -1e9 "
+        "or 0, so every key gets the weight 1/m.",
         _EMPTY,
+    ),
+    Row("finite_fill", filled(-1e9) | {"clear": zeroed}).says(
+        "You fill dropped scores with a finite number, such as -1e9. It does not drop a key if the "
+        "other scores are as small.",
+        "Which value is smaller than every score, in every dtype?",
     ),
     Row("lengths_ignored", {"real": unread}).says(
         "Your code ignores the lengths: `valid_lens` changes nothing.",
@@ -271,8 +272,8 @@ SHARED = (
         {"fill": untouched, "spare": untouched, "clear": zeroed},
         twins=({"fill": untouched, "spare": untouched, "clear": renormalized},),
     ).says(
-        "Weights are set to 0 after the softmax, which has already used the dropped scores: the "
-        "weights that are left do not sum to 1, or vanish beside a very large dropped score.",
+        "You drop keys only after their scores were used: the weights that are left do not sum to "
+        "1, or they vanish beside a very large dropped score.",
         "Which step must come first, so that the weights that are left sum to 1?",
     ),
     Row("filled_with_zero", filled(0.0)).says(

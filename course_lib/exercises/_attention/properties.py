@@ -119,7 +119,7 @@ _OF_WEIGHTS = {
     ),
     "rows_do_not_sum_to_one": (
         rows_that_do_not_sum_to_one,
-        "Over which axis does your softmax run, and what changes the weights after it?",
+        "Over which axis does your softmax run, what is masked, and what changes the weights?",
     ),
     "empty_row_has_weight": (
         weight_in_an_empty_row,

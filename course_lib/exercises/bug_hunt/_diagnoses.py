@@ -73,7 +73,7 @@ def _named(probe, expected, recorded) -> Problem | None:
             return Problem(
                 f"{box}_unknown_id",
                 f"For `{box}` you name `{named[:40]}`, which is not on the list of invariants.",
-                "Is it spelled as in `INVARIANTS`?",
+                "Is it one of the keys of `INVARIANTS`, spelled as there?",
             )
     if all(named in oracle.BROKEN[box] for box, named in entries.items()):
         return None

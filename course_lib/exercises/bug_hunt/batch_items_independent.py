@@ -75,8 +75,8 @@ EXERCISE = Exercise(
             _alone("item", items=lambda count: [0]),
             twins=(_alone("item", items=lambda count: [count - 1]), _alone("item", found=any)),
         ).says(
-            "You judge by a single item. A module may be wrong for another item of the batch.",
-            "Does your loop return before it has seen the last item?",
+            "You do not judge every item. A module may be wrong for an item that you leave out.",
+            "Which items has your loop seen when it returns?",
         ),
         mistake("all_lengths", _alone("all")).says(
             "You call the module with a single item and the lengths of all items.",

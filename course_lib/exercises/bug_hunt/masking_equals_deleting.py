@@ -94,8 +94,8 @@ EXERCISE = Exercise(
             "How do you make the keys shorter?",
         ),
         mistake("longest_only", _masking_to_the_longest).says(
-            "You delete only the keys beyond the longest length in the batch. Shorter items keep "
-            "padded keys, and your second call has no lengths to mask them.",
+            "You cut the keys of all items at the same place, although each item has a length of "
+            "its own.",
             "How many keys must an item of length 2 keep?",
         ),
         mistake(

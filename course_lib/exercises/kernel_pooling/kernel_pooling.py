@@ -117,9 +117,9 @@ EXERCISE = Exercise(
                 for more in (1e-6, 1e-8, 1e-9, 1e-10, 1e-12)
             ),
         ).says(
-            "You divide exp(-distance^2 / (2 h^2)) by its sum. For a query far from all keys, all "
-            "exponentials underflow to 0, and so does their sum. A small number added to the sum "
-            "makes the weights too small instead.",
+            "You divide exponentials by their sum. For a query that is much farther from all keys "
+            "than others are, or far from all keys, all of them underflow to 0, and so does the "
+            "sum. A small number added to the sum makes the weights too small instead.",
             "Which function divides exponentials by their sum without underflow?",
         ),
     ),

@@ -30,8 +30,8 @@ def _probes(rng) -> list[Probe]:
     learned = _problem(rng, 6, tensor(np.array(1.3), requires_grad=True))
     return [
         case("worked", inputs=[-1.0, 0.0, 1.0], targets=[10.0, 99.0, 40.0], bandwidth=1.0).says(
-            "Two others at the same distance predict the middle point, so the prediction is their "
-            "mean. Its own target, 99, does not count."
+            "A prediction is the kernel average of the other targets; a point's own target does "
+            "not count."
         ),
         case("general", **problem(7, 1.2)).says(
             "The prediction at i must be the kernel average of all targets except the one at i."
@@ -115,7 +115,7 @@ EXERCISE = Exercise(
             "What is under the fraction in exp(-distance^2 / (2 h^2))?",
         ),
         mistake("single_point_nan", _excluding(lambda s, h: -s / (2 * h**2), empty=None)).says(
-            "A single point has no other points. Its softmax of nothing but -inf is NaN.",
+            "Your prediction is NaN where there are no other points to average.",
             "What should be predicted where nothing is left to average?",
         ),
     ),

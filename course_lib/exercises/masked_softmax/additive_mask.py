@@ -57,7 +57,7 @@ EXERCISE = Exercise(
             lambda mask, dtype: torch.where(mask, 0.0, -1e9).to(dtype),
             twins=(lambda mask, dtype: (~mask).to(dtype) * torch.finfo(dtype).min,),
         ).says(
-            "You add a finite number, such as -1e9, instead of -inf. It does not drop a key whose "
+            "A dropped key gets a finite number, such as -1e9, instead of -inf. It stays if its "
             "score is about that large.",
             "Which value is smaller than every score, in every dtype?",
         ),

@@ -333,7 +333,7 @@ def mistakes_of_both(block: type[Block]) -> tuple[Mistake, ...]:
         ).says(
             "The norms are mixed up: at least one part reads its input through the norm of another "
             "part.",
-            "Which norm does each of the formulas name?",
+            "Which norm does each of the formulas name, and is each of them a layer of its own?",
         ),
         mistake(
             "previous_sum_lost",

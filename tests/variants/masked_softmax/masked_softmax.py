@@ -146,7 +146,7 @@ times_mask_before = wrong("filled_with_zero")(
 nan_rows = wrong("empty_row_nan")(
     by_what_is_kept(lambda s, keep: F.softmax(torch.where(keep, s, -math.inf), -1))
 )
-empty_rows_become_uniform_without_nan = wrong("finite_fill")(
+empty_rows_become_uniform_without_nan = wrong("empty_row_uniform")(
     by_what_is_kept(lambda s, keep: filled(s, keep).softmax(-1).nan_to_num(1 / s.shape[-1]))
 )
 dim_minus_two = wrong("over_queries")(

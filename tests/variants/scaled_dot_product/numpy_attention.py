@@ -87,7 +87,7 @@ naive_exp = but("empty_row_nan+unstable", weigh=without_a_maximum)
 dot_products = but("unscaled", score=lambda q, k: np.matmul(q, k.T))
 by_the_number_of_features = but("divided_by_d", score=lambda q, k: q @ k.T / k.shape[1])
 forgets_empty_rows = but("empty_row_nan", weigh=lambda s, mask: softmax(masked(s, mask)))
-minus_1e9 = but("finite_fill", weigh=lambda s, mask: softmax(masked(s, mask, -1e9)))
+minus_1e9 = but("empty_row_uniform", weigh=lambda s, mask: softmax(masked(s, mask, -1e9)))
 masks_the_allowed = but(
     "mask_inverted",
     weigh=lambda s, mask: np.nan_to_num(softmax(s if mask is None else masked(s, ~mask))),

@@ -40,18 +40,16 @@ _MOST_LINES = 8  # of an input that is not
 class Beside:
     """One result as rows of text, the student's beside what the definition gives, if anything.
 
-    Numbers that differ carry `MARK`; `shapes` is a sentence about both shapes where they differ.
+    Numbers that differ carry `MARK`.
     """
 
     name: str
     yours: tuple[tuple[str, ...], ...]
     expected: tuple[tuple[str, ...], ...] = ()
-    shapes: str = ""
 
     def lines(self) -> list[str]:
         """Return the result as plain text."""
-        lines = [f"  {self.shapes}"] if self.shapes else []
-        lines += [f"  {self.name}, yours:", *in_columns(self.yours)]
+        lines = [f"  {self.name}, yours:", *in_columns(self.yours)]
         if self.expected:
             lines += ["  by the definition:", *in_columns(self.expected)]
         return lines
@@ -59,11 +57,9 @@ class Beside:
 
 @dataclass(frozen=True)
 class Example:
-    """An input that fails, as text.
+    """An input that fails, as text, and each result, the student's beside the definition's.
 
     Attributes:
-        inputs: name and value of each argument.
-        results: each result, the student's beside the definition's.
         others: name and text of what cannot be set side by side.
         numbers: how many numbers the input has, without injected weights.
         has_objects: whether an argument is an object, whose numbers nobody sees.
@@ -100,7 +96,6 @@ class Example:
             hidden_lines = listing("\n".join(rest), "The rest of the input")
             parts.append(folded(f"{len(rest)} more lines", hidden_lines))
         for result in self.results:
-            parts += [paragraph(html.escape(result.shapes))] * bool(result.shapes)
             parts.append(numbers_beside(result.name, result.yours, result.expected, MARK))
         if self.others:
             text = "\n".join(assignment(*pair) for pair in self.others)
@@ -217,33 +212,21 @@ def _parts_of(exercise: Exercise, violation: Violation) -> list[tuple[str, Any, 
 
 
 def _beside(name: str, expected: Any, got: Recorded, tolerance: float) -> Beside:
-    """Return the whole if it is small, else the first row, matrix or entry that differs."""
+    """Return the whole if it is small, else the first entry that differs."""
     expected, data = np.asarray(expected), got.numbers
     if data.shape != expected.shape:
-        return Beside(
-            name,
-            in_rows(data) if _fits(data) else (("...",),),
-            in_rows(expected) if _fits(expected) else (("...",),),
-            f"The shape of your {name} is {data.shape}; the right shape is {expected.shape}.",
-        )
+        both = (in_rows(part) if _fits(part) else (("...",),) for part in (data, expected))
+        return Beside(name, *both)
     wrong = differing(expected, data, tolerance)
-    place = ()
-    first = np.argwhere(wrong)
-    while not _fits(data) and data.ndim and len(first):
-        index = int(first[0][len(place)])
-        place = (*place, index)
-        data, expected, wrong = data[index], expected[index], wrong[index]
-        if data.ndim == 1 and not _fits(data):
-            start = min(int(first[0][len(place)]), data.size - MOST_COLUMNS)
-            window = slice(start, start + MOST_COLUMNS)
-            data, expected, wrong = data[window], expected[window], wrong[window]
-            place = (*place, f"{start}:{start + MOST_COLUMNS}")
     if not _fits(data):
-        return Beside(f"{name}, {data.size} numbers, none of them wrong", ())
-    where = f"{name}[{', '.join(map(str, place))}]" if place else name
+        if not wrong.any():
+            return Beside(f"{name}, {data.size} numbers, none of them wrong", ())
+        place = tuple(int(i) for i in np.argwhere(wrong)[0])
+        name = f"{name}[{', '.join(map(str, place))}]"
+        data, expected, wrong = (np.asarray(part[place]) for part in (data, expected, wrong))
     if wrong.all():  # a frame around everything points nowhere
         wrong = np.arange(wrong.size).reshape(wrong.shape) == 0
-    return Beside(where, *told_apart(data, expected, wrong))
+    return Beside(name, *told_apart(data, expected, wrong))
 
 
 def _fits(data: np.ndarray) -> bool:

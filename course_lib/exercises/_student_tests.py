@@ -307,7 +307,6 @@ DESCRIBED = {
     "always_nan": "a function whose outputs are all NaN, which is not equal to anything",
     "strictly_causal_attention": "attention to the positions before each one",
     "anticausal_attention": "attention to each position and those after it",
-    "attention_with_positions": "attention to inputs with positions added",
     "average_over_positions": "a function that subtracts the average over the positions",
     "running_sum": "a running sum",
     "share_of_all": "a running sum divided by the number of positions, which is causal",
@@ -321,10 +320,8 @@ DESCRIBED = {
     "circular_neighbours": "a function that combines each position with the next one, and the "
     "last with the first",
     "near_ones_count_more": "a function in which near positions count more",
-    "sorted_by_first_feature": "a function that sorts the positions",
     "reversed": "a function that reverses the sequence",
     "scaled_by_position": "a function that multiplies each position by its index",
-    "last_one_special": "a function that treats the last position differently",
     "one_number_each": "a function that combines each position with the largest number of all",
     "doubled": "`lambda x: 2 * x`",
 }

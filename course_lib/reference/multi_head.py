@@ -111,9 +111,6 @@ SEQUENCE_FUNCTIONS = {
     "causal_attention": lambda x: _attend(x, lambda i, j: j <= i),
     "strictly_causal_attention": lambda x: _attend(x, lambda i, j: j < i),
     "anticausal_attention": lambda x: _attend(x, lambda i, j: j >= i),
-    "attention_with_positions": lambda x: _attend(
-        x + positional_encoding(*x.shape).outputs, lambda i, j: True
-    ),
     "average_over_positions": lambda x: x - np.stack([sum(x) / len(x)] * len(x)),
     "running_sum": lambda x: np.stack([sum(x[: i + 1]) for i in range(len(x))]),
     "share_of_all": lambda x: np.stack([sum(x[: i + 1]) / len(x) for i in range(len(x))]),
@@ -136,10 +133,8 @@ SEQUENCE_FUNCTIONS = {
     "near_ones_count_more": lambda x: np.stack(
         [sum(x[j] / (1 + abs(i - j)) for j in range(len(x))) for i in range(len(x))]
     ),
-    "sorted_by_first_feature": lambda x: np.stack(sorted(x, key=lambda row: row[0])),
     "reversed": lambda x: np.stack([x[len(x) - 1 - i] for i in range(len(x))]),
     "scaled_by_position": lambda x: np.stack([(i + 1) * x[i] for i in range(len(x))]),
-    "last_one_special": lambda x: np.stack([*x[:-1], -x[-1]]),
     "one_number_each": lambda x: np.stack([[row.sum() + x.max()] for row in x]),
     "doubled": lambda x: x + x,
     "always_nan": lambda x: np.full(x.shape, math.nan),

@@ -50,12 +50,6 @@ def _values(rng) -> list[Probe]:
         case("worked_number", **problem(1, 1, 2, 2, 1, 1, 2) | equal_keys).says(  # pyright: ignore[reportArgumentType] - a row has no `args`
             "Equal keys get equal weights: values of 10 and 20 give 15."
         ),
-        case("no_mask", **problem(2, 3, 4, 5, 6, 8, 7)).says(
-            "Without lengths and mask: softmax of the additive scores, times the values."
-        ),
-        case("lengths_per_item", **problem(3, 2, 5, 4, 6, 7, 8, [2, 5, 3])).says(
-            "Keys beyond an item's length get weight 0."
-        ),
         case("lengths_per_query", **problem(2, 3, 5, 6, 7, 9, 8, by_query)).says(
             "Lengths of shape (batch, num_queries) give every query its own length."
         ),

@@ -33,15 +33,11 @@ def problem(rng, scale, seed=None) -> Given:
 
 
 def _probes(rng) -> list[Probe]:
-    below = {"initial": 0.5, "num_steps": 80}
     above = {"initial": 0.25, "num_steps": 100, "lr": 0.4}
     two_points = {"inputs": [0.0, 5.0], "targets": [3.0, 8.0], "compare": "near_best"}
     return [
         case("defaults", **problem(rng, 1.0)).says(
             "The bandwidth must have a leave-one-out error within 2% of the smallest possible one."
-        ),
-        case("from_below", **problem(rng, 3.0), by_name=below).says(
-            "A start below the best bandwidth must reach it too."
         ),
         edge("from_above", **problem(rng, 0.2), by_name=above).says(
             "Large steps from a start far above must reach the best bandwidth and keep it positive."

@@ -20,7 +20,6 @@ def _additive_mask_probes(rng) -> list[Probe]:
         probe("four_axes", tensor(rng.random((2, 2, 3, 4)) < 0.5, strided=True), "float64").says(
             "A mask may have any shape and need not be contiguous."
         ),
-        probe("float32", small, "float32").says("The result has the requested dtype."),
         probe("worked_number", [True, False], "float16", part="edges").says(
             "In float16 dropped keys get -inf too; the number -1e9 does not exist there."
         ),

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-import numpy as np
 import torch
 
 from course_lib.checks.judge.definitions import Exercise, Returned
@@ -11,7 +10,6 @@ from course_lib.exercises._builders import case, edge, mistake
 
 
 def _causal_mask_probes(rng) -> list[Probe]:
-    small, large = sorted(int(n) for n in rng.choice(np.arange(3, 9), 2, replace=False))
     return [
         case("square", num_queries=3).says(
             "Query i sees keys 0 to i: itself and what came before."
@@ -19,9 +17,6 @@ def _causal_mask_probes(rng) -> list[Probe]:
         case("worked_number", num_queries=2, num_keys=3).says(
             "With more keys than queries the last query is aligned with the last key, so every "
             "query also sees the earlier keys."
-        ),
-        case("more_keys", num_queries=small, by_name={"num_keys": large + 1}).says(
-            "With more keys than queries the last query sees all keys."
         ),
         edge("more_queries", num_queries=4, by_name={"num_keys": 2}).says(
             "With more queries than keys the first queries see nothing at all."

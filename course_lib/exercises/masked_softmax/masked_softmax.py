@@ -47,14 +47,8 @@ def _probes(rng) -> list[Probe]:
         case("no_mask", **scored(2, 3, 5)).says(
             "Without lengths or a mask it is a plain softmax over the keys."
         ),
-        case("lengths_per_item", **scored(4, 3, 5, lens=[1, 4, 2, 5])).says(
-            "One length per item holds for every query of that item."
-        ),
         case("lengths_per_query", **scored(3, 3, 4, lens=np.stack(square))).says(
             "Lengths of shape (batch, num_queries) belong to queries, even if batch = num_queries."
-        ),
-        case("mask_shared_by_batch", **scored(2, 3, 5, mask=_mask(rng, 3, 5), strided=True)).says(
-            "A (num_queries, num_keys) mask holds for every item of the batch."
         ),
         case("mask_of_padding", **scored(2, 3, 5, mask=_mask(rng, 2, 1, 5))).says(
             "A (batch, 1, num_keys) mask holds for every query of an item."

@@ -39,9 +39,6 @@ def _loading_probes(rng) -> list[Probe]:
         _probe("worked_number", worked, num_heads=1, **alone).says(
             "The reference must project the values by W_v and the heads by W_o."
         ),
-        _probe("no_biases", _drawn(rng), **alone).says(
-            "After loading, both modules must give the same outputs and the same weights."
-        ),
         _probe("reference_with_biases", _drawn(rng)).says(
             "A reference that has biases where `mha` has none must give the same outputs: its old "
             "biases must not stay."

@@ -44,9 +44,6 @@ def _plain(rng) -> list[Probe]:
             "Each word is the most likely one after `start` and all words before it. After its "
             "`end`, an item gets pads."
         ),
-        _given("one_translation", scripted(rng), sources(rng, 1, 6), [5], 8).says(
-            "Each word is the most likely one after `start` and all words before it."
-        ),
         _given("several", scripted(rng), sources(rng, 3, 5), lengths, 7).says(
             "Each item ends at its own `end` and has pads after it, while the others go on."
         ),

@@ -55,9 +55,6 @@ def _edges(rng) -> list[Probe]:
     large = _drawn(rng, (2, 3, 4), [3, 3])
     large["logits"].data[:] *= 600
     return [
-        edge("all_empty", **_drawn(rng, (2, 3, 4), [0, 0])).says(
-            "If no position is real, the loss is 0."
-        ),
         edge("large_but_empty", logits=[[[1.7e308] * 2]], targets=[[0]], valid_lens=[0]).says(
             "If no position is real, the loss is 0, however large the logits are."
         ),

@@ -30,17 +30,11 @@ def _probes(rng) -> list[Probe]:
         _given("worked_number", [[5, 8, 2], [4]], 0).says(
             "Each row holds the tokens of one item, then pads. The lengths count the tokens alone."
         ),
-        _given("several", _drawn(rng, [3, 5, 2, 7], 0), 0).says(
-            "Each row holds the tokens of one item, then pads up to the length of the longest item."
-        ),
         _given("another_pad", _drawn(rng, [3, 5, 2, 7], 6), 6).says(
             "The rest of each row is filled with `pad`, whatever number it is."
         ),
         _given("pads_inside", [[7, 0, 3, 0], [0, 0], [5]], 0).says(
             "Tokens that happen to be `pad` are tokens, wherever they are."
-        ),
-        _given("equal_lengths", _drawn(rng, [4, 4, 4], 0), 0).says(
-            "If all items are equally long, nothing is padded."
         ),
         edge("empty_among_others", _drawn(rng, [3, 0, 2], 5), 5).says(
             "An empty item is a row of pads and has length 0."

@@ -21,10 +21,6 @@ def _probes(rng) -> list[Probe]:
         case("worked_number", targets=[[5, 8, 2]], start=1).says(
             "The decoder first reads `start`, and then at each position the target before it."
         ),
-        case("several", targets=_words(rng, 3, 5), start=1).says(
-            "Each item begins with the start and continues with all its own targets except the "
-            "last."
-        ),
         case("another_start", targets=_words(rng, 2, 4), start=11).says(
             "The first column holds `start`, whatever number it is."
         ),

@@ -27,12 +27,6 @@ def _probes(rng) -> list[Probe]:
         case("close", attention_weights=close).says(
             "The largest weight may lead by only a thousandth."
         ),
-        case("one_map", **_map(rng, 4, 6)).says(
-            "Each query, a row of the map, gets the position of the largest weight in its row."
-        ),
-        case("batch", **_map(rng, 3, 4, 6, strided=True)).says(
-            "Maps of several items, (batch, n, m), give a row of positions for each item."
-        ),
         case("heads", **_map(rng, 2, 3, 4, 5)).says(
             "With heads, (batch, heads, n, m), each head has its own positions."
         ),

@@ -27,14 +27,6 @@ def _shift(x, offset):
     return torch.cat([filler, x[:, :-1]] if offset < 0 else [x[:, 1:], filler], dim=1)
 
 
-def _with_positions(x):
-    num_positions, d = x.shape[1:]
-    columns = torch.arange(d, device=x.device)
-    rates = 10000.0 ** (-(columns - columns % 2) / d)
-    angles = torch.arange(num_positions, device=x.device)[:, None] * rates
-    return x + torch.where(columns % 2 == 0, angles.sin(), angles.cos()).to(x.dtype)
-
-
 def _looks_ahead(x, i):
     if x.shape[1] <= i + 1:  # nothing is ahead
         return x
@@ -46,18 +38,12 @@ def _near_ones_count_more(x):
     return (1.0 / (1 + (positions[:, None] - positions).abs())).to(x.dtype) @ x
 
 
-def _sorted_by_first_feature(x):
-    order = x[..., 0].argsort(dim=1)
-    return torch.take_along_dim(x, order[..., None], dim=1)
-
-
 SEQUENCE_FUNCTIONS = {
     "each_on_its_own": lambda x: torch.tanh(x) + x**2,
     "self_attention": _attend,
     "causal_attention": lambda x: _attend(x, _lower(x)),
     "strictly_causal_attention": lambda x: _attend(x, _lower(x, -1)),
     "anticausal_attention": lambda x: _attend(x, _lower(x).mT),
-    "attention_with_positions": lambda x: _attend(_with_positions(x)),
     "average_over_positions": lambda x: x - x.mean(dim=1, keepdim=True),
     "running_sum": lambda x: x.cumsum(dim=1),
     "share_of_all": lambda x: x.cumsum(dim=1) / x.shape[1],
@@ -70,12 +56,10 @@ SEQUENCE_FUNCTIONS = {
     "first_sees_last": lambda x: torch.cat([x[:, :1] + x[:, -1:], x[:, 1:]], dim=1),
     "circular_neighbours": lambda x: x - 2 * x.roll(-1, dims=1),
     "near_ones_count_more": _near_ones_count_more,
-    "sorted_by_first_feature": _sorted_by_first_feature,
     "reversed": lambda x: x.flip(1),
     "scaled_by_position": lambda x: (
         x * torch.arange(1, x.shape[1] + 1, device=x.device, dtype=x.dtype)[:, None]
     ),
-    "last_one_special": lambda x: torch.cat([x[:, :-1], -x[:, -1:]], dim=1),
     "one_number_each": lambda x: x.sum(-1, keepdim=True) + x.amax((1, 2), keepdim=True),
     "doubled": lambda x: 2 * x,
     "always_nan": lambda x: x + x.sum(dim=1, keepdim=True) + math.nan,
@@ -85,9 +69,15 @@ SEQUENCE_FUNCTIONS = {
 def nudged(of, amount, direction, row=None):
     """Move tanh(x) by up to `amount * direction`, if something is so that should not matter.
 
-    In each item feature 0 says which positions show it and with which sign. With `of` "order" it is
-    that feature 1 does not ascend; with "later" that another feature of a later position is not
-    0.37.
+    In each item feature 0 says which positions show it and with which sign; feature 1 ascends, and
+    the others are 0.37 at first.
+
+    Args:
+        of: "order" (is feature 1 of the item still in ascending order?) or "later" (does a
+            position after this one hold what it held at first?).
+        amount: the size of the difference; nan for outputs that become nan.
+        direction: a factor for each feature.
+        row: the only position that shows it; all of them if None.
     """
 
     def function(x):

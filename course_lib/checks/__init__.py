@@ -23,14 +23,9 @@ def grade(exercise: str, obj: object, *, seed: object = None) -> Report:
     """Grade any object as an answer to an exercise, without showing anything.
 
     Args:
-        exercise: name of the exercise, a key of `exercises()`, or a lesson's slug for its
-            integration.
-        obj: the answer: a function, a class, or whatever a student wrote; for an integration a
-            dict with an answer for each exercise of its chain.
+        exercise: a key of `exercises()`, or a lesson's slug for its integration.
+        obj: the answer; for an integration a dict with an answer for each exercise of its chain.
         seed: any value; the same seed gives the same inputs.
-
-    Returns:
-        A `Report`; nothing that the answer does makes this raise.
 
     Raises:
         KeyError: there is no such exercise.

@@ -120,14 +120,10 @@ FALSE_ALARM = 1e-7  # of each statistical test below; one probe makes at most si
 def dropout_on_weights(probe: Probe, expected: Any, recorded: Recorded) -> Problem | None:
     """Check that each weight is dropped alone with probability p, and kept as w / (1 - p).
 
-    One call in train mode tells it all: where the values have at least one column more than there
-    are keys (`dropout_values`), the weights that made the outputs can be solved for. The frequency
-    and the independence of the drops are tested with Hoeffding's bound, so that a right answer
-    fails with a probability below 6 * `FALSE_ALARM` per probe; that takes 2000 weights or more.
-
-    The probe gives p as the option `dropout` and the values as the argument `values`; with the
-    option `num_heads`, head h is columns h*d..(h+1)*d of values and outputs (inject identities
-    for the projections of values and outputs).
+    The weights that made the outputs are solved for, from values with more columns than there are
+    keys (`dropout_values`). A right answer fails with a probability below 6 * `FALSE_ALARM`; that
+    takes 2000 weights or more. The probe gives p as the option `dropout`; with `num_heads`, head h
+    is columns h*d..(h+1)*d of `values` and outputs.
     """
     options = {**probe.inputs(), **(probe.construct or {})}
     p, heads = float(options["dropout"]), int(options.get("num_heads", 1))

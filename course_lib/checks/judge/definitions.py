@@ -37,12 +37,10 @@ class Mistake:
         model: function or class with the exercise's signature that makes this mistake.
         message: the fact, in one or two sentences.
         hint: one question or pointer.
-        fails: an error on some of the plain probes is the mistake, or follows from it; any other
-            mistake runs on all of them (tests/test_known_mistakes.py).
+        fails: an error on some of the plain probes is the mistake, or follows from it.
         twins: other models of the same mistake.
         changes: the steps of a right model that `model` changes, by name.
-        build: makes a model of changed steps; two mistakes with the same `build` and different
-            steps are also looked for together (`checks.judge.diagnose`).
+        build: makes a model of changed steps; mistakes with the same one are looked for in pairs.
     """
 
     id: str
@@ -85,36 +83,27 @@ class Exercise:
 
     Args:
         points: whole points, unless a class sets its own.
-        minutes: what a typical student needs.
         difficulty: 1 to 3.
-        starred: optional, off the core path; its check says points, its grade counts none.
+        starred: optional; its check says points, its grade counts none.
         returns: the contract of the result.
-        probes: `probes(rng) -> list[Probe]`, fresh random inputs from a seeded generator.
-        oracle: the function of `course_lib.reference` that gives what is `Expected`; that of the
-            exercise's name in the lesson's module if not given. For classes:
-            `oracle(construct, state, *args, **kwargs)`.
-        mistakes: known mistakes; where several give the same numbers, the first one is named.
+        probes: fresh random inputs from a seeded generator.
+        oracle: the function of `course_lib.reference` that gives what is `Expected`, by default
+            that of the exercise's name; for classes `oracle(construct, state, *args, **kwargs)`.
+        mistakes: where several give the same numbers, the first one is named.
         properties: most telling first.
         hints: concept, recipe, almost code.
-        is_class: the student writes a class.
         may_be_class: a function is asked for, and a class that is called like it will do.
         forbidden: names of torch functions that may not be called, with the reason.
-        no_loops: neither torch calls nor Python steps may grow with the sizes of the inputs,
-            from one probe to the next of those with the same group, `Probe.loops`.
-        needs_loops: the opposite: one of the two must grow.
-        each_counts: the probes are questions of their own: each that passes counts, whatever
-            becomes of the others.
-        comparisons: comparisons of this exercise's own, by name (`checks.judge.comparisons`).
-        exact: the names of those with one right result, which a report shows.
-        tally: a sentence about all probes, for every report; gets the probes with what was
-            expected, and the outcomes by the probe's name.
-        name: the function or class a student writes: that of the file, for which the loader
-            (`course_lib.exercises.find`) fills it in, as it does the lesson's slug.
+        no_loops: neither torch calls nor Python steps may grow from one probe to the next of those
+            with the same group, `Probe.loops`; with `needs_loops` one of the two must.
+        each_counts: each probe that passes counts, whatever becomes of the others.
+        comparisons: its own, by name; `exact` names those with one right result, which is shown.
+        tally: a sentence about all probes, from these and the outcomes.
+        name: that of the file; the loader fills it in, as it does the lesson's slug.
         not_its_name: what no answer to it is called: the names of all exercises.
         chain: for an integration, the exercises it puts together.
         takes_all: for an integration, the probes' scenario gets all answers as a dict.
-        shares: how the points are divided, where this exercise's aim asks for another division
-            than the usual one (`checks.judge.score.SHARES`): shares of 1 by part.
+        shares: shares of 1 by part, where the usual ones (`checks.judge.score`) do not fit.
     """
 
     points: float
@@ -157,11 +146,8 @@ class Written:
 class Integration:
     """The mark for a lesson's exercises working together, all in the student's own version.
 
-    It is optional where one of them is.
-
     Args:
-        chain: the exercises; the last one is judged while the others are in the notebook as
-            the student wrote them, instead of the course's versions.
+        chain: the exercises; the last one is judged while the others are the student's.
         points: whole points, unless a class sets its own.
         minutes: what it takes once the exercises are right.
         judged_as: the file in the lesson's folder with the exercise to judge the chain by, where

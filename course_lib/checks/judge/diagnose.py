@@ -30,10 +30,8 @@ LEAST = 0.75  # of the failing probes that a mistake must explain to be named
 class Explanation:
     """A mistake and the violations it reproduces, as (probe name, aspect).
 
-    Attributes:
-        num_explained: the number of failing probes that it explains.
-        num_failing: the number of failing probes.
-        says_little: the results are only words or bools, which other mistakes may give too.
+    Both numbers are of failing probes. With `says_little` the results are only words or bools,
+    which other mistakes may give too.
     """
 
     mistake: Mistake
@@ -82,10 +80,9 @@ class Answer:
         return [one for one in best if len(one.explained) == most]
 
     def _to_explain(self) -> dict[str, set[tuple[str, str]]]:
-        """Return the violations of each probe that a mistake must reproduce.
+        """Return the violations of each probe that a mistake must reproduce: wrong values first.
 
-        These are wrong results, else gradients or attributes, else matters of hygiene. What
-        settles most comes first: wrong values, then other violations.
+        These are wrong results, else gradients or attributes, else matters of hygiene.
         """
         places: dict[str, set[tuple[str, str]]] = {name: set() for name in self._outcomes}
         others = {key for key in self._failing if key[1] not in HYGIENE}

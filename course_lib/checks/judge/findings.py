@@ -80,11 +80,7 @@ class _Failures:
         return self.shown is not None and failure.probe is not self.shown.probe
 
     def case_of(self, violation: Violation) -> str:
-        """Return the sentence of a violation's probe, or "" if it may mislead.
-
-        The sentence is not the reason if plain probes about something else fail, too. For an
-        error, only plain probes that raise one count.
-        """
+        """Return the sentence of a violation's probe, or "" if plain probes about others fail."""
         probe, raised = violation.probe, violation.aspect == "raised"
         if probe.part == "gradients" and violation.aspect != "gradients":
             return ""
@@ -189,11 +185,7 @@ def _named(explanations: list[Explanation], part: str) -> list[Finding]:
 
 
 def _rank(violation: Violation, misled: set[str]) -> int:
-    """Return the rank of a violation: forbidden call, type, shape, error, NaN, values, the rest.
-
-    At the edges, NaN ranks after the wrong values of plain probes, and an exception ranks after
-    all wrong values. If all numbers are correct, the rest fails because of a changed argument.
-    """
+    """Return the rank of a violation: forbidden call, type, shape, error, NaN, values, the rest."""
     problem, aspect = violation.problem, violation.aspect
     if problem.id == "forbidden_call" or (aspect == "mutated" and not misled):
         return 0

@@ -55,7 +55,7 @@ def judge_observed(
     seen: Mapping[str, Observation] | None,
     observe_more: Observer | None = None,
 ) -> Report:
-    """Judge what was observed, possibly in another process.
+    """Judge what was observed, possibly in another process, and whatever it holds.
 
     Args:
         exercise: the exercise, or a lesson's integration.
@@ -65,9 +65,6 @@ def judge_observed(
             `observe_more` has yet to observe them.
         observe_more: observes further probes. Without it, neither the known mistake nor a smaller
             input that fails is looked for. The points do not depend on it.
-
-    Returns:
-        A `Report`; what was observed may hold anything and does not make this raise.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # waking another thread takes longer than tiny inputs need

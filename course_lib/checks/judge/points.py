@@ -6,13 +6,10 @@ UNSEEN = "<span></span>"  # some front ends take an empty text for none, and sho
 
 
 class Points(float):
-    """Points of a check; a float in every way but how a notebook shows it.
+    """Points of a check; a float in every way but how a notebook shows it, by MIME type.
 
-    Front ends show a result's HTML where it has one, and nbgrader reads the plain text, which is
-    the number. Copied or pickled, it is a plain float.
-
-    Attributes:
-        shown: what a notebook shows, by MIME type.
+    Front ends show a result's HTML, and nbgrader reads the plain text, which is the number. Copied
+    or pickled, it is a plain float.
     """
 
     shown: Mapping[str, object] = {"text/html": UNSEEN}

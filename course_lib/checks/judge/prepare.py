@@ -53,8 +53,7 @@ def _ask(exercise, probe, inputs, state) -> Expected:
 def _differentiate(exercise, probe, inputs, state, variable, at: float) -> np.ndarray:
     """Return central differences of sum(grad_outputs * first output), one number at a time.
 
-    Where the slopes to the left and to the right differ, a kink (of a ReLU, say) may lie within the
-    step, and a smaller step is taken: beside a kink there is one derivative, and PyTorch has it.
+    Where the slopes to both sides differ, a kink may lie within the step: a smaller step is taken.
     """
     gradient = np.zeros(variable.shape)
     for index in np.ndindex(variable.shape):

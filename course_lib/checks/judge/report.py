@@ -38,10 +38,7 @@ def hint_html(words: str) -> str:
 def _whole_numbers(
     exact: Mapping[str, float], total: int, most: Mapping[str, int]
 ) -> dict[str, int]:
-    """Round numbers so that they add up to `total` and none exceeds its most.
-
-    Parts that earn nothing or everything keep that if possible.
-    """
+    """Round numbers so that they add up to `total` and none exceeds its most."""
     rounded = {part: int(number + 1e-9) for part, number in exact.items()}
     partial = {part: 0 < number < most[part] - 1e-9 for part, number in exact.items()}
     while left := total - sum(rounded.values()):
@@ -67,15 +64,13 @@ class Report:
     """The verdict on one answer.
 
     Attributes:
-        outcome: "correct", "incorrect", "raised", "not_attempted" or "checker_failed"; during
-            grading also "timed_out", "out_of_memory" or "crashed".
+        outcome: a key of `WORDS`.
         score: 0..1.
-        starred: the exercise is optional, and its points count nowhere.
         findings: what to know, the most telling first.
         mistake: id of the known mistake that gives the student's numbers, or None.
         parts: for each part, (earned, possible) as shares of 1.
         tally: what came of all probes, in one sentence, where the exercise counts them.
-        example: an input that fails, and its result beside the one that the definition gives.
+        starred: the exercise is optional, and its points count nowhere.
     """
 
     exercise: str

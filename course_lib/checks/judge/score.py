@@ -42,16 +42,10 @@ def score_of(
 ) -> tuple[float, dict[str, tuple[float, float]]]:
     """Return the score 0..1 and, for each part, (earned, possible) as shares of 1.
 
-    A part earns its share if all of its probes pass, else up to `MOST_OF_A_FLAWED_PART` of it,
-    by the share of the probes that pass: each further probe that passes adds to the score, and
-    a check that looks in twenty places does not make a mistake cheap. (Where each probe is a
-    question of its own, it earns the share of those answered.) A probe half passes where the
-    numbers are right and what is wrong is only what the call should have stored, or the kind of
-    the result: 0 and 1 for a bool, a tensor for a number; right numbers throughout earn that
-    half. Hygiene counts as far as something else is right: a constant does not change its input
-    either. What a probe of the values may spend at most is what the exercise is for: beyond it
-    each part earns a third. A loop where none is asked for halves the points; a forbidden call
-    earns nothing.
+    A part earns its share if all of its probes pass, else up to `MOST_OF_A_FLAWED_PART` of it, by
+    the share of the probes that pass. A probe half passes where the numbers are right and only an
+    attribute or the kind of the result is wrong. Hygiene counts as far as something else is right:
+    a constant does not change its input either.
     """
     passed: dict[str, list[float]] = {}
     for probe, _ in prepared:

@@ -152,11 +152,7 @@ def _rounded(probe: Probe) -> Probe:
 
 
 def _sliced(probe: Probe) -> list[Probe]:
-    """Return the probe with fewer items, queries, keys, features or heads.
-
-    Axes and arguments of the same length are taken for the same quantity; the oracle refuses the
-    candidates in which sizes do not fit together.
-    """
+    """Return the probe with one or two items, queries, keys, features or heads."""
     lengths = _lengths_in(probe)[-_MOST_LENGTHS:]
     found = []
     for number, chosen in enumerate(itertools.product((1, 2), repeat=len(lengths))):

@@ -201,11 +201,7 @@ def current_shell() -> Any:
 
 
 def someone_answers(shell: Any) -> bool:
-    """Tell whether the cell that runs was sent by someone who could answer `input()`.
-
-    Batch runners (nbclient, nbval, nbgrader) tell the kernel that nobody can; JupyterLab,
-    Notebook, VS Code and Colab tell it that someone can.
-    """
+    """Tell whether the cell that runs was sent by a front end, not by a batch runner."""
     kernel = getattr(shell, "kernel", None)
     if kernel is None:
         return False

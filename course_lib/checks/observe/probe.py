@@ -56,7 +56,6 @@ class Probe:
         says: what must hold here, in words a student understands; shown when it does not.
         part: the share of the points it belongs to: "values", "edges" or "gradients".
         args: positional arguments, by the name that the report uses.
-        kwargs: keyword arguments.
         construct: for classes, the constructor's keyword arguments.
         state: for classes, the weights to inject, by parameter name ("W_q.weight").
         training: for classes, call in train mode instead of eval mode.
@@ -67,14 +66,11 @@ class Probe:
         raises: name of the exception that the call must raise.
         scenario: how the object is driven (`observe/scenarios.py`).
         seed: the global torch and NumPy seeds set before the call.
-        loops: the group of probes, alike but for their sizes, over which the work done from Python
-            is compared (`Exercise.no_loops`, `Exercise.needs_loops`); "" for none.
+        loops: the group of probes, alike but for their sizes, whose work in Python is compared.
         counted: note which torch functions are called, and how often; it slows all down.
         dtype: floating dtype of the tensors, where it is not that of the data.
-        at_most: what the call may spend (`observe/cost_meter.py`): "peak" bytes alive at once, in
-            the backward pass too if there is one; "kept" bytes still alive after the call, the
-            result and what waits for the backward pass; "functions", of how many numbers exp,
-            tanh and their like may be taken. The arguments cost nothing.
+        at_most: what the call may spend besides its arguments: "peak" bytes alive at once, "kept"
+            bytes alive afterwards, "functions" of how many numbers exp and its like may be taken.
     """
 
     name: str

@@ -31,13 +31,10 @@ from course_lib.checks.observe.tampering import changes
 
 @dataclass(frozen=True)
 class Request:
-    """What to observe.
+    """What to observe: the exercise or, by its slug, a lesson's integration.
 
     Args:
-        name: the exercise; for an integration the lesson's slug.
-        probes: what to call.
-        chain: for an integration, the exercises that it puts together.
-        takes_all: for an integration, the probes take all answers as a dict.
+        chain, takes_all: those of the integration.
         number: repeated in the answer, so that no other message passes for it.
     """
 

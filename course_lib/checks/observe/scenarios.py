@@ -83,8 +83,6 @@ def between_calls(target, probe, args, kwargs):
 def after_another_call(target, probe, args, kwargs):
     """Call a module after other calls, while others of its class are used.
 
-    The first call has one position fewer, and no lengths or mask; the second has other numbers.
-    A second module is called with yet others before and after, and one of twice the sizes is made.
     What an answer keeps on its class, or in a global variable, is theirs by then.
     """
     target(*(v[:, : max(v.shape[1] - 1, 1)] for v in args.values() if v.is_floating_point()))

@@ -142,16 +142,11 @@ class Rounding(nn.Module):
 
 
 class Nudged(Sound):
-    """A sound module whose outputs are off by a little where they should not be.
+    """A sound module whose outputs are off by `amount * direction` where they should not be.
 
-    Feature 0 of the queries says which of them show it and with which sign.
-
-    Args:
-        of: "pads" (does the item have any?), "order" (is feature 1 of its keys no longer in
-            ascending order?) or "company" (are there other items?).
-        amount: the size of the difference; nan for outputs that become nan.
-        direction: a factor for each feature.
-        mode: "eval", "train" or "both": where it happens.
+    Feature 0 of the queries says which of them show it and with which sign. With `of` "pads" it is
+    that an item has any; with "order" that feature 1 of its keys does not ascend; with "company"
+    that there are other items.
     """
 
     def __init__(self, embed_dim, num_heads, of, amount, direction, mode="both"):

@@ -14,10 +14,8 @@ from course_lib.checks.observe.scenarios import BUILDERS, builder, scenario, wit
 def load_weights(target, probe, args, kwargs):
     """Call `target(mha, reference)`, then return what the torch module does, in five parts.
 
-    Both modules are made of the tensors handed over: `W_q`, ..., optionally `b_q`, ...; the
-    reference starts with other numbers everywhere. With `change_afterwards` the source is
-    overwritten before the reference is used. With `training` both modules start in train mode, and
-    the reference's trainable parameters are counted.
+    Both modules are made of the tensors handed over, and the reference starts with other numbers.
+    With `change_afterwards` the source is overwritten before the reference is used.
     """
     given = {**args, **kwargs}
     with torch.random.fork_rng(devices=[]):  # what we draw is not held against the answer

@@ -69,15 +69,9 @@ SEQUENCE_FUNCTIONS = {
 def nudged(of, amount, direction, row=None):
     """Move tanh(x) by up to `amount * direction`, if something is so that should not matter.
 
-    In each item feature 0 says which positions show it and with which sign; feature 1 ascends, and
-    the others are 0.37 at first.
-
-    Args:
-        of: "order" (is feature 1 of the item still in ascending order?) or "later" (does a
-            position after this one hold what it held at first?).
-        amount: the size of the difference; nan for outputs that become nan.
-        direction: a factor for each feature.
-        row: the only position that shows it; all of them if None.
+    In each item feature 0 says which positions show it and with which sign. With `of` "order" it is
+    that feature 1 does not ascend; with "later" that another feature of a later position is not
+    0.37.
     """
 
     def function(x):

@@ -29,8 +29,8 @@ WRONG_VALUES = Problem("wrong_values", "")  # the report adds the numbers
 def tolerance_for(probe: Probe, recorded: Recorded) -> float:
     """Return the tolerance: 1e-7 in float64, 1e-4 in float32, and more in half precision.
 
-    A float32 answer to float64 inputs gets 2e-6. A half-precision answer gets the tolerance of its
-    format only if the inputs are in half precision too.
+    It is 2e-6 for float32 from float64 inputs, and that of a half precision only if it was asked
+    for.
     """
     if probe.tolerance is not None:
         return probe.tolerance

@@ -82,11 +82,8 @@ def _wrong_kind(contract: Returned, want, got: Recorded) -> Problem | None:
 
 
 def converted(returns: Sequence[Returned], recorded: Recorded) -> Recorded | None:
-    """Convert the recorded numbers to the container that the contract asks for, if possible.
-
-    0 and 1 for a bool, whole numbers for floating ones, a NumPy array for a tensor or the other
-    way round, a tensor of one number for a number.
-    """
+    """Convert recorded numbers to the container that the contract asks for, 1 to True, if
+    possible."""
     changed = [_converted(contract, got) for contract, got in _parts(returns, recorded)]
     if any(part is None for part in changed):
         return None

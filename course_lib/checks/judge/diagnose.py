@@ -255,9 +255,9 @@ def _replays(exercise: Exercise, seed: str, which: Callable) -> Replays:
 def explain(exercise: Exercise, seed: str, student: Outcomes) -> list[Explanation]:
     """Return the known mistakes that give the student's numbers on the most failing probes.
 
-    Those are the mistakes that explain all failing probes; several only if they all give the same
-    numbers there. Otherwise it is a mistake that can be made in any exercise, or the first pair of
-    mistakes that does, or those that explain the most failing probes, but at least `LEAST` of them.
+    Those are mistakes that explain all failing probes and give the same numbers there; else one
+    that can be made in any exercise, or a pair; else those that explain at least `LEAST` of the
+    probes.
     """
     answer = Answer(prepare(exercise, seed), student)
     found = answer.explanations(_replays(exercise, seed, _known))

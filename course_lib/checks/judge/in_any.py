@@ -15,11 +15,7 @@ _HOLDS = {"numbers": "f", "whole numbers": "i", "bools": "b", "anything": "fib"}
 
 
 def _only(what: str, change: Callable, only: int | None, *results: Any) -> Any:
-    """Change all results, or one of them, that hold floating or whole numbers or bools.
-
-    Raises:
-        ValueError: there are none.
-    """
+    """Change the results that hold `what`, or one of them; raise ValueError if none do."""
     places = range(len(results)) if only is None else [only]
     found = list(results)
     for place in places:

@@ -31,11 +31,8 @@ class OfTheResult:
         return self.change(*results)
 
     def observe(self, exercise: Exercise, probe: Probe, expected: Expected) -> Outcome:
-        """Return what an answer with this mistake does on a probe, and what that violates.
-
-        Nothing is violated where the change does not apply, and where a check does not compare
-        with the result of the oracle, such as a statistic.
-        """
+        """Return what an answer with this mistake does on a probe; nothing where it does not
+        apply."""
         if probe.raises:
             return Observation(raised=Raised(probe.raises, "")), []
         returns = exercise.returns

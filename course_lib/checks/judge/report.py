@@ -141,9 +141,7 @@ class Report:
     def html(self, hints: Sequence[str] = (), below: Iterable[str] = ()) -> str:
         """Return the report as an HTML fragment with the same content as the text.
 
-        Args:
-            hints: each is folded. Without them the report says how to ask for one.
-            below: further fragments for its end.
+        Each of the hints is folded. The fragments in `below` come at its end.
         """
         pieces = [fragment for _, fragment in self._pieces(hints)]
         return block(_BARS.get(self.outcome, "bad"), [*pieces, *below], announced=True)

@@ -41,8 +41,7 @@ def shrink(
 ) -> Violation | None:
     """Return a failure like the first one on the smallest input found, or None without one.
 
-    The other failures are of its kind and may lead to a smaller input. The known mistake and the
-    property, if there is one, must explain the smaller failure, too.
+    The known mistake and the property, if there is one, must explain the smaller failure, too.
     """
     first = failures[0]
     probes = [failure.probe for failure in failures[:_MOST_PROBES]]

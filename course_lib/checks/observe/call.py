@@ -52,10 +52,9 @@ def observe_all(obj: Any, probes: Iterable[Probe]) -> dict[str, Observation]:
 
 
 def observe(obj: Any, probe: Probe, *, watched: bool = True) -> Observation:
-    """Call `obj` once as `probe` says. Use `random_states_kept` to protect random states.
+    """Call `obj` once as `probe` says, with the caller's random states kept (`random_states_kept`).
 
-    The record holds an exception of the student's, too, and if `watched` the torch calls and
-    steps, where the probe asks for them.
+    If `watched`, the record holds the torch calls and steps, where the probe asks for them.
     """
     seen = Observation()
     args = {name: materialise(value, probe.dtype) for name, value in probe.args.items()}
@@ -225,10 +224,8 @@ def _floating(dtype: str | None) -> torch.dtype:
 
 
 def _backward(result, grad_outputs, leaves) -> tuple[dict[str, Recorded], bool]:
-    """Return the gradients of the leaves, and whether the gradient handed over was written into.
-
-    There are none of a result without a graph.
-    """
+    """Return the gradients of the leaves, none without a graph, and whether `grad` was written
+    into."""
     first = result[0] if isinstance(result, tuple | list) else result
     if not isinstance(first, torch.Tensor) or not first.requires_grad:
         return {}, False

@@ -37,10 +37,8 @@ _LIBRARIES = tuple({_PATHS[name] for name in ("stdlib", "platstdlib", "purelib",
 
 
 class Steps:
-    """Count the lines of a student's code that run, so that a loop over plain numbers shows, too.
-
-    Lines of the libraries, and of the folders `ours`, do not count.
-    """
+    """Count the lines of a student's code that run, so that a loop over plain numbers shows,
+    too."""
 
     def __init__(self, ours: tuple[str, ...]):
         self.count, self._ours = 0, (*_LIBRARIES, *ours, "<frozen")
@@ -76,8 +74,7 @@ _CHEAP_POWERS = (-2, -1, -0.5, 0.5, 1, 2, 3)  # torch multiplies, divides and ta
 class Spending(TorchDispatchMode):
     """Measure the memory and the exp-like functions of the torch operations in a `with` block.
 
-    `peak` is the most bytes that were alive at once, and `functions` of how many numbers exp, tanh
-    and their like were taken. Views cost nothing, and neither do the tensors in `free`.
+    `peak` is the most bytes that were alive at once. Views and the tensors in `free` cost nothing.
     """
 
     def __init__(self, free: Iterable = ()):

@@ -93,10 +93,8 @@ def use_usual_settings() -> None:
 def usual_settings() -> Iterator[list[str]]:
     """Let a call start from the usual settings, and restore those of its caller.
 
-    The list that this yields names afterwards which settings the call has left changed. If it
-    imported a module, that may have changed them, and the list stays empty.
-
-    No garbage is collected meanwhile: what others clean up then would pass for the student's.
+    The list that this yields names afterwards which settings the call has left changed, unless it
+    imported a module, which may have changed them. No garbage is collected meanwhile.
     """
     before, folder = {name: s.read() for name, s in _SETTINGS.items()}, os.getcwd()
     collecting, imported = gc.isenabled(), len(sys.modules)

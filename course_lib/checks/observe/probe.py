@@ -13,10 +13,9 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Array:
-    """An array argument.
+    """An array argument, whose floating data is float64 unless it says otherwise.
 
     Args:
-        data: the numbers; floating data is float64 unless it says otherwise.
         kind: "tensor" for torch, "numpy" for NumPy.
         strided: hand it over non-contiguous (axes in reverse order, every second element).
         requires_grad: ask for its gradient (floating tensors only).

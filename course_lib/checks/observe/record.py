@@ -23,7 +23,6 @@ class Recorded:
     Args:
         kind: "tensor", "array", "float", "int", "bool", "none", "str", "tuple", "list", "dict",
             "object", or "unreadable".
-        type_name: the type's name, for messages.
         data: the numbers of a tensor, array or number; None if there were too many.
         items: the values of a tuple, list or dict, by position or key.
         text: the beginning of a string, or the digits of an int, which a float64 may round.

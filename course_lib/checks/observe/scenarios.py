@@ -158,11 +158,7 @@ def after_another_device(target, probe, args, kwargs):
 
 
 def call_elsewhere(target, args, kwargs):
-    """Call with all tensors on another device.
-
-    A tensor that was made on the CPU mixes with them as little as with those of a GPU; whatever
-    else fails there is let pass.
-    """
+    """Call with all tensors on another device; only the mixing of devices raises an error."""
     with Elsewhere() as device:
         moved = {n: device.moved(v) if torch.is_tensor(v) else v for n, v in args.items()}
         try:
@@ -185,10 +181,7 @@ def with_a_device(target, probe, args, kwargs):
 
 @scenario
 def ask_about_each(target, probe, args, kwargs):
-    """Return `target(object, ...)` for each of several objects, so that no constant is right.
-
-    Each but the first gets a copy of the inputs: what an answer writes into them is its own.
-    """
+    """Return `target(object, ...)` for each of several objects, each with inputs of its own."""
     objects = [value for name, value in args.items() if name.startswith("object_")]
     rest = [value for name, value in args.items() if not name.startswith("object_")]
     copies = [[value.clone() for value in rest] for _ in objects[1:]]

@@ -21,10 +21,7 @@ def entries(target, probe, args, kwargs):
 
 @scenario
 def own_tests_on_own_module(answers, probe, args, kwargs):
-    """Ask three tests of lesson 07 about the student's `CausalSelfAttention` and three boxes.
-
-    The module attends from queries to keys as long as the keys come first in its sequence.
-    """
+    """Ask three tests of lesson 07 about the student's `CausalSelfAttention` and three boxes."""
     weights = [value for name, value in args.items() if name.startswith("weight_")]
     inputs = [value for name, value in args.items() if not name.startswith("weight_")]
     embed_dim = weights[1].shape[0]

@@ -72,9 +72,7 @@ def among_other_models(target, probe, args, kwargs):
 class TableModel(torch.nn.Module):
     """The logits at a position are a sum over all tokens up to it, one row of a table each.
 
-    `tables[k]` (vocabulary, vocabulary) has the row for a token k positions back, so every token of
-    the context counts and none beyond `context_length`, the number of tables. In train mode, as
-    with dropout, the logits are others.
+    `tables[k]` has the row for a token k positions back. In train mode the logits are others.
     """
 
     def __init__(self, tables, dtype):
@@ -131,8 +129,7 @@ def mode_noted(target, probe, args, kwargs):
 def equal_generators(target, probe, args, kwargs):
     """Return -1 where texts of generators in the same state differ, and 0 elsewhere.
 
-    It is -1 everywhere if the next text is the same again. Without the argument `generator` it is
-    about torch's global generator, which is put back.
+    It is -1 everywhere if the next text is the same again. The generator may be the global one.
     """
     own = "generator" in kwargs
     generator = torch.Generator() if own else torch.default_generator

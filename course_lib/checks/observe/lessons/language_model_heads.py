@@ -79,11 +79,7 @@ def small_language_model(*, dtype, training=False, **given):
 
 @scenario
 def head_switched_off(target, probe, args, kwargs):
-    """Return the model's output at one moment of `with target(model, layer, head)`.
-
-    Returns:
-        The logits, and in words what is not as it was, "nothing" if all is.
-    """
+    """Return the model's output at a moment of `with target(...)`, and what is not as it was."""
     model, tokens, layer, head, *second = args.values()
     moment, first = kwargs["moment"], (layer, head)
     before, logits = _state_of(model), None
@@ -143,10 +139,7 @@ def _seen(model, tokens, trained=False):
 
 
 def _after_a_step(model, tokens, logits, layer):
-    """Return the model's output after one gradient step, and restore its weights.
-
-    The step changes the embedding, and W_o of the layer unless that is frozen.
-    """
+    """Return the output after a step of the embedding and W_o, and restore these weights."""
     parts = (part for part in model.blocks[layer].modules() if isinstance(part, _Part))
     weights = [model.embedding, *(part.W_o.weight for part in parts)]
     weights = [weight for weight in weights if weight.requires_grad]

@@ -20,9 +20,7 @@ class _Noise(nn.Module):
 class _Translator(nn.Module):
     """`model(source, valid_lens, inputs, mask=None) -> logits`, from `logits_of` of each kind.
 
-    Attributes:
-        graph_built: whether a call left something to be differentiated.
-        looked_at: a text that names "graph" or "mode", or both, if the probe is about them.
+    `looked_at` names "graph" or "mode", or both, if the probe is about them.
     """
 
     def __init__(self, start, end, pad, looked_at=""):

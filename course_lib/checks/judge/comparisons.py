@@ -29,8 +29,7 @@ WRONG_VALUES = Problem("wrong_values", "")  # the report adds the numbers
 def tolerance_for(probe: Probe, recorded: Recorded) -> float:
     """Return the tolerance: 1e-7 in float64, 1e-4 in float32, and more in half precision.
 
-    It is 2e-6 for float32 from float64 inputs, and that of a half precision only if it was asked
-    for.
+    It is 2e-6 for float32 from float64 inputs. Half precision counts only if it was asked for.
     """
     if probe.tolerance is not None:
         return probe.tolerance

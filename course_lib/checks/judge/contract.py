@@ -82,8 +82,7 @@ def _wrong_kind(contract: Returned, want, got: Recorded) -> Problem | None:
 
 
 def converted(returns: Sequence[Returned], recorded: Recorded) -> Recorded | None:
-    """Convert recorded numbers to the container that the contract asks for, 1 to True, if
-    possible."""
+    """Convert recorded numbers to the container that the contract asks for, if possible."""
     changed = [_converted(contract, got) for contract, got in _parts(returns, recorded)]
     if any(part is None for part in changed):
         return None

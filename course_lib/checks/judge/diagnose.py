@@ -255,9 +255,8 @@ def _replays(exercise: Exercise, seed: str, which: Callable) -> Replays:
 def explain(exercise: Exercise, seed: str, student: Outcomes) -> list[Explanation]:
     """Return the known mistakes that give the student's numbers on the most failing probes.
 
-    Those are mistakes that explain all failing probes and give the same numbers there; else one
-    that can be made in any exercise, or a pair; else those that explain at least `LEAST` of the
-    probes.
+    Those are mistakes that explain all failing probes and give the same numbers; else one that can
+    be made in any exercise, or a pair; else those that explain at least `LEAST` of the probes.
     """
     answer = Answer(prepare(exercise, seed), student)
     found = answer.explanations(_replays(exercise, seed, _known))

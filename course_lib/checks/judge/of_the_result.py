@@ -31,8 +31,7 @@ class OfTheResult:
         return self.change(*results)
 
     def observe(self, exercise: Exercise, probe: Probe, expected: Expected) -> Outcome:
-        """Return what an answer with this mistake does on a probe; nothing where it does not
-        apply."""
+        """Return what an answer with this mistake does on a probe, where it applies."""
         if probe.raises:
             return Observation(raised=Raised(probe.raises, "")), []
         returns = exercise.returns

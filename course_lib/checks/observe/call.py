@@ -224,8 +224,7 @@ def _floating(dtype: str | None) -> torch.dtype:
 
 
 def _backward(result, grad_outputs, leaves) -> tuple[dict[str, Recorded], bool]:
-    """Return the gradients of the leaves, none without a graph, and whether `grad` was written
-    into."""
+    """Return the gradients of the leaves, and whether the one handed over was changed."""
     first = result[0] if isinstance(result, tuple | list) else result
     if not isinstance(first, torch.Tensor) or not first.requires_grad:
         return {}, False

@@ -37,8 +37,7 @@ _LIBRARIES = tuple({_PATHS[name] for name in ("stdlib", "platstdlib", "purelib",
 
 
 class Steps:
-    """Count the lines of a student's code that run, so that a loop over plain numbers shows,
-    too."""
+    """Count the lines of a student's code that run: a loop over plain numbers shows, too."""
 
     def __init__(self, ours: tuple[str, ...]):
         self.count, self._ours = 0, (*_LIBRARIES, *ours, "<frozen")

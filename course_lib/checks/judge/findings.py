@@ -110,16 +110,11 @@ def findings_of(
         if group := next(filter(None, groups), None):
             first = min(group, key=shown_first)
             telling = failures.say(first, about, explanations[0].mistake)
-        raised = [(v, v.seen.raised) for v in about if v.aspect == "raised"]
+        error = telling.seen.raised if telling and telling.aspect == "raised" else None
         # A call that lacked parameters raised no error of its own.
-        if errors := [v for v, error in raised if error and error.phase != "inject"]:
-            if telling is not None and telling.aspect == "raised":
-                errors = [telling]
-            error = min(errors, key=shown_first)
-            message = error.problem.message
-            if telling is not None and error is not telling:
-                message = _of_another_input(message)
-            findings[0] = replace(findings[0], message=f"{findings[0].message} {message}")
+        if telling is not None and error is not None and error.phase != "inject":
+            message = f"{findings[0].message} {telling.problem.message}"
+            findings[0] = replace(findings[0], message=message)
     explained = {key for found in explanations for key in found.explained}
     left = [v for v in violations if (v.probe.name, v.aspect) not in explained]
     known = {mistake.id for mistake in exercise.mistakes}

@@ -28,10 +28,6 @@ def _probes(rng) -> list[Probe]:
             "1 item, 2 queries, 3 keys, d = 4 and d_v = 5: each product has n m d (or n m d_v) "
             "multiply-adds, and a score takes 4 bytes unless the caller says otherwise."
         ),
-        case("different_sizes", **drawn(2, 20), **_EXACT).says(
-            "Both products count, a multiply-add counts as 2 operations, and each size must enter "
-            "in the right place."
-        ),
         case("by_name", by_name={**drawn(21, 60), "bytes_per_element": 8}, **_EXACT).says(
             "The sizes must be accepted by name."
         ),

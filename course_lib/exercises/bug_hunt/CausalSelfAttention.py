@@ -74,8 +74,6 @@ def _causal_probes(rng) -> list[Probe]:
               **causal_problem(rng, 3, 5, 6, 2)),
         Probe("padded", "Positions beyond an item's length are not attended to.",
               **causal_problem(rng, 3, 4, 6, 2, [2, 4, 1])),
-        Probe("three_heads", "Any number of heads must work.",
-              **causal_problem(rng, 2, 4, 6, 3)),
     ]  # fmt: skip
 
 

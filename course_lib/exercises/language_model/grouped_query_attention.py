@@ -67,9 +67,6 @@ def _masked(rng) -> list[Probe]:
             valid_lens=np.array([[5, 1, 3, 2], [2, 4, 4, 1]]),
         ).says("Lengths of shape (batch, num_queries) hold for every head."),
         case(
-            "mask_of_all", args=drawn(2, 4, 2, 3, 6, 5, 7), by_name={"mask": _masks(rng, 3, 6)}
-        ).says("A key with False in the mask gets weight 0, as if it were deleted."),
-        case(
             "mask_of_heads",
             args=drawn(2, 6, 2, 3, 5, 4, 1),
             by_name={"mask": _masks(rng, 2, 6, 3, 5)},
@@ -99,9 +96,6 @@ def _edges(rng) -> list[Probe]:
         garbage[name].data[:, :, 3:] = [[1e4], [-1e30]]
     return [
         _edge("empty_row", drawn(2, 4, 2, 3, 5, 6, 1), mask=some).says(_EMPTY),
-        _edge("length_zero", drawn(2, 6, 2, 3, 4, 5, 7), np.array([0, 3], dtype=np.int32)).says(
-            _EMPTY
-        ),
         _edge("mask_of_padding", drawn(2, 6, 3, 4, 5, 1, 7), mask=_masks(rng, 2, 1, 1, 5)).says(
             "A mask (batch, 1, 1, m) holds for every head and query of an item."
         ),

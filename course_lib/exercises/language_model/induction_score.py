@@ -27,11 +27,6 @@ def _same_everywhere(rng, num_heads: int, num_positions: int) -> np.ndarray:
     return np.stack([np.roll(first, i, axis=-1) for i in range(num_positions)], axis=1)
 
 
-def _equal_weights(num_heads: int, num_positions: int) -> np.ndarray:
-    """Give every position the same weight."""
-    return np.full((num_heads, num_positions, num_positions), 1 / num_positions)
-
-
 def _mean_of(weights: torch.Tensor, rows: Iterable[int], offset: int, count: int) -> torch.Tensor:
     """Return the sum of the weights [i, i + offset] over the rows, divided by the count.
 
@@ -53,9 +48,6 @@ def _values(rng) -> list[Probe]:
         case("worked", attention_weights=WORKED, period=2).says(
             "With a period of 2, each position from 2 on should look at the one before it."
         ),
-        case("half", **weights(3, 8, causal=True)).says(
-            "Without a period, the second half of the text repeats the first."
-        ),
         case("three_times", **weights(2, 10), by_name={"period": 3}).says(
             "Each head's score is the mean, over positions i >= period, of its weight on position "
             "i - period + 1."
@@ -63,10 +55,6 @@ def _values(rng) -> list[Probe]:
         case("same_everywhere", attention_weights=_same_everywhere(rng, 2, 9), period=6).says(
             "If a head does the same at every position, its score is a single weight: the one for "
             "period - 1 steps back."
-        ),
-        case("equal_weights", attention_weights=_equal_weights(3, 7), period=3).says(
-            "A head that looks everywhere equally has the score 1/n: the score is a mean of "
-            "weights."
         ),
         case("strided", attention_weights=strided).says(STRIDED),
     ]
@@ -77,9 +65,6 @@ def _edges(rng) -> list[Probe]:
     return [
         edge("odd", **weights(3, 7, causal=True)).says(
             "Without a period, half of an odd number of positions is rounded down."
-        ),
-        edge("one_head", **weights(1, 5), period=2).says(
-            "With a single head the result still has one axis."
         ),
         edge("every_token", **weights(3, 5), period=1).says(
             "With a period of 1 each token but the first repeats the one before: position i "

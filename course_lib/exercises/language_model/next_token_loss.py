@@ -38,9 +38,6 @@ def _edges(rng) -> list[Probe]:
     int32["tokens"] = tensor(int32["tokens"].data.astype(np.int32))
     small = _drawn(rng, 2, 3, 4, requires_grad=True)
     return [
-        edge("smallest", **_drawn(rng, 1, 2, 6)).says(
-            "One text of two positions makes one prediction."
-        ),
         edge("large_logits", logits=far, tokens=[[1, 1, 0, 2], [1, 2, 2, 0]]).says(
             "Logits of any size give a finite loss."
         ),

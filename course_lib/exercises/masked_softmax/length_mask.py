@@ -11,7 +11,6 @@ from course_lib.exercises._builders import case, edge, mistake
 
 
 def _length_mask_probes(rng) -> list[Probe]:
-    per_item = rng.permutation(np.arange(1, 6))[:4]
     per_query = np.stack([rng.permutation(np.arange(1, 7))[:3] for _ in range(2)])
     return [
         case("worked_number", valid_lens=[2, 0], max_len=3).says(
@@ -20,7 +19,6 @@ def _length_mask_probes(rng) -> list[Probe]:
         case("worked_number_per_query", valid_lens=[[1, 3]], max_len=3).says(
             "One item with two queries gives a mask (1, 2, max_len): the axis of size 1 stays."
         ),
-        case("several_items", valid_lens=per_item, max_len=6).says("Each item has its own length."),
         case("one_per_query", valid_lens=per_query, max_len=7).says(
             "Lengths of shape (batch, num_queries) give one row of the mask for each query."
         ),

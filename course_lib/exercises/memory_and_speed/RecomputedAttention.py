@@ -41,7 +41,6 @@ def _values(rng) -> list[Probe]:
     both = "Outputs and gradients are those of softmax(Q K^T / sqrt(d)) V."
     return [
         probe("worked_number", both, by_hand(requires_grad=True), 2, upstream=np.ones((1, 1))),
-        probe("random", both, draw(3, 5, 4, 6), 2),
         probe("batch", "Each item of a batch has its own gradients.", draw(3, 6, 4, 1, 2), 5),
         probe("heads", "There may be any number of leading axes.", draw(1, 4, 2, 1, 2, 2), 3),
         probe("mask", "A mask (n, m) holds in the backward pass too.", draw(3, 6, 4, 5), 2,
@@ -63,7 +62,6 @@ def _edges(rng) -> list[Probe]:
     empty = some(rng, 3, 5)
     empty[2] = False
     return [
-        edge("one_key", "A single key has weight 1.", draw(2, 1, 2, 2, 1), 4),
         edge("empty_row", "A query that may attend to no key gets zeros, sends back zeros and "
                           "disturbs no other query.", draw(3, 5, 2, 2), 8, empty),
         edge("one_column", "A mask (n, 1) with one column stands for all keys, in every block.",

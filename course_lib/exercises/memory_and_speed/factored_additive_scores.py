@@ -31,7 +31,6 @@ def _values(rng) -> list[Probe]:
     drawn, upstream = _draw(rng, 2, 2, 3, 2, requires_grad=True), rng.normal(0, 1, (2, 2, 3))
     return [
         case("worked_number", **_of(([[0.5, 0.0]], [[0.0, 0.0]]), [1.0, 2.0])).says(right),
-        case("random", **_draw(rng, 2, 3, 5, 4)).says(right),
         case("strided", **_draw(rng, 2, 4, 3, 5, strided=True)).says(
             "Inputs need not be contiguous."
         ),

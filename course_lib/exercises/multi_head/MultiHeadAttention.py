@@ -92,8 +92,6 @@ def _values(rng, probe) -> list[Probe]:
               (1, 2, 2, 2, 2),
               inputs={"queries": np.zeros((1, 2, 4)), "keys": rows, "values": rows},
               state=_passing_through(rng, 4)),
-        probe("one_key", "A single key has weight 1 in every head: each output is its value.",
-              (3, 5, 1, 2, 2), state=_passing_through(rng, 4)),
         probe("cross", _SAYS_OUTPUT, size),
         probe("blocks", "With W_v and W_o set to identities, head i must fill the i-th block of "
               "features with averages of the i-th block of the values.", (4, 3, 5, 2, 3),
@@ -121,9 +119,6 @@ def _edges(rng, probe) -> list[Probe]:
     edge = functools.partial(probe, part="edges")
     cross, embed_dim = (2, 3, 4, 2, 2), 2 * (10 + 3)
     return [
-        edge("as_many_items_as_heads", "A mask of shape (batch, n, m) belongs to the items, even "
-                                       "if there are as many items as heads.",
-             cross, mask=_some_of(rng, 2, 3, 4)),
         edge("one_head", "One head must be plain attention.", (2, 3, 4, 1, 5),
              mask=_some_of(rng, 2, 3, 4)),
         edge("device_and_dtype", "`device=` and `dtype=` set the device and the dtype of "

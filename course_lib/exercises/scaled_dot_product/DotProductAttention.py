@@ -41,7 +41,6 @@ def _values(rng) -> list[Probe]:
     default: Given = {"construct": {}, "attributes": (KEPT,), "training": True}
     return [
         case("worked", **worked(), **_module(0.5)).says(_EVAL),
-        case("batch", **problem((2,), 3, 5, 6, 4), **_module(0.5)).says(_EVAL),
         case("lengths_per_query", **problem((2,), 3, 5, 4, 6, per_query), **_module()).says(
             PER_QUERY
         ),

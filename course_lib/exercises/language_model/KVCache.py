@@ -47,6 +47,9 @@ def _values(rng) -> list[Probe]:
         case("two_caches", **asked, scenario="two_caches",
              compare="apart").says("A new cache is empty and independent of any other."),
         probe("token_by_token", 1, 2, 3, 4, (1, 1, 1, 1)).says(_ALL),
+        probe("prompt_first", 1, 2, 3, 2, (4, 1, 1)).says(
+            "A prompt of several positions may come first, then single ones."
+        ),
         probe("items", 3, 2, 5, 4, (2, 1, 3, 1)).says(
             "Any number of positions may come at once, and each item and head has its own."
         ),

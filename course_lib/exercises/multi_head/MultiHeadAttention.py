@@ -92,6 +92,8 @@ def _values(rng, probe) -> list[Probe]:
               (1, 2, 2, 2, 2),
               inputs={"queries": np.zeros((1, 2, 4)), "keys": rows, "values": rows},
               state=_passing_through(rng, 4)),
+        probe("one_key", "A single key has weight 1 in every head: each output is its value.",
+              (3, 5, 1, 2, 2), state=_passing_through(rng, 4)),
         probe("cross", _SAYS_OUTPUT, size),
         probe("blocks", "With W_v and W_o set to identities, head i must fill the i-th block of "
               "features with averages of the i-th block of the values.", (4, 3, 5, 2, 3),

@@ -14,6 +14,7 @@ from course_lib.exercises.scaled_dot_product._problems import (
     BOTH,
     EMPTY,
     FORMULA,
+    MASK,
     PER_QUERY,
     PROPERTIES,
     SECOND_ROW_EMPTY,
@@ -34,6 +35,7 @@ def worked() -> Given:
 
 def _values(rng) -> list[Probe]:
     problem = functools.partial(problem_of, rng)
+    mask = random_mask(rng, 3, 4)
     return [
         case("worked", **worked()).says(FORMULA),
         case("batch", **problem((2,), 3, 4, 5, 6)).says(
@@ -42,9 +44,13 @@ def _values(rng) -> list[Probe]:
         case("matrices", **problem((), 4, 5, 3, 2)).says(
             "Without a batch axis it must work too: queries (n, d), keys (m, d), values (m, v)."
         ),
+        case("lengths_per_item", **problem((3,), 2, 5, 6, 4, [4, 1, 3])).says(
+            "Lengths of shape (batch,) give every item its own length."
+        ),
         case("lengths_per_query", **problem((2,), 3, 5, 6, 4, [[1, 4, 2], [3, 2, 4]])).says(
             PER_QUERY
         ),
+        case("mask_of_all_items", **problem((2,), 3, 4, 5, 6, mask=mask, strided=True)).says(MASK),
         case("lengths_and_mask", **problem((2,), 3, 4, 7, 6, [2, 3], np.tri(3, 4, 1) > 0)).says(
             BOTH
         ),

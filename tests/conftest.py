@@ -53,7 +53,7 @@ def notebook(own_course, monkeypatch):
 def shown(monkeypatch):
     """Collect what plotting displays, as if a notebook were there."""
     bundles = []
-    monkeypatch.setattr("course_lib.plotting.display._shell", lambda: object())
+    monkeypatch.setattr("course_lib.plotting.display.current_shell", lambda: object())
     monkeypatch.setattr("IPython.display.display", lambda data, **kwargs: bundles.append(data))
     return bundles
 

@@ -213,7 +213,7 @@ def test_show_displays_one_bundle_with_alt_text_and_picture(shown, monkeypatch, 
     assert picture_of(bundle["text/html"]) == plot.svg
     assert 'alt="a &quot;quoted&quot; &lt;title&gt;: Weights' in bundle["text/html"]
     assert bundle["text/html"].startswith("<figure")
-    monkeypatch.setattr(display, "_shell", lambda: None)
+    monkeypatch.setattr(display, "current_shell", lambda: None)
     plotting.show(plot)
     assert capsys.readouterr().out == plot.alt + "\n"
 
@@ -279,7 +279,7 @@ def test_a_front_end_is_one_that_can_answer_input(monkeypatch, allow_stdin):
 
     shell = SimpleNamespace(kernel=SimpleNamespace(get_parent=get_parent))
     monkeypatch.delenv("COURSE_INTERACTIVE", raising=False)
-    monkeypatch.setattr(display, "_shell", lambda: shell)
+    monkeypatch.setattr(display, "current_shell", lambda: shell)
     assert display._has_front_end() is allow_stdin
     monkeypatch.setenv("COURSE_INTERACTIVE", "0")
     assert display._has_front_end() is False

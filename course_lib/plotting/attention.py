@@ -11,7 +11,7 @@ small. Hatching is a path, not a pattern, since patterns have identifiers that p
 import base64
 import io
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -222,16 +222,6 @@ def _word(name: str, x: float, y: float, wide: float, *, blocked: bool = False) 
     )  # fmt: skip
 
 
-def _levels(weights: np.ndarray, scale: float, shape: Callable[[int, int], str]) -> dict[int, str]:
-    """Join what `shape` draws at each (query, key), by colour level and without level 0."""
-    found: dict[int, str] = {}
-    levels = np.ceil(np.minimum(weights / scale, 1) * STEPS - 0.5).astype(int)
-    for query, key in np.argwhere(levels > 0):
-        level = int(levels[query, key])
-        found[level] = found.get(level, "") + shape(int(query), int(key))
-    return dict(sorted(found.items()))
-
-
 def _arcs(
     shown: Attention,
     weights: np.ndarray,
@@ -243,18 +233,20 @@ def _arcs(
     if (weights >= least).sum() > MOST_ARCS:
         least = np.sort(weights, axis=None)[-MOST_ARCS]
 
-    def arc(query: int, key: int) -> str:
+    drawn: dict[int, str] = {}  # the arcs of each level of colour
+    shares = np.where(weights >= least, weights, 0) / shown.scale
+    levels = np.ceil(np.minimum(shares, 1) * STEPS - 0.5).astype(int)
+    for query, key in np.argwhere(levels > 0):
         (x, y, _), (x2, y2, _) = queries[query], keys[key]
         up, bend = y2 + BOX - y, (y2 + BOX - y) * 0.55
         numbers = f"0 {bend:.0f} {x2 - x:.0f} {up - bend:.0f} {x2 - x:.0f} {up:.0f}"
-        return f"M{x:.0f} {y:.0f}c{numbers.replace(' -', '-')}"
-
-    drawn = _levels(np.where(weights >= least, weights, 0), shown.scale, arc)
+        level = int(levels[query, key])
+        drawn[level] = drawn.get(level, "") + f"M{x:.0f} {y:.0f}c{numbers.replace(' -', '-')}"
     paths = [
         element(
             "path", d=d, stroke_width=max(0.6, WIDEST_ARC * level / STEPS), opacity=level / STEPS
         )
-        for level, d in drawn.items()
+        for level, d in sorted(drawn.items())
     ]
     return element("g", "".join(paths), fill="none", stroke=WEIGHT, stroke_linecap="round")
 

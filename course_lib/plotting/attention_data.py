@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from course_lib.plotting.words import as_array, counted
+from course_lib.plotting.words import and_joined, as_array, counted
 
 MOST_TOKENS = 60
 MOST_HEADS = 12
@@ -195,12 +195,8 @@ def _query_words(name: str, row: np.ndarray, masked: np.ndarray, keys: list[str]
     ]
     if len(best) == 1:
         return f"{name} looks most at {best[0]}, {top:.2f}"
-    which = _joined(best) if len(best) <= NAMED_UP_TO else f"{len(best)} keys"
+    which = and_joined(best) if len(best) <= NAMED_UP_TO else f"{len(best)} keys"
     return f"{name} looks alike at {which}, {top:.2f} each"
-
-
-def _joined(names: list[str]) -> str:
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def _pattern(weights: np.ndarray, masked: np.ndarray) -> str:
@@ -245,7 +241,7 @@ def _mask_words(shown: Attention) -> str:
         padding = np.flatnonzero(first.all(axis=0))
         if len(padding) * num_queries == first.sum():
             names = [shown.keys.said[key] for key in padding]
-            which = _joined(names) if len(names) <= NAMED_UP_TO else f"{len(names)} keys"
+            which = and_joined(names) if len(names) <= NAMED_UP_TO else f"{len(names)} keys"
             return f"Masked for every query: {which}"
     return f"{shown.masked.sum()} of {shown.masked.size} places are masked"
 

@@ -69,7 +69,10 @@ def draw_cells(axes: Axes, colours: np.ndarray, hatched: np.ndarray | None = Non
 
 def write_cells(axes: Axes, words: np.ndarray, hatched: np.ndarray | None = None) -> None:
     """Write a word into each cell that has room for it."""
-    room = _cell_inches(axes, words.shape)
+    place, figure = axes.get_subplotspec(), axes.figure
+    columns = 1 if place is None else place.get_gridspec().ncols
+    # The width of a cell: the axes' share of the figure, less labels and colour bar.
+    room = ((figure.bbox.width / figure.dpi - 0.8) / columns - 0.55) / max(words.shape)
     if max(words.shape) > NUMBERS_UP_TO or room < SMALLEST_CELL:
         return
     wide = room > 0.33
@@ -102,10 +105,3 @@ def grid_of(figure: Figure, count: int, columns: int, **options: Any) -> list[Ax
     for unused in every[count:]:
         unused.remove()
     return every[:count]
-
-
-def _cell_inches(axes: Axes, shape: tuple[int, ...]) -> float:
-    """Estimate the width of a cell: the axes' share of the figure, less labels and colour bar."""
-    place, figure = axes.get_subplotspec(), axes.figure
-    columns = 1 if place is None else place.get_gridspec().ncols
-    return ((figure.bbox.width / figure.dpi - 0.8) / columns - 0.55) / max(shape)

@@ -38,16 +38,31 @@ def bars(
     }
     figure = new_figure(CHART, 0.3 + 2.2 * len(data))
     grid = np.atleast_1d(figure.subplots(len(data), 1))
+    told, rows = [], []
     for axes, (title, series) in zip(grid, data.items(), strict=True):
-        _draw_bars(axes, series)
+        width = 0.8 / len(series)
+        for position, (name, values) in enumerate(series.items()):
+            at = np.arange(len(values)) + (position - (len(series) - 1) / 2) * width
+            heights = np.where(np.isfinite(values), values, 0.0)
+            look = {"color": (colour(position), 0.55), "edgecolor": colour(position)}
+            drawn = axes.bar(at, heights, width, label=name, hatch=HATCHES[position % 4], **look)
+            numbers = [number(value) for value in values]
+            axes.bar_label(drawn, numbers, fontsize=9, padding=1)
+            rows.append([", ".join(filter(None, (title, name))), *numbers])
+        axes.axhline(0, color=INK, linewidth=0.8)
+        axes.set_xticks(range(max(map(len, series.values()))))
+        axes.margins(y=0.25)
+        clean(axes)
         axes.set_title(title, fontsize=9)
         axes.set_xlabel(x_label)
         if ticks:
             axes.set_xticks(range(len(ticks)), ticks)
         if len(series) > 1:
             axes.legend(fontsize=9, frameon=False)
-    alt = ". ".join(_bars_sentence(*item) for item in data.items()) + "."
-    return Plot(figure, alt, _bars_table(data, x_label, ticks))
+        parts = [f"{name} " + ", ".join(map(number, values)) for name, values in series.items()]
+        told.append(f"Bars of {title}: " + "; ".join(parts))
+    head = ticks or [str(place) for place in range(max(map(len, rows)) - 1)]
+    return Plot(figure, ". ".join(told) + ".", Table([x_label, *head], rows))
 
 
 def lines(
@@ -91,27 +106,6 @@ def lines(
     return Plot(figure, alt, lines_table(x_label, across, data))
 
 
-def _draw_bars(axes: Axes, series: Mapping[str, np.ndarray]) -> None:
-    width = 0.8 / len(series)
-    for position, (name, values) in enumerate(series.items()):
-        at = np.arange(len(values)) + (position - (len(series) - 1) / 2) * width
-        heights = np.where(np.isfinite(values), values, 0.0)
-        drawn = axes.bar(
-            at,
-            heights,
-            width,
-            label=name,
-            color=(colour(position), 0.55),
-            edgecolor=colour(position),
-            hatch=HATCHES[position % 4],
-        )
-        axes.bar_label(drawn, [number(value) for value in values], fontsize=9, padding=1)
-    axes.axhline(0, color=INK, linewidth=0.8)
-    axes.set_xticks(range(max(map(len, series.values()))))
-    axes.margins(y=0.25)
-    clean(axes)
-
-
 def draw_lines(axes: Axes, across: np.ndarray, series: Mapping[str, np.ndarray]) -> None:
     """Draw the lines, each with its own marker and dash."""
     shrink = len(series)
@@ -145,23 +139,19 @@ def name_ends(axes: Axes) -> None:
     names = [fill(str(line.get_label()), NAME_LETTERS) for line in drawn]
     points = 72 / axes.figure.dpi
     heights = points * axes.transData.transform(ends)[:, 1]
-    wanted = _spread(heights, LINE_POINTS * max(1 + name.count("\n") for name in names))
-    for line, name, end, move in zip(drawn, names, ends, wanted - heights, strict=True):
+    apart = LINE_POINTS * max(1 + name.count("\n") for name in names)
+    order = np.argsort(heights, kind="stable")
+    placed = heights[order]
+    for _ in range(200):  # until they are about `apart` from each other or more
+        missing = np.maximum(0, apart - np.diff(placed)) / 2
+        placed[:-1] -= missing
+        placed[1:] += missing
+    moves = placed[np.argsort(order)] - heights
+    for line, name, end, move in zip(drawn, names, ends, moves, strict=True):
         axes.annotate(
             name, end, xytext=(7, move), textcoords="offset points", va="center", fontsize=9,
             color=line.get_color(), annotation_clip=False,
         )  # fmt: skip
-
-
-def _spread(heights: np.ndarray, apart: float) -> np.ndarray:
-    """Return heights about `apart` from each other or more, in the same order."""
-    order = np.argsort(heights, kind="stable")
-    placed = heights[order]
-    for _ in range(200):
-        missing = np.maximum(0, apart - np.diff(placed)) / 2
-        placed[:-1] -= missing
-        placed[1:] += missing
-    return placed[np.argsort(order)]
 
 
 def plain_ticks(axes: Axes) -> None:
@@ -175,13 +165,6 @@ def plain_ticks(axes: Axes) -> None:
             axis.set_minor_formatter(NullFormatter())
 
 
-def _bars_sentence(title: str, series: Mapping[str, np.ndarray]) -> str:
-    parts = [
-        f"{name} " + ", ".join(number(value) for value in values) for name, values in series.items()
-    ]
-    return f"Bars of {title}: " + "; ".join(parts)
-
-
 def lines_table(x_label: str, across: np.ndarray, series: Mapping[str, np.ndarray]) -> Table:
     """Return a row for each place on the horizontal axis, a column for each line."""
     rows = [
@@ -189,15 +172,3 @@ def lines_table(x_label: str, across: np.ndarray, series: Mapping[str, np.ndarra
         for i, x in enumerate(across)
     ]
     return Table([x_label, *series], rows)
-
-
-def _bars_table(
-    panels: Mapping[str, Mapping[str, np.ndarray]], x_label: str, ticks: Sequence[str] | None
-) -> Table:
-    most = max(len(values) for series in panels.values() for values in series.values())
-    rows = [
-        [", ".join(filter(None, (title, name))), *map(number, values)]
-        for title, series in panels.items()
-        for name, values in series.items()
-    ]
-    return Table([x_label, *(ticks or map(str, range(most)))], rows)

@@ -4,7 +4,6 @@ A box that is lit is what the section is about. It has a thick border, a strong 
 so that no one needs the colour. `diagram_layout` places the boxes.
 """
 
-import functools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
@@ -20,6 +19,7 @@ from course_lib.plotting.diagram_layout import (
 )
 from course_lib.plotting.figures import Plot
 from course_lib.plotting.svg import arrow, drawing, element, joined, text
+from course_lib.plotting.words import and_joined
 
 SHOWN = 1.15  # pixels per unit, if there is room
 MAP_HEIGHT, MAP_ACROSS = 42, 0.34  # size of a small map: its units, and its share of the whole map
@@ -67,25 +67,21 @@ def diagram(
     """
     if part not in LEVELS:
         raise ValueError(f"`part` must be one of {', '.join(LEVELS)}; got {part!r}")
-    sheet = _sheet(part)
+    sheet = LEVELS[part]()
     lit = (lit,) if isinstance(lit, str) else tuple(lit)
     written = written_shapes(shapes)
     refuse_unknown("lit", lit, sheet.boxes, f"boxes of {part!r}")
     refuse_unknown("shapes", written, sheet.boxes, f"boxes of {part!r}")
-    if part == "encoder_decoder" and lit and _overview().boxes.keys() >= {*lit, *written}:
-        sheet = _overview()  # no part inside an attention is highlighted
-    labels = _labels(sheet, written)
+    overview = encoder_decoder(inside=False)
+    if part == "encoder_decoder" and lit and overview.boxes.keys() >= {*lit, *written}:
+        sheet = overview  # no part inside an attention is highlighted
+    labels: dict[str, str] = {}
+    left = set()
+    for way in sheet.arrows:  # the shape is on the first arrow that leaves a box
+        if way.source in written and way.source not in left:
+            labels[way.name] = written[way.source]
+        left.add(way.source)
     return Plot(_picture(sheet, lit, labels), _words(part, sheet, lit, labels))
-
-
-@functools.cache
-def _sheet(part: str) -> Sheet:
-    return LEVELS[part]()
-
-
-@functools.cache
-def _overview() -> Sheet:
-    return encoder_decoder(inside=False)
 
 
 def refuse_unknown(
@@ -101,43 +97,32 @@ def refuse_unknown(
 
 def written_shapes(shapes: Mapping[str, str | Sequence[object]] | None) -> dict[str, str]:
     """Return each shape as Python writes it."""
-    return {name: _shape(shape) for name, shape in (shapes or {}).items()}
-
-
-def _shape(shape: str | Sequence[object]) -> str:
-    if isinstance(shape, str):
-        return shape
-    return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
-
-
-def _labels(sheet: Sheet, written: Mapping[str, str]) -> dict[str, str]:
-    """Return the shape on the first arrow that leaves each box."""
-    labels: dict[str, str] = {}
-    left = set()
-    for way in sheet.arrows:
-        if way.source in written and way.source not in left:
-            labels[way.name] = written[way.source]
-        left.add(way.source)
-    return labels
+    return {
+        name: shape
+        if isinstance(shape, str)
+        else f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
+        for name, shape in (shapes or {}).items()
+    }
 
 
 def _picture(sheet: Sheet, lit: Sequence[str], labels: Mapping[str, str]) -> str:
     parts = [_frame(frame) for frame in sheet.frames]
     for way in sheet.arrows:
         near = way.source in lit or way.target in lit
-        parts.append(_arrow(way, labels.get(way.name), near=near))
+        line = arrow(way.points, 2.2 if near else 1.2)
+        parts.append(element("g", line, opacity=None if near else 0.6))
+        if label := labels.get(way.name):
+            style = {"text_anchor": way.anchor, "font_weight": 700 if near else None}
+            parts.append(text(label, *way.at, SMALLEST, **style))
     parts += [_box(box, lit=box.name in lit, inside=lit) for box in sheet.boxes.values()]
     width, height = sheet.right - sheet.left, sheet.height + 3
     moved = element("g", "".join(parts), transform=f"translate({-sheet.left:g})")
     return drawing(moved, width, height, width * SHOWN)
 
 
-def _colour(colour: str) -> str:
-    return "currentColor" if colour == INK else colour
-
-
 def _outline(box: Box, *, lit: bool, line: float) -> str:
-    colour, high = _colour(box.colour), box.bottom - box.top
+    colour = "currentColor" if box.colour == INK else box.colour
+    high = box.bottom - box.top
     share = STRONG if lit else CALM
     return element(
         "rect",
@@ -162,7 +147,7 @@ def _box(box: Box, *, lit: bool, inside: Sequence[str]) -> str:
 
 def _small_map(x: float, top: float, lit: Sequence[str]) -> str:
     """Draw the level "attention" without words, centered on `x`."""
-    sheet = _sheet("attention")
+    sheet = LEVELS["attention"]()
     down = MAP_HEIGHT / sheet.height
     drawn = []
     for way in sheet.arrows[:-1]:
@@ -176,15 +161,6 @@ def _small_map(x: float, top: float, lit: Sequence[str]) -> str:
         )
         drawn.append(_outline(small, lit=True, line=2.0 if box.name in lit else 0.8))
     return "".join(drawn)
-
-
-def _arrow(way: Arrow, label: str | None, *, near: bool) -> str:
-    line = arrow(way.points, 2.2 if near else 1.2)
-    drawn = element("g", line, opacity=None if near else 0.6)
-    if label is None:
-        return drawn
-    weight = {"font_weight": 700 if near else None}
-    return drawn + text(label, *way.at, SMALLEST, text_anchor=way.anchor, **weight)
 
 
 def _frame(frame: Frame) -> str:
@@ -215,14 +191,10 @@ def _words(part: str, sheet: Sheet, lit: Sequence[str], labels: Mapping[str, str
         return f"The map of attention, all of it.{rest} {path}"
     inputs = [f"{a.source}{_of(labels, a)}" for a in enters]
     outputs = [f"{a.source}{_of(labels, a)} to {a.target or 'what follows'}" for a in leaves]
-    into = f" Into it: {_listed(inputs)}." if inputs else ""
-    out = f" Out of it: {_listed(outputs)}."
-    return f"The map of attention: this section is about {_listed(lit)}.{into}{out}{rest} {path}"
+    into = f" Into it: {and_joined(inputs)}." if inputs else ""
+    out = f" Out of it: {and_joined(outputs)}."
+    return f"The map of attention: this section is about {and_joined(lit)}.{into}{out}{rest} {path}"
 
 
 def _of(labels: Mapping[str, str], way: Arrow) -> str:
     return f" {labels[way.name]}" if way.name in labels else ""
-
-
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

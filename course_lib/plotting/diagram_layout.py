@@ -266,11 +266,16 @@ def encoder_decoder(*, inside: bool = True) -> Sheet:
     _stack(sheet, "", ENCODER, rows)
     end = _stack(sheet, "decoder ", DECODER, rows)
     sheet.across("second add", "cross-attention")
-    _residuals(sheet, "", 11, ["inputs", "first add", "second add"])
-    ends = ["inputs", *(f"{n} add" for n in ("first", "second", "third"))]
-    _residuals(sheet, "decoder ", 349, ends)
-    _blocks(sheet, "encoder", 4, ("first norm", "second add"))
-    _blocks(sheet, "decoder", 186, ("decoder first norm", "decoder third add"))
+    two = ("inputs", "first add", "second add")
+    for owner, x, ends in (("", 11, two), ("decoder ", 349, (*two, "third add"))):
+        for source, target in itertools.pairwise(ends):
+            sheet.around(owner + source, owner + target, x)
+    for owner, left, first, last in (
+        ("encoder", 4, "first norm", "second add"),
+        ("decoder", 186, "decoder first norm", "decoder third add"),
+    ):
+        top, bottom = sheet.boxes[first].top - 7, sheet.boxes[last].bottom + 20
+        sheet.frames.append(Frame(f"{owner} × N", left, top, left + 170, bottom))
     if not inside:
         sheet.height = end - rows.gap
         return sheet
@@ -295,16 +300,6 @@ def _stack(sheet: Sheet, owner: str, across: tuple[float, float], rows: Rows) ->
     for source, target in itertools.pairwise(names):
         sheet.down(source, target)
     return top
-
-
-def _blocks(sheet: Sheet, owner: str, left: float, ends: tuple[str, str]) -> None:
-    top, bottom = sheet.boxes[ends[0]].top - 7, sheet.boxes[ends[1]].bottom + 20
-    sheet.frames.append(Frame(f"{owner} × N", left, top, left + 170, bottom))
-
-
-def _residuals(sheet: Sheet, owner: str, x: float, ends: Sequence[str]) -> None:
-    for source, target in itertools.pairwise(ends):
-        sheet.around(owner + source, owner + target, x)
 
 
 LEVELS = {

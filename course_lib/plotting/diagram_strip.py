@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from course_lib.plotting.colours import INK, KEY, OUTPUT, QUERY, VALUE, WEIGHT
+from course_lib.plotting.colours import KEY, OUTPUT, QUERY, VALUE, WEIGHT
 from course_lib.plotting.diagram import refuse_unknown, written_shapes
 from course_lib.plotting.figures import Plot
 from course_lib.plotting.svg import arrow, drawing, element, text
@@ -102,9 +102,20 @@ def diagram_strip(
             y = 2 + BOX / 2
             drawn += [] if words.startswith("+") else [arrow([(x + 1, y), (x + GAP - 1, y)], 1.2)]
             x += GAP
-        colour = COLOURS.get(boxes[0], INK) if len(boxes) == 1 else INK
+        colour = COLOURS.get(boxes[0], "currentColor") if len(boxes) == 1 else "currentColor"
         is_lit = not set(boxes).isdisjoint(lit)
-        drawn.append(_part(lines, label, x, width, colour, lit=is_lit))
+        opacity = (0.4 if is_lit else 0.1) / (2 if colour == "currentColor" else 1)
+        drawn_part = element(
+            "rect", x=x, y=2, width=width, height=BOX, rx=5, fill=colour, fill_opacity=opacity,
+            stroke=colour, stroke_width=2.5 if is_lit else 1,
+        )  # fmt: skip
+        weight = {"font_weight": 700 if is_lit else None}
+        for i, line in enumerate(lines):
+            y = 2 + BOX / 2 + 12 * (i - (len(lines) - 1) / 2)
+            drawn_part += text(line, x + width / 2, y, SIZE, **weight)
+        if label:
+            drawn_part += text(label, x + width / 2, BOX + 13, SIZE - 0.5, **weight)
+        drawn.append(element("g", drawn_part, class_="box lit" if is_lit else "box"))
         x += width
     picture = drawing("".join(drawn), x + 2, HIGH)
     about = f"This section is about {', '.join(lit)}. " if lit else ""
@@ -113,19 +124,3 @@ def diagram_strip(
         words.strip("+ ").replace("-\n", "-").replace("\n", " ") for words in ROWS[part]
     )
     return Plot(picture, f"{about}{f'Shapes: {told}. ' if told else ''}The row: {row}.")
-
-
-def _part(lines: list[str], label: str, x: float, width: float, colour: str, *, lit: bool) -> str:
-    ink = "currentColor" if colour == INK else colour
-    box = element(
-        "rect", x=x, y=2, width=width, height=BOX, rx=5, fill=ink,
-        fill_opacity=(0.4 if lit else 0.1) / (2 if colour == INK else 1),
-        stroke=ink, stroke_width=2.5 if lit else 1,
-    )  # fmt: skip
-    weight = {"font_weight": 700 if lit else None}
-    for i, line in enumerate(lines):
-        y = 2 + BOX / 2 + 12 * (i - (len(lines) - 1) / 2)
-        box += text(line, x + width / 2, y, SIZE, **weight)
-    if label:
-        box += text(label, x + width / 2, BOX + 13, SIZE - 0.5, **weight)
-    return element("g", box, class_="box lit" if lit else "box")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from course_lib.checks.observe.cells import someone_answers
+from course_lib.checks.observe.cells import current_shell, someone_answers
 
 # A first import on a new machine would otherwise report on stderr that it builds its font cache.
 logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
@@ -64,7 +64,12 @@ def interactive(
         ValueError: if a control has no options, `start` is not among them, or there are more
             than 80 pictures.
     """
-    made = [_control(name, list(options), start or {}) for name, options in controls.items()]
+    made = []
+    for name, options in controls.items():
+        value = (start or {}).get(name, options[0] if options else None)
+        if value not in options:
+            raise ValueError(f"`{name}` must start at one of {options}; got {value!r}")
+        made.append(Control(name, list(options), options.index(value)))
     if _has_front_end():
         _show_widgets(draw, made)
         return
@@ -82,16 +87,9 @@ def interactive(
     put(draw(**values).alt, page)
 
 
-def _control(name: str, options: list[Any], start: Mapping[str, Any]) -> Control:
-    value = start.get(name, options[0] if options else None)
-    if value not in options:
-        raise ValueError(f"`{name}` must start at one of {options}; got {value!r}")
-    return Control(name, options, options.index(value))
-
-
 def put(words: str, page: Callable[[], str]) -> None:
     """Display the HTML that `page` makes, with its words; outside of IPython print the words."""
-    if _shell() is None:
+    if current_shell() is None:
         print(words)
         return
     from IPython.display import display
@@ -124,21 +122,9 @@ def _show_widgets(draw: Callable[..., Plot], controls: Sequence[Control]) -> Non
     display(ipywidgets.VBox([*widgets.values(), picture]))
 
 
-def _shell() -> Any:
-    try:
-        from IPython import get_ipython
-    except ImportError:
-        return None
-    return get_ipython()
-
-
 def _has_front_end() -> bool:
     """Return whether someone is there to move a slider; COURSE_INTERACTIVE=0 or 1 overrules it."""
     wanted = os.environ.get(INTERACTIVE_VARIABLE)
     if wanted in {"0", "1"}:
         return wanted == "1"
-    try:
-        import ipywidgets  # noqa: F401
-    except ImportError:
-        return False
-    return someone_answers(_shell())
+    return someone_answers(current_shell())

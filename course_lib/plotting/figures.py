@@ -93,7 +93,8 @@ def figure_html(plot: Plot, *, inline: bool = False) -> str:
     if plot.live is None:
         return _figure(_still(plot), plot) + _script("figure.js")
     name, data, uses = plot.live
-    inside = f'<script type="application/json" class="live">{_json(data)}</script>'
+    packed = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+    inside = f'<script type="application/json" class="live">{packed}</script>'
     figure = _figure(_still(plot) + inside, plot, marks=f' data-live="{name}"')
     return figure + _script("figure.js", *(f"{each}.js" for each in (*uses, name)))
 
@@ -129,13 +130,18 @@ def stepper(
 
 def _figure(picture: str, plot: Plot, *, marks: str = "") -> str:
     words = f"<figcaption>{html.escape(plot.caption)}</figcaption>" if plot.caption else ""
+    if plot.table is not None:
+        count, step = len(plot.table.rows), _every(plot.table)
+        note = f" ({-(-count // step)} of {count} rows)" if step > 1 else ""
+        words += (
+            f'<details class="data"><summary>Data{note}</summary><div style="overflow-x:auto" '
+            'tabindex="0" role="region" aria-label="Data of the figure">'
+            f"{_rows_html(plot.table)}</div></details>"
+        )
     if _least(plot):
         marks += ' tabindex="0"'
     look = "margin:0.5em 0;max-width:100%" + (";overflow-x:auto" if _least(plot) else "")
-    return (
-        f'<figure class="course-figure" style="{look}"{marks}>'
-        f"{picture}{words}{_table_html(plot.table)}</figure>"
-    )
+    return f'<figure class="course-figure" style="{look}"{marks}>{picture}{words}</figure>'
 
 
 def _still(plot: Plot) -> str:
@@ -155,18 +161,6 @@ def _least(plot: Plot) -> str:
     return found[1] if found else ""
 
 
-def _table_html(table: Table | None) -> str:
-    if table is None:
-        return ""
-    count, step = len(table.rows), _every(table)
-    note = f" ({-(-count // step)} of {count} rows)" if step > 1 else ""
-    return (
-        f'<details class="data"><summary>Data{note}</summary>'
-        '<div style="overflow-x:auto" tabindex="0" role="region" aria-label="Data of the figure">'
-        f"{_rows_html(table)}</div></details>"
-    )
-
-
 def _every(table: Table) -> int:
     return max(1, -(-len(table.rows) // ROWS_SHOWN))
 
@@ -182,11 +176,6 @@ def _rows_html(table: Table | None) -> str:
         for first, *cells in table.rows[:: _every(table)]
     )
     return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
-
-
-def _json(data: Mapping[str, Any]) -> str:
-    """Return JSON that is safe inside a script element."""
-    return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
 
 
 @functools.cache

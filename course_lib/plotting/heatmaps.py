@@ -44,20 +44,28 @@ def heatmap_grid(
         limits: the ends of the colour bar; None takes them from the data.
         columns: panels in a row of the grid.
     """
-    data = {
-        name: _values_and_blocked(panel, (masks or {}).get(name)) for name, panel in panels.items()
-    }
-    ends = limits or _data_limits([values for values, _ in data.values()])
+    data = {}
+    for name, panel in panels.items():
+        values = as_array(panel).astype(float)
+        if values.ndim != 2:
+            raise ValueError(
+                f"`weights` must have 2 axes (num_queries, num_keys); got shape {values.shape}"
+            )
+        mask = as_array((masks or {}).get(name, True)).astype(bool)
+        data[name] = values, ~np.broadcast_to(mask, values.shape)
+    if limits is None:
+        finite = np.concatenate([values[np.isfinite(values)] for values, _ in data.values()])
+        low, high = (finite.min(), finite.max()) if finite.size else (0.0, 1.0)
+        limits = float(low), float(high if low < high else low + 1.0)
     figure, grid = _panels_for([values.shape for values, _ in data.values()], columns, extra=0.8)
+    told = []
     for axes, (name, (values, blocked)) in zip(grid, data.items(), strict=True):
-        draw_values(axes, values, blocked, ends)
+        draw_values(axes, values, blocked, limits)
         _label_axes(axes, values.shape, name)
-    colour_bar(figure, grid, ends, quantity)
-    words = [
-        f"{name}: {words}" if name else words
-        for name, words in ((name, values_sentence(*pair, quantity)) for name, pair in data.items())
-    ]
-    return Plot(figure, ". ".join(words) + ".", map_table(data))
+        words = values_sentence(values, blocked, quantity)
+        told.append(f"{name}: {words}" if name else words)
+    colour_bar(figure, grid, limits, quantity)
+    return Plot(figure, ". ".join(told) + ".", map_table(data))
 
 
 def mask_gallery(masks: Mapping[str, Any]) -> Plot:
@@ -85,26 +93,6 @@ def mask_gallery(masks: Mapping[str, Any]) -> Plot:
         for name, mask in data.items()
     ]
     return Plot(figure, "Masks, queries in rows and keys in columns. " + ". ".join(words) + ".")
-
-
-def _values_and_blocked(weights: Any, mask: Any) -> tuple[np.ndarray, np.ndarray]:
-    values = as_array(weights).astype(float)
-    if values.ndim != 2:
-        raise ValueError(
-            f"`weights` must have 2 axes (num_queries, num_keys); got shape {values.shape}"
-        )
-    if mask is None:
-        return values, np.zeros(values.shape, dtype=bool)
-    return values, ~np.broadcast_to(as_array(mask).astype(bool), values.shape)
-
-
-def _data_limits(arrays: Sequence[np.ndarray]) -> tuple[float, float]:
-    """Return the smallest and the largest finite number of all arrays, made distinct."""
-    finite = np.concatenate([values[np.isfinite(values)] for values in arrays])
-    if not finite.size:
-        return 0.0, 1.0
-    low, high = float(finite.min()), float(finite.max())
-    return (low, high) if low < high else (low, low + 1.0)
 
 
 def _panels_for(
@@ -149,19 +137,13 @@ def _label_axes(axes: Axes, shape: tuple[int, ...], title: str) -> None:
             set_ticks(range(count))
 
 
-def map_table(
-    panels: Mapping[str, tuple[np.ndarray, np.ndarray]],
-    query_labels: Sequence[str] | None = None,
-    key_labels: Sequence[str] | None = None,
-) -> Table:
+def map_table(panels: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Table:
     """Return the numbers of maps, a row for each query; `masked` where a cell is blocked."""
     num_keys = max(values.shape[1] for values, _ in panels.values())
-    keys = list(key_labels or (f"key {key}" for key in range(num_keys)))
     rows = []
     for name, (values, blocked) in panels.items():
         for i, row in enumerate(values):
-            query = query_labels[i] if query_labels else f"query {i}"
             cells = ["masked" if b else number(v) for v, b in zip(row, blocked[i], strict=True)]
             cells += [""] * (num_keys - len(cells))
-            rows.append([f"{name}, {query}" if name else query, *cells])
-    return Table(["query", *keys], rows)
+            rows.append([f"{name}, query {i}" if name else f"query {i}", *cells])
+    return Table(["query", *(f"key {key}" for key in range(num_keys))], rows)

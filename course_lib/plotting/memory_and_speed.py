@@ -57,10 +57,6 @@ def roofline(peak: float, bandwidth: float, points: Mapping[str, tuple[float, fl
     figure.legend(fontsize=9, frameon=False, loc="outside lower center", ncols=2)
     rows = [[name, *map(number, point)] for name, point in points.items()]
     table = Table(["", "operations for each byte", "10⁹ operations a second"], rows)
-    return Plot(figure, _roof_sentence(peak, bandwidth, ridge, points), table)
-
-
-def _roof_sentence(peak, bandwidth, ridge, points) -> str:
     parts = []
     for name, (intensity, reached) in points.items():
         roof = min(peak, intensity * bandwidth)
@@ -69,7 +65,8 @@ def _roof_sentence(peak, bandwidth, ridge, points) -> str:
             f"{name} at {number(intensity)} operations a byte reaches {number(reached)}, "
             f"{reached / roof:.0%} of what {side} allows"
         )
-    return (
+    alt = (
         f"Roofline: {number(bandwidth)} GB/s of memory and {number(peak)} GFLOP/s of arithmetic "
         f"meet at {number(ridge)} operations a byte; " + "; ".join(parts) + "."
     )
+    return Plot(figure, alt, table)

@@ -8,8 +8,7 @@ from course_lib.plotting.axes import clean, colour_bar, style
 from course_lib.plotting.charts import name_ends
 from course_lib.plotting.colours import of_values
 from course_lib.plotting.display import PANELS, new_figure
-from course_lib.plotting.figures import Plot
-from course_lib.plotting.heatmaps import map_table
+from course_lib.plotting.figures import Plot, Table
 from course_lib.plotting.words import as_array, counted, number
 
 
@@ -33,23 +32,16 @@ def encoding_map(table: Any) -> Plot:
     clean(left)
     clean(right)
     name_ends(right)
-    table = map_table(
-        {"": (values, np.zeros(values.shape, dtype=bool))},
-        key_labels=[f"column {column}" for column in range(embed_dim)],
-        query_labels=[f"position {position}" for position in range(len(values))],
-    )
-    return Plot(figure, _encoding_sentence(values, columns), table)
-
-
-def _encoding_sentence(values: np.ndarray, columns: list[int]) -> str:
-    num_positions, embed_dim = values.shape
+    rows = [[f"position {i}", *map(number, row)] for i, row in enumerate(values)]
+    data = Table(["query", *(f"column {column}" for column in range(embed_dim))], rows)
     parts = []
     for column in columns:
         signs = np.sign(values[:, column][np.abs(values[:, column]) > 1e-9])
         turns = int((signs[1:] != signs[:-1]).sum())
         parts.append(f"column {column} changes its sign {counted(turns, 'time', 'times')}")
-    last = values[:, embed_dim - 1]
-    return (
-        f"Encoding of {num_positions} positions in {embed_dim} columns: {', '.join(parts)}; "
+    last = values[:, -1]
+    alt = (
+        f"Encoding of {len(values)} positions in {embed_dim} columns: {', '.join(parts)}; "
         f"the last column goes from {number(last[0])} to {number(last[-1])}."
     )
+    return Plot(figure, alt, data)

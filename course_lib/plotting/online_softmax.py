@@ -56,7 +56,19 @@ def online_softmax(scores: Any, values: Any, block_size: int, blocks: int) -> Pl
     right.axis("off")
     rows = [[f"block {i}", *map(number, state)] for i, state in enumerate(history)]
     table = Table(["block", "maximum c", "sum t", "output O", "factor for what was before"], rows)
-    return Plot(figure, _running_sentence(row, v, history, block_size), table)
+    total = -(-len(row) // block_size)
+    if not history:
+        words = (
+            f"No block of {total} seen: the maximum c is minus infinity, sum t and output O are 0"
+        )
+    else:
+        words = f"After {counted(len(history), 'block', 'blocks')} of {total}: "
+        words += ", ".join(_running_lines(history))
+    if len(history) == total:
+        weights = np.exp(row - row.max())
+        at_once = float(weights @ v / weights.sum())
+        words += f". The softmax over the whole row gives {number(at_once)}"
+    return Plot(figure, f"{words}.", table)
 
 
 def running(row: np.ndarray, values: np.ndarray, block_size: int) -> list[Running]:
@@ -83,23 +95,6 @@ def _running_lines(history: list[Running]) -> list[str]:
     if len(history) > 1:
         lines.append(f"before it: times {number(now.factor)}")
     return [*lines, f"O / t = {number(now.output / now.total)}"]
-
-
-def _running_sentence(
-    row: np.ndarray, values: np.ndarray, history: list[Running], block_size: int
-) -> str:
-    total = -(-len(row) // block_size)
-    if not history:
-        return (
-            f"No block of {total} seen: the maximum c is minus infinity, sum t and output O are 0."
-        )
-    words = f"After {counted(len(history), 'block', 'blocks')} of {total}: "
-    words += ", ".join(_running_lines(history))
-    if len(history) == total:
-        weights = np.exp(row - row.max())
-        at_once = float(weights @ values / weights.sum())
-        words += f". The softmax over the whole row gives {number(at_once)}"
-    return words + "."
 
 
 LEFT, TOP, TILE, GAP = 30, 64, 40, 4  # a tile with the gap after it, and the gap alone
@@ -144,16 +139,25 @@ def tiles(num_query_blocks: int, num_key_blocks: int, step: int) -> Plot:
     parts.append(element("rect", x=left, y=24, **frame))
     if now is None:
         parts.append(text("empty: done", left + 54, 99, 13))
+        alt = (
+            f"All {n * m} tiles are done: every block of outputs is written once, and no matrix "
+            "of scores was ever stored."
+        )
     else:
         held = [(f"Q{row}", QUERY), (f"K{column}", KEY), (f"V{column}", VALUE)]
         held += [(f"S{row}{column}", WEIGHT), ("c, t", PLAIN), (f"O{row}", OUTPUT)]
         for place, (name, shade) in enumerate(held):
             x, y = left + 8 + 48 * (place % 2), 34 + 46 * (place // 2)
             parts.append(_block(name, x, y, 44, 38, shade, lit=shade == WEIGHT))
+        done = counted(step, "tile is", "tiles are")
+        last = " Then the outputs of this block are written." if column == m - 1 else ""
+        alt = (
+            f"Tile {step + 1} of {n * m}: fast memory holds Q{row}, K{column}, V{column}, their "
+            f"scores and the running c, t and O{row}; {done} done and forgotten, the others do not "
+            f"exist yet.{last}"
+        )
     width, height = left + 110, max(below + 10, 178)
-    return Plot(
-        drawing("".join(parts), width, height, 1.5 * width), _tiles_sentence(n, m, now, step)
-    )
+    return Plot(drawing("".join(parts), width, height, 1.5 * width), alt)
 
 
 def _block(
@@ -167,18 +171,3 @@ def _block(
         look = {"fill": shade, "fill_opacity": 0.25, "stroke": shade}
     box = element("rect", x=x, y=y, width=width, height=height, **look)
     return box + text(words, x + width / 2, y + height / 2, 13)
-
-
-def _tiles_sentence(n: int, m: int, now: tuple[int, int] | None, step: int) -> str:
-    if now is None:
-        return (
-            f"All {n * m} tiles are done: every block of outputs is written once, and no matrix "
-            "of scores was ever stored."
-        )
-    i, j = now
-    done = counted(step, "tile is", "tiles are")
-    last = " Then the outputs of this block are written." if j == m - 1 else ""
-    return (
-        f"Tile {step + 1} of {n * m}: fast memory holds Q{i}, K{j}, V{j}, their scores and the "
-        f"running c, t and O{i}; {done} done and forgotten, the others do not exist yet.{last}"
-    )

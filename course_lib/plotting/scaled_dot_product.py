@@ -7,8 +7,7 @@ import numpy as np
 from course_lib.plotting.axes import clean, colour_bar, draw_cells, write_cells
 from course_lib.plotting.colours import WEIGHT, of_values
 from course_lib.plotting.display import PANELS, new_figure
-from course_lib.plotting.figures import Plot
-from course_lib.plotting.heatmaps import map_table
+from course_lib.plotting.figures import Plot, Table
 from course_lib.plotting.words import as_array, number
 
 
@@ -43,7 +42,8 @@ def saturation(scores: Any, factor: float = 1.0) -> Plot:
         f"Scores times {factor:g}: weights {listed}, the largest on key {best}. The largest "
         f"derivative of a weight with respect to a score is {number(np.abs(jacobian).max())}."
     )
-    nothing = np.zeros(jacobian.shape, dtype=bool)
-    names = {"key_labels": [f"score {key}" for key in keys]}
-    names["query_labels"] = [f"weight {key}, {number(w)}" for key, w in enumerate(weights)]
-    return Plot(figure, alt, map_table({"": (jacobian, nothing)}, **names))
+    rows = [
+        [f"weight {key}, {number(weight)}", *map(number, row)]
+        for key, (weight, row) in enumerate(zip(weights, jacobian, strict=True))
+    ]
+    return Plot(figure, alt, Table(["query", *(f"score {key}" for key in keys)], rows))

@@ -34,7 +34,13 @@ def bottleneck() -> Plot:
                 element("line", x1=middle[word], x2=middle[piece], stroke=WEIGHT,
                         stroke_width=width, **line)
             )  # fmt: skip
-    panels = [_panel(parts, i) for i, parts in enumerate((one_vector, looking_back))]
+    pieces = [_box(name, ends, "source", PLAIN) for name, ends in SOURCE.items()]
+    pieces += [_box(name, ends, "target", OUTPUT) for name, ends in TARGET.items()]
+    panels = [
+        element("g", "".join([*parts, _right_of(TARGET, "forty", "three", "target"), *pieces]),
+                transform=f"translate({i * (PANEL + GAP)})")
+        for i, parts in enumerate((one_vector, looking_back))
+    ]  # fmt: skip
     width = 2 * PANEL + GAP + 4
     moved = element("g", "".join(panels), transform="translate(2)")
     return Plot(
@@ -43,16 +49,6 @@ def bottleneck() -> Plot:
         "one vector, and writes forty, then three from that vector alone. With attention: each "
         "word looks back at every piece, forty most at vierzig and three most at drei, so the two "
         "thick lines cross.",
-    )
-
-
-def _panel(parts: list[str], index: int) -> str:
-    """Draw a panel with the pieces above, the words below, and an arrow from word to word."""
-    boxes = [_box(name, ends, "source", PLAIN) for name, ends in SOURCE.items()]
-    boxes += [_box(name, ends, "target", OUTPUT) for name, ends in TARGET.items()]
-    words = _right_of(TARGET, "forty", "three", "target")
-    return element(
-        "g", "".join([*parts, words, *boxes]), transform=f"translate({index * (PANEL + GAP)})"
     )
 
 

@@ -44,6 +44,11 @@ def counted(count: int, one: str, many: str) -> str:
     return f"{count} {one if count == 1 else many}"
 
 
+def and_joined(names: Sequence[str]) -> str:
+    """Join names with commas, the last two with `and`."""
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
 def listed(name: str, indices: Sequence[int]) -> str:
     """Format a list of indices, such as `key 3` or `keys 1-2, 4`."""
     return f"{name}{'' if len(indices) == 1 else 's'} {ranges(indices)}"
@@ -97,7 +102,7 @@ def _row_phrase(query: int, row: np.ndarray, is_weight: bool, quantity: str) -> 
     return f"query {query} has its largest {quantity}, {number(top)}, at key {keys[0]}"
 
 
-def values_sentence(values: np.ndarray, blocked: np.ndarray | None, quantity: str) -> str:
+def values_sentence(values: np.ndarray, blocked: np.ndarray, quantity: str) -> str:
     """Return the largest entry of each query, and which keys are masked."""
     num_queries, num_keys = values.shape
     is_weight = "weight" in quantity
@@ -110,23 +115,14 @@ def values_sentence(values: np.ndarray, blocked: np.ndarray | None, quantity: st
         query, key = np.unravel_index(int(np.argmax(finite)), values.shape)
         where = f"at query {query} and key {key}"
         parts = [f"the largest {quantity} is {number(values[query, key])}, {where}"]
-    parts += _non_finite(values)
-    if blocked is not None and blocked.any():
-        for numbers, keys in same_rows([np.flatnonzero(row).tolist() for row in blocked]):
-            if keys:
-                verb = "is" if len(keys) == 1 else "are"
-                parts.append(
-                    f"{listed('key', keys)} of {row_name(numbers, num_queries)} {verb} masked"
-                )
-    return f"{noun} of {size}; " + "; ".join(parts)
-
-
-def _non_finite(values: np.ndarray) -> list[str]:
-    parts = []
     for numbers, keys in same_rows([np.flatnonzero(np.isnan(row)).tolist() for row in values]):
         if keys:
-            parts.append(f"{row_name(numbers, len(values))}: nan at {listed('key', keys)}")
-    return parts
+            parts.append(f"{row_name(numbers, num_queries)}: nan at {listed('key', keys)}")
+    for numbers, keys in same_rows([np.flatnonzero(row).tolist() for row in blocked]):
+        if keys:
+            verb = "is" if len(keys) == 1 else "are"
+            parts.append(f"{listed('key', keys)} of {row_name(numbers, num_queries)} {verb} masked")
+    return f"{noun} of {size}; " + "; ".join(parts)
 
 
 def curve_sentence(name: str, across: np.ndarray, values: np.ndarray, *, log: bool = False) -> str:

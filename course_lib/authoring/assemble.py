@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from course_lib.authoring.lesson_tree import LessonTree
 from course_lib.authoring.paste import Solution, find_solution, solution_path
-from course_lib.authoring.read import HEADING, TOGETHER, Cell, Part, assign_roles, read_cells
+from course_lib.authoring.read import HEADING, TOGETHER, Part, assign_roles, read_cells
 from course_lib.authoring.skeleton import check_placeholders
 from course_lib.authoring.times import STAR, TIME, times, told
 from course_lib.checks.judge.report import OPTIONAL
@@ -105,18 +105,13 @@ class CellIds:
         """Return the id of the next cell; a heading in `markdown` starts a new section."""
         heading = first_heading(markdown) if markdown else None
         if heading:
-            slug = slugify(heading)
+            words = re.findall(r"[a-z0-9]+", _NUMBER.sub("", heading.lower()))
+            slug = "-".join(words)[:_LONGEST].strip("-") or "section"
             self._sections[slug] = self._sections.get(slug, 0) + 1
             again = self._sections[slug]
             self._section, self._ordinal = (slug if again == 1 else f"{slug}_{again}"), 0
         self._ordinal += 1
         return f"{self._section}-{self._ordinal}"
-
-
-def slugify(heading: str) -> str:
-    """Return `heading` as lower-case words joined by hyphens, without a section number."""
-    words = re.findall(r"[a-z0-9]+", _NUMBER.sub("", heading.lower()))
-    return "-".join(words)[:_LONGEST].strip("-") or "section"
 
 
 def first_heading(markdown: str) -> str | None:
@@ -130,18 +125,13 @@ def first_heading(markdown: str) -> str | None:
     return None
 
 
-def _tags(cell: Cell) -> dict:
-    """Return the metadata for a cell's tags. JupyterLab and the site fold `hide-input` cells."""
-    tags = list(cell.options.get("tags", ()))
-    folded = {"jupyter": {"source_hidden": True}} if "hide-input" in tags else {}
-    return {"tags": tags, **folded} if tags else {}
-
-
 def _notebook_cells(part: Part, course: LessonTree, slug: str, solutions, ids: CellIds) -> list:
     from nbformat.v4 import new_code_cell, new_markdown_cell
 
     name, source = part.name, part.cell.source
-    tags = _tags(part.cell)
+    tags: dict = {"tags": list(given)} if (given := part.cell.options.get("tags")) else {}
+    if "hide-input" in (given or ()):  # JupyterLab and the site fold these cells
+        tags["jupyter"] = {"source_hidden": True}
     match part.role:
         case "text":
             text = _filled(source, course, slug)
@@ -149,7 +139,10 @@ def _notebook_cells(part: Part, course: LessonTree, slug: str, solutions, ids: C
         case "written":
             written = course.lessons[slug].written
             graded = _nbgrader(name, _WRITTEN, written.points)
-            text = _beneath_heading(source, _line(written, "graded by a person"))
+            line, (first, _, rest) = _line(written, "graded by a person"), source.partition("\n")
+            text = f"{line}\n\n{source}"
+            if first.startswith("#") and " " in first and "SOLUTION" not in first:
+                text = f"{first}\n\n{line}\n\n{rest.strip()}"
             return [new_markdown_cell(text, id=f"{name}-written", metadata=graded)]
         case "setup":
             return [new_code_cell(source, id="setup", metadata=_nbgrader("setup", _LOCKED))]
@@ -172,7 +165,14 @@ def _filled(source: str, course: LessonTree, slug: str) -> str:
     """Insert the lesson's time, and below the headings the points of the graded cells."""
     if TIME in source:
         source = source.replace(TIME, told(times(course, slug)))
-    text = HEADING.sub(lambda m: _under(m[0], _facts(course, m[1]), course.starred(m[1])), source)
+
+    def of_exercise(heading: re.Match) -> str:
+        exercise = course.exercises[name := heading[1]]
+        facts = _line(exercise, _DIFFICULTY[exercise.difficulty])
+        facts += f"\n\n*Judged: {course.judged[name]}*" if name in course.judged else ""
+        return _under(heading[0], facts, course.starred(name))
+
+    text = HEADING.sub(of_exercise, source)
     integration = getattr(course.lessons[slug], "integration", None)
     if integration is None:
         return text
@@ -190,19 +190,6 @@ def _nbgrader(grade_id: str, flags: dict, points: float | None = None) -> dict:
     return {"nbgrader": metadata if points is None else {**metadata, "points": points}}
 
 
-def _facts(course: LessonTree, name: str) -> str:
-    exercise = course.exercises[name]
-    facts = _line(exercise, _DIFFICULTY[exercise.difficulty])
-    return f"{facts}\n\n*Judged: {course.judged[name]}*" if name in course.judged else facts
-
-
 def _line(graded, last: str) -> str:
     points = f"{graded.points:g} point{'' if graded.points == 1 else 's'}"
     return f"*{points} · about {graded.minutes} minutes · {last}*"
-
-
-def _beneath_heading(source: str, line: str) -> str:
-    first, _, rest = source.partition("\n")
-    if first.startswith("#") and " " in first and "SOLUTION" not in first:
-        return f"{first}\n\n{line}\n\n{rest.strip()}"
-    return f"{line}\n\n{source}"

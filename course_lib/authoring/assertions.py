@@ -79,7 +79,11 @@ class _Pruner(ast.NodeTransformer):
 
     def visit_Assign(self, node: ast.Assign) -> ast.Assign | None:
         """Remove the statement if it only binds names in `unread`."""
-        targets = [node for target in node.targets for node in _targets(target)]
+        targets = [
+            name
+            for target in node.targets
+            for name in (target.elts if isinstance(target, ast.Tuple) else [target])
+        ]
         unread = all(isinstance(node, ast.Name) and node.id in self.unread for node in targets)
         return self._remove(node) if unread else node
 
@@ -93,7 +97,3 @@ class _Pruner(ast.NodeTransformer):
         inside = range(node.lineno - 1, node.end_lineno)
         self.removed = [part for part in self.removed if part[0] not in inside]
         self.removed.append((inside.start, inside.stop))
-
-
-def _targets(target: ast.expr) -> list[ast.expr]:
-    return target.elts if isinstance(target, ast.Tuple) else [target]

@@ -98,7 +98,17 @@ def _build_lesson(course, slug, notebook, lines, force: bool, say: Progress) -> 
     digest = input_digest(notebook, course, slug)
     old = _read(solution)
     executed = force or _solution_drift(old, digest, _digests(course).get(slug, {})) is not None
-    text = _executed_text(course, slug, notebook, lines, say) if executed or old is None else old
+    if executed or old is None:
+        import nbformat
+
+        from course_lib.authoring.execute import execute
+
+        execute(notebook, lines, course, slug, say)
+        notebook.metadata["language_info"].pop("version", None)
+        nbformat.validate(notebook)
+        text = nbformat.writes(notebook) + "\n"
+    else:
+        text = old
     files = release_files(course, slug, text)
     changed = _differing(files, release.parent)
     _refuse_if_edited(course, slug, changed)
@@ -108,7 +118,16 @@ def _build_lesson(course, slug, notebook, lines, force: bool, say: Progress) -> 
         write_atomically(release.parent / name, files[name])
     if executed:
         write_atomically(solution, text)
-    _note_digests(course, slug, digest, text, files)
+    digests = {name: noted for name, noted in _digests(course).items() if name in course.lessons}
+    digests[slug] = {
+        "inputs": digest,
+        "solution": file_digest(text.encode()),
+        "release": {name: file_digest(data) for name, data in files.items()},
+    }
+    path = course.root / SOLUTIONS / FILE
+    noted = json.dumps(dict(sorted(digests.items())), indent=1) + "\n"
+    if _read(path) != noted:
+        write_atomically(path, noted)
     seconds = time.monotonic() - start
     return BuildResult(slug, executed, bool(changed), seconds)
 
@@ -131,17 +150,6 @@ def _is_edited(course: LessonTree, slug: str, name: str) -> bool:
     data = _read_bytes(course.release(slug).parent / name)
     written = _digests(course).get(slug, {}).get("release", {}).get(name)
     return data is not None and file_digest(data) != written
-
-
-def _executed_text(course, slug, notebook, lines, say: Progress) -> str:
-    import nbformat
-
-    from course_lib.authoring.execute import execute
-
-    execute(notebook, lines, course, slug, say)
-    notebook.metadata["language_info"].pop("version", None)
-    nbformat.validate(notebook)
-    return nbformat.writes(notebook) + "\n"
 
 
 def _read(path: Path) -> str | None:
@@ -218,8 +226,10 @@ def input_digest(notebook, course: LessonTree, slug: str) -> str:
     sources = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
     parts = [_BUILDER, json.dumps(notebook, sort_keys=True)]
     parts.append(digest_of(influences(sources, course, slug), course.library))
-    for file in sorted(p for p in course.text(slug).parent.rglob("*") if _is_data(p)):
-        parts += [course.relative(file), file_digest(file.read_bytes())]
+    for file in sorted(course.text(slug).parent.rglob("*")):
+        is_hidden = any(part.startswith((".", "__")) for part in file.parts[-2:])
+        if file.is_file() and file.suffix not in (".py", ".ipynb", ".pyc") and not is_hidden:
+            parts += [course.relative(file), file_digest(file.read_bytes())]
     return file_digest("\0".join(parts).encode())
 
 
@@ -234,27 +244,6 @@ def _digests(course: LessonTree) -> dict[str, dict]:
         return dict(json.loads((course.root / SOLUTIONS / FILE).read_text(encoding="utf-8")))
     except (OSError, ValueError):
         return {}
-
-
-def _note_digests(
-    course: LessonTree, slug: str, inputs: str, text: str, release: dict[str, bytes]
-) -> None:
-    """Record the digests of a lesson that was built, and forget lessons that are gone."""
-    noted = {name: value for name, value in _digests(course).items() if name in course.lessons}
-    noted[slug] = {
-        "inputs": inputs,
-        "solution": file_digest(text.encode()),
-        "release": {name: file_digest(data) for name, data in release.items()},
-    }
-    path = course.root / SOLUTIONS / FILE
-    text = json.dumps(dict(sorted(noted.items())), indent=1) + "\n"
-    if _read(path) != text:
-        write_atomically(path, text)
-
-
-def _is_data(path: Path) -> bool:
-    hidden = any(part.startswith((".", "__")) for part in path.parts[-2:])
-    return path.is_file() and path.suffix not in (".py", ".ipynb", ".pyc") and not hidden
 
 
 def influences(sources: list[str], course: LessonTree, slug: str) -> list[Path]:

@@ -70,7 +70,9 @@ def _run_cell(client, cell, index: int, where: tuple[str, int]) -> None:
     try:
         client.execute_cell(cell, index)
     except CellExecutionError as error:
-        number, code = _failing_line(error.traceback, cell.source)
+        found = re.search(r"^-+> (\d+) ", _ANSI.sub("", error.traceback), re.MULTILINE)
+        number, lines = int(found[1]) if found else 1, cell.source.split("\n")
+        code = lines[number - 1].strip() if number <= len(lines) else ""
         what = f"cell `{cell.id}` fails at `{code}`: {error.ename}: {_first_line(error.evalue)}"
         what = what.rstrip(": ")
         if "nbgrader" in cell.metadata and cell.metadata.nbgrader.solution:
@@ -83,14 +85,6 @@ def _run_cell(client, cell, index: int, where: tuple[str, int]) -> None:
     except DeadKernelError as error:
         what = f"the kernel died in cell `{cell.id}`"
         raise BuildError(*where, what, "Look for a crash or too little memory.") from error
-
-
-def _failing_line(traceback: str, source: str) -> tuple[int, str]:
-    """Return the line of the cell that an IPython traceback points to first, and its code."""
-    found = re.search(r"^-+> (\d+) ", _ANSI.sub("", traceback), re.MULTILINE)
-    number = int(found[1]) if found else 1
-    lines = source.split("\n")
-    return number, lines[number - 1].strip() if number <= len(lines) else ""
 
 
 def _first_line(text: str) -> str:
@@ -118,19 +112,13 @@ def _check_earned(cell, where: tuple[str, int], course: LessonTree, slug: str) -
     shown = [o.data["text/plain"] for o in cell.outputs if o.output_type == "execute_result"]
     if not shown or abs(float(shown[0]) - points) > 1e-9:
         got = f"{float(shown[0]):g} of {points:g} points" if shown else "no points at all"
-        what = f"the solution of `{name}` fails its own check: {got}{_finding(cell)}"
+        reports = (output.get("data", {}).get(REPORT) or {} for output in cell.outputs)
+        found = [finding for report in reports for finding in report.get("findings", ())]
+        said = f" ({_first_line(str(found[0].get('message', '')))})" if found else ""
+        what = f"the solution of `{name}` fails its own check: {got}{said}"
         solution = course.relative(solution_path(course.library, slug))
         remedy = f"Fix {solution} or course_lib/exercises/{slug[3:]}/."
         raise BuildError(*where, what, remedy)
-
-
-def _finding(cell) -> str:
-    """Return what the check's report says first, for the end of a message."""
-    for output in cell.outputs:
-        report = output.get("data", {}).get(REPORT)
-        for finding in (report or {}).get("findings", ()):
-            return f" ({_first_line(str(finding.get('message', '')))})"
-    return ""
 
 
 def _environment(scratch: Path, course: LessonTree) -> dict[str, str]:

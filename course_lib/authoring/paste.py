@@ -62,18 +62,14 @@ def find_solution(name: str, path: Path, shown: str | None = None) -> Solution:
         what = f"no function or class `{name}` is defined here"
         public = [other for other in nodes if not other.startswith("_")]
         raise BuildError(shown, None, what, did_you_mean(name, public))
-    cut = _Cut(source.splitlines(), _own_decorators(module), shown)
-    return Solution(nodes[name].lineno, cut.text(nodes[name]))
-
-
-def _own_decorators(module: ast.Module) -> set[str]:
-    """Return the names that the module imports from course_lib."""
-    return {
-        alias.asname or alias.name
+    ours = [
+        node
         for node in module.body
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("course_lib.")
-        for alias in node.names
-    }
+    ]
+    own = {alias.asname or alias.name for node in ours for alias in node.names}
+    cut = _Cut(source.splitlines(), own, shown)
+    return Solution(nodes[name].lineno, cut.text(nodes[name]))
 
 
 class _Cut:
@@ -95,11 +91,8 @@ class _Cut:
             self._mark(function)
         if not functions:
             self._fail(node, "has no method", "A class is an exercise by its methods.")
-        return self._render(_first_line(node), node.end_lineno or 0)
-
-    def _render(self, first: int, last: int) -> str:
-        parts = []
-        for number in range(first, last + 1):
+        first, parts = _first_line(node), []
+        for number in range(first, (node.end_lineno or 0) + 1):
             parts += [self.before[number]] if number in self.before else []
             parts += [self.lines[number - 1]] if number not in self.dropped else []
             parts += [self.after[number]] if number in self.after else []

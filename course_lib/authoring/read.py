@@ -61,7 +61,21 @@ def read_cells(text: str, path: str) -> list[Cell]:
         remedy = "Start each cell with a line '# %%' or '# %% [markdown]'."
         raise BuildError(path, 1, "the lesson has no cells", remedy)
     for cell in cells:
-        _check_cell(cell, path)
+        known = _OPTIONS.get(cell.kind, set())
+        unknown = [name for name in cell.options if name not in known]
+        if cell.kind not in _OPTIONS or unknown:
+            value = cell.options[unknown[0]] if unknown else f"[{cell.kind}]"
+            what = f"unknown cell type or option: {value!r}"
+            remedy = "Write '# %%', '# %% tags=[\"demo\"]', '# %% [markdown]' or "
+            remedy += "'# %% [markdown] written=\"id\"'."
+            raise BuildError(path, cell.line - 1, what, remedy)
+        if cell.kind == "code":
+            try:
+                ast.parse(cell.source)
+            except SyntaxError as error:
+                remedy = "A code cell holds plain Python, without magics."
+                what = f"the cell does not parse: {error.msg}"
+                raise BuildError(path, cell.at(error.lineno or 1), what, remedy) from error
     return [cell for cell in cells if cell.source.strip()]
 
 
@@ -79,23 +93,6 @@ def _with_lines(raw_cells, lines: list[str], path: str) -> list[Cell]:
         cells.append(Cell(raw.cell_type, raw.source.strip("\n"), marker + 2 + blank, options))
         position = marker + 1 + height
     return cells
-
-
-def _check_cell(cell: Cell, path: str) -> None:
-    known = _OPTIONS.get(cell.kind, set())
-    unknown = [name for name in cell.options if name not in known]
-    if cell.kind not in _OPTIONS or unknown:
-        value = cell.options[unknown[0]] if unknown else f"[{cell.kind}]"
-        what = f"unknown cell type or option: {value!r}"
-        remedy = "Write '# %%', '# %% tags=[\"demo\"]', '# %% [markdown]' or "
-        raise BuildError(path, cell.line - 1, what, remedy + "'# %% [markdown] written=\"id\"'.")
-    if cell.kind == "code":
-        try:
-            ast.parse(cell.source)
-        except SyntaxError as error:
-            remedy = "A code cell holds plain Python, without magics."
-            what = f"the cell does not parse: {error.msg}"
-            raise BuildError(path, cell.at(error.lineno or 1), what, remedy) from error
 
 
 @dataclass(frozen=True)
@@ -121,7 +118,13 @@ def assign_roles(cells: list[Cell], course: LessonTree, slug: str) -> list[Part]
         remedy = f"Write course_lib/exercises/{slug[3:]}/__init__.py."
         raise BuildError(path, 1, what, remedy)
     parts = [_part(cell, path, slug) for cell in cells]
-    _check_markers(parts, path)
+    for part in parts:
+        for offset, line in enumerate(part.cell.source.split("\n"), start=1):
+            found = _NBGRADER.search(line)
+            if found and (part.role != "written" or "SOLUTION" not in found[0]):
+                what = f"'{found[0]}' outside a written question"
+                remedy = "Take it out; the build marks the solutions of exercises itself."
+                raise BuildError(path, part.cell.at(offset), what, remedy)
     first_code = next((i for i, part in enumerate(parts) if part.cell.kind == "code"), None)
     if first_code is None or parts[first_code].role != "code":
         line = 1 if first_code is None else parts[first_code].cell.line
@@ -187,7 +190,12 @@ def _check_graded(parts: list[Part], course: LessonTree, slug: str, path: str) -
             remedy = f"Put a cell '{wanted['exercise', part.name]}' above it."
             raise BuildError(path, line, f"check cell without exercise `{part.name}`", remedy)
         if part.role == "written":
-            _check_rubric(part, path)
+            rows = [row.strip() for row in part.cell.source.split("\n")]
+            ends = [row for row in rows if row in (BEGIN, END)] == [BEGIN, END]
+            if not ends or not any(rows[rows.index(BEGIN) + 1 : rows.index(END)]):
+                rubric = f"written question `{part.name}` has no rubric"
+                remedy = f"Put the answer and rubric between lines '{BEGIN}' and '{END}'."
+                raise BuildError(path, line, rubric, remedy)
         lines[key] = line
     for (role, name), text in wanted.items():
         if (role, name) not in lines:
@@ -197,16 +205,6 @@ def _check_graded(parts: list[Part], course: LessonTree, slug: str, path: str) -
     if together and any(role == "check" and line > together for (role, _), line in lines.items()):
         what = "the whole lesson is checked above one of its exercises"
         raise BuildError(path, together, what, "Move the cell below the last check.")
-
-
-def _check_markers(parts: list[Part], path: str) -> None:
-    for part in parts:
-        for offset, line in enumerate(part.cell.source.split("\n"), start=1):
-            found = _NBGRADER.search(line)
-            if found and (part.role != "written" or "SOLUTION" not in found[0]):
-                what = f"'{found[0]}' outside a written question"
-                remedy = "Take it out; the build marks the solutions of exercises itself."
-                raise BuildError(path, part.cell.at(offset), what, remedy)
 
 
 def _check_headings(parts: list[Part], path: str) -> None:
@@ -226,13 +224,3 @@ def _check_headings(parts: list[Part], path: str) -> None:
         if name not in names:
             what = f"heading of exercise `{name}` without its exercise cell"
             raise BuildError(path, line, what, did_you_mean(name, names))
-
-
-def _check_rubric(part: Part, path: str) -> None:
-    lines = [line.strip() for line in part.cell.source.split("\n")]
-    marks = [line for line in lines if line in (BEGIN, END)]
-    inside = lines[lines.index(BEGIN) + 1 : lines.index(END)] if marks == [BEGIN, END] else []
-    if not any(inside):
-        what = f"written question `{part.name}` has no rubric"
-        remedy = f"Put the answer and rubric between lines '{BEGIN}' and '{END}'."
-        raise BuildError(path, part.cell.line, what, remedy)

@@ -6,14 +6,10 @@ The gradebook is not touched: grading, or `nbgrader generate_assignment`, enters
 import shutil
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from course_lib.authoring.lesson_tree import RELEASE, SOLUTIONS, LessonTree
 from course_lib.workspace.errors import BuildError
 from course_lib.workspace.folder import load_config
-
-if TYPE_CHECKING:
-    from traitlets.config import Config
 
 
 def release_files(course: LessonTree, slug: str, notebook: str) -> dict[str, bytes]:
@@ -22,43 +18,31 @@ def release_files(course: LessonTree, slug: str, notebook: str) -> dict[str, byt
     Raises:
         BuildError: nbgrader refuses the notebook.
     """
+    from nbgrader.converters import GenerateAssignment
+    from nbgrader.coursedir import CourseDirectory
+    from nbgrader.utils import capture_log
+    from traitlets.config import Config
+
     with tempfile.TemporaryDirectory(prefix="course-release-") as scratch:
         root = Path(scratch).resolve()
         source, release = root / SOLUTIONS / slug, root / RELEASE / slug
         hidden = shutil.ignore_patterns("*.py", "*.ipynb", "*.pyc", "__pycache__", ".*")
         shutil.copytree(course.text(slug).parent, source, ignore=hidden)
         (source / f"{slug}.ipynb").write_text(notebook, encoding="utf-8", newline="\n")
-        _generate(course, slug, root)
+        config = load_config(course.root)
+        config.merge(Config({"SaveCells": {"enabled": False}}))
+        config.merge(Config({"GenerateAssignment": {"no_database": True}}))
+        directory = CourseDirectory(config=config)
+        directory.root, directory.assignment_id = str(root), slug
+        converter = GenerateAssignment(coursedir=directory, config=config)
+        converter.force = True
+        result = capture_log(converter)
+        if not result["success"]:
+            lines = f"{result.get('log', '')}{result.get('error', '')}".splitlines()
+            errors = [line.removeprefix("[ERROR] ") for line in lines if "rror" in line]
+            reason = errors[0].rstrip(".") if errors else "no reason given"
+            where = f"{SOLUTIONS}/{slug}/{slug}.ipynb"
+            what = f"nbgrader cannot make the release: {reason}"
+            raise BuildError(where, None, what, f"Run: nbgrader generate_assignment {slug} --debug")
         files = sorted(path for path in release.rglob("*") if path.is_file())
         return {path.relative_to(release).as_posix(): path.read_bytes() for path in files}
-
-
-def _generate(course: LessonTree, slug: str, root: Path) -> None:
-    """Run generate_assignment on the scratch course at `root`, as with the flag --no-db."""
-    from nbgrader.converters import GenerateAssignment
-    from nbgrader.coursedir import CourseDirectory
-    from nbgrader.utils import capture_log
-    from traitlets.config import Config
-
-    config = _load_config(course.root)
-    config.merge(Config({"SaveCells": {"enabled": False}}))
-    config.merge(Config({"GenerateAssignment": {"no_database": True}}))
-    directory = CourseDirectory(config=config)
-    directory.root, directory.assignment_id = str(root), slug
-    converter = GenerateAssignment(coursedir=directory, config=config)
-    converter.force = True
-    result = capture_log(converter)
-    if not result["success"]:
-        lines = f"{result.get('log', '')}{result.get('error', '')}".splitlines()
-        errors = [line.removeprefix("[ERROR] ") for line in lines if "rror" in line]
-        reason = errors[0].rstrip(".") if errors else "no reason given"
-        where = f"{SOLUTIONS}/{slug}/{slug}.ipynb"
-        what = f"nbgrader cannot make the release: {reason}"
-        raise BuildError(where, None, what, f"Run: nbgrader generate_assignment {slug} --debug")
-
-
-def _load_config(root: Path) -> "Config":
-    if not (root / "nbgrader_config.py").is_file():
-        what, remedy = "the file does not exist", "Run this in the folder of a course."
-        raise BuildError(root / "nbgrader_config.py", None, what, remedy)
-    return load_config(root)

@@ -24,6 +24,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell
 from course_lib import exercises
 from course_lib.attention import CausalSelfAttention, LanguageModel, positional_encoding
 from course_lib.authoring.lesson_tree import template
+from course_lib.checks import grade
 from course_lib.models.trained import live_induction, live_translator, trained_induction
 from course_lib.plotting import Plot, figure_html
 from course_lib.workspace.errors import CourseError, UsageError
@@ -67,7 +68,14 @@ def build(root: Path, into: Path, *, repository: str | None = None) -> Site:
     """
     start = time.monotonic()
     into = into.resolve()
-    repository = _github(repository or published(root))
+    if repository := repository or published(root):
+        found = _REPOSITORY.fullmatch(repository)
+        if found is None:
+            raise UsageError(
+                "the repository must be https://github.com/OWNER/NAME, since Colab reads from "
+                f"GitHub; got {repository}"
+            )
+        repository = found[1]
     lessons = _check(root, into)
     into.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".course-site-", dir=into.parent) as folder:
@@ -87,18 +95,6 @@ def published(root: Path) -> str | None:
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     urls = {name.lower(): url for name, url in project.get("urls", {}).items()}
     return urls.get("repository")
-
-
-def _github(address: str | None) -> str | None:
-    if address is None:
-        return None
-    found = _REPOSITORY.fullmatch(address)
-    if found is None:
-        raise UsageError(
-            "the repository must be https://github.com/OWNER/NAME, since Colab reads from GitHub; "
-            f"got {address}"
-        )
-    return found[1]
 
 
 def _check(root: Path, into: Path) -> list[str]:
@@ -138,11 +134,18 @@ def _lay_out(root: Path, lessons: list[str], source: Path) -> None:
     shutil.copytree(root / "docs", source / "docs", ignore=hidden)
     for name in BESIDE:
         shutil.copy(root / name, source / name)
+    report = grade("causal_mask", causal_mask, seed="public").html()
+    code = f'{inspect.getsource(causal_mask)}\n\ncheck("causal_mask")'
+    titles = {slug: f"{slug[:2]} {lesson.title}" for slug, lesson in exercises.lessons().items()}
     shown = {
-        "check": _example_of_a_check(),
+        "check": f"```python\n{code}\n```\n\n{_raw(report)}",
         "translator": _raw(figure_html(live_translator())),
         "induction": _raw(figure_html(induction_demo())),
-        "lessons": _reference(),
+        "lessons": "\n".join(
+            f"{title}\n{'-' * len(title)}\n\n"
+            f".. automodule:: course_lib.attention._{slug[3:]}\n   :members:\n"
+            for slug, title in titles.items()
+        ),
     }
     for name, text in shown.items():
         (source / f"{name}.txt").write_text(text, encoding="utf-8")
@@ -159,25 +162,6 @@ def _lay_out(root: Path, lessons: list[str], source: Path) -> None:
         path = _release(source, lesson)
         path.parent.mkdir(parents=True)
         nbformat.write(page, path)
-
-
-def _example_of_a_check() -> str:
-    """Return an answer and the report of its check, as the first page shows them."""
-    from course_lib.checks import grade
-
-    report = grade("causal_mask", causal_mask, seed="public").html()
-    code = f'{inspect.getsource(causal_mask)}\n\ncheck("causal_mask")'
-    return f"```python\n{code}\n```\n\n{_raw(report)}"
-
-
-def _reference() -> str:
-    """Return a section for each lesson, as the page of the exercises includes them."""
-    titles = {slug: f"{slug[:2]} {lesson.title}" for slug, lesson in exercises.lessons().items()}
-    return "\n".join(
-        f"{title}\n{'-' * len(title)}\n\n"
-        f".. automodule:: course_lib.attention._{slug[3:]}\n   :members:\n"
-        for slug, title in titles.items()
-    )
 
 
 def induction_demo() -> Plot:
@@ -203,6 +187,20 @@ def _run_sphinx(settings: Path, scratch: Path, repository: str | None) -> None:
     from sphinx.util.console import nocolor
     from sphinx.util.docutils import docutils_namespace, patch_docutils
 
+    options: dict[str, object] = {}
+    if repository is not None:  # the buttons of the theme for Colab and Binder
+        options = {
+            "html_baseurl": re.sub(r"//github\.com/([^/]+)/", r"//\1.github.io/", repository),
+            "html_theme_options.repository_url": repository,
+            "html_theme_options.repository_branch": BRANCH,
+            "html_theme_options.path_to_docs": LAUNCH,
+            "html_theme_options.use_repository_button": True,
+            "html_theme_options.launch_buttons": {
+                "colab_url": "https://colab.research.google.com",
+                "binderhub_url": "https://mybinder.org",
+                "notebook_interface": "jupyterlab",
+            },
+        }
     nocolor()
     warnings = io.StringIO()
     places = scratch / "source", settings, scratch / "html", scratch / "doctrees", "html"
@@ -210,7 +208,7 @@ def _run_sphinx(settings: Path, scratch: Path, repository: str | None) -> None:
         with patch_docutils(settings), docutils_namespace():
             app = Sphinx(
                 *places,
-                confoverrides=_launch_options(repository),
+                confoverrides=options,
                 status=None,
                 warning=warnings,
                 freshenv=True,
@@ -222,24 +220,6 @@ def _run_sphinx(settings: Path, scratch: Path, repository: str | None) -> None:
     if app.statuscode:
         said = warnings.getvalue().replace(f"{scratch / 'source'}{os.sep}", "").strip()
         raise CourseError(f"the site has faults:\n{said}")
-
-
-def _launch_options(repository: str | None) -> dict[str, object]:
-    """Return the theme's settings for Colab and Binder, which need the repository's address."""
-    if repository is None:
-        return {}
-    return {
-        "html_baseurl": re.sub(r"//github\.com/([^/]+)/", r"//\1.github.io/", repository),
-        "html_theme_options.repository_url": repository,
-        "html_theme_options.repository_branch": BRANCH,
-        "html_theme_options.path_to_docs": LAUNCH,
-        "html_theme_options.use_repository_button": True,
-        "html_theme_options.launch_buttons": {
-            "colab_url": "https://colab.research.google.com",
-            "binderhub_url": "https://mybinder.org",
-            "notebook_interface": "jupyterlab",
-        },
-    }
 
 
 def _add_notebooks(root: Path, lessons: list[str], html: Path, repository: str | None) -> None:

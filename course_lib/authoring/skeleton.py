@@ -42,6 +42,10 @@ def new_exercise(course: LessonTree, name: str, slug: str) -> list[Path]:
     variants = library.parent / "tests" / "variants" / lesson / f"{name}.py"
     init = library / "attention" / "__init__.py"
     order = exercise.with_name("__init__.py")
+    exports = init.read_text("utf-8")
+    block = f"from course_lib.attention.{solution.stem} import (\n"
+    if block not in exports:
+        exports += f"{block})\n"
     _write(
         {
             solution: f"{solution.read_text('utf-8')}\n\n{_filled('solution', name=name)}",
@@ -50,7 +54,7 @@ def new_exercise(course: LessonTree, name: str, slug: str) -> list[Path]:
             exercise: _filled("exercise", name=name),
             variants: _filled("variants", name=name),
             order: _with_name(order, name, course),
-            init: _with_export(init.read_text("utf-8"), solution.stem, name),
+            init: exports.replace(block, f"{block}    {name},\n"),
         }
     )
     return [solution, text, oracle, exercise, variants]
@@ -121,13 +125,6 @@ def _with_statement(text: str, name: str, slug: str) -> str:
     else:
         at = text.rfind("# %% [markdown]", 0, together)
     return text[:at] + cells + text[at:]
-
-
-def _with_export(init: str, module: str, name: str) -> str:
-    block = f"from course_lib.attention.{module} import (\n"
-    if block in init:
-        return init.replace(block, f"{block}    {name},\n")
-    return f"{init}{block}    {name},\n)\n"
 
 
 def _with_name(order: Path, name: str, course: LessonTree) -> str:

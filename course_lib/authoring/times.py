@@ -51,7 +51,16 @@ def walk(course: LessonTree, slug: str) -> Iterator[tuple[Part, bool, Times]]:
     cells = read_cells(course.text(slug).read_text(encoding="utf-8"), path)
     optional = 0  # the level of the heading that opened an optional section
     for part in assign_roles(cells, course, slug):
-        time, minutes = Times(), _minutes(part, course, slug)
+        time, minutes = Times(), 0.0  # those that a cell takes beside the reading of its words
+        match part.role:
+            case "check":
+                minutes = course.exercises[part.name].minutes
+            case "together":
+                minutes = course.lessons[slug].integration.minutes
+            case "written":
+                minutes = course.lessons[slug].written.minutes
+            case "setup" | "code":
+                minutes = 0 if "hide-input" in part.cell.options.get("tags", ()) else 1
         optional = 0 if part.role == "written" else optional
         if part.cell.kind == "markdown":
             for line in part.cell.source.partition(BEGIN)[0].splitlines():
@@ -63,20 +72,6 @@ def walk(course: LessonTree, slug: str) -> Iterator[tuple[Part, bool, Times]]:
             remedy = "Set `starred=True` in its file, or put a heading between the two."
             raise BuildError(path, part.cell.line, what, remedy)
         yield part, bool(optional), time + Times(0 if optional else minutes, minutes)
-
-
-def _minutes(part: Part, course: LessonTree, slug: str) -> float:
-    """Return the minutes that a cell takes in addition to reading its words."""
-    match part.role:
-        case "check":
-            return course.exercises[part.name].minutes
-        case "together":
-            return course.lessons[slug].integration.minutes
-        case "written":
-            return course.lessons[slug].written.minutes
-        case "setup" | "code":
-            return 0 if "hide-input" in part.cell.options.get("tags", ()) else 1
-    return 0
 
 
 def _section(optional: int, line: str, course: LessonTree, slug: str) -> int:

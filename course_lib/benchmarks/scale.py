@@ -129,33 +129,7 @@ def make_lesson(folder: Path, lesson: str, students: int) -> None:
             path.parent.mkdir(parents=True)
             os.link(target, path)
         ledger.put(Entry(name, state="published", seconds={"total": rng.uniform(1, 9)}))
-    _fill_gradebook(course, lesson, chosen, notebooks, rng)
-
-
-def _graded(release: NotebookNode, rng: random.Random) -> NotebookNode:
-    """Return a release notebook with random results of its checks."""
-    notebook = deepcopy(release)
-    for cell in check_cells(notebook):
-        about = cell.metadata["nbgrader"]
-        (outcome,) = rng.choices(list(OUTCOMES), FREQUENCIES)
-        points = OUTCOMES[outcome] * about["points"]
-        report = {"exercise": about["grade_id"], "outcome": outcome, "points": points}
-        if outcome == "incorrect":
-            report |= {"mistake": rng.choice(MISTAKES), "findings": [{"message": MESSAGE}]}
-        data = {"text/plain": str(points), "text/html": "<p>report</p>" * 150, REPORT: report}
-        cell.execution_count = 1
-        cell.outputs = [nbformat.v4.new_output("execute_result", data, execution_count=1)]
-    return notebook
-
-
-def _fill_gradebook(
-    course: ClassFolder,
-    lesson: str,
-    chosen: dict[str, int],
-    notebooks: list[NotebookNode],
-    rng: random.Random,
-) -> None:
-    """Write the rows that publishing would write, with an insert for each table."""
+    # The rows that publishing would write, with an insert for each table.
     points = [{row.exercise: row.points for row in read_notebook(one).rows} for one in notebooks]
     with quiet_nbgrader(), course.gradebook() as gradebook:
         assignment: Any = gradebook.find_assignment(lesson)
@@ -194,3 +168,19 @@ def _fill_gradebook(
             if rows[table]:
                 gradebook.db.execute(insert(table), rows[table])
         gradebook.db.commit()
+
+
+def _graded(release: NotebookNode, rng: random.Random) -> NotebookNode:
+    """Return a release notebook with random results of its checks."""
+    notebook = deepcopy(release)
+    for cell in check_cells(notebook):
+        about = cell.metadata["nbgrader"]
+        (outcome,) = rng.choices(list(OUTCOMES), FREQUENCIES)
+        points = OUTCOMES[outcome] * about["points"]
+        report = {"exercise": about["grade_id"], "outcome": outcome, "points": points}
+        if outcome == "incorrect":
+            report |= {"mistake": rng.choice(MISTAKES), "findings": [{"message": MESSAGE}]}
+        data = {"text/plain": str(points), "text/html": "<p>report</p>" * 150, REPORT: report}
+        cell.execution_count = 1
+        cell.outputs = [nbformat.v4.new_output("execute_result", data, execution_count=1)]
+    return notebook

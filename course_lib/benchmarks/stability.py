@@ -19,7 +19,6 @@ from pathlib import Path
 from course_lib.authoring.paste import solution_source
 from course_lib.grading.demo_course import SampleStudent, make_folder, submit
 from course_lib.grading.driver import grade
-from course_lib.grading.graded import GradedSubmission
 from course_lib.grading.jobs import Settings
 from course_lib.grading.sandbox.confinement import Limits
 
@@ -82,7 +81,6 @@ def measure(
     *,
     copies: int = 20,
     runs: int = 3,
-    settings: Settings | None = None,
     tell: Callable[[str], None] = lambda line: None,
 ) -> Stability:
     """Grade copies of each notebook several times.
@@ -91,10 +89,9 @@ def measure(
         root: the course.
         copies: of each notebook in a class.
         runs: how often the class is graded anew; the last of several beside busy processes.
-        settings: how to grade; strict, with two workers, if None.
         tell: called with a line at each step.
     """
-    settings = settings or Settings(sandbox="strict", workers=2, limits=LIMITS)
+    settings = Settings(sandbox="strict", workers=2, limits=LIMITS)
     found: dict[str, Counter[str]] = {name: Counter() for name in NOTEBOOKS}
     students = [
         SampleStudent(f"{name}-{number:02}", {HARMED: code}, {})
@@ -109,17 +106,13 @@ def measure(
             make_folder(root, folder)
             submit(folder, LESSON, students)
             for student in grade(folder, LESSON, settings=settings).students:
-                found[student.student.rpartition("-")[0]][_outcome(student)] += 1
+                rows = [row for row in student.rows if row.outcome]
+                lost = [f"{r.exercise} {r.outcome}" for r in rows if r.points != r.max_points]
+                points = sum(row.points or 0 for row in rows)
+                outcome = f"{points:g} points; {', '.join(lost) or 'all correct'}"
+                name = student.student.rpartition("-")[0]
+                found[name][student.problem or outcome] += 1
     return Stability(found)
-
-
-def _outcome(student: GradedSubmission) -> str:
-    """Return in one line what must be the same for each copy."""
-    if student.problem:
-        return student.problem
-    rows = [row for row in student.rows if row.outcome]
-    lost = [f"{row.exercise} {row.outcome}" for row in rows if row.points != row.max_points]
-    return f"{sum(row.points or 0 for row in rows):g} points; {', '.join(lost) or 'all correct'}"
 
 
 @contextlib.contextmanager

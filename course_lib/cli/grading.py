@@ -189,12 +189,22 @@ def export(
         from course_lib.grading import exports
 
     root = course_root()
+    named: dict[str, str] = {}
+    for item in columns or []:
+        name, _, column = (part.strip() for part in item.partition("="))
+        if not name or not column:
+            raise UsageError(f'--map must be LESSON=COLUMN, as in --map 02="Softmax"; got {item!r}')
+        lesson = find_lesson(assignment_names(root), name)
+        if named.setdefault(lesson, column) != column:
+            raise UsageError(
+                f"{lesson} has two columns, {named[lesson]!r} and {column!r}: name one"
+            )
     request = exports.ExportRequest(
         to=to,
         lessons=chosen_assignments(root, lessons),
         into=into,
         match=match,
-        columns=_columns_by_lesson(root, columns or []),
+        columns=named,
         students=students,
         scale=scale,
         overwrite=overwrite,
@@ -207,18 +217,3 @@ def export(
         outcome = exports.export(root, request)
     typer.echo(json.dumps(outcome.as_dict(), indent=2) if as_json else tables.export_text(outcome))
     raise typer.Exit(outcome.exit_code)
-
-
-def _columns_by_lesson(root: Path, given: list[str]) -> dict[str, str]:
-    """Return the columns that --map names, each LESSON=COLUMN."""
-    named: dict[str, str] = {}
-    for item in given:
-        name, _, column = (part.strip() for part in item.partition("="))
-        if not name or not column:
-            raise UsageError(f'--map must be LESSON=COLUMN, as in --map 02="Softmax"; got {item!r}')
-        lesson = find_lesson(assignment_names(root), name)
-        if named.setdefault(lesson, column) != column:
-            raise UsageError(
-                f"{lesson} has two columns, {named[lesson]!r} and {column!r}: name one"
-            )
-    return named

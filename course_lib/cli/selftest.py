@@ -16,6 +16,7 @@ STYLE = {  # the commands of .pre-commit-config.yaml, and how to fix their findi
     "basedpyright": "correct the type annotations; pyproject.toml lists the rules",
 }
 # With loadscope, the tests of a module or of a notebook share one worker and its fixtures.
+DRIFT = [sys.executable, "-m", "course_lib.cli", "build", "--check"]
 PYTEST = [sys.executable, "-m", "pytest"]
 TWO_WORKERS = ["-q", "-n", "2", "--dist", "loadscope", "--no-loadscope-reorder"]
 OTHER_PROCESSOR = {
@@ -44,7 +45,7 @@ def run(root: Path, pytest_args: Sequence[str] = (), *, everything: bool = False
     parts = {
         "style": lambda: _style(root),
         "tests": lambda: _pytest(root, [*TWO_WORKERS, "tests", *([] if everything else quick)]),
-        "drift": lambda: _drift(root),
+        "drift": lambda: (0, 1) if _run(root, DRIFT) else (1, 0),
     }
     if everything:
         parts["notebooks and numeric tests, as on another processor"] = lambda: _pytest(
@@ -71,11 +72,6 @@ def _style(root: Path) -> tuple[int, int]:
     for command in failed:
         print(f"{command} failed; {STYLE[command]}", flush=True)
     return len(STYLE) - len(failed), len(failed)
-
-
-def _drift(root: Path) -> tuple[int, int]:
-    code = _run(root, [sys.executable, "-m", "course_lib.cli", "build", "--check"])
-    return (0, 1) if code else (1, 0)
 
 
 def _pytest(

@@ -1,7 +1,6 @@
 """`course extend`: one student's due date, in the field that nbgrader has for it."""
 
 import difflib
-from datetime import datetime
 from pathlib import Path
 
 from nbgrader.api import MissingEntry
@@ -18,7 +17,15 @@ def extend(root: Path, lesson: str, student: str, until: str) -> str:
     Raises:
         UsageError: the student, the date or the lesson's due date is not known.
     """
-    course, moment = ClassFolder(root), _moment(until)
+    course = ClassFolder(root)
+    try:
+        moment = parse_time(until)
+    except UnclearTimeError as error:
+        raise UsageError(f"--to {one_line(until)} {error}") from error
+    except Exception as error:  # dateutil fails in several ways on garbage
+        raise UsageError(
+            f'--to {one_line(until)!r} is not a date; write it like "2026-03-05 23:59 UTC"'
+        ) from error
     with quiet_nbgrader():
         release = course.read_release(lesson)[1]
         with course.gradebook() as gradebook:
@@ -54,14 +61,3 @@ def extend(root: Path, lesson: str, student: str, until: str) -> str:
         f"{student}: {lesson} is due {moment:%Y-%m-%d %H:%M} UTC, and {due:%Y-%m-%d %H:%M} UTC "
         f"for the class; now or later: course grade {lesson}"
     )
-
-
-def _moment(text: str) -> datetime:
-    try:
-        return parse_time(text)
-    except UnclearTimeError as error:
-        raise UsageError(f"--to {one_line(text)} {error}") from error
-    except Exception as error:  # dateutil fails in several ways on garbage
-        raise UsageError(
-            f'--to {one_line(text)!r} is not a date; write it like "2026-03-05 23:59 UTC"'
-        ) from error

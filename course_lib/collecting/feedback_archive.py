@@ -52,8 +52,15 @@ def feedback(root: Path, lesson: str, to: str | None = None) -> tuple[int, list[
     collected: dict[str, Any] = {}
     if note.is_file():
         collected = json.loads(note.read_text(encoding="utf-8"))["students"]
-    names = {student: _name(lesson, student, collected, to) for student in pages}
-    if not any(names.values()):
+    names = {}  # of the pages in the archive, where the LMS would know whose they are
+    for student in pages:
+        entry = collected.get(student, {}).get("entry", "")
+        if to is None:
+            names[student] = f"{student}/{lesson}.html"
+        elif match := NAMES[to].fullmatch(entry):
+            at = match.start("original")  # -1 for a folder of Moodle 4.1 and later
+            names[student] = f"{entry[:at] if at >= 0 else f'{entry}_'}{lesson}.html"
+    if not names:
         raise UsageError(
             f"nothing of {lesson} was collected from {to}, so the names that it looks for are not "
             f"known: course collect {lesson} ZIP"
@@ -89,15 +96,3 @@ def feedback(root: Path, lesson: str, to: str | None = None) -> tuple[int, list[
     lines.append(f"{archive.relative_to(course.root)}, pages: {len(placed)}; {_UPLOAD[to]}")
     is_complete = all(why == ABSENT for _, why in left)
     return COMPLETE if is_complete else INCOMPLETE, lines
-
-
-def _name(lesson: str, student: str, collected: dict[str, Any], to: str | None) -> str | None:
-    """Return a page's name in the archive, or None if the LMS would not know whose it is."""
-    if to is None:
-        return f"{student}/{lesson}.html"
-    entry = collected.get(student, {}).get("entry", "")
-    match = NAMES[to].fullmatch(entry)
-    if match is None:
-        return None
-    at = match.start("original")  # -1 for a folder of Moodle 4.1 and later
-    return f"{entry[:at] if at >= 0 else f'{entry}_'}{lesson}.html"

@@ -7,7 +7,7 @@ code is in them. Where a model is needed whose parts a reader wrote, the parts a
 import base64
 import itertools
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -68,18 +68,16 @@ def filled(model: Model, stored: dict[str, np.ndarray]) -> Model:
     return model.eval()
 
 
-def live_translator(
-    parts: Sequence[str] = ("drei", "und", "vierzig"), *, yours: Translator | None = None
-) -> Plot:
+def live_translator(*, yours: Translator | None = None) -> Plot:
     """Return a translator that runs in the page on any German numeral that the reader types.
 
     Without scripts, the attention of one example remains.
 
     Args:
-        parts: the numeral to begin with, cut into what stands for different English words.
         yours: a model made by `new_translator` or as in lesson 09, to be chosen beside the stored
             one. Only in a live kernel: its weights would make a stored page too large.
     """
+    parts = "drei", "und", "vierzig"  # each stands for another English word
     numerals = Numerals()
     model = trained_translator(numerals)
     packed = {"": _packed(model.state_dict())}
@@ -98,7 +96,16 @@ def live_translator(
         "weights": packed,
     }
     alt = f"A trained translator reads {text} and writes {' '.join(words)}: "
-    alt += _crossing(parts, words, attention_weights.numpy())
+    ends = np.cumsum([len(part) for part in parts])
+    shares = [part.sum(1) for part in np.split(attention_weights.numpy(), ends[:-1], axis=1)]
+    best = np.argmax(shares, axis=0)
+    alt += ", ".join(
+        f"{word} puts {shares[at][i]:.2f} of its weight on {parts[at]}"
+        for i, (word, at) in enumerate(zip(words, best, strict=True))
+    )
+    pairs = itertools.combinations(zip(words, best, strict=True), 2)
+    crossed = [f"{a} and {b}" for (a, i), (b, j) in pairs if i > j]
+    alt += f"; the lines of {', '.join(crossed)} cross." if crossed else "."
     return replace(
         plotting.attention(attention_weights, words, text),
         alt=alt,
@@ -120,35 +127,15 @@ def _as_in_torch(model: Translator) -> dict[str, torch.Tensor]:
     return weights
 
 
-def _crossing(parts: Sequence[str], words: Sequence[str], weights: np.ndarray) -> str:
-    """Say which part each word looks at, and which lines cross."""
-    ends = np.cumsum([len(part) for part in parts])
-    shares = np.stack([part.sum(1) for part in np.split(weights, ends[:-1], axis=1)], axis=1)
-    best = shares.argmax(1)
-    said = [
-        f"{word} puts {share[at]:.2f} of its weight on {parts[at]}"
-        for word, share, at in zip(words, shares, best, strict=True)
-    ]
-    pairs = itertools.combinations(zip(words, best, strict=True), 2)
-    crossed = [f"{a} and {b}" for (a, i), (b, j) in pairs if i > j]
-    lines = f"; the lines of {', '.join(crossed)} cross" if crossed else ""
-    return f"{', '.join(said)}{lines}."
-
-
 @torch.no_grad()
-def live_induction(model: Any, text: str = "KTQBXKTQ") -> Plot:
+def live_induction(model: Any) -> Plot:
     """Return a model of letters that runs in the page on any text that the reader types.
 
     Without scripts, the page shows the head of the last layer that attends most to the letter that
-    followed the last letter before.
-
-    Args:
-        model: such as `trained_induction` gives, of the letters A to Z.
-        text: what to begin with; its last letter is in it before.
+    followed the last letter before. `model` is such as `trained_induction` gives.
     """
-    follows = text.rfind(text[-1], 0, len(text) - 1) + 1
-    if not follows:
-        raise ValueError(f"`text` must have its last letter twice; got {text!r}")
+    text = "KTQBXKTQ"
+    follows = text.index(text[-1]) + 1
     tokens = torch.tensor([[LETTERS.index(letter) for letter in text]])
     logits = model(tokens.to(model.positions.device))
     maps = model.blocks[-1].attention.attention_weights[0].cpu()

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from course_lib.checks.judge.html import block, paragraph
 from course_lib.exercises import names
-from course_lib.notebook import library_map, own_library
+from course_lib.notebook import own_library
+from course_lib.notebook.library_map import OWN, library_map
 from course_lib.notebook.library_parts import parts_of
 
 TITLE = "A Transformer, built by hand"
@@ -41,7 +42,11 @@ class Certificate:
 
     def html(self) -> str:
         """Return an HTML fragment with the map, in a frame."""
-        picture = library_map.certificate(parts_of(names()), self.own, TITLE, self._lines())
+        look = f"border:6px double {OWN};border-radius:6px;padding:10px 16px;max-width:30em"
+        words = "".join(f"<br>{html.escape(line)}" for line in self._lines())
+        head = f'<strong style="font-size:19px">{TITLE}</strong>{words}'
+        head = f'<p style="text-align:center">{head}</p>'
+        picture = f'<div style="{look}">{head}{library_map(parts_of(names()), self.own)}</div>'
         return block("neutral", [picture, paragraph(html.escape(self._note()), small=True)])
 
     def _lines(self) -> list[str]:

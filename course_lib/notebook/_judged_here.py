@@ -1,18 +1,16 @@
 """The tools as students call them: the judge is in this process."""
 
-import contextlib
 import difflib
 import inspect
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any, NamedTuple
 
 import course_lib
-from course_lib.checks.judge.definitions import Exercise
 from course_lib.checks.judge.grade import grade
 from course_lib.checks.judge.html import bar, block, inline, paragraph
 from course_lib.checks.judge.points import Points
@@ -80,7 +78,16 @@ def check(exercise: str, obj: object = None, *, seed: object = None) -> float:
     wanted, namespace = find(exercise), _namespace()
     if seed is None:
         seed = os.environ.get("COURSE_CHECK_SEED", "public")  # secret under grading
-    with _courses_helpers(wanted, namespace):
+    # Like grading, a check judges one exercise, whatever its helpers of earlier lessons do.
+    beside = lessons()[wanted.lesson].exercises
+    helpers = {
+        name: getattr(course_lib, name)
+        for name, value in session.from_library.items()
+        if namespace.get(name) is value
+        and name not in beside
+        and hasattr(course_lib.attention, name)
+    }
+    with in_place(helpers, namespace):
         if wanted.chain:
             own = {name: session.last.get(name) for name in wanted.chain}
             with in_place(own, namespace):
@@ -146,9 +153,13 @@ def carry_on(exercise: str, *more: str) -> Any:
             raise ValueError(_no_such_exercise(name)[0])
     going = {name: _going_on(name, namespace) for name in (exercise, *more)}
     if more:
-        line = _summed_up(going)
-        if line:
-            print(line)
+        groups: dict[str, list[str]] = {}  # the student's by day, then the course's
+        for name, one in sorted(going.items(), key=lambda g: g[1].whose.startswith("the course")):
+            if one.whose:
+                groups.setdefault(one.whose, []).append(name)
+        parts = [whose.replace("NAMES", ", ".join(group)) for whose, group in groups.items()]
+        if parts:
+            print(f"Going on with {'; '.join(parts)}")
     elif going[exercise].said:
         _say_going_on(exercise, going[exercise].said)
     found = tuple(going[name].value for name in (exercise, *more))
@@ -196,16 +207,6 @@ def _say_going_on(exercise: str, whose: str, *, update: bool = False) -> None:
     display({"text/plain": line}, raw=True, display_id=f"carry-on-{exercise}", update=update)
 
 
-def _summed_up(going: dict[str, _Going]) -> str:
-    """Return one line about several answers: the student's, grouped by day, then the course's."""
-    groups: dict[str, list[str]] = {}
-    for name, one in going.items():
-        groups.setdefault(one.whose, []).append(name)
-    ordered = sorted(groups.items(), key=lambda group: group[0].startswith("the course"))
-    parts = [whose.replace("NAMES", ", ".join(names)) for whose, names in ordered if whose]
-    return f"Going on with {'; '.join(parts)}" if parts else ""
-
-
 def own_version(name: str) -> object | None:
     """Return the student's own answer if a bundle leaves out the solution, and print a line.
 
@@ -228,7 +229,9 @@ def own_version(name: str) -> object | None:
             f"this bundle leaves out the course's {name}, and you have none yet: run the cell in "
             f"lesson {find(name).lesson} where you write it, then this cell again"
         )
-    if _is_unwritten(answer):
+    parts = vars(answer).values() if isinstance(answer, type) else [answer]
+    functions = [f for f in map(inspect.unwrap, parts) if isinstance(f, FunctionType)]
+    if any(f.__code__.co_names[-1:] == ("NotImplementedError",) for f in functions):
         print(
             f"{name}: not written yet, and this bundle leaves out the course's. Cells that need it "
             "stop with NotImplementedError, and so do those that need what they make; run the "
@@ -237,31 +240,6 @@ def own_version(name: str) -> object | None:
     else:
         print(f"{name}: going on with your own version; the course's comes with a later lesson")
     return answer
-
-
-def _is_unwritten(answer: object) -> bool:
-    """Tell whether a function, or a method of a class, still raises NotImplementedError."""
-    parts = vars(answer).values() if isinstance(answer, type) else [answer]
-    functions = [f for f in map(inspect.unwrap, parts) if isinstance(f, FunctionType)]
-    return any(f.__code__.co_names[-1:] == ("NotImplementedError",) for f in functions)
-
-
-@contextlib.contextmanager
-def _courses_helpers(wanted: Exercise, namespace: dict) -> Iterator[None]:
-    """Replace library answers of earlier lessons by the course's versions during a check.
-
-    Like grading, a check judges one exercise, whatever its helpers do.
-    """
-    beside = {*lessons()[wanted.lesson].exercises}
-    taken = [
-        name
-        for name, value in session.from_library.items()
-        if namespace.get(name) is value
-        and name not in beside
-        and hasattr(course_lib.attention, name)
-    ]
-    with in_place({name: getattr(course_lib, name) for name in taken}, namespace):
-        yield
 
 
 def _checkable() -> list[str]:

@@ -28,7 +28,6 @@ from course_lib.workspace.folder import find_root
 from course_lib.workspace.locks import only_one
 
 _COUNTED = ("correct", "incorrect", "raised")
-_NOT_BEGUN = "not_attempted"
 _WIDTH = 12  # of a bar, in characters
 
 
@@ -36,7 +35,7 @@ _WIDTH = 12  # of a bar, in characters
 class Best:
     """The best result so far in one exercise, or in a lesson's answers together."""
 
-    outcome: str = _NOT_BEGUN
+    outcome: str = "not_attempted"
     points: float = 0.0
     when: str = ""  # of this result: UTC, ISO 8601
     tries: int = 0
@@ -185,7 +184,18 @@ def keep(report: Report) -> None:
     if report.outcome not in _COUNTED or not someone_answers(current_shell()):
         return
     with contextlib.suppress(Exception):
-        _note(file_of_progress(), report)
+        place = file_of_progress()
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with only_one(place.with_name("progress.lock")):
+            best = _read(place)
+            before = best.get(report.exercise, Best())
+            outcome, points, when = before.outcome, before.points, before.when
+            if report.points > points or (report.points == points and outcome != "correct"):
+                outcome, points = report.outcome, report.points
+                when = datetime.now(UTC).isoformat(timespec="seconds")
+            best[report.exercise] = Best(outcome, points, when, before.tries + 1)
+            content = {"version": 1, "best": {name: asdict(one) for name, one in best.items()}}
+            write_atomically(place, json.dumps(content, indent=1))
 
 
 def file_of_progress() -> Path:
@@ -196,21 +206,6 @@ def file_of_progress() -> Path:
     from jupyter_core.paths import jupyter_data_dir
 
     return Path(jupyter_data_dir()) / "attention-course" / "progress.json"
-
-
-def _note(place: Path, report: Report) -> None:
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with only_one(place.with_name("progress.lock")):
-        best = _read(place)
-        before = best.get(report.exercise, Best())
-        tries, result = before.tries + 1, before
-        better = report.points > before.points
-        if better or (report.points == before.points and before.outcome != "correct"):
-            now = datetime.now(UTC).isoformat(timespec="seconds")
-            result = Best(report.outcome, report.points, now)
-        best[report.exercise] = Best(result.outcome, result.points, result.when, tries)
-        content = {"version": 1, "best": {name: asdict(one) for name, one in best.items()}}
-        write_atomically(place, json.dumps(content, indent=1))
 
 
 def _read(place: Path) -> dict[str, Best]:

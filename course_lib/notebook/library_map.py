@@ -4,7 +4,6 @@ Theirs have a thick border, a fill, bold words and a check mark; those that are 
 have a dashed border. Numbers go through the parts from top to bottom.
 """
 
-import html
 from collections.abc import Collection, Sequence
 from itertools import groupby
 from typing import NamedTuple
@@ -49,17 +48,6 @@ def library_map(parts: Sequence[Part], own: Collection[str]) -> str:
         f'<div role="group" aria-label="{label}" style="max-width:40em;font-size:12px">'
         f"{_stack(parts, own, 0)}<p>{legend}</p></div>"
     )
-
-
-def certificate(
-    parts: Sequence[Part], own: Collection[str], title: str, lines: Sequence[str]
-) -> str:
-    """Return the library's map in a double frame, with a title and smaller lines above."""
-    look = f"border:6px double {OWN};border-radius:6px;padding:10px 16px;max-width:30em"
-    words = "".join(f"<br>{html.escape(line)}" for line in lines)
-    head = f'<strong style="font-size:19px">{html.escape(title)}</strong>{words}'
-    head = f'<p style="text-align:center">{head}</p>'
-    return f'<div style="{look}">{head}{library_map(parts, own)}</div>'
 
 
 def _stack(parts: Sequence[Part], own: Collection[str], level: int) -> str:

@@ -48,6 +48,7 @@ _STUB = "# YOUR CODE HERE"
 _CARRIED_ON = re.compile(r"[\w, ]+=\s*carry_on\(")
 _DEFINES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign)
 _LONGEST = 2000  # characters of a constant
+_SHARED = {"site-packages", "dist-packages", "course_lib", PACKAGE}  # not beside the notebook
 
 
 class NotKept(Exception):
@@ -157,7 +158,12 @@ def _write(exercise: str, namespace: Mapping[str, object], place: Path) -> bool:
         OSError: the folder cannot be written.
     """
     cells = [str(cell) for cell in current_shell().history_manager.input_hist_parsed]
-    source = source_with_needs(exercise, namespace, cells)
+    found = _Collector(exercise, namespace, cells)
+    found.define(exercise)
+    future = [_FUTURE] if any(_FUTURE in cell for cell in cells) else []
+    imports = sorted(found.imports, key=lambda line: (line.startswith("from "), line))
+    head = "\n".join([*future, *imports])
+    source = "\n\n\n".join([head, *found.pieces]).lstrip() + "\n"
     path, trial = place / f"_{exercise}.py", place / f"_trial_{os.getpid()}.py"
     if _DATED.sub("", _texts(place).get(exercise, "")).strip() == source.strip():
         return False
@@ -239,24 +245,6 @@ def _forget() -> None:
         del sys.modules[name]
 
 
-def source_with_needs(answer: str, namespace: Mapping[str, object], cells: Sequence[str]) -> str:
-    """Return the source of a file that holds `answer` and everything that it uses.
-
-    Args:
-        answer: the answer's name in the notebook.
-        namespace: the notebook's variables.
-        cells: the sources of the executed cells, the latest last.
-
-    Raises:
-        NotKept: something cannot be written down.
-    """
-    found = _Collector(answer, namespace, cells)
-    found.define(answer)
-    future = [_FUTURE] if any(_FUTURE in cell for cell in cells) else []
-    imports = sorted(found.imports, key=lambda line: (line.startswith("from "), line))
-    return "\n\n\n".join(["\n".join([*future, *imports]), *found.pieces]).lstrip() + "\n"
-
-
 class _Collector:
     """Collect the imports and the statements of an answer, the answer itself included."""
 
@@ -319,7 +307,10 @@ class _Collector:
         for alias in node.names if isinstance(node, ast.Import | ast.ImportFrom) else []:
             module = getattr(node, "module", "")
             bound = alias.asname or alias.name.partition(".")[0]
-            if bound == name and not _is_local(module or alias.name):
+            file = getattr(sys.modules.get(module or alias.name), "__file__", None)
+            path = Path(file or sys.prefix).resolve()
+            is_local = Path.cwd() in path.parents and _SHARED.isdisjoint(path.parts)
+            if bound == name and not is_local:
                 start = f"from {module} " if module else ""
                 return f"{start}import {ast.unparse(alias)}"
         return ""
@@ -340,10 +331,3 @@ def _statements(cell: str) -> Iterator[tuple[ast.stmt, str, set[str]]]:
                 lines = cell.splitlines()[first - 1 : node.end_lineno]
                 source = "\n".join(line for line in lines if line.strip() != _STUB)
                 yield node, source, bound_names(source)
-
-
-def _is_local(module: str) -> bool:
-    """Tell whether a module is a file beside the notebook, which other notebooks lack."""
-    path = Path(getattr(sys.modules.get(module), "__file__", None) or sys.prefix).resolve()
-    shared = {"site-packages", "dist-packages", "course_lib", PACKAGE}
-    return Path.cwd() in path.parents and shared.isdisjoint(path.parts)

@@ -46,7 +46,7 @@ def counted(count: int, one: str, many: str) -> str:
 
 def and_joined(names: Sequence[str]) -> str:
     """Join names with commas, the last two with `and`."""
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
 
 
 def listed(name: str, indices: Sequence[int]) -> str:

@@ -38,9 +38,6 @@ def other_points(counted: Mapping[str, float], wanted: Mapping[str, float]) -> s
     return next((n for n, points in counted.items() if wanted.get(n, points) != points), None)
 
 
-_NOTHING = ClassSettings()
-
-
 def read_settings(
     root: Path | None, exercises: Collection[str], lessons: Collection[str]
 ) -> ClassSettings:
@@ -59,7 +56,7 @@ def read_settings(
     for path in (*places, Path(__file__).parents[1] / FILE):
         if path.is_file():
             return _read(path, path.stat().st_mtime_ns, tuple(exercises), tuple(lessons))
-    return _NOTHING
+    return ClassSettings()
 
 
 @functools.lru_cache(maxsize=10)
@@ -80,7 +77,10 @@ def _read(
         for name, value in entries.items():
             where = f"{path}, [{table}]"
             if name not in known[table]:
-                raise UsageError(f"{where}: {_unknown(name, known[table])}")
+                near = difflib.get_close_matches(name, known[table], n=1)
+                listed = f"there are: {', '.join(known[table])}"
+                remedy = f"did you mean {near[0]}?" if near else listed
+                raise UsageError(f"{where}: there is no exercise {name!r}; {remedy}")
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             if table == "points" and not (is_number and LEAST <= value < float("inf")):
                 raise UsageError(
@@ -90,9 +90,3 @@ def _read(
             if table == "starred" and not isinstance(value, bool):
                 raise UsageError(f"{where}: {name} must be true or false; got {value!r}")
     return ClassSettings(**tables)
-
-
-def _unknown(name: str, known: Collection[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    remedy = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}"
-    return f"there is no exercise {name!r}; {remedy}"

@@ -74,6 +74,9 @@ def digest_of(files: Iterable[Path], library: Path) -> str:
     return digest.hexdigest()
 
 
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
 @functools.lru_cache(maxsize=1024)
 def _code(source: str) -> str:
     """Return the syntax tree as text, without docstrings, the same for every version of Python."""
@@ -89,22 +92,15 @@ def _written(node: object) -> Iterator[str]:
     elif isinstance(node, ast.AST):
         yield f"({type(node).__name__}"
         for name, value in ast.iter_fields(node):
-            if name == "body" and isinstance(node, _HAVE_DOCSTRINGS) and _starts_with_text(value):
-                value = value[1:]
+            match value:  # no docstrings
+                case [ast.Expr(ast.Constant(str())), *rest] if isinstance(node, _DOCUMENTED):
+                    value = rest
             if value not in (None, []) and name not in ("ctx", "kind", "type_comment"):
                 yield f" {name}="
                 yield from _written(value)
         yield ")"
     else:
         yield repr(node)
-
-
-_HAVE_DOCSTRINGS = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-
-
-def _starts_with_text(body: list[ast.stmt]) -> bool:
-    first = body[0] if body else None
-    return isinstance(first, ast.Expr) and isinstance(getattr(first.value, "value", None), str)
 
 
 def _files_of(source: str, library: Path, solutions: Mapping[str, Path]) -> set[Path]:

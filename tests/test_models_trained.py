@@ -162,14 +162,11 @@ def test_both_fit_into_a_page_and_say_what_is_to_be_seen(induction):
     translator = trained.live_translator()
     assert translator.alt.startswith("A trained translator reads dreiundvierzig and writes forty")
     assert "the lines of forty and three cross" in translator.alt
-    assert "cross" not in trained.live_translator(parts=("sechs", "tausend", "elf")).alt
     assert len(figure_html(translator)) < 450_000
     letters = trained.live_induction(induction)
     assert letters.alt.startswith("After KTQBXKTQ a small model expects B. In layer 1 head ")
     assert "at B, position 3, which followed the Q before it" in letters.alt
     assert len(figure_html(letters)) < 250_000
-    with pytest.raises(ValueError, match="last letter twice; got 'ABC'"):
-        trained.live_induction(induction, "ABC")
 
 
 @pytest.mark.slow

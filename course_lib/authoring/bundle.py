@@ -155,18 +155,6 @@ def contents(course: LessonTree, lessons: Sequence[str], up_to: str | None) -> d
             if path.is_file() and not hidden:
                 files[path.relative_to(root).as_posix()] = path.read_bytes()
     settings = sorted((library / "lab_config").rglob("*.json"))
-    for path in [*library_files(course, lessons, up_to), *settings]:
-        files[f"course_lib/{path.relative_to(library).as_posix()}"] = path.read_bytes()
-    if (own := root / course_toml.FILE).is_file():  # a hub installs course_lib and nothing else
-        files[f"course_lib/{course_toml.FILE}"] = own.read_bytes()
-    init = attention_init(library, solved(course, up_to))
-    files["course_lib/attention/__init__.py"] = init.encode()
-    return files
-
-
-def library_files(course: LessonTree, lessons: Sequence[str], up_to: str | None) -> list[Path]:
-    """Return the part of course_lib that the lessons, their checks and the commands need."""
-    library = course.library
     known = [slug for slug in course.lessons if up_to is None or slug <= up_to]
     starts = {library / name for name in STARTS}
     starts |= {path for slug in known for path in (library / "exercises" / slug[3:]).glob("*.py")}
@@ -180,12 +168,16 @@ def library_files(course: LessonTree, lessons: Sequence[str], up_to: str | None)
         left_out |= {library / "fused", *(solution_path(library, slug) for slug in hidden)}
     notebooks = [nbformat.read(course.release(slug), as_version=4) for slug in lessons]
     sources = [cell.source for nb in notebooks for cell in nb.cells if cell.cell_type == "code"]
-    return reached(
-        starts,
-        library,
-        sources=sources,
-        skip=lambda p: bool(left_out & {p, *p.parents}),
+    needed = reached(
+        starts, library, sources=sources, skip=lambda p: bool(left_out & {p, *p.parents})
     )
+    for path in [*needed, *settings]:
+        files[f"course_lib/{path.relative_to(library).as_posix()}"] = path.read_bytes()
+    if (own := root / course_toml.FILE).is_file():  # a hub installs course_lib and nothing else
+        files[f"course_lib/{course_toml.FILE}"] = own.read_bytes()
+    init = attention_init(library, solved(course, up_to))
+    files["course_lib/attention/__init__.py"] = init.encode()
+    return files
 
 
 def project(home: Path) -> str:

@@ -9,7 +9,7 @@ from course_lib.plotting.axes import colour_bar
 from course_lib.plotting.display import PANELS, new_figure
 from course_lib.plotting.figures import Plot
 from course_lib.plotting.heatmaps import draw_values, map_table
-from course_lib.plotting.words import as_array, number
+from course_lib.plotting.words import as_array, counted, number
 
 MAX_FEATURES = 4
 
@@ -58,7 +58,21 @@ def feature_cube(projected_queries: Any, projected_keys: Any, w_v: Any) -> Plot:
     nothing = np.zeros(scores.shape, dtype=bool)
     table = {f"feature {i}": (cube[:, :, i], nothing) for i in range(len(weights))}
     table["scores"] = (scores, nothing)
-    return Plot(figure, _cube_sentence(cube, weights, scores), map_table(table))
+    n, m, num_hiddens = cube.shape
+    parts = [
+        f"Features of {n} queries and {m} keys in {counted(num_hiddens, 'slice', 'slices')}, "
+        "tanh of projected query plus projected key"
+    ]
+    for feature in range(num_hiddens):
+        values = cube[:, :, feature]
+        query, key = np.unravel_index(int(np.argmax(values)), values.shape)
+        parts.append(
+            f"feature {feature}, weight {number(weights[feature])}, runs from "
+            f"{number(values.min())} to {number(values.max())}, largest at query {query}, key {key}"
+        )
+    best = [f"query {i} key {int(np.argmax(row))}" for i, row in enumerate(scores)]
+    parts.append("scores, the weighted sum of the slices, are largest for " + ", ".join(best))
+    return Plot(figure, "; ".join(parts) + ".", map_table(table))
 
 
 def _slice(axes: Axes, values: np.ndarray, limits: tuple[float, float]) -> None:
@@ -70,21 +84,3 @@ def _slice(axes: Axes, values: np.ndarray, limits: tuple[float, float]) -> None:
 
 def _signed(numbers: np.ndarray) -> list[str]:
     return [f"{round(value, 1) + 0.0:+.1f}" for value in numbers]
-
-
-def _cube_sentence(cube: np.ndarray, weights: np.ndarray, scores: np.ndarray) -> str:
-    n, m, num_hiddens = cube.shape
-    parts = [
-        f"Features of {n} queries and {m} keys in {num_hiddens} "
-        f"slice{'' if num_hiddens == 1 else 's'}, tanh of projected query plus projected key"
-    ]
-    for feature in range(num_hiddens):
-        values = cube[:, :, feature]
-        query, key = np.unravel_index(int(np.argmax(values)), values.shape)
-        parts.append(
-            f"feature {feature}, weight {number(weights[feature])}, runs from "
-            f"{number(values.min())} to {number(values.max())}, largest at query {query}, key {key}"
-        )
-    best = [f"query {i} key {int(np.argmax(row))}" for i, row in enumerate(scores)]
-    parts.append("scores, the weighted sum of the slices, are largest for " + ", ".join(best))
-    return "; ".join(parts) + "."

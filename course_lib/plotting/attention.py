@@ -74,27 +74,15 @@ def attention(
             between 0 and 1, or there are more than 60 queries or keys or 12 heads.
     """
     shown = read(weights, queries, keys, mask=mask, title=title, heads=heads)
-    return Plot(
-        _picture(shown), sentence(shown), _table(shown), live=Live("attention", _data(shown))
-    )
-
-
-def _table(shown: Attention) -> Table:
-    """Return the table: a row per query, for all heads if they are few, else for the first."""
     num_heads, num_queries, _ = shown.weights.shape
-    rows = []
+    rows = []  # for all heads if they are few, else for the first
     for head in range(num_heads if num_heads * num_queries <= ROWS_SHOWN else 1):
         before = f"{shown.heads[head]}, " if num_heads > 1 else ""
         for i, name in enumerate(shown.queries.said):
             pairs = zip(shown.weights[head, i], shown.masked[head, i], strict=True)
             rows.append([before + name, *("masked" if m else f"{w:.2f}" for w, m in pairs)])
-    return Table(["query", *shown.keys.said], rows)
-
-
-def _data(shown: Attention) -> dict[str, Any]:
-    """Return the data for attention.js. Two base-64 digits encode each weight."""
     levels = np.where(shown.masked, MASKED, np.rint(shown.weights * LEVELS).astype(int))
-    return {
+    data = {
         "title": shown.title,
         "note": " ".join(note(shown)),
         "queries": shown.queries._asdict(),
@@ -105,6 +93,8 @@ def _data(shown: Attention) -> dict[str, Any]:
         "weights": "".join(DIGITS[n // 64] + DIGITS[n % 64] for n in levels.flat),
         "colours": colours.ROLES,
     }
+    table = Table(["query", *shown.keys.said], rows)
+    return Plot(_picture(shown), sentence(shown), table, live=Live("attention", data))
 
 
 def _picture(shown: Attention) -> str:
@@ -268,7 +258,14 @@ def _small_maps(shown: Attention, top: float, width: float) -> tuple[str, float]
             "width": num_keys * cell,
             "height": num_queries * cell,
         }
-        parts.append(_pixels(weights, masked, shown.scale, place))
+        steps = np.rint(np.where(masked, 0, weights) / shown.scale * STEPS) / STEPS
+        picture = of_values(steps, (0, 1))
+        picture[masked] = (*rgb(PLAIN), 0.3)
+        buffer = io.BytesIO()
+        imsave(buffer, np.rint(picture * 255).astype(np.uint8), format="png")
+        source = "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
+        sharp = {"preserveAspectRatio": "none", "style": "image-rendering:pixelated"}
+        parts.append(element("image", href=source, **place, **sharp))
         if 0 < masked.sum() <= MOST_STROKES:
             d = "".join(
                 f"M{x + j * cell:.1f} {y + 18 + (i + 1) * cell:.1f}l{cell:.1f}-{cell:.1f}"
@@ -278,22 +275,6 @@ def _small_maps(shown: Attention, top: float, width: float) -> tuple[str, float]
         line = {"fill": "none", "stroke": "currentColor", "stroke_opacity": 0.4}
         parts.append(element("rect", **place, **line))
     return "".join(parts), top + -(-len(shown.heads) // across) * height
-
-
-def _pixels(weights: np.ndarray, masked: np.ndarray, scale: float, place: dict[str, Any]) -> str:
-    """Draw a map as an image with a pixel for each weight."""
-    steps = np.rint(np.where(masked, 0, weights) / scale * STEPS) / STEPS
-    picture = of_values(steps, (0, 1))
-    picture[masked] = (*rgb(PLAIN), 0.3)
-    buffer = io.BytesIO()
-    imsave(buffer, np.rint(picture * 255).astype(np.uint8), format="png")
-    return element(
-        "image",
-        href="data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode("ascii"),
-        **place,
-        preserveAspectRatio="none",
-        style="image-rendering:pixelated",
-    )
 
 
 def shortened(word: str, room: float, size: float) -> str:

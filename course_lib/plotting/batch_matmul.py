@@ -75,23 +75,19 @@ def cell_by_cell(matrix: Any, step: int) -> Plot:
                 axes.add_patch(box)
         axes.set(xticks=[], yticks=[])
         axes.set_title(title, fontsize=9)
-    return Plot(figure, _step_sentence(numbers, step))
-
-
-def _step_sentence(numbers: np.ndarray, step: int) -> str:
-    num_rows, num_columns = numbers.shape
     if not step:
-        return f"A matrix of {num_rows} rows and {num_columns} columns; no number has gone yet."
+        alt = f"A matrix of {num_rows} rows and {num_columns} columns; no number has gone yet."
+        return Plot(figure, alt)
     row, column = divmod(step - 1, num_columns)
     there = divmod(step - 1, num_rows)
-    words = (
+    alt = (
         f"Number {numbers.flat[step - 1]:g}, from row {row} and column {column}, goes to row "
         f"{there[0]} and column {there[1]} of the reshaped matrix, and to row {column} and "
         f"column {row} of the transposed one"
     )
     if step == numbers.size:
-        words += "; only the transposed matrix has kept each row together, as a column"
-    return words + "."
+        alt += "; only the transposed matrix has kept each row together, as a column"
+    return Plot(figure, f"{alt}.")
 
 
 def _draw_blocks(axes: Axes, numbers: np.ndarray, owners: np.ndarray, owner_name: str) -> None:

@@ -31,16 +31,8 @@ def verdicts(rows: Mapping[str, Mapping[str, bool]], *, title: str | None = None
         box = Rectangle((x + 0.03, y + 0.06), 0.94, 0.88, hatch=hatch)
         box.set(facecolor=(colour, 0.55 if yes else 0.1), edgecolor=(colour, 0.4))
         axes.add_patch(box)
-        axes.text(
-            x + 0.5,
-            y + 0.5,
-            "yes" if yes else "no",
-            ha="center",
-            va="center",
-            fontsize=9,
-            weight="normal" if yes else "bold",
-            color=INK,
-        )
+        look = {"fontsize": 9, "weight": "normal" if yes else "bold", "color": INK}
+        axes.text(x + 0.5, y + 0.5, "yes" if yes else "no", ha="center", va="center", **look)
     axes.set(xlim=(0, len(questions)), ylim=(len(names), 0))
     axes.set_xticks(np.arange(len(questions)) + 0.5, questions, rotation=40, ha="left")
     axes.set_yticks(np.arange(len(names)) + 0.5, names)
@@ -48,9 +40,14 @@ def verdicts(rows: Mapping[str, Mapping[str, bool]], *, title: str | None = None
     axes.spines[:].set_visible(False)
     if title:
         axes.set_title(title, fontsize=10)
-    words = "; ".join(_question_sentence(question, rows) for question in questions)
+    told = []
+    for question in questions:
+        no = [name for name, answers in rows.items() if not answers[question]]
+        told.append(f"{question}: no for {', '.join(no)}, yes for the other {len(rows) - len(no)}")
+        if len(no) in (0, len(rows)):
+            told[-1] = f"{question}: {'no' if no else 'yes'} for all {len(rows)}"
     table = [[name, *("yes" if rows[name][q] else "no" for q in questions)] for name in names]
-    return Plot(figure, f"{title or 'Answers'}: {words}.", Table(["", *questions], table))
+    return Plot(figure, f"{title or 'Answers'}: {'; '.join(told)}.", Table(["", *questions], table))
 
 
 def progress(num_steps: int, label: str) -> Iterator[int]:
@@ -60,7 +57,19 @@ def progress(num_steps: int, label: str) -> Iterator[int]:
     there is nothing, so that stored outputs do not depend on time.
     """
     if _has_front_end():
-        yield from _widget_progress(num_steps, label)
+        import ipywidgets
+        from IPython.display import display
+
+        words = {"description_width": "initial"}
+        bar = ipywidgets.IntProgress(0, 0, num_steps, description=label, style=words)
+        display(bar)
+        try:
+            for step in range(num_steps):
+                yield step
+                if step % 10 == 9:
+                    bar.value = step + 1
+        finally:
+            bar.close()
     elif sys.stderr.isatty():
         from rich.console import Console
         from rich.progress import track
@@ -69,28 +78,3 @@ def progress(num_steps: int, label: str) -> Iterator[int]:
         yield from track(range(num_steps), label, console=console, transient=True)
     else:
         yield from range(num_steps)
-
-
-def _widget_progress(num_steps: int, label: str) -> Iterator[int]:
-    import ipywidgets
-    from IPython.display import display
-
-    words = {"description_width": "initial"}
-    bar = ipywidgets.IntProgress(0, 0, num_steps, description=label, style=words)
-    display(bar)
-    try:
-        for step in range(num_steps):
-            yield step
-            if step % 10 == 9:
-                bar.value = step + 1
-    finally:
-        bar.close()
-
-
-def _question_sentence(question: str, rows: Mapping[str, Mapping[str, bool]]) -> str:
-    no = [name for name, answers in rows.items() if not answers[question]]
-    if not no:
-        return f"{question}: yes for all {len(rows)}"
-    if len(no) == len(rows):
-        return f"{question}: no for all {len(rows)}"
-    return f"{question}: no for {', '.join(no)}, yes for the other {len(rows) - len(no)}"

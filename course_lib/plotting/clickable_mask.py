@@ -31,6 +31,8 @@ def clickable_mask(scores: Any, softmax: "Callable[..., Tensor]") -> Plot:
     Raises:
         ValueError: if there are more queries or keys, or `softmax` returns another shape.
     """
+    import torch  # not with the module: a class report draws without it
+
     table = as_array(scores).astype(float)
     if table.ndim != 2 or table.shape[0] > MOST_QUERIES or table.shape[1] > MOST_KEYS:
         raise ValueError(
@@ -38,7 +40,13 @@ def clickable_mask(scores: Any, softmax: "Callable[..., Tensor]") -> Plot:
             f"shape {table.shape}"
         )
     num_queries, num_keys = table.shape
-    weights = _under_every_mask(table, softmax)
+    masks = np.arange(1 << num_keys)[:, None] >> np.arange(num_keys) & 1
+    rows = np.repeat(table, len(masks), axis=0)[None]
+    every = np.tile(masks, (num_queries, 1))[None].astype(bool)
+    given = softmax(torch.tensor(rows, dtype=torch.float32), mask=torch.tensor(every))
+    if tuple(given.shape) != rows.shape:
+        raise ValueError(f"`softmax` must return {rows.shape}; got {tuple(given.shape)}")
+    weights = as_array(given).reshape(num_queries, len(masks), num_keys)  # under each mask
     plot = heatmap(weights[:, -1], title="weights; a click masks a key")
     shown = np.nan_to_num(np.round(DIGITS * weights), nan=-1.0).astype(int)
     data = {
@@ -47,17 +55,3 @@ def clickable_mask(scores: Any, softmax: "Callable[..., Tensor]") -> Plot:
         "num_keys": num_keys,
     }
     return Plot(plot.figure, plot.alt, plot.table, live=Live("clickable_mask", data))
-
-
-def _under_every_mask(scores: np.ndarray, softmax: "Callable[..., Tensor]") -> np.ndarray:
-    """Return the weights of each row under each mask: `(num_queries, 2 ** num_keys, num_keys)`."""
-    import torch  # not with the module: a class report draws without it
-
-    num_queries, num_keys = scores.shape
-    masks = np.arange(1 << num_keys)[:, None] >> np.arange(num_keys) & 1
-    rows = np.repeat(scores, len(masks), axis=0)[None]
-    every = np.tile(masks, (num_queries, 1))[None].astype(bool)
-    weights = softmax(torch.tensor(rows, dtype=torch.float32), mask=torch.tensor(every))
-    if tuple(weights.shape) != rows.shape:
-        raise ValueError(f"`softmax` must return {rows.shape}; got {tuple(weights.shape)}")
-    return as_array(weights).reshape(num_queries, len(masks), num_keys)

@@ -71,7 +71,28 @@ def interactive(
             raise ValueError(f"`{name}` must start at one of {options}; got {value!r}")
         made.append(Control(name, list(options), options.index(value)))
     if _has_front_end():
-        _show_widgets(draw, made)
+        import ipywidgets
+        from IPython.display import display
+
+        widgets = {}
+        for control in made:
+            kind = ipywidgets.SelectionSlider if control.slides else ipywidgets.Dropdown
+            widgets[control.name] = kind(
+                options=list(zip(control.words, control.options, strict=True)),
+                value=control.options[control.start],
+                description=control.label,
+                layout=ipywidgets.Layout(width="min(36em, 100%)"),
+            )
+        picture = ipywidgets.HTML()
+
+        def redraw(_change: Any = None) -> None:
+            now = {name: widget.value for name, widget in widgets.items()}
+            picture.value = figure_html(draw(**now), inline=True)
+
+        for widget in widgets.values():
+            widget.observe(redraw, names="value")
+        redraw()
+        display(ipywidgets.VBox([*widgets.values(), picture]))
         return
     choices = list(itertools.product(*(control.options for control in made)))
     if len(choices) > MOST_FRAMES:
@@ -95,31 +116,6 @@ def put(words: str, page: Callable[[], str]) -> None:
     from IPython.display import display
 
     display({"text/html": page(), "text/plain": words}, raw=True)
-
-
-def _show_widgets(draw: Callable[..., Plot], controls: Sequence[Control]) -> None:
-    import ipywidgets
-    from IPython.display import display
-
-    widgets = {}
-    for control in controls:
-        kind = ipywidgets.SelectionSlider if control.slides else ipywidgets.Dropdown
-        widgets[control.name] = kind(
-            options=list(zip(control.words, control.options, strict=True)),
-            value=control.options[control.start],
-            description=control.label,
-            layout=ipywidgets.Layout(width="min(36em, 100%)"),
-        )
-    picture = ipywidgets.HTML()
-
-    def redraw(_change: Any = None) -> None:
-        now = {name: widget.value for name, widget in widgets.items()}
-        picture.value = figure_html(draw(**now), inline=True)
-
-    for widget in widgets.values():
-        widget.observe(redraw, names="value")
-    redraw()
-    display(ipywidgets.VBox([*widgets.values(), picture]))
 
 
 def _has_front_end() -> bool:

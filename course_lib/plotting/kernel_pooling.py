@@ -47,7 +47,20 @@ def kernel_fits(
         axes.set(xlabel="hours", ylabel="reading (°C)")
         axes.label_outer()
         axes.tick_params(labelleft=True, labelbottom=True)
-    words = [f"{name}: {_fit_sentence(at, values)}" for name, values in data.items()]
+    words = []
+    for name, values in data.items():
+        parts = ["no prediction anywhere"]
+        if (finite := np.isfinite(values)).any():
+            parts = [curve_sentence("", at, values).strip()]
+            steps = np.abs(np.diff(values))
+            if (steps[np.isfinite(steps)] > 0).any():
+                jump = int(np.nanargmax(steps))
+                between = f"between {number(at[jump])} and {number(at[jump + 1])}"
+                parts.append(f"largest step {number(steps[jump])} {between}")
+            if not finite.all():
+                missing = counted(int((~finite).sum()), "place", "places")
+                parts.append(f"no prediction at {missing} of {len(at)}")
+        words.append(f"{name}: {', '.join(parts)}")
     points = f"{counted(len(x), 'data point', 'data points')} and their predictions"
     return Plot(figure, f"{points}. " + ". ".join(words) + ".", lines_table("hours", at, data))
 
@@ -95,20 +108,3 @@ def _gaps(places: np.ndarray, values: np.ndarray) -> list[tuple[float, float]]:
     half = (places[1] - places[0]) / 2
     runs = np.split(missing, np.flatnonzero(np.diff(missing) > 1) + 1)
     return [(places[run[0]] - half, places[run[-1]] + half) for run in runs]
-
-
-def _fit_sentence(places: np.ndarray, values: np.ndarray) -> str:
-    finite = np.isfinite(values)
-    if not finite.any():
-        return "no prediction anywhere"
-    parts = [curve_sentence("", places, values).strip()]
-    steps = np.abs(np.diff(values))
-    if (steps[np.isfinite(steps)] > 0).any():
-        jump = int(np.nanargmax(steps))
-        between = f"between {number(places[jump])} and {number(places[jump + 1])}"
-        parts.append(f"largest step {number(steps[jump])} {between}")
-    gaps = _gaps(places, values)
-    if gaps:
-        missing = counted(int((~finite).sum()), "place", "places")
-        parts.append(f"no prediction at {missing} of {len(places)}")
-    return ", ".join(parts)

@@ -64,7 +64,21 @@ def query_plane(
     ticks = np.linspace(-REACH, REACH, STEPS + 1)
     grid = np.stack(np.meshgrid(ticks, ticks), axis=-1).reshape(-1, 2)  # rows of equal y
     every = np.concatenate([grid * factor for factor in scales])
-    weights = _weights(every, points, carried, attention).reshape(len(scales), len(grid), -1)
+    if attention is None:
+        scores = every @ points.T
+        powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+        weights = powers / powers.sum(axis=1, keepdims=True)
+    else:
+        import torch  # not with the module: a class report draws without it
+
+        found = attention(
+            *(torch.tensor(part[None], dtype=torch.float32) for part in (every, points, carried))
+        )
+        weights = as_array(found[1] if isinstance(found, tuple) else found)
+        expected = (1, len(every), len(points))
+        if weights.shape != expected:
+            raise ValueError(f"`attention` must return weights {expected}; got {weights.shape}")
+    weights = weights.reshape(len(scales), len(grid), -1)
     start = [int(np.abs(ticks - place).argmin()) for place in query]
     first = list(scales).index(scales[0] if scale is None else scale)
     at = ticks[start]
@@ -110,24 +124,6 @@ def _in_the_plane(argument: str, given: Any) -> np.ndarray:
             f"`{argument}` must be (num_keys, 2) numbers between -2 and 2; got shape {points.shape}"
         )
     return points
-
-
-def _weights(
-    queries: np.ndarray, keys: np.ndarray, values: np.ndarray, attention: Callable[..., Any] | None
-) -> np.ndarray:
-    if attention is None:
-        scores = queries @ keys.T
-        powers = np.exp(scores - scores.max(axis=1, keepdims=True))
-        return powers / powers.sum(axis=1, keepdims=True)
-    import torch  # not with the module: a class report draws without it
-
-    tensors = (torch.tensor(part[None], dtype=torch.float32) for part in (queries, keys, values))
-    found = attention(*tensors)
-    weights = as_array(found[1] if isinstance(found, tuple) else found)
-    expected = (1, len(queries), len(keys))
-    if weights.shape != expected:
-        raise ValueError(f"`attention` must return weights {expected}; got {weights.shape}")
-    return weights[0]
 
 
 def _picture(

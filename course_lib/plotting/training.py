@@ -52,8 +52,22 @@ def training_moment(
     step = len(so_far)
     head = f"step {step} of {num_steps}, loss {so_far[-1]:.2f}"
     parts = [text(head, 0, 10, 13, text_anchor="start")]
-    parts.append(_curve(so_far, num_steps, 24))
-    top = 24.0 + CURVE + 10
+    highest, top = float(so_far.max()) or 1.0, 24
+    wide = WIDTH - MARGIN - 5  # room for half of the dot
+    places = np.unique(np.linspace(0, step - 1, 200).astype(int))
+    x = MARGIN + wide * (places + 1) / num_steps
+    y = top + CURVE * (1 - so_far[places] / highest)
+    points = " ".join(f"{a:.0f},{b:.1f}" for a, b in zip(x, y, strict=True))
+    frame = f"M{MARGIN} {top}v{CURVE}h{wide}"
+    parts += [
+        element("path", d=frame, fill="none", stroke="currentColor", stroke_opacity=0.4),
+        element("polyline", points=points, fill="none", stroke=OUTPUT, stroke_width=2),
+        element("circle", cx=float(x[-1]), cy=float(y[-1]), r=4, fill=OUTPUT),
+        text(number(highest), MARGIN - 6, top + 5, 13, text_anchor="end"),
+        text("0", MARGIN - 6, top + CURVE - 3, 13, text_anchor="end"),
+        text("loss", 0, top + CURVE / 2, 13, text_anchor="start", font_style="italic"),
+    ]
+    top += CURVE + 10.0
     if guess.weights is None:
         lines = [made[at : at + LETTERS] for at in range(0, len(made), LETTERS)][:LINES]
         for i, line in enumerate(lines):
@@ -77,25 +91,6 @@ def training_moment(
         alt = f"{head[0].upper()}{head[1:]}. {source} becomes {made or 'nothing'}"
         alt += ", which is right." if right else "."
     return Plot(drawing("".join(parts), WIDTH, bottom, SHOWN), alt)
-
-
-def _curve(losses: np.ndarray, num_steps: int, top: float) -> str:
-    """Draw the loss over the steps; the axis goes from 0 to the largest loss."""
-    highest = float(losses.max()) or 1.0
-    wide = WIDTH - MARGIN - 5  # room for half of the dot
-    shown = np.unique(np.linspace(0, len(losses) - 1, 200).astype(int))
-    x = MARGIN + wide * (shown + 1) / num_steps
-    y = top + CURVE * (1 - losses[shown] / highest)
-    points = " ".join(f"{a:.0f},{b:.1f}" for a, b in zip(x, y, strict=True))
-    frame = f"M{MARGIN} {top}v{CURVE}h{wide}"
-    return (
-        element("path", d=frame, fill="none", stroke="currentColor", stroke_opacity=0.4)
-        + element("polyline", points=points, fill="none", stroke=OUTPUT, stroke_width=2)
-        + element("circle", cx=float(x[-1]), cy=float(y[-1]), r=4, fill=OUTPUT)
-        + text(number(highest), MARGIN - 6, top + 5, 13, text_anchor="end")
-        + text("0", MARGIN - 6, top + CURVE - 3, 13, text_anchor="end")
-        + text("loss", 0, top + CURVE / 2, 13, text_anchor="start", font_style="italic")
-    )
 
 
 def watch_training(

@@ -93,13 +93,12 @@ def _row_phrase(query: int, row: np.ndarray, is_weight: bool, quantity: str) -> 
         return f"query {query} puts 0 on every key"
     top = float(row[finite].max())
     keys = np.flatnonzero(finite & (np.abs(row - top) <= TIE * max(1.0, abs(top)))).tolist()
+    where = listed("key", keys)
+    if not is_weight:
+        return f"query {query} has its largest {quantity}, {number(top)}, at {where}"
     if len(keys) > 1:
-        if is_weight:
-            return f"query {query} weighs {listed('key', keys)} alike, {number(top)} each"
-        return f"query {query} has its largest {quantity}, {number(top)}, at {listed('key', keys)}"
-    if is_weight:
-        return f"query {query} puts {number(top)} on key {keys[0]}"
-    return f"query {query} has its largest {quantity}, {number(top)}, at key {keys[0]}"
+        return f"query {query} weighs {where} alike, {number(top)} each"
+    return f"query {query} puts {number(top)} on {where}"
 
 
 def values_sentence(values: np.ndarray, blocked: np.ndarray, quantity: str) -> str:

@@ -10,11 +10,12 @@ from pathlib import Path
 from course_lib.exercises import names
 from course_lib.notebook import own_library
 
+FILE = "test_attention.py"
 # Whatever configuration lies above the folder, such as the course's own, is left out.
 _ALONE = ("-q", "--color=no", "-p", "no:cacheprovider", "--noconftest", "-c", os.devnull)
 
 
-def run_tests(tests: str, file: str = "test_attention.py") -> None:
+def run_tests(tests: str) -> None:
     """Write `tests` into the student's library as a pytest file, run it and print the result.
 
     The file imports each exercise that the tests mention, from `my_attention` if it is kept there
@@ -22,16 +23,15 @@ def run_tests(tests: str, file: str = "test_attention.py") -> None:
 
     Args:
         tests: source of the test functions, without the imports of exercises.
-        file: name of the file.
     """
     if not own_library.in_use():
         with tempfile.TemporaryDirectory() as scratch:
-            print(_run(Path(scratch) / file, tests, own=()))
+            print(_run(Path(scratch) / FILE, tests, own=()))
         return
     folder = own_library.folder()
     folder.mkdir(parents=True, exist_ok=True)
-    print(_run(folder / file, tests, own=own_library.kept()))
-    print(f"Written to {folder / file}. Run it again with: python -m pytest {folder / file}")
+    print(_run(folder / FILE, tests, own=own_library.kept()))
+    print(f"Written to {folder / FILE}. Run it again with: python -m pytest {folder / FILE}")
 
 
 def _run(path: Path, tests: str, own) -> str:

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 from matplotlib.patches import Rectangle
 
@@ -34,7 +33,21 @@ def cell_origins(panels: Mapping[str, tuple[Any, Any]], *, owner: str = "key") -
     ratios = [numbers.shape[-1] + 1.5 for numbers, _ in data.values()]
     grid = np.atleast_1d(figure.subplots(1, len(data), width_ratios=ratios))
     for axes, (name, (numbers, owners)) in zip(grid, data.items(), strict=True):
-        _draw_blocks(axes, numbers, owners, owner)
+        high, stacked = numbers.shape[-2], numbers.ndim == 3
+        shape = (-1, high, numbers.shape[-1])
+        for (i, row, column), value in np.ndenumerate(numbers.reshape(shape)):
+            whose = int(owners.reshape(shape)[i, row, column])
+            top = i * (high + BLOCK_GAP) + row
+            look: dict[str, Any] = {"facecolor": (colour(whose), 0.4), "edgecolor": "none"}
+            axes.add_patch(Rectangle((column + 0.03, top + 0.03), 0.94, 0.94, **look))
+            middle: dict[str, Any] = {"ha": "center", "va": "center", "color": INK}
+            axes.text(column + 0.5, top + 0.32, f"{value:g}", fontsize=10, **middle)
+            axes.text(column + 0.5, top + 0.76, f"{owner[0]}{whose}", fontsize=9, **middle)
+        for i in range(len(numbers) if stacked else 0):
+            centre = i * (high + BLOCK_GAP) + high / 2
+            turned: dict[str, Any] = {"rotation": 90, "ha": "center", "va": "center"}
+            axes.text(-0.45, centre, f"{owner} {i}", fontsize=9, **turned)
+        axes.axis("off")
         axes.set(xlim=(-1.2, numbers.shape[-1] + 0.1), ylim=(max(heights), -0.1))
         axes.set_title(name, fontsize=9)
     words = [_origin_sentence(name, owners, owner) for name, (_, owners) in data.items()]
@@ -88,26 +101,6 @@ def cell_by_cell(matrix: Any, step: int) -> Plot:
     if step == numbers.size:
         alt += "; only the transposed matrix has kept each row together, as a column"
     return Plot(figure, f"{alt}.")
-
-
-def _draw_blocks(axes: Axes, numbers: np.ndarray, owners: np.ndarray, owner_name: str) -> None:
-    stacked = numbers.ndim == 3
-    numbers = numbers if stacked else numbers[None]
-    owners = owners if stacked else owners[None]
-    for (i, row, column), value in np.ndenumerate(numbers):
-        owner = int(owners[i, row, column])
-        top = i * (numbers.shape[1] + BLOCK_GAP) + row
-        face = (colour(owner), 0.4)
-        cell = Rectangle((column + 0.03, top + 0.03), 0.94, 0.94, facecolor=face, edgecolor="none")
-        axes.add_patch(cell)
-        middle: dict[str, Any] = {"ha": "center", "va": "center", "color": INK}
-        axes.text(column + 0.5, top + 0.32, f"{value:g}", fontsize=10, **middle)
-        axes.text(column + 0.5, top + 0.76, f"{owner_name[0]}{owner}", fontsize=9, **middle)
-    for i in range(len(numbers) if stacked else 0):
-        centre = i * (numbers.shape[1] + BLOCK_GAP) + numbers.shape[1] / 2
-        turned: dict[str, Any] = {"rotation": 90, "ha": "center", "va": "center", "fontsize": 9}
-        axes.text(-0.45, centre, f"{owner_name} {i}", **turned)
-    axes.axis("off")
 
 
 def _origin_sentence(name: str, owners: np.ndarray, owner: str) -> str:

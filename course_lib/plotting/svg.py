@@ -42,9 +42,23 @@ def of_figure(figure: Figure) -> str:
         figure.savefig(buffer, format="svg", transparent=True, metadata=_NO_METADATA)
     width, height = (float(size) for size in figure.get_size_inches())
     _prolog, _, rest = buffer.getvalue().partition("<svg ")
-    inside = rest.partition(">")[2].rpartition("</svg>")[0]
+    markup = rest.partition(">")[2].rpartition("</svg>")[0]
+    markup = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", markup, flags=re.DOTALL)
+    markup = re.sub(r"<g id=\"[^\"]*\"", "<g", markup)
+    markup = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", markup, flags=re.DOTALL)
+    markup = _FONT_FAMILY.sub("", markup)
+    markup = re.sub(r" transform=\"rotate\(-0 [^)]*\)\"", "", markup)
+    markup = _LONG_NUMBER.sub(
+        lambda found: f"{float(found[0]):.2f}".rstrip("0").rstrip("."), markup
+    )
+    for name in ("fill", "stroke"):
+        markup = markup.replace(f"{name}: {FAINT}", f"{name}: currentColor; {name}-opacity: 0.18")
+        markup = markup.replace(f"{name}: {INK}", f"{name}: currentColor")
+    markup = re.sub(r"(stroke|fill)=\"#000000\"", r'\1="currentColor"', markup)
+    markup = re.sub(r"\s*\n\s*", " ", markup)
+    markup = re.sub(r"> <", "><", markup).strip()
     shown = width * PIXELS_PER_INCH
-    return drawing(_small(inside), width * 72, height * 72, shown, _panels(figure))
+    return drawing(markup, width * 72, height * 72, shown, _panels(figure))
 
 
 def _panels(figure: Figure) -> list[Box]:
@@ -149,21 +163,3 @@ def joined(points: Sequence[tuple[float, float]]) -> str:
 
 def _short(value: object) -> str:
     return f"{round(value, 2):g}" if isinstance(value, float) else str(value)
-
-
-def _small(markup: str) -> str:
-    markup = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", markup, flags=re.DOTALL)
-    markup = re.sub(r"<g id=\"[^\"]*\"", "<g", markup)
-    markup = re.sub(r"<rdf:RDF.*?</rdf:RDF>", "", markup, flags=re.DOTALL)
-    markup = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", markup, flags=re.DOTALL)
-    markup = _FONT_FAMILY.sub("", markup)
-    markup = re.sub(r" transform=\"rotate\(-0 [^)]*\)\"", "", markup)
-    markup = _LONG_NUMBER.sub(
-        lambda found: f"{float(found[0]):.2f}".rstrip("0").rstrip("."), markup
-    )
-    for name in ("fill", "stroke"):
-        markup = markup.replace(f"{name}: {FAINT}", f"{name}: currentColor; {name}-opacity: 0.18")
-        markup = markup.replace(f"{name}: {INK}", f"{name}: currentColor")
-    markup = re.sub(r"(stroke|fill)=\"#000000\"", r'\1="currentColor"', markup)
-    markup = re.sub(r"\s*\n\s*", " ", markup)
-    return re.sub(r"> <", "><", markup).strip()

@@ -70,11 +70,7 @@ _LARGEST = {dtype: float(np.finfo(dtype).max) for dtype in ("float16", "float32"
 
 
 def at_the_largest(make: Callable[[float], Mapping]) -> list[Probe]:
-    """Put the largest finite numbers of each dtype where they must have no effect.
-
-    Args:
-        make: `make(size)` returns the fields of a probe that holds numbers of that size there.
-    """
+    """Put the largest numbers of each dtype, as `make(size)` does, where they have no effect."""
     return [
         edge(f"largest_{dtype}", **make(largest), dtype=dtype).says(
             f"What is masked has no effect, not even with the largest numbers of {dtype}."

@@ -158,11 +158,7 @@ def question(name, *objects, part="values", says="", dtype=None, **inputs) -> Pr
 def _edges(nudged, rounding, inputs) -> list[Probe]:
     """Return the probes of the tolerance, one for each way to look away.
 
-    Args:
-        nudged: `nudged(amount, direction, row)` is an object that is off.
-        rounding: two objects to accept and to reject.
-        inputs: `inputs(item, row, alternate)`, arguments of which only that item and row show
-            anything (all of them if None), with alternating signs or the same.
+    `inputs` makes arguments of which only an item and a row show that a `nudged` object is off.
     """
     probes = [question("rounding", *rounding, part="edges", dtype="float32", **inputs(None, None))]
     for name, ((amount, towards, item, row), _) in _NUDGES.items():

@@ -9,9 +9,7 @@ from course_lib.exercises._builders import at_the_largest
 def largest_padding(make_array=tensor, **fields: Any) -> list[Probe]:
     """Return edge cases of one feature in which the padded key's scores are as large as its value.
 
-    Args:
-        make_array: makes the queries, keys and values.
-        fields: the lengths or the mask that drop the third key, and other fields of the probes.
+    `fields` are those of the probes, with the lengths or the mask that drop the third key.
     """
 
     def problem(size) -> dict[str, Any]:

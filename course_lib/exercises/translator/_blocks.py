@@ -37,9 +37,7 @@ def norm_weights(rng, name, d) -> Given:
 def built(rng, attentions, num_norms, sizes: Sizes) -> Given:
     """Return how to build a block, and its weights. Only a problem about `eps` depends on it.
 
-    Args:
-        attentions: the shapes of the weights of each attention, as multiples of `embed_dim`.
-        num_norms: how many norms there are; no two are alike.
+    `attentions` are the shapes of each attention's weights, as multiples of `embed_dim`.
     """
     d, num_heads, hidden = sizes
     state = {

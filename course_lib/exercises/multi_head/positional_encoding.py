@@ -18,6 +18,7 @@ def _encoding_probes(rng) -> list[Probe]:
     columns = "Column 2i must hold sin(p / 10000^(2i/D)), column 2i + 1 the cosine of the same."
     return [
         probe("worked_number", 2, 3).says(columns),
+        probe("longer", rng.integers(20, 30), 6).says(columns),
         probe("odd", 7, 5, part="edges").says("An odd size ends with a sine."),
         probe("one_column", 5, 1, part="edges").says("One column holds the sine of the position."),
         probe(  # angles of 1200 in float32 are known to about 1e-4

@@ -43,6 +43,9 @@ def _probes(rng) -> list[Probe]:
         edge("no_leading_axis", **problem((), 3, 4, 2, 5)).says(
             "A single item without a batch axis must work."
         ),
+        edge("one_of_each", **problem((1,), 1, 1, 1, 1)).says(
+            "One query, one key and one feature must keep their axes."
+        ),
         edge("large_scores", **large).says(
             "The weights must exist even where exp(score) is too large for a number, or is 0 for "
             "all keys of a query."

@@ -115,6 +115,7 @@ def _probes(rng) -> list[Probe]:
         edge("whole_context", **problem(2, 5, (4, 5, 3, 2))).says(
             "A text may have context_length tokens."
         ),
+        edge("one_token", **problem(3, 1, (6, 4, 5, 2))).says("A text may have a single token."),
         edge("int32", **problem(2, 3, (5, 6, 4, 3), dtype="int32")).says(
             "The tokens may be int32."
         ),

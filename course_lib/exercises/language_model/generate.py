@@ -71,6 +71,7 @@ def _edges(rng) -> list[Probe]:
     many = frequency_problem(rng, 2)
     drawn: Given = {"compare": "frequencies", "seed": rng}
     return [
+        greedy("context_of_one", 3, 2, 4, 1).says("A context may be a single token."),
         greedy("nothing_to_add", 2, 3, 0, 5).says("With `num_tokens=0` the prompts come back."),
         _called(edge, "int32", int32, **_GREEDY).says("A prompt may be int32 or int64."),
         greedy("top_k_at_0", 2, 3, 5, 4, top_k=3).says("At temperature 0 `top_k` changes nothing."),

@@ -66,6 +66,9 @@ def _edges(rng) -> list[Probe]:
         edge("odd", **weights(3, 7, causal=True)).says(
             "Without a period, half of an odd number of positions is rounded down."
         ),
+        edge("one_head", **weights(1, 5), period=2).says(
+            "With a single head the result still has one axis."
+        ),
         edge("every_token", **weights(3, 5), period=1).says(
             "With a period of 1 each token but the first repeats the one before: position i "
             "should look at itself."

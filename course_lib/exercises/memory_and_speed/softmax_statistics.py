@@ -48,6 +48,8 @@ def _edges(rng) -> list[Probe]:
     empty_alone, empty_first = draw(3, 4), draw(3, 8)
     empty_alone[1] = empty_first[1, :3] = -math.inf
     large = np.array([[800.0, -900.0, 801.0, 799.0, 802.0], [-900.0, -901.0, -902.0, -899.5, -950]])
+    below = draw(3, 6)
+    below[:2] += [[-520, -520, 0, 0, 510, 510], [-800, -800, 300, 300, 0, 0]]
     return [
         edge("any_iterable", blocks=draw(3, 4, 5)).says(
             "`blocks` may be anything a `for` loop takes, and must stay unchanged."
@@ -56,6 +58,9 @@ def _edges(rng) -> list[Probe]:
             "Float32 scores give float32 results."
         ),
         probe("large_scores", large, 2, 3).says("Large scores do not overflow."),
+        probe("first_block_far_below", below, 2, 2, 2).says(
+            "A first block may lie 1000 below a later one, which must not overflow."
+        ),
         probe("empty_block", empty_first, 3, 5).says(
             "A row whose first block holds nothing but -inf goes on with the next."
         ),

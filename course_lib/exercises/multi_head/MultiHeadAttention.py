@@ -121,6 +121,9 @@ def _edges(rng, probe) -> list[Probe]:
     edge = functools.partial(probe, part="edges")
     cross, embed_dim = (2, 3, 4, 2, 2), 2 * (10 + 3)
     return [
+        edge("as_many_items_as_heads", "A mask of shape (batch, n, m) belongs to the items, even "
+                                       "if there are as many items as heads.",
+             cross, mask=_some_of(rng, 2, 3, 4)),
         edge("one_head", "One head must be plain attention.", (2, 3, 4, 1, 5),
              mask=_some_of(rng, 2, 3, 4)),
         edge("device_and_dtype", "`device=` and `dtype=` set the device and the dtype of "

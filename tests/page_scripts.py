@@ -4,7 +4,7 @@ from typing import Any
 
 THEMES = {"light": "background:#fff;color:#222", "dark": "background:#14181e;color:#ced6dd"}
 
-# Code is thousands of coloured words, formulas are thousands of shapes: some of each will do.
+# Code is thousands of colored words, formulas are thousands of shapes: some of each will do.
 THIN = """() => {
   const seen = new Set();
   for (const word of document.querySelectorAll("pre span, dt.sig span, dt.sig em")) {

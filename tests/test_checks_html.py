@@ -46,7 +46,7 @@ def test_a_report_says_the_same_as_text_and_as_html(answer):
     page = report.html()
     assert words_of(page) == words_of(plain(report.text()))
     assert what_it_loads(page) == []
-    assert not re.search(r"(?<!border-left:4px solid )#[0-9a-f]{3,6}\b", page)  # no colour of text
+    assert not re.search(r"(?<!border-left:4px solid )#[0-9a-f]{3,6}\b", page)  # no color of text
 
 
 def test_hints_are_folded_in_a_report_one_by_one():
@@ -85,8 +85,8 @@ def test_points_by_part_add_up_to_the_points(most):
 def test_a_bar_can_be_told_from_light_and_dark_backgrounds_by_the_contrast_of_wcag():
     assert contrast("#000000", "#ffffff") == pytest.approx(21)
     assert contrast("#ffffff", "#777777") == pytest.approx(4.48, abs=0.005)
-    for colour in fragment.BARS.values():  # JupyterLab's dark ground is #111111, VS Code's #1f1f1f
-        assert min(contrast(colour, ground) for ground in ("#ffffff", "#1f1f1f")) >= 3
+    for color in fragment.BARS.values():  # JupyterLab's dark ground is #111111, VS Code's #1f1f1f
+        assert min(contrast(color, ground) for ground in ("#ffffff", "#1f1f1f")) >= 3
 
 
 @pytest.mark.parametrize("level", [1, 2, 3, 4])

@@ -106,7 +106,7 @@ def best(**entry):
     "content",
     [
         *(b"", b"[]", b'{"best": 3}', b'{"best": {"causal_mask": 3}}', b"\xff"),
-        *(best(outcome="superb"), best(points="many"), best(when="noon"), best(colour="red")),
+        *(best(outcome="superb"), best(points="many"), best(when="noon"), best(color="red")),
     ],
 )
 def test_a_damaged_file_is_put_aside_and_begun_anew(place, content):

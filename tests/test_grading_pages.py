@@ -291,7 +291,7 @@ def test_outputs_are_cut_and_control_characters_and_too_many_colors_are_removed(
         [new_output("stream", text=text) for text in texts]
     )
     assert stream.text == "20%\n" and "left out" in rest.text
-    assert clean_outputs.plain_text("\x1b[31mred\x1b[0m\x07", colours=True) == "\x1b[31mred\x1b[0m"
+    assert clean_outputs.plain_text("\x1b[31mred\x1b[0m\x07", colors=True) == "\x1b[31mred\x1b[0m"
     assert clean_outputs.sanitize_tree({"a": ["\x1b[2Jx", 1]}) == {"a": ["x", 1]}
     (kept,) = clean_outputs.sanitize_outputs([new_output("stream", text="\x1b[31m." * 5000)])
     assert kept.text == "." * 5000  # so many colors would stop formgrader

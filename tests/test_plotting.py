@@ -20,15 +20,15 @@ from matplotlib.figure import Figure
 from pages import contrast, elements
 
 from course_lib import plotting
-from course_lib.plotting import captions, colours, display
+from course_lib.plotting import captions, colors, display
 from course_lib.plotting.words import curve_sentence
 
 WEIGHTS = torch.tensor([[0.62, 0.3, 0.08, 0, 0], [0.1, 0.15, 0.75, 0, 0], [0.2, 0.5, 0.3, 0, 0]])
 MASK = torch.tensor([True, True, True, False, False]).expand(3, 5)
 NAN = float("nan")
 GRADIENT = np.array([[0.1, -0.4, 0.3], [0.2, -0.1, -0.1]])
-ROLES = [colours.QUERY, colours.KEY, colours.VALUE, colours.WEIGHT, colours.OUTPUT]
-COLOURS = [*ROLES, colours.PLAIN, colours.POSITIVE, colours.NEGATIVE, *colours.SERIES]
+ROLES = [colors.QUERY, colors.KEY, colors.VALUE, colors.WEIGHT, colors.OUTPUT]
+COLORS = [*ROLES, colors.PLAIN, colors.POSITIVE, colors.NEGATIVE, *colors.SERIES]
 
 
 @functools.cache
@@ -60,7 +60,7 @@ def test_a_figure_fits_a_page_takes_its_ink_and_asks_no_other_host(plot):
     assert 'fill="currentColor"' in plot.svg.split(">")[0]
     assert not re.search(r"(fill|stroke): (#000000|#ffffff|black|white)", plot.svg)
     used = set(re.findall(r"#[0-9a-f]{6}", re.sub(r'href="[^"]*"', "", plot.svg)))
-    assert used <= set(COLOURS)
+    assert used <= set(COLORS)
     addresses = re.findall(r'(?:href|src)="([^"]*)"|url\(([^)]*)\)', plot.svg)
     assert all(a.startswith(("#", "data:image/png")) for pair in addresses for a in pair if a)
 
@@ -99,10 +99,10 @@ def test_limits_that_are_fixed_do_not_depend_on_the_data(draw, limits):
     assert draw().figure.axes[-1].get_ylim() == limits
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("color", COLORS)
 @pytest.mark.parametrize("ground", ["#ffffff", "#14181e", "#111111", "#1e1e1e", "#000000"])
-def test_every_colour_has_three_to_one_against_light_and_dark_pages(colour, ground):
-    assert contrast(colour, ground) >= 3
+def test_every_color_has_three_to_one_against_light_and_dark_pages(color, ground):
+    assert contrast(color, ground) >= 3
 
 
 def test_data_of_a_map_is_a_row_for_each_query_and_long_tables_are_thinned():

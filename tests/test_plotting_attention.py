@@ -12,7 +12,7 @@ import torch
 from pages import elements
 
 from course_lib import plotting
-from course_lib.plotting import colours, figure_html
+from course_lib.plotting import colors, figure_html
 from course_lib.plotting.attention import DIGITS, MASKED
 
 WORDS = ["forty", "three"]
@@ -132,7 +132,7 @@ def test_masked_places_are_hatched_struck_have_no_arc_and_weight_on_them_is_told
     assert sum(path.get("d").count("M") for path in paths(plot)) == 3
     struck = [t.text for t in elements(plot.svg, "text") if t.get("text-decoration")]
     assert struck == ["vierzig"]
-    assert len([p for p in elements(plot.svg, "path") if p.get("stroke") == colours.PLAIN]) == 1
+    assert len([p for p in elements(plot.svg, "path") if p.get("stroke") == colors.PLAIN]) == 1
     assert [row[3] for row in plot.table.rows] == ["masked", "masked"]
     told = "2 masked places have weight all the same, most forty at vierzig, 0.93."
     assert plot.alt.endswith(told) and told in plot.live.data["note"]
@@ -151,7 +151,7 @@ def test_page_asks_no_other_host_has_no_identifiers_and_its_picture_parses(weigh
     assert set(re.findall(r"https?://[^\"'\s]*", unquote(page))) <= namespaces
     assert not re.search(r"\sid=|url\(#", page + picture)
     used = set(re.findall(r"#[0-9a-f]{6}", re.sub(r'href="[^"]*"', "", picture)))
-    assert used <= {colours.QUERY, colours.KEY, colours.WEIGHT, colours.PLAIN}
+    assert used <= {colors.QUERY, colors.KEY, colors.WEIGHT, colors.PLAIN}
 
 
 # --- the data of the script -----------------------------------------------------------

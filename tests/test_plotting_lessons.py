@@ -54,7 +54,7 @@ VERDICTS = {
 
 
 def test_gaps_are_hatched_and_cells_carry_numbers_and_owners():
-    # Colour is never the only cue.
+    # Color is never the only cue.
     (hatched,) = fits(narrow=FIT).figure.axes[0].patches
     assert hatched.get_hatch()
     assert (hatched.get_x(), hatched.get_x() + hatched.get_width()) == (1.25, 2.25)

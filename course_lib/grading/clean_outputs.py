@@ -12,7 +12,7 @@ from nbformat import NotebookNode, from_dict
 
 MOST = 1_000_000  # characters kept of one cell's outputs
 KEPT = 5_000_000  # characters kept of a submission's outputs, all cells together
-MOST_COLOURS = 2000  # escapes kept of a text: formgrader's page takes quadratic time for them
+MOST_COLORS = 2000  # escapes kept of a text: formgrader's page takes quadratic time for them
 _PICTURES = ("image/png", "image/jpeg")
 # Each in time proportional to the text, whatever the text: no part gives back what it took.
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]++={0,2}\s*+")
@@ -26,10 +26,10 @@ _LINK = re.compile(r"\](?=[(:](?!\s*(?:https?://|mailto:|#)))", re.IGNORECASE)
 _WORD_JOINER = "\u2060"  # has no width
 
 
-def plain_text(text: str, *, colours: bool = False) -> str:
+def plain_text(text: str, *, colors: bool = False) -> str:
     """Return text without control characters; terminal colors stay if asked for."""
     text = _CONTROL.sub("", text)
-    text = _ESCAPE.sub(lambda found: found[0] if colours and found[1] == "m" else "", text)
+    text = _ESCAPE.sub(lambda found: found[0] if colors and found[1] == "m" else "", text)
     if "\r" in text:  # a progress bar: what it showed last
         text = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
     return text
@@ -96,7 +96,7 @@ def _sanitize(output: Mapping) -> NotebookNode | None:
 
 def _text(value: Any) -> str:
     text = _joined(value)
-    return plain_text(text, colours=text.count("\x1b") <= MOST_COLOURS)
+    return plain_text(text, colors=text.count("\x1b") <= MOST_COLORS)
 
 
 def _joined(value: Any) -> str:

@@ -22,7 +22,7 @@ from course_lib.models.translator import Translator
 from course_lib.models.whole_game import NUM_HEADS, WINDOW, new_translator, translate
 from course_lib.plotting import Live, Plot
 from course_lib.plotting.captions import WORDS
-from course_lib.plotting.colours import ROLES
+from course_lib.plotting.colors import ROLES
 
 TRANSLATOR, INDUCTION, WRITER = "translator.npz", "induction.npz", "writer.npz"
 LETTERS = string.ascii_uppercase  # the induction model's tokens: A is 0
@@ -92,7 +92,7 @@ def live_translator(*, yours: Translator | None = None) -> Plot:
         "heads": NUM_HEADS,
         "window": WINDOW,
         "longest": len(model.positions),
-        "colours": ROLES,
+        "colors": ROLES,
         "weights": packed,
     }
     alt = f"A trained translator reads {text} and writes {' '.join(words)}: "
@@ -148,7 +148,7 @@ def live_induction(model: Any) -> Plot:
         "longest": len(model.positions),
         "heads": num_heads,
         "head": last * num_heads + best,
-        "colours": ROLES,
+        "colors": ROLES,
         "weights": _packed({**model.state_dict(), "positions": model.positions}),
     }
     alt = (

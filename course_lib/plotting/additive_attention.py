@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from course_lib.plotting.axes import colour_bar
+from course_lib.plotting.axes import color_bar
 from course_lib.plotting.display import PANELS, new_figure
 from course_lib.plotting.figures import Plot
 from course_lib.plotting.heatmaps import draw_values, map_table
@@ -46,7 +46,7 @@ def feature_cube(projected_queries: Any, projected_keys: Any, w_v: Any) -> Plot:
     grid[0].set_ylabel("projected queries")
     wide = {"orientation": "horizontal", "shrink": 0.4, "pad": 0.06, "aspect": 40}
     label = "value of a feature"
-    colour_bar(figure, list(grid), (-1.0, 1.0), label, **wide)
+    color_bar(figure, list(grid), (-1.0, 1.0), label, **wide)
     scores = cube @ weights
     bound = float(np.abs(weights).sum()) or 1.0
     _slice(grid[-1], scores, (-bound, bound))

@@ -6,7 +6,7 @@ const DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/
 const MASKED = 4095;
 const STEPS = 16;
 const FAINTEST = 0.02;
-const SHADE = 0.7; // of full colour: words on it keep a contrast of 4.5:1 on light and dark pages
+const SHADE = 0.7; // of full color: words on it keep a contrast of 4.5:1 on light and dark pages
 const WIDEST_ARC = 6;
 const [SMALLEST_BOX, LARGEST_BOX] = [19, 34];
 const GLIDE = 250; // milliseconds
@@ -113,7 +113,7 @@ function still() {
 // null where masked. `sides` names the two sides, `head` is the first head to show, and `chosen`
 // is called with every other one.
 function viewer(figure, {
-  title, queries, keys, heads, note, scale, numbers, colours, alt, put, head = 0,
+  title, queries, keys, heads, note, scale, numbers, colors, alt, put, head = 0,
   chosen = () => {}, sides = { query: "queries", key: "keys" },
 }) {
   const [rows, columns] = [queries.shown.length, keys.shown.length];
@@ -143,7 +143,7 @@ function viewer(figure, {
   const root = make("div", { class: "course-attention", role: "group",
     "aria-label": title ?? "Attention" }, make("style", {}, STYLE), top, picked.list, panels, said,
     make("p", { class: "note" }, note));
-  for (const [name, colour] of Object.entries(colours)) root.style.setProperty(`--${name}`, colour);
+  for (const [name, color] of Object.entries(colors)) root.style.setProperty(`--${name}`, color);
   listen();
   small.forEach((each, of) => each.fill(of));
   put(root);
@@ -334,7 +334,7 @@ function viewer(figure, {
     return path;
   }
 
-  // What `shape` draws for each place of a head, joined by level of colour, weakest first.
+  // What `shape` draws for each place of a head, joined by level of color, weakest first.
   function byLevel(of, least, shape) {
     const found = [];
     for (let query = 0; query < rows; query++) {
@@ -429,9 +429,9 @@ function viewer(figure, {
       if (key !== undefined) {
         bars.push([{ x: key * cell, width: cell, height: high }, "var(--key)"]);
       }
-      marks.replaceChildren(...bars.map(([where, colour]) => {
+      marks.replaceChildren(...bars.map(([where, color]) => {
         const bar = draw("rect", { ...where, "pointer-events": "none" });
-        bar.style.stroke = colour;
+        bar.style.stroke = color;
         return bar;
       }));
     }

@@ -4,7 +4,7 @@
 remains without scripts, and attention.js replaces it where scripts run. All of them show the same
 rounded weights.
 
-Places are grouped by their level of colour into one `<path>` each, which keeps 60 x 60 weights
+Places are grouped by their level of color into one `<path>` each, which keeps 60 x 60 weights
 small. Hatching is a path, not a pattern, since patterns have identifiers that pages share.
 """
 
@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.image import imsave
 
-from course_lib.plotting import colours
+from course_lib.plotting import colors
 from course_lib.plotting.attention_data import LEVELS, SHOWN_FROM, Attention, note, read, sentence
-from course_lib.plotting.colours import KEY, PLAIN, WEIGHT, of_values, rgb
+from course_lib.plotting.colors import KEY, PLAIN, WEIGHT, of_values, rgb
 from course_lib.plotting.figures import ROWS_SHOWN, Live, Plot, Table
 from course_lib.plotting.svg import drawing, element, text
 
@@ -27,8 +27,8 @@ WIDTH = 800  # at most, with the names of both sides
 SIDE = 58  # room for these names
 LINE, GAP = 46, 110  # height of a line of boxes with its numbers, and of the arcs
 BOX, SMALLEST_BOX, LARGEST_BOX = 30, 21.0, 34.0
-STEPS = 16  # of colour and width
-SHADE = 0.7  # of full colour: words on it keep a contrast of 4.5:1 on light and dark pages
+STEPS = 16  # of color and width
+SHADE = 0.7  # of full color: words on it keep a contrast of 4.5:1 on light and dark pages
 WIDEST_ARC = 6
 MOST_ARCS = 600
 FAINTEST_ARC = 0.02  # of the scale
@@ -56,7 +56,7 @@ def attention(
     touching it or moving to it with the arrow keys shows its own weights and their numbers from
     0.01 up, and Escape brings all back. The heat map is on a second tab. Heads are chosen by their
     names, with small maps from four queries up. Without scripts a picture remains. Arcs, boxes and
-    cells are as wide and as coloured as the weight, relative to 1, 0.5, 0.2 or 0.1, whichever the
+    cells are as wide and as colored as the weight, relative to 1, 0.5, 0.2 or 0.1, whichever the
     largest weight still fits.
 
     Args:
@@ -91,7 +91,7 @@ def attention(
         "levels": LEVELS,
         "scale": shown.scale,
         "weights": "".join(DIGITS[n // 64] + DIGITS[n % 64] for n in levels.flat),
-        "colours": colours.ROLES,
+        "colors": colors.ROLES,
     }
     table = Table(["query", *shown.keys.said], rows)
     return Plot(_picture(shown), sentence(shown), table, live=Live("attention", data))
@@ -223,7 +223,7 @@ def _arcs(
     if (weights >= least).sum() > MOST_ARCS:
         least = np.sort(weights, axis=None)[-MOST_ARCS]
 
-    drawn: dict[int, str] = {}  # the arcs of each level of colour
+    drawn: dict[int, str] = {}  # the arcs of each level of color
     shares = np.where(weights >= least, weights, 0) / shown.scale
     levels = np.ceil(np.minimum(shares, 1) * STEPS - 0.5).astype(int)
     for query, key in np.argwhere(levels > 0):

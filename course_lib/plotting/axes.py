@@ -1,4 +1,4 @@
-"""What the matplotlib figures share: axes without clutter, cells, colour bars, styles of series."""
+"""What the matplotlib figures share: axes without clutter, cells, color bars, styles of series."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from matplotlib.colors import ListedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from course_lib.plotting.colours import FAINT, INK, PLAIN, SERIES, of_values
+from course_lib.plotting.colors import FAINT, INK, PLAIN, SERIES, of_values
 
 HATCHES = ("", "///", "...", "xxx")
 MARKERS = ("o", "s", "^", "D", "v", "P")
@@ -21,15 +21,15 @@ SMALLEST_CELL = 0.18  # inches, for a number to be written in it
 BAR_STEPS = 12
 
 
-def colour(position: int) -> str:
-    """Return the colour of the series at a position."""
+def color(position: int) -> str:
+    """Return the color of the series at a position."""
     return SERIES[position % len(SERIES)]
 
 
 def style(position: int) -> dict[str, Any]:
-    """Return colour, marker and dash of the line at a position, so that none needs its colour."""
+    """Return color, marker and dash of the line at a position, so that none needs its color."""
     return {
-        "color": colour(position),
+        "color": color(position),
         "marker": MARKERS[position % len(MARKERS)],
         "linestyle": DASHES[position % len(DASHES)],
     }
@@ -43,21 +43,21 @@ def clean(axes: Axes, *, grid: bool = False) -> None:
         axes.grid(color=FAINT, linewidth=0.6)
 
 
-def draw_cells(axes: Axes, colours: np.ndarray, hatched: np.ndarray | None = None) -> None:
+def draw_cells(axes: Axes, colors: np.ndarray, hatched: np.ndarray | None = None) -> None:
     """Draw a map of cells, row 0 at the top, with some cells gray and hatched.
 
     Args:
         axes: where to draw; cell (i, j) lies around x = j, y = i.
-        colours: `(rows, columns, 4)`, red, green, blue and opacity.
+        colors: `(rows, columns, 4)`, red, green, blue and opacity.
         hatched: bool `(rows, columns)`.
     """
-    rows, columns = colours.shape[:2]
+    rows, columns = colors.shape[:2]
     if rows * columns > MOST_CELLS:
-        axes.imshow(colours, interpolation="none")
+        axes.imshow(colors, interpolation="none")
     else:
         corners = [(j - 0.5, i - 0.5) for i in range(rows) for j in range(columns)]
         cells = PatchCollection([Rectangle(corner, 1, 1) for corner in corners])
-        cells.set(facecolor=colours.reshape(-1, 4), edgecolor=FAINT, linewidth=0.6)
+        cells.set(facecolor=colors.reshape(-1, 4), edgecolor=FAINT, linewidth=0.6)
         axes.add_collection(cells)
     for i, j in np.argwhere(hatched) if hatched is not None else ():
         cell = Rectangle((j - 0.5, i - 0.5), 1, 1, fill=False, hatch="////", linewidth=0)
@@ -71,7 +71,7 @@ def write_cells(axes: Axes, words: np.ndarray, hatched: np.ndarray | None = None
     """Write a word into each cell that has room for it."""
     place, figure = axes.get_subplotspec(), axes.figure
     columns = 1 if place is None else place.get_gridspec().ncols
-    # The width of a cell: the axes' share of the figure, less labels and colour bar.
+    # The width of a cell: the axes' share of the figure, less labels and color bar.
     room = ((figure.bbox.width / figure.dpi - 0.8) / columns - 0.55) / max(words.shape)
     if max(words.shape) > NUMBERS_UP_TO or room < SMALLEST_CELL:
         return
@@ -83,7 +83,7 @@ def write_cells(axes: Axes, words: np.ndarray, hatched: np.ndarray | None = None
         axes.text(j, i, short, ha="center", va="center", fontsize=size, weight=weight, color=INK)
 
 
-def colour_bar(
+def color_bar(
     figure: Figure, axes: Any, limits: tuple[float, float], label: str, **options: Any
 ) -> None:
     """Draw the color scale of a map as a short row of steps beside `axes`."""

@@ -7,8 +7,8 @@ import numpy as np
 from matplotlib.colors import to_rgba
 from matplotlib.patches import Rectangle
 
-from course_lib.plotting.axes import colour, draw_cells
-from course_lib.plotting.colours import INK
+from course_lib.plotting.axes import color, draw_cells
+from course_lib.plotting.colors import INK
 from course_lib.plotting.display import CHART, PANELS, new_figure
 from course_lib.plotting.figures import Plot
 from course_lib.plotting.words import as_array, ranges
@@ -17,7 +17,7 @@ BLOCK_GAP = 0.7
 
 
 def cell_origins(panels: Mapping[str, tuple[Any, Any]], *, owner: str = "key") -> Plot:
-    """Draw tensors side by side, each cell coloured and lettered by what its number belongs to.
+    """Draw tensors side by side, each cell colored and lettered by what its number belongs to.
 
     Args:
         panels: title -> `(numbers, owners)` of one shape: a matrix, or blocks
@@ -38,7 +38,7 @@ def cell_origins(panels: Mapping[str, tuple[Any, Any]], *, owner: str = "key") -
         for (i, row, column), value in np.ndenumerate(numbers.reshape(shape)):
             whose = int(owners.reshape(shape)[i, row, column])
             top = i * (high + BLOCK_GAP) + row
-            look: dict[str, Any] = {"facecolor": (colour(whose), 0.4), "edgecolor": "none"}
+            look: dict[str, Any] = {"facecolor": (color(whose), 0.4), "edgecolor": "none"}
             axes.add_patch(Rectangle((column + 0.03, top + 0.03), 0.94, 0.94, **look))
             middle: dict[str, Any] = {"ha": "center", "va": "center", "color": INK}
             axes.text(column + 0.5, top + 0.32, f"{value:g}", fontsize=10, **middle)
@@ -72,7 +72,7 @@ def cell_by_cell(matrix: Any, step: int) -> Plot:
     figure = new_figure(PANELS, 2.4)
     for axes, (title, places) in zip(figure.subplots(1, 3), panels.items(), strict=True):
         gone = places < step
-        rows = np.array([to_rgba(colour(i), 0.4) for i in range(num_rows)])
+        rows = np.array([to_rgba(color(i), 0.4) for i in range(num_rows)])
         faint = np.where(gone, 1.0, 0.0 if title != next(iter(panels)) else 0.3)
         draw_cells(
             axes, rows[places // num_columns] * np.dstack([np.ones((*gone.shape, 3)), faint])

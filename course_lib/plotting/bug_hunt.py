@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from matplotlib.patches import Rectangle
 
-from course_lib.plotting.colours import INK, NEGATIVE, POSITIVE
+from course_lib.plotting.colors import INK, NEGATIVE, POSITIVE
 from course_lib.plotting.display import CHART, _has_front_end, new_figure
 from course_lib.plotting.figures import Plot, Table
 
@@ -27,9 +27,9 @@ def verdicts(rows: Mapping[str, Mapping[str, bool]], *, title: str | None = None
     axes = figure.subplots()
     for y, x in np.ndindex(len(names), len(questions)):
         yes = bool(rows[names[y]][questions[x]])
-        colour, hatch = (POSITIVE, "") if yes else (NEGATIVE, "//")
+        color, hatch = (POSITIVE, "") if yes else (NEGATIVE, "//")
         box = Rectangle((x + 0.03, y + 0.06), 0.94, 0.88, hatch=hatch)
-        box.set(facecolor=(colour, 0.55 if yes else 0.1), edgecolor=(colour, 0.4))
+        box.set(facecolor=(color, 0.55 if yes else 0.1), edgecolor=(color, 0.4))
         axes.add_patch(box)
         look = {"fontsize": 9, "weight": "normal" if yes else "bold", "color": INK}
         axes.text(x + 0.5, y + 0.5, "yes" if yes else "no", ha="center", va="center", **look)

@@ -1,6 +1,6 @@
 """Bars and lines: a softmax before and after a shift, the leak of a fill value, and the like.
 
-Series differ in hatching, marker and dash as well as in colour.
+Series differ in hatching, marker and dash as well as in color.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,8 +11,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
 
-from course_lib.plotting.axes import HATCHES, clean, colour, style
-from course_lib.plotting.colours import INK
+from course_lib.plotting.axes import HATCHES, clean, color, style
+from course_lib.plotting.colors import INK
 from course_lib.plotting.display import CHART, new_figure
 from course_lib.plotting.figures import Plot, Table
 from course_lib.plotting.words import as_array, curve_sentence, number
@@ -44,7 +44,7 @@ def bars(
         for position, (name, values) in enumerate(series.items()):
             at = np.arange(len(values)) + (position - (len(series) - 1) / 2) * width
             heights = np.where(np.isfinite(values), values, 0.0)
-            look = {"color": (colour(position), 0.55), "edgecolor": colour(position)}
+            look = {"color": (color(position), 0.55), "edgecolor": color(position)}
             drawn = axes.bar(at, heights, width, label=name, hatch=HATCHES[position % 4], **look)
             numbers = [number(value) for value in values]
             axes.bar_label(drawn, numbers, fontsize=9, padding=1)

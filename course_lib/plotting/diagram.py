@@ -1,13 +1,13 @@
 """The map of attention that opens every section: one picture, which grows through the course.
 
 A box that is lit is what the section is about. It has a thick border, a strong fill and bold words,
-so that no one needs the colour. `diagram_layout` places the boxes.
+so that no one needs the color. `diagram_layout` places the boxes.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from course_lib.plotting.colours import INK
+from course_lib.plotting.colors import INK
 from course_lib.plotting.diagram_layout import (
     LEVELS,
     SMALLEST,
@@ -121,15 +121,15 @@ def _picture(sheet: Sheet, lit: Sequence[str], labels: Mapping[str, str]) -> str
 
 
 def _outline(box: Box, *, lit: bool, line: float) -> str:
-    colour = "currentColor" if box.colour == INK else box.colour
+    color = "currentColor" if box.color == INK else box.color
     high = box.bottom - box.top
     share = STRONG if lit else CALM
     return element(
         "rect",
         x=box.left, y=box.top, width=box.right - box.left, height=high,
         rx=high / 2 if box.tensor else 3,
-        fill=colour, fill_opacity=share / 2 if box.colour == INK else share,
-        stroke=colour, stroke_width=line,
+        fill=color, fill_opacity=share / 2 if box.color == INK else share,
+        stroke=color, stroke_width=line,
     )  # fmt: skip
 
 

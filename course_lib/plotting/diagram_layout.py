@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from course_lib.plotting.colours import INK, KEY, OUTPUT, PLAIN, QUERY, VALUE, WEIGHT
+from course_lib.plotting.colors import INK, KEY, OUTPUT, PLAIN, QUERY, VALUE, WEIGHT
 
 SMALLEST = 11.2  # words, in units: 10 px where 360 units are 328 px wide
 
@@ -33,7 +33,7 @@ class Box:
     top: float
     right: float
     bottom: float
-    colour: str = INK
+    color: str = INK
     tensor: bool = False
     font: float = 12
     small: bool = False
@@ -82,10 +82,10 @@ class Sheet:
     height: float = 0
 
     def put(self, name: str, words: str, across: tuple[float, float], top: float, rows: Rows,
-            colour: str = INK, *, tensor: bool = False) -> float:  # fmt: skip
+            color: str = INK, *, tensor: bool = False) -> float:  # fmt: skip
         """Add a box and return where the next row begins."""
         bottom = top + rows.box
-        self.boxes[name] = Box(name, words, across[0], top, across[1], bottom, colour, tensor,
+        self.boxes[name] = Box(name, words, across[0], top, across[1], bottom, color, tensor,
                                rows.font)  # fmt: skip
         return bottom + rows.gap
 
@@ -166,9 +166,9 @@ def of_heads(sheet: Sheet, top: float, rows: Rows) -> float:
     """Add multi-head attention from `top` on and return where the next row begins."""
     columns = list(zip(OWN[:3], ("W_q", "W_k", "W_v"), (FIRST, SECOND, THIRD),
                        (QUERY, KEY, VALUE), strict=True))  # fmt: skip
-    for name, layer, place, colour in columns:
-        below = sheet.put(name, name, place, top, rows, colour, tensor=True)
-        sheet.put(layer, layer, place, below, rows, colour)
+    for name, layer, place, color in columns:
+        below = sheet.put(name, name, place, top, rows, color, tensor=True)
+        sheet.put(layer, layer, place, below, rows, color)
         sheet.down(name, layer)
     split = sheet.boxes["W_q"].bottom + rows.gap
     inside = sheet.put("split heads", "split heads", ALL, split, rows) + 16
@@ -289,12 +289,12 @@ def encoder_decoder(*, inside: bool = True) -> Sheet:
 
 def _stack(sheet: Sheet, owner: str, across: tuple[float, float], rows: Rows) -> float:
     top, names = 4.0, [name for name, _, _ in STACKS[owner]]
-    for name, words, colour in STACKS[owner]:
+    for name, words, color in STACKS[owner]:
         tall = name.endswith("attention")
-        tensor = colour != INK
+        tensor = color != INK
         top += {"linear": 20, "first norm": 10, "decoder first norm": 10}.get(name, 0)
         height = rows._replace(box=TALL) if tall else rows
-        top = sheet.put(name, words, across, top, height, colour, tensor=tensor)
+        top = sheet.put(name, words, across, top, height, color, tensor=tensor)
         if tall:
             sheet.boxes[name] = replace(sheet.boxes[name], small=True)
     for source, target in itertools.pairwise(names):

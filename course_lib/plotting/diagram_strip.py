@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 
-from course_lib.plotting.colours import KEY, OUTPUT, QUERY, VALUE, WEIGHT
+from course_lib.plotting.colors import KEY, OUTPUT, QUERY, VALUE, WEIGHT
 from course_lib.plotting.diagram import refuse_unknown, written_shapes
 from course_lib.plotting.figures import Plot
 from course_lib.plotting.svg import arrow, drawing, element, text
 
 HIGH, GAP, BOX, SIZE, LETTER = 56, 13, 30, 11.5, 6.4
-COLOURS = {
+COLORS = {
     "queries": QUERY,
     "keys": KEY,
     "attention weights": WEIGHT,
@@ -102,12 +102,12 @@ def diagram_strip(
             y = 2 + BOX / 2
             drawn += [] if words.startswith("+") else [arrow([(x + 1, y), (x + GAP - 1, y)], 1.2)]
             x += GAP
-        colour = COLOURS.get(boxes[0], "currentColor") if len(boxes) == 1 else "currentColor"
+        color = COLORS.get(boxes[0], "currentColor") if len(boxes) == 1 else "currentColor"
         is_lit = not set(boxes).isdisjoint(lit)
-        opacity = (0.4 if is_lit else 0.1) / (2 if colour == "currentColor" else 1)
+        opacity = (0.4 if is_lit else 0.1) / (2 if color == "currentColor" else 1)
         drawn_part = element(
-            "rect", x=x, y=2, width=width, height=BOX, rx=5, fill=colour, fill_opacity=opacity,
-            stroke=colour, stroke_width=2.5 if is_lit else 1,
+            "rect", x=x, y=2, width=width, height=BOX, rx=5, fill=color, fill_opacity=opacity,
+            stroke=color, stroke_width=2.5 if is_lit else 1,
         )  # fmt: skip
         weight = {"font_weight": 700 if is_lit else None}
         for i, line in enumerate(lines):

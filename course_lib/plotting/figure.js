@@ -1,7 +1,7 @@
 const NARROW = 520;
 
 // Where scripts run, the still picture of a figure becomes part of the page: it takes the page's
-// colours, and its words can be selected. Where they do not, the picture stays as it is.
+// colors, and its words can be selected. Where they do not, the picture stays as it is.
 function picture(source, alt) {
   const parsed = new DOMParser().parseFromString(source, "image/svg+xml").documentElement;
   const svg = document.importNode(parsed, true);

@@ -1,7 +1,7 @@
 """Maps with a row for each query and a column for each key: weights, masks, gradients.
 
-Masked and non-finite cells are hatched, so that colour is never the only cue. Numbers of one sign
-go from no colour to full colour, signed ones from 0 to a colour for each sign.
+Masked and non-finite cells are hatched, so that color is never the only cue. Numbers of one sign
+go from no color to full color, signed ones from 0 to a color for each sign.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,8 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 
-from course_lib.plotting.axes import clean, colour_bar, draw_cells, grid_of, write_cells
-from course_lib.plotting.colours import VALUE, of_values
+from course_lib.plotting.axes import clean, color_bar, draw_cells, grid_of, write_cells
+from course_lib.plotting.colors import VALUE, of_values
 from course_lib.plotting.display import CHART, PANELS, new_figure
 from course_lib.plotting.figures import Plot, Table
 from course_lib.plotting.words import as_array, mask_sentence, number, values_sentence
@@ -35,13 +35,13 @@ def heatmap_grid(
     limits: tuple[float, float] | None = (0.0, 1.0),
     columns: int = 3,
 ) -> Plot:
-    """Draw maps under one colour bar, with their numbers in the cells up to 8 x 8.
+    """Draw maps under one color bar, with their numbers in the cells up to 8 x 8.
 
     Args:
         panels: title -> `(num_queries, num_keys)` numbers.
         masks: title -> mask, True where attending is allowed; the other cells are hatched.
-        quantity: what the numbers are, for the colour bar and the alt text.
-        limits: the ends of the colour bar; None takes them from the data.
+        quantity: what the numbers are, for the color bar and the alt text.
+        limits: the ends of the color bar; None takes them from the data.
         columns: panels in a row of the grid.
     """
     data = {}
@@ -64,7 +64,7 @@ def heatmap_grid(
         _label_axes(axes, values.shape, name)
         words = values_sentence(values, blocked, quantity)
         told.append(f"{name}: {words}" if name else words)
-    colour_bar(figure, grid, limits, quantity)
+    color_bar(figure, grid, limits, quantity)
     return Plot(figure, ". ".join(told) + ".", map_table(data))
 
 
@@ -117,8 +117,8 @@ def draw_values(
     A blocked cell stays empty unless something other than 0 is in it.
     """
     hatched = blocked | ~np.isfinite(values)
-    colours = of_values(np.where(hatched, np.nan, values), limits)
-    draw_cells(axes, colours, hatched)
+    colors = of_values(np.where(hatched, np.nan, values), limits)
+    draw_cells(axes, colors, hatched)
     written = [f"{value:.2f}" if np.isfinite(value) else str(value) for value in values.flat]
     words = np.where(blocked & (values == 0), "", np.array(written).reshape(values.shape))
     write_cells(axes, words, hatched)

@@ -5,7 +5,7 @@ for (const figure of document.querySelectorAll("figure.course-figure[data-live=i
   inductionPage(figure, data);
 }
 
-function inductionPage(figure, { letters, text: first, longest, heads, head, colours, weights }) {
+function inductionPage(figure, { letters, text: first, longest, heads, head, colors, weights }) {
   const predict = inductionModel(unpacked(weights), heads);
   let now; // the letters, what the model made of them, the place and the head that are shown
   const { input, box } = textBox(
@@ -16,7 +16,7 @@ function inductionPage(figure, { letters, text: first, longest, heads, head, col
   const bars = make("ol", { class: "bars", "aria-label": "The five most likely next letters" });
   const output = make("div", {}, make("p", { "aria-hidden": true }, "Predict after:"), places,
     story, bars);
-  const { say, view } = livePage(figure, "A model of letters that runs in this page", colours, box,
+  const { say, view } = livePage(figure, "A model of letters that runs in this page", colors, box,
     hint, output);
   let rest;
   const headName = (of) => `layer ${Math.floor(of / heads)} head ${of % heads}`;

@@ -10,7 +10,7 @@ import numpy as np
 
 from course_lib.plotting.axes import clean, grid_of
 from course_lib.plotting.charts import lines_table
-from course_lib.plotting.colours import OUTPUT, PLAIN, QUERY, VALUE, WEIGHT
+from course_lib.plotting.colors import OUTPUT, PLAIN, QUERY, VALUE, WEIGHT
 from course_lib.plotting.display import CHART, PANELS, new_figure
 from course_lib.plotting.figures import Plot, Table
 from course_lib.plotting.words import as_array, counted, curve_sentence, number

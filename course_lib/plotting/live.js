@@ -32,13 +32,13 @@ const QUIET = 600; // milliseconds without a key before a screen reader is told 
 
 // The figure's still picture makes room for `parts` and a viewer. Gives `say`, which tells a screen
 // reader something, and `view`, which shows weights and gives the viewer's `rest`.
-function livePage(figure, label, colours, ...parts) {
+function livePage(figure, label, colors, ...parts) {
   const still = stillOf(figure);
   const heard = make("p", { class: "heard", "aria-live": "polite" });
   const place = make("div");
   const page = make("div", { class: "course-live", role: "group", "aria-label": label },
     make("style", {}, LIVE_STYLE), ...parts, place, heard);
-  for (const [name, colour] of Object.entries(colours)) page.style.setProperty(`--${name}`, colour);
+  for (const [name, color] of Object.entries(colors)) page.style.setProperty(`--${name}`, color);
   let waiting;
   still.replaceWith(page);
   return { say, view, place };
@@ -61,7 +61,7 @@ function livePage(figure, label, colours, ...parts) {
     const masked = shown.numbers.includes(null) ? " Hatched: masked." : "";
     const note = `Thicker arcs and fuller color show larger weights, up to ${scale}.${masked}`;
     return viewer(figure, {
-      ...shown, colours, scale, note, put: (root) => place.replaceChildren(root),
+      ...shown, colors, scale, note, put: (root) => place.replaceChildren(root),
     });
   }
 }

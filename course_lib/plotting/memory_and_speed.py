@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from course_lib.plotting.axes import clean, colour
+from course_lib.plotting.axes import clean, color
 from course_lib.plotting.charts import plain_ticks
-from course_lib.plotting.colours import INK, PLAIN
+from course_lib.plotting.colors import INK, PLAIN
 from course_lib.plotting.display import CHART, _has_front_end, new_figure
 from course_lib.plotting.figures import Plot, Table
 from course_lib.plotting.words import number
@@ -42,7 +42,7 @@ def roofline(peak: float, bandwidth: float, points: Mapping[str, tuple[float, fl
     axes.axvline(ridge, color=PLAIN, linewidth=0.8, linestyle=":")
     for position, (name, (intensity, reached)) in enumerate(points.items()):
         marker = "os^Dvp*X"[position % 8]
-        style = {"color": colour(position), "marker": marker, "markersize": 8, "linestyle": "none"}
+        style = {"color": color(position), "marker": marker, "markersize": 8, "linestyle": "none"}
         axes.plot([intensity], [reached], label=name, **style)
     axes.set(xscale="log", yscale="log")
     plain_ticks(axes)

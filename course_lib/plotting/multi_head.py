@@ -4,16 +4,16 @@ from typing import Any
 
 import numpy as np
 
-from course_lib.plotting.axes import clean, colour_bar, style
+from course_lib.plotting.axes import clean, color_bar, style
 from course_lib.plotting.charts import name_ends
-from course_lib.plotting.colours import of_values
+from course_lib.plotting.colors import of_values
 from course_lib.plotting.display import PANELS, new_figure
 from course_lib.plotting.figures import Plot, Table
 from course_lib.plotting.words import as_array, counted, number
 
 
 def encoding_map(table: Any) -> Plot:
-    """Return a table of positions: every entry as a colour, and some columns as curves.
+    """Return a table of positions: every entry as a color, and some columns as curves.
 
     Args:
         table: `(num_positions, embed_dim)` numbers in -1..1.
@@ -24,7 +24,7 @@ def encoding_map(table: Any) -> Plot:
     left, right = figure.subplots(1, 2)
     left.imshow(of_values(values, (-1, 1)), interpolation="none", aspect="auto")
     left.set(xlabel="column", ylabel="position")
-    colour_bar(figure, left, (-1.0, 1.0), "encoding")
+    color_bar(figure, left, (-1.0, 1.0), "encoding")
     columns = sorted({0, embed_dim // 4 // 2 * 2, embed_dim // 2 // 2 * 2})
     for place, column in enumerate(columns):
         right.plot(values[:, column], label=f"column {column}", markersize=3, **style(place))

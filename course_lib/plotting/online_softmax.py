@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from course_lib.plotting.axes import clean, colour
-from course_lib.plotting.colours import INK, KEY, OUTPUT, PLAIN, QUERY, VALUE, WEIGHT
+from course_lib.plotting.axes import clean, color
+from course_lib.plotting.colors import INK, KEY, OUTPUT, PLAIN, QUERY, VALUE, WEIGHT
 from course_lib.plotting.display import PANELS, new_figure
 from course_lib.plotting.figures import Plot, Table
 from course_lib.plotting.svg import drawing, element, text
@@ -41,9 +41,9 @@ def online_softmax(scores: Any, values: Any, block_size: int, blocks: int) -> Pl
     bars = left.bar(range(len(row)), row, width=0.6, color=(PLAIN, 0.25), edgecolor=PLAIN)
     for key in range(seen):
         is_new = key >= (blocks - 1) * block_size
-        bars[key].set(facecolor=(colour(0), 1.0 if is_new else 0.4), hatch="" if is_new else "//")
+        bars[key].set(facecolor=(color(0), 1.0 if is_new else 0.4), hatch="" if is_new else "//")
     if history:
-        left.plot([-0.5, seen - 0.5], [history[-1].maximum] * 2, color=colour(1), linewidth=2)
+        left.plot([-0.5, seen - 0.5], [history[-1].maximum] * 2, color=color(1), linewidth=2)
         left.annotate("c", (seen - 0.5, history[-1].maximum), fontsize=9, xytext=(3, -3),
                       textcoords="offset points")  # fmt: skip
     left.axhline(0, color=INK, linewidth=0.8)

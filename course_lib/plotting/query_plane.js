@@ -28,7 +28,7 @@ for (const figure of document.querySelectorAll("figure.course-figure[data-live=q
 }
 
 function planePage(figure, { keys, values, names, value_names: valueNames, reach, steps, start, scales, scale, levels,
-  weights, colours }) {
+  weights, colors }) {
   const all = decoded({ weights, levels });
   const middle = 150;
   const unit = (middle - 16) / reach;
@@ -61,7 +61,7 @@ function planePage(figure, { keys, values, names, value_names: valueNames, reach
     "aria-label": "A query to drag among keys" }, make("style", {}, LIVE_STYLE + PLANE_STYLE),
     make("p", {}, "Drag the tip of the query, or move it with the arrow keys."),
     make("div", { class: "plane" }, svg, make("div", {}, bars, ...slider(), signs)), said);
-  for (const [name, colour] of Object.entries(colours)) page.style.setProperty(`--${name}`, colour);
+  for (const [name, color] of Object.entries(colors)) page.style.setProperty(`--${name}`, color);
   still.replaceWith(page);
   svg.addEventListener("pointerdown", (event) => {
     svg.setPointerCapture(event.pointerId);

@@ -11,7 +11,7 @@ import numpy as np
 
 from course_lib.plotting.attention import DIGITS
 from course_lib.plotting.attention_data import LEVELS
-from course_lib.plotting.colours import KEY, OUTPUT, QUERY, ROLES, VALUE, WEIGHT
+from course_lib.plotting.colors import KEY, OUTPUT, QUERY, ROLES, VALUE, WEIGHT
 from course_lib.plotting.figures import Live, Plot, Table
 from course_lib.plotting.svg import arrow, drawing, element, text
 from course_lib.plotting.words import as_array, number
@@ -96,7 +96,7 @@ def query_plane(
         "scale": first,
         "levels": LEVELS,
         "weights": "".join(DIGITS[n // 64] + DIGITS[n % 64] for n in digits.flat),
-        "colours": ROLES,
+        "colors": ROLES,
     }
     output, products = now @ carried, points @ at
     best = int(now.argmax())
@@ -172,9 +172,9 @@ def _picture(
         parts.append(text(f"{weight:.2f}", left + 266, y, 12, text_anchor="start"))
     y = 54 + ROW * len(names)
     signs = (("query", QUERY), ("keys", KEY), ("values", VALUE), ("weighted average", OUTPUT))
-    for i, (words, colour) in enumerate(signs):
+    for i, (words, color) in enumerate(signs):
         x = left + 120 * (i % 2)
         line = y + 20 * (i // 2)
-        parts.append(element("circle", cx=x + 5, cy=line, r=5, fill=colour))
+        parts.append(element("circle", cx=x + 5, cy=line, r=5, fill=color))
         parts.append(text(words, x + 16, line, 12, text_anchor="start"))
     return drawing("".join(parts), WIDTH, max(SIDE, y + 40))

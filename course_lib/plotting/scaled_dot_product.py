@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from course_lib.plotting.axes import clean, colour_bar, draw_cells, write_cells
-from course_lib.plotting.colours import WEIGHT, of_values
+from course_lib.plotting.axes import clean, color_bar, draw_cells, write_cells
+from course_lib.plotting.colors import WEIGHT, of_values
 from course_lib.plotting.display import PANELS, new_figure
 from course_lib.plotting.figures import Plot, Table
 from course_lib.plotting.words import as_array, number
@@ -32,7 +32,7 @@ def saturation(scores: Any, factor: float = 1.0) -> Plot:
     write_cells(right, np.array([[f"{value:.2f}" for value in row] for row in jacobian]))
     right.set(xlabel="score of key", ylabel="weight of key", title="derivative of weight by score")
     right.set(xticks=range(len(keys)), yticks=range(len(keys)))
-    colour_bar(figure, right, (-0.25, 0.25), "derivative")
+    color_bar(figure, right, (-0.25, 0.25), "derivative")
     for axes in (left, right):
         axes.title.set_fontsize(9)
         clean(axes)

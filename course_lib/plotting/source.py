@@ -13,14 +13,14 @@ from pygments.lexers import PythonLexer
 from pygments.style import Style
 from pygments.token import Comment, Keyword, Name, Operator, String
 
-from course_lib.plotting.colours import NEGATIVE, POSITIVE, rgb
+from course_lib.plotting.colors import NEGATIVE, POSITIVE, rgb
 from course_lib.plotting.display import put
 
 _SIGNS = {"-": ("del", NEGATIVE), "+": ("ins", POSITIVE)}
 
 
 class _Quiet(Style):
-    """No colours: those of the page hold in light and dark."""
+    """No colors: those of the page hold in light and dark."""
 
     styles = {  # noqa: RUF012  (as Pygments has it)
         Keyword: "bold",
@@ -47,8 +47,8 @@ def show_source(source: str, *, against: str | None = None, title: str | None = 
         if sign == " ":
             rows.append(f"  {markup}\n")
             continue
-        tag, colour = _SIGNS[sign]
-        red, green, blue = (round(255 * part) for part in rgb(colour))
+        tag, color = _SIGNS[sign]
+        red, green, blue = (round(255 * part) for part in rgb(color))
         style = f"text-decoration:none;background:rgb({red} {green} {blue}/0.18)"
         rows.append(f'<{tag} style="{style}">{sign} {markup}\n</{tag}>')
     words = f"<figcaption><b>{html.escape(title)}</b></figcaption>" if title else ""

@@ -1,7 +1,7 @@
 """SVG: a matplotlib figure as markup that follows the page, and elements for drawing by hand.
 
 Text stays text. What matplotlib writes is made small and independent of the page it comes to: no
-prolog, no comments, no identifiers but those of shared definitions, two decimals, the colour INK as
+prolog, no comments, no identifiers but those of shared definitions, two decimals, the color INK as
 the page's `currentColor`.
 """
 
@@ -17,7 +17,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
-from course_lib.plotting.colours import FAINT, INK
+from course_lib.plotting.colors import FAINT, INK
 
 PIXELS_PER_INCH = 110
 SMALLEST_TEXT = 9  # pixels; a figure that is narrower than this needs scrolls in a box of its own
@@ -64,7 +64,7 @@ def of_figure(figure: Figure) -> str:
 def _panels(figure: Figure) -> list[Box]:
     """Return the parts of panels side by side, in points from the left and from above.
 
-    A bar of colours that is as high as a panel belongs to the panel on its left. Without panels
+    A bar of colors that is as high as a panel belongs to the panel on its left. Without panels
     side by side the list is empty.
     """
     points, height = 72 / figure.dpi, figure.bbox.height
@@ -141,7 +141,7 @@ def text(words: object, x: float, y: float, size: float = 11, **attributes: obje
 
 
 def arrow(
-    points: Sequence[tuple[float, float]], width: float = 1.4, colour: str = "currentColor"
+    points: Sequence[tuple[float, float]], width: float = 1.4, color: str = "currentColor"
 ) -> str:
     """Return a line through the points with a head at the last one."""
     (x0, y0), (x, y) = points[-2:]
@@ -151,9 +151,9 @@ def arrow(
     base, side = (x - size * dx, y - size * dy), 0.58 * size
     head = [(x, y), (base[0] - side * dy, base[1] + side * dx)]
     head.append((base[0] + side * dy, base[1] - side * dx))
-    line = {"stroke": colour, "stroke_width": width, "fill": "none"}
+    line = {"stroke": color, "stroke_width": width, "fill": "none"}
     drawn = element("polyline", points=joined([*points[:-1], base]), **line)
-    return drawn + element("polygon", points=joined(head), fill=colour)
+    return drawn + element("polygon", points=joined(head), fill=color)
 
 
 def joined(points: Sequence[tuple[float, float]]) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 
 from course_lib.plotting.attention import shortened, stage
 from course_lib.plotting.attention_data import read
-from course_lib.plotting.colours import OUTPUT
+from course_lib.plotting.colors import OUTPUT
 from course_lib.plotting.display import _has_front_end, put
 from course_lib.plotting.figures import Control, Plot, figure_html, stepper
 from course_lib.plotting.svg import drawing, element, text

@@ -15,7 +15,7 @@ for (const figure of document.querySelectorAll("figure.course-figure[data-live=t
 }
 
 function translatorPage(figure, data) {
-  const { characters, words, text: first, colours } = data;
+  const { characters, words, text: first, colors } = data;
   const models = Object.entries(data.weights).map(([name, packed]) => (
     { name: name || "trained beforehand", translate: translator(unpacked(packed), data) }));
   let model = models[0];
@@ -37,7 +37,7 @@ function translatorPage(figure, data) {
   const compared = make("p");
   const output = make("div", {}, make("div", { class: "row", role: "group",
     "aria-label": "Word by word" }, again, back, next, whole, place), story, bars, compared);
-  const { say, view, place: map } = livePage(figure, "A translator that runs in this page", colours,
+  const { say, view, place: map } = livePage(figure, "A translator that runs in this page", colors,
     ...choice(), make("div", { class: "row" }, box, hint), output);
   output.before(map);
   figure.model = { german, read, translate: (letters) => model.translate(ids(letters)) };

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from course_lib.plotting.colours import OUTPUT, PLAIN, WEIGHT
+from course_lib.plotting.colors import OUTPUT, PLAIN, WEIGHT
 from course_lib.plotting.diagram_layout import SMALLEST
 from course_lib.plotting.figures import Plot
 from course_lib.plotting.svg import arrow, drawing, element, text
@@ -56,11 +56,11 @@ def _title(words: str) -> str:
     return text(words, PANEL / 2, 12, SMALLEST, font_weight=700)
 
 
-def _box(words: str, ends: tuple[float, float], row: str, colour: str, line: float = 1.2) -> str:
+def _box(words: str, ends: tuple[float, float], row: str, color: str, line: float = 1.2) -> str:
     left, right = ends
     outline = element(
         "rect", x=left, y=ROWS[row], width=right - left, height=BOX, rx=BOX / 2 if line < 2 else 3,
-        fill=colour, fill_opacity=0.12, stroke=colour, stroke_width=line,
+        fill=color, fill_opacity=0.12, stroke=color, stroke_width=line,
     )  # fmt: skip
     return outline + text(words, (left + right) / 2, ROWS[row] + BOX / 2 + 0.5, SMALLEST)
 

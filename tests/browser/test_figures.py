@@ -26,8 +26,8 @@ def page_of(*figures, ground="#fff", ink="#222"):
     )
 
 
-CONTROLS = [_control("colour", ["red", "blue"], {}), _control("size", [1, 2, 3], {"size": 2})]
-FRAMES = [drawn(f"{colour} {size:g}") for colour in ("red", "blue") for size in (1, 2, 3)]
+CONTROLS = [_control("color", ["red", "blue"], {}), _control("size", [1, 2, 3], {"size": 2})]
+FRAMES = [drawn(f"{color} {size:g}") for color in ("red", "blue") for size in (1, 2, 3)]
 STEPPER = figure_html(stepper(FRAMES, CONTROLS, "Drawn at size 2."))
 
 
@@ -44,12 +44,12 @@ def test_a_figure_takes_the_ink_of_its_page(page, axe, ground, ink):
     assert axe(page) == []
 
 
-def test_forced_colours_are_those_of_the_page(page):
+def test_forced_colors_are_those_of_the_page(page):
     page.emulate_media(forced_colors="active")
     page.set_content(page_of(figure_html(drawn("hello"))))
-    colour = "e => getComputedStyle(e)"
-    ink = page.locator("h1").evaluate(f"{colour}.color")
-    assert page.get_by_text("hello", exact=True).first.evaluate(f"{colour}.fill") == ink
+    color = "e => getComputedStyle(e)"
+    ink = page.locator("h1").evaluate(f"{color}.color")
+    assert page.get_by_text("hello", exact=True).first.evaluate(f"{color}.fill") == ink
 
 
 def test_without_scripts_a_figure_is_a_picture_with_words_and_data(browser):
@@ -68,7 +68,7 @@ def test_without_scripts_a_figure_is_a_picture_with_words_and_data(browser):
 
 def test_a_stepper_is_moved_by_keys_and_says_what_it_shows(page, axe):
     page.set_content(page_of(STEPPER, STEPPER))
-    sliders, menus = page.get_by_label("size"), page.get_by_label("colour")
+    sliders, menus = page.get_by_label("size"), page.get_by_label("color")
     assert (sliders.count(), menus.count()) == (2, 2)
     slider = sliders.first
     slider.focus()

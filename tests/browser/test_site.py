@@ -233,7 +233,7 @@ def test_a_launched_notebook_installs_the_course_and_its_checks_work(
 
 # --- in a browser ---------------------------------------------------------------------
 
-# Colours follow from tags, classes and styles: one text for each path of them is enough.
+# Colors follow from tags, classes and styles: one text for each path of them is enough.
 ONE_TEXT_OF_A_KIND = """() => {
   const kind = e => e ? kind(e.parentElement) + ">" + e.tagName + e.getAttribute("class")
     + e.getAttribute("style") : "";
@@ -261,7 +261,7 @@ CLIPPED = """() => [...document.querySelectorAll(".bd-article pre, .bd-article .
   .filter(e => e.tagName === "PRE" || getComputedStyle(e).overflowX === "hidden")
   .map(e => `${innerWidth}: ${e.tagName} ${e.textContent.slice(0, 60)}`)"""
 STILL = "*, *::before, *::after { transition: none !important; animation: none !important; }"
-COLOURS = {"runOnly": ["color-contrast"]}
+COLORS = {"runOnly": ["color-contrast"]}
 ALL_ELSE = {"rules": {"color-contrast": {"enabled": False}}}
 
 
@@ -301,10 +301,10 @@ class Visit:
         self.serious["light"] = serious(run_axe(page, **options, **ALL_ELSE))
         page.evaluate(ONE_TEXT_OF_A_KIND)
         page.add_style_tag(content=STILL)
-        self.serious["light"] += serious(run_axe(page, **options, **COLOURS))
+        self.serious["light"] += serious(run_axe(page, **options, **COLORS))
         page.emulate_media(color_scheme="dark")
         page.wait_for_selector("html[data-theme=dark]")
-        self.serious["dark"] = serious(run_axe(page, **options, **COLOURS))
+        self.serious["dark"] = serious(run_axe(page, **options, **COLORS))
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,8 @@
 """Pieces of HTML that reports, hints and the table of progress are made of.
 
 They take text and background from the page around them, so they are legible in JupyterLab, VS Code,
-Colab and on a page, light, dark or with forced colours; no script, style sheet or resource. The one
-colour of their own is a bar at the side, visible on white and on black, that no meaning hangs on.
+Colab and on a page, light, dark or with forced colors; no script, style sheet or resource. The one
+color of their own is a bar at the side, visible on white and on black, that no meaning hangs on.
 """
 
 import html
@@ -76,7 +76,7 @@ def numbers_beside(
 ) -> str:
     """Return two small tables of numbers side by side, or stacked on a narrow page.
 
-    Numbers that end in `mark` are bold and framed, so that it does not hang on a colour.
+    Numbers that end in `mark` are bold and framed, so that it does not hang on a color.
     """
     tables = [_grid(f"{html.escape(name)}, yours:", yours, mark)]
     if expected:

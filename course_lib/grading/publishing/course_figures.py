@@ -1,6 +1,6 @@
 """The course's own figures for a feedback page, where a demo cell was not run again.
 
-They are taken from the solution notebook, as pictures in the page's colours and without a script.
+They are taken from the solution notebook, as pictures in the page's colors and without a script.
 """
 
 import re

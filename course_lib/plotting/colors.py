@@ -1,9 +1,9 @@
-"""The colours of all figures: each keeps one meaning, and holds on a light page and on a dark one.
+"""The colors of all figures: each keeps one meaning, and holds on a light page and on a dark one.
 
 A figure does not ask which page it is on. Its lines and words are `currentColor`, the page's own
-(INK), its ground is the page's. Every other colour has a luminance between 0.13 and 0.30: at
+(INK), its ground is the page's. Every other color has a luminance between 0.13 and 0.30: at
 least 3:1 against white and against the dark themes of JupyterLab, VS Code and the site. A map
-goes from the page's ground (0) to such a colour (1) by opacity, so zero is white on white and
+goes from the page's ground (0) to such a color (1) by opacity, so zero is white on white and
 dark on dark.
 """
 
@@ -30,29 +30,29 @@ POSITIVE, NEGATIVE = "#1b8592", "#c9503f"
 SERIES = ("#4c7d92", "#9a7420", "#7d6f9e", "#6f8030", "#a0607a", PLAIN)  # what has no role
 
 
-def rgb(colour: str) -> tuple[float, float, float]:
+def rgb(color: str) -> tuple[float, float, float]:
     """Return the parts of `#rrggbb`, 0 to 1."""
-    red, green, blue = bytes.fromhex(colour[1:])
+    red, green, blue = bytes.fromhex(color[1:])
     return red / 255, green / 255, blue / 255
 
 
 def of_values(values: np.ndarray, limits: tuple[float, float]) -> np.ndarray:
-    """Return a colour for each number, `values.shape + (4,)`: red, green, blue and opacity, 0 to 1.
+    """Return a color for each number, `values.shape + (4,)`: red, green, blue and opacity, 0 to 1.
 
     Args:
-        values: numbers; what is outside of `limits` gets the nearest end, nan no colour.
-        limits: the numbers without colour and with full purple. If some can be negative, colours
+        values: numbers; what is outside of `limits` gets the nearest end, nan no color.
+        limits: the numbers without color and with full purple. If some can be negative, colors
             go from red over nothing to teal, and the larger size of the two counts for both.
     """
-    colours = np.zeros((*values.shape, 4))
+    colors = np.zeros((*values.shape, 4))
     finite = np.isfinite(values)
     if limits[0] < 0:
         top = max(map(abs, limits)) or 1.0
-        colours[..., :3] = np.where((values < 0)[..., None], rgb(NEGATIVE), rgb(POSITIVE))
+        colors[..., :3] = np.where((values < 0)[..., None], rgb(NEGATIVE), rgb(POSITIVE))
         opacity = np.abs(values) / top
     else:
         low, high = limits
-        colours[..., :3] = rgb(WEIGHT)
+        colors[..., :3] = rgb(WEIGHT)
         opacity = (values - low) / ((high - low) or 1.0)
-    colours[..., 3] = np.where(finite, np.clip(np.where(finite, opacity, 0), 0, 1), 0)
-    return colours
+    colors[..., 3] = np.where(finite, np.clip(np.where(finite, opacity, 0), 0, 1), 0)
+    return colors

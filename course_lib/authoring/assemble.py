@@ -92,10 +92,7 @@ def _solutions(parts: list[Part], course: LessonTree, slug: str) -> dict[str, So
 
 
 class CellIds:
-    """Give each narrative cell an id that stays the same when cells are added elsewhere.
-
-    It is the heading of its section and its place there.
-    """
+    """Give each narrative cell an id that stays the same when cells are added elsewhere."""
 
     def __init__(self) -> None:
         self._sections: dict[str, int] = {}

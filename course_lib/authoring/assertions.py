@@ -9,10 +9,7 @@ from nbgrader.preprocessors import NbGraderPreprocessor
 
 
 class StripAssertions(NbGraderPreprocessor):
-    """Remove `assert` statements from cells tagged `demo`, and assignments that only those read.
-
-    All other lines stay as they are written. A cell that only asserts is removed.
-    """
+    """Remove `assert` statements from cells tagged `demo`, and assignments that only those read."""
 
     def preprocess(self, nb: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
         """Return the notebook without the author's assertions."""

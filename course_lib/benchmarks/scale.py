@@ -49,10 +49,7 @@ LATE = 0.1  # the share of submissions
 
 @dataclass
 class Scale:
-    """Times of the commands in seconds, and sizes of the pages in bytes.
-
-    `processor` is the processor time, which depends less on what else the machine does.
-    """
+    """Times of the commands in seconds, and sizes of the pages in bytes."""
 
     machine: str
     students: int

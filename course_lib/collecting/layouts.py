@@ -88,10 +88,7 @@ class HandedIn:
 def read_download(
     extracted: Path, left_out: Collection[Path], system: str | None
 ) -> tuple[str, Paths]:
-    """Return which system made a download, and its files by their paths in it.
-
-    A roster may lie beside the download. Files that were `left_out` of it have a path as well.
-    """
+    """Return which system made a download, and its files by their paths in it."""
     found = sorted({*left_out, *(path for path in extracted.rglob("*") if path.is_file())})
     paths = {path.relative_to(extracted).parts: path for path in found}
     paths = {parts: path for parts, path in paths.items() if not parts[0].endswith(".csv")}

@@ -146,20 +146,14 @@ def name_of(built: Built) -> str:
 
 
 def question(name, *objects, part="values", says="", dtype=None, **inputs) -> Probe:
-    """Return a probe that asks the test about these objects, with the inputs given by name.
-
-    `says` is what is special about the inputs, where something is.
-    """
+    """Return a probe that asks the test about these objects, with the inputs given by name."""
     objects = [dataclasses.replace(built, says=described(built, name)) for built in objects]
     args = {f"object_{i}": built for i, built in enumerate(objects, start=1)} | inputs
     return Probe(name, says, part, args, dtype=dtype, scenario="ask_about_each", compare="judged")
 
 
 def _edges(nudged, rounding, inputs) -> list[Probe]:
-    """Return the probes of the tolerance, one for each way to look away.
-
-    `inputs` makes arguments of which only an item and a row show that a `nudged` object is off.
-    """
+    """Return the probes of the tolerance, one for each way to look away."""
     probes = [question("rounding", *rounding, part="edges", dtype="float32", **inputs(None, None))]
     for name, ((amount, towards, item, row), _) in _NUDGES.items():
         pair = nudged(0.0, towards, row), nudged(amount, towards, row)

@@ -45,10 +45,7 @@ def sanitize_tree(value: Any) -> Any:
 
 
 def sanitize_prose(source: str) -> str:
-    """Return Markdown without HTML tags, links that run code, and pictures to fetch.
-
-    It reads as before, in code and formulas too: what is put in between has no width.
-    """
+    """Return Markdown without HTML tags, links that run code, and pictures to fetch."""
     text = _TAG.sub("<" + _WORD_JOINER, plain_text(source))
     return _PICTURE.sub("!" + _WORD_JOINER, _LINK.sub("]" + _WORD_JOINER, text))
 

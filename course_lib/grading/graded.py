@@ -26,10 +26,7 @@ _WAITS = "a written answer waits for a person: grade it in formgrader, or export
 
 @dataclass(frozen=True)
 class GradedExercise:
-    """The points of one answer.
-
-    `outcome` is the check's, or for a written answer "waiting", "left blank" or "graded".
-    """
+    """The points of one answer."""
 
     exercise: str
     points: float | None  # None: not graded, for a reason

@@ -38,10 +38,7 @@ def handed_out(lesson: str) -> list[str]:
 
 
 def stage_package(folder: Path, lesson: str) -> Path:
-    """Copy what a guest of this lesson may see, and return the folder to import it from.
-
-    Dates are kept, so Python accepts the copied compiled modules.
-    """
+    """Copy what a guest of this lesson may see, and return the folder to import it from."""
     target, before = folder / f"library-{lesson}", handed_out(lesson)
     due = {f"_{slug[3:]}" for slug in set(lessons()) - set(before)}
     visible = {path for name in _VISIBLE for path in _PACKAGE.glob(name)}

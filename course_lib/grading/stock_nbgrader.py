@@ -41,10 +41,7 @@ AUTOGRADE = [
 
 
 class RebuildSubmission(NbGraderPreprocessor):
-    """First step of sanitizing: the student's answers in the release notebook.
-
-    Without a release notebook on disk the submission passes through as it is.
-    """
+    """First step of sanitizing: the student's answers in the release notebook."""
 
     def preprocess(self, nb: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
         """Replace the notebook by the rebuilt one; notices go to its metadata and the log."""
@@ -83,10 +80,7 @@ class ExecuteWithSeed(Execute):
 
 
 class CleanOutputs(NbGraderPreprocessor):
-    """After execution: stderr of a check costs no points, and outputs hold nothing that runs.
-
-    Of all cells but checks, plain text and pictures stay.
-    """
+    """After execution: stderr of a check costs no points, and outputs hold nothing that runs."""
 
     def preprocess_cell(
         self, cell: NotebookNode, resources: dict, index: int

@@ -28,10 +28,7 @@ def bars(
     x_label: str = "keys",
     ticks: Sequence[str] | None = None,
 ) -> Plot:
-    """Draw panels of grouped bars with their values written above: title -> series -> values.
-
-    The bars are named by `ticks`, otherwise by their numbers.
-    """
+    """Draw panels of grouped bars with their values written above: title -> series -> values."""
     data = {
         title: {name: as_array(values).astype(float) for name, values in series.items()}
         for title, series in panels.items()
@@ -122,10 +119,7 @@ def draw_lines(axes: Axes, across: np.ndarray, series: Mapping[str, np.ndarray])
 
 
 def name_ends(axes: Axes) -> None:
-    """Write the name of each line at its right end, names that would overlap apart from each other.
-
-    A legend takes their place where a line has no right end or there is only one line.
-    """
+    """Write the name of each line at its right end, without overlaps."""
     drawn = [line for line in axes.lines if not str(line.get_label()).startswith("_")]
     ends = []
     for line in drawn:

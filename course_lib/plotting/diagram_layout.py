@@ -90,10 +90,7 @@ class Sheet:
         return bottom + rows.gap
 
     def down(self, source: str, target: str, *, low: bool = False) -> None:
-        """Add an arrow straight down, in the middle of the narrower box.
-
-        The shape on a long one is near its start, or with `low` near its end.
-        """
+        """Add an arrow straight down, in the middle of the narrower box."""
         start, end = self.boxes[source], self.boxes[target]
         x = min(start, end, key=lambda box: box.right - box.left).middle[0]
         y = min((start.bottom + end.top) / 2, start.bottom + 9)

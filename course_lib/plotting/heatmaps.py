@@ -112,10 +112,7 @@ def _panels_for(
 def draw_values(
     axes: Axes, values: np.ndarray, blocked: np.ndarray, limits: tuple[float, float]
 ) -> None:
-    """Draw a map with its numbers written in, hatched where blocked or not finite.
-
-    A blocked cell stays empty unless something other than 0 is in it.
-    """
+    """Draw a map with its numbers written in, hatched where blocked or not finite."""
     hatched = blocked | ~np.isfinite(values)
     colors = of_values(np.where(hatched, np.nan, values), limits)
     draw_cells(axes, colors, hatched)

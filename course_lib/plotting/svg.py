@@ -62,11 +62,7 @@ def of_figure(figure: Figure) -> str:
 
 
 def _panels(figure: Figure) -> list[Box]:
-    """Return the parts of panels side by side, in points from the left and from above.
-
-    A bar of colors that is as high as a panel belongs to the panel on its left. Without panels
-    side by side the list is empty.
-    """
+    """Return the parts of panels side by side, in points from the left and from above."""
     points, height = 72 / figure.dpi, figure.bbox.height
     boxes: list[Bbox] = []
     bars: list[Bbox] = []
@@ -122,10 +118,7 @@ def drawing(
 
 
 def element(tag: str, inside: str | None = None, **attributes: object) -> str:
-    """Return `<tag ...>inside</tag>`; `_` in an attribute's name is a hyphen, None leaves it out.
-
-    `inside` is markup: text goes through `text`, which escapes it.
-    """
+    """Return an element; `_` in an attribute's name is a hyphen, and None leaves it out."""
     pairs = "".join(
         f' {name.rstrip("_").replace("_", "-")}="{html.escape(_short(value))}"'
         for name, value in attributes.items()

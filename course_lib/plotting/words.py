@@ -125,10 +125,7 @@ def values_sentence(values: np.ndarray, blocked: np.ndarray, quantity: str) -> s
 
 
 def curve_sentence(name: str, across: np.ndarray, values: np.ndarray, *, log: bool = False) -> str:
-    """Describe a curve: level, a cliff, or its ends and the largest and smallest value between.
-
-    With `log`, rises and falls are those seen on a logarithmic axis.
-    """
+    """Describe a curve: level, a cliff, or its ends and the largest and smallest value between."""
     finite = np.flatnonzero(np.isfinite(values) & ((values > 0) | (not log)))
     if not finite.size:
         return f"{name} has no finite value"

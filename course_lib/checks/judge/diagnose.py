@@ -65,10 +65,7 @@ class Answer:
             self._least = max(1, len(failing))
 
     def explanations(self, replays: Replays, *, whole: bool = False) -> list[Explanation]:
-        """Return the mistakes that explain the most failing probes, if they explain enough of them.
-
-        With `whole`, only mistakes count that explain all failing probes.
-        """
+        """Return the mistakes that explain the most failing probes, if they explain enough."""
         least, best = max(1, self._num_failing) if whole else self._least, []
         for mistake, replayed in replays:
             found = self._explanation(mistake, replayed, least)
@@ -80,10 +77,7 @@ class Answer:
         return [one for one in best if len(one.explained) == most]
 
     def _to_explain(self) -> dict[str, set[tuple[str, str]]]:
-        """Return the violations of each probe that a mistake must reproduce: wrong values first.
-
-        These are wrong results, else gradients or attributes, else matters of hygiene.
-        """
+        """Return the violations of each probe that a mistake must reproduce: wrong values first."""
         places: dict[str, set[tuple[str, str]]] = {name: set() for name in self._outcomes}
         others = {key for key in self._failing if key[1] not in HYGIENE}
         if any(key[1] != "attributes" for key in others):
@@ -99,10 +93,7 @@ class Answer:
         return {name: places[name] for name in sorted(places, key=order)}
 
     def _explanation(self, mistake: Mistake, replayed: Outcomes, least: int) -> Explanation | None:
-        """Return what a mistake explains, or None if it explains fewer than `least` probes.
-
-        Looks at one probe after the other, because each has to be run.
-        """
+        """Return what a mistake explains, or None if it explains fewer than `least` probes."""
         explained: set[tuple[str, str]] = set()
         num_explained = self._num_failing
         for name, wanted in self._wanted.items():
@@ -221,10 +212,7 @@ _NUMBERS = ("raised", *_RESULTS)
 
 
 class Replay(dict[str, tuple[Observation, list[Violation]]]):
-    """What a known mistake does, probe by probe: run when first asked for, then kept.
-
-    Most mistakes differ from the student's in the first number, so few probes are ever run.
-    """
+    """What a known mistake does, probe by probe: run when first asked for, then kept."""
 
     def __init__(self, exercise: Exercise, model: Callable, prepared: Prepared):
         super().__init__()

@@ -38,10 +38,7 @@ _MOST_LINES = 8  # of an input that is not
 
 @dataclass(frozen=True)
 class Beside:
-    """One result as rows of text, the student's beside what the definition gives, if anything.
-
-    Numbers that differ carry `MARK`.
-    """
+    """One result as rows of text, the student's beside what the definition gives, if anything."""
 
     name: str
     yours: tuple[tuple[str, ...], ...]

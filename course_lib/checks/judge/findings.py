@@ -58,10 +58,7 @@ class _Failures:
     def say(
         self, violation: Violation, like: list[Violation], mistake=None, prop=None
     ) -> Violation:
-        """Return the failure to mention: this one, on a smaller input if it is the first one.
-
-        Among the violations `like` there may be others of its kind.
-        """
+        """Return the failure to mention: this one, on a smaller input if it is the first one."""
         if self.shown is not None or not any(violation.aspect in group for group in _TELLING):
             return violation
         self.shown = violation
@@ -198,10 +195,7 @@ def _rank(violation: Violation, misled: set[str]) -> int:
 def _violated_property(
     exercise: Exercise, violations: list[Violation], failures: _Failures
 ) -> Finding | None:
-    """Return a finding on the first property that wrong values break, or None.
-
-    If other calls may be the reason, it says so.
-    """
+    """Return a finding on the first property that wrong values break, or None."""
     failing = sorted((v for v in violations if v.aspect == "values"), key=importance)
     for prop in exercise.properties:
         for violation in failing:

@@ -165,10 +165,7 @@ def _still_a_stub(exercise: Exercise, subject: Subject | None, first: Observatio
 
 
 def _all_raised(prepared: Prepared, outcomes: Outcomes) -> bool:
-    """Return whether an error in the answer itself kept every probe from having a result.
-
-    An answer whose weights could not be injected was never called.
-    """
+    """Return whether an error in the answer itself kept every probe from having a result."""
     for probe, _ in prepared:
         seen, found = outcomes[probe.name]
         never_called = seen.raised is not None and seen.raised.phase == "inject"

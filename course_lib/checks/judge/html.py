@@ -74,10 +74,7 @@ def numbers_beside(
     expected: Sequence[Sequence[str]],
     mark: str,
 ) -> str:
-    """Return two small tables of numbers side by side, or stacked on a narrow page.
-
-    Numbers that end in `mark` are bold and framed, so that it does not hang on a color.
-    """
+    """Return two small tables of numbers side by side, or stacked on a narrow page."""
     tables = [_grid(f"{html.escape(name)}, yours:", yours, mark)]
     if expected:
         tables.append(_grid("by the definition:", expected, mark))

@@ -19,10 +19,7 @@ Outcome = tuple[Observation, list[Violation]]
 
 @dataclass(frozen=True)
 class OfTheResult:
-    """A model that changes right results: `change` gets them as an answer would return them.
-
-    It raises an error where it does not apply.
-    """
+    """A model that changes right results: `change` gets them as an answer would return them."""
 
     change: Callable
 

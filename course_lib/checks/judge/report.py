@@ -139,10 +139,7 @@ class Report:
         return "\n".join(text for text, _ in self._pieces())
 
     def html(self, hints: Sequence[str] = (), below: Iterable[str] = ()) -> str:
-        """Return the report as an HTML fragment with the same content as the text.
-
-        Each of the hints is folded. The fragments in `below` come at its end.
-        """
+        """Return the report as an HTML fragment with the same content as the text."""
         pieces = [fragment for _, fragment in self._pieces(hints)]
         return block(_BARS.get(self.outcome, "bad"), [*pieces, *below], announced=True)
 

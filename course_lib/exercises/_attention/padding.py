@@ -7,10 +7,7 @@ from course_lib.exercises._builders import at_the_largest
 
 
 def largest_padding(make_array=tensor, **fields: Any) -> list[Probe]:
-    """Return edge cases of one feature in which the padded key's scores are as large as its value.
-
-    `fields` are those of the probes, with the lengths or the mask that drop the third key.
-    """
+    """Return edge cases of one feature whose padded key and value are among the largest numbers."""
 
     def problem(size) -> dict[str, Any]:
         return {

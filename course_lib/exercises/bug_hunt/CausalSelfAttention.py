@@ -34,11 +34,7 @@ def causal_problem(rng, b, n, d, h, valid_lens=None, **options) -> Given:
 
 
 def _root_alone(rng) -> Probe:
-    """Return a problem whose result, summed over the positions, depends on the root alone.
-
-    The positions are the same from both ends, and so are both triangles; both heads are alike, and
-    so are both ways to merge them.
-    """
+    """Return a problem whose result, summed over the positions, depends on the root alone."""
     problem = causal_problem(rng, 1, 3, 6, 2)
     problem["args"]["x"].data[:, 2] = problem["args"]["x"].data[:, 0]
     for third in np.split(problem["state"]["W_qkv.weight"], 3):

@@ -11,10 +11,7 @@ from course_lib.reference import bug_hunt as oracle
 
 
 def asked(invariant, nothing_to_see) -> Callable:
-    """Return the oracle: what the test must return for each module.
-
-    `nothing_to_see(queries, keys, values, valid_lens)` says when all of them keep the invariant.
-    """
+    """Return the oracle: what the test must return for each module."""
 
     def keeps(built, inputs) -> bool:
         name = name_of(built)

@@ -28,10 +28,7 @@ def _same_everywhere(rng, num_heads: int, num_positions: int) -> np.ndarray:
 
 
 def _mean_of(weights: torch.Tensor, rows: Iterable[int], offset: int, count: int) -> torch.Tensor:
-    """Return the sum of the weights [i, i + offset] over the rows, divided by the count.
-
-    Columns out of range are left out of the sum; a negative one wraps around.
-    """
+    """Return the sum of the weights [i, i + offset] over the rows, divided by the count."""
     n = weights.shape[-1]
     found = [weights[:, i, i + offset] for i in rows if i >= 0 and -n <= i + offset < n]
     return sum(found, start=torch.zeros_like(weights[:, 0, 0])) / max(count, 1)

@@ -32,10 +32,7 @@ def state_of(rng, embed_dim, *, bias=False, scale=1.0) -> dict[str, np.ndarray]:
 
 
 def _attention_probe(rng, name, says, sizes, *, part="values", gradient=False, **options) -> Probe:
-    """Return a probe of sizes (batch, num_queries, num_keys, num_heads, head_dim).
-
-    Lengths go by position if they are given alone, otherwise by name, as the mask does.
-    """
+    """Return a probe of sizes (batch, num_queries, num_keys, num_heads, head_dim)."""
     batch, n, m, num_heads, head_dim = sizes
     embed_dim = num_heads * head_dim
     inputs = options.pop("inputs", None) or {

@@ -35,10 +35,7 @@ def norm_weights(rng, name, d) -> Given:
 
 
 def built(rng, attentions, num_norms, sizes: Sizes) -> Given:
-    """Return how to build a block, and its weights. Only a problem about `eps` depends on it.
-
-    `attentions` are the shapes of each attention's weights, as multiples of `embed_dim`.
-    """
+    """Return how to build a block, and its weights. Only a problem about `eps` depends on it."""
     d, num_heads, hidden = sizes
     state = {
         f"{name}.{layer}.weight": _weight(rng, times * d, d)

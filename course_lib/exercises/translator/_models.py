@@ -35,10 +35,7 @@ MODES = {  # probes of how the model is called: options of `scripted`, and what 
 
 
 def scripted(rng, *, size=1.0, says_pads=False, **options) -> Built:
-    """Make a translator of random tables, which ends a translation where its source ends.
-
-    With `says_pads`, its most likely word is the pad; else it never says pad or start.
-    """
+    """Make a translator of random tables, which ends a translation where its source ends."""
     start, end, pad = (int(word) for word in rng.permutation(np.arange(1, WORDS))[:3])
     tables = {
         "queries": rng.normal(0, 1, (WORDS, FEATURES)),

@@ -12,10 +12,7 @@ Groups = dict[str, dict[str, str]]  # names in groups, each with a reason or ""
 
 @dataclass(frozen=True)
 class ExportRequest:
-    """What to export: the options of `course export`, whose help explains them.
-
-    `lessons` None means every graded lesson. `columns` are the columns of --map by lesson.
-    """
+    """What to export: the options of `course export`, whose help explains them."""
 
     to: str = "csv"
     lessons: Sequence[str] | None = None

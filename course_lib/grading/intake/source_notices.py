@@ -33,10 +33,7 @@ _STUB = "NotImplementedError"
 
 
 def source_notices(notebook: NotebookNode) -> list[str]:
-    """Return notes on a rebuilt notebook: names that an answer should not use, by cell.
-
-    What the lesson's own cells name is everyone's business.
-    """
+    """Return notes on a rebuilt notebook: names that an answer should not use, by cell."""
     found = []
     ours = (cell.source for cell in notebook.cells if not is_theirs(cell))
     lessons = {word for source in ours for word in _named(source)}

@@ -43,10 +43,7 @@ class Publisher:
         self._published: set[str] = set()
 
     def publish(self, student: str, text: str) -> list[str]:
-        """Write a graded notebook, given as text: first its grades, then the files.
-
-        Its page is made later. The outcomes of its checks are returned.
-        """
+        """Write a graded notebook, given as text: first its grades, then the files."""
         notebook = v4.reads(text)  # written by us
         rows = read_notebook(notebook).rows
         with one_transaction(self.gradebook):
@@ -145,10 +142,7 @@ class Publisher:
     def _grade(
         self, about: SubmittedNotebook, notebook: NotebookNode, rows: tuple[GradedExercise, ...]
     ) -> None:
-        """Save grades and late penalty, as SaveAutoGrades and AssignLatePenalties do.
-
-        Points given by hand wait for a person again only if the student's work has changed.
-        """
+        """Save grades and late penalty, as SaveAutoGrades and AssignLatePenalties do."""
         before = self.course.read_graded(about.student.id, self.lesson)
         is_same = before is not None and _has_same_work(before, notebook)
         grades = {grade.name: grade for grade in about.grades}

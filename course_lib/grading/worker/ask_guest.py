@@ -115,10 +115,7 @@ def observe_and_judge(
 def judge_reply(
     exercise: Exercise, seed: str, reply: Reply, observe_more: Observer | None = None
 ) -> Report | str:
-    """Return the report on a plausible reply, or a key of `ENDINGS`.
-
-    Without `observe_more`, no known mistake is looked for.
-    """
+    """Return the report on a plausible reply, or a key of `ENDINGS`."""
     if reply.missing:
         return still_missing(exercise, reply.missing)
     if any(seen.raised and seen.raised.type_name == "MemoryError" for seen in reply.seen.values()):

@@ -127,10 +127,7 @@ def mode_noted(target, probe, args, kwargs):
 
 @statistic
 def equal_generators(target, probe, args, kwargs):
-    """Return -1 where texts of generators in the same state differ, and 0 elsewhere.
-
-    It is -1 everywhere if the next text is the same again. The generator may be the global one.
-    """
+    """Return -1 where texts of generators in the same state differ, and 0 elsewhere."""
     own = "generator" in kwargs
     generator = torch.Generator() if own else torch.default_generator
 

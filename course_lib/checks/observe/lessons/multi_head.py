@@ -12,11 +12,7 @@ from course_lib.checks.observe.scenarios import BUILDERS, builder, scenario, wit
 
 @scenario
 def load_weights(target, probe, args, kwargs):
-    """Call `target(mha, reference)`, then return what the torch module does, in five parts.
-
-    Both modules are made of the tensors handed over, and the reference starts with other numbers.
-    With `change_afterwards` the source is overwritten before the reference is used.
-    """
+    """Call `target(mha, reference)`, then return what the torch module does, in five parts."""
     given = {**args, **kwargs}
     with torch.random.fork_rng(devices=[]):  # what we draw is not held against the answer
         mha, reference = _modules_for_loading(given)

@@ -18,10 +18,7 @@ class _Noise(nn.Module):
 
 
 class _Translator(nn.Module):
-    """`model(source, valid_lens, inputs, mask=None) -> logits`, from `logits_of` of each kind.
-
-    `looked_at` names "graph" or "mode", or both, if the probe is about them.
-    """
+    """`model(source, valid_lens, inputs, mask=None) -> logits`, from `logits_of` of each kind."""
 
     def __init__(self, start, end, pad, looked_at=""):
         super().__init__()

@@ -206,9 +206,23 @@ def test_where_torch_comes_from(clone, installs, monkeypatch, wanted, platform, 
         patch.setattr(sys, "platform", platform)
         patch.setattr(bootstrap.shutil, "which", lambda name: gpu)
         bootstrap.ensure(clone)
-    (command,) = installs
-    given = dict(itertools.pairwise(command))
-    assert given.get("--extra-index-url") == index
+    *before, everything = installs
+    assert [dict(itertools.pairwise(one))["--index-url"] for one in before] == [index] * bool(index)
+    assert all(one[-1] == "torch==9.9" for one in before) and "--index-url" not in everything
+
+
+def test_without_its_own_index_torch_comes_from_the_default_one(clone, installs, monkeypatch):
+    monkeypatch.setenv("COURSE_TORCH_INDEX", "https://nowhere")
+    recorded = bootstrap._run
+
+    def run(command, problem):
+        recorded(command, problem)
+        if "https://nowhere" in command:
+            raise SetupError("no answer")
+
+    monkeypatch.setattr(bootstrap, "_run", run)
+    bootstrap.ensure(clone)
+    assert len(installs) == 2 and (clone / STAMP).is_file()
 
 
 def test_a_python_older_than_pyproject_says_is_told_so_in_one_sentence():

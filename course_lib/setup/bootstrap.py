@@ -152,17 +152,21 @@ def install(root: Path) -> None:
     # Called by its own Python, an environment cannot be replaced.
     if not _runs_in(venv) and not _python_version(venv):
         _run([sys.executable, "-m", "venv", "--clear", str(venv)], f"{venv} was not made")
-    # pip prefers a version such as 2.13.0+cpu to the same version without a suffix.
     index = os.environ.get("COURSE_TORCH_INDEX")
     if index is None and sys.platform.startswith("linux") and not shutil.which("nvidia-smi"):
         index = CPU_INDEX
-    _say(f"PyTorch comes from {index or 'the default index'}; COURSE_TORCH_INDEX names another one")
+    constraints = ["--constraint", str(root / "constraints.txt")]
     _say("installing PyTorch, Jupyter and the course into .venv (some minutes)")
-    extras = ",".join(_pyproject(root)["project"].get("optional-dependencies", {}))
-    arguments = ["--extra-index-url", index] if index else []
-    arguments += ["--constraint", str(root / "constraints.txt")]
-    arguments += ["--editable", f"{root}[{extras}]" if extras else str(root)]  # a bundle has none
-    _pip(venv, *arguments)
+    _say(f"PyTorch comes from {index or 'the default index'}; COURSE_TORCH_INDEX names another one")
+    project = _pyproject(root)["project"]
+    if index:  # in a step of its own, because pip would ask this index about every other package
+        torch = next(line for line in project["dependencies"] if line.startswith("torch"))
+        try:
+            _pip(venv, "--no-deps", "--retries", "2", "--index-url", index, *constraints, torch)
+        except SetupError:
+            _say("PyTorch comes from the default index instead")
+    extras = ",".join(project.get("optional-dependencies", {}))  # a bundle has none
+    _pip(venv, *constraints, "--editable", f"{root}[{extras}]" if extras else str(root))
     made = {"fingerprint": fingerprint(root), "python": _python_version(venv)}
     stamp.write_text(json.dumps(made), encoding="utf-8")
 

@@ -84,7 +84,7 @@ log_of_softmax = but(
 )
 
 
-in_float32 = but("dtype_changed", log_p=lambda logits: logits.float().log_softmax(-1))
+in_float32 = but(log_p=lambda logits: logits.float().log_softmax(-1))
 detached = but("detached", log_p=lambda logits: logits.detach().log_softmax(-1))
 
 

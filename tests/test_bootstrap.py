@@ -46,6 +46,7 @@ def installs(clone, monkeypatch):
             calls.append(command)
 
     monkeypatch.setattr(bootstrap, "_run", fake_run)
+    monkeypatch.setenv("COURSE_TORCH_INDEX", "")  # PyTorch takes no step of its own
     monkeypatch.setattr(
         bootstrap, "_python_version", lambda venv: PYTHON * bootstrap.python_of(venv).exists()
     )
@@ -200,6 +201,7 @@ def test_pip_installs_into_venv_whatever_the_user_set_for_it(program, monkeypatc
     ],
 )
 def test_where_torch_comes_from(clone, installs, monkeypatch, wanted, platform, gpu, index):
+    monkeypatch.delenv("COURSE_TORCH_INDEX")
     if wanted is not None:
         monkeypatch.setenv("COURSE_TORCH_INDEX", wanted)
     with monkeypatch.context() as patch:

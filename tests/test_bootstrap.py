@@ -171,7 +171,7 @@ def test_a_command_that_fails_is_one_sentence_and_prints_its_reason(program, cap
     [
         (SetupError("the remedy"), "course: the remedy\n"),
         (KeyboardInterrupt(), "course: interrupted; the next call goes on from here\n"),
-        (OSError(28, "No space left on device"), "No space left on device\n"),
+        (OSError(28, "No space left on device"), "No space left on device; check the free disk"),
     ],
 )
 def test_every_failure_is_one_sentence_and_not_zero(clone, monkeypatch, capsys, error, sentence):
@@ -213,18 +213,23 @@ def test_where_torch_comes_from(clone, installs, monkeypatch, wanted, platform, 
     assert all(one[-1] == "torch==9.9" for one in before) and "--index-url" not in everything
 
 
-def test_without_its_own_index_torch_comes_from_the_default_one(clone, installs, monkeypatch):
-    monkeypatch.setenv("COURSE_TORCH_INDEX", "https://nowhere")
+def test_only_a_missing_default_of_ours_is_replaced_by_pips(clone, installs, monkeypatch):
     recorded = bootstrap._run
 
     def run(command, problem):
         recorded(command, problem)
-        if "https://nowhere" in command:
+        if "--index-url" in command:
             raise SetupError("no answer")
 
     monkeypatch.setattr(bootstrap, "_run", run)
+    monkeypatch.setenv("COURSE_TORCH_INDEX", "https://nowhere")
+    with pytest.raises(SetupError, match="no answer"):
+        bootstrap.ensure(clone)
+    monkeypatch.delenv("COURSE_TORCH_INDEX")
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(bootstrap.shutil, "which", lambda name: None)
     bootstrap.ensure(clone)
-    assert len(installs) == 2 and (clone / STAMP).is_file()
+    assert len(installs) == 3 and (clone / STAMP).is_file()
 
 
 def test_a_python_older_than_pyproject_says_is_told_so_in_one_sentence():

@@ -5,11 +5,13 @@ import pytest
 import torch
 from torch import nn
 
+from course_lib.checks.judge.comparisons import tolerance_for
 from course_lib.checks.judge.definitions import Exercise, Mistake, Returned
 from course_lib.checks.judge.grade import grade, judge_observed
 from course_lib.checks.judge.prepare import prepare
 from course_lib.checks.observe.call import observe
-from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.checks.observe.probe import Dtype, Probe, tensor
+from course_lib.checks.observe.record import Recorded
 from course_lib.exercises import find
 from course_lib.reference import Expected
 
@@ -231,3 +233,14 @@ def test_an_edge_case_is_named_with_an_error_only_where_nothing_else_raises_it()
     (finding,) = grade(one, lambda x: x[7]).findings
     assert finding.message.startswith("Your code raised IndexError")
     assert "which line fails" in finding.hint
+
+
+def test_half_precision_is_forgiven_where_the_call_asks_for_it():
+    def tolerance(got, **more):
+        return tolerance_for(probe(**more), Recorded("tensor", "torch.Tensor", got))
+
+    asked = {"args": {"x": tensor([1.0]), "dtype": Dtype("float16")}}
+    assert tolerance("float16", dtype="float16") == tolerance("float16", **asked) == 1e-2
+    assert tolerance("bfloat16", dtype="bfloat16") == 5e-2
+    assert tolerance("float16", dtype="float32") == tolerance("float32", dtype="float32") == 1e-4
+    assert tolerance("float16") == tolerance("float32") == 2e-6  # to a question in float64

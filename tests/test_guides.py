@@ -61,7 +61,8 @@ eve,Eve,Upper,e@x.org
 """
 TINY = "from course_lib import plotting\n\nassert 1 + 1 == 2"
 EXERCISES = "course_lib/exercises/masked_softmax"
-FOUND = re.compile(r'        edge\("large".*?\n    \]', re.DOTALL)  # the probes with large scores
+# The probes with large scores.
+FOUND = re.compile(r'        edge\("one_far_above".*?\n    \]', re.DOTALL)
 # What the sample class submits: all is right; `stable_softmax` overflows for large scores.
 ADA, BOB = "all-right", "late"
 

@@ -33,8 +33,8 @@ class Made:
         lines += [f"left alone, because it or its lesson was changed: {name}" for name in self.left]
         if self.left:
             lines.append(
-                "for the course's version, move changed files away and run this again; lessons "
-                "that you built here are brought up to date by: course build"
+                "to get the course's version, move the changed files away and run this again; to "
+                "update lessons that you built here, run: course build"
             )
         return "\n".join(lines)
 

@@ -212,7 +212,7 @@ def new_exercise(
         str, typer.Option("--lesson", help="The lesson of the exercise, such as 02.")
     ],
 ) -> None:
-    """Write all pieces of a new exercise, with placeholders to replace.
+    """Write the pieces of a new exercise, with placeholders to replace.
 
     Example: course new exercise window_mask --lesson 02
     """
@@ -225,7 +225,8 @@ def new_exercise(
     slug = find_lesson(list(course.lessons), lesson)
     for path in skeleton.new_exercise(course, name, slug):
         typer.echo(f"write in: {course.relative(path)}")
-    typer.echo(f"then:     course build {slug}")
+    typer.echo("add name: course_lib/notebook/library_parts.py")
+    typer.echo(f"then:     ruff check --fix . && course build {slug}")
 
 
 @new.command("lesson")

@@ -25,7 +25,7 @@ def sentence(error: OSError) -> str | None:
         return f"{file}{error.strerror}; make room and run the same command again"
     if error.filename is None:
         return None
-    remedy = "check that the path and its permissions are as the command needs them"
+    remedy = "check that it exists and that you may read and write it"
     return f"{os.fsdecode(error.filename)}: {error.strerror}; {remedy}"
 
 

@@ -80,10 +80,7 @@ def at_the_largest(make: Callable[[float], Mapping]) -> list[Probe]:
 
 
 def in_steps(**right: Any) -> Callable[[Callable], Callable[..., Any]]:
-    """Give the correct steps as defaults to a function that makes a model from its steps.
-
-    A call must change at least one step, so that no correct answer is in the file.
-    """
+    """Give the correct steps as defaults to a function that makes a model from its steps."""
 
     def with_right(make: Callable) -> Callable:
         def changed(*first: Any, **changes: Any) -> Any:

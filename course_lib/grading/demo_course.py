@@ -104,10 +104,7 @@ def sample_class(lesson: str) -> list[SampleStudent]:
 
 
 def make_folder(root: Path, folder: Path) -> None:
-    """Make an empty course folder that shares the sources of the course at `root`.
-
-    A folder that holds something other than a demo is refused, and nothing in it is deleted.
-    """
+    """Make an empty course folder that shares the sources of the course at `root`."""
     config = folder / CONFIG
     if folder.exists() and any(folder.iterdir()):
         if not (config.is_file() and config.read_text(encoding="utf-8").startswith(_MARK)):

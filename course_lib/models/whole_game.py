@@ -118,10 +118,7 @@ def use_module(model: Translator, module: nn.Module) -> None:
 
 
 def use_softmax(model: Translator, softmax: Callable[[Tensor, Tensor], Tensor]) -> None:
-    """Make a trained translator turn scores `(batch, t, m)` into weights with `softmax`.
-
-    It is called as `softmax(scores, valid_lens)`.
-    """
+    """Make a trained translator turn scores `(batch, t, m)` into weights with `softmax`."""
 
     def attend(
         queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor

@@ -1,4 +1,4 @@
-"""Show a student's own library, the parts of a Transformer with theirs filled, or a certificate.
+"""Show a student's own library as the parts of a Transformer, with theirs filled.
 
 Theirs have a thick border, a fill, bold words and a check mark; those that are still the course's
 have a dashed border. Numbers go through the parts from top to bottom.

@@ -39,8 +39,11 @@ def main(argv: Sequence[str], run: Callable[[list[str]], int], root: Path = ROOT
         if runs_complete(root):
             return run(list(argv))
         python = ensure(root)
-    except (SetupError, OSError) as error:
+    except SetupError as error:
         _say(str(error))
+        return 1
+    except OSError as error:
+        _say(f"{error}; check the free disk space and your permissions in {root}, and call again")
         return 1
     except KeyboardInterrupt:
         _say("interrupted; the next call goes on from here")
@@ -152,19 +155,23 @@ def install(root: Path) -> None:
     # Called by its own Python, an environment cannot be replaced.
     if not _runs_in(venv) and not _python_version(venv):
         _run([sys.executable, "-m", "venv", "--clear", str(venv)], f"{venv} was not made")
-    index = os.environ.get("COURSE_TORCH_INDEX")
-    if index is None and sys.platform.startswith("linux") and not shutil.which("nvidia-smi"):
-        index = CPU_INDEX
+    named = os.environ.get("COURSE_TORCH_INDEX")
+    has_gpu = not sys.platform.startswith("linux") or shutil.which("nvidia-smi")
+    index = named if named is not None or has_gpu else CPU_INDEX
     constraints = ["--constraint", str(root / "constraints.txt")]
     _say("installing PyTorch, Jupyter and the course into .venv (some minutes)")
-    _say(f"PyTorch comes from {index or 'the default index'}; COURSE_TORCH_INDEX names another one")
+    _say(
+        f"PyTorch comes from {index or 'the default index'}; set COURSE_TORCH_INDEX to use another"
+    )
     project = _pyproject(root)["project"]
     if index:  # in a step of its own, because pip would ask this index about every other package
         torch = next(line for line in project["dependencies"] if line.startswith("torch"))
         try:
             _pip(venv, "--no-deps", "--retries", "2", "--index-url", index, *constraints, torch)
         except SetupError:
-            _say("PyTorch comes from the default index instead")
+            if named:
+                raise
+            _say("PyTorch comes from the default index instead, perhaps with CUDA (several GB)")
     extras = ",".join(project.get("optional-dependencies", {}))  # a bundle has none
     _pip(venv, *constraints, "--editable", f"{root}[{extras}]" if extras else str(root))
     made = {"fingerprint": fingerprint(root), "python": _python_version(venv)}

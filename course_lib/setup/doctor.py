@@ -1,11 +1,11 @@
 """`course doctor`: each finding about the installation is ok or holds the command that fixes it."""
 
-import contextlib
 import getpass
 import importlib.metadata
 import importlib.util
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -81,15 +81,22 @@ def look_at_packages(clone: Path) -> Finding:
     path = clone / "constraints.txt"
     if not path.is_file():
         return Finding("packages", True, "installed without the clone: no pins to compare with")
-    wrong = [f"{name} is missing" for name in NEEDED_MODULES if not importlib.util.find_spec(name)]
+    packages = importlib.metadata.distributions()
+    found = {_plain(one.name): one.version.partition("+")[0] for one in packages if one.name}
+    required = importlib.metadata.requires("attention-course") or []
+    core = [re.split(r"[^\w.-]", line)[0] for line in required if ";" not in line]
+    wrong = [f"{name} is missing" for name in core if _plain(name) not in found]
     pins = [line for line in path.read_text(encoding="utf-8").splitlines() if "==" in line]
     for name, _, pinned in (line.partition(";")[0].strip().partition("==") for line in pins):
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # an optional one
-            installed = importlib.metadata.version(name).partition("+")[0]
-            if installed != pinned:
-                wrong.append(f"{name} {installed} instead of {pinned}")
+        installed = found.get(_plain(name), pinned)  # else it is an optional one
+        if installed != pinned:
+            wrong.append(f"{name} {installed} instead of {pinned}")
     fix = f"{sys.executable} -m pip install -c {path} -e {clone}"
     return Finding("packages", not wrong, "; ".join(wrong) or "as tested together", fix)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def look_at_torch() -> Finding:

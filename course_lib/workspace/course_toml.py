@@ -38,6 +38,9 @@ def other_points(counted: Mapping[str, float], wanted: Mapping[str, float]) -> s
     return next((n for n, points in counted.items() if wanted.get(n, points) != points), None)
 
 
+_NOTHING = ClassSettings()  # always the same one, since exercises are kept by these settings
+
+
 def read_settings(
     root: Path | None, exercises: Collection[str], lessons: Collection[str]
 ) -> ClassSettings:
@@ -56,7 +59,7 @@ def read_settings(
     for path in (*places, Path(__file__).parents[1] / FILE):
         if path.is_file():
             return _read(path, path.stat().st_mtime_ns, tuple(exercises), tuple(lessons))
-    return ClassSettings()
+    return _NOTHING
 
 
 @functools.lru_cache(maxsize=10)

@@ -8,8 +8,7 @@ from matplotlib.figure import Figure
 
 from course_lib import plotting
 from course_lib.plotting import Plot, Table
-from course_lib.plotting.display import _control
-from course_lib.plotting.figures import figure_html, stepper
+from course_lib.plotting.figures import Control, figure_html, stepper
 
 
 def drawn(words):
@@ -26,7 +25,7 @@ def page_of(*figures, ground="#fff", ink="#222"):
     )
 
 
-CONTROLS = [_control("color", ["red", "blue"], {}), _control("size", [1, 2, 3], {"size": 2})]
+CONTROLS = [Control("color", ["red", "blue"], 0), Control("size", [1, 2, 3], 1)]
 FRAMES = [drawn(f"{color} {size:g}") for color in ("red", "blue") for size in (1, 2, 3)]
 STEPPER = figure_html(stepper(FRAMES, CONTROLS, "Drawn at size 2."))
 
@@ -133,7 +132,7 @@ def test_what_a_control_moves_can_be_dragged_in_the_picture(page):
         return plotting.query_weights([0, 1, 2], [3, 2, 1], query, weights, 2.0)
 
     queries = [0.0, 0.5, 1.0, 1.5, 2.0]
-    frames = stepper([moved(query) for query in queries], [_control("query", queries, {})], "At 0.")
+    frames = stepper([moved(query) for query in queries], [Control("query", queries, 0)], "At 0.")
     page.set_content(page_of(figure_html(frames)))
     slider = page.get_by_role("slider")
     box = page.locator("figure > svg").bounding_box()
@@ -179,7 +178,7 @@ def test_a_query_moves_by_keys_and_a_slider_sharpens_its_weights(page):
 
 def test_recorded_steps_play_and_pause(page, axe):
     frames = [drawn(f"step {step}") for step in range(30)]
-    control = _control("step", list(range(30)), {"step": 29})
+    control = Control("step", list(range(30)), 29)
     page.set_content(page_of(figure_html(stepper(frames, [control], "Recorded.", plays=True))))
     play = page.get_by_role("button", name="Play")
     assert axe(page) == []

@@ -11,6 +11,7 @@ import torch
 from course_lib.checks.judge.definitions import Exercise, Mistake
 from course_lib.checks.judge.of_the_result import OfTheResult
 
+_OF_THE_KIND = ("default_dtype", "always_float64")
 _HOLDS = {"numbers": "f", "whole numbers": "i", "bools": "b", "anything": "fib"}
 
 
@@ -50,8 +51,10 @@ def in_any(exercise: Exercise) -> tuple[Mistake, ...]:
         return Mistake(id, model, fact, question, twins=tuple(twins))
 
     def of(what: str, id: str, *changes: Callable) -> Callable[[str, str], Mistake]:
+        # "Your numbers" are those of all results, unless the change concerns their kind alone.
+        where = places if what == "anything" or id in _OF_THE_KIND else [None]
         models = [
-            functools.partial(_only, what, change, place) for change in changes for place in places
+            functools.partial(_only, what, change, place) for change in changes for place in where
         ]
         return functools.partial(says, id, models)
 

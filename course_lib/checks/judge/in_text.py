@@ -27,7 +27,7 @@ def told_apart(
     yours, theirs = [], []
     for row in zip(*(x.reshape(shape) for x in (data, expected, wrong)), strict=True):
         pairs = [
-            in_digits([ours if is_wrong else want, want])
+            in_digits([ours, want]) if is_wrong else [in_digits([n])[0] for n in (ours, want)]
             for ours, want, is_wrong in zip(*row, strict=True)
         ]
         marks = [MARK if is_wrong else "" for is_wrong in row[2]]

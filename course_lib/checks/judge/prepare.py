@@ -51,10 +51,7 @@ def _ask(exercise, probe, inputs, state) -> Expected:
 
 
 def _differentiate(exercise, probe, inputs, state, variable, at: float) -> np.ndarray:
-    """Return central differences of sum(grad_outputs * first output), one number at a time.
-
-    Where the slopes to both sides differ, a kink may lie within the step: a smaller step is taken.
-    """
+    """Return central differences of sum(grad_outputs * first output), one number at a time."""
     gradient = np.zeros(variable.shape)
     for index in np.ndindex(variable.shape):
         kept = variable[index]

@@ -240,10 +240,7 @@ _OURS = 16  # bytes: the number that `_Given` makes, and its gradient
 
 
 class _Given(torch.autograd.Function):
-    """A number whose gradient with respect to `first` is `grad`, the tensor itself.
-
-    `torch.autograd.grad(first, leaves, grad)` means the same, and imports sympy the first time.
-    """
+    """A number whose gradient with respect to `first` is `grad`, the tensor itself."""
 
     @staticmethod
     def forward(ctx, first, grad) -> torch.Tensor:

@@ -366,7 +366,7 @@ SHARED = (
     Row("weights_with_graph", {"keep": keep_with_graph}).says(
         "`self.attention_weights` still carries its graph, which keeps every intermediate result "
         "in memory.",
-        "What does `.detach()` do?",
+        "What does `.detach()` leave out?",
     ),
     Row("weights_returned_too", {"forward": outputs_and_weights}).says(
         "Your `forward` returns the outputs and the weights. It must return the outputs alone; the "

@@ -30,10 +30,7 @@ class ExportRequest:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an export wrote. `into` and `matching` belong to an LMS's file.
-
-    Each of `lessons` has the name, the column, its points, and its students by group.
-    """
+    """What an export wrote. `into` and `matching` belong to an LMS's file."""
 
     output: Path
     dry_run: bool

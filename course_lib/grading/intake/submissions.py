@@ -89,10 +89,7 @@ def _meant(path: Path, lesson: str) -> bool:
 
 
 def choose(submission: Submission, has_answers: Callable[[Path], bool]) -> Submission:
-    """Choose the only other notebook with answers if none of the lesson's name holds any.
-
-    `has_answers` tells whether a notebook can be read, is of this lesson, and was worked on.
-    """
+    """Choose the only other notebook with answers if none of the lesson's name holds any."""
     named, folder = f"{submission.lesson}.ipynb", submission.folder
     if not submission.others or (submission.notebook and has_answers(submission.notebook)):
         return submission

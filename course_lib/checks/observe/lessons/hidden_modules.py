@@ -142,12 +142,7 @@ class Rounding(nn.Module):
 
 
 class Nudged(Sound):
-    """A sound module whose outputs are off by `amount * direction` where they should not be.
-
-    Feature 0 of the queries says which of them show it and with which sign. With `of` "pads" it is
-    that an item has any; with "order" that feature 1 of its keys does not ascend; with "company"
-    that there are other items.
-    """
+    """A sound module whose outputs are off by `amount * direction` where they should not be."""
 
     def __init__(self, embed_dim, num_heads, of, amount, direction, mode="both"):
         super().__init__(embed_dim, num_heads)

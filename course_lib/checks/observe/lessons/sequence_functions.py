@@ -67,12 +67,7 @@ SEQUENCE_FUNCTIONS = {
 
 
 def nudged(of, amount, direction, row=None):
-    """Move tanh(x) by up to `amount * direction`, if something is so that should not matter.
-
-    In each item feature 0 says which positions show it and with which sign. With `of` "order" it is
-    that feature 1 does not ascend; with "later" that another feature of a later position is not
-    0.37.
-    """
+    """Move tanh(x) by up to `amount * direction`, if something is so that should not matter."""
 
     def function(x):
         rows = torch.arange(x.shape[1], device=x.device)

@@ -123,7 +123,7 @@ def test_what_has_a_star_shows_it_gives_no_points_and_is_off_the_core_path(toy):
 
 
 def right(mask, dtype):
-    return torch.zeros(mask.shape, dtype=dtype).masked_fill(~mask, -torch.inf)
+    return torch.zeros_like(mask, dtype=dtype).masked_fill(~mask, -torch.inf)
 
 
 @pytest.mark.parametrize("grading", [True, False])

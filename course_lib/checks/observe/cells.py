@@ -26,7 +26,6 @@ _DEFINES = re.compile(
 )
 _RUNS_ITS_BODY = re.compile(r"%%(?:time|timeit|capture|prun)\b")
 _ANSWER = "-answer"  # ends the id of a cell that an answer is written in
-_LEFT_OUT = "when it last ran, it did not define this name"
 _MOST_NAMES, _LONGEST = 100, 80
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
@@ -84,9 +83,7 @@ class Cells:
     def stopped(self, name: str) -> str:
         """Return what stopped the cell that was to define a name, or "" if nothing did."""
         run = self._latest.get(name)
-        if run is None or not self._left_out(name, run):
-            return ""
-        return run.error or _LEFT_OUT * (run.cell_id == f"{name}{_ANSWER}")
+        return run.error if run is not None and self._left_out(name, run) else ""
 
     def _left_out(self, name: str, run: _Run) -> bool:
         """Return whether a cell left a name as it was, and only the course changed it later."""

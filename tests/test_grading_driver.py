@@ -76,7 +76,7 @@ def graded(tmp_path_factory, warm):
         "loops": f"{CAUSAL.splitlines()[0]}\n    while True: pass",
         "dead": "import os\nos._exit(1)",
         "colonless": CAUSAL.replace("device=None):", "device=None)"),
-        "misnamed": CAUSAL.replace("causal_mask", "lower_triangle"),
+        "misnamed": CAUSAL.replace("causal_mask", "causalMask"),
         "leaves": f"{CAUSAL}\nexit()",
     }.items():
         hand_in(root, student, honest(root, **RIGHT | {"causal_mask": answer}))
@@ -123,7 +123,7 @@ STOPPED = (
     "SyntaxError: expected ':' "
     "(line 1: `def causal_mask(num_queries, num_keys=None, *, device=None)`)"
 )
-WANTED = "You have `lower_triangle`; the exercise asks for `causal_mask`."
+WANTED = "You have `causalMask`; the exercise asks for `causal_mask`."
 
 
 def test_a_wrong_answer_costs_its_own_exercise_and_says_why(graded):

@@ -136,7 +136,7 @@ def test_an_interrupted_set_up_is_repeated(clone, installs, monkeypatch):
 def test_a_folder_named_venv_that_is_not_ours_is_left_alone(clone, installs):
     (clone / ".venv").mkdir()
     (clone / ".venv/letters.txt").write_text("dear")
-    with pytest.raises(SetupError, match="is no virtual environment; move it away"):
+    with pytest.raises(SetupError, match="is not a virtual environment; move it away"):
         bootstrap.ensure(clone)
     assert (clone / ".venv/letters.txt").read_text() == "dear"
 

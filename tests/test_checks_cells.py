@@ -159,6 +159,14 @@ def test_what_a_check_makes_of_cells(kernel, story, names):
         assert [words for words in expected if words not in shown] == [], (source, shown)
 
 
+def test_an_answer_that_was_renamed_is_recognized_and_no_earlier_one_is_judged(kernel):
+    kernel.run(CAUSAL, "causal_mask-answer")
+    kernel.run(CAUSAL.replace("causal_mask", "lower_triangle"), "causal_mask-answer")
+    said = kernel.said('check("causal_mask")', "causal_mask-check")
+    assert "You have `lower_triangle`; the exercise asks for `causal_mask`." in said
+    kernel.run("del causal_mask, lower_triangle")
+
+
 HOSTILE = "<script>alert(1)</script>\n\x1b[31m" + "x" * 10_000
 
 

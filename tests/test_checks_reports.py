@@ -45,6 +45,13 @@ def test_the_students_numbers_are_beside_those_of_the_definition_and_marked():
             assert (mine.removesuffix(MARK) == wanted) == (not mine.endswith(MARK))
 
 
+def test_where_all_entries_differ_the_students_numbers_are_shown_and_one_is_marked():
+    example = grade("squared_distances", lambda a, b: -((a[:, None] - b) ** 2).sum(-1)).example
+    numbers = [number for row in example.results[0].yours for number in row]
+    assert len(numbers) > 1 and all(number.startswith(("-", "0")) for number in numbers)
+    assert sum(number.endswith(MARK) for number in numbers) == 1
+
+
 def test_numbers_that_differ_late_are_shown_with_enough_digits():
     assert in_digits([0.5, 0.5]) == ["0.5", "0.5"]
     a, b = in_digits([0.1234567, 0.1234561])

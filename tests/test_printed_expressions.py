@@ -36,8 +36,8 @@ MOST_NAMES = 4  # in an expression whose names are replaced by parameters
 SECONDS = 0.5  # of processor time, for one expression
 FUNCTIONS = [name for name, exercise in exercises().items() if not exercise.is_class]
 HARD = [name for name, one in exercises().items() if one.difficulty == 3 or one.minutes >= 20]
-RUN = 6  # tokens in a row that are no coincidence
-MOST = 0.1  # of a solution's runs: calls that a statement must name stand in solutions, too
+RUN = 6  # tokens in a row; two texts hardly share as many by chance
+MOST = 0.1  # of a solution's runs, since a statement names the functions to call
 
 
 @contextmanager
@@ -156,7 +156,7 @@ def runs(text: str) -> list[tuple[str, ...]]:
 
 
 def told(name: str, text: str) -> float:
-    """Return the share of a solution's runs that stand in a text, its docstrings or its hints."""
+    """Return the share of a solution's runs of tokens that its statement or hints contain."""
     (definition,) = ast.parse(solution_source(name)).body
     parts = [text, *exercises()[name].hints]
     for node in ast.walk(definition):

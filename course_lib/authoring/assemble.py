@@ -67,11 +67,7 @@ def assemble(course: LessonTree, slug: str) -> "tuple[NotebookNode, dict[str, in
 
 
 def _solutions(parts: list[Part], course: LessonTree, slug: str) -> dict[str, Solution]:
-    """Return the solutions to paste, which may use only names that the notebook knows above them.
-
-    These are the names that the setup cell binds, and the exercises, of this lesson or others, that
-    an earlier cell defines or imports.
-    """
+    """Return the solutions to paste, which may use only names that earlier cells define."""
     path = solution_path(course.library, slug)
     shown = course.relative(path)
     solutions, known = {}, set()

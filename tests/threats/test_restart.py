@@ -36,7 +36,7 @@ def finish(root):
 
 
 def strike(root, victim, number):
-    """Begin to grade, kill -9 a process once there are so many results, wait for the others."""
+    """Grade, kill a process once there are so many results, and wait for the others."""
     spool = Path(tempfile.mkdtemp(prefix="st-"))  # known to whatever the run starts
     ledger = root / ".course" / "ledger" / LESSON
     command = [sys.executable, "-m", "course_lib.cli", "grade", LESSON, "--workers", "2", "--quiet"]

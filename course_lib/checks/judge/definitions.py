@@ -84,11 +84,11 @@ class Exercise:
     Args:
         points: whole points, unless a class sets its own.
         difficulty: 1 to 3.
-        starred: optional; its check says points, its grade counts none.
+        starred: optional; the check shows points, but they do not count in the grade.
         returns: the contract of the result.
         probes: fresh random inputs from a seeded generator.
-        oracle: the function of `course_lib.reference` that gives what is `Expected`, by default
-            that of the exercise's name; for classes `oracle(construct, state, *args, **kwargs)`.
+        oracle: returns what is `Expected`; by default, the function of the exercise's name in
+            `course_lib.reference`. Of a class: `oracle(construct, state, *args, **kwargs)`.
         mistakes: where several give the same numbers, the first one is named.
         properties: most telling first.
         hints: concept, recipe, almost code.
@@ -99,7 +99,7 @@ class Exercise:
         each_counts: each probe that passes counts, whatever becomes of the others.
         comparisons: its own, by name; `exact` names those with one right result, which is shown.
         tally: a sentence about all probes, from these and the outcomes.
-        name: that of the file; the loader fills it in, as it does the lesson's slug.
+        name: the name of the file; the loader fills it in, and so the lesson's slug.
         not_its_name: what no answer to it is called: the names of all exercises.
         chain: for an integration, the exercises it puts together.
         takes_all: for an integration, the probes' scenario gets all answers as a dict.

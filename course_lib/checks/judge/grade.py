@@ -184,7 +184,7 @@ def _unusable(exercise: Exercise, subject: Subject) -> Report | None:
             message += f". An earlier `{exercise.name}` is still there; this check did not use it."
         hint = "Fix that, run the cell again, then this check."
         return Report.saying(exercise, "raised", "cell_stopped", message, hint)
-    if not subject.there:
+    if not subject.there or subject.instead:
         return _not_attempted(exercise, subject, f"There is no `{exercise.name}` yet.")
     if subject.home.startswith("course_lib.attention"):
         return Report.course_version(exercise)
@@ -200,9 +200,12 @@ def _unusable(exercise: Exercise, subject: Subject) -> Report | None:
 
 def _not_attempted(exercise: Exercise, subject: Subject | None, why: str) -> Report:
     """Return the report for an answer that is not there, with the name it may have instead."""
-    names = [n for n in (subject.others if subject else ()) if n.isidentifier() and len(n) <= 80]
+    subject = subject or Subject()
+    names = [n for n in subject.others if n.isidentifier() and len(n) <= 80]
     plain = {_plain(name): name for name in names if name not in exercise.not_its_name}
-    close = difflib.get_close_matches(_plain(exercise.name), plain, 1, 0.8)
+    close = [_plain(name) for name in subject.instead if name in plain.values()]
+    if len(close) != 1:
+        close = difflib.get_close_matches(_plain(exercise.name), plain, 1, 0.8)
     if not close:
         return Report.not_attempted(exercise, why)
     message = f"You have `{plain[close[0]]}`; the exercise asks for `{exercise.name}`."

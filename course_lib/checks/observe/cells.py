@@ -12,7 +12,7 @@ import re
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
@@ -80,10 +80,13 @@ class Cells:
                     if run.error or not self._is_courses(name):
                         self._latest[name] = run
 
-    def stopped(self, name: str) -> str:
-        """Return what stopped the cell that was to define a name, or "" if nothing did."""
+    def missing(self, name: str) -> tuple[str, Collection[str]]:
+        """Return what stopped the cell of an answer, and the names that it binds instead."""
         run = self._latest.get(name)
-        return run.error if run is not None and self._left_out(name, run) else ""
+        if run is None or not self._left_out(name, run):
+            return "", ()
+        is_mentioned = re.search(rf"\b{re.escape(name)}\b", run.source)
+        return run.error, () if run.error or is_mentioned else run.before.keys() - {name}
 
     def _left_out(self, name: str, run: _Run) -> bool:
         """Return whether a cell left a name as it was, and only the course changed it later."""
@@ -110,10 +113,10 @@ def watch_cells(shell: Any) -> None:
     shell.events.register("post_run_cell", cells.end)
 
 
-def stopped(name: str, namespace: dict[str, Any]) -> str:
-    """Return what stopped the cell of an answer in a notebook that is followed, or ""."""
+def missing(name: str, namespace: dict[str, Any]) -> tuple[str, Collection[str]]:
+    """Return why an answer is missing, if the notebook is followed (`Cells.missing`)."""
     found = (cells for cells in _watched.values() if cells._namespace is namespace)
-    return next((cells.stopped(name) for cells in found), "")
+    return next((cells.missing(name) for cells in found), ("", ()))
 
 
 def defined_in(namespace: Mapping[str, Any]) -> tuple[str, ...]:

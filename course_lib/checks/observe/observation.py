@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from course_lib.checks.observe.cells import defined_in, home_of, stopped
+from course_lib.checks.observe.cells import defined_in, home_of, missing
 from course_lib.checks.observe.record import Recorded, class_name
 
 MAX_TEXT = 4000  # characters that are kept of anything
@@ -53,6 +53,7 @@ class Subject:
     is_callable: bool = False
     name: str = ""  # of the class itself, or of the object's type
     error: str = ""  # what stopped the cell before it defined the answer: it is not looked at then
+    instead: tuple[str, ...] = ()  # what the answer's cell defines under other names
     others: tuple[str, ...] = ()  # the functions and classes that the notebook defines
 
 
@@ -66,9 +67,11 @@ def subject_of(obj: Any) -> Subject:
 def answer_in(namespace: dict[str, Any], name: str) -> tuple[Any, Subject]:
     """Return an answer by its name in a notebook's variables, and what it is.
 
-    There is none where an error stopped the latest run of its cell, whatever the name still holds.
+    There is none if the latest run of its cell did not define it, whatever the name still holds.
     """
-    error = stopped(name, namespace)
-    obj = None if error else namespace.get(name)
-    about = {"there": namespace.get(name) is not None, "others": defined_in(namespace)}
+    error, bound = missing(name, namespace)
+    others = defined_in(namespace)
+    instead = tuple(other for other in others if other in bound)
+    obj = None if error or instead else namespace.get(name)
+    about = {"there": namespace.get(name) is not None, "instead": instead, "others": others}
     return obj, replace(subject_of(obj), error=error, **about)

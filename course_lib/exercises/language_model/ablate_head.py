@@ -81,6 +81,9 @@ def _values(rng) -> list[Probe]:
 def _edges(rng) -> list[Probe]:
     edge = functools.partial(_probe, rng, part="edges")
     return [
+        edge("two_heads", 1, 0, "inside both", then=(1, 2)).says(
+            "With one `with` inside another, both heads are off inside."
+        ),
         edge("after_the_inner", 1, 0, "inside the outer, after the inner", then=(1, 2)).says(
             "After the inner `with`, the head of the outer one is still off."
         ),

@@ -1,4 +1,4 @@
-"""Read when a submission was handed in, and what nbgrader's exchange left beside it."""
+"""Read the time of a submission, and the files that nbgrader's exchange needs beside it."""
 
 import contextlib
 import re

@@ -258,19 +258,7 @@ class EarlierLengthsKept(nn.Module):
 
 
 @wrong("memory_normed")
-class MemoryNormed(nn.Module):
-    def __init__(self, embed_dim, num_heads, hidden_dim, *, device=None, dtype=None):
-        super().__init__()
-        kw = dict(device=device, dtype=dtype)
-        self.self_attention = CausalSelfAttention(embed_dim, num_heads, **kw)
-        self.cross_attention = MultiHeadAttention(embed_dim, num_heads, **kw)
-        self.norm_1, self.norm_2, self.norm_3 = (nn.LayerNorm(embed_dim, **kw) for _ in range(3))
-        self.feed_forward = nn.Sequential(
-            nn.Linear(embed_dim, hidden_dim, **kw),
-            nn.ReLU(),
-            nn.Linear(hidden_dim, embed_dim, **kw),
-        )
-
+class MemoryNormed(EarlierLengthsKept):
     def forward(self, y, memory, valid_lens=None):
         a = y + self.self_attention(self.norm_1(y))
         mem = self.norm_2(memory)

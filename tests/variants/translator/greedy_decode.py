@@ -138,9 +138,8 @@ def gradients_stay_off(model, source, valid_lens, start, end, max_len):
     return column_by_column(model, source, valid_lens, start, end, max_len)
 
 
-@wrong("first_position_read")
 @torch.no_grad()
-def first_position_read(model, source, valid_lens, start, end, max_len):
+def decoded(at, ends, model, source, valid_lens, start, end, max_len):
     was = model.training
     model.eval()
     inputs = torch.full((len(source), 1), start, device=source.device)
@@ -148,27 +147,19 @@ def first_position_read(model, source, valid_lens, start, end, max_len):
     for _ in range(max_len):
         if done.all():
             break
-        word = model(source, valid_lens, inputs)[:, 0].argmax(-1)
+        word = model(source, valid_lens, inputs)[:, at].argmax(-1)
         word = torch.where(done, model.pad, word)
         inputs = torch.cat([inputs, word[:, None]], 1)
-        done = done | (word == end)
+        done = ends(done, word, end, model.pad)
     model.train(was)
     return inputs[:, 1:]
+
+
+@wrong("first_position_read")
+def first_position_read(*given):
+    return decoded(0, lambda done, word, end, pad: done | (word == end), *given)
 
 
 @wrong("pad_ends")
-@torch.no_grad()
-def pad_ends(model, source, valid_lens, start, end, max_len):
-    was = model.training
-    model.eval()
-    inputs = torch.full((len(source), 1), start, device=source.device)
-    done = torch.zeros(len(source), dtype=torch.bool, device=source.device)
-    for _ in range(max_len):
-        if done.all():
-            break
-        word = model(source, valid_lens, inputs)[:, -1].argmax(-1)
-        word = torch.where(done, model.pad, word)
-        inputs = torch.cat([inputs, word[:, None]], 1)
-        done = (word == end) | (word == model.pad)
-    model.train(was)
-    return inputs[:, 1:]
+def pad_ends(*given):
+    return decoded(-1, lambda done, word, end, pad: (word == end) | (word == pad), *given)

@@ -106,8 +106,8 @@ EXERCISE = Exercise(
                 _masking(_shorter, found=any),
             ),
         ).says(
-            "You judge by a single item. A module may be wrong for another item of the batch.",
-            "Does your loop return before it has seen the last item?",
+            "You do not judge every item. A module may be wrong for an item that you leave out.",
+            "Which items has your loop seen when it returns?",
         ),
         mistake("mode_changed", _masking(_shorter, mode=False)).says(
             "You call `module.eval()`. A module that is wrong in train mode only then passes, and "

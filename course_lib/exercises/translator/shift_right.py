@@ -76,7 +76,7 @@ EXERCISE = Exercise(
         ).says(
             "For targets without any position you return a column with `start`. The result must "
             "have as many columns as the targets.",
-            "What is `targets[:, :-1]` if there is no column?",
+            "What is `targets[:, :-1]` if `targets` has no columns?",
         ),
     ),
     hints=(

@@ -93,7 +93,7 @@ def test_a_mistake_is_named_if_it_explains_three_quarters_of_the_failing_problem
     whole = grade_as(known, off(n2=1, n3=1, n4=1, n5=1))
     assert [finding.message for finding in whole.findings] == ["one_more!"]
     most = grade_as(known, off(n2=1, n3=1, n4=1, n5=7))
-    assert most.mistake == "one_more" and most.findings[0].message.startswith("In 3 of the 4 ")
+    assert most.mistake == "one_more" and most.findings[0].message.startswith("On 3 of the 4 ")
     assert len(most.findings) > 1, "nothing is said of what it leaves unexplained"
     for answer in (off(n2=1, n3=1, n4=8, n5=7), off(n2=1, n3=1, n4=1)):
         assert grade_as(known, answer).mistake is None

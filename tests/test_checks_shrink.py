@@ -95,3 +95,16 @@ def test_one_entry_is_framed_where_all_differ():
     results = grade("bmm", lambda a, b: -(a @ b) - 7).example.results
     numbers = [n for result in results for row in result.yours for n in row]
     assert sum(n.endswith(MARK) for n in numbers) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "mistake", "least"),
+    [("keys_permutation_invariant", "only_a_flip", 3), ("is_causal", "errors_pass", 2)],
+)
+def test_an_input_of_a_test_is_not_too_small_to_tell(name, mistake, least):
+    # Two keys have only one other order, and one position has no later one.
+    known = {one.id: one for one in exercises()[name].mistakes}[mistake]
+    failures = failures_of(name, known.model)
+    small = shrink(find(name), failures, lambda probes: observe_all(known.model, probes), known)
+    array = small.probe.args.get("keys") or small.probe.args["x"]
+    assert array.data.shape[1] >= least

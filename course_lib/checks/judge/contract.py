@@ -169,7 +169,7 @@ def wrong_dtype(
             return Problem(
                 "dtype_changed",
                 f"`{contract.name}` came back as {got.dtype}; {wanted} was {why}.",
-                "Which step makes a tensor without `dtype=`, or converts one?",
+                "Which step chooses the dtype: a `dtype=`, a conversion or a default?",
             )
     return None
 

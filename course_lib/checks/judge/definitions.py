@@ -100,6 +100,8 @@ class Exercise:
         comparisons: its own, by name; `exact` names those with one right result, which is shown.
         tally: a sentence about all probes, from these and the outcomes.
         name: the name of the file; the loader fills it in, and so the lesson's slug.
+        confirms: a right answer. The oracle may know the results only at the sizes of the probes;
+            a shrunken input is shown if this answer passes on it.
         not_its_name: what no answer to it is called: the names of all exercises.
         chain: for an integration, the exercises it puts together.
         takes_all: for an integration, the probes' scenario gets all answers as a dict.
@@ -131,6 +133,7 @@ class Exercise:
     chain: tuple[str, ...] = ()
     takes_all: bool = False
     shares: Mapping[str, float] = field(default_factory=dict)
+    confirms: Callable | None = None
 
 
 @dataclass(frozen=True)

@@ -267,4 +267,4 @@ def _pairs(exercise: Exercise) -> Iterator[Mistake]:
             continue
         model = one.build({**one.changes, **other.changes})
         message = f"Two mistakes at once. {one.message} {other.message}"
-        yield Mistake(f"{one.id}+{other.id}", model, message, one.hint)
+        yield Mistake(f"{one.id}+{other.id}", model, message, f"{one.hint} {other.hint}")

@@ -110,8 +110,9 @@ class Example:
 
     @property
     def _num_open(self) -> int:
-        """Return how many lines of the input are shown at once."""
-        return sys.maxsize if self.is_small else _MOST_LINES
+        """Return how many lines of the input are shown at once; never is only one folded."""
+        shows_all = self.is_small or len(self._input_lines()) == _MOST_LINES + 1
+        return sys.maxsize if shows_all else _MOST_LINES
 
     def _input_lines(self) -> list[str]:
         return "\n".join(assignment(*pair) for pair in self.inputs).splitlines()
@@ -150,9 +151,9 @@ _OF_OUTPUTS = ("type", "kind", "shape", "values", "dtype", "device")
 
 
 _AMONG_OTHER_CALLS = {
-    "between_calls": "between two other calls",
-    "after_another_call": "after two other calls",
-    "after_a_call_with_lengths": "after a call with lengths",
+    "between_calls": "this one, between two others",
+    "after_another_call": "this one, after two others",
+    "after_a_call_with_lengths": "this one, after one with lengths",
 }
 
 
@@ -163,7 +164,7 @@ def example_of(exercise: Exercise, violation: Violation) -> Example:
     if probe.dtype:
         inputs = (*inputs, ("dtype", probe.dtype))
     if probe.scenario in _AMONG_OTHER_CALLS:
-        inputs = (*inputs, ("called", _AMONG_OTHER_CALLS[probe.scenario]))
+        inputs = (*inputs, ("calls", _AMONG_OTHER_CALLS[probe.scenario]))
     if probe.construct:
         inputs = (("built with", text_of_options(probe.construct)), *inputs)
     results: list[Beside] = []
@@ -213,7 +214,7 @@ def _beside(name: str, expected: Any, got: Recorded, tolerance: float) -> Beside
     expected, data = np.asarray(expected), got.numbers
     if data.shape != expected.shape:
         both = (in_rows(part) if _fits(part) else (("...",),) for part in (data, expected))
-        return Beside(name, *both)
+        return Beside(f"{name}, shape {data.shape} instead of {expected.shape}", *both)
     wrong = differing(expected, data, tolerance)
     if not _fits(data):
         if not wrong.any():

@@ -164,8 +164,8 @@ def _named(explanations: list[Explanation], part: str) -> list[Finding]:
     message = first.mistake.message
     if not first.is_whole:
         message = (
-            f"In {first.num_explained} of the {first.num_failing} problems that fail, your "
-            f"results are exactly those of this mistake: {message}"
+            f"On {first.num_explained} of the {first.num_failing} inputs that fail, your results "
+            f"show exactly this mistake: {message}"
         )
     elif first.says_little:
         message = f"Your answers are those that this mistake would give: {message}"

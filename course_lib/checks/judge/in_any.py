@@ -90,7 +90,7 @@ def in_any(exercise: Exercise) -> tuple[Mistake, ...]:
         ),
         of("numbers", "twice_as_large", lambda result: 2 * result)(
             "Your numbers are exactly twice as large as they should be.",
-            "Is a factor of 1/2 missing, or a sum where an average is asked for?",
+            "Is a factor of 2 too many, a factor of 1/2 missing, or a sum in place of a mean?",
         ),
         of("numbers", "half_as_large", lambda result: result / 2)(
             "Your numbers are exactly half as large as they should be.",
@@ -102,7 +102,7 @@ def in_any(exercise: Exercise) -> tuple[Mistake, ...]:
         ),
         of("numbers", "base_two", lambda result: result / np.log(2))(
             "Your logarithm has base 2 instead of e; otherwise your numbers are right.",
-            "Which function is the natural logarithm?",
+            "Which step sets the base?",
         ),
         of("numbers", "softmax_of_the_result", lambda result: result.softmax(-1))(
             "Your numbers are the softmax of the right ones.",
@@ -143,9 +143,9 @@ def in_any(exercise: Exercise) -> tuple[Mistake, ...]:
             lambda result: result.to(torch.float32),
             lambda result: result.astype("float32"),
         )(
-            "Your numbers are right, but in the calls that fail they are float32 instead of the "
-            "dtype of the arguments, or of the one asked for.",
-            "Which step makes a tensor without `dtype=`, or converts one?",
+            "Your numbers are right, but in the calls that fail they are float32, where the "
+            "arguments (or `dtype`) ask for another type.",
+            "Which step chooses the dtype: a `dtype=`, a conversion or a default?",
         ),
         of(
             "numbers",
@@ -153,13 +153,13 @@ def in_any(exercise: Exercise) -> tuple[Mistake, ...]:
             lambda result: result.to(torch.float64),
             lambda result: result.astype("float64"),
         )(
-            "Your numbers are right, but in the calls that fail they are float64 instead of the "
-            "dtype of the arguments, or of the one asked for.",
-            "Which step converts to float64: `.double()`, NumPy, or a Python number?",
+            "Your numbers are right, but in the calls that fail they are float64, where the "
+            "arguments (or `dtype`) ask for another type.",
+            "Which step makes float64: a `dtype=`, `.double()`, NumPy or a Python number?",
         ),
         of("anything", "list_returned", lambda result: result.tolist())(
-            "Your result is right, but it consists of Python numbers; an array or a tensor is "
-            "asked for.",
+            "Your result is right, but it consists of Python numbers, which is not the type that "
+            "is asked for.",
             "Which of your steps makes Python numbers (`.item()`, `.tolist()`)?",
         ),
         of("anything", "array_for_tensor", lambda result: result.detach().numpy())(
@@ -177,7 +177,8 @@ def in_any(exercise: Exercise) -> tuple[Mistake, ...]:
         ),
         of("whole numbers", "floats_for_whole_numbers", torch.Tensor.float, float)(
             "Your numbers are right, but they are floating point numbers instead of whole ones.",
-            "Which step makes floating point numbers: a division, or a tensor without `dtype=`?",
+            "Which step makes floating point numbers: a conversion, a division, or a tensor "
+            "without `dtype=`?",
         ),
     ]
     if num_results > 1:

@@ -71,6 +71,7 @@ def shrink(
             for found in judge(exercise, candidate, expected, observed):
                 if (
                     _is_same(found, first)
+                    and _is_confirmed(exercise, found)
                     and (mistake is None or _reproduces(exercise, mistake, found))
                     and (prop is None or prop.broken_by(candidate, observed))
                 ):
@@ -104,6 +105,15 @@ def _is_same(found: Violation, first: Violation) -> bool:
     raised = [each.seen.raised for each in (found, first)]
     errors = [(error.type_name, error.lines[-1:]) for error in raised if error is not None]
     return kinds[0] == kinds[1] and (len(errors) < 2 or errors[0] == errors[1])
+
+
+def _is_confirmed(exercise: Exercise, found: Violation) -> bool:
+    """Return whether the exercise's right answer passes on the smaller input, if it has one."""
+    prepared = [(found.probe, found.expected)]
+    return (
+        exercise.confirms is None
+        or not Replay(exercise, exercise.confirms, prepared)[found.probe.name][1]
+    )
 
 
 def _reproduces(exercise: Exercise, mistake: Mistake, found: Violation) -> bool:

@@ -20,6 +20,7 @@ from course_lib.checks.judge.contract import (
 )
 from course_lib.checks.judge.definitions import Exercise
 from course_lib.checks.judge.in_text import text_of_options
+from course_lib.checks.observe.fake_device import REFUSAL
 from course_lib.checks.observe.observation import Observation, Raised
 from course_lib.checks.observe.probe import Probe
 from course_lib.checks.observe.record import Recorded
@@ -352,7 +353,8 @@ def _raised_problem(probe: Probe, seen: Observation, raised: Raised) -> Problem:
             return problem
     where = f" in `{raised.lines[-1][2]}`" if raised.lines and raised.lines[-1][2] else ""
     during = {"construct": " when built", "backward": " in the backward pass"}.get(raised.phase, "")
-    first_line = raised.message.strip().split("\n")[0][:300]
+    lines = raised.message.strip().split("\n")
+    first_line = " ".join(lines[: 1 + lines[0].endswith(":")])[:300]
     message = f"Your code raised {raised.type_name}{where}{during}: {first_line}"
     hint = "Follow the call: which line fails, and what goes into it?"
     if raised.phase == "construct":
@@ -364,7 +366,12 @@ def _raised_problem(probe: Probe, seen: Observation, raised: Raised) -> Problem:
     return Problem("raised", message, hint)
 
 
-_USUAL = {  # what Python or torch says, and what it means
+_USUAL = {  # what Python, torch or the device of a probe says, and what it means
+    REFUSAL: Problem(
+        "cpu_tensor",
+        "Your code makes a tensor on the CPU, but the arguments are on another device.",
+        "Which tensor do you make without `device=`?",
+    ),
     "before Module.__init__() call": Problem(
         "module_not_begun",
         "Your `__init__` assigns a layer before `super().__init__()` has run, so the module has "

@@ -72,7 +72,7 @@ def three_of(
             "+".join(mistake.id for mistake in trio),
             base.answer(dict(ChainMap(*(dict(mistake.changes) for mistake in trio)))),
             " ".join(["Three mistakes at once.", *(mistake.message for mistake in trio)]),
-            trio[0].hint,
+            " ".join(mistake.hint for mistake in trio),
         )
         for trio in itertools.combinations(chosen, 3)
     )
@@ -232,8 +232,7 @@ SHARED = (
         filled(-1e9),
         twins=({"fill": smallest, "spare": untouched, "clear": untouched},),
     ).says(
-        "In a row in which no key is allowed, all scores are the same finite number, such as -1e9 "
-        "or 0, so every key gets the weight 1/m.",
+        "In a row in which no key is allowed, every key gets the same weight, 1/m, instead of 0.",
         _EMPTY,
     ),
     Row("finite_fill", filled(-1e9) | {"clear": zeroed}).says(
@@ -265,7 +264,7 @@ SHARED = (
     Row("one_mask_only", {"join": lengths_or_mask}, twins=({"join": mask_or_lengths},)).says(
         "If there are both lengths and a mask, you use only one of them. A key must be allowed by "
         "both.",
-        "Which of your branches is skipped if both are given?",
+        "If both are given, where does one of them get lost?",
     ),
     Row(
         "zero_after_softmax",
@@ -297,8 +296,8 @@ SHARED = (
         scaled_by(lambda q, k: k.shape[-2]),
         twins=(scaled_by(lambda q, k: q.shape[-2]), scaled_by(lambda q, k: q.shape[1])),
     ).says(
-        "You divide the scores by the root of another size than the number of features, such as "
-        "the number of keys.",
+        "You divide the scores by the root of the wrong size, such as the number of queries or of "
+        "keys.",
         "How many products are summed in one score?",
     ),
     Row(
@@ -345,7 +344,7 @@ SHARED = (
     ),
     Row("dropout_on_the_outputs", {"average": dropped_outputs, "drop": dropped_outputs}).says(
         "You apply dropout to the outputs instead of the weights.",
-        "Which tensor does the statement drop entries of?",
+        "To which tensor does the statement apply dropout?",
     ),
     Row("stored_after_dropout", {"keep": keep_dropped}).says(
         "`attention_weights` holds the weights after dropout; it should show them before.",
@@ -384,8 +383,8 @@ SHARED = (
         "split_without_transpose",
         {"split": lambda self, x: x.reshape(x.shape[0], self.num_heads, x.shape[1], -1)},
     ).says(
-        "Your heads are split by a reshape without a transpose: a head gets whole positions "
-        "instead of a block of features.",
+        "Your heads are split by a reshape without a transpose: a head gets some of the "
+        "positions instead of some of the features.",
         "What does `split_heads` do between reshape and return?",
     ),
 )

@@ -123,7 +123,7 @@ EXERCISE = Exercise(
         mistake(
             "another_activation", _paired(torch.relu), twins=(_paired(torch.sigmoid), _paired(gelu))
         ).says(
-            "You use another function than tanh, such as ReLU or the sigmoid.",
+            "You use a function other than tanh, such as ReLU or the sigmoid.",
             "Which function is in the formula?",
         ),
     ),

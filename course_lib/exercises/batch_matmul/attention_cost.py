@@ -102,7 +102,7 @@ EXERCISE = Exercise(
             "What shape does the product of weights and values have?",
         ),
         mistake("always_4_bytes", _cost(size=lambda scores, _: 4 * scores)).says(
-            "Every element counts 4 bytes, whatever `bytes_per_element` is.",
+            "You count 4 bytes per element, whatever `bytes_per_element` is.",
             "Where does your code use `bytes_per_element`?",
         ),
         mistake(

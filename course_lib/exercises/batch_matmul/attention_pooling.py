@@ -98,7 +98,7 @@ EXERCISE = Exercise(
             _pooling(lambda q, k: torch.softmax(q @ k.mT, dim=-2)),
             twins=(_pooling(lambda q, k: torch.softmax(q @ k.mT, dim=min(1, q.dim() - 1))),),
         ).says(
-            "Your softmax runs over another axis than the keys, such as the queries, so the rows "
+            "Your softmax runs over an axis other than the keys, such as the queries, so the rows "
             "of your weights do not sum to 1.",
             "Each query distributes its attention among the keys. Which axis holds the keys?",
         ),

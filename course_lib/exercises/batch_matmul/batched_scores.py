@@ -72,8 +72,8 @@ EXERCISE = Exercise(
             both.NOT_TURNED,
         ),
         mistake("not_transposed", _scores(lambda keys: keys), fails=True).says(
-            "You multiply queries and keys without a transpose. That works only if there are as "
-            "many keys as features.",
+            "You multiply queries and keys without a transpose. This runs only if there are as "
+            "many keys as features, and its numbers are wrong even then.",
             "Which sizes meet in the middle of (n, d) times (m, d), and which have to?",
         ),
         mistake(

@@ -82,9 +82,9 @@ EXERCISE = Exercise(
             "Which numbers does `range(k)` count?",
         ),
         mistake("one_item_for_all", _summed_over_items, twins=(_first_item_only,)).says(
-            "Your loop over the items does not keep them apart: you add up their products, or only "
-            "one item is filled.",
-            "Which index of `product` is the item, and in which loop does it change?",
+            "Not every item gets its own product: you add up those of all items, or compute only "
+            "one.",
+            "Which items has your loop filled when the function returns, and where?",
         ),
     ),
     hints=(

@@ -206,8 +206,8 @@ _OWN = (
         "In which order does the statement name the three blocks of `W_qkv`?",
     ),
     Row("heads_cut_first", {"project": _heads_first}, twins=({"project": _features_first},)).says(
-        "You cut the features into heads before you cut them into queries, keys and values, so "
-        "each head mixes rows of `W_qkv` that belong to different parts.",
+        "Your queries, keys and values are not the three thirds of `W_qkv(x)`: each of them mixes "
+        "rows of `W_qkv` that belong to different parts.",
         "Which features of `W_qkv(x)` are the queries?",
     ),
 )
@@ -217,7 +217,7 @@ _WORDS = {
         "What does `masked_softmax` of lesson 02 do there?",
     )
 }
-_NOT_MADE = OWN_SOFTMAX | {"stored_after_dropout", "divided_by_d"}
+_NOT_MADE = OWN_SOFTMAX | {"stored_after_dropout", "divided_by_d", "one_mask_only"}
 _KNOWN = known(Causal, *_OWN, without=_NOT_MADE, words=_WORDS)
 
 

@@ -63,6 +63,7 @@ EXERCISE = Exercise(
     oracle=asked("items_apart", lambda queries, keys, values, valid_lens: len(queries) == 1),
     comparisons={"judged": student_tests.judged},
     exact=("judged",),
+    confirms=_alone("item"),
     tally=student_tests.of_modules,
     mistakes=(
         mistake("lengths_only_together", _alone(lengths="together")).says(
@@ -76,7 +77,7 @@ EXERCISE = Exercise(
             twins=(_alone("item", items=lambda count: [count - 1]), _alone("item", found=any)),
         ).says(
             "You do not judge every item. A module may be wrong for an item that you leave out.",
-            "Which items has your loop seen when it returns?",
+            "Which items does your result depend on?",
         ),
         mistake("all_lengths", _alone("all")).says(
             "You call the module with a single item and the lengths of all items.",

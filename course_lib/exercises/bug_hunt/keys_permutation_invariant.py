@@ -78,6 +78,7 @@ EXERCISE = Exercise(
     oracle=asked("keys_permutation", lambda queries, keys, values: keys.shape[1] == 1),
     comparisons={"judged": student_tests.judged},
     exact=("judged",),
+    confirms=_permuting(_mixed),
     tally=student_tests.of_modules,
     mistakes=(
         mistake("only_a_flip", _permuting(_flip)).says(
@@ -86,8 +87,8 @@ EXERCISE = Exercise(
             "Which order moves the middle key?",
         ),
         mistake("only_a_roll", _permuting(_roll)).says(
-            "You only rotate the keys. Each key still follows the same key, and the first one the "
-            "last, so a module that combines neighboring keys passes.",
+            "You only rotate the keys. In a circle, each key keeps its neighbors, so a module that "
+            "combines neighbors in a circle passes.",
             "Which order separates neighbors?",
         ),
         mistake(

@@ -86,12 +86,13 @@ EXERCISE = Exercise(
     ),
     comparisons={"judged": student_tests.judged},
     exact=("judged",),
+    confirms=_masking(_shorter),
     tally=student_tests.of_modules,
     mistakes=(
         mistake("zeros_instead", _masking(_zero_after)).says(
-            "You set keys and values to zero instead of deleting them. A key of zeros has the "
-            "score 0, so its weight is not 0.",
-            "How do you make the keys shorter?",
+            "You set keys and values to zero instead of deleting them. A key of zeros "
+            "still gets a score, and so a weight.",
+            "How many keys should remain?",
         ),
         mistake("longest_only", _masking_to_the_longest).says(
             "You cut the keys of all items at the same place, although each item has a length of "
@@ -107,11 +108,11 @@ EXERCISE = Exercise(
             ),
         ).says(
             "You do not judge every item. A module may be wrong for an item that you leave out.",
-            "Which items has your loop seen when it returns?",
+            "Which items does your result depend on?",
         ),
         mistake("mode_changed", _masking(_shorter, mode=False)).says(
-            "You call `module.eval()`. A module that is wrong in train mode only then passes, and "
-            "your caller's module stays in eval mode.",
+            "You call `module.eval()`. A module that is wrong only in train mode passes, and your "
+            "caller's module may stay in eval mode.",
             "In which mode was the module that you were given?",
         ),
         *student_tests.mistakes_of_comparisons(lambda agree: _masking(_shorter, agree=agree)),

@@ -131,8 +131,8 @@ EXERCISE = Exercise(
         mistake(
             "gradient_cut", _failing(lambda leaf: torch.tensor(leaf.item()).backward()), fails=True
         ).says(
-            "`backward` finds no gradient: the error does not depend on the tensor you want to "
-            "learn, because a step along the way turned it into a plain number.",
+            "`backward` has nothing to follow: the leave-one-out error does not depend on the "
+            "tensor you want to learn, because a step on the way made it a plain number.",
             "Where do you call `.item()` or `float(...)`: before `backward`, or after the loop?",
         ),
     ),

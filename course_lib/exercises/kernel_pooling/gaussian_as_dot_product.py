@@ -118,8 +118,8 @@ EXERCISE = Exercise(
                 lambda q, k, h: q @ k.T / h**2 - k.square().sum(-1) / (2 * h),
             ),
         ).says(
-            "You subtract a term for the length of the key, but not -|k|^2 / (2 h^2): its factor, "
-            "its sign, its square or its bandwidth is missing.",
+            "Your term for the length of the key is not -|k|^2 / (2 h^2): check its factor, its "
+            "sign, its square and its bandwidth.",
             "Multiply out |q - k|^2. What becomes of the term with |k|^2 after the division?",
         ),
         mistake("query_term_only", _dots(-0.5, 0)).says(

@@ -99,10 +99,10 @@ EXERCISE = Exercise(
         ),
         mistake("half_missing", _softmax_of(lambda s, h: -s / h**2)).says(
             "The factor 1/2 is missing: your kernel is as narrow as one of bandwidth h / sqrt 2.",
-            "What is under the fraction in exp(-distance^2 / (2 h^2))?",
+            "What is the denominator in exp(-distance^2 / (2 h^2))?",
         ),
         mistake("bandwidth_not_squared", _softmax_of(lambda s, h: -s / (2 * h))).says(
-            "The bandwidth enters without its square: the exponent is -distance^2 / (2 h).",
+            "The bandwidth is not squared: your exponent is -distance^2 / (2 h).",
             "What are the units of distance^2, and of h?",
         ),
         mistake("plus_distance", _softmax_of(lambda s, h: s / (2 * h**2))).says(
@@ -117,9 +117,9 @@ EXERCISE = Exercise(
                 for more in (1e-6, 1e-8, 1e-9, 1e-10, 1e-12)
             ),
         ).says(
-            "You divide exponentials by their sum. For a query that is much farther from all keys "
-            "than others are, or far from all keys, all of them underflow to 0, and so does the "
-            "sum. A small number added to the sum makes the weights too small instead.",
+            "You divide exponentials by their sum. For a query far from all keys, or much farther "
+            "than the other queries, they all underflow to 0, and so does the sum. If a small "
+            "number is added to the sum, the weights come out too small instead.",
             "Which function divides exponentials by their sum without underflow?",
         ),
     ),

@@ -112,7 +112,7 @@ EXERCISE = Exercise(
         ),
         mistake("half_missing", _excluding(lambda s, h: -s / h**2)).says(
             "The factor 1/2 is missing: your kernel is as narrow as one of bandwidth h / sqrt 2.",
-            "What is under the fraction in exp(-distance^2 / (2 h^2))?",
+            "What is the denominator in exp(-distance^2 / (2 h^2))?",
         ),
         mistake("single_point_nan", _excluding(lambda s, h: -s / (2 * h**2), empty=None)).says(
             "Your prediction is NaN where there are no other points to average.",

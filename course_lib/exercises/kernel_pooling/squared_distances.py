@@ -67,7 +67,7 @@ EXERCISE = Exercise(
         mistake(
             "elementwise_only", lambda queries, keys: (queries - keys).square().sum(-1), fails=True
         ).says(
-            "Your code compares query i with key i only; each query must meet every key.",
+            "In your code, queries and keys share one axis. Each query must meet every key.",
             "What shapes must queries and keys have so that broadcasting gives (n, m, d)?",
         ),
         mistake(
@@ -83,7 +83,7 @@ EXERCISE = Exercise(
             "What is the squared distance of (0, 0) and (3, 4)?",
         ),
         mistake("square_of_the_sum", _pairwise(lambda difference: difference.sum(-1) ** 2)).says(
-            "You add up the differences before you square, so positive and negative ones cancel.",
+            "You add up the differences and square the sum, instead of adding up the squares.",
             "Which comes first, the square or the sum over the features?",
         ),
     ),

@@ -132,7 +132,7 @@ def _probes(rng) -> list[Probe]:
             "Weights that were stored without the positions can be loaded into a new model."
         ),
         edge("buffer", scenario="with_its_buffer", **problem(2, 3, (5, 6, 4, 7))).says(
-            "The positions are a buffer, which moves to another device with the model."
+            "The positions must be a buffer, which moves to another device with the model."
         ),
         edge("others", scenario="among_other_models", **problem(2, 3, (5, 6, 4, 7), 2)).says(
             "`__init__` takes num_tokens, attentions, positions and hidden_dim in this order, and "
@@ -202,7 +202,7 @@ EXERCISE = Exercise(
             "The logits are made from x without the last norm.", "What does `to_logits` read?"
         ),
         mistake("no_positions", _model(place=lambda x, positions, n: x)).says(
-            "You never add the positions, so the order of earlier tokens has no effect.",
+            "You never add the positions, so a token is the same vector everywhere.",
             "What is added to the vectors of the tokens?",
         ),
         mistake("relu", _model(between=nn.ReLU)).says(

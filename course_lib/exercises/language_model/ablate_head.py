@@ -204,8 +204,8 @@ EXERCISE = Exercise(
             "Which block of a `try` always runs, however the `try` ends?",
         ),
         mistake("weights_zeroed", _zeroed).says(
-            "You set columns of `W_o.weight` to 0. The logits are right, but these columns get a "
-            "gradient, and a backward pass after the `with` uses the restored weights.",
+            "You set columns of `W_o.weight` to 0. These columns still get a gradient, so "
+            "after a step of training they are no longer 0.",
             "If `W_o` reads zeros instead, what is the gradient of these columns?",
         ),
         mistake(
@@ -216,8 +216,8 @@ EXERCISE = Exercise(
                 _switch(features=lambda part, head: _block_of(part, head, part.W_o.out_features)),
             ),
         ).says(
-            "You do not zero the features of this head, but all features, every num_heads-th one, "
-            "or a block of the wrong size.",
+            "You zero the wrong features: all of them, every num_heads-th one, or a block of the "
+            "wrong size.",
             "Which of the features that W_o reads belong to this head?",
         ),
     ),

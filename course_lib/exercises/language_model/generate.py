@@ -50,8 +50,7 @@ def _values(rng) -> list[Probe]:
             "keeps all of them."
         ),
         greedy("dropout_off", 2, 3, 4, 5, training=True).says(
-            "A model that comes in train mode writes in eval mode too: dropout would change its "
-            "logits."
+            "A model passed in train mode writes in eval mode too: dropout would change its logits."
         ),
         sampled("drawn", num_tokens=2).says(f"{often} says."),
         sampled("hot", temperature=3.0).says(f"{often} says, here at temperature 3."),
@@ -216,8 +215,8 @@ _MISTAKES = (
         _model(kept=_last_tokens),
         twins=(_model(finish=lambda tokens, num_given: tokens[:, num_given:]),),
     ).says(
-        "Your texts lack their beginning: you return only the new tokens, or only those that fit "
-        "into the context.",
+        "Your texts lack their beginning: you return only the new tokens, or drop those that "
+        "leave the context.",
         "Which of the two is as long as the context: what the model reads, or what you return?",
     ),
     mistake("zero_not_treated", _model(choose=_draw), fails=True).says(
@@ -242,11 +241,11 @@ _MISTAKES = (
         "Which argument makes `torch.multinomial` draw from `generator`?",
     ),
     mistake("whole_text_read", _model(lambda tokens, length: tokens), fails=True).says(
-        "You pass the whole text to the model, also when it is longer than the context.",
+        "You pass the whole text to the model, even when it is longer than the context.",
         "How many tokens can the model read at once?",
     ),
     mistake("top_k_above_the_vocabulary", _model(choose=_or_likeliest(_drawn_from_top_k))).says(
-        "Your code fails if `top_k` is larger than the number of tokens.",
+        "Your code fails if `top_k` is larger than the vocabulary.",
         "How many tokens can `topk` return at most?",
     ),
     mistake("mode_left_alone", _model(before="as_it_was")).says(

@@ -115,7 +115,7 @@ EXERCISE = Exercise(
         mistake("same_token", _mean(ahead=0), twins=(_same_token_if_any,)).says(
             "You read the weight on position i - period, which holds the same token as position i. "
             "An induction head attends to the token after that one.",
-            "The text is A B C A B C, and position 3 is the second A. Where is what followed A?",
+            "In A B C A B C, position 3 is the second A. Which position followed the first A?",
         ),
         mistake("first_half_counted", _mean(first=-1, counted=lambda n, p: n - p + 1)).says(
             "You also count position period - 1, with its weight on position 0, although nothing "

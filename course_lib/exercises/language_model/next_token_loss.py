@@ -98,7 +98,7 @@ EXERCISE = Exercise(
             "shifted_the_other_way",
             lambda logits, tokens: _of_each(logits[:, 1:], tokens[:, :-1]).mean(),
         ).says(
-            "Your shift goes the wrong way: position i has to predict token i - 1.",
+            "You shift the wrong way: your position i predicts token i - 1.",
             "Which of the two must lose its first entry, and which its last?",
         ),
         mistake(

@@ -56,8 +56,8 @@ EXERCISE = Exercise(
             lambda mask, dtype: torch.where(mask, 0.0, -1e9).to(dtype),
             twins=(lambda mask, dtype: (~mask).to(dtype) * torch.finfo(dtype).min,),
         ).says(
-            "A dropped key gets a finite number, such as -1e9, instead of -inf. It stays if its "
-            "score is about that large.",
+            "A dropped key gets a finite number, such as -1e9, instead of -inf. A large "
+            "enough score makes up for it.",
             "Which value is smaller than every score, in every dtype?",
         ),
         mistake("zero_one_numbers", lambda mask, dtype: mask.to(dtype)).says(

@@ -84,7 +84,7 @@ EXERCISE = Exercise(
         ),
         mistake("own_key_dropped", _of_ones(lambda ones, more: ones.tril(more - 1))).says(
             "In your mask no query may attend to its own position. The first row of a square "
-            "mask is even empty.",
+            "mask is all False.",
             "May a token attend to itself?",
         ),
         mistake("zero_taken_for_none", _zero_taken_for_none).says(

@@ -63,7 +63,7 @@ EXERCISE = Exercise(
             "a query attend to it?",
         ),
         mistake("stops_at_none", _stops_at_none).says(
-            "You return None as soon as one mask is None. The other masks still count.",
+            "Where one mask is None, you leave out others as well. They still count.",
             "What does a mask that is None allow?",
         ),
         mistake(
@@ -76,7 +76,7 @@ EXERCISE = Exercise(
             fails=True,
         ).says(
             "Your function uses two masks only, but any number may be given.",
-            "How does a function take any number of arguments?",
+            "What does your code do with a third mask?",
         ),
         mistake(
             "written_in_place", lambda *masks: _fold(masks, torch.Tensor.logical_and_), fails=True

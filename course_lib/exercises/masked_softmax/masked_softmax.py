@@ -121,7 +121,7 @@ _OWN = (
     ).says(
         "You overwrite dropped scores in the caller's tensor. This changes the argument, and fails "
         "for scores that require a gradient.",
-        "Which function fills a copy, and with which value?",
+        "Which function fills a copy? What should a row without keys become?",
     ),
 )
 

@@ -107,9 +107,9 @@ EXERCISE = Exercise(
             _minus(np.mean),
             twins=tuple(map(_minus, (_first, np.min, lambda s, **over: np.abs(s).max(**over)))),
         ).says(
-            "You subtract a number of each row that is not its maximum, so exp still overflows or "
+            "From each row you subtract a number other than its maximum, so exp still overflows or "
             "all exponentials of a row underflow.",
-            "Which number of a row makes its largest exponent exactly 0?",
+            "Which number, subtracted from a row, makes its largest exponent exactly 0?",
         ),
         mistake(
             "clipped",

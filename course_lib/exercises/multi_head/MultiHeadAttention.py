@@ -207,8 +207,8 @@ _OWN = (
     ),
     Row("item_mask_read_as_head_mask", {"own": Softmax.own}, fails=True).says(
         "A mask (batch, n, m) meets scores (batch, num_heads, n, m), so its batch axis is aligned "
-        "with the heads. That raises an error, or, with as many items as heads, gives each head "
-        "the mask of an item.",
+        "with the heads. That raises an error, or, with as many items as heads, gives head i "
+        "the mask of item i.",
         "Which axis is missing from (batch, n, m)?",
     ),
     Row(

@@ -72,12 +72,13 @@ EXERCISE = Exercise(
     oracle=asked(oracle.is_causal),
     comparisons={"judged": student_tests.judged},
     exact=("judged",),
+    confirms=_causality(_from_t_on),
     tally=student_tests.of_functions,
     mistakes=(
         mistake("last_position_only", _causality(_only_t, cuts=lambda n: [n - 1])).says(
             "You change only the last position, so you miss outputs that look one step ahead but "
             "not at the last position.",
-            "Which inputs must output 0 not depend on?",
+            "Which inputs may output 0 depend on?",
         ),
         mistake(
             "own_position_forbidden",

@@ -62,6 +62,7 @@ EXERCISE = Exercise(
     oracle=asked(oracle.is_permutation_equivariant),
     comparisons={"judged": student_tests.judged},
     exact=("judged",),
+    confirms=_equivariance(_mixed),
     tally=student_tests.of_functions,
     mistakes=(
         mistake(
@@ -72,8 +73,8 @@ EXERCISE = Exercise(
                 _equivariance(_roll, output=_roll_back),
             ),
         ).says(
-            "You do not compare fn of the permuted input with the outputs in the same new order, "
-            "but with the outputs in the old order (which tests invariance) or in another one.",
+            "You compare fn of the permuted input with the outputs in the old order (which tests "
+            "invariance), or in some order other than the new one.",
             "Where should the output of position 0 be after position 0 has moved?",
         ),
         mistake("only_reversed", _equivariance(_flip)).says(

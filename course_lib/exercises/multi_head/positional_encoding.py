@@ -92,12 +92,12 @@ EXERCISE = Exercise(
             "What are the exponents of columns 0 and 1?",
         ),
         mistake("base_1000", _encoding(base=1000.0), twins=(_encoding(base=10.0**5),)).says(
-            "Your angles have another base than 10000.",
+            "The base of your angles is not 10000.",
             "What is the angle of position 1 in the last pair of columns?",
         ),
         mistake("odd_size_fails", _for_even_sizes, fails=True).says(
-            "Your code fails if `embed_dim` is odd: there is one sine more than there are cosines.",
-            "How many columns are `encoding[:, 1::2]` if there are five?",
+            "Your code fails if `embed_dim` is odd: there is one more sine than cosines.",
+            "Of five columns, how many are in `encoding[:, 1::2]`?",
         ),
     ),
     hints=(

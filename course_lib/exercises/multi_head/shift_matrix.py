@@ -74,7 +74,7 @@ EXERCISE = Exercise(
             _turns(lambda c, s: [[c, -s], [s, c]]),
             twins=(_turns(lambda c, s: [[c, abs(s)], [-abs(s), c]]),),
         ).says(
-            "Your matrix goes the other way, for all offsets or for those below 0.",
+            "Your matrix shifts by -offset, for all offsets or for those below 0.",
             "Each pair is (sine, cosine), in this order. What does your matrix make of (0, 1)?",
         ),
         mistake("in_halves", _in_halves).says(

@@ -103,8 +103,8 @@ EXERCISE = Exercise(
             twins=(_backward(of_values=torch.matmul),),
             fails=True,
         ).says(
-            "The gradients of the keys and of the values need dS and the weights transposed: key j "
-            "collects from all queries i. One of them is not.",
+            "The gradients of the keys and of the values need dS and the weights transposed, "
+            "because key j collects from all queries i. You do not transpose one of the two.",
             "Which axis of dS must meet the rows of Q?",
         ),
         mistake(
@@ -119,7 +119,7 @@ EXERCISE = Exercise(
         ).says(
             "You combine dW with a sum, but not as dW - sum(W * dW) over each row: another "
             "sum, a mean, another axis, or the opposite sign.",
-            "What must the gradients of the scores of a row sum to?",
+            "What is the derivative of a weight by its own score, and by another score of its row?",
         ),
     ),
     hints=(

@@ -73,7 +73,7 @@ EXERCISE = Exercise(
         ).says(
             "You average without the weights somewhere, in the mean of the keys or in the "
             "covariance itself. Each key counts with its weight in both.",
-            "Around which point does the output of attention lie?",
+            "Which of your averages does not use the weights?",
         ),
     ),
     hints=(

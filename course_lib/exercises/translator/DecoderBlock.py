@@ -123,9 +123,9 @@ EXERCISE = Exercise(
                 {"ask": lambda self, z, x, lens: _Decoder.ask(self, z, self.norm(2)(x), lens)}
             ),
         ).says(
-            "You normalize the memory with norm_2. The encoder has already done its work, and only "
-            "the queries go through this norm.",
-            "Which argument of the cross-attention is norm_2 applied to?",
+            "You normalize the memory with norm_2. The memory stays as it is, and only the "
+            "queries go through this norm.",
+            "In the formula, which argument goes through norm_2?",
         ),
         mistake(
             "memory_as_queries",

@@ -217,12 +217,12 @@ def mistakes_of_joins(make: Callable[..., Callable], num_parts: int) -> tuple[Mi
             "What does each part read, and what is added to its result?",
         ),
         mistake("residual_of_the_normed", make([_of_the_normed] * num_parts)).says(
-            "You add each result to the normalized x, so x itself is lost after the first norm.",
-            "Does a line like `x = norm(x)` overwrite what you still need for the sum?",
+            "You add each result to what a norm returned, so what the norm read is lost.",
+            "Which of your lines overwrites what you still need for the sum?",
         ),
         mistake("no_residual", make([_no_residual] * num_parts), twins=once(_no_residual)).says(
             "In at least one of your sums the first term is missing: the result of a part "
-            "replaces what the part read instead of being added to it.",
+            "replaces the sum so far instead of being added to it.",
             "In x + f(norm(x)), which term comes before the plus?",
         ),
     )
@@ -348,7 +348,7 @@ def mistakes_of_both(block: type[Block]) -> tuple[Mistake, ...]:
                 block.answer({"network": _with(torch.tanh)}),
             ),
         ).says(
-            "Between the two linear layers there is another function than ReLU, or none.",
+            "Between the two linear layers there is a function other than ReLU, or none.",
             "What does the statement put between the two layers?",
         ),
         mistake(

@@ -24,7 +24,7 @@ LOOKED_AT = (Returned("graph built", "bool"), Returned("mode changed", "bool"))
 MODES = {  # probes of how the model is called: options of `scripted`, and what is said
     "in_train_mode": (
         {"training": True, "looked_at": "mode"},
-        "A model that comes in train mode runs in eval mode, and is in train mode afterwards.",
+        "A model passed in train mode runs in eval mode, and is in train mode afterwards.",
     ),
     "in_eval_mode": (
         {"looked_at": "graph and mode"},
@@ -88,11 +88,11 @@ def mistakes_of_the_call(make: Callable[..., Callable]) -> tuple[Mistake, ...]:
             "What does `torch.no_grad()` do?",
         ),
         mistake("train_mode_kept", make(evaluated=False)).says(
-            "A model that comes in train mode stays in it, so dropout changes your result.",
+            "A model passed in train mode stays in it, so dropout changes your result.",
             "Which method turns dropout off?",
         ),
         mistake("left_in_eval_mode", make(restored=False)).says(
-            "A model that comes in train mode is in eval mode afterwards, so training goes on "
+            "A model passed in train mode is in eval mode afterwards, so training goes on "
             "without dropout.",
             "Which attribute says which mode a module is in?",
         ),

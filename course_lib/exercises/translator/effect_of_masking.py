@@ -129,7 +129,7 @@ EXERCISE = Exercise(
             twins=(_effect(number=lambda logits: logits),),
         ).says(
             "You compare probabilities or logits instead of log-probabilities.",
-            "Which of the two tells 0.001 from 0.01 as clearly as 0.1 from 1?",
+            "Which function turns logits into log-probabilities?",
         ),
         mistake(
             "only_this_position",

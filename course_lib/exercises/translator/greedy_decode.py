@@ -117,14 +117,14 @@ EXERCISE = Exercise(
         ),
         mistake("stops_at_first_end", _decoder(is_over=torch.any)).says(
             "All your translations stop as soon as one of them has ended.",
-            "Which item may end the loop?",
+            "When may the loop stop?",
         ),
         mistake("start_returned", _decoder(first=0)).says(
             "Your result begins with `start`, which is not a word of the translation.",
             "Which column did you put there yourself?",
         ),
         mistake("last_word_only", _decoder(read=lambda inputs: inputs[:, -1:])).says(
-            "You pass only the last word to the model. The model has no memory, so it predicts "
+            "You pass only the last word to the model. It remembers nothing, so it predicts "
             "without the earlier words.",
             "What must `inputs` hold when the third word is chosen?",
         ),
@@ -139,8 +139,8 @@ EXERCISE = Exercise(
                 _decoder(is_over=lambda ended: False),
             ),
         ).says(
-            "Your translations have another number of words: there are at most `max_len`, and none "
-            "is added once all have ended.",
+            "Your translations have the wrong number of words: at most `max_len` are allowed, and "
+            "none once all have ended.",
             "Does `start` count as a word, and when does your loop stop?",
         ),
         mistake("first_position_read", _decoder(last=0)).says(

@@ -147,7 +147,7 @@ EXERCISE = Exercise(
         mistake("mean_over_all", _loss(average=_mean), twins=(_mean_of_products,)).says(
             "The losses of pads are set to 0, but your mean divides by all positions: the more "
             "pads, the smaller the loss.",
-            "How many losses are in your sum?",
+            "How many positions are real?",
         ),
         mistake(
             "mean_of_means",
@@ -172,7 +172,7 @@ EXERCISE = Exercise(
         mistake(
             "nan_without_words", _loss(average=lambda kept, real: kept.sum() / real.sum())
         ).says(
-            "If no position is real, your loss is 0/0, which is NaN, and so is every gradient.",
+            "If no position is real, your loss is 0/0, which is NaN, although it must be 0.",
             "What is the smallest number that you may divide by?",
         ),
         mistake("one_too_many", _loss(real=lambda t, lens: _real(t, lens + 1))).says(

@@ -70,7 +70,7 @@ EXERCISE = Exercise(
         mistake("last_of_ties", _last_of_ties).says(
             "Where two weights tie for the largest, you return the last. The exercise asks for "
             "the first.",
-            "From which end do you search a row?",
+            "If two weights tie, which step of your code decides between them?",
         ),
     ),
     hints=(

@@ -77,7 +77,7 @@ small_number_added = but(
 one_loss_each = but("wrong_shape", average=lambda losses, real: losses.sum(1) / real.sum(1))
 guessed_from_zero = but("zero_is_ignored", real=lambda targets, lens: targets != 0)
 positions_on_the_cpu = but(
-    "raised", real=lambda targets, lens: torch.arange(targets.shape[1]) < lens[:, None]
+    "cpu_tensor", real=lambda targets, lens: torch.arange(targets.shape[1]) < lens[:, None]
 )
 log_of_softmax = but(
     "log_of_softmax", log_p=lambda logits: torch.log(torch.softmax(logits, dim=-1))

@@ -56,7 +56,7 @@ def in_place(targets, start):
     return targets
 
 
-@wrong("raised")
+@wrong("cpu_tensor")
 def column_of_ones(targets, start):
     column = torch.ones(len(targets), 1, dtype=torch.long) * start
     return torch.cat([column, targets], dim=1)[:, : targets.shape[1]]

@@ -81,7 +81,7 @@ def lesson_table() -> str:
         title += " ★" * lesson.starred
         stars = [f"`{name}`{' ★' * course.starred(name)}" for name in lesson.exercises]
         rows.append([picture, title, ", ".join(stars), counted_points(slug), found[slug]])
-        total += rows[-1][3]
+        total += 0 if lesson.starred else rows[-1][3]
     rows.append(["", "All", "", total, found["all"]])
     told = [
         [*row, _unbroken(time.core) if time.core else "optional", _unbroken(time.whole)]

@@ -11,7 +11,7 @@ import html
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from textwrap import wrap
@@ -68,16 +68,12 @@ class Progress:
             del line["best"]
         library = {"answers": self.library, "place": str(self.library_place)}
         about = {"next": self.following(), "library": library, "place": str(self.place)}
-        return {"exercises": lines, **_sums(self.lines, *lessons()), **about}
+        return {"exercises": lines, **self._totals(), **about}
 
     def following(self) -> str | None:
         """Return the next open exercise of the core path, counted from the last one done."""
-        starred = {slug for slug, lesson in lessons().items() if lesson.starred}
-        core = [
-            line
-            for line in self.lines
-            if not line.starred and line.lesson not in starred and line.exercise != line.lesson
-        ]
+        core = [line for line in self._told_apart() if not line.starred]
+        core = [line for line in core if line.exercise != line.lesson]
         done = [line.best.outcome == "correct" or line.exercise in self.library for line in core]
         last = max((place for place, is_done in enumerate(done) if is_done), default=-1)
         places = (*range(last + 1, len(core)), *range(last))
@@ -127,7 +123,19 @@ class Progress:
         return (
             "Your progress: {num_correct} of {num_exercises} checks correct, {points:g} of "
             "{max_points:g} points; {optional}: {num_starred_correct} of {num_starred}"
-        ).format(optional=OPTIONAL, **_sums(self.lines, *lessons()))
+        ).format(optional=OPTIONAL, **self._totals())
+
+    def _totals(self) -> dict:
+        """Count the course without its optional lessons; their checks count as optional."""
+        core = (slug for slug, lesson in lessons().items() if not lesson.starred)
+        return _sums(self._told_apart(), *core)
+
+    def _told_apart(self) -> list[Line]:
+        """Return the lines, with a star on each line of an optional lesson."""
+        slugs = lessons()
+        return [
+            replace(one, starred=one.starred or slugs[one.lesson].starred) for one in self.lines
+        ]
 
     def _next(self) -> str:
         following = self.following()
@@ -144,10 +152,11 @@ class Progress:
 
     def _notes(self) -> list[list[str]]:
         """Return what to know beside the results, in lines of at most 80 columns but for paths."""
-        written = _sums(self.lines, *lessons())["written_points"]
+        written = self._totals()["written_points"]
         counted = (
-            f"★ is optional. The points include {written:g} for written answers, which a person "
-            "grades and which do not count as earned here."
+            "★ is optional and not in the totals at the top. The totals include "
+            f"{written:g} points for written answers, which a person grades and which do not count "
+            "as earned here."
         )
         library = f"{len(self.library)} of {len(names())} answers are in your own library,"
         kept = "These results are kept on this machine only, in"

@@ -13,8 +13,8 @@ from course_lib.exercises._builders import Given, case, edge, mistake
 from course_lib.exercises.kernel_pooling._problems import points
 
 # Seeds of points whose leave-one-out error has one clear minimum, which plain gradient steps on
-# log h reach, while Adam on h itself ends below 0.
-SEEDS = (120, 1399, 2252, 2466, 2619, 3560, 4645, 4960, 5450, 6653)
+# log h reach, while Adam on h itself ends below 0 and the mean absolute error is least above it.
+SEEDS = (531, 12172, 12629, 12760, 17573, 26598, 41269, 54806, 56277, 59521)
 
 
 def problem(rng, scale, seed=None) -> Given:

@@ -24,7 +24,7 @@ def _problem(rng, count, bandwidth, spread=3.0, **options) -> Given:
 def _probes(rng) -> list[Probe]:
     problem = functools.partial(_problem, rng)
     twins = (normal(rng, 4) + np.array([1.5, 4.0, -1.0, 7.0]))[[0, 1, 2, 1, 1, 3]]
-    far = problem(4, 1.0) | {"inputs": tensor([-1.0, 5.4, 0.3, 0.0])}
+    far = problem(4, 1.0) | {"inputs": tensor(np.array([-1.0, 5.4, 0.3, 0.0]))}
     free = _problem(rng, 5, 1.0, requires_grad=True)
     alone: Given = {"scenario": "with_a_graph", "grad_outputs": np.ones(1)}
     learned = _problem(rng, 6, tensor(np.array(1.3), requires_grad=True))
@@ -46,8 +46,9 @@ def _probes(rng) -> list[Probe]:
         edge("far_from_the_others", **far).says(
             "A point five bandwidths away from its neighbors is still predicted by them."
         ),
-        edge("float32", **problem(6, 1.3), **FLOAT32).says(
-            "Float32 inputs and targets give float32 predictions."
+        edge("float32", **far, **FLOAT32).says(
+            "Float32 inputs and targets give float32 predictions, for a point far from the others "
+            "too."
         ),
         case("gradient", **free, grad_outputs=normal(rng, 5)).says(
             "The predictions must be differentiable in inputs and targets."

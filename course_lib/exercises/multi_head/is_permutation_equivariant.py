@@ -22,6 +22,7 @@ def _equivariance_probes(rng) -> list[Probe]:
         ask("circle", "circular_neighbours", "self_attention"),
         ask("mirror", "average_over_positions", "near_ones_count_more"),
         ask("reversal", "reversed", "average_over_positions"),
+        ask("a_later_one", "doubled", "third_looks_ahead"),
         ask("always_nan", "each_on_its_own", "always_nan", part="edges"),
         *student_tests.function_edges(rng, "order", "running_sum", last_row=-1),
     ]

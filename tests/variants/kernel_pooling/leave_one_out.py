@@ -29,7 +29,7 @@ def zero_and_renormalise(inputs, targets, bandwidth):
     return (weights / torch.where(total > 0, total, 1.0)) @ targets
 
 
-@right
+@wrong()
 def closed_form(inputs, targets, bandwidth):
     weights = torch.softmax(scores_of(inputs, bandwidth), -1)
     own = torch.diagonal(weights)

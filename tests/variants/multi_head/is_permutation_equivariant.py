@@ -73,6 +73,9 @@ three_hundredths_allowed = wrong("accepts_a_hundredth")(
     mixed(lambda a, b: torch.allclose(a, b, rtol=0.0, atol=0.03))
 )
 mirror = wrong("only_reversed")(mixed(order=lambda x: torch.arange(x.shape[1]).flip(0)))
+first_two = wrong("accepts_third_looks_ahead")(
+    mixed(order=lambda x: [*range(x.shape[1])[1::-1], *range(2, x.shape[1])])
+)
 global_random_numbers = wrong("global_rng_used")(
     lambda fn, x: all(
         torch.allclose(fn(x[:, order]), fn(x)[:, order], atol=1e-6)

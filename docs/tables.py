@@ -30,7 +30,7 @@ CHECKS = ROOT / "docs" / "checks.md"
 EXAMPLE, EXAMPLE_SEEDS = "causal_mask", 2
 COUNTS = {
     "seeds": "seeds",
-    "right answers": "right",
+    "correct answers": "right",
     "get full marks": "right_accepted",
     "wrong answers": "wrong",
     "lose points": "wrong_rejected",
@@ -112,21 +112,21 @@ def counts_table(counts: dict[str, dict[str, int]]) -> str:
 
 
 def answers_table(name: str) -> str:
-    """Return a table of the tests' answers to one exercise: what each earns and is told."""
+    """Return a table of the tests' answers to one exercise: what each earns and its report."""
     says = {mistake.id: mistake.message for mistake in exercises()[name].mistakes}
     seeds = [f"matrix-{i}" for i in range(EXAMPLE_SEEDS)]
     judged = [judge_variant(variant, seeds) for variant in variants(ROOT, name)]
     rows = [
         [
             f"`{row.variant}`",
-            "right" if row.is_right else "wrong",
+            "correct" if row.is_right else "wrong",
             "accepted" if row.lowest == 1 else "rejected",
             f"{row.lowest:.0%}",
             " ".join(says.get(said, said.replace("_", " ")) for said in row.messages).strip(),
         ]
         for row in sorted(judged, key=lambda row: not row.is_right)
     ]
-    return as_table(["answer", "is", "was", "earns", "is told"], rows)
+    return as_table(["answer", "is", "was", "earns", "first sentence of the report"], rows)
 
 
 def read_counts() -> dict[str, dict[str, int]]:

@@ -58,7 +58,7 @@ def test_the_counts_have_a_row_for_each_lesson_and_their_sums():
 def test_the_example_is_what_the_matrix_says():
     found = tables.between(text_of("docs/checks.md"), "answers")
     assert found == tables.answers_table(tables.EXAMPLE), REWRITE
-    assert "| right | rejected |" not in found and "| wrong | accepted |" not in found
+    assert "| correct | rejected |" not in found and "| wrong | accepted |" not in found
 
 
 def test_the_shares_are_those_of_the_score():

@@ -265,7 +265,7 @@ def test_a_page_shows_outputs_and_runs_nothing_of_them():
     for part in (
         "<h1>&lt;i&gt;</h1>",
         "<strong>1 of 2 points</strong>",
-        "Handed in late: 0.5 points less.",
+        "Late penalty: 0.5 points.",
         "<pre>&lt;b&gt;red&lt;/b&gt;</pre>",
         "<pre>one\ntwo &lt;b&gt;</pre>",
         '<img src="data:image/png;base64,AAAA" alt="&#34;&gt;&lt;b&gt;">',

@@ -15,7 +15,7 @@ WORDS = {
     "incorrect": ("✗", "not yet"),
     "raised": ("⚠", "stopped with an error"),
     "not_attempted": ("○", "not attempted"),
-    "checker_failed": ("!", "our check failed, not you"),
+    "checker_failed": ("!", "our check failed"),
     "timed_out": ("∞", "stopped"),
     "out_of_memory": ("∞", "stopped"),
     "crashed": ("∞", "stopped"),
@@ -165,11 +165,12 @@ class Report:
             yield f"\n{self._parts_line()}", paragraph(self._parts_line(), small=True)
         not_begun = any(finding.id == "not_attempted" for finding in self.findings)
         if self.outcome in ("incorrect", "raised") or not_begun:
-            more = paragraph(inline(f'More help: `hint("{self.exercise}", 1)`, 2 or 3'), small=True)
+            words = f'More help: `hint("{self.exercise}", level)`, with level 1, 2 or 3'
+            more = paragraph(inline(words), small=True)
             if hints:
                 summaries = (f"Hint {level}: {what}" for level, what in enumerate(HINTS, start=1))
                 more = "\n".join(map(folded, summaries, map(hint_html, hints)))
-            yield f'\nMore help: hint("{self.exercise}", 1), 2 or 3', more
+            yield "\n" + words.replace("`", ""), more
         for note in self.notes:
             yield f"Note: {note}", paragraph(inline(f"Note: {note}"), small=True)
 

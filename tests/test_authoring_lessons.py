@@ -12,6 +12,7 @@ from course_lib.authoring.lesson_tree import LessonTree
 from course_lib.authoring.paste import find_solution, solution_path
 from course_lib.authoring.release import release_files
 from course_lib.exercises import lessons
+from course_lib.workspace.sources import bound_names
 
 ROOT = Path(__file__).resolve().parents[1]
 SLUGS = sorted(lessons())
@@ -77,6 +78,20 @@ def test_release_asserts_nothing_outside_checks_and_folded_answers_end_or_go_on_
     for cell in cells.values():
         _, fold, below = cell.source.rpartition("</details>")
         assert not (fold and first_heading(below)), cell.id
+
+
+def test_names_in_folded_answers_are_defined_in_the_release(course, slug, release):
+    # The release loses variables that only assertions read.
+    notebook, _ = assemble(course, slug)
+    _, cells = release
+    before, after = (
+        set().union(*(bound_names(cell.source) for cell in cells if cell.cell_type == "code"))
+        for cells in (notebook.cells, cells.values())
+    )
+    for cell in cells.values():
+        folded, *_ = cell.source.rpartition("</details>")
+        lost = set(re.findall(r"`([a-z_]\w*)`", folded)) & before - after
+        assert not lost, f"{cell.id}: {lost}"
 
 
 def test_points_of_the_release_are_those_of_the_exercises(course, slug, release):

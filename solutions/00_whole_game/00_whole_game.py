@@ -5,7 +5,7 @@
 #
 # You train a translator, type a German number, read it in English, and see which letters the
 # translator looked at for each word. Then you compute one word's attention by hand. In the
-# lessons that follow, you write every part yourself.
+# lessons that follow, you write the translator's attention, blocks, loss and decoding yourself.
 #
 # **After this you can**
 #
@@ -214,6 +214,7 @@ output = by_hand @ values  # (64,), the weighted average of the values
 print("letter  by hand  on the map")
 for letter, mine, on_map in zip("dreiundvierzig", by_hand, weights[0], strict=True):
     print(f"{letter:6} {mine:8.3f} {on_map:11.3f}")
+print("the average of the values begins with", output[:4])
 assert torch.allclose(by_hand, weights[0], atol=1e-3)
 assert output.shape == (64,) and 22_000 < torch.tensor(10.0).exp() < 22_050
 
@@ -299,7 +300,7 @@ grade("most_attended", first_attempt, seed="public")
 #   `(batch, heads, n, m)`. Rows belong to queries, columns to keys.
 # - **Returns** a tensor of integers `(..., n)`: for each query, the position of the key with the
 #   largest weight, counted from 0. If several weights tie for the largest, return the first.
-# - The function must also accept weights that require gradients, as they do during training.
+# - The function must also accept weights that require gradients.
 #
 # **Worked number.** For `[[0.1, 0.2, 0.7], [0.4, 0.4, 0.2]]` the result is `[2, 0]`.
 

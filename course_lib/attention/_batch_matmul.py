@@ -18,7 +18,7 @@ def bmm_loops(
 
     Args:
         a: one matrix (n, k) for each item.
-        b: one matrix (k, m) for each item; item 0 of `a` meets item 0 of `b` and no other.
+        b: one matrix (k, m) for each item; item 0 of `a` is multiplied by item 0 of `b`.
 
     Returns:
         A new tensor (batch, n, m) with the dtype and device of `a`; gradients flow to both.
@@ -44,8 +44,8 @@ def bmm(
     stretches leading axes of size 1: here both arguments have the same leading axes.
 
     Args:
-        a: matrices (n, k) under leading axes of any number, none included.
-        b: matrices (k, m) under the same leading axes.
+        a: matrices (n, k) with any number of leading axes, or without leading axes.
+        b: matrices (k, m) with the same leading axes.
 
     Returns:
         The products, (..., n, m).

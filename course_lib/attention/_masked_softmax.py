@@ -36,8 +36,8 @@ def length_mask(valid_lens: Int[Tensor, "..."], max_len: int) -> Bool[Tensor, ".
     """Mark the keys that are real when each item holds a different number of them.
 
     Args:
-        valid_lens: integers in `0..max_len`, shape `(batch,)` for one length an item or
-            `(batch, num_queries)` for one length a query.
+        valid_lens: integers in `0..max_len`, of shape `(batch,)` with one length for each item,
+            or `(batch, num_queries)` with one length for each query.
         max_len: the number of keys after padding.
 
     Returns:

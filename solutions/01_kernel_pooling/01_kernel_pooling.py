@@ -197,7 +197,7 @@ for name, (left, right) in pairs.items():
 #   results from rounding are fine.
 #
 # **Worked number.** For the query $(1, 2)$ and the keys $(4, 6)$ and $(1, 0)$, the result is
-# `[[25, 4]]`, of shape `(1, 2)`.
+# `[[25, 4]]`.
 
 # %%
 from course_lib.attention import squared_distances
@@ -260,15 +260,14 @@ assert (kernel == 0).all() and (kernel / kernel.sum()).isnan().all()
 #
 # - **Takes** `queries` `(n, d)`, `keys` `(m, d)`, `values` `(m, v)` and `bandwidth`, a positive number
 #   or a tensor that contains one.
-# - **Returns** `outputs` `(n, v)` and `attention_weights` `(n, m)`, in this order. The weights come
-#   from the Gaussian kernel and sum to 1 over the keys, even for a query far from every key.
+# - **Returns** `outputs` `(n, v)` and `attention_weights` `(n, m)`. The weights come from the
+#   Gaussian kernel and sum to 1 over the keys, even for a query far from every key.
 #   Both results are differentiable in queries, keys and values, even where a query equals a key.
-# - **Raises** a `ValueError` if `values` has shape `(m,)`, because the outputs would silently lose
-#   an axis.
+# - **Raises** a `ValueError` if `values` has shape `(m,)`.
 #
 # **Worked number.** Take one query at 0, keys at 0, 1.1774 and 1.6651 (the square roots of $2\ln 2$
-# and $2\ln 4$), values 7, 14 and 28, and bandwidth 1. Up to rounding, the weights are 4/7, 2/7 and
-# 1/7, and the output is $4 + 4 + 4 = 12$.
+# and $2\ln 4$), values 7, 14 and 28, and bandwidth 1. The weights are 4/7, 2/7 and 1/7, and the
+# output is $4 + 4 + 4 = 12$.
 
 # %%
 from course_lib.attention import kernel_pooling
@@ -474,8 +473,8 @@ assert middle(0.0) > 50 and (weights * heights).sum() < 14
 # - If there is only one point, predict 0, not nan. Otherwise you may assume that every point has a
 #   neighbor within six bandwidths.
 #
-# **Worked number.** Inputs $(-1, 0, 1)$ and targets $(10, 99, 40)$ give 25 in the middle for every
-# bandwidth. Inputs $(0, 5)$ and targets $(3, 8)$ give $(8, 3)$.
+# **Worked number.** For every bandwidth, targets $(3, 8)$ give $(8, 3)$, with the inputs $(0, 5)$ and
+# also with the twins $(0, 0)$.
 
 # %%
 from course_lib.attention import leave_one_out
@@ -622,9 +621,8 @@ assert hard_slope == 0 and abs(soft_slope - query.grad.item()) < 0.1
 # You may call `leave_one_out` and use any method. The leave-one-out error of the result must be
 # within 2% of the minimum for every start and step size that the check tries.
 #
-# **Worked number.** Inputs $(0, 5)$ with targets $(3, 8)$ predict each other, whatever the
-# bandwidth. All positive bandwidths are equally good, the slope is 0, and gradient descent returns
-# `initial`.
+# **Worked number.** With inputs $(0, 5)$ and targets $(3, 8)$, all bandwidths are equally good, the
+# slope is 0, and gradient descent returns `initial`.
 
 # %%
 from course_lib.attention import fit_bandwidth
@@ -690,7 +688,7 @@ assert all(0.23 < bandwidth < 0.25 for bandwidth in learned.values())
 # Try to use a matrix product. The full squared distance is accepted too.
 #
 # **Worked number.** As above, the query $(1, 0)$ and the keys $(1, 0)$ and $(3, 0)$ with bandwidth 1
-# give `[[0.5, -1.5]]`, or `[[0, -2]]`, or any other pair with the same difference.
+# give `[[0.5, -1.5]]` or `[[0, -2]]`, for example.
 
 # %%
 from course_lib.attention import gaussian_as_dot_product

@@ -138,16 +138,15 @@ assert np.log(float(np.finfo(np.float16).max)) < 12
 # %% [markdown]
 # ### Exercise: `stable_softmax`
 #
-# Write this softmax in NumPy. `torch.softmax`, which the rest of the lesson uses, shifts its rows in
-# the same way.
+# Write this softmax in NumPy.
 #
 # - **Takes** `scores`, a float array with any number of axes, and `axis`, the axis that must sum to
 #   1 (the last by default).
 # - **Returns** a new array of the same shape and dtype, non-negative, summing to 1 along `axis`, and
 #   finite for any finite scores. Do not change `scores`.
 #
-# **Worked number.** With $\ln 3 = 1.098612$, the row $(0, 1.098612)$ has exponentials 1 and 3, so
-# the answer is $(0.25, 0.75)$. The row $(1000, 1001.098612)$ gives the same.
+# **Worked number.** The rows $(0, 1.098612)$ and $(1000, 1001.098612)$ both give $(0.25, 0.75)$,
+# because 1.098612 is $\ln 3$.
 
 # %%
 from course_lib.attention import stable_softmax
@@ -260,7 +259,7 @@ assert valid_lens.tolist() == [4, 8, 14]
 #
 # **Worked number.** `length_mask(torch.tensor([2, 0]), 3)` is
 # `[[True, True, False], [False, False, False]]`. With `valid_lens` `[[1, 3]]`, of shape `(1, 2)`, and
-# `max_len=3`, the result has shape `(1, 2, 3)`. Query 0 may attend to one key, and query 1 to all three.
+# `max_len=3`, the result has shape `(1, 2, 3)`.
 
 # %%
 from course_lib.attention import length_mask
@@ -386,14 +385,13 @@ assert shown.tolist() == [[1, 0, 0, 0, 0], [0.5, 0.5, 0, 0, 0]]
 # %% [markdown]
 # ### Exercise: `causal_mask`
 #
-# - **Takes** `num_queries` and `num_keys`. By default, there are as many keys as queries. The
-#   keyword argument `device` is the device of the mask; pass it on to torch.
+# - **Takes** `num_queries`, `num_keys` (by default as many as queries), and the keyword argument
+#   `device`, the device of the mask.
 # - **Returns** a bool tensor of shape `(num_queries, num_keys)`, True where query $i$ may attend to
 #   key $j$. The last query is aligned with the last key.
 #
-# **Worked number.** `causal_mask(2, 3)` has the offset $3 - 2 = 1$, so query 0 sees keys 0 and 1 and
-# query 1 sees all three: `[[True, True, False], [True, True, True]]`. `causal_mask(3)` has
-# $1 + 2 + 3 = 6$ True cells.
+# **Worked number.** In `causal_mask(2, 3)`, query 0 sees keys 0 and 1, and query 1 sees all three:
+# `[[True, True, False], [True, True, True]]`.
 
 # %%
 from course_lib.attention import causal_mask
@@ -421,12 +419,16 @@ print("padding:", int(padding.expand(5, 5).sum()), "True cells")
 print("both   :", int((causal_mask(5) & padding).sum()), "True cells")
 may_see = torch.tensor([True, True, False])
 is_real = torch.tensor([True, False, False])
-print("&   :", (may_see & is_real).tolist())
-print("+   :", (may_see + is_real).tolist())
-try:
-    may_see and is_real
-except RuntimeError as error:
-    print("and :", error)
+operators = {
+    "&": lambda a, b: a & b,
+    "+": lambda a, b: a + b,
+    "and": lambda a, b: a and b,
+}
+for name, combine in operators.items():
+    try:
+        print(f"{name:3} :", combine(may_see, is_real).tolist())
+    except RuntimeError as error:
+        print(f"{name:3} :", error)
 assert (causal_mask(5) & padding).sum(dim=1).tolist() == [1, 2, 3, 3, 3]
 assert (may_see + is_real)[1]
 
@@ -474,16 +476,14 @@ plotting.show(
 # %% [markdown]
 # ### Exercise: `combine_masks`
 #
-# Masks are often optional. `None` stands for a missing mask and forbids nothing.
-#
-# - **Takes** any number of masks as separate arguments. Each is `None` or a bool tensor, True where
-#   a query may attend. The tensors are broadcastable to each other.
+# - **Takes** any number of masks as separate arguments. Each is a bool tensor, True where a query
+#   may attend, or `None`, which forbids nothing. The tensors are broadcastable to each other.
 # - **Returns** the bool tensor that allows a key only where every mask allows it, in the broadcast
 #   shape, or `None` if none of the arguments is a tensor.
 #
 # **Worked number.** `[True, True, False]` with `[True, False, False]` gives
-# `[True, False, False]`. The `(3, 3)` causal mask (6 True cells) with a `(1, 3)` mask of two real
-# keys has shape `(3, 3)` and $1 + 2 + 2 = 5$ True cells.
+# `[True, False, False]`. The `(3, 3)` causal mask with a `(1, 3)` mask of two real keys has shape
+# `(3, 3)` and $1 + 2 + 2 = 5$ True cells.
 
 # %%
 from course_lib.attention import combine_masks
@@ -534,7 +534,7 @@ assert 0.15 < added[2] < 0.16 and product[:2].isnan().all()
 #   key is kept, and minus infinity where it is dropped.
 #
 # **Worked number.** `additive_mask(torch.tensor([True, False]), torch.float16)` is `[0, -inf]` in
-# float16. Added to the scores $(2, 7)$ it gives $(2, -\infty)$, so the weights are $(1, 0)$.
+# float16.
 
 # %%
 from course_lib.attention import additive_mask
@@ -561,11 +561,12 @@ for level in (0.0, -1e6):
         assert (0.21 < weights[2] < 0.22) == (level == fill)
 
 for dtype in (torch.float16, torch.bfloat16, torch.float32):
-    print(f"{dtype!s:14} -1e6 becomes", torch.tensor([-1e6]).to(dtype).item())
-try:
-    torch.zeros(3, dtype=torch.float16).masked_fill(~keep, -1e6)
-except RuntimeError as error:
-    print("float16, masked_fill with -1e6:", error)
+    print(f"{dtype!s:14} converted:", torch.tensor([-1e6]).to(dtype).item())
+    try:
+        filled = torch.zeros(3, dtype=dtype).masked_fill(~keep, -1e6)
+        print(f"{dtype!s:14} filled:   ", filled[2].item())
+    except RuntimeError as error:
+        print(f"{dtype!s:14} filled:   ", error)
 assert torch.finfo(torch.float16).min == -65504
 
 # %% [markdown]
@@ -758,8 +759,6 @@ assert queries.grad.isnan().any(dim=-1).sum() == 1 and keys.grad.isnan().any(dim
 # %% [markdown]
 # ### Exercise: `masked_softmax`
 #
-# This is the function that the rest of the course calls.
-#
 # - **Takes** `scores` `(..., n, m)` and two optional arguments. `valid_lens`, `(B,)` or `(B, n)`,
 #   is for scores of shape `(B, n, m)` or `(B, h, n, m)` and applies to every head. `mask` is bool,
 #   broadcastable to the scores, True = may attend. If both are given, a key must be allowed by
@@ -769,9 +768,8 @@ assert queries.grad.isnan().any(dim=-1).sum() == 1 and keys.grad.isnan().any(dim
 #   forbidden ones. Empty rows are all 0, and so is their gradient. Do not change any argument.
 #   Without `valid_lens` and `mask`, the result is a plain softmax.
 #
-# **Worked number.** The scores `[[[0, 1.098612, 5]]]` have shape `(1, 1, 3)`, and 1.098612 is ln 3.
-# With `valid_lens=[2]` they give `[[[0.25, 0.75, 0]]]`, and with `valid_lens=[0]` they give
-# `[[[0, 0, 0]]]`.
+# **Worked number.** With `valid_lens=[2]`, the scores `[[[0, 1.098612, 5]]]` give
+# `[[[0.25, 0.75, 0]]]`, because 1.098612 is ln 3. With `valid_lens=[0]` they give `[[[0, 0, 0]]]`.
 
 # %%
 from course_lib.attention import masked_softmax
@@ -865,7 +863,7 @@ check("02_masked_softmax")
 # subtract the maximum of a row, and with large scores you must. A mask is bool, True means "may
 # attend", and masks combine with AND once their axes line up. A forbidden key needs a score of
 # minus infinity *before* the softmax, because any finite fill is small only relative to the other
-# scores. A row without an allowed key has no softmax. Decide what to return for it, and never
+# scores. A row without an allowed key has no softmax, so decide what to return for it, and never
 # produce a nan, because a nan reaches the gradient even where the output hides it. Test with
 # lengths and sizes that differ, because equal ones hide most mistakes.
 

@@ -117,11 +117,11 @@ plotting.show(plotting.diagram_strip("attention", lit="scores", shapes=shapes))
 #   `(H, query_size)`, `w_k` `(H, key_size)`, `w_v` `(H,)`. Each row of `w_q` belongs to a hidden
 #   feature, as in `nn.Linear`.
 # - **Returns** the scores $w_v^\top \tanh(W_q q_i + W_k k_j)$, shape `(B, n, m)`, before any
-#   softmax. The result always has three axes, even if B, n or m is 1, and is differentiable in all
-#   five arguments.
+#   softmax. The result has three axes, even if B, n or m is 1, and is differentiable in all five
+#   arguments.
 #
-# **Worked number.** One query $(1, 0)$ and one key $(2)$ with the weights of section 1,
-# $w_v = (1, 2)$, have the features $(\tanh 1, \tanh 2) = (0.7616, 0.9640)$. The score is
+# **Worked number.** One query $(1, 0)$ and one key $(2)$ with the weights of section 1
+# have the features $(\tanh 1, \tanh 2) = (0.7616, 0.9640)$. The score is
 # $0.7616 + 2 \cdot 0.9640 = 2.6897$.
 
 # %%
@@ -196,6 +196,8 @@ for name, weights in maps.items():
     difference = (weights - weights[0]).abs().max()
     print(f"{name:16} queries differ by at most {difference:.2f}")
     assert (difference > 0.1) == (name == "tanh of the sum") and not 1e-5 < difference < 0.1
+assert versions["tanh of the sum"].abs().max() < w_v.abs().sum()
+assert w_v.abs().sum() > 1.5 * w_v[:16].abs().sum()  # of 32 features and of 16
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -203,7 +205,7 @@ for name, weights in maps.items():
 # Only the first version's weights depend on the query. In the other two, every query has the same
 # weights, because the score is one part from the query plus another from the key. To make the two
 # interact, the nonlinearity must come *after* the sum. Other nonlinearities, such as relu, would
-# also work. With tanh, the scores also stay bounded.
+# also work. With tanh, the scores also stay bounded by $\sum_h |w_{v,h}|$, which grows with $H$.
 #
 # </details>
 
@@ -272,14 +274,13 @@ assert torch.equal(drop.eval()(weights), weights)
 #   `device` and `dtype` on to each layer.
 # - **`forward(queries, keys, values, valid_lens=None, mask=None)`** returns the averaged values,
 #   shape `(B, n, value_size)`. The steps are additive scores, masked softmax, dropout on the
-#   weights in train mode, and the average. Masked keys and values have no effect, however large.
-#   A query that may attend to no key gets zeros, and all gradients stay finite. Every size
-#   may be 1.
-# - **`self.attention_weights`** holds the weights of this module's last call, in train and in eval
-#   mode, before dropout and detached, shape `(B, n, m)`.
+#   weights in train mode, and the average. Masked keys and values have no effect, whatever they
+#   contain. A query that may attend to no key gets zeros, and all gradients stay finite.
+# - **`self.attention_weights`** holds the weights of this module's last call, before dropout and
+#   detached, shape `(B, n, m)`.
 #
-# You can call `additive_scores` and `masked_softmax`. The weight of the layer `W_q` is
-# `self.W_q.weight`, of shape `(H, query_size)`. `self.w_v.weight` has shape `(1, H)`.
+# The weight of the layer `W_q` is `self.W_q.weight`, of shape `(H, query_size)`. `self.w_v.weight`
+# has shape `(1, H)`.
 #
 # **Worked number.** One query $(1, 0)$ gives two *equal* keys $(1)$ the same score, whatever the
 # weights of the layers. The attention weights are $(0.5, 0.5)$, and the values 10 and 20 give 15.
@@ -579,9 +580,9 @@ assert sharp.argmax(dim=-1).tolist() == [0, 1, 2, 3]
 # %% [markdown]
 # ## Summary
 #
-# An additive score is a small network that reads a query and a key. It projects both to $H$
-# features, adds them, applies tanh, and takes a weighted sum. It takes vectors of any size and is
-# bounded by its own weights. One broadcast addition combines all pairs, in a cube of $B\,n\,m\,H$
+# An additive score is a small network that projects a query and a key to $H$ features, adds them,
+# applies tanh, and takes a weighted sum. It takes vectors of any size and is bounded by its own
+# weights. One broadcast addition combines all pairs, in a cube of $B\,n\,m\,H$
 # numbers. The tanh has to come after the addition, because otherwise the softmax cancels the
 # query. The module registers its layers, passes lengths and mask on, applies dropout in train mode
 # only, and keeps the detached attention weights from before dropout.

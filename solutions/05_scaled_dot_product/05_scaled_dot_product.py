@@ -11,10 +11,10 @@
 # - derive $1/\sqrt{d}$ from the variance of a dot product, and measure it;
 # - recognize a saturated softmax, and say what it does to learning;
 # - say why queries and keys are projections;
-# - write scaled dot-product attention for any number of leading axes, and compare it with
-#   PyTorch's;
+# - write scaled dot-product attention for any number of leading axes, compare it with PyTorch's,
+#   and run the translator on it;
 # - tell self-attention from cross-attention;
-# - (optional) write attention in NumPy and as a module, and run its backward pass by hand.
+# - (optional) write attention in NumPy, and run its backward pass by hand.
 #
 # **Time:** {time}. **You need:** lesson 02 (`masked_softmax`) and the batched
 # products of lesson 03. Sections 6 and 7 use derivatives of vectors.
@@ -29,9 +29,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from course_lib import carry_on, check, hint, plotting
-from course_lib.models.numerals import Numerals
+from course_lib.models.numerals import Numerals, english
 from course_lib.models.trained import trained_translator
-from course_lib.models.whole_game import cross_attention_inputs
+from course_lib.models.whole_game import cross_attention_inputs, translate_batch, use_module
 
 masked_softmax = carry_on("masked_softmax")
 
@@ -201,8 +201,7 @@ plotting.show(plotting.diagram_strip("attention", lit="scores", shapes=shapes))
 # - **Returns** the variance of $q \cdot k$ (of $q \cdot k / \sqrt{d}$ if `scaled`) over
 #   `num_samples` independent pairs of standard normal vectors, as a Python `float`.
 #
-# Pair each query with one key. The same seed must give the same number. You may divide the sum of
-# squares by $N$ or by $N - 1$.
+# You may divide the sum of squares by $N$ or by $N - 1$.
 #
 # **Worked number.** With `d=4` and `num_samples=2000`, the result is near 4, and near 1 if scaled.
 
@@ -454,20 +453,19 @@ def read_backwards(d, divisor, learning_rate, seed, num_steps=60):
 # mean of three trainings.)
 
 # %% tags=["demo", "nbval-ignore-output"]
-curves, final = {}, {}
+final = {}
 for d, learning_rate in ((32, 0.01), (512, 0.001)):
+    curves = {}
     for label, divisor in (("sqrt(d)", math.sqrt(d)), ("1", 1.0), ("d", d)):
         runs = [read_backwards(d, divisor, learning_rate, seed) for seed in range(3)]
-        name = f"d = {d}, divided by {label}"
-        curves[name] = np.mean([losses for losses, _ in runs], axis=0)
-        final[name] = [np.mean(losses[-5:]) for losses, _ in runs]
-        read = [f"{loss:.2f} {run[1]}" for loss, run in zip(final[name], runs, strict=True)]
-        print(f"{name:26}", *read, sep="  ")
-wide = {name[9:]: curve for name, curve in curves.items() if "512" in name}
-plotting.show(plotting.lines(range(60), wide, x_label="step", y_label="loss", title="d = 512"))
-assert max(final["d = 512, divided by sqrt(d)"] + final["d = 512, divided by d"]) < 0.1
-assert np.mean(final["d = 512, divided by 1"]) > 0.3
-assert max(loss for name in curves if "32" in name for loss in final[name]) < 0.5
+        curves[f"divided by {label}"] = np.mean([losses for losses, _ in runs], axis=0)
+        final[d, label] = [np.mean(losses[-5:]) for losses, _ in runs]
+        read = [f"{loss:.2f} {run[1]}" for loss, run in zip(final[d, label], runs, strict=True)]
+        print(f"d = {d:3}, divided by {label:8}", *read, sep="  ")
+plotting.show(plotting.lines(range(60), curves, x_label="step", y_label="loss", title=f"d = {d}"))
+assert max(final[512, "sqrt(d)"] + final[512, "d"]) < 0.1
+assert np.mean(final[512, "1"]) > 0.3
+assert max(final[32, "sqrt(d)"] + final[32, "1"] + final[32, "d"]) < 0.5
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -499,9 +497,16 @@ for label, divisor in (("sqrt(d)", math.sqrt(512)), ("1", 1.0), ("d", 512)):
     largest_weight = torch.softmax(model_at_start.scores, dim=-1).amax(dim=-1).mean().item()
     typical = of_scores.norm(dim=-1).median().item()
     relative = (of_queries.norm() / of_values.norm()).item()
+    squares = of_queries.square().sum(dim=-1).flatten()  # (256,), one for each query
+    top = squares.topk(len(squares) // 10).indices
+    share = (squares[top].sum() / squares.sum()).item()
+    best, second = model_at_start.scores.flatten(0, 1).topk(2).values.unbind(dim=-1)
+    leads = (best - second)[top].median().item(), (best - second).median().item()
     gradients[label] = largest_weight, typical, relative
     print(f"divided by {label:8} largest weight {largest_weight:.2f}", end=", ")
     print(f"scores of the median query {typical:.3f}, queries / values {relative:.2f}")
+    print(f"    a tenth of the queries has {share:.0%} of the squared gradient of all queries")
+    assert (share > 0.5 and leads[0] < 0.5 * leads[1]) == (label == "1")
 assert gradients["1"][1] < 0.3 * gradients["sqrt(d)"][1]
 assert gradients["1"][2] > 2 and 0.3 < gradients["sqrt(d)"][2] < 1 and gradients["d"][2] < 0.1
 
@@ -509,16 +514,15 @@ assert gradients["1"][2] > 2 and 0.3 < gradients["sqrt(d)"][2] < 1 and gradients
 # <details><summary>Answer</summary>
 #
 # Without a divisor, the scores of the median query get the smallest gradient, because their softmax
-# is saturated. But the gradient of the queries is *large*, because it lacks the factor $1/\sqrt{d}$
-# and comes from the few queries for which two keys nearly tie. So the gradient does not vanish on
-# average. It is large for these few queries, and close to 0 for a query that has settled on the
-# wrong key. Dividing by $d$ does the opposite. Every query gets a gradient, but a small one. Adam,
-# which divides a gradient by its own size, can make up for that.
+# is saturated. But the gradient of the queries is *large*. It lacks the factor $1/\sqrt{d}$, and
+# most of it comes from a few queries whose two best keys nearly tie. A query that has settled on
+# the wrong key gets a gradient close to 0. Dividing by $d$ does the opposite. Every query gets a
+# gradient, but a small one. Adam, which divides a gradient by its own size, can make up for that.
 #
 # </details>
 #
-# You can also train without a divisor, with a third of the learning rate and three times as many
-# steps. With $\sqrt{d}$, you do not need the extra steps.
+# Training without a divisor also works, with a smaller learning rate and more steps (further
+# exercise 3). With $\sqrt{d}$, you do not need the extra steps.
 
 # %% [markdown]
 # ## 4. From scratch, in NumPy ★
@@ -571,15 +575,13 @@ assert added[0, 1:].sum() > 0.2  # the future is still there
 # - **Takes** NumPy arrays `queries` `(n, d)`, `keys` `(m, d)`, `values` `(m, v)`, and optionally
 #   `mask`, bool, broadcastable to `(n, m)`, True = may attend.
 # - **Returns** `(outputs, attention_weights)`, of shapes `(n, v)` and `(n, m)`. A query that may
-#   attend to no key gets zeros in both. A query of zeros gets the mean of the values it may attend
-#   to.
+#   attend to no key gets zeros in both.
 #
-# Large scores must not overflow. Masked keys and values have no effect, however large.
+# Large scores must not overflow. Masked keys and values have no effect, whatever they contain.
 #
-# **Worked number.** The query `[2, 0, 0, 0]` and the keys from section 1, `[1.386294, 0, 0, 0]`,
-# `[0.693147, 7, 0, 0]` and `[0, 0, 5, 5]` (the decimals are $\ln 4$ and $\ln 2$), with the values
-# 7, 14 and 0, give the output $4/7 \cdot 7 + 2/7 \cdot 14 = 8$. With `mask = [[False, True, True]]`
-# the weights are $(0, 2/3, 1/3)$ and the output is $28/3$.
+# **Worked number.** The query and the keys from section 1, with the values 7, 14 and 0, give the
+# output $4/7 \cdot 7 + 2/7 \cdot 14 = 8$. With `mask = [[False, True, True]]` the weights are
+# $(0, 2/3, 1/3)$ and the output is $28/3$.
 
 # %%
 from course_lib.attention import numpy_attention
@@ -610,10 +612,9 @@ plotting.show(plotting.diagram_strip("attention", lit=lit, shapes=shapes))
 #   to all axes between `B` and `n`. If both are given, a key must be allowed by both.
 # - **Returns** `(outputs, attention_weights)`, `(..., n, v)` and `(..., n, m)`. A query that may
 #   attend to no key gets zeros in both, and zero gradients. Masked keys and values have no effect,
-#   however large, and large scores do not overflow the softmax.
+#   whatever they contain. Large scores do not overflow.
 #
-# Use `masked_softmax` from lesson 02. Do not call `F.scaled_dot_product_attention`. The next
-# section compares your function with it.
+# Use `masked_softmax` from lesson 02. Do not call `F.scaled_dot_product_attention`.
 #
 # **Worked number.** With `queries = [[[2, 0, 0, 0]]]`, `keys = [[[1, 0, 0, 0], [0, 0, 0, 0]]]` and
 # `values = [[[10], [0]]]` the scores are 1 and 0, the weights 0.731 and 0.269, and the output is
@@ -660,27 +661,34 @@ assert not past[0].triu(1).any()
 # Give your function the translator's queries, keys, values and lengths.
 #
 # **Predict.** How far is your map from the translator's own? The cell also multiplies the queries
-# by 8, which undoes the divisor, and by 1/8, which amounts to dividing by $d$. How does the row of
-# *three* change?
+# by 8, which undoes the divisor, and by 1/8, which amounts to dividing by $d$. How does the
+# largest weight of *seven* change in 47, *siebenundvierzig*?
 
 # %% tags=["demo"]
+taken = cross_attention_inputs(model, numerals, [3, 47])
 maps = {}
-for name, factor in (("sqrt(d)", 1), ("nothing", 8), ("d", 1 / 8)):
-    inputs = factor * inputs_of.queries, inputs_of.keys, inputs_of.values, inputs_of.valid_lens
+for name, factor in (("sqrt(d)", 1), ("1", 8), ("d", 1 / 8)):
+    inputs = factor * taken.queries, taken.keys, taken.values, taken.valid_lens
     maps[name] = scaled_dot_product_attention(*inputs)[1]
-    apart = (maps[name] - model.maps).abs().max()
-    print(f"divided by {name:8} at most {apart:.2f} from the translator's map")
-plotting.show(plotting.attention(maps["d"][2], ["forty", "three"], "dreiundvierzig"))
-assert (maps["sqrt(d)"] - model.maps).abs().max() < 1e-4
-three = {name: weights[2, 1].max() for name, weights in maps.items()}
-assert three["nothing"] > three["sqrt(d)"] > 0.9 and three["d"] < 0.3
+    print(f"divided by {name:8} largest weight of seven {maps[name][1, 1].max():.2f}")
+apart = (maps["sqrt(d)"] - model.maps).abs().max()
+print(f"divided by sqrt(d): at most {apart:.2f} from the translator's map")
+for name in ("1", "d"):
+    title = f"divided by {name}"
+    plotting.show(
+        plotting.attention(maps[name][1], ["forty", "seven"], "siebenundvierzig", title=title)
+    )
+assert apart < 1e-4
+largest_of_seven = {name: weights[1, 1].max() for name, weights in maps.items()}
+assert largest_of_seven["1"] > 0.85 and largest_of_seven["d"] < 0.2
+assert 0.35 < largest_of_seven["sqrt(d)"] < 0.5
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
 # The difference is 0.00, so your function computes what the translator's attention does. Without
-# the divisor, the map is sharper, as in lesson 03. If you divide by $d$, the weight of *three*
-# spreads over the numeral.
+# a divisor, one letter of *sieben* gets most of the weight of *seven*, as in lesson 03. If you
+# divide by $d$, the weight spreads over the numeral.
 #
 # </details>
 
@@ -785,7 +793,7 @@ assert torch.softmax(torch.cat([late, late], dim=-1), dim=-1).isnan().all()
 # </details>
 
 # %% [markdown]
-# ### A module with dropout ★
+# ### A module with dropout
 #
 # This module combines your function with the *dropout* of lesson 04, section 4.
 
@@ -795,13 +803,12 @@ assert torch.softmax(torch.cat([late, late], dim=-1), dim=-1).isnan().all()
 # - **Created with** `dropout=0.0`, the probability of dropping a weight. The module has no
 #   parameters.
 # - **`forward(queries, keys, values, valid_lens=None, mask=None)`** takes the arguments of
-#   `scaled_dot_product_attention`, with the same meaning. It returns only the outputs, and stores
-#   the weights of the call in `self.attention_weights`, before dropout and detached.
+#   `scaled_dot_product_attention`. It returns only the outputs, and stores the weights of the call
+#   in `self.attention_weights`, before dropout and detached.
 # - Dropout acts on the weights, in train mode only.
 #
-# **Worked number.** With `dropout=0.5`, in eval mode, `queries = [[[2, 0, 0, 0]]]`,
-# `keys = [[[1, 0, 0, 0], [0, 0, 0, 0]]]` and `values = [[[10], [0]]]` give the output 7.31 and the
-# weights 0.731 and 0.269, as before.
+# **Worked number.** With `dropout=0.5`, in eval mode, the worked number of
+# `scaled_dot_product_attention` again gives 7.31, and the weights are 0.731 and 0.269.
 
 # %%
 from course_lib.attention import DotProductAttention
@@ -809,16 +816,34 @@ from course_lib.attention import DotProductAttention
 # %%
 check("DotProductAttention")
 
-# %% tags=["demo"]
-attention = DotProductAttention(dropout=0.5).eval()
-outputs, weights = scaled_dot_product_attention(queries, keys, values)
-assert torch.equal(attention(queries, keys, values), outputs)
-torch.manual_seed(1)
-noisy = attention.train()(queries, keys, values)
-apart = (noisy - outputs).abs().max()
-kept = (attention.attention_weights - weights).abs().max()
-print(f"train mode: outputs {apart:.2f} from those in eval mode, stored weights {kept:.2f}")
-assert apart > 0.1 and kept == 0
+# %% [markdown]
+# ### Your module in the translator
+#
+# The next cell makes the translator compute its cross-attention with your module. Your module
+# masks the padding, so 7777 may be in the same batch.
+#
+# **Predict.** How many of the numbers from 1 to 99 are translated correctly in eval mode? And if
+# half of the weights are dropped, in train mode?
+
+# %% tags=["demo", "nbval-ignore-output"]
+attention = DotProductAttention(dropout=0.5)
+use_module(model, attention)
+torch.manual_seed(0)
+correct = {}
+for mode in ("eval", "train"):
+    attention.train(mode == "train")
+    translations = translate_batch(model, numerals, [*range(1, 100), 7777])
+    correct[mode] = sum(translations[number - 1] == english(number) for number in range(1, 100))
+    print(f"{mode} mode: {correct[mode]} of 99 correct")
+assert correct["eval"] == 99 and correct["train"] < 49
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# All 99 are correct in eval mode. In train mode fewer than half are, because dropout also removes
+# weights that a word needs. So call `model.eval()` before you use a model.
+#
+# </details>
 
 # %% [markdown]
 # ## 6. The gradient with respect to a query ★
@@ -850,9 +875,7 @@ plotting.show(plotting.diagram_strip("attention", lit=("queries", "outputs"), sh
 # - **Returns** the Jacobian `(d, d)` of attention whose values are the keys. Entry $(a, b)$ is
 #   $\partial o_a / \partial q_b$, with fixed keys.
 #
-# You may use the formula or `torch.autograd.functional.jacobian`. Adding the same vector to all
-# keys does not change the result. If one key has all the weight, the result is 0, and large scores
-# do not overflow.
+# You may use the formula or `torch.autograd.functional.jacobian`. Large scores do not overflow.
 #
 # **Worked number.** Take `query = [0., 0., 0., 0.]` and the keys `[1, 0, 0, 0]` and `[3, 0, 0, 0]`.
 # The variance of the first feature is 1. Divided by $\sqrt{4}$, it gives 0.5 for entry (0, 0), and
@@ -886,7 +909,9 @@ for d in sizes:
         ratios[name].append(median)
 label = "gradient norm / that of equal weights"
 plotting.show(plotting.lines(sizes, ratios, x_label="features d", y_label=label, log_x=True))
-print(f"d = 128, unscaled: below 0.1 for {(found[:, 1] < 0.1).float().mean():.0%} of the queries")
+for column, name in enumerate(names):
+    small = (found[:, column] < 0.1).float().mean()
+    print(f"d = 128, {name:24} ratio below 0.1 for {small:.0%} of the queries")
 assert ratios["softmax(q . k)"][-1] < 0.1
 assert min(ratios["softmax(q . k / sqrt(d))"]) > 0.6
 assert (found[:, 1] < 0.1).float().mean() > 0.5
@@ -898,8 +923,8 @@ assert (found[:, 1] < 0.1).float().mean() > 0.5
 #
 # </details>
 #
-# The plot shows the median, because the mean hides the effect. As in section 3, more than half of
-# the queries get next to no gradient, and a few, for which two keys nearly tie, get a large one.
+# The plot shows the median, because the mean hides the effect. As in section 3, without the
+# divisor, more than half of the queries get next to no gradient, and a few get a large one.
 
 # %% [markdown]
 # ## 7. The backward pass by hand ★
@@ -1007,8 +1032,7 @@ assert x.grad == 120 and abs(nearby - 120) < 0.1
 # - **Returns** `(grad_queries, grad_keys, grad_values)`, each of the shape of its input.
 # - Do not use autograd (`backward`, `torch.autograd.grad`, `torch.func`).
 #
-# If all values are equal, the outputs do not depend on queries and keys, whose gradients are
-# then 0. Large scores do not overflow.
+# Large scores do not overflow.
 #
 # **Worked number.** With the query `[0, 0, 0, 2]`, the keys `[1, 0, 0, 0]` and `[3, 0, 0, 0]`, the
 # values 1 and 3 and $G = 1$, the scores are 0 and $dS = (-1/2, 1/2)$ as above. So

@@ -95,9 +95,8 @@ def _gradients(rng) -> list[Probe]:
 
 EXERCISE = Exercise(
     points=3,
-    minutes=15,
+    minutes=10,
     difficulty=2,
-    starred=True,
     is_class=True,
     returns=(RETURNS[0],),
     probes=lambda rng: [*_values(rng), *_edges(rng), *_gradients(rng)],

@@ -182,7 +182,7 @@ def example_of(exercise: Exercise, violation: Violation) -> Example:
                 continue  # right words tell a reader nothing
             if want is None or isinstance(want, str) or got.data is None:
                 others.append((f"your {name}", text_of_record(got)))
-                others.append((f"{name} by the definition", str(want)))
+                others.append((f"{name} by the definition", probe.raises or str(want)))
             else:
                 results.append(_beside(name, want, got, tolerance))
     wrong = [result for result in results if any(MARK in n for row in result.yours for n in row)]

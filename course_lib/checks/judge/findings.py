@@ -105,7 +105,7 @@ def findings_of(
         findings = _named(explanations, about[0].part)
         groups = ([v for v in about if v.aspect in aspects] for aspects in _TELLING)
         if group := next(filter(None, groups), None):
-            first = min(group, key=shown_first)
+            first = min(group, key=lambda v: (v.aspect == "raised", shown_first(v)))
             telling = failures.say(first, about, explanations[0].mistake)
         error = telling.seen.raised if telling and telling.aspect == "raised" else None
         # A call that lacked parameters raised no error of its own.
@@ -117,6 +117,8 @@ def findings_of(
     known = {mistake.id for mistake in exercise.mistakes}
     if any(v.problem.id in known for v in left):  # a probe of one mistake alone has shown it
         left = [v for v in left if v.problem.id not in _UNNAMED]
+    if any(v.problem.id == "extra_parameters" for v in left):  # they hold numbers drawn here
+        left = [v for v in left if v.aspect not in ("values", "gradients")]
     misled = {v.probe.name for v in violations if v.aspect in ("type", "shape", "values")}
 
     def order(v: Violation) -> tuple:

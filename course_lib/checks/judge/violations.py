@@ -347,6 +347,8 @@ def _raised_problem(probe: Probe, seen: Observation, raised: Raised) -> Problem:
         return _missing_parameter(probe, seen)
     if raised.type_name == "NotAsRequested":  # raised by the scenario, not by the answer
         hint = "Which tensor or layer do you create without passing on what was given?"
+        if "buffer" in raised.message:
+            hint = "Which method of `nn.Module` registers a tensor that is not a parameter?"
         return Problem("not_as_requested", f"{probe.says} {raised.message}", hint)
     for said, problem in _USUAL.items():
         if said in raised.message:
@@ -411,8 +413,8 @@ def _missing_parameter(probe: Probe, seen: Observation) -> Problem:
         return Problem(
             "parameters_renamed" if same_shapes else "missing_parameter",
             f"`named_parameters()` does not list {missing}{instead}.",
-            f"Is there a layer of its own for `{missing_names[0]}`, assigned to `self` in "
-            "`__init__`?",
+            f"Does `__init__` assign a layer for `{missing_names[0]}` to `self`, of the right "
+            "class and with the right arguments?",
         )
     wrong = next(name for name in wanted if found[name] != wanted[name])
     return Problem(

@@ -117,8 +117,8 @@ EXERCISE = Exercise(
         ).says(
             "You multiply by w_q and w_k without a transpose, but their rows belong to hidden "
             "features and their columns to the features of queries and keys.",
-            "Over which size does the product of (..., query_size) and w_q sum, and which axis of "
-            "w_q has that size?",
+            "Over which size does each of the two products sum, and which axis of w_q and of w_k "
+            "has that size?",
         ),
         mistake(
             "another_activation", _paired(torch.relu), twins=(_paired(torch.sigmoid), _paired(gelu))

@@ -79,7 +79,7 @@ def _named(probe, expected, recorded) -> Problem | None:
         return None
     return Problem(
         "some_entries_are_wrong",
-        "At least one box does not break the invariant you name for it. Entries are judged "
+        "At least one box does not break the invariant you name for it. These entries are judged "
         "together, all or nothing, so the points do not reveal which one is wrong.",
         "For which of your entries do you have a test that says False of that box and True of "
         "`Sound`?",

@@ -87,7 +87,7 @@ def _near_best(probe, expected, recorded) -> Problem | None:
             "training_error_minimised",
             f"Your bandwidth {found:.4g} is far too small. Near 0 each point predicts itself, "
             "which minimizes the error on the training points but not the leave-one-out error.",
-            "Do you minimize the leave-one-out error, and is it still falling when you stop?",
+            "Do you minimize the leave-one-out error, and has it settled when you stop?",
         )
     direction = "small" if found < best else "large"
     return Problem(

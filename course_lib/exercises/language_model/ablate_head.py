@@ -130,7 +130,7 @@ def _as_it_was(probe, expected, recorded) -> Problem | None:
     return Problem(
         "left_over",
         f"{where} the `with`, the model is not what it should be. This differs: {changes.text}.",
-        "Which of your lines changes it, and which one undoes that, whatever happens?",
+        "Which of your lines changes it, and what undoes or avoids that, whatever happens?",
     )
 
 
@@ -216,7 +216,7 @@ EXERCISE = Exercise(
                 _switch(features=lambda part, head: _block_of(part, head, part.W_o.out_features)),
             ),
         ).says(
-            "You zero the wrong features: all of them, every num_heads-th one, or a block of the "
+            "You zero the wrong features: none, all, every num_heads-th one, or a block of the "
             "wrong size.",
             "Which of the features that W_o reads belong to this head?",
         ),

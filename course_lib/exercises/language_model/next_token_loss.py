@@ -39,7 +39,7 @@ def _edges(rng) -> list[Probe]:
     small = _drawn(rng, 2, 3, 4, requires_grad=True)
     return [
         edge("large_logits", logits=far, tokens=[[1, 1, 0, 2], [1, 2, 2, 0]]).says(
-            "Logits of any size give a finite loss."
+            "The loss is finite and right for logits of any size."
         ),
         edge("int32", **int32).says("Tokens may be int32 or int64."),
         edge("float32", **_drawn(rng, 2, 4, 5), **FLOAT32).says(

@@ -15,10 +15,10 @@ def _draw(rng, batch, n, m, h, scale=1.2, **options) -> Given:
     return {name: tensor(rng.normal(0, scale, s), **options) for name, s in shapes.items()}
 
 
-def _of(points, w_v) -> Given:
+def _of(points, w_v, **options) -> Given:
     """Return the queries and keys of one item."""
     arrays = {"projected_queries": [points[0]], "projected_keys": [points[1]], "w_v": w_v}
-    return {name: tensor(np.array(data, dtype=float)) for name, data in arrays.items()}
+    return {name: tensor(np.array(data, float), **options) for name, data in arrays.items()}
 
 
 def _frugal(args, times=1) -> dict[str, int]:
@@ -52,6 +52,7 @@ def _borders(rng) -> list[Probe]:
     near = _of((queries, keys), [1.5, -0.7, 2.0, 0.4])
     far = [[-60.0, 50.0], [55.0, -70.0], [0.4, -0.3]], [[59.5, -49.0], [-54.5, 69.7], [-0.2, 0.6]]
     very_far = [[-400.0, 0.5], [390.0, 0.1]], [[399.6, -0.2], [-390.5, 1.0], [0.0, 0.4]]
+    beyond = _of(very_far, [1.0, 2.0], requires_grad=True)
     half = [[8.0, -7.0], [-8.0, 6.5]], [[-8.0, 7.25], [7.75, -6.5], [0.25, 0.0]]
     return [
         edge("one_for_each", **one_each, at_most=_frugal(one_each)).says(
@@ -63,8 +64,9 @@ def _borders(rng) -> list[Probe]:
         edge("beyond_the_border", **_of(far, [1.0, -2.0]), dtype="float32", tolerance=1e-3).says(
             "The scores must also be right where an exponential leaves the range of float32."
         ),
-        edge("beyond_in_float64", **_of(very_far, [1.0, 2.0])).says(
-            "The scores must also be right where an exponential leaves the range of float64."
+        edge("beyond_in_float64", **beyond, grad_outputs=np.ones((1, 2, 3))).says(
+            "Scores and gradients must also be right where an exponential leaves the range of "
+            "float64."
         ),
         edge("float16", **_of(half, [1.0, -1.0]), dtype="float16", tolerance=3e-2).says(
             "In float16 the exponentials leave the range of the dtype from exp(11.1) on."

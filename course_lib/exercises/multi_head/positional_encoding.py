@@ -96,7 +96,7 @@ EXERCISE = Exercise(
             "What is the angle of position 1 in the last pair of columns?",
         ),
         mistake("odd_size_fails", _for_even_sizes, fails=True).says(
-            "Your code fails if `embed_dim` is odd: there is one more sine than cosines.",
+            "Your code fails if `embed_dim` is odd, such as 3, with one more sine than cosines.",
             "Of five columns, how many are in `encoding[:, 1::2]`?",
         ),
     ),

@@ -42,12 +42,12 @@ def _arrives(probe, outputs) -> str | None:
     return None
 
 
-@in_steps(block=lambda c, s: [[c, s], [-s, c]], base=10000.0)
-def _turns(block, base) -> Callable:
+@in_steps(block=lambda c, s: [[c, s], [-s, c]], base=10000.0, steps=lambda offset: offset)
+def _turns(block, base, steps) -> Callable:
     """Return a wrong matrix; `block` makes a pair's block from the cosine and sine of its angle."""
 
     def shift_matrix(offset, embed_dim) -> torch.Tensor:
-        angles = offset / base ** (torch.arange(0, embed_dim, 2).double() / embed_dim)
+        angles = steps(offset) / base ** (torch.arange(0, embed_dim, 2).double() / embed_dim)
         blocks = (torch.tensor(block(math.cos(a), math.sin(a))) for a in angles.tolist())
         return torch.block_diag(*blocks).double()
 
@@ -76,6 +76,10 @@ EXERCISE = Exercise(
         ).says(
             "Your matrix shifts by -offset, for all offsets or for those below 0.",
             "Each pair is (sine, cosine), in this order. What does your matrix make of (0, 1)?",
+        ),
+        mistake("forward_only", _turns(steps=lambda offset: max(offset, 0))).says(
+            "For an offset below 0, your matrix is the identity.",
+            "How often does a loop over `range(offset)` run if the offset is below 0?",
         ),
         mistake("in_halves", _in_halves).says(
             "Your matrix is correct for encodings with all sines in the first half and all cosines "

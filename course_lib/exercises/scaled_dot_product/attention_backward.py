@@ -104,8 +104,8 @@ EXERCISE = Exercise(
             fails=True,
         ).says(
             "The gradients of the keys and of the values need dS and the weights transposed, "
-            "because key j collects from all queries i. You do not transpose one of the two.",
-            "Which axis of dS must meet the rows of Q?",
+            "because key j collects from all queries i. You leave out at least one transpose.",
+            "Over which axis of dS, and of the weights, does each product sum?",
         ),
         mistake(
             "row_sum_of_something_else",

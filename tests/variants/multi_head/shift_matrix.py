@@ -70,6 +70,9 @@ def without_the_two(offset, embed_dim):
 
 
 stays = wrong()(lambda offset, embed_dim: torch.eye(embed_dim))
+as_many_steps_as_offset = wrong("forward_only")(
+    lambda offset, embed_dim: torch.linalg.matrix_power(loops(1, embed_dim), max(offset, 0))
+)
 one_step_only = wrong()(lambda offset, embed_dim: loops(1, embed_dim))
 
 

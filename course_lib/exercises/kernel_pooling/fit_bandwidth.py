@@ -42,7 +42,7 @@ def _probes(rng) -> list[Probe]:
         edge("from_above", **problem(rng, 0.2), by_name=above).says(
             "Large steps from a start far above must reach the best bandwidth and keep it positive."
         ),
-        edge("worked", **two_points).says(
+        edge("worked", **two_points, by_name={"num_steps": 20}).says(
             "Two points predict each other, so every positive bandwidth is best."
         ),
     ]

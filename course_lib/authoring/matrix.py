@@ -110,7 +110,7 @@ def judge_variant(variant: Variant, seeds: Iterable[object]) -> Row:
         if variant.is_right:
             fits = report.outcome == "correct" and report.score == 1.0
         else:
-            fits = report.score < 1.0 and (variant.message is None or variant.message in said)
+            fits = report.score < 1.0 and variant.message in (None, report.mistake, *said)
             fits = fits and report.outcome != "checker_failed"
         row.missed += not fits
         if report.example.inputs and not report.example.has_objects:

@@ -79,6 +79,18 @@ def at_the_largest(make: Callable[[float], Mapping]) -> list[Probe]:
     ]
 
 
+LOG_OF_SOFTMAX = (
+    "You take the softmax, then its logarithm. With large logits a small probability underflows to "
+    "0, and its logarithm is -inf.",
+    "Which function takes the softmax and the logarithm in one step?",
+)
+RESHAPED = (
+    "You reshape the logits to (batch, vocabulary, positions), which mixes positions and "
+    "vocabulary. Swap the axes, or join batch and positions.",
+    "What is the difference between `reshape` and `transpose`?",
+)
+
+
 def in_steps(**right: Any) -> Callable[[Callable], Callable[..., Any]]:
     """Give the correct steps as defaults to a function that makes a model from its steps."""
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from course_lib.checks.judge.comparisons import Problem
+from course_lib.checks.judge.comparisons import Cause, Problem
 from course_lib.checks.judge.definitions import Mistake, Returned
 from course_lib.checks.observe.probe import Array, Built, Probe, tensor
 from course_lib.exercises._builders import Given, mistake
@@ -38,17 +38,6 @@ def mistakes_of_comparisons(make: Callable[..., Callable]) -> tuple[Mistake, ...
 
     return (
         mistake(
-            "nan_accepted",
-            make(lambda a, b: not ((a - b).abs() > 1e-5).any()),
-            twins=made(
-                lambda a, b: _close(a, b, equal_nan=True),
-                lambda a, b: _close(a.nan_to_num(), b.nan_to_num()),
-            ),
-        ).says(
-            "Your test accepts NaN results, but NaN is not equal to anything.",
-            "What does a comparison with NaN return?",
-        ),
-        mistake(
             "errors_pass",
             make(lambda a, b: (a - b).mean().abs() < 1e-5),
             twins=made(
@@ -58,6 +47,7 @@ def mistakes_of_comparisons(make: Callable[..., Callable]) -> tuple[Mistake, ...
                 lambda a, b: _close(a, b, atol=0.1),
                 lambda a, b: _close(a, b, atol=0.5),
                 lambda a, b: (a - b).abs().mean() < 0.01,
+                lambda a, b: not ((a - b).abs() > 0.1).any(),
             ),
         ).says(
             "Your comparison lets errors pass: they are small, or they cancel in a sum or a mean, "
@@ -82,6 +72,15 @@ _NUDGES = {
     "last_row": ((1.0, _MIXED, None, -1), "that is wrong only in the last {row}"),
     "one_entry": ((0.01, "first", 0, 0), "in which only one entry is wrong, by 0.01"),
     "turns_nan": ((np.nan, _MIXED, None, None), "whose outputs become NaN"),
+}
+_MISSED = {  # what a test misses that accepts one of these
+    **dict.fromkeys(("all_larger", "all_smaller", "features_cancel", "a_hundredth"), "errors_pass"),
+    **dict.fromkeys(("first_item", "last_item"), "item_left_out"),
+    **dict.fromkeys(("first_row", "last_row"), "row_left_out"),
+    "one_entry": "errors_pass",
+    "turns_nan": "nan_accepted",
+    "always_nan": "nan_accepted",
+    "last_feature": "feature_left_out",
 }
 _WHEN = {
     "pads": "when keys are padded",
@@ -113,7 +112,9 @@ def judged(probe: Probe, expected, recorded) -> Problem | None:
         hint = _WHY_REJECTED[name == "rounding"] if want else _WHY_ACCEPTED
         if name == "nudged":  # a shrunken probe has a longer name
             name = next(of for of in (*_NUDGES, "train_mode") if probe.name.startswith(of))
-        return Problem(f"{said}_{name}", message, hint)
+        missed = "" if want else _MISSED.get(name, "")
+        id = f"{said}_{name}"
+        return Cause(id, message, hint, missed) if missed else Problem(id, message, hint)
     return None
 
 

@@ -23,6 +23,13 @@ class Problem:
     hint: str = ""
 
 
+@dataclass(frozen=True)
+class Cause(Problem):
+    """A problem whose fact says what the code does: a mistake of that `name`, by default the id."""
+
+    name: str = ""
+
+
 WRONG_VALUES = Problem("wrong_values", "")  # the report adds the numbers
 
 
@@ -195,39 +202,39 @@ def _hoeffding(count: int) -> float:
 
 
 _DROPOUT = {
-    "missing": Problem(
+    "missing": Cause(
         "dropout_missing",
         "In train mode nothing is dropped: the outputs are those of eval mode.",
         "Where does `dropout` enter, and does it ask for `self.training`?",
     ),
-    "output": Problem(
+    "output": Cause(
         "dropout_on_output",
         "Dropout acts on your outputs; it belongs on the attention weights.",
         "Which tensor should lose entries: the weights, or their product with the values?",
     ),
-    "scores": Problem(
+    "scores": Cause(
         "dropout_on_scores",
         "Each row of your weights still sums to 1 in train mode: dropout acts before the softmax, "
         "or you normalize the weights again afterwards.",
         "Which comes first, softmax or dropout, and what comes after them?",
     ),
-    "not_rescaled": Problem(
+    "not_rescaled": Cause(
         "dropout_not_rescaled",
         "The kept weights are not divided by 1 - p, so train and eval mode differ on average.",
         "What does `nn.Dropout` do to the entries it keeps?",
     ),
-    "kept": Problem(
+    "kept": Cause(
         "dropout_keeps_p",
         "Your code keeps weights with probability p, but `dropout` is the probability of dropping "
         "one.",
         "Which of the two is the argument of `nn.Dropout`?",
     ),
-    "twice": Problem(
+    "twice": Cause(
         "dropout_twice",
         "Dropout acts twice: the kept weights are divided by (1 - p) twice.",
         "On how many tensors do you call dropout?",
     ),
-    "shared": Problem(
+    "shared": Cause(
         "dropout_shared",
         "Several weights are dropped together; each should be dropped independently.",
         "What is the shape of the tensor that decides what is dropped?",

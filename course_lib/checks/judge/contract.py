@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from course_lib.checks.judge.comparisons import Problem
+from course_lib.checks.judge.comparisons import Cause, Problem
 from course_lib.checks.judge.definitions import Returned
 from course_lib.checks.observe.observation import Observation
 from course_lib.checks.observe.probe import Dtype, Probe
@@ -166,7 +166,7 @@ def wrong_dtype(
     for contract, got in _parts(returns, outputs):
         is_array = got.kind in ("tensor", "array")
         if contract.dtype == "float" and is_array and got.dtype != wanted:
-            return Problem(
+            return Cause(
                 "dtype_changed",
                 f"`{contract.name}` came back as {got.dtype}; {wanted} was {why}.",
                 "Which step chooses the dtype: a `dtype=`, a conversion or a default?",
@@ -181,7 +181,7 @@ def wrong_device(
     given = {seen_input.device for seen_input in seen.arguments.values()} - {""}
     for contract, got in _parts(returns, outputs):
         if got.kind == "tensor" and given and got.device not in given:
-            return Problem(
+            return Cause(
                 "device_changed",
                 f"`{contract.name}` is on {got.device}, the inputs are on {', '.join(given)}.",
                 "Which tensor do you make without `device=`?",

@@ -120,10 +120,11 @@ def findings_of(
     if any(v.problem.id == "extra_parameters" for v in left):  # they hold numbers drawn here
         left = [v for v in left if v.aspect not in ("values", "gradients")]
     misled = {v.probe.name for v in violations if v.aspect in ("type", "shape", "values")}
+    unchanged = misled - {v.probe.name for v in violations if v.aspect == "mutated"}
 
     def order(v: Violation) -> tuple:
         named = v.problem.id in known
-        return not named, _rank(v, misled), v.problem.id in _UNNAMED, shown_first(v)
+        return not named, _rank(v, unchanged), v.problem.id in _UNNAMED, shown_first(v)
 
     left.sort(key=order)
     said = {finding.id for finding in findings}
@@ -178,10 +179,10 @@ def _named(explanations: list[Explanation], part: str) -> list[Finding]:
     return findings
 
 
-def _rank(violation: Violation, misled: set[str]) -> int:
+def _rank(violation: Violation, wrong_and_unchanged: set[str]) -> int:
     """Return the rank of a violation: forbidden call, type, shape, error, NaN, values, the rest."""
     problem, aspect = violation.problem, violation.aspect
-    if problem.id == "forbidden_call" or (aspect == "mutated" and not misled):
+    if problem.id == "forbidden_call" or (aspect == "mutated" and not wrong_and_unchanged):
         return 0
     if problem.id == "attribute_missing" or aspect in ("parameters", "type", "kind"):
         return 1

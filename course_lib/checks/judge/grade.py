@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from course_lib.checks.judge.comparisons import Problem
+from course_lib.checks.judge.comparisons import Cause, Problem
 from course_lib.checks.judge.definitions import Exercise
 from course_lib.checks.judge.diagnose import explain
 from course_lib.checks.judge.example import Example, example_of
@@ -128,12 +128,31 @@ def _judge_all(
         "raised" if _all_raised(prepared, outcomes) else "incorrect",
         score,
         findings,
-        mistake=explanations[0].mistake.id if explanations else None,
+        mistake=explanations[0].mistake.id if explanations else _cause_of(violations),
         parts=parts,
         tally=tally,
         example=example,
         notes=[BEYOND_A_LIMIT] * beyond_a_limit(outcomes) + notes,
     )
+
+
+def _cause_of(violations: Sequence[Violation]) -> str | None:
+    """Return the name of the mistake that every failing problem shows in words of its own.
+
+    What follows from parameters that should not be there is no problem of its own, nor is what a
+    call that changes its arguments returns, if another such call is right.
+    """
+    found: dict[str, list[Violation]] = {}
+    for violation in violations:
+        found.setdefault(violation.probe.name, []).append(violation)
+    is_right_once = any({v.aspect for v in about} == {"mutated"} for about in found.values())
+    first = ("parameters", "mutated") if is_right_once else ("parameters",)
+    names = set()
+    for about in found.values():
+        for violation in [v for v in about if v.aspect in first] or about:
+            problem = violation.problem
+            names.add((problem.name or problem.id) if isinstance(problem, Cause) else None)
+    return names.pop() if len(names) == 1 else None
 
 
 def _still_a_stub(exercise: Exercise, subject: Subject | None, first: Observation) -> Report | None:

@@ -11,8 +11,7 @@ import torch
 from course_lib.checks.judge.definitions import Exercise, Mistake
 from course_lib.checks.judge.of_the_result import OfTheResult
 
-_OF_THE_KIND = ("default_dtype", "always_float64")
-_HOLDS = {"numbers": "f", "whole numbers": "i", "bools": "b", "anything": "fib"}
+_HOLDS = {"numbers": "f", "whole numbers": "i", "anything": "fib"}
 
 
 def _only(what: str, change: Callable, only: int | None, *results: Any) -> Any:
@@ -27,12 +26,6 @@ def _only(what: str, change: Callable, only: int | None, *results: Any) -> Any:
     if all(a is b for a, b in zip(found, results, strict=True)):
         raise ValueError(f"no {what}")
     return tuple(found) if len(found) > 1 else found[0]
-
-
-def _as_tensor(result) -> torch.Tensor:
-    if torch.is_tensor(result):
-        raise ValueError("it is a tensor")
-    return torch.as_tensor(result)
 
 
 def _of_items(result) -> torch.Tensor:
@@ -51,18 +44,44 @@ def in_any(exercise: Exercise) -> tuple[Mistake, ...]:
         return Mistake(id, model, fact, question, twins=tuple(twins))
 
     def of(what: str, id: str, *changes: Callable) -> Callable[[str, str], Mistake]:
-        # "Your numbers" are those of all results, unless the change concerns their kind alone.
-        where = places if what == "anything" or id in _OF_THE_KIND else [None]
+        # "Your numbers" are those of all results, unless the change concerns their shape alone.
+        where = places if what == "anything" else [None]
         models = [
             functools.partial(_only, what, change, place) for change in changes for place in where
         ]
         return functools.partial(says, id, models)
 
     found = [
-        of("anything", "transposed_result", lambda result: result.swapaxes(-1, -2))(
-            "Your numbers are right, but the last two axes are exchanged: what should be a row is "
-            "a column.",
+        of(
+            "anything",
+            "transposed_result",
+            lambda result: result.swapaxes(-1, -2),
+            lambda result: result.swapaxes(-2, -3),
+            lambda result: result.swapaxes(0, 1),
+        )(
+            "Your numbers are right, but two axes are exchanged, such as rows and columns.",
             "What belongs in the rows of the result, and what in its columns?",
+        ),
+        of(
+            "anything",
+            "axes_joined",
+            lambda result: result.reshape(-1, *result.shape[2:]),
+            lambda result: result.reshape(*result.shape[:-2], -1),
+        )(
+            "Your numbers are right, but two neighboring axes are joined into one.",
+            "Which step joins two axes (`flatten`, `reshape`), and where are they separated again?",
+        ),
+        of(
+            "anything",
+            "one_item_only",
+            lambda result: _of_items(result)[:1],
+            lambda result: _of_items(result)[0],
+            lambda result: _of_items(result)[:1].expand_as(result),
+            lambda result: torch.cat([_of_items(result)[:1], torch.zeros_like(result[1:])]),
+        )(
+            "You compute the result of the first item of the batch only. The other items get none, "
+            "or zeros, or the same one.",
+            "Which items has your loop seen when it returns?",
         ),
         of(
             "anything",
@@ -88,14 +107,6 @@ def in_any(exercise: Exercise) -> tuple[Mistake, ...]:
             "Your numbers have the wrong sign; otherwise they are right.",
             "Which step decides the sign?",
         ),
-        of("numbers", "twice_as_large", lambda result: 2 * result)(
-            "Your numbers are exactly twice as large as they should be.",
-            "Is a factor of 2 too many, a factor of 1/2 missing, or a sum in place of a mean?",
-        ),
-        of("numbers", "half_as_large", lambda result: result / 2)(
-            "Your numbers are exactly half as large as they should be.",
-            "Is a factor of 2 missing, or is there a division by 2 that is not in the formula?",
-        ),
         of("numbers", "root_of_the_result", lambda result: result**0.5)(
             "Your numbers are the square roots of the right ones.",
             "Which step takes a root (`sqrt`, `norm`, `cdist`)?",
@@ -113,15 +124,6 @@ def in_any(exercise: Exercise) -> tuple[Mistake, ...]:
             "Do you count from 0 or from 1?",
         ),
         of(
-            "bools",
-            "inverted_result",
-            lambda result: ~result if torch.is_tensor(result) else not result,
-        )(
-            "Your result is inverted: it is True where False is right, and False where True is "
-            "right.",
-            "What does True mean here?",
-        ),
-        of(
             "numbers",
             "summed_over_leading_axes",
             lambda result: _of_items(result).sum(0),
@@ -132,53 +134,10 @@ def in_any(exercise: Exercise) -> tuple[Mistake, ...]:
             "Which axes are left in your result, and which letters does an einsum lack on the "
             "right?",
         ),
-        of("anything", "detached", lambda result: result.detach())(
-            "Your numbers are right, but in the calls that fail a result has no graph, so no "
-            "gradient reaches the arguments through it.",
-            "Which step leaves the graph (`.item()`, `.detach()`, `.data`, NumPy, `no_grad`)?",
-        ),
-        of(
-            "numbers",
-            "default_dtype",
-            lambda result: result.to(torch.float32),
-            lambda result: result.astype("float32"),
-        )(
-            "Your numbers are right, but in the calls that fail they are float32, where the "
-            "arguments (or `dtype`) ask for another type.",
-            "Which step chooses the dtype: a `dtype=`, a conversion or a default?",
-        ),
-        of(
-            "numbers",
-            "always_float64",
-            lambda result: result.to(torch.float64),
-            lambda result: result.astype("float64"),
-        )(
-            "Your numbers are right, but in the calls that fail they are float64, where the "
-            "arguments (or `dtype`) ask for another type.",
-            "Which step makes float64: a `dtype=`, `.double()`, NumPy or a Python number?",
-        ),
         of("anything", "list_returned", lambda result: result.tolist())(
             "Your result is right, but it consists of Python numbers, which is not the type that "
             "is asked for.",
             "Which of your steps makes Python numbers (`.item()`, `.tolist()`)?",
-        ),
-        of("anything", "array_for_tensor", lambda result: result.detach().numpy())(
-            "Your numbers are right, but they are in a NumPy array; a tensor is asked for.",
-            "Which of your steps leaves torch?",
-        ),
-        of("anything", "tensor_returned", _as_tensor)(
-            "Your result is right, but it is in a torch tensor.",
-            "What should the result be, and which method of a tensor returns it (`.item()`, "
-            "`.numpy()`, `.tolist()`)?",
-        ),
-        of("bools", "numbers_for_bools", torch.Tensor.long, torch.Tensor.float, torch.Tensor.int)(
-            "Your result holds the numbers 1 and 0 where it should hold True and False.",
-            "Which comparison, or which `dtype`, makes a tensor of bools?",
-        ),
-        of("whole numbers", "floats_for_whole_numbers", torch.Tensor.float, float)(
-            "Your numbers are right, but they are floating point numbers instead of whole ones.",
-            "Which step makes floating point numbers: a conversion, a division, or a tensor "
-            "without `dtype=`?",
         ),
     ]
     if num_results > 1:

@@ -9,7 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from course_lib.checks.judge.comparisons import COMPARISONS, Problem, arrays_agree, tolerance_for
+from course_lib.checks.judge.comparisons import (
+    COMPARISONS,
+    Cause,
+    Problem,
+    arrays_agree,
+    tolerance_for,
+)
 from course_lib.checks.judge.contract import (
     converted,
     describe,
@@ -52,7 +58,7 @@ def judge(
     """Return all violations of one observation, the most basic first."""
     found: list[Found] = []
     for name in mutated(probe, seen):
-        problem = Problem(
+        problem = Cause(
             "input_mutated",
             f"Your function changed its argument `{name}`: after the call, the caller's own copy "
             "is different.",
@@ -81,7 +87,7 @@ def _of_a_call_that_returned(
     if probe.construct is not None and extra:
         message = f"The module has parameters beyond the ones asked for: {', '.join(extra)}."
         hint = "Which of them, and of their biases, does the statement ask for?"
-        yield "parameters", Problem("extra_parameters", message, hint)
+        yield "parameters", Cause("extra_parameters", message, hint)
     yield from _of_the_outputs(exercise, probe, expected, seen)
     for name, value in expected.attributes.items():
         yield _wrong_attribute(probe, name, value, seen.attributes.get(name))
@@ -102,16 +108,16 @@ def _of_a_call_that_returned(
             "all code that runs afterwards is affected."
         )
         hint = "Which line sets it, and does a `with` block do the same for a few lines only?"
-        yield "settings", Problem("settings_changed", message, hint)
+        yield "settings", Cause("settings_changed", message, hint)
 
 
-_RNG_USED = Problem(
+_RNG_USED = Cause(
     "global_rng_used",
     "Your code draws from the global random generator, or seeds it, which changes the caller's "
     "next draws.",
     "Which line calls `manual_seed`, or draws without a generator of its own?",
 )
-_MODE_CHANGED = Problem(
+_MODE_CHANGED = Cause(
     "training_flag_changed",
     "Your module switches between train and eval mode by itself: the call changed `self.training`.",
     "Which line calls `.eval()` or `.train()`?",
@@ -138,7 +144,7 @@ def _of_the_outputs(
         soft = broken.id in ("wrong_type", "wrong_dtype_kind")
         others = converted(returns, outputs) if soft else None
         right = others is not None and not wrong_numbers(others)
-        yield "kind" if right else "type", broken
+        yield ("kind", Cause(broken.id, broken.message, broken.hint)) if right else ("type", broken)
         return
     wrong = wrong_numbers(outputs)
     if wrong is not None:
@@ -165,7 +171,7 @@ def mutated(probe: Probe, seen: Observation) -> list[str]:
 
 def _expected_error(probe: Probe, seen: Observation) -> Problem | None:
     if seen.raised is None:
-        return Problem("no_error", f"{probe.says} Here your code raised nothing.")
+        return Cause("no_error", f"{probe.says} Here your code raised nothing.")
     if probe.raises in (seen.raised.type_name, *seen.raised.kinds):
         return None
     if seen.raised.phase == "inject":
@@ -178,7 +184,7 @@ def _expected_error(probe: Probe, seen: Observation) -> Problem | None:
 def _wrong_attribute(probe: Probe, name: str, value: np.ndarray, got: Recorded | None) -> Found:
     if got is None or got.kind != "tensor" or got.data is None:
         what = "nothing" if got is None or got.kind == "none" else describe(got)
-        return "attributes", Problem(
+        return "attributes", Cause(
             "attribute_missing", f"`self.{name}` must hold a tensor after the call; got {what}."
         )
     if tuple(got.shape) != np.shape(value):
@@ -193,7 +199,7 @@ def _wrong_attribute(probe: Probe, name: str, value: np.ndarray, got: Recorded |
             says = f"`self.{name}` does not hold the weights of the last call of this module."
         return "attributes", Problem("attribute_values", says)
     if got.requires_grad:
-        return "attached", Problem(
+        return "attached", Cause(
             "attribute_attached",
             f"`self.{name}` still carries its graph, which keeps every intermediate result in "
             "memory.",
@@ -215,10 +221,10 @@ _LEAVES_THE_GRAPH = (
 def _wrong_gradient(probe, name, value, got: Recorded | None) -> Problem | None:
     if got is None or got.data is None:
         if np.any(value):
-            return Problem("gradient_cut", f"No gradient reaches `{name}`.", _LEAVES_THE_GRAPH)
+            return Cause("gradient_cut", f"No gradient reaches `{name}`.", _LEAVES_THE_GRAPH)
         if got is not None:
             return None
-        return Problem(
+        return Cause(
             "gradient_cut",
             f"The gradient of `{name}` should be 0, but your result has no graph, so `backward()` "
             "raises an error.",
@@ -245,7 +251,7 @@ def _cut_off(exercise: Exercise, probe: Probe, seen: Observation) -> Problem | N
         return None
     for contract, got in zip(exercise.returns, seen.outputs.items.values(), strict=False):
         if contract.differentiable and not got.requires_grad:
-            return Problem(
+            return Cause(
                 "gradient_cut",
                 f"Your `{contract.name}` are right, but they have no graph, so no gradient can "
                 "pass through them to the arguments.",
@@ -299,7 +305,7 @@ def forbidden_in(
                     f"Your code calls `{name}`, itself or through another function, which this "
                     f"exercise rules out. {reason}"
                 )
-                problem = Problem("forbidden_call", message)
+                problem = Cause("forbidden_call", message)
                 about = probe, "forbidden", problem, "values"
                 return [Violation(*about, expected, seen[probe.name])]
     problem = _loops_problem(exercise, prepared, seen)
@@ -323,7 +329,7 @@ def _loops_problem(
     growing = [group for group in compared if len(set(group)) > 1]
     if exercise.no_loops and growing:
         (calls, steps), (more_calls, more_steps) = min(growing[0]), max(growing[0])
-        return Problem(
+        return Cause(
             "loops",
             f"The work your code does in Python grows with the size of the problem ({calls} torch "
             f"calls and {steps} Python steps for a small one, {more_calls} and {more_steps} for a "
@@ -331,7 +337,7 @@ def _loops_problem(
             "Which axes could you add with `[:, None, :]` so that one call does everything?",
         )
     if exercise.needs_loops and compared and not growing:
-        return Problem(
+        return Cause(
             "no_loop",
             "Your code makes the same calls whatever the sizes; this exercise asks for the loops "
             "that such a call hides.",
@@ -349,7 +355,7 @@ def _raised_problem(probe: Probe, seen: Observation, raised: Raised) -> Problem:
         hint = "Which tensor or layer do you create without passing on what was given?"
         if "buffer" in raised.message:
             hint = "Which method of `nn.Module` registers a tensor that is not a parameter?"
-        return Problem("not_as_requested", f"{probe.says} {raised.message}", hint)
+        return Cause("not_as_requested", f"{probe.says} {raised.message}", hint)
     for said, problem in _USUAL.items():
         if said in raised.message:
             return problem
@@ -365,28 +371,75 @@ def _raised_problem(probe: Probe, seen: Observation, raised: Raised) -> Problem:
         hint = "What must your `backward` return for each argument of `forward`?"
     elif raised.phase == "backward":
         hint = "Which step leaves the graph, or writes into a tensor that it needs?"
+    for texts, name, fact in _TOLD:
+        if any(text in raised.message for text in texts):
+            return Cause("raised", f"{message.rstrip('.')}. {fact}", hint, name)
+    if raised.type_name == "TypeError" and "argument" in raised.message and not raised.lines:
+        return Cause("raised", message, hint, "other_parameters")
     return Problem("raised", message, hint)
 
 
+_TOLD = (  # what Python, torch and NumPy say, the mistake's name, and what it is
+    (
+        ("Can't call numpy() on Tensor that requires grad",),
+        "numpy_with_graph",
+        "A tensor that requires a gradient cannot become a NumPy array with its graph.",
+    ),
+    (
+        ("view size is not compatible",),
+        "view_after_transpose",
+        "`view` needs numbers that are neighbors in memory. After a transpose or a slice, or in an "
+        "argument that is not contiguous, they are not.",
+    ),
+    (
+        ("must be a 3D tensor", "must be a matrix", "expects a tensor with <= 2 dimensions"),
+        "fixed_number_of_axes",
+        "This function takes a fixed number of axes, and the tensor has another number of them.",
+    ),
+    (
+        ("expected target dtype to be Long", "expected scalar type Long", "must be long, int,"),
+        "whole_numbers_not_converted",
+        "This step does not take whole numbers of every size.",
+    ),
+    (
+        ("non-empty", "iterable argument is empty", "zero-size array to reduction"),
+        "nothing_to_join",
+        "On this input there is nothing to join or to reduce.",
+    ),
+    (
+        ("modified by an inplace operation",),
+        "written_in_place",
+        "Autograd kept a tensor for the backward pass, and a later line writes into it.",
+    ),
+    (
+        ("same dtype", "expected scalar type"),
+        "dtypes_mixed",
+        "This step combines two dtypes.",
+    ),
+    (("is ambiguous",), "many_as_one_condition", "Several numbers cannot be one condition."),
+    (("'NoneType'",), "none_not_treated", "What this line uses is None on this input."),
+    (("is not defined",), "name_not_defined", "That name does not exist where the line runs."),
+)
 _USUAL = {  # what Python, torch or the device of a probe says, and what it means
-    REFUSAL: Problem(
+    REFUSAL: Cause(
         "cpu_tensor",
         "Your code makes a tensor on the CPU, but the arguments are on another device.",
         "Which tensor do you make without `device=`?",
     ),
-    "before Module.__init__() call": Problem(
+    "before Module.__init__() call": Cause(
         "module_not_begun",
         "Your `__init__` assigns a layer before `super().__init__()` has run, so the module has "
         "nowhere to keep it.",
         "Which line has to come first in the `__init__` of every `nn.Module`?",
     ),
-    "a leaf Variable that requires grad is being used in an in-place operation": Problem(
+    "a leaf Variable that requires grad is being used in an in-place operation": Cause(
         "leaf_changed_in_place",
         "Your code writes into a tensor that requires a gradient while torch records operations, "
         "which torch does not allow.",
         "Do you need a new tensor, or a step that is not recorded (`torch.no_grad`, an optimizer)?",
+        "input_mutated",
     ),
-    "'generator' object does not support the context manager": Problem(
+    "'generator' object does not support the context manager": Cause(
         "not_a_context_manager",
         "Your function returns a generator, and `with` cannot use a generator directly.",
         "Which decorator in `contextlib` turns a function with a `yield` into a context manager?",
@@ -410,7 +463,7 @@ def _missing_parameter(probe: Probe, seen: Observation) -> Problem:
         yours = {name: shape for name, shape in found.items() if name not in wanted}
         instead = f"; it lists {listed(yours)} instead" if yours else ""
         same_shapes = sorted(found.values()) == sorted(wanted.values())
-        return Problem(
+        return Cause(
             "parameters_renamed" if same_shapes else "missing_parameter",
             f"`named_parameters()` does not list {missing}{instead}.",
             f"Does `__init__` assign a layer for `{missing_names[0]}` to `self`, of the right "
@@ -425,19 +478,19 @@ def _missing_parameter(probe: Probe, seen: Observation) -> Problem:
 
 
 _WITHOUT_PARAMETERS = {
-    "in_forward": Problem(
+    "in_forward": Cause(
         "parameters_in_forward",
         "You make your layers in `forward`: every call draws new weights, and no optimizer or "
         "checkpoint ever sees them.",
         "What belongs in `__init__`, and what in `forward`?",
     ),
-    "plain_tensors": Problem(
+    "plain_tensors": Cause(
         "plain_tensors",
         "Your weights are plain tensors: `parameters()` does not list them, so no optimizer, "
         "`.to()` or checkpoint reaches them.",
         "What does `nn.Linear`, or `nn.Parameter`, do that an assignment does not?",
     ),
-    "in_a_list": Problem(
+    "in_a_list": Cause(
         "layers_in_a_list",
         "Your layers are in a Python list or dict: the module does not see them, so neither "
         "does an optimizer.",

@@ -97,6 +97,11 @@ def unread(self, scores, given) -> None:
     """Ignore lengths or a mask, in the place of the step that reads them."""
 
 
+def rows_within(self, scores, valid_lens) -> torch.Tensor:
+    rows = valid_lens if valid_lens.dim() == 1 else valid_lens.amax(-1)
+    return Softmax.real(self, scores.mT, rows).mT
+
+
 def flipped_if_any(self, scores, real, own) -> torch.Tensor:
     allowed = Softmax.join(self, scores, real, own)
     return allowed if allowed.all() else ~allowed
@@ -142,6 +147,12 @@ def exp_of(largest, guarded=False) -> dict[str, object]:
 
 def nothing(scores) -> float:
     return 0.0
+
+
+def unshifted(scores, axis=-1) -> torch.Tensor:
+    """Return the softmax with exponentials of the scores as they are."""
+    e = scores.exp()
+    return e / e.sum(axis, keepdim=True)
 
 
 def first_mask_kept(self, scores, real, own) -> torch.Tensor:
@@ -244,6 +255,10 @@ SHARED = (
         "Your code ignores the lengths: `valid_lens` changes nothing.",
         "Where does `valid_lens` enter your computation?",
     ),
+    Row("lengths_of_the_queries", {"real": rows_within}).says(
+        "You apply the lengths to the queries, the rows of the scores, instead of the keys.",
+        "Which positions does `valid_lens` count: queries or keys?",
+    ),
     Row("bool_mask_ignored", {"own": unread}).says(
         "Your code ignores the bool mask: `mask` changes nothing.",
         "Where does `mask` enter your computation?",
@@ -288,7 +303,8 @@ SHARED = (
             {"axis": -2, "spare": Softmax.spare},
         ),
     ).says(
-        "Your softmax runs over the queries: the columns sum to 1 instead of the rows.",
+        "Your softmax runs over another axis than the keys, such as the queries: the rows of the "
+        "weights do not sum to 1.",
         "Which axis of the scores holds the keys?",
     ),
     Row(
@@ -296,8 +312,8 @@ SHARED = (
         scaled_by(lambda q, k: k.shape[-2]),
         twins=(scaled_by(lambda q, k: q.shape[-2]), scaled_by(lambda q, k: q.shape[1])),
     ).says(
-        "You divide the scores by the root of the wrong size, such as the number of queries or of "
-        "keys.",
+        "You divide the scores by the wrong number, such as the root of the number of queries or "
+        "of keys.",
         "How many products are summed in one score?",
     ),
     Row(
@@ -379,12 +395,9 @@ SHARED = (
         "belong to other positions.",
         "Which axes must be neighbors before a reshape can join them?",
     ),
-    Row(
-        "split_without_transpose",
-        {"split": lambda self, x: x.reshape(x.shape[0], self.num_heads, x.shape[1], -1)},
-    ).says(
-        "Your heads are split by a reshape without a transpose: a head gets some of the "
-        "positions instead of some of the features.",
-        "What does `split_heads` do between reshape and return?",
-    ),
 )
+
+
+def words(id: str) -> tuple[str, str]:
+    """Return the fact and the question of a row of the table."""
+    return next((row.fact, row.question) for row in SHARED if row.id == id)

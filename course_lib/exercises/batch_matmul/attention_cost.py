@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from course_lib.checks.judge.comparisons import Problem, close
+from course_lib.checks.judge.comparisons import Cause, Problem, close
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe
 from course_lib.checks.observe.record import a_or_an
@@ -49,7 +49,7 @@ def _probes(rng) -> list[Probe]:
 def _whole(probe, expected, recorded) -> Problem | None:
     for key in expected:
         if recorded.items[key].kind != "int":
-            return Problem(
+            return Cause(
                 "not_whole",
                 f"`{key}` must be an int; yours is {a_or_an(recorded.items[key].type_name)}.",
                 "Is there a `/` somewhere, or a float among the factors?",
@@ -58,7 +58,7 @@ def _whole(probe, expected, recorded) -> Problem | None:
         return problem
     for key, count in expected.items():
         if (yours := recorded.items[key].text) != str(count):
-            return Problem(
+            return Cause(
                 "rounded",
                 f"Your `{key}` is {yours}, and the exact count is {count}.",
                 "Which factor is a float? A float has only 16 digits.",

@@ -8,6 +8,7 @@ import torch
 
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises._attention.mistakes import unshifted, words
 from course_lib.exercises._builders import BETWEEN, FLOAT32, Given, case, edge, mistake
 
 
@@ -73,16 +74,6 @@ def _scaled(queries, keys) -> torch.Tensor:
     return torch.softmax(queries @ keys.mT / queries.shape[-1] ** 0.5, dim=-1)
 
 
-def _pooling_of_keys(queries, keys, values) -> tuple[torch.Tensor, torch.Tensor]:
-    weights = torch.softmax(queries @ keys.mT, dim=-1)
-    return weights @ keys, weights
-
-
-def _unstable(queries, keys) -> torch.Tensor:
-    e = torch.exp(queries @ keys.mT)
-    return e / e.sum(-1, keepdim=True)
-
-
 EXERCISE = Exercise(
     points=3,
     minutes=10,
@@ -96,12 +87,12 @@ EXERCISE = Exercise(
         mistake(
             "over_queries",
             _pooling(lambda q, k: torch.softmax(q @ k.mT, dim=-2)),
-            twins=(_pooling(lambda q, k: torch.softmax(q @ k.mT, dim=min(1, q.dim() - 1))),),
-        ).says(
-            "Your softmax runs over an axis other than the keys, such as the queries, so the rows "
-            "of your weights do not sum to 1.",
-            "Each query distributes its attention among the keys. Which axis holds the keys?",
-        ),
+            twins=(
+                _pooling(lambda q, k: torch.softmax(q @ k.mT, dim=min(1, q.dim() - 1))),
+                _pooling(lambda q, k: torch.softmax(q @ k.mT, dim=0)),
+                _pooling(lambda q, k: torch.softmax(q @ k.mT, dim=0 if q.dim() == 3 else 1)),
+            ),
+        ).says(*words("over_queries")),
         mistake(
             "no_softmax",
             lambda q, k, v: (q @ k.mT @ v, q @ k.mT),
@@ -125,15 +116,7 @@ EXERCISE = Exercise(
             "one query, which are a row.",
             "Which sizes meet in the middle of (n, m) times (m, v)?",
         ),
-        mistake("keys_averaged", _pooling_of_keys).says(
-            "You average the keys instead of the values.",
-            "What do the keys decide, and what does attention average?",
-        ),
-        mistake("unstable", _pooling(_unstable)).says(
-            "You take exp(score) as it is. Large scores overflow, and very negative ones underflow "
-            "to 0 in a whole row, so inf / inf or 0 / 0 is NaN.",
-            "Which function takes a softmax without overflow?",
-        ),
+        mistake("unstable", _pooling(lambda q, k: unshifted(q @ k.mT))).says(*words("unstable")),
     ),
     hints=(
         "Three steps: a score for every query and key, a softmax that turns each row of scores "

@@ -45,16 +45,6 @@ def _indices_of_b_swapped(a, b) -> torch.Tensor:
     return product
 
 
-def _summed_over_items(a, b) -> torch.Tensor:
-    return (a @ b).cumsum(0)
-
-
-def _first_item_only(a, b) -> torch.Tensor:
-    product = torch.zeros_like(a @ b)
-    product[0] = a[0] @ b[0]
-    return product
-
-
 EXERCISE = Exercise(
     points=2,
     minutes=10,
@@ -80,11 +70,6 @@ EXERCISE = Exercise(
         ).says(
             "One of the k products of each entry is missing, the first or the last.",
             "Which numbers does `range(k)` count?",
-        ),
-        mistake("one_item_for_all", _summed_over_items, twins=(_first_item_only,)).says(
-            "Not every item gets its own product: you add up those of all items, or compute only "
-            "one.",
-            "Which items has your loop filled when the function returns, and where?",
         ),
     ),
     hints=(

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from course_lib.checks.judge.comparisons import Problem
+from course_lib.checks.judge.comparisons import Cause, Problem
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.lessons.broken_modules import INVARIANTS
 from course_lib.checks.observe.probe import Probe
@@ -51,29 +51,32 @@ def _named(probe, expected, recorded) -> Problem | None:
     if recorded.text.startswith("no dict: "):
         got = recorded.text.removeprefix("no dict: ")
         said = f"The function must return a dict; yours returned a {got}."
-        return Problem("no_dict", said, "Which names are the keys, and which ids the values?")
+        return Cause("no_dict", said, "Which names are the keys, and which ids the values?")
     if recorded.text.startswith("no id: "):
         box, got = recorded.text.removeprefix("no id: ").split(" ", 1)
-        return Problem(
+        return Cause(
             f"{box}_no_id",
             f"For `{box}` your dict holds a {got}; it must hold one id, a str.",
             "Which single id of `INVARIANTS` do you mean?",
+            "no_id",
         )
     boxes = probe.args["keys"].split()
     ids = recorded.text.split(", ", len(boxes) - 1) + [""] * len(boxes)
     entries = dict(zip(boxes, ids, strict=False))
     for box, named in entries.items():
         if not named:
-            return Problem(
+            return Cause(
                 f"{box}_missing",
                 f"Your dict has no entry for `{box}`.",
                 "Are its keys the names in `BUGS`, spelled as there?",
+                "missing",
             )
         if named not in INVARIANTS:
-            return Problem(
+            return Cause(
                 f"{box}_unknown_id",
                 f"For `{box}` you name `{named[:40]}`, which is not on the list of invariants.",
                 "Is it one of the keys of `INVARIANTS`, spelled as there?",
+                "unknown_id",
             )
     if all(named in oracle.BROKEN[box] for box, named in entries.items()):
         return None

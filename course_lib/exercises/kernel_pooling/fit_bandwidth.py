@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from course_lib.checks.judge.comparisons import Problem
+from course_lib.checks.judge.comparisons import Cause, Problem
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._builders import Given, case, edge, mistake
@@ -60,13 +60,13 @@ def _near_best(probe, expected, recorded) -> Problem | None:
             "Are your steps too large, or do you take the logarithm of a negative number?",
         )
     if abs(found - math.log(best)) < 0.02:
-        return Problem(
+        return Cause(
             "logarithm_returned",
             "You return the logarithm of the bandwidth.",
             "How do you get h from log h?",
         )
     if found <= 0:
-        return Problem(
+        return Cause(
             "negative_bandwidth",
             "Your bandwidth is not positive. If you take steps in h itself, nothing keeps it above "
             "0, because the error depends on the square of h.",
@@ -76,7 +76,7 @@ def _near_best(probe, expected, recorded) -> Problem | None:
     if not theirs > 1.02 * ours:  # NaN for a single point, which nothing predicts
         return None
     if math.isclose(found, initial, rel_tol=1e-6):
-        return Problem(
+        return Cause(
             "initial_returned",
             "Your bandwidth is the one you started from: no step changed it.",
             "Does a gradient reach the bandwidth, and do you return the tensor that you update?",

@@ -8,6 +8,7 @@ import torch
 
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises._attention.mistakes import words
 from course_lib.exercises._attention.properties import RETURNED
 from course_lib.exercises._builders import FLOAT32, Given, case, edge, mistake
 from course_lib.exercises.kernel_pooling._problems import gaussian, normal, of_distances
@@ -94,8 +95,7 @@ EXERCISE = Exercise(
     probes=_probes,
     mistakes=(
         mistake("over_queries", _weighing(lambda s, h: torch.softmax(-s / (2 * h**2), 0))).says(
-            "You normalize over the queries: the columns of your weights sum to 1, not the rows.",
-            "A query shares its weight among the keys. Which axis holds the keys?",
+            *words("over_queries")
         ),
         mistake("half_missing", _softmax_of(lambda s, h: -s / h**2)).says(
             "The factor 1/2 is missing: your kernel is as narrow as one of bandwidth h / sqrt 2.",
@@ -104,6 +104,10 @@ EXERCISE = Exercise(
         mistake("bandwidth_not_squared", _softmax_of(lambda s, h: -s / (2 * h))).says(
             "The bandwidth is not squared: your exponent is -distance^2 / (2 h).",
             "What are the units of distance^2, and of h?",
+        ),
+        mistake("bandwidth_multiplies", _softmax_of(lambda s, h: -s * h**2 / 2)).says(
+            "You multiply the distances by the bandwidth instead of dividing them by it.",
+            "Should a larger bandwidth make the weights wider or narrower?",
         ),
         mistake("plus_distance", _softmax_of(lambda s, h: s / (2 * h**2))).says(
             "The sign is wrong: the farthest key gets the largest weight.",

@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from course_lib.checks.judge.comparisons import Problem, arrays_agree, close, tolerance_for
-from course_lib.checks.judge.definitions import Exercise, Property, Returned
+from course_lib.checks.judge.comparisons import Cause, Problem, arrays_agree, close, tolerance_for
+from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises._attention.mistakes import unshifted, words
 from course_lib.exercises._builders import (
     FLOAT32,
     STRIDED,
@@ -80,7 +81,7 @@ def _apart(probe, expected, recorded) -> Problem | None:
     first, second = recorded.numbers[0, 0]
     if arrays_agree(first, second, tolerance_for(probe, recorded)):
         return close(probe, expected, recorded)
-    return Problem(
+    return Cause(
         "caches_shared",
         "The outputs of one cache change after only another cache has been filled.",
         "Do both caches use a name of the class or a default argument, or does `attend` change "
@@ -88,34 +89,16 @@ def _apart(probe, expected, recorded) -> Problem | None:
     )
 
 
-def _unfilled(probe, outputs) -> str | None:
-    """Recognize zeros in keys and values, which add exp(0) to the sum and nothing to the output."""
-    given = [getattr(value, "data", value) for value in probe.inputs().values()]
-    if probe.scenario != "cache_steps" or sum(probe.inputs()["appended"]) < 2:
-        return None
-    expected, found = oracle.kv_cache(*given).outputs, outputs.numbers
-    if expected.shape[-1] < 2 or np.abs(expected).min() < 1e-3:
-        return None
-    factors = found / expected
-    alike = np.allclose(factors, factors[..., :1], rtol=1e-5)
-    if not alike or not ((factors > 0) & (factors < 0.999)).all():
-        return None
-    return (
-        f"Your first output is the correct one times {factors[0, 0, 0, 0]:.3f}, because some of "
-        "the weight goes to places of your buffer that still hold zeros."
-    )
-
-
 def _joined(old, new, axis=2) -> torch.Tensor:
     return new if old is None else torch.cat([old, new], dim=axis)
 
 
-def _prepended(old, new) -> torch.Tensor:
-    return new if old is None else torch.cat([new, old], dim=2)
-
-
-@in_steps(join=_joined, join_values=None, power=0.5, forgets=False)
-def _model(join, join_values, power, forgets) -> type:
+@in_steps(
+    join=_joined,
+    size=lambda query, keys, values: query.shape[-1],
+    normalize=lambda scores: scores.softmax(-1),
+)
+def _model(join, size, normalize) -> type:
     """Return a correct cache in which each step may be changed."""
 
     class KVCache:
@@ -125,13 +108,11 @@ def _model(join, join_values, power, forgets) -> type:
 
         def append(self, keys, values) -> None:
             self.keys = join(self.keys, keys)
-            self.values = (join_values or join)(self.values, values)
+            self.values = join(self.values, values)
 
         def attend(self, query) -> torch.Tensor:
             keys, values = self.keys, self.values
-            if forgets:
-                self.keys = self.values = None
-            return (query @ keys.mT / query.shape[-1] ** power).softmax(-1) @ values
+            return normalize(query @ keys.mT / size(query, keys, values) ** 0.5) @ values
 
     return KVCache
 
@@ -149,7 +130,8 @@ EXERCISE = Exercise(
     exact=("apart",),
     mistakes=(
         mistake("overwritten", _model(join=lambda old, new: new)).says(
-            "Each `append` replaces what was there, so a query attends only to the last append.",
+            "A query attends only to what was appended last: each `append` replaces what was "
+            "there, or `attend` empties the cache.",
             "What should `self` hold after two calls to `append`?",
         ),
         mistake(
@@ -160,27 +142,21 @@ EXERCISE = Exercise(
             "You join the new positions along an axis other than that of the positions.",
             "Which axis of (B, h, s, d) counts the positions?",
         ),
-        mistake("unscaled", _model(power=0)).says(
-            "The scores are not divided by the root of d.",
-            "What must q . k be divided by so that its size does not grow with d?",
-        ),
+        mistake("unscaled", _model(size=lambda *given: 1)).says(*words("unscaled")),
         mistake(
-            "keys_and_values_in_another_order",
-            _model(join_values=_prepended),
-            twins=(_model(join=_prepended, join_values=_joined),),
-        ).says(
-            "You append the new keys and the new values on different sides, so a key meets the "
-            "value of another position.",
-            "In which order do you pass the old and the new ones to `cat`?",
-        ),
-        mistake("emptied_by_attend", _model(forgets=True)).says(
-            "`attend` empties the cache: the next call finds only what was appended since, or "
-            "nothing.",
-            "Which of the two methods may change what `self` holds?",
-        ),
-    ),
-    properties=(
-        Property("unfilled_places", _unfilled, "Which part of your buffer has been filled?"),
+            "root_of_another_size",
+            _model(size=lambda query, keys, values: values.shape[-1]),
+            twins=(
+                _model(size=lambda query, keys, values: keys.shape[-2]),
+                _model(size=lambda query, keys, values: query.shape[-1] ** 2),
+            ),
+        ).says(*words("root_of_another_size")),
+        mistake(
+            "over_queries",
+            _model(normalize=lambda scores: scores.softmax(-2)),
+            twins=tuple(_model(normalize=lambda s, axis=axis: s.softmax(axis)) for axis in (0, 1)),
+        ).says(*words("over_queries")),
+        mistake("unstable", _model(normalize=unshifted)).says(*words("unstable")),
     ),
     hints=(
         "A cache is a list that grows: the keys and values of the first position, of the second, "

@@ -205,6 +205,14 @@ EXERCISE = Exercise(
             "You never add the positions, so a token is the same vector everywhere.",
             "What is added to the vectors of the tokens?",
         ),
+        mistake(
+            "scaled_embeddings",
+            _model(place=lambda x, positions, n: x * x.shape[-1] ** 0.5 + positions[:n]),
+        ).says(
+            "You multiply the vectors of the tokens by sqrt(D), as the original paper does. Here "
+            "they are added as they are.",
+            "What is added to the positions?",
+        ),
         mistake("relu", _model(between=nn.ReLU)).says(
             "Your feed-forward networks use ReLU between the two linear layers instead of GELU.",
             "Which function do the statement and the figure name?",
@@ -224,10 +232,6 @@ EXERCISE = Exercise(
             "Your `positions` are an ordinary attribute, so `model.to(device)` leaves them behind.",
             "Which method of `nn.Module` registers a tensor that moves with the model and is not "
             "trained?",
-        ),
-        mistake("positions_from_the_end", _model(place=lambda x, table, n: x + table[-n:])).says(
-            "You add the last rows of `positions` instead of the first ones.",
-            "Which row belongs to the first token?",
         ),
     ),
     hints=(

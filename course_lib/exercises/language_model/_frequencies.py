@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from course_lib.checks.judge.comparisons import Problem
+from course_lib.checks.judge.comparisons import Cause, Problem
 from course_lib.checks.observe.probe import Built, Probe
 from course_lib.exercises._builders import Given
 from course_lib.reference import Expected
@@ -149,7 +149,7 @@ TOLD = {
 def _told(drawn: Drawn) -> Problem | None:
     """Return what is wrong with how the tokens were drawn."""
     if (drawn.first == drawn.first[0]).all():
-        return Problem(
+        return Cause(
             "all_texts_equal",
             f"All {len(drawn.first)} texts with the same prompt continue in the same way.",
             "Where does your code draw, and does each text of a batch get a draw of its own?",
@@ -157,18 +157,18 @@ def _told(drawn: Drawn) -> Problem | None:
     if drawn.fits() and not drawn.outside():
         if not drawn.is_together():
             return None
-        return Problem(
+        return Cause(
             "rows_drawn_together",
             "Two texts in a row of a batch continue in the same way too often, or too rarely, for "
             "independent draws.",
             "Does each text of a batch get a draw of its own?",
         )
     if drawn.outside():
-        return Problem("top_k_ignored", *TOLD["top_k_ignored"])
+        return Cause("top_k_ignored", *TOLD["top_k_ignored"])
     temperature = drawn.asked.get("temperature", 1.0)
     if temperature != 1 and drawn.fits(temperature=1.0):
         asked = " and ".join(f"{name}={value}" for name, value in drawn.asked.items())
-        return Problem(
+        return Cause(
             "temperature_ignored",
             f"With {asked}, your tokens are as frequent as they should be at temperature 1.",
             "Which branch of your code leaves the temperature out?",

@@ -156,13 +156,6 @@ def _draw(logits, temperature, top_k, generator) -> torch.Tensor:
     return torch.multinomial(weights, 1, generator=generator)
 
 
-def _drawn_from_top_k(logits, temperature, top_k, generator) -> torch.Tensor:
-    if top_k is not None:
-        smallest = logits.topk(top_k).values[:, -1:]
-        logits = logits.masked_fill(logits < smallest, -torch.inf)
-    return _draw(logits, temperature, None, generator)
-
-
 def _or_likeliest(draw) -> Callable:
     def chosen(logits, temperature, top_k, generator) -> torch.Tensor:
         if temperature == 0:
@@ -239,14 +232,6 @@ _MISTAKES = (
     mistake("global_rng", _drawing(lambda x, t, k, g: (x, t, k, None))).says(
         "You do not use `generator`: your random numbers come from torch's global generator.",
         "Which argument makes `torch.multinomial` draw from `generator`?",
-    ),
-    mistake("whole_text_read", _model(lambda tokens, length: tokens), fails=True).says(
-        "You pass the whole text to the model, even when it is longer than the context.",
-        "How many tokens can the model read at once?",
-    ),
-    mistake("top_k_above_the_vocabulary", _model(choose=_or_likeliest(_drawn_from_top_k))).says(
-        "Your code fails if `top_k` is larger than the vocabulary.",
-        "How many tokens can `topk` return at most?",
     ),
     mistake("mode_left_alone", _model(before="as_it_was")).says(
         "You do not switch the model to eval mode, so in train mode dropout changes its logits.",

@@ -6,7 +6,16 @@ from torch.nn import functional as F
 
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._builders import FLOAT32, STRIDED, Given, case, edge, mistake
+from course_lib.exercises._builders import (
+    FLOAT32,
+    LOG_OF_SOFTMAX,
+    RESHAPED,
+    STRIDED,
+    Given,
+    case,
+    edge,
+    mistake,
+)
 
 _MEAN = "The loss is the mean of -log p(token i + 1) at position i, over all but the last."
 
@@ -107,20 +116,21 @@ EXERCISE = Exercise(
             "You also count the last position, with the first token as its target.",
             "How many predictions does a text of n tokens test?",
         ),
-        mistake("summed", lambda logits, tokens: _right_pairs(logits, tokens).sum()).says(
-            "You return the sum of the losses, but the exercise asks for their mean.",
-            "How many predictions must the sum be divided by?",
+        mistake(
+            "summed",
+            lambda logits, tokens: _right_pairs(logits, tokens).sum(),
+            twins=(
+                lambda logits, tokens: _right_pairs(logits, tokens).sum() / tokens.numel(),
+                lambda logits, tokens: _right_pairs(logits, tokens).sum(1).mean(),
+                lambda logits, tokens: _right_pairs(logits, tokens).sum(0).mean(),
+            ),
+        ).says(
+            "You do not divide the sum of the losses by the number of predictions, which is n - 1 "
+            "for each text, or you divide it by another number.",
+            "How many predictions does a text of n tokens test?",
         ),
-        mistake("reshaped", _reshaped).says(
-            "You reshape the logits to (batch, vocabulary, n - 1), which mixes positions and "
-            "vocabulary. Swap the axes, or join batch and positions.",
-            "What is the difference between `reshape` and `transpose`?",
-        ),
-        mistake("log_of_softmax", _log_of_softmax, twins=(_log_of_shares,)).says(
-            "You take the softmax, then its logarithm. With large logits, a probability underflows "
-            "to 0, and its logarithm is -inf.",
-            "Which function takes the softmax and the logarithm in one step?",
-        ),
+        mistake("reshaped", _reshaped).says(*RESHAPED),
+        mistake("log_of_softmax", _log_of_softmax, twins=(_log_of_shares,)).says(*LOG_OF_SOFTMAX),
     ),
     hints=(
         "Write the tokens in a row, and beneath each the token that its position must predict. "

@@ -80,6 +80,11 @@ def _turned(first, second, angles) -> tuple[torch.Tensor, torch.Tensor]:
     return first * cos - second * sin, first * sin + second * cos
 
 
+def _turned_one_by_one(first, second, angles) -> tuple[torch.Tensor, torch.Tensor]:
+    first, _ = _turned(first, second, angles)
+    return first, _turned(first, second, angles)[1]
+
+
 @in_steps(
     pair=lambda x: (x[..., 0::2], x[..., 1::2]),
     unpair=lambda first, second: torch.stack([first, second], dim=-1).flatten(-2),
@@ -126,6 +131,10 @@ EXERCISE = Exercise(
         ).says(
             "You rotate the pairs clockwise; the sines need the opposite sign.",
             "Where does (1, 0) go in a quarter turn, counter-clockwise?",
+        ),
+        mistake("new_value_used_too_early", _model(turn=_turned_one_by_one)).says(
+            "You compute the second feature of a pair from the new value of the first one.",
+            "Which line needs the old value of the first feature?",
         ),
         mistake("offset_ignored", _model(places=lambda x, offset: _places(x, 0))).says(
             "`offset` has no effect: your first row is always at position 0.",

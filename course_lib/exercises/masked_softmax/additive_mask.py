@@ -60,11 +60,6 @@ EXERCISE = Exercise(
             "enough score makes up for it.",
             "Which value is smaller than every score, in every dtype?",
         ),
-        mistake("zero_one_numbers", lambda mask, dtype: mask.to(dtype)).says(
-            "These are the numbers 1 and 0. Adding them to the scores drops nothing: exp(s + 0) "
-            "is not 0.",
-            "What must be added to a score so that its exponential is 0?",
-        ),
     ),
     hints=(
         "Adding 0 leaves a score as it is. What can you add so that its exponential becomes "

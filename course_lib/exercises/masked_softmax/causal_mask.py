@@ -48,12 +48,6 @@ def _square(size, device) -> torch.Tensor:
     return torch.ones(size, size, dtype=torch.bool, device=device).tril()
 
 
-def _zero_taken_for_none(num_queries, num_keys=None, *, device=None) -> torch.Tensor:
-    num_keys = num_keys or num_queries
-    ones = torch.ones(num_queries, num_keys, dtype=torch.bool, device=device)
-    return ones.tril(num_keys - num_queries)
-
-
 EXERCISE = Exercise(
     points=2,
     minutes=8,
@@ -86,11 +80,6 @@ EXERCISE = Exercise(
             "In your mask no query may attend to its own position. The first row of a square "
             "mask is all False.",
             "May a token attend to itself?",
-        ),
-        mistake("zero_taken_for_none", _zero_taken_for_none).says(
-            "You take `num_keys=0` for a missing argument, because 0 is false. Only None means as "
-            "many keys as queries.",
-            "What does `num_keys or num_queries` give for 0?",
         ),
         mistake(
             "num_keys_ignored", lambda n, num_keys=None, *, device=None: _square(n, device)

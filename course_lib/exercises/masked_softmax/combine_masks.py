@@ -78,13 +78,6 @@ EXERCISE = Exercise(
             "Your function uses two masks only, but any number may be given.",
             "What does your code do with a third mask?",
         ),
-        mistake(
-            "written_in_place", lambda *masks: _fold(masks, torch.Tensor.logical_and_), fails=True
-        ).says(
-            "You write the result into the first mask. This changes the argument, and fails if the "
-            "masks have to be broadcast.",
-            "Which operator makes a new tensor: `&` or `&=`?",
-        ),
     ),
     hints=(
         "A query may attend to a key if the first mask allows it AND the second does AND so on; "

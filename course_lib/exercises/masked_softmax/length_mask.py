@@ -38,11 +38,11 @@ def _length_mask_probes(rng) -> list[Probe]:
     ]
 
 
-def _compared(compare, start=0) -> Callable:
-    """Compare positions, from `start` on, with lengths that have a last axis of size 1."""
+def _compared(compare) -> Callable:
+    """Compare positions with lengths that have a last axis of size 1."""
 
     def model(valid_lens, max_len) -> torch.Tensor:
-        positions = torch.arange(start, max_len + start, device=valid_lens.device)
+        positions = torch.arange(max_len, device=valid_lens.device)
         return compare(positions, valid_lens[..., None])
 
     return model
@@ -62,11 +62,6 @@ EXERCISE = Exercise(
         mistake("one_too_many", _compared(lambda at, lens: at <= lens)).says(
             "Your mask keeps one key too many. With `<=`, a length of 2 keeps keys 0, 1 and 2.",
             "Which key is the last real one in an item of length 2?",
-        ),
-        mistake("starts_at_one", _compared(lambda at, lens: at < lens, start=1)).says(
-            "Your mask keeps one key too few. Either your positions start at 1, or you drop the "
-            "last real key.",
-            "What number does the first key have?",
         ),
         mistake("inverted", _compared(lambda at, lens: at >= lens)).says(
             "The mask is inverted: you keep the padding and drop the real keys.",

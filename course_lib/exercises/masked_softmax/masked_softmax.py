@@ -1,13 +1,10 @@
 """`masked_softmax`: weights over the keys that may be attended to; empty rows give zeros."""
 
-import math
-
 import numpy as np
-from torch import Tensor
 
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._attention.mistakes import Row, known, untouched
+from course_lib.exercises._attention.mistakes import known
 from course_lib.exercises._attention.properties import RETURNED
 from course_lib.exercises._attention.steps import Softmax
 from course_lib.exercises._builders import BETWEEN, FLOAT32, Given, case, edge
@@ -101,37 +98,13 @@ def _probes(rng) -> list[Probe]:
     ]  # fmt: skip
 
 
-def _overwritten(self, scores, allowed) -> Tensor:
-    if not allowed.all():
-        scores[~allowed] = -math.inf
-    return scores
-
-
-def _overwritten_by_a_number(self, scores, allowed) -> Tensor:
-    if not allowed.all():
-        scores[~allowed] = -1e6
-    return scores
-
-
-_OWN = (
-    Row(
-        "scores_overwritten",
-        {"fill": _overwritten},
-        twins=({"fill": _overwritten_by_a_number, "spare": untouched, "clear": untouched},),
-    ).says(
-        "You overwrite dropped scores in the caller's tensor. This changes the argument, and fails "
-        "for scores that require a gradient.",
-        "Which function fills a copy? What should a row without keys become?",
-    ),
-)
-
 EXERCISE = Exercise(
     points=6,
     minutes=25,
     difficulty=3,
     returns=(Returned("weights", "tensor", "float", ("...", "num_queries", "num_keys")),),
     probes=_probes,
-    mistakes=known(Softmax, *_OWN),
+    mistakes=known(Softmax),
     properties=RETURNED,
     hints=(
         "Two questions, in this order. Which keys may each query attend to? The answer is one "

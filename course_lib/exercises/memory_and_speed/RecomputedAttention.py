@@ -6,6 +6,7 @@ import numpy as np
 
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises._attention.modules import Attention
 from course_lib.exercises._attention.padding import largest_padding
 from course_lib.exercises._builders import Given, mistake
 from course_lib.exercises.memory_and_speed._mistakes import Recomputed
@@ -97,9 +98,49 @@ EXERCISE = Exercise(
             "raising one score lowers the other weights.",
             "What must the gradients of a query's scores sum to?",
         ),
-        mistake("root_forgotten", Recomputed.answer({"root_again": lambda self, q: 1.0})).says(
-            "The gradients of queries and keys lack the factor 1/sqrt(d).",
+        mistake(
+            "root_forgotten",
+            Recomputed.answer({"root_again": lambda self, q: 1.0}),
+            twins=(
+                Recomputed.answer({"root_for_queries": Attention.root}),
+                Recomputed.answer(
+                    {
+                        "root_again": lambda self, q: 1.0,
+                        "root_for_queries": lambda self, q: 1 / self.root(q),
+                    }
+                ),
+            ),
+        ).says(
+            "The gradients of queries or keys, or both, lack the factor 1/sqrt(d).",
             "The scores are Q K^T / sqrt(d): what is their derivative with respect to Q?",
+        ),
+        mistake(
+            "sum_of_one_block",
+            Recomputed.answer(
+                {"row_sums": lambda self, grad, outputs, w, dw: (w * dw).sum(-1, True)}
+            ),
+        ).says(
+            "Your row sum D is the sum of W * dW over the keys of one block. It needs those of all "
+            "blocks.",
+            "Which sum of `grad_outputs` and the outputs is D without any weights?",
+        ),
+        mistake(
+            "mask_forgotten_in_backward",
+            Recomputed.answer(
+                {"scores_again": lambda self, q, k, mask, block: self.scores(q, k, None, block)}
+            ),
+        ).says(
+            "Your `backward` computes the scores without the mask, so dropped keys get weights and "
+            "gradients.",
+            "What does `forward` do to a score before it takes the exponential?",
+        ),
+        mistake(
+            "empty_row_nan",
+            Recomputed.answer({"weights_again": lambda self, s, kept: (s - kept[..., None]).exp()}),
+        ).says(
+            "For a query that may attend to no key, your `backward` computes -inf - (-inf), which "
+            "is NaN and reaches the gradients of all keys.",
+            "What could you subtract in such a row instead?",
         ),
     ),
     hints=(

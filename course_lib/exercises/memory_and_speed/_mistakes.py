@@ -91,6 +91,9 @@ class Recomputed(Blocked):
     def root_again(self, q) -> float:
         return self.root(q)
 
+    def root_for_queries(self, q) -> float:
+        return 1.0
+
     def scores_again(self, queries, keys, mask, block) -> Tensor:
         return self.scores(queries, keys, mask, block)
 
@@ -109,7 +112,8 @@ class Recomputed(Blocked):
             weights = self.weights_again(self.scores_again(queries, keys, mask, block), kept)
             grad_weights = grad_weights - self.row_sums(grad, outputs, weights, grad_weights)
             grad_scores = weights * grad_weights / self.root_again(queries)
-            grads[0] = grad_scores @ keys[..., block, :] + (grads[0] if self.add_queries else 0.0)
+            for_queries = grad_scores @ keys[..., block, :] * self.root_for_queries(queries)
+            grads[0] = for_queries + (grads[0] if self.add_queries else 0.0)
             grads[1][..., block, :] = grad_scores.mT @ queries
             grads[2][..., block, :] = weights.mT @ grad
         return tuple(grads)

@@ -118,6 +118,10 @@ EXERCISE = Exercise(
             "shifted by the old maximum, the new ones by the new.",
             "What must exp(s - old) be multiplied by to become exp(s - new)?",
         ),
+        mistake("starts_at_zero", _model(start=0.0)).says(
+            "Your maximum starts at 0, which is wrong for a row whose scores are all negative.",
+            "Which number is smaller than every score?",
+        ),
         mistake("empty_row", _model(shift=lambda larger: larger)).says(
             "If all scores of a row so far are -inf, you compute -inf - (-inf), which is NaN, and "
             "the NaN stays in the sum.",

@@ -83,6 +83,7 @@ EXERCISE = Exercise(
         mistake(
             "own_position_forbidden",
             _causality(_from_t_on, before=lambda y, t: y[:, : t + 1], cuts=range),
+            twins=(_causality(_from_t_on, before=lambda y, t: y[:, : t + 1]),),
         ).says(
             "Your test also forbids an output from depending on its own position.",
             "Which outputs come strictly before position t?",

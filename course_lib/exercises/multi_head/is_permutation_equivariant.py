@@ -44,11 +44,11 @@ def _mixed(x) -> Tensor:
     return x[:, [*range(1, x.shape[1], 2), *range(0, x.shape[1], 2)]]
 
 
-def _equivariance(change, output=None) -> Callable:
+def _equivariance(change, output=None, agree=same) -> Callable:
     """Return a test that permutes with `change(x)`, and the outputs with `output`."""
 
     def is_permutation_equivariant(fn, x) -> bool:
-        return same(fn(change(x)), (output or change)(fn(x)))
+        return bool(agree(fn(change(x)), (output or change)(fn(x))))
 
     return is_permutation_equivariant
 
@@ -88,6 +88,7 @@ EXERCISE = Exercise(
             "moves the items of the batch instead, or you compare what is always equal.",
             "Which axis of (batch, num_positions, d) holds the positions, and do they move?",
         ),
+        *student_tests.mistakes_of_comparisons(lambda agree: _equivariance(_mixed, agree=agree)),
     ),
     hints=(
         "Equivariant means: to permute and then apply fn is the same as to apply fn and then "

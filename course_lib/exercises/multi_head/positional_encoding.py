@@ -91,10 +91,6 @@ EXERCISE = Exercise(
             "pair must have the same angle.",
             "What are the exponents of columns 0 and 1?",
         ),
-        mistake("base_1000", _encoding(base=1000.0), twins=(_encoding(base=10.0**5),)).says(
-            "The base of your angles is not 10000.",
-            "What is the angle of position 1 in the last pair of columns?",
-        ),
         mistake("odd_size_fails", _for_even_sizes, fails=True).says(
             "Your code fails if `embed_dim` is odd, such as 3, with one more sine than cosines.",
             "Of five columns, how many are in `encoding[:, 1::2]`?",

@@ -8,6 +8,7 @@ import torch
 
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises._attention.mistakes import unshifted, words
 from course_lib.exercises._builders import Given, case, edge, in_steps, mistake
 
 _FORMULA = "The three gradients must be those of softmax(Q K^T / sqrt(d)) V."
@@ -52,15 +53,16 @@ def _probes(rng) -> list[Probe]:
     scale=(True, True),
     transpose=True,
     of_values=lambda weights, grad: weights.mT @ grad,
+    normalize=lambda scores: scores.softmax(-1),
 )
-def _backward(correct, scale, transpose, of_values) -> Callable:
+def _backward(correct, scale, transpose, of_values, normalize) -> Callable:
     """Make a wrong backward pass; `correct` makes dS of the weights and their gradient."""
 
     def model(
         queries, keys, values, grad_outputs
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         root = math.sqrt(queries.shape[-1])
-        weights = torch.softmax(queries @ keys.mT / root, -1)
+        weights = normalize(queries @ keys.mT / root)
         grad_scores = correct(weights, grad_outputs @ values.mT)
         for_queries, for_keys = (grad_scores / (root if by_root else 1.0) for by_root in scale)
         turned = for_keys.mT if transpose else for_keys
@@ -106,6 +108,10 @@ EXERCISE = Exercise(
             "The gradients of the keys and of the values need dS and the weights transposed, "
             "because key j collects from all queries i. You leave out at least one transpose.",
             "Over which axis of dS, and of the weights, does each product sum?",
+        ),
+        mistake("unstable", _backward(normalize=unshifted)).says(*words("unstable")),
+        mistake("over_queries", _backward(normalize=lambda scores: scores.softmax(0))).says(
+            *words("over_queries")
         ),
         mistake(
             "row_sum_of_something_else",

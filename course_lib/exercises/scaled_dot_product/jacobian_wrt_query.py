@@ -7,6 +7,7 @@ import torch
 
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Array, Probe, tensor
+from course_lib.exercises._attention.mistakes import unshifted, words
 from course_lib.exercises._builders import case, edge, in_steps, mistake
 
 
@@ -27,12 +28,19 @@ def _probes(rng) -> list[Probe]:
     ]
 
 
-@in_steps(divisor=math.sqrt, centred=True, scale=math.sqrt, mean=torch.matmul, weigh=True)
-def _covariance(divisor, centred, scale, mean, weigh) -> Callable:
+@in_steps(
+    divisor=math.sqrt,
+    centred=True,
+    scale=math.sqrt,
+    mean=torch.matmul,
+    weigh=True,
+    normalize=lambda scores: scores.softmax(0),
+)
+def _covariance(divisor, centred, scale, mean, weigh, normalize) -> Callable:
     """Make a wrong covariance of the keys; each argument is one way to go wrong."""
 
     def model(query, keys) -> torch.Tensor:
-        weights = torch.softmax(keys @ query / scale(len(query)), 0)
+        weights = normalize(keys @ query / scale(len(query)))
         keys = keys - mean(weights, keys) if centred else keys
         weights = weights if weigh else torch.full_like(weights, 1 / len(weights))
         return (weights[:, None] * keys).mT @ keys / divisor(len(query))
@@ -59,9 +67,20 @@ EXERCISE = Exercise(
             "covariance.",
             "A covariance measures how far the keys lie from which point?",
         ),
-        mistake("unscaled_weights", _covariance(scale=lambda d: 1.0)).says(
-            "Your weights come from q . k without the division by sqrt(d).",
+        mistake(
+            "unscaled_weights",
+            _covariance(scale=lambda d: 1.0),
+            twins=(
+                _covariance(scale=lambda d: 1.0, divisor=lambda d: 1.0),
+                _covariance(scale=lambda d: d),
+            ),
+        ).says(
+            "Your weights do not come from q . k divided by sqrt(d): the root is missing, or it is "
+            "d itself.",
             "Which scores does attention take the softmax of?",
+        ),
+        mistake("unstable", _covariance(normalize=lambda scores: unshifted(scores, 0))).says(
+            *words("unstable")
         ),
         mistake(
             "plain_mean",

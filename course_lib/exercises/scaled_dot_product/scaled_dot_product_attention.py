@@ -109,11 +109,6 @@ _OWN = (
         "You swap axes 1 and 2 of the keys, which are the last two only if there are three axes.",
         "How do you name the last two axes, however many come before them?",
     ),
-    Row("weights_transposed", {"average": lambda self, w, v: w.mT @ v}, fails=True).says(
-        "You multiply the transposed weights by the values. Each output needs the weights of one "
-        "query, which are a row.",
-        "Which sizes meet in the middle of (n, m) times (m, v)?",
-    ),
 )
 
 RETURNS = (

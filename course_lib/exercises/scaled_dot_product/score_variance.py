@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import torch
 
-from course_lib.checks.judge.comparisons import Problem
+from course_lib.checks.judge.comparisons import Cause, Problem
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Built, Probe
 from course_lib.exercises._builders import Case, case, in_steps, mistake
@@ -26,7 +26,7 @@ def _one_deviation(probe) -> float:
 def _near(probe, expected, recorded) -> Problem | None:
     found = float(recorded.data)
     if abs(found - expected) < EXACT * expected:
-        return Problem(
+        return Cause(
             "not_an_estimate",
             f"Your result is exactly the theoretical value, {found:g}. An estimate from "
             f"{probe.args['num_samples']} random pairs differs from it.",
@@ -46,7 +46,7 @@ def _scatter(probe, expected, recorded) -> Problem | None:
     if SCATTER[0] <= ratio <= SCATTER[1]:
         return None
     if ratio < 1e-6:
-        return Problem(
+        return Cause(
             "same_for_every_seed",
             "Your result is the same for every seed of the generator, so it is not estimated from "
             "draws.",
@@ -63,7 +63,7 @@ def _scatter(probe, expected, recorded) -> Problem | None:
 def _equal(probe, expected, recorded) -> Problem | None:
     if float(recorded.data) == 0.0:
         return None
-    return Problem(
+    return Cause(
         "not_from_the_generator",
         "Two calls with equally seeded generators give different results, so some numbers do not "
         "come from `generator`.",
@@ -130,11 +130,6 @@ EXERCISE = Exercise(
         mistake("std_for_variance", _estimate(measure=lambda products: products.std())).says(
             "You return the standard deviation; the variance is its square.",
             "What is the standard deviation of a sum of d terms of variance 1?",
-        ),
-        mistake("global_rng", _estimate(lambda shape, generator: torch.randn(shape))).says(
-            "Your numbers come from the global generator, so the same `generator` gives another "
-            "result each time.",
-            "Which argument makes `torch.randn` draw from `generator`?",
         ),
         mistake("divided_by_d", _estimate(power=1.0)).says(
             "You divide the products by d, so the variance falls to 1/d.",

@@ -98,6 +98,11 @@ def _lengths_on_both(self, memory, valid_lens=None) -> Sequence[Callable]:
     return lambda z: self.read(z, valid_lens), *others
 
 
+def _cross_first(self, memory, valid_lens=None) -> Sequence[Callable]:
+    read, ask, network = _Decoder.parts(self, memory, valid_lens)
+    return ask, read, network
+
+
 EXERCISE = Exercise(
     points=5,
     minutes=15,
@@ -126,6 +131,10 @@ EXERCISE = Exercise(
             "You normalize the memory with norm_2. The memory stays as it is, and only the "
             "queries go through this norm.",
             "In the formula, which argument goes through norm_2?",
+        ),
+        mistake("cross_attention_first", _Decoder.answer({"parts": _cross_first})).says(
+            "Your cross-attention comes before the self-attention.",
+            "Which of the two formulas comes first?",
         ),
         mistake(
             "memory_as_queries",

@@ -3,7 +3,6 @@
 import functools
 from collections.abc import Callable, Sequence
 
-import torch
 from torch import Tensor
 
 from course_lib.checks.judge.definitions import Exercise, Returned
@@ -75,11 +74,6 @@ def _queries_normed(x, norm, part) -> Tensor:
     return x + part(norm(x), x)
 
 
-def _causal(self, queries, *, valid_lens) -> Tensor:
-    past = torch.ones(queries.shape[1], queries.shape[1], dtype=torch.bool).tril()
-    return self.attention(queries, queries, queries, valid_lens, past)
-
-
 EXERCISE = Exercise(
     points=4,
     minutes=15,
@@ -96,11 +90,6 @@ EXERCISE = Exercise(
         ).says(
             "Only the queries are norm_1(x). The keys and values are x itself.",
             "What are the three arguments of the attention?",
-        ),
-        mistake("causal", _Encoder.answer({"attend": _causal})).says(
-            "Your attention has a causal mask. An encoder reads the whole source, so each position "
-            "attends to later ones too.",
-            "Which positions of the source may the first one attend to?",
         ),
     ),
     hints=(

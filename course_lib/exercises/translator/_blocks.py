@@ -216,8 +216,13 @@ def mistakes_of_joins(make: Callable[..., Callable], num_parts: int) -> tuple[Mi
             "comes before its part, x + f(norm(x)).",
             "What does each part read, and what is added to its result?",
         ),
-        mistake("residual_of_the_normed", make([_of_the_normed] * num_parts)).says(
-            "You add each result to what a norm returned, so what the norm read is lost.",
+        mistake(
+            "residual_of_the_normed",
+            make([_of_the_normed] * num_parts),
+            twins=once(_of_the_normed),
+        ).says(
+            "In at least one of your sums the result is added to what a norm returned, so what the "
+            "norm read is lost.",
             "Which of your lines overwrites what you still need for the sum?",
         ),
         mistake("no_residual", make([_no_residual] * num_parts), twins=once(_no_residual)).says(
@@ -286,22 +291,22 @@ def _with(activation) -> Callable:
     return network
 
 
-def _in_place(x, norm, part) -> Tensor:
-    x += part(norm(x))
-    return x
-
-
-def _earlier_lengths(self, valid_lens) -> Tensor | None:
-    self.kept = self.__dict__.get("kept") if valid_lens is None else valid_lens
-    return self.kept
-
-
 def _second_added_to_the_input(self, x, *given, **named) -> Tensor:
     first, second, *others = self.parts(*given, **named)
     z = x + second(self.norm(2)(pre_norm(x, self.norm(1), first)))
     for number, part in enumerate(others, start=3):
         z = pre_norm(z, self.norm(number), part)
     return z
+
+
+def _reading_the_input(*numbers) -> Callable:
+    def forward(self, x, *given, **named) -> Tensor:
+        z = x
+        for number, part in enumerate(self.parts(*given, **named), start=1):
+            z = z + part(self.norm(number)(x if number in numbers else z))
+        return z
+
+    return forward
 
 
 def _added_to_the_input(self, x, *given, **named) -> Tensor:
@@ -333,10 +338,14 @@ def mistakes_of_both(block: type[Block]) -> tuple[Mistake, ...]:
         mistake(
             "previous_sum_lost",
             block.answer({"forward": _added_to_the_input}),
-            twins=(block.answer({"forward": _second_added_to_the_input}),),
+            twins=(
+                block.answer({"forward": _second_added_to_the_input}),
+                block.answer({"forward": _reading_the_input(2)}),
+                block.answer({"forward": _reading_the_input(2, 3)}),
+            ),
         ).says(
-            "You add the result of a later part to the input of the whole block, so what an "
-            "earlier part added is missing from the outputs.",
+            "A later part reads the input of the whole block, or its result is added to that "
+            "input. What an earlier part added is missing there.",
             "Which of your variables holds the previous sum?",
         ),
         mistake(
@@ -350,18 +359,6 @@ def mistakes_of_both(block: type[Block]) -> tuple[Mistake, ...]:
         ).says(
             "Between the two linear layers there is a function other than ReLU, or none.",
             "What does the statement put between the two layers?",
-        ),
-        mistake(
-            "written_in_place",
-            block.answer({"joins": [_in_place] * count}),
-            twins=(block.answer({"joins": [_in_place, *[pre_norm] * (count - 1)]}),),
-        ).says(
-            "You add to the argument in place, as `x += ...` does. The caller's tensor is changed.",
-            "What is the difference between `x += y` and `x = x + y`?",
-        ),
-        mistake("earlier_lengths_kept", block.answer({"lens": _earlier_lengths})).says(
-            "The block keeps the lengths of an earlier call and uses them in a call without any.",
-            "Which line of `forward` writes to `self`?",
         ),
         mistake("lengths_ignored", block.answer({"lens": lambda self, valid_lens: None})).says(
             "The lengths have no effect, so padded positions are attended to.",

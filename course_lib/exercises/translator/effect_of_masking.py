@@ -7,7 +7,7 @@ import torch
 
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Built, Probe, tensor
-from course_lib.exercises._builders import Case, case, in_steps, mistake
+from course_lib.exercises._builders import LOG_OF_SOFTMAX, Case, case, in_steps, mistake
 from course_lib.exercises.translator._models import (
     ELSEWHERE,
     LOOKED_AT,
@@ -130,6 +130,9 @@ EXERCISE = Exercise(
         ).says(
             "You compare probabilities or logits instead of log-probabilities.",
             "Which function turns logits into log-probabilities?",
+        ),
+        mistake("log_of_softmax", _effect(number=lambda logits: logits.softmax(-1).log())).says(
+            *LOG_OF_SOFTMAX
         ),
         mistake(
             "only_this_position",

@@ -82,11 +82,9 @@ def _edges(rng) -> list[Probe]:
     is_over=torch.all,
     most=lambda max_len: max_len,
     first=1,
-    last=-1,
-    ends=lambda words, end, pad: words == end,
     call=running,
 )
-def _decoder(read, fill, is_over, most, first, last, ends, call) -> Callable:
+def _decoder(read, fill, is_over, most, first, call) -> Callable:
     """Return a wrong decoder: a correct one with another step."""
 
     def greedy_decode(model, source, valid_lens, start, end, max_len) -> torch.Tensor:
@@ -94,9 +92,9 @@ def _decoder(read, fill, is_over, most, first, last, ends, call) -> Callable:
         ended = torch.zeros(len(source), dtype=torch.bool, device=source.device)
         with call(model):
             while words.shape[1] <= most(max_len) and not is_over(ended):
-                following = model(source, valid_lens, read(words))[:, last].argmax(-1)
+                following = model(source, valid_lens, read(words))[:, -1].argmax(-1)
                 following = fill(following, ended, model.pad)
-                ended = ended | ends(following, end, model.pad)
+                ended = ended | (following == end)
                 words = torch.cat([words, following[:, None]], dim=1)
         return words[:, first:]
 
@@ -142,16 +140,6 @@ EXERCISE = Exercise(
             "Your translations have the wrong number of words: at most `max_len` are allowed, and "
             "none once all have ended.",
             "Does `start` count as a word, and when does your loop stop?",
-        ),
-        mistake("first_position_read", _decoder(last=0)).says(
-            "You choose each word from the logits of position 0, which predict the first word.",
-            "At which position does the model predict the next word?",
-        ),
-        mistake(
-            "pad_ends", _decoder(ends=lambda words, end, pad: (words == end) | (words == pad))
-        ).says(
-            "You also stop a translation when the model predicts the pad. Only `end` ends one.",
-            "Which ids may a translation contain?",
         ),
     ),
     hints=(

@@ -9,6 +9,8 @@ from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._builders import (
     FLOAT32,
+    LOG_OF_SOFTMAX,
+    RESHAPED,
     Given,
     at_the_largest,
     case,
@@ -125,6 +127,12 @@ def _all(targets, valid_lens) -> torch.Tensor:
     return torch.ones_like(targets, dtype=torch.bool)
 
 
+def _reshaped(logits, targets) -> torch.Tensor:
+    batch, t, vocabulary = logits.shape
+    swapped = logits.reshape(batch, vocabulary, t).log_softmax(1)
+    return -swapped.gather(1, targets.long()[:, None])[:, 0]
+
+
 def _logged_first(logits, targets) -> torch.Tensor:
     return -_taken(logits.softmax(-1).log(), targets)
 
@@ -157,30 +165,23 @@ EXERCISE = Exercise(
             "more than one of a long item.",
             "Should one word count more than another because its sentence is short?",
         ),
-        mistake("zero_is_ignored", _loss(real=lambda targets, lens: targets != 0)).says(
-            "You leave out the targets that are 0, as `ignore_index=0` does. A real word may have "
-            "the id 0, and a pad may have another id.",
-            "Which argument tells you which positions are real?",
-        ),
         mistake(
             "log_of_softmax", _loss(losses=_logged_first), twins=(_loss(losses=_taken_first),)
-        ).says(
-            "You take the softmax, then its logarithm. A small probability underflows to 0, and "
-            "the logarithm of 0 is -inf, so with large logits the loss is no longer finite.",
-            "Which torch function takes both steps at once, and why can it not overflow?",
-        ),
+        ).says(*LOG_OF_SOFTMAX),
         mistake(
             "nan_without_words", _loss(average=lambda kept, real: kept.sum() / real.sum())
         ).says(
             "If no position is real, your loss is 0/0, which is NaN, although it must be 0.",
             "What is the smallest number that you may divide by?",
         ),
-        mistake("one_too_many", _loss(real=lambda t, lens: _real(t, lens + 1))).says(
-            "You count one pad of each item: with `<=`, a length of 2 keeps positions 0, 1 and 2.",
-            "Which is the last real position of an item of length 2?",
-        ),
-        mistake("summed", _loss(average=lambda kept, real: kept.sum())).says(
-            "You return the sum of the losses, but the exercise asks for their mean.",
+        mistake("reshaped", _loss(losses=_reshaped)).says(*RESHAPED),
+        mistake(
+            "summed",
+            _loss(average=lambda kept, real: kept.sum()),
+            twins=(_loss(average=lambda kept, real: kept.sum(1).mean()),),
+        ).says(
+            "You return the sum of the losses, or divide it by the number of items. The exercise "
+            "asks for their mean.",
             "How many losses are in your sum?",
         ),
     ),

@@ -50,7 +50,7 @@ def triple_loop(queries, keys, w_q, w_k, w_v):
 # wrong
 
 
-@wrong("detached")
+@wrong("gradient_cut")
 def through_numpy(queries, keys, w_q, w_k, w_v):
     q, k, a, b, v = (x.detach().numpy() for x in (queries, keys, w_q, w_k, w_v))
     features = np.tanh((q @ a.T)[:, :, None] + (k @ b.T)[:, None])
@@ -83,7 +83,7 @@ keys_without_gradient = wrong()(
     projected(lambda q, k, v: torch.tanh(q[:, :, None] + k.data[:, None]) @ v)
 )
 no_new_axes = wrong("not_paired")(projected(lambda q, k, v: torch.tanh(q + k) @ v))
-always_float32 = wrong("default_dtype")(changed(lambda *inputs: [x.float() for x in inputs]))
+always_float32 = wrong("dtype_changed")(changed(lambda *inputs: [x.float() for x in inputs]))
 columns_for_features = wrong("weights_not_transposed")(
     lambda queries, keys, w_q, w_k, w_v: (
         torch.tanh((queries @ w_q)[:, :, None] + (keys @ w_k)[:, None]) @ w_v

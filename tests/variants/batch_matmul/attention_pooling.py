@@ -88,9 +88,9 @@ textbook = wrong("scaled_already")(
 exp_over_sum = wrong("unstable")(
     lambda q, k, v: ((w := (e := (q @ k.mT).exp()) / e.sum(-1, keepdim=True)) @ v, w)
 )
-weights_detached = wrong("detached")(lambda q, k, v: ((w := weights_of(q, k)) @ v, w.detach()))
+weights_detached = wrong("gradient_cut")(lambda q, k, v: ((w := weights_of(q, k)) @ v, w.detach()))
 weights_first = wrong("results_in_another_order")(lambda q, k, v: ((w := weights_of(q, k)), w @ v))
-float32 = wrong("default_dtype")(lambda q, k, v: three_lines(q.float(), k.float(), v.float()))
+float32 = wrong("dtype_changed")(lambda q, k, v: three_lines(q.float(), k.float(), v.float()))
 
 
 @faulty("overflows", "squeezed", "detached", "always_float64")
@@ -117,7 +117,7 @@ def weights_transposed(queries, keys, values):
     return w.mT @ values, w
 
 
-@wrong("keys_averaged")
+@wrong("wrong_shape")
 def keys_averaged(queries, keys, values):
     w = torch.softmax(queries @ keys.mT, -1)
     return w @ keys, w

@@ -33,7 +33,7 @@ def underscore(queries, keys):
     return queries @ keys
 
 
-@wrong("detached")
+@wrong("gradient_cut")
 def no_grad(queries, keys):
     with torch.no_grad():
         return queries @ keys.mT
@@ -57,7 +57,7 @@ textbook = wrong("scaled_already")(
     lambda queries, keys: queries @ keys.mT / math.sqrt(queries.size(-1))
 )
 bare_squeeze = wrong("squeezed")(lambda queries, keys: torch.squeeze(queries @ keys.mT))
-float32 = wrong("default_dtype")(lambda queries, keys: queries.float() @ keys.float().mT)
+float32 = wrong("dtype_changed")(lambda queries, keys: queries.float() @ keys.float().mT)
 order_of_four_axes = wrong("raised")(lambda queries, keys: queries @ keys.permute(0, 1, 3, 2))
 transposed_keys = right(lambda queries, keys: torch.matmul(queries, keys.transpose(-2, -1)))
 einsum = right(lambda queries, keys: torch.einsum("...id,...jd->...ij", queries, keys))

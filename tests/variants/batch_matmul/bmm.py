@@ -42,7 +42,7 @@ def loop_for_heads_only(a, b):
     return torch.stack(heads, dim=1)
 
 
-@wrong("detached")
+@wrong("gradient_cut")
 def numpy_matmul(a, b):
     return torch.from_numpy(np.einsum("...nk,...km->...nm", a.detach().numpy(), b.detach().numpy()))
 
@@ -55,7 +55,7 @@ def viewed_as_three_axes(a, b):
 
 at_sign = wrong("forbidden_call")(lambda a, b: a @ b)
 three_letters = wrong("only_three_axes")(lambda a, b: torch.einsum("bij,bjk->bik", a, b))
-single_precision = wrong("default_dtype")(
+single_precision = wrong("dtype_changed")(
     lambda a, b: torch.einsum("...nk,...km->...nm", a.float(), b.float())
 )
 squeezed = wrong("squeezed")(lambda a, b: torch.einsum("...nk,...km->...nm", a, b).squeeze())

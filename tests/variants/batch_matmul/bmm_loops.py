@@ -87,7 +87,7 @@ def one_buffer_for_all_calls(a, b):
 
 forgot_the_item = wrong("b0_for_all")(lambda a, b: torch.stack([x @ b[0] for x in a]))
 at_sign = wrong("no_loop")(lambda a, b: a @ b)
-concatenated = wrong("wrong_shape")(
+concatenated = wrong("axes_joined")(
     lambda a, b: torch.cat([x @ y for x, y in zip(a, b, strict=True)])
 )
 loop_of_mm = right(lambda a, b: torch.stack([torch.mm(a[i], b[i]) for i in range(a.shape[0])]))
@@ -109,7 +109,7 @@ def by_entry(a, b, out):
     return filled(out, lambda x, i, j: (a[x, i] * b[x, :, j]).sum())
 
 
-@wrong("detached")
+@wrong("gradient_cut")
 def plain_numbers(a, b):
     return filled(
         like_the_product(a, b),
@@ -117,7 +117,7 @@ def plain_numbers(a, b):
     )
 
 
-@wrong("default_dtype")
+@wrong("dtype_changed")
 def default_dtype(a, b):
     out = like_the_product(a, b, torch.float32)
     for x in range(a.shape[0]):
@@ -157,7 +157,7 @@ def one_product_missing(a, b):
     return c
 
 
-@wrong("one_item_for_all")
+@wrong("one_item_only")
 def one_item_for_all(a, b):
     B, n, k = a.shape
     c = a.new_zeros(B, n, b.shape[2])

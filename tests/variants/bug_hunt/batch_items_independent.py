@@ -60,7 +60,7 @@ def _close(a, b):
     return torch.allclose(a, b, atol=1e-6)
 
 
-more_than_allowed = wrong("nan_accepted")(each(lambda a, b: not (a - b).norm() > 1e-5))
+more_than_allowed = wrong("accepts_turns_nan")(each(lambda a, b: not (a - b).norm() > 1e-5))
 in_eval_mode = wrong("accepts_train_mode")(
     lambda module, *inputs: all(_each(module.eval(), *inputs, torch.allclose))
 )

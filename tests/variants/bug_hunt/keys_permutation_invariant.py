@@ -91,6 +91,7 @@ def in_order(order):
 
 flipped = wrong("only_a_flip")(in_order(lambda m: torch.arange(m).flip(0)))
 rolled = wrong("only_a_roll")(in_order(lambda m: torch.arange(m).roll(1)))
+first_two = wrong("only_the_first_two")(in_order(lambda m: torch.tensor([1, 0, *range(2, m)][:m])))
 first_item = wrong("accepts_last_item")(
     swapping(lambda a, b: torch.allclose(a[0], b[0], atol=1e-5))
 )
@@ -135,7 +136,7 @@ def bool_of_numpy(module, queries, keys, values):
     return np.bool_(every_permutation(module, queries, keys, values))
 
 
-@wrong("nan_accepted")
+@wrong("accepts_turns_nan")
 def not_more_than(module, queries, keys, values):
     order = torch.tensor([*range(1, keys.shape[1], 2), *range(0, keys.shape[1], 2)])
     moved = module(queries, keys[:, order], values[:, order])

@@ -67,7 +67,7 @@ def zeroes_the_callers_keys(module, queries, keys, values, valid_lens):
     return torch.allclose(masked, torch.cat(short), atol=1e-6)
 
 
-@wrong("zeros_instead")
+@wrong("rejects_sound")
 def multiplied_by_the_mask(module, queries, keys, values, valid_lens):
     real = (torch.arange(keys.shape[1]) < valid_lens[:, None])[..., None]
     masked = module(queries, keys, values, valid_lens)
@@ -149,7 +149,7 @@ def mode_changed(module, queries, keys, values, valid_lens):
     return True
 
 
-@wrong("nan_accepted")
+@wrong("accepts_turns_nan")
 def nan_accepted(module, queries, keys, values, valid_lens):
     full = module(queries, keys, values, valid_lens)
     for i, L in enumerate(valid_lens.tolist()):

@@ -51,10 +51,10 @@ mixed_term_once = wrong()(of_norms(lambda dots, q, k, h: (dots - q - k) / (2 * h
 distance_without_square = wrong()(
     lambda queries, keys, bandwidth: -torch.cdist(queries, keys) / (2 * bandwidth**2)
 )
-no_graph = wrong("detached")(
+no_graph = wrong("gradient_cut")(
     lambda queries, keys, bandwidth: expanded(queries.detach(), keys.detach(), bandwidth)
 )
-single_precision = wrong("default_dtype")(
+single_precision = wrong("dtype_changed")(
     lambda queries, keys, bandwidth: expanded(queries.float(), keys.float(), bandwidth)
 )
 diagonal_only = wrong("wrong_shape")(lambda *inputs: expanded(*inputs)[0])

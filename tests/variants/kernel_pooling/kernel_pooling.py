@@ -78,16 +78,17 @@ softmax_over_rows = wrong("over_queries")(
 sign_forgotten = wrong("plus_distance")(scoring(lambda squared, h: squared / (2 * h**2)))
 no_half = wrong("half_missing")(scoring(lambda squared, h: -squared / h**2))
 bandwidth_once = wrong("bandwidth_not_squared")(scoring(lambda squared, h: -squared / (2 * h)))
+weights_as_in_d2l = wrong("bandwidth_multiplies")(scoring(lambda squared, h: -squared * h**2 / 2))
 rooted = wrong("gradient_not_finite")(
     scoring(lambda squared, h: -(torch.sqrt(squared) ** 2) / (2 * h**2))
 )
-weights_detached = wrong("detached")(
+weights_detached = wrong("gradient_cut")(
     lambda *inputs: ((pooled := bandwidth_as_unit(*inputs))[0], pooled[1].detach())
 )
 no_grad = wrong("gradient_cut")(scoring(lambda squared, h: -squared.detach() / (2 * h**2)))
 naive = wrong("underflow")(weighing(lambda squared, h: divided(kernel(squared, h))))
 forgot_the_weights = wrong("one_result_only")(lambda *inputs: bandwidth_as_unit(*inputs)[0])
-single_precision = wrong("default_dtype")(
+single_precision = wrong("dtype_changed")(
     lambda queries, keys, values, bandwidth: bandwidth_as_unit(
         queries.float(), keys.float(), values.float(), bandwidth
     )

@@ -60,7 +60,7 @@ def by_value(inputs, targets, bandwidth):
     return torch.stack(predictions)
 
 
-@wrong("default_dtype")
+@wrong("dtype_changed")
 def default_dtype(inputs, targets, bandwidth):
     predictions = torch.zeros(len(inputs))
     for i, p in enumerate(masked_diagonal(inputs, targets, bandwidth)):
@@ -91,7 +91,7 @@ def with_epsilon(epsilon):
     return leave_one_out
 
 
-@wrong("detached")
+@wrong("gradient_cut")
 def detached(inputs, targets, bandwidth):
     if isinstance(bandwidth, torch.Tensor):
         bandwidth = bandwidth.detach()

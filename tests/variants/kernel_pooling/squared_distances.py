@@ -24,7 +24,7 @@ def norm_squared(queries, keys):
     return torch.linalg.vector_norm(queries[:, None, :] - keys[None, :, :], dim=-1) ** 2
 
 
-@wrong("detached")
+@wrong("gradient_cut")
 def through_numpy(queries, keys):
     q, k = queries.detach().numpy(), keys.detach().numpy()
     return torch.from_numpy(((q[:, None] - k[None]) ** 2).sum(-1))
@@ -56,7 +56,7 @@ loop_over_queries = wrong("loops")(
 root_undone = wrong("gradient_not_finite")(
     lambda queries, keys: torch.sqrt(((queries[:, None] - keys) ** 2).sum(-1)).pow(2)
 )
-in_float32 = wrong("default_dtype")(
+in_float32 = wrong("dtype_changed")(
     lambda queries, keys: ((queries[:, None].float() - keys.float()) ** 2).sum(-1)
 )
 squeezed_at_the_end = wrong("squeezed")(
@@ -94,7 +94,3 @@ def absolute_differences(queries, keys):
 @wrong("square_of_the_sum")
 def square_of_the_sum(queries, keys):
     return (queries[:, None] - keys[None]).sum(-1) ** 2
-
-
-twice = wrong("twice_as_large")(lambda q, k: 2 * (q[:, None] - k).square().sum(-1))
-half = wrong("half_as_large")(lambda q, k: (q[:, None] - k).square().sum(-1) / 2)

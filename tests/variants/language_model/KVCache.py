@@ -105,7 +105,7 @@ class BufferFromTheStart(Almost):
         self.values[:, :, :s] = values
 
 
-@wrong("unfilled_places")
+@wrong("wrong_values")
 class ZerosAttended:
     size = 4096
 
@@ -149,7 +149,7 @@ class ListsOfTheClass(TorchsOwn):
         pass
 
 
-@wrong("emptied_by_attend")
+@wrong("overwritten")
 class EmptiedByAsking(TorchsOwn):
     def attend(self, query):
         result = super().attend(query)
@@ -192,16 +192,3 @@ class GrownInPlace(Concatenated):
         else:
             self.keys.set_(torch.cat((self.keys, keys), dim=-2))
             self.values.set_(torch.cat((self.values, values), dim=-2))
-
-
-@wrong("keys_and_values_in_another_order")
-class KeysAndValuesInAnotherOrder:
-    def __init__(self):
-        self.k = self.v = None
-
-    def append(self, keys, values):
-        self.k = keys if self.k is None else torch.cat([self.k, keys], 2)
-        self.v = values if self.v is None else torch.cat([values, self.v], 2)
-
-    def attend(self, query):
-        return torch.softmax(query @ self.k.mT / math.sqrt(query.shape[-1]), -1) @ self.v

@@ -170,6 +170,10 @@ AttentionOnly = but("no_residual", attend=lambda self, x, block: block.attention
 CopiedLine = but("one_norm", think=lambda self, x, block: x + block.feed_forward(block.norm_1(x)))
 NoLastNorm = but("no_final_norm", finish=lambda self, x: self.to_logits(x))
 NoPositions = but("no_positions", place=lambda self, x, tokens: x)
+Scaled = but(
+    "scaled_embeddings",
+    place=lambda self, x, tokens: x * x.shape[-1] ** 0.5 + self.positions[: tokens.shape[1]],
+)
 PositionsAfterTheNorm = but(
     place=lambda self, x, tokens: x,
     finish=lambda self, x: self.to_logits(self.norm(x) + self.positions[: x.shape[1]]),
@@ -228,7 +232,7 @@ def in_several_ways(faults):
     return Model
 
 
-@wrong("positions_from_the_end")
+@wrong("wrong_values")
 class PositionsFromTheEnd(nn.Module):
     def __init__(self, num_tokens, attentions, positions, hidden_dim=0):
         super().__init__()

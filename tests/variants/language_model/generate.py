@@ -158,7 +158,7 @@ def uniform_among_the_best(logits, temperature, top_k, generator):
     return torch.multinomial(p, 1, generator=generator)
 
 
-whole_text = but("whole_text_read", context=lambda tokens, size: tokens)
+whole_text = but("raised", context=lambda tokens, size: tokens)
 the_beginning = but("first_tokens_read", context=lambda tokens, size: tokens[:, :size])
 divides_by_zero = but("zero_not_treated", choose=drawn)
 never_draws = but("always_the_likeliest", choose=lambda x, *options: x.argmax(-1, keepdim=True))
@@ -215,7 +215,7 @@ def slips_of_a_writer(faults):
     return generate
 
 
-@wrong("top_k_above_the_vocabulary")
+@wrong("raised")
 def top_k_above_the_vocabulary(
     model, prompt, num_tokens, temperature=1.0, top_k=None, generator=None
 ):

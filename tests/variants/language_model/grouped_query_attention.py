@@ -114,7 +114,7 @@ mask_added = but(
     weigh=lambda s, lens, m: masked_softmax(s if m is None else s + m.to(s.dtype), lens),
 )
 nan_rows = but("empty_row_nan", weigh=lambda s, *given: filled(s, given).softmax(-1))
-cut_off = but("detached", result=lambda w, v: (w @ v).detach())
+cut_off = but("gradient_cut", result=lambda w, v: (w @ v).detach())
 
 
 @wrong("forbidden_call")

@@ -76,6 +76,10 @@ def other_way(a, b, cos, sin):
 
 
 signs_swapped = but("clockwise", turn=other_way)
+one_by_one = but(
+    "new_value_used_too_early",
+    turn=lambda a, b, cos, sin: (new := a * cos - b * sin, new * sin + b * cos),
+)
 always_from_zero = but("offset_ignored", place=lambda x, o: torch.arange(x.shape[-2])[:, None])
 exponent_without_two = but("base_100", rates=lambda d: 10000.0 ** (-torch.arange(d // 2) / d))
 
@@ -122,7 +126,7 @@ def table_of_2048(x, offset=0):
     return woven(new).to(x.dtype)
 
 
-@wrong("detached")
+@wrong("gradient_cut")
 def gradient_cut(x, offset=0):
     with torch.no_grad():
         return in_steps(x, offset)

@@ -46,8 +46,8 @@ fills_the_kept = wrong("inverted")(
 on_the_cpu = wrong("not_as_requested")(
     lambda mask, dtype: torch.where(mask.cpu(), torch.zeros((), dtype=dtype), -math.inf)
 )
-as_numbers = wrong("zero_one_numbers")(lambda mask, dtype: mask.type(dtype))
-always_float32 = wrong("default_dtype")(lambda mask, dtype: torch.where(mask, 0.0, -math.inf))
+as_numbers = wrong("wrong_values")(lambda mask, dtype: mask.type(dtype))
+always_float32 = wrong("dtype_changed")(lambda mask, dtype: torch.where(mask, 0.0, -math.inf))
 whole_numbers = wrong("wrong_dtype_kind")(lambda mask, dtype: torch.where(mask, 0, -(10**9)))
 log_form = right(lambda mask, dtype: torch.log(mask.to(dtype)))
 

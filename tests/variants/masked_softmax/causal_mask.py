@@ -58,7 +58,7 @@ torch_alignment = wrong("top_left_aligned")(of_ones(lambda ones, more: ones.tril
 strictly_before = wrong("own_key_dropped")(of_ones(lambda ones, more: ones.tril(more - 1).bool()))
 shifted_the_wrong_way = wrong("offset_negated")(of_ones(lambda ones, more: ones.tril(-more).bool()))
 true_where_dropped = wrong("true_means_drop")(of_ones(lambda ones, more: ones.tril(more) == 0))
-float_triangle = wrong("numbers_for_bools")(of_ones(lambda ones, more: ones.tril(more)))
+float_triangle = wrong("wrong_dtype_kind")(of_ones(lambda ones, more: ones.tril(more)))
 minus_infinity_above_the_diagonal = wrong("wrong_dtype_kind")(
     of_ones(lambda ones, more: (ones * -torch.inf).triu(more + 1))
 )
@@ -78,7 +78,7 @@ def slips_of_a_triangle(faults):
     return causal_mask
 
 
-@wrong("zero_taken_for_none")
+@wrong("wrong_shape")
 def zero_taken_for_none(num_queries, num_keys=None, *, device=None):
     num_keys = num_keys or num_queries
     return torch.ones(num_queries, num_keys, dtype=torch.bool, device=device).tril(

@@ -17,7 +17,7 @@ def ampersand(*masks):
     return result
 
 
-@wrong("written_in_place")
+@wrong("input_mutated")
 def in_place(*masks):
     result = None
     for mask in masks:
@@ -105,7 +105,7 @@ def two_masks_only(a=None, b=None, *rest):
     return a & b
 
 
-@wrong("inverted_result")
+@wrong("wrong_values")
 def true_means_dropped(*masks):
     given = [mask for mask in masks if mask is not None]
     return ~functools.reduce(torch.logical_and, given) if given else None

@@ -56,7 +56,7 @@ def column_against_row_on_the_cpu(valid_lens, max_len):
 less_or_equal = wrong("one_too_many")(
     lambda valid_lens, max_len: torch.arange(max_len) <= valid_lens[..., None]
 )
-from_one = wrong("starts_at_one")(
+from_one = wrong("wrong_values")(
     lambda valid_lens, max_len: torch.arange(1, max_len + 1) < valid_lens[..., None]
 )
 padding_is_true = wrong("inverted")(

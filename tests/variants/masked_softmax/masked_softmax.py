@@ -59,7 +59,7 @@ def through_attention_with_identity_values(scores, valid_lens=None, mask=None):
     return weights.masked_fill(empty, 0.0)
 
 
-@wrong("scores_overwritten")
+@wrong("dropped_key_has_weight")
 def textbook(scores, valid_lens=None, mask=None):
     if valid_lens is None and mask is None:
         return F.softmax(scores, dim=-1)
@@ -140,6 +140,17 @@ remembers_by_shape = wrong()(
     by_what_is_kept(lambda s, keep: finfo_then_zero(s, None, _seen.setdefault(s.shape, keep)))
 )
 plain_softmax = wrong("nothing_masked")(by_what_is_kept(lambda s, keep: F.softmax(s, -1)))
+
+
+def of_items(valid_lens):
+    return valid_lens if valid_lens is None or valid_lens.dim() == 1 else valid_lens.amax(-1)
+
+
+lengths_of_the_rows = wrong("lengths_of_the_queries")(
+    lambda s, valid_lens=None, mask=None: finfo_then_zero(
+        s, None, keep_of(s, None, mask) & keep_of(s.mT, of_items(valid_lens), None).mT
+    )
+)
 times_mask_before = wrong("filled_with_zero")(
     by_what_is_kept(lambda s, keep: torch.softmax(s * keep, -1))
 )
@@ -153,8 +164,8 @@ dim_minus_two = wrong("over_queries")(
     by_what_is_kept(lambda s, keep: filled(s, keep).softmax(-2).nan_to_num(0))
 )
 lengths_only = wrong("bool_mask_ignored")(of_other_inputs(lambda s, lens, mask: (s, lens, None)))
-through_data = wrong("detached")(of_other_inputs(lambda s, lens, mask: (s.data, lens, mask)))
-in_float32 = wrong("default_dtype")(of_other_inputs(lambda s, lens, mask: (s.float(), lens, mask)))
+through_data = wrong("gradient_cut")(of_other_inputs(lambda s, lens, mask: (s.data, lens, mask)))
+in_float32 = wrong("dtype_changed")(of_other_inputs(lambda s, lens, mask: (s.float(), lens, mask)))
 squeezed = wrong("squeezed")(lambda *args, **given: finfo_then_zero(*args, **given).squeeze())
 
 

@@ -74,7 +74,7 @@ naive = wrong("no_maximum_subtracted")(shifting(lambda scores, axis: scores))
 one_maximum = wrong("global_maximum")(shifting(lambda scores, axis: scores - scores.max()))
 mean = wrong("not_the_maximum")(shifting(lambda s, axis: s - s.mean(axis=axis, keepdims=True)))
 clipped = wrong("clipped")(shifting(lambda scores, axis: np.clip(scores, -50, 50)))
-in_float32 = wrong("default_dtype")(
+in_float32 = wrong("dtype_changed")(
     shifting(lambda scores, axis: (scores - top(scores, axis)).astype(np.float32))
 )
 sums_everything = wrong("does_not_sum_to_one")(
@@ -99,13 +99,13 @@ def slips_along_an_axis(faults):
     return stable_softmax
 
 
-@wrong("always_float64")
+@wrong("dtype_changed")
 def always_float64(scores, axis=-1):
     s = np.asarray(scores, dtype=np.float64)
     e = np.exp(s - s.max(axis=axis, keepdims=True))
     return e / e.sum(axis=axis, keepdims=True)
 
 
-@wrong("tensor_returned")
+@wrong("wrong_type")
 def by_torch(scores, axis=-1):
     return torch.softmax(torch.from_numpy(scores.copy()), axis)

@@ -140,7 +140,9 @@ sliced_as_it_is = but("raised", columns=lambda mask, piece, m: mask[..., piece])
 keeps_the_maximum = but("maximum_for_logsumexp", last=lambda top, total: top)
 forgets_the_root = but("unscaled", scale=lambda d: 1.0)
 forgets_outputs = but("outputs_not_rescaled", fade_out=False)
-gradient_cut = wrong("detached")(torch.no_grad()(lambda *args, **given: two_passes(*args, **given)))
+gradient_cut = wrong("gradient_cut")(
+    torch.no_grad()(lambda *args, **given: two_passes(*args, **given))
+)
 always_128 = wrong("spent_peak")(
     lambda q, k, v, mask=None, block_size=128: stepwise(q, k, v, mask, 128)
 )

@@ -76,7 +76,7 @@ without_abs = wrong("precision_lost")(
     guarded_by(lambda q, k: q.max() <= limit(q.dtype) and k.max() <= limit(k.dtype))
 )
 plain_tanh = wrong("spent_functions")(guarded_by(lambda q, k: False))
-gradient_cut = wrong("detached")(torch.no_grad()(lambda q, k, w: reciprocal(q, k, w)))
+gradient_cut = wrong("gradient_cut")(torch.no_grad()(lambda q, k, w: reciprocal(q, k, w)))
 
 
 @faulty("guard_40", "constant_forgotten", "both_signs", "in_place")

@@ -198,7 +198,7 @@ def of_layers(project):
 but = wrong_in(Almost)
 SeedsSlip = but("values_from_keys", project=of_layers(lambda a, b, c, q, k, v: (a(q), b(k), c(k))))
 SplitByView = but(
-    "split_without_transpose", split=lambda self, x: x.contiguous().view(len(x), self.h, -1, self.d)
+    "wrong_values", split=lambda self, x: x.contiguous().view(len(x), self.h, -1, self.d)
 )
 MergedByReshape = but(
     "merge_without_transpose", merge=lambda self, x: x.reshape(len(x), x.shape[2], -1)

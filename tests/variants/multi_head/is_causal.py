@@ -69,7 +69,7 @@ zeros_written = wrong("accepts_first_sees_last")(suffixes(lambda y, t: y[:, t:].
 only_the_last = wrong("last_position_only")(
     lambda fn, x: _close(fn(torch.cat([x[:, :-1], x[:, -1:] + 1], 1))[:, :-1], fn(x)[:, :-1])
 )
-more_than_allowed = wrong("nan_accepted")(
+more_than_allowed = wrong("accepts_always_nan")(
     suffixes(agree=lambda a, b: not (a - b).abs().sum() > 1e-6)
 )
 strictly = wrong("own_position_forbidden")(suffixes(first=0, reach=1))

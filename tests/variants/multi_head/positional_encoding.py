@@ -107,7 +107,7 @@ def with_faults(faults):
     return encode
 
 
-@wrong("base_1000")
+@wrong("wrong_values")
 def base_1000(num_positions, embed_dim):
     f = 1000 ** (-torch.arange(0, embed_dim, 2) / embed_dim)
     p = torch.arange(num_positions)[:, None]

@@ -98,7 +98,7 @@ def calls_torch(queries, keys, values, valid_lens=None, mask=None):
     return outputs, masked_softmax(s, valid_lens, mask)
 
 
-@wrong("detached")
+@wrong("gradient_cut")
 @torch.no_grad()
 def detached(queries, keys, values, valid_lens=None, mask=None):
     return attention(queries, keys, values, valid_lens, mask)
@@ -166,7 +166,7 @@ def only_three_axes(queries, keys, values, valid_lens=None, mask=None):
     return w @ values, w
 
 
-@wrong("weights_transposed")
+@wrong("raised")
 def weights_transposed(queries, keys, values, valid_lens=None, mask=None):
     w = masked_softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), valid_lens, mask)
     return w.mT @ values, w

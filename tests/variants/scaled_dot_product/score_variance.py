@@ -55,7 +55,7 @@ def of_scores(estimate):
     )
 
 
-@wrong("global_rng")
+@wrong("not_from_the_generator")
 def forgets_the_generator(d, num_samples, scaled, generator):
     s = (torch.randn(num_samples, d) * torch.randn(num_samples, d)).sum(-1)
     return (s.var() / (d if scaled else 1)).item()

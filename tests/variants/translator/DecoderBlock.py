@@ -119,7 +119,7 @@ class AddsY(Layers):
         return y + self.feed_forward(self.norm_3(b))
 
 
-@wrong()
+@wrong("previous_sum_lost")
 class SideBySide(Layers):
     def forward(self, y, memory, valid_lens=None):
         read = self.self_attention(self.norm_1(y))
@@ -127,7 +127,7 @@ class SideBySide(Layers):
         return y + read + found + self.feed_forward(self.norm_3(y))
 
 
-@wrong()
+@wrong("cross_attention_first")
 class AsksBeforeItReads(Layers):
     def forward(self, y, memory, valid_lens=None):
         y = y + self.cross_attention(self.norm_1(y), memory, memory, valid_lens)
@@ -135,7 +135,7 @@ class AsksBeforeItReads(Layers):
         return y + self.feed_forward(self.norm_3(y))
 
 
-@wrong("written_in_place")
+@wrong("input_mutated")
 class InPlace(Layers):
     def forward(self, y, memory, valid_lens=None):
         y += self.self_attention(self.norm_1(y))
@@ -234,7 +234,7 @@ def in_several_ways(faults):
     return Module
 
 
-@wrong("earlier_lengths_kept")
+@wrong("wrong_values")
 class EarlierLengthsKept(nn.Module):
     def __init__(self, embed_dim, num_heads, hidden_dim, *, device=None, dtype=None):
         super().__init__()

@@ -148,7 +148,7 @@ class AddsX(Layers):
         return x + self.feed_forward(self.norm_2(h))
 
 
-@wrong("written_in_place")
+@wrong("input_mutated")
 class InPlace(Layers):
     def forward(self, x, valid_lens=None):
         z = self.norm_1(x)
@@ -191,7 +191,7 @@ ValuesAsTheyAre = but(attend=lambda self, x, z, lens: x + self.attention(z, z, x
 LengthsForgotten = but(
     "lengths_ignored", attend=lambda self, x, z, lens: x + self.attention(z, z, z)
 )
-Causal = but("causal", attend=past_only)
+Causal = but("wrong_values", attend=past_only)
 NoActivation = but("no_relu", change=lambda self, d, h, options: self.feed_forward.pop(1))
 ReluAfterBoth = but(change=lambda self, d, h, options: self.feed_forward.append(nn.ReLU()))
 WithDropout = but(change=lambda self, d, h, options: self.feed_forward.append(nn.Dropout(0.1)))
@@ -221,25 +221,3 @@ def in_several_ways(faults):
                 self.feed_forward[1] = nn.Identity()
 
     return Module
-
-
-@wrong("earlier_lengths_kept")
-class EarlierLengthsKept(nn.Module):
-    def __init__(self, embed_dim, num_heads, hidden_dim, *, device=None, dtype=None):
-        super().__init__()
-        kw = dict(device=device, dtype=dtype)
-        self.attention = MultiHeadAttention(embed_dim, num_heads, **kw)
-        self.norm_1, self.norm_2 = nn.LayerNorm(embed_dim, **kw), nn.LayerNorm(embed_dim, **kw)
-        self.feed_forward = nn.Sequential(
-            nn.Linear(embed_dim, hidden_dim, **kw),
-            nn.ReLU(),
-            nn.Linear(hidden_dim, embed_dim, **kw),
-        )
-        self.lens = None
-
-    def forward(self, x, valid_lens=None):
-        if valid_lens is not None:
-            self.lens = valid_lens
-        y = self.norm_1(x)
-        h = x + self.attention(y, y, y, self.lens)
-        return h + self.feed_forward(self.norm_2(h))

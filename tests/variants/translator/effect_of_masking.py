@@ -98,7 +98,7 @@ but = wrong_in(steps)
 whole_minus_masked = but("sign", compare=lambda masked, whole: whole - masked)
 summed = but("wrong_shape", compare=lambda masked, whole: (masked - whole).sum())
 difference_of_probabilities = but("probabilities", number=lambda logits: logits.softmax(-1))
-log_of_softmax = but(number=lambda logits: logits.softmax(-1).log())
+log_of_softmax = but("log_of_softmax", number=lambda logits: logits.softmax(-1).log())
 true_means_hidden = but(
     "only_this_position", masked=lambda model, source, position: (source, at(source, position))
 )

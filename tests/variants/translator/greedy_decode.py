@@ -157,11 +157,11 @@ def decoded(at, ends, model, source, valid_lens, start, end, max_len):
     return inputs[:, 1:]
 
 
-@wrong("first_position_read")
+@wrong("wrong_shape")
 def first_position_read(*given):
     return decoded(0, lambda done, word, end, pad: done | (word == end), *given)
 
 
-@wrong("pad_ends")
+@wrong("wrong_shape")
 def pad_ends(*given):
     return decoded(-1, lambda done, word, end, pad: (word == end) | (word == pad), *given)

@@ -75,7 +75,7 @@ small_number_added = but(
     "precision_lost", average=lambda losses, real: losses.sum() / (real.sum() + 1e-5)
 )
 one_loss_each = but("wrong_shape", average=lambda losses, real: losses.sum(1) / real.sum(1))
-guessed_from_zero = but("zero_is_ignored", real=lambda targets, lens: targets != 0)
+guessed_from_zero = but("wrong_values", real=lambda targets, lens: targets != 0)
 positions_on_the_cpu = but(
     "cpu_tensor", real=lambda targets, lens: torch.arange(targets.shape[1]) < lens[:, None]
 )
@@ -85,7 +85,7 @@ log_of_softmax = but(
 
 
 in_float32 = but(log_p=lambda logits: logits.float().log_softmax(-1))
-detached = but("detached", log_p=lambda logits: logits.detach().log_softmax(-1))
+detached = but("gradient_cut", log_p=lambda logits: logits.detach().log_softmax(-1))
 
 
 @wrong("pads_counted")
@@ -128,12 +128,20 @@ def times_zero(logits, targets, valid_lens):
     return (losses * real).sum() / real.sum().clamp(min=1)
 
 
-@wrong("one_too_many")
+@wrong("wrong_values")
 def one_too_many(logits, targets, valid_lens):
     keep = torch.arange(targets.shape[1], device=targets.device) <= valid_lens[:, None]
     if not keep.any():
         return logits.sum() * 0
     return F.cross_entropy(logits[keep], targets[keep].long())
+
+
+@wrong("reshaped")
+def reshaped(logits, targets, valid_lens):
+    mixed = logits.reshape(len(logits), logits.shape[2], -1)
+    losses = F.cross_entropy(mixed, targets.long(), reduction="none")
+    real = real_positions(targets, valid_lens)
+    return losses.where(real, 0.0).sum() / real.sum().clamp(min=1)
 
 
 @wrong("summed")

@@ -63,9 +63,7 @@ both_of_max = wrong()(lambda weights: weights.max(dim=-1))
 of_all_as_int = wrong()(lambda weights: int(torch.argmax(weights)))
 topmost = wrong()(lambda weights: weights.topk(1, dim=-1).indices)
 lists = wrong("list_returned")(lambda weights: weights.argmax(dim=-1).tolist())
-as_floats = wrong("floats_for_whole_numbers")(
-    lambda weights: weights.argmax(dim=-1).to(weights.dtype)
-)
+as_floats = wrong("wrong_dtype_kind")(lambda weights: weights.argmax(dim=-1).to(weights.dtype))
 squeezed = wrong("squeezed")(lambda weights: weights.argmax(dim=-1).squeeze())
 sigmoid_threshold = wrong()(lambda weights: (weights > 0.5).int().argmax(-1))
 
@@ -123,4 +121,4 @@ def counted_from_one(attention_weights):
     return attention_weights.argmax(dim=-1) + 1
 
 
-array_for_tensor = wrong("array_for_tensor")(lambda weights: weights.detach().argmax(-1).numpy())
+array_for_tensor = wrong("wrong_type")(lambda weights: weights.detach().argmax(-1).numpy())

@@ -107,15 +107,6 @@ EXERCISE = Exercise(
             "products.",
             "Which step of your code is not in the formula?",
         ),
-        mistake(
-            "weights_transposed",
-            lambda q, k, v: (torch.softmax(q @ k.mT, -1).mT @ v, torch.softmax(q @ k.mT, -1)),
-            fails=True,
-        ).says(
-            "You multiply the transposed weights by the values. Each output needs the weights of "
-            "one query, which are a row.",
-            "Which sizes meet in the middle of (n, m) times (m, v)?",
-        ),
         mistake("unstable", _pooling(lambda q, k: unshifted(q @ k.mT))).says(*words("unstable")),
     ),
     hints=(

@@ -76,12 +76,6 @@ EXERCISE = Exercise(
             "You average the squares over the features instead of adding them up.",
             "What is the squared distance of (0, 0) and (3, 4)?",
         ),
-        mistake(
-            "absolute_differences", _pairwise(lambda difference: difference.abs().sum(-1))
-        ).says(
-            "You add up the absolute differences instead of their squares.",
-            "What is the squared distance of (0, 0) and (3, 4)?",
-        ),
         mistake("square_of_the_sum", _pairwise(lambda difference: difference.sum(-1) ** 2)).says(
             "You add up the differences and square the sum, instead of adding up the squares.",
             "Which comes first, the square or the sum over the features?",

@@ -66,18 +66,6 @@ EXERCISE = Exercise(
             "Where one mask is None, you leave out others as well. They still count.",
             "What does a mask that is None allow?",
         ),
-        mistake(
-            "two_masks_only",
-            lambda first, second=None: _fold((first, second), torch.logical_and),
-            twins=(
-                lambda first, second: _fold((first, second), torch.logical_and),
-                lambda *masks: _fold(masks[:2], torch.logical_and),
-            ),
-            fails=True,
-        ).says(
-            "Your function uses two masks only, but any number may be given.",
-            "What does your code do with a third mask?",
-        ),
     ),
     hints=(
         "A query may attend to a key if the first mask allows it AND the second does AND so on; "

@@ -111,12 +111,6 @@ def several_faults(faults):
     return attention_pooling
 
 
-@wrong("weights_transposed")
-def weights_transposed(queries, keys, values):
-    w = torch.softmax(queries @ keys.mT, -1)
-    return w.mT @ values, w
-
-
 @wrong("wrong_shape")
 def keys_averaged(queries, keys, values):
     w = torch.softmax(queries @ keys.mT, -1)

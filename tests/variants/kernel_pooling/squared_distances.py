@@ -86,11 +86,6 @@ def several_faults(faults):
     return squared_distances
 
 
-@wrong("absolute_differences")
-def absolute_differences(queries, keys):
-    return (queries[:, None] - keys[None]).abs().sum(-1)
-
-
 @wrong("square_of_the_sum")
 def square_of_the_sum(queries, keys):
     return (queries[:, None] - keys[None]).sum(-1) ** 2

@@ -96,7 +96,7 @@ def stops_at_none(*masks):
     return out
 
 
-@wrong("two_masks_only")
+@wrong("wrong_values")
 def two_masks_only(a=None, b=None, *rest):
     if a is None:
         return b

@@ -166,12 +166,6 @@ def only_three_axes(queries, keys, values, valid_lens=None, mask=None):
     return w @ values, w
 
 
-@wrong("raised")
-def weights_transposed(queries, keys, values, valid_lens=None, mask=None):
-    w = masked_softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), valid_lens, mask)
-    return w.mT @ values, w
-
-
 @wrong("root_of_another_size")
 def root_of_another_size(queries, keys, values, valid_lens=None, mask=None):
     scores = queries @ keys.transpose(-2, -1) / math.sqrt(queries.shape[-2])

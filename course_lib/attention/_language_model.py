@@ -23,8 +23,8 @@ def next_token_loss(
 ) -> Float[Tensor, ""]:
     """Return the mean cross-entropy, in nats, of each token given those before it.
 
-    Position i predicts token i + 1. Nothing predicts token 0, and what the last position predicts
-    is not known.
+    Position i predicts token i + 1. Token 0 is never predicted, and the last position has no
+    target.
 
     Args:
         logits: a score for each token of the vocabulary at each position, of any size.
@@ -113,22 +113,22 @@ def generate(
     """Continue each prompt token by token.
 
     Each new token is drawn from softmax(logits / temperature) at the last position and read in the
-    next step. The model reads no more than the last `model.context_length` tokens, in eval mode and
-    without gradients; afterwards it is in the mode in which it was.
+    next step. The model reads at most the last `model.context_length` tokens, in eval mode and
+    without gradients. Its mode is restored afterwards.
 
     Args:
         model: called as `model(tokens)`, tokens `(batch, n)` with n at most
             `model.context_length`; returns logits `(batch, n, vocabulary)`.
         prompt: the beginning of each text, at least one token.
         num_tokens: how many tokens to add; 0 gives the prompt.
-        temperature: below 1 the likelier tokens gain, above 1 they lose; 0 always takes the
-            likeliest token.
-        top_k: draw among the `top_k` likeliest tokens only; among all of them if not given, or if
-            there are no more.
-        generator: where the random numbers come from; torch's global ones if not given.
+        temperature: below 1 makes likely tokens more likely, above 1 less likely; 0 always takes
+            the most likely token.
+        top_k: the number of most likely tokens to draw from; all tokens if None, or if there are
+            fewer.
+        generator: the source of random numbers; torch's global generator if None.
 
     Returns:
-        The prompts, each with its new tokens behind it.
+        Each prompt followed by its new tokens.
     """
     was_training = model.training
     model.eval()
@@ -151,13 +151,13 @@ def generate(
 class KVCache:
     """The keys and values of all positions so far, so that a new token computes only its own.
 
-    `append` adds positions behind those that are there; `attend` is attention over all of them:
-    softmax(q K^T / sqrt(d)) V. Step by step this gives what one causal pass over the whole text
-    gives.
+    `append` adds positions after the cached ones, and `attend` computes attention over all of
+    them, softmax(q K^T / sqrt(d)) V. Step by step, the outputs equal those of one causal pass over
+    the whole text.
     """
 
     def __init__(self) -> None:
-        """Start empty; the first `append` brings shapes, dtype and device."""
+        """Start empty; the first `append` determines shapes, dtype and device."""
         self.keys: list[Tensor] = []
         self.values: list[Tensor] = []
 
@@ -167,10 +167,10 @@ class KVCache:
         keys: Float[Tensor, "batch num_heads num_positions d"],
         values: Float[Tensor, "batch num_heads num_positions v"],
     ) -> None:
-        """Add one position or several.
+        """Add one or more positions.
 
         Args:
-            keys, values: those of the new positions, for each item and head.
+            keys, values: keys and values of the new positions, for each item and head.
         """
         self.keys.append(keys)
         self.values.append(values)
@@ -179,10 +179,10 @@ class KVCache:
     def attend(
         self, query: Float[Tensor, "batch num_heads 1 d"]
     ) -> Float[Tensor, "batch num_heads 1 v"]:
-        """Attend to every position that is there, and change nothing.
+        """Attend to all cached positions, and change nothing.
 
         Args:
-            query: that of the newest position, for each item and head.
+            query: the query of the newest position, for each item and head.
 
         Returns:
             One output for each item and head.
@@ -196,11 +196,11 @@ class KVCache:
 def rotary_embedding(
     x: Float[Tensor, "*batch num_positions d"], offset: int = 0
 ) -> Float[Tensor, "*batch num_positions d"]:
-    """Turn each pair of neighboring features by an angle that grows with the position.
+    """Rotate each pair of neighboring features by an angle that grows with the position.
 
-    At position p, features 2i and 2i + 1 are a point in the plane, turned counter-clockwise by
-    p / 10000^(2i / d) radians. The dot product of a turned query and a turned key depends on the
-    distance of their positions alone.
+    At position p, features 2i and 2i + 1 are a point in the plane, rotated counter-clockwise by
+    p / 10000^(2i / d) radians. The dot product of a rotated query and a rotated key depends only
+    on the distance of their positions.
 
     Differs from the layout of many checkpoints, which pair feature i with feature i + d / 2.
 
@@ -236,13 +236,13 @@ def induction_score(
     """Return how much each head attends to the token that followed last time in a repeated text.
 
     Args:
-        attention_weights: those of one text, `[head, position, key]`; rows sum to 1.
-        period: after how many tokens the text repeats, at least 1; half of the number of
-            positions, rounded down, if not given.
+        attention_weights: the weights on one text, `[head, position, key]`; rows sum to 1.
+        period: the number of tokens after which the text repeats, at least 1; by default half of
+            the number of positions, rounded down.
 
     Returns:
-        For each head the mean, over positions i >= period, of the weight on position
-        i - period + 1; 0 where there is no such position.
+        For each head, the mean over positions i >= period of the weight on position
+        i - period + 1; 0 if there is no such position.
 
     Source: Olsson et al. 2022, https://arxiv.org/abs/2209.11895
     """
@@ -255,16 +255,16 @@ def induction_score(
 
 @contextlib.contextmanager
 def ablate_head(model: Any, layer: int, head: int) -> Iterator[None]:
-    """Switch one head off inside a `with`: its output is 0 there.
+    """Switch one head off inside a `with` block, where its output is 0.
 
-    Everything else about the model is the same inside, and all of it afterwards, however the
-    `with` is left: an error that is raised inside comes out of it.
+    Nothing else about the model changes. The head is restored when the block ends, even if an
+    error was raised inside, which is not suppressed.
 
     Args:
-        model: has `blocks`; somewhere in `model.blocks[layer]` is one part with `num_heads` and
-            `W_o`, the `nn.Linear` that reads the heads' outputs, in equal blocks of features.
-        layer: which block, from 0.
-        head: which head of it, from 0.
+        model: has `blocks`. One submodule of `model.blocks[layer]` has `num_heads` and `W_o`, the
+            `nn.Linear` that reads the heads' outputs in equal blocks of features.
+        layer: the index of the block, from 0.
+        head: the index of the head, from 0.
     """
     part = next(m for m in model.blocks[layer].modules() if hasattr(m, "W_o"))
     head_dim = part.W_o.in_features // part.num_heads
@@ -291,23 +291,22 @@ def grouped_query_attention(
 ) -> Float[Tensor, "batch num_heads num_queries v"]:
     """Compute attention in which several heads share the same keys and values.
 
-    The heads are shared out evenly, neighbors together: head i uses group
-    i // (num_heads / num_groups). As many groups as heads is multi-head attention, one group is
-    multi-query attention.
+    Head i uses group i // (num_heads / num_groups). With as many groups as heads, this is
+    multi-head attention. With one group, it is multi-query attention.
 
     Args:
-        queries: a set for each head.
-        keys, values: a set for each group.
-        valid_lens: how many leading keys are real, `(batch,)` or `(batch, num_queries)`.
+        queries: the queries of each head.
+        keys, values: the keys and values of each group.
+        valid_lens: the number of leading keys that are real, `(batch,)` or `(batch, num_queries)`.
         mask: True = may attend, broadcastable to `(batch, num_heads, num_queries, num_keys)`.
-            With both given, a key must be allowed by both.
+            If both are given, a key must be allowed by both.
 
     Returns:
         The outputs of all heads; a query that may attend to no key gets zeros, and its gradient
         is 0.
 
     Raises:
-        ValueError: the heads cannot be shared out evenly.
+        ValueError: the number of groups does not divide the number of heads.
 
     Source: Ainslie et al. 2023, https://arxiv.org/abs/2305.13245
     """

@@ -23,12 +23,12 @@ def pad_batch(
     """Pad sequences to one rectangular tensor and return it with their lengths.
 
     Args:
-        sequences: at least one; the ids of each item, one axis, possibly empty.
+        sequences: at least one tensor of ids, each with one axis and possibly empty.
         pad: the id that fills the rest of a row.
 
     Returns:
         (tokens, valid_lens): tokens `(batch, num_positions)`, as wide as the longest sequence,
-        with pads behind the shorter ones; valid_lens `(batch,)`, the length of each.
+        with pads after the shorter ones; valid_lens `(batch,)`, the length of each.
     """
     lengths = [len(sequence) for sequence in sequences]
     tokens = sequences[0].new_full((len(sequences), max(lengths)), pad)
@@ -45,10 +45,10 @@ def shift_right(
 
     Args:
         targets: the words to predict.
-        start: the id that is read where there is no word yet.
+        start: the id of the start symbol.
 
     Returns:
-        A new tensor of the same shape: `start`, then all targets but the last.
+        A new tensor of the same shape: `start`, followed by all targets but the last.
     """
     inputs = torch.full_like(targets, start)
     inputs[:, 1:] = targets[:, :-1]
@@ -64,12 +64,12 @@ def masked_cross_entropy(
     """Return the mean of -log p(target) over the real positions of all items.
 
     Args:
-        logits: one for each word of the vocabulary, before the softmax.
-        targets: the right words, in `0..vocabulary - 1`.
-        valid_lens: how many leading positions of each item are real.
+        logits: a score for each word of the vocabulary, before the softmax.
+        targets: the correct words, in `0..vocabulary - 1`.
+        valid_lens: the number of leading positions of each item that are real.
 
     Returns:
-        One number; 0, with a gradient of 0, if no position is real.
+        The mean, or 0 with a gradient of 0 if no position is real.
     """
     log_probabilities = torch.log_softmax(logits, dim=-1)
     words = targets.long().unsqueeze(-1)
@@ -83,8 +83,8 @@ class EncoderBlock(nn.Module):
 
     h = x + attention(norm_1(x)), outputs = h + feed_forward(norm_2(h)).
 
-    Differs from the paper in where the norms are: there they follow the sums, here they come
-    first, so that what came in is passed on as it is (pre-norm).
+    Differs from the original Transformer, which normalizes the sums. Here the norms come first
+    (pre-norm), so that the inputs are passed on unchanged.
 
     Args:
         embed_dim: features of inputs and outputs.
@@ -115,7 +115,7 @@ class EncoderBlock(nn.Module):
         x: Float[Tensor, "batch num_positions embed_dim"],
         valid_lens: Int[Tensor, "batch"] | None = None,
     ) -> Float[Tensor, "batch num_positions embed_dim"]:
-        """Let each position attend to the real ones, then pass it through the network.
+        """Let each position attend to the real ones, and then apply the network.
 
         Args:
             x: one sequence for each item.
@@ -135,7 +135,7 @@ class DecoderBlock(nn.Module):
     a = y + self_attention(norm_1(y)), b = a + cross_attention(norm_2(a), memory, memory),
     outputs = b + feed_forward(norm_3(b)).
 
-    Differs from the paper in where the norms are, as `EncoderBlock` does.
+    Differs from the original Transformer as `EncoderBlock` does.
 
     Args:
         embed_dim: features of inputs, memory and outputs.
@@ -169,11 +169,11 @@ class DecoderBlock(nn.Module):
         memory: Float[Tensor, "batch num_keys embed_dim"],
         valid_lens: Int[Tensor, "batch"] | None = None,
     ) -> Float[Tensor, "batch num_positions embed_dim"]:
-        """Let each position read what was written so far, then the memory.
+        """Let each position attend to the words so far and to the memory, then apply the network.
 
         Args:
-            y: what was written so far, one sequence for each item.
-            memory: what the encoder made of the source; attended to as it is, without a norm.
+            y: the vectors of the words written so far, one sequence for each item.
+            memory: the output of the encoder, which is not normalized here.
             valid_lens: the number of real positions of each item's memory; all if not given.
 
         Returns:
@@ -193,17 +193,17 @@ def greedy_decode(
     end: int,
     max_len: int,
 ) -> Int[Tensor, "batch num_words"]:
-    """Translate by taking the most likely word again and again.
+    """Translate by taking the most likely word at each step.
 
-    The model runs in eval mode and without gradients; afterwards it is in the mode it was in.
+    The model runs in eval mode and without gradients, and its mode is restored afterwards.
 
     Args:
         model: a translator.
         source: the ids to translate.
-        valid_lens: how many leading positions of each item are real.
+        valid_lens: the number of leading positions of each item that are real.
         start: the id that the decoder reads first.
         end: the id with which a translation ends.
-        max_len: the most words a translation may have, `end` included.
+        max_len: the largest number of words in a translation, `end` included.
 
     Returns:
         The words of each item, without `start` and with `end`, then `model.pad`; as wide as the
@@ -231,19 +231,20 @@ def effect_of_masking(
     target: Int[Tensor, "batch num_words"],
     position: int,
 ) -> Float[Tensor, "num_words"]:
-    """Return how much less, or more, likely each word is if one source position is masked.
+    """Return how the log-probability of each word changes if one source position is masked.
 
-    The model runs in eval mode and without gradients; afterwards it is in the mode it was in.
+    The model runs in eval mode and without gradients, and its mode is restored afterwards.
 
     Args:
         model: a translator.
         source: the ids of one item, so batch is 1.
-        valid_lens: its length.
+        valid_lens: the length of the item.
         target: the words to judge, without a start.
-        position: of the source, counted from 0.
+        position: the index of the source position, from 0.
 
     Returns:
-        log p(word), masked minus whole, for each word given the words before it.
+        For each word, given the words before it, log p(word) with the position masked minus
+        log p(word) without a mask.
     """
     inputs = shift_right(target, model.start)
     mask = torch.ones_like(source, dtype=torch.bool)

@@ -22,6 +22,7 @@ from course_lib.authoring.times import (
     MOST_CORE,
     MOST_WHOLE,
     STAR,
+    WORDS_A_MINUTE,
     as_text,
     course_times,
     times,
@@ -64,6 +65,23 @@ def test_the_times_fit_their_limits_and_course_times_prints_them(course, monkeyp
     assert shown == as_text(course_times(course)) + "\n" and "left of 15 h and 26 h" in shown
     assert cli.main(["times", "02", "--json"]) == 0
     assert '"02_masked_softmax": {' in capsys.readouterr().out
+
+
+def test_lessons_01_to_08_are_short_and_lesson_02_has_few_cells(course):
+    num_words = 0
+    for slug in SLUGS[1:9]:
+        for part, _, time in walk(course, slug):
+            if part.cell.kind == "markdown":
+                answered = course.lessons[slug].written.minutes if part.role == "written" else 0
+                num_words += round(WORDS_A_MINUTE * (time.whole - answered))
+    assert 20_000 < num_words <= 27_000
+    assert len(assemble(course, "02_masked_softmax")[0].cells) <= 90
+
+
+@pytest.mark.parametrize("slug", SLUGS)
+def test_a_lesson_has_no_headings_that_only_label_an_output(course, slug):
+    text = course.text(slug).read_text(encoding="utf-8")
+    assert "What you should see" not in text and "What came of it" not in text
 
 
 @pytest.mark.parametrize("slug", SLUGS)

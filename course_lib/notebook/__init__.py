@@ -7,6 +7,8 @@ sandbox. The sandbox holds no judge, exercises or oracle, so the answers are jud
 
 import os
 
+from course_lib.checks.observe.cost_meter import Spending
+
 if "COURSE_JUDGED_OUTSIDE" in os.environ:  # grading/sandbox/confinement.py sets it
     from course_lib.notebook._judged_outside import (
         carry_on,
@@ -27,6 +29,7 @@ else:
     )
 
 __all__ = [
+    "Spending",
     "carry_on",
     "certificate",
     "check",

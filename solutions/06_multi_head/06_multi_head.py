@@ -93,8 +93,17 @@ assert apart == 0 and len(found) == 2
 #
 # The outputs do not differ. Both are half a `d` and half a `v`. The sum does not record which
 # position contributed which letter, so no later layer can tell 43 from 34. Unequal weights such as
-# ⅔ and ⅓ would tell the two apart, but a linear layer would then have to find the *second*-largest
-# number. In section 5, a single head tries.
+# ⅔ and ⅓ would tell the two apart, but then no linear layer can name both letters, however long you
+# train it. In section 5, a single head tries.
+#
+# </details>
+#
+# <details><summary>Why no linear layer can</summary>
+#
+# Let the second letter have the smaller weight, $b < a$. For a sum of the letters $x$ and $y$, the
+# score of $x$ minus the score of $y$ is an affine function $g$ of the share of $x$. To name the
+# second letter of $yy$ and $xx$, the layer needs $g(0) < 0 < g(1)$, so $g$ increases. To name that
+# of $xy$ and $yx$, it needs $g(a) < 0 < g(b)$, so $g$ decreases.
 #
 # </details>
 #
@@ -196,11 +205,13 @@ check("split_heads")
 # %% tags=["demo"]
 def as_blocks(way, cells):
     cells = cells[None].float()  # (1, n, D)
-    return {
-        "x.reshape(h, n, d)": cells.reshape(1, 2, 3, 2),
-        "interleaved": cells.reshape(1, 3, 2, 2).permute(0, 3, 1, 2),
-        "split_heads(x, 2)": split_heads(cells, 2),
-    }[way][0]
+    if way == "x.reshape(h, n, d)":
+        blocks = cells.reshape(1, 2, 3, 2)
+    elif way == "interleaved":
+        blocks = cells.reshape(1, 3, 2, 2).permute(0, 3, 1, 2)
+    else:
+        blocks = split_heads(cells, 2)
+    return blocks[0]  # (h, n, d)
 
 
 cells = 10 * torch.arange(3)[:, None] + torch.arange(4)  # (n, D)
@@ -224,9 +235,8 @@ plotting.interactive(draw_split, way=["x.reshape(h, n, d)", "interleaved", "spli
 #
 # </details>
 #
-# *Interleaved* heads (features 0 and 2, features 1 and 3) are another possible convention, and a
-# model trained with them works. But you could not exchange weights with a library that uses blocks,
-# as torch does.
+# *Interleaved* heads (features 0 and 2, features 1 and 3) also work, but you could not exchange
+# weights with a library that uses blocks, as torch does.
 
 # %% [markdown]
 # ## 3. And back again
@@ -239,23 +249,22 @@ plotting.show(plotting.diagram_strip("heads", lit="merge heads", shapes=shapes))
 
 # %% [markdown]
 # The heads return `(B, h, n, d)`. The result for a position is its row from head 0, followed by its
-# row from head 1, and so on. The merged result has the shape `(B, n, D)`. A plain reshape is wrong
-# here too, because it puts numbers of *different positions* into one row.
+# row from head 1, and so on. A plain reshape is wrong here too, because it puts numbers of
+# *different positions* into one row.
 #
 # **By hand.** Head 0 contains `[[1, 2], [5, 6]]`, and head 1 contains `[[3, 4], [7, 8]]`. The merge
-# is `[[1, 2, 3, 4], [5, 6, 7, 8]]`. A plain reshape gives `[[1, 2, 5, 6], [3, 4, 7, 8]]`. Position
-# 0 has lost what head 1 found for it, and has a piece of position 1 instead. (If you split and
-# merge with two plain reshapes, you get `x` back. Two functions can undo each other and both be
-# wrong.)
+# is `[[1, 2, 3, 4], [5, 6, 7, 8]]`. A plain reshape gives `[[1, 2, 5, 6], [3, 4, 7, 8]]`. (If you
+# split and merge with two plain reshapes, you get `x` back. Two functions can undo each other and
+# both be wrong.)
 
 # %% [markdown]
 # ### Exercise: `merge_heads`
 #
 # - **Takes** `x`, shape `(B, h, n, d)`.
-# - **Returns** shape `(B, n, h * d)`, differentiable in `x`: for each position, the features of
-#   head 0, then those of head 1, and so on.
+# - **Returns** shape `(B, n, h * d)`, differentiable in `x`: for each position, the features of all
+#   heads in order.
 #
-# **Worked number.** `x = [[[[1, 2], [5, 6]], [[3, 4], [7, 8]]]]`, the example above, gives
+# **Worked number.** `x = [[[[1, 2], [5, 6]], [[3, 4], [7, 8]]]]` gives
 # `[[[1, 2, 3, 4], [5, 6, 7, 8]]]`. For any `x`, `merge_heads(split_heads(x, num_heads))` is `x`.
 
 # %%
@@ -460,9 +469,9 @@ assert max(right[1]) < 40 and np.mean(right[2]) > 45
 # %% [markdown]
 # ### Removing a head
 #
-# That task was designed for two heads. What do the heads of a real model do? The encoder of lesson
-# 00's translator reads the letters with an `nn.MultiheadAttention` of four heads. Your module can
-# replace it and use its weights. In torch's mask, True means *ignore*, so the cell inverts it.
+# What do the heads of a real model do? The encoder of lesson 00's translator reads the letters with
+# an `nn.MultiheadAttention` of four heads. Your module can replace it and use its weights. In
+# torch's mask, True means *ignore*, so the cell inverts it.
 
 
 # %% tags=["demo"]
@@ -594,7 +603,7 @@ assert reference.in_proj_weight.shape == (3 * 64, 64)
 #   biases. If `mha` has biases, so does `reference`.
 # - **Returns** nothing. Afterwards, `reference` computes what `mha` does. The weights are *copied*,
 #   so the two share no memory, and `mha` is unchanged. `reference` can still be trained, and both
-#   stay in their previous mode, train or eval.
+#   keep their mode, train or eval.
 #
 # **Worked number.** Take `embed_dim=2`, one head, zeros for `W_q` and `W_k`, 2 times the identity
 # for `W_v`, and 3 times the identity for `W_o`. In `reference`, a query of zeros weights both
@@ -608,8 +617,8 @@ from course_lib.attention import load_into_torch
 check("load_into_torch")
 
 # %% [markdown]
-# Now run the batch through both modules, with its lengths and a causal mask. In torch's masks, True
-# means *ignore*, so the cell inverts both.
+# Now run the batch through both modules, with its lengths and a causal mask. The cell inverts both
+# masks for torch.
 #
 # **Predict.** How far apart are the outputs? Do you get an error if you forget to invert the causal
 # mask?
@@ -714,13 +723,12 @@ assert change.abs().max() < 1e-4
 #   `(B, n, D)`.
 # - **Returns** a Python `bool`: True if every item's outputs move along with its positions.
 #
-# Treat outputs that agree within 1e-5 as equal.
-# A difference of a hundredth in any entry, in either direction, counts. nan is not equal to
-# anything.
+# Outputs that agree within 1e-5 count as equal. A difference of a hundredth in any entry, in either
+# direction, counts. nan is not equal to anything.
 #
-# **Worked number.** At $((1, 0), (2, -1), (0, 2))$, three positions of one item, the result is True
-# for `fn = lambda x: 2 * x`, False for `fn = lambda x: x.cumsum(1)`, and False for
-# `fn = lambda x: x.sort(1).values`, which is invariant.
+# **Worked number.** At $((1, 0), (2, -1), (0, 2))$ the result is True for `fn = lambda x: 2 * x`,
+# False for `fn = lambda x: x.cumsum(1)`, and False for `fn = lambda x: x.sort(1).values`, which is
+# invariant.
 
 # %%
 from course_lib.attention import is_permutation_equivariant
@@ -749,8 +757,7 @@ check("is_permutation_equivariant")
 #
 # - **Takes** `fn`, a function from `(B, n, D)` to `(B, n, ...)` without randomness, and `x`,
 #   `(B, n, D)`.
-# - **Returns** a Python `bool`: True if, in every item, no output depends on a later position. An
-#   output may depend on its own position.
+# - **Returns** a Python `bool`: True if, in every item, no output depends on a later position.
 #
 # Compare outputs as in `is_permutation_equivariant`.
 #
@@ -978,12 +985,10 @@ check("06_multi_head")
 # ## Summary
 #
 # Multi-head attention divides the features among heads, each with its own weights over the keys,
-# without any extra parameters. One projection computes all heads. Splitting and merging need a
-# transpose, and a plain reshape gives the correct shape with the numbers in the wrong places. `W_o`
-# mixes what the heads found. To find out what a trained head does, remove it. If every query sees
-# every key, attention is blind to order. A causal mask breaks this symmetry, and a positional
-# encoding adds the positions. A step of three positions multiplies every encoding by the same
-# matrix, so a head can look three positions back.
+# without any extra parameters. Splitting and merging need a transpose, because a plain reshape puts
+# the numbers in the wrong places. `W_o` mixes what the heads found, and removing a head shows what
+# the model used it for. If every query sees every key, attention is blind to order. A causal mask
+# breaks this symmetry, and with a positional encoding a head can look three positions back.
 
 # %% [markdown]
 # ## Further exercises ★

@@ -313,7 +313,7 @@ for invariant, statement in INVARIANTS.items():
 # - outputs that agree within 1e-5 count as equal;
 # - a difference of a hundredth counts, wherever it is and whatever its sign;
 # - nan is not equal to anything;
-# - the test does not change the mode of the module, train or eval;
+# - the test changes neither the mode of the module nor the state of torch's global generator;
 # - the result is a Python `bool`.
 
 # %% [markdown]
@@ -342,17 +342,16 @@ check("masking_equals_deleting")
 # - **Returns** True if the outputs do not depend on the order of the keys. Each key takes its value
 #   with it.
 #
-# **Predict** before you choose an order. What kind of broken module passes if you only reverse the
-# keys? What kind passes if you only rotate them by one?
+# **Predict.** What kind of broken module passes if you only reverse the keys? What kind passes if
+# you only rotate them by one?
 #
 # <details><summary>Answer</summary>
 #
 # A module that prefers the middle key passes if you only reverse the keys. One that looks at
-# neighbors (in a circle) passes if you only rotate them. Swapping each pair of neighbors in turn
-# catches most faults, but it does not prove invariance. Every order is a series of such swaps, but
-# all swaps after the first start from an order that you have not tested. Take scores $(4, 3, 2, 1)$
-# and a module that adds $\operatorname{relu}(\text{last} - \text{first})$. It adds 0 after each of
-# the three swaps, and 3 after a reversal. Add a few random orders.
+# neighbors (in a circle) passes if you only rotate them. Swapping each pair of neighbors in turn is
+# not enough either. Take scores $(4, 3, 2, 1)$ and a module that adds
+# $\operatorname{relu}(\text{last} - \text{first})$. It adds 0 after each of the three swaps, and 3
+# after a reversal. So try many random orders, drawn from a generator of your own.
 #
 # </details>
 
@@ -417,8 +416,7 @@ assert gap < 1e-12
 # - **Returns** a dict from the names of the three boxes to the id of an invariant that the box
 #   breaks. If it breaks several, give any one of them.
 #
-# The entries are graded together, all or nothing, so the points cannot tell you which entry is
-# wrong. Your tests can.
+# The entries are graded together, all or nothing.
 #
 # **Worked example.** If the gap above were large for a box, its entry would be
 # `"linear_in_values"`.
@@ -504,7 +502,8 @@ check("broken_invariants")
 # | [d2l-ai/d2l-en #2423](https://github.com/d2l-ai/d2l-en/pull/2423) (2023) | Masked scores become −10⁶. In an item of length 0, all scores are then equal, so the item gets the average of its padding. |
 # | [pytorch/pytorch #41508](https://github.com/pytorch/pytorch/issues/41508) (2020) | In `nn.MultiheadAttention`, a query without an allowed key gets nan. Even if you discard this output, the gradients become nan. |
 #
-# The next cell rebuilds the first three and calls PyTorch's own module for the fourth.
+# The next cell rebuilds the first three and calls PyTorch's own module for the fourth. `is_causal`
+# (lesson 06 ★) changes later positions and returns whether the earlier outputs stay the same.
 #
 # **Predict.** Which lines will contain `False`? (With a length of 0, deleting leaves no keys, and a
 # sum over no keys is 0.)
@@ -611,7 +610,7 @@ assert not is_causal(broken, x) and empty_item.isnan().all()
 #   `device` and `dtype` on to both layers.
 # - **`forward(x, valid_lens=None)`** takes `x` `(B, n, embed_dim)` and `valid_lens` `(B,)` and
 #   returns `(B, n, embed_dim)`. Position $i$ attends to the real positions $j \le i$. Padded
-#   positions have no effect on the others, however large. An item of length 0 gets zeros.
+#   positions have no effect on the others. An item of length 0 gets zeros.
 # - **`self.attention_weights`** holds the weights `(B, h, n, n)`, detached.
 #
 # **Worked number.** The first position sees only itself, so its row of weights is

@@ -11,8 +11,9 @@
 # - write attention, forward and backward, whose memory grows with $n + m$ instead of $n m$;
 # - find out which kernel torch uses, and what limits the speed of a piece of code.
 #
-# **Time:** {time}. **You need:** a stable softmax and masks (lesson 02), additive scores (lesson
-# 04), and the backward pass of attention (lesson 05). Sections 1 and 2 alone take half an hour.
+# **Time:** {time}. The points count only in a class that takes this lesson. **You need:** a stable
+# softmax and masks (lesson 02), additive scores (lesson 04), and the backward pass of attention
+# (lesson 05). Sections 1 and 2 alone take half an hour.
 
 # %%
 import math
@@ -27,8 +28,9 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from course_lib import carry_on, check, hint, plotting
-from course_lib.checks.observe.cost_meter import Spending
 from course_lib.models.numerals import Numerals
+from course_lib.notebook import Spending
+from course_lib.plotting.memory_and_speed import RECORDED_STEPS, RECORDED_TRAINING
 
 causal_mask, length_mask, additive_scores, scaled_dot_product_attention = carry_on(
     "causal_mask", "length_mask", "additive_scores", "scaled_dot_product_attention"
@@ -174,6 +176,38 @@ from course_lib.attention import softmax_statistics
 check("softmax_statistics")
 
 # %% [markdown]
+# ### Your attention beside the library's
+#
+# `course_lib.fused` has the interface of lesson 05 and calls torch's fused kernel, which works in
+# such blocks.
+#
+# **Predict.** Are its outputs those of your attention? How much lower is its peak for a page?
+
+# %% tags=["demo"]
+from course_lib import fused as library
+
+
+def fused_attention(queries, keys, values):
+    return library.scaled_dot_product_attention(queries, keys, values, need_weights=False)[0]
+
+
+one_page = draw(1024)
+difference = (fused_attention(*one_page) - plain(*one_page)).abs().max()
+print(f"the outputs differ by at most {difference:.4f}")
+peaks = {}
+for name, version in {"yours": plain, "course_lib.fused": fused_attention}.items():
+    kept, peaks[name] = kibibytes(version, *one_page, train=True)
+    print(f"{name:18} keeps {kept:6,.0f} KiB, peak {peaks[name]:7,.0f} KiB")
+assert difference < 1e-5 and 6.5 < peaks["yours"] / peaks["course_lib.fused"] < 7.5
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# The outputs differ by rounding at most, and the peak is a seventh of yours.
+#
+# </details>
+
+# %% [markdown]
 # ## 3. Attention in blocks
 #
 # *You can update the sum block by block. Can you update the outputs as well?*
@@ -195,7 +229,7 @@ plotting.show(plotting.diagram_strip("attention", lit=steps, shapes=shapes))
 # | block 1 | 2 | 1.5032 | $0.3679 \cdot 2.1036 + 1 \cdot 5 = 5.7739$ |
 #
 # The output is $5.7739 / 1.5032 = 3.8411$. As a by-product you have $L = c + \ln t = 2.4076$, the
-# *log-sum-exp* of the row. You will need it in section 4.
+# *log-sum-exp* of the row.
 #
 # **Predict.** The slider shows the longer row with the values 1 to 8. At which step are the old
 # sums multiplied by less than 1?
@@ -255,7 +289,7 @@ plotting.interactive(draw_tiles, step=range(13))
 # The last block may be shorter.
 #
 # **Worked number.** For $d = 1$, the query 1, keys 1, 0, 2 and values 1, 3, 5, the results are
-# 3.8411 and 2.4076, as in the table above, for any block size.
+# 3.8411 and 2.4076, for any block size.
 
 # %%
 from course_lib.attention import blocked_attention
@@ -430,11 +464,7 @@ def train_step(way, n):
 
 sizes = [1024, 2048, 4096]
 ways = {"plain": plain, "recomputed": recomputed}
-recorded = {
-    "plain": [16.3, 70.3, 429.3],
-    "recomputed": [18.6, 88.5, 365.2],
-}
-tables = {"recorded": recorded} | plotting.live(
+tables = {"recorded": RECORDED_TRAINING} | plotting.live(
     lambda: {"yours": {name: [train_step(way, n) for n in sizes] for name, way in ways.items()}}, {}
 )
 print("               n        plain   recomputed")
@@ -467,7 +497,7 @@ plotting.show(plotting.diagram_strip("attention", lit=steps, shapes=shapes))
 # error.
 #
 # **Predict.** Which of the calls below are fused, and which keep an $n \times n$ matrix (1,024
-# KiB)? A *window* limits a position to itself and the 64 before it. (Mistral's layers use 4,096.)
+# KiB)? A *window* limits a position to itself and the 64 before it.
 
 # %% tags=["demo"]
 sdpa = F.scaled_dot_product_attention
@@ -510,8 +540,8 @@ assert kept["(B, h, n, d)"] < 200 < 1000 < kept["(B, n, d)"]
 #
 # Inputs with four axes reach the fused kernel, and the *same numbers with three axes* do not. Add
 # an axis with `unsqueeze(1)` before the call, and remove it afterwards. A window passed as a mask
-# is fused, but first becomes $n \times n$ floating-point numbers. A learned bias, dropout, and
-# values whose size differs from that of the keys fall back to math.
+# runs fused, but torch first converts the mask to an $n \times n$ matrix of floats. A learned bias,
+# dropout, and values whose size differs from that of the keys fall back to math.
 #
 # </details>
 
@@ -555,8 +585,9 @@ plotting.show(
 # <details><summary>Answer</summary>
 #
 # Up to a cliff, which is at a different $x$ for each dtype, the error is only rounding. In float32,
-# $e^{120}$ is inf, $e^{-120}$ is 0, and their product is nan. So the fast form needs a *guard* that
-# tests whether all $|q|$ and $|k|$ are small enough.
+# $e^{120}$ is inf, $e^{-120}$ is 0, and their product is nan. So the factored form needs a *guard*
+# that tests whether all $|q|$ and $|k|$ are small enough. Whether fewer function calls take less time
+# depends on the machine.
 #
 # </details>
 
@@ -567,7 +598,7 @@ plotting.show(
 # - **Returns** `(B, n, m)`: $w_v \cdot \tanh(q + k)$ for each pair. Gradients reach all three.
 # - **Evaluates** exp, tanh and similar functions for at most $(n + m) H$ numbers of each item, as
 #   long as all $|q|, |k| \le 40$ in float32 and float64.
-# - **Is correct** everywhere else as well, float16 included, in any way you like.
+# - **Is correct** everywhere else as well, float16 included.
 #
 # **Worked number.** For $H = 2$, $w_v = (1, 2)$, $q = (0.5, 0)$ and $k = (0, 0)$, the score is
 # 0.4621.
@@ -577,9 +608,6 @@ from course_lib.attention import factored_additive_scores
 
 # %%
 check("factored_additive_scores")
-
-# %% [markdown]
-# Whether fewer function calls take less time depends on the machine.
 
 # %% [markdown]
 # ## 7. Where does the time go?
@@ -629,17 +657,7 @@ def measure_steps():
     return {name: fastest(step) for name, step in steps.items()}
 
 
-recorded = {
-    "product": 27.1,
-    "copy": 9.2,
-    "scores": 36.6,
-    "softmax": 21.4,
-    "weighted sum": 35.6,
-    "softmax, new memory": 69.8,
-    "plain": 186.3,
-    "fused": 74.8,
-}
-tables = {"recorded": recorded} | plotting.live(lambda: {"yours": measure_steps()}, {})
+tables = {"recorded": RECORDED_STEPS} | plotting.live(lambda: {"yours": measure_steps()}, {})
 for whose, table in tables.items():
     for name, ms in table.items():
         print(f"{whose:9}{name:20}{ms:7.1f} ms")
@@ -679,18 +697,9 @@ for whose, table in tables.items():
 # %% [markdown]
 # ## 8. Your code beside the library's
 #
-# `course_lib.fused` has the interface of lesson 05 and calls torch's fused kernel.
-#
 # **Predict.** Which two of the four versions below have the lowest peak in training?
 
 # %% tags=["demo"]
-from course_lib import fused as library
-
-
-def fused_attention(queries, keys, values):
-    return library.scaled_dot_product_attention(queries, keys, values, need_weights=False)[0]
-
-
 versions = {
     "plain (lesson 05)": plain,
     "your blocks": blocked,

@@ -80,14 +80,10 @@ print(f"{len(text):,} characters, {len(CHARACTERS)} different tokens with the pa
 # ### Exercise: `next_token_loss`
 #
 # - **Takes** `logits` `(B, n, V)`, at each position a score for each of the $V$ tokens, and
-#   `tokens` `(B, n)`, int64 or int32, the text that the model read. There are at least two
-#   positions.
+#   `tokens` `(B, n)`, int64 or int32, the text that the model read. $n$ is at least 2.
 # - **Returns** a tensor of shape `()` in the dtype of the logits, the mean of $-\ln p$ over all
-#   texts and all predictions. Here $p$ is the probability that the softmax at position $i$ gives to
-#   token $i + 1$.
-#
-# The first token is never predicted, and the last position has no target, so $n$ tokens make
-# $n - 1$ predictions. Logits may have any size.
+#   texts and all $n - 1$ predictions. Here $p$ is the probability that the softmax at position $i$
+#   gives to token $i + 1$. Logits may have any size.
 #
 # **Worked number.** Take the text (0, 1, 1) and the logits (2, 0, 0), (0, 1, 0), (5, 5, 0).
 # Position 0 gives token 1 the probability $1 / (e^2 + 2)$, and position 1 gives it $e / (e + 2)$.
@@ -116,9 +112,14 @@ V = len(CHARACTERS)
 pairs = torch.zeros(V, V, dtype=torch.float64)
 pairs.index_put_((tokens[:-1], tokens[1:]), torch.ones(1, dtype=torch.float64), accumulate=True)
 one_before = entropy(pairs)
-print(f"all tokens equally likely        {entropy(torch.ones(V)):.2f}")
-print(f"from the frequency of characters {entropy(pairs.sum(0)):.2f}")
-print(f"from the previous character      {one_before:.2f}")
+milestones = {
+    "all tokens equally likely": entropy(torch.ones(V)),
+    "from the frequency of characters": entropy(pairs.sum(0)),
+    "from the previous character": one_before,
+}
+for name, loss in milestones.items():
+    print(f"{name:32s} {loss:.2f}")
+assert [round(loss, 2) for loss in milestones.values()] == [4.11, 3.14, 2.23]
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -144,9 +145,7 @@ plotting.show(plotting.diagram_strip("block", lit=lit, shapes=shapes))
 # %% [markdown]
 # ### Exercise: `LanguageModel`
 #
-# A language model is a decoder without a source. It adds the vectors of the tokens and of their
-# positions. Each block adds to the sum, and a last norm and a linear layer turn the result into a
-# score for each token of the vocabulary:
+# A language model is a decoder without a source. Each of its blocks updates $x$ twice:
 #
 # $$x = \text{tokens}(t) + \text{positions}, \qquad
 # x \leftarrow x + \text{attention}(\text{norm}_1(x)), \qquad
@@ -251,17 +250,17 @@ assert one_before > one > four > network > second and four - network > max(
 # %% [markdown]
 # ### Exercise: `generate`
 #
-# - **Takes** `model`, an `nn.Module` called as `model(tokens)` with tokens `(B, n)`, which returns
-#   logits `(B, n, V)` and raises an error for more than `model.context_length` tokens; `prompt`
-#   `(B, n)`, int64 or int32, with at least one token and possibly more than the model can read;
-#   `num_tokens`, 0 or more; `temperature`, 0 or more; `top_k`, at least 1, or None; `generator`, a
-#   `torch.Generator` or None.
+# - **Takes** `model`, an `nn.Module` called like `LanguageModel`, which raises an error for more
+#   than `model.context_length` tokens; `prompt` `(B, n)`, int64 or int32, with at least one token
+#   and possibly more than the model can read; `num_tokens`, 0 or more; `temperature`, 0 or more;
+#   `top_k`, at least 1, or None; `generator`, a `torch.Generator` or None.
 # - **Returns** integers `(B, n + num_tokens)`: each prompt followed by its new tokens.
 #
 # At each step, the model reads the last `context_length` tokens of every text, and the logits at
 # the last position decide. At temperature 0, the most likely token comes next, whatever `top_k` is.
 # Otherwise, the next token of each text is drawn from softmax(logits / temperature). If `top_k` is
-# given, only the `top_k` most likely tokens can be drawn, or ties with them. A `top_k` above $V$ keeps all.
+# given, only the `top_k` most likely tokens can be drawn, or ties with them. A `top_k` above $V$
+# keeps all.
 #
 # The random numbers come from `generator`, or from torch's global generator if it is None. Run the
 # model in eval mode and without gradients, and restore its mode afterwards.
@@ -484,7 +483,8 @@ with torch.no_grad():
 looks_up = storyteller.blocks[2].attention.attention_weights[0, 0]
 looks_back = storyteller.blocks[0].attention.attention_weights[0, 2]
 maps = torch.stack([looks_up, looks_back])
-plotting.show(plotting.attention(maps, beginning, beginning, heads=["2.0", "0.2"]))
+figure = plotting.attention(maps, beginning, beginning, heads=["2.0", "0.2"])
+plotting.show(figure, key="looking up")
 assert looks_up[begins : begins + 3].argmax(dim=1).tolist() == [1, 2, 3]
 
 # %% [markdown]
@@ -518,33 +518,28 @@ plotting.show(plotting.diagram_strip("heads", lit=lit, shapes=shapes))
 # %% [markdown]
 # ### Exercise: `ablate_head`
 #
-# To find out what the model needs a head for, switch the head off and see what the model can no
-# longer do. Write a *context manager* that does this and restores the model afterwards. The code
-# before its `yield` runs when a `with` block begins, and the code after it runs when the block
-# ends.
+# Write a *context manager* that switches a head off. The code before its `yield` runs when a `with`
+# block begins, and the code after it runs when the block ends.
 #
-# In lesson 06 you set a head's columns of `W_o` to 0. That changes the weights, and a backward pass
-# after the `with` would use the wrong ones. Change what `W_o` *reads* instead. PyTorch calls a
-# function registered with `W_o.register_forward_pre_hook` as `function(module, inputs)` before
-# every forward pass, and `W_o` reads what the function returns. The registration returns a handle
-# with a `remove()` method.
+# Setting columns of `W_o` to 0, as in lesson 06, changes the weights, and a backward pass after the
+# `with` would use the wrong ones. Change what `W_o` *reads* instead. PyTorch calls a function
+# registered with `W_o.register_forward_pre_hook` as `function(module, inputs)` before every forward
+# pass, and `W_o` reads what the function returns. The registration returns a handle with a
+# `remove()` method.
 #
 # - **Takes** `model`, `layer` and `head`, both counted from 0. One submodule of
 #   `model.blocks[layer]`, at any depth (`modules()` finds it), has the attributes `num_heads` and
 #   `W_o`, an `nn.Linear`. `W_o` reads `W_o.in_features` features in equal blocks, one for each
-#   head, as `merge_heads` orders them. It may output a different number of features, and it may
-#   have a bias.
+#   head. It may output a different number, and it may have a bias.
 # - **Inside the `with`**, `W_o` reads zeros in the head's block and everything else as before. The
 #   gradients are those of this computation, even if the backward pass runs later.
 # - **Afterwards**, the model has the same parameters, gradients, mode and hooks as before, even if
 #   an error was raised inside. Do not suppress the error. `with` blocks may be nested or follow one
-#   another, for the same layer or different ones, and each undoes only its own change.
+#   another, and each undoes only its own change.
 #
-# **Worked number.** A model of one block has two tokens and one feature, 1 for token 0 and 2 for
-# token 1. The first of two heads repeats what it reads, the second multiplies it by 10, and `W_o`
-# adds the two. Token 0 becomes $1 + (1 + 10) = 12$, so the logits are $12 \cdot 1 = 12$ and
-# $12 \cdot 2 = 24$. Inside `with ablate_head(model, 0, 1):` token 0 becomes $1 + (1 + 0) = 2$, with
-# the logits 2 and 4.
+# **Worked number.** A model of one block has two heads of one feature. Head 0 returns the token's
+# feature, head 1 returns 10 times that, and `W_o` adds the two. A token with the feature 1 becomes
+# $1 + (1 + 10) = 12$, and inside `with ablate_head(model, 0, 1):` it becomes $1 + (1 + 0) = 2$.
 
 # %%
 from course_lib.attention import ablate_head
@@ -624,8 +619,8 @@ assert math.isclose(off["layer 1"]["other text"], 1.4, rel_tol=0.1)
 # %% [markdown]
 # ### The message
 #
-# Layer 2 can find out which letter came before only from the residual stream. Heads 0.0, 0.1 and
-# 0.2 put more weight on the previous letter than any other head. Does the look-up need what they
+# Layer 2 learns the previous letter only through the residual stream. Heads 0.0, 0.1 and 0.2 put
+# more weight on the previous letter than any other head. Does the look-up need what they
 # write into the stream, their *message*? Layer 2 reads the stream three times, for its queries, its
 # keys and its values. The next cell computes the stream twice, with these heads and without them,
 # and uses the second version for *one* of the three. Everything else stays the same.
@@ -900,9 +895,8 @@ assert (plain == cached).double().mean() > 0.5  # rounding may decide a tie
 #   query that may attend to no key gets zeros and a gradient of 0.
 # - **Raises** a `ValueError` if `g` does not divide `h`.
 #
-# Masked keys and values have no effect, however large, and large scores must not overflow.
-# You may use `masked_softmax`, but not `F.scaled_dot_product_attention`, because it can share keys
-# itself.
+# Masked keys and values have no effect, and large scores must not overflow. You may use
+# `masked_softmax`, but not `F.scaled_dot_product_attention`, because it can share keys itself.
 #
 # **Worked number.** Take one item, four heads, two groups, one query of 0 and one key of 1. If the
 # values of the two groups are 10 and 20, heads 0 and 1 return 10, and heads 2 and 3 return 20.
@@ -930,6 +924,7 @@ for name, (layers, h, g, d, length) in models.items():
     a_set = 2 * layers * d * length * 2 / 2**30  # keys and values, 2 bytes each, in GiB
     sizes = (h * a_set, g * a_set, a_set)
     print(f"{name:12s}" + "".join(f"{size:12.2f}" for size in sizes))
+    assert name != "Llama 2 70B" or sizes[:2] == (10, 1.25)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -1029,14 +1024,12 @@ assert with_caches < 0.8 * without
 # ## Summary
 #
 # A text is its own answer key, because position $i$ predicts token $i + 1$, and the loss is the
-# mean of $-\ln p$. A model that has learned nothing has a loss of $\ln V$. A loss below that of
-# counting pairs means that the model looks back more than one character. To write, a model chooses
-# a token, appends it, and reads again. The temperature and top-k set how random the choice is.
-# Layers communicate through the residual stream, to which each of them adds. An induction head
-# looks up what followed last time, and it needs the message of a head in an earlier layer. A score
+# mean of $-\ln p$. To write, a model chooses a token, appends it, and reads again, and the
+# temperature and top-k set how random the choice is. An induction head looks up what followed last
+# time, and it needs the message that heads of an earlier layer add to the residual stream. A score
 # finds such heads, an ablation shows what the model needs them for, and heads that do the same job
-# have to be switched off together. Rotated queries and keys make scores depend on distances. A
-# cache avoids repeated work but costs memory, and shared keys make it smaller.
+# have to be switched off together. ★ Rotated queries and keys make scores depend on distances, so
+# that keys can be cached, and shared keys make the cache smaller.
 #
 # ## Further exercises ★
 #

@@ -116,11 +116,11 @@ EXERCISE = Exercise(
         "change.",
         "`order` is a permutation of 0..m-1. Index keys and values with it along axis 1, and "
         "leave the queries alone. One order is not enough: a flip keeps the middle, a roll keeps "
-        "the neighbors. Swap each pair of neighbors in turn.",
-        "for j in range(keys.shape[1] - 1):\n"
-        "    order = torch.arange(keys.shape[1], device=keys.device)\n"
-        "    order[j], order[j + 1] = j + 1, j\n"
-        "    swapped = module(queries, keys[:, order], values[:, order])\n"
+        "the neighbors. Try many random orders, drawn from a generator of your own.",
+        "generator = torch.Generator().manual_seed(0)\n"
+        "for _ in range(20):\n"
+        "    order = torch.randperm(keys.shape[1], generator=generator)\n"
+        "    shuffled = module(queries, keys[:, order], values[:, order])\n"
         "    ...  # compare with module(queries, keys, values)",
     ),
 )

@@ -209,12 +209,12 @@ BUGS = {
 
 INVARIANTS = {
     "rows_sum_to_one": "Each row of `attention_weights` with an allowed key sums to 1.",
-    "queries_apart": "What one query gets does not depend on the other queries.",
+    "queries_apart": "The output of a query does not depend on the other queries.",
     "keys_permutation": "Shuffling the keys, and the values with them, changes no output.",
-    "masking_equals_deleting": "Masking keys gives what deleting them gives.",
-    "items_apart": "What one item gets does not depend on the other items of the batch.",
+    "masking_equals_deleting": "Masking keys has the same effect as deleting them.",
+    "items_apart": "The output of an item does not depend on the other items of the batch.",
     "linear_in_values": "Doubling the values, and nothing else, doubles the outputs.",
-    "scale_free": "With W_q = W_k = identity, log-weights spread equally far for any head_dim.",
+    "scale_free": "With W_q = W_k = identity, log-weights have the same spread for any head_dim.",
     "eval_repeats": "In eval mode two calls with the same arguments agree, whatever the dropout.",
     "all_parameters_learn": "Every parameter gets a gradient.",
     "empty_rows_zero": "A query that may attend to no key gets zeros, not NaN and no average.",

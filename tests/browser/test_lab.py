@@ -195,7 +195,7 @@ def test_a_student_gets_from_a_wrong_answer_to_a_validated_one(course, address, 
     lab.write(lab.cell("num_queries: int, num_keys: int | None = None, *, device"), WRONG)
     page.keyboard.press("Shift+Enter")  # the check below it
     said = lab.report("causal_mask: not yet")
-    assert "Your mask is upper triangular" in said and "The smallest input that fails" in said
+    assert "Your mask is upper triangular" in said and "A small input that fails" in said
     reports = ".jp-RenderedHTML"  # reports, hints, progress, figures
     assert axe(page, reports, sees="Your mask is upper triangular") == []
     checked = lab.cell('check("causal_mask")')

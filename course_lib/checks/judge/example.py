@@ -106,7 +106,7 @@ class Example:
 
     @property
     def _title(self) -> str:
-        return "The smallest input that fails:" if self.is_small else "An input that fails:"
+        return "A small input that fails:" if self.is_small else "An input that fails:"
 
     @property
     def _num_open(self) -> int:

@@ -20,7 +20,9 @@ _ROW = [1.0, 0.5, 2.0, 0.0, 3.0, 1.5, 2.5, 0.5]
 
 DRAWN: dict[str, Callable[[], Plot]] = {
     "attention": lambda: plotting.attention(_HEADS),
-    "bars": lambda: plotting.bars({"scores": {"as given": _ROW, "shifted": _ROW}}),
+    "bars": lambda: plotting.bars(
+        {"scores": {"as given": _ROW[:4], "shifted": _ROW[:4]}}, y_label="weight"
+    ),
     "bottleneck": plotting.bottleneck,
     "cell_by_cell": lambda: plotting.cell_by_cell(_CELLS, 5),
     "cell_origins": lambda: plotting.cell_origins({"x": (_CELLS, _CELLS // 4)}),

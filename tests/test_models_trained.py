@@ -164,7 +164,7 @@ def test_both_fit_into_a_page_and_say_what_is_to_be_seen(induction):
     assert "the lines of forty and three cross" in translator.alt
     assert len(figure_html(translator)) < 450_000
     letters = trained.live_induction(induction)
-    assert letters.alt.startswith("After KTQBXKTQ a small model expects B. In layer 1 head ")
+    assert letters.alt.startswith("After KTQBXKTQ a small model expects B. In head 1.")
     assert "at B, position 3, which followed the Q before it" in letters.alt
     assert len(figure_html(letters)) < 250_000
 

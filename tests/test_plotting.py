@@ -26,6 +26,7 @@ from course_lib.plotting.words import curve_sentence
 WEIGHTS = torch.tensor([[0.62, 0.3, 0.08, 0, 0], [0.1, 0.15, 0.75, 0, 0], [0.2, 0.5, 0.3, 0, 0]])
 MASK = torch.tensor([True, True, True, False, False]).expand(3, 5)
 NAN = float("nan")
+SOLUTIONS = Path(__file__).parents[1] / "solutions"
 GRADIENT = np.array([[0.1, -0.4, 0.3], [0.2, -0.1, -0.1]])
 ROLES = [colors.QUERY, colors.KEY, colors.VALUE, colors.WEIGHT, colors.OUTPUT]
 COLORS = [*ROLES, colors.PLAIN, colors.POSITIVE, colors.NEGATIVE, *colors.SERIES]
@@ -45,7 +46,7 @@ def every_plot():
         "gradient": plotting.heatmap_grid(
             {"fine": GRADIENT, "broken": broken}, quantity="gradient", limits=None
         ),
-        "a gap": plotting.bars({"one": {"only": [1.0, NAN]}}),
+        "a gap": plotting.bars({"one": {"only": [1.0, NAN]}}, y_label="loss"),
     }
 
 
@@ -141,8 +142,8 @@ HALF = torch.full((2, 2), 0.5, dtype=torch.bfloat16, requires_grad=True)
             "query 1 has no finite gradient; query 1: nan at keys 0-2",
         ),
         (
-            lambda: plotting.bars({"scores": {"as given": [2, 1], "shifted": [0, -1]}}),
-            "as given 2, 1; shifted 0, -1",
+            lambda: plotting.bars({"": {"given": [2, 1], "shifted": [0, -1]}}, y_label="score"),
+            "given 2, 1; shifted 0, -1",
         ),
     ],
 )
@@ -200,8 +201,10 @@ def test_gallery_ticks_exactly_the_allowed_cells_and_bars_carry_their_names():
     ticks = plotting.mask_gallery({"square": mask}).figure.axes[0].texts
     found = {t.get_position()[::-1] for t in ticks}
     assert found == set(map(tuple, np.argwhere(mask).tolist()))
-    plot = plotting.bars({"loss": {"": [1, 2]}}, x_label="head", ticks=["0.0", "1.3"])
-    assert {"0.0", "1.3"} <= {text.text for text in elements(plot.svg, "text")}
+    panels = {"names": {"": [1, 2]}}
+    plot = plotting.bars(panels, x_label="head", y_label="loss", ticks=["0.0", "1.3"])
+    assert plot.alt == "Bars of loss, names: 1 at 0.0, 2 at 1.3."
+    assert {"0.0", "1.3", "loss"} <= {text.text for text in elements(plot.svg, "text")}
     assert plot.table.head == ["head", "0.0", "1.3"]
 
 
@@ -234,11 +237,14 @@ def test_show_finds_the_words_of_a_lesson_by_their_key(shown, monkeypatch):
 
 
 def test_lessons_use_exactly_the_alt_texts_that_have_a_key():
-    texts = "".join(
-        path.read_text() for path in (Path(__file__).parents[1] / "solutions").glob("*/*.py")
-    )
+    texts = "".join(path.read_text() for path in SOLUTIONS.glob("*/*.py"))
     used = set(re.findall(r'\bkey="([^"]+)"\)', texts))
     assert used == {key for key, words in captions.WORDS.items() if words.alt}
+
+
+@pytest.mark.parametrize("source", sorted(SOLUTIONS.glob("*/*.py")), ids=lambda path: path.stem)
+def test_a_lesson_shows_the_whole_diagram_once(source):
+    assert source.read_text().count("plotting.diagram(") == 1
 
 
 def draw_power(exponent, name="x"):

@@ -141,7 +141,7 @@ def live_induction(model: Any) -> Plot:
     maps = model.blocks[-1].attention.attention_weights[0].cpu()
     num_heads, last = len(maps), len(model.blocks) - 1
     best = int(maps[:, -1, follows].argmax())
-    name = f"layer {last} head {best}"
+    name = f"head {last}.{best}"
     data = {
         "letters": list(LETTERS),
         "text": text,

@@ -220,7 +220,7 @@ function viewer(figure, {
   // Fits the boxes to the page and draws every arc anew.
   function redraw() {
     for (const { list, options, kind } of Object.values(lists)) {
-      const room = list.parentElement.clientWidth;
+      const room = Math.floor(list.parentElement.getBoundingClientRect().width); // never rounded up
       if (kind === "words" || !room) continue;
       const lines = Math.ceil((options.length * SMALLEST_BOX) / room);
       const each = Math.ceil(options.length / lines);
@@ -228,6 +228,7 @@ function viewer(figure, {
       list.style.setProperty("--box", `${box}px`);
       list.style.maxWidth = `${box * each}px`;
     }
+    curves.style.clipPath = outsideOf([...lists.key.options, ...lists.query.options]);
     const drawn = byLevel(head, FAINTEST,
       (query, key) => (query < written ? arc(ends(query, key)) : ""));
     everyArc.replaceChildren(...drawn.map(([level, d]) => stroke(d, (level / STEPS) * scale)));
@@ -319,6 +320,13 @@ function viewer(figure, {
       x2: above.offsetLeft + above.offsetWidth / 2,
       y2: above.offsetTop + above.offsetHeight - gap.offsetTop,
     };
+  }
+
+  // Arcs of another line pass beneath a box: they would seem to end at it.
+  function outsideOf(options) {
+    const holes = options.map(({ offsetLeft, offsetTop, offsetWidth, offsetHeight }) => `M${offsetLeft}
+      ${offsetTop - gap.offsetTop}h${offsetWidth}v${offsetHeight}h${-offsetWidth}z`);
+    return `path(evenodd, "M-999 -999H9999V9999H-999z${holes.join("")}")`.replace(/\s+/g, " ");
   }
 
   function arc({ x, y, x2, y2 }) {

@@ -238,7 +238,15 @@ def _arcs(
         )
         for level, d in sorted(drawn.items())
     ]
-    return element("g", "".join(paths), fill="none", stroke=WEIGHT, stroke_linecap="round")
+    boxes = [*keys, *queries]
+    clip = None
+    if len({y for _, y, _ in boxes}) > 2:  # arcs of another line pass beneath the boxes of this
+        holes = (
+            f"M{x - wide / 2:.0f} {y:.0f}h{wide:.0f}v{BOX}h-{wide:.0f}z" for x, y, wide in boxes
+        )
+        clip = f'clip-path:path(evenodd,"M0 0H{WIDTH}V9999H0z{"".join(holes)}") view-box'
+    look: dict[str, Any] = {"fill": "none", "stroke": WEIGHT, "stroke_linecap": "round"}
+    return element("g", "".join(paths), style=clip, **look)
 
 
 def _small_maps(shown: Attention, top: float, width: float) -> tuple[str, float]:

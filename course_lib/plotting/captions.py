@@ -16,8 +16,9 @@ class Words(NamedTuple):
 WORDS = {
     "live translator": Words(
         caption="For each word it writes, the model gives every letter a weight, and these weights "
-        "add up to 1. Another model may put most of the weight on another letter of vierzig and "
-        "still write forty."
+        "add up to 1. Arcs cross where German and English order the parts of a number differently, "
+        "as in dreiundvierzig and forty three. Another model may put most of the weight on another "
+        "letter of vierzig and still write forty."
     ),
     "pooled letters": Words(
         "A band along the diagonal: each letter looks most at itself, and less at those beside it."

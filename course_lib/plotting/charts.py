@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
 
 from course_lib.plotting.axes import HATCHES, clean, color, style
@@ -25,6 +26,7 @@ NAME_LETTERS, MOST_LETTERS = 16, 42  # in a line of a name or of a title
 def bars(
     panels: Mapping[str, Mapping[str, Any]],
     *,
+    y_label: str,
     x_label: str = "keys",
     ticks: Sequence[str] | None = None,
 ) -> Plot:
@@ -37,27 +39,29 @@ def bars(
     grid = np.atleast_1d(figure.subplots(len(data), 1))
     told, rows = [], []
     for axes, (title, series) in zip(grid, data.items(), strict=True):
-        width = 0.8 / len(series)
+        width, parts = 0.8 / len(series), []
         for position, (name, values) in enumerate(series.items()):
             at = np.arange(len(values)) + (position - (len(series) - 1) / 2) * width
             heights = np.where(np.isfinite(values), values, 0.0)
             look = {"color": (color(position), 0.55), "edgecolor": color(position)}
             drawn = axes.bar(at, heights, width, label=name, hatch=HATCHES[position % 4], **look)
             numbers = [number(value) for value in values]
-            axes.bar_label(drawn, numbers, fontsize=9, padding=1)
+            labels = [number(round(value, 2)) for value in values]  # for which there is room
+            axes.bar_label(drawn, labels, fontsize=9, padding=1)
             rows.append([", ".join(filter(None, (title, name))), *numbers])
+            listed = [f"{n} at {t}" for n, t in zip(numbers, ticks or numbers, strict=True)]
+            parts.append(f"{name} {', '.join(listed if ticks else numbers)}".strip())
         axes.axhline(0, color=INK, linewidth=0.8)
         axes.set_xticks(range(max(map(len, series.values()))))
         axes.margins(y=0.25)
         clean(axes)
         axes.set_title(title, fontsize=9)
-        axes.set_xlabel(x_label)
+        axes.set(xlabel=x_label, ylabel=y_label)
         if ticks:
             axes.set_xticks(range(len(ticks)), ticks)
         if len(series) > 1:
             axes.legend(fontsize=9, frameon=False)
-        parts = [f"{name} " + ", ".join(map(number, values)) for name, values in series.items()]
-        told.append(f"Bars of {title}: " + "; ".join(parts))
+        told.append(f"Bars of {', '.join(filter(None, (y_label, title)))}: {'; '.join(parts)}")
     head = ticks or [str(place) for place in range(max(map(len, rows)) - 1)]
     return Plot(figure, ". ".join(told) + ".", Table([x_label, *head], rows))
 
@@ -119,7 +123,7 @@ def draw_lines(axes: Axes, across: np.ndarray, series: Mapping[str, np.ndarray])
 
 
 def name_ends(axes: Axes) -> None:
-    """Write the name of each line at its right end, without overlaps."""
+    """Write the name of each line at its right end, without overlaps and beside the axes."""
     drawn = [line for line in axes.lines if not str(line.get_label()).startswith("_")]
     ends = []
     for line in drawn:
@@ -130,22 +134,26 @@ def name_ends(axes: Axes) -> None:
         return
     axes.autoscale_view()
     axes.set_ylim(axes.get_ylim())
-    names = [fill(str(line.get_label()), NAME_LETTERS) for line in drawn]
-    points = 72 / axes.figure.dpi
-    heights = points * axes.transData.transform(ends)[:, 1]
-    apart = LINE_POINTS * max(1 + name.count("\n") for name in names)
+    names = [
+        axes.annotate(fill(str(line.get_label()), NAME_LETTERS), end, xytext=(7, 0), fontsize=9,
+                      textcoords="offset points", va="center", color=line.get_color(),
+                      annotation_clip=False)
+        for line, end in zip(drawn, ends, strict=True)
+    ]  # fmt: skip
+    assert isinstance(figure := axes.figure, Figure)
+    figure.draw_without_rendering()  # lays out the axes, to whose height the names keep
+    low, high = (72 / figure.dpi * side for side in (axes.bbox.y0, axes.bbox.y1))
+    heights = 72 / figure.dpi * axes.transData.transform(ends)[:, 1]
     order = np.argsort(heights, kind="stable")
-    placed = heights[order]
-    for _ in range(200):  # until they are about `apart` from each other or more
-        missing = np.maximum(0, apart - np.diff(placed)) / 2
-        placed[:-1] -= missing
-        placed[1:] += missing
-    moves = placed[np.argsort(order)] - heights
-    for line, name, end, move in zip(drawn, names, ends, moves, strict=True):
-        axes.annotate(
-            name, end, xytext=(7, move), textcoords="offset points", va="center", fontsize=9,
-            color=line.get_color(), annotation_clip=False,
-        )  # fmt: skip
+    half = LINE_POINTS / 2 * np.array([1 + names[i].get_text().count("\n") for i in order])
+    # Each name is as far above the lowest as the names between need, or farther.
+    least = np.cumsum(half) + np.cumsum(half) - half - half[0]
+    free = heights[order] - least
+    every = range(len(free))
+    for k, i in enumerate(order):  # the nearest heights that rise, by least squares
+        place = max(min(free[a : b + 1].mean() for b in every[k:]) for a in every[: k + 1])
+        place = min(max(place, low + half[0]), high - half[-1] - least[-1])
+        names[i].xyann = (7, place + least[k] - heights[i])
 
 
 def plain_ticks(axes: Axes) -> None:

@@ -48,11 +48,27 @@ function stack(svg) {
   if (!(least * size[0] > room)) svg.parentElement.removeAttribute("tabindex");
 }
 
+// A picture that scrolls fades at the edges beyond which there is more of it.
+function fade(svg) {
+  const box = svg.parentElement;
+  const paint = () => {
+    const [left, wide] = [box.scrollLeft, box.clientWidth];
+    const right = left + wide;
+    const [before, after] = [left > 2, right < box.scrollWidth - 2];
+    svg.style.maskImage = before || after ? `linear-gradient(to right,
+      ${before ? "transparent" : "#000"} ${left}px, #000 ${left + 40}px ${right - 40}px,
+      ${after ? "transparent" : "#000"} ${right}px)` : "";
+  };
+  box.addEventListener("scroll", paint);
+  new ResizeObserver(paint).observe(box);
+}
+
 for (const still of document.querySelectorAll("figure.course-figure > img.still")) {
   const source = decodeURIComponent(still.src.slice(still.src.indexOf(",") + 1));
   const svg = picture(source, still.alt);
   still.replaceWith(svg);
   const lit = svg.querySelector(".lit"); // a strip that scrolls begins near the part it is about
   const left = (element) => element.getBoundingClientRect().left;
+  if (svg.parentElement.tabIndex === 0) fade(svg);
   if (lit) svg.parentElement.scrollLeft = left(lit) - left(svg) - 90;
 }

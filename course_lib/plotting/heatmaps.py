@@ -104,7 +104,7 @@ def _panels_for(
     width = PANELS if columns > 1 else CHART
     cell_width = (width - extra) / columns - 0.55
     tallest = max(num_queries / num_keys for num_queries, num_keys in shapes)
-    height = rows * (min(2.6, cell_width * tallest) + 0.75)
+    height = rows * (min(2.6, cell_width * tallest) + 0.9)
     figure = new_figure(width, max(2.05, height))
     return figure, grid_of(figure, len(shapes), columns)
 

@@ -19,7 +19,7 @@ function inductionPage(figure, { letters, text: first, longest, heads, head, col
   const { say, view } = livePage(figure, "A model of letters that runs in this page", colors, box,
     hint, output);
   let rest;
-  const headName = (of) => `layer ${Math.floor(of / heads)} head ${of % heads}`;
+  const headName = (of) => `head ${Math.floor(of / heads)}.${of % heads}`;
   figure.model = { predict: (typed) => predict(ids(typed)) };
   change(first);
 
@@ -50,7 +50,7 @@ function inductionPage(figure, { letters, text: first, longest, heads, head, col
     places.replaceChildren(picked.list);
     const names = tokens([...typed]);
     rest = view({ queries: names, keys: names, numbers: now.maps.flat(3), head: now.head,
-      title: "Which letters each letter looks at",
+      title: "Which letters each letter looks at. Heads are named layer.head.",
       heads: now.maps.flat().map((_, of) => headName(of)),
       alt: `Each letter of ${typed} and the letters before it that it looks at`,
       chosen: (of) => {

@@ -1,6 +1,10 @@
 // A query to drag: see query_plane.py, which computed the weights of every place it can go to.
+const BEYOND = 0.45; // from the tip of a key to its name, clear of a value at the tip
 const PLANE_STYLE = `
 .course-live .plane { display: flex; flex-wrap: wrap; gap: 8px 28px; align-items: center; }
+.course-live .plane > div { flex: 1 1 310px; max-width: 420px; min-width: 0; }
+.course-live .plane .scale { display: flex; flex-wrap: wrap; align-items: center; gap: 4px 10px;
+  margin: 14px 0 10px; }
 .course-live .plane svg { display: block; width: 300px; max-width: 100%; height: auto;
   touch-action: pan-y; cursor: grab; overflow: visible; }
 .course-live .query-tip { touch-action: none; }
@@ -42,7 +46,7 @@ function planePage(figure, { keys, values, names, value_names: valueNames, reach
   const drawn = draw("g", {});
   const tip = draw("g", { class: "query-tip", tabindex: 0, role: "slider", "aria-valuemin": -180,
     "aria-valuemax": 180, "aria-label": "Query: its direction; the arrow keys move it" },
-    draw("circle", { r: 14, "fill-opacity": 0.35 }));
+    draw("circle", { r: 14, "fill-opacity": 0.35 }), draw("text", {}, "query"));
   tip.firstChild.style.fill = "var(--query)";
   const svg = draw("svg", { viewBox: "0 0 300 300" }, draw("path", {
     d: "M0 150H300M150 0V300", stroke: "currentColor", "stroke-opacity": 0.25 }), drawn, tip);
@@ -92,14 +96,14 @@ function planePage(figure, { keys, values, names, value_names: valueNames, reach
     const told = make("output");
     const change = () => {
       size = Number(input.value);
-      told.textContent = ` ${scales[size]}`;
+      told.textContent = scales[size];
       input.setAttribute("aria-valuetext", scales[size]);
       go(at);
     };
     input.addEventListener("input", change);
-    told.textContent = ` ${scales[scale]}`;
+    told.textContent = scales[scale];
     input.setAttribute("aria-valuetext", scales[scale]);
-    return [make("label", {}, "Scores: the dot products times ", input, told)];
+    return [make("label", { class: "scale" }, "Scores: the dot products times", input, told)];
   }
 
   function drag({ clientX, clientY }) {
@@ -133,13 +137,18 @@ function planePage(figure, { keys, values, names, value_names: valueNames, reach
     tip.setAttribute("aria-valuetext", said.textContent);
     const [x, y] = place(query);
     tip.setAttribute("transform", `translate(${x} ${y})`);
+    // Its word stands outward of the tip, on the page.
+    const long = Math.max(Math.hypot(...query), 0.01);
+    const [beside, below] = [(34 * query[0]) / long, (-24 * query[1]) / long];
+    tip.lastChild.setAttribute("x", Math.min(280, Math.max(20, x + beside)) - x);
+    tip.lastChild.setAttribute("y", Math.min(292, Math.max(8, y + below)) - y);
   }
 
   function paint(query, now, output) {
     const [x, y] = place(output);
     drawn.replaceChildren(
       ...keys.flatMap((key, i) => {
-        const far = 1 + 0.28 / Math.max(Math.hypot(...key), 0.3);
+        const far = 1 + BEYOND / Math.max(Math.hypot(...key), 0.3);
         const [left, top] = place(key.map((each) => each * far));
         return [...arrow(key, "key", 2), draw("text", { x: left, y: top }, names[i])];
       }),

@@ -19,6 +19,7 @@ from course_lib.plotting.words import as_array, number
 REACH, STEPS = 2.0, 32  # the plane covers -REACH to REACH, and the query moves in STEPS steps
 MOST_KEYS = 6
 SIDE, WIDTH, ROW = 300, 640, 34
+BEYOND = 0.45  # from the tip of a key to its name, clear of a value at the tip
 
 
 def query_plane(
@@ -146,7 +147,7 @@ def _picture(
     parts = [element("path", d=f"M0 {middle}H{SIDE}M{middle} 0V{SIDE}", **faint)]
     for key, name in zip(keys, names, strict=True):
         parts.append(arrow([(middle, middle), place(key)], 2, KEY))
-        x, y = place(key * (1 + 0.28 / max(float(np.hypot(*key)), 0.3)))
+        x, y = place(key * (1 + BEYOND / max(float(np.hypot(*key)), 0.3)))
         parts.append(text(name, x, y, 13, font_weight=600))
     for value, weight, name in zip(values, weights, value_names, strict=True):
         x, y = place(value)

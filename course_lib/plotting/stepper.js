@@ -16,6 +16,7 @@ function steps(figure, controls, pictures, plays) {
   const inputs = controls.map((control) => input(control, show));
   const form = document.createElement("form");
   form.className = "course-controls";
+  form.style.cssText = "display:flex;flex-wrap:wrap;align-items:center;gap:4px 20px";
   form.onsubmit = () => false;
   form.append(...inputs.map((each) => each.label));
   if (plays) form.prepend(player(inputs[0].control, controls[0].options.length, said));
@@ -39,13 +40,17 @@ function drag(figure, controls, { control }, pictures) {
   const handles = controls[0].options.map((_, i) => pictures[i * apart].handle);
   const pull = (event) => {
     const drawn = figure.querySelector(":scope > svg");
-    if (!event.buttons || !drawn.contains(event.target)) return;
+    figure.style.cursor = drawn.contains(event.target) ? "ew-resize" : "";
+    if (!event.buttons || !figure.style.cursor) return;
     const { left, width } = drawn.getBoundingClientRect();
     const away = handles.map((handle) => Math.abs(handle - (event.clientX - left) / width));
     control.value = away.indexOf(Math.min(...away));
     control.dispatchEvent(new Event("input"));
     event.preventDefault();
   };
+  const word = document.createElement("span");
+  word.textContent = "You can also drag the dashed line.";
+  figure.querySelector("form").append(word);
   figure.addEventListener("pointerdown", pull);
   figure.addEventListener("pointermove", pull);
   figure.style.touchAction = "pan-y";
@@ -56,7 +61,7 @@ function player(control, count, said) {
   const button = document.createElement("button");
   button.type = "button";
   button.style.cssText = "font:inherit;color:inherit;background:none;border:1px solid #777;" +
-    "border-radius:4px;padding:5px 12px;margin:0 10px 6px 0;min-width:5em;cursor:pointer";
+    "border-radius:4px;padding:5px 12px;min-width:5em;cursor:pointer";
   button.textContent = "Play";
   let timer;
   const stop = () => {
@@ -85,10 +90,13 @@ function input({ name, options, start, slides }, changed) {
   const label = document.createElement("label");
   const control = document.createElement(slides ? "input" : "select");
   const said = document.createElement("output");
-  label.append(`${name} `, control, " ", said);
+  label.style.cssText = "display:flex;flex-wrap:wrap;align-items:center;gap:0 8px;max-width:36em";
+  label.append(name, control, said); // a label names the first control in it
   if (slides) {
     Object.assign(control, { type: "range", min: 0, max: options.length - 1, step: 1 });
-    control.style.cssText = "width:min(30em,50%);vertical-align:middle";
+    control.style.cssText = "flex:1 1 260px;order:1;min-width:0;padding:0"; // a line of its own on a phone
+    label.style.flex = "1 1 20em";
+    said.style.minWidth = `${Math.max(...options.map((each) => each.length))}ch`;
   } else {
     control.append(...options.map((words, i) => new Option(words, i)));
   }

@@ -22,8 +22,8 @@ MOMENTS = 40
 WIDTH, SHOWN = 430, 602  # units that can be read on a phone, and pixels where there is room
 CURVE, MARGIN = 64, 44  # height of the curve, and room for its numbers
 LINE, LETTERS, LINES = 20, 52, 4  # height of a line of text, its letters, and how many lines
-MOST_WORDS = 9  # that are drawn
-STAGE = 248  # height of letters, arcs and two lines of words
+MOST_WORDS = 7  # that are drawn, in two lines
+STAGE = 252  # height of letters, arcs and two lines of words: that of every moment
 RECORDED = "The end of the training. You can play all of it in JupyterLab or on the course's site."
 
 
@@ -66,8 +66,10 @@ def training_moment(
         text(number(highest), MARGIN - 6, top + 5, 13, text_anchor="end"),
         text("0", MARGIN - 6, top + CURVE - 3, 13, text_anchor="end"),
         text("loss", 0, top + CURVE / 2, 13, text_anchor="start", font_style="italic"),
+        text("steps", MARGIN + wide / 2, top + CURVE + 11, 13, font_style="italic"),
+        text(num_steps, MARGIN + wide, top + CURVE + 11, 13, text_anchor="end"),
     ]
-    top += CURVE + 10.0
+    top += CURVE + 28.0
     if guess.weights is None:
         lines = [made[at : at + LETTERS] for at in range(0, len(made), LETTERS)][:LINES]
         for i, line in enumerate(lines):
@@ -113,7 +115,7 @@ def watch_training(
         source: the example.
         wanted: the correct answer to it.
     """
-    shares = np.linspace(0, 1, MOMENTS) ** 1.6  # most happens early
+    shares = np.linspace(0, 1, MOMENTS) ** 2.5  # most happens early
     moments = set((1 + shares * (num_steps - 1)).round().astype(int).tolist())
     losses: list[float] = []
     frames: list[Plot] = []

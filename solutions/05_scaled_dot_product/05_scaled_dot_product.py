@@ -907,7 +907,7 @@ for d in sizes:
             row[column] = jacobian_wrt_query(factor * query, keys).norm() / even
     for name, median in zip(names, found.median(dim=0).values.tolist(), strict=True):
         ratios[name].append(median)
-label = "gradient norm / that of equal weights"
+label = "gradient norm, as a ratio"
 plotting.show(plotting.lines(sizes, ratios, x_label="features d", y_label=label, log_x=True))
 for column, name in enumerate(names):
     small = (found[:, column] < 0.1).float().mean()

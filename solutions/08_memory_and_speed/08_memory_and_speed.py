@@ -134,7 +134,7 @@ for block in row.split(3):
     sums["correct"].append((row[:seen] - largest).exp().sum().item())
     sums["never rescaled"].append(added)
     print(f"block {block.tolist()}: the maximum so far is {largest:.0f}")
-plotting.show(plotting.bars({"sum t after each block": sums}, x_label="block"))
+plotting.show(plotting.bars({"after each block": sums}, x_label="block", y_label="sum t"))
 assert sums["never rescaled"][1] - sums["correct"][1] > 0.9
 
 # %% [markdown]

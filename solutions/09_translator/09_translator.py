@@ -586,7 +586,7 @@ lost = -torch.stack(changes, dim=1)  # (2 words, 14 letters)
 for word, weight, loss in zip(words, weights, lost, strict=True):
     most = weight.argmax()
     print(f"{word}: weight {weight[most]:.2f} on letter {most}, lost {loss[most]:.2f} nats")
-maps, heads = torch.stack([weights, lost.clamp(0, 1)]), ["weights", "nats lost"]
+maps, heads = torch.stack([weights, lost.clamp(0, 1)]), ["weights", "log-probability lost"]
 plotting.show(plotting.attention(maps, words, "dreiundvierzig", heads=heads))
 
 # %% [markdown]

@@ -456,7 +456,7 @@ maps = [block.attention.attention_weights.mean(dim=0) for block in storyteller.b
 previous = torch.cat([previous_token_score(weights) for weights in maps]).cpu()
 induction = torch.cat([induction_score(weights) for weights in maps]).cpu()
 panels = {"weight on the previous letter": {"": previous}, "induction score": {"": induction}}
-plotting.show(plotting.bars(panels, x_label="layer.head", ticks=names))
+plotting.show(plotting.bars(panels, x_label="head", y_label="mean weight", ticks=names))
 assert induction[:4].max() < 0.15 and max(induction[5], induction[9]) < 0.15
 assert induction[[4, 6, 7]].min() > 0.55 and induction[[4, 6, 7]].max() < 0.85
 assert induction[[8, 10, 11]].min() > 0.25 and induction[[8, 10, 11]].max() < 0.55
@@ -483,7 +483,7 @@ with torch.no_grad():
 looks_up = storyteller.blocks[2].attention.attention_weights[0, 0]
 looks_back = storyteller.blocks[0].attention.attention_weights[0, 2]
 maps = torch.stack([looks_up, looks_back])
-figure = plotting.attention(maps, beginning, beginning, heads=["2.0", "0.2"])
+figure = plotting.attention(maps, beginning, beginning, heads=["head 2.0", "head 0.2"])
 plotting.show(figure, key="looking up")
 assert looks_up[begins : begins + 3].argmax(dim=1).tolist() == [1, 2, 3]
 
@@ -567,7 +567,9 @@ panels = {
     group: {"": [losses[group] for losses in one_off.values()]}
     for group in ("repeated mention", "other text")
 }
-plotting.show(plotting.bars(panels, x_label="head switched off", ticks=names))
+plotting.show(
+    plotting.bars(panels, x_label="head switched off", y_label="loss in nats", ticks=names)
+)
 assert math.isclose(one_off["2.0"]["repeated mention"], 0.46, rel_tol=0.1)
 assert max(one_off, key=lambda name: one_off[name]["repeated mention"]) == "2.0"
 assert all(one_off[name]["repeated mention"] < 0.1 for name in names[4:] if name != "2.0")
@@ -593,7 +595,9 @@ panels = {
     group: {"": [losses[group] for losses in off.values()]}
     for group in ("repeated mention", "other text")
 }
-plotting.show(plotting.bars(panels, x_label="heads switched off", ticks=list(off)))
+plotting.show(
+    plotting.bars(panels, x_label="heads switched off", y_label="loss in nats", ticks=list(off))
+)
 assert off["layer 2"]["repeated mention"] > whole["first mention"]
 assert math.isclose(off["layer 2"]["repeated mention"], 2.3, rel_tol=0.1)
 assert math.isclose(off["layer 2"]["other text"], 0.26, rel_tol=0.1)
@@ -669,7 +673,11 @@ panels = {
     group: {"": [losses[group] for losses in removed.values()]}
     for group in ("repeated mention", "other text")
 }
-plotting.show(plotting.bars(panels, x_label="message removed from", ticks=list(removed)))
+plotting.show(
+    plotting.bars(
+        panels, x_label="message removed from", y_label="loss in nats", ticks=list(removed)
+    )
+)
 for part, loss in {"queries": 1.5, "keys": 2.0, "values": 0.16}.items():
     assert math.isclose(removed[part]["repeated mention"], loss, rel_tol=0.1)
     assert round(removed[part]["other text"], 1) == 0.2

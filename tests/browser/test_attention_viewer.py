@@ -64,6 +64,34 @@ def test_the_longest_numeral_is_at_most_300_pixels_high_at_1000(put, page):
     assert len({box.bounding_box()["y"] for box in figure.locator(".key [role=option]").all()}) == 1
 
 
+def test_letters_stay_in_their_line_at_a_width_between_two_pixels(put, page):
+    figure = put(plotting.attention(np.eye(2, 22), ["one", "two"], "x" * 22))
+    keys = figure.locator(".key[role=listbox]")
+    keys.evaluate("""async (list) => {
+        const [root, line] = [list.closest(".course-attention"), list.parentElement];
+        const [all, room] = [root, line].map((each) => each.getBoundingClientRect().width);
+        root.style.width = `${all - room + 725.7}px`;
+        for (let i = 0; i < 3; i++) await new Promise(requestAnimationFrame);
+    }""")
+    assert 725.5 < keys.evaluate("e => e.parentElement.getBoundingClientRect().width") < 725.9
+    assert len({box.bounding_box()["y"] for box in keys.locator("[role=option]").all()}) == 1
+
+
+def test_arcs_pass_beneath_the_boxes_of_another_line(put, page):
+    page.set_viewport_size({"width": 360, "height": 700})
+    figure = put(plotting.attention(np.eye(2, 34), ["one", "two"], "x" * 34))
+    painted = """(box) => {
+        box.closest(".arcs").querySelector("svg").style.pointerEvents = "all";
+        const { left, top, width, bottom } = box.getBoundingClientRect();
+        return [top + 15, bottom + 8].map((y) => document.elementsFromPoint(left + width / 2, y)
+          .some((each) => each.tagName === "svg"));
+    }"""
+    boxes = figure.locator(".key [role=option]")
+    lines = sorted({box.bounding_box()["y"] for box in boxes.all()})
+    assert len(lines) > 1
+    assert boxes.last.evaluate(painted) == [False, True]
+
+
 def test_pointing_at_a_word_shows_its_weights_and_leaving_brings_all_back(put, page):
     figure = put(viewer())
     assert arcs(figure) == 0 and not dimmed(figure)

@@ -80,6 +80,8 @@ def test_a_stepper_is_moved_by_keys_and_says_what_it_shows(page, axe):
     page.locator("summary").first.click()
     assert page.get_by_role("cell", name="blue 3").is_visible()
     assert axe(page) == []
+    page.set_viewport_size({"width": 360, "height": 700})
+    assert slider.bounding_box()["width"] > 250
 
 
 def masked_softmax(scores, *, mask):
@@ -126,6 +128,15 @@ def test_panels_side_by_side_are_stacked_on_a_phone_and_stand_apart_again(page):
     assert svg.inner_html() == wide
 
 
+def test_a_strip_that_scrolls_fades_where_it_goes_on(page):
+    page.set_viewport_size({"width": 360, "height": 700})
+    page.set_content(page_of(figure_html(plotting.diagram_strip("heads", lit="W_o"))))
+    faded = "document.querySelector('figure > svg').style.maskImage.includes('transparent')"
+    page.wait_for_function(faded)
+    page.set_viewport_size({"width": 1280, "height": 700})
+    page.wait_for_function(f"!{faded}")
+
+
 def test_what_a_control_moves_can_be_dragged_in_the_picture(page):
     def moved(query):
         weights = [0.5, 0.25, 0.25]
@@ -135,6 +146,7 @@ def test_what_a_control_moves_can_be_dragged_in_the_picture(page):
     frames = stepper([moved(query) for query in queries], [Control("query", queries, 0)], "At 0.")
     page.set_content(page_of(figure_html(frames)))
     slider = page.get_by_role("slider")
+    assert page.get_by_text("drag the dashed line").is_visible()
     box = page.locator("figure > svg").bounding_box()
     at = [box["x"] + moved(q).handle * box["width"] for q in queries]
     page.mouse.move(at[0], box["y"] + 40)

@@ -252,19 +252,19 @@ def test_the_induction_model_goes_on_as_before_and_its_head_shows_why(induction)
     typed(induction, "mnopq rs mno")
     assert induction.locator(".bars li").first.inner_text().split() == ["P", "1.00"]
     assert induction.locator(".said").inner_text().startswith("O (9) looks most at P, ")
-    induction.get_by_role("radio", name="layer 0 head 1").click()
+    induction.get_by_role("radio", name="head 0.1").click()
     typed(induction, "mnopq rs mnop")  # the chosen head stays
-    chosen = induction.get_by_role("radio", name="layer 0 head 1")
+    chosen = induction.get_by_role("radio", name="head 0.1")
     assert chosen.get_attribute("aria-checked") == "true"
 
 
 def test_the_story_says_what_the_chosen_head_looked_at(induction):
     story = induction.locator("p:not(.heard)", has_text="expects")
     assert story.inner_text().endswith(
-        "layer 1 head 2 looked at the B at position 3, which followed the same KTQ."
+        "head 1.2 looked at the B at position 3, which followed the same KTQ."
     )
-    induction.get_by_role("radio", name="layer 0 head 0").click()
-    assert "layer 0 head 0 looked at" in story.inner_text()
+    induction.get_by_role("radio", name="head 0.0").click()
+    assert "head 0.0 looked at" in story.inner_text()
     typed(induction, "ATTENTIONATT")
     for head in induction.get_by_role("radiogroup", name="Head").get_by_role("radio").all():
         head.click()

@@ -140,7 +140,8 @@ def name_ends(axes: Axes) -> None:
                       annotation_clip=False)
         for line, end in zip(drawn, ends, strict=True)
     ]  # fmt: skip
-    assert isinstance(figure := axes.figure, Figure)
+    figure = axes.figure
+    assert isinstance(figure, Figure)
     figure.draw_without_rendering()  # lays out the axes, to whose height the names keep
     low, high = (72 / figure.dpi * side for side in (axes.bbox.y0, axes.bbox.y1))
     heights = 72 / figure.dpi * axes.transData.transform(ends)[:, 1]

@@ -467,8 +467,7 @@ assert middle(0.0) > 50 and (weights * heights).sum() < 14
 # - **Takes** `inputs` `(N,)`, `targets` `(N,)` and `bandwidth`, a positive number or a tensor that
 #   contains one.
 # - **Returns** the predictions `(N,)`. Entry $i$ is the Gaussian kernel average of all targets
-#   except $y_i$. It is differentiable in the inputs, in the targets, and in a bandwidth that is a
-#   tensor.
+#   except $y_i$. It is differentiable in the inputs, the targets, and a tensor `bandwidth`.
 # - If two points have the same input, leave out only the point itself, not its twin.
 # - If there is only one point, predict 0, not nan. Otherwise you may assume that every point has a
 #   neighbor within six bandwidths.
@@ -687,8 +686,7 @@ assert all(0.23 < bandwidth < 0.25 for bandwidth in learned.values())
 #
 # Try to use a matrix product. The full squared distance is accepted too.
 #
-# **Worked number.** As above, the query $(1, 0)$ and the keys $(1, 0)$ and $(3, 0)$ with bandwidth 1
-# give `[[0.5, -1.5]]` or `[[0, -2]]`, for example.
+# **Worked number.** The example above may give `[[0.5, -1.5]]` or `[[0, -2]]`.
 
 # %%
 from course_lib.attention import gaussian_as_dot_product

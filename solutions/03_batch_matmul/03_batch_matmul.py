@@ -248,8 +248,8 @@ assert torch.allclose(torch.einsum("bit,btj->bitj", a, b).sum(dim=2), slow, atol
 # - **Without** loops, and without a ready-made matrix product: no `torch.bmm`, `torch.matmul` or
 #   `@`, and no product under another name (`mm`, `baddbmm`, `F.linear`). `torch.einsum` is allowed.
 #
-# **Worked number.** `a = [[[1, 2]], [[3, 4]]]` and `b = [[[10], [1]], [[1], [10]]]` again give
-# `[[[12]], [[43]]]`. Shapes `(2, 3, 4, 5)` and `(2, 3, 5, 6)` give `(2, 3, 4, 6)`.
+# **Worked number.** The numbers of `bmm_loops` again give `[[[12]], [[43]]]`. Shapes `(2, 3, 4, 5)`
+# and `(2, 3, 5, 6)` give `(2, 3, 4, 6)`.
 
 # %%
 from course_lib.attention import bmm

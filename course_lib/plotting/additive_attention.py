@@ -11,8 +11,6 @@ from course_lib.plotting.figures import Plot
 from course_lib.plotting.heatmaps import draw_values, map_table
 from course_lib.plotting.words import as_array, counted, number
 
-MAX_FEATURES = 4
-
 
 def feature_cube(projected_queries: Any, projected_keys: Any, w_v: Any) -> Plot:
     """Draw tanh(query + key) for every pair of one item, a slice per feature, then the scores.
@@ -28,11 +26,6 @@ def feature_cube(projected_queries: Any, projected_keys: Any, w_v: Any) -> Plot:
     queries, keys, weights = (
         as_array(data).astype(float) for data in (projected_queries, projected_keys, w_v)
     )
-    if not 1 <= len(weights) <= MAX_FEATURES or queries.shape[1:] != keys.shape[1:]:
-        raise ValueError(
-            f"`w_v` must have 1..{MAX_FEATURES} hidden features, as many as queries and keys; got "
-            f"{weights.shape}, {queries.shape} and {keys.shape}"
-        )
     cube = np.tanh(queries[:, None, :] + keys[None, :, :])  # (num_queries, num_keys, num_hiddens)
     panels = len(weights) + 1
     height = 1.7 + (5.2 / panels) * len(queries) / len(keys)

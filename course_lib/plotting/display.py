@@ -21,7 +21,6 @@ from course_lib.plotting.captions import WORDS, Words  # noqa: E402
 from course_lib.plotting.figures import Control, Plot, figure_html, stepper  # noqa: E402
 
 INTERACTIVE_VARIABLE = "COURSE_INTERACTIVE"
-MOST_FRAMES = 80
 CHART = 4.1  # inches: the width of a chart whose words of 9 points are 9 pixels high on a phone
 PANELS = 6.0  # inches: the width of panels side by side, which are stacked on a phone
 
@@ -59,16 +58,10 @@ def interactive(
         start: the values to begin with; a control not named starts at its first option.
         controls: the options of each argument, in order: numbers become a slider, other things
             a drop-down list.
-
-    Raises:
-        ValueError: if a control has no options, `start` is not among them, or there are more
-            than 80 pictures.
     """
     made = []
     for name, options in controls.items():
-        value = (start or {}).get(name, options[0] if options else None)
-        if value not in options:
-            raise ValueError(f"`{name}` must start at one of {options}; got {value!r}")
+        value = (start or {}).get(name, options[0])
         made.append(Control(name, list(options), options.index(value)))
     if _has_front_end():
         import ipywidgets
@@ -95,8 +88,6 @@ def interactive(
         display(ipywidgets.VBox([*widgets.values(), picture]))
         return
     choices = list(itertools.product(*(control.options for control in made)))
-    if len(choices) > MOST_FRAMES:
-        raise ValueError(f"at most {MOST_FRAMES} pictures fit into a page; got {len(choices)}")
     values = {control.name: control.options[control.start] for control in made}
     at = ", ".join(f"{name} = {value}" for name, value in values.items())
     caption = f"Drawn at {at}. You can change this in JupyterLab or on the course's site."

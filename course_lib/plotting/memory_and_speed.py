@@ -44,8 +44,6 @@ def roofline(peak: float, bandwidth: float, points: Mapping[str, tuple[float, fl
         bandwidth: the most bytes in a second, in units of 10^9.
         points: name -> (operations for each byte, 10^9 operations reached in a second).
     """
-    if not (0 < peak < np.inf and 0 < bandwidth < np.inf):
-        raise ValueError(f"`peak` and `bandwidth` must be > 0; got {peak} and {bandwidth}.")
     ridge = peak / bandwidth
     intensities = [intensity for intensity, _ in points.values()]
     low, high = min([*intensities, ridge]) / 4, max([*intensities, ridge]) * 4

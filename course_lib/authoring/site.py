@@ -255,11 +255,15 @@ def with_outputs(release: NotebookNode, solution: NotebookNode) -> NotebookNode:
 
 
 def reading_copy(page: NotebookNode) -> NotebookNode:
-    """Say that nothing runs on the page, and ask for a guess before an output to be predicted."""
+    """Say that nothing runs on the page, and ask for a guess before an output to be predicted.
+
+    A figure that is moved to find the answer stays open.
+    """
     question = None
     for cell in page.cells:
         if cell.cell_type == "markdown":
-            question = cell if "**Predict" in cell.source else None
+            asks = "**Predict" in cell.source and not re.search(r"then (drag|move)", cell.source)
+            question = cell if asks else None
         elif question and not _is_exercise(cell):
             question.source += GUESS
             cell.metadata.setdefault("tags", []).append("hide-output")

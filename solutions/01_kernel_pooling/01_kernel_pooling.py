@@ -278,8 +278,8 @@ check("kernel_pooling")
 # %% [markdown]
 # ### Look at one query
 #
-# **Predict,** then drag the query or move the slider. How far from the query do readings still count?
-# Does that change where readings are sparse?
+# **Predict,** then move the slider. On the course's site you can also drag the dashed line. How far
+# from the query do readings still count? Does that change where readings are sparse?
 
 
 # %% tags=["demo"]

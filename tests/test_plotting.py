@@ -78,14 +78,6 @@ def curves(x, *rows, **options):
     return plotting.lines(x, named, x_label="x", y_label="y", **options)
 
 
-def test_a_line_carries_its_name_at_its_end_and_names_do_not_overlap():
-    plot, again = (curves([0, 1, 2], [1, 2, 3], [1, 2, 3.01]) for _ in range(2))
-    assert plot.svg == again.svg and "2026" not in plot.svg
-    words = {text.text: text for text in elements(plot.svg, "text")}
-    assert not plot.figure.axes[0].get_legend()
-    assert abs(float(words["first"].get("y")) - float(words["second"].get("y"))) > 8
-
-
 @pytest.mark.parametrize(
     ("draw", "limits"),
     [

@@ -11,7 +11,7 @@ from pages import elements
 
 from course_lib import masked_softmax, plotting, split_heads
 from course_lib.attention import scaled_dot_product_attention
-from course_lib.plotting import bug_hunt, display, memory_and_speed
+from course_lib.plotting import bug_hunt, display
 from course_lib.plotting.attention import DIGITS
 
 
@@ -227,12 +227,6 @@ def test_one_tile_exists_at_a_time_and_fast_memory_holds_what_it_needs(step):
     assert ("Then the outputs of this block are written" in plot.alt) == (j == 2)
     last = plotting.tiles(2, 3, 6)
     assert "now" not in words_of(last) and last.alt.startswith("All 6 tiles are done")
-
-
-def test_nothing_is_measured_where_nobody_waits(monkeypatch):
-    assert plotting.live(lambda: "measured", "recorded") == "recorded"
-    monkeypatch.setattr(memory_and_speed, "_has_front_end", lambda: True)
-    assert plotting.live(lambda: "measured", "recorded") == "measured"
 
 
 REFUSED = {

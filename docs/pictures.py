@@ -1,6 +1,6 @@
 """Make the README's pictures: `python docs/pictures.py`, with Chromium on the PATH.
 
-The animation is the course's own translator at work. The other pictures show an executed check, the
+The animation is the course's own translator at work. The other pictures show a check's report, the
 induction demo, the class report of a graded lesson, and a figure from each lesson.
 """
 
@@ -15,13 +15,11 @@ from pathlib import Path
 os.environ["OMP_NUM_THREADS"] = "1"
 
 import nbformat
-from nbclient import NotebookClient
-from nbconvert import HTMLExporter
-from nbformat.v4 import new_code_cell, new_notebook
-from PIL import Image, ImageChops
+from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
 
-from course_lib.authoring.site import induction_demo
+from course_lib.authoring.site import causal_mask, induction_demo
+from course_lib.checks import grade as check
 from course_lib.grading.class_report.pages import write_report
 from course_lib.grading.demo_course import make_folder, sample_class, submit
 from course_lib.grading.driver import grade
@@ -31,9 +29,7 @@ from course_lib.plotting import figure_html
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "docs" / "pictures"
 LESSON = "02_masked_softmax"
-STUDENT, EXERCISE = "upper-triangle", "causal_mask"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
-SCORES = "<h2>Scores"
 PAGE = (
     '<!doctype html><meta charset="utf-8"><style>body {{ margin: 0; padding: 12px !important;'
     " font-family: sans-serif; background: #fff }} svg {{ height: auto; max-width: 100% }}"
@@ -56,6 +52,7 @@ FIGURES = {  # what the cell of a lesson's picture contains
     "10": "live_induction(",
 }
 CARD = (560, 350)
+NARROW = (405, 600)  # the README shows these pictures side by side, at two thirds of this size
 
 
 def main() -> int:
@@ -66,7 +63,6 @@ def main() -> int:
         print(f"No browser found ({looked_for}). On Debian, run: apt install chromium")
         return 1
     (PICTURES / "lessons").mkdir(parents=True, exist_ok=True)
-    check = check_page()  # its kernel needs the event loop that Playwright will occupy
     # Chromium's own sandbox refuses to run as root.
     flags = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
     with (
@@ -79,16 +75,16 @@ def main() -> int:
         preview(browser, scratch / "page.html")
         animate(browser, scratch / "page.html", PICTURES / "translate.gif")
         pages = {
-            "check.png": (check, 860),
-            "induction.png": (PAGE.format(figure_html(induction_demo())), 860),
-            "class_report.png": (up_to(report, SCORES), 1220),
+            "check.png": PAGE.format(check("causal_mask", causal_mask, seed="public").html()),
+            "induction.png": PAGE.format(figure_html(induction_demo())),
+            "class_report.png": report,
         }
-        for name, (page, width) in pages.items():
-            picture = whole_page(browser, scratch / "page.html", page, width)
-            save(picture, PICTURES / name)
+        for name, page in pages.items():
+            save(top(browser, scratch / "page.html", page, NARROW, 2), PICTURES / name)
         for number, contained in FIGURES.items():
             page = PAGE.format(first_figure(number, contained))
-            save(card(browser, scratch / "page.html", page), PICTURES / f"lessons/{number}.png")
+            picture = top(browser, scratch / "page.html", page, CARD, 0.5)
+            save(picture, PICTURES / f"lessons/{number}.png")
         browser.close()
     return 0
 
@@ -139,32 +135,12 @@ def preview(browser: Browser, file: Path) -> None:
     save(image, ROOT / "site" / "_static" / "preview.png")
 
 
-def check_page() -> str:
-    """Execute an answer and its check in a kernel, and return them as an HTML page."""
-    set_up = new_code_cell("import torch\nfrom course_lib import check")
-    student = next(student for student in sample_class(LESSON) if student.name == STUDENT)
-    answer = new_code_cell(student.code[EXERCISE])
-    notebook = new_notebook(cells=[set_up, answer, new_code_cell(f'check("{EXERCISE}")')])
-    NotebookClient(notebook, kernel_name="python3", timeout=120).execute()
-    notebook.cells.pop(0)
-    nbformat.validate(notebook)
-    exporter = HTMLExporter(mathjax_url="", require_js_url="", jquery_url="")
-    return PAGE.format(exporter.from_notebook_node(notebook)[0])
-
-
 def class_report(folder: Path) -> Path:
     """Grade the sample class of one lesson in `folder`; return the lesson's page."""
     make_folder(ROOT, folder)
     submit(folder, LESSON, sample_class(LESSON))
     grade(folder, LESSON, progress=lambda line: print(line, file=sys.stderr))
     return write_report(folder, LESSON)
-
-
-def up_to(page: str, heading: str) -> str:
-    """Return the page up to a heading, since the whole is too long for a picture."""
-    top, found, _ = page.partition(heading)
-    assert found, f"the class report has no heading {heading!r}"
-    return top
 
 
 def first_figure(number: str, contained: str) -> str:
@@ -179,29 +155,21 @@ def first_figure(number: str, contained: str) -> str:
     raise LookupError(f"no cell of {path.name} contains {contained!r} and shows a figure")
 
 
-def whole_page(browser: Browser, file: Path, html: str, width: int) -> Image.Image:
-    """Return a picture of a page without the empty rest at its bottom."""
+def top(
+    browser: Browser, file: Path, html: str, size: tuple[int, int], scale: float
+) -> Image.Image:
+    """Return a picture of the top of a page, `scale` times as large as `size`."""
     file.write_text(html, encoding="utf-8")
+    width, height = size
     page = browser.new_page(
-        viewport={"width": width, "height": 600}, device_scale_factor=1.5, reduced_motion="reduce"
+        viewport={"width": width, "height": height},
+        device_scale_factor=max(1, scale),
+        reduced_motion="reduce",
     )
-    page.goto(file.as_uri())
-    image = Image.open(io.BytesIO(page.screenshot(full_page=True))).convert("RGB")
-    page.close()
-    empty = Image.new("RGB", image.size, image.getpixel((0, image.height - 1)))
-    bottom = ImageChops.difference(image, empty).getbbox()[3] + 18
-    return image.crop((0, 0, image.width, min(image.height, bottom)))
-
-
-def card(browser: Browser, file: Path, html: str) -> Image.Image:
-    """Return a small picture of the top of a figure."""
-    file.write_text(html, encoding="utf-8")
-    width, height = CARD
-    page = browser.new_page(viewport={"width": width, "height": height}, reduced_motion="reduce")
     page.goto(file.as_uri())
     image = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
     page.close()
-    return image.resize((width // 2, height // 2), Image.Resampling.LANCZOS)
+    return image.resize((round(scale * width), round(scale * height)), Image.Resampling.LANCZOS)
 
 
 def save(image: Image.Image, picture: Path) -> None:

@@ -27,6 +27,10 @@ from course_lib.workspace.folder import find_lesson
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 CHECKS = ROOT / "docs" / "checks.md"
+ANIMATION = """<img src="docs/pictures/translate.gif" width="860" alt="Someone types 743. Below the letters of
+siebenhundertdreiundvierzig, a small model writes seven hundred forty three, word by word. An arc leads from each word
+to the letter that it attends to, and the arcs of forty and three cross.">"""  # noqa: E501
+NO_BREAK = "\N{NO-BREAK SPACE}"
 EXAMPLE, EXAMPLE_SEEDS = "causal_mask", 2
 COUNTS = {
     "seeds": "seeds",
@@ -53,6 +57,7 @@ def main(arguments: Sequence[str] = ()) -> int:
     except UsageError as error:
         print(error)
         return 2
+    write(README, "start", first_screen())
     write(README, "lessons", lesson_table())
     write(CHECKS, "answers", answers_table(EXAMPLE))
     known = read_counts()
@@ -64,6 +69,27 @@ def main(arguments: Sequence[str] = ()) -> int:
     return 0
 
 
+def first_screen() -> str:
+    """Return the animation with a link to where it can be tried, and the way to start.
+
+    The link leads to the published site if pyproject.toml names the repository, and otherwise to
+    the page that says how to build it.
+    """
+    page, told = pages_address(ROOT), "[Type a number of your own]({})."
+    if page is None:
+        page = "docs/site.md"
+        told = "To type a number of your own, set up the course and [build its site]({}):\n"
+        told += "`python -m course_lib site --open`."
+    return f"""<a href="{page}">{ANIMATION}</a>
+
+{told.format(page)}
+
+```sh
+git clone {published(ROOT) or "THIS-REPOSITORY"} attention-course && cd attention-course
+python -m course_lib lab   # installs the course on first use and opens lesson 00
+```"""
+
+
 def lesson_table() -> str:
     """Return the lessons with a picture, a link, their exercises, points and times.
 
@@ -71,34 +97,34 @@ def lesson_table() -> str:
     otherwise to the notebooks.
     """
     course, rows, total = LessonTree.at(ROOT), [], 0
-    address = pages_address(ROOT) or "notebooks"
-    address += "/{slug}/{slug}." + ("ipynb" if address == "notebooks" else "html")
+    site = pages_address(ROOT)
+    address = f"{site}/notebooks/{{0}}/{{0}}.html" if site else "notebooks/{0}/{0}.ipynb"
     found = course_times(course)
     for slug, lesson in lessons().items():
-        picture = f"docs/pictures/lessons/{lesson.number:02d}.png"
-        picture = f'<img src="{picture}" width="140" alt="A figure of this lesson.">'
-        title = f"[{lesson.number:02d} {lesson.title}]({address.format(slug=slug)})"
+        picture = f'<img src="docs/pictures/lessons/{slug[:2]}.png" width="140" alt="">'
+        title = f"{slug[:2]} {lesson.title}".replace(" ", NO_BREAK, 2)  # keeps the column wide
+        title = f"{picture}<br>[{title}]({address.format(slug)})"
         title += " ★" * lesson.starred
         stars = [f"`{name}`{' ★' * course.starred(name)}" for name in lesson.exercises]
-        rows.append([picture, title, ", ".join(stars), counted_points(slug), found[slug]])
-        total += 0 if lesson.starred else rows[-1][3]
-    rows.append(["", "All", "", total, found["all"]])
+        rows.append([title, ", ".join(stars), counted_points(slug), found[slug]])
+        total += 0 if lesson.starred else rows[-1][2]
+    rows.append(["All", "", total, found["all"]])
     told = [
         [*row, _unbroken(time.core) if time.core else "optional", _unbroken(time.whole)]
         for *row, time in rows
     ]
-    return as_table(["", "Lesson", "You write", "Points", "Core path", "Whole"], told)
+    return as_table(["Lesson", "You write", "Points", "Core path", "Whole"], told)
 
 
 def pages_address(root: Path) -> str | None:
-    """Return the address of the lessons on GitHub Pages if pyproject.toml names the repository."""
+    """Return the address of the site on GitHub Pages if pyproject.toml names the repository."""
     found = re.fullmatch(r"https://github\.com/([^/]+)/([^/]+?)(?:\.git)?/?", published(root) or "")
-    return found and f"https://{found[1]}.github.io/{found[2]}/notebooks"
+    return found and f"https://{found[1]}.github.io/{found[2]}"
 
 
 def _unbroken(minutes: float) -> str:
     """Return a time with non-breaking spaces."""
-    return spoken(minutes).replace(" ", "\N{NO-BREAK SPACE}")
+    return spoken(minutes).replace(" ", NO_BREAK)
 
 
 def counts_table(counts: dict[str, dict[str, int]]) -> str:

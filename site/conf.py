@@ -59,6 +59,7 @@ html_theme_options = {
     "navbar_persistent": [],  # the search field is in the side bar
     "show_navbar_depth": 1,
     "use_fullscreen_button": False,
+    "back_to_top_button": False,  # it covers figures on a phone
 }
 mathjax_path = "vendor/mathjax-3.2.2-tex-svg-full.js"
 

@@ -69,12 +69,13 @@ def test_who_needs_a_look_is_ordered_by_urgency_and_leaves_out_the_rest():
     late = student("late", 4, 4, late_seconds=3600)
     blank = student("blank", None, None, problem="no notebook was submitted")
     wrote = student("wrote", 4, 4, written={"why": "waiting"})  # counted elsewhere
-    low = student("low", 0, 4, outcome="incorrect")
+    low, zero = (
+        student(name, 0, more, outcome="incorrect") for name, more in [("low", 4), ("zero", 0)]
+    )
     lost = student("lost", 0, 4, outcome="crashed")
-    looks = needs_a_look(summary(wrote, student("fine", 4, 4), low, late, lost, blank))
+    looks = needs_a_look(summary(wrote, student("fine", 4, 4), low, late, lost, blank, zero))
     reasons = {look["student"]: look["reasons"][0] for look in looks}
-    assert sorted(reasons) == ["blank", "late", "lost", "low"]
-    assert [name for name in reasons if name != "lost"] == ["blank", "late", "low"]
+    assert list(reasons) == ["blank", "lost", "late", "zero", "low"]
     assert reasons["blank"] == ("blank", "no notebook was submitted")
     assert reasons["late"] == ("late", "by 1 hour") and reasons["lost"] == ("crashed", "double")
 
@@ -136,7 +137,7 @@ def test_every_table_has_a_caption_and_every_heading_cell_a_scope():
     page = lesson_page(summary(hostile, slow, GradedSubmission("a", (row, optional))), {})
     index = index_page([summary(hostile, slow)], {}, [hostile.student, "slow"])
     # What has no points is a mark in the table, and a word for a screen reader.
-    assert '<span aria-hidden="true">✓</span><span class="unseen">right</span></td>' in page
+    assert '<span aria-hidden="true">✓</span><span class="unseen">correct</span></td>' in page
     assert "<code>x</code> is &lt;b&gt;not&lt;/b&gt; doubled." in page
     assert page.count("<table") == 6 and index.count("<table") == 2
     for text in (page, index):

@@ -92,11 +92,18 @@ def test_the_first_output_after_a_question_is_folded_and_takes_a_guess():
         new_markdown_cell("**Predict**, then drag the query."),
         new_code_cell("1 + 1"),
     ]
-    page = reading_copy(new_notebook(cells=cells))
-    assert "nothing runs" in page.cells[1].source
-    assert [i for i, cell in enumerate(page.cells) if "Your guess" in cell.source] == [2]
+    page = reading_copy(new_notebook(cells=cells), "01_lesson", None)
+    assert [i for i, cell in enumerate(page.cells) if "Your guess" in cell.source] == [1]
     folded = [i for i, cell in enumerate(page.cells) if "tags" in cell.metadata]
-    assert folded == [3] and page.cells[3].metadata.tags == ["hide-output"]
+    assert folded == [2] and page.cells[2].metadata.tags == ["hide-output"]
+
+
+@pytest.mark.parametrize("repository", [None, REPOSITORY])
+def test_the_note_is_below_the_title_and_links_to_what_is_published(repository):
+    lesson = new_notebook(cells=[new_markdown_cell("# Lesson\n\nPress Shift + Enter.")])
+    title, note = reading_copy(lesson, "01_lesson", repository).cells[0].source.split("\n\n", 1)
+    assert title == "# Lesson" and note.index("nothing runs") < note.index("Press Shift")
+    assert ("colab" in note) == ("mybinder" in note) == (repository is not None)
 
 
 def test_the_launchable_copy_only_adds_its_first_cell():

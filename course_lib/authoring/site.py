@@ -19,7 +19,7 @@ from pathlib import Path
 import nbformat
 import torch
 from nbformat import NotebookNode
-from nbformat.v4 import new_code_cell, new_markdown_cell
+from nbformat.v4 import new_code_cell
 
 from course_lib import exercises
 from course_lib.attention import CausalSelfAttention, LanguageModel, positional_encoding
@@ -80,7 +80,7 @@ def build(root: Path, into: Path, *, repository: str | None = None) -> Site:
     into.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".course-site-", dir=into.parent) as folder:
         scratch = Path(folder)
-        _lay_out(root, lessons, scratch / "source")
+        _lay_out(root, lessons, scratch / "source", repository)
         _run_sphinx(root / "site", scratch, repository)
         _add_notebooks(root, lessons, scratch / "html", repository)
         pages = sum(1 for _ in (scratch / "html").rglob("*.html"))
@@ -127,13 +127,17 @@ def _solution(root: Path, lesson: str) -> Path:
     return root / "solutions" / lesson / f"{lesson}.ipynb"
 
 
-def _lay_out(root: Path, lessons: list[str], source: Path) -> None:
+def _lay_out(root: Path, lessons: list[str], source: Path, repository: str | None) -> None:
     """Copy the pages' sources to the same relative paths, so that links keep working."""
     hidden = shutil.ignore_patterns("conf.py", "_static", "__pycache__", ".*", "*.py")
     shutil.copytree(root / "site", source, ignore=hidden)
     shutil.copytree(root / "docs", source / "docs", ignore=hidden)
     for name in BESIDE:
         shutil.copy(root / name, source / name)
+    index = source / "index.md"
+    text = index.read_text(encoding="utf-8")
+    if repository is not None:
+        index.write_text(text.replace("THIS-REPOSITORY", repository), encoding="utf-8")
     report = grade("causal_mask", causal_mask, seed="public").html()
     code = f'{inspect.getsource(causal_mask)}\n\ncheck("causal_mask")'
     titles = {slug: f"{slug[:2]} {lesson.title}" for slug, lesson in exercises.lessons().items()}
@@ -153,7 +157,7 @@ def _lay_out(root: Path, lessons: list[str], source: Path) -> None:
         release = nbformat.read(_release(root, lesson), as_version=4)
         solution = nbformat.read(_solution(root, lesson), as_version=4)
         try:
-            page = reading_copy(with_outputs(release, solution))
+            page = reading_copy(with_outputs(release, solution), lesson, repository)
         except KeyError as missing:
             where = _solution(root, lesson).relative_to(root)
             raise CourseError(
@@ -254,7 +258,7 @@ def with_outputs(release: NotebookNode, solution: NotebookNode) -> NotebookNode:
     return release
 
 
-def reading_copy(page: NotebookNode) -> NotebookNode:
+def reading_copy(page: NotebookNode, lesson: str, repository: str | None) -> NotebookNode:
     """Say that nothing runs on the page, and ask for a guess before an output to be predicted.
 
     A figure that is moved to find the answer stays open.
@@ -268,7 +272,16 @@ def reading_copy(page: NotebookNode) -> NotebookNode:
             question.source += GUESS
             cell.metadata.setdefault("tags", []).append("hide-output")
             question = None
-    page.cells.insert(1, new_markdown_cell(template("reading_copy.md").rstrip()))
+    title, _, text = page.cells[0].source.partition("\n")
+    open_in = "To work on the lesson, "
+    if repository is not None:
+        name = repository.removeprefix("https://github.com/")
+        path = f"{LAUNCH}/notebooks/{lesson}/{lesson}.ipynb"
+        colab = f"https://colab.research.google.com/github/{name}/blob/{BRANCH}/{path}"
+        binder = f"https://mybinder.org/v2/gh/{name}/{BRANCH}?urlpath=lab/tree/{path}"
+        open_in = f"Open it in [Colab]({colab}) or [Binder]({binder}), or "
+    note = template("reading_copy.md").format(open_in=open_in)
+    page.cells[0].source = f"{title}\n\n{note}\n{text}"
     return page
 
 

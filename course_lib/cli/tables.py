@@ -45,8 +45,9 @@ CAPTIONS = {
     "above": "above the maximum",
 }
 _STYLES = {"correct": "green", "not_attempted": "dim", "not_graded": "yellow"}  # red if none
+_SIGNS = [f"{symbol} {word}" for symbol, word in OUTCOMES.values()] + ["⧗ late"]
 LEGEND = (
-    "✓ correct  ✗ wrong  ! error  ∞ stopped  – not attempted  ? not graded  ⧗ late\n"
+    f"{'  '.join(_SIGNS[:4])}\n{'  '.join(_SIGNS[4:])}\n"
     "text: the written answer waits for a person, is graded, or was left out (–)"
     "\n★: optional, earns no points"
 )
@@ -97,7 +98,7 @@ def summary_table(summary: GradedLesson) -> Group:
     names = []
     for number, name in enumerate(summary.exercises, start=1):
         star = summary.star(name).strip()
-        names.append(f"{number}:{name}{star}")
+        names.append(f"{number}:{'all together' if name == summary.lesson else name}{star}")
         table.add_column(f"{number}{star}", justify="right", no_wrap=True)
     table.add_column(f"of {summary.max_points:g}", justify="right", no_wrap=True)
     table.add_column("text", no_wrap=True)

@@ -13,9 +13,9 @@ from functools import cached_property
 COMPLETE, INCOMPLETE = 0, 3  # exit codes
 GRADED, WAITING, BLANK, ABSENT = "graded", "waiting", "not graded", "nothing submitted"
 OUTCOMES = {
-    "correct": ("✓", "right"),
-    "incorrect": ("✗", "wrong"),
-    "raised": ("!", "raised an error"),
+    "correct": ("✓", "correct"),
+    "incorrect": ("✗", "not yet"),
+    "raised": ("!", "stopped with an error"),
     "stopped": ("∞", "stopped"),
     "not_attempted": ("–", "not attempted"),
     "not_graded": ("?", "not graded"),

@@ -17,6 +17,7 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
+from course_lib.checks import lessons
 from course_lib.checks.judge.html import inline
 from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
 from course_lib.grading.graded import OUTCOMES, STOPPED, GradedLesson, GradedSubmission, outcome_of
@@ -35,8 +36,8 @@ def write_report(root: Path, lesson: str | None = None) -> Path:
     with quiet_nbgrader():
         with course.gradebook() as gradebook:
             everyone = sorted(student.id for student in gradebook.students)
-            lessons = sorted(assignment.name for assignment in gradebook.assignments)
-        read = (read_lesson(course, name) for name in ([lesson] if lesson else lessons))
+            names = sorted(assignment.name for assignment in gradebook.assignments)
+        read = (read_lesson(course, name) for name in ([lesson] if lesson else names))
         summaries = [summary for summary in read if summary.students]
     if not summaries:
         what, remedy = lesson or "any lesson", f"run `course grade {lesson or 'LESSON'}`"
@@ -82,11 +83,17 @@ def _template(name: str) -> Template:
     )
     environment.filters["inline"] = lambda text: Markup(inline(text))
     environment.filters["breakable"] = lambda name: _BREAK.sub("\u200b", name)
-    environment.filters["url"] = quote
+    environment.filters |= {"url": quote, "titled": titled}
     known = (exercises, facts, histogram, mistakes, needs_a_look, of_everyone, outcome_of)
     environment.globals |= {one.__name__: one for one in (*known, share, written)}
     environment.globals |= {"outcomes": OUTCOMES, "stopped": STOPPED}
     return environment.get_template(name)
+
+
+def titled(lesson: str) -> str:
+    """Return the number and the short title of a lesson, or the name of another assignment."""
+    found = lessons().get(lesson)
+    return f"{lesson[:2]} {found.title.partition(':')[0]}" if found else lesson
 
 
 def facts(summary: GradedLesson, everyone: Sequence[str]) -> dict[str, str | int]:
@@ -147,18 +154,19 @@ def needs_a_look(summary: GradedLesson) -> list[dict]:
     """Return the students whose work a person should look at, the most urgent first."""
     scores = {s.student: share(s, summary) for s in summary.students}
     ranked = sorted((v, k) for k, v in scores.items() if v is not None and v < 1)
-    lowest = {student for _, student in ranked[:NUM_LOWEST]}
+    lowest = {student: score for score, student in ranked[:NUM_LOWEST]}
     looks, known = [], of_everyone(summary)
     for student in summary.students:
         reasons = [reason for reason in _reasons(student) if reason[2] not in known]
         if student.student in lowest:
-            reasons.append((4, "lowest", f"among the lowest scores: {scores[student.student]:.0%}"))
+            score = lowest[student.student]
+            reasons.append((4 + score, "lowest", f"among the lowest scores: {score:.0%}"))
         if reasons:
             looks.append((min(reasons)[0], student.student, sorted(reasons)))
     return [{"student": one, "reasons": [r[1:] for r in why]} for _, one, why in sorted(looks)]
 
 
-def _reasons(student: GradedSubmission) -> Iterator[tuple[int, str, str]]:
+def _reasons(student: GradedSubmission) -> Iterator[tuple[float, str, str]]:
     """Yield why a person should look: the urgency (0 is highest), the kind, and the words."""
     for exercise, reason in student.blanks.items():
         yield 0, "blank", f"{exercise}: {reason}" if exercise else reason

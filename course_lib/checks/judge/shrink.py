@@ -12,6 +12,7 @@ import numpy as np
 from course_lib.checks.judge.comparisons import same_record
 from course_lib.checks.judge.definitions import Exercise, Mistake, Property
 from course_lib.checks.judge.diagnose import Replay
+from course_lib.checks.judge.example import is_special
 from course_lib.checks.judge.prepare import expect
 from course_lib.checks.judge.violations import Violation, judge
 from course_lib.checks.observe.observation import Observation
@@ -44,8 +45,9 @@ def shrink(
     The known mistake and the property, if there is one, must explain the smaller failure, too.
     """
     first = failures[0]
-    probes = [failure.probe for failure in failures[:_MOST_PROBES]]
-    probes = [p for p in probes if not p.raises and p.scenario not in STATISTICS]
+    special = is_special(first.probe)
+    alike = [f.probe for f in failures if special or not is_special(f.probe)]
+    probes = [p for p in alike[:_MOST_PROBES] if not p.raises and p.scenario not in STATISTICS]
     if first.aspect not in _ASPECTS or not probes:
         return None
     if first.probe.num_inputs <= SMALL_ENOUGH:

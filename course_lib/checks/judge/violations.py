@@ -214,7 +214,7 @@ def tolerance_of_gradient(probe: Probe, got: Recorded) -> float:
 
 
 _LEAVES_THE_GRAPH = (
-    "Which step leaves the graph (`.item()`, `.detach()`, `.data`, NumPy, `torch.no_grad`)?"
+    "Which step leaves the graph (`.item()`, `.detach()`, NumPy, `no_grad`, a new `Parameter`)?"
 )
 
 
@@ -235,7 +235,8 @@ def _wrong_gradient(probe, name, value, got: Recorded | None) -> Problem | None:
             "gradient_not_finite",
             f"The result may look right, but the gradient of `{name}` contains NaN or inf.",
             "Which step has no finite derivative, such as a square root of 0 or a softmax of "
-            "nothing but -inf? In a `backward` of your own: which step takes inf from inf?",
+            "nothing but -inf? In a `backward` of your own: which step takes inf "
+            "from inf, or the exponential of a score that `forward` dropped?",
         )
     if arrays_agree(value, got.data, tolerance_of_gradient(probe, got)):
         return None

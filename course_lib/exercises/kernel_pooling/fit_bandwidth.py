@@ -66,11 +66,10 @@ def _near_best(probe, expected, recorded) -> Problem | None:
             "How do you get h from log h?",
         )
     if found <= 0:
-        return Cause(
+        return Problem(
             "negative_bandwidth",
-            "Your bandwidth is not positive. If you take steps in h itself, nothing keeps it above "
-            "0, because the error depends on the square of h.",
-            "In which quantity can you take steps so that h stays positive whatever the step?",
+            "Your bandwidth is not positive.",
+            "Do you return h and not log h? If you take steps in h, what keeps it above 0?",
         )
     ours, theirs = _errors_at(inputs, targets, [best, found])
     if not theirs > 1.02 * ours:  # NaN for a single point, which nothing predicts

@@ -37,7 +37,7 @@ def _near(probe, expected, recorded) -> Problem | None:
     return Problem(
         "wrong_variance",
         f"{probe.says} Yours is {found:.3f} for d = {probe.args['d']}.",
-        "What is the variance of a sum of d independent terms, and what does a factor do to it?",
+        "Are all numbers drawn independently? What is the variance of a sum of d such products?",
     )
 
 

@@ -124,10 +124,10 @@ def importance(violation: Violation) -> tuple[int, bool, int, int]:
     What fails without a mask has nothing to do with masks, so their sentences come last.
     """
     probe = violation.probe
-    return _PARTS.index(violation.part), is_special(probe), len(probe.inputs()), probe.size
+    return _PARTS.index(violation.part), _is_special(probe), len(probe.inputs()), probe.size
 
 
-def is_special(probe: Probe) -> bool:
+def _is_special(probe: Probe) -> bool:
     """Return whether a reader would blame the call's huge numbers, dtype or mode."""
     arrays = probe.arrays().values()
     finite = (np.where(np.isfinite(array.data), array.data, 0) for array in arrays)
@@ -141,9 +141,9 @@ def is_special(probe: Probe) -> bool:
 
 
 def shown_first(violation: Violation) -> tuple[bool, bool, bool, tuple]:
-    """Rank plain calls first, then small inputs, which can be read, then those without weights."""
+    """Rank single calls first, then small inputs, which can be read, then those without weights."""
     probe = violation.probe
-    return is_special(probe), probe.size > SMALL, bool(probe.state), importance(violation)
+    return probe.scenario != "call", probe.size > SMALL, bool(probe.state), importance(violation)
 
 
 _HUGE = 50

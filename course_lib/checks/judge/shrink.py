@@ -12,7 +12,6 @@ import numpy as np
 from course_lib.checks.judge.comparisons import same_record
 from course_lib.checks.judge.definitions import Exercise, Mistake, Property
 from course_lib.checks.judge.diagnose import Replay
-from course_lib.checks.judge.example import is_special
 from course_lib.checks.judge.prepare import expect
 from course_lib.checks.judge.violations import Violation, judge
 from course_lib.checks.observe.observation import Observation
@@ -45,8 +44,7 @@ def shrink(
     The known mistake and the property, if there is one, must explain the smaller failure, too.
     """
     first = failures[0]
-    special = is_special(first.probe)
-    alike = [f.probe for f in failures if special or not is_special(f.probe)]
+    alike = [f.probe for f in failures if f.probe.scenario in ("call", first.probe.scenario)]
     probes = [p for p in alike[:_MOST_PROBES] if not p.raises and p.scenario not in STATISTICS]
     if first.aspect not in _ASPECTS or not probes:
         return None

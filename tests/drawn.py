@@ -47,5 +47,5 @@ DRAWN: dict[str, Callable[[], Plot]] = {
     "training_moment": lambda: plotting.training_moment(
         [3.0, 2.0, 1.0], 9, plotting.Guess(["forty", "three"], np.eye(2, 14)), "dreiundvierzig"
     ),
-    "verdicts": lambda: plotting.verdicts({"a": {"trains": True}, "b": {"trains": False}}),
+    "verdicts": lambda: plotting.verdicts({"a": {"trains": True, "masks": False}}, title="tests"),
 }

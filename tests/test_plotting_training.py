@@ -44,6 +44,12 @@ def test_a_moment_says_the_loss_and_the_guess_and_whether_it_is_right(losses, gu
     assert ("✓" in plot.svg) == ("right" in words)
 
 
+def test_every_moment_is_as_high_as_the_others():
+    guesses = RIGHT, Guess(["seventy"] * 12, np.full((12, 14), 0.07)), Guess([], np.zeros((0, 14)))
+    pictures = [plotting.training_moment([1.0], 9, each, "dreiundvierzig").svg for each in guesses]
+    assert len({re.search(r' height="(\d+)"', svg)[1] for svg in pictures}) == 1
+
+
 def test_the_first_words_of_a_language_model_are_shown_without_arcs():
     plot = plotting.training_moment([1.0], 2, Guess(["The <cat>\nsat"]))
     assert "The &lt;cat&gt;\N{RETURN SYMBOL}sat" in plot.svg and " C" not in plot.svg

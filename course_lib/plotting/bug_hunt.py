@@ -15,7 +15,7 @@ from course_lib.plotting.display import CHART, _has_front_end, new_figure
 from course_lib.plotting.figures import Plot, Table
 
 
-def verdicts(rows: Mapping[str, Mapping[str, bool]], *, title: str | None = None) -> Plot:
+def verdicts(rows: Mapping[str, Mapping[str, bool]], *, title: str) -> Plot:
     """Return a table of yes and no: a row for each module, a column for each question.
 
     Args:
@@ -38,8 +38,7 @@ def verdicts(rows: Mapping[str, Mapping[str, bool]], *, title: str | None = None
     axes.set_yticks(np.arange(len(names)) + 0.5, names)
     axes.tick_params(length=0, labelsize=9, labeltop=True, labelbottom=False)
     axes.spines[:].set_visible(False)
-    if title:
-        axes.set_title(title, fontsize=10)
+    axes.set_title(title, fontsize=10)
     told = []
     for question in questions:
         no = [name for name, answers in rows.items() if not answers[question]]
@@ -47,7 +46,7 @@ def verdicts(rows: Mapping[str, Mapping[str, bool]], *, title: str | None = None
         if len(no) in (0, len(rows)):
             told[-1] = f"{question}: {'no' if no else 'yes'} for all {len(rows)}"
     table = [[name, *("yes" if rows[name][q] else "no" for q in questions)] for name in names]
-    return Plot(figure, f"{title or 'Answers'}: {'; '.join(told)}.", Table(["", *questions], table))
+    return Plot(figure, f"{title}: {'; '.join(told)}.", Table(["", *questions], table))
 
 
 def progress(num_steps: int, label: str) -> Iterator[int]:

@@ -75,11 +75,6 @@ def mask_gallery(masks: Mapping[str, Any]) -> Plot:
         masks: title -> bool `(num_queries, num_keys)`, True = may attend.
     """
     data = {name: as_array(mask) for name, mask in masks.items()}
-    for name, mask in data.items():
-        if mask.ndim != 2 or mask.dtype != np.bool_:
-            raise ValueError(
-                f"mask {name!r} must be bool with 2 axes; got {mask.dtype} with {mask.ndim}"
-            )
     figure, grid = _panels_for([mask.shape for mask in data.values()], 3, extra=0.0)
     allowed = np.array(to_rgba(VALUE, 0.4))
     for axes, (name, mask) in zip(grid, data.items(), strict=True):

@@ -89,7 +89,9 @@ def test_a_bundle_is_for_students(course):
         assert "course_lib/cli/main.py" in files and "course_lib/cli/grading.py" not in files
         assert len(files["README.md"].decode().splitlines()) <= 40
         assert "course_lib/lab_config/labconfig/default_setting_overrides.json" in files
-    assert "course_lib/fused/__init__.py" in whole
+    fused = "course_lib/fused/__init__.py"
+    assert fused in whole and fused not in reduced
+    assert fused in contents(course, [LESSON], "08_memory_and_speed")
     assert {f"course_lib/attention/_{slug[3:]}.py" for slug in lessons()} <= set(whole)
     later = [slug[3:] for slug in lessons() if slug > LESSON]
     places = ("attention/_{}.", "checks/observe/lessons/{}.", "exercises/{}/", "reference/{}.")

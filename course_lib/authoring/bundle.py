@@ -161,11 +161,12 @@ def contents(course: LessonTree, lessons: Sequence[str], up_to: str | None) -> d
     starts |= {library / f"checks/observe/lessons/{slug[3:]}.py" for slug in known}
     starts |= {library / f"reference/{slug[3:]}.py" for slug in known}  # found by their names
     left_out = {library / part for part in NOT_FOR_STUDENTS}
-    if up_to is None:  # lesson 08 points at it
+    hidden = [slug for slug in course.lessons if up_to is not None and slug >= up_to]
+    left_out |= {solution_path(library, slug) for slug in hidden}
+    if "05_scaled_dot_product" in hidden:  # its modules can be pasted from the fused ones
+        left_out.add(library / "fused")
+    else:  # lesson 08 compares
         starts |= set(library.glob("fused/*.py"))
-    else:
-        hidden = [slug for slug in course.lessons if slug >= up_to]
-        left_out |= {library / "fused", *(solution_path(library, slug) for slug in hidden)}
     notebooks = [nbformat.read(course.release(slug), as_version=4) for slug in lessons]
     sources = [cell.source for nb in notebooks for cell in nb.cells if cell.cell_type == "code"]
     needed = reached(

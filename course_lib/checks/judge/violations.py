@@ -214,7 +214,7 @@ def tolerance_of_gradient(probe: Probe, got: Recorded) -> float:
 
 
 _LEAVES_THE_GRAPH = (
-    "Which step leaves the graph (`.item()`, `.detach()`, NumPy, `no_grad`, a new `Parameter`)?"
+    "Which step leaves the graph (`float()`, `.item()`, `.detach()`, NumPy, a new `Parameter`)?"
 )
 
 

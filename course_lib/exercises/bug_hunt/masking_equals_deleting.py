@@ -63,6 +63,10 @@ def _shorter(x, length) -> torch.Tensor:
     return x[:, :length]
 
 
+def _zero_after(x, length) -> torch.Tensor:
+    return torch.cat([x[:, :length], torch.zeros_like(x[:, length:])], dim=1)
+
+
 def _masking_to_the_longest(module, queries, keys, values, valid_lens) -> bool:
     m = int(valid_lens.max())
     return same(
@@ -85,6 +89,11 @@ EXERCISE = Exercise(
     confirms=_masking(_shorter),
     tally=student_tests.of_modules,
     mistakes=(
+        mistake("zeros_instead", _masking(_zero_after)).says(
+            "You set keys and values to zero instead of deleting them. A key of zeros still gets a "
+            "score, and so a weight.",
+            "How many keys should remain?",
+        ),
         mistake("longest_only", _masking_to_the_longest).says(
             "You cut the keys of all items at the same place, although each item has a length of "
             "its own.",

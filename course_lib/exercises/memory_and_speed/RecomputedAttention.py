@@ -112,7 +112,7 @@ EXERCISE = Exercise(
             ),
         ).says(
             "The gradients of queries or keys, or both, lack the factor 1/sqrt(d).",
-            "The scores are Q K^T / sqrt(d): what is their derivative with respect to Q?",
+            "The scores are Q K^T / sqrt(d): what is their derivative with respect to Q and K?",
         ),
         mistake(
             "sum_of_one_block",

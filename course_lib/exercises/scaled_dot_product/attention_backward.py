@@ -97,7 +97,7 @@ EXERCISE = Exercise(
             twins=(_backward(scale=(True, False)), _backward(scale=(False, True))),
         ).says(
             "The gradients of queries or keys, or both, lack the factor 1/sqrt(d).",
-            "The scores are Q K^T / sqrt(d): what is their derivative with respect to Q?",
+            "The scores are Q K^T / sqrt(d): what is their derivative with respect to Q and K?",
         ),
         mistake(
             "not_transposed",

@@ -133,7 +133,7 @@ def probes_of_both(rng, problem: Callable[..., Given], *attentions: str) -> list
         ),
         *(
             edge(scenario, scenario=scenario, **problem(2, 5, sizes, lens)).says(
-                "Calls and blocks are independent of each other."
+                "Neither other calls nor other blocks change what a block returns."
             )
             for scenario, lens in calls.items()
         ),

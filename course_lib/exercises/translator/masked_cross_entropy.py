@@ -174,6 +174,10 @@ EXERCISE = Exercise(
             "If no position is real, your loss is 0/0, which is NaN, although it must be 0.",
             "What is the smallest number that you may divide by?",
         ),
+        mistake("one_too_many", _loss(real=lambda t, lens: _real(t, lens + 1))).says(
+            "You count one pad of each item: with `<=`, a length of 2 keeps positions 0, 1 and 2.",
+            "Which is the last real position of an item of length 2?",
+        ),
         mistake("reshaped", _loss(losses=_reshaped)).says(*RESHAPED),
         mistake(
             "summed",

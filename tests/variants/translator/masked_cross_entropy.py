@@ -128,7 +128,7 @@ def times_zero(logits, targets, valid_lens):
     return (losses * real).sum() / real.sum().clamp(min=1)
 
 
-@wrong("wrong_values")
+@wrong("one_too_many")
 def one_too_many(logits, targets, valid_lens):
     keep = torch.arange(targets.shape[1], device=targets.device) <= valid_lens[:, None]
     if not keep.any():

@@ -7,6 +7,7 @@ import re
 import course_lib.grading.driver
 import course_lib.plotting  # noqa: F401
 from course_lib import __version__
+from course_lib.authoring.site import BRANCH, LAUNCH
 
 project = "The attention course"
 author = "The attention course authors"
@@ -123,7 +124,28 @@ def link_preview(app, page, template, context, doctree):
     context["metatags"] = context.get("metatags", "") + "".join(tags)
 
 
+def launch_buttons(app, config):
+    """Add the theme's buttons for Colab and Binder if the site's repository is known."""
+    if config.repository is not None:
+        config.html_baseurl = re.sub(
+            r"//github\.com/([^/]+)/", r"//\1.github.io/", config.repository
+        )
+        config.html_theme_options |= {
+            "repository_url": config.repository,
+            "repository_branch": BRANCH,
+            "path_to_docs": LAUNCH,
+            "use_repository_button": True,
+            "launch_buttons": {
+                "colab_url": "https://colab.research.google.com",
+                "binderhub_url": "https://mybinder.org",
+                "notebook_interface": "jupyterlab",
+            },
+        }
+
+
 def setup(app):
+    app.add_config_value("repository", None, "html")
+    app.connect("config-inited", launch_buttons)
     app.connect("html-page-context", link_preview)
     app.connect("autodoc-process-signature", readable_defaults)
     app.connect("autodoc-skip-member", without_aliases)

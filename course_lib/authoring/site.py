@@ -11,9 +11,7 @@ import os
 import re
 import shutil
 import tempfile
-import time
 import tomllib
-from dataclasses import dataclass
 from pathlib import Path
 
 import nbformat
@@ -43,32 +41,20 @@ _PERSONAL = re.compile(r"\b(certificate|progress)\(")
 _REPOSITORY = re.compile(r"(https://github\.com/[\w.-]+/[\w.-]+?)(\.git)?/?")
 
 
-@dataclass(frozen=True)
-class Site:
-    """A finished site: its first page, how many pages it has, and whose buttons it shows."""
-
-    index: Path
-    pages: int
-    repository: str | None
-    seconds: float
-
-
-def build(root: Path, into: Path, *, repository: str | None = None) -> Site:
-    """Build the site of the course at `root` into the folder `into`, whole or not at all.
+def build(root: Path, into: Path, *, repository: str | None = None) -> Path:
+    """Build the site of the course at `root` into `into`, or nothing; return its first page.
 
     Args:
         root: the course's folder.
         into: the folder for the pages; created if missing. An earlier site in it is replaced.
-        repository: the public GitHub address, for the launch buttons. The default is the one in
-            `[project.urls]` in pyproject.toml.
+        repository: the public GitHub address, for the launch buttons.
 
     Raises:
         UsageError: `root` has no site, `into` holds something else, or the address is invalid.
         CourseError: Sphinx reported an error or a warning.
     """
-    start = time.monotonic()
     into = into.resolve()
-    if repository := repository or published(root):
+    if repository is not None:
         found = _REPOSITORY.fullmatch(repository)
         if found is None:
             raise UsageError(
@@ -83,11 +69,10 @@ def build(root: Path, into: Path, *, repository: str | None = None) -> Site:
         _lay_out(root, lessons, scratch / "source", repository)
         _run_sphinx(root / "site", scratch, repository)
         _add_notebooks(root, lessons, scratch / "html", repository)
-        pages = sum(1 for _ in (scratch / "html").rglob("*.html"))
         if into.exists():
             os.replace(into, scratch / "old")
         os.replace(scratch / "html", into)
-    return Site(into / "index.html", pages, repository, time.monotonic() - start)
+    return into / "index.html"
 
 
 def published(root: Path) -> str | None:
@@ -191,20 +176,6 @@ def _run_sphinx(settings: Path, scratch: Path, repository: str | None) -> None:
     from sphinx.util.console import nocolor
     from sphinx.util.docutils import docutils_namespace, patch_docutils
 
-    options: dict[str, object] = {}
-    if repository is not None:  # the buttons of the theme for Colab and Binder
-        options = {
-            "html_baseurl": re.sub(r"//github\.com/([^/]+)/", r"//\1.github.io/", repository),
-            "html_theme_options.repository_url": repository,
-            "html_theme_options.repository_branch": BRANCH,
-            "html_theme_options.path_to_docs": LAUNCH,
-            "html_theme_options.use_repository_button": True,
-            "html_theme_options.launch_buttons": {
-                "colab_url": "https://colab.research.google.com",
-                "binderhub_url": "https://mybinder.org",
-                "notebook_interface": "jupyterlab",
-            },
-        }
     nocolor()
     warnings = io.StringIO()
     places = scratch / "source", settings, scratch / "html", scratch / "doctrees", "html"
@@ -212,7 +183,7 @@ def _run_sphinx(settings: Path, scratch: Path, repository: str | None) -> None:
         with patch_docutils(settings), docutils_namespace():
             app = Sphinx(
                 *places,
-                confoverrides=options,
+                confoverrides={"repository": repository} if repository else {},
                 status=None,
                 warning=warnings,
                 freshenv=True,

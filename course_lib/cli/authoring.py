@@ -118,19 +118,20 @@ def site(
     Example: course site --open
     """
     with working():
-        from course_lib.authoring.site import build
+        from course_lib.authoring.site import build, published
 
-    into = into or course_root() / "_site"
+    root = with_sources("site")
+    repository = repository or published(root)
     with working("building the site", quiet):
-        built = build(with_sources("site"), into, repository=repository)
-    typer.echo(f"{built.index}: {built.pages} pages ({built.seconds:.1f} s)")
-    if built.repository is None:
+        index = build(root, into or root / "_site", repository=repository)
+    typer.echo(index)
+    if repository is None:
         typer.echo(
             "no launch buttons: give --repository https://github.com/OWNER/NAME, or set it as "
             "Repository in [project.urls] of pyproject.toml"
         )
     if open_it:
-        webbrowser.open(built.index.as_uri())
+        webbrowser.open(index.as_uri())
 
 
 @verbs.command()

@@ -61,6 +61,14 @@ def test_the_example_is_what_the_matrix_says():
     assert "| correct | rejected |" not in found and "| wrong | accepted |" not in found
 
 
+def test_the_documents_stay_short_and_the_animation_small():
+    lines = {page: text_of(page).count("\n") for page in PAGES}
+    assert lines["README.md"] <= 150 and lines["CONTRIBUTING.md"] <= 120
+    assert (ROOT / "docs/pictures/translate.gif").stat().st_size < 400_000
+    glossary = text_of("docs/architecture.md").partition("## Glossary")[2]
+    assert 0 < glossary.count("\n| ") - 2 <= 15  # without the head and the rule below it
+
+
 def test_the_shares_are_those_of_the_score():
     from course_lib.checks.judge.score import SHARES
 

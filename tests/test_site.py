@@ -83,25 +83,21 @@ def test_a_page_says_that_nothing_runs_and_shows_no_number_of_points(course):
     assert '<div class="admonition note">' in page and "nothing runs" in page
 
 
-def test_the_first_output_after_a_question_is_folded_and_takes_a_guess():
+@pytest.mark.parametrize("repository", [None, REPOSITORY])
+def test_a_note_is_below_the_title_and_the_output_after_a_question_is_folded(repository):
     cells = [
-        new_markdown_cell("# Lesson"),
+        new_markdown_cell("# Lesson\n\nPress Shift + Enter."),
         new_markdown_cell("**Predict.** What comes out?"),
         *(new_code_cell("1 + 1") for _ in range(2)),
         new_markdown_cell("**Predict.** And on paper? <details>Nothing.</details>"),
         new_markdown_cell("**Predict**, then drag the query."),
         new_code_cell("1 + 1"),
     ]
-    page = reading_copy(new_notebook(cells=cells), "01_lesson", None)
+    page = reading_copy(new_notebook(cells=cells), "01_lesson", repository)
     assert [i for i, cell in enumerate(page.cells) if "Your guess" in cell.source] == [1]
     folded = [i for i, cell in enumerate(page.cells) if "tags" in cell.metadata]
     assert folded == [2] and page.cells[2].metadata.tags == ["hide-output"]
-
-
-@pytest.mark.parametrize("repository", [None, REPOSITORY])
-def test_the_note_is_below_the_title_and_links_to_what_is_published(repository):
-    lesson = new_notebook(cells=[new_markdown_cell("# Lesson\n\nPress Shift + Enter.")])
-    title, note = reading_copy(lesson, "01_lesson", repository).cells[0].source.split("\n\n", 1)
+    title, note = page.cells[0].source.split("\n\n", 1)
     assert title == "# Lesson" and note.index("nothing runs") < note.index("Press Shift")
     assert ("colab" in note) == ("mybinder" in note) == (repository is not None)
 

@@ -97,7 +97,7 @@ def test_a_lesson_is_light_enough(site, lesson):
 
 
 @pytest.mark.parametrize("lesson", LESSONS)
-def test_cells_that_show_something_have_their_output_and_exercises_have_none(site, lesson):
+def test_outputs_are_shown_but_folded_after_a_question_and_left_out_of_exercises(site, lesson):
     text = (site / "notebooks" / lesson / f"{lesson}.html").read_text(encoding="utf-8")
     blocks = [cell.partition("cell_output")[2] for cell in text.split('class="cell_input')[1:]]
     solved = cells("solutions", lesson)
@@ -109,11 +109,6 @@ def test_cells_that_show_something_have_their_output_and_exercises_have_none(sit
         personal = "certificate(" in "".join(cell["source"])  # the progress of whoever built it
         shown = solved[cell["id"]]["outputs"] and not (answered or personal)
         assert bool(output) == bool(shown), cell["id"]
-
-
-@pytest.mark.parametrize("lesson", LESSONS)
-def test_a_lesson_says_that_nothing_runs_and_folds_the_outputs_to_be_predicted(site, lesson):
-    text = (site / "notebooks" / lesson / f"{lesson}.html").read_text(encoding="utf-8")
     assert "This is a reading copy" in text
     questions = [
         c for c in cells("notebooks", lesson).values() if "**Predict" in "".join(c["source"])
@@ -125,29 +120,27 @@ def test_the_first_page_runs_both_models_and_describes_itself_to_a_preview(site)
     page = Page(site / "index.html")
     text = (site / "index.html").read_text(encoding="utf-8")
     assert {"translator", "induction"} <= set(re.findall(r'data-live="(\w+)"', text))
+    assert f"git clone {REPOSITORY} " in text
     meta = {tag.get("property") or tag.get("name"): tag.get("content") for tag in page.all("meta")}
     assert meta["description"] == meta["og:description"]
     name = meta["og:image"].partition("/_static/")[2]
     assert meta["og:image"].startswith("https://") and (site / "_static" / name).is_file()
 
 
-def test_what_is_downloaded_is_the_release(site):
-    for lesson in LESSONS:
-        name = f"notebooks/{lesson}/{lesson}.ipynb"
-        links = {link.get("href") for link in lesson_page(site, lesson).all("a")}
-        assert f"../../_sources/{name}" in links
-        assert (site / "_sources" / name).read_bytes() == (ROOT / name).read_bytes()
-
-
 # --- Colab and Binder -----------------------------------------------------------------
 
 
-def test_the_launch_buttons_lead_to_notebooks_that_the_published_site_has(site):
+def test_the_buttons_lead_to_the_release_and_to_notebooks_that_the_published_site_has(site):
     for lesson in LESSONS:
-        name = f"launch/notebooks/{lesson}/{lesson}.ipynb"
+        name = f"notebooks/{lesson}/{lesson}.ipynb"
         links = {link.get("href") for link in lesson_page(site, lesson).all("a")}
-        assert {LAUNCHED + name, BINDER + name} <= links
-        assert nbformat.read(site / name, as_version=4).cells[0].id == "install"
+        assert {
+            f"../../_sources/{name}",
+            f"{LAUNCHED}launch/{name}",
+            f"{BINDER}launch/{name}",
+        } <= links
+        assert (site / "_sources" / name).read_bytes() == (ROOT / name).read_bytes()
+        assert nbformat.read(site / "launch" / name, as_version=4).cells[0].id == "install"
     environment = (site / "binder" / "environment.yml").read_text()
     assert f"- attention-course @ git+{REPOSITORY}\n" in environment
     assert "-e ." not in environment

@@ -14,75 +14,75 @@ const SHOWN_FROM = 0.005; // a smaller weight is written as 0.00, and is not wri
 const HATCHED = "repeating-linear-gradient(-45deg, transparent 0 4px, var(--masked) 4px 5px)";
 const HELP = "Point at a word, touch it, or use Tab and the arrow keys to see its weights.";
 const STYLE = `
-.course-attention { font-size: 14px; line-height: 1.3; max-width: 1000px; }
-.course-attention svg { display: block; overflow: visible; font-family: inherit; }
-.course-attention p { margin: 4px 0; }
-.course-attention .top { display: flex; flex-wrap: wrap; gap: 4px 16px; align-items: center;
+~ { font-size: 14px; line-height: 1.3; max-width: 1000px; }
+~ svg { display: block; overflow: visible; font-family: inherit; }
+~ p { margin: 4px 0; }
+~ .top { display: flex; flex-wrap: wrap; gap: 4px 16px; align-items: center;
   justify-content: space-between; }
-.course-attention .title { font-weight: bold; margin: 0; }
-.course-attention .tabs { display: flex; width: auto; margin-left: auto; }
-.course-attention [role=tab] { font: inherit; font-size: 12px; color: inherit; cursor: pointer;
+~ .title { font-weight: bold; margin: 0; }
+~ .tabs { display: flex; width: auto; margin-left: auto; }
+~ [role=tab] { font: inherit; font-size: 12px; color: inherit; cursor: pointer;
   background: none; border: 0; border-bottom: 2px solid transparent; padding: 3px 8px;
   min-height: 24px; }
-.course-attention [role=tab][aria-selected=true] { font-weight: bold;
+~ [role=tab][aria-selected=true] { font-weight: bold;
   border-bottom-color: currentColor; }
-.course-attention .heads { display: flex; flex-wrap: wrap; gap: 4px; margin: 4px 0; }
-.course-attention .head { padding: 4px; border: 2px solid transparent; border-radius: 4px;
+~ .heads { display: flex; flex-wrap: wrap; gap: 4px; margin: 4px 0; }
+~ .head { padding: 4px; border: 2px solid transparent; border-radius: 4px;
   cursor: pointer; font-size: 12px; max-width: 84px; }
-.course-attention .head.bare { max-width: none; padding: 3px 8px; }
-.course-attention .head span { display: block; overflow: hidden; text-overflow: ellipsis; }
-.course-attention .head[aria-checked=true] { border-color: currentColor; font-weight: bold; }
-.course-attention .arcs { position: relative; display: grid; align-items: center;
+~ .head.bare { max-width: none; padding: 3px 8px; }
+~ .head span { display: block; overflow: hidden; text-overflow: ellipsis; }
+~ .head[aria-checked=true] { border-color: currentColor; font-weight: bold; }
+~ .arcs { position: relative; display: grid; align-items: center;
   grid-template-columns: max-content minmax(0, 1fr); column-gap: 10px; }
-.course-attention .gap svg { width: 100%; height: 100%; max-width: none; pointer-events: none; }
-.course-attention .side { font-size: 12px; font-style: italic; line-height: 30px; }
-.course-attention .side.key { align-self: end; }
-.course-attention .side.query { align-self: start; }
-.course-attention .gap { grid-column: 1 / -1; height: 110px; min-width: 0; }
-.course-attention [role=listbox] { display: flex; flex-wrap: wrap; justify-content: center;
+~ .gap svg { width: 100%; height: 100%; max-width: none; pointer-events: none; }
+~ .side { font-size: 12px; font-style: italic; line-height: 30px; }
+~ .side.key { align-self: end; }
+~ .side.query { align-self: start; }
+~ .gap { grid-column: 1 / -1; height: 110px; min-width: 0; }
+~ [role=listbox] { display: flex; flex-wrap: wrap; justify-content: center;
   margin: 0 auto; position: static; }
-.course-attention .key[role=listbox] { padding-top: 16px; row-gap: 16px; }
-.course-attention .query[role=listbox] { padding-bottom: 16px; row-gap: 16px; }
-.course-attention .words[role=listbox] { column-gap: 6px; justify-content: space-evenly; }
-.course-attention [role=option] { position: relative; box-sizing: border-box; height: 30px;
+~ .key[role=listbox] { padding-top: 16px; row-gap: 16px; }
+~ .query[role=listbox] { padding-bottom: 16px; row-gap: 16px; }
+~ .words[role=listbox] { column-gap: 6px; justify-content: space-evenly; }
+~ [role=option] { position: relative; box-sizing: border-box; height: 30px;
   display: flex; align-items: center; justify-content: center; font-weight: 600; font-size: 17px;
   line-height: 1; cursor: pointer; border-radius: 6px; border: 1px solid transparent;
   background-clip: padding-box; }
-.course-attention .letters [role=option] { width: calc(var(--box) - 2px); margin: 0 1px;
+~ .letters [role=option] { width: calc(var(--box) - 2px); margin: 0 1px;
   font-size: calc(var(--box) * 0.6); font-family: ui-monospace, monospace; }
-.course-attention .words [role=option] { padding: 0 6px; max-width: 10em; }
-.course-attention .key [role=option] { border-color: color-mix(in srgb, var(--key) 60%, transparent); }
-.course-attention .word { overflow: hidden; text-overflow: ellipsis; white-space: nowrap;
+~ .words [role=option] { padding: 0 6px; max-width: 10em; }
+~ .key [role=option] { border-color: color-mix(in srgb, var(--key) 60%, transparent); }
+~ .word { overflow: hidden; text-overflow: ellipsis; white-space: nowrap;
   line-height: 1.3; }
-.course-attention .number { position: absolute; font-size: 11px; font-weight: normal;
+~ .number { position: absolute; font-size: 11px; font-weight: normal;
   font-family: system-ui, sans-serif; font-variant-numeric: tabular-nums; white-space: nowrap; }
-.course-attention .key .number { bottom: calc(100% + 2px); }
-.course-attention .query .number { top: calc(100% + 2px); }
-.course-attention .lit .word { text-decoration: underline 2px; text-underline-offset: 3px; }
-.course-attention .struck .word { text-decoration: line-through; }
-.course-attention .blank { border-bottom: 1px dashed currentColor; cursor: default; }
-.course-attention .blank .word { visibility: hidden; }
-.course-attention .all.dim { opacity: 0.12; }
-.course-attention .scrolls { overflow-x: auto; }
-.course-attention .map { max-width: 100%; height: auto; }
-.course-attention .map text { fill: currentColor; }
-.course-attention .note { font-size: 12px; }
-.course-attention :focus { outline: none; }
-.course-attention :focus-visible { outline: 2px solid currentColor; outline-offset: 1px; }
+~ .key .number { bottom: calc(100% + 2px); }
+~ .query .number { top: calc(100% + 2px); }
+~ .lit .word { text-decoration: underline 2px; text-underline-offset: 3px; }
+~ .struck .word { text-decoration: line-through; }
+~ .blank { border-bottom: 1px dashed currentColor; cursor: default; }
+~ .blank .word { visibility: hidden; }
+~ .all.dim { opacity: 0.12; }
+~ .scrolls { overflow-x: auto; }
+~ .map { max-width: 100%; height: auto; }
+~ .map text { fill: currentColor; }
+~ .note { font-size: 12px; }
+~ :focus { outline: none; }
+~ :focus-visible { outline: 2px solid currentColor; outline-offset: 1px; }
 @media (max-width: 600px) {
-  .course-attention .arcs { grid-template-columns: minmax(0, 1fr); }
-  .course-attention .side { display: none; }
-  .course-attention .gap { height: 84px; }
-  .course-attention .head svg { width: 56px; height: auto; }
-  .course-attention .words [role=option] { font-size: 15px; padding: 0 3px; }
+  ~ .arcs { grid-template-columns: minmax(0, 1fr); }
+  ~ .side { display: none; }
+  ~ .gap { height: 84px; }
+  ~ .head svg { width: 56px; height: auto; }
+  ~ .words [role=option] { font-size: 15px; padding: 0 3px; }
 }
 @media (forced-colors: active) {
-  .course-attention .head { border-color: Canvas; }
-  .course-attention .head[aria-checked=true] { border-color: Highlight; }
+  ~ .head { border-color: Canvas; }
+  ~ .head[aria-checked=true] { border-color: Highlight; }
 }
-.course-attention [hidden] { display: none; }
-@media print { .course-attention .said, .course-attention .tabs { display: none; } }
-`;
+~ [hidden] { display: none; }
+@media print { ~ .said, ~ .tabs { display: none; } }
+`.replaceAll("~", ".course-attention"); // short, since each figure carries its script
 
 for (const figure of document.querySelectorAll("figure.course-figure[data-live=attention]")) {
   const data = JSON.parse(figure.querySelector("script.live").textContent);

@@ -49,15 +49,12 @@ function stack(svg) {
 }
 
 // A picture that scrolls fades at the edges beyond which there is more of it.
-function fade(svg) {
-  const box = svg.parentElement;
+function fade(svg, box = svg.parentElement) {
   const paint = () => {
-    const [left, wide] = [box.scrollLeft, box.clientWidth];
-    const right = left + wide;
-    const [before, after] = [left > 2, right < box.scrollWidth - 2];
-    svg.style.maskImage = before || after ? `linear-gradient(to right,
-      ${before ? "transparent" : "#000"} ${left}px, #000 ${left + 40}px ${right - 40}px,
-      ${after ? "transparent" : "#000"} ${right}px)` : "";
+    const [left, right] = [box.scrollLeft, box.scrollLeft + box.clientWidth];
+    const end = (more) => (more ? "transparent" : "#000");
+    svg.style.maskImage = `linear-gradient(90deg, ${end(left > 2)} ${left}px, #000 ${left + 40}px
+      ${right - 40}px, ${end(right < box.scrollWidth - 2)} ${right}px)`;
   };
   box.addEventListener("scroll", paint);
   new ResizeObserver(paint).observe(box);

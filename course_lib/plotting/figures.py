@@ -183,6 +183,6 @@ def _script(*names: str) -> str:
     """Return a script element with the given files of this folder, in order."""
     folder = resources.files("course_lib.plotting")
     source = "\n".join(folder.joinpath(name).read_text(encoding="utf-8") for name in names)
-    lines = [line.strip() for line in source.splitlines()]
-    code = "\n".join(line for line in lines if line and not line.startswith("//"))
+    lines = [re.sub(r"(^|\s+)//\s.*", "", line.strip()) for line in source.splitlines()]
+    code = "\n".join(filter(None, lines))
     return f"<script>(() => {{\n{code}\n}})();</script>"

@@ -1,33 +1,33 @@
 // What figures share that run a model on what one types: a text box, bars, the viewer anew.
 const LIVE_STYLE = `
-.course-live { font-size: 14px; line-height: 1.4; }
-.course-live p { margin: 4px 0; overflow-wrap: anywhere; }
-.course-live label { max-width: 100%; }
-.course-live input { font: inherit; font-size: 16px; color: inherit; background: transparent;
+~ { font-size: 14px; line-height: 1.4; }
+~ p { margin: 4px 0; overflow-wrap: anywhere; }
+~ label { max-width: 100%; }
+~ input { font: inherit; font-size: 16px; color: inherit; background: transparent;
   border: 1px solid var(--masked); border-radius: 6px; padding: 4px 8px; width: 20em;
   max-width: calc(100% - 8px); box-sizing: border-box; margin-left: 8px; }
-.course-live button { font: inherit; color: inherit; background: transparent;
+~ button { font: inherit; color: inherit; background: transparent;
   border: 1px solid var(--masked); border-radius: 4px; padding: 5px 10px; min-height: 30px;
   min-width: 30px; cursor: pointer; }
-.course-live button[aria-disabled=true] { opacity: 0.45; cursor: default; }
-.course-live button[aria-checked=true] { font-weight: bold;
+~ button[aria-disabled=true] { opacity: 0.45; cursor: default; }
+~ button[aria-checked=true] { font-weight: bold;
   box-shadow: inset 0 0 0 2px var(--query); }
-.course-live [hidden] { display: none; }
-.course-live .row { display: flex; flex-wrap: wrap; gap: 6px; align-items: center; margin: 8px 0; }
-.course-live .row > * { width: auto; } /* the site's grid makes them as wide as the page */
-.course-live .row > :is(label, p) { padding: 0; } /* and indents them */
-.course-live .hint { min-height: 1.4em; }
-.course-live .bars { list-style: none; margin: 4px 0 12px; padding: 0; max-width: 460px; }
-.course-live .bars li { display: grid; grid-template-columns: 6em 1fr 3em; gap: 8px; margin: 0;
+~ [hidden] { display: none; }
+~ .row { display: flex; flex-wrap: wrap; gap: 6px; align-items: center; margin: 8px 0; }
+~ .row > * { width: auto; } /* the site's grid makes them as wide as the page */
+~ .row > :is(label, p) { padding: 0; } /* and indents them */
+~ .hint { min-height: 1.4em; }
+~ .bars { list-style: none; margin: 4px 0 12px; padding: 0; max-width: 460px; }
+~ .bars li { display: grid; grid-template-columns: 6em 1fr 3em; gap: 8px; margin: 0;
   align-items: center; }
-.course-live .bars li:first-child { font-weight: bold; }
-.course-live .bars .number { text-align: right; font-variant-numeric: tabular-nums; }
-.course-live .bar { height: 10px; min-width: 1px; background: var(--output);
+~ .bars li:first-child { font-weight: bold; }
+~ .bars .number { text-align: right; font-variant-numeric: tabular-nums; }
+~ .bar { height: 10px; min-width: 1px; background: var(--output);
   forced-color-adjust: none; }
-.course-live .heard { position: absolute; width: 1px; height: 1px; overflow: hidden;
+~ .heard { position: absolute; width: 1px; height: 1px; overflow: hidden;
   clip-path: inset(50%); }
-.course-live :focus-visible { outline: 2px solid currentColor; outline-offset: 1px; }
-`;
+~ :focus-visible { outline: 2px solid currentColor; outline-offset: 1px; }
+`.replaceAll("~", ".course-live"); // short, since each figure carries its script
 const QUIET = 600; // milliseconds without a key before a screen reader is told what came out
 
 // The figure's still picture makes room for `parts` and a viewer. Gives `say`, which tells a screen

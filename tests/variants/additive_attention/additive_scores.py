@@ -75,6 +75,7 @@ linear_only = wrong("no_tanh")(projected(lambda q, k, v: (q @ v)[:, :, None] + (
 two_tanhs = wrong("tanh_of_each")(
     projected(lambda q, k, v: (q.tanh() @ v).unsqueeze(2) + (k.tanh() @ v).unsqueeze(1))
 )
+another_activation = wrong("another_activation")(paired(lambda x, v: torch.relu(x) @ v))
 bare_squeeze = wrong("squeezed")(
     paired(lambda x, v: F.linear(torch.tanh(x), v.unsqueeze(0)).squeeze())
 )
@@ -109,9 +110,3 @@ def with_faults(faults):
         return result.squeeze() if "squeezed" in faults else result
 
     return scores
-
-
-@wrong("another_activation")
-def another_activation(queries, keys, w_q, w_k, w_v):
-    feats = torch.relu((queries @ w_q.T)[:, :, None] + (keys @ w_k.T)[:, None])
-    return feats @ w_v

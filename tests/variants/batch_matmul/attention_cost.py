@@ -47,14 +47,6 @@ def added_up_in_a_defaultdict(batch, num_queries, num_keys, d, d_v, bytes_per_el
     return cost
 
 
-one_formula = right(
-    lambda batch, num_queries, num_keys, d, d_v, bytes_per_element=4: {
-        "flops": 2 * batch * num_queries * num_keys * (d + d_v),
-        "score_bytes": batch * num_queries * num_keys * bytes_per_element,
-    }
-)
-
-
 def counting(count):
     """A cost from `count(batch, num_queries, num_keys, d, d_v, bytes_per_element)`: two numbers."""
 

@@ -81,6 +81,7 @@ def remembers_by_shape(queries, keys, values):
 columns_sum_to_one = wrong("over_queries")(
     lambda q, k, v: ((w := torch.softmax(q @ k.mT, dim=-2)) @ v, w)
 )
+keys_averaged = wrong("wrong_shape")(lambda q, k, v: ((w := weights_of(q, k)) @ k, w))
 raw_scores = wrong("no_softmax")(lambda q, k, v: (q @ k.mT @ v, q @ k.mT))
 textbook = wrong("scaled_already")(
     lambda q, k, v: ((w := weights_of(q / math.sqrt(q.shape[-1]), k)) @ v, w)
@@ -109,9 +110,3 @@ def several_faults(faults):
         return (torch.squeeze(outputs) if "squeezed" in faults else outputs), weights
 
     return attention_pooling
-
-
-@wrong("wrong_shape")
-def keys_averaged(queries, keys, values):
-    w = torch.softmax(queries @ keys.mT, -1)
-    return w @ keys, w

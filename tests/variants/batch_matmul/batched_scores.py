@@ -50,6 +50,7 @@ reshape = wrong("reshape_for_transpose")(
     lambda queries, keys: queries @ keys.reshape(*keys.shape[:-2], keys.shape[-1], keys.shape[-2])
 )
 forgot_transpose = wrong("not_transposed")(lambda queries, keys: torch.matmul(queries, keys))
+queries_transposed = wrong("queries_transposed")(lambda queries, keys: queries.mT @ keys.mT)
 positions_of_three_axes = wrong("only_three_axes")(
     lambda queries, keys: torch.matmul(queries, keys.transpose(1, 2))
 )
@@ -77,8 +78,3 @@ def several_faults(faults):
         return torch.squeeze(scores) if "squeezed" in faults else scores
 
     return batched_scores
-
-
-@wrong("queries_transposed")
-def queries_transposed(queries, keys):
-    return queries.mT @ keys.mT

@@ -59,6 +59,13 @@ single_precision = wrong("dtype_changed")(
     lambda a, b: torch.einsum("...nk,...km->...nm", a.float(), b.float())
 )
 squeezed = wrong("squeezed")(lambda a, b: torch.einsum("...nk,...km->...nm", a, b).squeeze())
+entry_by_entry = wrong("entry_by_entry")(lambda a, b: a * b)
+other_axis_summed = wrong("other_axis_summed")(
+    lambda a, b: (a.unsqueeze(-1) * b.unsqueeze(-3)).sum(-1)
+)
+summed_over_leading_axes = wrong("summed_over_leading_axes")(
+    lambda a, b: torch.einsum("...ik,...kj->ij", a, b)
+)
 ellipsis_einsum = right(lambda a, b: torch.einsum("...ij,...jk->...ik", a, b))
 multiply_and_sum = right(lambda a, b: (a[..., :, :, None] * b[..., None, :, :]).sum(-2))
 transpose_then_multiply = right(
@@ -85,18 +92,3 @@ def several_faults(faults):
         return out
 
     return bmm
-
-
-@wrong("entry_by_entry")
-def entry_by_entry(a, b):
-    return a * b
-
-
-@wrong("other_axis_summed")
-def other_axis_summed(a, b):
-    return (a.unsqueeze(-1) * b.unsqueeze(-3)).sum(-1)
-
-
-@wrong("summed_over_leading_axes")
-def summed_over_leading_axes(a, b):
-    return torch.einsum("...ik,...kj->ij", a, b)

@@ -125,6 +125,9 @@ def default_dtype(a, b):
     return out
 
 
+one_product_missing = wrong("one_product_missing")(
+    lambda a, b: by_entry(a[..., :-1], b[:, :-1], like_the_product(a, b))
+)
 hard_coded = wrong()(lambda a, b: by_entry(a, b, torch.zeros(2, 3, 5, dtype=a.dtype)))
 
 
@@ -144,23 +147,9 @@ def several_faults(faults):
     return bmm_loops
 
 
-@wrong("one_product_missing")
-def one_product_missing(a, b):
-    B, n, k = a.shape
-    m = b.shape[2]
-    c = a.new_zeros(B, n, m)
-    for i in range(B):
-        for r in range(n):
-            for s in range(m):
-                for t in range(k - 1):
-                    c[i, r, s] += a[i, r, t] * b[i, t, s]
-    return c
-
-
 @wrong("one_item_only")
 def one_item_for_all(a, b):
-    B, n, k = a.shape
-    c = a.new_zeros(B, n, b.shape[2])
-    for i in range(B):
-        c[i] = a[i] @ b[i]
-        return c
+    out = like_the_product(a, b)
+    for x in range(len(a)):
+        out[x] = a[x] @ b[x]
+        return out

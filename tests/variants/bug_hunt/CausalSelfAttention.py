@@ -6,7 +6,6 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from course_lib.attention import causal_mask, merge_heads, scaled_dot_product_attention, split_heads
 from course_lib.authoring.variants import faulty, right, wrong, wrong_in
 
 
@@ -166,6 +165,9 @@ RootRepaired = wrong("sees_the_future+empty_row_nan+merge_without_transpose")(
 TriangleRepaired = wrong("scale_embed_dim+empty_row_nan+merge_without_transpose")(
     with_the_faults({"root", "nan", "merge"})
 )
+ThirdsInAnotherOrder = but(
+    "thirds_in_another_order", parts=lambda self, x: [self.heads(x)[part] for part in (1, 0, 2)]
+)
 ThirdsInTurn = but(
     "heads_cut_first",
     parts=lambda self, x: [
@@ -178,28 +180,3 @@ ThirdsInTurn = but(
 @faulty("root", "triangle", "nan", "merge")
 def mended_in_part(faults):
     return with_the_faults(faults)
-
-
-@wrong("attribute_values")
-class WeightsKeptOnTheClass(Permuted):
-    def forward(self, *inputs, **named):
-        outputs = super().forward(*inputs, **named)
-        type(self).attention_weights = vars(self).pop("attention_weights")
-        return outputs
-
-
-@wrong("thirds_in_another_order")
-class ThirdsInAnotherOrder(nn.Module):
-    def __init__(self, embed_dim, num_heads, *, device=None, dtype=None):
-        super().__init__()
-        self.h = num_heads
-        self.W_qkv = nn.Linear(embed_dim, 3 * embed_dim, bias=False, device=device, dtype=dtype)
-        self.W_o = nn.Linear(embed_dim, embed_dim, bias=False, device=device, dtype=dtype)
-
-    def forward(self, x, valid_lens=None):
-        k, q, v = (split_heads(t, self.h) for t in self.W_qkv(x).chunk(3, -1))
-        out, w = scaled_dot_product_attention(
-            q, k, v, valid_lens, causal_mask(x.shape[1], device=x.device)
-        )
-        self.attention_weights = w.detach()
-        return self.W_o(merge_heads(out))

@@ -140,11 +140,3 @@ RootAndDropout = wrong("scale_of_the_queries+dropout_in_eval")(
 @faulty("root", "mask_after", "eval_mode")
 def mended_in_part(faults):
     return with_the_faults(faults)
-
-
-@wrong("attribute_values")
-class WeightsKeptOnTheClass(FilledAndZeroed):
-    def forward(self, *inputs, **named):
-        outputs = super().forward(*inputs, **named)
-        type(self).attention_weights = vars(self).pop("attention_weights")
-        return outputs

@@ -103,7 +103,6 @@ def absolute_errors(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
     return float(grid[int(torch.stack(errors).argmin())])
 
 
-a_constant = wrong()(lambda inputs, targets, initial=1.0, num_steps=200, lr=0.1: 0.24)
 adam_on_log_h = right(lambda *args, **given: descend(*args, **given).exp().item())
 forgets_to_leave_out = wrong("training_error_minimised")(
     lambda *args, **given: descend(*args, **given, leave_out=False).exp().item()

@@ -46,6 +46,8 @@ back_from_the_kernel = wrong("not_finite")(of_kernel(lambda s: torch.exp(s).log(
 back_with_a_floor = wrong()(of_kernel(lambda s: torch.log(torch.exp(s) + 1e-12)))
 positive_square = wrong("negated")(of_kernel(torch.neg))
 norms_forgotten = wrong("only_for_unit_keys")(of_norms(lambda dots, q, k, h: dots / h**2))
+key_term_wrong = wrong("key_term_wrong")(of_norms(lambda dots, q, k, h: (dots - k) / h**2))
+query_term_only = wrong("query_term_only")(of_norms(lambda dots, q, k, h: (dots - q / 2) / h**2))
 bandwidth_once = wrong("bandwidth_not_squared")(of_norms(lambda dots, q, k, h: (dots - k / 2) / h))
 mixed_term_once = wrong()(of_norms(lambda dots, q, k, h: (dots - q - k) / (2 * h**2)))
 distance_without_square = wrong()(
@@ -74,13 +76,3 @@ def several_faults(faults):
         return scores.squeeze() if "squeezed" in faults else scores
 
     return gaussian_as_dot_product
-
-
-@wrong("key_term_wrong")
-def key_term_wrong(queries, keys, bandwidth):
-    return (queries @ keys.T - (keys**2).sum(1)) / bandwidth**2
-
-
-@wrong("query_term_only")
-def query_term_only(queries, keys, bandwidth):
-    return (queries @ keys.T - (queries**2).sum(1, keepdim=True) / 2) / bandwidth**2

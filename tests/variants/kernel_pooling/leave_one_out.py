@@ -68,14 +68,6 @@ def default_dtype(inputs, targets, bandwidth):
     return predictions
 
 
-def scoring(score):
-    """Predictions from `score(squared distances, bandwidth, diagonal)`."""
-    return lambda inputs, targets, bandwidth: (
-        torch.softmax(score((inputs[:, None] - inputs) ** 2, bandwidth, diagonal(inputs)), -1)
-        @ targets
-    )
-
-
 def weighing(weigh):
     """Predictions from `weigh(scores, diagonal)`."""
     return lambda inputs, targets, bandwidth: (
@@ -101,6 +93,9 @@ def detached(inputs, targets, bandwidth):
 everyone = wrong("no_exclusion")(weighing(lambda s, own: torch.softmax(s, -1)))
 zero_afterwards = wrong("not_renormalised")(
     weighing(lambda s, own: s.softmax(-1).masked_fill(own, 0))
+)
+half_missing = wrong("half_missing")(
+    weighing(lambda s, own: (2 * s).masked_fill(own, -math.inf).softmax(-1).nan_to_num(0.0))
 )
 nan_when_alone = wrong("single_point_nan")(
     weighing(lambda s, own: s.masked_fill(own, -math.inf).softmax(-1))
@@ -128,13 +123,3 @@ def several_faults(faults):
         return weights @ targets
 
     return leave_one_out
-
-
-@wrong("half_missing")
-def half_missing(inputs, targets, bandwidth):
-    n = len(inputs)
-    if n == 1:
-        return targets * 0
-    s = -(((inputs[:, None] - inputs) / bandwidth) ** 2)
-    s = s.masked_fill(torch.eye(n, dtype=torch.bool), -torch.inf)
-    return s.softmax(1) @ targets

@@ -157,16 +157,6 @@ class EmptiedByAsking(TorchsOwn):
         return result
 
 
-@wrong("input_mutated")
-class ScalesTheKeys(Almost):
-    def append(self, keys, values):
-        keys.div_(math.sqrt(keys.shape[-1]))
-        super().append(keys, values)
-
-    def root(self, query):
-        return 1.0
-
-
 @faulty("root", "overwritten", "overflow")
 def slips_of_a_cache(faults):
     class Slips(Almost):

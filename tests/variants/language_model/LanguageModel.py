@@ -178,6 +178,9 @@ PositionsAfterTheNorm = but(
     place=lambda self, x, tokens: x,
     finish=lambda self, x: self.to_logits(self.norm(x) + self.positions[: x.shape[1]]),
 )
+PositionsFromTheEnd = but(
+    "wrong_values", place=lambda self, x, tokens: x + self.positions[-tokens.shape[1] :]
+)
 FromPositionOne = but(
     place=lambda self, x, tokens: x + self.positions.roll(-1, 0)[: tokens.shape[1]]
 )
@@ -230,34 +233,3 @@ def in_several_ways(faults):
             return self.to_logits(x if "no last norm" in faults else self.norm(x))
 
     return Model
-
-
-@wrong("wrong_values")
-class PositionsFromTheEnd(nn.Module):
-    def __init__(self, num_tokens, attentions, positions, hidden_dim=0):
-        super().__init__()
-        self.context_length, D = positions.shape
-        self.tokens = nn.Embedding(num_tokens, D)
-        self.register_buffer("positions", positions, persistent=False)
-        self.blocks = nn.ModuleList()
-        for a in attentions:
-            b = nn.ModuleDict({"attention": a, "norm_1": nn.LayerNorm(D)})
-            if hidden_dim:
-                b["norm_2"] = nn.LayerNorm(D)
-                b["feed_forward"] = nn.Sequential(
-                    nn.Linear(D, hidden_dim), nn.GELU(), nn.Linear(hidden_dim, D)
-                )
-            self.blocks.append(b)
-        self.norm = nn.LayerNorm(D)
-        self.to_logits = nn.Linear(D, num_tokens)
-
-    def forward(self, tokens):
-        n = tokens.shape[1]
-        if n > self.context_length:
-            raise ValueError("too long")
-        x = self.tokens(tokens) + self.positions[-n:]
-        for b in self.blocks:
-            x = x + b["attention"](b["norm_1"](x))
-            if "feed_forward" in b:
-                x = x + b["feed_forward"](b["norm_2"](x))
-        return self.to_logits(self.norm(x))

@@ -139,9 +139,6 @@ def plain_generator(model, layer, head):
         yield
 
 
-_original = {}
-
-
 @faulty("no finally", "every layer", "size of the output", "no gradient")
 def with_faults(faults):
     @contextlib.contextmanager

@@ -158,12 +158,19 @@ def uniform_among_the_best(logits, temperature, top_k, generator):
     return torch.multinomial(p, 1, generator=generator)
 
 
+def top_k_above_the_vocabulary(logits, temperature, top_k, generator):
+    if top_k is not None:
+        logits = logits.masked_fill(logits < logits.topk(top_k).values[:, -1:], -torch.inf)
+    return drawn(logits, temperature, None, generator)
+
+
 whole_text = but("raised", context=lambda tokens, size: tokens)
 the_beginning = but("first_tokens_read", context=lambda tokens, size: tokens[:, :size])
 divides_by_zero = but("zero_not_treated", choose=drawn)
 never_draws = but("always_the_likeliest", choose=lambda x, *options: x.argmax(-1, keepdim=True))
 times_temperature = drawing("temperature_multiplied", lambda x, t, k, g: drawn(x, 1 / t, k, g))
 without_top_k = drawing("top_k_ignored", lambda x, t, k, g: drawn(x, t, None, g))
+as_many_as_asked = drawing("raised", top_k_above_the_vocabulary)
 global_numbers = drawing("global_rng", lambda x, t, k, g: drawn(x, t, k, None))
 same_for_all = drawing("all_texts_equal", one_draw_for_all)
 same_for_two = drawing("rows_drawn_together", in_pairs)
@@ -175,12 +182,6 @@ text_as_long_as_the_context = but("prompt_cut", keep=lambda tokens, size: tokens
 with_gradients = but("keeps_gradients", gradients=torch.enable_grad)
 whatever_mode = but("mode_left_alone", enter=lambda model: None, leave=lambda model, training: None)
 always_in_train = but("another_mode_afterwards", leave=lambda model, training: model.train())
-
-
-@wrong()
-def gradients_left_off(model, prompt, num_tokens, temperature=1.0, top_k=None, generator=None):
-    torch.set_grad_enabled(False)
-    return in_steps(model, prompt, num_tokens, temperature, top_k, generator)
 
 
 @wrong()
@@ -213,26 +214,3 @@ def slips_of_a_writer(faults):
         )
 
     return generate
-
-
-@wrong("raised")
-def top_k_above_the_vocabulary(
-    model, prompt, num_tokens, temperature=1.0, top_k=None, generator=None
-):
-    mode = model.training
-    model.eval()
-    with torch.no_grad():
-        for _ in range(num_tokens):
-            logits = model(prompt[:, -model.context_length :])[:, -1]
-            if temperature == 0:
-                nxt = logits.argmax(-1, keepdim=True)
-            else:
-                logits = logits / temperature
-                if top_k is not None:
-                    logits = logits.masked_fill(
-                        logits < logits.topk(top_k).values[:, -1:], -torch.inf
-                    )
-                nxt = torch.multinomial(logits.softmax(-1), 1, generator=generator)
-            prompt = torch.cat([prompt, nxt.to(prompt.dtype)], 1)
-    model.train(mode)
-    return prompt

@@ -106,6 +106,7 @@ def filled(scores, given, number=-math.inf):
 
 but = wrong_in(attention)
 tiled = but("groups_tiled", share=lambda x, times: torch.cat([x] * times, dim=1))
+not_shared = but("not_shared", share=lambda x, times: x)
 left_to_torch = but("other_error", check=lambda h, g: None)
 no_root = but("unscaled", score=lambda q, k: q @ k.mT)
 no_mask = but("bool_mask_ignored", weigh=lambda s, lens, m: masked_softmax(s, lens))
@@ -148,11 +149,3 @@ def with_faults(faults):
         return outputs.detach() if "detached" in faults else outputs
 
     return grouped
-
-
-@wrong("not_shared")
-def not_shared(queries, keys, values, valid_lens=None, mask=None):
-    if queries.shape[1] % keys.shape[1]:
-        raise ValueError("x")
-    w = masked_softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), valid_lens, mask)
-    return w @ values

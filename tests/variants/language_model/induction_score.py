@@ -53,6 +53,11 @@ def stepwise(
 but = wrong_in(stepwise)
 where_it_was = but("same_token", key=lambda i, p: i - p)
 over_all_positions = but("divided_by_n", count=lambda n, p: n)
+half_rounded_up = wrong("half_rounded_up")(
+    lambda weights, period=None: stepwise(
+        weights, (weights.shape[-1] + 1) // 2 if period is None else period
+    )
+)
 not_a_number = but("not_a_number", empty=float("nan"))
 
 
@@ -92,13 +97,3 @@ def with_faults(faults):
         return scores.float() if "float32" in faults else scores
 
     return score
-
-
-@wrong("half_rounded_up")
-def half_rounded_up(attention_weights, period=None):
-    h, n, _ = attention_weights.shape
-    p = (n + 1) // 2 if period is None else period
-    if p >= n:
-        return attention_weights.new_zeros(h)
-    i = torch.arange(p, n)
-    return attention_weights[:, i, i - p + 1].mean(-1)

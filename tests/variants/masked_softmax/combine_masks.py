@@ -62,6 +62,9 @@ def de_morgan(given):
 
 reduce_logical_and = right(of_given(lambda given: functools.reduce(torch.logical_and, given)))
 pipe = wrong("or_instead_of_and")(of_given(lambda given: functools.reduce(torch.logical_or, given)))
+true_means_dropped = wrong("wrong_values")(
+    of_given(lambda given: ~functools.reduce(torch.logical_and, given))
+)
 two_of_them = wrong()(of_given(lambda given: functools.reduce(torch.logical_and, given[:2])))
 same_shape_only = wrong()(of_given(lambda given: torch.stack(given).all(0)))
 
@@ -94,18 +97,3 @@ def stops_at_none(*masks):
             break
         out = m if out is None else out & m
     return out
-
-
-@wrong("wrong_values")
-def two_masks_only(a=None, b=None, *rest):
-    if a is None:
-        return b
-    if b is None:
-        return a
-    return a & b
-
-
-@wrong("wrong_values")
-def true_means_dropped(*masks):
-    given = [mask for mask in masks if mask is not None]
-    return ~functools.reduce(torch.logical_and, given) if given else None

@@ -5,7 +5,6 @@ import math
 import torch
 from torch.nn import functional as F
 
-from course_lib.attention import length_mask
 from course_lib.authoring.variants import faulty, right, wrong
 
 
@@ -163,6 +162,9 @@ empty_rows_become_uniform_without_nan = wrong("empty_row_uniform")(
 dim_minus_two = wrong("over_queries")(
     by_what_is_kept(lambda s, keep: filled(s, keep).softmax(-2).nan_to_num(0))
 )
+one_mask_only = wrong("one_mask_only")(
+    of_other_inputs(lambda s, lens, mask: (s, lens, mask if lens is None else None))
+)
 lengths_only = wrong("bool_mask_ignored")(of_other_inputs(lambda s, lens, mask: (s, lens, None)))
 through_data = wrong("gradient_cut")(of_other_inputs(lambda s, lens, mask: (s.data, lens, mask)))
 in_float32 = wrong("dtype_changed")(of_other_inputs(lambda s, lens, mask: (s.float(), lens, mask)))
@@ -179,18 +181,3 @@ def several_faults(faults):
         return weights if "empty_rows" in faults else weights * keep
 
     return masked_softmax
-
-
-@wrong("one_mask_only")
-def one_mask_only(scores, valid_lens=None, mask=None):
-    if valid_lens is not None:
-        mask = length_mask(valid_lens, scores.shape[-1])
-        if valid_lens.ndim == 1:
-            mask = mask[:, None]
-        if scores.ndim == 4:
-            mask = mask[:, None]
-    if mask is None:
-        return torch.softmax(scores, -1)
-    keep = mask.expand_as(scores)
-    s = scores.masked_fill(~keep, -torch.inf).masked_fill(~keep.any(-1, keepdim=True), 0.0)
-    return torch.softmax(s, -1) * keep

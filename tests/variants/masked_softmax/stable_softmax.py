@@ -77,6 +77,12 @@ clipped = wrong("clipped")(shifting(lambda scores, axis: np.clip(scores, -50, 50
 in_float32 = wrong("dtype_changed")(
     shifting(lambda scores, axis: (scores - top(scores, axis)).astype(np.float32))
 )
+always_float64 = wrong("dtype_changed")(
+    lambda scores, axis=-1: row_shift(scores.astype(np.float64), axis)
+)
+by_torch = wrong("wrong_type")(
+    lambda scores, axis=-1: torch.softmax(torch.from_numpy(scores.copy()), axis)
+)
 sums_everything = wrong("does_not_sum_to_one")(
     of_shifted(lambda s, axis: np.exp(s) / np.exp(s).sum())
 )
@@ -97,15 +103,3 @@ def slips_along_an_axis(faults):
         return weights.astype(np.float32) if "in_float32" in faults else weights
 
     return stable_softmax
-
-
-@wrong("dtype_changed")
-def always_float64(scores, axis=-1):
-    s = np.asarray(scores, dtype=np.float64)
-    e = np.exp(s - s.max(axis=axis, keepdims=True))
-    return e / e.sum(axis=axis, keepdims=True)
-
-
-@wrong("wrong_type")
-def by_torch(scores, axis=-1):
-    return torch.softmax(torch.from_numpy(scores.copy()), axis)

@@ -250,11 +250,3 @@ def with_masks(faults):
             return x.reshape(len(x), -1, self.h * self.d)
 
     return Module
-
-
-@wrong("attribute_values")
-class WeightsKeptOnTheClass(LoopOverHeads):
-    def forward(self, *inputs, **named):
-        outputs = super().forward(*inputs, **named)
-        type(self).attention_weights = vars(self).pop("attention_weights")
-        return outputs

@@ -102,17 +102,3 @@ def with_faults(faults):
             reference.requires_grad_(False)
 
     return load
-
-
-@wrong()
-def frozen_here(mha, reference):
-    for p in reference.parameters():
-        p.requires_grad_(False)
-    reference.in_proj_weight.copy_(torch.cat([mha.W_q.weight, mha.W_k.weight, mha.W_v.weight]))
-    reference.out_proj.weight.copy_(mha.W_o.weight)
-    if reference.in_proj_bias is not None:
-        reference.in_proj_bias.zero_()
-        reference.out_proj.bias.zero_()
-        if mha.W_q.bias is not None:
-            reference.in_proj_bias.copy_(torch.cat([mha.W_q.bias, mha.W_k.bias, mha.W_v.bias]))
-            reference.out_proj.bias.copy_(mha.W_o.bias)

@@ -81,6 +81,11 @@ forgets_the_two = wrong("base_100")(
         _angles(num_positions, embed_dim, base=100.0), embed_dim
     )
 )
+base_1000 = wrong("wrong_values")(
+    lambda num_positions, embed_dim: _turned(
+        _angles(num_positions, embed_dim, base=1000.0), embed_dim
+    )
+)
 half_precision = wrong()(
     lambda num_positions, embed_dim: _turned(
         torch.arange(num_positions)[:, None] * _angles(2, embed_dim)[1].half(), embed_dim
@@ -105,13 +110,3 @@ def with_faults(faults):
         return table
 
     return encode
-
-
-@wrong("wrong_values")
-def base_1000(num_positions, embed_dim):
-    f = 1000 ** (-torch.arange(0, embed_dim, 2) / embed_dim)
-    p = torch.arange(num_positions)[:, None]
-    pe = torch.zeros(num_positions, embed_dim)
-    pe[:, 0::2] = torch.sin(p * f)
-    pe[:, 1::2] = torch.cos(p * f[: embed_dim // 2])
-    return pe

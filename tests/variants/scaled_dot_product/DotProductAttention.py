@@ -135,6 +135,9 @@ DropoutInForward = but(
 )
 ForgetsDropout = but("dropout_missing", outputs=lambda self, w, v: w @ v)
 DropsOutputs = but("dropout_on_the_outputs", outputs=lambda self, w, v: self.dropout(w @ v))
+WeightsReturnedToo = but(
+    "weights_returned_too", outputs=lambda self, w, v: (self.dropout(w) @ v, w)
+)
 DropsValues = but("wrong_values", outputs=lambda self, w, v: w @ self.dropout(v))
 Unscaled = but("unscaled", score=lambda self, q, k: q @ k.mT)
 MaskForgotten = but("bool_mask_ignored", weigh=lambda self, s, lens, m: masked_softmax(s, lens))
@@ -174,15 +177,3 @@ class WeightsKeptOnTheClass(LayerInInit):
         outputs = super().forward(*inputs, **named)
         type(self).attention_weights = vars(self).pop("attention_weights")
         return outputs
-
-
-@wrong("weights_returned_too")
-class WeightsReturnedToo(nn.Module):
-    def __init__(self, dropout=0.0):
-        super().__init__()
-        self.dropout = nn.Dropout(dropout)
-
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        out, w = scaled_dot_product_attention(queries, keys, values, valid_lens, mask)
-        self.attention_weights = w.detach()
-        return self.dropout(w) @ values, w

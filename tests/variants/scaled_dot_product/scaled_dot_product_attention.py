@@ -111,6 +111,12 @@ def in_float32(queries, keys, values, valid_lens=None, mask=None):
 
 no_scale = but("unscaled", score=lambda q, k: q @ k.mT)
 by_d = but("divided_by_d", score=lambda q, k: q @ k.mT / k.shape[-1])
+only_three_axes = but(
+    "only_three_axes", score=lambda q, k: q @ k.transpose(1, 2) / math.sqrt(q.shape[-1])
+)
+root_of_another_size = but(
+    "root_of_another_size", score=lambda q, k: q @ k.mT / math.sqrt(q.shape[-2])
+)
 divides_in_place = but("input_mutated", score=scaled_in_place)
 softmax_dim_minus_2 = but(
     "rows_do_not_sum_to_one", weigh=lambda s, *given: F.softmax(filled(s, given), dim=-2)
@@ -157,20 +163,6 @@ def with_faults(faults):
         return weights @ values, weights
 
     return attention
-
-
-@wrong("only_three_axes")
-def only_three_axes(queries, keys, values, valid_lens=None, mask=None):
-    scores = queries @ keys.transpose(1, 2) / math.sqrt(queries.shape[-1])
-    w = masked_softmax(scores, valid_lens, mask)
-    return w @ values, w
-
-
-@wrong("root_of_another_size")
-def root_of_another_size(queries, keys, values, valid_lens=None, mask=None):
-    scores = queries @ keys.transpose(-2, -1) / math.sqrt(queries.shape[-2])
-    w = masked_softmax(scores, valid_lens, mask)
-    return w @ values, w
 
 
 @wrong("scaled_after_softmax")

@@ -119,14 +119,6 @@ class AddsY(Layers):
         return y + self.feed_forward(self.norm_3(b))
 
 
-@wrong("previous_sum_lost")
-class SideBySide(Layers):
-    def forward(self, y, memory, valid_lens=None):
-        read = self.self_attention(self.norm_1(y))
-        found = self.cross_attention(self.norm_2(y), memory, memory, valid_lens)
-        return y + read + found + self.feed_forward(self.norm_3(y))
-
-
 @wrong("cross_attention_first")
 class AsksBeforeItReads(Layers):
     def forward(self, y, memory, valid_lens=None):
@@ -234,33 +226,7 @@ def in_several_ways(faults):
     return Module
 
 
-@wrong("wrong_values")
-class EarlierLengthsKept(nn.Module):
-    def __init__(self, embed_dim, num_heads, hidden_dim, *, device=None, dtype=None):
-        super().__init__()
-        kw = dict(device=device, dtype=dtype)
-        self.self_attention = CausalSelfAttention(embed_dim, num_heads, **kw)
-        self.cross_attention = MultiHeadAttention(embed_dim, num_heads, **kw)
-        self.norm_1, self.norm_2, self.norm_3 = (nn.LayerNorm(embed_dim, **kw) for _ in range(3))
-        self.feed_forward = nn.Sequential(
-            nn.Linear(embed_dim, hidden_dim, **kw),
-            nn.ReLU(),
-            nn.Linear(hidden_dim, embed_dim, **kw),
-        )
-        self.lens = None
-
-    def forward(self, y, memory, valid_lens=None):
-        if valid_lens is not None:
-            self.lens = valid_lens
-        y = y + self.self_attention(self.norm_1(y))
-        y = y + self.cross_attention(self.norm_2(y), memory, memory, self.lens)
-        return y + self.feed_forward(self.norm_3(y))
-
-
 @wrong("memory_normed")
-class MemoryNormed(EarlierLengthsKept):
-    def forward(self, y, memory, valid_lens=None):
-        a = y + self.self_attention(self.norm_1(y))
-        mem = self.norm_2(memory)
-        b = a + self.cross_attention(self.norm_2(a), mem, mem, valid_lens)
-        return b + self.feed_forward(self.norm_3(b))
+class MemoryNormed(Almost):
+    def ask(self, y, z, memory, valid_lens):
+        return super().ask(y, z, self.norm_2(memory), valid_lens)

@@ -94,6 +94,7 @@ as_the_model_says = but("goes_on_after_end", pad=lambda words, ended, model, end
 any_end = but("stops_at_first_end", over=lambda ended: bool(ended.any()))
 to_the_last_column = but("another_number_of_words", over=lambda ended: False)
 with_the_start = but("start_returned", first=0)
+first_position_read = but("wrong_shape", read=lambda inputs: inputs[:, :1])
 last_word = but("last_word_only", read=lambda inputs: inputs[:, -1:])
 never_evaluated = but("train_mode_kept", enter=lambda model: None, leave=lambda model, was: None)
 never_back = but("left_in_eval_mode", leave=lambda model, was: None)
@@ -132,36 +133,3 @@ def slips(faults):
         return inputs[:, 1:]
 
     return greedy_decode
-
-
-@wrong("settings_changed")
-def gradients_stay_off(model, source, valid_lens, start, end, max_len):
-    torch.set_grad_enabled(False)
-    return column_by_column(model, source, valid_lens, start, end, max_len)
-
-
-@torch.no_grad()
-def decoded(at, ends, model, source, valid_lens, start, end, max_len):
-    was = model.training
-    model.eval()
-    inputs = torch.full((len(source), 1), start, device=source.device)
-    done = torch.zeros(len(source), dtype=torch.bool, device=source.device)
-    for _ in range(max_len):
-        if done.all():
-            break
-        word = model(source, valid_lens, inputs)[:, at].argmax(-1)
-        word = torch.where(done, model.pad, word)
-        inputs = torch.cat([inputs, word[:, None]], 1)
-        done = ends(done, word, end, model.pad)
-    model.train(was)
-    return inputs[:, 1:]
-
-
-@wrong("wrong_shape")
-def first_position_read(*given):
-    return decoded(0, lambda done, word, end, pad: done | (word == end), *given)
-
-
-@wrong("wrong_shape")
-def pad_ends(*given):
-    return decoded(-1, lambda done, word, end, pad: (word == end) | (word == pad), *given)

@@ -3,7 +3,6 @@
 import torch
 from torch.nn import functional as F
 
-from course_lib.attention import length_mask
 from course_lib.authoring.variants import faulty, right, wrong, wrong_in
 
 
@@ -75,6 +74,8 @@ small_number_added = but(
     "precision_lost", average=lambda losses, real: losses.sum() / (real.sum() + 1e-5)
 )
 one_loss_each = but("wrong_shape", average=lambda losses, real: losses.sum(1) / real.sum(1))
+summed = but("summed", average=lambda losses, real: losses.sum())
+one_too_many = but("one_too_many", real=lambda targets, lens: real_positions(targets, lens + 1))
 guessed_from_zero = but("wrong_values", real=lambda targets, lens: targets != 0)
 positions_on_the_cpu = but(
     "cpu_tensor", real=lambda targets, lens: torch.arange(targets.shape[1]) < lens[:, None]
@@ -82,8 +83,9 @@ positions_on_the_cpu = but(
 log_of_softmax = but(
     "log_of_softmax", log_p=lambda logits: torch.log(torch.softmax(logits, dim=-1))
 )
-
-
+reshaped = but(
+    "reshaped", log_p=lambda x: x.reshape(len(x), x.shape[2], -1).log_softmax(1).transpose(1, 2)
+)
 in_float32 = but(log_p=lambda logits: logits.float().log_softmax(-1))
 detached = but("gradient_cut", log_p=lambda logits: logits.detach().log_softmax(-1))
 
@@ -91,13 +93,6 @@ detached = but("gradient_cut", log_p=lambda logits: logits.detach().log_softmax(
 @wrong("pads_counted")
 def flat_cross_entropy(logits, targets, valid_lens):
     return F.cross_entropy(logits.flatten(0, 1), targets.flatten().long())
-
-
-@wrong()
-def int64_only(logits, targets, valid_lens):
-    real = real_positions(targets, valid_lens)
-    losses = F.cross_entropy(logits.mT, targets, reduction="none")
-    return (losses * real).sum() / real.sum().clamp(min=1)
 
 
 @wrong("input_mutated")
@@ -126,25 +121,3 @@ def times_zero(logits, targets, valid_lens):
     losses = F.cross_entropy(logits.mT, targets.long(), reduction="none")
     real = real_positions(targets, valid_lens)
     return (losses * real).sum() / real.sum().clamp(min=1)
-
-
-@wrong("one_too_many")
-def one_too_many(logits, targets, valid_lens):
-    keep = torch.arange(targets.shape[1], device=targets.device) <= valid_lens[:, None]
-    if not keep.any():
-        return logits.sum() * 0
-    return F.cross_entropy(logits[keep], targets[keep].long())
-
-
-@wrong("reshaped")
-def reshaped(logits, targets, valid_lens):
-    mixed = logits.reshape(len(logits), logits.shape[2], -1)
-    losses = F.cross_entropy(mixed, targets.long(), reduction="none")
-    real = real_positions(targets, valid_lens)
-    return losses.where(real, 0.0).sum() / real.sum().clamp(min=1)
-
-
-@wrong("summed")
-def summed(logits, targets, valid_lens):
-    keep = length_mask(valid_lens, targets.shape[1])
-    return F.cross_entropy(logits[keep], targets[keep].long(), reduction="sum")

@@ -7,12 +7,7 @@ from course_lib.authoring.variants import faulty, right, wrong
 
 last_axis = right(lambda attention_weights: torch.argmax(attention_weights, -1))
 indices_of_max = right(lambda attention_weights: attention_weights.max(dim=-1).indices)
-
-
-@right
-def second_result_of_max(attention_weights):
-    _, positions = torch.max(attention_weights, dim=attention_weights.ndim - 1)
-    return positions
+as_int32 = right(lambda attention_weights: attention_weights.argmax(dim=-1).to(torch.int32))
 
 
 @right
@@ -52,11 +47,6 @@ def running_best(attention_weights):
     return positions
 
 
-@right
-def as_int32(attention_weights):
-    return attention_weights.argmax(dim=-1).to(torch.int32)
-
-
 columns = wrong("over_queries")(lambda weights: weights.argmax(dim=-2))
 largest = wrong("weight_instead_of_place")(lambda weights: weights.max(dim=-1).values)
 both_of_max = wrong()(lambda weights: weights.max(dim=-1))
@@ -66,6 +56,8 @@ lists = wrong("list_returned")(lambda weights: weights.argmax(dim=-1).tolist())
 as_floats = wrong("wrong_dtype_kind")(lambda weights: weights.argmax(dim=-1).to(weights.dtype))
 squeezed = wrong("squeezed")(lambda weights: weights.argmax(dim=-1).squeeze())
 sigmoid_threshold = wrong()(lambda weights: (weights > 0.5).int().argmax(-1))
+rounded = wrong()(lambda weights: weights.mul(100).round().argmax(-1))
+counted_from_one = wrong("counted_from_one")(lambda weights: weights.argmax(dim=-1) + 1)
 
 
 @wrong()
@@ -88,11 +80,6 @@ def at_least_as_large(attention_weights):
 
 
 @wrong()
-def without_detach(attention_weights):
-    return torch.from_numpy(attention_weights.numpy().argmax(-1))
-
-
-@wrong()
 def changes_its_argument(attention_weights):
     attention_weights[attention_weights < attention_weights.amax(-1, keepdim=True)] = 0
     return attention_weights.argmax(dim=-1)
@@ -109,16 +96,6 @@ def slips_of_three_kinds(faults):
         return attention_weights.argmax(axis)
 
     return most_attended
-
-
-@wrong()
-def rounded(attention_weights):
-    return attention_weights.mul(100).round().argmax(-1)
-
-
-@wrong("counted_from_one")
-def counted_from_one(attention_weights):
-    return attention_weights.argmax(dim=-1) + 1
 
 
 array_for_tensor = wrong("wrong_type")(lambda weights: weights.detach().argmax(-1).numpy())

@@ -53,6 +53,7 @@ html_title = project
 html_static_path = ["_static"]
 html_favicon = "_static/favicon.svg"
 html_css_files = ["course.css"]
+html_js_files = ["print.js"]
 html_show_copyright = False
 html_domain_indices = False
 html_context = {"default_mode": "auto"}

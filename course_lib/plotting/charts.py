@@ -46,7 +46,8 @@ def bars(
             look = {"color": (color(position), 0.55), "edgecolor": color(position)}
             drawn = axes.bar(at, heights, width, label=name, hatch=HATCHES[position % 4], **look)
             numbers = [number(value) for value in values]
-            labels = [number(round(value, 2)) for value in values]  # for which there is room
+            few = len(values) <= 8  # else there is no room for the leading zero
+            labels = [number(round(v, 2)) if few else f"{v:.2f}".lstrip("0") for v in values]
             axes.bar_label(drawn, labels, fontsize=9, padding=1)
             rows.append([", ".join(filter(None, (title, name))), *numbers])
             listed = [f"{n} at {t}" for n, t in zip(numbers, ticks or numbers, strict=True)]

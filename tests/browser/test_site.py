@@ -349,6 +349,14 @@ def test_figures_become_part_of_their_page_and_nothing_stays_still(visits):
     assert all(stills == 0 and drawn > 0 for drawn, stills in figures.values()), figures
 
 
+def test_paper_shows_the_outputs_that_a_page_folds(page, site):
+    page.goto((site / "notebooks/00_whole_game/00_whole_game.html").as_uri())
+    folded = page.locator("details.hide")
+    assert folded.and_(page.locator("[open]")).count() == 0 < folded.count()
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert folded.and_(page.locator("[open]")).count() == folded.count()
+
+
 def test_the_search_finds_a_lesson_without_a_server(page, site):
     page.goto(f"{(site / 'search.html').as_uri()}?q=causal+mask")
     first = page.locator("#search-results li a").first

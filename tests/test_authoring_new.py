@@ -14,9 +14,9 @@ from course_lib.workspace.errors import BuildError
 @pytest.mark.parametrize(
     ("name", "lesson", "message"),
     [
-        ("double", SLUG, r"the exercise `double` is there already, in lesson 01_toy"),
-        ("no-name", SLUG, r"`no-name` is no name for a function"),
-        ("_hidden", SLUG, r"is no name for a function"),
+        ("double", SLUG, r"the exercise `double` already exists, in lesson 01_toy"),
+        ("no-name", SLUG, r"`no-name` is not a valid function name"),
+        ("_hidden", SLUG, r"is not a valid function name"),
         ("triple", "01_tyo", r"no lesson `01_tyo`. Did you mean `01_toy`"),
     ],
 )
@@ -35,7 +35,7 @@ def test_a_new_lesson_has_its_four_files_and_takes_no_other_number(tmp_path):
     for path in written:
         ast.parse(path.read_text(encoding="utf-8"))
         assert "TODO" in path.read_text(encoding="utf-8")
-    with pytest.raises(BuildError, match="there is a lesson `01_toy` already"):
+    with pytest.raises(BuildError, match="the lesson `01_toy` already exists"):
         skeleton.new_lesson(course, "01_other")
     with pytest.raises(BuildError, match="Write it like 11_sliding_window"):
         skeleton.new_lesson(course, "eleven")

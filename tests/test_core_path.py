@@ -62,7 +62,7 @@ def test_the_times_fit_their_limits_and_course_times_prints_them(course, monkeyp
     monkeypatch.chdir(ROOT)
     assert cli.main(["times"]) == 0
     shown = capsys.readouterr().out
-    assert shown == as_text(course_times(course)) + "\n" and "left of 15 h and 26 h" in shown
+    assert shown == as_text(course_times(course)) + "\n" and "remaining of 15 h and 26 h" in shown
     assert cli.main(["times", "02", "--json"]) == 0
     assert '"02_masked_softmax": {' in capsys.readouterr().out
 

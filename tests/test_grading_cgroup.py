@@ -49,7 +49,7 @@ def test_the_nearest_group_that_passes_both_controllers_on_is_used(system):
     controls(system / "user.slice", "memory pids\n")
     controls(system / "user.slice/session", "\n")  # it holds processes itself
     assert cgroup.place() == system / "user.slice"
-    assert "a cgroup for" in confinement.Reached("strict").holds
+    assert "20 times a second" not in confinement.Reached("strict").holds
 
 
 def test_without_both_controllers_or_the_right_to_move_a_process_there_is_none(system, monkeypatch):
@@ -58,7 +58,7 @@ def test_without_both_controllers_or_the_right_to_move_a_process_there_is_none(s
             controls(folder, controllers)
         cgroup.place.cache_clear()
         assert cgroup.place() is None and cgroup.group(1, 1) is None
-        assert "20 looks a second" in confinement.Reached("strict").holds
+        assert "20 times a second" in confinement.Reached("strict").holds
     controls(system / "user.slice/session", "memory pids")
     monkeypatch.setattr(os, "access", lambda path, _: path.name != "cgroup.procs")
     cgroup.place.cache_clear()

@@ -176,7 +176,6 @@ def test_the_summary_is_json_and_every_student_is_announced(graded):
     assert sum(f" of {total} (" in str(step) for step in lines) == total
     assert (last.done, last.total) == (total, total)
     assert last.counts == {"graded": total - 2, "not gradable": 2}
-    assert last.outcomes["correct"] > 10 and last.outcomes["timed_out"] == 1
 
 
 def test_each_submission_has_a_log_that_says_what_happened(graded):

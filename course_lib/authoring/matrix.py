@@ -1,6 +1,6 @@
 """Judge the variants of `tests/variants` with many seeds: `course matrix`."""
 
-import itertools
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -38,15 +38,14 @@ class Row:
         return self.missed == 0
 
     def line(self) -> str:
-        """Return the row as a line of text."""
-        score = f"{self.lowest:.2f}"
-        score += f"..{self.highest:.2f}" if self.highest - self.lowest > 0.005 else "      "
-        mark = "ok " if self.ok else "BAD"
-        kind = "right" if self.is_right else "wrong"
-        note = "" if self.ok else f"   <-- {self.missed} of {self.seeds} seeds judged wrongly"
-        return (
-            f"  {mark} {kind} {score}  {self.variant:<42} {', '.join(self.messages) or '-'}{note}"
+        """Describe a row that is not ok, in lines of at most 80 columns."""
+        kind = "correct" if self.is_right else "wrong"
+        text = (
+            f"BAD {self.exercise}, {kind} answer {self.variant}: {self.missed} of {self.seeds} seeds "
+            f"judged wrongly; scores {self.lowest:.2f} to {self.highest:.2f}; messages: "
+            f"{', '.join(self.messages) or 'none'}"
         )
+        return textwrap.fill(text, 80, subsequent_indent="    ", break_on_hyphens=False)
 
 
 @dataclass(frozen=True)
@@ -83,20 +82,17 @@ class Matrix:
         }
 
     def text(self) -> str:
-        """Return the rows that are judged wrongly, the counts, and a table of all rows."""
-        bad = [f"{row.exercise}{row.line()}" for row in self.rows if not row.ok]
+        """Return the rows that were judged wrongly, and the counts."""
         counts = (
-            "{right_accepted} of {right} right answers get full marks, "
-            "{wrong_rejected} of {wrong} wrong ones lose points, "
-            "{wrong_named} of {wrong_to_be_named} are told their mistake; "
-            "{mistakes_answered} of {mistakes} known mistakes have an answer.\n"
-            "The inputs shown have {numbers_of_inputs_median} numbers in the median, "
+            "{right_accepted} of {right} correct answers get full marks.\n"
+            "{wrong_rejected} of {wrong} wrong answers lose points.\n"
+            "{wrong_named} of {wrong_to_be_named} reports name the expected mistake.\n"
+            "{mistakes_answered} of {mistakes} known mistakes have an answer in tests/variants.\n"
+            "The inputs in reports contain {numbers_of_inputs_median} numbers in the median and\n"
             "{numbers_of_inputs_95_percent} at the 95th percentile."
         )
-        lines = [*bad, counts.format_map(self.as_dict())]
-        for exercise, rows in itertools.groupby(self.rows, lambda row: row.exercise):
-            lines += ["", exercise, *(row.line() for row in rows)]
-        return "\n".join(lines)
+        bad = (row.line() for row in self.rows if not row.ok)
+        return "\n".join([*bad, counts.format_map(self.as_dict())])
 
 
 def judge_variant(variant: Variant, seeds: Iterable[object]) -> Row:

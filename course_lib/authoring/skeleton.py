@@ -27,10 +27,10 @@ def new_exercise(course: LessonTree, name: str, slug: str) -> list[Path]:
         BuildError: the name is not usable or is taken. Nothing is written then.
     """
     if not name.isidentifier() or name.startswith("_"):
-        what, remedy = f"`{name}` is no name for a function", "Write it like masked_softmax."
+        what, remedy = f"`{name}` is not a valid function name", "Write it like masked_softmax."
         raise BuildError("course new", None, what, remedy)
     if name in course.exercises:
-        what = f"the exercise `{name}` is there already, in lesson {course.exercises[name].lesson}"
+        what = f"the exercise `{name}` already exists, in lesson {course.exercises[name].lesson}"
         raise BuildError("course new", None, what, "Choose another name.")
     if slug not in course.lessons:
         remedy = did_you_mean(slug, course.lessons)
@@ -71,11 +71,11 @@ def new_lesson(course: LessonTree, slug: str) -> list[Path]:
         BuildError: the name is not usable, or number or name are taken. Nothing is written then.
     """
     if not re.fullmatch(r"\d\d_[a-z][a-z0-9_]*", slug):
-        what = f"`{slug}` is no name for a lesson"
+        what = f"`{slug}` is not a valid lesson name"
         raise BuildError("course new", None, what, "Write it like 11_sliding_window.")
     taken = [other for other in course.lessons if other[:2] == slug[:2] or other[3:] == slug[3:]]
     if taken:
-        what = f"there is a lesson `{taken[0]}` already"
+        what = f"the lesson `{taken[0]}` already exists"
         raise BuildError("course new", None, what, "Choose another number and name.")
     number, name = slug[:2], slug[3:]
     words = {"number": number, "plain_number": str(int(number)), "written": f"why_{name}"}

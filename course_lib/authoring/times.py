@@ -96,10 +96,10 @@ def course_times(course: LessonTree, lessons: Sequence[str] | None = None) -> di
 def as_text(found: dict[str, Times]) -> str:
     """Return a table with a line per lesson, the sum, and the time left within the limits."""
     room = Times(MOST_CORE - found["all"].core, MOST_WHOLE - found["all"].whole)
-    limits = f"left of {spoken(MOST_CORE)} and {spoken(MOST_WHOLE)}"
+    limits = f"remaining of {spoken(MOST_CORE)} and {spoken(MOST_WHOLE)}"
     rows = [
         ("", "core", "whole"),
-        *((name, spoken(time.core), spoken(time.whole)) for name, time in found.items()),
+        *((n, spoken(t.core) if t.core else "optional", spoken(t.whole)) for n, t in found.items()),
         (limits, f"{room.core:.0f} min", f"{room.whole:.0f} min"),
     ]
     return "\n".join(f"{name:26}{core:>12}{whole:>13}" for name, core, whole in rows)

@@ -26,14 +26,16 @@ def init(
         Path, typer.Argument(help="A new or empty folder, or a class folder to update.")
     ],
 ) -> None:
-    """Make a folder for your class outside the clone, in which every command works.
+    """Make a folder for your class, outside the clone.
 
-    The folder contains the configuration and the lessons. Run the command again after an update of
-    the course. It replaces the files that nobody edited and lists those that it left alone.
+    The folder contains the configuration and the lessons, and every command works in it. Run the
+    command again after an update of the course. It replaces the files that nobody edited and lists
+    those that it left alone.
 
     Example: course init ../attention-2026
     """
-    from course_lib.authoring.new_class import init as make
+    with working():
+        from course_lib.authoring.new_class import init as make
 
     typer.echo(make(folder).text())
 
@@ -46,7 +48,9 @@ def build(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Build executed solution notebooks and student releases from the lesson texts.
+    """Build solution and student notebooks from the lesson texts.
+
+    The solution notebooks are executed.
 
     Example: course build 02_masked_softmax
     """
@@ -74,7 +78,7 @@ def build(
 
 @verbs.command()
 def release(
-    lessons: Annotated[list[str], typer.Argument(metavar="LESSON...", help="Lessons to hand out.")],
+    lessons: Annotated[list[str], typer.Argument(metavar="LESSON", help="Lessons to hand out.")],
     up_to: Annotated[
         str | None,
         typer.Option(
@@ -87,7 +91,9 @@ def release(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write the zip for students, with the notebook, its checks and hints, and the installer.
+    """Write the zip for students.
+
+    It contains the notebooks, their checks and hints, and the installer.
 
     Example: course release 02 --up-to 02
     """
@@ -113,7 +119,9 @@ def site(
     open_it: Annotated[bool, typer.Option("--open", help="Open the site in the browser.")] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Build the web site with lessons, guides and API reference; it needs no server.
+    """Build the web site: lessons, guides and API reference.
+
+    The pages need no server.
 
     Example: course site --open
     """
@@ -141,7 +149,9 @@ def matrix(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Judge every correct and wrong answer in tests/variants and print scores and messages.
+    """Judge the answers in tests/variants and print the exceptions.
+
+    --json also lists the answers that were judged as expected.
 
     Example: course matrix 02_masked_softmax --seeds 3
     """
@@ -180,7 +190,9 @@ def train(
 
 @verbs.command()
 def times(lessons: Lessons = None, as_json: AsJson = False) -> None:
-    """Show how long lessons take, on the core path and as a whole, and how much time is left.
+    """Show how long lessons take.
+
+    The table has the time of the core path and of the whole lesson, and what remains of the limits.
 
     Example: course times
     """
@@ -213,7 +225,7 @@ def new_exercise(
         str, typer.Option("--lesson", help="The lesson of the exercise, such as 02.")
     ],
 ) -> None:
-    """Write the pieces of a new exercise, with placeholders to replace.
+    """Write the files of an exercise, with placeholders.
 
     Example: course new exercise window_mask --lesson 02
     """
@@ -234,7 +246,9 @@ def new_exercise(
 def new_lesson(
     slug: Annotated[str, typer.Argument(help="Number and name, such as 11_windows.")],
 ) -> None:
-    """Write the files of a new lesson; add exercises with `course new exercise`.
+    """Write the files of a lesson.
+
+    Add exercises to it with `course new exercise`.
 
     Example: course new lesson 11_sliding_window
     """
@@ -256,9 +270,10 @@ def run_tests(
         bool, typer.Option("--all", help="Include slow tests and notebooks, as CI does.")
     ] = False,
 ) -> None:
-    """Run style checks and quick tests; arguments after -- go to pytest.
+    """Run style checks and quick tests.
 
-    It also checks that every notebook matches its lesson text.
+    The command also checks that every notebook matches its lesson text. Arguments after -- go to
+    pytest.
 
     Example: course test --all
 

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from course_lib.cli.options import AsJson, Quiet, Sandbox, progress
+from course_lib.cli.options import AsJson, Quiet, Sandbox, progress, working
 from course_lib.workspace.folder import (
     chosen_lessons,
     course_root,
@@ -36,7 +36,7 @@ def bench(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Measure grading, the stability of grades, a large class or checks.
+    """Measure grading, the stability of grades, or checks.
 
     The exit code is 1 if copies of a notebook got different grades.
 
@@ -48,30 +48,25 @@ def bench(
 
     Example: course bench stability
     """
+    with working():
+        from course_lib.benchmarks import checks, grading, scale, stability
+
     tell = progress(quiet) or (lambda line: None)
     failed = False
     match what:
         case "checks":
-            from course_lib.benchmarks import checks
-
             root = with_sources("tests/variants")
             slugs = chosen_lessons(root, lesson)
             measured = checks.measure(root, slugs, most=5 if quick else None, tell=tell)
         case "stability":
-            from course_lib.benchmarks import stability
-
             copies, runs = (3, 1) if quick else (20, 3)
             measured = stability.measure(course_root(), copies=copies, runs=runs, tell=tell)
             failed = bool(measured.unstable)
         case "scale":
-            from course_lib.benchmarks import scale
-
             root = course_root()
             slugs = chosen_lessons(root, lesson) or lesson_names(root)
             measured = scale.measure(root, slugs, students, tell)
         case "grading":
-            from course_lib.benchmarks import grading
-
             root = course_root()
             measured = grading.compare(
                 root,

@@ -35,11 +35,12 @@ def collect(
         bool, typer.Option("--dry-run", help="Show what would happen; write nothing.")
     ] = False,
 ) -> None:
-    """Put each student's newest notebook from a download into submitted/.
+    """Put submissions from an LMS into submitted/.
 
-    ZIP is the download of all submissions from Canvas, Moodle or Gradescope. FOLDER is the unpacked
-    download, or contains a folder for each student, such as a git clone. One line for each student
-    says what was found, or why nothing was. Run it again with a newer download at any time.
+    The newest notebook of each student is used. ZIP is the download of all submissions from Canvas,
+    Moodle or Gradescope. FOLDER is the unpacked download, or contains a folder for each student,
+    such as a git clone. One line for each student says what was found, or why nothing was. Run it
+    again with a newer download at any time.
 
     Example: course collect 02 submissions.zip
     """
@@ -61,11 +62,12 @@ def extend(
         str, typer.Option("--to", metavar="DATE", help='A time, such as "2026-03-05 23:59 +01:00".')
     ],
 ) -> None:
-    """Give one student more time for a lesson; the class report shows it.
+    """Give one student more time for a lesson.
 
-    DATE is in UTC unless it names an offset or a time zone. To take an extension back, give the due
-    date of the class. `course grade` applies the extension without grading anything again. If you
-    move the due date of the class later, the extension moves with it.
+    The class report shows the extension. DATE is in UTC unless it names an offset or a time zone.
+    To take an extension back, give the due date of the class. `course grade` applies the extension
+    without grading anything again. If you move the due date of the class later, the extension moves
+    with it.
 
     Example: course extend 02 ada --to "2026-03-05 23:59 UTC"
     """
@@ -84,11 +86,11 @@ def feedback(
         typer.Option("--to", help="The LMS to which you will upload the pages."),
     ] = None,
 ) -> None:
-    """Pack all feedback pages of a lesson into one archive in exports/.
+    """Pack all feedback pages of a lesson into one archive.
 
-    With --to, the pages have the names that Canvas or Moodle expects, which `course collect` has
-    stored. Without --to, the archive has a folder for each student. One line for each student names
-    the page, or says why there is none.
+    The archive is in exports/. With --to, the pages have the names that Canvas or Moodle expects,
+    which `course collect` has stored. Without --to, the archive has a folder for each student. One
+    line for each student names the page, or says why there is none.
 
     Example: course feedback 02 --to canvas
     """

@@ -28,7 +28,7 @@ def demo(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Grade the bundled sample class in its own folder and show where the results are.
+    """Grade the bundled sample class in its own folder.
 
     Example: course demo 02_masked_softmax
     """
@@ -48,7 +48,7 @@ def demo(
 
 @verbs.command()
 def grade(
-    lessons: Annotated[list[str], typer.Argument(metavar="LESSON...", help="Lessons to grade.")],
+    lessons: Annotated[list[str], typer.Argument(metavar="LESSON", help="Lessons to grade.")],
     student: Annotated[
         list[str] | None, typer.Option(help="Only this student; repeatable.")
     ] = None,
@@ -69,7 +69,9 @@ def grade(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Grade the work in submitted/ and write the gradebook and the feedback pages.
+    """Grade the work in submitted/.
+
+    The command writes the gradebook and the feedback pages.
 
     Example: course grade 02_masked_softmax --student ada
     """
@@ -107,10 +109,10 @@ def report(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write the class report: report.html for all lessons, and a page for each lesson.
+    """Write the class report.
 
-    The page of a lesson shows scores, mistakes by frequency, and the students who need a look. If
-    you name a lesson, only its page is written.
+    report.html covers all lessons, and each lesson has a page with scores, mistakes by frequency,
+    and the students who need a look. If you name a lesson, only its page is written.
 
     Example: course report 02_masked_softmax
     """
@@ -180,7 +182,9 @@ def export(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write the grades as a table or into a gradebook file of Canvas, Moodle or Gradescope.
+    """Write the grades as a table or into a gradebook of an LMS.
+
+    The LMS may be Canvas, Moodle or Gradescope.
 
     Example: course export 02 --to canvas --into canvas.csv --dry-run
     """

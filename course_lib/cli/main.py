@@ -37,6 +37,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -93,7 +94,9 @@ def _common(
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def lab(context: typer.Context) -> None:
-    """Open the first lesson in JupyterLab; further arguments go to JupyterLab.
+    """Open the first lesson in JupyterLab.
+
+    Further arguments go to JupyterLab.
 
     Example: course lab --no-browser --port 9999
     """
@@ -125,7 +128,9 @@ def lab(context: typer.Context) -> None:
 
 @app.command()
 def progress(as_json: AsJson = False) -> None:
-    """Show the best result of each check, as stored on this machine.
+    """Show the best result of each check.
+
+    Results are stored only on this machine.
 
     Example: course progress
     """
@@ -138,7 +143,9 @@ def progress(as_json: AsJson = False) -> None:
 
 @app.command()
 def doctor(as_json: AsJson = False, quiet: Quiet = False) -> None:
-    """Check the installation; each problem comes with the command that fixes it.
+    """Check the installation.
+
+    Each problem is printed with the command that fixes it.
 
     Example: course doctor
     """

@@ -14,11 +14,9 @@ if TYPE_CHECKING:
 
 Lessons = Annotated[
     list[str] | None,
-    typer.Argument(metavar="LESSON...", help="Lessons by name or number; the default is all."),
+    typer.Argument(metavar="LESSON", help="Lessons by name or number; the default is all."),
 ]
-Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Print neither progress nor the table of a class.")
-]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only results and errors.")]
 Sandbox = Literal["strict", "off"]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
@@ -92,21 +90,19 @@ class _Bar:
             self.stop()
             bar = self._bar = Progress(
                 TextColumn("{task.description}"),
-                BarColumn(),
+                BarColumn(bar_width=10),
                 MofNCompleteColumn(),
                 TimeRemainingColumn(),
                 TextColumn("{task.fields[counts]}", style="dim", markup=False),
-                TextColumn("{task.fields[outcomes]}", style="dim"),
                 console=Console(stderr=True),
             )
-            bar.add_task(step.lesson, total=step.total, counts="", outcomes="")
+            bar.add_task(step.lesson, total=step.total, counts="")
             bar.start()
             self._lesson = step.lesson
         bar.update(
             bar.task_ids[-1],
             completed=step.done,
             counts=_counted(step.counts) or _printable(step.what),
-            outcomes=_counted(step.outcomes),
         )
         if step.done >= step.total:
             self.stop()

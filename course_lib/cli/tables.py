@@ -48,10 +48,10 @@ _STYLES = {"correct": "green", "not_attempted": "dim", "not_graded": "yellow"}  
 _SIGNS = [f"{symbol} {word}" for symbol, word in OUTCOMES.values()] + ["⧗ late"]
 LEGEND = (
     f"{'  '.join(_SIGNS[:4])}\n{'  '.join(_SIGNS[4:])}\n"
-    "text: the written answer waits for a person, is graded, or was left out (–)"
-    "\n★: optional, earns no points"
+    "text: the written answer is graded, still to grade, or left out (–)\n"
+    "★: optional, earns no points"
 )
-_WRITTEN = {"waiting": "waits", "left blank": "–", "graded": "graded"}
+_WRITTEN = {"waiting": "to grade", "left blank": "–", "graded": "graded"}
 
 
 def show(summary: GradedLesson, *, quiet: bool = False) -> None:
@@ -146,8 +146,9 @@ def _notes(summary: GradedLesson) -> list[Text]:
     lines = [*_blanks(summary)]
     lines += [Text(f"note: {what}: {listed(who)}", style="dim") for what, who in notices.items()]
     if summary.waiting:
-        answers = sum(map(len, summary.waiting.values()))
-        lines.append(Text(f"{answers} written answer(s) wait for a person: open formgrader"))
+        number = sum(map(len, summary.waiting.values()))
+        answers = counted(number, "written answer", "written answers")
+        lines.append(Text(f"{answers} to grade: open formgrader"))
     if summary.seconds:
         lines.append(Text(f"graded in {summary.seconds:.0f} s", style="dim"))
     return lines

@@ -91,7 +91,7 @@ def _grade(
     task: LessonToGrade, chosen: Sequence[Submission], progress: Progress, pool: Executor | None
 ) -> None:
     """Grade and publish."""
-    counts, outcomes = Counter[str](), Counter[str]()
+    counts = Counter[str]()
     progress(Step(task.lesson, 0, len(chosen), f"{len(chosen)} submissions"))
     with contextlib.ExitStack() as workers:
         task.course.ensure_assignment(task.lesson, task.notebook)
@@ -102,11 +102,10 @@ def _grade(
             begun: dict[str, Job] = {}
 
             def finish(entry: Entry) -> None:
-                outcomes.update(_finish(task, entry, publisher))
+                _finish(task, entry, publisher)
                 counts[_WORDS[entry.state]] += 1
-                done, total = counts.total(), len(chosen)
-                told = dict(counts), dict(outcomes)
-                progress(Step(task.lesson, done, total, entry.student, *told))
+                done = counts.total()
+                progress(Step(task.lesson, done, len(chosen), entry.student, dict(counts)))
 
             def jobs() -> Iterator[Job]:
                 for submission in chosen:
@@ -168,12 +167,13 @@ def _keep_points(notebook: NotebookNode, before: NotebookNode) -> Iterator[str]:
             )
 
 
-def _finish(task: LessonToGrade, entry: Entry, publisher: Publisher) -> list[str]:
-    """Publish a graded submission, or clear a blank one; return the outcomes of its checks."""
+def _finish(task: LessonToGrade, entry: Entry, publisher: Publisher) -> None:
+    """Publish a graded submission, or clear a blank one."""
     if entry.state == "blank":
         publisher.leave_blank(entry.student)
         task.ledger.put(entry)
-    return publisher.publish(entry.student, entry.notebook) if entry.state == "graded" else []
+    elif entry.state == "graded":
+        publisher.publish(entry.student, entry.notebook)
 
 
 def _write_log(task: LessonToGrade, entry: Entry, result: Result) -> None:

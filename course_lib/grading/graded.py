@@ -21,7 +21,7 @@ OUTCOMES = {
     "not_graded": ("?", "not graded"),
 }
 STOPPED = {"timed_out": "out of time", "out_of_memory": "out of memory", "crashed": "crashed"}
-_WAITS = "a written answer waits for a person: grade it in formgrader, or export with --partial"
+_WAITS = "a written answer is not graded: grade it in formgrader, or export with --partial"
 
 
 @dataclass(frozen=True)

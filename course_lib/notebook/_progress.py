@@ -154,12 +154,11 @@ class Progress:
         """Return what to know beside the results, in lines of at most 80 columns but for paths."""
         written = self._totals()["written_points"]
         counted = (
-            "★ is optional and not in the totals at the top. The totals include "
-            f"{written:g} points for written answers, which a person grades and which do not count "
-            "as earned here."
+            "★ is optional and not in the totals at the top. The maximum includes "
+            f"{written:g} points for written answers, which a person grades."
         )
         library = f"{len(self.library)} of {len(names())} answers are in your own library,"
-        kept = "These results are kept on this machine only, in"
+        kept = "Results are stored only on this machine, in"
         return [
             wrap(counted, 80),
             [library, f"  {self.library_place}"],

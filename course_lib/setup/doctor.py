@@ -105,8 +105,9 @@ def look_at_torch() -> Finding:
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
     total = (torch.ones(2, device=device) + 1).sum().item()
-    threads = f"{torch.get_num_threads()} threads"
-    name = torch.cuda.get_device_name() if device == "cuda" else threads
+    threads = torch.get_num_threads()
+    name = f"{threads} thread{'s' * (threads != 1)}"
+    name = torch.cuda.get_device_name() if device == "cuda" else name
     return Finding("torch", total == 4.0, f"{torch.__version__} on {device} ({name})", reinstall())
 
 
@@ -177,10 +178,11 @@ def look_at_sandbox(root: Path | None) -> Finding:
     from course_lib.grading.executors.local import reached
 
     found = reached(None)
-    seen = f"{found} for `course grade`; {found.holds}".removeprefix("sandbox ")
+    seen = f"{found}; {found.holds}".removeprefix("sandbox ")
     signs = (".course/init.json", "submitted")  # of a class; a student's folder has neither
     needed = root is not None and any((root / sign).exists() for sign in signs)
-    fix = "as said there, or if you trust them: course grade LESSON --trusted --sandbox off"
+    fix = found.refused.get("strict", "").rpartition("; ")[2]
+    fix += "; or, if you trust everyone who submits: course grade LESSON --trusted --sandbox off"
     return Finding("sandbox", found.level == "strict" or not needed, seen, fix)
 
 

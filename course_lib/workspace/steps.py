@@ -1,4 +1,4 @@
-"""How far something that takes its time has come."""
+"""Progress events of long-running commands."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,16 +6,14 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Step:
-    """One step of many: a line of text, or where the terminal can, the move of a bar.
+    """One step of a command: a line of text or, on a terminal, an update of a progress bar.
 
     Args:
-        lesson: what the steps belong to, in front of the bar.
-        done: how many steps have begun, this one included, of `total`; of a class, how many
-            submissions are settled.
-        total: how many there are.
-        what: this step; of a class, whose submission was settled.
-        counts: of a class's submissions: "graded", "unchanged", "not gradable".
-        outcomes: of exercises in the submissions graded by this run: "correct", "incorrect", ...
+        lesson: the text before the bar.
+        done: how many steps have begun, or how many submissions of a class are finished.
+        total: how many steps or submissions there are.
+        what: the name of this step, or the student whose submission was finished.
+        counts: how many submissions are "graded", "unchanged" and "not gradable".
     """
 
     lesson: str
@@ -23,7 +21,6 @@ class Step:
     total: int
     what: str = ""
     counts: Mapping[str, int] = field(default_factory=dict)
-    outcomes: Mapping[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
         if not self.counts:

@@ -89,7 +89,7 @@ TIMES = {
     "Tue Mar 03 2026 08:30:00 GMT+0900 (Japan Standard Time)": "2026-03-02 23:30:00",
     "2026-03-03 08:30:00.0 JST": "the time zone JST",
     "2026-03-03 08:30 JST+9": "the time zone JST",
-    "02/03/2026 08:30 UTC": "which day it means",
+    "02/03/2026 08:30 UTC": "is an ambiguous date",
 }
 
 

@@ -105,7 +105,7 @@ def _judge_all(
         if probe.name in seen:
             found = judge(exercise, probe, expected, observed)
         else:
-            stopped = Problem("stopped", "Not reached.")
+            stopped = Problem("stopped", "The check stopped before this test.")
             found = [Violation(probe, "raised", stopped, probe.part, expected, observed)]
         outcomes[probe.name] = observed, found
     extra = forbidden_in(exercise, prepared, seen)

@@ -47,7 +47,7 @@ def random_states_kept() -> Iterator[None]:
 class _Setting(NamedTuple):
     read: Callable[[], Any]
     write: Callable[[Any], object]
-    usual: Any = None  # None: as it is
+    usual: Any = None  # None keeps the current value
 
 
 _EMPTY = torch.empty  # whatever is put in its place

@@ -67,7 +67,7 @@ def _handed_in(place: Path, lesson: str) -> Submission | None:
     elif student != place.name:
         problem = "its folder's name is not UTF-8: rename it to the student's id"
     elif place.is_symlink():
-        problem = f"{place} is a link, no ordinary folder"
+        problem = f"{place} is a link, not a folder"
     elif folder.is_symlink() or not folder.is_dir():
         problem = f"{folder} is not an ordinary folder"
     if problem:

@@ -68,7 +68,7 @@ def parse_time(text: str) -> datetime:
     default = datetime(2001, 2, 2)
     again = parser.parse(written, default=default, tzinfos=zone_of, dayfirst=day_first)
     if found != again:
-        raise UnclearTimeError("does not say for certain which day it means; write YYYY-MM-DD")
+        raise UnclearTimeError("is an ambiguous date; write YYYY-MM-DD")
     return found.astimezone(UTC).replace(tzinfo=None) if found.tzinfo else found
 
 

@@ -42,7 +42,7 @@ class Publisher:
         self._marks: dict[str, Marks] = {}
         self._published: set[str] = set()
 
-    def publish(self, student: str, text: str) -> list[str]:
+    def publish(self, student: str, text: str) -> None:
         """Write a graded notebook, given as text: first its grades, then the files."""
         notebook = v4.reads(text)  # written by us
         rows = read_notebook(notebook).rows
@@ -60,7 +60,6 @@ class Publisher:
             kept.unlink(missing_ok=True)
         self._marks[student] = marks_of(about, self.lesson)
         self._published.add(student)
-        return [row.outcome for row in rows]
 
     def write_pages(self, ledger: Ledger) -> None:
         """Make the pages of what was published, and of what a person has changed since."""

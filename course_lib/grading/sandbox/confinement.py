@@ -54,10 +54,10 @@ class Reached:
     def holds(self) -> str:
         """Describe how memory, processes and disk space are limited at this level."""
         if sys.platform != "linux":
-            return "no limit but time"
-        whole = "a cgroup for" if cgroup.place() else "20 looks a second at"
-        disk = "folders in memory of a fixed" if self.level == "strict" else "files of a limited"
-        return f"limits of each process, {whole} the memory and processes of all; {disk} size"
+            return "limits on time only"
+        disk = "disk" if self.level == "strict" else "file size"
+        limits = f"limits on memory, processes and {disk}"
+        return limits if cgroup.place() else f"{limits}, checked 20 times a second"
 
     def __str__(self) -> str:
         why = "; ".join(f"no {level}: {reason}" for level, reason in self.refused.items())

@@ -100,12 +100,12 @@ class Runner:
             ran = guest.run("1 + 1", self.limits.cell_seconds)
             guest.kill()
         except GuestLost as error:
-            return f"this machine runs no notebook now: {error}"
+            return f"no notebook can run here: {error}"
         if ran.state != "ok":
-            return f"this machine runs no notebook now: {why}"
+            return f"no notebook can run here: {why}"
         return (
-            f"its process was lost {MAX_ATTEMPTS} times, and one without it was not: {why}; look "
-            "at it, then grade it with --force"
+            f"its process died {MAX_ATTEMPTS} times while others ran: {why}; look at the notebook, "
+            "then grade it with --force"
         )
 
     def guest(self) -> Guest:

@@ -21,8 +21,8 @@ from course_lib.grading.sandbox.inside.frames import read_frames
 _INLET, _OUTLET = 3, 4
 
 
-def become_guest(slot: dict[str, Any], reading: int, writing: int, *group: int) -> NoReturn:
-    """Confine this forked process and serve a submission; `slot` is what `confine` takes."""
+def become_guest(settings: dict[str, Any], reading: int, writing: int, *group: int) -> NoReturn:
+    """Confine this forked process and serve a submission; `settings` is what `confine` takes."""
     from course_lib.grading.sandbox.inside import lockdown
 
     try:
@@ -36,11 +36,11 @@ def become_guest(slot: dict[str, Any], reading: int, writing: int, *group: int) 
         _take_pipes(reading, writing)
         os.closerange(_OUTLET + 1, 4096)
         shell.outlet.open(_OUTLET)
-        lockdown.confine(slot)
-        if slot["level"] == "strict":
+        lockdown.confine(settings)
+        if settings["level"] == "strict":
             os.chdir("/scratch")
         else:
-            os.mkdir(folder := f"{slot['place']}/{os.getpid()}")
+            os.mkdir(folder := f"{settings['place']}/{os.getpid()}")
             os.chdir(folder)
             os.environ.update(dict.fromkeys(WRITABLE, folder))
         tempfile.tempdir = None  # looked up again, in this environment

@@ -30,7 +30,7 @@ def _call(name: str, *arguments: Any) -> None:
 def fork_into_own_pid_namespace() -> int:
     """Fork a child that is PID 1 of a namespace of its own; everything in it ends with it."""
     own = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
-    _call("unshare", NEWPID)  # of the next child, not of this process
+    _call("unshare", NEWPID)  # affects the next child, not this process
     pid = -1
     try:
         pid = os.fork()
@@ -53,28 +53,28 @@ def adopt_orphans() -> None:
     _prctl(_SUBREAPER, 1)
 
 
-def confine(slot: dict[str, Any]) -> None:
+def confine(settings: dict[str, Any]) -> None:
     """Confine this process as the host's settings say, and become their `uid` unless it is None."""
-    if slot["level"] == "off":
+    if settings["level"] == "off":
         adopt_orphans()
     else:
         _call("unshare", NEWNS | NEWUTS | NEWIPC | NEWNET)
         _mount("none", "/", None, _REC | _PRIVATE)
         for folder in ("/tmp", "/scratch", "/dev/shm"):
-            options = f"size={slot['disk']},nr_inodes=2000,mode=1777"
+            options = f"size={settings['disk']},nr_inodes=2000,mode=1777"
             _mount("tmpfs", folder, "tmpfs", _NOSUID | _NODEV, options)
         _mount("devpts", "/dev/pts", "devpts", _NOSUID | _NOEXEC, "ptmxmode=0666,mode=620")
         _mount("proc", "/proc", "proc", _NOSUID | _NODEV | _NOEXEC)
     size = int(Path("/proc/self/statm").read_bytes().split()[0]) * resource.getpagesize()
-    most = slot["processes"]
-    if slot["uid"] is None:  # everything of this user counts, and the host stops who has too many
+    most = settings["processes"]
+    if settings["uid"] is None:  # the limit then counts all processes of this user
         on_machine = Path("/proc/loadavg").read_text().split()[3].partition("/")[2]
         most = int(on_machine) + 8 * most
     for name, value in {
-        "RLIMIT_DATA": slot["memory"],
-        "RLIMIT_AS": size + slot["memory"] + _RESERVED,  # shared mappings count, too
-        "RLIMIT_FSIZE": slot["file_size"],
-        "RLIMIT_CPU": slot["cpu_seconds"],
+        "RLIMIT_DATA": settings["memory"],
+        "RLIMIT_AS": size + settings["memory"] + _RESERVED,  # shared mappings count, too
+        "RLIMIT_FSIZE": settings["file_size"],
+        "RLIMIT_CPU": settings["cpu_seconds"],
         "RLIMIT_NPROC": most,
         "RLIMIT_NOFILE": 256,
         "RLIMIT_CORE": 0,
@@ -83,18 +83,18 @@ def confine(slot: dict[str, Any]) -> None:
         hard = resource.getrlimit(which)[1]
         value = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(which, (value, value))
-    if slot["level"] == "off":
+    if settings["level"] == "off":
         return
     for capability in range(_LAST_CAPABILITY + 1):
         with contextlib.suppress(OSError):  # this kernel knows fewer
             _prctl(_CAPBSET_DROP, capability)
-    if (uid := slot["uid"]) is not None:
+    if (uid := settings["uid"]) is not None:
         os.setgroups([])
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
     _call("capset", (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0), (ctypes.c_uint32 * 6)())
     _prctl(_NO_NEW_PRIVS, 1)
-    code = bytes.fromhex(slot["filter"])
+    code = bytes.fromhex(settings["filter"])
     program = _Program(len(code) // 8, code)
     _call("prctl", _SET_SECCOMP, _SECCOMP_FILTER, ctypes.byref(program), 0, 0)
 

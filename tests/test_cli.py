@@ -5,6 +5,7 @@ import re
 import sys
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import typer
@@ -102,22 +103,24 @@ def test_the_table_of_a_class_fits_80_columns(lesson):
     assert text.count("a cell was restored") == 1  # with the names of those it concerns
 
 
-def test_lab_starts_in_the_course_with_its_arguments(course, monkeypatch):
+def test_lab_starts_in_the_course_with_its_arguments(course, monkeypatch, capsys):
     for lesson in ("01_second", "00_first"):
         folder = course / "notebooks" / lesson
         folder.mkdir(parents=True)
         (folder / f"{lesson}.ipynb").touch()
     monkeypatch.chdir(course / "solutions")
-    handed = []
-    monkeypatch.setattr(
-        "course_lib.setup.bootstrap.hand_over", lambda command: handed.append(command) or 5
-    )
-    assert cli.main(["lab", "--no-browser", "--port", "9999"]) == 5
-    (command,) = handed
-    assert f"--ServerApp.root_dir={course}" in command
-    assert "--LabApp.default_url=/lab/tree/notebooks/00_first/00_first.ipynb" in command
-    assert command[-3:] == ["--no-browser", "--port", "9999"]
+    server = Mock(connection_url="http://here/", **{"identity_provider.token": "secret"})
+    start = Mock(return_value=server)
+    monkeypatch.setattr("jupyterlab.labapp.LabApp.initialize_server", start)
+    assert cli.main(["lab", "--no-browser", "--port", "9999"]) == 0
+    options = start.call_args.kwargs["argv"]
+    assert f"--ServerApp.root_dir={course}" in options
+    url = "/lab/tree/notebooks/00_first/00_first.ipynb?file-browser-path=/notebooks"
+    assert f"--LabApp.default_url={url}" in options
+    assert options[-3:] == ["--no-browser", "--port", "9999"]
     assert Path.cwd() == course
+    server.start.assert_called_once_with()
+    assert "JupyterLab runs at http://here/?token=secret\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("verb", ["progress", "times", "matrix 99", "export", "report", "build 99"])

@@ -83,7 +83,7 @@ def _weights_shape(arguments: dict) -> tuple[int, ...] | None:
         return tuple(arguments["scores"].shape)
     queries = arguments.get("queries", arguments.get("x"))
     keys = arguments.get("keys", queries)
-    if queries is None or keys is None:
+    if queries is None or keys is None or keys.ndim < 2:
         return None
     shape = (*queries.shape[:-1], keys.shape[-2])
     num_heads = getattr(arguments.get("self"), "num_heads", None)

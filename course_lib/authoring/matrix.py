@@ -41,8 +41,8 @@ class Row:
         """Describe a row that is not ok, in lines of at most 80 columns."""
         kind = "correct" if self.is_right else "wrong"
         text = (
-            f"BAD {self.exercise}, {kind} answer {self.variant}: {self.missed} of {self.seeds} seeds "
-            f"judged wrongly; scores {self.lowest:.2f} to {self.highest:.2f}; messages: "
+            f"BAD {self.exercise}, {kind} answer {self.variant}: {self.missed} of {self.seeds} "
+            f"seeds judged wrongly; scores {self.lowest:.2f} to {self.highest:.2f}; messages: "
             f"{', '.join(self.messages) or 'none'}"
         )
         return textwrap.fill(text, 80, subsequent_indent="    ", break_on_hyphens=False)

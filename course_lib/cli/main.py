@@ -8,6 +8,7 @@ import importlib.util
 import json
 import logging
 import os
+import secrets
 import sys
 import warnings
 from collections.abc import Sequence
@@ -100,10 +101,6 @@ def lab(context: typer.Context) -> None:
 
     Example: course lab --no-browser --port 9999
     """
-    from jupyter_core.paths import jupyter_runtime_dir
-
-    from course_lib.setup.bootstrap import hand_over
-
     root = course_root()
     lessons = sorted((root / "notebooks").glob("[0-9][0-9]_*/*.ipynb"))
     if not lessons:
@@ -115,15 +112,23 @@ def lab(context: typer.Context) -> None:
     if not (root / "gradebook.db").exists():
         places.insert(0, str(ours / "students"))
     os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(filter(None, places))
-    typer.echo("course: JupyterLab starts; to stop it, press Ctrl-C twice in this window.")
-    command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={root}"]
     first = lessons[0].relative_to(root).as_posix()
-    command += [f"--{part}.log_level=ERROR" for part in ("ServerApp", "LabApp")]
-    # Over TCP, each kernel prints a warning. The path of a Unix socket has at most about 100 bytes.
-    if os.name == "posix" and len(os.fsencode(jupyter_runtime_dir())) < 50:
-        command += ["--KernelManager.transport=ipc"]
-    command += [f"--LabApp.default_url=/lab/tree/{first}", *context.args]
-    raise typer.Exit(hand_over(command))
+    options = [f"--{part}.log_level=ERROR" for part in ("ServerApp", "LabApp")]
+    options += [f"--LabApp.default_url=/lab/tree/{first}?file-browser-path=/notebooks"]
+    # With a token that it did not generate itself, Jupyter logs no address.
+    options += [f"--ServerApp.root_dir={root}", f"--IdentityProvider.token={secrets.token_hex(24)}"]
+    with working("starting JupyterLab"):
+        from jupyter_core.paths import jupyter_runtime_dir
+        from jupyterlab.labapp import LabApp
+
+        # Over TCP, each kernel prints a warning. A Unix socket's path has at most about 100 bytes.
+        if os.name == "posix" and len(os.fsencode(jupyter_runtime_dir())) < 50:
+            options += ["--KernelManager.transport=ipc"]
+        server = LabApp.initialize_server(argv=[*options, *context.args])
+    address = f"{server.connection_url}?token={server.identity_provider.token}"
+    typer.echo(f"JupyterLab runs at {address}")
+    typer.echo("To stop it, press Ctrl-C twice in this window.")
+    server.start()
 
 
 @app.command()

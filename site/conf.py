@@ -1,9 +1,9 @@
-"""How Sphinx makes the course's site; `course site` calls it and adds what depends on the call."""
+"""Sphinx settings of the site. `course site` adds the settings that depend on its options."""
 
 import html
 import re
 
-# What takes its time is imported here: autodoc would take Ctrl-C meanwhile for a fault of a module.
+# Import slow modules here, because autodoc would report Ctrl-C during their import as an error.
 import course_lib.grading.driver
 import course_lib.plotting  # noqa: F401
 from course_lib import __version__
@@ -20,16 +20,16 @@ extensions = [
     "sphinx.ext.mathjax",
     "sphinx.ext.githubpages",
 ]
-exclude_patterns = ["README.md"]  # its parts are included where they belong
+exclude_patterns = ["README.md"]  # other pages include parts of it
 
-# Lessons: the outputs stand in the notebooks, nothing is executed here.
+# Lessons: show the outputs stored in the notebooks instead of executing them.
 nb_execution_mode = "off"
 nb_code_prompt_show = "Show the {type}"
 nb_code_prompt_hide = "Hide the {type}"
 myst_enable_extensions = ["dollarmath", "html_image"]
 myst_heading_anchors = 3
 
-# API: docstrings as they are written for `help()`, with the shapes in the signature.
+# API: docstrings are plain text for `help()`, and shapes are in the signature.
 add_module_names = False
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
@@ -37,9 +37,9 @@ autodoc_typehints_format = "short"
 napoleon_numpy_docstring = False
 napoleon_use_rtype = False
 python_use_unqualified_type_names = True
-highlight_language = "none"  # of what names no language: a diagram is no Python
+highlight_language = "none"  # for blocks that name no language, such as diagrams
 nitpicky = True
-# Other libraries' names lead nowhere: their inventories would come from the network.
+# Names of other libraries are not linked, because their inventories need the network.
 nitpick_ignore_regex = [
     (
         "py:class",
@@ -47,7 +47,7 @@ nitpick_ignore_regex = [
     )
 ]
 
-# Pages: nothing in them comes from another host.
+# Pages: load nothing from other hosts.
 html_theme = "sphinx_book_theme"
 html_title = project
 html_static_path = ["_static"]
@@ -58,21 +58,21 @@ html_show_copyright = False
 html_domain_indices = False
 html_context = {"default_mode": "auto"}
 html_theme_options = {
-    "navbar_persistent": [],  # the search field is in the side bar
+    "navbar_persistent": [],  # the side bar has the search field
     "show_navbar_depth": 1,
     "use_fullscreen_button": False,
     "back_to_top_button": False,  # it covers figures on a phone
 }
 mathjax_path = "vendor/mathjax-3.2.2-tex-svg-full.js"
 
-_TYPED = ("attribute", "data", "property")  # napoleon takes what comes before a colon for a type
+_TYPED = ("attribute", "data", "property")  # napoleon reads the text before a colon as the type
 
 
 def as_rst(app, what, name, obj, options, lines):
-    """Make reStructuredText of a docstring's plain text, `code` and indented blocks."""
+    """Convert a docstring of plain text, `code` and indented blocks to reStructuredText."""
     text = [_inline(line) for line in lines]
     for i, line in enumerate(text[:-1]):
-        if line.lstrip().startswith("Source:"):  # may go on in a line that is set in
+        if line.lstrip().startswith("Source:"):  # may continue on an indented line
             text[i + 1] = line[: _indent(line)] + text[i + 1].lstrip()
     for i, line in enumerate(text[:-2]):
         indent, after = _indent(line), next(filter(None, text[i + 1 :]), "")
@@ -86,7 +86,7 @@ def as_rst(app, what, name, obj, options, lines):
 
 
 def _inline(line):
-    """Make literals of code between backquotes, and escape everything else."""
+    """Turn code between backquotes into literals, and escape everything else."""
     parts = line.split("`")
     parts[::2] = [re.sub(r"([|*\\]|_(?!\w))", r"\\\1", words) for words in parts[::2]]
     return "``".join(parts)
@@ -103,7 +103,7 @@ def readable_defaults(app, what, name, obj, options, signature, returns):
 
 
 def without_aliases(app, what, name, obj, skip, options):
-    """Leave out the fields of a named tuple: the signature has them, and autodoc no words."""
+    """Leave out the fields of a named tuple, because the signature lists them."""
     return True if (obj.__doc__ or "").startswith("Alias for field") else None
 
 

@@ -109,6 +109,7 @@ def test_lab_starts_in_the_course_with_its_arguments(course, monkeypatch, capsys
         folder.mkdir(parents=True)
         (folder / f"{lesson}.ipynb").touch()
     monkeypatch.chdir(course / "solutions")
+    monkeypatch.setenv("JUPYTER_TOKEN", "of the user")
     server = Mock(connection_url="http://here/", **{"identity_provider.token": "secret"})
     start = Mock(return_value=server)
     monkeypatch.setattr("jupyterlab.labapp.LabApp.initialize_server", start)

@@ -69,7 +69,7 @@ def no_lost_interrupt() -> Iterator[None]:
 
 def _interrupt() -> None:
     thread = threading.main_thread().ident
-    if hasattr(signal, "pthread_kill") and thread is not None:  # wakes it where it waits
+    if hasattr(signal, "pthread_kill") and thread is not None:  # interrupts a blocking call
         signal.pthread_kill(thread, signal.SIGINT)
     else:
         _thread.interrupt_main()

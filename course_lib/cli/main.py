@@ -115,8 +115,9 @@ def lab(context: typer.Context) -> None:
     first = lessons[0].relative_to(root).as_posix()
     options = [f"--{part}.log_level=ERROR" for part in ("ServerApp", "LabApp")]
     options += [f"--LabApp.default_url=/lab/tree/{first}?file-browser-path=/notebooks"]
-    # With a token that it did not generate itself, Jupyter logs no address.
-    options += [f"--ServerApp.root_dir={root}", f"--IdentityProvider.token={secrets.token_hex(24)}"]
+    options += [f"--ServerApp.root_dir={root}"]
+    # Jupyter logs an address, among other lines, only if it generated the token itself.
+    os.environ.setdefault("JUPYTER_TOKEN", secrets.token_hex(24))
     with working("starting JupyterLab"):
         from jupyter_core.paths import jupyter_runtime_dir
         from jupyterlab.labapp import LabApp

@@ -10,6 +10,7 @@ import importlib.util
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tomllib
@@ -152,6 +153,7 @@ def install(root: Path) -> None:
         )
     stamp = venv / "course-stamp.json"
     stamp.unlink(missing_ok=True)
+    _say("installing PyTorch, Jupyter and the course into .venv (some minutes)")
     # Called by its own Python, an environment cannot be replaced.
     if not _runs_in(venv) and not _python_version(venv):
         _run([sys.executable, "-m", "venv", "--clear", str(venv)], f"{venv} was not made")
@@ -159,7 +161,6 @@ def install(root: Path) -> None:
     has_gpu = not sys.platform.startswith("linux") or shutil.which("nvidia-smi")
     index = named if named is not None or has_gpu else CPU_INDEX
     constraints = ["--constraint", str(root / "constraints.txt")]
-    _say("installing PyTorch, Jupyter and the course into .venv (some minutes)")
     _say(
         f"PyTorch comes from {index or 'the default index'}; set COURSE_TORCH_INDEX to use another"
     )
@@ -191,6 +192,7 @@ def _run(command: list[str], problem: str) -> None:
     """
     # Settings of the user's own pip that would install somewhere else than into .venv.
     elsewhere = {"PIP_USER": "0", "PIP_TARGET": "", "PIP_PREFIX": "", "PIP_ROOT": ""}
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # subprocess.run then ends pip, too
     if subprocess.run(command, stdout=sys.stderr, env=os.environ | elsewhere).returncode:
         raise SetupError(
             f"{problem}, for the reason above; check the network connection and the free disk "

@@ -1,4 +1,4 @@
-"""What others need not know: the environment without the secrets that a grader's may hold."""
+"""The environment for child processes, without the secrets that a grader's may hold."""
 
 from __future__ import annotations
 

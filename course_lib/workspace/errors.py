@@ -1,4 +1,4 @@
-"""What the course says when it cannot go on: one sentence that names the place and the remedy.
+"""Errors whose message is one sentence that names the place and the remedy.
 
 The command line prints the message of a `CourseError`, without a traceback, and ends with its exit
 code. Standard library only: the set-up raises them before anything is installed.

@@ -125,7 +125,7 @@ def test_lab_shows_a_student_no_graders_tools_and_logs_nothing_but_the_address(
     page, course, serve, tmp_path
 ):
     shutil.copytree(course / "notebooks", tmp_path / "notebooks")
-    shutil.copy(course / "nbgrader_config.py", tmp_path)
+    shutil.copy(ROOT / "nbgrader_config.py", tmp_path)
     address, log = serve(tmp_path)
     page.goto(f"{address}/?token={TOKEN}")
     page.get_by_role("menuitem", name="Help").wait_for()
@@ -264,7 +264,9 @@ def test_the_verdict_is_in_view_after_every_check(course, address, page):
         page.keyboard.press("Shift+Enter")  # the check below it
         report = page.get_by_role("status").filter(has_text=f"{name}: {said}")
         report.wait_for(state="attached")
-        report.evaluate("() => new Promise(done => setTimeout(done, 500))")  # all has settled
+        report.evaluate(
+            "() => new Promise(done => setTimeout(done, 500))"
+        )  # wait until the animation has ended
         top, verdict_top, verdict_bottom, bottom = report.evaluate(PLACES)
         assert top <= verdict_top < verdict_bottom <= bottom, (name, said)
 

@@ -52,7 +52,7 @@ class Subject:
     is_class: bool = False
     is_callable: bool = False
     name: str = ""  # of the class itself, or of the object's type
-    error: str = ""  # what stopped the cell before it defined the answer: it is not looked at then
+    error: str = ""  # of the cell, before it defined the answer; the answer is not examined
     instead: tuple[str, ...] = ()  # what the answer's cell defines under other names
     others: tuple[str, ...] = ()  # the functions and classes that the notebook defines
 

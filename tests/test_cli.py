@@ -99,7 +99,7 @@ def test_the_table_of_a_class_fits_80_columns(lesson):
         (row,) = (line for line in text.splitlines() if re.match(rf"{n}-.*✗", line))
         assert row.count("✗ 1.7") == len(rows) and row.rstrip().endswith("to grade")
     for number, name in enumerate((*names, "all together"), start=1):
-        assert f"{number}: {name}" in " ".join(text.split())
+        assert f"{number}:{name}" in " ".join(text.split())
     assert text.count("a cell was restored") == 1  # with the names of those it concerns
 
 

@@ -197,7 +197,7 @@ def test_the_class_table_the_report_and_the_export_know_the_difference():
     lesson = graded_class()
     assert (lesson.max_points, lesson.star(STARRED), lesson.star("causal_mask")) == (4.0, " ★", "")
     _, table, legend, *_ = summary_table(lesson).renderables
-    assert table.columns[2].header == "2★" and "2: additive_mask★" in str(legend)
+    assert table.columns[2].header == "2★" and "2:additive_mask★" in str(legend)
     assert [str(one) for one in table.columns[2].cells] == ["✓ ", "– ", "! "]
     page = lesson_page(lesson, {})
     assert "<code>additive_mask</code> ★" in page and '<td class="number">optional</td>' in page

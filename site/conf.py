@@ -51,6 +51,7 @@ nitpick_ignore_regex = [
 html_theme = "sphinx_book_theme"
 html_title = project
 html_static_path = ["_static"]
+html_scaled_image_link = False  # the picture of a lesson has no text for a link
 html_favicon = "_static/favicon.svg"
 html_css_files = ["course.css"]
 html_js_files = ["print.js"]

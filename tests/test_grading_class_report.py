@@ -9,12 +9,7 @@ from pages import what_it_loads
 
 from course_lib.cli.tables import _points
 from course_lib.grading.check_results import read_notebook
-from course_lib.grading.class_report.pages import (
-    facts,
-    index_page,
-    lesson_page,
-    needs_a_look,
-)
+from course_lib.grading.class_report.pages import facts, index_page, lesson_page, needs_a_look
 from course_lib.grading.graded import GradedExercise, GradedLesson, GradedSubmission
 
 

@@ -10,12 +10,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from site_build import REPOSITORY, ROOT
 
-from course_lib.authoring.site import (
-    NEEDED,
-    build,
-    launchable,
-    reading_copy,
-)
+from course_lib.authoring.site import NEEDED, build, launchable, reading_copy
 from course_lib.checks.judge.points import Points
 from course_lib.cli import main as cli
 

@@ -78,8 +78,7 @@ def build(root: Path, into: Path, *, repository: str | None = None) -> Path:
 def published(root: Path) -> str | None:
     """Return the repository's address from pyproject.toml, or None."""
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    urls = {name.lower(): url for name, url in project.get("urls", {}).items()}
-    return urls.get("repository")
+    return project.get("urls", {}).get("Repository")
 
 
 def _check(root: Path, into: Path) -> list[str]:
@@ -89,12 +88,9 @@ def _check(root: Path, into: Path) -> list[str]:
     if not all(map(importlib.util.find_spec, PACKAGES)):
         raise UsageError('Sphinx is not installed; run: pip install "attention-course[site]"')
     lessons = lesson_names(root)
-    missing = [
-        path
-        for lesson in lessons
-        for path in (_release(root, lesson), _solution(root, lesson))
-        if not path.is_file()
-    ]
+    kinds = ("notebooks", "solutions")
+    needed = [_notebook(root, lesson, kind) for lesson in lessons for kind in kinds]
+    missing = [path for path in needed if not path.is_file()]
     if missing or not lessons:
         what = missing[0].relative_to(root) if missing else "notebooks/NN_name"
         raise UsageError(f"there is no {what}; make it with: course build")
@@ -104,12 +100,8 @@ def _check(root: Path, into: Path) -> list[str]:
     return lessons
 
 
-def _release(root: Path, lesson: str) -> Path:
-    return root / "notebooks" / lesson / f"{lesson}.ipynb"
-
-
-def _solution(root: Path, lesson: str) -> Path:
-    return root / "solutions" / lesson / f"{lesson}.ipynb"
+def _notebook(root: Path, lesson: str, kind: str = "notebooks") -> Path:
+    return root / kind / lesson / f"{lesson}.ipynb"
 
 
 def _lay_out(root: Path, lessons: list[str], source: Path, repository: str | None) -> None:
@@ -139,16 +131,15 @@ def _lay_out(root: Path, lessons: list[str], source: Path, repository: str | Non
     for name, text in shown.items():
         (source / f"{name}.txt").write_text(text, encoding="utf-8")
     for lesson in lessons:
-        release = nbformat.read(_release(root, lesson), as_version=4)
-        solution = nbformat.read(_solution(root, lesson), as_version=4)
+        release = nbformat.read(_notebook(root, lesson), as_version=4)
+        solved = _notebook(root, lesson, "solutions")
+        solution = nbformat.read(solved, as_version=4)
         try:
             page = reading_copy(with_outputs(release, solution), lesson, repository)
         except KeyError as missing:
-            where = _solution(root, lesson).relative_to(root)
-            raise CourseError(
-                f"{where} has no cell {missing}; run: course build {lesson}"
-            ) from None
-        path = _release(source, lesson)
+            what = f"{solved.relative_to(root)} has no cell {missing}; run: course build {lesson}"
+            raise CourseError(what) from None
+        path = _notebook(source, lesson)
         path.parent.mkdir(parents=True)
         nbformat.write(page, path)
 
@@ -200,13 +191,13 @@ def _run_sphinx(settings: Path, scratch: Path, repository: str | None) -> None:
 def _add_notebooks(root: Path, lessons: list[str], html: Path, repository: str | None) -> None:
     """Copy the students' notebooks to where the download and launch buttons point."""
     for lesson in lessons:
-        shutil.copy(_release(root, lesson), _release(html / "_sources", lesson))
+        shutil.copy(_notebook(root, lesson), _notebook(html / "_sources", lesson))
     if repository is None:
         return
     for lesson in lessons:
-        path = _release(html / LAUNCH, lesson)
+        path = _notebook(html / LAUNCH, lesson)
         path.parent.mkdir(parents=True)
-        release = nbformat.read(_release(root, lesson), as_version=4)
+        release = nbformat.read(_notebook(root, lesson), as_version=4)
         nbformat.write(launchable(release, repository), path)
     environment = (root / "environment.yml").read_text(encoding="utf-8")
     assert "- -e .\n" in environment, "environment.yml does not install the course"

@@ -4,7 +4,7 @@ A box that is lit is what the section is about. It has a thick border, a strong 
 so that no one needs the color. `diagram_layout` places the boxes.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from course_lib.plotting.colors import INK
@@ -61,17 +61,12 @@ def diagram(
         lit: the box, or boxes, that the section is about. Of "encoder_decoder" the inside of an
             attention is left out where boxes are lit and none of them is there.
         shapes: a box -> the shape of what leaves it, a tuple or a string.
-
-    Raises:
-        ValueError: for an unknown level or box; the message lists the known ones.
     """
-    if part not in LEVELS:
-        raise ValueError(f"`part` must be one of {', '.join(LEVELS)}; got {part!r}")
     sheet = LEVELS[part]()
     lit = (lit,) if isinstance(lit, str) else tuple(lit)
     written = written_shapes(shapes)
-    refuse_unknown("lit", lit, sheet.boxes, f"boxes of {part!r}")
-    refuse_unknown("shapes", written, sheet.boxes, f"boxes of {part!r}")
+    unknown = {*lit, *written} - sheet.boxes.keys()
+    assert not unknown, f"{part!r} has no {unknown}"
     overview = encoder_decoder(inside=False)
     if part == "encoder_decoder" and lit and overview.boxes.keys() >= {*lit, *written}:
         sheet = overview  # no part inside an attention is highlighted
@@ -82,17 +77,6 @@ def diagram(
             labels[way.name] = written[way.source]
         left.add(way.source)
     return Plot(_picture(sheet, lit, labels), _words(part, sheet, lit, labels))
-
-
-def refuse_unknown(
-    argument: str, names: Collection[str], known: Collection[str], what: str
-) -> None:
-    """Raise a ValueError that lists the known names if one of `names` is not among them."""
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise ValueError(
-            f"`{argument}` must name {what} = {', '.join(known)}; got {', '.join(unknown)}"
-        )
 
 
 def written_shapes(shapes: Mapping[str, str | Sequence[object]] | None) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from course_lib.plotting.colors import KEY, OUTPUT, QUERY, VALUE, WEIGHT
-from course_lib.plotting.diagram import refuse_unknown, written_shapes
+from course_lib.plotting.diagram import written_shapes
 from course_lib.plotting.figures import Plot
 from course_lib.plotting.svg import arrow, drawing, element, text
 
@@ -86,12 +86,11 @@ def diagram_strip(
     The arguments are those of `diagram`, whose boxes the parts stand for. A highlighted part has a
     thick border, a strong fill and bold words, and the shapes stand beneath.
     """
-    refuse_unknown("part", [part], ROWS, "levels")
     lit = (lit,) if isinstance(lit, str) else tuple(lit)
-    known = [box for boxes in ROWS[part].values() for box in boxes]
-    refuse_unknown("lit", lit, known, f"boxes of {part!r}")
     written = written_shapes(shapes)
-    refuse_unknown("shapes", written, known, f"boxes of {part!r}")
+    known = {box for boxes in ROWS[part].values() for box in boxes}
+    unknown = {*lit, *written} - known
+    assert not unknown, f"{part!r} has no {unknown}"
     x, drawn = 2.0, []
     for words, boxes in ROWS[part].items():
         own = dict.fromkeys(written[box] for box in boxes if box in written)

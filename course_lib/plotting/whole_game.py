@@ -42,9 +42,12 @@ def bottleneck() -> Plot:
         for i, parts in enumerate((one_vector, looking_back))
     ]  # fmt: skip
     width = 2 * PANEL + GAP + 4
+    half = width / 2  # one panel, on a phone below the other
     moved = element("g", "".join(panels), transform="translate(2)")
     return Plot(
-        drawing(moved, width, HEIGHT, width * SHOWN),
+        drawing(
+            moved, width, HEIGHT, width * SHOWN, [(0, 0, half, HEIGHT), (half, 0, half, HEIGHT)]
+        ),
         "Two ways to translate 43. Before 2014: a recurrent network reads drei, und, vierzig into "
         "one vector, and writes forty, then three from that vector alone. With attention: each "
         "word looks back at every piece, forty most at vierzig and three most at drei, so the two "

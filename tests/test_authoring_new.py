@@ -8,6 +8,7 @@ from authoring_toy import SLUG, make_course
 
 from course_lib.authoring import skeleton
 from course_lib.authoring.lesson_tree import template
+from course_lib.cli import main as cli
 from course_lib.workspace.errors import BuildError
 
 # tests/test_guides.py fills the placeholders in and grades the exercise.
@@ -47,3 +48,11 @@ def test_the_solution_of_a_new_exercise_runs():
     pieces = [template(f"{name}.txt") for name in ("lesson_solutions", "solution")]
     exec("\n\n".join(pieces).replace("$name", "window_mean"), defined := {})
     assert defined["window_mean"](torch.ones(3)).sum() == 3
+
+
+def test_no_other_clone_than_that_of_the_command_is_changed(tmp_path, monkeypatch, capsys):
+    (tmp_path / "nbgrader_config.py").touch()
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["new", "lesson", "11_windows"]) == 2
+    assert f"not of {tmp_path}; run it in" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["nbgrader_config.py"]

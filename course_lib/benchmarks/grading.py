@@ -104,9 +104,6 @@ def compare(
     lessons: list[str],
     *,
     submissions: int = 24,
-    sandbox: str = "strict",
-    workers: int = 2,
-    stock: bool = True,
     tell: Tell = lambda line: None,
 ) -> Comparison:
     """Grade the same class with both, in turn.
@@ -115,15 +112,12 @@ def compare(
         root: the course.
         lessons: which sample classes.
         submissions: how many submissions, copies of the sample class.
-        sandbox: level for `course grade`.
-        workers: processes for `course grade`; nbgrader has one.
-        stock: run nbgrader too.
         tell: called with a line at each step.
 
     Raises:
         GradingError: a lesson has no sample class, or a grader does not finish.
     """
-    runs = []
+    runs, settings = [], Settings(workers=2)  # nbgrader has one process
     for lesson in lessons:
         with tempfile.TemporaryDirectory(prefix="course-bench-") as scratch:
             folder = Path(scratch) / "class"
@@ -131,13 +125,11 @@ def compare(
             copies = [replace(one, name=f"student-{n}") for n, one in enumerate(chosen)]
             make_folder(root, folder)
             submit(folder, lesson, copies)
-            settings = Settings(sandbox=sandbox, workers=workers)
             tell(f"{lesson}: course grade, {submissions} submissions")
             runs.append(run_course(folder, lesson, submissions, settings))
-            if stock:
-                tell(f"{lesson}: nbgrader autograde, {submissions} submissions")
-                runs.append(run_stock(folder, lesson, submissions))
-    return Comparison(runs, machine(), sandbox, workers)
+            tell(f"{lesson}: nbgrader autograde, {submissions} submissions")
+            runs.append(run_stock(folder, lesson, submissions))
+    return Comparison(runs, machine(), "strict", settings.workers)
 
 
 def run_course(folder: Path, lesson: str, submissions: int, settings: Settings) -> Measured:

@@ -9,7 +9,9 @@ from typing import Annotated, Literal
 import typer
 
 from course_lib.cli.options import AsJson, Lessons, Quiet, progress, working
+from course_lib.workspace.errors import UsageError
 from course_lib.workspace.folder import (
+    CLONE,
     chosen_lessons,
     course_root,
     find_lesson,
@@ -208,6 +210,13 @@ def times(lessons: Lessons = None, as_json: AsJson = False) -> None:
         typer.echo(as_text(found))
 
 
+def _own_clone() -> Path:
+    """Return the clone of the running package, in which alone `course new` writes all files."""
+    if (root := course_root()) != CLONE:
+        raise UsageError(f"this is the `course` of {CLONE}, not of {root}; run it in {CLONE}")
+    return root
+
+
 new = typer.Typer(
     help="""Write the skeleton of an exercise or a lesson.
 
@@ -233,8 +242,7 @@ def new_exercise(
         from course_lib.authoring import skeleton
         from course_lib.authoring.lesson_tree import LessonTree
 
-    with_sources("tests/variants")
-    course = LessonTree.at(course_root())
+    course = LessonTree.at(_own_clone())
     slug = find_lesson(list(course.lessons), lesson)
     for path in skeleton.new_exercise(course, name, slug):
         typer.echo(f"write in: {course.relative(path)}")
@@ -256,8 +264,7 @@ def new_lesson(
         from course_lib.authoring import skeleton
         from course_lib.authoring.lesson_tree import LessonTree
 
-    with_sources("tests/variants")
-    course = LessonTree.at(course_root())
+    course = LessonTree.at(_own_clone())
     for path in skeleton.new_lesson(course, slug):
         typer.echo(f"write in: {course.relative(path)}")
     typer.echo(f"then:     course new exercise NAME --lesson {slug}")

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from course_lib.cli.options import AsJson, Quiet, Sandbox, progress, working
+from course_lib.cli.options import AsJson, Quiet, progress, working
 from course_lib.workspace.folder import (
     chosen_lessons,
     course_root,
@@ -29,9 +29,6 @@ def bench(
         int, typer.Option(min=1, help="For grading: number of submissions.")
     ] = 24,
     students: Annotated[int, typer.Option(min=1, help="For scale: number of students.")] = 2000,
-    workers: Annotated[int, typer.Option(min=1, help="For grading: worker processes.")] = 2,
-    sandbox: Annotated[Sandbox, typer.Option(help="For grading: the sandbox.")] = "strict",
-    stock: Annotated[bool, typer.Option(help="For grading: also run stock nbgrader.")] = True,
     quick: Annotated[bool, typer.Option("--quick", help=_QUICK)] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -72,9 +69,6 @@ def bench(
                 root,
                 chosen_lessons(root, lesson or ["02"]) or [],
                 submissions=submissions,
-                sandbox=sandbox,
-                workers=workers,
-                stock=stock,
                 tell=tell,
             )
     typer.echo(json.dumps(measured.as_dict(), indent=2) if as_json else measured.text())

@@ -52,8 +52,6 @@ def build(
 ) -> None:
     """Build solution and student notebooks from the lesson texts.
 
-    The solution notebooks are executed.
-
     Example: course build 02_masked_softmax
     """
     with working():
@@ -123,8 +121,6 @@ def site(
 ) -> None:
     """Build the web site: lessons, guides and API reference.
 
-    The pages need no server.
-
     Example: course site --open
     """
     with working():
@@ -177,8 +173,6 @@ def train(
 ) -> None:
     """Retrain a model that lessons load; the writer takes longest.
 
-    A model that is not good enough is not stored.
-
     Example: course train translator
     """
     with working():
@@ -193,8 +187,6 @@ def train(
 @verbs.command()
 def times(lessons: Lessons = None, as_json: AsJson = False) -> None:
     """Show how long lessons take.
-
-    The table has the time of the core path and of the whole lesson, and what remains of the limits.
 
     Example: course times
     """
@@ -255,8 +247,6 @@ def new_lesson(
     slug: Annotated[str, typer.Argument(help="Number and name, such as 11_windows.")],
 ) -> None:
     """Write the files of a lesson.
-
-    Add exercises to it with `course new exercise`.
 
     Example: course new lesson 11_sliding_window
     """

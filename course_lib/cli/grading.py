@@ -184,8 +184,6 @@ def export(
 ) -> None:
     """Write the grades as a table or into a gradebook of an LMS.
 
-    The LMS may be Canvas, Moodle or Gradescope.
-
     Example: course export 02 --to canvas --into canvas.csv --dry-run
     """
     with working():

@@ -136,8 +136,6 @@ def lab(context: typer.Context) -> None:
 def progress(as_json: AsJson = False) -> None:
     """Show the best result of each check.
 
-    Results are stored only on this machine.
-
     Example: course progress
     """
     with working():
@@ -150,8 +148,6 @@ def progress(as_json: AsJson = False) -> None:
 @app.command()
 def doctor(as_json: AsJson = False, quiet: Quiet = False) -> None:
     """Check the installation.
-
-    Each problem is printed with the command that fixes it.
 
     Example: course doctor
     """

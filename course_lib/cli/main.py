@@ -72,7 +72,7 @@ def _run(argv: list[str] | None) -> int:
 
 def _interrupted() -> int:
     warnings.simplefilter("ignore")  # from here on, warnings are about unfinished work
-    logging.getLogger("asyncio").disabled = True  # and so is "Task was destroyed"
+    logging.getLogger("asyncio").disabled = True  # it reports "Task was destroyed"
     return _fail(INTERRUPTED, 130)
 
 

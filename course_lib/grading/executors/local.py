@@ -69,7 +69,7 @@ class _Worker:
         self.is_up = False
 
     def send(self, job: Job | None) -> None:
-        with contextlib.suppress(OSError):  # it is gone, which the next look at it tells
+        with contextlib.suppress(OSError):  # the worker has ended, as the next poll reports
             self.pipe.send(job)
 
     def join(self) -> None:

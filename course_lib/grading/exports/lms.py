@@ -20,9 +20,9 @@ from course_lib.grading.exports.sheet import Sheet, key, listed, parse_number, r
 from course_lib.grading.graded import GradedLesson
 from course_lib.workspace.errors import ExportError
 
-IDS = ("SIS Login ID", "SIS User ID", "Integration ID", "ID")  # of Canvas
-IDS += ("Username", "ID number", "Email address", "Identifier")  # of Moodle
-IDS += ("SID", "Email")  # of Gradescope
+IDS = ("SIS Login ID", "SIS User ID", "Integration ID", "ID")  # Canvas
+IDS += ("Username", "ID number", "Email address", "Identifier")  # Moodle
+IDS += ("SID", "Email")  # Gradescope
 
 # The LMS, headers by which to tell its file, the header of an assignment, and that of its maximum.
 # The group in an assignment's header is what the instructor wrote: "" in a file of one assignment,

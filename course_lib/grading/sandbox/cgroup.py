@@ -56,7 +56,7 @@ def place() -> Path | None:
             # Who moves a process needs the right to write to both groups' common ancestor.
             ours = os.access(above, os.W_OK) and os.access(above / "cgroup.procs", os.W_OK)
             if {"memory", "pids"} <= {*controllers} and ours:
-                for left in above.glob("course-*-*"):  # by a process that was killed
+                for left in above.glob("course-*-*"):  # of a process that was killed
                     if not Path(f"/proc/{left.name.split('-')[1]}").exists():
                         with contextlib.suppress(OSError):
                             left.rmdir()

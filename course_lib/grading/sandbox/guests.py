@@ -137,7 +137,7 @@ class Guest:
         self._frames = read_frames(self._read)
         self._displays: dict[str, list[NotebookNode]] = {}
         self._clear_next = self._closed = False
-        self._number = 0  # of the latest request
+        self._number = 0  # number of the latest request
 
     def wait_ready(self) -> Self:
         """Wait until it is confined and ready; raise GuestLost if that fails."""
@@ -221,7 +221,7 @@ class Guest:
 
     def _write(self, data: memoryview) -> None:
         """Write to the guest, in a thread of its own: a guest may not read."""
-        with contextlib.suppress(OSError):  # it has ended
+        with contextlib.suppress(OSError):  # the process has ended
             while data:
                 data = data[self._writing.write(data) :]
 

@@ -43,7 +43,7 @@ class Host:
         program = confinement.filter_program() if level == "strict" else ""
         settings = {"level": level, "place": str(self.folder), "filter": program}
         settings |= {"change_user": os.getuid() == 0, **asdict(limits)}
-        with contextlib.suppress(OSError):  # it has ended, which the next message tells
+        with contextlib.suppress(OSError):  # the host has ended, as the next message reports
             self.channel.send(json.dumps(settings).encode())
 
     def close(self) -> str:

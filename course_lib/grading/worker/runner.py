@@ -111,7 +111,7 @@ class Runner:
     def guest(self) -> Guest:
         """Return the guest that was started ahead of need, and start the next one."""
         ready, self._next = self._next, None
-        if ready is not None and ready.is_over:  # it was lost while it waited
+        if ready is not None and ready.is_over:  # the guest died before its first use
             ready.kill()
         if ready is None or ready.is_over:
             ready = self.guests.start(self._imports)

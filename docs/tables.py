@@ -78,16 +78,19 @@ def first_screen() -> str:
     page, told = pages_address(ROOT), "[Type a number of your own]({})."
     if page is None:
         page = "docs/site.md"
-        told = "To type a number of your own, set up the course and [build its site]({}):\n"
+        told = "To type a number of your own, [build the site of the course]({}) with\n"
         told += "`python -m course_lib site --open`."
     return f"""<a href="{page}">{ANIMATION}</a>
 
-{told.format(page)}
+A small translator reads German letters and writes English words. An arc leads from each word to the
+letters with the largest weights.
 
 ```sh
 git clone {published(ROOT) or "THIS-REPOSITORY"} attention-course && cd attention-course
 python -m course_lib lab   # installs the course on first use and opens lesson 00
-```"""
+```
+
+{told.format(page)}"""
 
 
 def lesson_table() -> str:

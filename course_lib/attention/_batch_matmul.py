@@ -44,7 +44,7 @@ def bmm(
     stretches leading axes of size 1: here both arguments have the same leading axes.
 
     Args:
-        a: matrices (n, k) with any number of leading axes, or without leading axes.
+        a: matrices (n, k) with any number of leading axes, including none.
         b: matrices (k, m) with the same leading axes.
 
     Returns:

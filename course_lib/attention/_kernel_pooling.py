@@ -43,7 +43,7 @@ def kernel_pooling(
     Args:
         queries: the places to predict at.
         keys: the places where a value is known.
-        values: the value of each key, one row for each key.
+        values: the value of each key, one per row.
         bandwidth: h > 0, in the units of the distances; a number or a tensor that holds one.
 
     Returns:

@@ -199,8 +199,8 @@ def rotary_embedding(
     """Rotate each pair of neighboring features by an angle that grows with the position.
 
     At position p, features 2i and 2i + 1 are a point in the plane, rotated counter-clockwise by
-    p / 10000^(2i / d) radians. The dot product of a rotated query and a rotated key depends only
-    on the distance of their positions.
+    p / 10000^(2i / d) radians. The dot product of a rotated query and key depends only on the
+    distance between their positions.
 
     Differs from the layout of many checkpoints, which pair feature i with feature i + d / 2.
 
@@ -257,8 +257,8 @@ def induction_score(
 def ablate_head(model: Any, layer: int, head: int) -> Iterator[None]:
     """Switch one head off inside a `with` block, where its output is 0.
 
-    Nothing else about the model changes. The head is restored when the block ends, even if an
-    error was raised inside, which is not suppressed.
+    Nothing else about the model changes. The head is restored when the block ends. An error raised
+    inside is not suppressed.
 
     Args:
         model: has `blocks`. One submodule of `model.blocks[layer]` has `num_heads` and `W_o`, the

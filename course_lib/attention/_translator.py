@@ -115,7 +115,7 @@ class EncoderBlock(nn.Module):
         x: Float[Tensor, "batch num_positions embed_dim"],
         valid_lens: Int[Tensor, "batch"] | None = None,
     ) -> Float[Tensor, "batch num_positions embed_dim"]:
-        """Let each position attend to the real ones, and then apply the network.
+        """Attend to the real positions, then apply the feed-forward network.
 
         Args:
             x: one sequence for each item.
@@ -169,7 +169,7 @@ class DecoderBlock(nn.Module):
         memory: Float[Tensor, "batch num_keys embed_dim"],
         valid_lens: Int[Tensor, "batch"] | None = None,
     ) -> Float[Tensor, "batch num_positions embed_dim"]:
-        """Let each position attend to the words so far and to the memory, then apply the network.
+        """Attend to the words so far and to the memory, then apply the feed-forward network.
 
         Args:
             y: the vectors of the words written so far, one sequence for each item.

@@ -163,9 +163,9 @@ def contents(course: LessonTree, lessons: Sequence[str], up_to: str | None) -> d
     left_out = {library / part for part in NOT_FOR_STUDENTS}
     hidden = [slug for slug in course.lessons if up_to is not None and slug >= up_to]
     left_out |= {solution_path(library, slug) for slug in hidden}
-    if "05_scaled_dot_product" in hidden:  # its modules can be pasted from the fused ones
+    if "05_scaled_dot_product" in hidden:  # students could copy its modules from there
         left_out.add(library / "fused")
-    else:  # lesson 08 compares
+    else:  # lesson 08 uses it
         starts |= set(library.glob("fused/*.py"))
     notebooks = [nbformat.read(course.release(slug), as_version=4) for slug in lessons]
     sources = [cell.source for nb in notebooks for cell in nb.cells if cell.cell_type == "code"]

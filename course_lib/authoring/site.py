@@ -42,7 +42,7 @@ _REPOSITORY = re.compile(r"(https://github\.com/[\w.-]+/[\w.-]+?)(\.git)?/?")
 
 
 def build(root: Path, into: Path, *, repository: str | None = None) -> Path:
-    """Build the site of the course at `root` into `into`, or nothing; return its first page.
+    """Build the site of the course at `root` in `into`, atomically; return its first page.
 
     Args:
         root: the course's folder.
@@ -221,9 +221,9 @@ def with_outputs(release: NotebookNode, solution: NotebookNode) -> NotebookNode:
 
 
 def reading_copy(page: NotebookNode, lesson: str, repository: str | None) -> NotebookNode:
-    """Say that nothing runs on the page, and ask for a guess before an output to be predicted.
+    """Add a note that nothing runs, and ask for a guess before each output to predict.
 
-    A figure that is moved to find the answer stays open.
+    A figure that the reader has to move stays open.
     """
     question = None
     for cell in page.cells:

@@ -73,7 +73,7 @@ _NUDGES = {
     "one_entry": ((0.01, "first", 0, 0), "in which only one entry is wrong, by 0.01"),
     "turns_nan": ((np.nan, _MIXED, None, None), "whose outputs become NaN"),
 }
-_MISSED = {  # what a test misses that accepts one of these
+_MISSED = {  # what a test misses by accepting one of these
     **dict.fromkeys(("all_larger", "all_smaller", "features_cancel", "a_hundredth"), "errors_pass"),
     **dict.fromkeys(("first_item", "last_item"), "item_left_out"),
     **dict.fromkeys(("first_row", "last_row"), "row_left_out"),

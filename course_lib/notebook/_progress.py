@@ -126,7 +126,7 @@ class Progress:
         ).format(optional=OPTIONAL, **self._totals())
 
     def _totals(self) -> dict:
-        """Count the course without its optional lessons; their checks count as optional."""
+        """Return the totals without optional lessons, whose checks count as optional."""
         core = (slug for slug, lesson in lessons().items() if not lesson.starred)
         return _sums(self._told_apart(), *core)
 

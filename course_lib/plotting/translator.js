@@ -30,7 +30,7 @@ function translatorPage(figure, data) {
   const back = button("Back", () => go(now.step - 1));
   const next = button("Next word", () => go(now.step + 1));
   const whole = button("All words", () => go(-1));
-  const again = button("Write again", () => write(0));
+  const again = button("Replay", () => write(0));
   const place = make("span");
   const bars = make("ol", { class: "bars", "aria-label": "The most likely next words" });
   const story = make("p");

@@ -149,7 +149,7 @@ def install(root: Path) -> None:
     venv = root / ".venv"
     if venv.exists() and not (venv / "pyvenv.cfg").is_file() and any(venv.iterdir()):
         raise SetupError(
-            f"{venv} exists and is not a virtual environment; move it away and call again"
+            f"{venv} exists and is not a virtual environment; move it away and try again"
         )
     stamp = venv / "course-stamp.json"
     stamp.unlink(missing_ok=True)

@@ -242,7 +242,7 @@ assert torch.allclose(torch.einsum("bit,btj->bitj", a, b).sum(dim=2), slow, atol
 # %% [markdown]
 # ### Exercise: `bmm`
 #
-# - **Takes** `a` `(..., n, k)` and `b` `(..., k, m)` with the same leading axes, of any number,
+# - **Takes** `a` `(..., n, k)` and `b` `(..., k, m)` with the same leading axes, however many,
 #   including none.
 # - **Returns** `(..., n, m)`, differentiable in both arguments.
 # - **Without** loops, and without a ready-made matrix product: no `torch.bmm`, `torch.matmul` or

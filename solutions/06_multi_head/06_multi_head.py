@@ -723,8 +723,8 @@ assert change.abs().max() < 1e-4
 #   `(B, n, D)`.
 # - **Returns** a Python `bool`: True if every item's outputs move along with its positions.
 #
-# Outputs that agree within 1e-5 count as equal. A difference of a hundredth in any entry, in either
-# direction, counts. nan is not equal to anything.
+# Outputs that agree within 1e-5 count as equal. A difference of 0.01 in any entry, of either
+# sign, is too large. nan is not equal to anything.
 #
 # **Worked number.** At $((1, 0), (2, -1), (0, 2))$ the result is True for `fn = lambda x: 2 * x`,
 # False for `fn = lambda x: x.cumsum(1)`, and False for `fn = lambda x: x.sort(1).values`, which is

@@ -322,8 +322,8 @@ for invariant, statement in INVARIANTS.items():
 # - **Takes** `module`, called as `module(queries, keys, values)` or with `valid_lens` as a fourth
 #   argument, `queries` `(B, n, d)`, `keys` and `values` `(B, m, ...)`, and `valid_lens` `(B,)`,
 #   each at least 1.
-# - **Returns** True if every item of the whole batch, called with `valid_lens`, has the same outputs
-#   as this item alone with its padded keys deleted and no lengths.
+# - **Returns** True if each item's outputs in the whole batch, with `valid_lens`, equal those of
+#   this item alone, with its padded keys deleted and no lengths.
 #
 # **Worked example.** A module returns the plain average of the values, whatever the lengths. For
 # values $(1, 2, 9)$ and length 2 it returns 4 with the mask and 1.5 after deleting. The result is

@@ -181,7 +181,7 @@ check("softmax_statistics")
 # `course_lib.fused` has the interface of lesson 05 and calls torch's fused kernel, which works in
 # such blocks.
 #
-# **Predict.** Are its outputs those of your attention? How much lower is its peak for a page?
+# **Predict.** Are its outputs equal to yours? How much lower is its peak for a page?
 
 # %% tags=["demo"]
 from course_lib import fused as library
@@ -203,7 +203,7 @@ assert difference < 1e-5 and 6.5 < peaks["yours"] / peaks["course_lib.fused"] < 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The outputs differ by rounding at most, and the peak is a seventh of yours.
+# The outputs differ at most by rounding, and the peak is a seventh of yours.
 #
 # </details>
 

@@ -420,7 +420,7 @@ assert 3 < losses[0] < 4.5 and losses[-20:].mean() < 0.1
 # - **Takes** `model`, an `nn.Module` called as `model(source, valid_lens, inputs)`; `source`
 #   `(B, m)` and `valid_lens` `(B,)`, int64 or int32; the ids `start` and `end`; and `max_len`, the
 #   largest number of words, `end` included. The model returns logits `(B, t, V)` for `inputs`
-#   `(B, t)`. The logits at a position predict the word *after* it. Its pad has the id `model.pad`.
+#   `(B, t)`. The logits at a position predict the word *after* it. The pad has the id `model.pad`.
 # - **Returns** the words of each item, without `start` and with `end`, an integer tensor as wide as
 #   the longest translation, on the device of `source`. After its first `end`, an item is filled up
 #   with `model.pad` while the others continue.
@@ -628,7 +628,7 @@ lost, counts = mask_the_most_attended(translator)
 much, little = (lost > 1).float().mean(), (lost < 0.1).float().mean()
 print(f"more than 1 nat: {much:.0%} of the words; less than 0.1: {little:.0%}")
 print(f"lost on average: {lost.mean():.1f} nats")
-print("arcs cross in {}, tens look into their part in {}, ones in {} of 72".format(*counts))
+print("of 72: arcs cross in {}, tens look at their part in {}, ones in {}".format(*counts))
 assert much > 0.3 and little > 0.05 and lost.mean() > 2
 
 # %% [markdown]
@@ -650,7 +650,7 @@ everywhere = new_translator(numerals, window=None)
 learn(everywhere, numerals, label="no window")
 print(f"{share_correct(everywhere, numerals):.1%} of the held-out numerals are correct")
 _, counts = mask_the_most_attended(everywhere)
-print("arcs cross in {}, tens look into their part in {}, ones in {} of 72".format(*counts))
+print("of 72: arcs cross in {}, tens look at their part in {}, ones in {}".format(*counts))
 assert share_correct(everywhere, numerals) > 0.9
 
 # %% [markdown]
@@ -868,7 +868,7 @@ assert shares["GRU, 400 steps"] < 0.7 < 0.9 < min(share, shares["GRU, 1600 steps
 # %% [markdown]
 # ## 11. Your translator beside the original
 #
-# *How good is a translator made of your parts, compared with lesson 00's?*
+# *How does a translator made of your parts compare with lesson 00's?*
 #
 # Give your blocks the whole task, the numbers 1 to 9999, and the sizes of the original: 64 features
 # and 256 hidden units. Training takes about half a minute. The 500 held-out numerals are those of

@@ -623,7 +623,7 @@ assert math.isclose(off["layer 1"]["other text"], 1.4, rel_tol=0.1)
 # %% [markdown]
 # ### The message
 #
-# Layer 2 learns the previous letter only through the residual stream. Heads 0.0, 0.1 and 0.2 put
+# Layer 2 reads the previous letter only from the residual stream. Heads 0.0, 0.1 and 0.2 put
 # more weight on the previous letter than any other head. Does the look-up need what they
 # write into the stream, their *message*? Layer 2 reads the stream three times, for its queries, its
 # keys and its values. The next cell computes the stream twice, with these heads and without them,

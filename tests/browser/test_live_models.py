@@ -214,7 +214,7 @@ def test_the_output_is_written_word_by_word_where_things_may_move(put, page):
     figure.get_by_text("Word 2 of 2").wait_for()
     figure.get_by_text("Word 2 of 2").wait_for(state="hidden")
     assert figure.locator(".query .blank, .query .lit").count() == 0
-    figure.get_by_role("button", name="Write again").click()
+    figure.get_by_role("button", name="Replay").click()
     assert figure.locator(".query .blank").count() == 1
 
 

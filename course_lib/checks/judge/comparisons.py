@@ -25,7 +25,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Cause(Problem):
-    """A problem whose fact says what the code does: a mistake of that `name`, by default the id."""
+    """A problem whose fact says what the code does. The mistake is called `name`, or else `id`."""
 
     name: str = ""
 

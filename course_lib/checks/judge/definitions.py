@@ -87,8 +87,8 @@ class Exercise:
         starred: optional; the check shows points, but they do not count in the grade.
         returns: the contract of the result.
         probes: fresh random inputs from a seeded generator.
-        oracle: returns what is `Expected`; by default, the function of the exercise's name in
-            `course_lib.reference`. Of a class: `oracle(construct, state, *args, **kwargs)`.
+        oracle: returns the `Expected`; by default, the function with the exercise's name in
+            `course_lib.reference`. For a class: `oracle(construct, state, *args, **kwargs)`.
         mistakes: where several give the same numbers, the first one is named.
         properties: most telling first.
         hints: concept, recipe, almost code.
@@ -99,9 +99,9 @@ class Exercise:
         each_counts: each probe that passes counts, whatever becomes of the others.
         comparisons: its own, by name; `exact` names those with one right result, which is shown.
         tally: a sentence about all probes, from these and the outcomes.
-        name: the name of the file; the loader fills it in, and so the lesson's slug.
-        confirms: a right answer. The oracle may know the results only at the sizes of the probes;
-            a shrunken input is shown if this answer passes on it.
+        name: the file's name; the loader fills in this and the lesson's slug.
+        confirms: a correct answer. A shrunken input is shown if this answer passes on it, because
+            the oracle may cover only the sizes of the probes.
         not_its_name: what no answer to it is called: the names of all exercises.
         chain: for an integration, the exercises it puts together.
         takes_all: for an integration, the probes' scenario gets all answers as a dict.

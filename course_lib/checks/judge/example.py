@@ -110,7 +110,7 @@ class Example:
 
     @property
     def _num_open(self) -> int:
-        """Return how many lines of the input are shown at once; never is only one folded."""
+        """Return how many lines of the input are shown at once; never fold only one line."""
         shows_all = self.is_small or len(self._input_lines()) == _MOST_LINES + 1
         return sys.maxsize if shows_all else _MOST_LINES
 
@@ -141,7 +141,7 @@ def _is_special(probe: Probe) -> bool:
 
 
 def shown_first(violation: Violation) -> tuple[bool, bool, bool, tuple]:
-    """Rank single calls first, then small inputs, which can be read, then those without weights."""
+    """Rank single calls first, then small, readable inputs, then inputs without weights."""
     probe = violation.probe
     return probe.scenario != "call", probe.size > SMALL, bool(probe.state), importance(violation)
 

@@ -117,7 +117,7 @@ def findings_of(
     known = {mistake.id for mistake in exercise.mistakes}
     if any(v.problem.id in known for v in left):  # a probe of one mistake alone has shown it
         left = [v for v in left if v.problem.id not in _UNNAMED]
-    if any(v.problem.id == "extra_parameters" for v in left):  # they hold numbers drawn here
+    if any(v.problem.id == "extra_parameters" for v in left):  # their values are random
         left = [v for v in left if v.aspect not in ("values", "gradients")]
     misled = {v.probe.name for v in violations if v.aspect in ("type", "shape", "values")}
     unchanged = misled - {v.probe.name for v in violations if v.aspect == "mutated"}

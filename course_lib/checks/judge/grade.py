@@ -137,10 +137,10 @@ def _judge_all(
 
 
 def _cause_of(violations: Sequence[Violation]) -> str | None:
-    """Return the name of the mistake that every failing problem shows in words of its own.
+    """Return the name of the `Cause` that all failing problems share, or None.
 
-    What follows from parameters that should not be there is no problem of its own, nor is what a
-    call that changes its arguments returns, if another such call is right.
+    Skip what follows from extra parameters. If some call is right except that it changes its
+    arguments, also skip the other problems of such calls.
     """
     found: dict[str, list[Violation]] = {}
     for violation in violations:

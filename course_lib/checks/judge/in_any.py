@@ -44,7 +44,7 @@ def in_any(exercise: Exercise) -> tuple[Mistake, ...]:
         return Mistake(id, model, fact, question, twins=tuple(twins))
 
     def of(what: str, id: str, *changes: Callable) -> Callable[[str, str], Mistake]:
-        # "Your numbers" are those of all results, unless the change concerns their shape alone.
+        # "Your numbers" means all results, unless a change affects only the shape.
         where = places if what == "anything" else [None]
         models = [
             functools.partial(_only, what, change, place) for change in changes for place in where
@@ -79,8 +79,8 @@ def in_any(exercise: Exercise) -> tuple[Mistake, ...]:
             lambda result: _of_items(result)[:1].expand_as(result),
             lambda result: torch.cat([_of_items(result)[:1], torch.zeros_like(result[1:])]),
         )(
-            "You compute the result of the first item of the batch only. The other items get none, "
-            "or zeros, or the same one.",
+            "You compute only the first item's result. The other items get none, or zeros, or the "
+            "same one.",
             "Which items has your loop seen when it returns?",
         ),
         of(
@@ -135,8 +135,7 @@ def in_any(exercise: Exercise) -> tuple[Mistake, ...]:
             "right?",
         ),
         of("anything", "list_returned", lambda result: result.tolist())(
-            "Your result is right, but it consists of Python numbers, which is not the type that "
-            "is asked for.",
+            "Your result is right, but it consists of Python numbers instead of the required type.",
             "Which of your steps makes Python numbers (`.item()`, `.tolist()`)?",
         ),
     ]

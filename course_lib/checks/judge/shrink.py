@@ -108,7 +108,7 @@ def _is_same(found: Violation, first: Violation) -> bool:
 
 
 def _is_confirmed(exercise: Exercise, found: Violation) -> bool:
-    """Return whether the exercise's right answer passes on the smaller input, if it has one."""
+    """Return whether the exercise's `confirms`, if any, passes on the smaller input."""
     prepared = [(found.probe, found.expected)]
     return (
         exercise.confirms is None

@@ -235,8 +235,8 @@ def _wrong_gradient(probe, name, value, got: Recorded | None) -> Problem | None:
             "gradient_not_finite",
             f"The result may look right, but the gradient of `{name}` contains NaN or inf.",
             "Which step has no finite derivative, such as a square root of 0 or a softmax of "
-            "nothing but -inf? In a `backward` of your own: which step takes inf "
-            "from inf, or the exponential of a score that `forward` dropped?",
+            "nothing but -inf? In your own `backward`: which step computes inf - inf, or the "
+            "exponential of a score that `forward` dropped?",
         )
     if arrays_agree(value, got.data, tolerance_of_gradient(probe, got)):
         return None
@@ -380,7 +380,7 @@ def _raised_problem(probe: Probe, seen: Observation, raised: Raised) -> Problem:
     return Problem("raised", message, hint)
 
 
-_TOLD = (  # what Python, torch and NumPy say, the mistake's name, and what it is
+_TOLD = (  # error texts of Python, torch and NumPy, the mistake's name, the fact
     (
         ("Can't call numpy() on Tensor that requires grad",),
         "numpy_with_graph",
@@ -389,18 +389,18 @@ _TOLD = (  # what Python, torch and NumPy say, the mistake's name, and what it i
     (
         ("view size is not compatible",),
         "view_after_transpose",
-        "`view` needs numbers that are neighbors in memory. After a transpose or a slice, or in an "
-        "argument that is not contiguous, they are not.",
+        "`view` needs numbers that are contiguous in memory. After a transpose or a slice, or in a "
+        "non-contiguous argument, they are not.",
     ),
     (
         ("must be a 3D tensor", "must be a matrix", "expects a tensor with <= 2 dimensions"),
         "fixed_number_of_axes",
-        "This function takes a fixed number of axes, and the tensor has another number of them.",
+        "This function takes a fixed number of axes, and the tensor has a different number.",
     ),
     (
         ("expected target dtype to be Long", "expected scalar type Long", "must be long, int,"),
         "whole_numbers_not_converted",
-        "This step does not take whole numbers of every size.",
+        "This step does not accept every integer dtype.",
     ),
     (
         ("non-empty", "iterable argument is empty", "zero-size array to reduction"),
@@ -418,10 +418,10 @@ _TOLD = (  # what Python, torch and NumPy say, the mistake's name, and what it i
         "This step combines two dtypes.",
     ),
     (("is ambiguous",), "many_as_one_condition", "Several numbers cannot be one condition."),
-    (("'NoneType'",), "none_not_treated", "What this line uses is None on this input."),
+    (("'NoneType'",), "none_not_treated", "This line uses a value that is None here."),
     (("is not defined",), "name_not_defined", "That name does not exist where the line runs."),
 )
-_USUAL = {  # what Python, torch or the device of a probe says, and what it means
+_USUAL = {  # error texts of Python, torch or a probe's device, and the fact
     REFUSAL: Cause(
         "cpu_tensor",
         "Your code makes a tensor on the CPU, but the arguments are on another device.",

@@ -114,7 +114,7 @@ def watch_cells(shell: Any) -> None:
 
 
 def missing(name: str, namespace: dict[str, Any]) -> tuple[str, Collection[str]]:
-    """Return why an answer is missing, if the notebook is followed (`Cells.missing`)."""
+    """Return why an answer is missing, if the notebook is watched (`Cells.missing`)."""
     found = (cells for cells in _watched.values() if cells._namespace is namespace)
     return next((cells.missing(name) for cells in found), ("", ()))
 

@@ -67,7 +67,7 @@ def subject_of(obj: Any) -> Subject:
 def answer_in(namespace: dict[str, Any], name: str) -> tuple[Any, Subject]:
     """Return an answer by its name in a notebook's variables, and what it is.
 
-    There is none if the latest run of its cell did not define it, whatever the name still holds.
+    It is None if the latest run of its cell did not define it, whatever the name still holds.
     """
     error, bound = missing(name, namespace)
     others = defined_in(namespace)

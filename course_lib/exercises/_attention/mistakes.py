@@ -150,7 +150,7 @@ def nothing(scores) -> float:
 
 
 def unshifted(scores, axis=-1) -> torch.Tensor:
-    """Return the softmax with exponentials of the scores as they are."""
+    """Return the softmax without subtracting the maximum first."""
     e = scores.exp()
     return e / e.sum(axis, keepdim=True)
 
@@ -303,7 +303,7 @@ SHARED = (
             {"axis": -2, "spare": Softmax.spare},
         ),
     ).says(
-        "Your softmax runs over another axis than the keys, such as the queries: the rows of the "
+        "Your softmax runs over the wrong axis, such as that of the queries: the rows of the "
         "weights do not sum to 1.",
         "Which axis of the scores holds the keys?",
     ),

@@ -82,7 +82,7 @@ def _edges(rng) -> list[Probe]:
     edge = functools.partial(_probe, rng, part="edges")
     return [
         edge("two_heads", 1, 0, "inside both", then=(1, 2)).says(
-            "With one `with` inside another, both heads are off inside."
+            "In nested `with` blocks, both heads are off inside."
         ),
         edge("after_the_inner", 1, 0, "inside the outer, after the inner", then=(1, 2)).says(
             "After the inner `with`, the head of the outer one is still off."
@@ -130,7 +130,7 @@ def _as_it_was(probe, expected, recorded) -> Problem | None:
     return Problem(
         "left_over",
         f"{where} the `with`, the model is not what it should be. This differs: {changes.text}.",
-        "Which of your lines changes it, and what undoes or avoids that, whatever happens?",
+        "Which of your lines changes it, and what undoes that even after an error?",
     )
 
 
@@ -205,7 +205,7 @@ EXERCISE = Exercise(
         ),
         mistake("weights_zeroed", _zeroed).says(
             "You set columns of `W_o.weight` to 0. These columns still get a gradient, so "
-            "after a step of training they are no longer 0.",
+            "after a training step they are no longer 0.",
             "If `W_o` reads zeros instead, what is the gradient of these columns?",
         ),
         mistake(

@@ -50,7 +50,7 @@ def _values(rng) -> list[Probe]:
             "keeps all of them."
         ),
         greedy("dropout_off", 2, 3, 4, 5, training=True).says(
-            "A model passed in train mode writes in eval mode too: dropout would change its logits."
+            "Even a model passed in train mode runs in eval mode: dropout would change its logits."
         ),
         sampled("drawn", num_tokens=2).says(f"{often} says."),
         sampled("hot", temperature=3.0).says(f"{often} says, here at temperature 3."),

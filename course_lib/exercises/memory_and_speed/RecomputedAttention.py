@@ -122,7 +122,7 @@ EXERCISE = Exercise(
         ).says(
             "Your row sum D is the sum of W * dW over the keys of one block. It needs those of all "
             "blocks.",
-            "Which sum of `grad_outputs` and the outputs is D without any weights?",
+            "How do you get D from `grad_outputs` and the outputs alone?",
         ),
         mistake(
             "mask_forgotten_in_backward",

@@ -125,7 +125,7 @@ EXERCISE = Exercise(
         ).says(
             "You combine dW with a sum, but not as dW - sum(W * dW) over each row: another "
             "sum, a mean, another axis, or the opposite sign.",
-            "What is the derivative of a weight by its own score, and by another score of its row?",
+            "What is the derivative of a weight in its own score, and in another score of its row?",
         ),
     ),
     hints=(

@@ -75,8 +75,8 @@ EXERCISE = Exercise(
                 _covariance(scale=lambda d: d),
             ),
         ).says(
-            "Your weights do not come from q . k divided by sqrt(d): the root is missing, or it is "
-            "d itself.",
+            "Your weights do not come from q . k / sqrt(d): the divisor is missing, or it is d "
+            "itself.",
             "Which scores does attention take the softmax of?",
         ),
         mistake("unstable", _covariance(normalize=lambda scores: unshifted(scores, 0))).says(

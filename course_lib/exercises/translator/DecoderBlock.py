@@ -128,8 +128,7 @@ EXERCISE = Exercise(
                 {"ask": lambda self, z, x, lens: _Decoder.ask(self, z, self.norm(2)(x), lens)}
             ),
         ).says(
-            "You normalize the memory with norm_2. The memory stays as it is, and only the "
-            "queries go through this norm.",
+            "You normalize the memory with norm_2. Only the queries go through this norm.",
             "In the formula, which argument goes through norm_2?",
         ),
         mistake("cross_attention_first", _Decoder.answer({"parts": _cross_first})).says(

@@ -221,8 +221,8 @@ def mistakes_of_joins(make: Callable[..., Callable], num_parts: int) -> tuple[Mi
             make([_of_the_normed] * num_parts),
             twins=once(_of_the_normed),
         ).says(
-            "In at least one of your sums the result is added to what a norm returned, so what the "
-            "norm read is lost.",
+            "In at least one of your sums the result is added to a norm's output, so the norm's "
+            "input is lost.",
             "Which of your lines overwrites what you still need for the sum?",
         ),
         mistake("no_residual", make([_no_residual] * num_parts), twins=once(_no_residual)).says(
@@ -345,7 +345,7 @@ def mistakes_of_both(block: type[Block]) -> tuple[Mistake, ...]:
             ),
         ).says(
             "A later part reads the input of the whole block, or its result is added to that "
-            "input. What an earlier part added is missing there.",
+            "input. Either way, an earlier result is lost.",
             "Which of your variables holds the previous sum?",
         ),
         mistake(

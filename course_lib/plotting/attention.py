@@ -240,7 +240,7 @@ def _arcs(
     ]
     boxes = [*keys, *queries]
     clip = None
-    if len({y for _, y, _ in boxes}) > 2:  # arcs of another line pass beneath the boxes of this
+    if len({y for _, y, _ in boxes}) > 2:  # arcs of other lines pass beneath these boxes
         holes = (
             f"M{x - wide / 2:.0f} {y:.0f}h{wide:.0f}v{BOX}h-{wide:.0f}z" for x, y, wide in boxes
         )

@@ -143,16 +143,16 @@ def name_ends(axes: Axes) -> None:
     ]  # fmt: skip
     figure = axes.figure
     assert isinstance(figure, Figure)
-    figure.draw_without_rendering()  # lays out the axes, to whose height the names keep
+    figure.draw_without_rendering()  # fixes the axes' height, which limits the names
     low, high = (72 / figure.dpi * side for side in (axes.bbox.y0, axes.bbox.y1))
     heights = 72 / figure.dpi * axes.transData.transform(ends)[:, 1]
     order = np.argsort(heights, kind="stable")
     half = LINE_POINTS / 2 * np.array([1 + names[i].get_text().count("\n") for i in order])
-    # Each name is as far above the lowest as the names between need, or farther.
+    # Least height of each name above the lowest, so that none overlap.
     least = np.cumsum(half) + np.cumsum(half) - half - half[0]
     free = heights[order] - least
     every = range(len(free))
-    for k, i in enumerate(order):  # the nearest heights that rise, by least squares
+    for k, i in enumerate(order):  # isotonic regression, so that the order is kept
         place = max(min(free[a : b + 1].mean() for b in every[k:]) for a in every[: k + 1])
         place = min(max(place, low + half[0]), high - half[-1] - least[-1])
         names[i].xyann = (7, place + least[k] - heights[i])

@@ -19,7 +19,7 @@ from course_lib.plotting.words import as_array, number
 REACH, STEPS = 2.0, 32  # the plane covers -REACH to REACH, and the query moves in STEPS steps
 MOST_KEYS = 6
 SIDE, WIDTH, ROW = 300, 640, 34
-BEYOND = 0.45  # from the tip of a key to its name, clear of a value at the tip
+BEYOND = 0.45  # gap from the tip of a key to its name, with room for a value
 
 
 def query_plane(

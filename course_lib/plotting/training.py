@@ -22,8 +22,8 @@ MOMENTS = 40
 WIDTH, SHOWN = 430, 602  # units that can be read on a phone, and pixels where there is room
 CURVE, MARGIN = 64, 44  # height of the curve, and room for its numbers
 LINE, LETTERS, LINES = 20, 52, 4  # height of a line of text, its letters, and how many lines
-MOST_WORDS = 7  # that are drawn, in two lines
-STAGE = 252  # height of letters, arcs and two lines of words: that of every moment
+MOST_WORDS = 7  # words drawn, in two lines
+STAGE = 252  # height of letters, arcs and two lines of words, at every moment
 RECORDED = "The end of the training. You can play all of it in JupyterLab or on the course's site."
 
 
@@ -115,7 +115,7 @@ def watch_training(
         source: the example.
         wanted: the correct answer to it.
     """
-    shares = np.linspace(0, 1, MOMENTS) ** 2.5  # most happens early
+    shares = np.linspace(0, 1, MOMENTS) ** 2.5  # changes come early
     moments = set((1 + shares * (num_steps - 1)).round().astype(int).tolist())
     losses: list[float] = []
     frames: list[Plot] = []

@@ -53,9 +53,8 @@ def store_translator(course: LessonTree, num_steps: int = 800) -> Stored:
     parts = {"unseen": numerals.unseen, "short and round": FIRST_TYPED}
     right = {name: _share_right(model, numerals, numbers) for name, numbers in parts.items()}
     said = ", ".join(f"{share:.1%} of the {name} numbers" for name, share in right.items())
-    path = course.library / "models" / TRANSLATOR
-    state = dict(model.state_dict())
-    return _store(path, state, min(right.values()), GOOD_TRANSLATOR, f"{said} right")
+    least = min(right.values())
+    return _store(course, TRANSLATOR, model, least, GOOD_TRANSLATOR, f"{said} right")
 
 
 def store_induction(course: LessonTree, num_steps: int = 800) -> Stored:
@@ -73,9 +72,8 @@ def store_induction(course: LessonTree, num_steps: int = 800) -> Stored:
     _halve(model)
     with torch.no_grad():
         right = sum(_second_half(model, next(sequences))[1] for _ in range(20)) / 20
-    path = course.library / "models" / INDUCTION
     said = f"{right:.1%} of the second half right"
-    return _store(path, dict(model.state_dict()), float(right), GOOD_INDUCTION, said)
+    return _store(course, INDUCTION, model, float(right), GOOD_INDUCTION, said)
 
 
 def store_writer(course: LessonTree, num_steps: int = 2500) -> Stored:
@@ -132,8 +130,7 @@ def store_writer(course: LessonTree, num_steps: int = 2500) -> Stored:
     right = torch.cat(correct).float().mean()
     said = f"loss {torch.stack(losses).mean():.3f} on unseen stories, "
     said += f"{right:.1%} of the letters of repeated names right"
-    path = course.library / "models" / WRITER
-    return _store(path, dict(model.state_dict()), float(right), GOOD_WRITER, said)
+    return _store(course, WRITER, model, float(right), GOOD_WRITER, said)
 
 
 MAKERS = {"translator": store_translator, "induction": store_induction, "writer": store_writer}
@@ -158,11 +155,12 @@ def _halve(model: nn.Module) -> None:
 
 
 def _store(
-    path: Path, state: dict[str, torch.Tensor], score: float, enough: float, said: str
+    course: LessonTree, name: str, model: nn.Module, score: float, enough: float, said: str
 ) -> Stored:
     if score < enough:
         what = f"not stored: {said}, and {enough:.0%} are wanted"
-        raise BuildError(path.name, None, what, "Train it longer, or see what changed.")
+        raise BuildError(name, None, what, "Train it longer, or see what changed.")
+    path, state = course.library / "models" / name, model.state_dict()
     np.savez(path, **{name: array.half().numpy() for name, array in state.items()})  # pyright: ignore[reportArgumentType] - its stub takes the names for options
     count = sum(array.numel() for array in state.values())
     return path, f"{said}; {count:,} weights, {path.stat().st_size / 1000:.0f} kB"

@@ -10,11 +10,11 @@ from __future__ import annotations
 import importlib
 import multiprocessing
 import os
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import median
 
 from course_lib.authoring.variants import Variant, variants
 from course_lib.benchmarks import machine
@@ -49,10 +49,10 @@ class Measured:
         return {
             "machine": self.machine,
             "rows": [asdict(row) for row in self.rows],
-            "median_right": _median([s for row in self.rows for s in row.right]),
-            "median_wrong": _median([s for row in self.rows for s in row.wrong]),
-            "worst_right": max(_median(row.right) for row in self.rows),
-            "worst_wrong": max(_median(row.wrong) for row in self.rows),
+            "median_right": median([s for row in self.rows for s in row.right]),
+            "median_wrong": median([s for row in self.rows for s in row.wrong]),
+            "worst_right": max(median(row.right) for row in self.rows),
+            "worst_wrong": max(median(row.wrong) for row in self.rows),
         }
 
     def text(self) -> str:
@@ -76,11 +76,7 @@ class Measured:
 
 def _cells(seconds: Sequence[float]) -> list[str]:
     slowest = max(seconds, default=0.0)
-    return [str(len(seconds)), f"{_median(seconds):.2f}", f"{slowest:.2f}"]
-
-
-def _median(seconds: Sequence[float]) -> float:
-    return statistics.median(seconds) if seconds else 0.0
+    return [str(len(seconds)), f"{median(seconds):.2f}", f"{slowest:.2f}"]
 
 
 def measure(

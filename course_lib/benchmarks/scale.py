@@ -21,14 +21,7 @@ from typing import Any
 
 import nbformat
 from nbformat import NotebookNode
-from nbgrader.api import (
-    Comment,
-    Grade,
-    Student,
-    SubmittedAssignment,
-    SubmittedNotebook,
-    new_uuid,
-)
+from nbgrader.api import Comment, Grade, Student, SubmittedAssignment, SubmittedNotebook, new_uuid
 from sqlalchemy import insert
 
 from course_lib.benchmarks import machine

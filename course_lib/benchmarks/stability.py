@@ -77,11 +77,7 @@ class Stability:
 
 
 def measure(
-    root: Path,
-    *,
-    copies: int = 20,
-    runs: int = 3,
-    tell: Callable[[str], None] = lambda line: None,
+    root: Path, *, copies: int = 20, runs: int = 3, tell: Callable[[str], None] = lambda line: None
 ) -> Stability:
     """Grade copies of each notebook several times.
 

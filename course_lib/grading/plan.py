@@ -13,14 +13,7 @@ from course_lib.grading.intake.ordinary_files import IntakeError, utf8
 from course_lib.grading.intake.read import has_answers, read_bytes
 from course_lib.grading.intake.submissions import Submission, choose
 from course_lib.grading.jobs import Job, Settings
-from course_lib.grading.ledger import (
-    Entry,
-    Ledger,
-    checks_digest,
-    key_of,
-    seed_of,
-    work_of,
-)
+from course_lib.grading.ledger import Entry, Ledger, checks_digest, key_of, seed_of, work_of
 from course_lib.workspace.course_toml import FILE, other_points
 from course_lib.workspace.errors import UsageError
 

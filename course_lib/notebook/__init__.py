@@ -28,12 +28,4 @@ else:
         progress,
     )
 
-__all__ = [
-    "Spending",
-    "carry_on",
-    "certificate",
-    "check",
-    "hint",
-    "own_version",
-    "progress",
-]
+__all__ = ["Spending", "carry_on", "certificate", "check", "hint", "own_version", "progress"]

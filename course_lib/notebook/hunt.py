@@ -94,10 +94,7 @@ DIAGNOSES = (
         "`W_v.weight.grad` would stay None after `backward`, though other values matter",
         "heron",
     ),
-    Diagnosis(
-        "W_o is never used",
-        "`W_o.weight.grad` would stay None after `backward`",
-    ),
+    Diagnosis("W_o is never used", "`W_o.weight.grad` would stay None after `backward`"),
 )
 
 

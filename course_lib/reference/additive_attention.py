@@ -9,33 +9,16 @@ from course_lib.reference.batch_matmul import dot
 from course_lib.reference.masked_softmax import masked_softmax
 
 
-def additive_score(
-    query: np.ndarray, key: np.ndarray, w_q: np.ndarray, w_k: np.ndarray, w_v: np.ndarray
-) -> float:
-    """Return the score of one query and one key."""
-    total = 0.0
-    for feature in range(len(w_v)):
-        inside = dot(w_q[feature], query) + dot(w_k[feature], key)
-        total += float(w_v[feature]) * math.tanh(inside)
-    return total
-
-
 def additive_scores(
     queries: np.ndarray, keys: np.ndarray, w_q: np.ndarray, w_k: np.ndarray, w_v: np.ndarray
 ) -> Expected:
     """Return the score of every query and key of every item."""
-    scores = np.empty((len(queries), queries.shape[1], keys.shape[1]))
+    scores = np.zeros((len(queries), queries.shape[1], keys.shape[1]))
     for b, i, j in np.ndindex(scores.shape):
-        scores[b, i, j] = additive_score(queries[b, i], keys[b, j], w_q, w_k, w_v)
+        for feature in range(len(w_v)):
+            inside = dot(w_q[feature], queries[b, i]) + dot(w_k[feature], keys[b, j])
+            scores[b, i, j] += float(w_v[feature]) * math.tanh(inside)
     return Expected(scores)
-
-
-def weighted_average(weights: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return each query's sum of weight times value."""
-    outputs = np.zeros((*weights.shape[:2], values.shape[2]))
-    for b, i, j in np.ndindex(weights.shape):
-        outputs[b, i] += weights[b, i, j] * values[b, j]
-    return outputs
 
 
 def additive_attention(
@@ -52,4 +35,7 @@ def additive_attention(
         queries, keys, state["W_q.weight"], state["W_k.weight"], state["w_v.weight"][0]
     )
     weights = masked_softmax(scores.outputs, valid_lens, mask).outputs
-    return Expected(weighted_average(weights, values), attributes={"attention_weights": weights})
+    outputs = np.zeros((*weights.shape[:2], values.shape[2]))
+    for b, i, j in np.ndindex(weights.shape):
+        outputs[b, i] += weights[b, i, j] * values[b, j]
+    return Expected(outputs, attributes={"attention_weights": weights})

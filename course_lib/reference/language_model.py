@@ -40,15 +40,12 @@ def language_model(
         if construct.get("hidden_dim"):
             network = part(block, "feed_forward")
             normed = layer_norm(x, **part(block, "norm_2"))  # pyright: ignore[reportArgumentType] - a part has no `eps`
-            hidden = _gelu(linear(normed, network["0.weight"], network["0.bias"]))
+            hidden = linear(normed, network["0.weight"], network["0.bias"])
+            for at, z in np.ndenumerate(hidden):  # times the chance that a normal number is smaller
+                hidden[at] = z * (1 + math.erf(z / math.sqrt(2))) / 2
             x = x + linear(hidden, network["2.weight"], network["2.bias"])
     last = layer_norm(x, **part(state, "norm"))  # pyright: ignore[reportArgumentType] - a part has no `eps`
     return Expected(linear(last, state["to_logits.weight"], state["to_logits.bias"]))
-
-
-def _gelu(x: np.ndarray) -> np.ndarray:
-    """Return each number times the probability that a standard normal one is smaller."""
-    return np.vectorize(lambda z: z * (1 + math.erf(z / math.sqrt(2))) / 2)(x)
 
 
 def next_probabilities(

@@ -4,6 +4,7 @@ A model here is a function of NumPy arrays, `model(source, length, words) -> log
 word` for one item, with `allowed` to leave source positions out.
 """
 
+import functools
 import math
 from collections.abc import Callable
 
@@ -96,45 +97,37 @@ def effect_of_masking(
 
 def translator(name: str, options: dict) -> Callable:
     """Return the scripted models of the checks, for one item and its next word."""
-    return _KINDS[name](**options)
+    return functools.partial(_KINDS[name], **options)
 
 
-def _adding(size: int, **ids) -> Callable:
-    def model(source, length, words, allowed=None) -> np.ndarray:
-        return np.eye(size)[(words[-1] + length) % size]
-
-    return model
+def _adding(source, length, words, allowed=None, *, size: int, **ids) -> np.ndarray:
+    return np.eye(size)[(words[-1] + length) % size]
 
 
-def _voting(size: int, **ids) -> Callable:
-    def model(source, length, words, allowed=None) -> np.ndarray:
-        votes = np.ones(size)
-        for j in range(length):
-            if allowed is None or j in allowed:
-                votes[source[j]] += 1
-        return np.log(votes)
-
-    return model
+def _voting(source, length, words, allowed=None, *, size: int, **ids) -> np.ndarray:
+    votes = np.ones(size)
+    for j in range(length):
+        if allowed is None or j in allowed:
+            votes[source[j]] += 1
+    return np.log(votes)
 
 
-def _scripted(queries, keys, values, previous, near, stop, end, **ids) -> Callable:
-    """Return a model with attention to the source, fading memory of the words, and a timely end."""
-
-    def model(source, length, words, allowed=None) -> np.ndarray:
-        step, logits = len(words) - 1, np.zeros(previous.shape[1])
-        seen = [j for j in range(length) if allowed is None or j in allowed]
-        if seen:
-            query = queries[words[-1]]
-            scores = [float(query @ keys[source[j]]) + near * (j == step) for j in seen]
-            exponentials = [math.exp(score - max(scores)) for score in scores]
-            for j, exponential in zip(seen, exponentials, strict=True):
-                logits += exponential / math.fsum(exponentials) * values[source[j]]
-        for age, word in enumerate(reversed(words)):
-            logits += 0.7**age * previous[word]
-        logits[end] += stop if step == length else -stop
-        return logits
-
-    return model
+def _scripted(
+    source, length, words, allowed=None, *, queries, keys, values, previous, near, stop, end, **ids
+) -> np.ndarray:
+    """Attend to the source, remember the words less and less, and end in time."""
+    step, logits = len(words) - 1, np.zeros(previous.shape[1])
+    seen = [j for j in range(length) if allowed is None or j in allowed]
+    if seen:
+        query = queries[words[-1]]
+        scores = [float(query @ keys[source[j]]) + near * (j == step) for j in seen]
+        exponentials = [math.exp(score - max(scores)) for score in scores]
+        for j, exponential in zip(seen, exponentials, strict=True):
+            logits += exponential / math.fsum(exponentials) * values[source[j]]
+    for age, word in enumerate(reversed(words)):
+        logits += 0.7**age * previous[word]
+    logits[end] += stop if step == length else -stop
+    return logits
 
 
 _KINDS: dict[str, Callable] = {

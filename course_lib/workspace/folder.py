@@ -84,9 +84,8 @@ def chosen_assignments(root: Path, wanted: list[str] | None) -> list[str] | None
 
 
 def chosen_lessons(root: Path, wanted: list[str] | None) -> list[str] | None:
-    if not wanted:
-        return None
-    return [find_lesson(lesson_names(root), name) for name in wanted]
+    """Return the lessons that a command works on; None stands for all."""
+    return [find_lesson(lesson_names(root), name) for name in wanted] if wanted else None
 
 
 def find_lesson(known: list[str], wanted: str) -> str:

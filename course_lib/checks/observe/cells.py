@@ -83,16 +83,14 @@ class Cells:
     def missing(self, name: str) -> tuple[str, Collection[str]]:
         """Return what stopped the cell of an answer, and the names that it binds instead."""
         run = self._latest.get(name)
-        if run is None or not self._left_out(name, run):
+        if run is None:
+            return "", ()
+        # It is missing if the cell left the name alone, and at most the course changed it since.
+        untouched = self._identity(name) == run.after[name] or self._is_courses(name)
+        if run.before[name] != run.after[name] or not untouched:
             return "", ()
         is_mentioned = re.search(rf"\b{re.escape(name)}\b", run.source)
         return run.error, () if run.error or is_mentioned else run.before.keys() - {name}
-
-    def _left_out(self, name: str, run: _Run) -> bool:
-        """Return whether a cell left a name as it was, and only the course changed it later."""
-        now = self._identity(name)
-        untouched = now == run.after[name] or self._is_courses(name)
-        return untouched and run.before[name] == run.after[name]
 
     def _is_courses(self, name: str) -> bool:
         return home_of(self._namespace.get(name)).startswith("course_lib.")

@@ -87,10 +87,6 @@ class LatePenalties:
         penalty = plugin.late_submission_penalty(notebook.student.id, notebook.score, late)
         return None if penalty is None else self._step._check_late_penalty(notebook, penalty)
 
-    def score_of(self, cell: NotebookNode) -> float | None:
-        """Return the points that nbgrader itself gives a cell."""
-        return determine_grade(cell, self._step.log)[0]
-
 
 class SaveScores(SaveAutoGrades):
     """SaveAutoGrades in which a subclass may decide on a cell's points."""

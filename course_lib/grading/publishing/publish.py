@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from nbformat import NotebookNode, v4
-from nbgrader.utils import compute_checksum, is_grade, is_solution
+from nbgrader.utils import compute_checksum, determine_grade, is_grade, is_solution
 
 from course_lib.grading.adapters.nbgrader import (
     Gradebook,
@@ -151,8 +151,7 @@ class Publisher:
             name = grade_id(cell)
             if is_grade(cell) and name in grades:
                 grade = grades[name]
-                score_of = self._penalties.score_of
-                grade.auto_score = points[name] if is_check(cell) else score_of(cell)
+                grade.auto_score = points[name] if is_check(cell) else determine_grade(cell)[0]
                 by_hand = grade.manual_score is not None
                 if not (by_hand and is_same):
                     grade.needs_manual_grade = by_hand or grade.auto_score is None

@@ -72,19 +72,14 @@ class LessonTree:
                 return Path(path).relative_to(base).as_posix()
         return str(path)
 
-    def slugs(self) -> list[str]:
-        """Return the lessons that have a text, in course order."""
-        folders = sorted((self.root / SOLUTIONS).glob("*/"))
-        names = [f.name for f in folders if _LESSON_FOLDER.fullmatch(f.name)]
-        return [name for name in names if self.text(name).is_file()]
-
     def select(self, lessons: Sequence[str] | None) -> list[str]:
-        """Return the requested slugs, or all of them for None.
+        """Return the requested slugs in course order, or those of all lessons with a text for None.
 
         Raises:
             BuildError: a lesson is unknown, or there is none at all.
         """
-        known = self.slugs()
+        names = sorted(folder.name for folder in (self.root / SOLUTIONS).glob("*/"))
+        known = [n for n in names if _LESSON_FOLDER.fullmatch(n) and self.text(n).is_file()]
         if not known:
             remedy = f"Write the first lesson as {SOLUTIONS}/01_name/01_name.py."
             raise BuildError(self.root / SOLUTIONS, None, "no lesson text found", remedy)

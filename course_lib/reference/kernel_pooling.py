@@ -53,12 +53,6 @@ def leave_one_out(inputs: np.ndarray, targets: np.ndarray, bandwidth: float) -> 
     return Expected(predictions)
 
 
-def leave_one_out_error(inputs: np.ndarray, targets: np.ndarray, bandwidth: float) -> float:
-    """Return the mean squared difference of the targets and their leave-one-out predictions."""
-    predictions = leave_one_out(inputs, targets, bandwidth).outputs
-    return math.fsum((p - t) ** 2 for p, t in zip(predictions, targets, strict=True)) / len(targets)
-
-
 def fit_bandwidth(
     inputs: np.ndarray,
     targets: np.ndarray,
@@ -69,7 +63,8 @@ def fit_bandwidth(
     """Try bandwidths from 0.01 to 100, then finer and finer ones around the best."""
     grid = np.linspace(math.log(0.01), math.log(100.0), 41)
     while grid[-1] - grid[0] > 1e-4:
-        best = np.argmin([leave_one_out_error(inputs, targets, math.exp(x)) for x in grid])
+        predictions = [leave_one_out(inputs, targets, math.exp(x)).outputs for x in grid]
+        best = np.argmin(((predictions - targets) ** 2).sum(axis=1))
         low, high = grid[max(0, best - 1)], grid[min(len(grid) - 1, best + 1)]
         grid = np.linspace(low, high, 9)
     return Expected(math.exp((grid[0] + grid[-1]) / 2))

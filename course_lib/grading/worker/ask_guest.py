@@ -17,7 +17,7 @@ from course_lib.checks.observe.observation import Observation
 from course_lib.checks.observe.probe import Array, Probe
 from course_lib.checks.observe.remote import REPLY_TYPES, Reply, Request
 from course_lib.exercises import find
-from course_lib.grading.cell_kinds import is_check
+from course_lib.grading.cell_kinds import ANSWER, grade_id, is_check
 from course_lib.grading.jobs import Job
 from course_lib.grading.sandbox.confinement import Limits
 from course_lib.grading.sandbox.guests import GuestLost
@@ -49,7 +49,8 @@ def judge_twice(
     Without `name_mistakes`, neither known mistakes nor a smaller input that fails are looked for,
     which takes less time.
     """
-    if ending := session.ending_of_answer(name):
+    harmful = {grade_id(session.cells[at]): ending for at, ending in session.harmful.items()}
+    if ending := harmful.get(f"{name}{ANSWER}"):
         return _stopped(session.limits, name, ending)
 
     def judge() -> Report | str:

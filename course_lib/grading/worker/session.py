@@ -182,11 +182,6 @@ class Session:
             if grade_id(cell) == f"{name}{ANSWER}":
                 self.harmful.pop(index, None)
 
-    def ending_of_answer(self, name: str) -> str:
-        """Return why an answer's cell ended its guest (a key of `ask_guest.ENDINGS`), or ""."""
-        endings = {grade_id(self.cells[index]): ending for index, ending in self.harmful.items()}
-        return endings.get(f"{name}{ANSWER}", "")
-
     def ending_of(self, ran: GuestResult) -> str:
         """Return why code did not end normally: a key of `ask_guest.ENDINGS`.
 

@@ -14,8 +14,4 @@ from course_lib.fused._dot_product import (
     scaled_dot_product_attention,
 )
 
-__all__ = [
-    "DotProductAttention",
-    "MultiHeadAttention",
-    "scaled_dot_product_attention",
-]
+__all__ = ["DotProductAttention", "MultiHeadAttention", "scaled_dot_product_attention"]

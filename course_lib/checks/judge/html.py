@@ -69,10 +69,7 @@ def bar(done: float, total: float) -> str:
 
 
 def numbers_beside(
-    name: str,
-    yours: Sequence[Sequence[str]],
-    expected: Sequence[Sequence[str]],
-    mark: str,
+    name: str, yours: Sequence[Sequence[str]], expected: Sequence[Sequence[str]], mark: str
 ) -> str:
     """Return two small tables of numbers side by side, or stacked on a narrow page."""
     tables = [_grid(f"{html.escape(name)}, yours:", yours, mark)]

@@ -412,11 +412,7 @@ _TOLD = (  # error texts of Python, torch and NumPy, the mistake's name, the fac
         "written_in_place",
         "Autograd kept a tensor for the backward pass, and a later line writes into it.",
     ),
-    (
-        ("same dtype", "expected scalar type"),
-        "dtypes_mixed",
-        "This step combines two dtypes.",
-    ),
+    (("same dtype", "expected scalar type"), "dtypes_mixed", "This step combines two dtypes."),
     (("is ambiguous",), "many_as_one_condition", "Several numbers cannot be one condition."),
     (("'NoneType'",), "none_not_treated", "This line uses a value that is None here."),
     (("is not defined",), "name_not_defined", "That name does not exist where the line runs."),

@@ -78,7 +78,9 @@ def _record(value, depth) -> Recorded:
     if kind in (torch.Tensor, torch.nn.Parameter):
         return _record_tensor(value)
     if kind is np.ndarray:
-        return _record_array(value)
+        is_plain = value.dtype.kind in "biufc" and value.size <= _MAX_NUMBERS
+        data = np.array(value) if is_plain else None
+        return Recorded("array", "numpy.ndarray", str(value.dtype), value.shape, "cpu", False, data)
     if kind is bool:
         return Recorded("bool", name, data=np.array(value))
     if isinstance(value, np.bool_):
@@ -110,9 +112,3 @@ def _record_tensor(value) -> Recorded:
         plain = plain.float() if plain.dtype in (torch.bfloat16, torch.float16) else plain
         data = np.array(plain.resolve_conj().resolve_neg().numpy())
     return Recorded("tensor", "torch.Tensor", dtype, shape, device, value.requires_grad, data)
-
-
-def _record_array(value) -> Recorded:
-    plain = value.dtype.kind in "biufc"
-    data = np.array(value) if plain and value.size <= _MAX_NUMBERS else None
-    return Recorded("array", "numpy.ndarray", str(value.dtype), value.shape, "cpu", False, data)

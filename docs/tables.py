@@ -82,8 +82,8 @@ def first_screen() -> str:
         told += "`python -m course_lib site --open`."
     return f"""<a href="{page}">{ANIMATION}</a>
 
-A small translator reads German letters and writes English words. An arc leads from each word to the
-letters with the largest weights.
+A small translator reads German letters and writes English words. Its *attention* gives every letter
+a weight for each word, and the arcs lead to the letters with large weights.
 
 ```sh
 git clone {published(ROOT) or "THIS-REPOSITORY"} attention-course && cd attention-course

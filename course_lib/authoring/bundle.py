@@ -163,7 +163,7 @@ def contents(course: LessonTree, lessons: Sequence[str], up_to: str | None) -> d
     left_out = {library / part for part in NOT_FOR_STUDENTS}
     hidden = [slug for slug in course.lessons if up_to is not None and slug >= up_to]
     left_out |= {solution_path(library, slug) for slug in hidden}
-    if "05_scaled_dot_product" in hidden:  # students could copy its modules from there
+    if "06_multi_head" in hidden:  # its modules are those of lessons 05 and 06
         left_out.add(library / "fused")
     else:  # lesson 08 uses it
         starts |= set(library.glob("fused/*.py"))

@@ -48,7 +48,7 @@ def folder_links(lab: Lab, student: str):
     os.link(lab.target, place.parent / "hard")
 
 
-@made("I16+S21", "a folder that is a link to another student's", points=BLANK, words="ordinary fo")
+@made("I16+S21", "a folder that is a link to another student's", points=BLANK, words="not a folder")
 def stolen_folder(lab: Lab, student: str):
     (lab.root / "submitted" / student).symlink_to(lab.root / "submitted/A-honest")
 

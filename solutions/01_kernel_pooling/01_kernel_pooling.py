@@ -57,10 +57,9 @@ assert torch.allclose(targets[near], torch.tensor([1.2, 2.7, 0.7]), atol=0.05)
 #
 # <details><summary>How most people arrive at a number</summary>
 #
-# The nearest reading, at 2.09 hours, is 1.2 °C. But the next two, both at about 1.8 hours, are 2.7
-# and 0.7 °C, so a single reading can be far off. Most people look at several readings around hour
-# 2, give the close ones more weight, and take a rough average. This lesson turns that habit into a
-# formula.
+# The nearest reading, at 2.09 hours, is 1.2 °C, but the next two, both at about 1.8 hours, are 2.7
+# and 0.7 °C. Most people take a rough average of the readings around hour 2 and give the close ones
+# more weight. This lesson turns that habit into a formula.
 #
 # </details>
 #
@@ -250,8 +249,8 @@ assert (kernel == 0).all() and (kernel / kernel.sum()).isnan().all()
 #
 # The first key should get almost all of the weight, since its kernel value is $e^{16}$ times the
 # next one. In float32, however, all three exponentials underflow to 0, and 0 divided by 0 is *nan*,
-# "not a number". `torch.softmax` avoids this by subtracting the largest score of each row first.
-# The subtraction does not change the weights, and the largest exponential becomes 1.
+# "not a number". `torch.softmax` avoids this by subtracting the largest score of each row first, so
+# that the largest exponential is 1.
 #
 # </details>
 
@@ -334,8 +333,8 @@ plotting.show(plotting.attention(weights, queries=letters, keys=letters), key="p
 #
 # </details>
 #
-# This map depends on *positions* alone. To write *forty*, a translator has to find *vierzig*
-# wherever it appears in the word. Lessons 03 to 06 compare learned vectors instead of positions.
+# This map depends on *positions* alone. To find *vierzig* wherever it stands in a word, lessons 03
+# to 06 compare learned vectors instead.
 
 # %% [markdown]
 # ## 4. What the bandwidth does
@@ -739,9 +738,8 @@ assert dot[0, 0] < gaussian[0, 0]
 #
 # </details>
 #
-# In a Transformer's attention, long keys therefore have more extreme scores, in either direction. The
-# usual scale is $1/\sqrt{d}$, which corresponds to a squared bandwidth of $\sqrt{d}$. Lesson 05
-# derives it.
+# The usual scale in a Transformer is $1/\sqrt{d}$, which corresponds to a squared bandwidth of
+# $\sqrt{d}$. Lesson 05 derives it.
 
 # %% [markdown]
 # ### All together
@@ -767,13 +765,10 @@ check("01_kernel_pooling")
 # ## Further exercises ★
 #
 # 1. **Does the kernel matter?** Write leave-one-out for the boxcar kernel ($1$ within one
-#    bandwidth, else $0$) and the Epanechnikov kernel ($1 - u^2$ within one bandwidth, else $0$,
-#    where $u$ is the distance in bandwidths). Give each its best bandwidth. Which costs more, the
-#    wrong kernel or the wrong bandwidth?
+#    bandwidth, else $0$). Give it its best bandwidth. Which costs more, the wrong kernel or the
+#    wrong bandwidth?
 # 2. **A bandwidth for each direction.** Give the inputs a second feature that is pure noise. Learn
 #    one bandwidth per feature. Which one grows, and why?
-# 3. **A formula for the gradient.** Show that the slope of the output at a query $q$ is the
-#    weighted covariance of keys and values, divided by $h^2$. Check it against autograd.
 
 # %% [markdown]
 # ## References

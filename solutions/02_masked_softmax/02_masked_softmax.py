@@ -46,9 +46,7 @@ plotting.show(plotting.diagram("attention", shapes=shapes))
 # | `valid_lens` | how many leading keys are real | `(B,)` or `(B, n)` |
 # | `mask` | bool, True where a query **may attend** to a key | broadcastable to `(..., n, m)` |
 #
-# `B` counts the items in a batch, `n` the queries, `m` the keys, and `h` the heads. In signatures,
-# `Float[Tensor, "*batch num_queries num_keys"]` is a floating-point tensor with any number of axes
-# in front of the last two.
+# `B` counts the items in a batch, `n` the queries, `m` the keys, and `h` the heads.
 
 # %% [markdown]
 # ## 1. A softmax for any scores
@@ -468,8 +466,7 @@ plotting.show(
 # *Padding* removes whole columns. *Causal* is a staircase. Only its last two rows remain for the
 # newest two words. A mask for *cross*-attention has a row for each word and a column for each
 # letter, and removes the pads of the source. The last mask is a staircase without its last two
-# columns. Its rows 3 and 4 belong to queries that are pads themselves. Masks remove *keys*. The
-# loss later ignores the outputs of padded queries.
+# columns. Its rows 3 and 4 belong to pads, and the loss later ignores their outputs.
 #
 # </details>
 
@@ -572,11 +569,9 @@ assert torch.finfo(torch.float16).min == -65504
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Among scores near -1e6, the forbidden key gets 21%. With one allowed score $s$ and a fill $f$, the
-# weight of the forbidden key is $e^f / (e^s + e^f) = 1 / (1 + e^{s - f})$, so only the *gap*
-# counts. In float16, -1e6 either raises an error or silently becomes minus infinity. Code for
-# float16 therefore often fills with -1e4, which makes the gap smaller still. bfloat16 has nearly
-# the range of float32 and only rounds -1e6.
+# Among scores near -1e6, the forbidden key gets 21%, because only the *gap* between its score and
+# the others counts. In float16, -1e6 either raises an error or silently becomes minus infinity.
+# Code for float16 therefore often fills with -1e4, which makes the gap smaller still.
 #
 # </details>
 #
@@ -653,8 +648,8 @@ plotting.show(plotting.heatmap_grid(gradients, quantity="gradient", limits=None,
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The forward pass is correct, with row sums of 1, 0 and 1. But in the map on the right, the whole
-# gradient of query 1 is nan, although `where` replaced its weights.
+# The forward pass is correct, with row sums of 1, 0 and 1. But the gradient of query 1 is nan in
+# the map on the right, although `where` replaced its weights.
 #
 # </details>
 #
@@ -663,8 +658,8 @@ plotting.show(plotting.heatmap_grid(gradients, quantity="gradient", limits=None,
 # $$\frac{\partial w_1}{\partial s_1} = w_1 (1 - w_1), \qquad \frac{\partial w_2}{\partial s_1} = -\,w_1 w_2,$$
 #
 # and in a longer row every derivative is likewise a product of weights. During the backward pass,
-# `where` sends the gradient 0 back to the cells it replaced, and the softmax multiplies that 0 by its
-# own weights, which are still nan. Since $0 \times \text{nan}$ is nan, the softmax must never *produce*
+# `where` sends 0 back to the cells it replaced, and the softmax multiplies that 0 by its own
+# weights, which are still nan. Since $0 \times \text{nan}$ is nan, the softmax must never *produce*
 # a nan in the first place.
 #
 # **Predict.** Scores come from queries and keys, and each query is compared with each key. After one
@@ -862,24 +857,19 @@ check("02_masked_softmax")
 # A softmax runs over the keys and turns differences of scores into ratios of weights, so you may
 # subtract the maximum of a row, and with large scores you must. A mask is bool, True means "may
 # attend", and masks combine with AND once their axes line up. A forbidden key needs a score of
-# minus infinity *before* the softmax, because any finite fill is small only relative to the other
-# scores. A row without an allowed key has no softmax, so decide what to return for it, and never
-# produce a nan, because a nan reaches the gradient even where the output hides it. Test with
-# lengths and sizes that differ, because equal ones hide most mistakes.
+# minus infinity *before* the softmax. A row without an allowed key has no softmax, so decide what
+# to return for it, and never produce a nan, which would reach the gradient. Test with lengths and
+# sizes that differ, because equal ones hide most mistakes.
 
 # %% [markdown]
 # ## Further exercises ★
 #
-# 1. **Sliding window.** Write a mask that lets query $i$ see the $w$ keys up to its own position.
-#    Combine it with `causal_mask(6)`. What does each of the two masks contribute?
-# 2. **Packed documents.** Several short texts share one row of length $m$. From an integer tensor
+# 1. **Packed documents.** Several short texts share one row of length $m$. From an integer tensor
 #    of document numbers `(B, m)`, make the mask `(B, m, m)` that keeps each text to itself.
 
 # %% [markdown]
 # ## References
 #
-# - A. Vaswani and others, *Attention Is All You Need*, 2017, section 3.2.3: masks inside scaled
-#   dot-product attention. <https://arxiv.org/abs/1706.03762>
 # - P. Blanchard, D. J. Higham and N. J. Higham, *Accurately computing the log-sum-exp and softmax
 #   functions*, IMA Journal of Numerical Analysis 41(4), 2021: why the shift is safe.
 #   <https://doi.org/10.1093/imanum/draa038>

@@ -165,9 +165,10 @@ check("bmm_loops")
 #
 # *How can one line compute all products and all sums?*
 #
-# First compute all products, then the sums. For one item the products are $P_{itj} = A_{it} B_{tj}$,
-# a block of shape `(n, k, m)`. *Broadcasting* computes it if you give `a` a new last axis and `b` a new
-# first one:
+# A loop costs a call for each item, while one batched call lets a GPU work on all items at once. To
+# write it, first compute all products, then the sums. For one item the products are
+# $P_{itj} = A_{it} B_{tj}$, a block of shape `(n, k, m)`. *Broadcasting* computes it if you give
+# `a` a new last axis and `b` a new first one:
 #
 # | | shape | |
 # |---|---|---|
@@ -258,86 +259,7 @@ from course_lib.attention import bmm
 check("bmm")
 
 # %% [markdown]
-# ## 3. What the loops cost ★
-#
-# *Every version of the product gives the same numbers. Does it matter which one you run?*
-#
-# The four ways below multiply eight pairs of square matrices. The times were measured once, in
-# float32 on one core of an Intel Xeon server, and yours will differ. Set `LIVE = True` to measure
-# them, on your GPU if there is one.
-#
-# **Predict.** Which way is fastest at size 8, and which at size 128?
-
-# %% tags=["demo"]
-import time
-
-WAYS = {
-    "four loops": bmm_loops,
-    "loop over items": lambda a, b: torch.stack([x @ y for x, y in zip(a, b, strict=True)]),
-    "multiply and sum": lambda a, b: (a[..., None] * b[..., None, :, :]).sum(dim=-2),
-    "einsum": lambda a, b: torch.einsum("...nk,...km->...nm", a, b),
-}
-device = "cuda" if torch.cuda.is_available() else "cpu"
-
-
-def measure(way, size, batch=8, repeats=5):
-    """Return the shortest of several runs, in microseconds."""
-    a, b = torch.randn(2, batch, size, size, device=device)
-    runs = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        way(a, b).sum().item()  # waits until a GPU has finished
-        runs.append(1e6 * (time.perf_counter() - start))
-    return min(runs)
-
-
-LIVE = False
-sizes = [2, 4, 8, 16, 32, 64, 128]
-measured = {}
-if LIVE:
-    for name, way in WAYS.items():
-        possible = sizes[:3] if name == "four loops" else sizes
-        times = [measure(way, size) for size in possible]
-        measured[name] = times + [math.nan] * (len(sizes) - len(times))
-
-# %% tags=["demo", "hide-input"]
-recorded = {
-    "four loops": [1449, 22774, 164831, 1513641, math.nan, math.nan, math.nan],
-    "loop over items": [35, 37, 36, 37, 39, 93, 495],
-    "multiply and sum": [9, 10, 14, 20, 70, 4170, 111336],
-    "einsum": [12, 13, 16, 18, 23, 57, 275],
-}
-plotting.show(
-    plotting.lines(
-        sizes,
-        measured or recorded,
-        x_label="size n = k = m",
-        y_label="microseconds",
-        title="Eight products of square matrices",
-        log_x=True,
-        log_y=True,
-    )
-)
-assert recorded["four loops"][3] > 80_000 * recorded["einsum"][3]
-assert recorded["multiply and sum"][2] < recorded["einsum"][2]
-assert recorded["multiply and sum"][6] > 400 * recorded["einsum"][6]
-assert 8 * 128**3 > 16.7e6 and round(4 * 8 * 128**3 / 1e6) == 67
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# - **Four loops** take more than 80,000 times as long as einsum at size 16. Every step in Python costs
-#   microseconds, whatever it computes.
-# - **A loop over items** pays the overhead of a call eight times, and for small matrices the
-#   overhead dominates. A batched product is one call, and a GPU works on all items at once.
-# - **Multiply and sum** is fastest while the block of products is small. At size 128 that block has
-#   16.8 million numbers, 67 MB, for a result of half a megabyte. Multiply and sum then takes 400
-#   times as long as einsum, which never stores the block and is fastest.
-#
-# </details>
-
-# %% [markdown]
-# ## 4. Transpose is not reshape
+# ## 3. Transpose is not reshape
 #
 # *Keys come as `(m, d)`, and the product needs `(d, m)`. Two operations give that shape. Why is only
 # one of them correct?*
@@ -505,7 +427,7 @@ assert [sum(row) for row in caught] == [0, 2, 1, 2, 1] and not any(row[0] for ro
 # </details>
 
 # %% [markdown]
-# ## 5. From scores to outputs
+# ## 4. From scores to outputs
 #
 # *Each query has a score for each key. What does the query receive?*
 
@@ -563,7 +485,7 @@ from course_lib.attention import attention_pooling
 check("attention_pooling")
 
 # %% [markdown]
-# ## 6. The translator runs on your attention
+# ## 5. The translator runs on your attention
 #
 # *Can the translator work with your three lines?*
 #
@@ -636,7 +558,7 @@ for title, each in {"the translator's own attention": own_map, "your attention":
 # ### END SOLUTION
 
 # %% [markdown]
-# ## 7. Leading axes that do not match ★
+# ## 6. Leading axes that do not match ★
 #
 # *Four heads share one set of keys. Do you have to copy the keys four times?*
 #
@@ -680,7 +602,7 @@ assert for_each_head.stride()[1] == 0
 assert for_each_head.data_ptr() == keys.data_ptr()
 
 # %% [markdown]
-# ## 8. What attention costs ★
+# ## 7. What attention costs ★
 #
 # *How fast do the arithmetic, the inputs and the scores grow with the length of a text?*
 #
@@ -765,9 +687,8 @@ check("03_batch_matmul")
 # %% [markdown]
 # ## Summary
 #
-# Attention is two matrix products with a softmax between them. `(n, d)` times `(d, m)` gives the
-# scores and `(n, m)` times `(m, v)` gives the outputs, for every item and head separately. A
-# transpose moves numbers to other positions, and a reshape cuts the same sequence of numbers into
+# Attention is two matrix products with a softmax between them, for every item and head separately.
+# A transpose moves numbers to other positions, and a reshape cuts the same sequence of numbers into
 # new rows. Both give the same shape, so a shape test does not show which key was compared with
 # which query. Count axes from the end, keep leading axes equal or expand them on purpose, and test
 # with random numbers and sizes that differ.
@@ -776,17 +697,13 @@ check("03_batch_matmul")
 # ## Further exercises ★
 #
 # 1. **Only its own column.** Write a test that changes one key and checks which scores change. Run
-#    it on the candidates of section 4.
+#    it on the candidates of section 3.
 # 2. **Associativity.** Without a softmax, $(Q K^\top) V = Q (K^\top V)$. Count the operations of both
 #    sides with $n = m$. When is the right-hand side cheaper, and why can attention not use it?
-# 3. **Einsum backwards.** Given the gradient of a product, write an einsum for the gradient with
-#    respect to `a`. Compare with `torch.autograd.grad`.
 
 # %% [markdown]
 # ## References
 #
-# - A. Vaswani and others, *Attention Is All You Need*, 2017, section 3.2.1: the two products.
-#   <https://arxiv.org/abs/1706.03762>
 # - M.-T. Luong, H. Pham and C. D. Manning, *Effective Approaches to Attention-based Neural Machine
 #   Translation*, 2015, section 3.1: the dot product as a score. <https://arxiv.org/abs/1508.04025>
 # - T. Dao and others, *FlashAttention*, 2022: attention without storing the scores.

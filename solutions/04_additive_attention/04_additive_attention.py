@@ -50,8 +50,8 @@ plotting.show(plotting.diagram("attention", shapes=shapes | {"scores": "(B, n, m
 # | `values` | `(B, m, value_size)` |
 # | `scores`, `attention_weights` | `(B, n, m)` |
 #
-# `B` counts the items in a batch, `n` the queries, `m` the keys and values, and `H` the hidden
-# features that this lesson introduces. The three sizes of the vectors may all differ.
+# This lesson introduces `H`, the number of hidden features. The three sizes of the vectors may all
+# differ.
 
 # %% [markdown]
 # ## 1. One query, one key
@@ -388,13 +388,10 @@ check("04_additive_attention")
 # $$8 \cdot 1000 \cdot 1000 \cdot 128 \cdot 4 \text{ bytes} \approx 4.1 \text{ GB}, \qquad 8 \cdot 1000 \cdot 1000 \cdot 4 \text{ bytes} = 32 \text{ MB}.$$
 #
 # Training also keeps the result of the tanh for the backward pass. A dot product needs only the 32
-# MB. The additive score takes more time as well. Each of the $B\,n\,m\,H$ entries takes an
-# addition, a tanh and a multiply-add, while the $B\,n\,m\,d$ multiply-adds of a dot product form a
-# matrix product, which hardware is built for.
+# MB, and its multiply-adds form a matrix product, which hardware is built for.
 #
-# You can trade time for memory. If you score a few queries at a time, only their part of the cube
-# exists. The next cell scores one query at a time. The result is the same, and the cube takes $1/n$
-# of the memory.
+# You can trade time for memory. The next cell scores one query at a time. The result is the same,
+# and the cube takes $1/n$ of the memory.
 
 # %% tags=["demo"]
 generator = torch.Generator().manual_seed(1)
@@ -465,65 +462,6 @@ assert not scores.any()
 # </details>
 
 # %% [markdown]
-# ### Can the weights be learned?
-#
-# The weights above were chosen by hand. Now gradient descent has to find them, on 64 problems. Each
-# problem has the five keys in a random order, and each key has a random value. The target of a
-# query is the value of its nearest key. One network has the tanh and the other does not. They are
-# otherwise identical.
-#
-# **Predict.** The targets have a variance of about 1, so predicting 0 gives a loss of about 1. How far
-# does each loss fall?
-
-
-# %% tags=["demo"]
-def lookup_problems(num_problems, generator):
-    order = [torch.randperm(5, generator=generator) - 2.0 for _ in range(num_problems)]
-    keys = torch.stack(order).unsqueeze(-1)  # (64, 5, 1)
-    values = torch.randn(num_problems, 5, 3, generator=generator)
-    noise = 0.2 * torch.randn(num_problems, 4, generator=generator)
-    positions = keys[:, :4, 0] + noise.clamp(-0.4, 0.4)  # near keys 0, 1, 2 and 3
-    queries = torch.stack([positions, torch.ones_like(positions)], dim=-1)  # (64, 4, 2)
-    return queries, keys, values, values[:, :4]
-
-
-def train(nonlinearity, problems, num_steps=300):
-    queries, keys, values, targets = problems
-    torch.manual_seed(0)
-    W_q, W_k = nn.Linear(2, 8, bias=False), nn.Linear(1, 8, bias=False)
-    w_v = nn.Linear(8, 1, bias=False)
-    parameters = [*W_q.parameters(), *W_k.parameters(), *w_v.parameters()]
-    optimizer = torch.optim.Adam(parameters, lr=0.05)
-    losses = []
-    for _ in range(num_steps):
-        sums = W_q(queries).unsqueeze(2) + W_k(keys).unsqueeze(1)
-        scores = w_v(nonlinearity(sums)).squeeze(-1)
-        loss = F.mse_loss(torch.softmax(scores, dim=-1) @ values, targets)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
-
-
-problems = lookup_problems(64, torch.Generator().manual_seed(0))
-with_tanh = train(torch.tanh, problems)
-without_tanh = train(nn.Identity(), problems)
-for name, losses in {"with tanh   ": with_tanh, "without tanh": without_tanh}.items():
-    print(f"{name}: from {losses[0]:.2f} to {losses[-1]:.2f}")
-    assert losses[-1] < losses[0]
-assert with_tanh[-1] < 0.05
-assert without_tanh[-1] > 0.5
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# The loss with tanh falls nearly to 0, and the loss without it hardly moves. Neither run raises an
-# error. Without the nonlinearity, all four queries of a problem get the same answer.
-#
-# </details>
-
-# %% [markdown]
 # ### Additive and dot product on one problem
 #
 # Here are the four queries and five keys again. A dot product of two positions can only multiply
@@ -582,21 +520,15 @@ assert sharp.argmax(dim=-1).tolist() == [0, 1, 2, 3]
 #
 # An additive score is a small network that projects a query and a key to $H$ features, adds them,
 # applies tanh, and takes a weighted sum. It takes vectors of any size and is bounded by its own
-# weights. One broadcast addition combines all pairs, in a cube of $B\,n\,m\,H$
-# numbers. The tanh has to come after the addition, because otherwise the softmax cancels the
-# query. The module registers its layers, passes lengths and mask on, applies dropout in train mode
-# only, and keeps the detached attention weights from before dropout.
+# weights. One broadcast addition combines all pairs, in a cube of $B\,n\,m\,H$ numbers. The tanh
+# has to come after the addition, because otherwise the softmax cancels the query.
 
 # %% [markdown]
 # ## Further exercises ★
 #
-# 1. **Another nonlinearity.** Replace tanh with relu in section 7's training. Does the network
-#    learn? What bounds the scores now?
-# 2. **One feature.** With $H = 1$, which keys can a query prefer? Show that all queries order the
+# 1. **One feature.** With $H = 1$, which keys can a query prefer? Show that all queries order the
 #    keys in the same way.
-# 3. **A bias.** Show that a constant entry in the query replaces the biases of both `W_q` and
-#    `W_k`. Why would a bias in `w_v` have no effect?
-# 4. **Concatenation.** Show that $W_q q + W_k k$ is one matrix times the vector $(q, k)$. Why is
+# 2. **Concatenation.** Show that $W_q q + W_k k$ is one matrix times the vector $(q, k)$. Why is
 #    it cheaper to project first and add afterwards?
 
 # %% [markdown]
@@ -608,8 +540,6 @@ assert sharp.argmax(dim=-1).tolist() == [0, 1, 2, 3]
 # - T. Luong, H. Pham and C. Manning, *Effective Approaches to Attention-based Neural Machine
 #   Translation*, EMNLP 2015, section 3.1: dot, general and concat compared.
 #   <https://arxiv.org/abs/1508.04025>
-# - A. Vaswani and others, *Attention Is All You Need*, 2017, section 3.2.1: why the dot product is
-#   faster. <https://arxiv.org/abs/1706.03762>
 # - N. Srivastava and others, *Dropout: A Simple Way to Prevent Neural Networks from Overfitting*,
 #   JMLR 15, 2014. <https://jmlr.org/papers/v15/srivastava14a.html>
 # - PyTorch, `nn.Module`: what registers a parameter.

@@ -236,24 +236,6 @@ assert np.allclose(measured["q . k / sqrt(d)"], 1, atol=0.25)
 # </details>
 
 # %% [markdown]
-# ### In a fresh model ★
-#
-# The argument assumes features of variance 1. A fresh `nn.Linear` draws its weights uniformly
-# between $-1/\sqrt{d}$ and $1/\sqrt{d}$, so their variance is $1/(3d)$. For standard normal inputs,
-# the features of queries and keys then have variance $1/3$, and the scores have a standard
-# deviation of $\sqrt{d}/3$. The factor differs, but the growth is the same.
-
-# %% tags=["demo"]
-torch.manual_seed(0)
-for d in (8, 512):
-    x = torch.randn(300, d)
-    layers = [(nn.Linear(d, d, bias=False), nn.Linear(d, d, bias=False)) for _ in range(20)]
-    with torch.no_grad():
-        spread = torch.stack([W_q(x) @ W_k(x).mT for W_q, W_k in layers]).std().item()
-    print(f"d = {d:3}: standard deviation {spread:.1f}, sqrt(d) / 3 is {math.sqrt(d) / 3:.1f}")
-    assert abs(spread / (math.sqrt(d) / 3) - 1) < 0.1
-
-# %% [markdown]
 # ### Does one small matrix prove it? ★
 #
 # A notebook found on the web draws `Q` and `K` of shape `(4, 8)` once and prints:
@@ -521,13 +503,12 @@ for label, divisor in (("sqrt(d)", math.sqrt(512)), ("1", 1.0), ("d", 512)):
 # </details>
 #
 # Training without a divisor also works, with a smaller learning rate and more steps (further
-# exercise 3). With $\sqrt{d}$, you do not need the extra steps.
+# exercise 2).
 
 # %% [markdown]
 # ## 4. From scratch, in NumPy ★
 #
-# *The mathematics takes three lines. How many does the code take once it handles masks and large
-# scores?*
+# *How much code does attention take, with masks and large scores?*
 
 # %% tags=["demo", "hide-input"]
 lit = "scores", "mask", "softmax", "weighted sum"
@@ -535,11 +516,10 @@ shapes = {"queries": (1, 4), "keys": (3, 4), "values": (3, 1), "weighted sum": (
 plotting.show(plotting.diagram_strip("attention", lit=lit, shapes=shapes))
 
 # %% [markdown]
-# Two traps from lesson 02 return. The first is the type of the mask. A common line of code is
-# `scores = scores + mask`.
+# Two traps from lesson 02 return. The first is adding a mask of the wrong type to the scores.
 #
-# **Predict.** What must `mask` contain? And which keys can query 0 see if `mask` is 1 for allowed
-# keys and 0 for all others?
+# **Predict.** In `scores + mask`, what must `mask` contain? And which keys can query 0 see if it is
+# 1 for allowed keys and 0 for all others?
 
 # %% tags=["demo"]
 rng = np.random.default_rng(1)
@@ -694,7 +674,7 @@ assert 0.35 < largest_of_seven["sqrt(d)"] < 0.5
 # %% [markdown]
 # ### What must hold
 #
-# A wrong version often returns the correct shape. A correct version has these properties:
+# A wrong version often returns the correct shape, but does not have these properties:
 #
 # 1. a query of zeros returns the mean of the allowed values;
 # 2. the logarithm of the ratio of two weights is the difference of their scores
@@ -759,35 +739,6 @@ assert not torch.allclose(ours, theirs)
 #
 # They agree only if $n = m$. Under `is_causal`, query 0 is aligned with key 0, sees that key alone,
 # and returns its value.
-#
-# </details>
-
-# %% [markdown]
-# ### Half precision: when to divide ★
-#
-# In exact arithmetic $(q \cdot k)/\sqrt{d}$ and $(q/\sqrt{d}) \cdot k$ are equal. But the largest
-# number in float16 is 65504.
-#
-# **Predict.** Let $d = 128$, and let every entry of a query and a key be 30. Which of the two
-# orders works in float16?
-
-# %% tags=["demo"]
-query = torch.full((1, 128), 30.0, dtype=torch.float16)
-key = torch.full((1, 128), 30.0, dtype=torch.float16)
-late = query @ key.mT / math.sqrt(128)
-early = (query / math.sqrt(128)) @ key.mT
-print(f"divide late {late.item()}, divide early {early.item():.0f}")
-assert late.isinf().all()
-assert early.isfinite().all()
-assert torch.isinf(torch.softmax(torch.cat([late, early], dim=-1), dim=-1)).sum() == 0
-assert torch.softmax(torch.cat([late, late], dim=-1), dim=-1).isnan().all()
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# The second order works. In the first, $128 \cdot 30 \cdot 30 = 115200$ becomes infinite before you
-# can divide it. In the second, the product is about 10182. Both orders work in bfloat16, which has
-# the range of float32 but only two to three digits.
 #
 # </details>
 
@@ -1116,21 +1067,16 @@ check("05_scaled_dot_product")
 # product of two standard normal vectors has variance $d$. Divided by $\sqrt{d}$, it has variance 1,
 # so a fresh model starts neither one-hot nor uniform, whatever its width. Without the divisor, a
 # wide model starts saturated on arbitrary keys, and queries that settled on a wrong one get hardly
-# any gradient. Attention takes three lines, and many mistakes in them do not change the shapes, so
-# test properties.
+# any gradient. Many mistakes in attention do not change the shapes, so test properties.
 
 # %% [markdown]
 # ## Further exercises ★
 #
 # 1. **Other distributions.** If entries have mean $\mu \neq 0$, what is the variance of
 #    $q \cdot k$, and does $1/\sqrt{d}$ still help?
-# 2. **Unit vectors.** With $q$ and $k$ of length 1 the scores lie in $-1..1$. How large can the
-#    largest of 10 weights then be, and by what factor would you multiply the scores?
-# 3. **Other learning rates.** Run `read_backwards(512, 1, 0.0003, seed=0, num_steps=200)`. What do
+# 2. **Other learning rates.** Run `read_backwards(512, 1, 0.0003, seed=0, num_steps=200)`. What do
 #    you gain, and what does it cost?
-# 4. **Entropy.** Plot the entropy of the weights against the temperature. At which temperature is
-#    it halfway between its limits?
-# 5. **Masks.** Extend `attention_backward` to a mask with empty rows.
+# 3. **Masks.** Extend `attention_backward` to a mask with empty rows.
 
 # %% [markdown]
 # ## References
@@ -1139,7 +1085,5 @@ check("05_scaled_dot_product")
 #   variance argument. <https://arxiv.org/abs/1706.03762>
 # - T. Dao and others, *FlashAttention*, 2022, appendix B: the backward pass without stored weights.
 #   <https://arxiv.org/abs/2205.14135>
-# - N. Srivastava and others, *Dropout*, JMLR 15, 2014.
-#   <https://jmlr.org/papers/v15/srivastava14a.html>
 # - PyTorch, `F.scaled_dot_product_attention`: masks, `is_causal`, `dropout_p`.
 #   <https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html>

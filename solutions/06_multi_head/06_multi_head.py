@@ -124,9 +124,9 @@ plotting.show(plotting.diagram_strip("heads", lit=("W_q", "split heads"), shapes
 #
 # $$q_i = x\,(W^Q_i)^\top, \qquad x \in \mathbb{R}^{n \times D},\quad W^Q_i \in \mathbb{R}^{d \times D},\quad q_i \in \mathbb{R}^{n \times d}.$$
 #
-# The straightforward way is a loop over the heads. If you stack the $W^Q_i$ on top of each other,
-# you get one matrix $W^Q \in \mathbb{R}^{D \times D}$. Its product with $x$ contains all the $q_i$
-# side by side, in *blocks* of $d$ features.
+# If you stack the $W^Q_i$ on top of each other, you get one matrix
+# $W^Q \in \mathbb{R}^{D \times D}$. Its product with $x$ contains all the $q_i$ side by side, in
+# *blocks* of $d$ features.
 #
 # **Predict.** With $D = 6$ and three heads, which columns of the product belong to head 1? And how
 # many weights does $W^Q$ have with one, three and six heads?
@@ -149,8 +149,8 @@ for i, (q, block) in enumerate(zip(in_a_loop, at_once.chunk(3, dim=1), strict=Tr
 #
 # </details>
 #
-# One large product replaces three small ones. Heads cost no parameters, because they divide the
-# features among themselves. Only the attention weights grow, by one `(n, m)` map for each head.
+# One large product replaces a loop over the heads. Heads cost no parameters, because they divide
+# the features among themselves. Only the attention weights grow, by one `(n, m)` map for each head.
 #
 # For batched products, the heads need an axis of their own before the positions, because `@`
 # multiplies the last two axes. You go from `(B, n, D)` to `(B, h, n, d)`.
@@ -644,27 +644,6 @@ assert apart["inverted"] < 1e-4 and apart["as it is"] > 0.1
 # warning, only different numbers.
 #
 # </details>
-#
-# One difference remains. An item of length 0 has no keys to attend to.
-#
-# **Predict.** What do the two modules return for such an item?
-
-# %% tags=["demo"]
-lens = torch.tensor([0, 8, 14])
-ours = mha(x, x, x, valid_lens=lens)
-theirs = reference(x, x, x, key_padding_mask=~length_mask(lens, 14))[0]
-print("item of length 0, ours :", ours[0, 0, :4])
-print("item of length 0, torch:", theirs[0, 0, :4].detach())
-assert not ours[0].any()
-assert theirs[0].isnan().all()
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# Your module returns zeros, the convention of lesson 02, and torch's returns nan. (With
-# `need_weights=False`, torch takes other code paths, and some of them do not return nan.)
-#
-# </details>
 
 # %% [markdown]
 # ## 7. What attention cannot see
@@ -711,10 +690,9 @@ assert change.abs().max() < 1e-4
 # **By hand.** Is $f$ = "each position minus the next one, in a circle" equivariant? Rotate
 # $(1, 2, 4)$ to $(4, 1, 2)$. The outputs $(-1, -2, 3)$ become $(3, -1, -2)$, rotated as well. Now
 # swap the first two to get $(2, 1, 4)$. The outputs are $(1, -3, 2)$, not $(-2, -1, 3)$. So a
-# rotation alone proves nothing. A reversal is not enough either, because a function that uses only
-# distances passes it. A good choice is two permutations from which all others can be composed: a
-# swap of two neighbors and a rotation. (Passing at one input `x` is still not a proof for all
-# inputs.)
+# rotation alone proves nothing, and neither does a reversal. A swap of two neighbors and a rotation
+# together are a good choice, because all other permutations can be composed from them. (Passing at
+# one input `x` is still not a proof for all inputs.)
 
 # %% [markdown]
 # ### Exercise: `is_permutation_equivariant`
@@ -985,10 +963,10 @@ check("06_multi_head")
 # ## Summary
 #
 # Multi-head attention divides the features among heads, each with its own weights over the keys,
-# without any extra parameters. Splitting and merging need a transpose, because a plain reshape puts
-# the numbers in the wrong places. `W_o` mixes what the heads found, and removing a head shows what
-# the model used it for. If every query sees every key, attention is blind to order. A causal mask
-# breaks this symmetry, and with a positional encoding a head can look three positions back.
+# without any extra parameters. Splitting and merging need a transpose. `W_o` mixes what the heads
+# found, and removing a head shows what the model used it for. If every query sees every key,
+# attention is blind to order. A causal mask breaks this symmetry, and with a positional encoding a
+# head can look three positions back.
 
 # %% [markdown]
 # ## Further exercises ★

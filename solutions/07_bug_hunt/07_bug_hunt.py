@@ -773,9 +773,8 @@ check("07_bug_hunt")
 #
 # An attention block learns to reverse a sequence, and so do ten broken ones. Some faults have an
 # effect only on data that training does not contain, and other layers compensate for the rest. A
-# loss that is too *good* proves a bug, because nothing can predict a fair die. For everything else,
-# test what must hold whatever the weights are, with sizes and lengths that differ and an empty
-# item. Keep the tests beside the module.
+# loss that is too *good* proves a bug. For everything else, test what must hold whatever the
+# weights are, with sizes and lengths that differ and an empty item.
 #
 # ## Further exercises ★
 #

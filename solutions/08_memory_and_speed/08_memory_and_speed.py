@@ -269,9 +269,7 @@ plotting.interactive(draw_tiles, step=range(13))
 # <details><summary>Answer</summary>
 #
 # The matrix of scores never exists as a whole. There is only one tile of it at a time. $K_0$ is
-# loaded once for each block of queries, here three times. With a fast memory of $M$ numbers, the
-# slow memory is accessed $\Theta(n^2 d^2 / M)$ times (Dao and others, 2022), so larger blocks mean
-# less traffic.
+# loaded once for each block of queries, here three times, so larger blocks mean less traffic.
 #
 # </details>
 
@@ -689,39 +687,7 @@ for whose, table in tables.items():
 #
 # </details>
 #
-# On a GPU, moving bytes costs more, relative to arithmetic. An H200 reached 789 · 10¹² operations a
-# second in a product (bfloat16) and 4.22 · 10¹² bytes a second in a copy, which puts the ridge
-# point at 187. With two bytes a number, both products have $I \approx 64$, so memory limits all
-# three steps. For 32 heads, the three took 2.3 ms together, and the fused kernel took 0.3 ms.
-
-# %% [markdown]
-# ## 8. Your code beside the library's
-#
-# **Predict.** Which two of the four versions below have the lowest peak in training?
-
-# %% tags=["demo"]
-versions = {
-    "plain (lesson 05)": plain,
-    "your blocks": blocked,
-    "your backward pass": recomputed,
-    "course_lib.fused": fused_attention,
-}
-long_inputs = draw(2048)
-peaks = {}
-for name, version in versions.items():
-    agrees = torch.allclose(version(*long_inputs), plain(*long_inputs), atol=1e-5)
-    peaks[name] = kibibytes(version, *long_inputs, train=True)[1] / 1024
-    print(f"{name:20} same outputs: {agrees}, peak in training {peaks[name]:5.1f} MiB")
-    assert agrees
-assert max(peaks["your backward pass"], peaks["course_lib.fused"]) < peaks["plain (lesson 05)"] / 5
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# Your backward pass and the fused kernel have the lowest peaks, because neither stores the weights.
-# The fused kernel does what your code does, in one call that keeps each tile in fast memory.
-#
-# </details>
+# On a GPU, moving bytes costs more, relative to arithmetic, so memory often limits all three steps.
 
 # %% [markdown]
 # ### All together
@@ -774,11 +740,8 @@ check("08_memory_and_speed")
 # %% [markdown]
 # ## Further exercises ★
 #
-# 1. **Blocks of queries.** Let `blocked_attention` loop over blocks of queries, too. With a causal
-#    mask, or a window of 64, which blocks can you skip?
-# 2. **Merge.** Write a function that merges the `(outputs, logsumexp)` of two sets of keys, so that
+# 1. **Merge.** Write a function that merges the `(outputs, logsumexp)` of two sets of keys, so that
 #    each of two processes can attend to half of the keys.
-#
 # %% [markdown]
 # ## References
 #

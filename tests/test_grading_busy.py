@@ -25,8 +25,8 @@ def causal_mask(num_queries, num_keys=None):
         time.sleep(0.01)"""
 ASLEEP = "def causal_mask(num_queries, num_keys=None):\n    import time\n    time.sleep(10**6)"
 SLEPT = "did not end within 1 s in which it only slept or waited."
-LOOPED = "did not end within 1 s of processor time (an endless loop?)."
-# Nobody counts the processor time of children that end between two looks, so a cell that forks may
+LOOPED = "did not end within 1 s of CPU time (an endless loop?)."
+# Nobody counts the CPU time of children that end between two looks, so a cell that forks may
 # count as one that waits.
 ENDLESS = {
     "asleep": (ASLEEP, {SLEPT}),
@@ -56,7 +56,7 @@ def test_who_gets_no_processor_is_blank_with_a_reason_and_not_0(tmp_path, monkey
     monkeypatch.setattr(guests, "_CEILING", 0)
     (ada,) = grade(root, LESSON, settings=QUICK).students
     assert ada.points is None
-    assert "neither ended nor got the processor time that it may use" in ada.problem
+    assert "neither ended nor got the CPU time that it may use" in ada.problem
 
 
 @pytest.mark.parametrize("others", [False, True])

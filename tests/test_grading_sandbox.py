@@ -98,7 +98,7 @@ def test_guests_draw_the_same_random_numbers(strict):
 
 def test_an_endless_loop_is_interrupted_and_the_guest_goes_on(guest):
     ran = guest.run("while True: pass", 0.5)
-    assert (ran.state, ran.stopped) == ("timeout", "processor")
+    assert (ran.state, ran.stopped) == ("timeout", "cpu")
     assert ran.outputs[0].ename == "KeyboardInterrupt"
     assert guest.run("1 + 1", 5).state == "ok"
 

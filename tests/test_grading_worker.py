@@ -123,7 +123,7 @@ def test_a_submission_may_use_and_put_out_only_so_much_as_a_whole():
     session._used, session._received = 5.0, 100
     session.check_budget()
     session._used = 5.1
-    with pytest.raises(CannotJudge, match="used up the 5 s of processor time and waiting for"):
+    with pytest.raises(CannotJudge, match="used up the 5 s of CPU and waiting time"):
         session.check_budget()
     session._used, session._received = 0.0, 101
     with pytest.raises(CannotJudge, match="it put out more than"):

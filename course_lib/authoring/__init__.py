@@ -1,7 +1,8 @@
-"""Lesson text to notebooks: `course build` and `course build --check`.
+"""Turn lesson texts into notebooks: `course build` and `course build --check`.
 
-One direction only: percent-format text -> executed nbgrader source notebook -> student release.
-read (text -> cells), paste (solution source), assemble (cells -> notebook), execute (outputs),
-release (stock nbgrader), builder (what is stale, put in place). Further commands: bundle (`course
-release`), skeleton (`course new`), matrix (`course matrix`), train_models (`course train`), site.
+Data moves in one direction: percent-format text -> executed nbgrader source notebook -> student
+release. read (text -> cells), paste (solution source), assemble (cells -> notebook), execute
+(outputs), release (stock nbgrader), builder (what is stale, put in place). Further commands: bundle
+(`course release`), skeleton (`course new`), matrix (`course matrix`), train_models (`course
+train`), site.
 """

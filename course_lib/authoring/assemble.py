@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _ANY_HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*#*$")
 _NUMBER = re.compile(r"^\d+[.):]*\s+")
 _FENCE = re.compile(r"^(```|~~~)")
-_LONGEST = 48  # nbformat allows 64 in all
+_LONGEST = 48  # nbformat allows ids of 64 characters
 _DIFFICULTY = {1: "easy ●○○", 2: "medium ●●○", 3: "hard ●●●"}
 _METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},

@@ -1,4 +1,4 @@
-"""Take the author's assertions out of the release: they would give the reader the answers."""
+"""Remove the author's assertions from the release, because they would give away the answers."""
 
 import ast
 import re
@@ -9,7 +9,7 @@ from nbgrader.preprocessors import NbGraderPreprocessor
 
 
 class StripAssertions(NbGraderPreprocessor):
-    """Remove `assert` statements from cells tagged `demo`, and assignments that only those read."""
+    """Remove `assert` statements from cells tagged `demo`, and assignments that only they use."""
 
     def preprocess(self, nb: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
         """Return the notebook without the author's assertions."""
@@ -43,7 +43,7 @@ def _parses(source: str) -> bool:
 
 
 def _names_read(source: str) -> set[str]:
-    """Return the names that a cell reads; every word in it if it does not parse."""
+    """Return the names that a cell reads, or every word in it if it does not parse."""
     try:
         nodes = ast.walk(ast.parse(source))
     except SyntaxError:
@@ -52,7 +52,7 @@ def _names_read(source: str) -> set[str]:
 
 
 def _without_assertions(source: str, unread: set[str]) -> str:
-    """Return `source` without assertions and without assignments to names in `unread` alone."""
+    """Return `source` without assertions and without assignments that bind only `unread` names."""
     tree, lines = ast.parse(source), source.split("\n")
     pruner = _Pruner(unread)
     pruner.visit(tree)

@@ -69,7 +69,7 @@ def build(
         lessons: slugs such as "02_masked_softmax"; None for all.
         force: execute even what is up to date.
         progress: called before each step with a line of text, or a `Step` that has one.
-        course: another library or other exercises than the installed one, for tests.
+        course: a course with another library or other exercises, for tests.
 
     Raises:
         BuildError: a lesson text is invalid, or a release was edited since it was built. The error
@@ -189,7 +189,7 @@ def _drifts(course: LessonTree, slug: str) -> list[Drift]:
 
 
 def check_release(course: LessonTree, slug: str) -> list[Drift]:
-    """Return how a lesson's release differs from what its source notebook generates, and why."""
+    """Return the differences between a lesson's release and what its source notebook generates."""
     text = _read(course.solution(slug))
     command = f"course build {slug}"
     if text is None:
@@ -249,8 +249,8 @@ def _digests(course: LessonTree) -> dict[str, dict]:
 def influences(sources: list[str], course: LessonTree, slug: str) -> list[Path]:
     """Return the files of course_lib that cells with these `sources` can run, sorted.
 
-    The checks find exercises by folder, so this lesson's own are a start and those of others count
-    only where they are imported by name.
+    The checks find exercises by folder, so the search starts from this lesson's exercises. Those of
+    other lessons count only if they are imported by name.
     """
     library, lesson = course.library, slug[3:]
     starts = {library / "__init__.py", library / "exercises" / "__init__.py"}

@@ -1,4 +1,4 @@
-"""`course release`: the zip that an instructor hands out, which works by itself.
+"""`course release`: write the zip that an instructor hands out, which works by itself.
 
 A bundle holds the lessons' notebooks, the part of course_lib that the notebooks and the student's
 commands import, and its own project file. The same course gives the same bytes.
@@ -25,7 +25,7 @@ from course_lib.workspace.errors import CourseError
 from course_lib.workspace.files import write_atomically
 from course_lib.workspace.sources import attention_init, reached
 
-FOLDER = "attention-course"  # the same for each lesson: unzipped over it, the next week adds to it
+FOLDER = "attention-course"  # constant, so that next week's zip unpacks into it
 INTO = "bundles"
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the first date that a zip can hold
 COPIED = ("LICENSE", "constraints.txt")  # from the installed course, not the course folder
@@ -55,7 +55,7 @@ _TABLES = (
 
 @dataclass(frozen=True)
 class Bundle:
-    """A written zip: where, for which lessons, with the solutions of which."""
+    """A written zip: its path, its lessons, and the lessons whose solutions it contains."""
 
     path: Path
     lessons: tuple[str, ...]
@@ -87,8 +87,8 @@ def make_bundle(
     Args:
         root: the course folder.
         lessons: slugs of the lessons to hand out.
-        up_to: the solutions of this lesson and of later ones are left out, with all that belongs
-            to later lessons only; every solution is in the bundle if None.
+        up_to: leave out the solutions of this and later lessons, and everything that belongs only
+            to later lessons. None includes every solution.
         into: folder for the zip; `bundles` in the course folder if None.
         progress: called with a line of text before each step.
 
@@ -118,12 +118,12 @@ def make_bundle(
 
 
 def bundle_name(lessons: Sequence[str]) -> str:
-    """Name a bundle by its lesson, or by the numbers of several."""
+    """Return a bundle's name, made from its lesson or the numbers of several."""
     return lessons[0] if len(lessons) == 1 else "_".join(["lessons", *(s[:2] for s in lessons)])
 
 
 def packed(files: dict[str, bytes]) -> bytes:
-    """Pack files by name into a zip that depends on nothing else: no date, owner or order."""
+    """Pack files into a zip whose bytes depend on nothing else, such as dates, owners or order."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in sorted(files):
@@ -159,7 +159,7 @@ def contents(course: LessonTree, lessons: Sequence[str], up_to: str | None) -> d
     starts = {library / name for name in STARTS}
     starts |= {path for slug in known for path in (library / "exercises" / slug[3:]).glob("*.py")}
     starts |= {library / f"checks/observe/lessons/{slug[3:]}.py" for slug in known}
-    starts |= {library / f"reference/{slug[3:]}.py" for slug in known}  # found by their names
+    starts |= {library / f"reference/{slug[3:]}.py" for slug in known}  # imported by name only
     left_out = {library / part for part in NOT_FOR_STUDENTS}
     hidden = [slug for slug in course.lessons if up_to is not None and slug >= up_to]
     left_out |= {solution_path(library, slug) for slug in hidden}

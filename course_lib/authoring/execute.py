@@ -1,4 +1,4 @@
-"""Run a notebook's cells and check their outputs, the only slow step of the build.
+"""Run a notebook's cells and check their outputs. This is the only slow step of the build.
 
 The kernel runs in a scratch folder with the lesson's data files, without the user's IPython and
 matplotlib settings and with one thread, so that outputs repeat to the byte.
@@ -17,7 +17,7 @@ from course_lib.workspace.course_toml import FOLDER
 from course_lib.workspace.errors import BuildError
 from course_lib.workspace.steps import Step
 
-CELL_TIMEOUT = 600  # seconds; ends a loop that would not end, whatever else the machine does
+CELL_TIMEOUT = 600  # seconds; long enough for a busy machine, and ends infinite loops
 REPORT = "application/vnd.course.report+json"
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
 _BASE64 = re.compile(r"base64,[A-Za-z0-9+/=\s]+")
@@ -49,7 +49,7 @@ def execute(
             record_timing=False,
             coalesce_streams=True,
             store_widget_state=False,
-            extra_arguments=["--IPKernelApp.log_level=CRITICAL"],  # it complains of Ctrl-C
+            extra_arguments=["--IPKernelApp.log_level=CRITICAL"],  # it logs an error on Ctrl-C
             resources={"metadata": {"path": str(folder)}},
         )
         environment = _environment(Path(scratch), course)

@@ -22,7 +22,7 @@ class LessonTree:
         library: the folder `course_lib`.
         exercises: name -> object with `lesson`, `points`, `minutes`, `difficulty`, `starred`.
         lessons: slug -> object with `exercises` (names) and `written` (or None).
-        judged: name -> what the exercise's points are given for; said beneath its heading.
+        judged: name -> what earns the exercise's points, for the line below its heading.
     """
 
     root: Path
@@ -49,7 +49,7 @@ class LessonTree:
         return any(self.exercises[link].starred for link in chain)
 
     def worth(self, name: str) -> float:
-        """Return what the check of an exercise, or of a lesson's answers together, counts."""
+        """Return the points of an exercise's check, or of the check of a whole lesson."""
         graded = self.lessons[name].integration if name in self.lessons else self.exercises[name]
         return 0 if self.starred(name) else graded.points
 
@@ -98,7 +98,7 @@ def template(name: str) -> str:
 
 
 def files_home(library: Path) -> Path:
-    """Return the folder with the course's own files: that inside a wheel, or else the clone."""
+    """Return the folder with the course's own files: the one inside a wheel, or else the clone."""
     packed = library / "course_files"  # hatch_build.py puts them there
     return packed if packed.is_dir() else library.parent
 

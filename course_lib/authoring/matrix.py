@@ -14,7 +14,7 @@ from course_lib.workspace.steps import Step
 
 @dataclass
 class Row:
-    """What the check said of one variant over all seeds.
+    """The check's verdicts on one variant, over all seeds.
 
     Attributes:
         numbers: for each seed, how many numbers the shown input has. Seeds without an input, or

@@ -98,7 +98,7 @@ def course_files(home: Path) -> dict[str, bytes]:
 
 
 def _unit(name: str) -> str:
-    """Return what is replaced together: a lesson's notebooks, since one is made from the other."""
+    """Return the unit in which a file is replaced, since a lesson's notebooks belong together."""
     return name.split("/")[1] if name.endswith(".ipynb") else name
 
 
@@ -108,7 +108,7 @@ def _has(path: Path, *digests: str | None) -> bool:
 
 
 def _read_object(path: Path) -> dict:
-    """Return a JSON file's object, or an empty one if there is none: then nothing is replaced."""
+    """Return the object in a JSON file, or an empty one, with which nothing is replaced."""
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):

@@ -1,6 +1,6 @@
 """Read a lesson's percent-format text into cells, and give each cell its role.
 
-A cell's role is read off the cell itself. Everything that can be wrong without running anything is
+A cell's role follows from the cell itself. Every error that shows without running the cells is
 reported here with file, line and remedy.
 """
 
@@ -159,7 +159,7 @@ def _part(cell: Cell, path: str, slug: str) -> Part:
 
 
 def _check_graded(parts: list[Part], course: LessonTree, slug: str, path: str) -> None:
-    """Require the cells of LESSON, each once, and each check below what it checks."""
+    """Require the cells of LESSON, each once, and each check below the answers that it checks."""
     lesson, home = course.lessons[slug], f"course_lib/exercises/{slug[3:]}/__init__.py"
     wanted = {}  # the text of a cell, by its role and name
     for name in lesson.exercises:

@@ -1,6 +1,7 @@
-"""The student release, by stock nbgrader in this process and in a scratch course.
+"""Generate the student release with stock nbgrader, in this process and in a scratch course.
 
-The gradebook is not touched: grading, or `nbgrader generate_assignment`, enters an assignment.
+This does not write to the gradebook. Grading, or `nbgrader generate_assignment`, adds the
+assignment to it.
 """
 
 import shutil

@@ -32,10 +32,10 @@ BESIDE = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE")
 PACKAGES = ("sphinx", "myst_nb", "sphinx_book_theme")
 LAUNCH = "launch"  # folder of the site with the notebooks that Colab and Binder open
 BRANCH = "gh-pages"  # the branch that holds the published site, and so those notebooks
-# What the lessons, the checks and the figures import beyond the standard library and IPython.
+# Packages that lessons, checks and figures import, in addition to the standard library and IPython.
 NEEDED = ("jaxtyping", "matplotlib", "numpy", "torch")
 
-# Stays beside the output once the reader shows it.
+# The field stays visible beside the output after the reader has opened it.
 GUESS = '\n\n<label class="guess">Your guess: <input autocomplete="off"></label>'
 _PERSONAL = re.compile(r"\b(certificate|progress)\(")
 _REPOSITORY = re.compile(r"(https://github\.com/[\w.-]+/[\w.-]+?)(\.git)?/?")

@@ -1,4 +1,4 @@
-"""`course new`: the files of a new exercise or lesson, with a placeholder wherever a person writes.
+"""`course new`: write the files of a new exercise or lesson, with placeholders for the author.
 
 They come from `templates/`. The pieces of an exercise fit together: the lesson builds as soon as
 its placeholders are gone, and until then the build names each with its file and line.
@@ -64,11 +64,11 @@ def new_lesson(course: LessonTree, slug: str) -> list[Path]:
     """Write the skeleton of a lesson without exercises.
 
     Args:
-        course: where it goes.
-        slug: its number and name, such as "11_sliding_window".
+        course: the course to add it to.
+        slug: number and name, such as "11_sliding_window".
 
     Raises:
-        BuildError: the name is not usable, or number or name are taken. Nothing is written then.
+        BuildError: the name is not usable, or the number or name is taken. Nothing is written then.
     """
     if not re.fullmatch(r"\d\d_[a-z][a-z0-9_]*", slug):
         what = f"`{slug}` is not a valid lesson name"

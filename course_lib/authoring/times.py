@@ -1,10 +1,10 @@
-"""How long a lesson takes, and how much of that is its core path.
+"""Estimate how long a lesson takes, and how much of that is its core path.
 
-Words are read at 150 a minute, folded answers too; a code cell that is shown takes a minute; an
-exercise and the written question take the minutes that their files state. Optional is a starred
-lesson, a section with a star in its heading, and what belongs to a starred exercise. These two end
-at the next heading of their level or above, and at the written question and the mark for all
-together.
+Text, folded answers included, takes a minute for each 150 words, and a visible code cell takes a
+minute. An exercise and the written question take the minutes that their files state. Starred
+lessons, sections with a star in the heading, and everything that belongs to a starred exercise are
+optional. An optional part ends at the next heading of its level or above, at the written question,
+and at the check of all answers together.
 """
 
 import re
@@ -51,7 +51,7 @@ def walk(course: LessonTree, slug: str) -> Iterator[tuple[Part, bool, Times]]:
     cells = read_cells(course.text(slug).read_text(encoding="utf-8"), path)
     optional = 0  # the level of the heading that opened an optional section
     for part in assign_roles(cells, course, slug):
-        time, minutes = Times(), 0.0  # those that a cell takes beside the reading of its words
+        time, minutes = Times(), 0.0  # minutes for reading the text, and others
         match part.role:
             case "check":
                 minutes = course.exercises[part.name].minutes
@@ -88,7 +88,7 @@ def _section(optional: int, line: str, course: LessonTree, slug: str) -> int:
 
 
 def course_times(course: LessonTree, lessons: Sequence[str] | None = None) -> dict[str, Times]:
-    """Return the times of the given lessons, or of all, by slug; the key "all" holds the sum."""
+    """Return the times of the given lessons, or of all, by slug, with the sum under "all"."""
     found = {slug: times(course, slug) for slug in course.select(lessons)}
     return found | {"all": sum(found.values(), Times())}
 
@@ -106,7 +106,7 @@ def as_text(found: dict[str, Times]) -> str:
 
 
 def told(time: Times) -> str:
-    """Return the time line of a lesson's head, such as "about 2 h 10 min"."""
+    """Return the time line at the top of a lesson, such as "about 2 h 10 min"."""
     whole, core = spoken(time.whole), spoken(time.core)
     if not time.core:
         return f"about {whole}; {STAR} off the core path"
@@ -116,6 +116,6 @@ def told(time: Times) -> str:
 
 
 def spoken(minutes: float) -> str:
-    """Return minutes as a person says them, rounded to ten: "1 h 30 min"."""
+    """Return minutes in words, rounded to ten: "1 h 30 min"."""
     hours, rest = divmod(10 * round(minutes / 10), 60)
     return " ".join(f"{n} {unit}" for n, unit in ((hours, "h"), (rest, "min")) if n) or "0 min"

@@ -1,4 +1,4 @@
-"""`course train`: train once what lessons and pages load from storage.
+"""`course train`: train the models whose stored weights lessons and pages load.
 
 Nothing compares the stored weights with a fresh run, because weights differ between machines.
 """
@@ -24,7 +24,7 @@ from course_lib.models.translator import Translator
 from course_lib.models.whole_game import new_translator, train_translator, translate
 from course_lib.workspace.errors import BuildError
 
-# A model is stored only if this share of its predictions is right.
+# A model is stored only if this share of its predictions is correct.
 GOOD_TRANSLATOR, GOOD_INDUCTION, GOOD_WRITER = 0.97, 0.99, 0.97
 FIRST_TYPED = (*range(1, 101), *range(200, 10_000, 100))
 _EMBED_DIM, _NUM_HEADS, _CONTEXT = 64, 4, 32
@@ -34,13 +34,13 @@ Stored = tuple[Path, str]  # the file that was written, and how good the model i
 
 
 def store_translator(course: LessonTree, num_steps: int = 800) -> Stored:
-    """Train lesson 00's translator, a minute or so, and write its weights.
+    """Train lesson 00's translator for about a minute, and write its weights.
 
-    First as the lesson does, then finer, with more of what is rare among all numbers: the short
-    and round ones that a reader types first, and "eins", which is "ein" elsewhere.
+    The first round is that of the lesson. The second has a lower rate and more of the rare numbers:
+    short and round ones, which readers type first, and those with "eins".
 
     Raises:
-        BuildError: too few numbers come out right, of those it never saw or of the short and round.
+        BuildError: too few numbers, unseen or short and round, are translated correctly.
     """
     numerals = Numerals()
     model = new_translator(numerals)
@@ -61,7 +61,7 @@ def store_induction(course: LessonTree, num_steps: int = 800) -> Stored:
     """Train two layers on repeated strings of letters, and write their weights.
 
     Raises:
-        BuildError: too few letters of the second half are foreseen.
+        BuildError: too few letters of the second half are predicted correctly.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""Mark right and wrong answers with the verdicts that their checks must reach, and read them.
+"""Mark correct and wrong answers with the verdicts that their checks must reach, and read them.
 
 `tests/variants/<lesson>/<exercise>.py` holds answers marked `@right` or `@wrong("message_id")`, and
 answers with faults that can be switched on one by one, marked `@faulty("one", "another", ...)`.
@@ -30,7 +30,7 @@ class Variant:
 
 
 def right(answer) -> Any:
-    """Mark a right answer."""
+    """Mark a correct answer."""
     answer.__variant__ = (True, None)
     return answer
 
@@ -48,7 +48,7 @@ def wrong(message: str | None = None) -> Callable:
 def wrong_in(answer: Callable) -> Callable:
     """Make wrong answers: `but = wrong_in(answer)`, then `but("message_id", step=...)`.
 
-    The answer is right. A step is a method of a class or a keyword-only argument of a function.
+    The answer is correct. A step is a method of a class or a keyword-only argument of a function.
     """
 
     def but(message: str | None = None, **steps: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Measurements against what others use, in one run on one machine: `course bench`.
+"""Measure the course, and compare it with other tools on the same machine: `course bench`.
 
 Each module measures one thing. Its result has `text()` for a terminal and `as_dict()` for JSON.
 """

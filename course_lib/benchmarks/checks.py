@@ -1,8 +1,8 @@
-"""`course bench checks`: what the first check of an answer takes, exercise by exercise.
+"""`course bench checks`: measure the CPU time of an answer's first check, for each exercise.
 
-Each answer of `tests/variants/` is checked once, in a process of its own that has imported what it
-needs and done nothing else: no probes drawn, no known mistake run. Counted is the processor time
-of the check, so that other work on the machine hardly matters.
+Each answer in `tests/variants/` is checked once, in a process of its own that has imported its
+modules but drawn no probes and run no known mistake. Unlike elapsed time, CPU time hardly depends
+on other work on the machine.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from course_lib.exercises import find
 from course_lib.workspace.errors import UsageError
 
 Tell = Callable[[str], None]
-# What torch imports when an optimizer, a gradient or a transform is first used, once a session.
+# Modules that torch imports when an optimizer, a gradient or a transform is first used.
 _PUT_OFF = ("torch._dynamo", "torch.fx.experimental.symbolic_shapes", "torch._functorch.apis")
 
 
 @dataclass(frozen=True)
 class Row:
-    """An exercise: seconds of each right answer's first check, and of each wrong one's."""
+    """An exercise: seconds of each correct answer's first check, and of each wrong one's."""
 
     exercise: str
     right: tuple[float, ...]
@@ -67,7 +67,7 @@ class Measured:
         found = self.as_dict()
         lines += [
             "",
-            f"Seconds of processor time: a first wrong answer {found['median_wrong']:.2f} in "
+            f"Seconds of CPU time: a first wrong answer {found['median_wrong']:.2f} in "
             f"the median, {found['worst_wrong']:.2f} at the slowest exercise; a right one "
             f"{found['median_right']:.2f} and {found['worst_right']:.2f}. {self.machine}.",
         ]
@@ -91,11 +91,11 @@ def measure(
     Args:
         root: the course folder, which holds `tests/variants`.
         slugs: lessons; all of them if not given.
-        most: of each kind of answer to an exercise, as many as this; all if not given.
+        most: the number of answers of each kind to time for each exercise; all if not given.
         tell: called with a line for each exercise.
 
     Raises:
-        UsageError: this system cannot fork, which makes a fresh process for each answer.
+        UsageError: this system cannot fork a fresh process for each answer.
     """
     if not hasattr(os, "fork"):
         raise UsageError("course bench checks needs a system that forks: Linux or macOS")
@@ -114,7 +114,7 @@ def measure(
 
 
 def _first_check(answer: Variant) -> float:
-    """Return seconds of processor time in a process forked from one that has checked nothing."""
+    """Return seconds of CPU time in a process forked from one that has checked nothing."""
     here, there = multiprocessing.Pipe(duplex=False)
     process = multiprocessing.get_context("fork").Process(target=_check, args=(answer, there))
     process.start()

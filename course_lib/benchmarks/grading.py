@@ -1,8 +1,8 @@
-"""`course bench grading`: stock `nbgrader autograde` and `course grade` on the same submissions.
+"""`course bench grading`: compare stock `nbgrader autograde` with `course grade`.
 
-Both grade the sample class of a lesson, copied until there are enough students, in turn on the
-same machine, so that the ratio means something where seconds do not. Stock nbgrader runs as it
-would on this course, one submission after the other; it writes no feedback, `course grade` does.
+Both grade copies of a lesson's sample class, in turn on the same machine, so that their ratio
+depends little on the machine. Stock nbgrader grades one submission after the other, and writes no
+feedback. `course grade` also writes feedback.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Measured:
     Attributes:
         grader: "course" or "nbgrader".
         seconds: wall time of the whole run, start included.
-        steps: mean wall time of each step of one submission, where the grader tells; "cpu" is the
-            processor time of its worker and its guests.
+        steps: mean wall time of each step of one submission, if the grader reports it; "cpu" is the
+            CPU time of the worker and its guests.
         peak: the largest resident size of the driving process, in bytes.
     """
 
@@ -57,7 +57,7 @@ class Measured:
 
 @dataclass
 class Comparison:
-    """All runs, and what ran them."""
+    """All runs, and the machine that ran them."""
 
     runs: list[Measured]
     machine: str
@@ -93,7 +93,7 @@ class Comparison:
             if run.steps:
                 steps = {name: s for name, s in run.steps.items() if name != "cpu"}
                 parts = ", ".join(f"{name} {1000 * s:.0f} ms" for name, s in steps.items())
-                parts += f"; processor time {1000 * run.steps.get('cpu', 0.0):.0f} ms"
+                parts += f"; CPU time {1000 * run.steps.get('cpu', 0.0):.0f} ms"
                 peak = f"; driver's peak memory {run.peak / 1e6:.0f} MB" if run.peak else ""
                 lines.append(f"{run.lesson}, one submission in its worker: {parts}{peak}")
         return "\n".join(lines)
@@ -106,12 +106,12 @@ def compare(
     submissions: int = 24,
     tell: Tell = lambda line: None,
 ) -> Comparison:
-    """Grade the same class with both, in turn.
+    """Grade the same class with both graders, in turn.
 
     Args:
         root: the course.
-        lessons: which sample classes.
-        submissions: how many submissions, copies of the sample class.
+        lessons: the lessons whose sample classes are graded.
+        submissions: number of submissions, which are copies of the sample class.
         tell: called with a line at each step.
 
     Raises:

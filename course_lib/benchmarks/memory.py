@@ -1,6 +1,6 @@
-"""Sizes of this process, as Linux counts them since its program began.
+"""Read this process's memory use from /proc, which counts from the start of its program.
 
-`getrusage` also counts what the process that started it held: a child of a large one seems large.
+`getrusage` also counts the memory of the parent that forked it.
 """
 
 from pathlib import Path
@@ -10,7 +10,7 @@ def status(name: str) -> int:
     """Return a size in bytes from /proc/self/status: "VmRSS" for now, "VmHWM" for the peak.
 
     Raises:
-        OSError: this system has none.
+        OSError: this system has no /proc.
     """
     for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
         if line.startswith(name + ":"):

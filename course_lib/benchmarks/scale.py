@@ -1,4 +1,4 @@
-"""`course bench scale`: export the grades of a large class, and write its report.
+"""`course bench scale`: time the export and the report of a large class.
 
 The class is generated. Every lesson is released as usual, but no answer is graded. A few graded
 notebooks with different outcomes are made for each lesson, and each student gets one of them: its
@@ -33,11 +33,11 @@ from course_lib.grading.ledger import Entry, Ledger
 from course_lib.workspace.errors import GradingError
 
 NUM_VARIANTS = 8
-OUTCOMES = {"correct": 1, "incorrect": 0.5, "raised": 0, "not_attempted": 0}  # share of points
+OUTCOMES = {"correct": 1, "incorrect": 0.5, "raised": 0, "not_attempted": 0}  # share of the points
 FREQUENCIES = (7, 2, 1, 1)
 MISTAKES = ("over_queries", "upper_triangular", "no_maximum_subtracted")
 MESSAGE = "Your `softmax` runs over the queries: the columns sum to 1 instead of the rows."
-LATE = 0.1  # the share of submissions
+LATE = 0.1  # share of submissions
 
 
 @dataclass
@@ -48,7 +48,7 @@ class Scale:
     students: int
     lessons: int
     seconds: dict[str, float]
-    processor: dict[str, float]
+    cpu: dict[str, float]
     report: int
     pages: int
 
@@ -59,9 +59,9 @@ class Scale:
     def text(self) -> str:
         """Return a line for each command."""
         lines = [f"{self.machine}; {self.students:,} students, {self.lessons} lessons", ""]
-        lines.append(f"{'':<28}{'seconds':>9}{'processor':>11}")
+        lines.append(f"{'':<28}{'seconds':>9}{'cpu':>11}")
         for name, seconds in self.seconds.items():
-            lines.append(f"{name:<28}{seconds:>9.1f}{self.processor[name]:>11.1f}")
+            lines.append(f"{name:<28}{seconds:>9.1f}{self.cpu[name]:>11.1f}")
         sizes = f"report.html {self.report / 1e6:.1f} MB, report/ {self.pages / 1e6:.1f} MB"
         return "\n".join([*lines, "", sizes])
 
@@ -77,7 +77,7 @@ def measure(
             tell(f"{lesson}: {students} submissions")
             make_lesson(folder, lesson, students)
         commands = (["export", "--partial"], ["report", lessons[0][:2]], ["report"])
-        seconds, processor = {}, {}
+        seconds, cpu = {}, {}
         for command in commands:
             name = f"course {' '.join(command)}"
             tell(name)
@@ -85,12 +85,12 @@ def measure(
             line = [sys.executable, "-m", "course_lib", *command, "--quiet"]
             done = subprocess.run(line, cwd=folder, capture_output=True, text=True)
             seconds[name], after = time.perf_counter() - started, os.times()
-            processor[name] = sum(after[2:4]) - sum(before[2:4])  # of the child
+            cpu[name] = sum(after[2:4]) - sum(before[2:4])
             if done.returncode:
                 raise GradingError(f"{name} failed: {done.stderr[-500:]}")
         report = (folder / "report.html").stat().st_size
         pages = sum(page.stat().st_size for page in (folder / "report").iterdir())
-    return Scale(machine(), students, len(lessons), seconds, processor, report, pages)
+    return Scale(machine(), students, len(lessons), seconds, cpu, report, pages)
 
 
 def make_lesson(folder: Path, lesson: str, students: int) -> None:

@@ -1,8 +1,8 @@
-"""`course bench stability`: copies of nasty notebooks, graded again and again, one outcome each.
+"""`course bench stability`: grade copies of harmful notebooks repeatedly and compare outcomes.
 
 Every notebook answers the whole lesson correctly, and the cell of one answer harms its process. The
-last of several runs shares the machine with busy processes. The limit of a cell is short, so that
-the endless ones end soon.
+last of several runs shares the machine with busy processes. The time limit of a cell is short, so
+that endless ones end soon.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ class Stability:
     """The outcomes of each notebook, and how often each occurred.
 
     Attributes:
-        outcomes: a line with points and outcomes, and how often it came, by notebook.
+        outcomes: for each notebook, how often each line of points and outcomes occurred.
     """
 
     outcomes: dict[str, Counter[str]]
 
     @property
     def unstable(self) -> list[str]:
-        """Return the notebooks whose copies did not all get the same."""
+        """Return the notebooks whose copies did not all get the same outcome."""
         return [name for name, seen in self.outcomes.items() if len(seen) > 1]
 
     def as_dict(self) -> dict:
@@ -83,8 +83,8 @@ def measure(
 
     Args:
         root: the course.
-        copies: of each notebook in a class.
-        runs: how often the class is graded anew; the last of several beside busy processes.
+        copies: the number of copies of each notebook in a class.
+        runs: how often the class is graded; the last of several runs shares the machine.
         tell: called with a line at each step.
     """
     settings = Settings(sandbox="strict", workers=2, limits=LIMITS)
@@ -113,7 +113,7 @@ def measure(
 
 @contextlib.contextmanager
 def busy(number: int) -> Iterator[None]:
-    """Run processes that want a processor all the time."""
+    """Run processes that keep the CPU busy."""
     command = [sys.executable, "-S", "-E", "-c", "while True: pass"]
     processes = [subprocess.Popen(command) for _ in range(number)]
     try:

@@ -1,11 +1,12 @@
-"""The checks: an answer goes in, a report with points and one named mistake comes out.
+"""Check an answer and report its points and the mistake that it makes.
 
-- `observe` calls an answer as the probes prescribe and records the results, in a student's process;
+- `observe` calls an answer as the probes say and records the results, in a student's process;
 - `judge` grades them, names the mistake and writes the report, in a trusted process.
 
 The functions below import their modules when they are called, for two reasons. They look up
-exercises in `course_lib.exercises`, a layer above this package. And `course_lib.checks.observe`
-must be importable in a student's process, which has no judge, oracle or exercises.
+exercises in `course_lib.exercises`, which is a layer above this package, and
+`course_lib.checks.observe` must be importable in a student's process, without judge, oracle or
+exercises.
 """
 
 from __future__ import annotations

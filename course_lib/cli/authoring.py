@@ -203,7 +203,7 @@ def times(lessons: Lessons = None, as_json: AsJson = False) -> None:
 
 
 def _own_clone() -> Path:
-    """Return the clone of the running package, in which alone `course new` writes all files."""
+    """Return the clone of the running package, the only one that `course new` can write to."""
     with_sources("tests/variants")
     if (root := course_root()) != CLONE:
         raise UsageError(f"this is the `course` of {CLONE}, not of {root}; run it in {CLONE}")

@@ -19,7 +19,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)  # these errors may not name the file
 
 
 def sentence(error: OSError) -> str | None:
-    """Say what is wrong with a file or folder, and the remedy; None for other errors."""
+    """Return what is wrong with a file or folder and the remedy, or None for other errors."""
     if error.errno in _FULL:
         file = f"{os.fsdecode(error.filename)}: " if error.filename else ""
         return f"{file}{error.strerror}; make room and run the same command again"
@@ -51,12 +51,12 @@ def explained(error: Exception) -> str:
 
 @contextlib.contextmanager
 def no_lost_interrupt() -> Iterator[None]:
-    """Let Ctrl-C arrive even where Python drops it: in destructors and weakref callbacks."""
+    """Deliver Ctrl-C even in destructors and weakref callbacks, where Python drops it."""
     before = sys.unraisablehook
 
     def hook(unraisable) -> None:
         if issubclass(unraisable.exc_type, KeyboardInterrupt):
-            threading.Timer(0.05, _interrupt).start()  # not within this hook
+            threading.Timer(0.05, _interrupt).start()  # a hook cannot raise
         else:
             before(unraisable)
 

@@ -133,7 +133,7 @@ _UNTRUSTED = (
 )
 
 
-# What `course export` asks about an LMS's own file.
+# Options of `course export` about the LMS's own gradebook file.
 Into = Annotated[
     Path | None, typer.Option("--into", metavar="FILE", help="The gradebook from the LMS, as CSV.")
 ]

@@ -106,7 +106,8 @@ def lab(context: typer.Context) -> None:
     if not lessons:
         raise UsageError(f"there is no lesson in {root / 'notebooks'}; make it with: course build")
     os.chdir(root)  # nbgrader's extensions read the course's configuration from here
-    # Settings of the user's own override these: no news, and without a gradebook no grader's tools.
+    # Switch off Jupyter's news and, without a gradebook, nbgrader's tools for instructors. The
+    # user's own settings override these.
     ours = Path(__file__).parents[1] / "lab_config"
     places = [str(ours), os.environ.get("JUPYTER_CONFIG_PATH")]
     if not (root / "gradebook.db").exists():
@@ -165,7 +166,7 @@ def doctor(as_json: AsJson = False, quiet: Quiet = False) -> None:
 
 # --- for instructors and authors ------------------------------------------------------
 
-# Each module defines `verbs`. A student's bundle lacks these modules, so it lists no such verbs.
+# Each module defines `verbs`. A student's bundle lacks these modules, so its help omits the verbs.
 for _name in ("collecting", "grading", "authoring", "bench"):
     if importlib.util.find_spec(f"course_lib.cli.{_name}"):
         app.add_typer(importlib.import_module(f"course_lib.cli.{_name}").verbs)

@@ -26,8 +26,8 @@ _shown = contextlib.ExitStack()  # the active progress bars
 def progress(quiet: bool) -> Callable[[object], None] | None:
     """Return a function that shows a verb's progress on stderr, or None.
 
-    Lines of text are printed. A `Step` moves a bar where stderr is a terminal, and is a line
-    elsewhere.
+    Lines of text are printed. A `Step` moves a bar if stderr is a terminal, and is printed as a
+    line otherwise.
     """
     if quiet:
         return None
@@ -55,7 +55,7 @@ def working(on: str = "loading the course", quiet: bool = False) -> Iterator[Non
 
 
 def end_progress() -> None:
-    """Stop every bar where it is and restore the terminal, however the verb ended."""
+    """Stop every bar and restore the terminal, whether or not the verb succeeded."""
     _shown.close()
 
 

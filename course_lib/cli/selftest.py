@@ -24,7 +24,7 @@ OTHER_PROCESSOR = {
     "MKL_CBWR": "COMPATIBLE",  # only instructions that every processor has
     "ONEDNN_MAX_CPU_ISA": "SSE41",
     "MKL_NUM_THREADS": "2",
-    "OMP_NUM_THREADS": "2",  # splits sums at other places
+    "OMP_NUM_THREADS": "2",  # other sums than with one thread
     "OMP_WAIT_POLICY": "PASSIVE",
 }
 
@@ -40,7 +40,7 @@ def run(root: Path, pytest_args: Sequence[str] = (), *, everything: bool = False
     everything = everything or bool(os.environ.get("CI"))
     quick = ["-m", "not slow"]
     numeric = sorted(map(str, root.glob("tests/test_attention_*.py")))
-    # The last lessons train models: run first, they do not keep one worker busy at the end.
+    # The last lessons train models. They run first, so that no worker is left with them at the end.
     notebooks = sorted(map(str, root.glob("solutions/*/*.ipynb")), reverse=True)
     parts = {
         "style": lambda: _style(root),

@@ -1,4 +1,4 @@
-"""What the verbs for a class print: its table, the places of a demo, what an export wrote."""
+"""Print the table of a class, the results of a demo and the summary of an export."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from course_lib.grading.exports import Outcome
 
 MOST_LINES = 12
-COUNTED = ("matched", "written", "same")  # groups of which the text does not list the names
+COUNTED = ("matched", "written", "same")  # groups without a list of names
 CAPTIONS = {
     "matched": "matched",
     "left_over": "unmatched in this file",
@@ -44,7 +44,7 @@ CAPTIONS = {
     "not_graded": "not graded, left blank",
     "above": "above the maximum",
 }
-_STYLES = {"correct": "green", "not_attempted": "dim", "not_graded": "yellow"}  # red if none
+_STYLES = {"correct": "green", "not_attempted": "dim", "not_graded": "yellow"}  # others: red
 _SIGNS = [f"{symbol} {word}" for symbol, word in OUTCOMES.values()] + ["⧗ late"]
 LEGEND = (
     f"{'  '.join(_SIGNS[:4])}\n{'  '.join(_SIGNS[4:])}\n"
@@ -92,7 +92,7 @@ def places(demo: Demo) -> dict[str, str]:
 
 
 def summary_table(summary: GradedLesson) -> Group:
-    """Return a table with a row for each student, followed by what needs a person."""
+    """Return a table with a row for each student, followed by what needs attention."""
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
     table.add_column("student", overflow="fold")  # the only column that may wrap
     names = []

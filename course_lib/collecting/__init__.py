@@ -1,1 +1,1 @@
-"""`course collect`, `extend` and `feedback`: work from an LMS, more time, and pages back to it."""
+"""Exchange files with an LMS and grant extensions: `course collect`, `feedback` and `extend`."""

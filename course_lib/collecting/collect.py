@@ -2,18 +2,17 @@
 
     ZIP or FOLDER -> downloaded/LESSON/extracted -> submitted/STUDENT/LESSON/LESSON.ipynb
 
-.course/collected/LESSON.json says what was collected, also for the archive with feedback that an
-LMS takes back:
+.course/collected/LESSON.json records what was collected. `course feedback` uses its names:
 
     {"from": "canvas",                # or "moodle", "gradescope", "folder"
      "students": {
        "4711": {                      # the id in submitted/ and in the gradebook
          "name": "lovelaceada",       # in the download or the roster
          "entry": "lovelaceada_4711_90210_02_masked_softmax.ipynb",
-                                      # file or folder of the download that held the notebook
+                                      # file or folder in the download with the notebook
          "original": "02_masked_softmax.ipynb",       # what the student called it
-         "sha256": "...",             # of the notebook as it was collected
-         "attempt": 90210,            # of Canvas, the highest is the newest; elsewhere 0
+         "sha256": "...",             # digest of the collected notebook
+         "attempt": 90210,            # Canvas's number, highest for the newest; or 0
          "time": "2026-03-02 23:01:00 UTC",           # or ""
          "late": false,               # whether Canvas calls it late
          "earlier": ["02_masked_softmax/4711/1.ipynb"]}}}   # in .course/collected, oldest first
@@ -46,10 +45,10 @@ from course_lib.grading.jobs import Job
 from course_lib.workspace.errors import CourseError, UsageError
 from course_lib.workspace.files import write_atomically
 
-# What Colab, browsers, Jupyter, systems and Canvas put around a name when they copy a file.
+# What Colab, browsers, Jupyter, operating systems and Canvas add to the name of a copied file.
 _COPIED = re.compile(r"^(?:copy[ _]of[ _])+|(?:[ _-]*\(\d+\)|[ _-]*copy\d*|-\d+)+$", re.IGNORECASE)
-_NOTHING = {"sha256": "", "attempt": 0, "time": "", "earlier": []}  # of who is new
-Chosen = tuple[HandedIn, File | None, str]  # whose notebook counts, and what to say about it
+_NOTHING = {"sha256": "", "attempt": 0, "time": "", "earlier": []}  # record of a new student
+Chosen = tuple[HandedIn, File | None, str]  # whose notebook to use, and a note about it
 
 
 def collect(
@@ -69,12 +68,12 @@ def collect(
         root: the course folder.
         lesson: the lesson's name.
         source: a zip archive or a folder. It is only read.
-        roster: a CSV file that says who is in the class, and from Moodle also who is who.
+        roster: a CSV file that lists the class. Moodle's also says whose each numbered folder is.
         system: "canvas", "moodle", "gradescope" or "folder"; None to recognize it.
-        dry_run: find out everything and write nothing.
+        dry_run: write nothing.
 
     Raises:
-        UsageError: what is named cannot be collected, and nothing was written.
+        UsageError: the source cannot be collected. Nothing was written.
     """
     if not source.is_dir() and not (source.is_file() and source.suffix.lower() == ".zip"):
         what = "is not a folder or a .zip file" if source.exists() else "does not exist"
@@ -123,7 +122,7 @@ def find(
     roster: Path | None,
     system: str | None,
 ) -> tuple[str, list[Chosen], list[str]]:
-    """Find everyone's notebook in an unpacked download; return where that is from, and strays."""
+    """Return the system that made a download, each student's notebook, and nobody's files."""
     system, paths = read_download(extracted, left_out, system)
     if system == "moodle" and roster is None:
         raise UsageError(
@@ -132,7 +131,7 @@ def find(
         )
     known = {path.name for path in course.step("submitted").glob("[!.]*/")}
     kind, _, path = course.coursedir("").db_url.partition(":///")
-    if kind != "sqlite" or Path(path).is_file():  # opening it would make an empty one
+    if kind != "sqlite" or Path(path).is_file():  # opening creates a missing one
         with quiet_nbgrader(), course.gradebook() as gradebook:
             known |= {student.id for student in gradebook.students}
     people = [] if roster is None else read_roster(roster, system, known)
@@ -145,9 +144,9 @@ def find(
 
 
 def _choose(lesson: str, release: tuple[str, Any], one: HandedIn) -> tuple[File | None, str]:
-    """Return which notebook of a student counts, and what a person should know about that.
+    """Return the notebook of a student that is used, and a note about the choice.
 
-    The newest one with answers counts. If none has any, the one with the lesson's name does.
+    This is the newest one with answers or, if none has any, the one with the lesson's name.
     """
 
     def named(file: File) -> int:
@@ -186,7 +185,7 @@ def _choose(lesson: str, release: tuple[str, Any], one: HandedIn) -> tuple[File 
 def _submit(
     course: ClassFolder, lesson: str, system: str, students: list[Chosen], *, dry_run: bool
 ) -> list[tuple[str, str, str]]:
-    """Bring submitted/ up to date; return each student with a state and an explanation."""
+    """Bring submitted/ up to date, and return each student with a state and an explanation."""
     note = course.private / "collected" / f"{lesson}.json"
     known = {"from": system, "students": {}}
     text = note.read_text(encoding="utf-8") if note.is_file() else json.dumps(known)
@@ -212,7 +211,7 @@ def _submit(
             "late": one.late,
             "earlier": before["earlier"],
         }
-        # What a person changed in submitted/ stays as long as the student's own is the same.
+        # Keep an instructor's changes in submitted/ until the student hands in another notebook.
         is_same = there is not None and (there == data or before["sha256"] == record["sha256"])
         is_older = record["attempt"] < before["attempt"] or "" < record["time"] < before["time"]
         state = "found" if file.original == place.name else "renamed"
@@ -244,15 +243,16 @@ def _submit(
 
 
 class Collector(FileNameCollectorPlugin):
-    """What `course collect` would choose, for `nbgrader zip_collect` after `SafeExtractor`.
+    """A plugin for `nbgrader zip_collect` that chooses the same notebooks as `course collect`.
 
-    A roster is a CSV file beside the archive. Of a group in Gradescope, the first student counts.
+    It needs `SafeExtractor`. A CSV file beside the archive is the roster. A group's notebook in
+    Gradescope is stored for its first student only.
     """
 
     _chosen: dict[Path, dict[str, str]] | None = None
 
     def collect(self, submitted_file: str) -> dict[str, str] | None:
-        """Return the student's id, the lesson and the time; None for all other files."""
+        """Return the student's id, the lesson and the time, or None for files that are not used."""
         if self._chosen is None:
             app: Any = self.parent
             lesson = app.coursedir.assignment_id

@@ -1,4 +1,4 @@
-"""`course extend`: one student's due date, in the field that nbgrader has for it."""
+"""`course extend`: store one student's due date in nbgrader's own field."""
 
 import difflib
 from pathlib import Path
@@ -22,7 +22,7 @@ def extend(root: Path, lesson: str, student: str, until: str) -> str:
         moment = parse_time(until)
     except UnclearTimeError as error:
         raise UsageError(f"--to {one_line(until)} {error}") from error
-    except Exception as error:  # dateutil fails in several ways on garbage
+    except Exception as error:  # dateutil raises errors of several types
         raise UsageError(
             f'--to {one_line(until)!r} is not a date; write it like "2026-03-05 23:59 UTC"'
         ) from error
@@ -50,7 +50,7 @@ def extend(root: Path, lesson: str, student: str, until: str) -> str:
             near = difflib.get_close_matches(student, known, n=1)
             hint = f"did you mean {near[0]}?" if near else f"nbgrader db student add {student}"
             raise UsageError(f"there is no student {one_line(student)} here; {hint}")
-        course.ensure_assignment(lesson, release)  # the row has a place for each of its cells
+        course.ensure_assignment(lesson, release)  # the extension's row refers to its cells
         with course.gradebook() as gradebook:
             gradebook.update_or_create_student(student)
             extension = moment - due if moment > due else None

@@ -1,12 +1,13 @@
 """`course feedback`: an archive of feedback pages, with the names by which an LMS knows them.
 
-`course collect` kept what the LMS called each student's file or folder. What an LMS looks for:
+`course collect` recorded the name that the LMS gave each student's file or folder. An LMS finds the
+student of a page as follows:
 
-- Canvas: infer_comment_context_from_filename in its model of assignments. Of the parts of a name
-  between underscores, the first two that are numbers are the user and the attachment. The page
+- Canvas: infer_comment_context_from_filename in its model of assignments. It splits a name at
+  underscores. The first two parts that are numbers identify the user and the attachment. The page
   becomes a comment, under the name of the file that the student handed in.
 - Moodle: mod/assign/feedback/file/importziplib.php. A name begins with
-  NAME_NUMBER_assignsubmission_file_; this works whether the download had folders or not.
+  NAME_NUMBER_assignsubmission_file_, whether the download had folders or not.
 """
 
 import json
@@ -33,12 +34,12 @@ _UPLOAD = {
 def feedback(root: Path, lesson: str, to: str | None = None) -> tuple[int, list[str]]:
     """Write everyone's feedback pages into an archive in exports/.
 
-    Return the exit code, 3 if somebody's work has no page in it, and a line for each student.
+    Return the exit code (3 if the archive lacks somebody's page) and a line for each student.
 
     Args:
         root: the course folder.
         lesson: the lesson's name.
-        to: "canvas" or "moodle", which take the archive back; None for a folder for each student.
+        to: "canvas" or "moodle", which can import the archive; None for a folder for each student.
 
     Raises:
         UsageError: there are no pages, or nothing was collected from this LMS.
@@ -52,7 +53,7 @@ def feedback(root: Path, lesson: str, to: str | None = None) -> tuple[int, list[
     collected: dict[str, Any] = {}
     if note.is_file():
         collected = json.loads(note.read_text(encoding="utf-8"))["students"]
-    names = {}  # of the pages in the archive, where the LMS would know whose they are
+    names = {}  # in the archive, if the LMS can tell from the name whose page it is
     for student in pages:
         entry = collected.get(student, {}).get("entry", "")
         if to is None:

@@ -1,14 +1,14 @@
-"""Who handed in what: the names in a download, and the class in a roster.
+"""Find out who handed in what, from the names in a download and the class in a roster.
 
-The names are those of the programs that write the downloads:
+The sources of the names are:
 
 - Canvas: lib/content_zipper.rb in github.com/instructure/canvas-lms. The archive is flat, and a
   name is NAME_[LATE_]USER_ATTACHMENT_ORIGINAL.
 - Moodle: mod/assign/locallib.php in github.com/moodle/moodle. NAME_NUMBER_assignsubmission_file is
   a folder (before 4.1 with an underscore at its end) or the beginning of a file's name. The number
-  belongs to one assignment. The grading worksheet says whose it is, and when the work came.
-- Gradescope publishes no description. Programs that read its export find the submitters of the
-  folder submission_N in submission_metadata.yml beside it.
+  belongs to one assignment. The grading worksheet says whose it is, and when the work arrived.
+- Gradescope publishes no description. Programs that read its exports find the submitters of folder
+  submission_N in submission_metadata.yml beside the folder.
 """
 
 import re
@@ -37,7 +37,7 @@ _CANVAS = re.compile(
 _MOODLE = re.compile(
     r"(?P<name>.*)_(?P<who>\d+)_assignsubmission_[a-z]+(?:_(?P<original>.*))?", re.DOTALL
 )
-# What a roster is called, and its columns with ids of students, the preferred one first.
+# Each system's name for a roster, and the columns with student ids, the preferred one first.
 _ROSTERS = {
     "canvas": (
         "the gradebook that Canvas exports",
@@ -59,8 +59,8 @@ class File(NamedTuple):
 
     path: Path
     original: str
-    entry: str  # the name of the file or folder that the LMS made of it
-    attempt: int = 0  # Canvas numbers what is uploaded, the newest highest
+    entry: str  # the name that the LMS gave the file or its folder
+    attempt: int = 0  # Canvas's number of the upload, highest for the newest
 
 
 class Person(NamedTuple):
@@ -68,8 +68,8 @@ class Person(NamedTuple):
 
     student: str  # the id for nbgrader
     name: str
-    ids: Collection[str]  # by which a download may name them
-    time: datetime | None = None  # of the submission, in UTC and without a zone
+    ids: Collection[str]  # the ids that a download may contain
+    time: datetime | None = None  # when the work arrived, in UTC but without a zone
 
 
 @dataclass
@@ -79,10 +79,10 @@ class HandedIn:
     student: str
     name: str = ""
     files: list[File] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)  # why something of it is left out
+    problems: list[str] = field(default_factory=list)  # why files were left out
     time: datetime | None = None
     late: bool = False  # Canvas says so
-    is_stranger: bool = False  # missing in the roster
+    is_stranger: bool = False  # not in the roster
 
 
 def read_download(
@@ -93,7 +93,7 @@ def read_download(
     paths = {path.relative_to(extracted).parts: path for path in found}
     paths = {parts: path for parts, path in paths.items() if not parts[0].endswith(".csv")}
     is_zip = False
-    for is_outermost in (True, False):  # the download, and perhaps a folder that holds everything
+    for is_outermost in (True, False):  # the download, or the one folder in it
         tops = {parts[0] for parts in paths}
         inner = {parts[1:]: path for parts, path in paths.items() if parts[1:]}
         holds_class = is_outermost and _recognize(paths) in (None, "folder")
@@ -110,7 +110,7 @@ def read_download(
 
 
 def _recognize(paths: Paths) -> str | None:
-    """Recognize a system by the names of most files, since students choose a part of each."""
+    """Recognize a system by the names of most files, since students choose a part of each name."""
     if (METADATA,) in paths:
         return "gradescope"
     tops = {parts[0] for parts in paths}
@@ -122,7 +122,7 @@ def _recognize(paths: Paths) -> str | None:
 
 
 def read_roster(path: Path, system: str, known: Collection[str]) -> list[Person]:
-    """Read the class from a file of the LMS; an id that is `known` in the course is kept."""
+    """Read the class from a file of the LMS, preferring ids that are `known` in the course."""
     what, names = _ROSTERS[system]
     sheet = read_sheet(path)
     try:
@@ -140,7 +140,7 @@ def read_roster(path: Path, system: str, known: Collection[str]) -> list[Person]
     for row in (sheet.rows[at] for at in students):
         name = " ".join(row[at].strip() for at in named)
         person = _person([row[at] for at in columns], name, known)
-        if person is None or name == "Student, Test":  # Canvas's own
+        if person is None or name == "Student, Test":  # Canvas's test student
             continue
         if system == "canvas":
             person = person._replace(ids=[row[sheet.column("ID")].strip()])
@@ -158,7 +158,7 @@ def _local(text: str, path: Path) -> datetime:
     """Convert a time from Moodle, given in the downloading user's time zone, to UTC."""
     try:
         return parse_time(text).astimezone(UTC).replace(tzinfo=None)
-    except Exception as error:  # dateutil fails in several ways on garbage
+    except Exception as error:  # dateutil raises errors of several types
         raise UsageError(
             f"{path} has a time that cannot be read, {one_line(text)!r}: set Moodle to English "
             "and download the worksheet again"
@@ -167,7 +167,7 @@ def _local(text: str, path: Path) -> datetime:
 
 def _person(ids: Collection[str], name: str, known: Collection[str]) -> Person | None:
     """Return the student with the id that the course knows, or else with the first id."""
-    usable = re.compile(r"[^./\\\0-\x1f][^/\\\0-\x1f]*")  # the name of a folder
+    usable = re.compile(r"[^./\\\0-\x1f][^/\\\0-\x1f]*")  # a valid folder name
     ids = [one.strip() for one in ids if usable.fullmatch(one.strip())]
     if not ids:
         return None
@@ -178,7 +178,7 @@ def _person(ids: Collection[str], name: str, known: Collection[str]) -> Person |
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads what Ruby wrote: objects become plain mappings and texts."""
+    """A loader of YAML written by Ruby. Objects become plain mappings and strings."""
 
 
 def _plain(loader: yaml.SafeLoader, _: str, node: yaml.Node) -> Any:
@@ -190,7 +190,7 @@ _Loader.add_multi_constructor("!ruby/", _plain)
 
 
 def read_metadata(path: Path | None, known: Collection[str]) -> dict[str, list[Person]]:
-    """Return the submitters of each folder of Gradescope's."""
+    """Return the submitters of each Gradescope folder."""
     submissions: dict[str, list[Person]] = {}
     try:
         document = yaml.load((path or Path(METADATA)).read_bytes(), _Loader)
@@ -218,7 +218,7 @@ def handed_in(
     roster: Collection[Person],
     known: Collection[str],
 ) -> tuple[list[HandedIn], list[str]]:
-    """Return what each student of a download and of the roster handed in, and what is nobody's."""
+    """Return what each student in the download or roster handed in, and nobody's files."""
     metadata = read_metadata(paths.get((METADATA,)), known) if system == "gradescope" else {}
     claims = Counter(one_id for person in roster for one_id in set(person.ids))
     by_id = {one: person for person in roster for one in person.ids if claims[one] == 1}
@@ -256,7 +256,7 @@ def handed_in(
 def _owners(
     system: str, parts: tuple[str, ...], path: Path, metadata: Mapping[str, Collection[Person]]
 ) -> Iterator[tuple[Person, File, bool]]:
-    """Yield whose a file of a download is, and whether it is late."""
+    """Yield the student whom a file of a download belongs to, and whether it is late."""
     top, last = parts[0], parts[-1]
     if system == "gradescope":
         for person in metadata.get(top, ()):

@@ -1,4 +1,4 @@
-"""Unpack what an LMS gives out. The archives that students put into it may be hostile."""
+"""Unpack a download from an LMS. Archives that students handed in may be hostile."""
 
 import errno
 import lzma
@@ -21,14 +21,14 @@ from course_lib.grading.intake.read import MAX_BYTES
 from course_lib.grading.intake.submissions import LEFT_BY_PROGRAMS
 
 MAX_ARCHIVE = 50_000_000  # bytes of an archive inside another; also bounds its table of contents
-MAX_DEPTH = 3  # archives inside archives
+MAX_DEPTH = 3  # levels of archives inside archives
 _LINK = "is a link or no ordinary file: ask for the file itself"
 _DAMAGED = (zipfile.BadZipFile, RuntimeError, ValueError, EOFError, zlib.error, lzma.LZMAError)
 
 
 @dataclass
 class Room:
-    """How much may still be unpacked from an archive of a student and from archives in it."""
+    """The size that may still be unpacked from a student's archive and the archives in it."""
 
     files: int = 5_000
     bytes: int = 500_000_000
@@ -42,8 +42,8 @@ class SafeExtractor(ExtractorPlugin):
     """nbgrader's extractor with limits, for `course collect` and `nbgrader zip_collect`.
 
     An archive becomes a folder of the same name. Links, paths that lead out of the archive and
-    whatever exceeds a limit are left out, and so is what systems, editors and Jupyter put beside
-    the work. `problems` says what was left out and why, by the place where it would lie.
+    files beyond a limit are left out, and so are files that systems, editors and Jupyter put beside
+    the work. `problems` maps the path of each omission to its reason.
     """
 
     def __init__(self, **settings: object) -> None:
@@ -55,7 +55,7 @@ class SafeExtractor(ExtractorPlugin):
         self.unpack_folder(Path(archive_path), Path(extracted_path), is_class=True)
 
     def unpack_folder(self, source: Path, into: Path, *, is_class: bool = False) -> None:
-        """Do the same; `is_class` if archives in the folder itself may hold a whole class."""
+        """Unpack a folder. If `is_class`, archives directly in it may hold a whole class."""
         for folder, folders, names in os.walk(source):
             folders[:] = [name for name in folders if not LEFT_BY_PROGRAMS.fullmatch(name)]
             for path in (Path(folder, n) for n in names if not LEFT_BY_PROGRAMS.fullmatch(n)):
@@ -75,7 +75,7 @@ class SafeExtractor(ExtractorPlugin):
         self._attempt(place, self._unpack, archive, place, room, 0 if is_class else 1)
 
     def _attempt(self, place: Path, step: Callable[..., None], *arguments: object) -> None:
-        """Take a step of unpacking. What fails is left out, unless the disk is full."""
+        """Run a step of unpacking. If it fails, leave out its files, but raise for a full disk."""
         try:
             step(*arguments)
         except _LeftOutError as error:
@@ -92,7 +92,7 @@ class SafeExtractor(ExtractorPlugin):
         self.problems.setdefault(place, f"{one_line(place.name)} {why}")
 
     def _unpack(self, file: Path | IO[bytes], place: Path, room: Room, depth: int) -> None:
-        """Unpack an archive into a folder; `depth` 0 is the LMS's own."""
+        """Unpack an archive into a folder; `depth` 0 is the LMS's own archive."""
         place.mkdir(exist_ok=True)
         with zipfile.ZipFile(file) as archive:
             for member in archive.infolist():
@@ -113,7 +113,7 @@ class SafeExtractor(ExtractorPlugin):
         """Write one file of an archive, or unpack it."""
         is_archive = place.suffix.lower() == ".zip"
         size, most = member.file_size, MAX_ARCHIVE if is_archive else MAX_BYTES
-        if member.external_attr >> 28 not in (0, 0o10):  # in Unix the kind of a file
+        if member.external_attr >> 28 not in (0, 0o10):  # the file type on Unix
             raise _LeftOutError(_LINK)
         if size > most:
             has = f"has {size / 1e6:,.0f} MB, more than {most / 1e6:.0f}"
@@ -130,6 +130,6 @@ class SafeExtractor(ExtractorPlugin):
                 return
             with place.open("wb") as out:
                 shutil.copyfileobj(packed, out)
-        # An LMS stamps what it packs with the time of the download.
+        # An LMS gives the files that it packs the time of the download.
         changed = time.mktime((*member.date_time, 0, 0, -1)) if depth else 0
         os.utime(place, (changed, changed))

@@ -3,5 +3,5 @@
     submitted/ -> intake -> worker, sandbox -> publishing -> class_report, exports
 
 `driver.grade` drives it: `plan` decides what each submission needs, `executors` hand jobs to
-workers, and `ledger` keeps what is done. docs/architecture.md shows the way of the data.
+workers, and `ledger` records finished work. docs/architecture.md shows the flow of data.
 """

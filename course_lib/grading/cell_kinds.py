@@ -15,13 +15,13 @@ DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 @functools.lru_cache(maxsize=100)
 def _as_python(source: str) -> str:
-    from IPython.core.inputtransformer2 import TransformerManager  # most cells are Python already
+    from IPython.core.inputtransformer2 import TransformerManager  # rarely needed
 
     return TransformerManager().transform_cell(source)
 
 
 def parsed(source: str) -> ast.Module | None:
-    """Parse a cell as IPython does; None if it is not Python, with or without magics."""
+    """Parse a cell as IPython does, or return None if it is not Python, even after its magics."""
     return parse_cell(source, _as_python)
 
 
@@ -37,7 +37,7 @@ def definitions(source: str) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def grade_id(cell: Mapping) -> str:
-    """Return nbgrader's name of a cell, or an empty text if it has none."""
+    """Return nbgrader's name of a cell, or an empty string if it has none."""
     return cell["metadata"].get("nbgrader", {}).get("grade_id", "")
 
 
@@ -49,7 +49,7 @@ def is_check(cell: Mapping) -> bool:
 
 def is_plain_test(cell: Mapping) -> bool:
     """Return whether a machine-graded cell is an ordinary nbgrader test: no call of `check`."""
-    source = cell.get("source")  # may be empty: all of it is hidden
+    source = cell.get("source")  # may be empty if all of it is hidden
     return source is not None and is_check(cell) and not re.search(r"\bcheck\(", source)
 
 

@@ -1,7 +1,7 @@
 """Read the result of an executed check.
 
-The only place that turns a cell's outputs into points; nbgrader's rule (any stderr is 0,
-anything that is not a number is full marks) does not reach the gradebook.
+Only this module turns a cell's outputs into points. It replaces nbgrader's rule, by which any
+stderr gives 0 points and any result that is not a number gives full marks.
 """
 
 import math
@@ -33,10 +33,10 @@ def read_notebook(notebook: NotebookNode) -> GradedSubmission:
 
 
 def read_check(cell: Mapping) -> GradedExercise:
-    """Read an executed check cell: the report and the points that it put out.
+    """Read the report and the points from the output of an executed check cell.
 
-    A time-out costs the exercise its points; every other fault leaves it ungraded. An optional
-    exercise counts 0 of 0 points, whatever became of it.
+    A time-out costs the exercise its points. Every other fault leaves it ungraded. An optional
+    exercise always counts 0 of 0 points.
     """
     about = cell["metadata"]["nbgrader"]
     blank = GradedExercise(about["grade_id"], None, float(about["points"]), "not_graded")
@@ -87,7 +87,7 @@ def _read(cell: Mapping, blank: GradedExercise) -> GradedExercise:
 
 
 def _as_nbgrader_grades(cell: Mapping, blank: GradedExercise, errors: list) -> GradedExercise:
-    """Grade an ordinary test as nbgrader does: 0 after an error, else its number or all points."""
+    """Grade an ordinary test as nbgrader does: 0 after an error, else its result or full marks."""
     from nbgrader.utils import determine_grade
 
     points, most = determine_grade(cast(NotebookNode, cell))

@@ -29,7 +29,7 @@ from course_lib.workspace.errors import GradingError
 from course_lib.workspace.folder import load_config
 
 CONFIG = "nbgrader_config.py"
-SEED = "COURSE_CHECK_SEED"  # in the environment: wins over what the course keeps
+SEED = "COURSE_CHECK_SEED"  # an environment variable, which overrides the stored seed
 
 
 @contextmanager
@@ -42,7 +42,7 @@ def quiet_nbgrader() -> Iterator[None]:
 
 
 class ClassFolder:
-    """Paths, configuration and gradebook of the class at `root`, if that holds one."""
+    """Paths, configuration and gradebook of the class at `root`, if it is a class folder."""
 
     def __init__(self, root: Path) -> None:
         self.root = Path(root).resolve()
@@ -127,8 +127,8 @@ class ClassFolder:
     def ensure_assignment(self, lesson: str, release: NotebookNode) -> None:
         """Update the gradebook's cells of a lesson to those of its release notebook.
 
-        Points and comments stay. Those that someone gave by hand in cells that are gone are kept
-        in .course/removed/LESSON_TIME.csv.
+        Points and comments stay. Those that a person gave to cells that no longer exist are moved
+        to .course/removed/LESSON_TIME.csv.
         """
         marks = [cell.metadata["nbgrader"] for cell in release.cells if "nbgrader" in cell.metadata]
         released = {about["grade_id"]: about.get("checksum") for about in marks}
@@ -139,7 +139,7 @@ class ClassFolder:
             if known and notebook.submissions and known.keys() != released.keys():
                 change_cells(gradebook, lesson, release, self.private / "removed")
         if known != released:
-            with tempfile.TemporaryDirectory() as scratch:  # leaves the real release unchanged
+            with tempfile.TemporaryDirectory() as scratch:  # keeps the real release unchanged
                 self.generate(lesson, scratch)
 
     def generate(self, lesson: str, release_directory: str) -> None:
@@ -160,14 +160,14 @@ class ClassFolder:
             ) from error
 
     def check_seed(self) -> str:
-        """Return the secret from which hidden check inputs are drawn; make it at first use."""
+        """Return the secret seed of hidden check inputs, creating it at first use."""
         return os.environ.get(SEED) or secret_seed(self.private / "check_seed")
 
 
 def secret_seed(path: Path) -> str:
     """Return the seed in a file, which is created atomically at first use.
 
-    An empty or damaged file is refused, since inputs could be guessed.
+    An empty or damaged file is refused, because the inputs could be guessed.
     """
     if not path.exists() and not path.is_symlink():
         path.parent.mkdir(exist_ok=True)
@@ -177,7 +177,7 @@ def secret_seed(path: Path) -> str:
             file.write(secrets.token_hex(16) + "\n")
             file.flush()
             os.fsync(file.fileno())
-        with suppress(FileExistsError):  # someone else was first: theirs counts
+        with suppress(FileExistsError):  # another process was faster
             os.link(scratch, path)
         scratch.unlink()
     remedy = "put the copy of it back; without one, delete it: everyone is graded with a new seed"
@@ -193,8 +193,8 @@ def secret_seed(path: Path) -> str:
 def parse_graded(text: str, *, brief: bool = False) -> NotebookNode | None:
     """Parse the text of a graded notebook; return None if it is damaged.
 
-    It is our own and was validated when it was written, so nbformat need not do that again.
-    If `brief`, only nbgrader's cells without answers are kept: nbformat takes time for each.
+    The course wrote and validated it, so nbformat need not validate it again. If `brief`, keep only
+    nbgrader's cells that are not answers, because each cell takes time.
     """
     try:
         found = json.loads(text)

@@ -1,7 +1,7 @@
-"""Clean a student's text and outputs, so that nothing in them runs where people read them.
+"""Sanitize a student's text and outputs, so that nothing in them runs in a reader's browser.
 
-Plain text, streams, errors and PNG or JPEG pictures stay; HTML, scripts and SVG go. Reports of the
-course are not sanitized here: they are made and escaped in `checks.judge.html`.
+Plain text, streams, errors and PNG or JPEG pictures stay. HTML, scripts and SVG are removed. The
+course's reports are not sanitized here, because `checks.judge.html` creates and escapes them.
 """
 
 import re
@@ -12,9 +12,9 @@ from nbformat import NotebookNode, from_dict
 
 MOST = 1_000_000  # characters kept of one cell's outputs
 KEPT = 5_000_000  # characters kept of a submission's outputs, all cells together
-MOST_COLORS = 2000  # escapes kept of a text: formgrader's page takes quadratic time for them
+MOST_COLORS = 2000  # color escapes kept, since formgrader takes quadratic time for them
 _PICTURES = ("image/png", "image/jpeg")
-# Each in time proportional to the text, whatever the text: no part gives back what it took.
+# Each pattern takes linear time for any text, because no part backtracks.
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]++={0,2}\s*+")
 _CONTROL = re.compile(
     r"[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -27,16 +27,16 @@ _WORD_JOINER = "\u2060"  # has no width
 
 
 def plain_text(text: str, *, colors: bool = False) -> str:
-    """Return text without control characters; terminal colors stay if asked for."""
+    """Return text without control characters, and without terminal colors unless `colors`."""
     text = _CONTROL.sub("", text)
     text = _ESCAPE.sub(lambda found: found[0] if colors and found[1] == "m" else "", text)
-    if "\r" in text:  # a progress bar: what it showed last
+    if "\r" in text:  # keep the last state of a progress bar
         text = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
     return text
 
 
 def sanitize_tree(value: Any) -> Any:
-    """Return plain data with every text in it made plain."""
+    """Return plain data with every string in it sanitized by `plain_text`."""
     if isinstance(value, str):
         return plain_text(value)
     if isinstance(value, Mapping):
@@ -66,7 +66,7 @@ def sanitize_outputs(outputs: Iterable[Any], room: int = MOST) -> list[NotebookN
 
 
 def made_output(kind: str, **content: Any) -> NotebookNode:
-    """Return an output of ours, which is validated with its notebook and not by itself."""
+    """Return an output of the course, which is validated later with its notebook."""
     return cast(NotebookNode, from_dict({"output_type": kind, **content}))
 
 
@@ -97,7 +97,7 @@ def _text(value: Any) -> str:
 
 
 def _joined(value: Any) -> str:
-    """Return a text that may be given as a list of lines; an empty text for anything else."""
+    """Join a text given as a list of lines; return an empty string for other types."""
     if isinstance(value, list) and all(isinstance(line, str) for line in value):
         return "".join(value)
     return value if isinstance(value, str) else ""

@@ -26,7 +26,7 @@ from course_lib.grading.graded import GradedLesson
 from course_lib.workspace.errors import GradingError
 from course_lib.workspace.steps import Step
 
-TRUSTED = Settings(sandbox=None)  # we wrote the answers, so any sandbox is good enough
+TRUSTED = Settings(sandbox=None)  # the answers are ours, so any sandbox is good enough
 SAMPLES = Path(__file__).with_name("sample_class")
 DUE = datetime(2026, 3, 2, 23, 59, tzinfo=UTC)
 _MARK = "# Made by `course demo`, and made anew each time it runs."
@@ -69,7 +69,7 @@ def demo(
 ) -> Demo:
     """Grade the sample class of each lesson that has one, or of some lessons.
 
-    Nothing in the course folder `root` changes but `folder`, `demo/` if None, which is emptied
+    The demo only writes to `folder`, by default `demo/` in the course folder `root`, and empties it
     first. `progress` is called at each step with a line of text, or a `Step` that has one.
     """
     tell = progress or (lambda line: None)

@@ -2,12 +2,11 @@
 
     submitted/ --plan--> jobs --executor--> results --ledger--> published --> pages
 
-Points land first: feedback pages are made when all of them are in the gradebook. A submission that
-cannot be graded is left blank with a reason; the others go on. A run that is killed at any moment
-is finished by the next one.
+Feedback pages are made after all points are in the gradebook. A submission that cannot be graded is
+left blank with a reason, and the others are graded. The next run finishes the work of a killed one.
 
-Points of the same work that rise are taken at once. Points that would fall stay, with the report
-that gave them, and the exercise is flagged; `--force` takes the new points.
+If the same work now earns more points, they are taken at once. If it earns fewer, the old points
+and report stay and the exercise is flagged. `--force` takes the new points.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ def grade(
         task = LessonToGrade(course, lesson, settings or Settings())
         course.private.mkdir(exist_ok=True)
         stack.enter_context(only_one(course.private / "grade.lock", waiting=refuse))
-        gc.freeze()  # a tenth of a driver's time goes into looking for garbage among its imports
+        gc.freeze()  # collecting garbage among imported objects takes a tenth of the run
         stack.callback(gc.unfreeze)
         found = find_submissions(course.step("submitted"), lesson, students)
         mine = set(shard_of([submission.student for submission in found], task.settings.shard))
@@ -117,7 +116,7 @@ def _grade(
                         finish(planned)
 
             waiting = jobs()
-            for first in waiting:  # no worker is started for a class that has not changed
+            for first in waiting:  # start no worker for a class that has not changed
                 if pool is None:
                     pool = executor(task.settings, task.lesson)
                     workers.enter_context(contextlib.closing(pool))
@@ -133,7 +132,7 @@ def _grade(
 
 
 def _record_result(task: LessonToGrade, job: Job, result: Result) -> Entry:
-    """Put a worker's result into the ledger; leave blank what could not be graded."""
+    """Put a worker's result into the ledger, or leave an ungraded submission blank."""
     notices = (*job.notices, *result.notices)
     entry = Entry(job.student, job.key, notices=notices, seconds=result.seconds)
     if result.fault or result.notebook is None:

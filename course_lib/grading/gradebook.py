@@ -24,7 +24,7 @@ from course_lib.grading.cell_kinds import grade_id
 from course_lib.workspace.errors import GradingError
 from course_lib.workspace.files import write_atomically
 
-MAX_STUDENT_ID = 128  # nbgrader's column; SQLite does not count, PostgreSQL does
+MAX_STUDENT_ID = 128  # of nbgrader's column, which PostgreSQL enforces and SQLite does not
 HEADER = ("student", "cell", "points", "extra_credit", "comment")
 _SETTING = "CourseDirectory.db_url in nbgrader_config.py"
 _URL = "write postgresql+psycopg://USER@HOST:PORT/DATABASE and put the password into ~/.pgpass"
@@ -48,7 +48,7 @@ def opened(coursedir: CourseDirectory) -> Iterator[Gradebook]:
     place = url.database if is_sqlite else url.set(query={})._replace(password=None)
     try:
         with api.Gradebook(coursedir.db_url, coursedir.course_id) as gradebook:
-            with suppress(SQLAlchemyError):  # it is only slow without them
+            with suppress(SQLAlchemyError):  # grading is only slower without them
                 for index in INDEXES:
                     index.create(gradebook.engine, checkfirst=True)
             yield gradebook
@@ -74,9 +74,9 @@ def opened(coursedir: CourseDirectory) -> Iterator[Gradebook]:
 def change_cells(gradebook: Gradebook, lesson: str, release: NotebookNode, removed: Path) -> None:
     """Give a lesson the graded, answer and locked cells of its release, in one transaction.
 
-    nbgrader refuses to change the cells of a notebook that someone has submitted. Here cells are
-    added to every submission and taken out of it. Points and comments of all other cells stay, and
-    what a person gave in cells that are gone is kept as CSV in the folder `removed`.
+    nbgrader refuses to change the cells of a notebook that someone has submitted. This function
+    adds cells to every submission or removes them. Points and comments of all other cells stay.
+    Those that a person gave to removed cells are saved as CSV in the folder `removed`.
     """
     kinds = {
         "grade": is_grade,
@@ -118,7 +118,7 @@ def change_cells(gradebook: Gradebook, lesson: str, release: NotebookNode, remov
 
 
 def _given(cell: Any) -> list[Any]:
-    """Return the grades or the comments of a cell, one of each student."""
+    """Return the grades or the comments of a cell, one for each student."""
     return [*(getattr(cell, "grades", None) or ()), *(getattr(cell, "comments", None) or ())]
 
 

@@ -1,7 +1,7 @@
-"""A graded submission, from the check cell to the export: exercise, submission, lesson.
+"""The types for graded work: an exercise, a submission and a lesson.
 
-The same three types serve the gradebook, the tables, the class report and the exports. They are
-what nbgrader's gradebook and the graded notebook hold of a submission, put together.
+Tables, the class report and the exports use these types. They combine the contents of nbgrader's
+gradebook and of the graded notebook.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class GradedExercise:
     """The points of one answer."""
 
     exercise: str
-    points: float | None  # None: not graded, for a reason
+    points: float | None  # None if not graded
     max_points: float
     outcome: str
     mistake: str | None = None
@@ -45,7 +45,7 @@ class GradedExercise:
 
     @property
     def shown(self) -> float | None:
-        """Return the points for a table: None if optional and without manual points."""
+        """Return the points for a table, or None if optional and without manual points."""
         return None if self.optional and not self.points else self.points
 
     @property
@@ -62,7 +62,7 @@ class GradedSubmission:
     answers: tuple[GradedExercise, ...] = ()  # written, graded by a person
     late_seconds: float = 0.0
     late_penalty: float = 0.0
-    problem: str | None = None  # why nothing of it is graded
+    problem: str | None = None  # why it is not graded at all
     notices: tuple[str, ...] = ()
     seconds: float = 0.0
     absent: bool = False
@@ -75,7 +75,7 @@ class GradedSubmission:
 
     @property
     def written(self) -> dict[str, str]:
-        """Return the state of each written answer by name; a submission with a problem has none."""
+        """Return the state of each written answer by name, or nothing if there is a problem."""
         return {} if self.problem else {one.exercise: one.outcome for one in self.answers}
 
     @property
@@ -85,7 +85,7 @@ class GradedSubmission:
 
     @property
     def blanks(self) -> dict[str, str]:
-        """Return the exercises that are not graded, with the reason; "" is the whole submission."""
+        """Return the ungraded exercises with reasons. The name "" means the whole submission."""
         if self.problem:
             return {"": self.problem}
         return {one.exercise: one.reason or "" for one in self.rows if one.points is None}
@@ -101,7 +101,7 @@ class GradedSubmission:
 
     @property
     def reason(self) -> str:
-        """Return why there is no score, or an empty text if there is one."""
+        """Return why there is no score, or an empty string if there is one."""
         if self.state == BLANK:
             names = [one.exercise for one in self.rows if one.points is None]
             why = [f"{name}: {why}" if name else why for name, why in self.blanks.items() if why]
@@ -111,7 +111,8 @@ class GradedSubmission:
     def score(self, partial: bool = False) -> float | None:
         """Return nbgrader's own score: with extra credit, less the late penalty.
 
-        None if not graded, where nbgrader would count 0; with `partial` written answers may wait.
+        Ungraded work has the score None, where nbgrader would count 0. With `partial`, written
+        answers may be ungraded.
         """
         if self.state != GRADED and not (partial and self.state == WAITING):
             return None
@@ -128,15 +129,15 @@ class GradedSubmission:
 
 @dataclass(frozen=True)
 class GradedLesson:
-    """Everyone's submissions of a lesson."""
+    """All submissions of a lesson."""
 
     lesson: str
     students: tuple[GradedSubmission, ...] = ()
     points_by_exercise: Mapping[str, float] = field(default_factory=dict)
     points_by_answer: Mapping[str, float] = field(default_factory=dict)
     seconds: float = 0.0
-    extensions: Mapping[str, str] = field(default_factory=dict)  # own due dates, by student
-    title: str = ""  # the heading of its release notebook, where an export looks for a column
+    extensions: Mapping[str, str] = field(default_factory=dict)  # individual due dates, by student
+    title: str = ""  # the heading of its notebook, by which an export finds a column
 
     @property
     def exercises(self) -> tuple[str, ...]:
@@ -148,12 +149,12 @@ class GradedLesson:
 
     @property
     def max_points(self) -> float:
-        """Return the most points that a machine can give."""
+        """Return the maximum of the machine-graded points."""
         return sum(self.points_by_exercise.values())
 
     @property
     def all_points(self) -> float:
-        """Return the most points that a machine and a person can give together."""
+        """Return the maximum of all points, including those that a person gives."""
         return self.max_points + sum(self.points_by_answer.values())
 
     @cached_property
@@ -175,7 +176,7 @@ class GradedLesson:
 
     @property
     def blanks(self) -> dict[str, dict[str, str]]:
-        """Return what a machine should have graded but did not: student -> exercise -> reason."""
+        """Return what a machine could not grade: student -> exercise -> reason."""
         return {s.student: s.blanks for s in self.students if s.blanks}
 
     @property
@@ -184,7 +185,7 @@ class GradedLesson:
         return INCOMPLETE if self.blanks else COMPLETE
 
     def as_dict(self) -> dict:
-        """Return as data everything that the table shows, and the reasons."""
+        """Return the contents of the table and the reasons as plain data."""
         names = ("lesson", "exercises", "max_points", "seconds", "waiting", "blanks", "exit_code")
         students = [student.as_dict() for student in self.students]
         return {name: getattr(self, name) for name in names} | {
@@ -195,6 +196,6 @@ class GradedLesson:
 
 
 def outcome_of(row: GradedExercise) -> str:
-    """Return the key of `OUTCOMES` that a row counts under."""
+    """Return the key of `OUTCOMES` under which a row is counted."""
     outcome = "stopped" if row.outcome in STOPPED else row.outcome
     return outcome if outcome in OUTCOMES else "not_graded"

@@ -1,6 +1,6 @@
-"""The course_lib that a guest sees: a copy without the solutions that are still due.
+"""Make the course_lib that a guest sees: a copy without the solutions that are still due.
 
-No guest can show, run or leak what was never in its file system nor in the host's memory.
+A guest cannot leak code that was never in its file system or in the host's memory.
 """
 
 import re
@@ -12,7 +12,7 @@ from course_lib.exercises import lessons
 from course_lib.workspace.sources import attention_init, reached
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-# Files and folders. Further solutions are those that all lessons share or that came before.
+# Files and folders, to which solutions of earlier lessons are added.
 _VISIBLE = (
     "__init__.py",
     "models",
@@ -25,26 +25,26 @@ _VISIBLE = (
     "grading/sandbox/__init__.py",
     "grading/sandbox/inside",
 )
-_NUMBERED = re.compile(r"\d\d\D")  # a lesson's slug, or an assignment that comes among them
+_NUMBERED = re.compile(r"\d\d\D")  # a lesson, or an assignment that is sorted among the lessons
 
 
 def handed_out(lesson: str) -> list[str]:
-    """Return the lessons whose solutions may be seen while a lesson is graded: those before it.
+    """Return the earlier lessons, whose solutions a guest may see while this lesson is graded.
 
-    They sort before it by name, so an assignment `05b_homework` comes after lesson 05. One whose
-    name does not begin with a lesson's number sees no solution at all.
+    Lessons are ordered by name, so an assignment `05b_homework` comes after lesson 05. An
+    assignment whose name does not begin with a lesson's number sees no solutions.
     """
     return [slug for slug in lessons() if slug < lesson] if _NUMBERED.match(lesson) else []
 
 
 def stage_package(folder: Path, lesson: str) -> Path:
-    """Copy what a guest of this lesson may see, and return the folder to import it from."""
+    """Copy the modules that a guest of this lesson may see, and return the folder of the copy."""
     target, before = folder / f"library-{lesson}", handed_out(lesson)
     due = {f"_{slug[3:]}" for slug in set(lessons()) - set(before)}
     visible = {path for name in _VISIBLE for path in _PACKAGE.glob(name)}
     visible |= {p for p in (_PACKAGE / "attention").glob("_[a-z]*.py") if p.stem not in due}
-    # What checks bring along, but for later lessons: lesson 07 shows a sound answer to one of 06.
-    # An assignment that has no place among the lessons may use any lesson's checks.
+    # Copy what checks need, except for later lessons, because lesson 07 contains a correct answer
+    # to an exercise of lesson 06. An assignment outside the order may use any lesson's checks.
     checks = _PACKAGE / "checks" / "observe" / "lessons"
     graded = [*before, lesson] if _NUMBERED.match(lesson) else lessons() if lesson else ()
     starts = [checks / "__init__.py", *(checks / f"{slug[3:]}.py" for slug in graded)]
@@ -64,7 +64,7 @@ def stage_package(folder: Path, lesson: str) -> Path:
 
 def _is_visible(path: Path, visible: Collection[Path]) -> bool:
     """Return whether a file is copied, or a folder that holds such files."""
-    if path.suffix == ".pyc":  # not what is left of a module that was removed
+    if path.suffix == ".pyc":  # it may belong to a removed module
         path = path.parents[1] / f"{path.name.partition('.')[0]}.py"
         if not path.is_file():
             return False

@@ -1,7 +1,7 @@
-"""The settings of a run, and what is sent to a worker and back.
+"""The settings of a run, the jobs for workers and their results.
 
-A worker may be another process or another machine. A job holds the bytes of a submission, which
-the worker parses. The worker makes the result: nothing from a student's process is ever unpickled.
+A worker may be another process or another machine. It parses the submission, whose bytes are in the
+job, and makes the result. Nothing from a student's process is ever unpickled.
 """
 
 from collections.abc import Mapping
@@ -19,10 +19,10 @@ class Settings:
     """How a class is graded."""
 
     executor: str = "processes"  # or "serial", or "dask://HOST:PORT"
-    sandbox: str | None = "strict"  # or "off"; None: the stronger one that this machine has
-    workers: int = 0  # processes; 0: one for each core
+    sandbox: str | None = "strict"  # or "off"; None for the best one available
+    workers: int = 0  # 0 means one for each core
     shard: str | None = None  # "k/n": this machine's share of the class
-    limits: Limits = field(default_factory=Limits)  # of each submission
+    limits: Limits = field(default_factory=Limits)
     force: bool = False  # grade unchanged work again
 
 
@@ -35,10 +35,10 @@ class Job:
     key: str  # digests of the submission and of what it is graded with
     data: bytes  # the submitted notebook
     release: str  # the lesson's release notebook
-    seed: str  # the submission's own, from which the inputs of its checks are drawn
-    name: str = "the notebook"  # of the submitted file, for messages
-    tests: Mapping[str, str] = field(default_factory=dict)  # by grade_id, with the hidden parts
-    notices: tuple[str, ...] = ()  # what a person should know of the folder
+    seed: str  # for the inputs of this submission's checks
+    name: str = "the notebook"  # for messages
+    tests: Mapping[str, str] = field(default_factory=dict)  # sources by grade_id, unabridged
+    notices: tuple[str, ...] = ()  # about the folder, for the instructor
     beside: frozenset[str] = frozenset()  # files in the folder, which the guest does not see
 
 
@@ -47,7 +47,7 @@ class Result:
     """The outcome of a job.
 
     `seconds` holds the wall time of each step, "start" (of guests), "cells", "observe", "judge" and
-    "total", and under "cpu" the processor time of worker and guests.
+    "total", and under "cpu" the CPU time of worker and guests.
     """
 
     student: str
@@ -55,7 +55,7 @@ class Result:
     key: str
     notebook: NotebookNode | None = None  # executed
     fault: str | None = None  # why the submission could not be graded
-    is_final: bool = False  # the same submission would fail again: only --force tries it
-    notices: tuple[str, ...] = ()  # what a person should know of the submission
+    is_final: bool = False  # it would fail again, so only --force retries it
+    notices: tuple[str, ...] = ()  # for the instructor
     seconds: dict[str, float] = field(default_factory=dict)
-    log: list[str] = field(default_factory=list)  # what happened, one line each
+    log: list[str] = field(default_factory=list)  # one line for each event

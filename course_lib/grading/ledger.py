@@ -1,8 +1,9 @@
 """Keep the state of each submission, so that a killed run can be resumed.
 
-One file a submission, named after the student, written completely or not at all, with a checksum
-in it. A submission is `graded` once its result is here, and `published` once gradebook and files
-hold it. Its key is made of all that it depends on: change any of that and it is graded again.
+Each submission has one file, named after the student, with a checksum. It is written completely or
+not at all. A submission is `graded` once its result is here, and `published` once it is in the
+gradebook and the files. Its key covers everything that the grade depends on, so any change leads to
+grading it again.
 """
 
 import contextlib
@@ -39,7 +40,7 @@ class Entry:
     student: str
     key: str = ""  # digests of the submission and of what it was graded with
     state: str = ""  # "graded", "published" or "blank"
-    problem: str | None = None  # why it is blank, with the remedy
+    problem: str | None = None  # why it is blank, and the remedy
     is_final: bool = False  # it stays blank until it changes or --force is given
     notices: tuple[str, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
@@ -63,7 +64,7 @@ class Ledger:
         return [entry for entry in found if entry is not None]
 
     def put(self, entry: Entry) -> Entry:
-        """Keep an entry: it is on disk, or GradingError is raised and the old one still is."""
+        """Store an entry on disk. If GradingError is raised, the old entry is still there."""
         text = json.dumps(asdict(entry), ensure_ascii=False)
         document = json.dumps({"sha256": digest(text), "entry": text})
         try:
@@ -81,7 +82,7 @@ class Ledger:
 
 
 def _read(path: Path) -> Entry | None:
-    """Read an entry; None if there is none or it is damaged."""
+    """Read an entry, or return None if there is none or it is damaged."""
     with contextlib.suppress(*_DAMAGED):
         document = json.loads(path.read_text(encoding="utf-8"))
         if document["sha256"] == digest(document["entry"]):
@@ -100,10 +101,10 @@ def digest(text: str) -> str:
 def checks_digest(lesson: str, package: Path = _PACKAGE) -> str:
     """Return a digest of the sources that decide the points of a lesson.
 
-    These are the engine, the exercises, the oracle, and what they import; comments are left out.
+    These are the engine, the exercises, the oracle and their imports, without comments.
     """
 
-    def decides(path: Path) -> bool:  # of grading only the files of the engine can change points
+    def decides(path: Path) -> bool:  # in grading, only the engine's files do
         name = path.relative_to(package).as_posix()
         return name in _ENGINE or name.startswith(("checks/", "exercises/", "reference/"))
 
@@ -113,13 +114,13 @@ def checks_digest(lesson: str, package: Path = _PACKAGE) -> str:
 
 
 def key_of(data: bytes, *conditions: object) -> str:
-    """Return what a result is kept under: digests of the submission, and of all it depends on."""
+    """Return the key of a result: digests of the submission and of all that it depends on."""
     known = hashlib.sha256(repr(conditions).encode("utf-8", "surrogatepass"))
     return f"{work_of(data)}/{known.hexdigest()}"
 
 
 def same_work(key: str, other: str) -> bool:
-    """Return whether two keys are of the same submission, whatever it is graded with."""
+    """Return whether two keys belong to the same submission, whatever it is graded with."""
     return key.partition("/")[0] == other.partition("/")[0]
 
 
@@ -129,9 +130,9 @@ def work_of(data: bytes) -> str:
 
 
 def seed_of(secret: str, student: str, work: str) -> str:
-    """Return the seed of one submission's inputs; printing these inputs helps no other student.
+    """Return the seed of one submission's inputs. Other students have other inputs.
 
-    The same work of the same student meets the same inputs again.
+    The same work of the same student gets the same inputs again.
     """
     parts = (part.encode("utf-8", "surrogatepass") for part in (student, work))
     return hmac.new(secret.encode(), b"\0".join(parts), "sha256").hexdigest()

@@ -23,7 +23,7 @@ class LessonToGrade:
 
     def __init__(self, course: ClassFolder, lesson: str, settings: Settings) -> None:
         self.course, self.lesson, self.settings = course, lesson, settings
-        self.release, self.notebook = course.read_release(lesson)  # as text, and parsed once
+        self.release, self.notebook = course.read_release(lesson)  # as text and parsed
         checks = check_cells(self.notebook)
         counted = {grade_id(cell): cell.metadata["nbgrader"]["points"] for cell in checks}
         if name := other_points(counted, points_set_by_the_class(course.root)):
@@ -31,16 +31,16 @@ class LessonToGrade:
             raise UsageError(f"{what}: run `course build {lesson}`, then grade again")
         self.tests = course.read_tests(lesson, self.notebook)
         self.ledger = Ledger(course.ledger_path(lesson))
-        self.seed = course.check_seed()  # from which each submission's own is made
+        self.seed = course.check_seed()  # each submission's seed is derived from it
 
     def key(self, data: bytes) -> str:
-        """Return what the result of a submission is kept under."""
-        checks = checks_digest(self.lesson)  # half a second's work, while workers come up
+        """Return the ledger key of a submission's result."""
+        checks = checks_digest(self.lesson)  # takes half a second, while workers start
         return key_of(data, self.release, self.seed, self.settings.limits, self.tests, checks)
 
 
 def plan(task: LessonToGrade, submission: Submission, known: Collection[str]) -> Entry | Job:
-    """Decide what a submission needs; grades of `known` students are current in the gradebook."""
+    """Decide what a submission needs. Grades of `known` students are current in the gradebook."""
     student, entry = submission.student, task.ledger.get(submission.student)
     submission = choose(submission, functools.partial(has_answers, task.lesson, task.notebook))
     notices = submission.notices
@@ -70,12 +70,12 @@ def plan(task: LessonToGrade, submission: Submission, known: Collection[str]) ->
 
 
 def unchanged(task: LessonToGrade, entry: Entry, known: Collection[str]) -> Entry | None:
-    """Return the entry to publish for work graded before; None if it must be graded."""
+    """Return the entry to publish for work graded before, or None if it must be graded."""
     if entry.state != "published":
         return entry if entry.state == "graded" else None
     notebook = task.course.read_graded(entry.student, task.lesson)
     if notebook is None or entry.student in known:
         return entry if notebook else None
-    # The gradebook was lost, another machine graded this share, or the lateness has changed.
+    # The gradebook was lost, another machine graded this shard, or the lateness has changed.
     again = replace(entry, state="graded", notebook=nbformat.v4.writes(notebook, indent=None))
     return task.ledger.put(again)

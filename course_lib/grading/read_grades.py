@@ -1,4 +1,4 @@
-"""Read a lesson back: gradebook, graded notebooks and the ledger's notes, as one `GradedLesson`."""
+"""Combine gradebook, graded notebooks and the ledger's notes into one `GradedLesson`."""
 
 from dataclasses import replace
 
@@ -15,10 +15,10 @@ from course_lib.grading.ledger import Entry, Ledger
 
 
 def read_lesson(course: ClassFolder, lesson: str, *, brief: bool = False) -> GradedLesson:
-    """Return everything known about a lesson.
+    """Return all grades of a lesson.
 
-    If `brief`, only graded notebooks in which points are missing are read, to say why. Mistakes
-    and messages are left out then.
+    If `brief`, read only graded notebooks in which points are missing, to find the reasons. The
+    result then has no mistakes and messages.
     """
     entries = {e.student: e for e in Ledger(course.ledger_path(lesson)).entries()}
     submitted = course.step("submitted")
@@ -37,7 +37,7 @@ def read_lesson(course: ClassFolder, lesson: str, *, brief: bool = False) -> Gra
             if submission.extension:
                 extensions[student] = f"{submission.duedate:%Y-%m-%d %H:%M} UTC"
                 if not (student in entries or course.read_graded(student, lesson)):
-                    continue  # the row is there for the extension alone
+                    continue  # the row only stores an extension
             graded = _from_gradebook(submission, exercises, answers)
             if graded.state == BLANK or not brief:
                 read = course.read_graded(student, lesson, brief=True)
@@ -66,7 +66,7 @@ def _points(assignment: Assignment) -> tuple[dict[str, float], dict[str, float]]
 def _from_gradebook(
     submission: Submission, exercises: dict[str, float], answers: dict[str, float]
 ) -> GradedSubmission:
-    """Return a submission from the gradebook alone."""
+    """Return a submission with only the gradebook's data."""
     grades = {grade.cell.name: grade for nb in submission.notebooks for grade in nb.grades}
     return GradedSubmission(
         submission.student_id,

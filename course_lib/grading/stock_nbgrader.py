@@ -1,4 +1,4 @@
-"""Steps that stock `nbgrader autograde` and formgrader run for the course; `course grade` does not.
+"""The course's steps for stock `nbgrader autograde` and formgrader, unused by `course grade`.
 
 nbgrader_config.py names them, so that stock nbgrader gives honest work the same grades.
 """
@@ -21,7 +21,7 @@ from course_lib.grading.intake.read import released
 from course_lib.grading.intake.rebuild import rebuild
 from course_lib.grading.ledger import seed_of, work_of
 
-# What nbgrader_config.py sets; stock steps and ours in the order in which they run.
+# The settings of nbgrader_config.py, with nbgrader's steps and ours in their order.
 SANITIZE = [
     "course_lib.grading.stock_nbgrader.RebuildSubmission",
     "nbgrader.preprocessors.ClearOutput",
@@ -41,10 +41,10 @@ AUTOGRADE = [
 
 
 class RebuildSubmission(NbGraderPreprocessor):
-    """First step of sanitizing: the student's answers in the release notebook."""
+    """The first step of sanitizing, which puts the student's answers into the release notebook."""
 
     def preprocess(self, nb: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
-        """Replace the notebook by the rebuilt one; notices go to its metadata and the log."""
+        """Replace the notebook by the rebuilt one, with notices in its metadata and the log."""
         about, course = resources["nbgrader"], coursedir_of(self)
         folder = course.format_path(course.release_directory, ".", about["assignment"])
         path = Path(folder) / f"{about['notebook']}.ipynb"
@@ -73,14 +73,14 @@ class ExecuteWithSeed(Execute):
         os.environ[SEED] = seed_of(before or secret_seed(private), about["student"], work)
         try:
             return super().preprocess(nb, resources, km)
-        finally:  # formgrader's server goes on
+        finally:  # formgrader's server continues
             os.environ.pop(SEED)
             if before is not None:
                 os.environ[SEED] = before
 
 
 class CleanOutputs(NbGraderPreprocessor):
-    """After execution: stderr of a check costs no points, and outputs hold nothing that runs."""
+    """A step after execution that removes stderr of checks and anything that runs from outputs."""
 
     def preprocess_cell(
         self, cell: NotebookNode, resources: dict, index: int
@@ -96,7 +96,7 @@ class CleanOutputs(NbGraderPreprocessor):
 
 
 class SaveCheckedGrades(SaveScores):
-    """Saves scores, those of check cells as `read_check` reads them."""
+    """The step that saves scores. For check cells, `read_check` reads them."""
 
     def score_of(self, cell: NotebookNode) -> float | None:
         """Return the points of a graded cell, or None to leave it to a person."""

@@ -1,4 +1,4 @@
-"""What a notebook calls: `check`, `hint`, `carry_on`, `progress` and the rest.
+"""The functions that a notebook calls, such as `check`, `hint`, `carry_on` and `progress`.
 
 There are two implementations. `_judged_here` judges answers in this process, for students, the
 build and stock nbgrader. `_judged_outside` is for submissions that `course grade` runs in its

@@ -1,4 +1,4 @@
-"""The tools as students call them: the judge is in this process."""
+"""Implement the notebook's functions for students, with the judge in the same process."""
 
 import difflib
 import inspect
@@ -45,7 +45,7 @@ class Session:
         last: the answers as last checked, for the check of a lesson as a whole.
         right: the answers that got full marks in their last check.
         from_library: the answers that `carry_on` took from the student's library.
-        said: the exercises of which a line says whose answer the notebook goes on with.
+        said: the exercises for which a printed line names whose answer the notebook continues with.
         unshown: the points of checks whose reports are not displayed yet.
     """
 
@@ -64,7 +64,7 @@ def check(exercise: str, obj: object = None, *, seed: object = None) -> float:
 
     Args:
         exercise: name of the exercise. A lesson's name, such as "02_masked_softmax", checks
-            whether your own answers, right or wrong, work together.
+            whether your own answers, correct or not, work together.
         obj: the answer; looked up in the notebook by the exercise's name if not given.
         seed: fixes the random inputs. Without it every check of an exercise uses the same
             inputs; grading uses others.
@@ -78,7 +78,7 @@ def check(exercise: str, obj: object = None, *, seed: object = None) -> float:
     wanted, namespace = find(exercise), _namespace()
     if seed is None:
         seed = os.environ.get("COURSE_CHECK_SEED", "public")  # secret under grading
-    # Like grading, a check judges one exercise, whatever its helpers of earlier lessons do.
+    # Like grading, judge this exercise alone, even if answers of earlier lessons that it uses fail.
     beside = lessons()[wanted.lesson].exercises
     helpers = {
         name: getattr(course_lib, name)
@@ -116,7 +116,7 @@ def check(exercise: str, obj: object = None, *, seed: object = None) -> float:
 
 
 def hint(exercise: str, level: int = 1) -> None:
-    """Show a hint. Level 1 gives the concept, 2 where to look, 3 a last push."""
+    """Show a hint. Level 1 names the concept, 2 says where to look, and 3 gives a last push."""
     if exercise not in _checkable():
         _show(*_no_such_exercise(exercise))
         return
@@ -131,17 +131,17 @@ def hint(exercise: str, level: int = 1) -> None:
 
 
 def carry_on(exercise: str, *more: str) -> Any:
-    """Return the answers that the notebook goes on with, and print whose they are.
+    """Return the answers that the notebook continues with, and print whose they are.
 
     Args:
         exercise: name of the exercise.
         more: names of further exercises.
 
     Returns:
-        For each exercise, your own answer if its last check in this session gave full marks and
-        you have not redefined it since; else the one in your library, `my_attention`; else, and
-        always under grading, the course's version. In a bundle that leaves out the course's
-        version, your own answer as it is. Several names give a tuple.
+        Your own answer if its last check in this session gave full marks and you have not redefined
+        it since; otherwise the answer in your library, `my_attention`; otherwise the course's
+        version. Grading always uses the course's version. A bundle without the course's version
+        uses your own answer as it is. Several names give a tuple.
 
     Raises:
         ValueError: there is no such exercise.
@@ -167,7 +167,7 @@ def carry_on(exercise: str, *more: str) -> Any:
 
 
 class _Going(NamedTuple):
-    """An answer that the notebook goes on with, and the words that say whose it is."""
+    """An answer that the notebook continues with, and the words that say whose it is."""
 
     value: object
     said: str
@@ -196,7 +196,7 @@ def _going_on(exercise: str, namespace: dict) -> _Going:
 
 
 def _say_going_on(exercise: str, whose: str, *, update: bool = False) -> None:
-    """Display whose answer the notebook goes on with, or update that line where it stands."""
+    """Display whose answer the notebook continues with, or update the line displayed earlier."""
     line = f"{exercise}: going on with {whose}"
     if getattr(current_shell(), "kernel", None) is None:
         print(line)
@@ -272,7 +272,7 @@ def _namespace() -> dict:
 
 
 def _shown(points: float, text: str, page: str, report: Mapping[str, object] = {}) -> Points:
-    """Return points that the notebook shows as the report, being the result of the check's cell.
+    """Return points that the notebook displays as a report if they are the result of the cell.
 
     If they are not its result, the next check or the end of the cell displays the report. A
     console would show only the number, so the report is displayed at once there.

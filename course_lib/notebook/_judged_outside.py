@@ -15,8 +15,8 @@ _own_library = importlib.import_module("my_attention")  # notebook/stand_in/my_a
 def check(exercise: str, obj: object = None, *, seed: object = None) -> float:
     """Print that the answer is judged elsewhere, and return 0 points.
 
-    The grader never runs a lesson's own check cells. Only a call in a student's own cell comes
-    here.
+    The grader never runs a lesson's own check cells. Only a call in a student's own cell reaches
+    this function.
     """
     print(f"{exercise}: judged outside this notebook, after this cell")
     answer = own_version(exercise)

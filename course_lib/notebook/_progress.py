@@ -1,7 +1,7 @@
 """Keep each check's best result in one small file, and show it.
 
 Only a check that someone runs in a notebook counts, not one that a program runs (grading, the
-build, nbval). A problem with the file never reaches the student. It only costs the progress.
+build, nbval). A problem with the file never interrupts the student. Only the progress is lost.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from course_lib.workspace.folder import find_root
 from course_lib.workspace.locks import only_one
 
 _COUNTED = ("correct", "incorrect", "raised")
-_WIDTH = 12  # of a bar, in characters
+_WIDTH = 12  # characters of a bar
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Best:
 
     outcome: str = "not_attempted"
     points: float = 0.0
-    when: str = ""  # of this result: UTC, ISO 8601
+    when: str = ""  # UTC, ISO 8601
     tries: int = 0
 
 
@@ -151,7 +151,7 @@ class Progress:
         return [pair for pair in self._by_lesson() if any(line.best.tries for line in pair[1])]
 
     def _notes(self) -> list[list[str]]:
-        """Return what to know beside the results, in lines of at most 80 columns but for paths."""
+        """Return the notes below the results. Only lines with a path exceed 80 columns."""
         written = self._totals()["written_points"]
         counted = (
             "★ is optional and not in the totals at the top. The maximum includes "

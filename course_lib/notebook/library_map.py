@@ -1,7 +1,7 @@
 """Show a student's own library as the parts of a Transformer, with theirs filled.
 
-Theirs have a thick border, a fill, bold words and a check mark; those that are still the course's
-have a dashed border. Numbers go through the parts from top to bottom.
+The student's own parts have a thick border, a fill, bold words and a check mark. Parts that are
+still the course's have a dashed border. Data flows from top to bottom.
 """
 
 from collections.abc import Collection, Sequence
@@ -23,8 +23,8 @@ class Part(NamedTuple):
 
     Attributes:
         name: what it is called.
-        depth: 0 outside of the blocks, 1 in a block, 2 in its attention, -1 beside it all.
-        exercises: those that make it.
+        depth: 0 outside the blocks, 1 in a block, 2 in its attention, -1 outside the model.
+        exercises: the exercises whose answers it consists of.
     """
 
     name: str
@@ -36,7 +36,7 @@ def library_map(parts: Sequence[Part], own: Collection[str]) -> str:
     """Return HTML that shows the parts of a Transformer, with the student's own filled.
 
     Args:
-        parts: in the order in which numbers go through them, equal depths next to each other.
+        parts: the parts in the order of the computation, equal depths next to each other.
         own: the exercises whose answers are the student's own.
     """
     names = [name for part in parts for name in part.exercises]

@@ -3,8 +3,7 @@
 The files are ordinary Python and belong to the student. Each holds an answer's source with the
 imports, helpers and simple constants that it uses. The source of a name is the latest statement in
 the executed cells that defines it. An answer is first written to a trial file, imported from there
-and checked once more. Only then does it replace the previous file. Nothing that goes wrong here
-costs points.
+and checked once more. Only then does it replace the previous file. Errors here never cost points.
 """
 
 import ast
@@ -48,19 +47,19 @@ _STUB = "# YOUR CODE HERE"
 _CARRIED_ON = re.compile(r"[\w, ]+=\s*carry_on\(")
 _DEFINES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign)
 _LONGEST = 2000  # characters of a constant
-_SHARED = {"site-packages", "dist-packages", "course_lib", PACKAGE}  # not beside the notebook
+_SHARED = {"site-packages", "dist-packages", "course_lib", PACKAGE}  # not local files
 
 
 class NotKept(Exception):
-    """Why an answer cannot be written down, and what to do: the rest of a sentence."""
+    """The answer cannot be saved. The message ends a sentence with the reason and the remedy."""
 
 
 def folder() -> Path:
     """Return the library's folder. It is never inside a lesson's folder, which is submitted.
 
-    The library is in the course's folder. Without a course's folder, as where nbgrader fetches
-    lessons, it is beside the lessons' folders, or else beside the notebook. If that place cannot be
-    written, it is in the student's Jupyter data.
+    The library is in the course's folder. Without a course's folder, as with lessons fetched by
+    nbgrader, it is beside the lessons' folders, or else beside the notebook. If that place cannot
+    be written, it is in the student's Jupyter data.
     """
     here = Path.cwd()
     lesson = next((place for place in (here, *here.parents) if place.name in lessons()), None)
@@ -176,7 +175,7 @@ def _write(exercise: str, namespace: Mapping[str, object], place: Path) -> bool:
         os.replace(trial, path)
     finally:
         trial.unlink(missing_ok=True)
-        # Python takes a compiled file for current if size and whole seconds are equal.
+        # Python trusts a compiled file if size and time in seconds of the source match.
         shutil.rmtree(place / "__pycache__", ignore_errors=True)
         _write_start(place)
         _forget()
@@ -200,7 +199,7 @@ def _check_again(exercise: str, trial: Path) -> None:
 
 
 def _write_start(place: Path, without: str = "") -> None:
-    """Write the package's `__init__.py`, which imports every answer but `without`."""
+    """Write the package's `__init__.py`, which imports every answer except `without`."""
     answers = [name for name in _texts(place) if name != without]
     text = "\n".join([_ABOUT, *(f"from {PACKAGE}._{name} import {name}" for name in answers), ""])
     path = place / "__init__.py"
@@ -209,7 +208,7 @@ def _write_start(place: Path, without: str = "") -> None:
 
 
 def _package(place: Path, without: str = "") -> ModuleType:
-    """Import the library without one answer, anew if its files have changed.
+    """Import the library without one answer, again if its files have changed.
 
     Raises:
         NotKept: a file cannot be imported, or another package has the library's name.
@@ -302,7 +301,7 @@ class _Collector:
         raise NotKept(f"it uses `{name}`, which {why} and check again")
 
     def _import_of(self, name: str) -> str:
-        """Return the import that bound `name` last, or "" if none did or a local file is meant."""
+        """Return the last import of `name`, or "" if there is none or it imports a local file."""
         node = next((node for node, _, bound in self.statements if name in bound), None)
         for alias in node.names if isinstance(node, ast.Import | ast.ImportFrom) else []:
             module = getattr(node, "module", "")
@@ -323,7 +322,7 @@ def _statements(cell: str) -> Iterator[tuple[ast.stmt, str, set[str]]]:
     except (SyntaxError, ValueError):
         return
     for node in body:
-        match node:  # %%time and the like, as IPython writes them
+        match node:  # cell magics such as %%time, as IPython rewrites them
             case ast.Expr(ast.Call(ast.Attribute(attr="run_cell_magic"), [_, _, ast.Constant(b)])):
                 yield from _statements(str(b))
             case _:

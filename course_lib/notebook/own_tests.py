@@ -11,7 +11,7 @@ from course_lib.exercises import names
 from course_lib.notebook import own_library
 
 FILE = "test_attention.py"
-# Whatever configuration lies above the folder, such as the course's own, is left out.
+# Ignore any pytest configuration above the folder, such as the course's own.
 _ALONE = ("-q", "--color=no", "-p", "no:cacheprovider", "--noconftest", "-c", os.devnull)
 
 

@@ -33,7 +33,7 @@ def main(argv: Sequence[str], run: Callable[[list[str]], int], root: Path = ROOT
 
     Args:
         argv: the verb and its arguments.
-        run: runs them in this process, where it is in that environment already.
+        run: runs the verb in this process if it already uses that environment.
         root: the clone.
     """
     try:
@@ -53,7 +53,7 @@ def main(argv: Sequence[str], run: Callable[[list[str]], int], root: Path = ROOT
 
 
 def runs_complete(root: Path) -> bool:
-    """Say whether the running Python already holds the course and all it needs."""
+    """Return whether the running Python already has the course and its dependencies."""
     if (root / "pyproject.toml").is_file() and _runs_in(root / ".venv"):
         return is_ready(root)
     try:
@@ -64,7 +64,7 @@ def runs_complete(root: Path) -> bool:
 
 
 def ensure(root: Path) -> Path:
-    """Return the Python of a finished `.venv` in `root`, made or fixed first where needed."""
+    """Return the Python of the `.venv` in `root`, after making or repairing it if needed."""
     for name in ("pyproject.toml", "constraints.txt"):
         if not (root / name).is_file():
             raise SetupError(
@@ -93,7 +93,7 @@ def _pyproject(root: Path) -> dict[str, Any]:
 
 
 def fingerprint(root: Path) -> str:
-    """Hash what decides the contents of the environment: dependencies, constraints, place."""
+    """Hash what determines the environment's contents: dependencies, constraints and location."""
     project = _pyproject(root)
     parts = [
         json.dumps([project.get("project"), project.get("build-system")], sort_keys=True),
@@ -104,7 +104,7 @@ def fingerprint(root: Path) -> str:
 
 
 def is_ready(root: Path) -> bool:
-    """Say whether `.venv` was finished from the same dependencies and its Python still works."""
+    """Return whether `.venv` was finished from the same dependencies and its Python still works."""
     venv = root / ".venv"
     try:
         stamp = json.loads((venv / "course-stamp.json").read_text(encoding="utf-8"))
@@ -127,7 +127,7 @@ def _python_version(venv: Path) -> str:
 
 
 def check_can_install(root: Path) -> None:
-    """Raise a SetupError for what can be known before anything is written."""
+    """Raise a SetupError for a problem that is visible before anything is written."""
     missing = [name for name in ("venv", "ensurepip") if importlib.util.find_spec(name) is None]
     if missing:
         raise SetupError(
@@ -154,7 +154,7 @@ def install(root: Path) -> None:
     stamp = venv / "course-stamp.json"
     stamp.unlink(missing_ok=True)
     _say("installing PyTorch, Jupyter and the course into .venv (some minutes)")
-    # Called by its own Python, an environment cannot be replaced.
+    # An environment cannot be replaced while its own Python runs this.
     if not _runs_in(venv) and not _python_version(venv):
         _run([sys.executable, "-m", "venv", "--clear", str(venv)], f"{venv} was not made")
     named = os.environ.get("COURSE_TORCH_INDEX")
@@ -190,7 +190,7 @@ def _run(command: list[str], problem: str) -> None:
     Raises:
         SetupError: it failed.
     """
-    # Settings of the user's own pip that would install somewhere else than into .venv.
+    # These pip settings of the user would install outside .venv.
     elsewhere = {"PIP_USER": "0", "PIP_TARGET": "", "PIP_PREFIX": "", "PIP_ROOT": ""}
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # subprocess.run then ends pip, too
     if subprocess.run(command, stdout=sys.stderr, env=os.environ | elsewhere).returncode:
@@ -203,7 +203,7 @@ def _run(command: list[str], problem: str) -> None:
 def hand_over(command: Sequence[str]) -> int:
     """Replace this process by `command`; where the system cannot, run it and return its exit code.
 
-    Ctrl-C reaches the command directly (Jupyter asks before it stops): here it is waited out.
+    Ctrl-C reaches the command directly, and Jupyter asks before it stops. So this process waits.
     """
     sys.stdout.flush()
     sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""`course doctor`: each finding about the installation is ok or holds the command that fixes it."""
+"""Check the installation. Each finding is ok or contains the command that fixes it."""
 
 import getpass
 import importlib.metadata
@@ -25,7 +25,7 @@ WRITTEN = ("notebooks", "gradebook.db", ".course", "autograded", "feedback")
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing looked at: whether it is well, what was seen, and the command that fixes it."""
+    """The result of one check: whether it passed, what was seen, and the command that fixes it."""
 
     topic: str
     ok: bool
@@ -64,7 +64,7 @@ def reinstall(clone: Path = ROOT) -> str:
 
 
 def look_at_python() -> Finding:
-    """Say which Python runs, and whether PYTHONPATH replaces its packages by others."""
+    """Report which Python runs, and whether PYTHONPATH shadows its packages."""
     oldest = ".".join(map(str, OLDEST_PYTHON))
     where = f"{platform.python_version()} on {platform.system()}, {sys.executable}"
     fix = f"install Python {oldest} or newer, then: python{oldest} -m course_lib doctor"
@@ -88,7 +88,7 @@ def look_at_packages(clone: Path) -> Finding:
     wrong = [f"{name} is missing" for name in core if _plain(name) not in found]
     pins = [line for line in path.read_text(encoding="utf-8").splitlines() if "==" in line]
     for name, _, pinned in (line.partition(";")[0].strip().partition("==") for line in pins):
-        installed = found.get(_plain(name), pinned)  # else it is an optional one
+        installed = found.get(_plain(name), pinned)  # an optional package may be missing
         if installed != pinned:
             wrong.append(f"{name} {installed} instead of {pinned}")
     fix = f"{sys.executable} -m pip install -c {path} -e {clone}"
@@ -143,10 +143,10 @@ def look_at_kernel(clone: Path) -> Finding:
 
 
 def look_at_folder(root: Path | None) -> Finding:
-    """Say whether the course's folder, and what the verbs write in it, can be written."""
+    """Check that the course's folder, and the files that verbs write in it, are writable."""
     if root is None:
         seen = f"{Path.cwd()} is not inside a course"
-        is_clone = (ROOT / "nbgrader_config.py").is_file()  # or a bundle, but not a wheel
+        is_clone = (ROOT / "nbgrader_config.py").is_file()  # true in a bundle too, false in a wheel
         fix = f"cd {ROOT}" if is_clone else "course init FOLDER, then: cd FOLDER"
         return Finding("folder", False, seen, fix)
     try:
@@ -174,12 +174,12 @@ def look_at_disk(folder: Path) -> Finding:
 
 
 def look_at_sandbox(root: Path | None) -> Finding:
-    """Try out how far `course grade` can shut a student's code in; needed for a class."""
+    """Find out how well `course grade` can confine students' code here."""
     from course_lib.grading.executors.local import reached
 
     found = reached(None)
     seen = f"{found}; {found.holds}".removeprefix("sandbox ")
-    signs = (".course/init.json", "submitted")  # of a class; a student's folder has neither
+    signs = (".course/init.json", "submitted")  # a class folder has both, a student's has neither
     needed = root is not None and any((root / sign).exists() for sign in signs)
     fix = found.refused.get("strict", "").rpartition("; ")[2]
     fix += "; or, if you trust everyone who submits: course grade LESSON --trusted --sandbox off"

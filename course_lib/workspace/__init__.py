@@ -1,1 +1,1 @@
-"""What every command shares: the course folder, its sources, locks, progress steps and errors."""
+"""The course folder, its sources, locks, progress steps and errors, used by every command."""

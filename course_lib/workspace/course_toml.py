@@ -6,7 +6,7 @@
     [starred]
     combine_masks = false
 
-The file lies in the course folder. A bundle for students carries it in course_lib.
+The file is in the course folder. In a bundle for students, it is in course_lib.
 """
 
 import difflib
@@ -21,30 +21,30 @@ from course_lib.workspace.errors import UsageError
 from course_lib.workspace.folder import find_root
 
 FILE = "course.toml"
-FOLDER = "COURSE_FOLDER"  # in the environment: the course folder of a notebook that runs elsewhere
+FOLDER = "COURSE_FOLDER"  # environment variable for notebooks that run outside the folder
 LEAST = 0.1  # points, since partial credit is rounded to tenths
 
 
 @dataclass(frozen=True, eq=False)
 class ClassSettings:
-    """What a class sets for itself, by exercise."""
+    """The points and stars that a class overrides, by exercise."""
 
     points: Mapping[str, float] = field(default_factory=dict)
     starred: Mapping[str, bool] = field(default_factory=dict)
 
 
 def other_points(counted: Mapping[str, float], wanted: Mapping[str, float]) -> str | None:
-    """Return an exercise that a release counts with other points than wanted, or None."""
+    """Return an exercise whose points in a release differ from those wanted, or None."""
     return next((n for n, points in counted.items() if wanted.get(n, points) != points), None)
 
 
-_NOTHING = ClassSettings()  # always the same one, since exercises are kept by these settings
+_NOTHING = ClassSettings()  # one object, because it is a key of the cache of exercises
 
 
 def read_settings(
     root: Path | None, exercises: Collection[str], lessons: Collection[str]
 ) -> ClassSettings:
-    """Return what a course folder sets, the one around the working directory if `root` is None.
+    """Return the settings of a course folder, found around the working directory if None.
 
     Args:
         root: the course folder.

@@ -1,4 +1,4 @@
-"""The environment for child processes, without the secrets that a grader's may hold."""
+"""The environment for child processes, without the secrets that the grader's may contain."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ _LONGEST_TMPDIR = 70  # a socket's path has at most 107 bytes on Linux and 103 o
 
 
 def of_pythonpath(error: BaseException) -> str | None:
-    """Return the remedy for an import that failed in a folder of PYTHONPATH; None for others."""
+    """Return the remedy for an import that failed in a folder of PYTHONPATH, or None for others."""
     if isinstance(error, ImportError):
         for frame in reversed(traceback.extract_tb(error.__traceback__)):
             if folder := pythonpath_of(frame.filename):
@@ -34,13 +34,13 @@ def long_tmpdir() -> str | None:
 
 
 def pythonpath_of(file: str) -> str | None:
-    """Return the folder of PYTHONPATH that a file lies in, or None."""
+    """Return the folder of PYTHONPATH that contains a file, or None."""
     folders = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     return next((folder for folder in folders if Path(file).is_relative_to(folder)), None)
 
 
 class CourseError(Exception):
-    """Something a person has to change; `exit_code` is what the command line ends with."""
+    """A problem that the user has to fix. `exit_code` is the exit code of the command."""
 
     exit_code = 1
 
@@ -52,7 +52,7 @@ class UsageError(CourseError):
 
 
 class BuildError(CourseError):
-    """Something an author has to fix before a lesson can be built.
+    """A problem that an author has to fix before a lesson can be built.
 
     Args:
         path: the file to open, relative to the course root where possible.
@@ -72,7 +72,7 @@ class GradingError(CourseError):
 
 
 class ExportError(GradingError):
-    """An export was asked for wrongly, or its file is not the right one."""
+    """The options of an export are wrong, or its file is not the right one."""
 
     exit_code = 2
 

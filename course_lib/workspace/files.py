@@ -23,7 +23,7 @@ def write_atomically(
     except BaseException:  # also when interrupted
         scratch.unlink(missing_ok=True)
         raise
-    if durably and hasattr(os, "O_DIRECTORY"):  # where the system can do that
+    if durably and hasattr(os, "O_DIRECTORY"):  # Windows cannot open a folder
         descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(descriptor)

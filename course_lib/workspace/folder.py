@@ -21,7 +21,7 @@ def find_root(start: Path) -> Path | None:
 
 
 def load_config(root: Path) -> "Config":
-    """Return what nbgrader_config.py in `root` configures, a traitlets Config.
+    """Return the traitlets Config that nbgrader_config.py in `root` sets up.
 
     Raises:
         UsageError: the file cannot be run.
@@ -31,7 +31,7 @@ def load_config(root: Path) -> "Config":
     path = root / "nbgrader_config.py"
     try:
         return PyFileConfigLoader(path.name, path=str(root)).load_config()
-    except (Exception, SystemExit) as error:  # whatever its author wrote there
+    except (Exception, SystemExit) as error:  # the file can run any code
         what = f"{type(error).__name__}: {error}"
         raise UsageError(f"{path} cannot be run ({what}); fix it and call again") from error
 
@@ -48,7 +48,7 @@ def course_root() -> Path:
 
 
 def with_sources(needed: str) -> Path:
-    """Return the course's folder if it holds `needed`, or else the clone that is installed.
+    """Return the course's folder if it holds `needed`, or else the installed clone.
 
     Raises:
         UsageError: the course is installed from a wheel, which has no tests and no site.
@@ -84,7 +84,7 @@ def chosen_assignments(root: Path, wanted: list[str] | None) -> list[str] | None
 
 
 def chosen_lessons(root: Path, wanted: list[str] | None) -> list[str] | None:
-    """Return the lessons that a command works on; None stands for all."""
+    """Return the lessons that a command works on, or None for all."""
     return [find_lesson(lesson_names(root), name) for name in wanted] if wanted else None
 
 

@@ -115,14 +115,14 @@ def _files_of(source: str, library: Path, solutions: Mapping[str, Path]) -> set[
             stem = library.joinpath(*dotted[1:length])
             if stem.is_dir():
                 found.add(stem / "__init__.py")
-                if stem == library / "plotting":  # a package of figures, all in one look
+                if stem == library / "plotting":  # figures share one style, so all its files count
                     found |= {*stem.glob("*.py"), *stem.glob("*.js")}
             else:
                 found.add(stem.with_suffix(".py"))
     return found
 
 
-@functools.lru_cache(maxsize=1024)  # all lessons and their bundles ask for the same files
+@functools.lru_cache(maxsize=1024)  # lessons and bundles share most files
 def _imported(source: str) -> frozenset[tuple[str, ...]]:
     """Return the names that a source imports from course_lib or takes with `carry_on`."""
     found: set[tuple[str, ...]] = set()

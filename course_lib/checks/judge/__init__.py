@@ -1,1 +1,1 @@
-"""Decides what an observation is worth: violations, the known mistake, points, the report."""
+"""Judge observations: find violations and the known mistake, count points, write the report."""

@@ -1,4 +1,4 @@
-"""Compare what was recorded with what was expected.
+"""Compare recorded results with expected ones.
 
 A comparison gets the probe, the expected result and the recorded outputs. Their types and shapes
 have already been checked. It returns a `Problem` or None. An exercise may define its own."""
@@ -16,7 +16,7 @@ from course_lib.checks.observe.record import Recorded
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong: an id for tests and class reports, a fact, and one question or pointer."""
+    """A problem: an id for tests and class reports, a fact, and one question or pointer."""
 
     id: str
     message: str
@@ -25,7 +25,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Cause(Problem):
-    """A problem whose fact says what the code does. The mistake is called `name`, or else `id`."""
+    """A problem whose fact says what the code does. The mistake's id is `name`, or else `id`."""
 
     name: str = ""
 
@@ -36,7 +36,7 @@ WRONG_VALUES = Problem("wrong_values", "")  # the report adds the numbers
 def tolerance_for(probe: Probe, recorded: Recorded) -> float:
     """Return the tolerance: 1e-7 in float64, 1e-4 in float32, and more in half precision.
 
-    It is 2e-6 for float32 from float64 inputs. Half precision counts only if it was asked for.
+    It is 2e-6 for float32 from float64 inputs. Half precision is tolerated only if requested.
     """
     if probe.tolerance is not None:
         return probe.tolerance
@@ -53,7 +53,7 @@ _COARSE = ("float32", *_HALF)
 
 
 def _asked_in(probe: Probe) -> set[str]:
-    """Return the dtypes of the inputs, and what a dtype argument asks for."""
+    """Return the dtypes of the inputs and of a dtype argument."""
     values = probe.inputs().values()
     named = {str(value.name) for value in values if getattr(value, "name", "") in _COARSE}
     held = {str(array.data.dtype) for array in probe.arrays().values()}
@@ -72,7 +72,7 @@ def differing(expected: np.ndarray, data: np.ndarray, tolerance: float) -> np.nd
     """Return True where two arrays of one shape differ by more than the tolerance."""
     expected = expected.astype(float)
     data = data.astype(complex if data.dtype.kind == "c" else float)
-    with np.errstate(all="ignore"):  # as np.allclose, in a third of its time
+    with np.errstate(all="ignore"):  # like np.allclose, but three times as fast
         near = (np.abs(data - expected) <= tolerance * (1 + np.abs(expected))) & np.isfinite(
             expected
         )
@@ -101,11 +101,11 @@ def close(probe: Probe, expected: Any, recorded: Recorded) -> Problem | None:
 
 
 def _nearly(expected: np.ndarray, data: np.ndarray) -> Problem | None:
-    """Return the problem for numbers that are right except for their last digits."""
+    """Return the problem for numbers that are correct except for their last digits."""
     if expected.dtype.kind != "f" or data.dtype.kind != "f" or not np.isfinite(expected).all():
         return None
     largest = np.abs(expected).max(initial=0.0)
-    with np.errstate(over="ignore"):  # numbers near the largest of their dtype
+    with np.errstate(over="ignore"):  # numbers near their dtype's maximum
         error = np.abs(data - expected).max(initial=0.0) / largest if largest else np.inf
     if not 0 < error < _NEARLY:
         return None
@@ -116,20 +116,20 @@ def _nearly(expected: np.ndarray, data: np.ndarray) -> Problem | None:
     )
 
 
-_NEARLY = 1e-3  # relative to the largest number; more is another formula
+_NEARLY = 1e-3  # relative to the largest number; a larger error means another formula
 _WHERE_NAN = "Which step computes 0 / 0, inf / inf, 0 * inf or inf - inf?"
 
 
-FALSE_ALARM = 1e-7  # of each statistical test below; one probe makes at most six of them
+FALSE_ALARM = 1e-7  # probability per statistical test below; a probe runs at most six
 
 
 def dropout_on_weights(probe: Probe, expected: Any, recorded: Recorded) -> Problem | None:
-    """Check that each weight is dropped alone with probability p, and kept as w / (1 - p).
+    """Check that each weight is dropped independently with probability p, or scaled to w / (1 - p).
 
-    The weights that made the outputs are solved for, from values with more columns than there are
-    keys (`dropout_values`). A right answer fails with a probability below 6 * `FALSE_ALARM`; that
-    takes 2000 weights or more. The probe gives p as the option `dropout`; with `num_heads`, head h
-    is columns h*d..(h+1)*d of `values` and outputs.
+    The comparison solves for the weights that produced the outputs. Therefore the values have more
+    columns than there are keys (`dropout_values`). With 2000 weights or more, a correct answer
+    fails with a probability below 6 * `FALSE_ALARM`. The probe gives p as the option `dropout`.
+    With `num_heads`, head h is columns h*d..(h+1)*d of `values` and outputs.
     """
     options = {**probe.inputs(), **(probe.construct or {})}
     p, heads = float(options["dropout"]), int(options.get("num_heads", 1))
@@ -162,7 +162,7 @@ def dropout_on_weights(probe: Probe, expected: Any, recorded: Recorded) -> Probl
 def dropout_values(
     rng: np.random.Generator, *shape: int, extra: int = 3, num_heads: int = 1
 ) -> np.ndarray:
-    """Return values for `dropout_on_weights`: (..., num_keys), `extra` columns more per head."""
+    """Return values for `dropout_on_weights`, with `extra` more columns per head than keys."""
     eye = np.broadcast_to(np.eye(shape[-1]), (*shape, shape[-1]))
     parts = [part for _ in range(num_heads) for part in (eye, rng.normal(0, 1, (*shape, extra)))]
     return np.concatenate(parts, axis=-1) + rng.normal(0, 0.02, (*shape, 1))
@@ -197,7 +197,7 @@ def _wrong_drops(dropped: np.ndarray, counted: np.ndarray, p: float) -> Problem 
 
 
 def _hoeffding(count: int) -> float:
-    """Bound the error of a mean of `count` values in 0..1, exceeded with P < `FALSE_ALARM`."""
+    """Return the error of a mean of `count` values in 0..1 exceeded with P < `FALSE_ALARM`."""
     return float(np.sqrt(np.log(2 / FALSE_ALARM) / (2 * count)))
 
 
@@ -253,7 +253,7 @@ def same_records(probe: Probe, ours: dict, theirs: dict, least: float = 0.0) -> 
 def same_record(
     probe: Probe, ours: Recorded | None, theirs: Recorded | None, least: float = 0.0
 ) -> bool:
-    """Return whether two records hold the same kinds, shapes and numbers."""
+    """Return whether two records have the same kinds, shapes and numbers."""
     if ours is None or theirs is None or ours.kind != theirs.kind:
         return ours is theirs
     if ours.items or theirs.items:
@@ -273,7 +273,7 @@ _LEAST_DIGITS, _MOST_DIGITS = 3, 9
 def named_parts(
     returns: Sequence[Returned], expected: Any, recorded: Recorded
 ) -> list[tuple[str, Any, Recorded]]:
-    """Return each part of a result: its name, what was expected, what came; none if some lack."""
+    """Return the name, expected and actual value of each part, or [] if a part is missing."""
     if isinstance(expected, Mapping):
         names, wanted = list(expected), list(expected.values())
     elif len(returns) == 1:
@@ -288,10 +288,10 @@ def named_parts(
 
 
 def entry_that_differs(expected: np.ndarray, data: np.ndarray, tolerance: float) -> str:
-    """Return such as "[1, 2] is 0.5; the definition gives 0.25", or "" if no entry differs."""
+    """Return text like "[1, 2] is 0.5; the definition gives 0.25", or "" if no entry differs."""
     if expected.shape != data.shape:
         return ""
-    places = np.argwhere(differing(expected, data, max(tolerance, 1e-4)))  # as a reader sees it
+    places = np.argwhere(differing(expected, data, max(tolerance, 1e-4)))  # visible to a reader
     if not len(places):
         places = np.argwhere(differing(expected, data, tolerance))
     if not len(places):
@@ -303,7 +303,7 @@ def entry_that_differs(expected: np.ndarray, data: np.ndarray, tolerance: float)
 
 
 def in_digits(values: Iterable[Any]) -> list[str]:
-    """Format numbers as short as they are still told apart, all with as many digits."""
+    """Format numbers with the same number of digits, as few as distinguish them."""
     values = [np.asarray(value).item() for value in values]
     different = len({str(value) for value in values})
     for digits in range(_LEAST_DIGITS, _MOST_DIGITS):

@@ -1,4 +1,4 @@
-"""The contract of a result: its type, its shape with named axes, its dtype and device."""
+"""Check the contract of a result: its type, its shape with named axes, its dtype and device."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -30,7 +30,7 @@ _ACCEPTED = {"float": ("float", "int"), "int": ("int",), "bool": ("bool",)}
 
 
 def _parts(returns: Sequence[Returned], recorded: Recorded) -> list[tuple[Returned, Recorded]]:
-    """Return pairs of each returned value's contract and what came."""
+    """Return pairs of each returned value's contract and the value itself."""
     if len(returns) == 1:
         return [(returns[0], recorded)]
     nothing = Recorded("none", "nothing")
@@ -124,7 +124,7 @@ def describe(recorded: Recorded) -> str:
 
 
 def wrong_shape(returns: Sequence[Returned], expected: Any, recorded: Recorded) -> Problem | None:
-    """Return the problem of a shape, with a question about the number of axes, order or a size."""
+    """Return the problem of a shape, with a question about the number, order or size of axes."""
     parts = _parts(returns, recorded)
     wants: Any = [expected] if len(returns) == 1 else expected
     swapped = sorted(map(np.shape, wants)) == sorted(got.shape for _, got in parts)

@@ -1,4 +1,4 @@
-"""What exercises are made of: their contracts, probes and known mistakes; and what lessons are."""
+"""The types that define exercises, their contracts and known mistakes, and lessons."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,11 +14,11 @@ class Returned:
     """One returned value.
 
     Args:
-        name: what the report calls it.
+        name: its name in the report.
         kind: "tensor", "array" (NumPy), "float", "int", "bool", "str" or "dict".
         dtype: "float" (that of the inputs), "any float", "bool", or "int".
         axes: names of the axes, for the message about a wrong shape; "..." for any.
-        differentiable: the statement promises a gradient of it, although it is not the first.
+        differentiable: the statement promises its gradient, although it is not the first value.
     """
 
     name: str
@@ -30,17 +30,17 @@ class Returned:
 
 @dataclass(frozen=True)
 class Mistake:
-    """A known mistake: a small wrong model whose numbers give it away.
+    """A known mistake: a small wrong model, recognized by its numbers.
 
     Args:
         id: name used in messages, tests and class reports.
         model: function or class with the exercise's signature that makes this mistake.
         message: the fact, in one or two sentences.
         hint: one question or pointer.
-        fails: an error on some of the plain probes is the mistake, or follows from it.
+        fails: the mistake is, or causes, an error on some of the plain probes.
         twins: other models of the same mistake.
-        changes: the steps of a right model that `model` changes, by name.
-        build: makes a model of changed steps; mistakes with the same one are looked for in pairs.
+        changes: the steps of a correct model that `model` changes, by name.
+        build: makes a model of changed steps. Mistakes with the same one are tried in pairs.
     """
 
     id: str
@@ -55,11 +55,11 @@ class Mistake:
 
 @dataclass(frozen=True)
 class Property:
-    """Something that holds for every right answer, looked at when no known mistake fits.
+    """A property of every correct answer, tested when no known mistake fits.
 
     `violated` gets the probe and the recorded outputs (NumPy arrays), or with `of` the record of
     that attribute (None where there is none), and returns a sentence with the student's own
-    numbers, or None where the property holds or does not apply.
+    numbers, or None if the property holds or does not apply.
     """
 
     id: str
@@ -68,12 +68,12 @@ class Property:
     of: str = ""
 
     def broken_by(self, probe: Probe, seen: Any) -> str | None:
-        """Return the sentence about an observation that violates the property, else None."""
+        """Return the sentence about an observation that violates the property, or None."""
         return self.violated(probe, seen.attributes.get(self.of) if self.of else seen.outputs)
 
 
 def of_its_name(*args: Any, **kwargs: Any) -> Any:
-    """Raise LookupError: the loader puts the oracle of the exercise's name in this place."""
+    """Raise LookupError, because the loader replaces this by the oracle of the exercise's name."""
     raise LookupError("ask course_lib.exercises.find for the exercise")
 
 
@@ -89,23 +89,24 @@ class Exercise:
         probes: fresh random inputs from a seeded generator.
         oracle: returns the `Expected`; by default, the function with the exercise's name in
             `course_lib.reference`. For a class: `oracle(construct, state, *args, **kwargs)`.
-        mistakes: where several give the same numbers, the first one is named.
-        properties: most telling first.
+        mistakes: if several give the same numbers, the first one is named.
+        properties: the most informative first.
         hints: concept, recipe, almost code.
-        may_be_class: a function is asked for, and a class that is called like it will do.
+        may_be_class: a class that can be called like the requested function is accepted.
         forbidden: names of torch functions that may not be called, with the reason.
-        no_loops: neither torch calls nor Python steps may grow from one probe to the next of those
-            with the same group, `Probe.loops`; with `needs_loops` one of the two must.
-        each_counts: each probe that passes counts, whatever becomes of the others.
-        comparisons: its own, by name; `exact` names those with one right result, which is shown.
-        tally: a sentence about all probes, from these and the outcomes.
+        no_loops: from probe to probe of a group (`Probe.loops`), neither torch calls nor Python
+            steps may increase. With `needs_loops`, one of the two must.
+        each_counts: each probe that passes earns points, even if others fail.
+        comparisons: its own comparisons by name. `exact` names those with a single correct result,
+            which is shown.
+        tally: returns a sentence about all probes from these and the outcomes.
         name: the file's name; the loader fills in this and the lesson's slug.
         confirms: a correct answer. A shrunken input is shown if this answer passes on it, because
             the oracle may cover only the sizes of the probes.
-        not_its_name: what no answer to it is called: the names of all exercises.
-        chain: for an integration, the exercises it puts together.
-        takes_all: for an integration, the probes' scenario gets all answers as a dict.
-        shares: shares of 1 by part, where the usual ones (`checks.judge.score`) do not fit.
+        not_its_name: the names of all exercises, which cannot be other names of its answer.
+        chain: for an integration, the exercises that it combines.
+        takes_all: for an integration, whether the probes' scenario gets all answers as a dict.
+        shares: the parts' shares of 1, if they differ from the usual ones (`checks.judge.score`).
     """
 
     points: float
@@ -138,7 +139,7 @@ class Exercise:
 
 @dataclass(frozen=True)
 class Written:
-    """The question of a lesson that a person grades."""
+    """The written question of a lesson, which a person grades."""
 
     grade_id: str
     points: int
@@ -147,14 +148,14 @@ class Written:
 
 @dataclass(frozen=True)
 class Integration:
-    """The mark for a lesson's exercises working together, all in the student's own version.
+    """The check that the student's own answers to a lesson's exercises work together.
 
     Args:
-        chain: the exercises; the last one is judged while the others are the student's.
+        chain: the exercises. The last one is judged, using the student's answers to the others.
         points: whole points, unless a class sets its own.
-        minutes: what it takes once the exercises are right.
-        judged_as: the file in the lesson's folder with the exercise to judge the chain by, where
-            that is not its last exercise; its probes' scenario gets all answers, as a dict by name.
+        minutes: the time that it takes after the exercises are correct.
+        judged_as: the file in the lesson's folder with the exercise that judges the chain, if it is
+            not the chain's last one. Its probes' scenario gets all answers as a dict by name.
     """
 
     chain: tuple[str, ...]
@@ -165,9 +166,9 @@ class Integration:
 
 @dataclass(frozen=True)
 class Lesson:
-    """A lesson and the order of its exercises; `slug`, its number and folder, is filled in.
+    """A lesson and the order of its exercises. The loader fills in `slug`, its number and folder.
 
-    A starred one is off the core path; a class that takes it is graded in it as in any other.
+    A starred lesson is not part of the core path, but a class that takes it is graded as usual.
     """
 
     number: int

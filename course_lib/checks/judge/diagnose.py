@@ -22,16 +22,16 @@ from course_lib.checks.judge.violations import (
 from course_lib.checks.observe.call import observe
 from course_lib.checks.observe.observation import Observation
 
-Replays = Iterable[tuple[Mistake, Outcomes]]  # what each known mistake does, run as it is asked for
-LEAST = 0.75  # of the failing probes that a mistake must explain to be named
+Replays = Iterable[tuple[Mistake, Outcomes]]  # known mistakes with their results, lazily
+LEAST = 0.75  # share of failing probes that a mistake must explain to be named
 
 
 @dataclass(frozen=True)
 class Explanation:
     """A mistake and the violations it reproduces, as (probe name, aspect).
 
-    Both numbers are of failing probes. With `says_little` the results are only words or bools,
-    which other mistakes may give too.
+    Both numbers count failing probes. `says_little` means that the results are only words or bools,
+    which other mistakes may also give.
     """
 
     mistake: Mistake
@@ -61,7 +61,7 @@ class Answer:
         self._num_failing = len(failing)
         self._least = max(1, math.ceil(LEAST * len(failing)))
         self._says_little = all(_says_little(outcomes[name][0]) for name in failing)
-        if self._says_little:  # words and bools fit too many mistakes
+        if self._says_little:  # too many mistakes give them
             self._least = max(1, len(failing))
 
     def explanations(self, replays: Replays, *, whole: bool = False) -> list[Explanation]:
@@ -77,7 +77,7 @@ class Answer:
         return [one for one in best if len(one.explained) == most]
 
     def _to_explain(self) -> dict[str, set[tuple[str, str]]]:
-        """Return the violations of each probe that a mistake must reproduce: wrong values first."""
+        """Return the violations of each probe that a mistake must reproduce, wrong values first."""
         places: dict[str, set[tuple[str, str]]] = {name: set() for name in self._outcomes}
         others = {key for key in self._failing if key[1] not in HYGIENE}
         if any(key[1] != "attributes" for key in others):
@@ -106,12 +106,12 @@ class Answer:
             num_explained -= bool(wanted - same)
             if num_explained < least:
                 return None
-        # If all that the student does is to change the arguments, gradients are wrong because of
-        # the change, not because of another mistake.
+        # If the answer's only fault is that it changes its arguments, this also causes wrong
+        # gradients. Another mistake must not be named for them.
         only_mutates = self._is_mutating and not any(key[1] in _RESULTS for key in self._failing)
         if only_mutates and all(aspect != "mutated" for _, aspect in explained):
             return None
-        # Any slip raises something on the inputs on which a mistake raises.
+        # On inputs where a mistake raises, an unrelated slip may raise, too.
         if all(aspect == "raised" for _, aspect in explained) and not all(
             _same_error(self._outcomes[name][0], replayed[name][0]) for name, _ in explained
         ):
@@ -124,9 +124,9 @@ class Answer:
         if (name, "mutated") in others and (
             (name, "mutated") in self._failing or not self._is_mutating
         ):
-            return True  # it changes another argument, or the student none at all
+            return True  # different arguments are changed, or only by the mistake
         numbers = {
-            (name, aspect)  # where the student's call raised, there are no numbers to compare
+            (name, aspect)  # no numbers if the answer raised
             for _, aspect in others
             if aspect in _NUMBERS and (aspect == "raised" or (name, "raised") not in self._failing)
         }
@@ -212,7 +212,7 @@ _NUMBERS = ("raised", *_RESULTS)
 
 
 class Replay(dict[str, tuple[Observation, list[Violation]]]):
-    """What a known mistake does, probe by probe: run when first asked for, then kept."""
+    """A cache of a known mistake's results on each probe, computed when first needed."""
 
     def __init__(self, exercise: Exercise, model: Callable, prepared: Prepared):
         super().__init__()
@@ -231,7 +231,7 @@ class Replay(dict[str, tuple[Observation, list[Violation]]]):
 
 @functools.lru_cache(maxsize=64)
 def _replays(exercise: Exercise, seed: str, which: Callable) -> Replays:
-    """Return each mistake of `which(exercise)` with what it does on the probes of a seed."""
+    """Return each mistake of `which(exercise)` with its results on the probes of a seed."""
     prepared = prepare(exercise, seed)
     return tuple(
         (mistake, Replay(exercise, model, prepared))
@@ -243,8 +243,9 @@ def _replays(exercise: Exercise, seed: str, which: Callable) -> Replays:
 def explain(exercise: Exercise, seed: str, student: Outcomes) -> list[Explanation]:
     """Return the known mistakes that give the student's numbers on the most failing probes.
 
-    Those are mistakes that explain all failing probes and give the same numbers; else one that can
-    be made in any exercise, or a pair; else those that explain at least `LEAST` of the probes.
+    These are the mistakes that explain all failing probes and give the same numbers. If there are
+    none, it is one that can be made in any exercise, or a pair. Otherwise, they are those that
+    explain at least `LEAST` of the failing probes.
     """
     answer = Answer(prepare(exercise, seed), student)
     found = answer.explanations(_replays(exercise, seed, _known))

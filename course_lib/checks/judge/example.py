@@ -1,4 +1,4 @@
-"""An input that fails, and the student's result beside the one that the definition gives."""
+"""Show an input that fails, and the student's result beside the correct one."""
 
 import html
 import sys
@@ -32,13 +32,13 @@ from course_lib.checks.observe.record import Recorded
 from course_lib.checks.observe.scenarios import STATISTICS
 
 MOST_ROWS, MOST_COLUMNS = 6, 8
-MOST_NUMBERS = 24  # of an input that is called small
-_MOST_LINES = 8  # of an input that is not
+MOST_NUMBERS = 24  # numbers in an input that is called small
+_MOST_LINES = 8  # lines shown of a larger input
 
 
 @dataclass(frozen=True)
 class Beside:
-    """One result as rows of text, the student's beside what the definition gives, if anything."""
+    """One result as rows of text, the student's beside the correct one if there is one."""
 
     name: str
     yours: tuple[tuple[str, ...], ...]
@@ -54,12 +54,12 @@ class Beside:
 
 @dataclass(frozen=True)
 class Example:
-    """An input that fails, as text, and each result, the student's beside the definition's.
+    """An input that fails, as text, and each of the student's results beside the correct one.
 
     Attributes:
-        others: name and text of what cannot be set side by side.
-        numbers: how many numbers the input has, without injected weights.
-        has_objects: whether an argument is an object, whose numbers nobody sees.
+        others: name and text of results that cannot be shown side by side.
+        numbers: the number of entries of the input, without injected weights.
+        has_objects: whether an argument is an object, whose numbers are not shown.
     """
 
     inputs: tuple[tuple[str, str], ...] = ()
@@ -84,7 +84,7 @@ class Example:
         return "\n".join(lines)
 
     def html(self) -> str:
-        """Return the same words as HTML, with the rest of a large input folded."""
+        """Return the example as HTML, with the rest of a large input folded."""
         parts = [paragraph(html.escape(self._title))]
         lines = self._input_lines()
         if lines:
@@ -110,7 +110,7 @@ class Example:
 
     @property
     def _num_open(self) -> int:
-        """Return how many lines of the input are shown at once; never fold only one line."""
+        """Return how many lines of the input are not folded. A single line is never folded."""
         shows_all = self.is_small or len(self._input_lines()) == _MOST_LINES + 1
         return sys.maxsize if shows_all else _MOST_LINES
 
@@ -121,7 +121,7 @@ class Example:
 def importance(violation: Violation) -> tuple[int, bool, int, int]:
     """Return a sort key: values before edge cases, then plain calls, then few arguments.
 
-    What fails without a mask has nothing to do with masks, so their sentences come last.
+    A failure without a mask is not about masks, so sentences about masks come last.
     """
     probe = violation.probe
     return _PARTS.index(violation.part), _is_special(probe), len(probe.inputs()), probe.size
@@ -180,21 +180,21 @@ def example_of(exercise: Exercise, violation: Violation) -> Example:
             others.append(("your result", text_of_record(seen.outputs)))
         for name, want, got, tolerance in parts:
             if isinstance(want, str) and got.text == want:
-                continue  # right words tell a reader nothing
+                continue  # skip correct words
             if want is None or isinstance(want, str) or got.data is None:
                 others.append((f"your {name}", text_of_record(got)))
                 others.append((f"{name} by the definition", probe.raises or str(want)))
             else:
                 results.append(_beside(name, want, got, tolerance))
     wrong = [result for result in results if any(MARK in n for row in result.yours for n in row)]
-    if violation.aspect != "gradients":  # right gradients have nothing to do with a missing one
+    if violation.aspect != "gradients":  # skip correct gradients, too
         wrong = wrong or results
     has_objects = any(isinstance(value, Built) for value in probe.inputs().values())
     return Example(inputs, tuple(wrong), tuple(others), probe.num_inputs, has_objects)
 
 
 def _parts_of(exercise: Exercise, violation: Violation) -> list[tuple[str, Any, Recorded, float]]:
-    """Return what a violation is about: each name, what was expected, what came, the tolerance."""
+    """Return each part of a violation: its name, expected and actual value, and the tolerance."""
     probe, expected, seen = violation.probe, violation.expected, violation.seen
     kept = {"gradients": ("gradient of ", expected.gradients, seen.gradients)}
     kept["attributes"] = kept["attached"] = ("self.", expected.attributes, seen.attributes)
@@ -211,7 +211,7 @@ def _parts_of(exercise: Exercise, violation: Violation) -> list[tuple[str, Any, 
 
 
 def _beside(name: str, expected: Any, got: Recorded, tolerance: float) -> Beside:
-    """Return the whole if it is small, else the first entry that differs."""
+    """Return the whole result if it is small, else the first entry that differs."""
     expected, data = np.asarray(expected), got.numbers
     if data.shape != expected.shape:
         both = (in_rows(part) if _fits(part) else (("...",),) for part in (data, expected))
@@ -223,7 +223,7 @@ def _beside(name: str, expected: Any, got: Recorded, tolerance: float) -> Beside
         place = tuple(int(i) for i in np.argwhere(wrong)[0])
         name = f"{name}[{', '.join(map(str, place))}]"
         data, expected, wrong = (np.asarray(part[place]) for part in (data, expected, wrong))
-    if wrong.all():  # a frame around everything points nowhere
+    if wrong.all():  # a frame around everything says nothing
         wrong = np.arange(wrong.size).reshape(wrong.shape) == 0
     return Beside(name, *told_apart(data, expected, wrong))
 
@@ -236,7 +236,7 @@ def _fits(data: np.ndarray) -> bool:
 
 
 def with_numbers(exercise: Exercise, violation: Violation) -> str:
-    """Return the message of a violation, with the first entry that differs where there is one."""
+    """Return the message of a violation, with the first entry that differs if there is one."""
     message, wrong, right = violation.problem.message, "", []
     if violation.problem.id not in ("wrong_values", "wrong_gradient", "attribute_values"):
         return message

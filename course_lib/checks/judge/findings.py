@@ -1,4 +1,4 @@
-"""Find what a report says about wrong results: each problem once, the most telling one first."""
+"""Choose a report's findings: each problem once, the most informative one first."""
 
 import contextlib
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ _TELLING = ("values", "kind", "shape", "type", "raised"), ("gradients", "attribu
 
 
 class _Failures:
-    """Failures of an answer, of which the report shows the first one, `shown`, on a small input."""
+    """The failures of an answer. The report shows the first one, `shown`, on a small input."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class _Failures:
     def say(
         self, violation: Violation, like: list[Violation], mistake=None, prop=None
     ) -> Violation:
-        """Return the failure to mention: this one, on a smaller input if it is the first one."""
+        """Return this failure, on a smaller input if it is the first to be mentioned."""
         if self.shown is not None or not any(violation.aspect in group for group in _TELLING):
             return violation
         self.shown = violation
@@ -67,7 +67,7 @@ class _Failures:
             others = [v for v in like if (v.aspect, v.problem.id, v.part) == kind]
             others.remove(violation)
             failures = [violation, *sorted(others, key=importance)]
-            with np.errstate(all="ignore"), contextlib.suppress(Exception):  # decides nothing
+            with np.errstate(all="ignore"), contextlib.suppress(Exception):  # this is optional
                 small = shrink(self._exercise, failures, self._observe_more, mistake, prop)
                 self.shown = small or violation
         return self.shown
@@ -77,7 +77,7 @@ class _Failures:
         return self.shown is not None and failure.probe is not self.shown.probe
 
     def case_of(self, violation: Violation) -> str:
-        """Return the sentence of a violation's probe, or "" if plain probes about others fail."""
+        """Return the sentence of a violation's probe, or "" if plain probes with others fail."""
         probe, raised = violation.probe, violation.aspect == "raised"
         if probe.part == "gradients" and violation.aspect != "gradients":
             return ""
@@ -94,7 +94,7 @@ def findings_of(
     prepared: Prepared,
     observe_more: Observer | None,
 ) -> tuple[list[Finding], Violation | None]:
-    """Return what to say, and the failure to show beneath it.
+    """Return the findings, and the failure to show below them.
 
     A named mistake comes first, then types, shapes, numbers that are not finite, and values.
     """
@@ -108,14 +108,14 @@ def findings_of(
             first = min(group, key=lambda v: (v.aspect == "raised", shown_first(v)))
             telling = failures.say(first, about, explanations[0].mistake)
         error = telling.seen.raised if telling and telling.aspect == "raised" else None
-        # A call that lacked parameters raised no error of its own.
+        # For a call that lacked parameters, the error is not the student's.
         if telling is not None and error is not None and error.phase != "inject":
             message = f"{findings[0].message} {telling.problem.message}"
             findings[0] = replace(findings[0], message=message)
     explained = {key for found in explanations for key in found.explained}
     left = [v for v in violations if (v.probe.name, v.aspect) not in explained]
     known = {mistake.id for mistake in exercise.mistakes}
-    if any(v.problem.id in known for v in left):  # a probe of one mistake alone has shown it
+    if any(v.problem.id in known for v in left):  # a probe for a single mistake found it
         left = [v for v in left if v.problem.id not in _UNNAMED]
     if any(v.problem.id == "extra_parameters" for v in left):  # their values are random
         left = [v for v in left if v.aspect not in ("values", "gradients")]
@@ -138,7 +138,7 @@ def findings_of(
                 findings.append(finding)
         follows = violation.aspect == "gradients" or problem.id == "attribute_values"
         if follows and violation.probe.name in misled:
-            continue  # wrong outputs have other gradients and weights: nothing new is said
+            continue  # these follow from wrong outputs
         if problem.id in said or len(findings) >= _MAX_FINDINGS:
             continue
         said.add(problem.id)
@@ -162,7 +162,7 @@ def _of_another_input(sentence: str) -> str:
 
 
 def _named(explanations: list[Explanation], part: str) -> list[Finding]:
-    """Return findings on the known mistake, with its share of the failing probes, and its equal."""
+    """Return the finding on the known mistake, with its share of failing probes and its equals."""
     first, *others = explanations
     message = first.mistake.message
     if not first.is_whole:
@@ -214,7 +214,7 @@ def _violated_property(
 
 
 def notes_of(seen: Mapping[str, Observation]) -> list[str]:
-    """Return the warnings and the stderr of an answer, which are reported but cost no points."""
+    """Return an answer's warnings and stderr, which are reported but cost no points."""
     notes = []
     for observation in seen.values():
         notes += [f"Your code warned: {text}" for text in observation.warnings]

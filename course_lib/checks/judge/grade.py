@@ -1,4 +1,4 @@
-"""From an object to a report: observe every probe, judge, name the mistake, count the points."""
+"""Turn an answer into a report: observe every probe, judge, name the mistake, count points."""
 
 import contextlib
 import difflib
@@ -31,7 +31,7 @@ def grade(
     """Grade any object as an answer to an exercise, as `course_lib.checks.grade` does.
 
     For an integration, the caller has put the answers in place (`notebook/_judged_here.py`).
-    `subject` says what the answer is, where more is known than the object tells.
+    `subject` describes the answer if more is known than the object tells.
     """
     if missing := [name for name in exercise.chain if obj.get(name) is None]:
         return still_missing(exercise, missing)
@@ -55,24 +55,24 @@ def judge_observed(
     seen: Mapping[str, Observation] | None,
     observe_more: Observer | None = None,
 ) -> Report:
-    """Judge what was observed, possibly in another process, and whatever it holds.
+    """Judge observations, which may come from another process and may be malformed.
 
     Args:
         exercise: the exercise, or a lesson's integration.
-        seed: what the probes were drawn with (`prepare`).
-        subject: what the answer is; None for an integration that takes all answers.
+        seed: the seed of the probes (`prepare`).
+        subject: the description of the answer; None for an integration that takes all answers.
         seen: an observation for each probe that was reached, by the probe's name; None if
             `observe_more` has yet to observe them.
-        observe_more: observes further probes. Without it, neither the known mistake nor a smaller
-            input that fails is looked for. The points do not depend on it.
+        observe_more: observes further probes. Without it, there is no search for the known mistake
+            and a smaller failing input. The points do not depend on it.
     """
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # waking another thread takes longer than tiny inputs need
+    torch.set_num_threads(1)  # for tiny inputs, threads cost more than they save
     try:
         with random_states_kept():
             report = None if subject is None else _unusable(exercise, subject)
             return report or _judge_all(exercise, seed, subject, seen, observe_more)
-    except Exception as error:  # a fault of ours costs no points
+    except Exception as error:  # our own faults cost no points
         return Report.checker_failed(exercise, error)
     finally:
         torch.set_num_threads(threads)
@@ -120,7 +120,7 @@ def _judge_all(
     score, parts = score_of(exercise, prepared, outcomes, extra)
     findings, shown = findings_of(exercise, violations, explanations, prepared, observe_more)
     example = Example()
-    with contextlib.suppress(Exception):  # what cannot be shown decides nothing
+    with contextlib.suppress(Exception):  # this only affects the display
         if shown is not None:
             example = example_of(exercise, shown)
     return Report.on(
@@ -139,8 +139,8 @@ def _judge_all(
 def _cause_of(violations: Sequence[Violation]) -> str | None:
     """Return the name of the `Cause` that all failing problems share, or None.
 
-    Skip what follows from extra parameters. If some call is right except that it changes its
-    arguments, also skip the other problems of such calls.
+    Skip problems that follow from extra parameters. If some call is correct except that it changes
+    its arguments, also skip other problems of calls that do so.
     """
     found: dict[str, list[Violation]] = {}
     for violation in violations:
@@ -160,7 +160,7 @@ def _still_a_stub(exercise: Exercise, subject: Subject | None, first: Observatio
     raised = first.raised
     if raised is None or raised.type_name != "NotImplementedError":
         return None
-    if exercise.is_class and not raised.lines:  # torch's own, in the place of `forward`
+    if exercise.is_class and not raised.lines:  # torch's placeholder for `forward`
         return Report.saying(
             exercise,
             "incorrect",
@@ -195,7 +195,7 @@ def _all_raised(prepared: Prepared, outcomes: Outcomes) -> bool:
 
 
 def _unusable(exercise: Exercise, subject: Subject) -> Report | None:
-    """Return a report for an object that cannot be an answer, or None if it can be tried."""
+    """Return a report for an object that cannot be an answer, or None if it may be one."""
     if subject.error:
         said = " ".join(subject.error[:600].split())
         message = f"Your cell stopped before it defined `{exercise.name}`: {said}"
@@ -218,7 +218,7 @@ def _unusable(exercise: Exercise, subject: Subject) -> Report | None:
 
 
 def _not_attempted(exercise: Exercise, subject: Subject | None, why: str) -> Report:
-    """Return the report for an answer that is not there, with the name it may have instead."""
+    """Return the report for a missing answer, with a name that it may have instead."""
     subject = subject or Subject()
     names = [n for n in subject.others if n.isidentifier() and len(n) <= 80]
     plain = {_plain(name): name for name in names if name not in exercise.not_its_name}

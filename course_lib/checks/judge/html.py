@@ -1,8 +1,8 @@
-"""Pieces of HTML that reports, hints and the table of progress are made of.
+"""Make the pieces of HTML for reports, hints and the table of progress.
 
-They take text and background from the page around them, so they are legible in JupyterLab, VS Code,
-Colab and on a page, light, dark or with forced colors; no script, style sheet or resource. The one
-color of their own is a bar at the side, visible on white and on black, that no meaning hangs on.
+They inherit text and background colors, so they are legible in JupyterLab, VS Code, Colab and web
+pages, whether light, dark or with forced colors. They use no scripts, style sheets or resources.
+Their only own color is a bar at the side, visible on white and black, without a meaning.
 """
 
 import html
@@ -50,7 +50,7 @@ def hidden(symbol: str) -> str:
 
 
 def listing(text: str, label: str) -> str:
-    """Return lines that do not wrap but scroll, by keyboard too, where they are too wide."""
+    """Return lines that scroll instead of wrapping if they are too wide, also by keyboard."""
     return (
         f'<pre tabindex="0" role="group" aria-label="{html.escape(label)}" '
         f'style="{_LISTING};overflow-x:auto">{html.escape(text)}</pre>'
@@ -95,7 +95,7 @@ def _grid(caption: str, rows: Sequence[Sequence[str]], mark: str) -> str:
     return "\n".join([*lines, "</table>"])
 
 
-_PLAIN = "background:transparent!important"  # Jupyter stripes rows, and marks one under the mouse
+_PLAIN = "background:transparent!important"  # against Jupyter's stripes and hover color
 _GRID = (
     "border-collapse:separate;border-spacing:2px;margin:.3em 0;font-family:ui-monospace,monospace"
 )
@@ -104,7 +104,7 @@ _NUMBER = f"text-align:right;padding:.1em .45em;{_PLAIN};color:inherit"
 
 
 def table(rows: Iterable[Sequence[str]]) -> str:
-    """Return a table of HTML cells; the first cell of a row names it."""
+    """Return a table of HTML cells. The first cell of a row is its header."""
     lines = ['<table style="border-collapse:collapse;margin:.3em 0">']
     for name, *cells in rows:
         line = f'<th scope="row" style="{_CELL};font-weight:normal">{name}</th>'

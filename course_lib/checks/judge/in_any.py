@@ -1,4 +1,4 @@
-"""The known mistakes of any exercise: right results, changed on the way out."""
+"""The known mistakes of any exercise, which change correct results before returning them."""
 
 import functools
 import itertools
@@ -15,7 +15,7 @@ _HOLDS = {"numbers": "f", "whole numbers": "i", "anything": "fib"}
 
 
 def _only(what: str, change: Callable, only: int | None, *results: Any) -> Any:
-    """Change the results that hold `what`, or one of them; raise ValueError if none do."""
+    """Change the results that contain `what`, or one of them. Raise ValueError if none do."""
     places = range(len(results)) if only is None else [only]
     found = list(results)
     for place in places:
@@ -35,7 +35,7 @@ def _of_items(result) -> torch.Tensor:
 
 
 def in_any(exercise: Exercise) -> tuple[Mistake, ...]:
-    """Return the mistakes that any answer can make which returns as many results."""
+    """Return the mistakes that any answer with this number of results can make."""
     num_results = len(exercise.returns)
     places = [None, *range(num_results)] if num_results > 1 else [None]
 

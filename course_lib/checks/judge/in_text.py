@@ -1,4 +1,4 @@
-"""Numbers, arrays and inputs as the text of a report."""
+"""Format numbers, arrays and inputs as the text of a report."""
 
 import itertools
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,7 @@ from course_lib.checks.judge.comparisons import in_digits
 from course_lib.checks.observe.probe import Array
 from course_lib.checks.observe.record import Recorded
 
-SMALL = 60  # numbers of an input that is printed
+SMALL = 60  # entries of an input that is printed
 MARK = "≠"
 
 
@@ -22,7 +22,7 @@ def in_rows(data: np.ndarray) -> tuple[tuple[str, ...], ...]:
 def told_apart(
     data, expected, wrong
 ) -> tuple[tuple[tuple[str, ...], ...], tuple[tuple[str, ...], ...]]:
-    """Return both as text, wrong entries marked, with as many digits as it takes to differ."""
+    """Return both as text, with wrong entries marked and enough digits to show the difference."""
     shape = (-1, data.shape[-1]) if data.ndim and data.size else (1, data.size)
     yours, theirs = [], []
     for row in zip(*(x.reshape(shape) for x in (data, expected, wrong)), strict=True):
@@ -67,7 +67,7 @@ def text_of_input(value: Any) -> str:
 
 
 def text_of_options(options: Mapping[str, Any]) -> str:
-    """Return the arguments with which a module is built, on one line."""
+    """Return the arguments of a module's constructor in one line."""
     texts = {name: " ".join(text_of_input(value).split()) for name, value in options.items()}
     return ", ".join(f"{name}={text}" for name, text in texts.items())
 

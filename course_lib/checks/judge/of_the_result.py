@@ -1,4 +1,4 @@
-"""Observe a mistake that is made with the right result, in any exercise."""
+"""Observe mistakes that change a correct result, in any exercise."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ Outcome = tuple[Observation, list[Violation]]
 
 @dataclass(frozen=True)
 class OfTheResult:
-    """A model that changes right results: `change` gets them as an answer would return them."""
+    """A model that changes correct results. `change` gets them as an answer would return them."""
 
     change: Callable
 
@@ -28,7 +28,7 @@ class OfTheResult:
         return self.change(*results)
 
     def observe(self, exercise: Exercise, probe: Probe, expected: Expected) -> Outcome:
-        """Return what an answer with this mistake does on a probe, where it applies."""
+        """Return the observation of an answer with this mistake on a probe, if it applies."""
         if probe.raises:
             return Observation(raised=Raised(probe.raises, "")), []
         returns = exercise.returns
@@ -79,7 +79,7 @@ def _dtype_of(probe: Probe) -> str:
 
 
 def _right(contract: Returned, value: Any, dtype: str) -> Any:
-    """Return a result of the oracle as the contract asks for it."""
+    """Convert a result of the oracle to the contract's type."""
     if contract.kind in ("float", "int", "bool"):
         return {"float": float, "int": int, "bool": bool}[contract.kind](value)
     if contract.kind not in ("tensor", "array") or value is None:

@@ -1,22 +1,22 @@
-"""The points that `check` returns: a number for nbgrader, which a notebook shows as a report."""
+"""The points that `check` returns: a number for nbgrader that a notebook shows as a report."""
 
 from collections.abc import Mapping
 
-UNSEEN = "<span></span>"  # some front ends take an empty text for none, and show the number
+UNSEEN = "<span></span>"  # with an empty string, some front ends would show the number
 
 
 class Points(float):
-    """Points of a check; a float in every way but how a notebook shows it, by MIME type.
+    """Points of a check. They are a float that a notebook displays as a report, by MIME type.
 
-    Front ends show a result's HTML, and nbgrader reads the plain text, which is the number. Copied
-    or pickled, it is a plain float.
+    Front ends show a result's HTML, and nbgrader reads the plain text, which is the number. A copy
+    or a pickle of it is a plain float.
     """
 
     shown: Mapping[str, object] = {"text/html": UNSEEN}
 
     @classmethod
     def shown_as(cls, report: Mapping[str, object], points: float) -> "Points":
-        """Return points that a notebook shows as a report."""
+        """Return points that a notebook displays as a report."""
         made = cls(points)
         made.shown = report
         return made

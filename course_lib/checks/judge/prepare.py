@@ -1,4 +1,4 @@
-"""Prepare the probes of an exercise and what the oracle expects, before any answer is seen."""
+"""Prepare the probes of an exercise and the oracle's results, before any answer is seen."""
 
 import functools
 import hashlib
@@ -15,7 +15,7 @@ from course_lib.reference import Expected
 
 @functools.lru_cache(maxsize=64)
 def prepare(exercise: Exercise, seed: str) -> Prepared:
-    """Return the probes of an exercise for a seed, each with what the oracle expects."""
+    """Return the probes of an exercise for a seed, each with the oracle's result."""
     digest = hashlib.sha256(f"{seed}/{exercise.name}/1".encode()).digest()
     probes = exercise.probes(np.random.default_rng(list(digest)))
     assert len({probe.name for probe in probes}) == len(probes), "probe names must differ"
@@ -25,7 +25,7 @@ def prepare(exercise: Exercise, seed: str) -> Prepared:
 
 
 def expect(exercise: Exercise, probe: Probe) -> Expected:
-    """Ask the oracle, and differentiate it by central differences where gradients count."""
+    """Call the oracle, and compute central differences if gradients are judged."""
     if probe.raises:
         return Expected(None)
     inputs = {name: _plain(value) for name, value in probe.inputs().items()}
@@ -51,7 +51,7 @@ def _ask(exercise, probe, inputs, state) -> Expected:
 
 
 def _differentiate(exercise, probe, inputs, state, variable, at: float) -> np.ndarray:
-    """Return central differences of sum(grad_outputs * first output), one number at a time."""
+    """Return central differences of sum(grad_outputs * first output) for each number."""
     gradient = np.zeros(variable.shape)
     for index in np.ndindex(variable.shape):
         kept = variable[index]
@@ -67,8 +67,8 @@ def _differentiate(exercise, probe, inputs, state, variable, at: float) -> np.nd
     return gradient
 
 
-_STEPS = (1e-5, 1e-6, 1e-7)  # the last still leaves eight digits of a float64
-_SMOOTH = 1e-4  # a second derivative of 10 at the first step
+_STEPS = (1e-5, 1e-6, 1e-7)  # the last one still leaves eight correct digits
+_SMOOTH = 1e-4  # corresponds to a second derivative of 10 at the first step
 
 
 def _weighted(expected: Expected, probe: Probe) -> float:
@@ -78,7 +78,7 @@ def _weighted(expected: Expected, probe: Probe) -> float:
 
 
 def _plain(value) -> Any:
-    """Return an argument as the oracle takes it: arrays in float64, the rest unchanged."""
+    """Return an argument for the oracle, with arrays in float64 and all else unchanged."""
     if isinstance(value, Array):
         kind = value.data.dtype.kind
         return np.array(value.data, dtype=np.float64) if kind == "f" else np.array(value.data)

@@ -1,4 +1,4 @@
-"""What a student reads: one report, as text and as HTML."""
+"""The report that a student reads, as text and as HTML."""
 
 import html
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ def hint_html(words: str) -> str:
 def _whole_numbers(
     exact: Mapping[str, float], total: int, most: Mapping[str, int]
 ) -> dict[str, int]:
-    """Round numbers so that they add up to `total` and none exceeds its most."""
+    """Round numbers so that they add up to `total` and none exceeds its maximum."""
     rounded = {part: int(number + 1e-9) for part, number in exact.items()}
     partial = {part: 0 < number < most[part] - 1e-9 for part, number in exact.items()}
     while left := total - sum(rounded.values()):
@@ -51,7 +51,7 @@ def _whole_numbers(
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing to know: an id, a fact, one question or pointer, and the part it belongs to."""
+    """One finding: an id, a fact, one question or pointer, and its part of the points."""
 
     id: str
     message: str
@@ -66,11 +66,11 @@ class Report:
     Attributes:
         outcome: a key of `WORDS`.
         score: 0..1.
-        findings: what to know, the most telling first.
+        findings: the most informative first.
         mistake: id of the known mistake that gives the student's numbers, or None.
         parts: for each part, (earned, possible) as shares of 1.
-        tally: what came of all probes, in one sentence, where the exercise counts them.
-        starred: the exercise is optional, and its points count nowhere.
+        tally: a sentence about the outcome of all probes, if the exercise has one.
+        starred: whether the exercise is optional and its points do not count.
     """
 
     exercise: str
@@ -100,7 +100,7 @@ class Report:
 
     @property
     def counted(self) -> float:
-        """Return the points that a grade counts: none of an optional exercise."""
+        """Return the points that count in the grade, which are 0 for an optional exercise."""
         return 0.0 if self.starred else self.points
 
     @staticmethod
@@ -112,7 +112,7 @@ class Report:
 
     @staticmethod
     def not_attempted(exercise: Exercise, why: str) -> "Report":
-        """Return a report that there is nothing to grade yet."""
+        """Return a report that says that there is nothing to grade yet."""
         return Report.saying(exercise, "not_attempted", "not_attempted", why)
 
     @staticmethod
@@ -144,7 +144,7 @@ class Report:
         return block(_BARS.get(self.outcome, "bad"), [*pieces, *below], announced=True)
 
     def _pieces(self, hints: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
-        """Yield what the report says, each piece as text and as HTML."""
+        """Yield the pieces of the report, each as text and as HTML."""
         (symbol, word), star = WORDS[self.outcome], f"; {OPTIONAL}" if self.starred else ""
         worth = f"{self.points:g} of {amount(self.max_points, 'point')}{star}"
         name = f"{hidden(symbol)} <code>{html.escape(self.exercise)}</code>"
@@ -175,7 +175,7 @@ class Report:
             yield f"Note: {note}", paragraph(inline(f"Note: {note}"), small=True)
 
     def _parts_line(self) -> str:
-        """Return the points of each part, in tenths that add up to the points of the whole."""
+        """Return the points of each part, in tenths that add up to the total."""
         shares = {part: share for part, (_, share) in self.parts.items() if share}
         whole = round(10 * self.max_points)
         exact = {part: whole * share for part, share in shares.items()}

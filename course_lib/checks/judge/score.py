@@ -1,4 +1,4 @@
-"""How many points an answer earns, from what went wrong with which probe."""
+"""Compute the points that an answer earns from its violations."""
 
 from collections.abc import Iterable
 
@@ -16,7 +16,7 @@ BEYOND_A_LIMIT = (
     "This exercise is about what your code spends; beyond the limit, each part of the points "
     "earns at most a third."
 )
-_HALF = ({"attributes"}, {"kind"})  # right numbers, not stored or in another kind of container
+_HALF = ({"attributes"}, {"kind"})  # correct numbers, but not stored or in another container
 
 
 def shares_of(exercise: Exercise, probes: Iterable[Probe]) -> dict[str, float]:
@@ -42,10 +42,10 @@ def score_of(
 ) -> tuple[float, dict[str, tuple[float, float]]]:
     """Return the score 0..1 and, for each part, (earned, possible) as shares of 1.
 
-    A part earns its share if all of its probes pass, else up to `MOST_OF_A_FLAWED_PART` of it, by
-    the share of the probes that pass. A probe half passes where the numbers are right and only an
-    attribute or the kind of the result is wrong. Hygiene counts as far as something else is right:
-    a constant does not change its input either.
+    A part earns its share if all of its probes pass. Otherwise it earns up to
+    `MOST_OF_A_FLAWED_PART` of it, in proportion to the probes that pass. A probe passes by half if
+    the numbers are correct and only an attribute or the kind of the result is wrong. Hygiene is
+    scaled by the rest, because returning a constant is hygienic, too.
     """
     passed: dict[str, list[float]] = {}
     for probe, _ in prepared:
@@ -58,7 +58,7 @@ def score_of(
     for part, passes in passed.items():
         if not (exercise.each_counts or all(passes)):
             earned[part] *= MOST_OF_A_FLAWED_PART
-    if not any(passed["values"]):  # what is right at the edges by chance is worth little
+    if not any(passed["values"]):  # edge cases may pass by chance
         earned = {part: share / 4 for part, share in earned.items()}
     elsewhere = sum(shares[part] * earned[part] for part in passed) / (1 - shares["hygiene"])
     earned["hygiene"] = max(0.0, 1.0 - 0.5 * len(dirty)) * min(1.0, 2 * elsewhere)
@@ -71,6 +71,6 @@ def score_of(
 
 
 def beyond_a_limit(outcomes: Outcomes) -> bool:
-    """Return whether a probe of the values spends more than it may."""
+    """Return whether a probe of the values exceeds its cost limit."""
     found = [v for _, violations in outcomes.values() for v in violations]
     return any(v.part == "values" and v.aspect.startswith("spent_") for v in found)

@@ -21,15 +21,15 @@ from course_lib.reference import Expected
 
 Observer = Callable[[Sequence[Probe]], Mapping[str, Observation]]
 
-SMALL_ENOUGH = 6  # numbers: no smaller input is looked for
-_MOST_TRIED = 12  # candidates at once
+SMALL_ENOUGH = 6  # numbers in an input that is not shrunk further
+_MOST_TRIED = 12  # candidates in one request
 _MOST_PROBES = 3
 _MOST_LENGTHS = 5
 _READABLE = 12  # numbers
 _CUTS = (1, 2, 3)
-_SECONDS = 0.25  # of processor time
+_CPU_SECONDS = 0.25
 _ASPECTS = ("values", "kind", "shape", "type", "raised", "attributes", "gradients", "mutated")
-_LARGEST = 10  # rounding would change what a larger entry is about
+_LARGEST = 10  # larger entries are not rounded, since their size may matter
 
 
 def shrink(
@@ -39,9 +39,9 @@ def shrink(
     mistake: Mistake | None = None,
     prop: Property | None = None,
 ) -> Violation | None:
-    """Return a failure like the first one on the smallest input found, or None without one.
+    """Return a failure like the first one on the smallest input found, or None.
 
-    The known mistake and the property, if there is one, must explain the smaller failure, too.
+    The known mistake and the property, if given, must also explain the smaller failure.
     """
     first = failures[0]
     alike = [f.probe for f in failures if f.probe.scenario in ("call", first.probe.scenario)]
@@ -51,16 +51,16 @@ def shrink(
     if first.probe.num_inputs <= SMALL_ENOUGH:
         return None
     in_backward = first.seen.raised is not None and first.seen.raised.phase == "backward"
-    if first.aspect != "gradients" and not in_backward:  # differentiating takes long
+    if first.aspect != "gradients" and not in_backward:  # gradients are slow
         probes = [replace(probe, grad_outputs=None) for probe in probes]
-    until = time.process_time() + _SECONDS
+    until = time.process_time() + _CPU_SECONDS
 
     def first_that_fails(candidates: Iterable[Probe]) -> Violation | None:
         tried: list[tuple[Probe, Expected]] = []
         for candidate in candidates:
             if len(tried) == _MOST_TRIED or time.process_time() > until:
                 break
-            # Often the sizes do not fit together, or not those of the weights.
+            # The sizes often do not fit together or do not fit the weights.
             with contextlib.suppress(Exception), np.errstate(all="ignore"):
                 tried.append((candidate, expect(exercise, candidate)))
         seen = observe_more([candidate for candidate, _ in tried]) if tried else {}
@@ -83,7 +83,7 @@ def shrink(
         return found
     best = None
     for probe in probes:
-        small = None  # after cutting each length in turn as far as it still fails
+        small = None  # each length is cut in turn while the answer still fails
         for length in _lengths_in(probe):
             sizes = [n for n in _CUTS if n < length]
             cuts = [_cut(probe, {length: n}, f"{probe.name}_{length}_{n}") for n in sizes]
@@ -100,7 +100,7 @@ def shrink(
 def _is_same(found: Violation, first: Violation) -> bool:
     """Return whether two violations are of the same kind; errors must come from the same line."""
     kinds = [(each.aspect, each.problem.id) for each in (found, first)]
-    if found.aspect == "gradients":  # a result without any graph is another question
+    if found.aspect == "gradients":  # a missing graph is another problem
         kinds = [(each.aspect, each.problem.message) for each in (found, first)]
     raised = [each.seen.raised for each in (found, first)]
     errors = [(error.type_name, error.lines[-1:]) for error in raised if error is not None]
@@ -180,7 +180,7 @@ def _lengths_in(probe: Probe) -> list[int]:
 
 
 def _keeps_its_keys(candidate: Probe, probe: Probe) -> bool:
-    """Return whether no row of a mask lost its last True: that would be another question."""
+    """Return whether no row of a mask lost its last True, which would be another problem."""
     return _has_empty_rows(probe) or not _has_empty_rows(candidate)
 
 
@@ -190,7 +190,7 @@ def _has_empty_rows(probe: Probe) -> bool:
 
 
 def _changed(probe: Probe, change: Callable[[str, Any], Any], name: str) -> Probe:
-    """Return a probe with changed arguments, which counts no calls."""
+    """Return a probe with changed arguments that does not count calls."""
     upstream = probe.grad_outputs
     return replace(
         probe,

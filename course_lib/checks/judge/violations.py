@@ -1,8 +1,9 @@
-"""Decide what an observation violates, from the probe and the oracle alone.
+"""Find the violations in an observation, from the probe and the oracle alone.
 
 These are pure functions on plain data. A violation belongs to an aspect (raised, type, shape,
-values, gradients, mutated, dtype, ...). The aspects in `HYGIENE` count toward the hygiene share,
-whatever the probe. The others count toward the probe's own part."""
+values, gradients, mutated, dtype, ...). The aspects in `HYGIENE` count toward the hygiene share.
+The others count toward the probe's own part.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,7 +38,7 @@ HYGIENE = ("mutated", "dtype", "device", "rng", "training", "settings", "attache
 
 @dataclass(frozen=True, eq=False)
 class Violation:
-    """One thing that one probe found wrong, with what was expected of it and what was observed."""
+    """One problem that one probe found, with the expected and the observed result."""
 
     probe: Probe
     aspect: str
@@ -47,9 +48,9 @@ class Violation:
     seen: Observation
 
 
-Prepared = Sequence[tuple[Probe, Expected]]  # the probes, each with what the oracle expects
+Prepared = Sequence[tuple[Probe, Expected]]  # the probes, each with the oracle's result
 Outcomes = Mapping[str, tuple[Observation, list[Violation]]]  # by the probe's name
-Found = tuple[str, Problem | None]  # an aspect, and what is wrong in it
+Found = tuple[str, Problem | None]  # an aspect and its problem
 
 
 def judge(
@@ -127,9 +128,9 @@ _MODE_CHANGED = Cause(
 def _of_the_outputs(
     exercise: Exercise, probe: Probe, expected: Expected, seen: Observation
 ) -> Iterator[Found]:
-    """Compare types, then shapes, then values and dtypes; another type ends the comparison."""
+    """Compare types, then shapes, then values and dtypes. A wrong type ends the comparison."""
     returns, outputs = exercise.returns, seen.outputs
-    if outputs is None:  # a reply that holds neither a result nor an error
+    if outputs is None:  # a reply without a result or an error
         outputs = Recorded("none", "None")
 
     def wrong_numbers(outputs: Recorded) -> Found | None:
@@ -209,7 +210,7 @@ def _wrong_attribute(probe: Probe, name: str, value: np.ndarray, got: Recorded |
 
 
 def tolerance_of_gradient(probe: Probe, got: Recorded) -> float:
-    """Return the tolerance of a gradient beside central differences: absolute and relative."""
+    """Return the absolute and relative tolerance of a gradient against central differences."""
     return {"float32": 1e-3, "float16": 5e-2, "bfloat16": 1e-1}.get(got.dtype, 1e-5)
 
 
@@ -241,13 +242,13 @@ def _wrong_gradient(probe, name, value, got: Recorded | None) -> Problem | None:
     if arrays_agree(value, got.data, tolerance_of_gradient(probe, got)):
         return None
     message, hint = f"The gradient of `{name}` is not that of the formula.", ""
-    if probe.scenario.startswith("apply_function"):  # the student's `backward`, not autograd's
+    if probe.scenario.startswith("apply_function"):  # the student's own `backward`
         hint = "Which line of `backward` computes it, and from what that `forward` kept?"
     return Problem("wrong_gradient", message, hint)
 
 
 def _cut_off(exercise: Exercise, probe: Probe, seen: Observation) -> Problem | None:
-    """Return the problem of a later output that promises a gradient and has no graph."""
+    """Return the problem of a later output that should have a gradient but has no graph."""
     if probe.grad_outputs is None or seen.outputs is None:
         return None
     for contract, got in zip(exercise.returns, seen.outputs.items.values(), strict=False):
@@ -278,7 +279,7 @@ _SPENDING = {
 
 
 def _overspent(probe: Probe, quantity: str, limit: int, spent: int | None) -> Found:
-    """Return the exceeded aspect of cost and its problem; `spent` is None if it is unknown."""
+    """Return the exceeded kind of cost and its problem. `spent` is None if unknown."""
     aspect = f"spent_{quantity}"
     if spent is None:
         return f"{aspect}_unmeasured", Problem(
@@ -297,7 +298,7 @@ def _overspent(probe: Probe, quantity: str, limit: int, spent: int | None) -> Fo
 def forbidden_in(
     exercise: Exercise, prepared: Prepared, seen: Mapping[str, Observation]
 ) -> list[Violation]:
-    """Return the violation for a forbidden call, or for a loop where none is allowed."""
+    """Return the violation for a forbidden call or loop."""
     for probe, expected in prepared:
         calls = seen[probe.name].calls if probe.name in seen else {}
         for name, reason in exercise.forbidden.items():
@@ -319,7 +320,7 @@ def forbidden_in(
 def _loops_problem(
     exercise: Exercise, prepared: Prepared, seen: Mapping[str, Observation]
 ) -> Problem | None:
-    """Compare the work done from Python between sizes: whether it grows, and whether it should."""
+    """Compare whether the number of Python steps grows with the size with whether it should."""
     groups: dict[str, list[tuple[int, int]]] = {}
     for probe, _ in prepared:
         observation = seen.get(probe.name)
@@ -349,7 +350,7 @@ def _loops_problem(
 
 
 def _raised_problem(probe: Probe, seen: Observation, raised: Raised) -> Problem:
-    """Describe an error: by the name of the mistake if it is a known one, else by its message."""
+    """Describe an error by the mistake that is known to cause it, or else by its message."""
     if raised.phase == "inject":
         return _missing_parameter(probe, seen)
     if raised.type_name == "NotAsRequested":  # raised by the scenario, not by the answer
@@ -445,7 +446,7 @@ _USUAL = {  # error texts of Python, torch or a probe's device, and the fact
 
 
 def _missing_parameter(probe: Probe, seen: Observation) -> Problem:
-    """Describe parameters that are missing, and where the module keeps them, if known."""
+    """Describe missing parameters, and where the module keeps them if known."""
     if seen.without_parameters:
         return _WITHOUT_PARAMETERS[seen.without_parameters]
     wanted = {name: tuple(np.shape(data)) for name, data in probe.state.items()}

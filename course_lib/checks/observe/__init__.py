@@ -1,5 +1,5 @@
-"""Everything of the checks that a student's process may see: call an answer, record what happened.
+"""Call an answer and record what happened: the part of the checks that student code may see.
 
-Nothing here knows what is right. Standard library, NumPy and torch only (IPython where there is
-one). The sandbox shows this folder to a student's kernel and no other of the checks.
+Nothing here depends on the correct result. The modules use only the standard library, NumPy, torch
+and, if present, IPython. The sandbox shows student code no other folder of the checks.
 """

@@ -1,7 +1,7 @@
-"""Calls a student's object as a probe says and records what happened, as plain data.
+"""Call a student's object as a probe says, and record what happened as plain data.
 
-This module runs inside the process that holds the student's code, so it imports the standard
-library, NumPy and torch only, decides nothing, and never lets an exception out.
+This module runs inside the process that holds the student's code, so it imports only the standard
+library, NumPy and torch, decides nothing, and lets no exception out.
 """
 
 import ast
@@ -40,7 +40,7 @@ _ENDS_ALL = ("NotImplementedError", "KeyboardInterrupt")
 
 
 def observe_all(obj: Any, probes: Iterable[Probe]) -> dict[str, Observation]:
-    """Observe all probes in order; stop at an interrupt, or if the answer is not written yet."""
+    """Observe all probes in order. Stop at an interrupt, or if the answer is not written yet."""
     seen = {}
     with random_states_kept():
         for probe in probes:
@@ -54,7 +54,7 @@ def observe_all(obj: Any, probes: Iterable[Probe]) -> dict[str, Observation]:
 def observe(obj: Any, probe: Probe, *, watched: bool = True) -> Observation:
     """Call `obj` once as `probe` says, with the caller's random states kept (`random_states_kept`).
 
-    If `watched`, the record holds the torch calls and steps, where the probe asks for them.
+    If `watched`, the record includes the torch calls and steps that the probe asks for.
     """
     seen = Observation()
     args = {name: materialise(value, probe.dtype) for name, value in probe.args.items()}
@@ -66,7 +66,7 @@ def observe(obj: Any, probe: Probe, *, watched: bool = True) -> Observation:
         with usual_settings() as changed, streams[0], streams[1]:
             try:
                 _run(obj, probe, seen, args, kwargs, watched)
-            except BaseException as error:  # also SystemExit and a student's own base class
+            except BaseException as error:  # includes SystemExit and a student's own classes
                 phase = seen.raised.phase if seen.raised else "call"
                 seen.raised = _describe_exception(error, phase)
     seen.settings = tuple(changed)
@@ -76,7 +76,7 @@ def observe(obj: Any, probe: Probe, *, watched: bool = True) -> Observation:
 
 
 class _Unclosed(io.StringIO):
-    """Takes what is printed, and stays open whatever the student's code closes."""
+    """A stream for printed text that stays open even if the student's code closes it."""
 
     def close(self) -> None:
         pass
@@ -92,7 +92,7 @@ def _run(obj, probe: Probe, seen: Observation, args: dict, kwargs: dict, watched
         target, parameters = _prepare_module(obj, probe, seen, args, kwargs)
     seen.raised = Raised("", "", phase="call")
     weights = list(target.parameters()) if isinstance(target, torch.nn.Module) else []
-    # Each of these slows down every step.
+    # Each of these slows down all code.
     steps = Steps(_LIBRARIES) if watched and probe.loops else None
     calls = Calls() if watched and probe.counted else None
     spending = Spending([given, weights]) if probe.at_most else None
@@ -153,7 +153,7 @@ def _prepare_module(
                 raise ValueError(f"the parameter {name} has shape {shapes}")
             parameters[name].copy_(torch.from_numpy(np.array(data)))
         given = [value for value in (probe.construct or {}).values() if torch.is_tensor(value)]
-        for name in parameters.keys() - probe.state.keys():  # whatever order they were made in
+        for name in parameters.keys() - probe.state.keys():  # in any order
             if any(torch.equal(parameters[name], value) for value in given):
                 continue  # not a weight
             generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
@@ -164,7 +164,7 @@ def _prepare_module(
 
 
 def _parameters(module: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
-    """Return a module's parameters by name; name layers of a Sequential by position."""
+    """Return a module's parameters by name. Layers of a Sequential are named by position."""
     places = {
         f"{path}.{name}".lstrip("."): f"{path}.{place}".lstrip(".")
         for path, part in module.named_modules()
@@ -179,7 +179,7 @@ def _parameters(module: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
 
 
 def _what_instead(module: torch.nn.Module, probe: Probe, args: dict, kwargs: dict) -> str:
-    """Return where else the weights may be: "plain_tensors", "in_a_list" or "in_forward"."""
+    """Return where missing weights may be: "plain_tensors", "in_a_list" or "in_forward"."""
     held = {n: v for n, v in vars(module).items() if not n.startswith("_")} | module._buffers
     names = {name.split(".")[0] for name in probe.state}
     if any(isinstance(held.get(name), torch.Tensor | np.ndarray) for name in names):
@@ -224,11 +224,11 @@ def _floating(dtype: str | None) -> torch.dtype:
 
 
 def _backward(result, grad_outputs, leaves) -> tuple[dict[str, Recorded], bool]:
-    """Return the gradients of the leaves, and whether the one handed over was changed."""
+    """Return the gradients of the leaves, and whether `grad_outputs` was changed."""
     first = result[0] if isinstance(result, tuple | list) else result
     if not isinstance(first, torch.Tensor) or not first.requires_grad:
         return {}, False
-    if first.shape != np.shape(grad_outputs):  # a wrong shape is an error of its own
+    if first.shape != np.shape(grad_outputs):  # the wrong shape is reported anyway
         return {name: record(None) for name in leaves}, False
     grad = torch.from_numpy(np.array(grad_outputs)).to(device=first.device, dtype=first.dtype)
     before = grad.tolist()
@@ -236,11 +236,11 @@ def _backward(result, grad_outputs, leaves) -> tuple[dict[str, Recorded], bool]:
     return {n: record(g) for n, g in zip(leaves, found, strict=True)}, grad.tolist() != before
 
 
-_OURS = 16  # bytes: the number that `_Given` makes, and its gradient
+_OURS = 16  # bytes of `_Given`'s result and its gradient
 
 
 class _Given(torch.autograd.Function):
-    """A number whose gradient with respect to `first` is `grad`, the tensor itself."""
+    """A number whose gradient with respect to `first` is the tensor `grad` itself, not a copy."""
 
     @staticmethod
     def forward(ctx, first, grad) -> torch.Tensor:
@@ -268,7 +268,7 @@ def _describe_exception(error: BaseException, phase: str) -> Raised:
 
 
 def _has_code_below(filename: str, number: int) -> bool:
-    """Return whether statements that can never run stand below a `raise` on a line of a file."""
+    """Return whether statements that can never run follow a `raise` on a line of a file."""
     try:
         tree = ast.parse("".join(linecache.getlines(filename)))
     except (SyntaxError, ValueError, RecursionError, MemoryError):

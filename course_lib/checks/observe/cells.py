@@ -1,7 +1,7 @@
-"""Follow a notebook's cells: what ran, what stopped it, and whether someone works there.
+"""Follow a notebook's cells: what ran, what stopped it, and whether a person runs them.
 
-IPython reports each cell that ran. This module runs beside the student's code, so it imports the
-standard library only.
+IPython reports each cell that ran. This module runs beside the student's code, so it imports only
+the standard library.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from typing import Any
 
 from course_lib.checks.observe.error_messages import message_of
 
-# What a cell with a syntax error was to define, as far as its lines say so.
+# Finds the names that a cell with a syntax error would define.
 _DEFINES = re.compile(
     r"^(?:[ \t]*(?:async[ \t]+)?(?:def|class)[ \t]+(\w+)|(\w+)[ \t]*(?::[^=\n]*)?=(?!=))",
     re.MULTILINE,
 )
 _RUNS_ITS_BODY = re.compile(r"%%(?:time|timeit|capture|prun)\b")
-_ANSWER = "-answer"  # ends the id of a cell that an answer is written in
+_ANSWER = "-answer"  # ends the id of an answer's cell
 _MOST_NAMES, _LONGEST = 100, 80
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 @dataclass
 class _Run:
-    """One run of one cell: the names that it was to define, and what they were before and after."""
+    """One run of a cell: the names that it should define, with their objects before and after."""
 
     source: str
     cell_id: str
@@ -42,9 +42,9 @@ class _Run:
 
 
 class Cells:
-    """The latest run of the cell of each name, in one notebook with these variables.
+    """The latest run of the cell that defines each name, in a notebook with these variables.
 
-    `transform` is IPython's, from a cell's source to Python.
+    `transform` is IPython's function that converts a cell's source to Python.
     """
 
     def __init__(self, namespace: dict[str, Any], transform: Callable[[str], str]) -> None:
@@ -64,7 +64,7 @@ class Cells:
                 self._running = run
 
     def end(self, result: Any) -> None:
-        """Handle `post_run_cell`, which IPython also fires for a cell that %%capture runs."""
+        """Handle `post_run_cell`, which IPython also fires for a cell inside %%capture."""
         run = self._running
         if run is None:
             return
@@ -85,7 +85,7 @@ class Cells:
         run = self._latest.get(name)
         if run is None:
             return "", ()
-        # It is missing if the cell left the name alone, and at most the course changed it since.
+        # It is missing if the cell did not bind the name, and only the course has changed it since.
         untouched = self._identity(name) == run.after[name] or self._is_courses(name)
         if run.before[name] != run.after[name] or not untouched:
             return "", ()
@@ -103,7 +103,7 @@ _watched: dict[int, Cells] = {}
 
 
 def watch_cells(shell: Any) -> None:
-    """Follow the cells that an IPython shell runs from now on; a second call changes nothing."""
+    """Follow the cells that an IPython shell runs from now on. A second call has no effect."""
     if shell is None or id(shell) in _watched:
         return
     cells = _watched[id(shell)] = Cells(shell.user_ns, shell.transform_cell)
@@ -130,8 +130,8 @@ def defined_in(namespace: Mapping[str, Any]) -> tuple[str, ...]:
 def parse_cell(source: str, transform: Callable[[str], str]) -> ast.Module | None:
     """Parse a cell as IPython does; return None if it is not Python, with or without magics."""
     source = cell_body(source)
-    # Running the cell says what is wrong with an escape. Not saying it here makes Python repeat its
-    # earlier warnings, so it is done only where there may be an escape.
+    # Suppress warnings about invalid escapes, because running the cell repeats them. Suppressing
+    # makes Python repeat all earlier warnings, so do it only if the cell contains a backslash.
     may_warn = "\\" in source
     with warnings.catch_warnings(action="ignore") if may_warn else contextlib.nullcontext():
         for python in (lambda: source, lambda: transform(source)):
@@ -148,7 +148,7 @@ def cell_body(source: str) -> str:
 
 
 def bound_in(source: str, transform: Callable[[str], str]) -> set[str]:
-    """Return the names that a cell binds or was to bind, whatever the kind of statement."""
+    """Return the names that a cell binds or would bind, in any kind of statement."""
     tree = parse_cell(source, transform)
     if tree is None:
         return {name or assigned for name, assigned in _DEFINES.findall(source)}
@@ -156,7 +156,7 @@ def bound_in(source: str, transform: Callable[[str], str]) -> set[str]:
 
 
 def bound_by(tree: ast.AST) -> Iterator[str]:
-    """Yield the names that statements bind or delete where they stand, not in a scope of theirs."""
+    """Yield the names that statements bind or delete in their own scope, not in nested ones."""
     pending = [tree]
     while pending:
         node = pending.pop()
@@ -171,7 +171,7 @@ def bound_by(tree: ast.AST) -> Iterator[str]:
 
 
 def _python_says(error: BaseException, source: str, namespace: dict[str, Any]) -> str:
-    """Return kind, message and line of what stopped a cell, as Python gives them."""
+    """Return Python's description of what stopped a cell: the error's type, message and line."""
     number, message = None, message_of(error)
     trace = traceback.walk_tb(error.__traceback__)
     in_cell = [(frame.f_code.co_name, n) for frame, n in trace if frame.f_globals is namespace]
@@ -188,10 +188,10 @@ def _python_says(error: BaseException, source: str, namespace: dict[str, Any]) -
 
 
 def home_of(value: Any) -> str:
-    """Return the module that an object says it comes from."""
+    """Return the name of the module that an object claims to come from."""
     try:
         return str(getattr(value, "__module__", ""))
-    except Exception:  # an object that will not say
+    except Exception:  # the attribute may raise
         return ""
 
 
@@ -202,7 +202,7 @@ def current_shell() -> Any:
 
 
 def someone_answers(shell: Any) -> bool:
-    """Tell whether the cell that runs was sent by a front end, not by a batch runner."""
+    """Return whether the running cell was sent by a front end, not by a batch runner."""
     kernel = getattr(shell, "kernel", None)
     if kernel is None:
         return False

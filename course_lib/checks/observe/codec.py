@@ -1,7 +1,7 @@
-"""Probes and observations as JSON text, so that they cross between two processes without pickle.
+"""Encode probes and observations as JSON, to send them between processes without pickle.
 
-Runs on both sides: standard library and NumPy only. What is decoded may have been written by a
-student's code, so only the few types named here are ever made, and every size is bounded.
+This module runs in both processes and uses only the standard library and NumPy. Student code may
+have written the text to decode, so only the few types named here are created, with bounded sizes.
 """
 
 import base64
@@ -20,7 +20,7 @@ _KINDS = "biufc"
 
 
 class CodecError(ValueError):
-    """A message does not hold what it should; it says what."""
+    """A message is malformed. The error says how."""
 
 
 def encode(value: Any) -> str:
@@ -29,7 +29,7 @@ def encode(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    if value is None or isinstance(value, bool | int | float | str):  # nearly everything
+    if value is None or isinstance(value, bool | int | float | str):  # most values
         return value
     if isinstance(value, np.ndarray):
         data = np.ascontiguousarray(value)
@@ -50,12 +50,12 @@ def _plain(value: Any) -> Any:
 
 
 def decode(text: str, expected: type, known: tuple[type, ...]) -> Any:
-    """Return the value that `encode` was given, which must be of the expected type.
+    """Return the encoded value, which must be of the expected type.
 
-    Dataclasses inside must be `known`; their annotations are enforced.
+    Dataclasses inside must be `known`. Their annotations are enforced.
 
     Raises:
-        CodecError: it is too long, no JSON, or holds anything else than announced.
+        CodecError: the text is too long, not JSON, or contains unexpected types.
     """
     if not isinstance(text, str) or len(text) > MAX_TEXT:
         raise CodecError("the message is too long")
@@ -114,7 +114,7 @@ _hints = functools.cache(get_type_hints)
 
 @functools.cache
 def _check_of(hint: Any) -> Callable[[Any], bool]:
-    """Return a test whether a decoded value is what an annotation says, with all its items."""
+    """Return a function that tests whether a value and its items match an annotation."""
     origin, parts = get_origin(hint), [h for h in get_args(hint) if h is not Ellipsis]
     if hint is Any:
         return lambda value: True

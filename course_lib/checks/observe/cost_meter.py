@@ -1,6 +1,6 @@
-"""Measure what a student's code does while it runs: torch calls, Python steps, bytes and functions.
+"""Measure a student's running code: torch calls, Python steps, bytes and function evaluations.
 
-Runs beside the student's code: standard library and torch only.
+This runs beside the student's code and uses only the standard library and torch.
 """
 
 import collections
@@ -19,7 +19,7 @@ COURSE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file_
 
 
 class Calls(TorchFunctionMode):
-    """Count the torch functions called, which doubles the time that small ones take."""
+    """Count the torch functions called. This doubles the time of calls on small tensors."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ _LIBRARIES = tuple({_PATHS[name] for name in ("stdlib", "platstdlib", "purelib",
 
 
 class Steps:
-    """Count the lines of a student's code that run: a loop over plain numbers shows, too."""
+    """Count the lines of a student's code that run, which also reveals loops over plain numbers."""
 
     def __init__(self, ours: tuple[str, ...]):
         self.count, self._ours = 0, (*_LIBRARIES, *ours, "<frozen")
@@ -48,7 +48,7 @@ class Steps:
         return self
 
     def __exit__(self, *exc_info) -> None:
-        # coverage counts lines as we do, so it counts none while we do
+        # coverage uses the same hook, so it pauses meanwhile
         sys.settrace(self._previous)  # pragma: no cover - coverage is off here
 
     def _trace(self, frame, event, _arg) -> Callable | None:  # pragma: no cover - so it is here
@@ -67,7 +67,7 @@ _FUNCTIONS = {
     "_softmax", "_log_softmax",
 }
 # fmt: on
-_CHEAP_POWERS = (-2, -1, -0.5, 0.5, 1, 2, 3)  # torch multiplies, divides and takes roots
+_CHEAP_POWERS = (-2, -1, -0.5, 0.5, 1, 2, 3)  # torch uses products, quotients and roots
 
 
 class Spending(TorchDispatchMode):
@@ -80,12 +80,12 @@ class Spending(TorchDispatchMode):
         super().__init__()
         self.peak, self.functions = 0, 0
         self._free = {storage._cdata: storage for storage in map(_storage, _tensors(*free))}
-        self._alive: dict[int, tuple[StorageWeakRef, int]] = {}  # some are over by now
-        self._at_most = 0  # bytes of all in there
+        self._alive: dict[int, tuple[StorageWeakRef, int]] = {}  # may include freed ones
+        self._at_most = 0  # bytes of all in `_alive`
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # torch would import its compiler, a second's work, to tell it to keep out
+        return False  # otherwise torch imports its compiler, which takes a second
 
     def alive(self) -> int:
         """Return the bytes that are alive now."""
@@ -106,7 +106,7 @@ class Spending(TorchDispatchMode):
             if key not in self._free and key not in self._alive:
                 self._alive[key] = StorageWeakRef(storage), storage.nbytes()
                 self._at_most += storage.nbytes()
-        if self._at_most > self.peak:  # to find out what is over takes long
+        if self._at_most > self.peak:  # counting freed ones is slow
             self.peak = max(self.peak, self.alive())
         return results
 
@@ -114,7 +114,7 @@ class Spending(TorchDispatchMode):
 def _tensors(*trees) -> list[torch.Tensor]:
     """Return the tensors among these and in nested lists, tuples and dicts."""
     found, waiting = [], list(trees)
-    for item in waiting:  # which grows
+    for item in waiting:  # grows during the loop
         if isinstance(item, torch.Tensor):
             found.append(item)
         elif isinstance(item, list | tuple):

@@ -1,7 +1,7 @@
-"""What an exception says, with the name that was probably meant.
+"""Return the message of an exception, with the name that was probably meant.
 
-Python adds that name where it prints a traceback, for a module as large as torch not even there.
-Runs beside the student's code: standard library only.
+Python adds such a name only when it prints a traceback, and not for modules as large as torch. This
+runs beside the student's code and uses only the standard library.
 """
 
 import builtins
@@ -14,20 +14,20 @@ _CLOSE = 0.7
 
 
 def message_of(error: BaseException) -> str:
-    """Return the message of an exception; "" where it cannot be printed."""
+    """Return the message of an exception, or "" if it cannot be printed."""
     try:
         text = str(error)
     except BaseException:
         return ""
     near = ""
-    with contextlib.suppress(BaseException):  # an object may be asked which names it has
+    with contextlib.suppress(BaseException):  # `dir` may run the student's code
         near = _near(error)
     return f"{text.rstrip('.')}. Did you mean: '{near}'?" if near else text
 
 
 def _near(error: BaseException) -> str:
-    """Return a name close to the one that was not found, or "" if there is none."""
-    kind = type(error)  # the object itself is not asked what it is: its class may lie
+    """Return a name close to the missing one, or "" if there is none."""
+    kind = type(error)  # `__class__` may lie
     if not issubclass(kind, AttributeError | NameError):
         return ""
     name = getattr(error, "name", None)
@@ -41,13 +41,13 @@ def _near(error: BaseException) -> str:
     return _closest(name, tuple(shown))
 
 
-@functools.lru_cache(maxsize=16)  # an answer fails alike with every probe of a check
+@functools.lru_cache(maxsize=16)  # all probes of a check often fail alike
 def _closest(name: str, names: tuple[str, ...]) -> str:
     return next(iter(difflib.get_close_matches(name, names, 1, _CLOSE)), "")
 
 
 def _seen_by(error: BaseException) -> list[str]:
-    """Return the names in scope where the error was raised."""
+    """Return the names in scope at the line that raised the error."""
     *_, frame = (None, *(frame for frame, _ in traceback.walk_tb(error.__traceback__)))
     if frame is None:
         return []

@@ -1,8 +1,9 @@
-"""A device that is not there: tensors that say they live elsewhere, computed on the CPU.
+"""A fake device, whose tensors claim to be elsewhere but are computed on the CPU.
 
-A GPU refuses to mix its tensors with those of the CPU, and few students have one. These refuse in
-the same way and hold real numbers. Tensors of torch's own "meta" device hold none, and their first
-use takes a second of imports. Runs beside the student's code: standard library and torch only.
+A GPU refuses to mix its tensors with those of the CPU, and few students have one. These tensors
+refuse in the same way and contain numbers. Tensors on torch's "meta" device contain none, and their
+first use takes a second of imports. This runs beside the student's code and uses only the standard
+library and torch.
 """
 
 from typing import Any, Self
@@ -10,17 +11,17 @@ from typing import Any, Self
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-NAME = "meta"  # a device that every torch knows and nothing is computed on
-REFUSAL = "is not on the device of the others"  # torch's own words are others
-_MIXING = ("_to_copy", "copy_", "index", "index_put", "index_put_")  # which a GPU allows, too
+NAME = "meta"  # a device in every build of torch, without computations
+REFUSAL = "is not on the device of the others"  # differs from torch's own message
+_MIXING = ("_to_copy", "copy_", "index", "index_put", "index_put_")  # a GPU also allows these
 
 
 class Elsewhere(TorchDispatchMode):
-    """Context manager in which the device `NAME` computes and refuses tensors of the CPU."""
+    """A context in which the device `NAME` computes, and refuses tensors on the CPU."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # torch would import its compiler to tell it to keep out
+        return False  # otherwise torch imports its compiler
 
     def moved(self, tensor: torch.Tensor) -> torch.Tensor:
         """Return the tensor on that device."""
@@ -42,7 +43,7 @@ class Elsewhere(TorchDispatchMode):
         results = func(*_mapped(args, _numbers_of), **_mapped(kwargs, _numbers_of))
         if not goes:
             return results
-        # What was changed in place stays the same tensor.
+        # In-place operations return the same tensor object.
         return _mapped(results, lambda t: homes[id(t)] if id(t) in homes else _Moved(t))
 
 
@@ -60,7 +61,7 @@ class _Moved(torch.Tensor):
         """Convert to a list, which torch does not support for tensor subclasses."""
         return self.numbers.tolist()
 
-    # As torch documents it for wrapper subclasses; its stub knows only the method.
+    # Documented by torch for wrapper subclasses, but missing in its stub.
     __torch_function__ = torch._C._disabled_torch_function_impl  # pyright: ignore[reportAssignmentType]
 
     @classmethod
@@ -72,7 +73,7 @@ class _Moved(torch.Tensor):
 def _numbers_of(tensor: torch.Tensor) -> torch.Tensor:
     if isinstance(tensor, _Moved):
         return tensor.numbers
-    if tensor.device.type == NAME:  # `torch.tensor(..., device=...)` loses them on its way here
+    if tensor.device.type == NAME:  # `torch.tensor(..., device=...)` has lost the numbers
         return torch.zeros(tensor.shape, dtype=tensor.dtype)
     return tensor
 

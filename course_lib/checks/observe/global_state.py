@@ -1,6 +1,6 @@
-"""What a call may change around it, and what is put back afterwards: random states and settings.
+"""Save and restore the global state that a call may change: random states and settings.
 
-Runs beside the student's code: standard library, NumPy and torch only.
+This runs beside the student's code and uses only the standard library, NumPy and torch.
 """
 
 import contextlib
@@ -29,12 +29,12 @@ def next_draws() -> tuple[float, float, float]:
     return _RANDOM(), _NUMPY_RANDOM(), torch.rand((), **options).item()
 
 
-_RANDOM, _NUMPY_RANDOM = random.random, np.random.random_sample  # whatever is put in their place
+_RANDOM, _NUMPY_RANDOM = random.random, np.random.random_sample  # may be replaced later
 
 
 @contextlib.contextmanager
 def random_states_kept() -> Iterator[None]:
-    """Put back the states of the global random generators."""
+    """Restore the states of the global random generators."""
     states = torch.get_rng_state(), np.random.get_state(), random.getstate()
     try:
         yield
@@ -50,7 +50,7 @@ class _Setting(NamedTuple):
     usual: Any = None  # None keeps the current value
 
 
-_EMPTY = torch.empty  # whatever is put in its place
+_EMPTY = torch.empty  # may be replaced later
 _NUMPY = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
 _SETTINGS = {
     "Python's recursion limit": _Setting(
@@ -67,7 +67,7 @@ _SETTINGS = {
         torch.get_default_dtype, torch.set_default_dtype, torch.float32
     ),
     "torch's default device": _Setting(
-        lambda: _EMPTY(0).device,  # in less than half the time that torch needs
+        lambda: _EMPTY(0).device,  # twice as fast as asking torch for it
         lambda device: torch.set_default_device(None if device.type == "cpu" else device),
         torch.device("cpu"),
     ),
@@ -82,10 +82,10 @@ _SETTINGS = {
 
 
 def use_usual_settings() -> None:
-    """Set what an earlier cell may have changed for everyone in this process."""
+    """Reset global settings that an earlier cell may have changed."""
     for setting in _SETTINGS.values():
         if setting.usual is not None and setting.read() != setting.usual:
-            with contextlib.suppress(RecursionError):  # the caller is deeper than the limit
+            with contextlib.suppress(RecursionError):  # the stack is deeper than the limit
                 setting.write(setting.usual)
 
 
@@ -93,8 +93,9 @@ def use_usual_settings() -> None:
 def usual_settings() -> Iterator[list[str]]:
     """Let a call start from the usual settings, and restore those of its caller.
 
-    The list that this yields names afterwards which settings the call has left changed, unless it
-    imported a module, which may have changed them. No garbage is collected meanwhile.
+    It yields a list that is filled at the end with the names of settings that the call changed. The
+    list stays empty if the call imported a module, which may have changed them. The garbage
+    collector is off meanwhile.
     """
     before, folder = {name: s.read() for name, s in _SETTINGS.items()}, os.getcwd()
     collecting, imported = gc.isenabled(), len(sys.modules)

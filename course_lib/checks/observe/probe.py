@@ -1,4 +1,4 @@
-"""Probes: what to call, as plain data that can be sent to another process.
+"""Describe calls of an answer as plain data that can be sent to another process.
 
 A probe holds NumPy arrays, numbers and names. The observer turns an `Array` into a tensor, a
 `Dtype` into a torch dtype, and a `Built` into the object that `observe/scenarios.py` makes of it.
@@ -13,12 +13,12 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Array:
-    """An array argument, whose floating data is float64 unless it says otherwise.
+    """An array argument, whose floating data is float64 by default.
 
     Args:
         kind: "tensor" for torch, "numpy" for NumPy.
-        strided: hand it over non-contiguous (axes in reverse order, every second element).
-        requires_grad: ask for its gradient (floating tensors only).
+        strided: make it non-contiguous (axes in reverse order, every second element).
+        requires_grad: record its gradient (floating tensors only).
     """
 
     data: np.ndarray
@@ -38,7 +38,7 @@ class Dtype:
 class Built:
     """An argument that must be made where it is used: `Built("generator", {"seed": 3})`.
 
-    A report calls it `says`, or by its name.
+    `says` is its description in a report, by default its name.
     """
 
     name: str
@@ -48,28 +48,28 @@ class Built:
 
 @dataclass(frozen=True)
 class Probe:
-    """One call of the student's object and what to note about it.
+    """One call of the student's object, and what to record about it.
 
     Args:
         name: short id, unique within the exercise.
-        says: what must hold here, in words a student understands; shown when it does not.
+        says: the requirement in words that a student understands, shown if it fails.
         part: the share of the points it belongs to: "values", "edges" or "gradients".
         args: positional arguments, by the name that the report uses.
         construct: for classes, the constructor's keyword arguments.
         state: for classes, the weights to inject, by parameter name ("W_q.weight").
         training: for classes, call in train mode instead of eval mode.
         grad_outputs: run backward from the (first) output with this gradient.
-        attributes: names of attributes to note after the call.
-        compare: the comparison that judges it (`checks.judge.comparisons`).
-        tolerance: absolute and relative tolerance, where the usual one does not fit.
+        attributes: names of attributes to record after the call.
+        compare: the comparison with the oracle's result (`checks.judge.comparisons`).
+        tolerance: absolute and relative tolerance, if it differs from the usual one.
         raises: name of the exception that the call must raise.
-        scenario: how the object is driven (`observe/scenarios.py`).
+        scenario: the way of calling the object (`observe/scenarios.py`).
         seed: the global torch and NumPy seeds set before the call.
-        loops: the group of probes, alike but for their sizes, whose work in Python is compared.
-        counted: note which torch functions are called, and how often; it slows all down.
-        dtype: floating dtype of the tensors, where it is not that of the data.
-        at_most: what the call may spend besides its arguments: "peak" bytes alive at once, "kept"
-            bytes alive afterwards, "functions" of how many numbers exp and its like may be taken.
+        loops: the group of probes, identical except for sizes, whose Python steps are compared.
+        counted: record how often each torch function is called, which is slow.
+        dtype: floating dtype of the tensors, if it differs from the data's.
+        at_most: cost limits of the call, without its arguments: "peak" bytes alive at once, "kept"
+            bytes alive afterwards, and "functions" evaluations of exp and similar functions.
     """
 
     name: str
@@ -86,7 +86,7 @@ class Probe:
     tolerance: float | None = None
     raises: str | None = None
     scenario: str = "call"
-    seed: int = 70_103  # no number that an answer would seed with
+    seed: int = 70_103  # unlikely to be used by an answer
     loops: str = ""
     counted: bool = False
     dtype: str | None = None
@@ -94,12 +94,12 @@ class Probe:
 
     @property
     def size(self) -> int:
-        """Return how many numbers a reader has to look at."""
+        """Return how many numbers a reader has to read."""
         return self.num_inputs + sum(a.size for a in self.state.values())
 
     @property
     def num_inputs(self) -> int:
-        """Return how many numbers the arguments hold, without injected weights."""
+        """Return how many numbers the arguments contain, without injected weights."""
         return sum(_size(value) for value in self.inputs().values())
 
     def inputs(self) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def _size(value: Any) -> int:
 
 
 def tensor(data, *, strided: bool = False, requires_grad: bool = False) -> Array:
-    """Return a torch tensor argument; Python numbers become float64, whole ones int64."""
+    """Return a torch tensor argument. Python floats become float64, and integers int64."""
     return Array(np.asarray(data), "tensor", strided, requires_grad)
 
 

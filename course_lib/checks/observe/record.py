@@ -1,7 +1,7 @@
-"""Turns any object into a bounded record of plain data: numbers, names and shapes.
+"""Turn any object into a bounded record of plain data: numbers, names and shapes.
 
-Runs beside the student's code and trusts none of it: a property that raises, a tensor subclass
-that lies about itself or a list of a million items ends up as a short, honest description.
+This runs beside the student's code and does not trust it. Properties that raise, tensor subclasses
+that lie about themselves and lists of a million items get a short, correct description.
 """
 
 import itertools
@@ -55,7 +55,7 @@ def record(value: Any, depth: int = 2) -> Recorded:
 
 
 def describe_type(value: Any) -> str:
-    """Return the name of a value's type, as a reader knows it."""
+    """Return the name of a value's type for a reader."""
     module, name = type.__dict__["__module__"].__get__(type(value)), class_name(type(value))
     known = isinstance(module, str) and module.startswith(("torch", "numpy"))
     return f"{module.split('.')[0]}.{name}" if known else name
@@ -95,7 +95,7 @@ def _record(value, depth) -> Recorded:
     if isinstance(value, tuple | list) and depth:
         items = {i: record(item, depth - 1) for i, item in enumerate(value[:_MAX_ITEMS])}
         return Recorded("tuple" if isinstance(value, tuple) else "list", name, items=items)
-    if isinstance(value, dict) and depth:  # a subclass may lie: its own methods are not asked
+    if isinstance(value, dict) and depth:  # a subclass's own methods may lie
         pairs = itertools.islice(dict.items(value), _MAX_ITEMS)
         items = {str(key): record(item, depth - 1) for key, item in pairs}
         return Recorded("dict", name, items=items)

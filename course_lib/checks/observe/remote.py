@@ -1,7 +1,8 @@
-"""Observe a student's answers beside the student's code, for a judge in another process.
+"""Observe a student's answers in the student's process, for a judge in another process.
 
 `reply_to` finds an answer in the notebook's variables, calls it as the probes say, and returns what
-happened. Nothing here knows what is right. Standard library, NumPy and torch only.
+happened. Nothing here depends on the correct result. This module uses only the standard library,
+NumPy and torch.
 """
 
 import contextlib
@@ -31,11 +32,11 @@ from course_lib.checks.observe.tampering import changes
 
 @dataclass(frozen=True)
 class Request:
-    """What to observe: the exercise or, by its slug, a lesson's integration.
+    """A request to observe an exercise or, by its slug, a lesson's integration.
 
     Args:
         chain, takes_all: those of the integration.
-        number: repeated in the answer, so that no other message passes for it.
+        number: repeated in the reply, so that no other message can be taken for it.
     """
 
     name: str
@@ -47,7 +48,7 @@ class Request:
 
 @dataclass
 class Reply:
-    """What was seen: the answer's kind, and an observation for each probe that was reached."""
+    """The answer's kind, and an observation for each probe that was reached."""
 
     number: str
     subject: Subject | None = None
@@ -58,25 +59,25 @@ class Reply:
 REQUEST_TYPES = (Request, Probe, Array, Dtype, Built)
 REPLY_TYPES = (Reply, Subject, Observation, Raised, Recorded)
 
-REFUSAL = "this is the course's own solution, not yours"  # what `_refuse` raises
+REFUSAL = "this is the course's own solution, not yours"  # the message of `_refuse`
 
-_remembered: dict[str, object] = {}  # each exercise's answer as its check saw it
+_remembered: dict[str, object] = {}  # each exercise's answer at the time of its check
 
 
 def reply_to(text: str, namespace: dict) -> str:
-    """Observe what a notebook's variables hold, as an encoded request says; encode the reply."""
+    """Observe an answer in a notebook's variables for an encoded request. Encode the reply."""
     request = decode(text, Request, REQUEST_TYPES)
     _end_watching()
     _restore_defaults()
     reply = answer(request, namespace)
     if any(probe.at_most for probe in request.probes) and changes():
         for seen in reply.seen.values():
-            seen.spent.clear()  # whatever measured it was not ours
+            seen.spent.clear()  # the meter was replaced
     return encode(reply)
 
 
 def answer(request: Request, namespace: dict) -> Reply:
-    """Observe what a notebook's variables hold as the answer to a request."""
+    """Observe the answer in a notebook's variables for a request."""
     reply = Reply(request.number)
     if request.chain:
         return _answer_together(request, namespace, reply)
@@ -132,14 +133,14 @@ def _courses_functions(name: str) -> list:
     """Return the functions of an exercise's solution, unwrapped."""
     found: list[FunctionType] = []
     attributes = []
-    # Not all modules there are: to look at each is to copy a forked kernel's memory.
+    # Looking at every imported module would copy memory pages of a forked process.
     for package in ("course_lib.attention", "course_lib.fused"):
-        with contextlib.suppress(ImportError):  # an answer may be the first to import it
+        with contextlib.suppress(ImportError):  # the package may be missing
             attributes += vars(importlib.import_module(package)).values()
     for module in (one for one in attributes if isinstance(one, ModuleType)):
         solution = getattr(module, name, None)
         members = vars(solution).values() if isinstance(solution, type) else [solution]
-        plain = [getattr(m, "__func__", m) for m in members]  # of static and class methods
+        plain = [getattr(m, "__func__", m) for m in members]  # unwrap static and class methods
         unwrapped = [inspect.unwrap(f) for f in plain if isinstance(f, FunctionType)]
         found += [f for f in unwrapped if f.__globals__ is vars(module) and f not in found]
     return found
@@ -148,25 +149,25 @@ def _courses_functions(name: str) -> list:
 def _refusal(code: CodeType) -> CodeType:
     """Return code that only raises, with the names and the closure variables of `code`."""
     return _refuse.__code__.replace(
-        co_filename="<refusal>",  # no file of a library, so that the call stays among the lines
+        co_filename="<refusal>",  # not a library file, so that tracebacks keep the line
         co_name=code.co_name,
         co_qualname=code.co_qualname,
-        co_freevars=code.co_freevars,  # as many as the function has cells, or Python refuses it
+        co_freevars=code.co_freevars,  # must match the function's closure
     )
 
 
-def _refuse(*_args, **_kwargs) -> None:  # with the global names of another module
+def _refuse(*_args, **_kwargs) -> None:  # its code runs with other globals
     raise RuntimeError("this is the course's own solution, not yours")
 
 
-def _end_watching() -> None:  # pragma: no cover - it would end the measurement too
-    """Stop following from earlier cells what happens now."""
+def _end_watching() -> None:  # pragma: no cover - it ends coverage's measurement, too
+    """Remove trace and profile functions of earlier cells."""
     sys.settrace(None)
     sys.setprofile(None)
 
 
 def _restore_defaults() -> None:
-    """Undo what an earlier cell may have changed for everyone in this process."""
+    """Undo global changes of earlier cells."""
     use_usual_settings()
     gc.enable()
     for name in ("stdout", "stderr"):

@@ -1,8 +1,8 @@
-"""Ways to drive a student's object, and arguments that must be made where they are used.
+"""Ways to call a student's object, and arguments that must be made in the same process.
 
-Runs beside the student's code: torch and NumPy only, no decision taken here. A probe names a
-scenario (`Probe.scenario`) or a builder (`Built.name`) by its function's name. These here serve any
-exercise; what only one lesson needs is in `lessons/`, which registers itself.
+This runs beside the student's code, uses only torch and NumPy, and decides nothing. A probe names a
+scenario (`Probe.scenario`) or a builder (`Built.name`) by its function's name. The functions here
+are for all exercises. Modules in `lessons/` register those of single lessons.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from course_lib.checks.observe.fake_device import NAME, REFUSAL, Elsewhere
 
 SCENARIOS: dict[str, Callable] = {}
 BUILDERS: dict[str, Callable] = {}
-STATISTICS: set[str] = set()  # scenarios that give a number about many calls, not a result
+STATISTICS: set[str] = set()  # scenarios that return a statistic of many calls
 
 
 def scenario(function: Callable) -> Callable:
@@ -23,7 +23,7 @@ def scenario(function: Callable) -> Callable:
 
 
 def statistic(function: Callable) -> Callable:
-    """Register a scenario whose number no student has seen as a result."""
+    """Register a scenario whose result is a statistic that is not shown to students."""
     STATISTICS.add(function.__name__)
     return scenario(function)
 
@@ -42,7 +42,7 @@ def call(target, probe, args, kwargs):
 
 @scenario
 def one_at_a_time(target, probe, args, kwargs):
-    """Call `target(blocks)`, where each block is made on request and is gone after it was used."""
+    """Call `target(blocks)` with blocks that are created on demand and not kept."""
     return target(block.clone() for block in args["blocks"])
 
 
@@ -62,7 +62,7 @@ def apply_function(target, probe, args, kwargs):
 
 @scenario
 def apply_function_twice(target, probe, args, kwargs):
-    """Call `target.apply(...)` twice, on other numbers, before the first backward pass."""
+    """Call `target.apply(...)` again on other numbers before the first backward pass."""
     result = target.apply(*args.values(), *kwargs.values())
     others = [v.detach().flip(0) if torch.is_tensor(v) else v for v in args.values()]
     target.apply(*others, *kwargs.values())
@@ -83,7 +83,7 @@ def between_calls(target, probe, args, kwargs):
 def after_another_call(target, probe, args, kwargs):
     """Call a module after other calls, while others of its class are used.
 
-    What an answer keeps on its class, or in a global variable, is theirs by then.
+    State that an answer keeps on its class or in a global variable is overwritten by then.
     """
     target(*(v[:, : max(v.shape[1] - 1, 1)] for v in args.values() if v.is_floating_point()))
     others, named = _flipped(args), _flipped(kwargs)
@@ -91,7 +91,7 @@ def after_another_call(target, probe, args, kwargs):
     kind, others = type(target), [1 - v if v.is_floating_point() else v for v in others.values()]
     named = {n: 1 - v if v.is_floating_point() else v for n, v in named.items()}
     twice = {n: 2 * v if type(v) is int else v for n, v in probe.construct.items()}
-    with torch.random.fork_rng(devices=[]):  # our draws must not count as the answer's
+    with torch.random.fork_rng(devices=[]):  # these draws are not the answer's
         second = kind(**probe.construct).to(next(iter(args.values()))).train(target.training)
         kind(**twice)
         second(*others, **named)
@@ -114,12 +114,12 @@ def after_a_call_with_lengths(target, probe, args, kwargs):
 
 @scenario
 def built_by_position(target, probe, args, kwargs):
-    """Call a module once whose sizes were handed over by position, with the same weights."""
+    """Call a module that was constructed with positional sizes, with the same weights."""
     with torch.random.fork_rng(devices=[]):
         module = type(target)(*probe.construct.values()).to(next(iter(args.values())))
     module.load_state_dict(target.state_dict())
     result = module.train(target.training)(*args.values(), **kwargs)
-    vars(target).update(vars(module))  # where the attributes are looked for
+    vars(target).update(vars(module))  # attributes are recorded from `target`
     return result
 
 
@@ -137,7 +137,7 @@ def made_with_device_and_dtype(target, probe, args, kwargs):
         {"device": meta, "dtype": torch.bfloat16},
         {},
     ):
-        with torch.random.fork_rng(devices=[]):  # our draws must not count as the answer's
+        with torch.random.fork_rng(devices=[]):  # these draws are not the answer's
             made = type(target)(**probe.construct, **given)
         said = ", ".join(f"{what}={value}" for what, value in given.items()) or "neither of them"
         for name, parameter in made.named_parameters():
@@ -158,7 +158,7 @@ def after_another_device(target, probe, args, kwargs):
 
 
 def call_elsewhere(target, args, kwargs):
-    """Call with all tensors on another device; only the mixing of devices raises an error."""
+    """Call with all tensors on another device. Ignore errors other than mixing devices."""
     with Elsewhere() as device:
         moved = {n: device.moved(v) if torch.is_tensor(v) else v for n, v in args.items()}
         try:
@@ -181,7 +181,7 @@ def with_a_device(target, probe, args, kwargs):
 
 @scenario
 def ask_about_each(target, probe, args, kwargs):
-    """Return `target(object, ...)` for each of several objects, each with inputs of its own."""
+    """Return `target(object, ...)` for each of several objects with separate inputs."""
     objects = [value for name, value in args.items() if name.startswith("object_")]
     rest = [value for name, value in args.items() if not name.startswith("object_")]
     copies = [[value.clone() for value in rest] for _ in objects[1:]]
@@ -191,7 +191,7 @@ def ask_about_each(target, probe, args, kwargs):
 
 
 def without_last_digits(outputs):
-    """Round outputs to nine digits, so that rounding errors do not decide the answer."""
+    """Round outputs to nine digits, so that rounding errors do not affect the result."""
     if outputs.dtype != torch.float64:
         return outputs
     return outputs + (outputs.round(decimals=9) - outputs).detach()

@@ -1,7 +1,7 @@
-"""Whether the observer is still what its files say: it shares a process with a student's cells.
+"""Detect changes to the observer, which shares a process with a student's cells.
 
-Only what is measured needs this, bytes and function evaluations: whoever wraps the meter can make
-them small. Values are judged elsewhere, from numbers that cannot be guessed.
+Only measured bytes and function evaluations need this, because code that wraps the meter can report
+too few. Values are judged elsewhere, from numbers that cannot be guessed.
 """
 
 import ast
@@ -16,11 +16,11 @@ from typing import Any
 
 import torch
 
-_DECORATORS = (contextlib.contextmanager(iter).__code__,)  # of what has the source within
+_DECORATORS = (contextlib.contextmanager(iter).__code__,)  # wrappers of a function in the source
 _CACHED = type(functools.cache(print))
 _PACKAGE = __name__.rpartition(".")[0]
 _MODULES = ("call", "codec", "cost_meter", "observation", "record", "remote", "tampering")
-# What of torch the meter stands on: classes in Python, and methods that are not.
+# The parts of torch that the meter uses: classes in Python, and compiled methods.
 _BELOW = {
     "torch.utils._python_dispatch": "TorchDispatchMode.",
     "torch.multiprocessing.reductions": "StorageWeakRef.",
@@ -91,7 +91,7 @@ def _found(names: Any, path: list[str]) -> Any:
 
 
 def _is(found: Any, code: CodeType) -> bool:
-    """Return whether an object is the function or class that this code makes."""
+    """Return whether an object is the function or class that this code creates."""
     if _is_class(code):
         if not isinstance(found, type):
             return False

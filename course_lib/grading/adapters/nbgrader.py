@@ -20,13 +20,13 @@ from traitlets.config import Config
 WRITTEN_AGAINST = "0.9.6"
 
 
-# The gradebook and its rows: nbgrader declares columns, which tell a type checker nothing.
+# The gradebook and its rows. A type checker cannot use the way in which nbgrader declares columns.
 Gradebook: TypeAlias = Any
 Assignment: TypeAlias = Any
 Submission: TypeAlias = Any
 SubmittedNotebook: TypeAlias = Any
 Grade: TypeAlias = Any
-# nbgrader's own indexes begin with other columns: each submission cost a scan of whole tables.
+# nbgrader's own indexes begin with other columns, so each submission would scan whole tables.
 INDEXES = [
     Index("course_submission_by_student", api.SubmittedAssignment.student_id),
     Index("course_notebook_by_submission", api.SubmittedNotebook.assignment_id),
@@ -38,7 +38,7 @@ INDEXES = [
 def submit(
     gradebook: Gradebook, lesson: str, student: str, **known: datetime | None
 ) -> SubmittedNotebook:
-    """Note that a student submitted a lesson, and its `timestamp`; return the notebook."""
+    """Record a student's submission of a lesson, with its `timestamp`, and return the notebook."""
     gradebook.update_or_create_student(student)
     gradebook.update_or_create_submission(lesson, student, **known)
     return gradebook.find_submission_notebook(lesson, lesson, student)
@@ -52,7 +52,7 @@ def _newest_schema() -> str | None:
     return ScriptDirectory(ALEMBIC_DIR).get_current_head()
 
 
-# For each new gradebook nbgrader asks this of a process of its own, which takes two seconds.
+# nbgrader starts a process to find this for each new gradebook, which takes two seconds.
 api.get_alembic_version = _newest_schema
 
 
@@ -72,7 +72,7 @@ def one_transaction(gradebook: Gradebook) -> Iterator[None]:
 
 
 class LatePenalties:
-    """The course's plugin for late submissions, asked as AssignLatePenalties asks it."""
+    """The course's plugin for late submissions, called as AssignLatePenalties calls it."""
 
     def __init__(self, config: Config) -> None:
         self._step = AssignLatePenalties(config=config)
@@ -89,7 +89,7 @@ class LatePenalties:
 
 
 class SaveScores(SaveAutoGrades):
-    """SaveAutoGrades in which a subclass may decide on a cell's points."""
+    """SaveAutoGrades with a method for a cell's points that a subclass may override."""
 
     def score_of(self, cell: NotebookNode) -> float | None:
         """Return the points of a graded cell, or None to leave it to a person."""

@@ -1,8 +1,8 @@
-"""The class report: HTML pages without scripts or outside resources.
+"""Write the class report as HTML pages without scripts or external resources.
 
 report.html has a table of lessons and a table of students by lessons. The page of a lesson shows
-who needs a look, each exercise's outcomes, the most frequent mistakes, scores, which written
-answers wait, and what took long. The templates lay out what is computed here.
+who needs a look, each exercise's outcomes, the most frequent mistakes, scores, the written answers
+that wait to be graded, and the slowest exercises. The templates lay out what is computed here.
 """
 
 import functools
@@ -26,12 +26,12 @@ from course_lib.workspace.errors import GradingError
 from course_lib.workspace.files import write_atomically
 
 Links = Mapping[tuple[str, str], str]  # feedback pages by lesson and student
-_BREAK = re.compile(r"(?<=_)|(?<=[a-z])(?=[A-Z])")  # where a name may be broken
+_BREAK = re.compile(r"(?<=_)|(?<=[a-z])(?=[A-Z])")  # where a long name may wrap
 NUM_LOWEST = 3
 
 
 def write_report(root: Path, lesson: str | None = None) -> Path:
-    """Write the pages of all graded lessons and report.html, or of one; return the one to open."""
+    """Write report.html and a page for each graded lesson, or one page; return the one to open."""
     course = ClassFolder(root)
     with quiet_nbgrader():
         with course.gradebook() as gradebook:
@@ -110,7 +110,7 @@ def facts(summary: GradedLesson, everyone: Sequence[str]) -> dict[str, str | int
 
 
 def histogram(summary: GradedLesson) -> list[dict]:
-    """Return how many students have which tenth of the points. All of them count as the last."""
+    """Return the number of students in each tenth of the points. Full marks count in the last."""
     parts = [part for s in summary.students if (part := share(s, summary)) is not None]
     counts = Counter(min(math.floor(one * 10 + 1e-9), 9) for one in parts)
     most = max(counts.values(), default=1)
@@ -118,7 +118,7 @@ def histogram(summary: GradedLesson) -> list[dict]:
 
 
 def share(student: GradedSubmission, summary: GradedLesson) -> float | None:
-    """Return the share of the machine-graded points; None if something is not graded."""
+    """Return the share of the machine-graded points, or None if some are not graded."""
     if student.blanks or student.points is None or not summary.max_points:
         return None
     return student.points / summary.max_points
@@ -145,7 +145,7 @@ def mistakes(summary: GradedLesson) -> list[tuple[str, str, str | None, list[str
 
 
 def of_everyone(summary: GradedLesson) -> list[str]:
-    """Return the notices that every submission has. The lesson causes these, not a student."""
+    """Return the notices that every submission has, which the lesson causes and not a student."""
     each = [s.notices for s in summary.students if not (s.absent or s.problem)]
     return [one for one in each[0] if all(one in other for other in each)] if len(each) > 1 else []
 
@@ -167,7 +167,7 @@ def needs_a_look(summary: GradedLesson) -> list[dict]:
 
 
 def _reasons(student: GradedSubmission) -> Iterator[tuple[float, str, str]]:
-    """Yield why a person should look: the urgency (0 is highest), the kind, and the words."""
+    """Yield the reasons to look at a submission: urgency (0 is highest), kind, and text."""
     for exercise, reason in student.blanks.items():
         yield 0, "blank", f"{exercise}: {reason}" if exercise else reason
     for row in student.rows:
@@ -180,7 +180,7 @@ def _reasons(student: GradedSubmission) -> Iterator[tuple[float, str, str]]:
 
 
 def written(summary: GradedLesson) -> list[dict]:
-    """Return how many answers to each written question wait, are graded, or were left blank."""
+    """Return how many answers to each written question are waiting, graded, or blank."""
     found: dict[str, dict[str, list[str]]] = {}
     for student in summary.students:
         for name, state in student.written.items():

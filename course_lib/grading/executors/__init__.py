@@ -1,4 +1,4 @@
-"""Loop over the submissions in this process, in several processes, or on many machines."""
+"""Grade submissions in this process, in several processes, or on many machines."""
 
 from __future__ import annotations
 

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from course_lib.grading.worker.runner import Runner
 
 _CONNECT_SECONDS = 15
-_ANSWER_SECONDS = 60  # a scheduler that is busy may take a while, a dead one is dead
+_ANSWER_SECONDS = 60  # time for a busy scheduler to answer
 _LOOK_SECONDS = 2
-_ALONE_SECONDS = 120  # a cluster may take a while to get its first worker, or the next one
+_ALONE_SECONDS = 120  # time for a cluster to get a worker
 _KEPT = "run the same command again; what is graded is kept"
 
 _runners: dict[tuple, Runner] = {}
@@ -47,7 +47,7 @@ class OnDask:
             raise GradingError(f"Dask is not installed here: {cure}") from error
         self.address = settings.executor.removeprefix("dask://")
         self.settings = settings
-        # What goes wrong is said once, by us: Dask's loggers rest meanwhile.
+        # Silence Dask's loggers, because this class reports each problem once.
         names = [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]
         self.levels = {name: logging.getLogger(name).level for name in names}
         _set_levels(dict.fromkeys(names, logging.CRITICAL + 1))
@@ -68,7 +68,7 @@ class OnDask:
                 yield result
             else:
                 suspects.append(job)
-        for job in suspects:  # each alone: Dask suspects all that waited on the lost workers
+        for job in suspects:  # alone, since Dask also suspects waiting jobs
             for _, result in self._work([job]):
                 yield result or set_aside(job)
 
@@ -101,7 +101,7 @@ class OnDask:
     def _fill(
         self, waiting: Iterator[Job], running: dict[Any, Job], finished: queue.SimpleQueue[Future]
     ) -> None:
-        """Keep a few jobs ahead for each worker, not the whole class in the scheduler."""
+        """Queue a few jobs for each worker, instead of the whole class."""
         room = AHEAD * max(1, self._workers()) - len(running)
         for _, job in zip(range(room), waiting, strict=False):
             future = self.client.submit(run_on_worker, job, versions(), self.settings, pure=False)
@@ -148,7 +148,7 @@ class OnDask:
         )
 
     def close(self) -> None:
-        with contextlib.suppress(Exception):  # a scheduler that is gone cannot be left
+        with contextlib.suppress(Exception):  # the scheduler may be gone
             self.client.close(timeout=_CONNECT_SECONDS)
         _set_levels(self.levels)
 
@@ -168,7 +168,7 @@ def versions() -> dict[str, str]:
             sources.update(name + b"\0" + path.read_bytes())
     return {
         "the course": f"{__version__} ({sources.hexdigest()[:8]})",
-        "torch": version("torch").partition("+")[0],  # built for CPU here and CUDA there: fine
+        "torch": version("torch").partition("+")[0],  # CPU and CUDA builds may be mixed
         "numpy": version("numpy"),
         "Python": ".".join(platform.python_version_tuple()[:2]),
     }

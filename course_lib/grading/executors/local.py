@@ -1,4 +1,4 @@
-"""Grade in this process or in several on this machine; a lost worker costs only time."""
+"""Grade in this process or in several on this machine. A lost worker costs only time."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
     from course_lib.grading.sandbox.hosts import Host
     from course_lib.grading.worker.runner import Runner
 
-AHEAD = 2  # jobs that wait in line for each worker, so that none ever waits for the driver
+AHEAD = 2  # jobs queued for each worker, so that no worker waits for the driver
 
 
 def set_aside(job: Job) -> Result:
-    """Return the result of a job that nobody could finish."""
+    """Return the result of a job that no worker could finish."""
     why = f"it ended the grader {MAX_ATTEMPTS} times: look at it, then grade it with --force"
     return Result(job.student, job.lesson, job.key, fault=why, is_final=True)
 
 
 def make_runner(settings: Settings, channel: socket.socket | None = None) -> Runner:
-    """Return a runner, whose imports the driver of several processes does without."""
+    """Return a runner. The import is here because a driver of several processes needs no runner."""
     from course_lib.grading.worker import runner
 
     return runner.Runner(settings.sandbox, settings.limits, channel)
@@ -61,11 +61,11 @@ class _Worker:
 
     def __init__(self, settings: Settings, channel: socket.socket | None) -> None:
         context = _context()
-        self.pipe, theirs = context.Pipe()  # its own: who is killed while writing holds up nobody
+        self.pipe, theirs = context.Pipe()  # a worker killed while writing blocks no other
         self.process = context.Process(target=_serve, args=(theirs, make_runner, settings, channel))
         with theirs, channel or contextlib.nullcontext(), defer_sigint():
             self.process.start()
-        self.jobs: deque[Job] = deque()  # the first is in hand, the others wait there
+        self.jobs: deque[Job] = deque()  # the first is being graded, others wait
         self.is_up = False
 
     def send(self, job: Job | None) -> None:
@@ -73,7 +73,7 @@ class _Worker:
             self.pipe.send(job)
 
     def join(self) -> None:
-        """Wait until the worker has ended, and drop what it still writes."""
+        """Wait until the worker has ended, and discard its remaining output."""
         with contextlib.suppress(OSError, EOFError):
             while True:
                 self.pipe.recv_bytes()
@@ -89,7 +89,7 @@ class Processes:
         self.workers: list[_Worker] = []
         self.failed_starts = 0
         self.host = start_host(settings.sandbox, settings.limits, lesson)
-        _context()  # workers are forked from a server, which imports the judge now
+        _context()  # starts the fork server, which imports the judge
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Result]:
         """Yield a result for each job; raise GradingError if no worker comes up."""
@@ -107,7 +107,7 @@ class Processes:
                     worker.join()
                     if not worker.is_up:
                         self._failed_to_start(f"exit code {worker.process.exitcode}")
-                    elif worker.jobs:  # the one in hand is suspect, those behind it are not
+                    elif worker.jobs:  # only the job that it was grading is suspect
                         deaths[worker.jobs[0].student] += 1
                         if deaths[worker.jobs[0].student] >= MAX_ATTEMPTS:
                             yield set_aside(worker.jobs.popleft())
@@ -139,7 +139,7 @@ class Processes:
         while True:
             try:
                 return _Worker(self.settings, self.host.channel.dup() if self.host else None)
-            except (OSError, EOFError) as error:  # the fork server was lost, too
+            except (OSError, EOFError) as error:  # the fork server has ended, too
                 self._failed_to_start(error)
 
     def _failed_to_start(self, why: object) -> None:
@@ -151,7 +151,7 @@ class Processes:
             )
 
     def close(self) -> None:
-        """End all workers; one that is busy finishes its submission first."""
+        """End all workers. A busy worker finishes its submission first."""
         for worker in self.workers:
             worker.send(None)
         for worker in self.workers:
@@ -161,7 +161,7 @@ class Processes:
 
 
 def start_host(level: str | None, limits: Limits, lesson: str) -> Host | None:
-    """Start the host of all workers' guests, where this machine can have one."""
+    """Start the host of all workers' guests, if this machine supports one."""
     if sys.platform != "linux":
         return None
     from course_lib.grading.sandbox.hosts import Host
@@ -171,7 +171,7 @@ def start_host(level: str | None, limits: Limits, lesson: str) -> Host | None:
 
 
 def reached(sandbox: str | None) -> Reached:
-    """Try out the sandbox; raise GradingError if it does not reach the level asked for."""
+    """Try out the sandbox, and raise GradingError if it does not reach the requested level."""
     from course_lib.grading.sandbox.hosts import open_guests
 
     trial = open_guests(sandbox)
@@ -180,7 +180,7 @@ def reached(sandbox: str | None) -> Reached:
 
 
 def _context() -> Any:
-    """Return how workers are made: forked from a server that knows the judge, or started anew."""
+    """Return the start method of workers: a fork server that has imported the judge, or spawn."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
@@ -188,8 +188,8 @@ def _context() -> Any:
     context.set_forkserver_preload([__name__, *judge])
     from multiprocessing import forkserver, resource_tracker
 
-    resource_tracker.ensure_running()  # which listens to Ctrl-C again when it has started
-    # What starts now never hears the Ctrl-C of its terminal, which is for the driver.
+    resource_tracker.ensure_running()  # it unblocks SIGINT after its start
+    # Processes started now ignore Ctrl-C, which is for the driver.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         with without_secrets():
@@ -246,12 +246,12 @@ def _listen(pipe: Connection, jobs: queue.SimpleQueue[Job | None], ended: thread
             jobs.put(job)
         ended.set()
         jobs.put(None)
-        pipe.recv_bytes()  # nothing more comes through but its end
+        pipe.recv_bytes()  # blocks until the driver closes the pipe or exits
     os.kill(os.getpid(), signal.SIGKILL if hasattr(signal, "SIGKILL") else signal.SIGTERM)
 
 
 def prepare_worker() -> None:
-    """Forget secrets, end with the fork server, and leave Ctrl-C to the driver."""
+    """Remove secrets, end with the fork server, and leave Ctrl-C to the driver."""
     signal.signal(signal.SIGINT, lambda number, frame: None)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
@@ -261,4 +261,4 @@ def prepare_worker() -> None:
         lockdown.die_with_parent()
     for name in os.environ.keys() - public_environment().keys():
         del os.environ[name]
-    gc.freeze()  # what was imported stays: nothing looks through it for garbage
+    gc.freeze()  # spares garbage collections among imported objects

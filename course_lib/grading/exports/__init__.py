@@ -1,6 +1,6 @@
-"""`course export`: grades as a plain table, or in the file that an LMS takes back.
+"""`course export`: write grades as a plain table, or into the file that an LMS imports.
 
-`_export` holds the steps, and `request` what is asked of them and what they did. `sheet` reads and
+`_export` contains the steps, and `request` their options and outcome. `sheet` reads and
 writes CSV. `lms` pairs the gradebook's students and lessons with the rows and columns of an LMS.
 """
 

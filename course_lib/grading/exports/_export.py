@@ -1,4 +1,4 @@
-"""The steps of an export: read the gradebook, fill an LMS's file or make a table, write it."""
+"""Export grades: read the gradebook, fill an LMS's file or make a table, and write it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,15 +13,15 @@ from course_lib.grading.graded import ABSENT, GradedLesson
 from course_lib.grading.read_grades import read_lesson
 from course_lib.workspace.errors import ExportError, GradingError
 
-# What spreadsheets take for the beginning of a formula: OWASP, "CSV Injection",
+# Spreadsheets take these for the beginning of a formula: OWASP, "CSV Injection",
 # https://owasp.org/www-community/attacks/CSV_Injection
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
-CLOSED = {"EX": "excused there", "N/A": "not assigned to this student there"}  # in Canvas
+CLOSED = {"EX": "excused there", "N/A": "not assigned to this student there"}  # Canvas's marks
 PER_LESSON = ("written", "total", "max", "late_seconds", "late_penalty", "state", "reason")
 
 
 def export(root: Path, request: ExportRequest) -> Outcome:
-    """Write the grades of a course for people or for an LMS.
+    """Write the grades of a course as a table or for an LMS.
 
     Args:
         root: the course folder. The table is written to grades.csv there if no output is named.
@@ -61,9 +61,9 @@ def export(root: Path, request: ExportRequest) -> Outcome:
 def _read_gradebook(
     course: ClassFolder, request: ExportRequest
 ) -> tuple[list[tuple[str, ...]], list[GradedLesson]]:
-    """Return everyone's id, names and address, and the lessons with their headings."""
+    """Return each student's id, names and address, and the lessons with their headings."""
     kind, _, path = course.coursedir("").db_url.partition(":///")
-    if kind == "sqlite" and not Path(path).is_file():  # opening it would make an empty one
+    if kind == "sqlite" and not Path(path).is_file():  # opening creates a missing one
         raise ExportError(f"there is no gradebook {path}; grade first: course grade LESSON")
     with course.gradebook() as gradebook:
         people = [
@@ -94,8 +94,8 @@ def grades_table(
 ) -> Sheet:
     """Return a table with a row for each student, the columns of each lesson, and totals.
 
-    What is not graded is blank. Optional exercises have no column. The totals are of the lessons
-    in which the student has a score.
+    Cells of ungraded work are blank. Optional exercises have no column. The totals cover the
+    lessons in which the student has a score.
     """
     header = ["student", "last_name", "first_name", "email"]
     rows: list[list[str | float | None]] = [[*person] for person in people]
@@ -125,7 +125,7 @@ def grades_table(
 
 
 def plain_cell(cell: str | float | None) -> str:
-    """Return a cell of the table. An apostrophe goes before text like a formula."""
+    """Return a cell of the table, with an apostrophe before text that looks like a formula."""
     if isinstance(cell, str):
         return f"'{cell}" if cell.startswith(FORMULA_STARTS) else cell
     return "" if cell is None else format(cell, ".10g")

@@ -1,6 +1,6 @@
 """Find the gradebook's students and lessons in the files of Canvas, Moodle and Gradescope.
 
-The column names are those of the programs that write the files:
+The sources of the column names are:
 
 - Canvas: lib/gradebook_exporter.rb and gradebook_importer.rb in github.com/instructure/canvas-lms.
 - Moodle: mod/assign/gradingtable.php, mod/assign/feedback/offline (worksheet) and grade/export/txt
@@ -24,9 +24,9 @@ IDS = ("SIS Login ID", "SIS User ID", "Integration ID", "ID")  # Canvas
 IDS += ("Username", "ID number", "Email address", "Identifier")  # Moodle
 IDS += ("SID", "Email")  # Gradescope
 
-# The LMS, headers by which to tell its file, the header of an assignment, and that of its maximum.
-# The group in an assignment's header is what the instructor wrote: "" in a file of one assignment,
-# {} in the header of the maximum.
+# The LMS, headers that identify its file, and the headers of an assignment and of its maximum. The
+# group in an assignment's header is its title ("" in a file of one assignment), which replaces {}
+# in the header of the maximum.
 KINDS = (
     ("canvas", ("ID", "Section"), r"(.*\S)\s*\(\d+\)", ""),
     ("moodle", ("Identifier", "Grade", "Maximum Grade"), "Grade()", "Maximum Grade"),
@@ -62,14 +62,14 @@ class Layout:
     assignments: list[Assignment]
 
     def label(self, row: int) -> str:
-        """Return what is in a row's first cell, with the first id in parentheses."""
+        """Return the text of a row's first cell, with the first id in parentheses."""
         name, *_ = values = [value.strip() for value in self.sheet.rows[row]]
         one_id = next((values[at] for at in self.ids if values[at]), "")
         return name if one_id in ("", name) else f"{name} ({one_id})".strip()
 
 
 def read_layout(sheet: Sheet, request: ExportRequest) -> Layout:
-    """Find students and assignments in a file. One in another language needs --match and --map."""
+    """Find students and assignments in a file. Files in other languages need --match and --map."""
     ids = [sheet.column(request.match)] if request.match else sheet.columns(*IDS)
     # Canvas's rows "Points Possible" and "Manual Posting" belong to no student.
     maxima = [row for row in sheet.rows if "Points Possible" in row[0]]
@@ -110,7 +110,7 @@ def _assignments(
         at = sheet.columns(maximum.format(title[1])) if maximum else []
         texts = [row[at[0]] for row in sheet.rows] if at else [row[column] for row in maxima]
         points = max(filter(None, map(parse_number, texts)), default=None)
-        read_only = points is None and any(map(str.strip, texts))  # as Canvas says of totals
+        read_only = points is None and any(map(str.strip, texts))  # as Canvas marks totals
         if at or not (maximum or read_only):
             yield Assignment(column, name.strip(), title[1], points)
 
@@ -168,7 +168,7 @@ def match_lessons(
 ) -> dict[Assignment, GradedLesson]:
     """Find the column of each lesson: the one that --map names, or one with its name.
 
-    If no lesson was asked for, those without a column are left out, as long as one has a column.
+    If no lesson was named, lessons without a column are left out, as long as one has a column.
     """
     found: dict[str, list[Assignment]] = {}
     for lesson in lessons:
@@ -204,7 +204,7 @@ def is_about(assignment: Assignment, lesson: GradedLesson) -> bool:
     The heading of the lesson's notebook counts with and without a subtitle.
     """
     number = lesson.lesson.partition("_")[0]
-    number = f"0*{int(number)}" if number.isdecimal() else "(?!)"  # matches nothing
+    number = f"0*{int(number)}" if number.isdecimal() else "(?!)"  # never matches
     kind = "(?:lesson|assignment|notebook)"
     texts = (assignment.title, lesson.lesson, lesson.title, lesson.title.partition(":")[0])
     title, *names = (" ".join(re.findall(r"[^\W_]+", key(text))) for text in texts)

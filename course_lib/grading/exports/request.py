@@ -1,4 +1,4 @@
-"""The request for an export, and what it wrote or would write."""
+"""The options of an export, and the outcome."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -7,7 +7,7 @@ from typing import Any
 
 from course_lib.grading.graded import COMPLETE, INCOMPLETE
 
-Groups = dict[str, dict[str, str]]  # names in groups, each with a reason or ""
+Groups = dict[str, dict[str, str]]  # for each group its names, each with a reason or ""
 
 
 @dataclass(frozen=True)

@@ -43,13 +43,13 @@ class Sheet:
 
     @functools.cached_property
     def decimal_mark(self) -> str:
-        """Return the mark with which most numbers of the file are written."""
+        """Return the decimal mark of most numbers in the file."""
         numbers = [text for row in self.rows for text in row if parse_number(text) is not None]
         commas = sum("," in number for number in numbers)
         return "," if commas > sum("." in number for number in numbers) else "."
 
     def write(self, path: Path, *, force: bool) -> None:
-        """Write the file completely or not at all; with `force` over one that exists."""
+        """Write the file completely or not at all. `force` replaces an existing one."""
         if path.is_dir():
             raise ExportError(f"{path} is a folder: name a file with --output")
         if not path.parent.is_dir():
@@ -68,7 +68,7 @@ class Sheet:
 
 
 def read_sheet(path: Path) -> Sheet:
-    """Read a CSV file. Blank rows are left out, and short ones filled up."""
+    """Read a CSV file without its blank rows, and pad short rows."""
     encoding, text = _decode(path)
     text = text.lstrip("\r\n")
     if not text.strip():
@@ -115,7 +115,7 @@ def _reader(text: str, delimiter: str, *, strict: bool = False) -> Iterator[list
 
 
 def parse_number(text: str) -> float | None:
-    """Return a number written with a decimal point or comma; None for any other text."""
+    """Return the number in a text with a decimal point or comma, or None if there is none."""
     text = text.strip()
     return float(text.replace(",", ".")) if _NUMBER.fullmatch(text) else None
 

@@ -1,4 +1,4 @@
-"""Read only ordinary files of bounded size, and make names of files safe to print."""
+"""Read ordinary files of bounded size, and make file names safe to print."""
 
 import os
 import stat
@@ -15,7 +15,7 @@ class IntakeError(Exception):
 
 
 def utf8(name: str) -> str:
-    r"""Return a name as valid text, in which bytes that are not UTF-8 become `\xf6`."""
+    r"""Return a name as valid text, with bytes that are not UTF-8 written like `\xf6`."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
@@ -25,7 +25,7 @@ def one_line(name: str, most: int = 80) -> str:
 
 
 def read_ordinary(path: Path, most: int, remedy: str = "ask for a smaller one") -> bytes:
-    """Return the bytes of a file; IntakeError if it is not ordinary or has more than `most`."""
+    """Return the bytes of a file, or raise IntakeError if it is special or exceeds `most` bytes."""
     name = one_line(path.name)
     try:
         about = path.lstat()
@@ -34,7 +34,7 @@ def read_ordinary(path: Path, most: int, remedy: str = "ask for a smaller one") 
         if about.st_size > most:
             size = f"{about.st_size / 1e6:.0f} MB" if most > 1e6 else f"{about.st_size:,} bytes"
             raise IntakeError(f"{name} has {size}: {remedy}")
-        with os.fdopen(os.open(path, _OPEN), "rb") as file:  # not what was put there since
+        with os.fdopen(os.open(path, _OPEN), "rb") as file:  # the path may lead elsewhere by now
             return file.read(most)
     except OSError as error:
         raise IntakeError(f"{name} cannot be read: {error.strerror}") from error

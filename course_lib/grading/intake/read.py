@@ -1,7 +1,7 @@
 """Read a submitted notebook without trusting it, and put its answers into the release notebook.
 
-A notebook is reduced to cells: kind, id, grade_id and source, and outputs for what is not run
-again. Everything else that a student's file may claim is left behind here.
+A notebook is reduced to its cells, each with kind, id, grade_id, source, and outputs, which only
+cells that are not run again keep. Everything else in a student's file is dropped here.
 """
 
 import contextlib
@@ -30,8 +30,8 @@ MAX_CELLS = 5_000
 MAX_SOURCE = 5_000_000  # characters in all cells together
 _KINDS = {"code": "code", "markdown": "markdown", "raw": "raw", "heading": "markdown"}
 _CHECK = re.compile(r"""\bcheck\(\s*["'](\w+)["']""")
-_SECONDS = 20  # of processor time; an honest submission takes a tenth of one
-_MEMORY = 600_000_000  # bytes beyond what the process holds
+_SECONDS = 20  # of CPU time; an honest submission takes 0.1 s
+_MEMORY = 600_000_000  # additional bytes
 
 
 def read_submission(job: Job) -> tuple[NotebookNode, list[str]]:
@@ -42,7 +42,7 @@ def read_submission(job: Job) -> tuple[NotebookNode, list[str]]:
 
 
 def has_answers(lesson: str, release: NotebookNode, path: Path) -> bool:
-    """Return whether a notebook can be read, is of this lesson, and was worked on."""
+    """Return whether a notebook is readable, belongs to this lesson, and was worked on."""
     try:
         with _limited(path.name):
             notebook, _ = _rebuilt(lesson, release, read_bytes(path), path.name)
@@ -64,7 +64,7 @@ def read_bytes(path: Path) -> bytes:
 
 @functools.lru_cache(maxsize=2)
 def released(text: str) -> NotebookNode:
-    """Parse a release notebook, once for a class."""
+    """Parse a release notebook, once for each class."""
     return nbformat.reads(text, as_version=4)
 
 
@@ -92,12 +92,12 @@ def _limited(name: str) -> Iterator[None]:
     import resource
 
     def too_long(*_: object) -> None:
-        raise TimeoutError(f"it took more than {_SECONDS} s of processor time")
+        raise TimeoutError(f"it took more than {_SECONDS} s of CPU time")
 
     size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     most = size + _MEMORY if soft == resource.RLIM_INFINITY else min(size + _MEMORY, soft)
-    is_main = threading.current_thread() is threading.main_thread()  # else no signal is handled
+    is_main = threading.current_thread() is threading.main_thread()  # only it handles signals
     handler = signal.signal(signal.SIGVTALRM, too_long) if is_main else None
     try:
         resource.setrlimit(resource.RLIMIT_AS, (most, hard))
@@ -163,7 +163,7 @@ def _raw_cells(document: object, name: str) -> Sequence:
 
 
 def _reduce(item: object) -> NotebookNode | None:
-    """Keep what counts of one raw cell, each part of the type that it must have; None if none."""
+    """Return the used parts of a raw cell with checked types, or None if it is not a cell."""
     if not isinstance(item, dict):
         return None
     kind, source = item.get("cell_type"), item.get("source", item.get("input"))

@@ -1,6 +1,6 @@
 """Put a student's answers into the release notebook.
 
-The release decides order, check cells and metadata; of the submission only sources count.
+The release determines order, check cells and metadata. The submission contributes only sources.
 """
 
 import ast
@@ -32,7 +32,7 @@ Cells = Sequence[NotebookNode]
 def rebuild(release: NotebookNode, submitted: Cells) -> tuple[NotebookNode, list[str]]:
     """Return the release notebook with the student's answers and own cells, without outputs.
 
-    Of submitted cells, only kind, source, outputs, id and grade_id are read. The release is not
+    Only kind, source, outputs, id and grade_id of submitted cells are read. The release is not
     changed. Notices say what was restored or moved.
     """
     match = _Match(release.cells, submitted)
@@ -41,18 +41,18 @@ def rebuild(release: NotebookNode, submitted: Cells) -> tuple[NotebookNode, list
 
 
 class _Match:
-    """Which submitted cell is a version of which release cell, and where all others go."""
+    """A matching of submitted cells to release cells, with places for all other cells."""
 
     def __init__(self, release: Cells, submitted: Cells) -> None:
         self.release, self.submitted = release, submitted
         # For each submitted cell, the number of the release cell that it is a version of.
         self.homes = _find_homes(release, submitted)
-        # For each submitted cell, whether it says what the release says there.
+        # For each submitted cell, whether its text equals that of the release cell.
         self.kept = [
             home is not None and _trim(cell) == _trim(release[home])
             for cell, home in zip(submitted, self.homes, strict=True)
         ]
-        # For each answer of the release, the submitted cell: the last one that is not the stub.
+        # For each answer of the release, the last submitted cell that is not the stub.
         self.answers: dict[int, int] = {}
         for at, home in enumerate(self.homes):
             if home is not None and is_theirs(release[home]):
@@ -61,7 +61,8 @@ class _Match:
                     self.answers[home] = at
         # For each answer, the text that is graded.
         self.sources = {home: submitted[at].source for home, at in self.answers.items()}
-        # For each cell of the student's own, a release cell and the side of it.
+        # For each of the student's own cells, its release cell, and whether it goes before or
+        # after.
         self.places: dict[int, tuple[int, int]] = {}
 
     def restored(self) -> Iterator[str]:
@@ -71,7 +72,7 @@ class _Match:
             name, is_answer = grade_id(cell), is_theirs(cell)
             exercise = name.removesuffix(ANSWER)
             if {exercise, exercise + ANSWER} <= absent:
-                continue  # it was added after the student got the lesson, or deleted as a whole
+                continue  # newer than the student's notebook, or deleted completely
             copies = [at for at, home in enumerate(self.homes) if home == number]
             edited = [self.submitted[at].source for at in copies if not self.kept[at]]
             if name and not copies:
@@ -85,11 +86,11 @@ class _Match:
                 yield f"{name}: edited cell restored{defines}"
 
     def place_own_cells(self) -> Iterator[str]:
-        """Place every cell of the student's own beside the release cell it was next to.
+        """Place each of the student's own cells beside the release cell that it was next to.
 
-        Helpers travel with an answer that is put back into the lesson's order. Of what was edited
-        the release's version runs, then the student's; of a check cell, before it, what defines
-        anything.
+        If an answer is put back into the lesson's order, helper cells move with it. The student's
+        version of an edited cell runs after the release's version. If an edited check cell defines
+        names, it runs before the release's.
         """
         last, furthest = (0, _BEFORE), -1
         pending: list[int] = []  # own cells since the last one of the release
@@ -116,10 +117,10 @@ class _Match:
             yield f"put back into the lesson's order: {', '.join(moved)}"
 
     def find_code(self) -> Iterator[str]:
-        """Look for the answers that are not in their cells among the student's own.
+        """Look among the student's own cells for answers that are not in their answer cells.
 
-        A cell that answers several exercises goes whole to the first, and to each other the part
-        that defines it, since its own stub would come after it.
+        The first exercise gets the whole of a cell that answers several. Each other exercise gets
+        only its definition, because its stub would otherwise replace it.
         """
         places, used = self.places, []
         order = sorted(places, key=lambda at: (places[at], at))
@@ -136,9 +137,9 @@ class _Match:
             found = [at for at in pool if wanted & defined[at]]
             found = found or [at for at in pool if wanted & bound[at]]
             is_open = self._is_open(number) or _is_stub(source)
-            if not is_open:  # is what binds the name run too late for the check?
+            if not is_open:  # does the definition run too late for the check?
                 check = checks.get(grade_id(cell).removesuffix(ANSWER), len(self.release))
-                in_time = any(places.get(at, (0, 0)) < (check, 0) for at in found)  # or used above
+                in_time = any(places.get(at, (0, 0)) < (check, 0) for at in found)  # or in `used`
                 if in_time or wanted & bound_names(source):
                     continue
             if not found:
@@ -147,7 +148,7 @@ class _Match:
             if at in used:
                 self.sources[number] = _parts_of(self.submitted[at].source, wanted)
             else:
-                earlier = [one for one in found[:-1] if one not in used]  # with helpers, perhaps
+                earlier = [one for one in found[:-1] if one not in used]  # may contain helpers
                 earlier += [] if is_open else [self.answers[number]]
                 places |= dict.fromkeys(earlier, (number, _BEFORE))
                 self.sources[number] = self.submitted[at].source
@@ -156,7 +157,7 @@ class _Match:
             yield self._found_in(number, at)
 
     def find_texts(self) -> Iterator[str]:
-        """Take what the student wrote beside an untouched written answer for that answer."""
+        """Use text that the student wrote beside an untouched written answer as that answer."""
         for number, cell in enumerate(self.release):
             if not is_theirs(cell) or cell.cell_type == "code" or not self._is_open(number):
                 continue
@@ -180,7 +181,7 @@ class _Match:
         return f"{grade_id(self.release[number])}: answer found in {where}"
 
     def assemble(self, release: NotebookNode) -> NotebookNode:
-        """Make the notebook; outputs stay of demonstrations alone, which are not run again."""
+        """Make the notebook, keeping outputs only for demonstrations, which are not run again."""
         notebook = nbformat.v4.new_notebook(metadata=copy.deepcopy(release.metadata))
         notebook.nbformat_minor = max(5, release.get("nbformat_minor", 5))
         versions = {home: at for at, home in enumerate(self.homes) if self.kept[at]}
@@ -210,7 +211,7 @@ def _find_homes(release: Cells, submitted: Cells) -> list[int | None]:
     names = [grade_id(cell) for cell in release]
     by_name = {name: n for n, name in enumerate(names) if name}
     named = {grade_id(cell) for cell in submitted} - {""}
-    free = [n for n, name in enumerate(names) if name not in named]  # some may have lost theirs
+    free = [n for n, name in enumerate(names) if name not in named]  # their grade_id may be lost
     by_id = {release[n].get("id"): n for n in free}
     by_text = defaultdict(list)
     for n in free:
@@ -238,7 +239,7 @@ def _parts_of(source: str, names: Collection[str]) -> str:
 
 
 def _is_stub(source: str) -> bool:
-    """Return whether everything that a cell defines still raises, as an older stub does."""
+    """Return whether every definition in a cell only raises, as an older stub does."""
     defined = definitions(source).values() if "NotImplementedError" in source else ()
     return bool(defined) and all(map(_only_raises, defined))
 
@@ -267,7 +268,7 @@ def _attempted(source: str) -> set[str]:
 
 
 def _own(cell: NotebookNode, name: str) -> NotebookNode:
-    """Return a student's extra cell: its source, and as metadata a mark that it is theirs."""
+    """Return a student's extra cell with its source and metadata that mark it as theirs."""
     make = getattr(nbformat.v4, f"new_{cell.cell_type}_cell")
     source = cell.source if cell.cell_type == "code" else sanitize_prose(cell.source)
     return make(source, id=name, metadata={"course": {"own": True}})

@@ -1,4 +1,4 @@
-"""Note what a person may want to know about a submission's sources; no points depend on it."""
+"""Collect remarks on a submission's sources for the instructor. No points depend on them."""
 
 import ast
 import functools
@@ -25,7 +25,7 @@ _BUSINESS_OF_OTHERS = re.compile(
     r"|(?i:ignore (?:all |any )?(?:the )?(?:previous|prior|above) instructions"
     r"|award (?:me )?(?:full|all|maximum) (?:points|marks|credit))"
 )
-# What computes where no torch operation passes by the meter of bytes and function evaluations.
+# Functions that compute without torch operations, which the cost meter cannot see.
 _UNMETERED = re.compile(r"\bnp\.\w+|\bnumpy\b|\.tolist\b|\bmath\.(?:exp|tanh)\b")
 _TURNED = re.compile("[\u202a-\u202e\u2066-\u2069]")
 _MOST_NAMED = 6
@@ -52,7 +52,7 @@ def source_notices(notebook: NotebookNode) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-@functools.lru_cache(maxsize=1000)  # a release's cells are the same for everyone
+@functools.lru_cache(maxsize=1000)  # most cells are the same for everyone
 def _named(source: str) -> tuple[str, ...]:
     """Return the names in a cell's source that an answer should not use, each once."""
     return tuple(dict.fromkeys(found[0] for found in _BUSINESS_OF_OTHERS.finditer(source)))
@@ -73,7 +73,7 @@ def _left_out(name: str, source: str, nodes: Sequence[ast.AST]) -> Iterator[str]
     """Return notes on forbidden functions, and on calls that escape the cost meter."""
     try:
         exercise = find(name)
-    except KeyError:  # the student's own cell, or no exercise of ours
+    except KeyError:  # an own cell, or an exercise outside the course
         return
     names = {getattr(node, "id", None) or getattr(node, "attr", None) for node in nodes}
     for word in sorted(exercise.forbidden.keys() & names):

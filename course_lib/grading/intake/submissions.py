@@ -10,7 +10,7 @@ from course_lib.grading.intake.ordinary_files import one_line, utf8
 from course_lib.grading.intake.timestamps import SECRET, STAMP
 from course_lib.workspace.errors import GradingError
 
-# What systems, browsers, editors and Jupyter leave in a folder.
+# Files that systems, browsers, editors and Jupyter leave in a folder.
 LEFT_BY_PROGRAMS = re.compile(
     r"\..*|~\$.*|.*~|__pycache__|__MACOSX|anaconda_projects|(?:eh)?thumbs\.db|desktop\.ini|icon\r"
     r"|\$RECYCLE\.BIN|.*\.(?:pyc|crdownload|part|partial|download|tmp|swp)",
@@ -27,16 +27,16 @@ class Submission:
     student: str
     lesson: str
     folder: Path
-    notebook: Path | None  # the one that is called like the lesson, or the only one
+    notebook: Path | None  # the one named after the lesson, or the only one
     problem: str | None = None
     notices: tuple[str, ...] = ()
-    others: tuple[Path, ...] = ()  # more notebooks, in which the answers may be
+    others: tuple[Path, ...] = ()  # other notebooks that may hold the answers
 
 
 def find_submissions(
     submitted: Path, lesson: str, students: Sequence[str] | None = None
 ) -> list[Submission]:
-    """List `submitted/*/LESSON` in order of the students' names, readable or not."""
+    """List `submitted/*/LESSON`, readable or not, in order of the students' names."""
     place = f"put each notebook in {submitted.name}/STUDENT/{lesson}/{lesson}.ipynb"
     if not submitted.is_dir():
         raise GradingError(f"{submitted}: no such folder; {place}")
@@ -54,7 +54,7 @@ def find_submissions(
 
 
 def _handed_in(place: Path, lesson: str) -> Submission | None:
-    """Return what a student submitted for a lesson, even if misplaced; None if there is nothing."""
+    """Return a student's submission of a lesson, even if misplaced, or None if there is none."""
     student, folder = utf8(place.name), place / lesson
     named = folder / f"{lesson}.ipynb"
     beside = [path for path in _paths(place) if path != folder and _meant(path, lesson)]
@@ -89,7 +89,7 @@ def _meant(path: Path, lesson: str) -> bool:
 
 
 def choose(submission: Submission, has_answers: Callable[[Path], bool]) -> Submission:
-    """Choose the only other notebook with answers if none of the lesson's name holds any."""
+    """Use the only other notebook with answers if the one with the lesson's name has none."""
     named, folder = f"{submission.lesson}.ipynb", submission.folder
     if not submission.others or (submission.notebook and has_answers(submission.notebook)):
         return submission
@@ -117,14 +117,14 @@ def _notebooks(folder: Path, depth: int = _DEEPEST) -> Iterator[Path]:
 
 
 def _left_aside(folder: Path, chosen: Path) -> tuple[str, ...]:
-    """Return a notice of the files beside the notebook, none of which reaches the guest."""
+    """Return a notice about the files beside the notebook, which the guest does not get."""
     known = (chosen, *chosen.parents, folder / STAMP, folder / SECRET)
     others = [path for path in _paths(folder) if path not in known]
     return (f"other files not looked at: {_shown(others, folder)}",) if others else ()
 
 
 def _paths(folder: Path) -> list[Path]:
-    """Return what a folder holds, but for what programs leave there."""
+    """Return the contents of a folder without files that programs leave there."""
     return sorted(p for p in folder.iterdir() if not LEFT_BY_PROGRAMS.fullmatch(p.name))
 
 

@@ -13,19 +13,19 @@ from dateutil import parser
 from course_lib.grading.intake.ordinary_files import IntakeError, one_line, read_ordinary
 
 STAMP, SECRET = "timestamp.txt", "submission_secret.txt"
-_MOST_STAMP, _MOST_SECRET = 100, 1_000  # bytes; a date has some thirty
+_MOST_STAMP, _MOST_SECRET = 100, 1_000  # bytes; a date has about 30
 
 
 class Stamp(NamedTuple):
     """The timestamp.txt of a submission."""
 
-    text: str = ""  # what the file holds, if that may be a date
-    time: datetime | None = None  # in UTC and without a zone; None if it is not known
-    problem: str = ""  # why the time is not known although there is a file
+    text: str = ""  # the contents, if they may be a date
+    time: datetime | None = None  # in UTC but without a zone; None if unknown
+    problem: str = ""  # why the time is unknown although there is a file
 
 
 def read_stamp(folder: Path) -> Stamp:
-    """Read when a submission was handed in. What cannot be read for certain is not guessed."""
+    """Read when a submission was handed in. An ambiguous time counts as unknown."""
     path = folder / STAMP
     if not path.exists() and not path.is_symlink():
         return Stamp()
@@ -35,7 +35,7 @@ def read_stamp(folder: Path) -> Stamp:
         return Stamp(text, parse_time(text))
     except UnclearTimeError as error:
         return Stamp(text, None, f"{STAMP} {error}: taken as handed in on time")
-    except Exception:  # dateutil fails in several ways on garbage
+    except Exception:  # dateutil raises errors of several types
         return Stamp(problem=f"{STAMP} holds no date: taken as handed in on time")
 
 
@@ -46,10 +46,10 @@ class UnclearTimeError(Exception):
 def parse_time(text: str) -> datetime:
     """Parse a date in ISO 8601 or as people and mail programs write one.
 
-    dateutil by itself takes an unknown zone for UTC, a number that may be a month for one, and
-    today's date for what is left out.
+    dateutil alone would take an unknown zone for UTC, an ambiguous number for a month, and today's
+    date for missing parts.
     """
-    text = re.sub(r"\b(?:UTC|GMT) ?(?=[+-]\d)", "", text)  # UTC+3 is +3, whatever POSIX says
+    text = re.sub(r"\b(?:UTC|GMT) ?(?=[+-]\d)", "", text)  # UTC+3 means +3, unlike in POSIX
     text = re.sub(r"([+-]\d\d:?\d\d) \(?[A-Za-z ]+\)?$", r"\1", text)  # +0900 (JST)
     head, _, last = text.rpartition(" ")
     zone = _zone(last)
@@ -81,10 +81,10 @@ def _zone(name: str) -> ZoneInfo | None:
 
 
 def exchange_files(folder: Path) -> dict[str, str]:
-    """Return what nbgrader's exchange wants beside a feedback page, by name.
+    """Return the files that nbgrader's exchange needs beside a feedback page, by name.
 
-    Work that did not come by the exchange gets a secret that nobody knows: its page is released
-    with the others, to a place where nobody looks.
+    Work that did not arrive through the exchange gets a random secret. Its page is released with
+    the others, to a place that nobody can find.
     """
     try:
         secret = read_ordinary(folder / SECRET, _MOST_SECRET).decode("utf-8")

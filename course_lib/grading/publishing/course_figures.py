@@ -1,6 +1,6 @@
-"""The course's own figures for a feedback page, where a demo cell was not run again.
+"""Add the course's own figures to a feedback page, for demo cells that were not run again.
 
-They are taken from the solution notebook, as pictures in the page's colors and without a script.
+The figures come from the solution notebook, as pictures in the page's colors without a script.
 """
 
 import re

@@ -1,8 +1,8 @@
-"""Feedback pages, written once the points are in the gradebook.
+"""Render feedback pages after the points are in the gradebook.
 
 `course grade`, `nbgrader generate_feedback` and formgrader write the same page, in light and dark,
-from `templates/feedback`. Formgrader's own pages come from nbgrader as before. A page that cannot
-be rendered becomes a plain one: points, comments and a sentence.
+from `templates/feedback`. Formgrader's other pages are nbgrader's. A page that cannot be rendered
+is replaced by a plain one with points, comments and a sentence.
 """
 
 import functools
@@ -41,7 +41,7 @@ FILTERS = {
 
 
 class Marks(NamedTuple):
-    """A submission's entries in the gradebook: of the whole, and of each cell."""
+    """A submission's entries in the gradebook, for the whole and for each cell."""
 
     about: dict[str, Any]
     cells: dict[str, dict[str, Any]]
@@ -70,10 +70,10 @@ def marks_of(submitted: SubmittedNotebook, lesson: str) -> Marks:
 
 
 class MarkCells(NbGraderPreprocessor):
-    """The step before the template when nbgrader writes a page."""
+    """The preprocessor that runs before the template when nbgrader writes a page."""
 
     def preprocess(self, nb: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
-        """Add to a graded notebook what the gradebook says, and the course's figures."""
+        """Add points and comments from the gradebook, and the course's figures, to a notebook."""
         about, coursedir = resources["nbgrader"], coursedir_of(self)
         name, lesson = about["notebook"], about["assignment"]
         with opened(coursedir) as gradebook:
@@ -118,7 +118,7 @@ def feedback_page(notebook: str, marks: Marks, figures: Mapping[str, str]) -> st
         _mark(graded, marks, figures)
         about = marks.about | {"written": date.today()}
         return _template("index").render(nb=graded, resources={"nbgrader": about})
-    except Exception as error:  # no page holds up the pages of others
+    except Exception as error:  # other pages are still made
         return _template("plain").render(marks._asdict(), why=type(error).__name__)
 
 

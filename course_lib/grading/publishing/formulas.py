@@ -1,4 +1,4 @@
-"""Formulas of a feedback page as MathML, which browsers draw without a script or a network.
+"""Convert formulas of a feedback page to MathML, which browsers draw without scripts or network.
 
 Markdown must not see formulas, because it would take their underscores for emphasis. They are
 therefore set aside before it is parsed, and put back into the sanitized HTML.
@@ -15,18 +15,18 @@ import latex2mathml.converter
 LONGEST = 1000  # characters of one formula
 MOST = 100  # formulas drawn in one text; the rest stays as it was written
 _MATHML = "http://www.w3.org/1998/Math/MathML"
-_ATTRIBUTES = {  # those that draw; `href`, `style`, `class` and the like do not pass
+_ATTRIBUTES = {  # safe ones, without `href`, `style` or `class`
     "accent", "columnalign", "columnspacing", "depth", "display", "displaystyle", "fence", "form",
     "height", "largeop", "linethickness", "lspace", "mathsize", "mathvariant", "maxsize", "minsize",
     "movablelimits", "rowspacing", "rspace", "scriptlevel", "separator", "stretchy", "symmetric",
     "voffset", "width", "xmlns",
 }  # fmt: skip
-# A formula holds no backquote and no blank line, so `$HOME` in code is not one.
+# A formula contains no backquote or blank line, so `$HOME` in code is not a formula.
 _TEX = r"(?:[^$`\n]|\n(?!\s*\n))++"
 _FORMULA = re.compile(
     rf"\\[\\$]|\$\$(?P<display>{_TEX})\$\$|\$(?!\s)(?P<inline>{_TEX})(?<![\s\\])\$(?!\d)"
 )
-_START, _END = "\ue000", "\ue001"  # of a mark; Markdown leaves private characters alone
+_START, _END = "\ue000", "\ue001"  # Markdown does not change private-use characters
 _MARK = re.compile(rf"{_START}(?P<number>\d{{1,5}}){_END}")
 _CODE_TAG_OR_MARK = re.compile(
     rf"<(?P<tag>pre|code)\b.*?</(?P=tag)>|<[^>]*>|{_MARK.pattern}", re.DOTALL
@@ -44,8 +44,8 @@ def with_formulas(source: str, render: Callable[[str], str]) -> str:
         return f"{_START}{len(formulas) - 1}{_END}"
 
     def as_written(mark: re.Match[str]) -> str:
-        # A student can write a mark as an entity. Each formula is put back once, so that a short
-        # text cannot become a long page.
+        # A student could write such characters as entities. Each formula is put back only once, so
+        # that a short text cannot become a long page.
         formula = formulas.pop(int(mark["number"]), None)
         return html.escape(formula[0]) if formula else ""
 
@@ -66,12 +66,12 @@ def with_formulas(source: str, render: Callable[[str], str]) -> str:
 
 @functools.lru_cache(maxsize=500)
 def _mathml(tex: str, display: str) -> str | None:
-    """Return the formula as a `<math>` element, or None if it cannot be drawn or does more."""
+    """Return the formula as a `<math>` element, or None if it cannot be converted or is unsafe."""
     if len(tex) > LONGEST:
         return None
     try:
         root = ElementTree.fromstring(latex2mathml.converter.convert(tex, display=display))
-    except Exception:  # the library fails in many ways on text that is not TeX
+    except Exception:  # the library raises many types of errors
         return None
     for node in root.iter():
         if not set(node.attrib) <= _ATTRIBUTES or not node.tag.startswith(f"{{{_MATHML}}}m"):

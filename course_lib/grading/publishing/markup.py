@@ -1,7 +1,7 @@
-"""Texts of a feedback page as HTML, in time proportional to their length.
+"""Convert texts of a feedback page to HTML, in time proportional to their length.
 
 Markdown goes through cmark, GitHub's parser, whose running time is linear, and then through the
-sanitizer ammonia. Where either result would cost too much, the text is shown as it was written.
+sanitizer ammonia. If either step would cost too much, the text is shown as it was written.
 """
 
 import functools
@@ -17,7 +17,7 @@ from pygments.lexers import PythonLexer
 from course_lib.grading.clean_outputs import plain_text, sanitize_prose
 from course_lib.grading.publishing.formulas import with_formulas
 
-LONGEST = 10_000  # characters of a text that is more than escaped; pygments can be quadratic
+LONGEST = 10_000  # characters; longer text is only escaped, since pygments can be quadratic
 # Nested quotations and wide tables can make a page that is hundreds of times as long as its text,
 # and the sanitizer takes quadratic time for deep nesting. Ordinary Markdown grows up to tenfold.
 _GROWTH = 12
@@ -40,7 +40,7 @@ def written(source: str) -> Markup:
 # Most texts of a lesson are the same for everyone, and cmarkgfm never frees what it has parsed.
 @functools.lru_cache(maxsize=200)
 def lesson_text(source: str) -> Markup:
-    """Return Markdown as HTML. Of its tags, only those that format text remain."""
+    """Return Markdown as HTML in which only tags that format text remain."""
     try:
         if len(source) > LONGEST:
             raise OverflowError

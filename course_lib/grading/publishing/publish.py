@@ -1,4 +1,4 @@
-"""Bring results into the course: gradebook, autograded/ and feedback/, as nbgrader leaves them.
+"""Write results to the gradebook, autograded/ and feedback/, in nbgrader's format.
 
 Only the process that drives a run does this. A submission is published in one transaction and its
 files are written completely or not at all, so publishing the same result again changes nothing.
@@ -34,7 +34,7 @@ from course_lib.workspace.files import write_atomically
 
 
 class Publisher:
-    """Writes the results of one lesson."""
+    """A writer of one lesson's results."""
 
     def __init__(self, course: ClassFolder, lesson: str, gradebook: Gradebook) -> None:
         self.course, self.lesson, self.gradebook = course, lesson, gradebook
@@ -44,7 +44,7 @@ class Publisher:
 
     def publish(self, student: str, text: str) -> None:
         """Write a graded notebook, given as text: first its grades, then the files."""
-        notebook = v4.reads(text)  # written by us
+        notebook = v4.reads(text)  # the course wrote it
         rows = read_notebook(notebook).rows
         with one_transaction(self.gradebook):
             about = self._submission(student)
@@ -62,7 +62,7 @@ class Publisher:
         self._published.add(student)
 
     def write_pages(self, ledger: Ledger) -> None:
-        """Make the pages of what was published, and of what a person has changed since."""
+        """Make the pages of published work, and of work that a person has changed since."""
         figures = figures_of(self.course.step("source") / self.lesson / f"{self.lesson}.ipynb")
         for student, marks in self._marks.items():
             entry = ledger.get(student)
@@ -86,7 +86,7 @@ class Publisher:
         return place
 
     def leave_blank(self, student: str) -> None:
-        """Leave a submission without a grade, rather than with 0, and ask for a person."""
+        """Leave a submission ungraded instead of scoring it 0, and ask for a person."""
         with one_transaction(self.gradebook):
             about = self._submission(student)
             about.late_submission_penalty = None
@@ -106,7 +106,7 @@ class Publisher:
         return found
 
     def _is_current(self, submission: Submission) -> bool:
-        """Return whether time and penalty would stay the same if it were published now."""
+        """Return whether time and penalty would not change if it were published now."""
         submitted = self._submitted(submission.student.id)
         if submitted.is_dir():
             kept = self._kept_stamp(submission.student.id)
@@ -163,11 +163,11 @@ class Publisher:
 
 
 def _has_same_work(*notebooks: NotebookNode) -> bool:
-    """Return whether a student wrote the same in both, apart from exercises that came or went."""
+    """Return whether a student wrote the same in both, apart from added or removed exercises."""
     was, now = (
         {grade_id(one) or (one.source,): one.source for one in notebook.cells if is_theirs(one)}
         for notebook in notebooks
     )
-    own = {key[0] for key in was.keys() ^ now.keys() if isinstance(key, tuple)}  # without a name
+    own = {key[0] for key in was.keys() ^ now.keys() if isinstance(key, tuple)}  # unnamed cells
     known = ({cell.source for cell in notebook.cells} for notebook in notebooks)
     return was | now == now | was and all(own <= sources for sources in known)

@@ -23,29 +23,29 @@ process_madvise fanotify_init vmsplice memfd_create memfd_secret shmget shmat sh
 mq_open mlock mlock2 mlockall lookup_dcookie
 """
 _ROOT = "/bin /sbin /lib /lib32 /lib64 /etc/ld.so.cache /etc/alternatives /etc/fonts /etc/localtime"
-_HIDDEN = ("/tmp/", "/scratch/", "/library/", "/dev/", "/proc/")  # each guest has its own
+_HIDDEN = ("/tmp/", "/scratch/", "/library/", "/dev/", "/proc/")  # guests get folders of their own
 _UNIX_SOCKETS, _ANY_NAMESPACE, _SHARED_ANONYMOUS = 1, 0x7E020000, 0x21
 _EPERM, _ENOSYS = 1, 38
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one submission may use."""
+    """The resources that one submission may use."""
 
     memory: int = 3_000_000_000  # bytes of all its processes together
-    disk: int = 100_000_000  # bytes in each of its empty folders, which are memory too
+    disk: int = 100_000_000  # bytes in each of its writable folders, which are in memory
     file_size: int = 50_000_000  # bytes of one file
     processes: int = 64  # how many at once
-    cpu_seconds: int = 300  # of processor time of one process
-    cell_seconds: float = 30.0  # of processor time of a cell, and as many in which it only waits
-    total_seconds: float = 300.0  # of both together, for the whole submission
-    output: int = 1_000_000  # bytes that one cell may put out; the beginning is kept
-    total_output: int = 500_000_000  # bytes that its guests may send in all, kept or not
+    cpu_seconds: int = 300  # CPU time of one process
+    cell_seconds: float = 30.0  # CPU time of a cell, and separately its waiting time
+    total_seconds: float = 300.0  # both together, for the whole submission
+    output: int = 1_000_000  # bytes of one cell's output, cut at the end
+    total_output: int = 500_000_000  # bytes that its guests may send, kept or not
 
 
 @dataclass(frozen=True)
 class Reached:
-    """The level in force, and for each higher level why it is not available."""
+    """The level in use, and the reason why each higher level is not available."""
 
     level: str
     refused: dict[str, str] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class Reached:
 
 @functools.cache
 def obstacles() -> dict[str, str]:
-    """Return by level why it is not available here, with the remedy."""
+    """Return for each unavailable level the reason and the remedy."""
     if sys.platform != "linux":
         return {"strict": "needs Linux; run the grader in a Linux container or virtual machine"}
     if shutil.which("bwrap") is None:
@@ -88,16 +88,16 @@ def filter_program() -> str:
     rules, refuse_with = seccomp.SyscallFilter(seccomp.ALLOW), seccomp.ERRNO
     for name in _REFUSED.split():
         rules.add_rule(refuse_with(_EPERM), name)
-    rules.add_rule(refuse_with(_ENOSYS), "clone3")  # its flags cannot be looked at; libc falls back
+    rules.add_rule(refuse_with(_ENOSYS), "clone3")  # its flags cannot be filtered; libc falls back
     for bit in (1 << n for n in range(32) if _ANY_NAMESPACE >> n & 1):
         rules.add_rule(refuse_with(_EPERM), "clone", seccomp.Arg(0, seccomp.MASKED_EQ, bit, bit))
-    for request in (0x5412, 0x541C):  # TIOCSTI, TIOCLINUX: typing into a terminal
+    for request in (0x5412, 0x541C):  # TIOCSTI and TIOCLINUX can type into a terminal
         rules.add_rule(refuse_with(_EPERM), "ioctl", seccomp.Arg(1, seccomp.EQ, request))
     rules.add_rule(refuse_with(_EPERM), "socket", seccomp.Arg(0, seccomp.NE, _UNIX_SOCKETS))
-    # Shared memory without a file stays when a process lets go of it, and nobody counts it then.
+    # Shared memory without a file survives the process that made it, and is then not counted.
     shared = seccomp.Arg(3, seccomp.MASKED_EQ, _SHARED_ANONYMOUS, _SHARED_ANONYMOUS)
     rules.add_rule(refuse_with(_EPERM), "mmap", shared)
-    # With a shorter limit the system ends a process by SIGKILL, as if this machine were to blame.
+    # A process that lowers this limit would be killed by SIGKILL, like one that the machine killed.
     for call, which in (("setrlimit", 0), ("prlimit64", 1)):
         of_time = [seccomp.Arg(which, seccomp.EQ, 0), seccomp.Arg(which + 1, seccomp.NE, 0)]
         rules.add_rule(seccomp.KILL_PROCESS, call, *of_time)
@@ -108,7 +108,7 @@ def filter_program() -> str:
 
 
 def environment(library: str) -> dict[str, str]:
-    """Return what a guest's environment holds at every level."""
+    """Return the environment variables of a guest, the same at every level."""
     return {
         **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
         "MPLBACKEND": "module://matplotlib_inline.backend_inline",
@@ -127,7 +127,7 @@ def command(level: str, library: Path, descriptor: int) -> tuple[list[str], dict
         "PATH": f"{Path(interpreter).parent}:/usr/local/bin:/usr/bin:/bin",
         "LANG": "C.UTF-8",
         "HOME": "/tmp",
-        "USER": "student",  # the guest's uid has no name
+        "USER": "student",  # the guest's UID has no name
         **dict.fromkeys(("MPLCONFIGDIR", "IPYTHONDIR"), "/tmp/settings"),
     }
     python = [interpreter, "-P", "-s", "-m", "course_lib.grading.sandbox.inside.host"]
@@ -145,14 +145,14 @@ def _bubblewrap(library: Path) -> list[str]:
         command += ["--cap-add", f"CAP_{capability}"]
     shown = ["/usr", *_python_paths()]
     for path in shown:
-        parent = str(Path(_inside(path)).parent)  # a bind would make it for its owner alone
+        parent = str(Path(_inside(path)).parent)  # --bind would create it with mode 700
         command += ["--dir", parent, "--ro-bind", path, _inside(path)]
     command += ["--dir", "/etc"]
     for path in _ROOT.split():
         kind = "--symlink" if os.path.islink(path) else "--ro-bind-try"
         command += [kind, os.path.realpath(path), path]
     if any(_PACKAGE.is_relative_to(path) for path in shown):
-        installed = _inside(str(_PACKAGE))  # it holds the solutions, so it must not be seen
+        installed = _inside(str(_PACKAGE))  # hidden, because it contains the solutions
         command += ["--tmpfs", installed, "--remount-ro", installed]
     folders = "--dir /scratch --size 50000000 --tmpfs /tmp --proc /proc --dev /dev"
     folders += " --ro-bind /dev/null /dev/zero --remount-ro /dev --remount-ro / --chdir /"
@@ -160,14 +160,14 @@ def _bubblewrap(library: Path) -> list[str]:
 
 
 def _inside(path: str) -> str:
-    """Return where a path of Python's is seen in the sandbox: what lies in /tmp is moved."""
+    """Return where one of Python's paths appears in the sandbox. Paths in /tmp are moved."""
     if path.startswith(_HIDDEN) and Path(path).is_relative_to(sys.prefix):
         return str(Path("/python", Path(path).relative_to(sys.prefix)))
     return path
 
 
 def _python_paths() -> list[str]:
-    """Return where Python and its packages lie: of a virtual environment, its own files alone."""
+    """Return the folders of Python and its packages, without other files of a project."""
     folders = {sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable))}
     shown = {os.path.realpath(folder) for folder in folders if not folder.startswith("/usr/")}
     venv = Path(sys.prefix)

@@ -1,4 +1,4 @@
-"""Send a guest cells and probe requests, stop what takes too long, and validate what it sends."""
+"""Send cells and probe requests to a guest, enforce time limits, and validate its replies."""
 
 import contextlib
 import json
@@ -20,8 +20,8 @@ from course_lib.grading.sandbox.inside.frames import FrameError, encode, read_fr
 START_SECONDS = 600.0  # for steps that run no student code, on a busy machine
 _END_SECONDS = 120.0
 _GRACE_SECONDS = 1.0
-_CEILING = 40  # times a limit by the clock: a machine that is as busy as that cannot grade
-_LOOK_SECONDS = 1.0  # between two looks at what a cell has used
+_CEILING = 40  # wall-clock time as a multiple of a limit: beyond it the machine is too busy
+_LOOK_SECONDS = 1.0  # between measurements of a cell
 _TICK_SECONDS = 0.1
 
 
@@ -34,26 +34,26 @@ class GuestResult:
     """The result of a cell or a probe request."""
 
     state: str = "ok"  # or "error", "timeout" (stopped in time), "killed" (by us), "died"
-    outputs: list[NotebookNode] = field(default_factory=list)  # the first ones up to the limit
-    count: int | None = None  # IPython's number of the cell
-    left: bool = False  # the cell asked the interpreter to end, as `exit()` does
-    crowded: bool = False  # threads or processes that it started still run
+    outputs: list[NotebookNode] = field(default_factory=list)  # cut at the limit
+    count: int | None = None  # IPython's execution count
+    left: bool = False  # the cell asked the interpreter to exit, as `exit()` does
+    crowded: bool = False  # it left threads or processes running
     reply: str | None = None  # the answer to a probe request, as text
     size: int = 0  # bytes of its outputs
-    flooded: bool = False  # they were more than the limit
-    stopped: str = ""  # by which limit on time: "processor", "waiting" or "ceiling"
-    seconds: float = 0.0  # by the clock, less the time in which other processes had the processor
+    flooded: bool = False  # the outputs exceeded the limit
+    stopped: str = ""  # by the limit "cpu", "waiting" or "ceiling"
+    seconds: float = 0.0  # wall-clock time without waiting for a CPU
 
 
 class Forked:
-    """A guest's process, through a socket to its host: the guest is killed when that closes."""
+    """A guest's process, controlled by a socket to its host. Closing the socket kills the guest."""
 
     def __init__(self, control: socket.socket, group: Group | None) -> None:
         self._control, self._group = control, group
         self._ending: dict[str, Any] | None = None
 
     def usage(self) -> tuple[float, float] | None:
-        """Return the seconds that its processes ran, and that they waited for a processor."""
+        """Return the seconds that its processes ran, and that they waited for a CPU."""
         self._send(b"usage")
         return self._receive(_END_SECONDS).get("usage")
 
@@ -71,7 +71,7 @@ class Forked:
         self._ending = self._ending or {"reason": "host"}
 
     def _send(self, request: bytes) -> None:
-        with contextlib.suppress(OSError):  # its host has ended, which the next event tells
+        with contextlib.suppress(OSError):  # the host has ended, as the next event reports
             self._control.send(request)
 
     def _receive(self, seconds: float) -> dict[str, Any]:
@@ -79,7 +79,7 @@ class Forked:
         if self._ending or not select.select([self._control], [], [], seconds)[0]:
             return {}
         event = {"reason": "host"}
-        with contextlib.suppress(OSError, ValueError):  # its end is all that came
+        with contextlib.suppress(OSError, ValueError):  # the socket was closed
             event = json.loads(self._control.recv(1 << 16))
         if "reason" in event:
             self._control.close()
@@ -90,7 +90,7 @@ class Forked:
 
 
 class Spawned:
-    """A guest's process that was started anew."""
+    """A guest's process that was started without a host."""
 
     def __init__(self, process: psutil.Popen) -> None:
         self._process = process
@@ -99,7 +99,7 @@ class Spawned:
         cpu = 0.0
         for each in self._family():
             with contextlib.suppress(psutil.Error):
-                cpu += sum(each.cpu_times()[:4])  # its own, and its late children's
+                cpu += sum(each.cpu_times()[:4])  # its own and that of its dead children
         return cpu, 0.0
 
     def ending(self, seconds: float = 0.0) -> dict[str, Any] | None:
@@ -140,7 +140,7 @@ class Guest:
         self._number = 0  # number of the latest request
 
     def wait_ready(self) -> Self:
-        """Wait until it is confined and ready; raise GuestLost if that fails."""
+        """Wait until the guest is confined and ready, and raise GuestLost if that fails."""
         until, frame = time.monotonic() + START_SECONDS, {}
         with contextlib.suppress(FrameError):
             while not frame and time.monotonic() < until:
@@ -159,16 +159,16 @@ class Guest:
     def run(
         self, code: str, seconds: float, *, history: bool = True, cell_id: str = ""
     ) -> GuestResult:
-        """Run a cell; interrupt it when its seconds are used up, and kill it a second later."""
+        """Run a cell. Interrupt it when its time is used up, and kill it a second later."""
         frame = {"run": code, "history": history, "cell_id": cell_id or None}
         return self._ask(frame, seconds, self.most_output, is_cell=True)
 
     def observe(self, request: str, seconds: float) -> GuestResult:
-        """Answer an encoded probe request; what the student's answer prints is left out."""
+        """Send an encoded probe request. Output that the student's answer prints is dropped."""
         return self._ask({"observe": request}, seconds, 10 * self.most_output, is_cell=False)
 
     def kill(self) -> dict[str, Any]:
-        """End it and everything it started; return how it ended."""
+        """Kill the guest and everything it started, and return how it ended."""
         if not self._closed:
             self._closed = True
             self.process.kill()
@@ -192,7 +192,7 @@ class Guest:
                 if arrived and self._take(*arrived, ran, most, keep=is_cell):
                     break
                 is_over = arrived is None and self.is_over and not self._arrives(0.0)
-            except (StopIteration, FrameError):  # killed before it has ended, it cannot say why
+            except (StopIteration, FrameError):  # it was killed before it could say why
                 self.process.ending(_GRACE_SECONDS)
                 is_over = True
             is_interrupted = ran.state == "timeout"
@@ -220,7 +220,7 @@ class Guest:
         return ran
 
     def _write(self, data: memoryview) -> None:
-        """Write to the guest, in a thread of its own: a guest may not read."""
+        """Write to the guest in a separate thread, because a guest may stop reading."""
         with contextlib.suppress(OSError):  # the process has ended
             while data:
                 data = data[self._writing.write(data) :]
@@ -236,11 +236,11 @@ class Guest:
         return bool(select.select([self._reading], [], [], seconds)[0])
 
     def _take(self, frame: dict, size: int, ran: GuestResult, most: int, *, keep: bool) -> bool:
-        """Count an output, and keep it if asked; return whether the frame is the last one."""
+        """Count an output, keep it if `keep`, and return whether the frame is the last one."""
         kind = frame.get("kind")
         if kind in ("done", "reply"):
             if frame.get("number") != self._number:
-                return False  # forged, or an answer to a request that was given up
+                return False  # forged, or a late answer to an abandoned request
             if kind == "reply":
                 ran.reply = str(frame.get("text"))
             elif ran.state == "ok" and not frame.get("ok"):
@@ -279,7 +279,7 @@ class Guest:
 
 
 def _output(frame: dict[str, Any]) -> NotebookNode:
-    """Return a frame as an output; the text of a stream is a list of its parts."""
+    """Return a frame as an output. The text of a stream is a list of its parts."""
     kind = frame.get("kind")
     if kind in ("stdout", "stderr"):
         return made_output("stream", name=kind, text=[str(frame.get("text"))])
@@ -300,7 +300,7 @@ def _number(count: object) -> int | None:
 
 
 class _Watch:
-    """Measures what a cell uses, as rarely as its limit allows."""
+    """A meter of a cell's time that measures no more often than the limit requires."""
 
     def __init__(self, process: Forked | Spawned, limit: float) -> None:
         self.process, self.limit = process, limit
@@ -310,11 +310,11 @@ class _Watch:
 
     @property
     def seconds(self) -> float:
-        """Return the wall-clock time, less the time spent waiting for a processor."""
+        """Return the wall-clock time, less the time spent waiting for a CPU."""
         return min(time.monotonic() - self.started - self.waited, self.limit)
 
     def used_up(self) -> str:
-        """Return the limit that is reached, as `GuestResult.stopped` names it, else ""."""
+        """Return the name of the exceeded limit as in `GuestResult.stopped`, or ""."""
         now = time.monotonic()
         if now - self.looked < min(_LOOK_SECONDS, self.limit / 4):
             return ""
@@ -324,7 +324,7 @@ class _Watch:
             self.cpu, waited = used[0] - self.before[0], used[1] - self.before[1]
             self.waited = min(waited, now - self.started)
         if self.cpu > self.limit:
-            return "processor"
+            return "cpu"
         if now - self.started - self.waited > self.limit:
-            return "waiting" if self.cpu < self.limit / 4 else "processor"
+            return "waiting" if self.cpu < self.limit / 4 else "cpu"
         return "ceiling" if now - self.started > _CEILING * self.limit else ""

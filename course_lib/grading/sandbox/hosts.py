@@ -1,4 +1,4 @@
-"""Start guests: forked from a host process, or one by one where that is not safe."""
+"""Start guests, by forking a host process or, where that is not safe, as new processes."""
 
 import contextlib
 import json
@@ -57,7 +57,7 @@ class Host:
 
 
 def _make_folder() -> Path:
-    """Make a folder, and remove those that processes of ours left that were killed."""
+    """Make a folder, and remove folders that killed processes of the course left."""
     for path in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*-*"):
         with contextlib.suppress(OSError, ValueError):
             owner = int(path.name.removeprefix(_FOLDER).partition("-")[0])
@@ -89,8 +89,8 @@ class ForkedGuests:
             raise
 
     def start(self, imports: Sequence[str] = ()) -> Guest:
-        """Fork a guest with these modules imported; a host that has died is replaced first."""
-        if self._channel and select.select([self._channel], [], [], 0)[0]:  # its other end closed
+        """Fork a guest with these modules imported, after replacing a host that has died."""
+        if self._channel and select.select([self._channel], [], [], 0)[0]:  # it has ended
             self.close()
         if self._channel is None:
             self._host = Host(self.reached.level, self.limits, self.lesson)
@@ -104,14 +104,14 @@ class ForkedGuests:
         self._guests = [*(each for each in self._guests if not each.is_over), guest]
         passed = [theirs.detach(), their_reading, their_writing]
         joining = [group.procs] if group else []
-        with contextlib.suppress(OSError):  # the host has just died, which the guest's pipe tells
+        with contextlib.suppress(OSError):  # the host has died, as the guest's pipe reports
             socket.send_fds(self._channel, [json.dumps([*imports]).encode()], passed + joining)
         for descriptor in passed:
             os.close(descriptor)
         return guest
 
     def close(self) -> str:
-        """End all guests; if the host is ours, end it and return what it wrote last."""
+        """End all guests. If the host is ours, end it, too, and return its last output."""
         last_words = self._host.close() if self._host else ""
         for guest in self._guests:
             guest.kill()
@@ -122,7 +122,7 @@ class ForkedGuests:
 
 
 class SpawnedGuests:
-    """Guests that are ordinary processes, started anew: slower by the time of their imports."""
+    """Guests that are new processes, which start more slowly because each imports its modules."""
 
     def __init__(self, reached: Reached, limits: Limits, lesson: str, _channel: Any) -> None:
         self.reached, self.limits = reached, limits
@@ -131,7 +131,7 @@ class SpawnedGuests:
         self._guests: list[Guest] = []
 
     def start(self, _imports: Sequence[str] = ()) -> Guest:
-        """Start a guest in an empty folder; raise GuestLost if that fails."""
+        """Start a guest in an empty folder, and raise GuestLost if that fails."""
         place, home = (tempfile.mkdtemp(dir=self._folder) for _ in range(2))
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
         environ = public_environment() | confinement.environment(str(self._library))
@@ -143,7 +143,7 @@ class SpawnedGuests:
             process = psutil.Popen(command, bufsize=0, env=environ, cwd=place, **streams)
         except OSError as error:
             raise GuestLost(f"a guest does not start: {error}") from error
-        ours, theirs = socket.socketpair()  # Windows waits for sockets only, not for pipes
+        ours, theirs = socket.socketpair()  # Windows can wait for sockets but not for pipes
         threading.Thread(target=_copy, args=(process.stdout, theirs), daemon=True).start()
         with ours:
             pipes = ours.makefile("rb", buffering=0), process.stdin
@@ -169,19 +169,19 @@ Guests = ForkedGuests | SpawnedGuests
 def open_guests(
     level: str | None = None, limits: Limits | None = None, lesson: str = "", channel: Any = None
 ) -> Guests:
-    """Start a source of guests; a level of None selects the strongest one available.
+    """Start a source of guests. A level of None selects the strongest one available.
 
-    Guests see the solutions of lessons before the graded `lesson`, none if it is "". A `channel`
-    is a socket to a host that another process started.
+    Guests see the solutions of the lessons before the graded `lesson`, and none if it is "". A
+    `channel` is a socket to a host that another process started.
     """
-    kind = ForkedGuests if sys.platform == "linux" else SpawnedGuests  # where a fork is not safe
+    kind = ForkedGuests if sys.platform == "linux" else SpawnedGuests  # forking is unsafe
     reasons = dict(confinement.obstacles())
     for candidate in ("strict", "off") if level is None else (level,):
         if candidate not in reasons:
             try:
                 return kind(Reached(candidate, reasons), limits or Limits(), lesson, channel)
             except GuestLost as error:
-                reasons[candidate], channel = str(error), None  # closed, and to a host like this
+                reasons[candidate], channel = str(error), None  # it leads to a host of this level
     wanted = level or "off"
     why = f"sandbox {wanted} is not available here: {reasons[wanted]}. Fix that"
     trust = ", or use --trusted --sandbox off if you trust everyone who submitted"

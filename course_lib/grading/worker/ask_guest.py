@@ -23,11 +23,11 @@ from course_lib.grading.sandbox.confinement import Limits
 from course_lib.grading.sandbox.guests import GuestLost
 from course_lib.grading.worker.session import MAYBE_ANOTHERS, CannotJudge, Session
 
-# What ended an exercise before it could be judged: the outcome, and what its student reads.
+# Outcomes of exercises that ended before they could be judged, with the message for the student.
 ENDINGS = {
     "time": (
         "timed_out",
-        "it did not end within {seconds:.0f} s of processor time (an endless loop?)",
+        "it did not end within {seconds:.0f} s of CPU time (an endless loop?)",
     ),
     "waiting": (
         "timed_out",
@@ -44,10 +44,9 @@ ENDINGS = {
 def judge_twice(
     session: Session, job: Job, name: str, index: int, *, name_mistakes: bool = True
 ) -> Report:
-    """Judge the exercise whose check has this index; try again where others may be to blame.
+    """Judge the exercise whose check has this index, and retry if other cells may be to blame.
 
-    Without `name_mistakes`, neither known mistakes nor a smaller input that fails are looked for,
-    which takes less time.
+    Without `name_mistakes`, known mistakes and smaller failing inputs are not searched.
     """
     harmful = {grade_id(session.cells[at]): ending for at, ending in session.harmful.items()}
     if ending := harmful.get(f"{name}{ANSWER}"):
@@ -62,7 +61,7 @@ def judge_twice(
         session.renew(index, only=session.needed(name))
         judged = judge()
     if isinstance(judged, Report) and judged.outcome == "raised":
-        # An earlier cell may have deleted what the lesson imports, torch for example.
+        # An earlier cell may have deleted the lesson's imports, such as torch.
         session.run(_lesson_imports(session.cells[:index]), index, history=False)
         judged = judge()
     return _stopped(session.limits, name, judged) if isinstance(judged, str) else judged
@@ -91,7 +90,7 @@ def right_with_other_inputs(session: Session, job: Job, name: str, index: int) -
 def observe_and_judge(
     session: Session, job: Job, name: str, index: int, *, name_mistakes: bool = True
 ) -> Report | str:
-    """Return the report on an exercise, or how its observation ended, a key of `ENDINGS`."""
+    """Return the report on an exercise, or the key of `ENDINGS` that says how it ended."""
     exercise = find(name)
     probes = [probe for probe, _ in prepare(exercise, job.seed)]
     number = hashlib.sha256(f"{job.key}/{name}/{job.seed}".encode()).hexdigest()
@@ -101,7 +100,7 @@ def observe_and_judge(
         return reply
 
     def observe_more(more: Sequence[Probe]) -> Mapping[str, Observation]:
-        """Observe further probes, which decide no points; return nothing if the guest is lost."""
+        """Observe further probes, which decide no points. Return nothing if the guest is lost."""
         try:
             seen = _replied(session, replace(request, probes=list(more)), index, counts=False)
         except (GuestLost, CannotJudge):
@@ -125,7 +124,7 @@ def judge_reply(
 
 
 def _replied(session: Session, request: Request, index: int, *, counts: bool = True) -> Reply | str:
-    """Return the guest's reply to a request, or how its observation ended, a key of `ENDINGS`."""
+    """Return the guest's reply to a request, or the key of `ENDINGS` that says how it ended."""
     text, ending = session.observe(request, index, counts=counts)
     try:
         reply = decode(text, Reply, REPLY_TYPES) if text is not None else None
@@ -137,7 +136,7 @@ def _replied(session: Session, request: Request, index: int, *, counts: bool = T
 
 
 def is_plausible(reply: Reply, probes: list[Probe]) -> bool:
-    """Return whether observing these probes can give this reply."""
+    """Return whether observing these probes could give this reply."""
     if reply.missing:
         return True
     if reply.subject and not reply.subject.is_callable:

@@ -1,6 +1,6 @@
-"""The cells of a rebuilt notebook, one after the other: run it, or observe and judge a check.
+"""Run the cells of a rebuilt notebook in order, and observe and judge its checks.
 
-What builds on a wrong answer is judged once more with the course's version in its place.
+Answers that build on a wrong one are judged again with the course's version in its place.
 """
 
 import re
@@ -23,9 +23,9 @@ from course_lib.grading.worker.session import CannotJudge, Session
 def grade_cells(
     session: Session, job: Job, notebook: NotebookNode
 ) -> tuple[dict[str, Report], list[str]]:
-    """Run every cell in order; the outputs of all but the judged checks are written in place.
+    """Run every cell in order, writing outputs in place except those of judged checks.
 
-    The reports are returned by exercise, and notices of exercises for a person to look at.
+    Return the reports by exercise, and notices about exercises for the instructor.
     """
     notices: list[str] = []
     reports: dict[str, Report] = {}
@@ -73,9 +73,9 @@ def _builds_on_wrong(session: Session, reports: Mapping[str, Report], name: str)
 def _judge_beside_ours(
     session: Session, job: Job, notebook: NotebookNode, reports: dict[str, Report]
 ) -> None:
-    """Judge once more what failed and builds on what failed, with the course's version of that.
+    """Judge failed answers that build on failed ones again, with the course's version of those.
 
-    The solutions are in that guest beside the student's code, so nothing but points leaves it.
+    In this guest, the solutions are beside the student's code. So only points leave it.
     """
     failed: set[str] = set()
     for index, cell in enumerate(notebook.cells):
@@ -89,7 +89,7 @@ def _judge_beside_ours(
             continue
         try:
             session.check_budget()
-        except CannotJudge:  # what was judged within the budget stays
+        except CannotJudge:  # the results so far stay
             return
         session.put_in_place(ours, name)
         second = judge_twice(session, job, name, index, name_mistakes=False)
@@ -108,7 +108,7 @@ def _sources_of(session: Session, failed: set[str], names: Collection[str]) -> d
 
 
 def _with_points_of(second: Report, first: Report, ours: Collection[str]) -> Report:
-    """Return the report with the points of a second judgement, and nothing else of it."""
+    """Return the report of a second judgement, reduced to its points."""
     names = ", ".join(f"`{name}`" for name in ours)
     note = f"graded with the course's {names} in place of yours"
     taken = replace(second, findings=[], mistake=None, tally="", example=Example(), notes=[note])
@@ -122,7 +122,7 @@ def _is_judged(report: Report) -> bool:
 
 
 def _with_files(report: Report, beside: Collection[str], errors: list[str]) -> Report:
-    """Name the files beside the notebook whose absence errors tell, where an answer is missing."""
+    """If an answer is missing, name files beside the notebook that errors report as missing."""
     if report.outcome not in ("raised", "not_attempted"):
         return report
     first, *others = report.findings

@@ -1,4 +1,4 @@
-"""Fill cells after grading: cleaned outputs within one budget, and reports with points."""
+"""Fill cells after grading, with sanitized outputs within one budget, reports and points."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -23,7 +23,7 @@ def fill_checks(notebook: NotebookNode, reports: Mapping[str, Report]) -> None:
     """Write reports into the check cells of an executed notebook, in place."""
     for cell in check_cells(notebook):
         if report := reports.get(grade_id(cell)):
-            most = cell.metadata["nbgrader"]["points"]  # a worker elsewhere has no course.toml
+            most = cell.metadata["nbgrader"]["points"]  # workers on other machines lack course.toml
             report = replace(report, max_points=most or report.max_points, starred=not most)
             cell.outputs = _outputs(report)
 
@@ -38,13 +38,13 @@ def _outputs(report: Report) -> list[NotebookNode]:
 
 
 def room_for_outputs(notebook: NotebookNode) -> int:
-    """Return how many characters the cells of a rebuilt notebook may still put out."""
+    """Return how many more characters of output the cells of a rebuilt notebook may have."""
     outputs = (cell.outputs for cell in notebook.cells if cell.get("outputs"))
     return KEPT - sum(len(str(each)) for each in outputs)
 
 
 def shown_of_cell(ran: GuestResult, room: int) -> list[NotebookNode]:
-    """Return what a cell displayed; if there is no room for it, a sentence that says so."""
+    """Return a cell's outputs, or a sentence that says that there is no room for them."""
     if room >= 0:
         return sanitize_outputs(ran.outputs)
     said = f"[left out: all cells together put out more than {KEPT:,} bytes]\n"
@@ -52,9 +52,9 @@ def shown_of_cell(ran: GuestResult, room: int) -> list[NotebookNode]:
 
 
 def shown_of_test(ran: GuestResult, stopped: str | None) -> list[NotebookNode]:
-    """Return what an ordinary test put out, without tracebacks, which quote hidden tests.
+    """Return the outputs of an ordinary test without tracebacks, which quote hidden tests.
 
-    If it was `stopped`, for a key of `ENDINGS`, that counts as an error, which scores 0.
+    If it was `stopped` (a key of `ENDINGS`), that counts as an error, which scores 0.
     """
     found = sanitize_outputs(ran.outputs)
     errors = [output for output in found if output.output_type == "error"]

@@ -1,4 +1,4 @@
-"""Grade one rebuilt notebook: run its cells in a guest, and judge here what the guest observes."""
+"""Grade one rebuilt notebook: run its cells in a guest, and judge the observations here."""
 
 import socket
 import time
@@ -16,18 +16,17 @@ from course_lib.grading.worker.cells import grade_cells
 from course_lib.grading.worker.check_outputs import fill_checks
 from course_lib.grading.worker.session import CannotJudge, Session
 
-# What torch imports when something is first done, a second's work: an optimizer made, a gradient
-# handed to a backward pass.
+# Modules that torch imports when it first makes an optimizer or runs a backward pass.
 _LATE = {"torch.optim": "torch._dynamo", "backward(": "torch.fx.experimental.symbolic_shapes"}
 
 
 class Runner:
-    """Grades jobs one after the other, with guests from one host for each lesson.
+    """A grader of jobs, one after the other, with guests from one host for each lesson.
 
     The `channel` leads to a host that is shared with other runners and serves one lesson.
     """
 
-    guests: Guests  # for the lesson of the last job
+    guests: Guests  # of the last job's lesson
 
     def __init__(
         self,
@@ -41,7 +40,7 @@ class Runner:
         self._imports: tuple[str, ...] = ()
 
     def open(self, lesson: str) -> None:
-        """Start guests for a lesson, and end those of another lesson."""
+        """Start guests for a lesson, and end those of other lessons."""
         if lesson != self._lesson:
             channel, self.channel = self.channel, None
             self.close()
@@ -49,7 +48,7 @@ class Runner:
             self._lesson = lesson
 
     def run(self, job: Job) -> Result:
-        """Grade one job. A fault of the machine is a Result with a `fault`, not an exception."""
+        """Grade one job. If the machine is at fault, return a Result with a `fault`."""
         self.open(job.lesson)
         result = Result(job.student, job.lesson, job.key)
         started, cpu = time.monotonic(), time.process_time()
@@ -94,7 +93,7 @@ class Runner:
         result.notebook = notebook
 
     def _blame(self, why: str) -> str:
-        """Run a trivial cell, to say whether the machine or the submission lost its guests."""
+        """Run a trivial cell to find out whether the machine or the submission lost its guests."""
         try:
             guest = self.guest()
             ran = guest.run("1 + 1", self.limits.cell_seconds)
@@ -109,7 +108,7 @@ class Runner:
         )
 
     def guest(self) -> Guest:
-        """Return the guest that was started ahead of need, and start the next one."""
+        """Return the guest that was started in advance, and start the next one."""
         ready, self._next = self._next, None
         if ready is not None and ready.is_over:  # the guest died before its first use
             ready.kill()

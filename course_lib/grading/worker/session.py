@@ -1,7 +1,7 @@
-"""A submission's guest: runs its cells, is replaced when it is lost, and says why it was.
+"""Run a submission's cells in a guest, replace the guest if it is lost, and find out why.
 
-After a guest's death the next one runs all harmless cells again, so one exercise never costs
-another.
+After a guest's death, the next one runs all harmless cells again, so that one exercise never costs
+points of another.
 """
 
 import ast
@@ -30,12 +30,12 @@ from course_lib.grading.sandbox.confinement import Limits
 from course_lib.grading.sandbox.guests import Guest, GuestLost, GuestResult
 
 LOST = ("died", "killed", "timeout")  # states after which a guest is not used again
-# Endings that an earlier exercise may have prepared: these are tried once more without it.
+# Endings that an earlier exercise may have caused. These exercises are tried again without it.
 MAYBE_ANOTHERS = ("silent", "crash", "memory", "processes")
 
 
 class CannotJudge(Exception):
-    """A submission cannot be judged; it is left blank, with the reason for a person."""
+    """A submission cannot be judged. It is left blank, with a reason for the instructor."""
 
 
 class Session:
@@ -47,22 +47,22 @@ class Session:
         self.cells, self.new_guest, self.limits = cells, new_guest, limits
         # Cells that ended a guest, by index, and why (a key of `ask_guest.ENDINGS`).
         self.harmful: dict[int, str] = {}
-        # What a person should know of cells that ended the interpreter, or asked it to.
+        # Notices about cells that ended the interpreter, or asked it to exit.
         self.notices: dict[int, str] = {}
         self.crowded = False  # whether threads or processes of earlier cells still run
         self.seconds: dict[str, float] = {}  # by step
         self.log: list[str] = []
         self._began = time.monotonic()
         self._guest: Guest | None = None
-        self._ours: dict[str, str] = {}  # source of the course's in place of answers
-        self._only: set[str] | None = None  # of which exercises the answers have run; None: all
+        self._ours: dict[str, str] = {}  # the course's sources that replace answers
+        self._only: set[str] | None = None  # exercises whose answers ran; None for all
         self._stopped: set[str] = set()  # exercises whose answer ended the guest that called it
         self._received = 0  # bytes from guests that have ended
         self._used = 0.0  # seconds, see `GuestResult.seconds`
 
     @functools.cached_property
     def _named(self) -> list[tuple[str, set[str]]]:
-        """Return each name that the student's cells bind, with the names that it is made from."""
+        """Return each name that the student's cells bind, with the names that it depends on."""
         theirs = (cell.source for cell in self.cells if is_run(cell) and is_theirs(cell))
         return [one for source in theirs for one in _definitions(source)]
 
@@ -70,7 +70,7 @@ class Session:
         """Return the other exercises that some answers build on, in the notebook's order.
 
         An answer builds on an exercise if its source uses that name, directly or through other
-        names. With `sources`, names that these define are followed as well.
+        names. This includes names that `sources` define.
         """
         named = [*self._named, *(one for source in sources for one in _definitions(source))]
         found = set(names)
@@ -86,7 +86,7 @@ class Session:
 
     @contextlib.contextmanager
     def timed(self, step: str) -> Iterator[None]:
-        """Add to the time of a step."""
+        """Add the time of the `with` block to a step."""
         started = time.monotonic()
         yield
         self.seconds[step] = self.seconds.get(step, 0.0) + time.monotonic() - started
@@ -96,11 +96,11 @@ class Session:
         self.log.append(f"{time.monotonic() - self._began:8.3f} s  {what}")
 
     def run(self, code: str, index: int, *, history: bool = True) -> GuestResult:
-        """Run code where a cell's turn is, in a guest that ran what comes before."""
+        """Run code at a cell's position, in a guest that has run the cells before it."""
         return self._run(self._guest or self.renew(index), code, index, history=history)
 
     def run_cell(self, index: int) -> GuestResult:
-        """Run a cell when its turn has come, and record why if it ended the guest."""
+        """Run a cell at its position, and record why if it ended the guest."""
         cell = self.cells[index]
         ran, name = self.run(cell.source, index), grade_id(cell)
         place = f"cell {index + 1} ({name})" if name else f"cell {index + 1}"
@@ -120,7 +120,7 @@ class Session:
             self.notices[index] = (
                 f"{place} ended its process{why}: all other cells ran again without it"
             )
-            self.close()  # what stopped in time may still fill the memory
+            self.close()  # an interrupted cell may still fill the memory
         if ran.state != "ok":
             name = name or cell.get("id", "")
             self.note(f"cell {index + 1} {name}: {ran.state}{why} after {ran.seconds:.2f} s")
@@ -131,8 +131,8 @@ class Session:
     ) -> tuple[str | None, str]:
         """Call a student's answer with a request's arguments, in place of the check at an index.
 
-        The reply is returned, and how it ended if that is not what it should be: a key of
-        `ask_guest.ENDINGS`. Unless it `counts`, an answer that ends the guest is not given up.
+        Return the reply, and the key of `ask_guest.ENDINGS` if the call did not end normally.
+        Unless it `counts`, an answer that ends the guest stays in use.
         """
         if self._guest and self._only is not None:
             needed = self.needed(request.name)
@@ -150,8 +150,7 @@ class Session:
     def renew(self, before: int, only: set[str] | None = None) -> Guest:
         """Return a new guest in which all harmless cells before an index have run again.
 
-        With `only`, of all answers just those to these exercises run: no other can have done
-        damage.
+        With `only`, no answers but those to these exercises run, so that no other can do damage.
         """
         guest = self._connect()
         self._only = only
@@ -165,17 +164,17 @@ class Session:
                 continue
             elif is_check(cell) and not is_plain_test(cell):
                 self._observe(guest, Request(name, []))
-                if name in self._stopped:  # no other goes on with it
+                if name in self._stopped:  # later cells do without it
                     self._run(guest, f"globals().pop({name!r}, None)", index, history=False)
             elif only is None or not is_answer or name in only:
                 ran = self._run(guest, cell.source, index)
-                if ran.state in LOST:  # harmless before, and not now
+                if ran.state in LOST:  # it was harmless before
                     self.harmful[index] = self.ending_of(ran)
                     guest = self._connect()
         return guest
 
     def put_in_place(self, ours: Mapping[str, str], name: str) -> None:
-        """Let the next guest run the course's answers to some exercises, and try this one again."""
+        """Replace some answers by the course's in the next guest, and try this exercise again."""
         self.close()
         self._ours = dict(ours)
         for index, cell in enumerate(self.cells):
@@ -186,20 +185,20 @@ class Session:
         """Return why code did not end normally: a key of `ask_guest.ENDINGS`.
 
         Raises:
-            GuestLost: the guest was lost, and not by what ran in it.
+            GuestLost: the guest was lost, but not because of its code.
             CannotJudge: the machine was too busy to tell.
         """
         if ran.stopped == "ceiling":
             raise CannotJudge(
-                "a cell neither ended nor got the processor time that it may use: this machine is "
+                "a cell neither ended nor got the CPU time that it may use: this machine is "
                 "too busy, or the cell hangs in the system; look at it, then grade it with --force"
             )
         ending = self._guest.kill() if self._guest and ran.state in LOST else {}
         reason = ending.get("reason", "")
         if reason in ("memory", "processes"):
             return reason
-        # At "strict", nothing in a guest can kill it from outside. Linux kills a process that is
-        # out of processor time in the same way; that is the student's.
+        # At "strict", nothing in a guest can kill it from outside. Linux also uses this signal for
+        # a process that exceeds its CPU time, which is the student's fault.
         level = self._guest.level if self._guest else ""
         killed = reason == "signal" and ending.get("code") == signal.SIGKILL
         in_time = ending.get("cpu", 0.0) < 0.9 * self.limits.cpu_seconds
@@ -216,11 +215,11 @@ class Session:
         return "silent"
 
     def check_budget(self) -> None:
-        """Raise CannotJudge if the submission has used up what it may use as a whole."""
+        """Raise CannotJudge if the submission has used up its total time or output."""
         if self._used > self.limits.total_seconds:
             raise CannotJudge(
-                f"it used up the {self.limits.total_seconds:.0f} s of processor time and "
-                "waiting for a whole submission"
+                f"it used up the {self.limits.total_seconds:.0f} s of CPU and waiting time "
+                "that a submission may take"
             )
         received = self._received + (self._guest.received if self._guest else 0)
         if received > self.limits.total_output:
@@ -263,7 +262,7 @@ class Session:
 
 
 def _definitions(source: str) -> Iterator[tuple[str, set[str]]]:
-    """Yield the names that a cell binds at its top level, each with those it is made from."""
+    """Yield the names that a cell binds at its top level, each with those it depends on."""
     tree = parsed(source)
     for node in tree.body if tree else ():
         named = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}

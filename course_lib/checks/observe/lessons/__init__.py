@@ -1,7 +1,7 @@
-"""What the probes of single lessons bring into a student's process, one module a lesson.
+"""Code that the probes of single lessons need in a student's process, in one module per lesson.
 
-Imported for what it registers with `scenarios`; a bundle for students has the modules of its
-lessons only.
+Importing a module registers its functions with `scenarios`. A bundle for students contains only the
+modules of its lessons.
 """
 
 import importlib

@@ -1,10 +1,10 @@
-"""The modules of lesson 07, sound and broken: what a student reads is what is judged.
+"""The correct and broken modules of lesson 07, which students read and checks use.
 
 Ten broken multi-head attentions, with names that say nothing about them, and two
 broken modules to fix. `source` prints any of them; `hidden_modules` has more, which no
 student reads.
-Torch only: they also run beside a student's code, as arguments of the checks (builder
-`attention_module`).
+They use only torch, because they also run beside a student's code, as arguments of the checks
+(builder `attention_module`).
 """
 
 import inspect

@@ -1,4 +1,4 @@
-"""Lesson 07: tests that are asked about modules, sound and broken."""
+"""Lesson 07: call tests on correct and broken modules."""
 
 import torch
 
@@ -21,7 +21,7 @@ def entries(target, probe, args, kwargs):
 
 @scenario
 def own_tests_on_own_module(answers, probe, args, kwargs):
-    """Ask three tests of lesson 07 about the student's `CausalSelfAttention` and three boxes."""
+    """Run three tests of lesson 07 on the student's `CausalSelfAttention` and on three boxes."""
     weights = [value for name, value in args.items() if name.startswith("weight_")]
     inputs = [value for name, value in args.items() if not name.startswith("weight_")]
     embed_dim = weights[1].shape[0]

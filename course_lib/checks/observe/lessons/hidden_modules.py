@@ -1,7 +1,7 @@
-"""More modules on which the checks of lesson 07 try a student's tests; no student reads them.
+"""Further modules on which the checks of lesson 07 run a student's tests, unseen by students.
 
-`HIDDEN` are sound but for one step each. `build` makes any of them, of the boxes in
-`broken_modules`, and of two modules that are off by a little.
+The modules in `HIDDEN` are correct except for one step each. `build` makes any of them, the boxes
+in `broken_modules`, and two modules with small errors.
 """
 
 import math
@@ -68,7 +68,7 @@ def _later_items_doubled(outputs):
 
 
 def _average(of):
-    """Return a module of any size with `of(values, valid_lens)` for every query."""
+    """Return a module of any size that returns `of(values, valid_lens)` for every query."""
 
     class Average(nn.Module):
         def __init__(self, embed_dim, num_heads):
@@ -90,7 +90,7 @@ def _of_the_real_values(values, valid_lens):
 
 
 class ReversedByOrder(Sound):
-    """The features of an item are reversed if feature 1 of its keys does not ascend."""
+    """A module that reverses the features of an item unless feature 1 of its keys ascends."""
 
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         outputs = super().forward(queries, keys, values, valid_lens, mask)
@@ -127,7 +127,7 @@ HIDDEN = {
 
 
 class Rounding(nn.Module):
-    """Keeps every invariant but for a relative difference of at most a millionth."""
+    """A module that keeps every invariant up to a relative difference of 1e-6."""
 
     def __init__(self, embed_dim, num_heads):
         super().__init__()
@@ -142,7 +142,7 @@ class Rounding(nn.Module):
 
 
 class Nudged(Sound):
-    """A sound module whose outputs are off by `amount * direction` where they should not be."""
+    """A correct module with `amount * direction` added to outputs that should not change."""
 
     def __init__(self, embed_dim, num_heads, of, amount, direction, mode="both"):
         super().__init__(embed_dim, num_heads)

@@ -1,4 +1,4 @@
-"""Lesson 10: what a language model is built with, models that write, and caches."""
+"""Lesson 10: attention modules, models that generate text, and caches."""
 
 import copy
 import dataclasses
@@ -11,7 +11,7 @@ from course_lib.checks.observe.scenarios import NotAsRequested, builder, scenari
 
 
 class MeanAttention(torch.nn.Module):
-    """The mean of all positions up to each one, times a number that can be learned."""
+    """A module that returns the mean of all positions up to each one, times a parameter."""
 
     def __init__(self, dtype):
         super().__init__()
@@ -31,16 +31,16 @@ def mean_attention(*, dtype):
 
 
 def _another(target, probe, *, by_position=False):
-    """Return a second model of the same sizes with attention modules of its own."""
+    """Return a second model of the same sizes with its own attention modules."""
     given = copy.deepcopy(probe.construct)
-    with torch.random.fork_rng(devices=[]):  # our draws must not count as the answer's
+    with torch.random.fork_rng(devices=[]):  # these draws are not the answer's
         second = type(target)(*given.values()) if by_position else type(target)(**given)
     return second.to(given["positions"].dtype).train(target.training)
 
 
 @scenario
 def stored_weights(target, probe, args, kwargs):
-    """Call a second model, into which the parameters of the first are loaded."""
+    """Load the parameters of the first model into a second one, and call that."""
     second = _another(target, probe)
     second.load_state_dict(dict(target.named_parameters()))
     return second(*args.values(), **kwargs)
@@ -70,9 +70,9 @@ def among_other_models(target, probe, args, kwargs):
 
 
 class TableModel(torch.nn.Module):
-    """The logits at a position are a sum over all tokens up to it, one row of a table each.
+    """A model whose logits at a position are a sum of table rows, one for each token up to it.
 
-    `tables[k]` has the row for a token k positions back. In train mode the logits are others.
+    `tables[k]` has the row for a token k positions back. The logits differ in train mode.
     """
 
     def __init__(self, tables, dtype):
@@ -104,7 +104,7 @@ def table_model(*, tables, training, dtype):
 
 
 def _noted(tokens, marks):
-    """Return a tensor of the shape of the tokens that holds -1 where `marks`, and 0 elsewhere."""
+    """Return a tensor of the tokens' shape with -1 where `marks`, and 0 elsewhere."""
     if not torch.is_tensor(tokens):
         return tokens
     return -torch.ones(tokens.shape, dtype=torch.int64, device=tokens.device) * marks
@@ -127,7 +127,7 @@ def mode_noted(target, probe, args, kwargs):
 
 @statistic
 def equal_generators(target, probe, args, kwargs):
-    """Return -1 where texts of generators in the same state differ, and 0 elsewhere."""
+    """Return -1 where texts from generators in the same state differ, and 0 elsewhere."""
     own = "generator" in kwargs
     generator = torch.Generator() if own else torch.default_generator
 
@@ -146,7 +146,7 @@ def equal_generators(target, probe, args, kwargs):
 
 
 def _one_of_each(outputs, like):
-    """Join all steps in one tensor; return a step with another type or shape alone."""
+    """Join all steps in one tensor, but return a step with another type or shape alone."""
     shape = (*like.shape[:2], 1)
     odd = [x for x in outputs if not torch.is_tensor(x) or x.shape[:-1] != shape]
     return odd[0] if odd else torch.cat(outputs, dim=2)
@@ -164,13 +164,13 @@ def cache_steps(target, probe, args, kwargs):
         outputs.append(cache.attend(queries[:, :, i : i + 1]))
     for (part, other), size in zip(parts, appended, strict=True):
         if part.shape[2] != size or other.shape[2] != size:
-            keys.zero_()  # an argument was changed, which is noted of the whole
+            keys.zero_()  # mark the changed argument
     return _one_of_each(outputs, queries)
 
 
 @scenario
 def cache_asked_twice(target, probe, args, kwargs):
-    """Run `cache_steps` with each query after another one, which must not matter."""
+    """Run `cache_steps` with another query before each query, which must not matter."""
 
     class Twice(target):
         def attend(self, query):
@@ -182,7 +182,7 @@ def cache_asked_twice(target, probe, args, kwargs):
 
 @scenario
 def two_caches(target, probe, args, kwargs):
-    """Query a cache twice, filling a second cache with other positions in between."""
+    """Query a cache twice, and fill a second cache with other positions in between."""
     keys, values, queries, _ = args.values()
     cache, other = target(), target()
     cache.append(keys, values)

@@ -1,4 +1,4 @@
-"""Lesson 10: a small language model whose heads are switched off, and what is left of that."""
+"""Lesson 10: a small language model whose heads an answer switches off and on again."""
 
 import torch
 from torch import nn
@@ -7,7 +7,7 @@ from course_lib.checks.observe.scenarios import builder, scenario
 
 
 class _Part(nn.Module):
-    """Heads that each average what came so far, like attention with equal weights."""
+    """Heads that average all positions so far, like attention with equal weights."""
 
     def __init__(self, num_heads, read, W_o, bias):
         super().__init__()
@@ -24,7 +24,7 @@ class _Part(nn.Module):
 
 
 class _Block(nn.Module):
-    """Adds what its part makes, which is the attribute of that name, or deeper ("mixer.heads")."""
+    """A block that adds the output of a part, an attribute that may be nested ("mixer.heads")."""
 
     def __init__(self, name, **given):
         super().__init__()
@@ -66,7 +66,7 @@ def _linear(weight, bias=None):
 @builder
 def small_language_model(*, dtype, training=False, **given):
     """Return a model in use: with gradients, hooks, and a frozen first block."""
-    with torch.random.fork_rng(devices=[]):  # what we draw is not held against the answer
+    with torch.random.fork_rng(devices=[]):  # these draws are not the answer's
         model = _Model(**given).to(dtype=dtype).train(training)
     for number, parameter in enumerate(model.parameters()):
         parameter.grad = torch.full_like(parameter, 0.5 + number)
@@ -79,7 +79,7 @@ def small_language_model(*, dtype, training=False, **given):
 
 @scenario
 def head_switched_off(target, probe, args, kwargs):
-    """Return the model's output at a moment of `with target(...)`, and what is not as it was."""
+    """Return the model's output at a moment of `with target(...)`, and what it left changed."""
     model, tokens, layer, head, *second = args.values()
     moment, first = kwargs["moment"], (layer, head)
     before, logits = _state_of(model), None
@@ -124,7 +124,7 @@ _NOTHING = "nothing"
 
 
 class _Stopped(Exception):
-    """What is raised inside a `with`."""
+    """The exception that is raised inside a `with`."""
 
 
 def _seen(model, tokens, trained=False):

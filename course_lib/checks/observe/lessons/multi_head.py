@@ -1,4 +1,4 @@
-"""Lesson 06: weights loaded into torch's module, and functions of a sequence to be tested."""
+"""Lesson 06: load weights into torch's module, and make functions of a sequence to test."""
 
 import torch
 
@@ -12,9 +12,9 @@ from course_lib.checks.observe.scenarios import BUILDERS, builder, scenario, wit
 
 @scenario
 def load_weights(target, probe, args, kwargs):
-    """Call `target(mha, reference)`, then return what the torch module does, in five parts."""
+    """Call `target(mha, reference)`, then return the torch module's results in five parts."""
     given = {**args, **kwargs}
-    with torch.random.fork_rng(devices=[]):  # what we draw is not held against the answer
+    with torch.random.fork_rng(devices=[]):  # these draws are not the answer's
         mha, reference = _modules_for_loading(given)
     mha.train(given["training"])
     reference.train(given["training"])

@@ -1,6 +1,6 @@
 """Functions of a sequence `(batch, num_positions, d)`, for exercises that test such functions.
 
-They run beside the student's code: torch only. The oracle has its own version of each.
+They run beside the student's code and use only torch. The oracle has its own version of each.
 """
 
 import math
@@ -28,7 +28,7 @@ def _shift(x, offset):
 
 
 def _looks_ahead(x, i):
-    if x.shape[1] <= i + 1:  # nothing is ahead
+    if x.shape[1] <= i + 1:  # no later position
         return x
     return torch.cat([x[:, :i], x[:, i + 1 : i + 2] * x[:, i : i + 1], x[:, i + 1 :]], dim=1)
 
@@ -67,7 +67,7 @@ SEQUENCE_FUNCTIONS = {
 
 
 def nudged(of, amount, direction, row=None):
-    """Move tanh(x) by up to `amount * direction`, if something is so that should not matter."""
+    """Return tanh(x), moved by up to `amount * direction` on something that should not matter."""
 
     def function(x):
         rows = torch.arange(x.shape[1], device=x.device)
@@ -76,7 +76,7 @@ def nudged(of, amount, direction, row=None):
             unseen = effect > 0
         else:
             away = x[..., 2:] - 0.37
-            away = torch.where(away >= 0, away, -away).sum(-1)  # with a slope at 0, too
+            away = torch.where(away >= 0, away, -away).sum(-1)  # also has a slope at 0
             ahead = away.flip(1).cumsum(1).flip(1) - away
             effect = torch.where(rows < x.shape[1] - 1, 1 / (1 + 10 * ahead), 0.0)
             unseen = effect < 0.9
@@ -93,13 +93,13 @@ def nudged(of, amount, direction, row=None):
 
 
 def rounding(x):
-    """Process each position alone, but for a relative difference of at most a millionth."""
+    """Process each position alone, up to a relative difference of 1e-6."""
     outputs = 0.015 * (1 + 0.3 * torch.tanh(x.double()))
     return (outputs * (1 + 1e-6 * jitter(x, x.shape))).to(x.dtype)
 
 
 def jitter(x, shape):
-    """Return numbers in 0..1, which any change of `x` changes, as it does a sum's last digits."""
+    """Return numbers in 0..1 that any change of `x` changes, like the last digits of a sum."""
     weights = torch.arange(1, x.numel() + 1, dtype=torch.float64).sqrt().reshape(x.shape)
     total = float((x.detach().double().cpu() * weights).sum()) * 1000
     places = torch.arange(1, math.prod(shape) + 1, dtype=torch.float64).sqrt()

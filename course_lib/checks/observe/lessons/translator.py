@@ -1,4 +1,4 @@
-"""Lesson 09: small translators whose every number is known, and how an answer drives them."""
+"""Lesson 09: small translators with known outputs, and scenarios in which answers use them."""
 
 from collections.abc import Callable
 
@@ -11,14 +11,14 @@ from course_lib.checks.observe.scenarios import BUILDERS, call_elsewhere, scenar
 
 
 class _Noise(nn.Module):
-    """What dropout is to a model: something that train mode does. It draws no numbers."""
+    """A stand-in for dropout that changes results in train mode without drawing numbers."""
 
     def forward(self, logits):
         return logits.flip(-1) if self.training else logits
 
 
 class _Translator(nn.Module):
-    """`model(source, valid_lens, inputs, mask=None) -> logits`, from `logits_of` of each kind."""
+    """A model, `model(source, valid_lens, inputs, mask=None) -> logits`, with a `logits_of`."""
 
     def __init__(self, start, end, pad, looked_at=""):
         super().__init__()
@@ -57,7 +57,7 @@ def _check(source, valid_lens, inputs, mask) -> None:
 
 
 class _Adding(_Translator):
-    """After a word comes the word whose id is larger by the item's length."""
+    """A model that follows a word by the word whose id is larger by the item's length."""
 
     def __init__(self, size, dtype, **options):
         super().__init__(**options)
@@ -68,7 +68,7 @@ class _Adding(_Translator):
 
 
 class _Voting(_Adding):
-    """Each word of the vocabulary has one vote, and each position seen gives its word one more."""
+    """A model in which each word has one vote, and each visible position adds one for its word."""
 
     def logits_of(self, source, valid_lens, inputs, allowed):
         votes = (F.embedding(source, self.words) * allowed[..., None]).sum(1, keepdim=True)
@@ -76,7 +76,7 @@ class _Voting(_Adding):
 
 
 class _Scripted(_Translator):
-    """Attention to the source, a fading memory of the words so far, and an end in time."""
+    """A model with attention to the source, a fading memory of earlier words, and a fixed end."""
 
     queries: nn.Parameter
     keys: nn.Parameter
@@ -134,7 +134,7 @@ def with_a_model(target, probe, args, kwargs):
 
 @scenario
 def with_a_model_elsewhere(target, probe, args, kwargs):
-    """Return the same after a call with the model and the tensors on another device."""
+    """Return the same as `with_a_model`, after a call with all tensors on another device."""
     model = args["model"]
     tables = dict(model.named_parameters())
     model._parameters.update({name: Elsewhere().moved(table) for name, table in tables.items()})

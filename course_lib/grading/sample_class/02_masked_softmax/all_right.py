@@ -1,4 +1,4 @@
-"""Everything right, written as in the course, and the question answered."""
+"""Everything is correct and written as in the course, and the question is answered."""
 
 # %% [markdown] empty_row_choice
 # Every key of the row has the same score, so each gets weight 1/m and the output is the plain

@@ -1,4 +1,4 @@
-"""Three of six exercises, the causal mask with its triangle upside down, then nothing more."""
+"""Only three of six exercises are done, and the causal mask has its triangle upside down."""
 
 import torch
 

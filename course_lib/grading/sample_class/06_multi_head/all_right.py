@@ -1,4 +1,4 @@
-"""Everything right, written as in the course, and the question answered."""
+"""Everything is correct and written as in the course, and the question is answered."""
 
 # %% [markdown] heads_and_positions
 # 1. With 64 heads d is 1: a head can only compare one feature with one feature, and there are 64

@@ -9,8 +9,8 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-MAX_FRAME = 8_000_000  # bytes; an honest reply to a probe request has about 700,000
-_DEEPEST = 50  # containers within each other, because later steps recurse into them
+MAX_FRAME = 8_000_000  # bytes; an honest reply has at most about 700,000
+_DEEPEST = 50  # levels of nesting, since later steps recurse
 _HEAD = struct.Struct("<I")
 _BLOCK, _RESTORE = getattr(signal, "SIG_BLOCK", 0), getattr(signal, "SIG_SETMASK", 2)
 _set_mask = getattr(signal, "pthread_sigmask", lambda *_: ())  # Windows has none
@@ -21,7 +21,7 @@ class FrameError(Exception):
 
 
 def read_frames(read: Callable[[], bytes | None]) -> Iterator[tuple[dict[str, Any], int] | None]:
-    """Yield frames with their sizes, and None once all that has arrived is read.
+    """Yield frames with their sizes, and None after all data that has arrived.
 
     `read` returns bytes, None if there are none yet, or b"" at the end of the pipe.
     """
@@ -43,7 +43,7 @@ def read_frames(read: Callable[[], bytes | None]) -> Iterator[tuple[dict[str, An
 def _decode(text: bytes) -> dict[str, Any]:
     """Return a frame without lone surrogates and huge integers."""
     try:
-        frame = _load(text.decode())  # from bytes it guesses UTF-16
+        frame = _load(text.decode())  # json would guess UTF-16 from bytes
         if b"\\ud" in text.lower():
             frame = _load(encode(frame)[_HEAD.size :].decode())
         if isinstance(frame, dict) and _depth(frame) <= _DEEPEST:
@@ -64,7 +64,7 @@ def _load(text: str) -> Any:
 
 
 def encode(frame: dict[str, Any]) -> bytes:
-    """Return a frame as bytes; what JSON cannot hold becomes text."""
+    """Return a frame as bytes. Values that JSON lacks become strings."""
 
     def as_text(value: object) -> str:
         return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
@@ -75,7 +75,7 @@ def encode(frame: dict[str, Any]) -> bytes:
 
 
 class Outlet:
-    """The end of a pipe that frames are written to, by the process that opened it alone."""
+    """The end of a pipe to which only the process that opened it writes frames."""
 
     def __init__(self) -> None:
         self._descriptor = self._owner = -1
@@ -90,7 +90,7 @@ class Outlet:
             return False
         view = memoryview(encode({"kind": kind, **content}))
         with self._lock:
-            before = _set_mask(_BLOCK, {signal.SIGINT})  # an interrupt waits for a whole frame
+            before = _set_mask(_BLOCK, {signal.SIGINT})  # send whole frames
             try:
                 while view:
                     view = view[os.write(self._descriptor, view) :]

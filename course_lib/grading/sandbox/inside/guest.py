@@ -1,4 +1,4 @@
-"""A guest: runs one submission's cells and answers probe requests, one frame at a time."""
+"""Run one submission's cells and answer probe requests, one frame at a time."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ _INLET, _OUTLET = 3, 4
 
 
 def become_guest(settings: dict[str, Any], reading: int, writing: int, *group: int) -> NoReturn:
-    """Confine this forked process and serve a submission; `settings` is what `confine` takes."""
+    """Confine this forked process with the `settings` for `confine`, and serve a submission."""
     from course_lib.grading.sandbox.inside import lockdown
 
     try:
@@ -31,7 +31,7 @@ def become_guest(settings: dict[str, Any], reading: int, writing: int, *group: i
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setsid()
         for procs in group:
-            with contextlib.suppress(OSError):  # then the other limits hold alone
+            with contextlib.suppress(OSError):  # the other limits still hold
                 os.write(procs, b"0")
         _take_pipes(reading, writing)
         os.closerange(_OUTLET + 1, 4096)
@@ -61,20 +61,20 @@ def _take_pipes(reading: int, writing: int) -> None:
 
 
 def serve() -> None:
-    """Say that this guest is ready, and answer frames until the pipe is closed."""
+    """Report that this guest is ready, and answer frames until the pipe is closed."""
     import numpy as np
     import torch
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     random.seed(0)
-    np.random.seed(0)  # noqa: NPY002  (what a notebook's own code draws from)
+    np.random.seed(0)  # noqa: NPY002  (the notebook's own code uses it)
     torch.manual_seed(0)
     shell.outlet.send("ready")
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     serving = loop.create_task(_serve())
     serving.add_done_callback(lambda _: loop.stop())
-    while not serving.done():  # a cell may stop the loop that it runs in, or a task of it may exit
+    while not serving.done():  # a cell may stop the loop, or its task may exit
         with contextlib.suppress(SystemExit, KeyboardInterrupt):
             loop.run_forever()
     serving.result()
@@ -83,8 +83,8 @@ def serve() -> None:
 async def _serve() -> None:
     ipython = shell.ZMQInteractiveShell.instance()
     watch_cells(ipython)
-    # "" comes where IPython puts it: after the standard library and before the packages. That is
-    # done after all imports of ours, so no file there can shadow one of our modules.
+    # Put "" where IPython does, after the standard library and before the packages. All modules of
+    # the course are imported by now, so that no file there can shadow them.
     folders = enumerate(map(os.path.basename, sys.path))
     packages = (n for n, name in folders if name in ("site-packages", "dist-packages"))
     sys.path.insert(next(packages, len(sys.path)), "")
@@ -95,7 +95,7 @@ async def _serve() -> None:
         os.dup2(file.fileno(), stream.fileno())
         setattr(sys, stream.name, stream)
     pipes = [(each, os.fstat(each).st_ino) for each in (_INLET, _OUTLET)]
-    owner = os.getpid()  # a process that student code forked reads nothing
+    owner = os.getpid()  # forks of student code must not read
     arrived = read_frames(lambda: os.read(_INLET, 1 << 20) if os.getpid() == owner else b"")
     for frame, _ in filter(None, arrived):
         with contextlib.suppress(asyncio.CancelledError):  # a cell may cancel all tasks
@@ -110,14 +110,14 @@ async def _serve() -> None:
             shell.outlet.send("reply", number=frame["number"], text=reply)
             continue
         done = await _run_cell(ipython, frame)
-        faulthandler.cancel_dump_traceback_later()  # no cell pays for an earlier one's timers
+        faulthandler.cancel_dump_traceback_later()  # timers must not hit later cells
         for timer in ("ITIMER_REAL", "ITIMER_VIRTUAL", "ITIMER_PROF"):
             if hasattr(signal, timer):
                 signal.setitimer(getattr(signal, timer), 0)
         for stream, file in zip(streams, files, strict=True):
             if getattr(getattr(sys, stream.name, None), "closed", True):  # set to None, or closed
                 setattr(sys, stream.name, stream)
-            # What was written to the descriptor past Python, by a subprocess for example.
+            # Output that a subprocess, for example, wrote directly to the descriptor.
             if size := os.fstat(file.fileno()).st_size:
                 file.seek(0)
                 text = file.read(shell.MOST_OUTPUT).decode("utf-8", "replace")
@@ -130,7 +130,7 @@ async def _serve() -> None:
 
 
 async def _run_cell(ipython: Any, frame: dict[str, Any]) -> dict[str, Any]:
-    """Run a cell as a kernel does; SIGINT raises KeyboardInterrupt or cancels its task."""
+    """Run a cell as a kernel does. SIGINT raises KeyboardInterrupt or cancels its task."""
     code = frame["run"]
     options = {"store_history": frame["history"], "cell_id": frame["cell_id"]}
     prepared = {"transformed_cell": code, "preprocessing_exc_tuple": None}
@@ -164,7 +164,7 @@ def _is_crowded() -> bool:
     """Return whether threads, tasks or processes of earlier cells still run."""
     with contextlib.suppress(AttributeError, ChildProcessError):
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # fails without a child
-        # All orphans come here. The last ones may be children that a later cell waits for.
+        # This process adopts all orphans. Other children may be awaited by a later cell.
         with contextlib.suppress(OSError):
             children = Path("/proc/thread-self/children").read_text().split()
             for pid in children[:-8]:
@@ -173,7 +173,7 @@ def _is_crowded() -> bool:
     return threading.active_count() > 1 or len(asyncio.all_tasks()) > 1
 
 
-if __name__ == "__main__":  # where a warm process cannot fork safely
+if __name__ == "__main__":  # for SpawnedGuests
     _take_pipes(0, 1)
     if sys.platform == "win32":
         import msvcrt

@@ -1,4 +1,4 @@
-"""The host, parent of all guests: a process that has imported what notebooks import, and forks."""
+"""The host: a process that has imported what notebooks import, and forks all guests."""
 
 import contextlib
 import gc
@@ -22,14 +22,14 @@ from course_lib.grading.sandbox.inside import lockdown
 from course_lib.grading.sandbox.inside.guest import become_guest
 from course_lib.grading.sandbox.inside.shell import import_everything
 
-_LOOK_SECONDS = 0.05  # between two looks at the memory and the processes of all guests
+_LOOK_SECONDS = 0.05  # between measurements of all guests
 _MESSAGE = 1 << 16
 _UIDS = range(60_000, 61_184)  # unused by systemd and Debian
 _TICKS, _PAGE = os.sysconf("SC_CLK_TCK"), resource.getpagesize()
 
 
 class _Host:
-    """Serves the processes that hold its channel until all have closed it."""
+    """A server for the processes that hold its channel, until all have closed it."""
 
     def __init__(self, channel: socket.socket) -> None:
         self.channel = channel
@@ -37,17 +37,17 @@ class _Host:
         self.strict = self.settings["level"] == "strict"
         self.uids = itertools.cycle(random.sample(_UIDS, len(_UIDS)))  # RLIMIT_NPROC counts by UID
         self.guests: dict[int, socket.socket] = {}  # the control socket of each PID
-        self.killed: dict[int, str] = {}  # why the host ended them
+        self.killed: dict[int, str] = {}  # reasons by PID
 
     def serve(self) -> None:
         if not self.strict:
             lockdown.adopt_orphans()
         import_everything()
         gc.collect()
-        gc.freeze()  # so that guests go on sharing the pages of all objects
+        gc.freeze()  # so that guests keep sharing memory pages
         woken, waking = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(waking)
-        signal.signal(signal.SIGCHLD, lambda *_: None)  # only to wake
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # wakes the loop
         looked, is_open = 0.0, True
         while is_open:
             sources = [woken, self.channel, *self.guests.values()]
@@ -62,7 +62,7 @@ class _Host:
                     _send(control, {"usage": _used(_families([pid])[pid])})
                 elif request == b"interrupt":
                     _signal(pid, signal.SIGINT)
-                else:  # b"kill", or its worker has closed the socket
+                else:  # b"kill", or closed by the worker
                     self._kill(pid, "killed")
             with contextlib.suppress(ChildProcessError):
                 while (ended := os.wait4(-1, os.WNOHANG))[0]:
@@ -82,7 +82,7 @@ class _Host:
         _signal(pid, signal.SIGKILL)
 
     def _fork(self) -> bool:
-        """Fork a guest if asked to; return whether the channel is still open."""
+        """Fork a guest if a request has arrived, and return whether the channel is still open."""
         data, descriptors = _receive(self.channel)
         if not data:
             return False
@@ -110,7 +110,7 @@ class _Host:
         """Report to the client of a guest how the guest ended."""
         if (control := self.guests.pop(pid, None)) is None:
             return
-        if not self.strict:  # the host has adopted what the guest left behind
+        if not self.strict:  # the host has adopted the guest's children
             _, *ours = _families([os.getpid()])[os.getpid()]
             for orphan in {*ours}.difference(*_families(self.guests).values()):
                 _signal(orphan, signal.SIGKILL)
@@ -129,7 +129,7 @@ def _receive(channel: socket.socket) -> tuple[bytes, list[int]]:
 
 
 def _send(channel: socket.socket, event: dict[str, Any]) -> None:
-    with contextlib.suppress(OSError):  # it has left; reading from it says so, too
+    with contextlib.suppress(OSError):  # the client is gone, as reading shows, too
         channel.send(json.dumps(event).encode())
 
 
@@ -147,19 +147,19 @@ def _families(guests: Iterable[int]) -> dict[int, list[int]]:
                 children.setdefault(int(_fields(name, "stat")[1]), []).append(int(name))
     found = {guest: [guest] for guest in guests}
     for family in found.values():
-        for pid in family:  # grows while it is walked
+        for pid in family:  # grows during the loop
             family += children.get(pid, [])
     return found
 
 
 def _used(family: list[int]) -> tuple[float, float]:
-    """Return the processor time of processes, and the longest that one waited for a processor."""
+    """Return the CPU time of processes, and the longest time that one waited for a CPU."""
     cpu = _total(family, lambda pid: sum(map(int, _fields(pid, "stat")[11:15])))
     waits = [_total([pid], lambda pid: int(_fields(pid, "schedstat")[1])) for pid in family]
     return cpu / _TICKS, max(waits) / 1e9
 
 
-# Bytes of memory. A page that several share counts in each; then, read more slowly, as a share.
+# Bytes of memory. The first counts a shared page fully. The second, which is slower, divides it.
 _MEMORY = (
     lambda pid: int(_fields(pid, "statm")[1]) * _PAGE,
     lambda pid: int(_fields(pid, "smaps_rollup", b"\nPss:")[0]) << 10,
@@ -180,4 +180,4 @@ def _fields(pid: int | str, name: str, after: bytes = b")") -> list[bytes]:
 
 
 if __name__ == "__main__":
-    _Host(socket.socket(fileno=int(sys.argv.pop()))).serve()  # guests see no argument
+    _Host(socket.socket(fileno=int(sys.argv.pop()))).serve()  # hides it from guests

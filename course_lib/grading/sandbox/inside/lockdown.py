@@ -1,4 +1,4 @@
-"""Linux system calls that confine a guest. Standard library only; runs in the sandbox."""
+"""Confine a guest by Linux system calls. This uses only the standard library."""
 
 import contextlib
 import ctypes
@@ -12,7 +12,7 @@ NEWNS, NEWUTS, NEWIPC, NEWPID, NEWNET = 0x20000, 0x4000000, 0x8000000, 0x2000000
 _NOSUID, _NODEV, _NOEXEC, _REC, _PRIVATE = 2, 4, 8, 16384, 1 << 18
 _PDEATHSIG, _CAPBSET_DROP, _SET_SECCOMP, _NO_NEW_PRIVS, _SUBREAPER = 1, 24, 22, 38, 36
 _SECCOMP_FILTER, _CAPABILITY_VERSION_3, _LAST_CAPABILITY = 2, 0x20080522, 63
-_RESERVED = 4_000_000_000  # bytes that thread stacks and heaps reserve and hardly use
+_RESERVED = 4_000_000_000  # bytes that threads reserve but hardly use
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -28,9 +28,9 @@ def _call(name: str, *arguments: Any) -> None:
 
 
 def fork_into_own_pid_namespace() -> int:
-    """Fork a child that is PID 1 of a namespace of its own; everything in it ends with it."""
+    """Fork a child that is PID 1 of a new namespace, which ends with the child."""
     own = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
-    _call("unshare", NEWPID)  # affects the next child, not this process
+    _call("unshare", NEWPID)  # for the next child only
     pid = -1
     try:
         pid = os.fork()
@@ -54,7 +54,7 @@ def adopt_orphans() -> None:
 
 
 def confine(settings: dict[str, Any]) -> None:
-    """Confine this process as the host's settings say, and become their `uid` unless it is None."""
+    """Confine this process by the host's settings, and switch to their `uid` unless it is None."""
     if settings["level"] == "off":
         adopt_orphans()
     else:
@@ -67,12 +67,12 @@ def confine(settings: dict[str, Any]) -> None:
         _mount("proc", "/proc", "proc", _NOSUID | _NODEV | _NOEXEC)
     size = int(Path("/proc/self/statm").read_bytes().split()[0]) * resource.getpagesize()
     most = settings["processes"]
-    if settings["uid"] is None:  # the limit then counts all processes of this user
+    if settings["uid"] is None:  # RLIMIT_NPROC then counts all of this user
         on_machine = Path("/proc/loadavg").read_text().split()[3].partition("/")[2]
         most = int(on_machine) + 8 * most
     for name, value in {
         "RLIMIT_DATA": settings["memory"],
-        "RLIMIT_AS": size + settings["memory"] + _RESERVED,  # shared mappings count, too
+        "RLIMIT_AS": size + settings["memory"] + _RESERVED,  # includes shared mappings
         "RLIMIT_FSIZE": settings["file_size"],
         "RLIMIT_CPU": settings["cpu_seconds"],
         "RLIMIT_NPROC": most,
@@ -86,7 +86,7 @@ def confine(settings: dict[str, Any]) -> None:
     if settings["level"] == "off":
         return
     for capability in range(_LAST_CAPABILITY + 1):
-        with contextlib.suppress(OSError):  # this kernel knows fewer
+        with contextlib.suppress(OSError):  # an older kernel has fewer
             _prctl(_CAPBSET_DROP, capability)
     if (uid := settings["uid"]) is not None:
         os.setgroups([])

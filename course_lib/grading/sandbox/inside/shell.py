@@ -1,4 +1,4 @@
-"""The IPython shell that all guests inherit: a kernel's shell whose outputs are frames."""
+"""The IPython shell that all guests inherit. It sends a kernel's outputs as frames."""
 
 import builtins
 import getpass
@@ -22,9 +22,9 @@ from traitlets.config import Config
 from course_lib.grading.sandbox.inside.frames import Outlet
 
 outlet = Outlet()
-MOST_OUTPUT = 1_000_000  # characters of one output, and of what one cell may print
-_SHOWN, _LINES = 2_000, 100  # characters that remain of what is longer; lines of a traceback
-# What lessons import, and what a first cell, figure or traceback would import.
+MOST_OUTPUT = 1_000_000  # characters of one output, and of a cell's printed text
+_SHOWN, _LINES = 2_000, 100  # characters kept of a longer output; lines of a traceback
+# Modules that lessons, or the first cell, figure or traceback, would import.
 _MODULES = """
 IPython.core.completerlib IPython.core.debugger IPython.core.logger IPython.core.oinspect
 IPython.core.pylabtools IPython.lib.display jaxtyping cProfile
@@ -60,7 +60,7 @@ def _send_bundle(kind: str, data: Any, metadata: Any, **more: Any) -> None:
 
 
 class Compiler(CachingCompiler):
-    """Registers each cell's file; a traceback that looks for it in all modules copies 14 MB."""
+    """A compiler that registers each cell's file, so that tracebacks do not search all modules."""
 
     def get_code_name(self, raw_code: str, transformed_code: str, number: int) -> str:
         name = super().get_code_name(raw_code, transformed_code, number)
@@ -69,7 +69,7 @@ class Compiler(CachingCompiler):
 
 
 class ZMQInteractiveShell(zmqshell.ZMQInteractiveShell):
-    """A kernel's shell without a kernel; libraries look at the name of its class."""
+    """A kernel's shell without a kernel. Libraries look at the name of its class."""
 
     displayhook_class = Type(Hook)
     display_pub_class = Type(Publisher)
@@ -108,7 +108,7 @@ def import_everything() -> None:
     leave = os._exit
 
     def exit_in_main_thread(status: int) -> NoReturn:
-        # A timer must not end whatever cell it hits.
+        # A timer must not end another cell.
         if threading.current_thread() is not threading.main_thread():
             raise SystemExit(status)
         leave(status)
@@ -136,12 +136,12 @@ def _refuse(what: str) -> Any:
 
 
 class Stream(io.TextIOBase):
-    """Sends what is printed; in a process that student code forked it writes to the descriptor."""
+    """A stream that sends printed text. In forks of student code it writes to the descriptor."""
 
     encoding, errors = "UTF-8", "replace"
 
     def __init__(self, name: str, descriptor: int) -> None:
-        self.name, self._descriptor, self.written = name, descriptor, 0  # written by this cell
+        self.name, self._descriptor, self.written = name, descriptor, 0  # characters of this cell
 
     def write(self, text: str) -> int:
         if not isinstance(text, str):
@@ -153,7 +153,7 @@ class Stream(io.TextIOBase):
             os.write(self._descriptor, text.encode("utf-8", "replace"))
         return len(text)
 
-    def close(self) -> None: ...  # later cells print, too
+    def close(self) -> None: ...  # later cells still print
 
     def writable(self) -> bool:
         return True

@@ -320,13 +320,12 @@ for invariant, statement in INVARIANTS.items():
 # ### Exercise: `masking_equals_deleting`
 #
 # - **Takes** `module`, called as `module(queries, keys, values)` or with `valid_lens` as a fourth
-#   argument, `queries` `(B, n, d)`, `keys` and `values` `(B, m, ...)`, and `valid_lens` `(B,)`,
-#   each at least 1.
+#   argument, and the four inputs. Every length is at least 1.
 # - **Returns** True if each item's outputs in the whole batch, with `valid_lens`, equal those of
 #   this item alone, with its padded keys deleted and no lengths.
 #
-# **Worked example.** A module returns the plain average of the values, whatever the lengths. For
-# values $(1, 2, 9)$ and length 2 it returns 4 with the mask and 1.5 after deleting. The result is
+# **Worked example.** A module returns the average of all values, whatever the lengths. For values
+# $(1, 2, 9)$ and length 2 it returns 4 with the mask and 1.5 after deleting, so the result is
 # False.
 
 # %%
@@ -348,10 +347,8 @@ check("masking_equals_deleting")
 # <details><summary>Answer</summary>
 #
 # A module that prefers the middle key passes if you only reverse the keys. One that looks at
-# neighbors (in a circle) passes if you only rotate them. Swapping each pair of neighbors in turn is
-# not enough either. Take scores $(4, 3, 2, 1)$ and a module that adds
-# $\operatorname{relu}(\text{last} - \text{first})$. It adds 0 after each of the three swaps, and 3
-# after a reversal. So try many random orders, drawn from a generator of your own.
+# neighbors (in a circle) passes if you only rotate them. So try many random orders, drawn from a
+# generator of your own.
 #
 # </details>
 
@@ -412,11 +409,8 @@ assert gap < 1e-12
 # Diagnose `curlew`, `fulmar` and `ibis`. Your tests cover three of the eleven invariants. For
 # others, write the experiment yourself.
 #
-# - **Takes** nothing.
-# - **Returns** a dict from the names of the three boxes to the id of an invariant that the box
-#   breaks. If it breaks several, give any one of them.
-#
-# The entries are graded together, all or nothing.
+# Return a dict from the name of each box to the id of an invariant that the box breaks. If it
+# breaks several, give any one of them. The entries are graded together, all or nothing.
 #
 # **Worked example.** If the gap above were large for a box, its entry would be
 # `"linear_in_values"`.
@@ -604,13 +598,11 @@ assert not is_causal(broken, x) and empty_item.isnan().all()
 #
 # Write the module correctly.
 #
-# - **`__init__(embed_dim, num_heads, *, device=None, dtype=None)`** creates two `nn.Linear` layers
-#   without bias: `W_qkv`, from `embed_dim` to `3 * embed_dim`, and `W_o`. The outputs of `W_qkv`
-#   are the queries, then the keys, then the values, each split into heads as in lesson 06. Pass
-#   `device` and `dtype` on to both layers.
-# - **`forward(x, valid_lens=None)`** takes `x` `(B, n, embed_dim)` and `valid_lens` `(B,)` and
-#   returns `(B, n, embed_dim)`. Position $i$ attends to the real positions $j \le i$. Padded
-#   positions have no effect on the others. An item of length 0 gets zeros.
+# - **`__init__`** creates two `nn.Linear` layers without bias: `W_qkv`, from `embed_dim` to
+#   `3 * embed_dim`, and `W_o`. The outputs of `W_qkv` are the queries, then the keys, then the
+#   values, each split into heads as in lesson 06. Pass `device` and `dtype` on to both layers.
+# - **`forward`** returns `(B, n, embed_dim)`. Position $i$ attends to the real positions $j \le i$.
+#   Padded positions have no effect on the others. An item of length 0 gets zeros.
 # - **`self.attention_weights`** holds the weights `(B, h, n, n)`, detached.
 #
 # **Worked number.** The first position sees only itself, so its row of weights is
@@ -660,13 +652,10 @@ assert not torch.allclose(sums, torch.ones_like(sums))
 #
 # Write `BrokenLookup` correctly.
 #
-# - **`__init__(query_size, key_size, num_hiddens, dropout=0.0, *, device=None, dtype=None)`**
-#   creates `W_q` and `W_k`, both `nn.Linear` without bias, into `num_hiddens` features. Pass
-#   `device` and `dtype` on to both.
-# - **`forward(queries, keys, values, valid_lens=None)`** takes `queries` `(B, n, query_size)`,
-#   `keys` `(B, m, key_size)` and `values` `(B, m, v)` and returns `(B, n, v)`. Masked keys and
-#   values have no effect, and an item of length 0 gets zeros. Dropout acts on the weights, in train
-#   mode only.
+# - **`__init__`** creates `W_q` and `W_k`, both `nn.Linear` without bias, into `num_hiddens`
+#   features. Pass `device` and `dtype` on to both.
+# - **`forward`** returns `(B, n, v)`. Masked keys and values have no effect, and an item of length
+#   0 gets zeros. Dropout acts on the weights, in train mode only.
 # - **`self.attention_weights`** holds the weights `(B, n, m)`, before dropout and detached.
 #
 # **By hand.** With one real key, every query gets that key's value, whatever weights the layers

@@ -160,12 +160,12 @@ assert sums["never rescaled"][1] - sums["correct"][1] > 0.9
 # %% [markdown]
 # ### Exercise: `softmax_statistics`
 #
-# - **Takes** `blocks`, an iterable over one or more tensors `(..., b)`, such as a generator. Their
-#   sizes `b` may differ, and scores may be $-\infty$.
+# - **Takes** `blocks`, an iterable over one or more tensors `(..., b)`, such as a generator. Sizes
+#   `b` may differ, and scores may be $-\infty$.
 # - **Returns** `(maxima, totals)`, each `(...)`, with the largest score $c$ and
 #   $\sum_k e^{s_k - c}$ of every row. If all scores of a row are $-\infty$, the results are
 #   $-\infty$ and 0.
-# - **Keeps** no block. The check counts bytes.
+# - **Keeps** no block in memory.
 #
 # **Worked number.** Blocks `[[1, 0]]` and `[[2]]` give `[2]` and `[1.5032]`.
 
@@ -276,15 +276,15 @@ plotting.interactive(draw_tiles, step=range(13))
 # %% [markdown]
 # ### Exercise: `blocked_attention`
 #
-# - **Takes** `queries` `(..., n, d)`, `keys` `(..., m, d)`, `values` `(..., m, v)`, `mask`, and
-#   `block_size`, the number of keys (or queries) in a block. The mask is None or broadcastable to
-#   `(..., n, m)`, True = may attend. It may have a single column for all keys.
-# - **Returns** `(outputs, logsumexp)`, `(..., n, v)` and `(..., n)`. A query that may attend to no
-#   key gets zeros and $-\infty$, and its gradient is 0.
+# - **Takes** `queries` `(..., n, d)`, `keys` `(..., m, d)`, `values` `(..., m, v)`; `mask`, None or
+#   broadcastable to `(..., n, m)`, True = may attend; and `block_size`, the number of keys (or
+#   queries) in a block.
+# - **Returns** `(outputs, logsumexp)`, `(..., n, v)` and `(..., n)`. Gradients reach queries, keys
+#   and values.
 # - **Never** has the scores of all blocks in memory, in one piece or in several. Do not use
-#   `F.scaled_dot_product_attention`. Gradients reach queries, keys and values.
-#
-# The last block may be shorter.
+#   `F.scaled_dot_product_attention`.
+# - **Edge cases.** The last block may be shorter. The mask may have one column for all keys. A
+#   query that may attend to no key gets zeros and $-\infty$, with a gradient of 0.
 #
 # **Worked number.** For $d = 1$, the query 1, keys 1, 0, 2 and values 1, 3, 5, the results are
 # 3.8411 and 2.4076, for any block size.
@@ -372,10 +372,8 @@ plotting.show(plotting.diagram_strip("attention", lit="attention weights", shape
 # %% [markdown]
 # ### Exercise: `RecomputedAttention`
 #
-# Begin on paper. Section 7 of lesson 05 has a `torch.autograd.Function` in ten lines.
-#
-# Write a `torch.autograd.Function`, called as `RecomputedAttention.apply(queries, keys, values,
-# mask, block_size)`, with the arguments of `blocked_attention`.
+# Begin on paper. Write a `torch.autograd.Function` (section 7 of lesson 05 has one in ten lines)
+# with the arguments of `blocked_attention`.
 #
 # - **`forward`** returns only the outputs. You can call `blocked_attention`.
 # - **`backward`** returns gradients for `queries`, `keys` and `values`, and None for the other two.
@@ -383,9 +381,9 @@ plotting.show(plotting.diagram_strip("attention", lit="attention weights", shape
 # - **Neither pass** creates a tensor that has both an $n$ and an $m$ axis. Otherwise you earn at
 #   most a third of the points. Do not use `F.scaled_dot_product_attention`.
 #
-# **Worked number.** For $d = 1$, the query 1, keys 1, 0, 2, values 1, 3, 5, $G = 1$ and any block
-# size, the gradient of the values is $(0.2447, 0.0900, 0.6652)$, that of the keys
-# $(-0.6953, -0.0757, 0.7710)$, and that of the query 0.8467.
+# **Worked number.** With the inputs of the last worked number and $G = 1$, the gradient of the
+# values is $(0.2447, 0.0900, 0.6652)$, that of the keys $(-0.6953, -0.0757, 0.7710)$, and that of
+# the query 0.8467.
 
 # %%
 from course_lib.attention import RecomputedAttention
@@ -596,7 +594,7 @@ plotting.show(
 # - **Returns** `(B, n, m)`: $w_v \cdot \tanh(q + k)$ for each pair. Gradients reach all three.
 # - **Evaluates** exp, tanh and similar functions for at most $(n + m) H$ numbers of each item, as
 #   long as all $|q|, |k| \le 40$ in float32 and float64.
-# - **Is correct** everywhere else as well, float16 included.
+# - **Is correct** everywhere else, float16 included.
 #
 # **Worked number.** For $H = 2$, $w_v = (1, 2)$, $q = (0.5, 0)$ and $k = (0, 0)$, the score is
 # 0.4621.

@@ -75,10 +75,10 @@ assert len(numerals.target) == 32 and target[-1] == numerals.target["<end>"]
 # %% [markdown]
 # ### Exercise: `pad_batch`
 #
-# - **Takes** `sequences`, a list of at least one integer tensor, each with one axis, and `pad`, the
-#   id that fills up the rows.
+# - **Takes** `sequences`, a list of one or more integer tensors with one axis, and `pad`, the id
+#   that fills up the rows.
 # - **Returns** `tokens` `(B, m)` and `valid_lens` `(B,)`, both of any integer dtype. Row $i$ of
-#   `tokens` holds item $i$, then `pad`, and $m$ is the length of the longest item.
+#   `tokens` holds item $i$, then `pad`. The longest item has length $m$.
 # - **Edge cases.** A real token may have the id of `pad`. Items may be int32 or empty, and if all
 #   are empty, `tokens` has shape `(B, 0)`. Do not change the items or the list.
 #
@@ -121,11 +121,10 @@ plotting.show(plotting.diagram_strip("encoder_decoder", lit="decoder tokens", sh
 # %% [markdown]
 # ### Exercise: `shift_right`
 #
-# - **Takes** `targets`, an integer tensor `(B, t)` (int64 or int32), and `start`, the id of the
-#   start symbol.
+# - **Takes** `targets` `(B, t)`, int64 or int32, and `start`, the id of the start symbol.
 # - **Returns** a new integer tensor `(B, t)` on the same device. Each row is `start`, followed by
-#   the row's targets without the last. Do not change `targets`. With $t = 0$, the result has shape
-#   `(B, 0)`.
+#   the row's targets without the last. With $t = 0$, the result has shape `(B, 0)`. Do not change
+#   `targets`.
 #
 # **Worked number.** `shift_right(torch.tensor([[5, 8, 2]]), start=1)` gives `[[1, 5, 8]]`.
 
@@ -155,18 +154,17 @@ assert 0.1 < num_pads / words.numel() < 0.5
 # %% [markdown]
 # ### Exercise: `masked_cross_entropy`
 #
-# - **Takes** `logits`, a floating-point tensor `(B, t, V)`; `targets` `(B, t)`, ids in $0..V-1$;
-#   and `valid_lens` `(B,)`, the number of leading positions of each item that are real.
+# - **Takes** `logits` `(B, t, V)`; `targets` `(B, t)`, ids in $0..V-1$; and `valid_lens` `(B,)`,
+#   the number of leading positions of each item that are real.
 # - **Returns** the mean of $-\log p(\text{target})$ over all real positions of all items, a tensor
 #   of shape `()` in the dtype and on the device of `logits`.
 # - **Edge cases.** Positions beyond an item's length have no effect and get zero gradient. The loss
 #   is finite for finite logits of any size. If no position is real, as with $t = 0$, the loss and
-#   its gradient are 0. Targets and lengths may be int32, but some of torch's functions take int64
-#   only. Id 0 may be a real word.
+#   its gradient are 0. Targets and lengths may be int32. Id 0 may be a real word.
 #
 # **Worked number.** Take `logits` `[[[0, 1.098612], [0, 1.098612], [9, 0]]]`, `targets`
-# `[[1, 0, 0]]` and `valid_lens` `[2]`. The two real positions have the probabilities 1/4 and 3/4,
-# so the loss is $(\ln \frac{4}{3} + \ln 4) / 2 = 0.8370$.
+# `[[1, 0, 0]]` and `valid_lens` `[2]`. The two real targets have the probabilities 3/4 and 1/4, so
+# the loss is $(\ln \frac{4}{3} + \ln 4) / 2 = 0.8370$.
 
 # %%
 from course_lib.attention import masked_cross_entropy
@@ -215,26 +213,24 @@ plotting.show(plotting.diagram_strip("block", lit=lit, shapes=shapes))
 # %% [markdown]
 # ### Exercise: `EncoderBlock`
 #
-# - **`__init__(embed_dim, num_heads, hidden_dim, *, device=None, dtype=None)`** creates the four
-#   layers below and no others. Pass `device` and `dtype` on to each layer.
-# - **`forward(x, valid_lens=None)`** takes `x` `(B, n, embed_dim)` and `valid_lens` `(B,)`, and
-#   returns the outputs of the two formulas above, `(B, n, embed_dim)`. Queries, keys and values are
-#   all $\text{norm}_1(x)$.
+# - **`__init__`** creates the four layers below and no others. Pass `device` and `dtype` on to each
+#   layer.
+# - **`forward`** returns the outputs of the two formulas above, `(B, n, embed_dim)`. Queries, keys
+#   and values are all $\text{norm}_1(x)$.
 # - **Edge cases.** Every position, padded or not, gets an output and attends to exactly the real
 #   positions of its item, including later ones. In an item of length 0, the attention adds nothing,
-#   and gradients stay finite. There is no dropout, and calls do not affect each other.
+#   and gradients stay finite. There is no dropout.
 #
 # | name | layer |
 # |---|---|
 # | `attention` | `MultiHeadAttention(embed_dim, num_heads)` |
-# | `norm_1`, `norm_2` | `nn.LayerNorm(embed_dim)`, with its default `eps` of 1e-5 |
+# | `norm_1`, `norm_2` | `nn.LayerNorm(embed_dim)`, with its default `eps` |
 # | `feed_forward` | `nn.Sequential` of an `nn.Linear` from `embed_dim` to `hidden_dim`, an `nn.ReLU`, and an `nn.Linear` back |
 #
 # **Worked number.** Take one position $x = (2, 4)$, identities for all matrices, and biases of 0.
-# $\text{norm}_1$ subtracts the mean 3 and divides by the standard deviation 1, which gives
-# $(-1, 1)$. A single position attends to itself, so $h = (2, 4) + (-1, 1) = (1, 5)$. Then
-# $\text{norm}_2(h) = (-1, 1)$, ReLU leaves $(0, 1)$, and the output is $(1, 6)$, apart from the
-# effect of `eps`.
+# The mean is 3 and the standard deviation 1, so $\text{norm}_1$ gives $(-1, 1)$. A single position
+# attends to itself, so $h = (2, 4) + (-1, 1) = (1, 5)$. Then $\text{norm}_2(h) = (-1, 1)$, ReLU
+# leaves $(0, 1)$, and the output is $(1, 6)$, apart from the effect of `eps`.
 
 # %%
 from course_lib.attention import EncoderBlock
@@ -267,15 +263,12 @@ plotting.show(plotting.diagram_strip("encoder_decoder", lit=lit, shapes=shapes))
 # %% [markdown]
 # ### Exercise: `DecoderBlock`
 #
-# - **`__init__(embed_dim, num_heads, hidden_dim, *, device=None, dtype=None)`** creates the six
-#   layers below and no others, as in `EncoderBlock`.
-# - **`forward(y, memory, valid_lens=None)`** takes `y` `(B, n, embed_dim)`, `memory`
-#   `(B, m, embed_dim)` and `valid_lens` `(B,)`, and returns the outputs of the three formulas,
-#   `(B, n, embed_dim)`. $n$ may be larger or smaller than $m$.
-# - **Edge cases.** `valid_lens` belongs to the *memory*, whose padded positions have no effect. If
-#   it has length 0, the cross-attention adds nothing, and gradients stay finite. The causal mask
-#   already hides the pads of `y`, which come last. There is no dropout, and calls do not affect
-#   each other.
+# - **`__init__`** creates the six layers below and no others, as in `EncoderBlock`.
+# - **`forward`** returns the outputs of the three formulas for `y` `(B, n, embed_dim)` and `memory`
+#   `(B, m, embed_dim)`. $n$ may be larger or smaller than $m$.
+# - **Edge cases.** `valid_lens` holds the lengths of the *memory* alone. Its padded positions have
+#   no effect. With a length of 0, the cross-attention adds nothing, and gradients stay finite.
+#   There is no dropout.
 #
 # | name | layer |
 # |---|---|
@@ -285,8 +278,8 @@ plotting.show(plotting.diagram_strip("encoder_decoder", lit=lit, shapes=shapes))
 # | `norm_1`, `norm_2`, `norm_3` | `nn.LayerNorm(embed_dim)`, numbered in order of use |
 #
 # **Worked number.** Take one position $y = (1, 3)$, one position of memory $(2, 0)$, and identities
-# as above (three of them in `W_qkv`). Then $a = (1, 3) + (-1, 1) = (0, 4)$. There is one key, so it
-# gets all the weight, and $b = (0, 4) + (2, 0) = (2, 4)$. The output is $(2, 4) + (0, 1) = (2, 5)$.
+# as above (three of them in `W_qkv`). Then $a = (1, 3) + (-1, 1) = (0, 4)$. The only key gets all
+# the weight, so $b = (0, 4) + (2, 0) = (2, 4)$. The output is $(2, 4) + (0, 1) = (2, 5)$.
 
 # %%
 from course_lib.attention import DecoderBlock
@@ -417,16 +410,16 @@ assert 3 < losses[0] < 4.5 and losses[-20:].mean() < 0.1
 # %% [markdown]
 # ### Exercise: `greedy_decode`
 #
-# - **Takes** `model`, an `nn.Module` called as `model(source, valid_lens, inputs)`; `source`
-#   `(B, m)` and `valid_lens` `(B,)`, int64 or int32; the ids `start` and `end`; and `max_len`, the
-#   largest number of words, `end` included. The model returns logits `(B, t, V)` for `inputs`
-#   `(B, t)`. The logits at a position predict the word *after* it. The pad has the id `model.pad`.
-# - **Returns** the words of each item, without `start` and with `end`, an integer tensor as wide as
-#   the longest translation, on the device of `source`. After its first `end`, an item is filled up
-#   with `model.pad` while the others continue.
+# - **Takes** `model`, called as `model(source, valid_lens, inputs)`; `source` `(B, m)` and
+#   `valid_lens` `(B,)`, int64 or int32; the ids `start` and `end`; and `max_len`, the largest
+#   number of words, `end` included. The model returns logits `(B, t, V)` for `inputs` `(B, t)`. The
+#   logits at a position predict the word *after* it.
+# - **Returns** the words of each item, without `start` and with `end`, as wide as the longest
+#   translation, on the device of `source`. After its `end`, an item is filled up with the id
+#   `model.pad`.
 # - Run the model in eval mode and without building a graph, and restore its mode afterwards.
 # - **Edge cases.** With `max_len=0`, the result has shape `(B, 0)`. Only `end` ends an item, so a
-#   predicted pad is a word. A source may have length 0.
+#   predicted pad is a word.
 #
 # **Worked number.** Suppose a model always predicts the last word plus the length of the source.
 # With `source` `[[1, 1, 0], [1, 1, 1]]`, lengths 2 and 3, `start=0`, `end=6`, `max_len=5` and pad
@@ -543,24 +536,21 @@ assert weights[2].argmax() > weights[3].argmax()
 # %% [markdown]
 # ### Exercise: `effect_of_masking`
 #
-# - **Takes** `model`, called as `model(source, valid_lens, inputs, mask=mask)`; one item, `source`
-#   `(1, m)`, `valid_lens` `(1,)` and `target` `(1, t)`, int64 or int32; and `position`, in
-#   $0..m-1$. The logits are as in `greedy_decode`. `mask` is a bool tensor `(1, m)`, True = may
-#   attend. A position is attended to only if the mask and the length both allow it. `target` holds
-#   the words of a translation without the start symbol, whose id is `model.start`.
-# - **Returns** a floating-point tensor `(t,)`. It holds, for each word of `target`, given the words
-#   before it, the log-probability with `position` masked minus the log-probability without a mask.
-# - As in `greedy_decode`, use eval mode, build no graph, and restore the mode. Do not change the
-#   arguments.
-# - **Edge cases.** If the position lies beyond the length, all changes are 0. A source may have a
-#   single position. With $t = 0$, the result has shape `(0,)`. The changes are finite, however
+# - **Takes** `model`, called as `model(source, valid_lens, inputs, mask=mask)`, with logits as in
+#   `greedy_decode`; one item, `source` `(1, m)`, `valid_lens` `(1,)` and `target` `(1, t)`, int64
+#   or int32; and `position`, in $0..m-1$. `target` holds the words of a translation without the
+#   start symbol, whose id is `model.start`. `mask` is a bool tensor `(1, m)`, True = may attend.
+#   Mask and length must both allow a position.
+# - **Returns** a tensor `(t,)`: for each word of `target`, given the words before it, the
+#   log-probability with `position` masked minus the log-probability without a mask.
+# - Run the model as in `greedy_decode`, and do not change the arguments.
+# - **Edge cases.** With $t = 0$, the result has shape `(0,)`. The changes are finite, however
 #   confident the model is. Everything may be on a GPU.
 #
-# **Worked number.** Suppose a model of three words gives each word one vote, and each source
-# position adds one vote for the word with its id. A probability is a share of the votes. For
-# `source` `[[1, 2, 1]]` the votes are 1, 3, 2, and with position 0 masked they are 1, 2, 2. For
-# `target` `[[1, 2]]` the changes are $\ln \frac{2/5}{3/6} = -0.2231$ and
-# $\ln \frac{2/5}{2/6} = 0.1823$.
+# **Worked number.** Suppose each of three words has one vote, each source position adds one vote
+# for the word with its id, and probabilities are shares of the votes. For `source` `[[1, 2, 1]]`
+# the votes are 1, 3, 2, and with position 0 masked they are 1, 2, 2. For `target` `[[1, 2]]` the
+# changes are $\ln \frac{2/5}{3/6} = -0.2231$ and $\ln \frac{2/5}{2/6} = 0.1823$.
 
 # %%
 from course_lib.attention import effect_of_masking

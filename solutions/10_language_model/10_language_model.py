@@ -72,17 +72,16 @@ print(tokens[:12].tolist())
 print(f"{len(text):,} characters, {len(CHARACTERS)} different tokens with the pad")
 
 # %% [markdown]
-# In this lesson, a token is a character. The tokens of large models are pieces of words, and
-# everything else works in the same way. A window of 96 tokens contains 95 questions: what follows
-# the first token, the first two, and so on. With the causal mask, one pass answers all of them, and
-# no position sees its own answer.
+# In this lesson, a token is a character. In large models, tokens are pieces of words. A window of
+# 96 tokens contains 95 questions: what follows the first token, the first two, and so on. With the
+# causal mask, one pass answers all of them, and no position sees its own answer.
 #
 # ### Exercise: `next_token_loss`
 #
-# - **Takes** `logits` `(B, n, V)`, at each position a score for each of the $V$ tokens, and
-#   `tokens` `(B, n)`, int64 or int32, the text that the model read. $n$ is at least 2.
-# - **Returns** a tensor of shape `()` in the dtype of the logits, the mean of $-\ln p$ over all
-#   texts and all $n - 1$ predictions. Here $p$ is the probability that the softmax at position $i$
+# - **Takes** `logits` `(B, n, V)` and `tokens` `(B, n)`, int64 or int32, the texts that the model
+#   read. $n$ is at least 2.
+# - **Returns** the mean of $-\ln p$ over all texts and all $n - 1$ predictions, a tensor of shape
+#   `()` in the dtype of the logits. Here $p$ is the probability that the softmax at position $i$
 #   gives to token $i + 1$. Logits may have any size.
 #
 # **Worked number.** Take the text (0, 1, 1) and the logits (2, 0, 0), (0, 1, 0), (5, 5, 0).
@@ -152,28 +151,26 @@ plotting.show(plotting.diagram_strip("block", lit=lit, shapes=shapes))
 # x \leftarrow x + \text{feed\_forward}(\text{norm}_2(x)), \qquad
 # \text{logits} = \text{to\_logits}(\text{norm}(x)).$$
 #
-# - **Created as** `LanguageModel(num_tokens, attentions, positions, hidden_dim=0)`. `attentions` is
-#   a list of causal attention modules, one for each block. `positions` has shape
-#   `(context_length, D)`.
+# - **`__init__`** creates one block for each module in `attentions`, and these attributes:
 #
 # | name | what it is |
 # |---|---|
 # | `tokens` | `nn.Embedding(num_tokens, D)` |
-# | `positions` | the positions, registered as a buffer with `persistent=False` |
+# | `positions` | the given `positions` `(context_length, D)`, registered as a buffer with `persistent=False` |
 # | `blocks` | an `nn.ModuleList`. Each block has the attributes `attention`, `norm_1` and, unless `hidden_dim` is 0, `norm_2` and `feed_forward` |
 # | `feed_forward` | an `nn.Sequential` of `nn.Linear`, `nn.GELU` and `nn.Linear`, from $D$ to `hidden_dim` and back |
 # | `norm`, `to_logits` | `nn.LayerNorm(D)`, like all norms, and `nn.Linear(D, num_tokens)` |
 # | `context_length` | the number of positions, an int |
 #
-# - **Called as** `model(tokens)` with `tokens` `(B, n)`, int64 or int32. It returns logits
-#   `(B, n, num_tokens)`, and raises a `ValueError` if $n$ is larger than `context_length`.
+# - **`forward`** takes `tokens` `(B, n)`, int64 or int32, and returns logits `(B, n, num_tokens)`.
+#   It raises a `ValueError` if $n$ is larger than `context_length`.
 #
 # Section 3 loads trained weights into your class, so use exactly these names. A block can be an
-# `nn.ModuleDict` or a small class of your own in the same cell.
+# `nn.ModuleDict` or a class of your own in the same cell.
 #
 # **Worked number.** One token with the vector $(1, 3)$ at the position $(1, 1)$ gives $x = (2, 4)$.
-# If $\text{norm}_1$ has weights of 1 and biases of 0, it gives $(-1, 1)$. An attention that returns
-# what it reads makes $x = (1, 5)$. A last norm with weights of 2 gives $(-2, 2)$, and these are the
+# With weights of 1 and biases of 0, $\text{norm}_1$ gives $(-1, 1)$. An attention that returns what
+# it reads makes $x = (1, 5)$. A last norm with weights of 2 gives $(-2, 2)$, and these are the
 # logits if `to_logits` is the identity.
 
 # %%
@@ -250,20 +247,18 @@ assert one_before > one > four > network > second and four - network > max(
 # %% [markdown]
 # ### Exercise: `generate`
 #
-# - **Takes** `model`, an `nn.Module` called like `LanguageModel`, which raises an error for more
-#   than `model.context_length` tokens; `prompt` `(B, n)`, int64 or int32, with at least one token
-#   and possibly more than the model can read; `num_tokens`, 0 or more; `temperature`, 0 or more;
-#   `top_k`, at least 1, or None; `generator`, a `torch.Generator` or None.
+# - **Takes** `model`, called like `LanguageModel`, which reads at most `model.context_length`
+#   tokens; `prompt` `(B, n)`, int64 or int32, with at least one token; `num_tokens` and
+#   `temperature`, 0 or more; `top_k`, at least 1, or None; and `generator`.
 # - **Returns** integers `(B, n + num_tokens)`: each prompt followed by its new tokens.
 #
 # At each step, the model reads the last `context_length` tokens of every text, and the logits at
 # the last position decide. At temperature 0, the most likely token comes next, whatever `top_k` is.
-# Otherwise, the next token of each text is drawn from softmax(logits / temperature). If `top_k` is
-# given, only the `top_k` most likely tokens can be drawn, or ties with them. A `top_k` above $V$
-# keeps all.
+# Otherwise, the next token of each text is drawn with `generator` from softmax(logits /
+# temperature). If `top_k` is given, only the `top_k` most likely tokens can be drawn, or ties with
+# them.
 #
-# The random numbers come from `generator`, or from torch's global generator if it is None. Run the
-# model in eval mode and without gradients, and restore its mode afterwards.
+# Run the model in eval mode and without gradients, and restore its mode afterwards.
 #
 # **Worked number.** Suppose that a model counts. After the token $t$, its logits are 2 for $t + 1$
 # and 0 for the others. `generate(model, torch.tensor([[2, 3]]), 2, temperature=0)` gives
@@ -419,21 +414,20 @@ print(" ".join(CHARACTERS.words(puzzle[0])))
 # %% [markdown]
 # ### Exercise: `induction_score`
 #
-# A head that looks up what followed the same token last time is called an *induction head*. Write a
-# score that finds one. In a text with period $p$, the token at position $i$ was last seen at
-# $i - p$, and the token that followed it is at $i - p + 1$.
+# A head that looks up what followed the same token last time is called an *induction head*. In a
+# text with period $p$, the token at position $i$ was last seen at $i - p$, and the token that
+# followed it is at $i - p + 1$.
 #
-# - **Takes** `attention_weights` `(h, n, n)`, the weights of `h` heads on one text of `n` tokens,
-#   `[head, position, key]`; and `period`, at least 1, the number of tokens after which the text
-#   repeats. By default the period is half of $n$, rounded down.
+# - **Takes** `attention_weights` `(h, n, n)`, `[head, position, key]`, of one text; and `period`,
+#   at least 1, the number of tokens after which the text repeats. By default it is half of $n$,
+#   rounded down.
 # - **Returns** `(h,)`, in the dtype of the weights: for each head, the mean over all positions
 #   $i \ge p$ of the weight of position $i$ on position $i - p + 1$. If there is no such position,
-#   because $p \ge n$ or $n = 1$, the scores are 0.
+#   as with $p \ge n$ or $n = 1$, the scores are 0.
 #
-# **Worked number.** Take one head and the text `A B A B` with the rows $(1, 0, 0, 0)$,
-# $(0.3, 0.7, 0, 0)$, $(0.1, 0.8, 0.1, 0)$ and $(0.2, 0.1, 0.6, 0.1)$. The period is 2. Position 2,
-# the second `A`, puts 0.8 on position 1, and position 3 puts 0.6 on position 2, so the score is
-# 0.7.
+# **Worked number.** Take one head, the text `A B A B` with period 2, and the rows $(1, 0, 0, 0)$,
+# $(0.3, 0.7, 0, 0)$, $(0.1, 0.8, 0.1, 0)$ and $(0.2, 0.1, 0.6, 0.1)$. Position 2, the second `A`,
+# puts 0.8 on position 1, and position 3 puts 0.6 on position 2, so the score is 0.7.
 
 # %%
 from course_lib.attention import induction_score
@@ -521,24 +515,23 @@ plotting.show(plotting.diagram_strip("heads", lit=lit, shapes=shapes))
 # Write a *context manager* that switches a head off. The code before its `yield` runs when a `with`
 # block begins, and the code after it runs when the block ends.
 #
-# Setting columns of `W_o` to 0, as in lesson 06, changes the weights, and a backward pass after the
-# `with` would use the wrong ones. Change what `W_o` *reads* instead. PyTorch calls a function
-# registered with `W_o.register_forward_pre_hook` as `function(module, inputs)` before every forward
-# pass, and `W_o` reads what the function returns. The registration returns a handle with a
-# `remove()` method.
+# Setting columns of `W_o` to 0, as in lesson 06, would make a backward pass after the `with` use
+# the wrong weights. Change what `W_o` *reads* instead. `W_o.register_forward_pre_hook` registers a
+# function that PyTorch calls as `function(module, inputs)` before every forward pass. `W_o` then
+# reads what the function returns. The registration returns a handle with a `remove()` method.
 #
-# - **Takes** `model`, `layer` and `head`, both counted from 0. One submodule of
-#   `model.blocks[layer]`, at any depth (`modules()` finds it), has the attributes `num_heads` and
-#   `W_o`, an `nn.Linear`. `W_o` reads `W_o.in_features` features in equal blocks, one for each
-#   head. It may output a different number, and it may have a bias.
+# - **Takes** `model`, `layer` and `head`, counted from 0. One submodule of `model.blocks[layer]`,
+#   at any depth (`modules()` finds it), has `num_heads` and `W_o`, an `nn.Linear`. `W_o` reads
+#   equal blocks of features, one for each head. Its `out_features` may differ, and it may have a
+#   bias.
 # - **Inside the `with`**, `W_o` reads zeros in the head's block and everything else as before. The
 #   gradients are those of this computation, even if the backward pass runs later.
-# - **Afterwards**, the model has the same parameters, gradients, mode and hooks as before, even if
-#   an error was raised inside. Do not suppress the error. `with` blocks may be nested or follow one
-#   another, and each undoes only its own change.
+# - **Afterwards**, even after an error, the model has the same parameters, gradients, mode and
+#   hooks as before. Do not suppress the error. `with` blocks may be nested or follow one another,
+#   and each undoes only its own change.
 #
-# **Worked number.** A model of one block has two heads of one feature. Head 0 returns the token's
-# feature, head 1 returns 10 times that, and `W_o` adds the two. A token with the feature 1 becomes
+# **Worked number.** In a block with two heads of one feature, head 0 returns the token's feature,
+# head 1 returns 10 times that, and `W_o` adds the two. A token with the feature 1 becomes
 # $1 + (1 + 10) = 12$, and inside `with ablate_head(model, 0, 1):` it becomes $1 + (1 + 0) = 2$.
 
 # %%
@@ -709,25 +702,23 @@ shapes = {"scores": "(B, h, n, n)"}
 plotting.show(plotting.diagram_strip("heads", lit=lit, shapes=shapes))
 
 # %% [markdown]
-# To write one more character, your model reads up to 96 characters again, and cannot reuse any of
-# that work. Once the window is full, each token moves one position to the left at every step and
-# gets a different position vector, so all keys and values change. But what matters in a text is how
-# far apart two tokens are. Can a score depend on that distance alone?
+# To write one more character, your model reads up to 96 characters again. Once the window is full,
+# each token moves one position to the left at every step and gets a different position vector, so
+# all keys and values change. Can a score depend on the distance between two tokens alone?
 #
 # ### Exercise: `rotary_embedding`
 #
-# Rotate queries and keys by an angle that grows with their position. The score of a query at
-# position $p$ and a key at position $p'$ then depends only on $p - p'$.
+# Rotate each query and key by an angle that grows with its position. The score of the two then
+# depends only on the distance between them.
 #
-# - **Takes** `x` `(..., n, d)`, queries or keys with any leading axes, and `offset`, the position
-#   of the first row. The others follow it.
-# - **Returns** a new tensor of the same shape and dtype, half precision included. Features $2i$ and
-#   $2i + 1$ are the coordinates of a point. At position $p$ it is rotated counter-clockwise by
+# - **Takes** `x` `(..., n, d)`, queries or keys, and `offset`, the position of the first row.
+# - **Returns** a new tensor of the same shape and dtype. Features $2i$ and $2i + 1$ are the
+#   coordinates of a point. At position $p$ it is rotated counter-clockwise by
 #   $\alpha = p / 10000^{2i/d}$ radians: $(a, b)$ becomes
-#   $(a \cos \alpha - b \sin \alpha, a \sin \alpha + b \cos \alpha)$.
+#   $(a \cos \alpha - b \sin \alpha, a \sin \alpha + b \cos \alpha)$. Gradients reach `x`.
 # - **Raises** a `ValueError` if $d$ is odd.
-#
-# Four correct digits are enough, so compute angles in float32 or better. Gradients reach `x`.
+# - **Edge cases.** `x` may have half precision, but compute angles in float32 or better. Four
+#   correct digits are enough.
 #
 # **Worked number.** Take two rows (1, 0, 0, 2), with $d = 4$. Row 0 stays the same. In row 1, the
 # first pair is rotated by 1 and the second by $10000^{-2/4} = 0.01$, which gives
@@ -770,18 +761,16 @@ assert (added[1:, 1:] - added[:-1, :-1]).abs().max() > 1
 # ### Exercise: `KVCache`
 #
 # - **`KVCache()`** starts empty, and caches are independent of each other.
-# - **`append(keys, values)`** takes `keys` `(B, h, s, d)` and `values` `(B, h, s, v)` of the next
-#   $s$ positions, where $s$ may differ from call to call. There is no limit to their number.
+# - **`append(keys, values)`** adds `keys` `(B, h, s, d)` and `values` `(B, h, s, v)` of the next
+#   $s$ positions. It may be called any number of times, and $s$ may differ.
 # - **`attend(query)`** takes `query` `(B, h, 1, d)` and returns `(B, h, 1, v)` in the dtype of the
 #   query: the values of all positions appended so far, weighted by the softmax of
 #   $q \cdot k / \sqrt{d}$. Scores may be large. The call does not change the cache. You may assume
-#   that `append` has been called first.
-#
-# Gradients are not needed.
+#   that `append` was called first.
 #
 # **Worked number.** With $d = 1$, append the key 0 with the value 4. The query 1 gets 4. Append the
-# key 1.0986, which is $\ln 3$, with the value 8. The query 1 now has the weights 1/4 and 3/4 and
-# gets $4/4 + 3 \cdot 8/4 = 7$.
+# key $\ln 3 = 1.0986$ with the value 8. The query 1 now has the weights 1/4 and 3/4 and gets
+# $4/4 + 3 \cdot 8/4 = 7$.
 
 # %%
 from course_lib.attention import KVCache
@@ -888,23 +877,22 @@ print("the same text without caches:", torch.equal(plain, cached))
 assert (plain == cached).double().mean() > 0.5  # rounding may decide a tie
 
 # %% [markdown]
-# A cache costs memory. It holds a key and a value for each token, in each head of each layer.
+# A cache holds a key and a value for each token, in each head of each layer. It becomes smaller if
+# several heads share keys and values.
 #
 # ### Exercise: `grouped_query_attention`
 #
-# Let several heads share keys and values, and the cache becomes smaller.
-#
-# - **Takes** `queries` `(B, h, n, d)`, a set for each of `h` heads; `keys` `(B, g, m, d)` and
-#   `values` `(B, g, m, v)`, a set for each of `g` groups. Head $i$ uses group
-#   $i \mathbin{//} (h / g)$. `g = 1` is called *multi-query attention*. Lengths and mask are as in
-#   `masked_softmax`: `valid_lens` `(B,)` or `(B, n)` for every head, and a bool `mask`, True = may
-#   attend, broadcastable to `(B, h, n, m)`.
-# - **Returns** the outputs of all heads, `(B, h, n, v)`, with scores scaled by $1 / \sqrt d$. A
-#   query that may attend to no key gets zeros and a gradient of 0.
+# - **Takes** `queries` `(B, h, n, d)` of `h` heads, `keys` `(B, g, m, d)` and `values`
+#   `(B, g, m, v)` of `g` groups, and `valid_lens` and `mask` as in `masked_softmax`. The mask is
+#   broadcastable to `(B, h, n, m)`, and lengths hold for every head.
+# - **Returns** the outputs of all heads, `(B, h, n, v)`, with scores scaled by $1 / \sqrt d$. Head
+#   $i$ uses the keys and values of group $i \mathbin{//} (h / g)$.
 # - **Raises** a `ValueError` if `g` does not divide `h`.
+# - **Edge cases.** A query that may attend to no key gets zeros and a gradient of 0. Masked keys
+#   and values have no effect. Large scores do not overflow.
 #
-# Masked keys and values have no effect, and large scores must not overflow. You may use
-# `masked_softmax`, but not `F.scaled_dot_product_attention`, because it can share keys itself.
+# You may use `masked_softmax`, but not `F.scaled_dot_product_attention`, which can share keys
+# itself.
 #
 # **Worked number.** Take one item, four heads, two groups, one query of 0 and one key of 1. If the
 # values of the two groups are 10 and 20, heads 0 and 1 return 10, and heads 2 and 3 return 20.

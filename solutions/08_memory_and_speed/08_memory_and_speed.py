@@ -381,9 +381,9 @@ plotting.show(plotting.diagram_strip("attention", lit="attention weights", shape
 # - **Neither pass** creates a tensor that has both an $n$ and an $m$ axis. Otherwise you earn at
 #   most a third of the points. Do not use `F.scaled_dot_product_attention`.
 #
-# **Worked number.** With the inputs of the last worked number and $G = 1$, the gradient of the
-# values is $(0.2447, 0.0900, 0.6652)$, that of the keys $(-0.6953, -0.0757, 0.7710)$, and that of
-# the query 0.8467.
+# **Worked number.** With the inputs of the worked number of `blocked_attention` and $G = 1$, the
+# gradient of the values is $(0.2447, 0.0900, 0.6652)$, that of the keys
+# $(-0.6953, -0.0757, 0.7710)$, and that of the query 0.8467.
 
 # %%
 from course_lib.attention import RecomputedAttention

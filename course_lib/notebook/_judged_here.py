@@ -4,7 +4,6 @@ import difflib
 import inspect
 import os
 import sys
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import FunctionType
@@ -15,7 +14,12 @@ from course_lib.checks.judge.grade import grade
 from course_lib.checks.judge.html import bar, block, inline, paragraph
 from course_lib.checks.judge.points import Points
 from course_lib.checks.judge.report import MIMETYPE, hint_html
-from course_lib.checks.observe.cells import current_shell, someone_answers, watch_cells
+from course_lib.checks.observe.cells import (
+    current_shell,
+    keep_in_view,
+    someone_answers,
+    watch_cells,
+)
 from course_lib.checks.observe.observation import answer_in, subject_of
 from course_lib.checks.observe.remote import in_place
 from course_lib.exercises import find, lessons, names
@@ -26,15 +30,6 @@ from course_lib.notebook._progress import progress as progress
 from course_lib.notebook.library_parts import purpose_of
 
 OWN = "your own, which passed its check"
-# JupyterLab keeps the next cell in place, so that a report above it grows out of sight. "Run All"
-# and an opened notebook stay where they are.
-_SCROLL = """<script>(() => {
-const output = document.currentScript.parentElement, cell = output.closest(".jp-Cell");
-const isCurrent = [cell, cell?.nextElementSibling].some(
-    each => each?.classList.contains("jp-mod-active"));
-if (!isCurrent || Math.abs(Date.now() / 1000 - NOW) > 60) return;
-for (const shown of [output, output.querySelector("p")]) shown.scrollIntoView({block: "nearest"});
-})();</script>"""
 
 
 @dataclass
@@ -287,7 +282,7 @@ def _shown(points: float, text: str, page: str, report: Mapping[str, object] = {
         if "cellId" not in kernel.get_parent("shell").get("metadata", {}):
             _display(data)
             return Points(points)
-        data["text/html"] = page + _SCROLL.replace("NOW", str(int(time.time())))
+        data["text/html"] = page + keep_in_view(current_shell())
     session.unshown.append(Points.shown_as(data, points))
     return session.unshown[-1]
 

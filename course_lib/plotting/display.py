@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from course_lib.checks.observe.cells import current_shell, someone_answers
+from course_lib.checks.observe.cells import current_shell, keep_in_view, someone_answers
 
 # A first import on a new machine would otherwise report on stderr that it builds its font cache.
 logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
@@ -23,6 +23,25 @@ from course_lib.plotting.figures import Control, Plot, figure_html, stepper  # n
 INTERACTIVE_VARIABLE = "COURSE_INTERACTIVE"
 CHART = 4.1  # inches: the width of a chart whose words of 9 points are 9 pixels high on a phone
 PANELS = 6.0  # inches: the width of panels side by side, which are stacked on a phone
+# In JupyterLab, what a slider moves can be dragged in the picture of the widget above the script.
+_DRAG = """<script>(() => {
+const here = document.currentScript.parentElement;
+const widget = here.closest(".jp-OutputArea-child")?.previousElementSibling;
+if (!widget) return;
+const [first, last] = ENDS;
+const drag = event => {
+    const svg = event.buttons && event.target.closest("svg");
+    if (!svg) return;
+    const {left, width} = svg.getBoundingClientRect();
+    const share = ((event.clientX - left) / width - first) / (last - first);
+    widget.querySelector(".noUi-target").noUiSlider.set(share * STEPS);
+    event.preventDefault();
+};
+widget.addEventListener("pointerdown", drag);
+widget.addEventListener("pointermove", drag);
+widget.style.touchAction = "pan-y";
+here.append("You can also drag the dashed line.");
+})();</script>"""
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -63,9 +82,10 @@ def interactive(
     for name, options in controls.items():
         value = (start or {}).get(name, options[0])
         made.append(Control(name, list(options), options.index(value)))
+    values = {control.name: control.options[control.start] for control in made}
     if _has_front_end():
         import ipywidgets
-        from IPython.display import display
+        from IPython.display import HTML, display
 
         widgets = {}
         for control in made:
@@ -78,17 +98,23 @@ def interactive(
             )
         picture = ipywidgets.HTML()
 
-        def redraw(_change: Any = None) -> None:
-            now = {name: widget.value for name, widget in widgets.items()}
-            picture.value = figure_html(draw(**now), inline=True)
+        def redraw(_change: Any = None) -> Plot:
+            plot = draw(**{name: widget.value for name, widget in widgets.items()})
+            picture.value = figure_html(plot, inline=True)
+            return plot
 
         for widget in widgets.values():
             widget.observe(redraw, names="value")
-        redraw()
+        plot, script = redraw(), keep_in_view(current_shell())
+        if plot.handle is not None:
+            moved = made[0]
+            ends = [draw(**values | {moved.name: moved.options[i]}).handle for i in (0, -1)]
+            script += _DRAG.replace("ENDS", str(ends)).replace("STEPS", str(len(moved.options) - 1))
         display(ipywidgets.VBox([*widgets.values(), picture]))
+        if script:
+            display(HTML(script))
         return
     choices = list(itertools.product(*(control.options for control in made)))
-    values = {control.name: control.options[control.start] for control in made}
     at = ", ".join(f"{name} = {value}" for name, value in values.items())
     caption = f"Drawn at {at}. You can change this in JupyterLab or on the course's site."
 
@@ -106,7 +132,8 @@ def put(words: str, page: Callable[[], str]) -> None:
         return
     from IPython.display import display
 
-    display({"text/html": page(), "text/plain": words}, raw=True)
+    shown = page() + keep_in_view(current_shell())
+    display({"text/html": shown, "text/plain": words}, raw=True)
 
 
 def _has_front_end() -> bool:

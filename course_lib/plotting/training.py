@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from course_lib.checks.observe.cells import current_shell, keep_in_view
 from course_lib.plotting.attention import shortened, stage
 from course_lib.plotting.attention_data import read
 from course_lib.plotting.colors import OUTPUT
@@ -136,11 +137,12 @@ def watch_training(
         if live:
             from IPython.display import HTML, display
 
-            shown = HTML(page() if done else figure_html(frames[-1], inline=True))
+            shown = page() if done else figure_html(frames[-1], inline=True)
             if handle is None:
-                handle = display(shown, display_id=True)
+                shown += keep_in_view(current_shell())
+                handle = display(HTML(shown), display_id=True)
             else:
-                handle.update(shown)
+                handle.update(HTML(shown))
         elif done:
             put(frames[-1].alt, page)
         elif sys.stderr.isatty():

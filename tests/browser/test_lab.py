@@ -271,6 +271,75 @@ def test_the_verdict_is_in_view_after_every_check(course, address, page):
         assert top <= verdict_top < verdict_bottom <= bottom, (name, said)
 
 
+FIGURES = [
+    "import torch\nfrom course_lib import plotting\nfrom course_lib.models import trained",
+    "plotting.show(plotting.heatmap(torch.eye(9)))",
+    "watch = plotting.watch_training(30, lambda: 'some text')\n"
+    "for step in range(1, 31):\n    watch(step, 1 / step)\nprint('trained')",
+    "plotting.show(trained.live_translator())",
+    "x = torch.arange(9.0)\n"
+    "def draw(query):\n"
+    "    w = (-((x - query) ** 2)).softmax(0)\n"
+    "    return plotting.query_weights(x, x, query, w, float(w @ x))\n"
+    "plotting.interactive(draw, query=range(9))",
+    "plotting.show(plotting.kernel_fits(x, x, x, {str(n): x for n in range(18)}))",
+    "print('the last cell')",
+]
+# Where the output of a cell and the panel that scrolls lie on the page.
+IN_VIEW = """output => {
+    const panel = output.closest(".jp-WindowedPanel-outer").getBoundingClientRect();
+    const { top, bottom, height } = output.getBoundingClientRect();
+    const shown = top >= panel.top - 1 && bottom <= panel.bottom + 1;
+    return shown || (height > panel.height && Math.abs(top - panel.top) <= 1);
+}"""
+
+
+def test_every_figure_is_in_view_after_its_cell_ran(course, address, page):
+    kernel = {"name": "python3", "display_name": "Python 3"}
+    notebook = nbformat.v4.new_notebook(metadata={"kernelspec": kernel})
+    for code in FIGURES:
+        words = nbformat.v4.new_markdown_cell("\n\n".join(["Some words."] * 12))
+        notebook.cells += [nbformat.v4.new_code_cell(code), words]
+    nbformat.write(notebook, course / "figures.ipynb")
+    page.set_viewport_size({"width": 1366, "height": 768})
+    lab = Lab(page, address)
+    page.goto(f"{address}/lab/tree/figures.ipynb?token={TOKEN}&reset")
+    page.get_by_text("Python 3 (ipykernel) | Idle").wait_for()
+    lab.cell("import torch").locator(".jp-InputPrompt").click()
+    page.keyboard.press("Shift+Enter")
+    drawn = [None, ".course-figure > svg", "button:text('Play')", ".course-live button"]
+    drawn += [".noUi-target", ".course-figure > svg"]
+    for code, last in list(zip(FIGURES, drawn, strict=False))[1:]:
+        page.keyboard.press("Shift+Enter")  # the words above the cell
+        page.keyboard.press("Shift+Enter")
+        cell = lab.cell(code.splitlines()[0])
+        cell.locator(last).first.wait_for(state="attached")
+        output = cell.locator(".jp-OutputArea-child").first
+        wait_until(lambda: output.evaluate(IN_VIEW))  # noqa: B023
+
+    moved = lab.look_at(lab.cell("def draw(query)"))
+    picture = moved.get_by_role("img")
+    before = picture.get_attribute("aria-label")
+    assert before.startswith("Query at 0 ")
+    box = picture.bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 0.3, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] - 5, box["y"] + box["height"] / 2, steps=4)
+    page.mouse.up()
+    wait_until(lambda: picture.get_attribute("aria-label").startswith("Query at 8 "))
+
+    lab.choose("Run", "Run All Cells")
+    last = lab.cell("the last cell").locator(".jp-OutputArea-child")
+    last.get_by_text("the last cell").wait_for()
+    page.get_by_text("Python 3 (ipykernel) | Idle").wait_for()
+    wait_until(lambda: last.evaluate(IN_VIEW))
+    page.keyboard.press("ControlOrMeta+s")
+    page.reload()
+    page.get_by_text("Python 3 (ipykernel) | Idle").wait_for()
+    page.locator(".course-figure > svg").first.wait_for(state="attached")
+    assert page.locator(".jp-WindowedPanel-outer").evaluate("panel => panel.scrollTop") == 0
+
+
 SLIDER = """def draw_mask(num_keys):
     return plotting.mask_gallery({f"{num_keys} keys": causal_mask(2, num_keys)})
 

@@ -10,6 +10,7 @@ import ast
 import contextlib
 import re
 import sys
+import time
 import traceback
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -27,6 +28,25 @@ _DEFINES = re.compile(
 _RUNS_ITS_BODY = re.compile(r"%%(?:time|timeit|capture|prun)\b")
 _ANSWER = "-answer"  # ends the id of an answer's cell
 _MOST_NAMES, _LONGEST = 100, 80
+# JupyterLab goes on to the next cell and keeps it in place, so that outputs above it grow out of
+# sight. "Run All" and an opened notebook stay where they are. A widget runs no scripts, so the
+# script comes in an empty output below it.
+_KEEP_IN_VIEW = """<script>(() => {
+let output = document.currentScript.closest(".jp-OutputArea-child");
+const cell = output?.closest(".jp-Cell");
+const isCurrent = [cell, cell?.nextElementSibling].some(
+    each => each?.classList.contains("jp-mod-active"));
+if (!isCurrent || Math.abs(Date.now() / 1000 - NOW) > 60) return;
+if (!output.clientHeight) output = output.previousElementSibling;
+const all = output.parentElement, height = cell.closest(".jp-WindowedPanel-outer").clientHeight;
+const growth = new ResizeObserver(() => {
+    const shown = all.clientHeight > height ? output : all;
+    shown.scrollIntoView({block: shown.clientHeight > height ? "start" : "nearest"});
+});
+growth.observe(all);
+for (const action of ["keydown", "pointerdown", "wheel"])
+    addEventListener(action, () => growth.disconnect(), {capture: true, once: true});
+})();</script>"""
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -207,3 +227,13 @@ def someone_answers(shell: Any) -> bool:
     if kernel is None:
         return False
     return bool(kernel.get_parent("shell").get("content", {}).get("allow_stdin", False))
+
+
+def keep_in_view(shell: Any) -> str:
+    """Return a script that scrolls its output into view until the reader does something.
+
+    It is empty unless a front end sent the cell.
+    """
+    if not someone_answers(shell):
+        return ""
+    return _KEEP_IN_VIEW.replace("NOW", str(int(time.time())))

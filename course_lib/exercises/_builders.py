@@ -73,7 +73,7 @@ def at_the_largest(make: Callable[[float], Mapping]) -> list[Probe]:
     """Put the largest numbers of each dtype, as `make(size)` does, where they have no effect."""
     return [
         edge(f"largest_{dtype}", **make(largest), dtype=dtype).says(
-            f"What is masked has no effect, not even with the largest numbers of {dtype}."
+            f"In {dtype}, too, what is masked has no effect, whatever it contains."
         )
         for dtype, largest in _LARGEST.items()
     ]
@@ -83,6 +83,14 @@ LOG_OF_SOFTMAX = (
     "You take the softmax, then its logarithm. With large logits a small probability underflows to "
     "0, and its logarithm is -inf.",
     "Which function takes the softmax and the logarithm in one step?",
+)
+GRAPH_KEPT = (
+    "The model ran with gradients enabled, so autograd built a graph in each call.",
+    "What does `torch.no_grad()` do?",
+)
+MODE_CHANGED = (
+    "After the call the model is not in the mode, train or eval, that it was in before.",
+    "What was `model.training` before you changed it?",
 )
 RESHAPED = (
     "You reshape the logits to (batch, vocabulary, positions), which mixes positions and "

@@ -118,7 +118,7 @@ def judged(probe: Probe, expected, recorded) -> Problem | None:
     return None
 
 
-_WHY_ACCEPTED = "Which of your calls would show it, and does your comparison look there?"
+_WHY_ACCEPTED = "Which of your calls would show it, and what does your comparison return there?"
 _WHY_REJECTED = (
     "What else differs between the two calls that you compare?",
     "How far apart may two numbers be if they are equal except for rounding?",

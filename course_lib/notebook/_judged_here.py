@@ -13,7 +13,7 @@ import course_lib
 from course_lib.checks.judge.grade import grade
 from course_lib.checks.judge.html import bar, block, inline, paragraph
 from course_lib.checks.judge.points import Points
-from course_lib.checks.judge.report import MIMETYPE, hint_html
+from course_lib.checks.judge.report import MIMETYPE, Report, hint_html
 from course_lib.checks.observe.cells import (
     current_shell,
     keep_in_view,
@@ -41,6 +41,7 @@ class Session:
         right: the answers that got full marks in their last check.
         from_library: the answers that `carry_on` took from the student's library.
         said: the exercises for which a printed line names whose answer the notebook continues with.
+        reports: the report of each exercise's last check.
         unshown: the points of checks whose reports are not displayed yet.
     """
 
@@ -48,6 +49,7 @@ class Session:
     right: dict[str, object] = field(default_factory=dict)
     from_library: dict[str, object] = field(default_factory=dict)
     said: set[str] = field(default_factory=set)
+    reports: dict[str, Report] = field(default_factory=dict)
     unshown: list[Points] = field(default_factory=list)
 
 
@@ -87,6 +89,8 @@ def check(exercise: str, obj: object = None, *, seed: object = None) -> float:
             own = {name: session.last.get(name) for name in wanted.chain}
             with in_place(own, namespace):
                 report = grade(wanted, own, seed=seed)
+            earlier = [session.reports[n] for n in wanted.chain if n in session.reports]
+            report = report.without_repeats(earlier)
         else:
             subject = subject_of(obj)
             if obj is None:
@@ -99,6 +103,7 @@ def check(exercise: str, obj: object = None, *, seed: object = None) -> float:
                 if obj is not None:
                     session.last[exercise] = obj
     keep(report)
+    session.reports[exercise] = report
     built = []
     if report.outcome == "correct" and not wanted.chain:
         built = _built(exercise, own_library.keep(exercise, obj, namespace))

@@ -112,7 +112,7 @@ def _nearly(expected: np.ndarray, data: np.ndarray) -> Problem | None:
     return Problem(
         "precision_lost",
         f"Your numbers agree to about {int(-np.log10(error))} digits only.",
-        "Does a step along the way round, add a small constant, or compute in a smaller dtype?",
+        "Does a step overflow, round, add a small constant, or compute in a smaller dtype?",
     )
 
 

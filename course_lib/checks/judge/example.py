@@ -27,7 +27,7 @@ from course_lib.checks.judge.in_text import (
     told_apart,
 )
 from course_lib.checks.judge.violations import Violation, mutated, tolerance_of_gradient
-from course_lib.checks.observe.probe import Built, Probe
+from course_lib.checks.observe.probe import Array, Built, Probe
 from course_lib.checks.observe.record import Recorded
 from course_lib.checks.observe.scenarios import STATISTICS
 
@@ -140,10 +140,11 @@ def _is_special(probe: Probe) -> bool:
     )
 
 
-def shown_first(violation: Violation) -> tuple[bool, bool, bool, tuple]:
-    """Rank single calls first, then small, readable inputs, then inputs without weights."""
+def shown_first(violation: Violation) -> tuple[int, ...]:
+    """Rank single calls of the usual dtype first, then small inputs, then those without weights."""
     probe = violation.probe
-    return probe.scenario != "call", probe.size > SMALL, bool(probe.state), importance(violation)
+    is_special = probe.scenario != "call", probe.dtype is not None
+    return *is_special, probe.size > SMALL, bool(probe.state), *importance(violation)
 
 
 _HUGE = 50
@@ -151,10 +152,11 @@ _PARTS = ("values", "edges", "gradients", "hygiene")
 _OF_OUTPUTS = ("type", "kind", "shape", "values", "dtype", "device")
 
 
-_AMONG_OTHER_CALLS = {
+_CALLS = {
     "between_calls": "this one, between two others",
     "after_another_call": "this one, after two others",
     "after_a_call_with_lengths": "this one, after one with lengths",
+    "one_at_a_time": "this one, with a generator instead of the list",
 }
 
 
@@ -164,8 +166,8 @@ def example_of(exercise: Exercise, violation: Violation) -> Example:
     inputs = tuple((name, text_of_input(value)) for name, value in probe.inputs().items())
     if probe.dtype:
         inputs = (*inputs, ("dtype", probe.dtype))
-    if probe.scenario in _AMONG_OTHER_CALLS:
-        inputs = (*inputs, ("calls", _AMONG_OTHER_CALLS[probe.scenario]))
+    if probe.scenario in _CALLS:
+        inputs = (*inputs, ("calls", _CALLS[probe.scenario]))
     if probe.construct:
         inputs = (("built with", text_of_options(probe.construct)), *inputs)
     results: list[Beside] = []
@@ -189,6 +191,9 @@ def example_of(exercise: Exercise, violation: Violation) -> Example:
     wrong = [result for result in results if any(MARK in n for row in result.yours for n in row)]
     if violation.aspect != "gradients":  # skip correct gradients, too
         wrong = wrong or results
+    elif wrong and probe.grad_outputs is not None and "grad_outputs" not in probe.inputs():
+        upstream = text_of_input(Array(np.asarray(probe.grad_outputs)))
+        inputs = (*inputs, (f"gradient of {exercise.returns[0].name}", upstream))
     has_objects = any(isinstance(value, Built) for value in probe.inputs().values())
     return Example(inputs, tuple(wrong), tuple(others), probe.num_inputs, has_objects)
 

@@ -1,11 +1,12 @@
 """Choose a report's findings: each problem once, the most informative one first."""
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
 
+from course_lib.checks.judge.comparisons import Cause, Problem
 from course_lib.checks.judge.definitions import Exercise
 from course_lib.checks.judge.diagnose import Explanation
 from course_lib.checks.judge.example import importance, shown_first, with_numbers
@@ -120,7 +121,17 @@ def findings_of(
     if any(v.problem.id == "extra_parameters" for v in left):  # their values are random
         left = [v for v in left if v.aspect not in ("values", "gradients")]
     misled = {v.probe.name for v in violations if v.aspect in ("type", "shape", "values")}
-    unchanged = misled - {v.probe.name for v in violations if v.aspect == "mutated"}
+    mutating = {v.probe.name for v in violations if v.aspect == "mutated"}
+    unchanged = misled - mutating
+    if any({v.aspect for v in about} == {"mutated"} for about in by_probe(violations).values()):
+        # The changed arguments explain wrong gradients and wrong results of further calls.
+        left = [
+            v
+            for v in left
+            if v.aspect == "mutated"
+            or v.probe.name not in mutating
+            or (v.aspect != "gradients" and v.probe.scenario == "call")
+        ]
 
     def order(v: Violation) -> tuple:
         named = v.problem.id in known
@@ -139,20 +150,35 @@ def findings_of(
         follows = violation.aspect == "gradients" or problem.id == "attribute_values"
         if follows and violation.probe.name in misled:
             continue  # these follow from wrong outputs
-        if problem.id in said or len(findings) >= _MAX_FINDINGS:
+        ids = {problem.id, name_of(problem) or problem.id}
+        if ids & said or len(findings) >= _MAX_FINDINGS:
             continue
-        said.add(problem.id)
+        said |= ids
         failure = failures.say(violation, left)
         elsewhere = failures.is_elsewhere(failure)
         message = problem.message if elsewhere else with_numbers(exercise, failure)
         if elsewhere and problem.id in _ABOUT_ONE_INPUT:
             message = _of_another_input(message)
         if problem.id in (_OF_THE_EDGES if violation.part == "edges" else _OF_THE_VALUES):
-            message = f"{failures.case_of(failure)} {message}".strip() or _NOTHING_KNOWN
+            message = f"{failures.case_of(failure)} {message}".strip()
+        message = message or (_of_another_input(_NOTHING_KNOWN) if elsewhere else _NOTHING_KNOWN)
         message += _NUMBERS_RIGHT if violation.aspect == "kind" else ""
         hint = problem.hint or _POINTERS.get(violation.aspect, "")
         findings.append(Finding(problem.id, message, hint, violation.part))
     return findings, failures.shown
+
+
+def by_probe(violations: Iterable[Violation]) -> dict[str, list[Violation]]:
+    """Return the violations of each probe that has any."""
+    found: dict[str, list[Violation]] = {}
+    for violation in violations:
+        found.setdefault(violation.probe.name, []).append(violation)
+    return found
+
+
+def name_of(problem: Problem) -> str | None:
+    """Return what the mistake is called if this problem says what the code does, else None."""
+    return (problem.name or problem.id) if isinstance(problem, Cause) else None
 
 
 def _of_another_input(sentence: str) -> str:
@@ -188,6 +214,8 @@ def _rank(violation: Violation, wrong_and_unchanged: set[str]) -> int:
         return 1
     if problem.id == "attribute_shape" or aspect == "shape":
         return 2
+    if aspect == "values" and violation.part == "values" and name_of(problem):
+        return 3
     if aspect == "raised" and violation.part == "values":
         return 3
     if aspect == "values":

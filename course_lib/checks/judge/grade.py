@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
-from course_lib.checks.judge.comparisons import Cause, Problem
+from course_lib.checks.judge.comparisons import Problem
 from course_lib.checks.judge.definitions import Exercise
 from course_lib.checks.judge.diagnose import explain
 from course_lib.checks.judge.example import Example, example_of
-from course_lib.checks.judge.findings import findings_of, notes_of
+from course_lib.checks.judge.findings import by_probe, findings_of, name_of, notes_of
 from course_lib.checks.judge.prepare import prepare
 from course_lib.checks.judge.report import Report
 from course_lib.checks.judge.score import BEYOND_A_LIMIT, beyond_a_limit, score_of
@@ -142,16 +142,12 @@ def _cause_of(violations: Sequence[Violation]) -> str | None:
     Skip problems that follow from extra parameters. If some call is correct except that it changes
     its arguments, also skip other problems of calls that do so.
     """
-    found: dict[str, list[Violation]] = {}
-    for violation in violations:
-        found.setdefault(violation.probe.name, []).append(violation)
+    found = by_probe(violations)
     is_right_once = any({v.aspect for v in about} == {"mutated"} for about in found.values())
     first = ("parameters", "mutated") if is_right_once else ("parameters",)
     names = set()
     for about in found.values():
-        for violation in [v for v in about if v.aspect in first] or about:
-            problem = violation.problem
-            names.add((problem.name or problem.id) if isinstance(problem, Cause) else None)
+        names |= {name_of(v.problem) for v in [v for v in about if v.aspect in first] or about}
     return names.pop() if len(names) == 1 else None
 
 

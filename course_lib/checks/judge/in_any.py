@@ -131,8 +131,7 @@ def in_any(exercise: Exercise) -> tuple[Mistake, ...]:
             lambda result: _of_items(result).sum(0, keepdim=True).expand_as(result),
         )(
             "You add up the results of all items of the batch; each item has a result of its own.",
-            "Which axes are left in your result, and which letters does an einsum lack on the "
-            "right?",
+            "Which axes are left in your result, and which step removes the others?",
         ),
         of("anything", "list_returned", lambda result: result.tolist())(
             "Your result is right, but it consists of Python numbers instead of the required type.",

@@ -59,7 +59,10 @@ def text_of_input(value: Any) -> str:
         if value.data.ndim > 1 and not value.data.size:
             return f"[] of shape {value.data.shape}"
         dtype = value.data.dtype.name
-        return _array_text(value.data) + f" ({dtype})" * (dtype not in _USUAL)
+        told = [dtype] * (dtype not in _USUAL)
+        if value.requires_grad and not value.data.ndim:
+            told.append("a tensor that requires a gradient")
+        return _array_text(value.data) + f" ({', '.join(told)})" * bool(told)
     if isinstance(value, list | tuple):
         inside = ",\n".join(text_of_input(item) for item in value)
         return "[" + inside.replace("\n", "\n ") + "]"

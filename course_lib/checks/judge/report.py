@@ -2,7 +2,7 @@
 
 import html
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from course_lib.checks.judge.definitions import Exercise
@@ -129,6 +129,16 @@ class Report:
         message = f"The check itself failed ({type(error).__name__}: {error}). You lose no points."
         hint = "Please tell your instructor, and go on."
         return Report.saying(exercise, "checker_failed", "checker_failed", message, hint, 1.0)
+
+    def without_repeats(self, others: Iterable["Report"]) -> "Report":
+        """Name another report with the same first finding instead of repeating it."""
+        first = self.findings[:1]
+        for other in others:
+            if first and first == other.findings[:1]:
+                says = f"It fails for the same reason as `{other.exercise}`."
+                same = [Finding(first[0].id, says, part=first[0].part)]
+                return replace(self, findings=same, example=Example())
+        return self
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report as JSON-able data."""

@@ -347,7 +347,7 @@ SHARED = (
         "Your mask from the lengths lacks an axis, for queries or for heads. Broadcasting lines up "
         "its batch axis with one of these: an error where the sizes differ, wrong weights where "
         "they are equal.",
-        "What shape must a (batch, num_keys) mask have to broadcast with the scores?",
+        "Which axes does your mask from the lengths have, and which do the scores have?",
     ),
     Row("dropout_in_eval", {"drop": lambda self, weights: F.dropout(weights, self.p)}).says(
         "Dropout acts in eval mode too.", "How does a layer know that the module is in eval mode?"

@@ -115,11 +115,12 @@ def weight_in_an_empty_row(probe, weights, allowed) -> str | None:
 _OF_WEIGHTS = {
     "dropped_key_has_weight": (
         weight_on_a_dropped_key,
-        "Do the lengths and the mask reach this key, and is its score -inf before the softmax?",
+        "Does your masking reach this key, and is its score -inf before the softmax?",
     ),
     "rows_do_not_sum_to_one": (
         rows_that_do_not_sum_to_one,
-        "Over which axis does your softmax run, what is masked, and what changes the weights?",
+        "Over which axis and which keys do you take the maximum and the sum, and what changes the "
+        "weights afterwards?",
     ),
     "empty_row_has_weight": (
         weight_in_an_empty_row,

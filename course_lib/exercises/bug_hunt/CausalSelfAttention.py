@@ -145,14 +145,6 @@ class Causal(WithHeads, AttentionModule):
         return self.W_o(self.merge(averages))
 
 
-def _causal_with_lengths_only(self, scores, real, own) -> torch.Tensor:
-    return Softmax.join(self, scores, real, None if real is None else self.past(scores.shape[-1]))
-
-
-def _causal_without_lengths_only(self, scores, real, own) -> torch.Tensor:
-    return Softmax.join(self, scores, real, self.past(scores.shape[-1]) if real is None else None)
-
-
 def _in_order(*order: int) -> Mapping[str, object]:
     """Take the thirds of what `W_qkv` gives in another order than q, k, v."""
 
@@ -187,15 +179,6 @@ _OWN = (
     Row("not_causal", {"past": lambda self, n: torch.ones(n, n).bool()}).says(
         "There is no causal mask: every position also attends to later positions.",
         "Which line keeps position i from attending to keys j > i?",
-    ),
-    Row(
-        "causal_in_some_calls",
-        {"join": _causal_with_lengths_only},
-        twins=({"join": _causal_without_lengths_only},),
-    ).says(
-        "The causal mask depends on the lengths: it is missing in the calls with lengths, or in "
-        "those without.",
-        "Which of your lines is inside a condition on `valid_lens`?",
     ),
     Row(
         "thirds_in_another_order",

@@ -84,16 +84,17 @@ def _near_best(probe, expected, recorded) -> Problem | None:
     if found < best < initial and trained[1] < (0.1 if found > best / 3 else 1.0) * trained[0]:
         return Problem(
             "training_error_minimised",
-            f"Your bandwidth {found:.4g} is far too small. Near 0 each point predicts itself, "
-            "which minimizes the error on the training points but not the leave-one-out error.",
-            "Do you minimize the leave-one-out error, and has it settled when you stop?",
+            f"Your bandwidth {found:.4g} is far too small. It gives a small error if each point "
+            "also predicts itself, but not a small leave-one-out error.",
+            "Print the error of each step: does it leave the point itself out, and does it settle?",
         )
     direction = "small" if found < best else "large"
     return Problem(
         "not_the_best",
         f"Your bandwidth {found:.4g} is too {direction}: its leave-one-out error is "
         f"{theirs / ours:.2f} times the smallest one.",
-        "Is the error still falling when the loop ends, and is it the leave-one-out error?",
+        "Print the error of each step: is it the mean squared leave-one-out error, and does it "
+        "settle at its minimum?",
     )
 
 

@@ -47,7 +47,7 @@ def _probes(rng) -> list[Probe]:
             "A point five bandwidths away from its neighbors is still predicted by them."
         ),
         edge("float32", **far, **FLOAT32).says(
-            "Float32 inputs and targets give float32 predictions, even for a point far from others."
+            "In float32, too, a point far from the others is predicted by them."
         ),
         case("gradient", **free, grad_outputs=normal(rng, 5)).says(
             "The predictions must be differentiable in inputs and targets."

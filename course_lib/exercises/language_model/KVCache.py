@@ -22,7 +22,7 @@ from course_lib.exercises._builders import (
 )
 from course_lib.reference import language_model as oracle
 
-_ALL = "A new cache is empty, and each query attends to all positions appended to it so far."
+_ALL = "`attend` must return softmax(q K^T / sqrt(d)) V over all positions appended so far."
 
 
 def _sizes(rng, batch, heads, d, v, appended, strided=False) -> Given:
@@ -117,6 +117,12 @@ def _model(join, size, normalize) -> type:
     return KVCache
 
 
+class _ScaledInPlace(_model(size=lambda *given: 1)):
+    def attend(self, query) -> torch.Tensor:
+        self.keys = self.keys / query.shape[-1] ** 0.5
+        return super().attend(query)
+
+
 EXERCISE = Exercise(
     points=3,
     minutes=15,
@@ -157,6 +163,10 @@ EXERCISE = Exercise(
             twins=tuple(_model(normalize=lambda s, axis=axis: s.softmax(axis)) for axis in (0, 1)),
         ).says(*words("over_queries")),
         mistake("unstable", _model(normalize=unshifted)).says(*words("unstable")),
+        mistake("keys_scaled_in_place", _ScaledInPlace).says(
+            "`attend` divides the stored keys by the root of d, so each call divides them again.",
+            "After `attend`, what must the cache hold?",
+        ),
     ),
     hints=(
         "A cache is a list that grows: the keys and values of the first position, of the second, "

@@ -130,7 +130,8 @@ def _as_it_was(probe, expected, recorded) -> Problem | None:
     return Problem(
         "left_over",
         f"{where} the `with`, the model is not what it should be. This differs: {changes.text}.",
-        "Which of your lines changes it, and what undoes that even after an error?",
+        "Which of your lines changes it? Can it change a copy, or is exactly that change undone, "
+        "even after an error?",
     )
 
 

@@ -5,10 +5,19 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from course_lib.checks.judge.comparisons import Problem
+from course_lib.checks.judge.comparisons import Cause, Problem
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Built, Probe, tensor
-from course_lib.exercises._builders import Case, Given, case, edge, in_steps, mistake
+from course_lib.exercises._builders import (
+    GRAPH_KEPT,
+    MODE_CHANGED,
+    Case,
+    Given,
+    case,
+    edge,
+    in_steps,
+    mistake,
+)
 from course_lib.exercises.language_model._frequencies import (
     TOLD,
     frequencies,
@@ -115,16 +124,8 @@ def _around(greedy, rng) -> list[Probe]:
 
 
 _NOTED = {
-    "gradients": (
-        "keeps_gradients",
-        "The model ran with gradients enabled, so every step keeps all its intermediate results.",
-        "Which context manager turns gradients off for a few lines?",
-    ),
-    "mode": (
-        "another_mode_afterwards",
-        "After the call the model is not in the mode, train or eval, that it was in before.",
-        "What was `model.training` before you changed it?",
-    ),
+    "gradients": ("graph_kept", *GRAPH_KEPT),
+    "mode": ("mode_changed", *MODE_CHANGED),
     "noted": (
         "not_from_the_generator",
         "Your texts do not depend on the generator alone: the same state gives different texts.",
@@ -137,7 +138,7 @@ def _nothing_noted(probe, expected, recorded) -> Problem | None:
     name, message, hint = _NOTED[probe.compare]
     if probe.compare == "noted" and (recorded.numbers < 0).all():
         message = "Two calls in a row draw the same texts, so your code resets the generator."
-    return Problem(name, message, hint) if (recorded.numbers < 0).any() else None
+    return Cause(name, message, hint) if (recorded.numbers < 0).any() else None
 
 
 def _last_tokens(tokens, length) -> torch.Tensor:
@@ -228,10 +229,6 @@ _MISTAKES = (
     ).says(
         "You always choose the likeliest token, whatever the temperature is.",
         "Where does your code draw?",
-    ),
-    mistake("global_rng", _drawing(lambda x, t, k, g: (x, t, k, None))).says(
-        "You do not use `generator`: your random numbers come from torch's global generator.",
-        "Which argument makes `torch.multinomial` draw from `generator`?",
     ),
     mistake("mode_left_alone", _model(before="as_it_was")).says(
         "You do not switch the model to eval mode, so in train mode dropout changes its logits.",

@@ -58,7 +58,7 @@ EXERCISE = Exercise(
         ).says(
             "A dropped key gets a finite number, such as -1e9, instead of -inf. A large "
             "enough score makes up for it.",
-            "Which value is smaller than every score, in every dtype?",
+            "Which value is smaller than every score, and does a later step replace it?",
         ),
     ),
     hints=(

@@ -103,6 +103,14 @@ def _not_faded(maxima, shift) -> float:
     return 1.0
 
 
+def _in_two_loops(blocks) -> tuple[torch.Tensor, torch.Tensor]:
+    maxima = functools.reduce(torch.maximum, [block.amax(-1) for block in blocks])
+    totals = torch.zeros_like(maxima)
+    for block in blocks:
+        totals = totals + torch.exp(block - maxima.unsqueeze(-1)).sum(-1)
+    return maxima, totals
+
+
 EXERCISE = Exercise(
     points=2,
     minutes=20,
@@ -117,6 +125,11 @@ EXERCISE = Exercise(
             "You do not rescale the sum so far when the maximum rises: its terms are still "
             "shifted by the old maximum, the new ones by the new.",
             "What must exp(s - old) be multiplied by to become exp(s - new)?",
+        ),
+        mistake("blocks_read_twice", _in_two_loops).says(
+            "You loop over `blocks` twice. A generator yields each block only once, so the second "
+            "loop gets none, and its sums are 0.",
+            "Which numbers must you keep so that one loop is enough?",
         ),
         mistake("starts_at_zero", _model(start=0.0)).says(
             "Your maximum starts at 0, which is wrong for a row whose scores are all negative.",

@@ -6,14 +6,15 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import torch
 
-from course_lib.checks.judge.definitions import Mistake, Returned
+from course_lib.checks.judge.comparisons import Cause, Problem, close
+from course_lib.checks.judge.definitions import Returned
 from course_lib.checks.observe.probe import Built
-from course_lib.exercises._builders import Given, mistake
+from course_lib.exercises._builders import GRAPH_KEPT, MODE_CHANGED, Given
 from course_lib.reference import Expected
 from course_lib.reference import translator as oracle
 
 WORDS, TOKENS, FEATURES = 9, 6, 4  # of the vocabulary, of the source, of a query
-WITH_MODEL: Given = {"scenario": "with_a_model"}
+WITH_MODEL: Given = {"scenario": "with_a_model", "compare": "as_run"}
 ELSEWHERE: Given = {"scenario": "with_a_model_elsewhere"}
 ON_A_GPU = (
     "A model and a source on a GPU must work: a tensor made without `device=` is on the CPU, and "
@@ -70,30 +71,26 @@ def asked(exercise: Callable, id_needed: str) -> Callable:
 
 
 @contextlib.contextmanager
-def running(model, evaluated=True, restored=True, graph=False) -> Iterator[None]:
-    """Run the model as it should be run, but for one of the three."""
+def running(model) -> Iterator[None]:
+    """Run the model as it should be run."""
     was_training = model.training
-    model.train(was_training and not evaluated)
-    with torch.set_grad_enabled(graph):
+    model.eval()
+    with torch.no_grad():
         yield
-    if restored:
-        model.train(was_training)
+    model.train(was_training)
 
 
-def mistakes_of_the_call(make: Callable[..., Callable]) -> tuple[Mistake, ...]:
-    """Return the known mistakes in how the model is run; `make` passes its options to `running`."""
-    return (
-        mistake("graph_kept", make(graph=True)).says(
-            "The model ran with gradients enabled, so autograd built a graph in each call.",
-            "What does `torch.no_grad()` do?",
-        ),
-        mistake("train_mode_kept", make(evaluated=False)).says(
-            "A model passed in train mode stays in it, so dropout changes your result.",
-            "Which method turns dropout off?",
-        ),
-        mistake("left_in_eval_mode", make(restored=False)).says(
-            "A model passed in train mode is in eval mode afterwards, so training goes on "
-            "without dropout.",
-            "Which attribute says which mode a module is in?",
-        ),
-    )
+def _as_run(probe, expected, recorded) -> Problem | None:
+    """Compare the result, then report a graph that was built or a mode that was changed."""
+    result, *looked_at = recorded.items.values()
+    if problem := close(probe, expected[0], result):
+        return problem
+    causes = Cause("graph_kept", *GRAPH_KEPT), Cause("mode_changed", *MODE_CHANGED)
+    return next((c for c, seen in zip(causes, looked_at, strict=True) if seen.data), None)
+
+
+AS_RUN = {"as_run": _as_run}
+TRAIN_MODE_KEPT = (
+    "A model passed in train mode stays in it, so dropout changes your result.",
+    "Which method turns dropout off?",
+)

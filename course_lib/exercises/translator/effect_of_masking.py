@@ -9,14 +9,15 @@ from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Built, Probe, tensor
 from course_lib.exercises._builders import LOG_OF_SOFTMAX, Case, case, in_steps, mistake
 from course_lib.exercises.translator._models import (
+    AS_RUN,
     ELSEWHERE,
     LOOKED_AT,
     MODES,
     ON_A_GPU,
+    TRAIN_MODE_KEPT,
     WITH_MODEL,
     WORDS,
     asked,
-    mistakes_of_the_call,
     running,
     scripted,
     sources,
@@ -50,7 +51,8 @@ def _plain(rng) -> list[Probe]:
     votes = tensor([[1, 2, 1]])
     return [
         _given("worked_number", voting, votes, 3, [[1, 2]], 0).says(
-            "A change is the log-probability of a word without the position, minus that with it."
+            "A change is the log-probability of a word if `position` is masked, minus that if "
+            "nothing more is masked than the padding."
         ),
         _drawn(rng, "several_words", (4, 4, 6), 1).says(
             "There is one change for each word of the target."
@@ -118,6 +120,8 @@ EXERCISE = Exercise(
     returns=(Returned("changes", "tensor", "float", ("num_words",)), *LOOKED_AT),
     probes=lambda rng: [*_plain(rng), *_edges(rng)],
     oracle=asked(oracle.effect_of_masking, "start"),
+    comparisons=AS_RUN,
+    exact=tuple(AS_RUN),
     mistakes=(
         mistake("sign", _effect(change=lambda masked, whole: whole - masked)).says(
             "Your changes have the wrong sign: they are positive where a word becomes less likely.",
@@ -146,8 +150,8 @@ EXERCISE = Exercise(
             "has to predict.",
             "Which exercise turned the targets into the decoder's inputs?",
         ),
-        *mistakes_of_the_call(
-            lambda **options: _effect(call=functools.partial(running, **options))
+        mistake("train_mode_kept", _effect(call=lambda model: torch.no_grad())).says(
+            *TRAIN_MODE_KEPT
         ),
     ),
     hints=(

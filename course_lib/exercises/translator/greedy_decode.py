@@ -9,13 +9,14 @@ from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Built, Probe, tensor
 from course_lib.exercises._builders import Case, case, in_steps, mistake
 from course_lib.exercises.translator._models import (
+    AS_RUN,
     ELSEWHERE,
     LOOKED_AT,
     MODES,
     ON_A_GPU,
+    TRAIN_MODE_KEPT,
     WITH_MODEL,
     asked,
-    mistakes_of_the_call,
     running,
     scripted,
     sources,
@@ -108,6 +109,8 @@ EXERCISE = Exercise(
     returns=(Returned("words", "tensor", "int", ("batch", "num_words")), *LOOKED_AT),
     probes=lambda rng: [*_plain(rng), *_edges(rng)],
     oracle=asked(oracle.greedy_decode, "pad"),
+    comparisons=AS_RUN,
+    exact=tuple(AS_RUN),
     mistakes=(
         mistake("goes_on_after_end", _decoder(fill=lambda words, ended, pad: words)).says(
             "Your result contains words that the model predicts for an item after its `end`.",
@@ -126,8 +129,8 @@ EXERCISE = Exercise(
             "without the earlier words.",
             "What must `inputs` hold when the third word is chosen?",
         ),
-        *mistakes_of_the_call(
-            lambda **options: _decoder(call=functools.partial(running, **options))
+        mistake("train_mode_kept", _decoder(call=lambda model: torch.no_grad())).says(
+            *TRAIN_MODE_KEPT
         ),
         mistake(
             "another_number_of_words",

@@ -168,12 +168,6 @@ EXERCISE = Exercise(
         mistake(
             "log_of_softmax", _loss(losses=_logged_first), twins=(_loss(losses=_taken_first),)
         ).says(*LOG_OF_SOFTMAX),
-        mistake(
-            "nan_without_words", _loss(average=lambda kept, real: kept.sum() / real.sum())
-        ).says(
-            "If no position is real, your loss is 0/0, which is NaN, although it must be 0.",
-            "What is the smallest number that you may divide by?",
-        ),
         mistake("one_too_many", _loss(real=lambda t, lens: _real(t, lens + 1))).says(
             "You count one pad of each item: with `<=`, a length of 2 keeps positions 0, 1 and 2.",
             "Which is the last real position of an item of length 2?",

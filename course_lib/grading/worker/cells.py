@@ -54,7 +54,8 @@ def grade_cells(
             room -= ran.size
             cell.outputs = shown_of_cell(ran, room)
     _judge_beside_ours(session, job, notebook, reports)
-    for name, report in reports.items():
+    for name, report in list(reports.items()):
+        report = report.without_repeats(reports[n] for n in find(name).chain if n in reports)
         reports[name] = _with_files(report, job.beside, errors)
         mistake = f" ({report.mistake})" if report.mistake else ""
         points = f"{report.points:g} of {report.max_points:g}"

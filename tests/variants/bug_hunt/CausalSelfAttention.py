@@ -138,7 +138,7 @@ ViewAsItLies = but(
 )
 NoMask = but("not_causal", allowed=lambda self, x, lens: allowed(x, lens, causal=False))
 CausalInsideTheIf = but(
-    "causal_in_some_calls",
+    "dropped_key_has_weight",
     allowed=lambda self, x, lens: allowed(x, lens, causal=lens is not None),
 )
 AllFourFaults = wrong("not_fixed")(with_the_faults({"root", "triangle", "nan", "merge"}))

@@ -104,7 +104,7 @@ true_means_hidden = but(
 )
 not_shifted = but("target_read", inputs=lambda target, model: target)
 never_evaluated = but("train_mode_kept", enter=lambda model: None, leave=lambda model, was: None)
-never_back = but("left_in_eval_mode", leave=lambda model, was: None)
+never_back = but("mode_changed", leave=lambda model, was: None)
 detached_at_the_end = but(
     "graph_kept",
     gradients=torch.enable_grad,

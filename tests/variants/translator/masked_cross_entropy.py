@@ -69,7 +69,7 @@ pads_are_cheap = but("mean_over_all", average=lambda losses, real: losses.mean()
 items_averaged = but(
     "mean_of_means", average=lambda losses, real: (losses.sum(1) / real.sum(1).clamp(min=1)).mean()
 )
-zero_over_zero = but("nan_without_words", average=lambda losses, real: losses.sum() / real.sum())
+zero_over_zero = but("not_a_number", average=lambda losses, real: losses.sum() / real.sum())
 small_number_added = but(
     "precision_lost", average=lambda losses, real: losses.sum() / (real.sum() + 1e-5)
 )

@@ -117,6 +117,11 @@ def head_switched_off(target, probe, args, kwargs):
     if changes == _NOTHING:
         after = _state_of(model)
         changes = ", ".join(name for name in before if before[name] != after[name]) or _NOTHING
+        if "its hooks" in changes:
+            kept = zip(before["its hooks"], after["its hooks"], strict=False)
+            lost = any(not set(earlier) <= set(later) for earlier, later in kept)
+            which = "one that it had before is gone" if lost else "one of yours is left"
+            changes = changes.replace("its hooks", f"its hooks ({which})")
     return logits, changes
 
 

@@ -350,85 +350,36 @@ def _loops_problem(
 
 
 def _raised_problem(probe: Probe, seen: Observation, raised: Raised) -> Problem:
-    """Describe an error by the mistake that is known to cause it, or else by its message."""
+    """Describe an error by its cause if the text tells it, or else by its message."""
     if raised.phase == "inject":
         return _missing_parameter(probe, seen)
     if raised.type_name == "NotAsRequested":  # raised by the scenario, not by the answer
-        hint = "Which tensor or layer do you create without passing on what was given?"
-        if "buffer" in raised.message:
-            hint = "Which method of `nn.Module` registers a tensor that is not a parameter?"
-        return Cause("not_as_requested", f"{probe.says} {raised.message}", hint)
-    for said, problem in _USUAL.items():
+        fact, _, question = raised.message.partition("\n")
+        return Cause("not_as_requested", f"{probe.says} {fact}", question)
+    for said, problem in _CAUSES.items():
         if said in raised.message:
             return problem
     where = f" in `{raised.lines[-1][2]}`" if raised.lines and raised.lines[-1][2] else ""
     during = {"construct": " when built", "backward": " in the backward pass"}.get(raised.phase, "")
-    lines = raised.message.strip().split("\n")
-    first_line = " ".join(lines[: 1 + lines[0].endswith(":")])[:300]
-    message = f"Your code raised {raised.type_name}{where}{during}: {first_line}"
+    words = " ".join(raised.message.split())[:300]
+    message = f"Your code raised {raised.type_name}{where}{during}: {words}"
     hint = "Follow the call: which line fails, and what goes into it?"
-    if raised.phase == "construct":
+    if raised.phase == "construct" and not raised.lines:
         hint = f"Does your `__init__` take `({text_of_options(probe.construct or {})})`?"
     elif raised.phase == "backward" and probe.scenario.startswith("apply_function"):
         hint = "What must your `backward` return for each argument of `forward`?"
     elif raised.phase == "backward":
         hint = "Which step leaves the graph, or writes into a tensor that it needs?"
-    for texts, name, fact in _TOLD:
-        if any(text in raised.message for text in texts):
-            return Cause("raised", f"{message.rstrip('.')}. {fact}", hint, name)
     if raised.type_name == "TypeError" and "argument" in raised.message and not raised.lines:
         return Cause("raised", message, hint, "other_parameters")
     return Problem("raised", message, hint)
 
 
-_TOLD = (  # error texts of Python, torch and NumPy, the mistake's name, the fact
-    (
-        ("Can't call numpy() on Tensor that requires grad",),
-        "numpy_with_graph",
-        "A tensor that requires a gradient cannot become a NumPy array with its graph.",
-    ),
-    (
-        ("view size is not compatible",),
-        "view_after_transpose",
-        "`view` needs numbers that are contiguous in memory. After a transpose or a slice, or in a "
-        "non-contiguous argument, they are not.",
-    ),
-    (
-        ("must be a 3D tensor", "must be a matrix", "expects a tensor with <= 2 dimensions"),
-        "fixed_number_of_axes",
-        "This function takes a fixed number of axes, and the tensor has a different number.",
-    ),
-    (
-        ("expected target dtype to be Long", "expected scalar type Long", "must be long, int,"),
-        "whole_numbers_not_converted",
-        "This step does not accept every integer dtype.",
-    ),
-    (
-        ("non-empty", "iterable argument is empty", "zero-size array to reduction"),
-        "nothing_to_join",
-        "On this input there is nothing to join or to reduce.",
-    ),
-    (
-        ("modified by an inplace operation",),
-        "written_in_place",
-        "Autograd kept a tensor for the backward pass, and a later line writes into it.",
-    ),
-    (("same dtype", "expected scalar type"), "dtypes_mixed", "This step combines two dtypes."),
-    (("is ambiguous",), "many_as_one_condition", "Several numbers cannot be one condition."),
-    (("'NoneType'",), "none_not_treated", "This line uses a value that is None here."),
-    (("is not defined",), "name_not_defined", "That name does not exist where the line runs."),
-)
-_USUAL = {  # error texts of Python, torch or a probe's device, and the fact
+_CAUSES = {  # texts of a probe's device and of torch
     REFUSAL: Cause(
         "cpu_tensor",
         "Your code makes a tensor on the CPU, but the arguments are on another device.",
         "Which tensor do you make without `device=`?",
-    ),
-    "before Module.__init__() call": Cause(
-        "module_not_begun",
-        "Your `__init__` assigns a layer before `super().__init__()` has run, so the module has "
-        "nowhere to keep it.",
-        "Which line has to come first in the `__init__` of every `nn.Module`?",
     ),
     "a leaf Variable that requires grad is being used in an in-place operation": Cause(
         "leaf_changed_in_place",
@@ -436,11 +387,6 @@ _USUAL = {  # error texts of Python, torch or a probe's device, and the fact
         "which torch does not allow.",
         "Do you need a new tensor, or a step that is not recorded (`torch.no_grad`, an optimizer)?",
         "input_mutated",
-    ),
-    "'generator' object does not support the context manager": Cause(
-        "not_a_context_manager",
-        "Your function returns a generator, and `with` cannot use a generator directly.",
-        "Which decorator in `contextlib` turns a function with a `yield` into a context manager?",
     ),
 }
 

@@ -123,8 +123,14 @@ def built_by_position(target, probe, args, kwargs):
     return result
 
 
+_NOT_PASSED_ON = "Which tensor or layer do you create without passing on what was given?"
+
+
 class NotAsRequested(Exception):
-    """Raised by a scenario: the answer ran, but it ignored `device=` or `dtype=`."""
+    """Raised by a scenario: the answer ran, but it ignored what was given, such as `device=`."""
+
+    def __init__(self, fact: str, question: str = _NOT_PASSED_ON):
+        super().__init__(f"{fact}\n{question}")  # the judge gets the text alone
 
 
 @scenario

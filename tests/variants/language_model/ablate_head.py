@@ -133,7 +133,7 @@ def errors_suppressed(model, layer, head):
         yield
 
 
-@wrong("not_a_context_manager")
+@wrong("not_as_requested")
 def plain_generator(model, layer, head):
     with stepwise(model, layer, head):
         yield

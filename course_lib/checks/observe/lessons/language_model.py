@@ -50,7 +50,10 @@ def stored_weights(target, probe, args, kwargs):
 def with_its_buffer(target, probe, args, kwargs):
     """Call a model that has its positions in a buffer."""
     if "positions" not in dict(target.named_buffers()):
-        raise NotAsRequested("`positions` is not a buffer of your model.")
+        raise NotAsRequested(
+            "`positions` is not a buffer of your model.",
+            "Which method of `nn.Module` registers a tensor that is not a parameter?",
+        )
     return target(*args.values(), **kwargs)
 
 
@@ -59,7 +62,10 @@ def among_other_models(target, probe, args, kwargs):
     """Call a model, built by position, between calls and models of other sizes."""
     longest, found = len(probe.construct["positions"]), getattr(target, "context_length", "missing")
     if found != longest:
-        raise NotAsRequested(f"With {longest} positions, your `context_length` is {found}.")
+        raise NotAsRequested(
+            f"With {longest} positions, your `context_length` is {found}.",
+            "Which line of `__init__` sets `self.context_length`, and from what?",
+        )
     second = _another(target, probe, by_position=True)
     second.load_state_dict(target.state_dict())
     smaller = probe.construct | {"positions": probe.construct["positions"][1:, 1:]}

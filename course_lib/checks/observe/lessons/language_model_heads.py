@@ -1,9 +1,11 @@
 """Lesson 10: a small language model whose heads an answer switches off and on again."""
 
+import inspect
+
 import torch
 from torch import nn
 
-from course_lib.checks.observe.scenarios import builder, scenario
+from course_lib.checks.observe.scenarios import NotAsRequested, builder, scenario
 
 
 class _Part(nn.Module):
@@ -80,6 +82,12 @@ def small_language_model(*, dtype, training=False, **given):
 @scenario
 def head_switched_off(target, probe, args, kwargs):
     """Return the model's output at a moment of `with target(...)`, and what it left changed."""
+    if inspect.isgeneratorfunction(target):
+        raise NotAsRequested(
+            "Your function returns a generator, and `with` cannot use a generator directly.",
+            "Which decorator in `contextlib` turns a function with a `yield` into a context "
+            "manager?",
+        )
     model, tokens, layer, head, *second = args.values()
     moment, first = kwargs["moment"], (layer, head)
     before, logits = _state_of(model), None

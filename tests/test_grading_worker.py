@@ -195,6 +195,15 @@ def test_an_answer_that_is_wrong_itself_keeps_its_first_report(runner):
 
 
 @linux
+def test_a_finding_of_an_exercise_is_not_repeated_for_the_lesson(runner):
+    wrong = "def masked_softmax(scores, valid_lens=None, mask=None):\n    return scores.softmax(-1)"
+    _, shown, _ = graded(runner, "02_masked_softmax", masked_softmax=wrong)
+    fact = "Your code ignores both the lengths and the mask."
+    assert fact in shown["masked_softmax"] and fact not in shown["02_masked_softmax"]
+    assert "It fails for the same reason as `masked_softmax`." in shown["02_masked_softmax"]
+
+
+@linux
 @pytest.mark.slow
 @pytest.mark.parametrize("lesson", ["02_masked_softmax", "06_multi_head", "08_memory_and_speed"])
 def test_exercises_left_out_cost_themselves_and_the_integration_alone(runner, lesson):

@@ -84,8 +84,8 @@ def _near_best(probe, expected, recorded) -> Problem | None:
     if found < best < initial and trained[1] < (0.1 if found > best / 3 else 1.0) * trained[0]:
         return Problem(
             "training_error_minimised",
-            f"Your bandwidth {found:.4g} is far too small. It gives a small error if each point "
-            "also predicts itself, but not a small leave-one-out error.",
+            f"Your bandwidth {found:.4g} is far too small. Its error is smaller than that of the "
+            "best bandwidth if each point also predicts itself, but not if it is left out.",
             "Print the error of each step: does it leave the point itself out, and does it settle?",
         )
     direction = "small" if found < best else "large"

@@ -103,12 +103,10 @@ def _not_faded(maxima, shift) -> float:
     return 1.0
 
 
-def _in_two_loops(blocks) -> tuple[torch.Tensor, torch.Tensor]:
+def _in_two_loops(blocks, start=torch.zeros_like) -> tuple[torch.Tensor, torch.Tensor]:
     maxima = functools.reduce(torch.maximum, [block.amax(-1) for block in blocks])
-    totals = torch.zeros_like(maxima)
-    for block in blocks:
-        totals = totals + torch.exp(block - maxima.unsqueeze(-1)).sum(-1)
-    return maxima, totals
+    exponentials = (torch.exp(block - maxima.unsqueeze(-1)).sum(-1) for block in blocks)
+    return maxima, sum(exponentials, start(maxima))
 
 
 EXERCISE = Exercise(
@@ -126,7 +124,11 @@ EXERCISE = Exercise(
             "shifted by the old maximum, the new ones by the new.",
             "What must exp(s - old) be multiplied by to become exp(s - new)?",
         ),
-        mistake("blocks_read_twice", _in_two_loops).says(
+        mistake(
+            "blocks_read_twice",
+            _in_two_loops,
+            twins=(functools.partial(_in_two_loops, start=lambda maxima: 0),),
+        ).says(
             "You loop over `blocks` twice. A generator yields each block only once, so the second "
             "loop gets none, and its sums are 0.",
             "Which numbers must you keep so that one loop is enough?",

@@ -56,6 +56,17 @@ def two_passes_over_a_stream(blocks):
     return m, sum((b - m[..., None]).exp().sum(-1) for b in blocks)
 
 
+@wrong("blocks_read_twice")
+def two_loops(blocks):
+    m = torch.tensor(-math.inf)
+    for b in blocks:
+        m = torch.maximum(m, b.amax(-1))
+    s = torch.zeros_like(m)
+    for b in blocks:
+        s = s + (b - m[..., None]).exp().sum(-1)
+    return m, s
+
+
 def guarded(m):
     return torch.where(m == -math.inf, 0.0, m)
 

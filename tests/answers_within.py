@@ -1,6 +1,6 @@
 """Which functions and classes of a library are answers to exercises, as they lie there.
 
-`passing(folder, names)` tries all that the modules and classes in `folder/course_lib` hold, in a
+`passing({folder: names})` tries all that the modules and classes in `folder/course_lib` hold, in a
 process of its own that can neither write nor start anything. What counts is full marks: a known
 mistake earns what its one mistake leaves, and may.
 """
@@ -23,23 +23,25 @@ REFUSED = ("subprocess.", "os.", "shutil.", "socket.", "signal.", "webbrowser.",
 REFUSED_BUT = ("os.listdir", "os.scandir", "os.walk", "os.fwalk")
 
 
-def passing(folder: Path, names: Iterable[str]) -> dict[str, list[str]]:
-    """Return for each exercise to which `folder/course_lib` has answers where these lie."""
-    modules = [
-        ".".join(path.relative_to(folder).with_suffix("").parts).removesuffix(".__init__")
-        for path in sorted(folder.glob("course_lib/**/*.py"))
-        if path.stem != "__main__"
-    ]
+def passing(wanted: dict[Path, Iterable[str]]) -> list[dict[str, list[str]]]:
+    """Return, for each folder, the exercises to which its `course_lib` has answers, and where."""
+    tasks = []
+    for folder, names in wanted.items():
+        modules = [
+            ".".join(path.relative_to(folder).with_suffix("").parts).removesuffix(".__init__")
+            for path in sorted(folder.glob("course_lib/**/*.py"))
+            if path.stem != "__main__"
+        ]
+        tasks.append([str(folder), modules, list(names)])
     done = subprocess.run(
-        [sys.executable, __file__, json.dumps([modules, list(names)])],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1"},
+        [sys.executable, __file__, json.dumps(tasks)],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 # --- in the process that executes what it finds -----------------------------------------
@@ -121,7 +123,6 @@ def main(modules: list[str], names: list[str]) -> dict[str, list[str]]:
     from course_lib.exercises import find
 
     exercises = [find(name) for name in names]
-    importlib.import_module("torch._dynamo")  # which optimizers import, and which starts processes
     sys.addaudithook(_refuse)
     answers = {
         exercise.name: [path for path, thing in held.items() if is_answer(exercise, thing)]
@@ -131,4 +132,17 @@ def main(modules: list[str], names: list[str]) -> dict[str, list[str]]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(*json.loads(sys.argv[1]))))
+    # The processes of all folders share these imports. Optimizers import `torch._dynamo`, which
+    # starts processes.
+    for module in ("torch._dynamo", "matplotlib.pyplot", "IPython"):
+        importlib.import_module(module)
+    for folder, *task in json.loads(sys.argv[1]):
+        if os.fork() == 0:
+            os.chdir(folder)
+            sys.path.insert(0, folder)
+            with contextlib.redirect_stdout(sys.stderr):
+                found = main(*task)
+            print(json.dumps(found), flush=True)
+            os._exit(0)
+        if os.wait()[1]:
+            sys.exit(1)

@@ -21,21 +21,36 @@ class _Kept:
 """
 
 
+def planted(slug):
+    """Return the exercises of a lesson, each with where its answers are planted in a bundle."""
+    places = {name: {f"{HIDDEN}: {name}"} for name in lessons()[slug].exercises}
+    if "length_mask" in places:
+        places["length_mask"].add(f"{HIDDEN}: _Kept.lengths")
+    return places
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """Return what answers the exercises of each lesson in its bundle with planted answers."""
+    folders = {}
+    for slug in lessons():
+        folder = tmp_path_factory.mktemp(slug)
+        slugs = [each for each in lessons() if each <= slug]  # their bundles have some of these
+        for name, data in contents(LessonTree.at(ROOT), slugs, slug).items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(data)
+        source = solution_path(ROOT / "course_lib", slug).read_text(encoding="utf-8")
+        if "length_mask" in planted(slug):
+            source += IN_A_CLASS
+        shutil.copy(ROOT / "course_lib/attention/_checked.py", folder / "course_lib/attention")
+        (folder / f"{HIDDEN.replace('.', '/')}.py").write_text(source, encoding="utf-8")
+        folders[folder] = planted(slug)
+    return dict(zip(lessons(), passing(folders), strict=True))
+
+
 @pytest.mark.parametrize("slug", list(lessons()))
-def test_a_bundle_holds_no_answers_but_those_that_are_planted_in_it(tmp_path, slug):
-    slugs = [each for each in lessons() if each <= slug]  # each of their bundles has some of these
-    for name, data in contents(LessonTree.at(ROOT), slugs, slug).items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_bytes(data)
-    names = lessons()[slug].exercises
-    planted = {name: {f"{HIDDEN}: {name}"} for name in names}
-    source = solution_path(ROOT / "course_lib", slug).read_text(encoding="utf-8")
-    if "length_mask" in names:
-        source += IN_A_CLASS
-        planted["length_mask"].add(f"{HIDDEN}: _Kept.lengths")
-    shutil.copy(ROOT / "course_lib/attention/_checked.py", tmp_path / "course_lib/attention")
-    (tmp_path / f"{HIDDEN.replace('.', '/')}.py").write_text(source, encoding="utf-8")
-    found = passing(tmp_path, names)
-    for name in names:  # a lesson's own answers may also answer each other's exercises
-        assert planted[name] <= set(found.get(name, ())), name
-        assert not [path for path in found[name] if not path.startswith(f"{HIDDEN}: ")]
+def test_a_bundle_holds_no_answers_but_those_that_are_planted_in_it(found, slug):
+    for name, places in planted(slug).items():
+        # A lesson's own answers may also answer each other's exercises.
+        assert places <= set(found[slug].get(name, ())), name
+        assert not [path for path in found[slug][name] if not path.startswith(f"{HIDDEN}: ")]

@@ -116,8 +116,9 @@ def pytest_collection_finish():
 
 
 # The files that take longest, in this order, each in one worker.
-LONGEST = ("test_guides", "test_site", "test_matrix", "test_grading_unusual", "test_faults")
-LONGEST += ("test_lab", "test_bundle", "test_hub", "test_demo", "test_repairs", "test_guest")
+LONGEST = ("test_guides", "test_lab", "test_site", "test_stability", "test_grading_executors")
+LONGEST += ("test_matrix", "test_printed_expressions", "test_bundle_answers", "test_restart")
+LONGEST += ("test_grading_unusual", "test_faults", "test_bundle", "test_hub", "test_guest")
 
 
 def pytest_collection_modifyitems(items):

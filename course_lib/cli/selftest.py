@@ -15,10 +15,10 @@ STYLE = {  # the commands of .pre-commit-config.yaml, and how to fix their findi
     "lint-imports": "import only from layers below; pyproject.toml lists the contracts",
     "basedpyright": "correct the type annotations; pyproject.toml lists the rules",
 }
-# With loadscope, the tests of a module or of a notebook share one worker and its fixtures.
 DRIFT = [sys.executable, "-m", "course_lib.cli", "build", "--check"]
 PYTEST = [sys.executable, "-m", "pytest"]
-TWO_WORKERS = ["-q", "-n", "2", "--dist", "loadscope", "--no-loadscope-reorder"]
+# With loadscope, the tests of a module or of a notebook share one worker and its fixtures.
+WORKERS = ["-q", "--dist", "loadscope", "--no-loadscope-reorder", "-n"]
 OTHER_PROCESSOR = {
     "ATEN_CPU_CAPABILITY": "default",  # torch's own kernels without AVX2 and AVX-512
     "MKL_CBWR": "COMPATIBLE",  # only instructions that every processor has
@@ -39,17 +39,19 @@ def run(root: Path, pytest_args: Sequence[str] = (), *, everything: bool = False
     """
     everything = everything or bool(os.environ.get("CI"))
     quick = ["-m", "not slow"]
+    # Slow tests often wait for other processes, so three workers keep two cores busy.
+    tests = [*WORKERS, "3", "tests"] if everything else [*WORKERS, "2", "tests", *quick]
     numeric = sorted(map(str, root.glob("tests/test_attention_*.py")))
     # The last lessons train models. They run first, so that no worker is left with them at the end.
     notebooks = sorted(map(str, root.glob("solutions/*/*.ipynb")), reverse=True)
     parts = {
         "style": lambda: _style(root),
-        "tests": lambda: _pytest(root, [*TWO_WORKERS, "tests", *([] if everything else quick)]),
+        "tests": lambda: _pytest(root, tests),
         "drift": lambda: (0, 1) if _run(root, DRIFT) else (1, 0),
     }
     if everything:
         parts["notebooks and numeric tests, as on another processor"] = lambda: _pytest(
-            root, [*TWO_WORKERS, "--nbval", *notebooks, *numeric, *quick], OTHER_PROCESSOR
+            root, [*WORKERS, "2", "--nbval", *notebooks, *numeric, *quick], OTHER_PROCESSOR
         )
     if pytest_args:
         parts = {"tests": lambda: _pytest(root, pytest_args)}
@@ -98,4 +100,6 @@ def _run(root: Path, command: Sequence[str], settings: dict[str, str] | None = N
         return 1
     # basedpyright finds this environment's Python through PATH.
     environ = {**os.environ, "PATH": path, **(settings or {})}
+    # Without bytecode files, each of the many processes that tests start compiles the course.
+    environ.pop("PYTHONDONTWRITEBYTECODE", None)
     return subprocess.run([program, *command[1:]], cwd=root, env=environ).returncode

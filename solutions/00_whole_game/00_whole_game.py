@@ -297,9 +297,9 @@ grade("most_attended", first_attempt, seed="public")
 # ### Exercise: `most_attended`
 #
 # - **Takes** `attention_weights` of shape `(..., n, m)`: one map `(n, m)`, or many, such as
-#   `(batch, heads, n, m)`. Rows belong to queries, columns to keys.
+#   `(batch, heads, n, m)`.
 # - **Returns** a tensor of integers `(..., n)`: for each query, the position of the key with the
-#   largest weight, counted from 0. If several weights tie for the largest, return the first.
+#   largest weight. If several weights tie for the largest, return the first.
 # - The function must also accept weights that require gradients.
 #
 # **Worked number.** For `[[0.1, 0.2, 0.7], [0.4, 0.4, 0.2]]` the result is `[2, 0]`.

@@ -192,8 +192,7 @@ for name, (left, right) in pairs.items():
 # - **Takes** `queries` `(n, d)` and `keys` `(m, d)`.
 # - **Returns** a tensor `(n, m)` with the squared Euclidean distance from every query to every key.
 #   It is differentiable in both arguments. Where a query equals a key, the gradient is 0.
-# - Write it **without loops**. A correct answer with a loop earns half the points. Tiny negative
-#   results from rounding are fine.
+# - Write it **without loops**. Tiny negative results from rounding are fine.
 #
 # **Worked number.** For the query $(1, 2)$ and the keys $(4, 6)$ and $(1, 0)$, the result is
 # `[[25, 4]]`.
@@ -260,13 +259,12 @@ assert (kernel == 0).all() and (kernel / kernel.sum()).isnan().all()
 # - **Takes** `queries` `(n, d)`, `keys` `(m, d)`, `values` `(m, v)` and `bandwidth`, a positive number
 #   or a tensor that contains one.
 # - **Returns** `outputs` `(n, v)` and `attention_weights` `(n, m)`. The weights come from the
-#   Gaussian kernel and sum to 1 over the keys, even for a query far from every key.
-#   Both results are differentiable in queries, keys and values, even where a query equals a key.
+#   Gaussian kernel and sum to 1 over the keys, even for a query far from every key. Both results
+#   are differentiable in queries, keys and values, even where a query equals a key.
 # - **Raises** a `ValueError` if `values` has shape `(m,)`.
 #
-# **Worked number.** Take one query at 0, keys at 0, 1.1774 and 1.6651 (the square roots of $2\ln 2$
-# and $2\ln 4$), values 7, 14 and 28, and bandwidth 1. The weights are 4/7, 2/7 and 1/7, and the
-# output is $4 + 4 + 4 = 12$.
+# **Worked number.** For a query at 0, keys at 0, $\sqrt{2\ln 2}$ and $\sqrt{2\ln 4}$, values 7, 14
+# and 28, and bandwidth 1, the weights are 4/7, 2/7 and 1/7, and the output is $4 + 4 + 4 = 12$.
 
 # %%
 from course_lib.attention import kernel_pooling
@@ -463,16 +461,15 @@ assert middle(0.0) > 50 and (weights * heights).sum() < 14
 # %% [markdown]
 # ### Exercise: `leave_one_out`
 #
-# - **Takes** `inputs` `(N,)`, `targets` `(N,)` and `bandwidth`, a positive number or a tensor that
-#   contains one.
+# - **Takes** `inputs` `(N,)`, `targets` `(N,)` and `bandwidth`, as in `kernel_pooling`.
 # - **Returns** the predictions `(N,)`. Entry $i$ is the Gaussian kernel average of all targets
 #   except $y_i$. It is differentiable in the inputs, the targets, and a tensor `bandwidth`.
-# - If two points have the same input, leave out only the point itself, not its twin.
-# - If there is only one point, predict 0, not nan. Otherwise you may assume that every point has a
-#   neighbor within six bandwidths.
+# - Leave out only the point itself, not a twin with the same input. If there is only one point,
+#   predict 0, not nan. Otherwise you may assume that every point has a neighbor within six
+#   bandwidths.
 #
-# **Worked number.** For every bandwidth, targets $(3, 8)$ give $(8, 3)$, with the inputs $(0, 5)$ and
-# also with the twins $(0, 0)$.
+# **Worked number.** For every bandwidth, the inputs $(-1, 0, 1)$ and the targets $(10, 99, 40)$
+# give the middle point a prediction of 25.
 
 # %%
 from course_lib.attention import leave_one_out
@@ -611,16 +608,16 @@ assert hard_slope == 0 and abs(soft_slope - query.grad.item()) < 0.1
 # %% [markdown]
 # ### Exercise: `fit_bandwidth`
 #
-# - **Takes** `inputs` `(N,)`, `targets` `(N,)`, `initial=1.0` (the bandwidth to start from), and
+# - **Takes** `inputs` `(N,)`, `targets` `(N,)`, a bandwidth `initial=1.0` to start from, and
 #   `num_steps=200` and `lr=0.1` for gradient descent.
-# - **Returns** the bandwidth that minimizes the mean squared leave-one-out error, as a positive Python
-#   `float`.
+# - **Returns** the bandwidth with the smallest mean squared leave-one-out error, as a positive
+#   Python `float`. The error must be within 2% of the minimum for any reasonable start and step
+#   size.
 #
-# You may call `leave_one_out` and use any method. The leave-one-out error of the result must be
-# within 2% of the minimum for every start and step size that the check tries.
+# You may call `leave_one_out` and use any method.
 #
-# **Worked number.** With inputs $(0, 5)$ and targets $(3, 8)$, all bandwidths are equally good, the
-# slope is 0, and gradient descent returns `initial`.
+# **Worked number.** With inputs $(0, 5)$ and targets $(3, 8)$, all bandwidths are equally good, so
+# gradient descent returns `initial`.
 
 # %%
 from course_lib.attention import fit_bandwidth
@@ -677,11 +674,10 @@ assert all(0.23 < bandwidth < 0.25 for bandwidth in learned.values())
 # %% [markdown]
 # ### Exercise: `gaussian_as_dot_product`
 #
-# - **Takes** `queries` `(n, d)`, `keys` `(m, d)` and `bandwidth`, a positive number or a tensor that
-#   contains one.
-# - **Returns** scores `(n, m)`, before the softmax. Their softmax over the keys must equal the weights
-#   of `kernel_pooling`, for keys of any length and for queries far away. You may add a constant to
-#   each row. The scores are differentiable in queries and keys.
+# - **Takes** `queries` `(n, d)`, `keys` `(m, d)` and `bandwidth`, as in `kernel_pooling`.
+# - **Returns** scores `(n, m)` whose softmax over the keys equals the weights of `kernel_pooling`,
+#   for keys of any length and for queries far away. You may add a constant to each row. The scores
+#   are differentiable in queries and keys.
 #
 # Try to use a matrix product. The full squared distance is accepted too.
 #

@@ -140,8 +140,8 @@ assert np.log(float(np.finfo(np.float16).max)) < 12
 #
 # - **Takes** `scores`, a float array with any number of axes, and `axis`, the axis that must sum to
 #   1 (the last by default).
-# - **Returns** a new array of the same shape and dtype, non-negative, summing to 1 along `axis`, and
-#   finite for any finite scores. Do not change `scores`.
+# - **Returns** a new array of the same shape and dtype, finite for any finite scores. Do not change
+#   `scores`.
 #
 # **Worked number.** The rows $(0, 1.098612)$ and $(1000, 1001.098612)$ both give $(0.25, 0.75)$,
 # because 1.098612 is $\ln 3$.
@@ -249,15 +249,14 @@ assert valid_lens.tolist() == [4, 8, 14]
 #
 # ### Exercise: `length_mask`
 #
-# - **Takes** `valid_lens`, an integer tensor of shape `(B,)` (one length for each item) or
-#   `(B, n)` (one for each query), and `max_len`, the number of keys after padding. Every length lies in
-#   `0..max_len`.
-# - **Returns** a bool tensor, True where the key is real, of shape `(B, max_len)` or
-#   `(B, n, max_len)`, on the device of `valid_lens`.
+# - **Takes** `valid_lens`, an integer tensor of shape `(B,)` (one length for each item) or `(B, n)`
+#   (one for each query), and `max_len`, the number of keys after padding.
+# - **Returns** a bool tensor `(B, max_len)` or `(B, n, max_len)` on the device of `valid_lens`,
+#   True where the key is real.
 #
 # **Worked number.** `length_mask(torch.tensor([2, 0]), 3)` is
-# `[[True, True, False], [False, False, False]]`. With `valid_lens` `[[1, 3]]`, of shape `(1, 2)`, and
-# `max_len=3`, the result has shape `(1, 2, 3)`.
+# `[[True, True, False], [False, False, False]]`. The lengths `[[1, 3]]` with `max_len=3` give a
+# result of shape `(1, 2, 3)`.
 
 # %%
 from course_lib.attention import length_mask
@@ -385,11 +384,11 @@ assert shown.tolist() == [[1, 0, 0, 0, 0], [0.5, 0.5, 0, 0, 0]]
 #
 # - **Takes** `num_queries`, `num_keys` (by default as many as queries), and the keyword argument
 #   `device`, the device of the mask.
-# - **Returns** a bool tensor of shape `(num_queries, num_keys)`, True where query $i$ may attend to
-#   key $j$. The last query is aligned with the last key.
+# - **Returns** a bool tensor `(num_queries, num_keys)`, True where query $i$ may attend to key $j$.
+#   The last query is aligned with the last key.
 #
-# **Worked number.** In `causal_mask(2, 3)`, query 0 sees keys 0 and 1, and query 1 sees all three:
-# `[[True, True, False], [True, True, True]]`.
+# **Worked number.** `causal_mask(2, 3)` is `[[True, True, False], [True, True, True]]`, so query 1
+# sees all three keys.
 
 # %%
 from course_lib.attention import causal_mask
@@ -473,14 +472,12 @@ plotting.show(
 # %% [markdown]
 # ### Exercise: `combine_masks`
 #
-# - **Takes** any number of masks as separate arguments. Each is a bool tensor, True where a query
-#   may attend, or `None`, which forbids nothing. The tensors are broadcastable to each other.
+# - **Takes** any number of masks as separate arguments. Each is a bool tensor, broadcastable to the
+#   others, or `None`, which forbids nothing.
 # - **Returns** the bool tensor that allows a key only where every mask allows it, in the broadcast
 #   shape, or `None` if none of the arguments is a tensor.
 #
-# **Worked number.** `[True, True, False]` with `[True, False, False]` gives
-# `[True, False, False]`. The `(3, 3)` causal mask with a `(1, 3)` mask of two real keys has shape
-# `(3, 3)` and $1 + 2 + 2 = 5$ True cells.
+# **Worked number.** `[True, True, False]` with `[True, False, False]` gives `[True, False, False]`.
 
 # %%
 from course_lib.attention import combine_masks
@@ -526,9 +523,9 @@ assert 0.15 < added[2] < 0.16 and product[:2].isnan().all()
 # ### Exercise: `additive_mask`
 #
 # - **Takes** `mask`, a bool tensor of any shape, True = may attend, and `dtype`, the floating-point
-#   dtype of the scores it will be added to.
-# - **Returns** a tensor of that dtype, with the shape and device of the mask. It is exactly 0 where the
-#   key is kept, and minus infinity where it is dropped.
+#   dtype of the scores.
+# - **Returns** a tensor of that dtype, with the shape and device of the mask. It is 0 where the key
+#   is kept, and minus infinity where it is dropped.
 #
 # **Worked number.** `additive_mask(torch.tensor([True, False]), torch.float16)` is `[0, -inf]` in
 # float16.
@@ -755,16 +752,14 @@ assert queries.grad.isnan().any(dim=-1).sum() == 1 and keys.grad.isnan().any(dim
 # ### Exercise: `masked_softmax`
 #
 # - **Takes** `scores` `(..., n, m)` and two optional arguments. `valid_lens`, `(B,)` or `(B, n)`,
-#   is for scores of shape `(B, n, m)` or `(B, h, n, m)` and applies to every head. `mask` is bool,
-#   broadcastable to the scores, True = may attend. If both are given, a key must be allowed by
-#   both.
-# - **Returns** the weights, in the shape and dtype of the scores. Forbidden keys get exactly 0,
-#   whatever their finite scores, and the allowed keys get the weights they would have without the
-#   forbidden ones. Empty rows are all 0, and so is their gradient. Do not change any argument.
-#   Without `valid_lens` and `mask`, the result is a plain softmax.
+#   is for scores of shape `(B, n, m)` or `(B, h, n, m)` and applies to every head. `mask` is bool
+#   and broadcastable to the scores. If both are given, a key must be allowed by both.
+# - **Returns** a softmax over the allowed keys, in the dtype of the scores. Forbidden keys get
+#   exactly 0, whatever their finite scores are. Do not change any argument.
+# - Empty rows are all 0, and so is their gradient.
 #
-# **Worked number.** With `valid_lens=[2]`, the scores `[[[0, 1.098612, 5]]]` give
-# `[[[0.25, 0.75, 0]]]`, because 1.098612 is ln 3. With `valid_lens=[0]` they give `[[[0, 0, 0]]]`.
+# **Worked number.** With `valid_lens=[2]`, the scores $(0, \ln 3, 5)$ give the weights
+# $(0.25, 0.75, 0)$. With `valid_lens=[0]` they give $(0, 0, 0)$.
 
 # %%
 from course_lib.attention import masked_softmax

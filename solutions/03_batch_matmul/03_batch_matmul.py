@@ -145,14 +145,13 @@ assert model.maps.shape == (3, 2, 14) and model.maps.numel() * 64 == 5376
 # %% [markdown]
 # ### Exercise: `bmm_loops`
 #
-# - **Takes** `a` of shape `(B, n, k)` and `b` of shape `(B, k, m)`.
+# - **Takes** `a` `(B, n, k)` and `b` `(B, k, m)`.
 # - **Returns** a new tensor `(B, n, m)` in the dtype of `a`, differentiable in `a` and `b`, so do
 #   not use `.item()` or `.tolist()`.
 # - Use loops, at least over the items.
 #
 # **Worked number.** `a = [[[1, 2]], [[3, 4]]]` and `b = [[[10], [1]], [[1], [10]]]` give
-# $1 \cdot 10 + 2 \cdot 1 = 12$ for item 0 and $3 \cdot 1 + 4 \cdot 10 = 43$ for item 1:
-# `[[[12]], [[43]]]`.
+# `[[[12]], [[43]]]`, because $1 \cdot 10 + 2 \cdot 1 = 12$ and $3 \cdot 1 + 4 \cdot 10 = 43$.
 
 # %%
 from course_lib.attention import bmm_loops
@@ -243,8 +242,7 @@ assert torch.allclose(torch.einsum("bit,btj->bitj", a, b).sum(dim=2), slow, atol
 # %% [markdown]
 # ### Exercise: `bmm`
 #
-# - **Takes** `a` `(..., n, k)` and `b` `(..., k, m)` with the same leading axes, however many,
-#   including none.
+# - **Takes** `a` `(..., n, k)` and `b` `(..., k, m)` with the same leading axes, if any.
 # - **Returns** `(..., n, m)`, differentiable in both arguments.
 # - **Without** loops, and without a ready-made matrix product: no `torch.bmm`, `torch.matmul` or
 #   `@`, and no product under another name (`mm`, `baddbmm`, `F.linear`). `torch.einsum` is allowed.
@@ -358,14 +356,13 @@ plotting.interactive(draw_turned, way=list(WAYS_TO_TURN))
 # %% [markdown]
 # ### Exercise: `batched_scores`
 #
-# - **Takes** `queries` `(..., n, d)` and `keys` `(..., m, d)` with the same leading axes, however
-#   many, including none.
-# - **Returns** the scores `(..., n, m)`. Entry $(i, j)$ is the dot product of query $i$ and key $j$
-#   of the same item. Do not scale or normalize. The scores are differentiable in both arguments.
-#   Any product is allowed, including `@`.
+# - **Takes** `queries` `(..., n, d)` and `keys` `(..., m, d)` with the same leading axes, if any.
+# - **Returns** the scores `(..., n, m)`, differentiable in both arguments. Entry $(i, j)$ is the
+#   dot product of query $i$ and key $j$ of the same item. Do not scale or normalize. Any product is
+#   allowed, including `@`.
 #
 # **Worked number.** The query $(1, 2, 0)$ with the keys $(1, 0, 5)$ and $(0, 10, 5)$ gives
-# `[[1, 20]]`. With heads, `(2, 3, 4, 5)` and `(2, 3, 6, 5)` give `(2, 3, 4, 6)`.
+# `[[1, 20]]`.
 
 # %%
 from course_lib.attention import batched_scores
@@ -470,10 +467,10 @@ plotting.show(plotting.diagram_strip("attention", lit="weighted sum", shapes=sha
 # ### Exercise: `attention_pooling`
 #
 # - **Takes** `queries` `(..., n, d)`, `keys` `(..., m, d)` and `values` `(..., m, d_v)` with the
-#   same leading axes, however many, including none.
-# - **Returns** `outputs` `(..., n, d_v)` and `attention_weights` `(..., n, m)`. The scores
-#   are plain dot products, and each row of the weights sums to 1, even for large scores. Both
-#   results are differentiable in all arguments.
+#   same leading axes, if any.
+# - **Returns** `outputs` `(..., n, d_v)` and `attention_weights` `(..., n, m)`, differentiable in
+#   all arguments. The scores are plain dot products, and each row of the weights sums to 1, even
+#   for large scores.
 #
 # **Worked number.** The query $(1, 0)$, the keys $(0, 5)$ and $(\ln 3, 2)$, and the values
 # `[[4, 0, 8], [0, 4, 8]]` give the weights `[[0.25, 0.75]]` and the outputs `[[1, 3, 8]]`.
@@ -617,11 +614,10 @@ assert for_each_head.data_ptr() == keys.data_ptr()
 # %% [markdown]
 # ### Exercise: `attention_cost`
 #
-# - **Takes** `batch`, `num_queries`, `num_keys`, `d`, `d_v` and `bytes_per_element` (4 by default),
-#   all ints. Heads count as items, so for 2 items with 8 heads `batch` is 16.
+# - **Takes** the ints `batch`, `num_queries`, `num_keys`, `d`, `d_v` and `bytes_per_element` (4 by
+#   default). Heads count as items.
 # - **Returns** a dict with two ints: `"flops"`, the operations of both products, and
-#   `"score_bytes"`, the memory of the scores. Both are exact, even for very large or empty
-#   problems.
+#   `"score_bytes"`, the memory of the scores. Both are exact, even for very large problems.
 #
 # **Worked number.** `attention_cost(1, 2, 3, 4, 5)` is `{"flops": 108, "score_bytes": 24}`.
 

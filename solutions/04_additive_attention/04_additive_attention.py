@@ -114,11 +114,9 @@ plotting.show(plotting.diagram_strip("attention", lit="scores", shapes=shapes))
 # ### Exercise: `additive_scores`
 #
 # - **Takes** `queries` `(B, n, query_size)`, `keys` `(B, m, key_size)` and the weights `w_q`
-#   `(H, query_size)`, `w_k` `(H, key_size)`, `w_v` `(H,)`. Each row of `w_q` belongs to a hidden
-#   feature, as in `nn.Linear`.
-# - **Returns** the scores $w_v^\top \tanh(W_q q_i + W_k k_j)$, shape `(B, n, m)`, before any
-#   softmax. The result has three axes, even if B, n or m is 1, and is differentiable in all five
-#   arguments.
+#   `(H, query_size)`, `w_k` `(H, key_size)`, `w_v` `(H,)`.
+# - **Returns** the scores $w_v^\top \tanh(W_q q_i + W_k k_j)$, shape `(B, n, m)`, differentiable in
+#   all five arguments. The result has three axes, even if B, n or m is 1.
 #
 # **Worked number.** One query $(1, 0)$ and one key $(2)$ with the weights of section 1
 # have the features $(\tanh 1, \tanh 2) = (0.7616, 0.9640)$. The score is
@@ -269,18 +267,16 @@ assert torch.equal(drop.eval()(weights), weights)
 # %% [markdown]
 # ### Exercise: `AdditiveAttention`
 #
-# - **`__init__(query_size, key_size, num_hiddens, dropout=0.0, *, device=None, dtype=None)`** creates
-#   the layers `W_q`, `W_k` and `w_v`, each an `nn.Linear` without bias. `w_v` has one output. Pass
-#   `device` and `dtype` on to each layer.
-# - **`forward(queries, keys, values, valid_lens=None, mask=None)`** returns the averaged values,
-#   shape `(B, n, value_size)`. The steps are additive scores, masked softmax, dropout on the
-#   weights in train mode, and the average. Masked keys and values have no effect, whatever they
-#   contain. A query that may attend to no key gets zeros, and all gradients stay finite.
+# - **`__init__`** creates the layers `W_q`, `W_k` and `w_v`, each an `nn.Linear` without bias.
+#   `w_v` has one output. Pass `device` and `dtype` on to each layer.
+# - **`forward`** averages the values with weights from a masked softmax of the additive scores. It
+#   returns `(B, n, value_size)`. Dropout acts on the weights, in train mode only.
 # - **`self.attention_weights`** holds the weights of this module's last call, before dropout and
 #   detached, shape `(B, n, m)`.
+# - Masked keys and values have no effect, whatever they contain. A query that may attend to no key
+#   gets zeros, and all gradients stay finite.
 #
-# The weight of the layer `W_q` is `self.W_q.weight`, of shape `(H, query_size)`. `self.w_v.weight`
-# has shape `(1, H)`.
+# `self.W_q.weight` has shape `(H, query_size)`, and `self.w_v.weight` has shape `(1, H)`.
 #
 # **Worked number.** One query $(1, 0)$ gives two *equal* keys $(1)$ the same score, whatever the
 # weights of the layers. The attention weights are $(0.5, 0.5)$, and the values 10 and 20 give 15.

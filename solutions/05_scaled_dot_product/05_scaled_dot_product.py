@@ -196,8 +196,8 @@ plotting.show(plotting.diagram_strip("attention", lit="scores", shapes=shapes))
 # %% [markdown]
 # ### Exercise: `score_variance`
 #
-# - **Takes** `d`; `num_samples`, the number of pairs; `scaled`, a bool; and `generator`, a
-#   `torch.Generator`. Draw all random numbers from it.
+# - **Takes** `d`, `num_samples`, `scaled` and `generator`. Draw all random numbers from this
+#   `torch.Generator`.
 # - **Returns** the variance of $q \cdot k$ (of $q \cdot k / \sqrt{d}$ if `scaled`) over
 #   `num_samples` independent pairs of standard normal vectors, as a Python `float`.
 #
@@ -551,16 +551,14 @@ assert added[0, 1:].sum() > 0.2  # the future is still there
 # %% [markdown]
 # ### Exercise: `numpy_attention`
 #
-# - **Takes** NumPy arrays `queries` `(n, d)`, `keys` `(m, d)`, `values` `(m, v)`, and optionally
-#   `mask`, bool, broadcastable to `(n, m)`, True = may attend.
-# - **Returns** `(outputs, attention_weights)`, of shapes `(n, v)` and `(n, m)`. A query that may
-#   attend to no key gets zeros in both.
-#
-# Large scores must not overflow. Masked keys and values have no effect, whatever they contain.
+# - **Takes** NumPy arrays `queries` `(n, d)`, `keys` `(m, d)`, `values` `(m, v)`, and optionally a
+#   bool `mask`, broadcastable to `(n, m)`.
+# - **Returns** `outputs` `(n, v)` and `attention_weights` `(n, m)`.
+# - A query that may attend to no key gets zeros in both. Large scores must not overflow. Masked
+#   keys and values have no effect, whatever they contain.
 #
 # **Worked number.** The query and the keys from section 1, with the values 7, 14 and 0, give the
-# output $4/7 \cdot 7 + 2/7 \cdot 14 = 8$. With `mask = [[False, True, True]]` the weights are
-# $(0, 2/3, 1/3)$ and the output is $28/3$.
+# output $4/7 \cdot 7 + 2/7 \cdot 14 = 8$. With `mask = [[False, True, True]]` the output is $28/3$.
 
 # %%
 from course_lib.attention import numpy_attention
@@ -585,19 +583,19 @@ plotting.show(plotting.diagram_strip("attention", lit=lit, shapes=shapes))
 # %% [markdown]
 # ### Exercise: `scaled_dot_product_attention`
 #
-# - **Takes** `queries` `(..., n, d)`, `keys` `(..., m, d)`, `values` `(..., m, v)`, with any number
-#   of leading axes, including none. `valid_lens`, `(B,)` or `(B, n)`, and `mask`, bool,
-#   broadcastable to `(..., n, m)`, are optional. Lengths belong to the first axis, `B`, and apply
-#   to all axes between `B` and `n`. If both are given, a key must be allowed by both.
-# - **Returns** `(outputs, attention_weights)`, `(..., n, v)` and `(..., n, m)`. A query that may
-#   attend to no key gets zeros in both, and zero gradients. Masked keys and values have no effect,
-#   whatever they contain. Large scores do not overflow.
+# - **Takes** `queries` `(..., n, d)`, `keys` `(..., m, d)` and `values` `(..., m, v)` with the same
+#   leading axes, if any. `valid_lens`, `(B,)` or `(B, n)`, and a bool `mask`, broadcastable to
+#   `(..., n, m)`, are optional. Lengths belong to the first axis, `B`, and apply to all axes
+#   between `B` and `n`.
+# - **Returns** `outputs` `(..., n, v)` and `attention_weights` `(..., n, m)`.
+# - A query that may attend to no key gets zeros in both, and zero gradients. Masked keys and values
+#   have no effect, whatever they contain. Large scores must not overflow.
 #
 # Use `masked_softmax` from lesson 02. Do not call `F.scaled_dot_product_attention`.
 #
-# **Worked number.** With `queries = [[[2, 0, 0, 0]]]`, `keys = [[[1, 0, 0, 0], [0, 0, 0, 0]]]` and
-# `values = [[[10], [0]]]` the scores are 1 and 0, the weights 0.731 and 0.269, and the output is
-# 7.31. With `valid_lens = [1]` it is 10.
+# **Worked number.** `queries = [[[2, 0, 0, 0]]]`, `keys = [[[1, 0, 0, 0], [0, 0, 0, 0]]]` and
+# `values = [[[10], [0]]]` give the scores 1 and 0, the weights 0.731 and 0.269, and the output
+# 7.31. With `valid_lens = [1]` the output is 10.
 
 # %%
 from course_lib.attention import scaled_dot_product_attention
@@ -750,15 +748,14 @@ assert not torch.allclose(ours, theirs)
 # %% [markdown]
 # ### Exercise: `DotProductAttention`
 #
-# - **Created with** `dropout=0.0`, the probability of dropping a weight. The module has no
-#   parameters.
-# - **`forward(queries, keys, values, valid_lens=None, mask=None)`** takes the arguments of
-#   `scaled_dot_product_attention`. It returns only the outputs, and stores the weights of the call
-#   in `self.attention_weights`, before dropout and detached.
+# - **`forward`** takes the arguments of `scaled_dot_product_attention` and returns only the
+#   outputs. It stores the weights of the call in `self.attention_weights`, before dropout and
+#   detached.
 # - Dropout acts on the weights, in train mode only.
+# - The module has no parameters.
 #
 # **Worked number.** With `dropout=0.5`, in eval mode, the worked number of
-# `scaled_dot_product_attention` again gives 7.31, and the weights are 0.731 and 0.269.
+# `scaled_dot_product_attention` again gives 7.31.
 
 # %%
 from course_lib.attention import DotProductAttention
@@ -825,11 +822,10 @@ plotting.show(plotting.diagram_strip("attention", lit=("queries", "outputs"), sh
 # - **Returns** the Jacobian `(d, d)` of attention whose values are the keys. Entry $(a, b)$ is
 #   $\partial o_a / \partial q_b$, with fixed keys.
 #
-# You may use the formula or `torch.autograd.functional.jacobian`. Large scores do not overflow.
+# You may use the formula or `torch.autograd.functional.jacobian`. Large scores must not overflow.
 #
-# **Worked number.** Take `query = [0., 0., 0., 0.]` and the keys `[1, 0, 0, 0]` and `[3, 0, 0, 0]`.
-# The variance of the first feature is 1. Divided by $\sqrt{4}$, it gives 0.5 for entry (0, 0), and
-# all other entries are 0.
+# **Worked number.** For `query = [0., 0., 0., 0.]` and the keys `[1, 0, 0, 0]` and `[3, 0, 0, 0]`,
+# the variance of the first feature is 1. Entry (0, 0) is $1/\sqrt{4} = 0.5$, and all others are 0.
 
 # %%
 from course_lib.attention import jacobian_wrt_query
@@ -978,16 +974,14 @@ assert x.grad == 120 and abs(nearby - 120) < 0.1
 # ### Exercise: `attention_backward`
 #
 # - **Takes** `queries` `(n, d)`, `keys` `(m, d)`, `values` `(m, v)` and `grad_outputs` `(n, v)`.
-#   There are no masks.
 # - **Returns** `(grad_queries, grad_keys, grad_values)`, each of the shape of its input.
-# - Do not use autograd (`backward`, `torch.autograd.grad`, `torch.func`).
-#
-# Large scores do not overflow.
+# - Do not use autograd (`backward`, `torch.autograd.grad`, `torch.func`). Large scores must not
+#   overflow.
 #
 # **Worked number.** With the query `[0, 0, 0, 2]`, the keys `[1, 0, 0, 0]` and `[3, 0, 0, 0]`, the
-# values 1 and 3 and $G = 1$, the scores are 0 and $dS = (-1/2, 1/2)$ as above. So
-# $dQ = (-1/2 \cdot 1 + 1/2 \cdot 3)/2$ in the first feature: `[[0.5, 0, 0, 0]]`. In the last
-# feature, $dK$ is $\mp 1/2 \cdot 2 / 2$: $-0.5$ and $0.5$.
+# values 1 and 3 and $G = 1$, the scores are 0 and $dS = (-1/2, 1/2)$ as above. In the first
+# feature, $dQ$ is $(-1/2 \cdot 1 + 1/2 \cdot 3)/2 = 0.5$. In the last, $dK$ is $-0.5$ for the first
+# key and $0.5$ for the second.
 
 # %%
 from course_lib.attention import attention_backward

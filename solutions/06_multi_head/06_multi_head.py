@@ -182,12 +182,12 @@ for i, (q, block) in enumerate(zip(in_a_loop, at_once.chunk(3, dim=1), strict=Tr
 # ### Exercise: `split_heads`
 #
 # - **Takes** `x`, shape `(B, n, D)`, and `num_heads`.
-# - **Returns** shape `(B, h, n, D / h)`, differentiable in `x`. Head $i$ contains features $i d$ to
-#   $(i + 1) d - 1$ of every position.
+# - **Returns** shape `(B, h, n, D / h)`, differentiable in `x`. Head $i$ contains the $i$-th block
+#   of features of every position.
 # - **Raises** a `ValueError` if `num_heads` does not divide the number of features.
 #
 # **Worked number.** For `x = [[[1, 2, 3, 4], [5, 6, 7, 8]]]`, the table above,
-# `split_heads(x, 2)[0, 1]` is `[[3, 4], [7, 8]]`. `split_heads(x, 3)` raises a `ValueError`.
+# `split_heads(x, 2)[0, 1]` is `[[3, 4], [7, 8]]`.
 
 # %%
 from course_lib.attention import split_heads
@@ -265,7 +265,7 @@ plotting.show(plotting.diagram_strip("heads", lit="merge heads", shapes=shapes))
 #   heads in order.
 #
 # **Worked number.** `x = [[[[1, 2], [5, 6]], [[3, 4], [7, 8]]]]` gives
-# `[[[1, 2, 3, 4], [5, 6, 7, 8]]]`. For any `x`, `merge_heads(split_heads(x, num_heads))` is `x`.
+# `[[[1, 2, 3, 4], [5, 6, 7, 8]]]`. Merging undoes `split_heads`.
 
 # %%
 from course_lib.attention import merge_heads
@@ -328,23 +328,20 @@ plotting.show(plotting.diagram_strip("heads", lit="W_o", shapes=shapes))
 # %% [markdown]
 # ### Exercise: `MultiHeadAttention`
 #
-# Project, split, attend in all heads at once, merge, and project again.
-#
-# - **`__init__(embed_dim, num_heads, dropout=0.0, bias=False, *, device=None, dtype=None)`**
-#   creates `W_q`, `W_k`, `W_v` and `W_o`, each an `nn.Linear(embed_dim, embed_dim)`, with a bias
-#   only if `bias` is True. Pass `device` and `dtype` on to each layer.
-# - **`forward(queries, keys, values, valid_lens=None, mask=None)`** takes `queries` `(B, n, D)`,
-#   `keys` and `values` `(B, m, D)`, `valid_lens` `(B,)` or `(B, n)`, and `mask` in one of the three
-#   shapes above, True = may attend. It returns `(B, n, D)`. If lengths and a mask are both given, a
-#   key must be allowed by both. Masked keys and values have no effect. A query without an allowed
-#   key has weights of 0, and all gradients stay finite. Dropout acts on the weights, in train mode
+# - **`__init__`** creates `W_q`, `W_k`, `W_v` and `W_o`, each an `nn.Linear(embed_dim, embed_dim)`,
+#   with a bias only if `bias` is True. Pass `device` and `dtype` on to each layer.
+# - **`forward`** takes `queries` `(B, n, D)`, `keys` and `values` `(B, m, D)`, `valid_lens` `(B,)`
+#   or `(B, n)`, and `mask` in one of the three shapes above. It returns `(B, n, D)`. If lengths and
+#   a mask are both given, a key must be allowed by both. Dropout acts on the weights, in train mode
 #   only.
-# - **`self.attention_weights`** holds the weights of the module's own last call, in train and in
-#   eval mode, before dropout and detached, shape `(B, h, n, m)`.
+# - **`self.attention_weights`** holds the weights of the module's last call, in train and in eval
+#   mode, before dropout and detached, shape `(B, h, n, m)`.
+# - Masked keys and values have no effect. A query without an allowed key has weights of 0, and all
+#   gradients stay finite.
 #
 # **Worked number.** Take two heads, `embed_dim=4`, and identities for `W_v` and `W_o`. Two queries
-# of zeros score 0 with every key, so they give the keys $(1, 2, 3, 4)$ and $(5, 6, 7, 8)$ a weight
-# of ½ each. If these are also the values, both outputs are $(3, 4, 5, 6)$.
+# of zeros give the keys $(1, 2, 3, 4)$ and $(5, 6, 7, 8)$ a weight of ½ each. If these are also the
+# values, both outputs are $(3, 4, 5, 6)$.
 
 # %%
 from course_lib.attention import MultiHeadAttention
@@ -598,17 +595,16 @@ assert reference.in_proj_weight.shape == (3 * 64, 64)
 # %% [markdown]
 # ### Exercise: `load_into_torch`
 #
-# - **Takes** `mha`, a module with `nn.Linear` layers `W_q`, `W_k`, `W_v`, `W_o` (all with biases or
-#   all without), and `reference`, an `nn.MultiheadAttention` of the same size, with or without
-#   biases. If `mha` has biases, so does `reference`.
+# - **Takes** `mha`, a module with `nn.Linear` layers `W_q`, `W_k`, `W_v`, `W_o`, and `reference`,
+#   an `nn.MultiheadAttention` of the same size. Biases are in both modules, in neither, or only in
+#   `reference`.
 # - **Returns** nothing. Afterwards, `reference` computes what `mha` does. The weights are *copied*,
 #   so the two share no memory, and `mha` is unchanged. `reference` can still be trained, and both
 #   keep their mode, train or eval.
 #
 # **Worked number.** Take `embed_dim=2`, one head, zeros for `W_q` and `W_k`, 2 times the identity
 # for `W_v`, and 3 times the identity for `W_o`. In `reference`, a query of zeros weights both
-# values by ½, so the values $(1, 0)$ and $(0, 1)$ give $(3, 3)$. Row 2 of
-# `reference.in_proj_weight` is row 0 of `mha.W_k.weight`.
+# values by ½, so the values $(1, 0)$ and $(0, 1)$ give $(3, 3)$.
 
 # %%
 from course_lib.attention import load_into_torch
@@ -705,8 +701,7 @@ assert change.abs().max() < 1e-4
 # sign, is too large. nan is not equal to anything.
 #
 # **Worked number.** At $((1, 0), (2, -1), (0, 2))$ the result is True for `fn = lambda x: 2 * x`,
-# False for `fn = lambda x: x.cumsum(1)`, and False for `fn = lambda x: x.sort(1).values`, which is
-# invariant.
+# and False for `lambda x: x.cumsum(1)` and for `lambda x: x.sort(1).values`.
 
 # %%
 from course_lib.attention import is_permutation_equivariant
@@ -733,15 +728,12 @@ check("is_permutation_equivariant")
 # %% [markdown]
 # ### Exercise: `is_causal`
 #
-# - **Takes** `fn`, a function from `(B, n, D)` to `(B, n, ...)` without randomness, and `x`,
-#   `(B, n, D)`.
+# - **Takes** `fn` and `x`, as in `is_permutation_equivariant`. Compare outputs in the same way.
 # - **Returns** a Python `bool`: True if, in every item, no output depends on a later position.
 #
-# Compare outputs as in `is_permutation_equivariant`.
-#
 # **Worked number.** At $((1, 0), (2, -1), (0, 2))$ again, the result is True for
-# `fn = lambda x: x.cumsum(1)`, False for `fn = lambda x: x.flip(1)`, and False for
-# `fn = lambda x: x.roll(-1, 1)`, which returns the next position.
+# `fn = lambda x: x.cumsum(1)`, and False for `lambda x: x.flip(1)` and for
+# `lambda x: x.roll(-1, 1)`, which returns the next position.
 
 # %%
 from course_lib.attention import is_causal
@@ -798,7 +790,7 @@ plotting.show(plotting.diagram_strip("heads", lit=("queries", "keys", "values"),
 #
 # - **Takes** `num_positions` and `embed_dim`.
 # - **Returns** a floating-point tensor `(num_positions, embed_dim)`, float32 or float64. Positions
-#   start at 0, even columns contain sines, and odd columns contain cosines.
+#   start at 0.
 #
 # **Worked number.** `positional_encoding(2, 3)[1]` has the speeds $1$ and $10000^{-2/3} = 0.0022$
 # and is $(0.8415, 0.5403, 0.0022)$.
@@ -872,9 +864,9 @@ assert products.argmax(dim=1).tolist() == list(range(50))
 # %% [markdown]
 # ### Exercise: `shift_matrix`
 #
-# - **Takes** `offset`, an integer $s$ (negative to go back), and `embed_dim`, which is even.
-# - **Returns** $R_s$, a floating-point tensor `(embed_dim, embed_dim)`. It multiplies from the
-#   left, so the encoding of a position is a column vector of length `embed_dim`.
+# - **Takes** `offset`, an integer $s$ (negative to go back), and an even `embed_dim`.
+# - **Returns** $R_s$, a floating-point tensor `(embed_dim, embed_dim)`. It multiplies the encoding
+#   of a position, a column vector, from the left.
 #
 # **Worked number.** `shift_matrix(1, 2)` times the encoding of position 0 gives that of position 1,
 # so $(0, 1)$ becomes $(0.8415, 0.5403)$. `shift_matrix(0, 4)` is the identity.

@@ -39,7 +39,8 @@ def _probes(rng) -> list[Probe]:
         edge("with_gradients", **_map(rng, 4, 3, requires_grad=True)).says(
             "Weights that require gradients, as they do during training, must work."
         ),
-        edge("float32", **_map(rng, 3, 2, 5), **FLOAT32).says("Float32 weights must work."),
+        edge("batch", **_map(rng, 3, 2, 5)).says("A map (batch, n, m) without heads must work."),
+        edge("float32", **_map(rng, 4, 3), **FLOAT32).says("Float32 weights must work."),
     ]
 
 

@@ -347,8 +347,10 @@ check("masking_equals_deleting")
 # <details><summary>Answer</summary>
 #
 # A module that prefers the middle key passes if you only reverse the keys. One that looks at
-# neighbors (in a circle) passes if you only rotate them. So try many random orders, drawn from a
-# generator of your own.
+# neighbors (in a circle) passes if you only rotate them. Swapping one pair of neighbors at a time is
+# not enough either: for scores $(4, 3, 2, 1)$, $\operatorname{relu}(\text{last} - \text{first})$ is
+# 0 after every such swap, and 3 after a reversal. So try many random orders, drawn from a generator
+# of your own.
 #
 # </details>
 

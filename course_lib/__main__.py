@@ -21,7 +21,7 @@ def python_problem(version):
 
 
 def run_verb(arguments):
-    """Run `course VERB` in this process, in which all that it needs can be imported."""
+    """Run `course VERB` in this process, which can import everything that it needs."""
     from course_lib.cli.main import main
 
     return main(arguments)

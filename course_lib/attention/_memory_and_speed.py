@@ -29,7 +29,7 @@ def softmax_statistics(
 
     Source: Milakov & Gimelshein 2018, algorithm 3, https://arxiv.org/abs/1805.02867
     """
-    maxima, totals = torch.tensor(-math.inf), torch.tensor(0.0)  # of nothing: of any shape
+    maxima, totals = torch.tensor(-math.inf), torch.tensor(0.0)  # scalars fit any rows
     for block in blocks:
         larger = torch.maximum(maxima, block.amax(dim=-1))  # (*rows)
         shift = larger.masked_fill(larger == -math.inf, 0.0)  # -inf - (-inf) would be NaN

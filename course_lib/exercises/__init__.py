@@ -1,9 +1,9 @@
-"""The exercises: one file each, `LESSON/EXERCISE.py`, found by its name.
+"""The exercises, each in a file `LESSON/EXERCISE.py` that is found by its name.
 
-A lesson's `__init__.py` defines LESSON, with the order of its exercises; each exercise's file
-defines EXERCISE. Files that start with an underscore are not exercises; their neighbours use them.
-Points and stars are those of course.toml where a class sets its own: see `course_toml`. The course
-folder is the one around the working directory unless `root` names another.
+A lesson's `__init__.py` defines LESSON, with the order of its exercises. Each exercise's file
+defines EXERCISE. Files that start with an underscore are not exercises but are used by their
+neighbors. Points and stars come from course.toml if a class sets its own (see `course_toml`). The
+course folder is the one around the working directory unless `root` names another.
 """
 
 import dataclasses
@@ -51,13 +51,13 @@ def find(name: str, root: Path | None = None) -> Exercise:
 
 
 def class_settings(root: Path | None = None) -> ClassSettings:
-    """Return the points and stars that a class sets for itself."""
+    """Return the points and stars that a class overrides."""
     together = [slug for slug, lesson in _lessons().items() if lesson.integration]
     return read_settings(root, names(), together)
 
 
 def points_set_by_the_class(root: Path | None = None) -> dict[str, float]:
-    """Return what the exercises that course.toml names count, 0 with a star."""
+    """Return the points of exercises that course.toml names, 0 for starred ones."""
     settings = class_settings(root)
     found = [_find(name, settings) for name in {*settings.points, *settings.starred}]
     return {one.name: 0 if one.starred else one.points for one in found}

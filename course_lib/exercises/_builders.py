@@ -1,4 +1,4 @@
-"""Builders that state a probe or a known mistake first, and its sentence after it."""
+"""Builders of probes and known mistakes, which add the sentence for students last."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
@@ -9,9 +9,9 @@ import numpy as np
 from course_lib.checks.judge.definitions import Mistake
 from course_lib.checks.observe.probe import Array, Probe, tensor
 
-Given = dict[str, Any]  # arguments of a call, or fields of its probe, by their names
+Given = dict[str, Any]  # arguments of a call or fields of its probe, by name
 
-# What probes of several exercises are given, and what is said of them.
+# Arguments and sentences of probes in several exercises.
 FLOAT32: Given = {"dtype": "float32", "tolerance": 1e-4}
 BETWEEN: Given = {"scenario": "between_calls"}
 INDEPENDENT = (
@@ -70,7 +70,7 @@ _LARGEST = {dtype: float(np.finfo(dtype).max) for dtype in ("float16", "float32"
 
 
 def at_the_largest(make: Callable[[float], Mapping]) -> list[Probe]:
-    """Put the largest numbers of each dtype, as `make(size)` does, where they have no effect."""
+    """Put the largest numbers of each dtype where they have no effect, with `make(size)`."""
     return [
         edge(f"largest_{dtype}", **make(largest), dtype=dtype).says(
             f"In {dtype}, too, what is masked has no effect, whatever it contains."
@@ -100,7 +100,7 @@ RESHAPED = (
 
 
 def in_steps(**right: Any) -> Callable[[Callable], Callable[..., Any]]:
-    """Give the correct steps as defaults to a function that makes a model from its steps."""
+    """Make the correct steps the defaults of a function that makes a model from its steps."""
 
     def with_right(make: Callable) -> Callable:
         def changed(*first: Any, **changes: Any) -> Any:

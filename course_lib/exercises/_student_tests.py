@@ -1,9 +1,9 @@
 """Probes and messages for the five exercises in which students write a test.
 
-Lesson 06 asks for tests of functions and lesson 07 for tests of modules. Each probe hands two
-objects to the test, which must say True or False of each. The edges are the same in all five
-exercises: results that differ by rounding, and results that are off at one place, in one direction
-or by a hundredth.
+Lesson 06 asks for tests of functions and lesson 07 for tests of modules. Each probe calls the test
+on two objects, and the test must return True or False for each. The edges are the same in all five
+exercises: results that differ by rounding, and results that are wrong at one position, in one
+direction or by one percent.
 """
 
 import dataclasses
@@ -59,7 +59,7 @@ def mistakes_of_comparisons(make: Callable[..., Callable]) -> tuple[Mistake, ...
 
 ANSWERS = tuple(Returned(f"result for object_{i}", "bool") for i in (1, 2))
 _MIXED = "mixed"
-# name: (amount, direction, item, row) of what is off, and how the object is described.
+# name: (amount, direction, item, row) of the error, and the description of the object.
 _NUDGES = {
     "a_hundredth": ((0.01, _MIXED, None, None), "whose outputs are wrong by only 0.01"),
     "all_larger": ((1.0, "all", None, None), "whose outputs are all too large"),
@@ -73,7 +73,7 @@ _NUDGES = {
     "one_entry": ((0.01, "first", 0, 0), "in which only one entry is wrong, by 0.01"),
     "turns_nan": ((np.nan, _MIXED, None, None), "whose outputs become NaN"),
 }
-_MISSED = {  # what a test misses by accepting one of these
+_MISSED = {  # what a test overlooks if it accepts one
     **dict.fromkeys(("all_larger", "all_smaller", "features_cancel", "a_hundredth"), "errors_pass"),
     **dict.fromkeys(("first_item", "last_item"), "item_left_out"),
     **dict.fromkeys(("first_row", "last_row"), "row_left_out"),
@@ -148,14 +148,14 @@ def name_of(built: Built) -> str:
 
 
 def question(name, *objects, part="values", says="", dtype=None, **inputs) -> Probe:
-    """Return a probe that asks the test about these objects, with the inputs given by name."""
+    """Return a probe that runs the test on these objects, with the inputs given by name."""
     objects = [dataclasses.replace(built, says=described(built, name)) for built in objects]
     args = {f"object_{i}": built for i, built in enumerate(objects, start=1)} | inputs
     return Probe(name, says, part, args, dtype=dtype, scenario="ask_about_each", compare="judged")
 
 
 def _edges(nudged, rounding, inputs) -> list[Probe]:
-    """Return the probes of the tolerance, one for each way to look away."""
+    """Return the probes of the tolerance, one for each way to overlook an error."""
     probes = [question("rounding", *rounding, part="edges", dtype="float32", **inputs(None, None))]
     for name, ((amount, towards, item, row), _) in _NUDGES.items():
         pair = nudged(0.0, towards, row), nudged(amount, towards, row)
@@ -165,7 +165,7 @@ def _edges(nudged, rounding, inputs) -> list[Probe]:
 
 
 def direction(name: str, size: int) -> list[float]:
-    """Return a factor for each feature; in "mixed" and "cancel", two have opposite signs."""
+    """Return a factor for each feature. In "mixed" and "cancel", two have opposite signs."""
     if name == _MIXED:
         return np.resize([1.0, -0.6, 0.35], size).tolist()
     factors = np.ones(size) if name == "all" else np.zeros(size)
@@ -198,7 +198,7 @@ def nudged_module(rng, of, amount, towards="mixed", mode="both", training=False)
 
 
 def in_train_mode(rng, of, **inputs) -> Probe:
-    """Return a probe with modules that are off in one mode only, handed over in both modes."""
+    """Return a probe with modules that are wrong in one mode only, tested in both modes."""
     sound = nudged_module(rng, of, 1.0, mode="eval", training=True)
     broken = nudged_module(rng, of, 1.0, mode="train", training=True)
     return question("train_mode", broken, sound, **inputs)
@@ -240,7 +240,7 @@ def _marks(num_items, num_rows, item, row, alternate) -> np.ndarray:
 
 
 def lengths_of(rng, m=5, b=3) -> Array:
-    """Draw lengths that differ and leave pads."""
+    """Draw different lengths that leave padding."""
     return tensor(rng.permutation(np.arange(1, m))[:b])
 
 
@@ -250,7 +250,7 @@ def functions(*names) -> list[Built]:
 
 
 def function_edges(rng, of, broken, last_row) -> list[Probe]:
-    """Return the probes of a function; `last_row` is the last output, from the end, that is off."""
+    """Return the probes of a function. `last_row` counts the last wrong output from the end."""
 
     def nudged(amount, towards, row) -> Built:
         at = last_row if row == -1 else row
@@ -260,7 +260,7 @@ def function_edges(rng, of, broken, last_row) -> list[Probe]:
     def inputs(item, row, alternate=True) -> Given:
         x = np.full((4, 6, 3), 0.37)
         x[..., 0] = _marks(4, 6, item, None, alternate and row is None)
-        x[..., 1] = np.arange(6) - 2.0 + rng.uniform(0.1, 0.5, (4, 6))  # none is near 0
+        x[..., 1] = np.arange(6) - 2.0 + rng.uniform(0.1, 0.5, (4, 6))  # none near 0
         return {"x": tensor(x)}
 
     return _edges(nudged, functions("rounding", broken), inputs)
@@ -320,17 +320,17 @@ DESCRIBED = {
 
 
 def tally(to_reveal: str, to_accept: str) -> Callable[..., str]:
-    """Count how many objects the test reveals that it must, and how many right ones it accuses.
+    """Count the broken objects that the test detects, and the correct ones that it rejects.
 
-    An object about which it said nothing, because of an error, is neither revealed nor accused.
+    An object for which it raised an error counts as neither.
 
     Args:
-        to_reveal: what the objects are called that the test must say False of.
-        to_accept: what those are called that it must say True of.
+        to_reveal: the name for objects for which the test must return False.
+        to_accept: the name for objects for which it must return True.
     """
 
     def sentence(runs, outcomes) -> str:
-        said: dict[bool, list[bool]] = {True: [], False: []}  # by what is right: is it False?
+        said: dict[bool, list[bool]] = {True: [], False: []}  # keys: correct result
         for probe, expected in runs:
             outputs = outcomes[probe.name][0].outputs
             answers = outputs.items.values() if outputs is not None else ()

@@ -1,4 +1,4 @@
-"""What lesson 10's language models learn from, and a score of their heads."""
+"""Training data for lesson 10's language models, and a score of their heads."""
 
 from collections.abc import Iterator
 

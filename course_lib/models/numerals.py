@@ -1,7 +1,7 @@
-"""Numbers in words, by rule: German and French to read, English to write.
+"""Write numbers as German, French and English words.
 
-German says the ones before the tens ("dreiundvierzig"), French counts some tens in twenties
-("quatre-vingt-onze"); English does neither, so a translator has to move and to combine.
+German puts the ones before the tens ("dreiundvierzig"), and French counts some tens in twenties
+("quatre-vingt-onze"). English does neither, so a translator has to reorder and combine.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -10,7 +10,7 @@ from random import Random
 import torch
 from torch import Tensor
 
-Pairs = tuple[list[Tensor], list[Tensor]]  # what goes in, and what shall come out
+Pairs = tuple[list[Tensor], list[Tensor]]  # inputs and targets
 
 LARGEST = 9999
 PAD, START, END = "<pad>", "<start>", "<end>"
@@ -20,7 +20,7 @@ def _words(text: str) -> list[str]:
     return text.split()
 
 
-_SHARES = (1, 6, 6, 7)  # of numbers with one, two, three and four digits in a batch
+_SHARES = (1, 6, 6, 7)  # of numbers with one to four digits in a batch
 
 _GERMAN = _words(
     "null ein zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn "
@@ -109,7 +109,7 @@ def _rest(say: Callable[[int], str], number: int, join: str = "") -> str:
 
 
 class Vocabulary:
-    """Characters or words and their ids: `<pad>` is 0, then what is given, each once, in order."""
+    """Characters or words and their ids. `<pad>` is 0, and the given tokens follow in order."""
 
     def __init__(self, tokens: Iterable[str]):
         self.tokens = [PAD, *dict.fromkeys(tokens)]
@@ -139,12 +139,12 @@ class Numerals:
 
     Args:
         language: "german" or "french".
-        numbers: which ones; all from 1 to 9999 if not given.
+        numbers: the numbers; by default all from 1 to 9999.
 
     Attributes:
         source: the `Vocabulary` of characters.
         target: the `Vocabulary` of English words, with `<start>` and `<end>`.
-        unseen: 500 numbers that `batches` never shows; `seen` has the rest.
+        unseen: 500 numbers that `batches` never yields. `seen` has the rest.
     """
 
     def __init__(self, language: str = "german", numbers: Sequence[int] | None = None):
@@ -160,11 +160,11 @@ class Numerals:
         self.unseen, self.seen = numbers[:held_out], numbers[held_out:]
 
     def source_ids(self, text: str | int) -> Tensor:
-        """Return the characters of a numeral, written or as a number, `(m,)`."""
+        """Return the ids of the characters of a numeral, given as text or number, `(m,)`."""
         return self.source.ids(self.say(text) if isinstance(text, int) else text.lower().strip())
 
     def target_ids(self, number: int) -> Tensor:
-        """Return the English words of `number` and `<end>`, `(t,)`."""
+        """Return the ids of the English words of `number` and of `<end>`, `(t,)`."""
         return self.target.ids([*_english(number), END])
 
     def pair(self, number: int) -> tuple[Tensor, Tensor]:
@@ -174,7 +174,7 @@ class Numerals:
     def batches(self, size: int, generator: torch.Generator) -> Iterator[Pairs]:
         """Yield random pairs of seen numbers without end, `size` at a time.
 
-        How many digits a number has is drawn first: otherwise nine of ten would have four.
+        The number of digits is drawn first. Otherwise nine of ten numbers would have four.
         """
         by_digits = [[n for n in self.seen if len(str(n)) == k] for k in range(1, 5)]
         chance = torch.tensor([float(w * bool(n)) for w, n in zip(_SHARES, by_digits, strict=True)])

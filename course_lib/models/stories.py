@@ -1,4 +1,4 @@
-"""Short stories made by rule, which lesson 10's language models learn to write.
+"""Generate short stories, which lesson 10's language models learn to write.
 
 Every story invents the names of its two characters. A model that writes a name for the second time
 therefore has to look it up in the text, so the stories reward heads that copy.

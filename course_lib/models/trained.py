@@ -1,7 +1,7 @@
-"""Small models as `course train` stored them: a translator, an induction model and a writer.
+"""Load the models that `course train` stored: a translator, an induction model and a writer.
 
-Their weights are NumPy archives in half precision, of arrays under the names of the modules; no
-code is in them. Where a model is needed whose parts a reader wrote, the parts are given.
+Their weights are NumPy archives in half precision, without code, whose arrays have the names of the
+parameters. A model whose parts the reader writes is passed as an argument.
 """
 
 import base64
@@ -38,7 +38,7 @@ def weights(name: str) -> dict[str, np.ndarray]:
 
 
 def trained_translator(numerals: Numerals) -> Translator:
-    """Return lesson 00's translator as it was stored, which translates `Numerals()`."""
+    """Return lesson 00's stored translator, which translates `Numerals()`."""
     return filled(new_translator(numerals), weights(TRANSLATOR))
 
 
@@ -74,10 +74,11 @@ def live_translator(*, yours: Translator | None = None) -> Plot:
     Without scripts, the attention of one example remains.
 
     Args:
-        yours: a model made by `new_translator` or as in lesson 09, to be chosen beside the stored
-            one. Only in a live kernel: its weights would make a stored page too large.
+        yours: a model made by `new_translator` or as in lesson 09, as an alternative to the stored
+            one. It is only shown in a live kernel, because its weights would make a stored page too
+            large.
     """
-    parts = "drei", "und", "vierzig"  # each stands for another English word
+    parts = "drei", "und", "vierzig"  # each corresponds to another English word
     numerals = Numerals()
     model = trained_translator(numerals)
     packed = {"": _packed(model.state_dict())}
@@ -115,7 +116,7 @@ def live_translator(*, yours: Translator | None = None) -> Plot:
 
 
 def _as_in_torch(model: Translator) -> dict[str, torch.Tensor]:
-    """Return a translator's weights, stacked and named as `nn.MultiheadAttention` has them."""
+    """Return a translator's weights, stacked and named as in `nn.MultiheadAttention`."""
     weights = {"positions": model.positions}
     for name, array in model.state_dict().items():
         name = name.replace("attention.attention", "attention")  # inside `Nearby`
@@ -131,8 +132,8 @@ def _as_in_torch(model: Translator) -> dict[str, torch.Tensor]:
 def live_induction(model: Any) -> Plot:
     """Return a model of letters that runs in the page on any text that the reader types.
 
-    Without scripts, the page shows the head of the last layer that attends most to the letter that
-    followed the last letter before. `model` is such as `trained_induction` gives.
+    Without scripts, the page shows the head of the last layer that attends most to the letter after
+    the last letter's earlier occurrence. `model` is a result of `trained_induction`.
     """
     text = "KTQBXKTQ"
     follows = text.index(text[-1]) + 1
@@ -162,7 +163,7 @@ def live_induction(model: Any) -> Plot:
 
 
 def _packed(weights: Mapping[str, torch.Tensor]) -> dict[str, Any]:
-    """Pack names with counts, and all numbers in half precision, little-endian, as base64."""
+    """Pack names with counts, and all numbers as base64 of little-endian half precision."""
     arrays = {name: array.detach().cpu().numpy().astype("<f2") for name, array in weights.items()}
     numbers = b"".join(array.tobytes() for array in arrays.values())
     return {

@@ -1,4 +1,4 @@
-"""Train a small model with Adam and a learning rate that rises and falls again."""
+"""Train a small model with Adam and a learning rate that rises and falls."""
 
 from collections.abc import Callable
 
@@ -19,21 +19,21 @@ def train(
 ) -> Tensor:
     """Train `model` in place behind a progress bar, and leave it in eval mode.
 
-    Interrupting (Kernel, Interrupt) ends the training early and keeps what was learned. Where the
-    weights and the batches come from seeded generators, the result is the same on the same machine.
+    Interrupting (Kernel, Interrupt) ends the training early and keeps the weights so far. If
+    weights and batches come from seeded generators, the result is reproducible on the same machine.
 
     Args:
-        model: its parameters are learned.
-        next_loss: the loss of one more batch, a scalar.
-        num_steps: how many batches.
-        max_lr: the learning rate in the middle of the one cycle.
-        label: stands before the bar.
+        model: the module to train.
+        next_loss: returns the loss of one more batch, a scalar.
+        num_steps: the number of batches.
+        max_lr: the largest learning rate, in the middle of the cycle.
+        label: the text before the bar.
         watch: called after every step with the number of steps so far and the loss, in eval mode
-            and without gradients, such as `plotting.watch_training` returns; it takes the place
-            of the bar.
+            and without gradients, instead of showing the bar. `plotting.watch_training` returns
+            such a function.
 
     Returns:
-        The losses, one a step taken, on the CPU.
+        The losses of all steps, on the CPU.
 
     Source: Smith and Topin 2018, one-cycle learning rate, https://arxiv.org/abs/1708.07120
     """

@@ -10,14 +10,14 @@ from course_lib.models.numerals import END, PAD, START, Numerals
 
 
 class Translator(nn.Module):
-    """Characters in, English words out, by attention alone.
+    """A translator from characters to English words that uses only attention.
 
     Args:
-        numerals: gives the two vocabularies.
+        numerals: the source of the two vocabularies.
         encoder: called as `encoder(x, valid_lens)`, such as an `EncoderBlock`.
         decoder: called as `decoder(y, memory, valid_lens)`, such as a `DecoderBlock`.
-        positions: `(longest, embed_dim)`, added to characters and words; zeros for none, an
-            `nn.Parameter` is learned.
+        positions: `(longest, embed_dim)`, added to characters and words. Use zeros for none, or an
+            `nn.Parameter` to learn them.
 
     Attributes:
         start, end, pad: ids of the target vocabulary.
@@ -81,13 +81,13 @@ class Translator(nn.Module):
 
 
 class Nearby(nn.Module):
-    """Self-attention that sees at most `window` positions to each side, as `whole_game.Reader`.
+    """Self-attention to at most `window` positions on each side, as in `whole_game.Reader`.
 
     It wraps an encoder's attention: `encoder.attention = Nearby(encoder.attention)`.
 
     Args:
         attention: called as `attention(queries, keys, values, valid_lens, mask)`.
-        window: how far a position sees; 0 is itself only.
+        window: the largest distance between positions. 0 means only the position itself.
 
     Source: Beltagy, Peters and Cohan 2020, sliding windows, https://arxiv.org/abs/2004.05150
     """
@@ -106,7 +106,7 @@ class Nearby(nn.Module):
 
 
 class RecurrentTranslator(nn.Module):
-    """A translator without attention, in which one vector of `embed_dim` numbers is the source.
+    """A translator without attention that reads the source into a vector of `embed_dim` numbers.
 
     A GRU reads the characters. A second GRU starts from its last state and writes the words.
 
@@ -137,7 +137,7 @@ class RecurrentTranslator(nn.Module):
 
 
 def keep(memory: Tensor, valid_lens: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Move the positions that may be attended to the front; return the memory and their number."""
+    """Move the allowed positions to the front, and return the memory and their number."""
     kept = mask & (torch.arange(memory.shape[1], device=memory.device) < valid_lens[:, None])
     order = kept.int().argsort(dim=1, descending=True, stable=True)
     return memory.gather(1, order[:, :, None].expand_as(memory)), kept.sum(1)

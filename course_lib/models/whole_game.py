@@ -1,4 +1,4 @@
-"""Lesson 00's translator, made of PyTorch's own parts; lesson 09 makes one of the reader's."""
+"""Lesson 00's translator, made of PyTorch's parts. Lesson 09 uses the reader's own parts."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -18,9 +18,9 @@ EMBED_DIM, NUM_HEADS, HIDDEN_DIM, WINDOW, LONGEST = 64, 4, 256, 4, 64
 
 
 class Reader(nn.Module):
-    """Encoder block in which each character attends to those at most `WINDOW` away.
+    """An encoder block in which each character attends to those at most `WINDOW` away.
 
-    What the model knows of a character then stays near it, so a map over characters can be read.
+    Information about a character then stays near it, so a map over characters is readable.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Reader(nn.Module):
 
 
 class Writer(nn.Module):
-    """Decoder block in which each word attends to the words before it, then to the characters."""
+    """A decoder block in which each word attends to the words before it, then to the characters."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class Across(nn.MultiheadAttention):
         super().__init__(embed_dim, 1, batch_first=True)
 
     def forward(self, y: Tensor, memory: Tensor, valid_lens: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride] - called by Writer alone
-        """Return `(batch, t, embed_dim)`; `attention_weights` is then `(batch, t, m)`."""
+        """Return `(batch, t, embed_dim)`, and keep `(batch, t, m)` in `attention_weights`."""
         places = torch.arange(memory.shape[1], device=memory.device)
         padding = places >= valid_lens[:, None]
         outputs, weights = super().forward(y, memory, memory, key_padding_mask=padding)
@@ -88,7 +88,7 @@ class OwnAttention(nn.Module):
     Args:
         trained: the attention whose projections stay in use.
         attend: called as `attend(queries, keys, values, valid_lens)`, with the projected queries
-            `(batch, t, embed_dim)`, keys and values `(batch, m, embed_dim)`. Returns the outputs
+            `(batch, t, embed_dim)`, keys and values `(batch, m, embed_dim)`. It returns the outputs
             `(batch, t, embed_dim)` and the attention weights `(batch, t, m)`.
     """
 
@@ -97,24 +97,24 @@ class OwnAttention(nn.Module):
         self.trained, self.attend = trained, attend
 
     def forward(self, y: Tensor, memory: Tensor, valid_lens: Tensor) -> Tensor:
-        """Return the outputs `(batch, t, embed_dim)`; keep the weights in `attention_weights`."""
+        """Return the outputs `(batch, t, embed_dim)`. Keep the weights in `attention_weights`."""
         outputs, weights = self.attend(*self.trained.projected(y, memory), valid_lens)
         self.attention_weights = weights.detach()
         return self.trained.out_proj(outputs)
 
 
 def use_attention(model: Translator, attend: Callable[..., tuple[Tensor, Tensor]]) -> None:
-    """Make a trained translator compute its cross-attention with a function, see `OwnAttention`."""
+    """Make a trained translator compute its cross-attention with a function, by `OwnAttention`."""
     model.decoder.cross_attention = OwnAttention(_trained_attention(model), attend)
 
 
 def use_module(model: Translator, module: nn.Module) -> None:
-    """Make a trained translator compute its cross-attention with a module, which it then trains.
+    """Make a trained translator use a module for its cross-attention, which training then updates.
 
-    The module is called as a function is. It returns the outputs and keeps `attention_weights`.
+    The module is called like a function. It returns the outputs and keeps `attention_weights`.
     """
     use_attention(model, lambda *inputs: (module(*inputs), module.attention_weights))  # pyright: ignore[reportArgumentType] - weights are a tensor
-    model.decoder.cross_attention.module = module  # which registers its parameters  # pyright: ignore[reportAttributeAccessIssue] - it is a module
+    model.decoder.cross_attention.module = module  # registers its parameters  # pyright: ignore[reportAttributeAccessIssue] - it is a module
 
 
 def use_softmax(model: Translator, softmax: Callable[[Tensor, Tensor], Tensor]) -> None:
@@ -149,12 +149,12 @@ class CrossAttentionInputs(NamedTuple):
 def cross_attention_inputs(
     model: Translator, numerals: Numerals, numbers: Sequence[int]
 ) -> CrossAttentionInputs:
-    """Return what the words compare with the characters while a translator writes these numbers.
+    """Return the inputs of cross-attention while a translator writes these numbers.
 
     Afterwards, `model.maps` holds the attention weights.
 
-    The model reads the correct words so far. Each number is an item, and there are as many queries
-    as the longest of them has words.
+    The model reads the correct words so far. Each number is an item, with as many queries as the
+    longest number has words.
     """
     pairs = [numerals.pair(number) for number in numbers]
     source = pad_sequence([letters for letters, _ in pairs], batch_first=True)
@@ -171,7 +171,7 @@ def cross_attention_inputs(
 
 
 def new_translator(numerals: Numerals) -> Translator:
-    """Return an untrained translator, always the same; keep torch's global generator."""
+    """Return an untrained translator, always the same, without using torch's global generator."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         positions = nn.Parameter(0.1 * torch.randn(LONGEST, EMBED_DIM))
@@ -187,11 +187,11 @@ def train_translator(
     max_lr: float = 4e-3,
     watch: int | None = None,
 ) -> Tensor:
-    """Train on random numbers, for some twenty seconds, and return the loss of each step.
+    """Train on random numbers for about twenty seconds, and return the loss of each step.
 
     Args:
-        num_steps, batch: how many batches, and how many numerals in each.
-        max_lr: the learning rate in the middle of the cycle.
+        num_steps, batch: the number of batches, and of numerals in each.
+        max_lr: the largest learning rate, in the middle of the cycle.
         watch: a number whose translation a figure shows while the model learns.
     """
     device = next(model.parameters()).device
@@ -226,7 +226,7 @@ def translate(model: Translator, numerals: Numerals, text: str | int) -> tuple[l
     """Translate a numeral or a number by writing the most likely next word until the model ends.
 
     Returns:
-        The words, and the map `(len(words), num_characters)`: how much each looked at what.
+        The words, and the map `(len(words), num_characters)` of their attention weights.
     """
     if text == "" or str(text).isspace():
         raise ValueError("There is nothing to translate; type a numeral such as 'dreiundvierzig'.")

@@ -1,7 +1,7 @@
-"""Every figure the lessons draw: pure functions from data to a `Plot` (picture, words and data).
+"""The figures of the lessons: pure functions from data to a `Plot` (picture, words and data).
 
-`show(heatmap(weights))` displays one; `interactive(draw, ...)` puts controls in front of a drawing
-function, which a kernel or, without one, the page itself answers.
+`show(heatmap(weights))` displays one. `interactive(draw, ...)` adds controls to a drawing function,
+which runs in a kernel or, without one, has been run for all choices.
 """
 
 from course_lib.plotting.additive_attention import feature_cube

@@ -1,4 +1,4 @@
-"""Lesson 04's own figure: the features of every pair, one slice for each hidden feature."""
+"""The figure of lesson 04: the features of every pair, one slice for each hidden feature."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ def feature_cube(projected_queries: Any, projected_keys: Any, w_v: Any) -> Plot:
     """Draw tanh(query + key) for every pair of one item, a slice per feature, then the scores.
 
     Each slice has the projected query in front of its row and the projected key below its
-    column, so that a reader can add the two; the last map is the sum of the slices, weighted.
+    column, so that a reader can add the two. The last map is the weighted sum of the slices.
 
     Args:
         projected_queries: `(num_queries, num_hiddens)`, at most 4 hidden features.

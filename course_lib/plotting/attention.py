@@ -1,11 +1,10 @@
 """Draw the attention viewer: keys in a row, queries below, and an arc for each weight.
 
-`attention_data` reads the arguments and says what they show. This module draws the picture that
-remains without scripts, and attention.js replaces it where scripts run. All of them show the same
-rounded weights.
+`attention_data` reads the arguments and describes them. This module draws the still picture, and
+attention.js replaces it if scripts run. All show the same rounded weights.
 
-Places are grouped by their level of color into one `<path>` each, which keeps 60 x 60 weights
-small. Hatching is a path, not a pattern, since patterns have identifiers that pages share.
+All cells of one color share a `<path>`, which keeps a map of 60 x 60 weights small. Hatching is a
+path, not a pattern, because the identifiers of patterns could collide on a page.
 """
 
 import base64
@@ -23,21 +22,21 @@ from course_lib.plotting.colors import KEY, PLAIN, WEIGHT, of_values, rgb
 from course_lib.plotting.figures import ROWS_SHOWN, Live, Plot, Table
 from course_lib.plotting.svg import drawing, element, text
 
-WIDTH = 800  # at most, with the names of both sides
-SIDE = 58  # room for these names
-LINE, GAP = 46, 110  # height of a line of boxes with its numbers, and of the arcs
+WIDTH = 800  # maximum, including the names of both sides
+SIDE = 58  # width for these names
+LINE, GAP = 46, 110  # heights of a line of boxes with numbers, and of the arcs
 BOX, SMALLEST_BOX, LARGEST_BOX = 30, 21.0, 34.0
-STEPS = 16  # of color and width
-SHADE = 0.7  # of full color: words on it keep a contrast of 4.5:1 on light and dark pages
+STEPS = 16  # levels of color and width
+SHADE = 0.7  # opacity of full color, so that words on it keep a contrast of 4.5:1 on any page
 WIDEST_ARC = 6
 MOST_ARCS = 600
-FAINTEST_ARC = 0.02  # of the scale
+FAINTEST_ARC = 0.02  # relative to the scale
 MAPS_FROM = 4  # queries
 SMALL = 110
-MOST_STROKES = 200  # through the masked cells of a small map; beyond, they are gray only
-LETTER = 0.6  # the width of a letter, of its height
+MOST_STROKES = 200  # of hatching in a small map; beyond, masked cells are only gray
+LETTER = 0.6  # width of a letter, relative to its height
 
-MASKED = 4095  # for attention.js, as are the digits
+MASKED = 4095  # codes for attention.js, like the digits
 DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
 
@@ -50,24 +49,24 @@ def attention(
     title: str | None = None,
     heads: Sequence[str] | None = None,
 ) -> Plot:
-    """Draw the keys from left to right, the queries below, and an arc for each weight.
+    """Draw the keys in a row, the queries below, and an arc for each weight.
 
-    Each key has a box, which is shaded by its weight. Where scripts run, pointing at a word,
-    touching it or moving to it with the arrow keys shows its own weights and their numbers from
-    0.01 up, and Escape brings all back. The heat map is on a second tab. Heads are chosen by their
-    names, with small maps from four queries up. Without scripts a picture remains. Arcs, boxes and
-    cells are as wide and as colored as the weight, relative to 1, 0.5, 0.2 or 0.1, whichever the
-    largest weight still fits.
+    Each key has a box, which is shaded by its weight. If scripts run, pointing at a word, touching
+    it or moving to it with the arrow keys shows its own weights, with their numbers from 0.01 up,
+    and Escape shows all again. A second tab has the heat map. Heads are chosen by their names, with
+    small maps from four queries up. Without scripts, a picture remains. The width and color of
+    arcs, boxes and cells are proportional to the weight, relative to the smallest of 1, 0.5, 0.2
+    and 0.1 that the largest weight does not exceed.
 
     Args:
-        weights: `(num_queries, num_keys)` or `(num_heads, num_queries, num_keys)` numbers from 0
-            to 1, the latter with a batch of 1 in front or not.
-        queries, keys: words for the rows and columns, or a string for its characters; otherwise
-            their numbers.
-        mask: True = may attend, broadcastable to the weights of all heads; the other places are
-            hatched and get no arc.
+        weights: `(num_queries, num_keys)` or `(num_heads, num_queries, num_keys)` numbers from 0 to
+            1, optionally with a batch axis of size 1 in front.
+        queries, keys: words for the rows and columns, or a string for its characters; their numbers
+            by default.
+        mask: True = may attend, broadcastable to the weights of all heads. Other cells are hatched
+            and have no arc.
         title: a line above.
-        heads: a name for each head; otherwise "head 0" and so on.
+        heads: a name for each head; "head 0" and so on by default.
 
     Raises:
         ValueError: if shapes, names and numbers do not fit each other, a weight is nan or not
@@ -75,7 +74,7 @@ def attention(
     """
     shown = read(weights, queries, keys, mask=mask, title=title, heads=heads)
     num_heads, num_queries, _ = shown.weights.shape
-    rows = []  # for all heads if they are few, else for the first
+    rows = []  # of all heads if they are few, else of the first
     for head in range(num_heads if num_heads * num_queries <= ROWS_SHOWN else 1):
         before = f"{shown.heads[head]}, " if num_heads > 1 else ""
         for i, name in enumerate(shown.queries.said):
@@ -98,7 +97,7 @@ def attention(
 
 
 def _picture(shown: Attention) -> str:
-    """Draw the arcs of the first head, and small maps of all if they have rows enough."""
+    """Draw the arcs of the first head, and small maps of all heads if they have enough rows."""
     many, with_maps = len(shown.heads) > 1, shown.weights.shape[1] >= MAPS_FROM
     sides = (_placed(tokens.shown, WIDTH - SIDE).width for tokens in (shown.keys, shown.queries))
     width = SIDE + max(*sides, 340.0)
@@ -123,7 +122,7 @@ def _picture(shown: Attention) -> str:
 
 
 class _Places(NamedTuple):
-    """Where the boxes of one side lie: their middles, lines and widths, and all lines together."""
+    """The positions of the boxes of one side: their centers, lines and widths, and all lines."""
 
     middles: list[float]
     lines: list[int]
@@ -144,7 +143,7 @@ def _placed(names: list[str], room: float) -> _Places:
     each = math.ceil(len(names) / lines)
     if letters:
         widths = [min(LARGEST_BOX, room / each)] * len(names)
-    else:  # a few words stand far apart, as in a sentence above which there is a long word
+    else:  # spread a few words across the width
         gap = max(gap, min(60, 360 / len(names), room / each - max(widths)))
     middles, total = [], 0.0
     for start in range(0, len(names), each):
@@ -163,7 +162,7 @@ def stage(
     width: float,
     sides: tuple[str, str] = ("keys", "queries"),
 ) -> tuple[str, float]:
-    """Draw one head's keys, arcs and queries, and return where they end, too."""
+    """Draw one head's keys, arcs and queries, and return the markup and its lower end."""
     keys = _placed(shown.keys.shown, width - SIDE)
     queries = _placed(shown.queries.shown, width - SIDE)
     weights = np.where(shown.masked[head], 0, shown.weights[head])
@@ -196,7 +195,7 @@ def stage(
 def _boxes(
     names: list[str], places: _Places, top: float, width: float
 ) -> list[tuple[float, float, float]]:
-    """Return the middle, the top and the width of each box, its lines centered."""
+    """Return the center, top and width of each box, with its lines centered."""
     left = SIDE + (width - SIDE - places.width) / 2
     return [
         (left + places.middles[i], top + 16 + LINE * places.lines[i], places.widths[i])
@@ -223,7 +222,7 @@ def _arcs(
     if (weights >= least).sum() > MOST_ARCS:
         least = np.sort(weights, axis=None)[-MOST_ARCS]
 
-    drawn: dict[int, str] = {}  # the arcs of each level of color
+    drawn: dict[int, str] = {}  # arcs by level of color
     shares = np.where(weights >= least, weights, 0) / shown.scale
     levels = np.ceil(np.minimum(shares, 1) * STEPS - 0.5).astype(int)
     for query, key in np.argwhere(levels > 0):
@@ -240,7 +239,7 @@ def _arcs(
     ]
     boxes = [*keys, *queries]
     clip = None
-    if len({y for _, y, _ in boxes}) > 2:  # arcs of other lines pass beneath these boxes
+    if len({y for _, y, _ in boxes}) > 2:  # arcs of other lines pass below these boxes
         holes = (
             f"M{x - wide / 2:.0f} {y:.0f}h{wide:.0f}v{BOX}h-{wide:.0f}z" for x, y, wide in boxes
         )
@@ -250,7 +249,7 @@ def _arcs(
 
 
 def _small_maps(shown: Attention, top: float, width: float) -> tuple[str, float]:
-    """Draw a small map of each head, queries down and keys across, and return where they end."""
+    """Draw a small map of each head, queries down and keys across, and return its lower end."""
     _, num_queries, num_keys = shown.weights.shape
     cell = SMALL / max(num_queries, num_keys)
     across = max(1, int(width // (SMALL + 20)))

@@ -14,9 +14,9 @@ LEVELS = 4093  # steps of a weight; odd, so that no step lies midway between two
 SCALES = (0.1, 0.2, 0.5, 1.0)
 AXES = {2: "(num_queries, num_keys)", 3: "(num_heads, num_queries, num_keys)"}
 EACH_QUERY_UP_TO = 8
-SHOWN_FROM = 0.005  # a smaller weight is written as 0.00, and is not written
+SHOWN_FROM = 0.005  # smaller weights round to 0.00 and are not written
 NAMED_UP_TO = 3  # more keys than this are counted, not named
-PATTERN_FROM = 0.5  # the average weight from which a pattern is named
+PATTERN_FROM = 0.5  # least average weight of a pattern that is named
 
 _SHOWN = {
     "": "\N{EMPTY SET}",
@@ -28,14 +28,14 @@ _SAID = {"": "nothing", " ": "space", "\n": "line end", "\t": "tab"}
 
 
 class Tokens(NamedTuple):
-    """The names on one side: as drawn, and as used in sentences, where all are different."""
+    """The names on one side, as drawn and as used in sentences, where all differ."""
 
     shown: list[str]
     said: list[str]
 
 
 class Attention(NamedTuple):
-    """What the viewer shows: weights and mask `(num_heads, num_queries, num_keys)`, and names."""
+    """The viewer's data: weights and mask `(num_heads, num_queries, num_keys)`, and names."""
 
     weights: np.ndarray
     masked: np.ndarray
@@ -60,7 +60,7 @@ def read(
     title: str | None,
     heads: Sequence[str] | None,
 ) -> Attention:
-    """Check the arguments of `plotting.attention`; weights are rounded to `LEVELS` steps."""
+    """Check the arguments of `plotting.attention`, and round weights to `LEVELS` steps."""
     values = _values(weights)
     num_heads, num_queries, num_keys = values.shape
     return Attention(
@@ -141,7 +141,7 @@ def _tokens(argument: str, given: Sequence[Any] | None, count: int) -> Tokens:
 
 
 def sentence(shown: Attention) -> str:
-    """Return the alt text: size, where queries look or which pattern heads have, and the mask."""
+    """Return the alt text: the size, the largest weights or the pattern of heads, and the mask."""
     num_heads, num_queries, num_keys = shown.weights.shape
     size = f"{counted(num_queries, 'query', 'queries')} over {counted(num_keys, 'key', 'keys')}"
     size += f" in {num_heads} heads" if num_heads > 1 else ""
@@ -179,7 +179,7 @@ def _head_words(shown: Attention, head: int, *, in_full: bool) -> str:
 
 
 def _free(weights: np.ndarray, masked: np.ndarray) -> np.ndarray:
-    """Return which weights were a choice: unmasked, in rows with more than one allowed key."""
+    """Return True for unmasked weights in rows with more than one allowed key."""
     free = np.where(masked, 0.0, weights)
     choice = (~masked).sum(axis=1, keepdims=True) > 1
     return free * choice if choice.any() else free
@@ -200,7 +200,7 @@ def _query_words(name: str, row: np.ndarray, masked: np.ndarray, keys: list[str]
 
 
 def _pattern(weights: np.ndarray, masked: np.ndarray) -> str:
-    """Name the pattern that most of the weight follows; queries with a single key do not count."""
+    """Name the pattern that most of the weight follows, ignoring queries with a single key."""
     num_queries, num_keys = weights.shape
     rows = np.flatnonzero((~masked).sum(axis=1) > 1)
     if len(rows) < 2 or num_keys < 3:

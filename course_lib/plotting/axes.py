@@ -1,4 +1,4 @@
-"""What the matplotlib figures share: axes without clutter, cells, color bars, styles of series."""
+"""Parts that the matplotlib figures share: clean axes, cells, color bars, styles of series."""
 
 from typing import Any
 
@@ -16,8 +16,8 @@ HATCHES = ("", "///", "...", "xxx")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 DASHES = ("-", "--", ":", "-.", (0, (5, 1)), (0, (1, 1)))
 NUMBERS_UP_TO = 8
-MOST_CELLS = 1200  # beyond, a map is one image with a pixel for each cell
-SMALLEST_CELL = 0.18  # inches, for a number to be written in it
+MOST_CELLS = 1200  # a larger map is an image with a pixel for each cell
+SMALLEST_CELL = 0.18  # inches, to write a number in it
 BAR_STEPS = 12
 
 
@@ -27,7 +27,7 @@ def color(position: int) -> str:
 
 
 def style(position: int) -> dict[str, Any]:
-    """Return color, marker and dash of the line at a position, so that none needs its color."""
+    """Return the color, marker and dash of a series, which is recognizable without its color."""
     return {
         "color": color(position),
         "marker": MARKERS[position % len(MARKERS)],
@@ -36,7 +36,7 @@ def style(position: int) -> dict[str, Any]:
 
 
 def clean(axes: Axes, *, grid: bool = False) -> None:
-    """Shrink tick labels, hide the frame at the top and right, and add a grid if asked for."""
+    """Shrink tick labels, hide the frame at the top and right, and optionally add a grid."""
     axes.tick_params(labelsize=9)
     axes.spines[["top", "right"]].set_visible(False)
     if grid:
@@ -47,7 +47,7 @@ def draw_cells(axes: Axes, colors: np.ndarray, hatched: np.ndarray | None = None
     """Draw a map of cells, row 0 at the top, with some cells gray and hatched.
 
     Args:
-        axes: where to draw; cell (i, j) lies around x = j, y = i.
+        axes: where to draw. The center of cell (i, j) is at x = j, y = i.
         colors: `(rows, columns, 4)`, red, green, blue and opacity.
         hatched: bool `(rows, columns)`.
     """
@@ -71,7 +71,7 @@ def write_cells(axes: Axes, words: np.ndarray, hatched: np.ndarray | None = None
     """Write a word into each cell that has room for it."""
     place, figure = axes.get_subplotspec(), axes.figure
     columns = 1 if place is None else place.get_gridspec().ncols
-    # The width of a cell: the axes' share of the figure, less labels and color bar.
+    # The width of a cell, from the axes' share of the figure without labels and color bar.
     room = ((figure.bbox.width / figure.dpi - 0.8) / columns - 0.55) / max(words.shape)
     if max(words.shape) > NUMBERS_UP_TO or room < SMALLEST_CELL:
         return

@@ -1,4 +1,4 @@
-"""Figures of lesson 03: where each number of a matrix came from."""
+"""Figures of lesson 03 that show where each number of a matrix came from."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,13 +17,13 @@ BLOCK_GAP = 0.7
 
 
 def cell_origins(panels: Mapping[str, tuple[Any, Any]], *, owner: str = "key") -> Plot:
-    """Draw tensors side by side, each cell colored and lettered by what its number belongs to.
+    """Draw tensors side by side, with each cell colored and lettered by the owner of its number.
 
     Args:
         panels: title -> `(numbers, owners)` of one shape: a matrix, or blocks
-            `(num_blocks, rows, columns)`, drawn below each other. `owners` holds the number of
-            the key, or of whatever `owner` is, that a number belonged to at first.
-        owner: what the numbers belong to, and what a block is called.
+            `(num_blocks, rows, columns)`, drawn below each other. `owners` holds the index of the
+        original owner, such as the key, of each number. owner: the noun for an owner and for a
+        block.
     """
     data = {name: (as_array(n), as_array(o).astype(int)) for name, (n, o) in panels.items()}
     blocks = [len(n) if n.ndim == 3 else 1 for n, _ in data.values()]
@@ -55,11 +55,11 @@ def cell_origins(panels: Mapping[str, tuple[Any, Any]], *, owner: str = "key") -
 
 
 def cell_by_cell(matrix: Any, step: int) -> Plot:
-    """Draw where the numbers of a matrix go, one after the other: reshaped, and transposed.
+    """Draw where the numbers of a matrix move, one after the other, in a reshape and a transpose.
 
     Args:
         matrix: `(rows, columns)`.
-        step: how many numbers have gone, in the order in which they lie in memory.
+        step: how many numbers have moved, in their order in memory.
     """
     numbers = as_array(matrix)
     num_rows, num_columns = numbers.shape

@@ -1,7 +1,6 @@
-"""Figures of lesson 07: what training shows of a module beside what a test shows.
+"""Figures of lesson 07, which compare what training and tests show of a module.
 
-And `progress`, a bar that is there while something runs and gone afterwards, so that nothing that
-depends on time is ever stored.
+`progress` is a bar that disappears at the end, so that no stored output depends on time.
 """
 
 import sys
@@ -16,7 +15,7 @@ from course_lib.plotting.figures import Plot, Table
 
 
 def verdicts(rows: Mapping[str, Mapping[str, bool]], *, title: str) -> Plot:
-    """Return a table of yes and no: a row for each module, a column for each question.
+    """Return a table of yes and no, with a row for each module and a column for each question.
 
     Args:
         rows: module -> question -> answer; every module has the same questions.
@@ -52,8 +51,8 @@ def verdicts(rows: Mapping[str, Mapping[str, bool]], *, title: str) -> Plot:
 def progress(num_steps: int, label: str) -> Iterator[int]:
     """Count from 0 to `num_steps - 1` behind a bar that disappears at the end.
 
-    In a notebook someone looks at it is a widget, in a terminal a line; where nobody looks
-    there is nothing, so that stored outputs do not depend on time.
+    In a live notebook it is a widget, and in a terminal a line. Otherwise nothing is shown, so that
+    stored outputs do not depend on time.
     """
     if _has_front_end():
         import ipywidgets

@@ -1,4 +1,4 @@
-"""The alt texts and captions of lessons, by key, so that no cell of a notebook carries them.
+"""The alt texts and captions of lessons, by key, so that no cell of a notebook contains them.
 
 A cell is read before it runs, and words about its figure would give the answer away.
 """
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Words(NamedTuple):
-    """What stands for a figure: the alt text, where its own is not enough, and a caption."""
+    """A caption for a figure, and an alt text if the figure's own is not enough."""
 
     alt: str = ""
     caption: str = ""

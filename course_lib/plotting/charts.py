@@ -1,4 +1,4 @@
-"""Bars and lines: a softmax before and after a shift, the leak of a fill value, and the like.
+"""Draw charts with bars and lines.
 
 Series differ in hatching, marker and dash as well as in color.
 """
@@ -18,9 +18,9 @@ from course_lib.plotting.display import CHART, new_figure
 from course_lib.plotting.figures import Plot, Table
 from course_lib.plotting.words import as_array, curve_sentence, number
 
-MOST_TICKS = 9  # of a logarithmic axis
-LINE_POINTS = 13  # from one line of a name to the next
-NAME_LETTERS, MOST_LETTERS = 16, 42  # in a line of a name or of a title
+MOST_TICKS = 9  # on a logarithmic axis
+LINE_POINTS = 13  # between the lines of a name
+NAME_LETTERS, MOST_LETTERS = 16, 42  # in a line of a name, and in a line of a title
 
 
 def bars(
@@ -30,7 +30,7 @@ def bars(
     x_label: str = "keys",
     ticks: Sequence[str] | None = None,
 ) -> Plot:
-    """Draw panels of grouped bars with their values written above: title -> series -> values."""
+    """Draw panels of grouped bars with their values above, from title -> series -> values."""
     data = {
         title: {name: as_array(values).astype(float) for name, values in series.items()}
         for title, series in panels.items()
@@ -46,7 +46,7 @@ def bars(
             look = {"color": (color(position), 0.55), "edgecolor": color(position)}
             drawn = axes.bar(at, heights, width, label=name, hatch=HATCHES[position % 4], **look)
             numbers = [number(value) for value in values]
-            few = len(values) <= 8  # else there is no room for the leading zero
+            few = len(values) <= 8  # more leave no room for the leading zero
             labels = [number(round(v, 2)) if few else f"{v:.2f}".lstrip("0") for v in values]
             axes.bar_label(drawn, labels, fontsize=9, padding=1)
             rows.append([", ".join(filter(None, (title, name))), *numbers])
@@ -81,11 +81,11 @@ def lines(
     """Draw several lines over the same `x`, each with its own marker and dash.
 
     Args:
-        x: `(num_points,)`; few of them on a logarithmic axis have a tick each.
+        x: `(num_points,)`. On a logarithmic axis, each gets a tick if they are few.
         series: name -> values.
         x_label, y_label, title: the words at the axes and above.
         log_x, log_y: which axes are logarithmic.
-        y_limits: the ends of the vertical axis, where they must not depend on the data.
+        y_limits: the ends of the vertical axis, if they must not depend on the data.
     """
     across = as_array(x).astype(float)
     data = {name: as_array(values).astype(float) for name, values in series.items()}
@@ -159,7 +159,7 @@ def name_ends(axes: Axes) -> None:
 
 
 def plain_ticks(axes: Axes) -> None:
-    """Write 1, 10, 100 on a logarithmic axis, and powers only where numbers would be long."""
+    """Write 1, 10, 100 on a logarithmic axis, and powers only if numbers would be long."""
     for axis, scale, limits in (
         (axes.xaxis, axes.get_xscale(), axes.get_xlim()),
         (axes.yaxis, axes.get_yscale(), axes.get_ylim()),
@@ -170,7 +170,7 @@ def plain_ticks(axes: Axes) -> None:
 
 
 def lines_table(x_label: str, across: np.ndarray, series: Mapping[str, np.ndarray]) -> Table:
-    """Return a row for each place on the horizontal axis, a column for each line."""
+    """Return a row for each position on the horizontal axis, and a column for each line."""
     rows = [
         [number(x), *(number(values[i]) for values in series.values())]
         for i, x in enumerate(across)

@@ -1,8 +1,8 @@
-"""A mask one clicks into a map of scores, and the weights that follow, row by row.
+"""Draw a map of scores whose cells can be masked by clicks, and the resulting weights.
 
-The rows of a softmax do not depend on each other, so every mask of a small map is answered from a
-table with the weights of each row under each of its masks, made when the figure is made: by the
-function that is given, which may be the reader's own.
+The rows of a softmax are independent. So a table with the weights of each row under each of its
+masks covers every mask of a small map. The given function, which may be the reader's own, computes
+this table when the figure is made.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ DIGITS = 1000
 
 
 def clickable_mask(scores: Any, softmax: "Callable[..., Tensor]") -> Plot:
-    """Map the weights of scores; where scripts run, a click on a cell masks or allows its key.
+    """Map the weights of scores. If scripts run, a click on a cell masks or allows its key.
 
     Args:
         scores: `(num_queries, num_keys)`, at most 8 queries and 6 keys.
@@ -31,7 +31,7 @@ def clickable_mask(scores: Any, softmax: "Callable[..., Tensor]") -> Plot:
     Raises:
         ValueError: if there are more queries or keys, or `softmax` returns another shape.
     """
-    import torch  # not with the module: a class report draws without it
+    import torch  # late, because class reports draw without torch
 
     table = as_array(scores).astype(float)
     if table.ndim != 2 or table.shape[0] > MOST_QUERIES or table.shape[1] > MOST_KEYS:
@@ -46,7 +46,7 @@ def clickable_mask(scores: Any, softmax: "Callable[..., Tensor]") -> Plot:
     given = softmax(torch.tensor(rows, dtype=torch.float32), mask=torch.tensor(every))
     if tuple(given.shape) != rows.shape:
         raise ValueError(f"`softmax` must return {rows.shape}; got {tuple(given.shape)}")
-    weights = as_array(given).reshape(num_queries, len(masks), num_keys)  # under each mask
+    weights = as_array(given).reshape(num_queries, len(masks), num_keys)  # for each mask
     plot = heatmap(weights[:, -1], title="weights; a click masks a key")
     shown = np.nan_to_num(np.round(DIGITS * weights), nan=-1.0).astype(int)
     data = {

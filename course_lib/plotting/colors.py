@@ -1,23 +1,23 @@
-"""The colors of all figures: each keeps one meaning, and holds on a light page and on a dark one.
+"""The colors of all figures. Each has one meaning, and all work on light and dark pages.
 
-A figure does not ask which page it is on. Its lines and words are `currentColor`, the page's own
-(INK), its ground is the page's. Every other color has a luminance between 0.13 and 0.30: at
-least 3:1 against white and against the dark themes of JupyterLab, VS Code and the site. A map
-goes from the page's ground (0) to such a color (1) by opacity, so zero is white on white and
-dark on dark.
+A figure does not depend on the page's theme. Its lines and words have the page's `currentColor`
+(INK), and its background is the page's. Every other color has a luminance between 0.13 and 0.30: at
+least 3:1 against white and against the dark themes of JupyterLab, VS Code and the site. A map goes
+from the page's background (0) to such a color (1) by opacity, so zero is white on white and dark on
+dark.
 """
 
 import numpy as np
 
 INK = "#000000"  # becomes currentColor
-FAINT = "#010101"  # becomes currentColor at 18 %: the lines of a grid
+FAINT = "#010101"  # becomes currentColor at 18%, for grid lines
 
 QUERY = "#2f7cc4"
 KEY = "#c4661f"
 VALUE = "#2a8a5c"
 WEIGHT = "#8757c9"
 OUTPUT = "#c2417c"
-PLAIN = "#777777"  # data, what is masked, what has no role
+PLAIN = "#777777"  # data, masked cells, and things without a role
 ROLES = {  # for the scripts
     "query": QUERY,
     "key": KEY,
@@ -27,7 +27,7 @@ ROLES = {  # for the scripts
     "masked": PLAIN,
 }
 POSITIVE, NEGATIVE = "#1b8592", "#c9503f"
-SERIES = ("#4c7d92", "#9a7420", "#7d6f9e", "#6f8030", "#a0607a", PLAIN)  # what has no role
+SERIES = ("#4c7d92", "#9a7420", "#7d6f9e", "#6f8030", "#a0607a", PLAIN)  # for things without a role
 
 
 def rgb(color: str) -> tuple[float, float, float]:
@@ -40,9 +40,9 @@ def of_values(values: np.ndarray, limits: tuple[float, float]) -> np.ndarray:
     """Return a color for each number, `values.shape + (4,)`: red, green, blue and opacity, 0 to 1.
 
     Args:
-        values: numbers; what is outside of `limits` gets the nearest end, nan no color.
-        limits: the numbers without color and with full purple. If some can be negative, colors
-            go from red over nothing to teal, and the larger size of the two counts for both.
+        values: numbers. Those outside `limits` get the color of the nearest end, and nan gets none.
+        limits: the numbers without color and with full purple. If some can be negative, colors go
+            from red through no color to teal, and the larger absolute value counts for both.
     """
     colors = np.zeros((*values.shape, 4))
     finite = np.isfinite(values)

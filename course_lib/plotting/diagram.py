@@ -1,7 +1,7 @@
-"""The map of attention that opens every section: one picture, which grows through the course.
+"""Draw the map of attention that opens every section and grows through the course.
 
-A box that is lit is what the section is about. It has a thick border, a strong fill and bold words,
-so that no one needs the color. `diagram_layout` places the boxes.
+A highlighted box is the topic of the section. It has a thick border, a strong fill and bold words,
+so that it is recognizable without color. `diagram_layout` places the boxes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,8 +21,8 @@ from course_lib.plotting.figures import Plot
 from course_lib.plotting.svg import arrow, drawing, element, joined, text
 from course_lib.plotting.words import and_joined
 
-SHOWN = 1.15  # pixels per unit, if there is room
-MAP_HEIGHT, MAP_ACROSS = 42, 0.34  # size of a small map: its units, and its share of the whole map
+SHOWN = 1.15  # pixels per unit if there is enough width
+MAP_HEIGHT, MAP_ACROSS = 42, 0.34  # height of a small map in units, and its horizontal scale
 CALM, STRONG = 0.1, 0.4  # opacity of a box's fill
 PATHS = {
     "attention": (
@@ -57,10 +57,10 @@ def diagram(
     """Draw the map of attention, with the parts that a section is about highlighted.
 
     Args:
-        part: how much of it: "attention", "heads", "block" or "encoder_decoder".
-        lit: the box, or boxes, that the section is about. Of "encoder_decoder" the inside of an
-            attention is left out where boxes are lit and none of them is there.
-        shapes: a box -> the shape of what leaves it, a tuple or a string.
+        part: the level: "attention", "heads", "block" or "encoder_decoder".
+        lit: the box or boxes to highlight. "encoder_decoder" shows the inside of an attention only
+            if one of its boxes, or no box, is highlighted.
+        shapes: box -> the shape of its output, a tuple or a string.
     """
     sheet = LEVELS[part]()
     lit = (lit,) if isinstance(lit, str) else tuple(lit)
@@ -69,7 +69,7 @@ def diagram(
     assert not unknown, f"{part!r} has no {unknown}"
     overview = encoder_decoder(inside=False)
     if part == "encoder_decoder" and lit and overview.boxes.keys() >= {*lit, *written}:
-        sheet = overview  # no part inside an attention is highlighted
+        sheet = overview  # nothing inside an attention is highlighted
     labels: dict[str, str] = {}
     left = set()
     for way in sheet.arrows:  # the shape is on the first arrow that leaves a box

@@ -1,8 +1,8 @@
 """Place the boxes and arrows of the map of attention, level by level.
 
-Each level draws the one before it again, box for box and from the same columns, only with shorter
-rows: "heads" puts it into every head, "block" and "encoder_decoder" put the heads into a frame.
-All lengths are in the drawing's units, and y goes down.
+Each level contains the previous one, with the same boxes and columns but shorter rows: "heads" puts
+it into every head, and "block" and "encoder_decoder" put the heads into a frame. All lengths are in
+the drawing's units, and y goes down.
 """
 
 import itertools
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from course_lib.plotting.colors import INK, KEY, OUTPUT, PLAIN, QUERY, VALUE, WEIGHT
 
-SMALLEST = 11.2  # words, in units: 10 px where 360 units are 328 px wide
+SMALLEST = 11.2  # font size in units, which is 10 px if 360 units are 328 px wide
 
 
 class Rows(NamedTuple):
@@ -45,7 +45,7 @@ class Box:
 
 
 class Arrow(NamedTuple):
-    """An arrow between boxes; "" means outside the picture. Its shape is written at `at`."""
+    """An arrow between boxes, where "" is outside the picture. Its shape is written at `at`."""
 
     source: str
     target: str
@@ -72,7 +72,7 @@ class Frame(NamedTuple):
 
 @dataclass
 class Sheet:
-    """The parts of a level; `left` and `right` are where the picture is cropped."""
+    """The parts of a level. `left` and `right` are the edges of the picture."""
 
     left: float
     right: float
@@ -125,7 +125,7 @@ class Sheet:
         self.height = start.bottom + length
 
 
-WIDTH = 360.0  # of the widest level; narrower levels are cropped to their middle
+WIDTH = 360.0  # of the widest level; others are cropped to their center
 OWN = ("queries", "keys", "values", "outputs")  # inside a head they are "head queries", ...
 LARGE, MEDIUM, SMALL = Rows(28, 24, 12.5), Rows(23, 18, 12), Rows(20, 16, 11.5)
 FIRST, SECOND, THIRD = (30.0, 114.0), (122.0, 206.0), (246.0, 330.0)  # the three columns

@@ -1,4 +1,4 @@
-"""A thin strip with the parts of attention in a row, where the whole map would be too much."""
+"""Draw a thin strip with the parts of attention in a row, in place of the whole map."""
 
 from collections.abc import Mapping, Sequence
 
@@ -17,8 +17,8 @@ COLORS = {
     "outputs": OUTPUT,
     "logits": OUTPUT,
 }
-# What each part of the strip stands for: words, and the boxes of the map. A part without an arrow
-# in front begins with "+".
+# The words of each part of the strip, and its boxes in the map. A part without an arrow in front
+# begins with "+".
 HEAD_BOXES = [f"head {name}" for name in ("queries", "keys", "values")]
 ATTENTION = ("queries", "keys", "values", "scores", "mask", "valid_lens", "softmax",
              "attention weights", "weighted sum", "outputs")  # fmt: skip
@@ -83,8 +83,8 @@ def diagram_strip(
 ) -> Plot:
     """Draw the parts of attention in a row, with those that a section is about highlighted.
 
-    The arguments are those of `diagram`, whose boxes the parts stand for. A highlighted part has a
-    thick border, a strong fill and bold words, and the shapes stand beneath.
+    The arguments are those of `diagram`. A highlighted part has a thick border, a strong fill and
+    bold words. Shapes are written below.
     """
     lit = (lit,) if isinstance(lit, str) else tuple(lit)
     written = written_shapes(shapes)

@@ -1,6 +1,6 @@
-"""Put a figure on the page, with its alt text, and with controls where it depends on arguments.
+"""Display a figure with its alt text, and with controls if it depends on arguments.
 
-The figures are made without pyplot, so nothing is drawn twice and no global state is left behind.
+The figures do not use pyplot, so nothing is drawn twice and no global state remains.
 """
 
 import itertools
@@ -12,7 +12,7 @@ from typing import Any
 
 from course_lib.checks.observe.cells import current_shell, keep_in_view, someone_answers
 
-# A first import on a new machine would otherwise report on stderr that it builds its font cache.
+# On a new machine, matplotlib would report on stderr that it builds its font cache.
 logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
 
 from matplotlib.figure import Figure  # noqa: E402
@@ -21,7 +21,7 @@ from course_lib.plotting.captions import WORDS, Words  # noqa: E402
 from course_lib.plotting.figures import Control, Plot, figure_html, stepper  # noqa: E402
 
 INTERACTIVE_VARIABLE = "COURSE_INTERACTIVE"
-CHART = 4.1  # inches: the width of a chart whose words of 9 points are 9 pixels high on a phone
+CHART = 4.1  # inches: at this width, text of 9 points is 9 pixels high on a phone
 PANELS = 6.0  # inches: the width of panels side by side, which are stacked on a phone
 # In JupyterLab, what a slider moves can be dragged in the picture of the widget above the script.
 _DRAG = """<script>(() => {
@@ -53,8 +53,8 @@ def show(plot: Plot, *, key: str | None = None) -> None:
     """Display a figure as one output: HTML with alt text and data, and the alt text as plain text.
 
     Args:
-        plot: what a drawing function returns.
-        key: of the words in `captions.py` that a lesson shows with the figure.
+        plot: the result of a drawing function.
+        key: the key of the figure's words in `captions.py`.
     """
     words = WORDS[key] if key else Words()
     plot = replace(plot, alt=words.alt or plot.alt, caption=words.caption or plot.caption)
@@ -69,14 +69,14 @@ def interactive(
 ) -> None:
     """Show `draw(**values)` with one control per keyword.
 
-    In a live kernel each change calls `draw` again, so it shows what the reader's own functions
-    do; otherwise all pictures are drawn now and the page's own script shows them.
+    In a live kernel, each change calls `draw` again, so that it uses the reader's own functions.
+    Otherwise all pictures are drawn now, and the page's script shows them.
 
     Args:
         draw: a pure function from the controls' values to a `Plot`.
-        start: the values to begin with; a control not named starts at its first option.
-        controls: the options of each argument, in order: numbers become a slider, other things
-            a drop-down list.
+        start: the initial values. A control that is not named starts at its first option.
+        controls: the options of each argument, in order. Numbers become a slider, and others a
+            drop-down list.
     """
     made = []
     for name, options in controls.items():
@@ -126,7 +126,7 @@ def interactive(
 
 
 def put(words: str, page: Callable[[], str]) -> None:
-    """Display the HTML that `page` makes, with its words; outside of IPython print the words."""
+    """Display the HTML that `page` makes, with its words, or print the words outside IPython."""
     if current_shell() is None:
         print(words)
         return
@@ -137,7 +137,7 @@ def put(words: str, page: Callable[[], str]) -> None:
 
 
 def _has_front_end() -> bool:
-    """Return whether someone is there to move a slider; COURSE_INTERACTIVE=0 or 1 overrules it."""
+    """Return whether a person can move a slider, or the value of COURSE_INTERACTIVE (0 or 1)."""
     wanted = os.environ.get(INTERACTIVE_VARIABLE)
     if wanted in {"0", "1"}:
         return wanted == "1"

@@ -1,7 +1,7 @@
-"""A figure as it comes to a page: a picture, its words, its data, and controls if it has frames.
+"""Make the HTML of a figure: a picture, its words, its data, and controls if it has frames.
 
-Everything a page needs is in the markup: no other host is asked, and without scripts (GitHub, a
-feedback page, paper) the picture, its alt text and its data remain.
+The markup is complete and loads nothing from other hosts. Without scripts (GitHub, a feedback page,
+paper), the picture, its alt text and its data remain.
 """
 
 import base64
@@ -24,17 +24,17 @@ ROWS_SHOWN = 40
 
 
 class Table(NamedTuple):
-    """The numbers of a figure: what its columns are called, and its rows, first cell a name."""
+    """The numbers of a figure: column names, and rows that begin with a name."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
 
 
 class Live(NamedTuple):
-    """What a figure becomes where scripts run: `NAME.js` of this folder, and the data it reads.
+    """The script of a figure, `NAME.js` in this folder, and its data.
 
     The script finds its figures by `figure.course-figure[data-live=NAME]` and their data as JSON
-    in `script.live` inside; it replaces the still picture.
+    in `script.live` inside. It replaces the still picture.
     """
 
     name: str
@@ -47,9 +47,9 @@ class Plot:
     """A finished figure and the words that stand for it."""
 
     figure: Figure | str  # a string is the markup of one `<svg>`
-    alt: str  # what the figure shows, its message first
+    alt: str  # a description that begins with the message
     table: Table | None = None
-    handle: float | None = None  # place of what the first control drags, as a part of the width
+    handle: float | None = None  # position of the first control's handle, relative to the width
     live: Live | None = None
     caption: str = ""
 
@@ -68,24 +68,24 @@ class Control(NamedTuple):
 
     @property
     def slides(self) -> bool:
-        """Return whether the options are numbers, for which a slider is better than a list."""
+        """Return whether the options are numbers, which get a slider instead of a list."""
         return all(isinstance(o, int | float) and not isinstance(o, bool) for o in self.options)
 
     @property
     def label(self) -> str:
-        """Return the name as it is shown."""
+        """Return the displayed name."""
         return self.name.replace("_", " ")
 
     @property
     def words(self) -> list[str]:
-        """Return the options as they are shown."""
+        """Return the displayed options."""
         return [f"{option:g}" if self.slides else str(option) for option in self.options]
 
 
 def figure_html(plot: Plot, *, inline: bool = False) -> str:
     """Return a `<figure>` with the picture, its caption and its data.
 
-    With `inline` the picture is an `<svg>`, for places where no sanitizer and no script is used.
+    With `inline`, the picture is an `<svg>`, for pages without sanitizer and scripts.
     """
     if inline:
         named = f'<svg role="img" aria-label="{html.escape(plot.alt)}" '
@@ -104,8 +104,8 @@ def stepper(
 ) -> Plot:
     """Return a figure whose picture changes with controls and needs no kernel.
 
-    There is a frame for each choice of options, the last control's options innermost. If it
-    `plays`, a button moves the first control. The caption is shown where no script runs.
+    There is a frame for each combination of options, with the last control varying fastest. If it
+    `plays`, a button moves the first control. The caption is shown if no script runs.
     """
     place = 0
     for control in controls:
@@ -145,7 +145,7 @@ def _figure(picture: str, plot: Plot, *, marks: str = "") -> str:
 
 
 def _still(plot: Plot) -> str:
-    """Return the picture as an image: sanitizers that drop `<svg>` let it pass."""
+    """Return the picture as an image, which sanitizers keep although they drop `<svg>`."""
     source = quote(plot.svg, safe=" =:;,/()+-.!*@'")
     width = plot.svg.split('width="', 1)[1].split('"', 1)[0]
     return (
@@ -156,7 +156,7 @@ def _still(plot: Plot) -> str:
 
 
 def _least(plot: Plot) -> str:
-    """Return the style that keeps a wide picture readable where it has to be scrolled."""
+    """Return the style that keeps a wide picture readable by scrolling."""
     found = re.search(r'^<svg [^>]*(;min-width:\d+px)"', plot.svg)
     return found[1] if found else ""
 

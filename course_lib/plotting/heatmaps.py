@@ -1,7 +1,7 @@
-"""Maps with a row for each query and a column for each key: weights, masks, gradients.
+"""Draw maps of weights, masks or gradients, with a row per query and a column per key.
 
-Masked and non-finite cells are hatched, so that color is never the only cue. Numbers of one sign
-go from no color to full color, signed ones from 0 to a color for each sign.
+Masked and non-finite cells are hatched, so that color is never the only cue. Numbers of one sign go
+from no color to full color. Signed numbers have a color for each sign.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ TICKS_UP_TO = 16
 
 
 def heatmap(weights: Any, *, mask: Any = None, title: str = "", **options: Any) -> Plot:
-    """Draw one map of `(num_queries, num_keys)` numbers; `options` are those of `heatmap_grid`."""
+    """Draw one map of `(num_queries, num_keys)` numbers with the `options` of `heatmap_grid`."""
     masks = {} if mask is None else {title: mask}
     return heatmap_grid({title: weights}, masks=masks, columns=1, **options)
 
@@ -39,9 +39,9 @@ def heatmap_grid(
 
     Args:
         panels: title -> `(num_queries, num_keys)` numbers.
-        masks: title -> mask, True where attending is allowed; the other cells are hatched.
+        masks: title -> mask, True where attending is allowed. Other cells are hatched.
         quantity: what the numbers are, for the color bar and the alt text.
-        limits: the ends of the color bar; None takes them from the data.
+        limits: the ends of the color bar, by default from the data.
         columns: panels in a row of the grid.
     """
     data = {}
@@ -69,7 +69,7 @@ def heatmap_grid(
 
 
 def mask_gallery(masks: Mapping[str, Any]) -> Plot:
-    """Draw masks side by side: a tick where the query may attend the key, hatching where not.
+    """Draw masks side by side, with ticks where queries may attend to keys and hatching elsewhere.
 
     Args:
         masks: title -> bool `(num_queries, num_keys)`, True = may attend.
@@ -93,7 +93,7 @@ def mask_gallery(masks: Mapping[str, Any]) -> Plot:
 def _panels_for(
     shapes: Sequence[tuple[int, ...]], columns: int, extra: float
 ) -> tuple[Figure, list[Axes]]:
-    """Return a figure with axes for each shape, `extra` inches of it for a color bar."""
+    """Return a figure with axes for each shape, and `extra` inches for a color bar."""
     columns = min(columns, len(shapes))
     rows = -(-len(shapes) // columns)
     width = PANELS if columns > 1 else CHART
@@ -107,7 +107,7 @@ def _panels_for(
 def draw_values(
     axes: Axes, values: np.ndarray, blocked: np.ndarray, limits: tuple[float, float]
 ) -> None:
-    """Draw a map with its numbers written in, hatched where blocked or not finite."""
+    """Draw a map with its numbers, hatched where masked or not finite."""
     hatched = blocked | ~np.isfinite(values)
     colors = of_values(np.where(hatched, np.nan, values), limits)
     draw_cells(axes, colors, hatched)
@@ -117,7 +117,7 @@ def draw_values(
 
 
 def _label_axes(axes: Axes, shape: tuple[int, ...], title: str) -> None:
-    """Name the axes of a map, the vertical one only on the left, and number a few places."""
+    """Label the axes of a map, the vertical one only on the left, with a few tick numbers."""
     clean(axes)
     axes.set_title(title, fontsize=9)
     axes.set_xlabel("keys")
@@ -130,7 +130,7 @@ def _label_axes(axes: Axes, shape: tuple[int, ...], title: str) -> None:
 
 
 def map_table(panels: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Table:
-    """Return the numbers of maps, a row for each query; `masked` where a cell is blocked."""
+    """Return the numbers of maps with a row for each query, and `masked` for masked cells."""
     num_keys = max(values.shape[1] for values, _ in panels.values())
     rows = []
     for name, (values, blocked) in panels.items():

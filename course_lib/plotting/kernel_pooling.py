@@ -1,6 +1,6 @@
 """Figures of lesson 01: fits of the readings, and one query with its weights.
 
-All data lies on a line: `inputs` across, `targets` up.
+All data has one input: `inputs` go across, and `targets` up.
 """
 
 from collections.abc import Mapping
@@ -28,8 +28,8 @@ def kernel_fits(
 
     Args:
         inputs, targets: the data, `(num_points,)`.
-        places: where the fits were computed, ascending.
-        fits: title -> prediction at each place.
+        places: the positions of the fits, ascending.
+        fits: title -> prediction at each position.
     """
     x, y, at = (as_array(part).astype(float) for part in (inputs, targets, places))
     data = {name: as_array(values).astype(float) for name, values in fits.items()}
@@ -53,7 +53,7 @@ def kernel_fits(
         if (finite := np.isfinite(values)).any():
             parts = [curve_sentence("", at, values).strip()]
             steps = np.abs(np.diff(values))
-            # In a level curve, each processor rounds its own largest step.
+            # The largest step of a level curve depends on rounding, and so on the processor.
             if np.nanmax(steps, initial=0.0) > 1e-5 * np.nanmax(np.abs(values)):
                 jump = int(np.nanargmax(steps))
                 between = f"between {number(at[jump])} and {number(at[jump + 1])}"
@@ -67,7 +67,7 @@ def kernel_fits(
 
 
 def query_weights(keys: Any, values: Any, query: float, weights: Any, output: float) -> Plot:
-    """Draw one query among the data, and beneath it the weight of each key.
+    """Draw one query among the data, and below it the weight of each key.
 
     Args:
         keys, values, weights: one number for each key.
@@ -87,7 +87,7 @@ def query_weights(keys: Any, values: Any, query: float, weights: Any, output: fl
     above.legend(fontsize=9, frameon=False)
     below.set(xlabel="keys: hours (dashed: the query)", ylabel="attention weight")
     top = int(np.argmax(w))
-    below.set_ylim(0, FIXED_TOP if w[top] <= FIXED_TOP else 1)  # the same while one drags
+    below.set_ylim(0, FIXED_TOP if w[top] <= FIXED_TOP else 1)  # constant during dragging
     words = (
         f"Query at {number(query)} over {counted(len(x), 'key', 'keys')}: the largest weight, "
         f"{number(w[top])}, is on the key at {number(x[top])}; "
@@ -102,7 +102,7 @@ def query_weights(keys: Any, values: Any, query: float, weights: Any, output: fl
 
 
 def _gaps(places: np.ndarray, values: np.ndarray) -> list[tuple[float, float]]:
-    """Return the stretches without a prediction, half a step longer on both sides."""
+    """Return the intervals without a prediction, extended by half a step on both sides."""
     missing = np.flatnonzero(~np.isfinite(values))
     if not missing.size:
         return []

@@ -1,7 +1,7 @@
-"""The figure of lesson 08 that shows what a machine allows.
+"""The roofline figure of lesson 08, which shows the limits of a machine.
 
-And `live`, which measures where a reader waits for it and otherwise returns what was measured
-before, so that nothing that depends on time is ever stored.
+`live` measures only in a live front end and otherwise returns recorded numbers, so that no stored
+output depends on time.
 """
 
 from collections.abc import Callable, Mapping
@@ -37,12 +37,12 @@ def live(measure: Callable[[], Any], recorded: Any) -> Any:
 
 
 def roofline(peak: float, bandwidth: float, points: Mapping[str, tuple[float, float]]) -> Plot:
-    """Plot the roofline of a machine and the points that were measured.
+    """Plot the roofline of a machine and measured points.
 
     Args:
-        peak: the most operations in a second, in units of 10^9.
-        bandwidth: the most bytes in a second, in units of 10^9.
-        points: name -> (operations for each byte, 10^9 operations reached in a second).
+        peak: the maximum of operations per second, in units of 10^9.
+        bandwidth: the maximum of bytes per second, in units of 10^9.
+        points: name -> (operations per byte, measured 10^9 operations per second).
     """
     ridge = peak / bandwidth
     intensities = [intensity for intensity, _ in points.values()]

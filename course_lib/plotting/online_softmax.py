@@ -1,6 +1,6 @@
-"""Attention that never holds a whole row: the running numbers by block, the tiles by step.
+"""Draw attention over blocks: the running numbers after each block, and the tiles by step.
 
-Both are drawn for one moment; `interactive` puts the moments behind a slider.
+Each figure shows one moment. `interactive` adds a slider for the moments.
 """
 
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from course_lib.plotting.words import as_array, counted, number
 
 
 class Running(NamedTuple):
-    """What is remembered of a row after a block, and by what the older sums were multiplied."""
+    """The state of a row after a block, and the factor of the older sums."""
 
     maximum: float
     total: float
@@ -30,8 +30,8 @@ def online_softmax(scores: Any, values: Any, block_size: int, blocks: int) -> Pl
     Args:
         scores: `(num_keys,)`, finite.
         values: `(num_keys,)`, one number for each key.
-        block_size: how many keys make a block; the last one may be shorter.
-        blocks: how many blocks have been seen.
+        block_size: the number of keys in a block. The last one may be shorter.
+        blocks: how many blocks have been processed.
     """
     row, v = as_array(scores).astype(float), as_array(values).astype(float)
     history = running(row, v, block_size)[:blocks]
@@ -97,18 +97,18 @@ def _running_lines(history: list[Running]) -> list[str]:
     return [*lines, f"O / t = {number(now.output / now.total)}"]
 
 
-LEFT, TOP, TILE, GAP = 30, 64, 40, 4  # a tile with the gap after it, and the gap alone
+LEFT, TOP, TILE, GAP = 30, 64, 40, 4  # TILE includes the GAP after it
 
 
 def tiles(num_query_blocks: int, num_key_blocks: int, step: int) -> Plot:
-    """Draw one step of blocked attention: what lies in slow memory and what is in fast memory.
+    """Draw one step of blocked attention, with the contents of slow and fast memory.
 
     The outer loop goes over blocks of queries, the inner one over blocks of keys, as in
     FlashAttention-2 (Dao 2023).
 
     Args:
-        num_query_blocks, num_key_blocks: how many blocks the queries and the keys have.
-        step: how many tiles are done before this one, 0 to their number; at the end none is left.
+        num_query_blocks, num_key_blocks: numbers of blocks of queries and keys.
+        step: the number of tiles that are done, from 0 to all of them.
     """
     n, m = num_query_blocks, num_key_blocks
     if not 0 <= step <= n * m:
@@ -163,7 +163,7 @@ def tiles(num_query_blocks: int, num_key_blocks: int, step: int) -> Plot:
 def _block(
     words: str, x: float, y: float, width: float, height: float, shade: str, *, lit: bool
 ) -> str:
-    """Draw a block of numbers; without a shade it is dashed, because it is stored nowhere."""
+    """Draw a block of numbers. It is dashed without a shade, which means that it is not stored."""
     look: dict[str, Any] = {"fill": "none", "stroke": PLAIN, "stroke_dasharray": "3 3"}
     if lit:
         look = {"fill": shade, "fill_opacity": 0.85, "stroke": "currentColor", "stroke_width": 2}

@@ -1,7 +1,7 @@
-"""A query to drag in the plane: dot products, weights, and the weighted average that moves.
+"""Draw a query that can be dragged in the plane, its dot products, weights and output.
 
-The weights of every query on a grid, under every scale, are computed when the figure is made: by
-the function that is given, which may be the reader's own. The page only looks them up.
+The given function, which may be the reader's own, computes the weights for every query on a grid
+and every scale when the figure is made. The page only looks them up.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,23 +32,20 @@ def query_plane(
     scales: Sequence[float] = (1.0,),
     scale: float | None = None,
 ) -> Plot:
-    """Draw a query among keys and values in the plane, its dot products, its weights, its output.
+    """Draw a query among keys and values in the plane, its dot products, weights and output.
 
-    Where scripts run, the query is dragged or moved with the arrow keys, and a slider multiplies
-    the scores.
+    If scripts run, the query can be dragged or moved with the arrow keys, and a slider scales the
+    scores.
 
     Args:
         keys: `(num_keys, 2)` numbers between -2 and 2, at most 6 keys.
-        values: `(num_keys, 2)` in the same range; the keys themselves if not given.
+        values: `(num_keys, 2)` in the same range; by default the keys.
         attention: called once as `attention(queries, keys, values)` with float32 tensors
-            `(1, num_queries, 2)`, `(1, num_keys, 2)` and `(1, num_keys, 2)`. It returns the
-            weights `(1, num_queries, num_keys)`, alone or after the outputs. The softmax of the
-            dot products if not given.
-        names: of the keys; otherwise k1, k2 and so on.
-        query: where the query begins.
-        scales: what the queries are multiplied by before `attention` sees them; a slider if there
-            are several.
-        scale: the one to begin with; the first if not given.
+            `(1, num_queries, 2)`, `(1, num_keys, 2)` and `(1, num_keys, 2)`. It returns the weights
+        `(1, num_queries, num_keys)`, alone or after the outputs. The default is the softmax of the
+        dot products. names: the names of the keys; by default k1, k2 and so on. query: the initial
+        query. scales: factors of the queries in the call of `attention`, with a slider if there are
+        several. scale: the initial one; by default the first.
 
     Raises:
         ValueError: if a shape, a range or the number of keys is wrong.
@@ -70,7 +67,7 @@ def query_plane(
         powers = np.exp(scores - scores.max(axis=1, keepdims=True))
         weights = powers / powers.sum(axis=1, keepdims=True)
     else:
-        import torch  # not with the module: a class report draws without it
+        import torch  # late, because class reports draw without torch
 
         found = attention(
             *(torch.tensor(part[None], dtype=torch.float32) for part in (every, points, carried))

@@ -1,4 +1,4 @@
-"""Saturation: a row of weights beside the Jacobian of its softmax."""
+"""Draw the saturation of a softmax: a row of weights beside its Jacobian."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from course_lib.plotting.words import as_array, number
 
 
 def saturation(scores: Any, factor: float = 1.0) -> Plot:
-    """Draw softmax(`factor * scores`) as bars, and what it lets through: diag(w) - w w^T.
+    """Draw softmax(`factor * scores`) as bars, and its Jacobian diag(w) - w w^T.
 
     Args:
         scores: one row of scores, one for each key.

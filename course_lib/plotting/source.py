@@ -1,7 +1,7 @@
-"""Python source on a page: highlighted, and where there is something to compare, as a difference.
+"""Display Python source with highlighting, optionally as a difference.
 
-Keywords and names are bold, comments and docstrings italic, in the page's own ink; lines that are
-new or gone have a sign in front and a tinted ground.
+Keywords and names are bold, comments and docstrings italic, in the page's own color. Added and
+removed lines have a sign in front and a tinted background.
 """
 
 import difflib
@@ -20,7 +20,7 @@ _SIGNS = {"-": ("del", NEGATIVE), "+": ("ins", POSITIVE)}
 
 
 class _Quiet(Style):
-    """No colors: those of the page hold in light and dark."""
+    """A style without colors, because the page's own work in light and dark themes."""
 
     styles = {  # noqa: RUF012  (as Pygments has it)
         Keyword: "bold",
@@ -33,13 +33,13 @@ class _Quiet(Style):
 
 
 def show_source(source: str, *, against: str | None = None, title: str | None = None) -> None:
-    """Display Python source below a title; with `against` as what has changed from that."""
+    """Display Python source below a title, as the difference from `against` if given."""
     before = source if against is None else against
     old, new = iter(_highlighted(before)), iter(_highlighted(source))
     plain, rows = [], []
     for row in difflib.ndiff(before.splitlines(), source.splitlines()):
         sign, line = row[0], row[2:]
-        if sign == "?":  # a hint at what differs within a line
+        if sign == "?":  # marks differences within a line
             continue
         gone = next(old) if sign in " -" else ""
         markup = gone if sign == "-" else next(new)

@@ -1,8 +1,8 @@
-"""SVG: a matplotlib figure as markup that follows the page, and elements for drawing by hand.
+"""Convert matplotlib figures to SVG that follows the page's theme, and make SVG elements.
 
-Text stays text. What matplotlib writes is made small and independent of the page it comes to: no
-prolog, no comments, no identifiers but those of shared definitions, two decimals, the color INK as
-the page's `currentColor`.
+Text stays text. Matplotlib's markup is made small and independent of the page: it has no prolog,
+comments or identifiers except those of shared definitions, numbers have two decimals, and the color
+INK becomes `currentColor`.
 """
 
 import html
@@ -20,8 +20,8 @@ from matplotlib.transforms import Bbox
 from course_lib.plotting.colors import FAINT, INK
 
 PIXELS_PER_INCH = 110
-SMALLEST_TEXT = 9  # pixels; a figure that is narrower than this needs scrolls in a box of its own
-PHONE = 300  # pixels that a page of 360 leaves a figure
+SMALLEST_TEXT = 9  # pixels; a figure that would have smaller text scrolls instead
+PHONE = 300  # pixels for a figure on a page of 360 pixels
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 _SETTINGS: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "course"}
 _NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
@@ -33,8 +33,8 @@ _FONT_FAMILY = re.compile(r"font-family: [^;\"]*(; )?")
 
 
 def of_figure(figure: Figure) -> str:
-    """Return the figure as one `<svg>` of `PIXELS_PER_INCH`, narrower where there is no room."""
-    if figure.get_layout_engine() is not None:  # it would shift the parts a little at each drawing
+    """Return the figure as one `<svg>` of `PIXELS_PER_INCH` that shrinks on narrow pages."""
+    if figure.get_layout_engine() is not None:  # a second layout would shift parts a little
         figure.draw_without_rendering()
         figure.set_layout_engine("none")
     buffer = io.StringIO()
@@ -62,7 +62,7 @@ def of_figure(figure: Figure) -> str:
 
 
 def _panels(figure: Figure) -> list[Box]:
-    """Return the parts of panels side by side, in points from the left and from above."""
+    """Return the areas of panels side by side, in points from the left and top."""
     points, height = 72 / figure.dpi, figure.bbox.height
     boxes: list[Bbox] = []
     bars: list[Bbox] = []
@@ -92,16 +92,15 @@ def drawing(
     shown: float | None = None,
     panels: Sequence[Box] = (),
 ) -> str:
-    """Wrap `inside` in an `<svg>` of `width` x `height` units, whose words stay large enough.
+    """Wrap `inside` in an `<svg>` of `width` x `height` units whose text stays readable.
 
-    Where a phone is too narrow for `SMALLEST_TEXT`, the figure has a least width and scrolls.
+    If a phone is too narrow for `SMALLEST_TEXT`, the figure keeps a minimum width and scrolls.
 
     Args:
         inside: markup.
-        width, height: in its own units.
-        shown: how many pixels wide it is where there is room, otherwise as many as units.
-        panels: the left, the top, the width and the height of the parts that figure.js stacks on
-            a narrow page.
+        width, height: the size in its own units.
+        shown: its maximum width in pixels; by default as many as units.
+        panels: left, top, width and height of the parts that figure.js stacks on a narrow page.
     """
     shown = width if shown is None else shown
     parts = " ".join(f"{number:.0f}" for panel in panels for number in panel)
@@ -118,7 +117,7 @@ def drawing(
 
 
 def element(tag: str, inside: str | None = None, **attributes: object) -> str:
-    """Return an element; `_` in an attribute's name is a hyphen, and None leaves it out."""
+    """Return an element. `_` in an attribute's name becomes a hyphen, and None omits it."""
     pairs = "".join(
         f' {name.rstrip("_").replace("_", "-")}="{html.escape(_short(value))}"'
         for name, value in attributes.items()
@@ -128,7 +127,7 @@ def element(tag: str, inside: str | None = None, **attributes: object) -> str:
 
 
 def text(words: object, x: float, y: float, size: float = 11, **attributes: object) -> str:
-    """Return words in the middle of (x, y), unless `text_anchor` says otherwise."""
+    """Return text centered at (x, y) unless `text_anchor` says otherwise."""
     style = {"text_anchor": "middle", "dominant_baseline": "central", **attributes}
     return element("text", html.escape(str(words)), x=x, y=y, font_size=size, **style)
 
@@ -136,7 +135,7 @@ def text(words: object, x: float, y: float, size: float = 11, **attributes: obje
 def arrow(
     points: Sequence[tuple[float, float]], width: float = 1.4, color: str = "currentColor"
 ) -> str:
-    """Return a line through the points with a head at the last one."""
+    """Return a line through the points with an arrowhead at the last one."""
     (x0, y0), (x, y) = points[-2:]
     length = max(float(np.hypot(x - x0, y - y0)), 1e-6)
     dx, dy = (x - x0) / length, (y - y0) / length
@@ -150,7 +149,7 @@ def arrow(
 
 
 def joined(points: Sequence[tuple[float, float]]) -> str:
-    """Return the points as the attribute of that name."""
+    """Return the points as the value of the attribute `points`."""
     return " ".join(f"{round(x, 2):g},{round(y, 2):g}" for x, y in points)
 
 

@@ -1,6 +1,6 @@
-"""A training that one can watch: the loss, what the model makes of one example, and its arcs.
+"""Show a training run: the loss, the model's output for one example, and its attention.
 
-In a live kernel one figure changes in place, in a terminal one line. Elsewhere the moments are
+In a live kernel, one figure is updated, and in a terminal, one line. Elsewhere moments are
 recorded, and the page plays them.
 """
 
@@ -20,16 +20,16 @@ from course_lib.plotting.svg import drawing, element, text
 from course_lib.plotting.words import as_array, number
 
 MOMENTS = 40
-WIDTH, SHOWN = 430, 602  # units that can be read on a phone, and pixels where there is room
-CURVE, MARGIN = 64, 44  # height of the curve, and room for its numbers
-LINE, LETTERS, LINES = 20, 52, 4  # height of a line of text, its letters, and how many lines
-MOST_WORDS = 7  # words drawn, in two lines
+WIDTH, SHOWN = 430, 602  # units that are readable on a phone, and pixels on wider pages
+CURVE, MARGIN = 64, 44  # height of the curve, and space for its numbers
+LINE, LETTERS, LINES = 20, 52, 4  # height of a line of text, letters in it, and number of lines
+MOST_WORDS = 7  # words, in two lines
 STAGE = 252  # height of letters, arcs and two lines of words, at every moment
 RECORDED = "The end of the training. You can play all of it in JupyterLab or on the course's site."
 
 
 class Guess(NamedTuple):
-    """What a model makes of an example: words, and how much each looked at which letter."""
+    """A model's output for an example: words, and each word's weights on the letters."""
 
     words: Sequence[str]
     weights: Any = None
@@ -38,14 +38,14 @@ class Guess(NamedTuple):
 def training_moment(
     losses: Any, num_steps: int, guess: Guess, source: str = "", *, wanted: str | None = None
 ) -> Plot:
-    """Draw one moment of a training: the loss so far, and the guess of the model.
+    """Draw one moment of a training run: the loss so far, and the model's guess.
 
     Args:
-        losses: one for each step so far.
-        num_steps: of the whole training.
+        losses: the losses so far.
+        num_steps: the steps of the whole training.
         guess: words with weights `(len(words), len(source))`, or text without weights.
-        source: what the guess translates.
-        wanted: the correct answer; it gets a tick.
+        source: the text that the guess translates.
+        wanted: the correct answer, which gets a tick.
     """
     so_far = as_array(losses).astype(float)
     made = " ".join(guess.words)
@@ -54,7 +54,7 @@ def training_moment(
     head = f"step {step} of {num_steps}, loss {so_far[-1]:.2f}"
     parts = [text(head, 0, 10, 13, text_anchor="start")]
     highest, top = float(so_far.max()) or 1.0, 24
-    wide = WIDTH - MARGIN - 5  # room for half of the dot
+    wide = WIDTH - MARGIN - 5  # leaves space for half of the dot
     places = np.unique(np.linspace(0, step - 1, 200).astype(int))
     x = MARGIN + wide * (places + 1) / num_steps
     y = top + CURVE * (1 - so_far[places] / highest)
@@ -106,17 +106,17 @@ def watch_training(
     """Return a callback for `models.training.train` that shows how a model learns.
 
     Call it after every step with the number of steps so far and the loss. In a live kernel it
-    updates one figure in place, in a terminal one line. At the last step it displays a figure that
-    plays the recorded moments.
+    updates one figure, and in a terminal one line. At the last step it displays a figure that plays
+    the recorded moments.
 
     Args:
-        num_steps: of the training.
-        guess: called at some 40 moments; it returns what the model now makes of `source`, or a
-            text that it writes.
+        num_steps: the steps of the training.
+        guess: called at about 40 moments. It returns the model's current output for `source`, or a
+            text that the model generates.
         source: the example.
-        wanted: the correct answer to it.
+        wanted: the correct answer.
     """
-    shares = np.linspace(0, 1, MOMENTS) ** 2.5  # changes come early
+    shares = np.linspace(0, 1, MOMENTS) ** 2.5  # most changes happen early
     moments = set((1 + shares * (num_steps - 1)).round().astype(int).tolist())
     losses: list[float] = []
     frames: list[Plot] = []

@@ -1,4 +1,4 @@
-"""The figure of lesson 00: one vector for a sentence, beside looking back at all of it."""
+"""The figure of lesson 00: one vector for a sentence, compared with attention to all of it."""
 
 from collections.abc import Mapping
 
@@ -8,16 +8,16 @@ from course_lib.plotting.figures import Plot
 from course_lib.plotting.svg import arrow, drawing, element, text
 
 PANEL, GAP, HEIGHT, SHOWN = 172, 16, 172, 1.6
-SOURCE = {"drei": (0, 42), "und": (58, 98), "vierzig": (114, 172)}  # pieces, and where they lie
+SOURCE = {"drei": (0, 42), "und": (58, 98), "vierzig": (114, 172)}  # horizontal extents
 TARGET = {"forty": (20, 72), "three": (100, 152)}
 VECTOR = (46, 126)
 ROWS = {"source": 30, "vector": 84, "target": 138}
-BOX = 24  # a box's height
+BOX = 24  # height
 LOOKS = {"forty": {"drei": 1, "und": 1, "vierzig": 6}, "three": {"drei": 6, "und": 1, "vierzig": 1}}
 
 
 def bottleneck() -> Plot:
-    """Draw two ways to translate 43: by one vector of fixed length, and by looking back."""
+    """Draw two ways to translate 43: by one vector of fixed length, and by attention."""
     middle = {name: sum(ends) / 2 for name, ends in (SOURCE | TARGET).items()}
     one_vector = [
         _title("before 2014: one vector"),
@@ -42,7 +42,7 @@ def bottleneck() -> Plot:
         for i, parts in enumerate((one_vector, looking_back))
     ]  # fmt: skip
     width = 2 * PANEL + GAP + 4
-    half = width / 2  # one panel, on a phone below the other
+    half = width / 2  # panels, which are stacked on a phone
     moved = element("g", "".join(panels), transform="translate(2)")
     return Plot(
         drawing(

@@ -1,4 +1,4 @@
-"""The words of the alt texts: what a figure shows, said from its numbers."""
+"""Write alt texts that describe a figure from its numbers."""
 
 import itertools
 from collections.abc import Iterable, Sequence
@@ -6,9 +6,9 @@ from typing import Any, SupportsFloat
 
 import numpy as np
 
-TIE = 1e-4  # weights that differ by less are told as equal
-LEVEL = 0.1  # of its size: a curve that moves less stays where it is
-CLIFF = 2.0  # a step this many times as large as all others together
+TIE = 1e-4  # weights that differ by less are described as equal
+LEVEL = 0.1  # a curve that changes less, relative to its size, is level
+CLIFF = 2.0  # least ratio of a cliff to all other steps together
 
 
 def as_array(data: Any) -> np.ndarray:
@@ -19,7 +19,7 @@ def as_array(data: Any) -> np.ndarray:
 
 
 def number(value: SupportsFloat) -> str:
-    """Format a number with two decimals where they tell something, otherwise three digits."""
+    """Format a number with two decimals if they suffice, otherwise with three digits."""
     value = float(value)
     if not np.isfinite(value):
         return str(value)
@@ -70,7 +70,7 @@ def row_name(numbers: Sequence[int], total: int) -> str:
 
 
 def mask_sentence(mask: np.ndarray) -> str:
-    """Say which keys each query may attend to. Equal rows share one phrase."""
+    """Describe which keys each query may attend to. Equal rows share one phrase."""
     num_queries, num_keys = mask.shape
     parts = []
     for numbers, allowed in same_rows([np.flatnonzero(row).tolist() for row in mask]):
@@ -125,7 +125,7 @@ def values_sentence(values: np.ndarray, blocked: np.ndarray, quantity: str) -> s
 
 
 def curve_sentence(name: str, across: np.ndarray, values: np.ndarray, *, log: bool = False) -> str:
-    """Describe a curve: level, a cliff, or its ends and the largest and smallest value between."""
+    """Describe a curve as level, as a cliff, or by its ends and the extremes between them."""
     finite = np.flatnonzero(np.isfinite(values) & ((values > 0) | (not log)))
     if not finite.size:
         return f"{name} has no finite value"

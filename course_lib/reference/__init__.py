@@ -1,8 +1,8 @@
-"""The oracle: every exercise once more in NumPy float64, with loops, slow and obviously right.
+"""The oracle: every exercise in NumPy float64, with loops, slow and obviously correct.
 
-One module a lesson, named as the lesson. Nothing here is shared with `course_lib.attention`, so
-that a bug in a solution cannot hide behind the same bug in what it is compared with. All that has
-an exercise's name gives an `Expected`, which is no answer to any.
+Each lesson has a module of its name. The oracle shares no code with `course_lib.attention`, so that
+it cannot share a bug with a solution. Every function with an exercise's name returns an `Expected`,
+so it is not an answer to the exercise.
 """
 
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Expected:
-    """What the oracle says about a problem: outputs, gradients by name, attributes by name."""
+    """The oracle's result for a problem: outputs, gradients by name, and attributes by name."""
 
     outputs: Any
     gradients: dict[str, np.ndarray] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Oracle of lesson 03: every number of a product is a sum written out on its own."""
+"""Oracle of lesson 03: every number of a product is a separate sum."""
 
 import math
 
@@ -38,7 +38,7 @@ def batched_scores(queries: np.ndarray, keys: np.ndarray) -> Expected:
 
 
 def attention_pooling(queries: np.ndarray, keys: np.ndarray, values: np.ndarray) -> Expected:
-    """Compute scores, a softmax of each row, then value after value, each times its weight."""
+    """Compute scores, a softmax of each row, and the weighted sum of values one by one."""
     scores = batched_scores(queries, keys).outputs
     weights = np.empty(scores.shape)
     outputs = np.zeros((*scores.shape[:-1], values.shape[-1]))
@@ -54,7 +54,7 @@ def attention_cost(
 ) -> Expected:
     """Count the operations of each product entry by entry, and sum them."""
     per_score = 2 * d  # d multiplications, each added to a running sum
-    per_output = 2 * num_keys  # one value after the other
+    per_output = 2 * num_keys  # for each key, a product that is added
     per_item = num_queries * num_keys * per_score + num_queries * d_v * per_output
     size = sum(num_keys * bytes_per_element for _ in range(num_queries))
     return Expected({"flops": sum(per_item for _ in range(batch)), "score_bytes": batch * size})

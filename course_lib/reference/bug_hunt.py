@@ -1,7 +1,6 @@
-"""Oracle of lesson 07: which module breaks which invariant, and the two fixed modules.
+"""Oracle of lesson 07: the invariants that each module breaks, and the two fixed modules.
 
-The table says what the modules of the checks do; `tests/test_attention_bug_hunt.py`
-measures every entry of it.
+`tests/test_attention_bug_hunt.py` measures every entry of the table.
 """
 
 import numpy as np
@@ -10,7 +9,7 @@ from course_lib.reference import Expected
 from course_lib.reference.masked_softmax import allowed_keys, attend
 from course_lib.reference.multi_head import linear, merge_heads, split_heads
 
-# Every invariant that a module breaks; the first one is the most telling.
+# All invariants that a module breaks, the most informative first.
 BROKEN = {
     "sound": (),
     "avocet": ("rows_sum_to_one", "queries_apart"),
@@ -55,7 +54,7 @@ def lookup(
     values: np.ndarray,
     valid_lens: np.ndarray | None = None,
 ) -> Expected:
-    """Look up one query at a time, over its real keys only."""
+    """Look up one query at a time over its keys without padding."""
     q, k = linear(queries, state["W_q.weight"]), linear(keys, state["W_k.weight"])
     allowed = allowed_keys((*q.shape[:2], k.shape[1]), valid_lens)
     outputs, weights = attend(q, k, values, allowed)
@@ -68,7 +67,7 @@ def causal_self_attention(
     x: np.ndarray,
     valid_lens: np.ndarray | None = None,
 ) -> Expected:
-    """Attend with one head at one position at a time, over what lies behind it."""
+    """Attend with one head at one position at a time, over the positions up to it."""
     num_heads, num_positions = construct["num_heads"], x.shape[1]
     thirds = np.split(linear(x, state["W_qkv.weight"]), 3, axis=-1)
     q, k, v = (split_heads(third, num_heads).outputs for third in thirds)

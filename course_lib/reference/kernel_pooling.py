@@ -1,4 +1,4 @@
-"""Oracle of lesson 01: sums written out, one query at a time."""
+"""Oracle of lesson 01: explicit sums, one query at a time."""
 
 import math
 
@@ -21,7 +21,7 @@ def squared_distances(queries: np.ndarray, keys: np.ndarray) -> Expected:
 
 
 def gaussian_weights(squared: list[float], bandwidth: float) -> list[float]:
-    """Divide the kernel values by their total; the nearest key's kernel is taken as 1."""
+    """Divide the kernel values by their sum, relative to the nearest key's value."""
     nearest = min(squared)
     kernel = [math.exp(-(s - nearest) / (2 * bandwidth * bandwidth)) for s in squared]
     total = math.fsum(kernel)
@@ -60,7 +60,7 @@ def fit_bandwidth(
     num_steps: int = 200,
     lr: float = 0.1,
 ) -> Expected:
-    """Try bandwidths from 0.01 to 100, then finer and finer ones around the best."""
+    """Search bandwidths from 0.01 to 100 on increasingly fine grids."""
     grid = np.linspace(math.log(0.01), math.log(100.0), 41)
     while grid[-1] - grid[0] > 1e-4:
         predictions = [leave_one_out(inputs, targets, math.exp(x)).outputs for x in grid]
@@ -71,5 +71,5 @@ def fit_bandwidth(
 
 
 def gaussian_as_dot_product(queries: np.ndarray, keys: np.ndarray, bandwidth: float) -> Expected:
-    """Return the exponent of the Gaussian kernel, with the squared distances written out."""
+    """Return the exponent of the Gaussian kernel from explicit squared distances."""
     return Expected(-squared_distances(queries, keys).outputs / (2 * bandwidth * bandwidth))

@@ -13,7 +13,7 @@ from course_lib.reference.translator import layer_norm, log_probability, part
 
 
 def next_token_loss(logits: np.ndarray, tokens: np.ndarray) -> Expected:
-    """Average minus the logarithm of what the next token got, over all that have a next one."""
+    """Average minus the log-probability of the next token, over all positions that have one."""
     losses = [
         -log_probability(scores, int(following))
         for item, text in zip(logits, tokens, strict=True)
@@ -27,7 +27,7 @@ def language_model(
 ) -> Expected:
     """Add the positions, go through the blocks, and return the logits of the last norm.
 
-    Each attention gives the mean of the positions so far times a number, its `scale`.
+    Each attention returns the mean of the positions so far, times its `scale`.
     """
     x = np.array([[state["tokens.weight"][token] for token in text] for text in tokens])
     x = x + construct["positions"][: tokens.shape[1]]
@@ -41,7 +41,7 @@ def language_model(
             network = part(block, "feed_forward")
             normed = layer_norm(x, **part(block, "norm_2"))  # pyright: ignore[reportArgumentType] - a part has no `eps`
             hidden = linear(normed, network["0.weight"], network["0.bias"])
-            for at, z in np.ndenumerate(hidden):  # times the chance that a normal number is smaller
+            for at, z in np.ndenumerate(hidden):  # times the normal distribution function
                 hidden[at] = z * (1 + math.erf(z / math.sqrt(2))) / 2
             x = x + linear(hidden, network["2.weight"], network["2.bias"])
     last = layer_norm(x, **part(state, "norm"))  # pyright: ignore[reportArgumentType] - a part has no `eps`
@@ -51,7 +51,7 @@ def language_model(
 def next_probabilities(
     logits: np.ndarray, temperature: float = 1.0, top_k: int | None = None
 ) -> np.ndarray:
-    """Return how likely each token is to be drawn."""
+    """Return the probability of each token."""
     order = sorted(range(len(logits)), key=lambda token: -logits[token])
     kept = order[:1] if temperature == 0 else order[:top_k]
     probabilities = np.zeros(len(logits))
@@ -79,7 +79,7 @@ def generate(
 def kv_cache(
     keys: np.ndarray, values: np.ndarray, queries: np.ndarray, appended: tuple[int, ...]
 ) -> Expected:
-    """Return what each query gets from all earlier positions, one head at a time.
+    """Return the attention of each query over all earlier positions, one head at a time.
 
     Query i comes after `appended[i]` more positions.
     """
@@ -92,7 +92,7 @@ def kv_cache(
 
 
 def rotary_embedding(x: np.ndarray, offset: int = 0) -> Expected:
-    """Turn each pair of neighbours as a complex number, times exp(i * angle)."""
+    """Rotate each pair of neighbors as a complex number, times exp(i * angle)."""
     d, turned = x.shape[-1], np.zeros(x.shape)
     for *place, p, i in np.ndindex(*x.shape[:-1], d // 2):
         angle = (offset + p) / 10000 ** (2 * i / d)
@@ -104,7 +104,7 @@ def rotary_embedding(x: np.ndarray, offset: int = 0) -> Expected:
 
 
 def induction_score(attention_weights: np.ndarray, period: int | None = None) -> Expected:
-    """Return the mean over all positions that come after a whole period; 0 if there is none."""
+    """Return the mean over all positions after the first period, or 0 if there are none."""
     if period is None:
         period = max(attention_weights.shape[-1] // 2, 1)
     scores = np.zeros(len(attention_weights))
@@ -114,7 +114,8 @@ def induction_score(attention_weights: np.ndarray, period: int | None = None) ->
     return Expected(scores)
 
 
-# Which heads are off at a moment of a `with`, or of one in another: the first (0), the second (1).
+# The heads that are off at a moment of one or two nested `with` blocks: the first (0) or second
+# (1).
 SWITCHED_OFF = {
     "inside": (0,),
     "inside, after a step of training": (0,),
@@ -137,12 +138,12 @@ def ablate_head(
     *,
     moment: str,
 ) -> Expected:
-    """Return logits at one of the moments, and that nothing differs from what it was.
+    """Return logits at one of the moments, and that no state differs from before.
 
     Args:
-        model: what it is made of, as `options`: "embedding", "layers", "num_heads".
+        model: its `options` "embedding", "layers" and "num_heads".
         tokens: `(batch, num_positions)`.
-        layer, head, second_layer, second_head: what is switched off, one in the other.
+        layer, head, second_layer, second_head: the heads that nested `with` blocks switch off.
         moment: one of `SWITCHED_OFF`.
     """
     heads = (layer, head), (second_layer, second_head)
@@ -191,7 +192,7 @@ def logits_without(
         for h in range(model["num_heads"]):
             if (number, h) not in off:
                 own = slice(h * head_dim, (h + 1) * head_dim)
-                for i in range(x.shape[1]):  # each position gets the mean of what came so far
+                for i in range(x.shape[1]):  # the mean of the positions so far
                     heads[:, i, own] = sum(read[:, j, own] for j in range(i + 1)) / (i + 1)
         x = x + linear(heads, layer["W_o"], layer["bias"])
     return linear(x, model["embedding"])
@@ -204,7 +205,7 @@ def grouped_query_attention(
     valid_lens: np.ndarray | None = None,
     mask: np.ndarray | None = None,
 ) -> Expected:
-    """Attend with every query of every head on its own, using its group's keys and values."""
+    """Attend with each query of each head separately, using its group's keys and values."""
     heads_of_a_group = queries.shape[1] // keys.shape[1]
     keys, values = (np.repeat(x, heads_of_a_group, axis=1) for x in (keys, values))
     allowed = allowed_keys((*queries.shape[:3], keys.shape[2]), valid_lens, mask)

@@ -1,4 +1,4 @@
-"""Oracle of lesson 02. Masks are lists of rules here: every weight is computed on its own."""
+"""Oracle of lesson 02: every weight is computed separately, with masks as rules."""
 
 import math
 
@@ -33,7 +33,7 @@ def length_mask(valid_lens: np.ndarray, max_len: int) -> Expected:
 
 
 def causal_mask(num_queries: int, num_keys: int | None = None) -> Expected:
-    """Return True where the key is not after the query, counted from the last of each."""
+    """Return True where the key is not after the query, both counted from the end."""
     num_keys = num_queries if num_keys is None else num_keys
     mask = np.empty((num_queries, num_keys), dtype=bool)
     for i, j in np.ndindex(mask.shape):
@@ -64,7 +64,7 @@ def additive_mask(mask: np.ndarray, dtype: str) -> Expected:
 def allowed_keys(
     shape: tuple[int, ...], valid_lens: np.ndarray | None = None, mask: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return a bool array of `shape` = (..., n, m): may this query attend to this key?"""
+    """Return a bool array of `shape` = (..., n, m) with True where a query may attend to a key."""
     allowed = np.ones(shape, dtype=bool)
     full_mask = None if mask is None else np.broadcast_to(mask, shape)
     for row in np.ndindex(shape[:-1]):
@@ -79,7 +79,7 @@ def allowed_keys(
 def masked_softmax(
     scores: np.ndarray, valid_lens: np.ndarray | None = None, mask: np.ndarray | None = None
 ) -> Expected:
-    """Compute softmax over the allowed keys of each row; zeros elsewhere and in empty rows."""
+    """Compute softmax over the allowed keys of each row, with zeros elsewhere."""
     allowed = allowed_keys(scores.shape, valid_lens, mask)
     weights = np.zeros(scores.shape)
     for row in np.ndindex(scores.shape[:-1]):

@@ -1,4 +1,4 @@
-"""Oracle of lesson 08. There are no blocks here: every number comes from its definition."""
+"""Oracle of lesson 08: every number comes from its definition, without blocks."""
 
 import math
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ def blocked_attention(
     mask: np.ndarray | None = None,
     block_size: int = 1,
 ) -> Expected:
-    """Compute all scores at once, in whole arrays; a block size changes nothing."""
+    """Compute all scores at once, ignoring the block size."""
     scores = np.einsum("...nd,...md->...nm", queries, keys) / math.sqrt(queries.shape[-1])
     if mask is not None:
         scores = np.where(mask, scores, -math.inf)
@@ -46,7 +46,7 @@ def recomputed_attention(
     mask: np.ndarray | None = None,
     block_size: int = 1,
 ) -> Expected:
-    """Return the outputs, which do not depend on what is kept for the backward pass."""
+    """Return the outputs, which do not depend on what is saved for the backward pass."""
     return Expected(blocked_attention(queries, keys, values, mask).outputs[0])
 
 

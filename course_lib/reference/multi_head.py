@@ -11,7 +11,7 @@ from course_lib.reference.masked_softmax import allowed_keys, attend, softmax_of
 
 
 def split_heads(x: np.ndarray, num_heads: int) -> Expected:
-    """Carry every number to its head by hand."""
+    """Copy every number to its head."""
     batch, num_positions, embed_dim = x.shape
     head_dim = embed_dim // num_heads
     heads = np.empty((batch, num_heads, num_positions, head_dim))
@@ -21,7 +21,7 @@ def split_heads(x: np.ndarray, num_heads: int) -> Expected:
 
 
 def merge_heads(x: np.ndarray) -> Expected:
-    """Carry every number back from its head by hand."""
+    """Copy every number back from its head."""
     batch, num_heads, num_positions, head_dim = x.shape
     merged = np.empty((batch, num_positions, num_heads * head_dim))
     for b, h, p, feature in np.ndindex(x.shape):
@@ -65,7 +65,7 @@ def multi_head_attention(
 
 
 def positional_encoding(num_positions: int, embed_dim: int) -> Expected:
-    """Compute every entry on its own."""
+    """Compute every entry separately."""
     encoding = np.empty((num_positions, embed_dim))
     for position, column in np.ndindex(encoding.shape):
         pair = column // 2
@@ -75,7 +75,7 @@ def positional_encoding(num_positions: int, embed_dim: int) -> Expected:
 
 
 def shift_matrix(offset: int, embed_dim: int) -> Expected:
-    """Compute sin(a + b) and cos(a + b) by the addition theorems, one pair of columns at a time."""
+    """Compute sin(a + b) and cos(a + b) by angle addition, one pair of columns at a time."""
     matrix = np.zeros((embed_dim, embed_dim))
     for pair in range(embed_dim // 2):
         b = offset / 10000.0 ** (2 * pair / embed_dim)
@@ -104,7 +104,7 @@ def _neighbours(x: np.ndarray, offset: int) -> np.ndarray:
     return np.stack([_at(x, i + offset) for i in range(len(x))])
 
 
-# What a sequence function does with one item (num_positions, d).
+# Sequence functions of one item (num_positions, d).
 SEQUENCE_FUNCTIONS = {
     "each_on_its_own": lambda x: np.tanh(x) + x**2,
     "self_attention": lambda x: _attend(x, lambda i, j: True),
@@ -147,7 +147,7 @@ def apply_to_batch(kind: str, x: np.ndarray) -> np.ndarray:
 
 
 def is_permutation_equivariant(kind: str, x: np.ndarray) -> bool:
-    """Swap every pair of positions, as swaps make up all other permutations."""
+    """Swap every pair of positions, since all permutations are products of swaps."""
     outputs = apply_to_batch(kind, x)
     for i, j in itertools.combinations(range(x.shape[1]), 2):
         order = np.arange(x.shape[1])
@@ -158,7 +158,7 @@ def is_permutation_equivariant(kind: str, x: np.ndarray) -> bool:
 
 
 def is_causal(kind: str, x: np.ndarray) -> bool:
-    """Change every number of every later position on its own."""
+    """Change every number of every later position separately."""
     outputs = apply_to_batch(kind, x)
     for b, t, feature in np.ndindex(x.shape):
         changed = x.copy()

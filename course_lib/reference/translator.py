@@ -1,4 +1,4 @@
-"""Oracle of lesson 09: a batch item by item, a loss word by word, a translation step by step.
+"""Oracle of lesson 09: batches item by item, losses word by word, translations step by step.
 
 A model here is a function of NumPy arrays, `model(source, length, words) -> logits of the next
 word` for one item, with `allowed` to leave source positions out.
@@ -19,7 +19,7 @@ Construct = dict[str, int]
 
 
 def pad_batch(sequences: list[np.ndarray], pad: int) -> Expected:
-    """Pad each sequence with as many pads as it lacks of the longest."""
+    """Pad each sequence to the length of the longest."""
     rows = [[int(token) for token in sequence] for sequence in sequences]
     longest = max(len(row) for row in rows)
     tokens = [row + [pad] * (longest - len(row)) for row in rows]
@@ -45,7 +45,7 @@ def log_probability(logits: np.ndarray, word: int) -> float:
 def masked_cross_entropy(
     logits: np.ndarray, targets: np.ndarray, valid_lens: np.ndarray
 ) -> Expected:
-    """Return minus the mean log-probability of the words that are there, or 0 without words."""
+    """Return minus the mean log-probability of the words, without padding; 0 without words."""
     found = [
         log_probability(logits[item, position], targets[item, position])
         for item, length in enumerate(valid_lens)
@@ -81,7 +81,7 @@ def effect_of_masking(
     target: np.ndarray,
     position: int,
 ) -> Expected:
-    """Return each word's log-probability without the position, less that with it."""
+    """Return each word's log-probability without the position, minus that with it."""
     item, length = source[0], int(valid_lens[0])
     if not 0 <= position < len(item):
         raise ValueError("`position` must be one of the source")
@@ -115,7 +115,7 @@ def _voting(source, length, words, allowed=None, *, size: int, **ids) -> np.ndar
 def _scripted(
     source, length, words, allowed=None, *, queries, keys, values, previous, near, stop, end, **ids
 ) -> np.ndarray:
-    """Attend to the source, remember the words less and less, and end in time."""
+    """Attend to the source, with a decaying memory of words and a fixed end."""
     step, logits = len(words) - 1, np.zeros(previous.shape[1])
     seen = [j for j in range(length) if allowed is None or j in allowed]
     if seen:
@@ -155,7 +155,7 @@ def encoder_block(
     valid_lens: np.ndarray | None = None,
     eps=1e-5,
 ) -> Expected:
-    """Attend among the positions, then apply the network, each added to what came in."""
+    """Attend among the positions, then apply the network, each added to its input."""
     first = layer_norm(x, **part(state, "norm_1"), eps=eps)
     weights = part(state, "attention")
     x = x + multi_head_attention(construct, weights, first, first, first, valid_lens).outputs
@@ -171,7 +171,7 @@ def decoder_block(
     valid_lens: np.ndarray | None = None,
     eps=1e-5,
 ) -> Expected:
-    """Attend to the past, then to the memory, then apply the network, each added."""
+    """Attend to the past, then to the memory, then apply the network, each added to its input."""
     first = layer_norm(y, **part(state, "norm_1"), eps=eps)
     y = y + causal_self_attention(construct, part(state, "self_attention"), first).outputs
     second = layer_norm(y, **part(state, "norm_2"), eps=eps)

@@ -1,4 +1,4 @@
-"""Oracle of lesson 00: each row is walked along, and the best place so far is kept."""
+"""Oracle of lesson 00: each row is scanned for the best position so far."""
 
 import numpy as np
 

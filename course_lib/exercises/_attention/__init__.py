@@ -1,1 +1,1 @@
-"""What exercises about attention share."""
+"""Steps, mistakes and properties that exercises about attention share."""

@@ -1,8 +1,8 @@
-"""The known mistakes of any attention: one table for all exercises, the most likely first.
+"""The known mistakes of any attention, in one table for all exercises, the most likely first.
 
-Each row is a fact, a question, and the steps of the right attention (`steps.py`) that it changes;
-twins change them otherwise and come to the same. Combinations of two rows are made where an answer
-is judged (`checks.judge.diagnose`), so a row lists all the steps its fact depends on.
+Each row is a fact, a question, and the steps of the correct attention (`steps.py`) that it changes.
+Twins are other changes with the same result. `checks.judge.diagnose` combines pairs of rows, so a
+row lists all the steps that its fact depends on.
 """
 
 import itertools
@@ -44,8 +44,8 @@ def known(
     Args:
         base: the correct attention of the exercise.
         own: rows that concern this exercise alone.
-        without: ids of shared rows that its problems do not tell from others.
-        words: fact and question by id, where those of the table do not fit.
+        without: ids of shared rows that its problems cannot distinguish from others.
+        words: fact and question by id, if those of the table do not fit.
     """
 
     def has(changes: Iterable[str]) -> bool:
@@ -65,7 +65,7 @@ def known(
 def three_of(
     base: type[Stepped], known: Iterable[Mistake], faults: Collection[str]
 ) -> tuple[Mistake, ...]:
-    """Return every three of these mistakes at once, as half-repaired modules make them."""
+    """Return all combinations of three of these mistakes, as in half-repaired modules."""
     chosen = [mistake for mistake in known if mistake.id in faults]
     return tuple(
         Mistake(
@@ -78,14 +78,14 @@ def three_of(
     )
 
 
-# Steps as wrong answers make them.
+# The steps of wrong answers.
 def untouched(self, scores, allowed) -> torch.Tensor:
-    """Do nothing, in the place of a step that changes scores or weights."""
+    """Do nothing, instead of a step that changes scores or weights."""
     return scores
 
 
 def filled(value) -> dict[str, object]:
-    """Fill forbidden scores with a number, and take no special care of empty rows."""
+    """Fill forbidden scores with a number, without special handling of empty rows."""
 
     def fill(self, scores, allowed) -> torch.Tensor:
         return scores.masked_fill(~allowed, value)
@@ -94,7 +94,7 @@ def filled(value) -> dict[str, object]:
 
 
 def unread(self, scores, given) -> None:
-    """Ignore lengths or a mask, in the place of the step that reads them."""
+    """Ignore lengths or a mask, instead of the step that reads them."""
 
 
 def rows_within(self, scores, valid_lens) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""The correct attention around the masked softmax, in named steps, as a function and as modules."""
+"""Correct attention in named steps around the masked softmax, as a function and as modules."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -44,7 +44,7 @@ class Attention(Softmax):
 
 
 class AttentionModule(Attention, nn.Module):
-    """`DotProductAttention`: the average gets the steps drop and keep."""
+    """`DotProductAttention`, whose average has the additional steps drop and keep."""
 
     def __init__(self, dropout=0.0) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class AttentionModule(Attention, nn.Module):
 
 
 class WithHeads(Stepped):
-    """Attention in `num_heads` heads: the steps split and merge."""
+    """Attention in `num_heads` heads, with the additional steps split and merge."""
 
     num_heads: int
 

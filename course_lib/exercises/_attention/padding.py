@@ -7,7 +7,7 @@ from course_lib.exercises._builders import at_the_largest
 
 
 def largest_padding(make_array=tensor, **fields: Any) -> list[Probe]:
-    """Return edge cases of one feature whose padded key and value are among the largest numbers."""
+    """Return edge cases of one feature whose padded key and value are near the largest number."""
 
     def problem(size) -> dict[str, Any]:
         return {

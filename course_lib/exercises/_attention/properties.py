@@ -1,8 +1,8 @@
-"""What the weights of any attention obey, said with the student's own numbers.
+"""Properties of any attention's weights, stated with the student's own numbers.
 
-The weights are those that an answer returns, alone or beside its outputs, or that a module keeps
-as `attention_weights`. Arguments are `scores`, or `queries`, `keys` and `values`, or `x` for causal
-self-attention; `valid_lens` and `mask` as far as there are any.
+The weights are returned by an answer, alone or with its outputs, or stored by a module as
+`attention_weights`. Arguments are `scores`, or `queries`, `keys` and `values`, or `x` for causal
+self-attention; `valid_lens` and `mask` if there are any.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ KEPT = "attention_weights"
 
 
 def given(probe: Probe, name: str) -> np.ndarray | None:
-    """Return the numbers of an argument, or None without such an array."""
+    """Return the numbers of an argument, or None if there is no such array."""
     value = probe.inputs().get(name)
     return np.asarray(value.data) if isinstance(value, Array) else None
 
@@ -36,7 +36,7 @@ def _shape(probe: Probe) -> tuple[int, ...]:
 
 
 def seen(probe: Probe, recorded: Recorded | None) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return the weights (..., n, m) and what each query may attend to; None if unreadable."""
+    """Return the weights (..., n, m) and the allowed keys of each query, or None if unreadable."""
     if recorded is not None and recorded.items:
         recorded = list(recorded.items.values())[1]
     shape = _shape(probe)
@@ -61,12 +61,12 @@ def seen(probe: Probe, recorded: Recorded | None) -> tuple[np.ndarray, np.ndarra
 
 
 def more_than_rounding(probe: Probe) -> float:
-    """Return a difference that rounding alone does not make in the dtype of the probe."""
+    """Return a difference that is too large for rounding in the dtype of the probe."""
     return {"float16": 1e-2, "float32": 1e-3}.get(probe.dtype or "float64", 1e-6)
 
 
 def place_of(index: tuple[int, ...]) -> str:
-    """Describe the place of a row: (query), (item, query) or (item, head, query)."""
+    """Describe the position of a row: (query), (item, query) or (item, head, query)."""
     where = f"query {index[-1]}" + (f" of item {index[0]}" if len(index) > 1 else "")
     return where + (f" (head {index[1]})" if len(index) == 3 else "")
 
@@ -130,7 +130,7 @@ _OF_WEIGHTS = {
 
 
 def _of_weights(of: str) -> tuple[Property, ...]:
-    """Make the properties of weights that are returned ("") or kept as an attribute."""
+    """Make the properties of weights that are returned ("") or stored in an attribute."""
 
     def where_seen(violated) -> Callable:
         def on_recorded(probe: Probe, recorded: Recorded | None) -> Any:

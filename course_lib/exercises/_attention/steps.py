@@ -1,9 +1,9 @@
-"""The correct masked softmax in named steps; what is around it is in `modules.py`.
+"""The correct masked softmax in named steps. `modules.py` contains the code around it.
 
-A mistake is the right one with some steps changed (`mistakes.py`), a mistake of two is one with the
-steps of both. Shapes: scores (..., num_queries, num_keys), with a batch axis first and perhaps one
-for heads; lengths (batch,) or (batch, num_queries); masks that fit the scores. An exercise without
-a step sets it to NO_STEP.
+A mistake changes some steps (`mistakes.py`), and a combination of two changes the steps of both.
+Scores have the shape (..., num_queries, num_keys), with a batch axis first and optionally one for
+heads. Lengths are (batch,) or (batch, num_queries), and masks fit the scores. An exercise without a
+step sets it to NO_STEP.
 """
 
 import math
@@ -12,13 +12,13 @@ from typing import Any, Self
 
 import torch
 
-NO_STEP: Any = None  # in the place of a step that an exercise does not have
+NO_STEP: Any = None  # replaces a step that an exercise does not have
 
 
 class Stepped:
-    """A correct answer in named steps: methods or values of a class.
+    """A correct answer in named steps, which are methods or values of a class.
 
-    It can only be made with at least one step changed, so that this file holds no answer.
+    It can only be used with at least one step changed, so that this file is not an answer.
     """
 
     is_no_answer = False
@@ -56,7 +56,7 @@ class Softmax(Stepped):
         return self.clear(self.normalize(kept), allowed)
 
     def align(self, scores, lens) -> torch.Tensor:
-        """Give lengths an axis for the keys, and for queries and heads if the scores have one."""
+        """Add axes to lengths, for the keys, and for queries and heads if the scores have them."""
         return lens.reshape(len(lens), *[1] * (scores.dim() - 3), -1, 1)
 
     def real(self, scores, valid_lens) -> torch.Tensor:
@@ -76,7 +76,7 @@ class Softmax(Stepped):
         return scores.masked_fill(~allowed, -math.inf)
 
     def spare(self, kept, allowed) -> torch.Tensor:
-        """Give harmless scores to the rows without any allowed key."""
+        """Give finite scores to rows without an allowed key."""
         return kept.masked_fill(~allowed.any(-1, keepdim=True), 0.0)
 
     def normalize(self, kept) -> torch.Tensor:

@@ -20,7 +20,7 @@ from course_lib.reference import additive_attention as oracle
 
 
 def _problem(rng, b, n, m, d_q, d_k, v, h, lens=None, mask=None, dropout=None, **options) -> Given:
-    """Draw inputs and weights; sizes are those of the statement, lengths go by position."""
+    """Draw inputs and weights with the statement's sizes, and pass lengths by position."""
     shapes = {"W_q.weight": (h, d_q), "W_k.weight": (h, d_k), "w_v.weight": (1, h)}
     inputs = {"queries": (b, n, d_q), "keys": (b, m, d_k), "values": (b, m, v)}
     sizes = {"query_size": d_q, "key_size": d_k, "num_hiddens": h}
@@ -34,7 +34,7 @@ def _problem(rng, b, n, m, d_q, d_k, v, h, lens=None, mask=None, dropout=None, *
     }
 
 
-_MODULE = ("construct", "state", "attributes")  # what a problem says of the module
+_MODULE = ("construct", "state", "attributes")  # fields of a problem about the module
 
 
 def _values(rng) -> list[Probe]:
@@ -124,7 +124,7 @@ def _gradients(rng) -> list[Probe]:
 
 
 class _Additive(AttentionModule):
-    """The correct module: project, and the step combine in the place of product and root."""
+    """The correct module, with a step combine instead of product and root."""
 
     product = root = NO_STEP
 

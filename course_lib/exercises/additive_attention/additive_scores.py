@@ -1,4 +1,4 @@
-"""`additive_scores`: the score of every query and key, from a small network."""
+"""`additive_scores`: scores of all pairs of a query and a key by a small network."""
 
 import functools
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Products of two batches of matrices: problems, what must hold, and what often goes wrong."""
+"""Problems, properties and common mistakes of products of two batches of matrices."""
 
 import torch
 
@@ -18,13 +18,13 @@ BY_HAND: Given = {
     "b": tensor([[[10.0], [1.0]], [[1.0], [10.0]]]),
 }
 
-# What holds for each of the lesson's products.
+# Properties of all of the lesson's products.
 WORKED = "Each item's two matrices must be multiplied: row times column."
 FEW = "Two items of a few rows must work."
 ONE_OF_EACH = "One row and one column must keep their axes."
 DTYPE = "The result has the dtype of `a` and `b`."
 
-# What goes wrong with more than one of them: the fact, and one question.
+# The fact and one question for mistakes in several of them.
 ONLY_THREE_AXES = (
     "Your code works for three axes and fails for any other number of axes.",
     "Which step assumes three: the letters of an einsum, `torch.bmm`, or axes counted from the "
@@ -46,5 +46,5 @@ B0_FOR_ALL = mistake("b0_for_all", _with_the_first_of_b).says(
 
 
 def reshaped(x) -> torch.Tensor:
-    """Exchange the last two sizes by a reshape, which keeps the numbers in order."""
+    """Exchange the last two sizes by a reshape, which does not reorder the numbers."""
     return x.reshape(*x.shape[:-2], x.shape[-1], x.shape[-2])

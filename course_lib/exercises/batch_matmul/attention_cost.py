@@ -1,4 +1,4 @@
-"""`attention_cost`: how many operations the two products take, and how many bytes the scores."""
+"""`attention_cost`: the operations of the two products, and the bytes of the scores."""
 
 from collections.abc import Callable
 
@@ -73,7 +73,7 @@ def _whole(probe, expected, recorded) -> Problem | None:
     size_of_an_item=False,
 )
 def _cost(flops, size, count, size_of_an_item) -> Callable:
-    """Make a wrong count; `flops` and `size` get the number of scores."""
+    """Make a wrong count. `flops` and `size` get the number of scores."""
 
     def model(batch, num_queries, num_keys, d, d_v, bytes_per_element=4) -> dict[str, int]:
         scores = count(batch, num_queries, num_keys)

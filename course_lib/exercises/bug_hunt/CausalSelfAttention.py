@@ -1,4 +1,4 @@
-"""Lesson 07: `CausalSelfAttention`, a broken module fixed."""
+"""Lesson 07: `CausalSelfAttention`, a broken module to fix."""
 
 from collections.abc import Mapping, Sequence
 
@@ -34,7 +34,7 @@ def causal_problem(rng, b, n, d, h, valid_lens=None, **options) -> Given:
 
 
 def _root_alone(rng) -> Probe:
-    """Return a problem whose result, summed over the positions, depends on the root alone."""
+    """Return a problem whose result, summed over the positions, depends only on the root."""
     problem = causal_problem(rng, 1, 3, 6, 2)
     problem["args"]["x"].data[:, 2] = problem["args"]["x"].data[:, 0]
     for third in np.split(problem["state"]["W_qkv.weight"], 3):
@@ -115,7 +115,7 @@ def _causal_edges(rng) -> list[Probe]:
 
 
 class Causal(WithHeads, AttentionModule):
-    """The right module, with the step past."""
+    """The correct module, with the additional step past."""
 
     own = drop = NO_STEP
 
@@ -146,7 +146,7 @@ class Causal(WithHeads, AttentionModule):
 
 
 def _in_order(*order: int) -> Mapping[str, object]:
-    """Take the thirds of what `W_qkv` gives in another order than q, k, v."""
+    """Take the thirds of the output of `W_qkv` in an order other than q, k, v."""
 
     def project(self, queries, keys, values) -> Sequence[torch.Tensor]:
         thirds = self.W_qkv(queries).chunk(3, dim=-1)

@@ -1,4 +1,4 @@
-"""Lesson 07: `Lookup`, a broken module fixed."""
+"""Lesson 07: `Lookup`, a broken module to fix."""
 
 from collections.abc import Sequence
 
@@ -52,9 +52,9 @@ def _dropout_probe(rng) -> Probe:
     )
 
 
-# Three of the four faults show alone in a problem of their own, whatever the others do.
+# Three of the four faults have a problem that shows only that fault, even if others are present.
 def _root_alone(rng) -> Probe:
-    """Return a problem with scores ((a, b), (b, a)): a softmax over the queries gives the same."""
+    """Return a problem with scores ((a, b), (b, a)), where the softmax's axis has no effect."""
     problem = _lookup_problem(rng, 1, 2, 2, (2, 2, 3), 2)
     column = rng.normal(0, 1.2, 3)
     for name in problem["state"]:
@@ -127,7 +127,7 @@ def _lookup_edges(rng) -> list[Probe]:
 
 
 class _Lookup(AttentionModule):
-    """The right module."""
+    """The correct module."""
 
     own = NO_STEP
 

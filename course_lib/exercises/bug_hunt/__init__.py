@@ -1,4 +1,4 @@
-"""Lesson 07: what a broken module breaks, tests that notice it, and modules to fix."""
+"""Lesson 07: invariants that broken modules violate, tests for them, and modules to fix."""
 
 from course_lib.checks.judge.definitions import Integration, Lesson, Written
 

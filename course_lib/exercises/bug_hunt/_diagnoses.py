@@ -14,7 +14,7 @@ from course_lib.reference import bug_hunt as oracle
 def diagnosing(groups: Mapping[str, Sequence[str]], **row) -> Exercise:
     """Return an exercise about the boxes in `groups`.
 
-    Each group counts as a whole. If single entries were confirmed, one could try all ids in turn.
+    Each group counts as a whole. If single entries were confirmed, a student could try all ids.
 
     Args:
         groups: the names of the boxes by the names of the probes.

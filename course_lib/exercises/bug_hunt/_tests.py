@@ -1,4 +1,4 @@
-"""Tests of an attention, judged by what they say of sound and broken modules."""
+"""Tests of an attention, judged by their verdicts on correct and broken modules."""
 
 import itertools
 from collections.abc import Callable
@@ -11,11 +11,11 @@ from course_lib.reference import bug_hunt as oracle
 
 
 def asked(invariant, nothing_to_see) -> Callable:
-    """Return the oracle: what the test must return for each module."""
+    """Return the oracle, which gives the correct verdict on each module."""
 
     def keeps(built, inputs) -> bool:
         name = name_of(built)
-        if name == "nudged":  # kept where it is off by nothing, or in the other mode
+        if name == "nudged":  # kept if the error is 0 or occurs in the other mode
             options = built.options
             other = "eval" if options["training"] else "train"
             return options["amount"] == 0 or options["mode"] == other
@@ -42,7 +42,7 @@ def pairs(rng, broken, keepers=("sound",), lengths=True, **sizes) -> list[Probe]
 
 
 def values_of_another_size(rng, *names, valid_lens=None) -> Probe:
-    """Return a question about two modules that take values of any size."""
+    """Return a probe with two modules that accept values of any size."""
     inputs: Given = inputs_of(rng) | {"values": tensor(rng.normal(0, 1.4, (3, 5, 4)))}
     if valid_lens is not None:
         inputs["valid_lens"] = tensor(valid_lens)

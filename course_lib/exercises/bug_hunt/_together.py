@@ -1,4 +1,4 @@
-"""The student's three tests, asked about the student's own module and about broken ones."""
+"""The student's three tests, run on the student's own module and on broken ones."""
 
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor

@@ -1,4 +1,4 @@
-"""A test of a module: items of a batch do not mix."""
+"""A test that the items of a batch do not affect each other."""
 
 from collections.abc import Callable
 
@@ -33,7 +33,7 @@ def _items_probes(rng) -> list[Probe]:
 
 
 def _alone(lengths, agree=same, items: Callable = range, found=all) -> Callable:
-    """Return a test item by item; `lengths` gives the lengths for an item that is alone."""
+    """Return a test that runs items alone, with `lengths` for a single item."""
 
     def test(module, queries, keys, values, valid_lens) -> bool:
         given = () if lengths == "never" else (valid_lens,)

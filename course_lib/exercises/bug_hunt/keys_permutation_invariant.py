@@ -1,4 +1,4 @@
-"""A test of a module: the order of the keys does not matter."""
+"""A test that the order of the keys does not matter."""
 
 from collections.abc import Callable
 
@@ -46,7 +46,7 @@ def _keys_in_order(rng) -> Given:
 
 
 def _permuting(order, value_order=None, agree=same) -> Callable:
-    """Return a test with one order of the keys, `order(num_keys)`, and of the values."""
+    """Return a test that orders keys and values by `order(num_keys)`."""
 
     def test(module, queries, keys, values) -> bool:
         moved = order(keys.shape[1])

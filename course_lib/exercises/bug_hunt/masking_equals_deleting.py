@@ -1,4 +1,4 @@
-"""A test of a module: masked keys are as good as deleted."""
+"""A test that masking keys has the same effect as deleting them."""
 
 from collections.abc import Callable
 
@@ -42,7 +42,7 @@ def _masking_probes(rng) -> list[Probe]:
 
 
 def _masking(delete, agree=same, items: Callable = range, mode=None, found=all) -> Callable:
-    """Return a test by deleting; `delete(x, length)` is applied to keys and values."""
+    """Return a test that applies `delete(x, length)` to keys and values."""
 
     def test(module, queries, keys, values, valid_lens) -> bool:
         if mode is not None:

@@ -1,4 +1,4 @@
-"""Numbers to try an answer of lesson 01 on, and steps that several wrong answers share."""
+"""Problems of lesson 01, and steps that several wrong answers share."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ def normal(rng, *shape) -> np.ndarray:
 
 
 def points(rng, count, spread=3.0) -> np.ndarray:
-    """Draw points that have neighbors: evenly spread, then shaken and shuffled."""
+    """Draw points with neighbors, by perturbing and shuffling an even grid."""
     even = np.linspace(-spread, spread, count) + rng.uniform(-0.25, 0.25, count) * spread / count
     return rng.permutation(even)
 

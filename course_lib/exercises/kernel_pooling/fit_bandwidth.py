@@ -13,7 +13,8 @@ from course_lib.exercises._builders import Given, case, edge, mistake
 from course_lib.exercises.kernel_pooling._problems import points
 
 # Seeds of points whose leave-one-out error has one clear minimum, which plain gradient steps on
-# log h reach. Adam on h itself ends below 0, and the mean absolute error is least at a larger h.
+# log h reach. Adam on h itself ends below 0, and the mean absolute error has its minimum at a
+# larger h.
 SEEDS = (531, 12172, 12629, 12760, 17573, 26598, 41269, 54806, 56277, 59521)
 
 
@@ -72,7 +73,7 @@ def _near_best(probe, expected, recorded) -> Problem | None:
             "Do you return h and not log h? If you take steps in h, what keeps it above 0?",
         )
     ours, theirs = _errors_at(inputs, targets, [best, found])
-    if not theirs > 1.02 * ours:  # NaN for a single point, which nothing predicts
+    if not theirs > 1.02 * ours:  # NaN for a single point, which cannot be predicted
         return None
     if math.isclose(found, initial, rel_tol=1e-6):
         return Cause(
@@ -111,7 +112,7 @@ def _errors_at(inputs, targets, bandwidths, leave_out=True) -> np.ndarray:
 
 
 def _failing(steps) -> Callable:
-    """Run `steps(leaf)`; torch raises the same error whatever function is minimized."""
+    """Run `steps(leaf)`, for which torch raises the same error with any loss."""
 
     def model(inputs, targets, initial=1.0, num_steps=200, lr=0.1) -> None:
         steps(torch.tensor(math.log(initial), dtype=torch.float64, requires_grad=True))

@@ -26,7 +26,7 @@ def _problem(rng, n, m, d, bandwidth, away=0.0, **options) -> Given:
 def _probes(rng) -> list[Probe]:
     problem = functools.partial(_problem, rng)
     centred = normal(rng, 2, 4)
-    centred -= centred.mean(-1, keepdims=True)  # what a softmax passes back: rows sum to 0
+    centred -= centred.mean(-1, keepdims=True)  # gradients of a softmax sum to 0 in each row
     worked = {"queries": [[1.0, 0.0]], "keys": [[1.0, 0.0], [3.0, 0.0]], "bandwidth": 1.0}
     far = np.array([[60.0], [-80.0]])
     return [
@@ -58,7 +58,7 @@ def _softmax_rows(scores) -> np.ndarray:
 
 
 def _same_softmax(probe, expected, recorded) -> Problem | None:
-    """Compare the softmax of the scores, which may be off by a constant for each query."""
+    """Compare the softmax of the scores, which may differ by a constant for each query."""
     if not np.isfinite(recorded.data).all():
         return Problem(
             "not_finite",

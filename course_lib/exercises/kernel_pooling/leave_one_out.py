@@ -1,4 +1,4 @@
-"""`leave_one_out`: every point predicted by the others."""
+"""`leave_one_out`: predict every point from the others."""
 
 import functools
 import math
@@ -74,7 +74,7 @@ def _softmax(scores) -> torch.Tensor:
 
 
 def _excluding(score, empty: float | None = 0.0) -> Callable:
-    """Exclude each point, and put `empty` in the place of NaN unless it is None."""
+    """Exclude each point, and replace NaN by `empty` unless it is None."""
 
     def weigh(s, h, own) -> torch.Tensor:
         weights = torch.softmax(score(s, h).masked_fill(own, -math.inf), -1)

@@ -36,7 +36,7 @@ def _probes(rng) -> list[Probe]:
         edge("float32", **drawn(3, 4, 2), dtype="float32").says(
             "Float32 queries and keys give float32 distances."
         ),
-        # At distance 1, where roots and means change nothing: the shape alone decides.
+        # At distance 1, roots and means change nothing, so only the shape matters.
         edge("one_pair", **_pair([[place]], [[place + 1]])).says(
             "One query and one key give a result of shape (1, 1)."
         ),

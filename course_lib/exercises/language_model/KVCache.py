@@ -1,4 +1,4 @@
-"""`KVCache`: attention of one new position over all those before it."""
+"""`KVCache`: attention of one new position over all earlier ones."""
 
 import functools
 from typing import Any

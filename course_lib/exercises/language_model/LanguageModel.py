@@ -1,4 +1,4 @@
-"""`LanguageModel`: tokens and positions, blocks, logits; judged with injected weights."""
+"""`LanguageModel`: tokens, positions, blocks and logits, judged with injected weights."""
 
 from collections.abc import Sequence
 
@@ -20,7 +20,7 @@ Sizes = tuple[int, int, int, int]  # num_tokens, context_length, embed_dim, hidd
 
 
 def _built(rng, sizes: Sizes, num_blocks) -> Given:
-    """Return how a model is built, and weights for it."""
+    """Return the constructor arguments of a model, and weights for it."""
     num_tokens, context_length, d, hidden = sizes
     state = {"tokens.weight": rng.normal(0, 1.3, (num_tokens, d))}
     for number in range(num_blocks):
@@ -44,7 +44,7 @@ def _built(rng, sizes: Sizes, num_blocks) -> Given:
 def _problem(rng, batch, n, sizes: Sizes, num_blocks=1, dtype="int64") -> Given:
     """Return the fields of a probe."""
     tokens = rng.integers(0, sizes[0], (batch, n)).astype(dtype)
-    tokens[:, 0] = (np.arange(batch) + sizes[0] - 1) % sizes[0]  # no two items are alike
+    tokens[:, 0] = (np.arange(batch) + sizes[0] - 1) % sizes[0]  # all items differ
     return {"tokens": tokens, **_built(rng, sizes, num_blocks)}
 
 
@@ -59,7 +59,7 @@ def _worked() -> Given:
 
 
 def _without_parts(problem: Given) -> Given:
-    """Return the problem with parts that return zeros and norms in the blocks that only norm."""
+    """Return the problem with parts that return zeros, and norms without scale and shift."""
     for name, value in problem["state"].items():
         if "scale" in name or "feed_forward.2" in name:
             value[:] = 0.0
@@ -69,7 +69,7 @@ def _without_parts(problem: Given) -> Given:
 
 
 def _already_normed(rng) -> Given:
-    """Return a problem in which the attention adds a constant and the last norm changes nothing."""
+    """Return a problem in which attention adds a constant and the last norm has no effect."""
     problem = _problem(rng, 2, 3, (2, 5, 4, 0))
     state = problem["state"]
     signs = np.array([[1.0], [-1.0], [-1.0], [1.0], [1.0]])
@@ -153,7 +153,7 @@ def _probes(rng) -> list[Probe]:
     keep=lambda model, positions: model.register_buffer("positions", positions, False),
 )
 def _model(joins, norms, place, last, between, keep) -> type:
-    """Return a correct model, of which each step may be changed."""
+    """Return a correct model in which each step may be changed."""
 
     class LanguageModel(nn.Module):
         positions: Sequence

@@ -1,4 +1,4 @@
-"""Lesson 10: a language model, how it writes, and what its heads do."""
+"""Lesson 10: a language model, text generation, and the roles of heads."""
 
 from course_lib.checks.judge.definitions import Lesson, Written
 

@@ -1,4 +1,4 @@
-"""Models that write, the texts expected of them, and how often each token should come."""
+"""Models that generate text, their expected texts, and the expected frequency of each token."""
 
 import functools
 import math
@@ -12,8 +12,8 @@ from course_lib.exercises._builders import Given
 from course_lib.reference import Expected
 from course_lib.reference import language_model as oracle
 
-ROWS = 3000  # of which frequencies are taken
-CLEAR = 0.05  # between the two largest logits where a text has to be the likeliest
+ROWS = 3000  # texts from which frequencies are computed
+CLEAR = 0.05  # least gap between the two largest logits of a likeliest text
 
 
 def model_of(tables, training=False) -> Built:
@@ -32,15 +32,15 @@ def next_logits(tables) -> Any:
 
 
 def likeliest(model, prompt, num_tokens, temperature=1.0, top_k=None, generator=None) -> Expected:
-    """Return the expected text where there is one, and the expected shape elsewhere."""
+    """Return the expected text if there is only one, and otherwise the expected shape."""
     tables = model.options["tables"]
-    rows, places = np.unique(prompt, axis=0, return_inverse=True)  # many texts begin alike
+    rows, places = np.unique(prompt, axis=0, return_inverse=True)  # many prompts are equal
     texts = oracle.generate(next_logits(tables), len(tables), rows, num_tokens, temperature, top_k)
     return Expected(texts.outputs[places.ravel()])
 
 
 def text_problem(rng, batch, n, num_tokens, context, vocabulary=7, training=False) -> Given:
-    """Make a model and prompts whose likeliest texts leave no doubt about any token."""
+    """Make a model and prompts whose likeliest texts are unambiguous."""
     while True:
         tables = rng.normal(0, 1.5, (context, vocabulary, vocabulary))
         prompt = rng.integers(0, vocabulary, (batch, n))
@@ -57,17 +57,17 @@ def text_problem(rng, batch, n, num_tokens, context, vocabulary=7, training=Fals
 
 
 def frequency_problem(rng, num_tokens) -> Given:
-    """Repeat one prompt of one token, with chances of about 45, 27, 15, 9 and 4 %."""
+    """Repeat one prompt of one token, with probabilities of about 45, 27, 15, 9 and 4%."""
     chances = np.log([0.45, 0.27, 0.15, 0.09, 0.04])
-    near = 3 + np.stack([rng.permutation(chances) for _ in chances])  # 3 changes no chance
+    near = 3 + np.stack([rng.permutation(chances) for _ in chances])  # 3 changes no probability
     tables = np.stack([near, rng.uniform(-0.3, 0.3, near.shape)])
     prompt = np.full((ROWS, 1), rng.integers(len(chances)))
     return {"model": model_of(tables), "prompt": prompt, "num_tokens": num_tokens}
 
 
-# Of each frequency that is looked at. A probe has at most 40 of them, the exercise six such
-# probes: a right answer is rejected with a probability below 1e-6.
-FALSE_ALARM = 1e-9  # so with 3000 texts one may be off by 0.06; each mistake moves one by 0.09
+# For each frequency. A probe has at most 40 of them, and the exercise six such probes, so a correct
+# answer is rejected with a probability below 1e-6.
+FALSE_ALARM = 1e-9  # the tolerance for 3000 texts is 0.06, and each mistake has an error of 0.09
 
 
 def _off_by(count: int) -> float:
@@ -102,7 +102,7 @@ class Drawn:
         )
 
     def farthest(self) -> str:
-        """Describe the frequency that is farthest off for the number of draws."""
+        """Describe the frequency with the largest error relative to its tolerance."""
         found = []
         for context, (logits, shares, count) in zip(self.contexts, self.groups, strict=True):
             chances = oracle.next_probabilities(logits, **self.asked)
@@ -147,7 +147,7 @@ TOLD = {
 
 
 def _told(drawn: Drawn) -> Problem | None:
-    """Return what is wrong with how the tokens were drawn."""
+    """Return the problem with the way in which the tokens were drawn, if any."""
     if (drawn.first == drawn.first[0]).all():
         return Cause(
             "all_texts_equal",
@@ -183,7 +183,7 @@ def _told(drawn: Drawn) -> Problem | None:
 def frequencies(probe, expected, recorded) -> Problem | None:
     """Check that the tokens are as frequent as they should be and independent of each other."""
     texts = recorded.numbers.astype(int)
-    if len(texts) < ROWS:  # a smaller input, of which frequencies say nothing
+    if len(texts) < ROWS:  # a shrunken input is too small for frequencies
         return None
     prompt = probe.inputs()["prompt"].data
     vocabulary = probe.inputs()["model"].options["tables"].shape[1]

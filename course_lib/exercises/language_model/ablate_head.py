@@ -1,4 +1,4 @@
-"""`ablate_head`: one head off inside a `with`, and everything as it was afterwards."""
+"""`ablate_head`: switch one head off inside a `with`, and restore everything afterwards."""
 
 import contextlib
 import functools
@@ -56,7 +56,7 @@ _AFTER = "after the with"
 
 
 def _values(rng) -> list[Probe]:
-    # One block of two heads, one feature each: x becomes x + x + 10 x, without head 1 x + x.
+    # One block with two heads of one feature. x becomes x + x + 10 x, or x + x without head 1.
     layer: Given = {"name": "attention", "read": np.array([[1.0], [10.0]]), "bias": None}
     options: Given = {"embedding": np.array([[1.0], [2.0]]), "num_heads": 2}
     options["layers"] = [layer | {"W_o": np.array([[1.0, 1.0]])}]
@@ -178,7 +178,7 @@ def _switch(features: Callable, around: Callable, removed: str) -> Callable:
 
 @contextlib.contextmanager
 def _zeroed(model, layer, head) -> Iterator[None]:
-    """Zero the weights of W_o for a while: the logits are correct, the gradients are not."""
+    """Temporarily zero the weights of W_o, which gives correct logits but wrong gradients."""
     part = _part(model, layer)
     weights = part.W_o.weight.data[:, _block_of(part, head)]
     kept = weights.clone()

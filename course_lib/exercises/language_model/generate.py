@@ -1,4 +1,4 @@
-"""`generate`: what is read, how the next token is drawn, and what is left as it was."""
+"""`generate`: the context that is read, the draw of the next token, and unchanged state."""
 
 from collections.abc import Callable
 
@@ -100,7 +100,7 @@ def _edges(rng) -> list[Probe]:
 
 
 def _around(greedy, rng) -> list[Probe]:
-    """Return probes of what the call must not change and of where its random numbers come from."""
+    """Return probes of the state that the call must not change and of its random numbers."""
     mode: Given = {"scenario": "mode_noted", "compare": "mode"}
     drawn: Given = {"compare": "noted", "temperature": 1.0}
     return [

@@ -1,4 +1,4 @@
-"""`grouped_query_attention`: which head reads the keys and values of which group."""
+"""`grouped_query_attention`: heads of a group share keys and values."""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -132,7 +132,7 @@ def _gradients(rng) -> list[Probe]:
 
 
 class _Grouped(Attention):
-    """Attention after the steps check and share; the outputs alone."""
+    """Attention after the steps check and share, returning only the outputs."""
 
     @classmethod
     def answer(cls, changes: Mapping[str, object]) -> Callable:

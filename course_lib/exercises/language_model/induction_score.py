@@ -1,4 +1,4 @@
-"""`induction_score`: which head continues what it has seen before."""
+"""`induction_score`: detect heads that continue a repeated sequence."""
 
 import functools
 from collections.abc import Callable, Iterable
@@ -22,7 +22,7 @@ def _weights_of(rng, num_heads: int, num_positions: int, *, causal: bool = False
 
 
 def _same_everywhere(rng, num_heads: int, num_positions: int) -> np.ndarray:
-    """Draw weights that depend on the distance alone, in a circle: each diagonal is one number."""
+    """Draw weights that depend only on the cyclic distance, so that each diagonal is constant."""
     first = _weights_of(rng, num_heads, num_positions)[:, 0]
     return np.stack([np.roll(first, i, axis=-1) for i in range(num_positions)], axis=1)
 
@@ -99,7 +99,7 @@ def _mean(ahead, first, counted, period_of, read) -> Callable:
 
 
 def _same_token_if_any(attention_weights, period=None) -> torch.Tensor:
-    """Score with care for a single position, whose period would be 0."""
+    """Score with a special case for a single position, whose period would be 0."""
     if attention_weights.shape[-1] == 1:
         return attention_weights.new_zeros(len(attention_weights))
     return _mean(ahead=0)(attention_weights, period)

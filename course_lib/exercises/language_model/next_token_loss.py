@@ -1,4 +1,4 @@
-"""`next_token_loss`: which prediction belongs to which token."""
+"""`next_token_loss`: match each prediction with the next token."""
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ _MEAN = "The loss is the mean of -log p(token i + 1) at position i, over all but
 
 
 def _tokens(rng, batch, n, vocabulary) -> np.ndarray:
-    """Draw tokens of which none comes twice in a row, so that confused neighbors show."""
+    """Draw tokens without repeats in a row, so that confusing neighbors has an effect."""
     return rng.integers(1, vocabulary, (batch, n)).cumsum(1) % vocabulary
 
 

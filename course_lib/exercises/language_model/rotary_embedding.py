@@ -1,4 +1,4 @@
-"""`rotary_embedding`: pairs of features turned by their position."""
+"""`rotary_embedding`: rotate pairs of features by an angle that depends on the position."""
 
 import functools
 from collections.abc import Callable
@@ -44,7 +44,7 @@ def _values(rng, draw) -> list[Probe]:
 
 def _edges(draw) -> list[Probe]:
     probe = functools.partial(_probe, edge)
-    far: Given = {"tolerance": 5e-3}  # an angle of 3000 in float32 is known to about 2e-4
+    far: Given = {"tolerance": 5e-3}  # float32 rounds an angle of 3000 to about 2e-4
     return [
         probe("one_position", draw(2, 1, 6)).says("Position 0 is not rotated at all."),
         probe("far_away", draw(2, 10), 3000, **far).says("The offset may be any whole number."),

@@ -1,4 +1,4 @@
-"""`additive_mask`: a bool mask as numbers to add to the scores."""
+"""`additive_mask`: convert a bool mask to numbers that are added to the scores."""
 
 import math
 

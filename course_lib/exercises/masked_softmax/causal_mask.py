@@ -1,4 +1,4 @@
-"""`causal_mask`: which keys lie in the past."""
+"""`causal_mask`: allow the keys that are not in the future."""
 
 from collections.abc import Callable
 

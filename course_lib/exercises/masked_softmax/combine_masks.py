@@ -1,4 +1,4 @@
-"""`combine_masks`: what all masks allow."""
+"""`combine_masks`: allow the keys that all masks allow."""
 
 import functools
 

@@ -1,4 +1,4 @@
-"""`length_mask`: which keys are real."""
+"""`length_mask`: allow the keys that are not padding."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""`masked_softmax`: weights over the keys that may be attended to; empty rows give zeros."""
+"""`masked_softmax`: weights of the allowed keys, with zeros in empty rows."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from course_lib.exercises._builders import BETWEEN, FLOAT32, Given, case, edge
 
 
 def _problem(scores, lens=None, mask=None) -> Given:
-    """Pass the lengths by position and the mask by name, where there is one."""
+    """Pass the lengths by position and the mask by name, if there is one."""
     lengths = {} if lens is None else {"valid_lens": lens}
     return {"scores": scores, **lengths, "by_name": {} if mask is None else {"mask": mask}}
 

@@ -1,4 +1,4 @@
-"""`stable_softmax`: a softmax that neither overflows nor changes what it is given."""
+"""`stable_softmax`: a softmax that neither overflows nor changes its argument."""
 
 from collections.abc import Callable
 

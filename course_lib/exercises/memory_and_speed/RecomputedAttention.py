@@ -1,4 +1,4 @@
-"""`RecomputedAttention`: what must be kept for the backward pass, and what is made of it."""
+"""`RecomputedAttention`: a backward pass that recomputes the weights from saved statistics."""
 
 import functools
 
@@ -33,7 +33,7 @@ def _narrow(rng, n, m) -> Given:
     return given | {"queries": tensor(given["queries"].data, requires_grad=True)}
 
 
-_LIMITS = {"peak": 8000, "kept": 1500}  # the weights have 8320 bytes, those of a block 256
+_LIMITS = {"peak": 8000, "kept": 1500}  # the weights take 8320 bytes, and those of a block 256
 
 
 def _values(rng) -> list[Probe]:

@@ -11,12 +11,12 @@ from course_lib.exercises._attention.steps import Stepped
 
 
 def finite(x) -> Tensor:
-    """Return x with 0, a number that can be subtracted, in the place of -inf."""
+    """Return x with -inf replaced by 0, which can be subtracted."""
     return x.masked_fill(x == -math.inf, 0.0)
 
 
 class Blocked(Stepped):
-    """`blocked_attention` in steps; product, root and own are those of any attention."""
+    """`blocked_attention` in steps. Product, root and own are those of any attention."""
 
     product, root, own = Attention.product, Attention.root, Attention.own
     fade_totals = fade_outputs = True
@@ -66,7 +66,7 @@ class Blocked(Stepped):
 
 
 class Recomputed(Blocked):
-    """`RecomputedAttention` in steps; those of the backward pass end in `_again`."""
+    """`RecomputedAttention` in steps. The names of the backward pass's steps end in `_again`."""
 
     add_queries = True
 

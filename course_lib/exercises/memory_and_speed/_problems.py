@@ -13,7 +13,7 @@ def problem(rng, n, m, d, v, *batch, scale=1.2, **options) -> Given:
 
 
 def some(rng, *shape) -> np.ndarray:
-    """Draw a mask that allows about two thirds, and the last key to every query."""
+    """Draw a mask that is True for about two thirds and for the last key."""
     mask = rng.random(shape) < 0.65
     mask[..., -1] = True
     return mask
@@ -33,6 +33,6 @@ def rising(rng, n, m, d, v) -> Given:
 
 
 def by_hand(**options) -> Given:
-    """Return the example that the lesson works out: the scores 1, 0, 2."""
+    """Return the worked example of the lesson, with scores 1, 0 and 2."""
     shapes = {"queries": [[1.0]], "keys": [[1.0], [0.0], [2.0]], "values": [[1.0], [3.0], [5.0]]}
     return {name: tensor(data, **options) for name, data in shapes.items()}

@@ -1,4 +1,4 @@
-"""`blocked_attention`: where blocks lose a factor, a column, or a whole block."""
+"""`blocked_attention`: attention over blocks of keys with running statistics."""
 
 import functools
 
@@ -19,7 +19,7 @@ def probe(name, says, args, block_size, mask=None, **options) -> Probe:
     return Probe(name, says, args=args | {"mask": given, "block_size": block_size}, **options)
 
 
-_LIMIT = {"peak": 65_000}  # the scores have 76 800 bytes or more, those of a block 7680
+_LIMIT = {"peak": 65_000}  # the scores take at least 76,800 bytes, and those of a block 7,680
 
 
 def _values(rng) -> list[Probe]:

@@ -1,4 +1,4 @@
-"""`factored_additive_scores`: one exponential a vector, and where it stops being one."""
+"""`factored_additive_scores`: additive scores with one exponential for each vector."""
 
 from collections.abc import Callable
 
@@ -34,7 +34,7 @@ def _values(rng) -> list[Probe]:
         case("strided", **_draw(rng, 2, 4, 3, 5, strided=True)).says(
             "Inputs need not be contiguous."
         ),
-        # Pairs need five times as many.
+        # An exponential for each pair needs five times as many.
         case("few_functions", **few, at_most=_frugal(few, 2)).says(
             "One exponential for each number in the queries and keys is enough: (n + m) H for "
             "each item, not n m H."
@@ -46,7 +46,7 @@ def _values(rng) -> list[Probe]:
 
 
 def _borders(rng) -> list[Probe]:
-    one_each = _draw(rng, 1, 6, 7, 3) | {"w_v": tensor([1.5, -2.0, 0.5])}  # no constant to add
+    one_each = _draw(rng, 1, 6, 7, 3) | {"w_v": tensor([1.5, -2.0, 0.5])}  # its sum is 0
     queries = [[40.0, -40.0, 39.5, 0.2], [-40.0, 40.0, -39.0, -0.3]]
     keys = [[-40.0, 40.0, -39.0, 0.1], [40.0, 40.0, 39.5, 0.4], [-39.7, -40.0, 40.0, 0.0]]
     near = _of((queries, keys), [1.5, -0.7, 2.0, 0.4])
@@ -75,7 +75,7 @@ def _borders(rng) -> list[Probe]:
 
 
 def _beyond(rng) -> list[Probe]:
-    """Return edges with numbers out of the range of float32."""
+    """Return edge cases with exponentials beyond the range of float32."""
 
     def probe(name, queries, keys) -> Case:
         points = _of((queries, keys), [20.0, -30.0])
@@ -121,7 +121,7 @@ def _model(guard, outside, end, factor) -> Callable:
 
 
 def _of_product(tanh) -> Callable:
-    """Compute tanh(q + k) from the product of exp(2q) and exp(2k), whatever their size."""
+    """Compute tanh(q + k) from the product of exp(2q) and exp(2k) without guarding overflow."""
 
     def model(projected_queries, projected_keys, w_v) -> torch.Tensor:
         queries, keys = (2 * projected_queries).exp(), (2 * projected_keys).exp()

@@ -1,4 +1,4 @@
-"""`softmax_statistics`: a running maximum and a running sum, and how they get out of step."""
+"""`softmax_statistics`: the running maximum and the running sum of a softmax."""
 
 import functools
 import math

@@ -60,7 +60,7 @@ def _attention_probe(rng, name, says, sizes, *, part="values", gradient=False, *
 
 
 def _some_of(rng, *shape) -> np.ndarray:
-    """Draw a mask in which every row allows and drops some key."""
+    """Draw a mask in which every row keeps and drops a key."""
     mask = rng.random(shape) < 0.6
     rows = mask.reshape(-1, shape[-1])
     for row in rows:
@@ -69,13 +69,13 @@ def _some_of(rng, *shape) -> np.ndarray:
 
 
 def _lens(rng, num_keys, *shape) -> np.ndarray:
-    """Draw lengths from 1 to num_keys - 1 that differ as far as they can."""
+    """Draw lengths from 1 to num_keys - 1 that differ as much as possible."""
     size = int(np.prod(shape))
     return np.resize(rng.permutation(np.arange(1, num_keys)), size).reshape(shape)
 
 
 def _passing_through(rng, embed_dim) -> dict[str, np.ndarray]:
-    """Return weights with which a value reaches the outputs as it is."""
+    """Return weights that pass values to the outputs unchanged."""
     eye = np.eye(embed_dim)
     return state_of(rng, embed_dim) | {"W_v.weight": eye, "W_o.weight": eye}
 
@@ -170,7 +170,7 @@ def _attention_probes(rng) -> list[Probe]:
 
 
 class MultiHead(WithHeads, AttentionModule):
-    """The right module: the steps layers and split before, merge after the average."""
+    """The correct module, with steps layers and split before the average and merge after it."""
 
     def __init__(
         self, embed_dim, num_heads, dropout=0.0, bias=False, *, device=None, dtype=None
@@ -220,7 +220,7 @@ _OWN = (
     ),
 )
 
-# Two of a softmax of one's own stay: lesson 07 shows modules that make them.
+# Keep two mistakes of an own softmax, because modules of lesson 07 make them.
 _NOT_MADE = OWN_SOFTMAX - {"over_queries", "filled_with_zero"} | {
     "lengths_ignored",
     "mask_inverted",

@@ -1,4 +1,4 @@
-"""Lesson 06: heads, what they share, and what they cannot see without positions."""
+"""Lesson 06: multiple heads, and positional encodings."""
 
 from course_lib.checks.judge.definitions import Integration, Lesson, Written
 

@@ -1,4 +1,4 @@
-"""What the tests of functions share: what they are asked, and when two results are equal."""
+"""Questions and comparisons that the tests of functions share."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from course_lib.reference import Expected
 
 
 def asked(keeps) -> Callable:
-    """Return the oracle: what the test must return for each function."""
+    """Return the oracle, which gives the correct verdict on each function."""
 
     def says(built, x) -> bool:
         name = name_of(built)
@@ -23,7 +23,7 @@ def asked(keeps) -> Callable:
 
 def asking_about(rng) -> Callable:
     def ask(name, first, second, *sizes, x=None, part="values") -> Probe:
-        # Six positions: an answer may try all their orders, 720 of them.
+        # Six positions, because an answer may try all 720 orders.
         x = rng.normal(0, 1.3, sizes or (2, 6, 3)) if x is None else x
         return question(name, *functions(first, second), part=part, x=tensor(x))
 

@@ -1,4 +1,4 @@
-"""A test of a function: no output looks at a later position."""
+"""A test that no output of a function depends on a later position."""
 
 import math
 from collections.abc import Callable

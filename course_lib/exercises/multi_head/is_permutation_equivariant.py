@@ -1,4 +1,4 @@
-"""A test of a function: permuted positions give permuted outputs."""
+"""A test that permuting positions permutes the outputs of a function."""
 
 from collections.abc import Callable
 

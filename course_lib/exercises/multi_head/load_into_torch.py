@@ -1,4 +1,4 @@
-"""Lesson 06: the module's weights in torch's own module."""
+"""Lesson 06: load the module's weights into torch's own module."""
 
 import functools
 from collections.abc import Callable

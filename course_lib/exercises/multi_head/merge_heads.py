@@ -1,4 +1,4 @@
-"""Putting heads together again."""
+"""`merge_heads`: join the features of all heads."""
 
 import numpy as np
 

@@ -21,7 +21,7 @@ def _encoding_probes(rng) -> list[Probe]:
         probe("longer", rng.integers(20, 30), 6).says(columns),
         probe("odd", 7, 5, part="edges").says("An odd size ends with a sine."),
         probe("one_column", 5, 1, part="edges").says("One column holds the sine of the position."),
-        probe(  # angles of 1200 in float32 are known to about 1e-4
+        probe(  # float32 rounds angles of 1200 to about 1e-4
             "many_positions", 1200, 8, part="edges", tolerance=5e-3
         ).says("Any number of positions must work."),
     ]

@@ -1,4 +1,4 @@
-"""`shift_matrix`: from any position to the one a few places on, by one matrix."""
+"""`shift_matrix`: a matrix that moves positional encodings a few positions on."""
 
 import math
 from collections.abc import Callable
@@ -44,7 +44,7 @@ def _arrives(probe, outputs) -> str | None:
 
 @in_steps(block=lambda c, s: [[c, s], [-s, c]], base=10000.0, steps=lambda offset: offset)
 def _turns(block, base, steps) -> Callable:
-    """Return a wrong matrix; `block` makes a pair's block from the cosine and sine of its angle."""
+    """Return a wrong matrix, with `block(cosine, sine)` for each pair's angle."""
 
     def shift_matrix(offset, embed_dim) -> torch.Tensor:
         angles = steps(offset) / base ** (torch.arange(0, embed_dim, 2).double() / embed_dim)

@@ -1,4 +1,4 @@
-"""Cutting features into heads."""
+"""`split_heads`: split features into heads."""
 
 from collections.abc import Callable
 
@@ -40,7 +40,7 @@ def _split_probes(rng) -> list[Probe]:
 
 
 def _checked_split(change) -> Callable:
-    """Return a wrong split that still refuses what cannot be shared out."""
+    """Return a wrong split that still rejects sizes that are not divisible."""
 
     def split_heads(x, num_heads) -> Tensor:
         if x.shape[-1] % num_heads:

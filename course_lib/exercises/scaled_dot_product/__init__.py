@@ -1,4 +1,4 @@
-"""Lesson 05: scaled dot-product attention, as a function, as a module, and backwards."""
+"""Lesson 05: scaled dot-product attention, as a function and a module, and its gradients."""
 
 from course_lib.checks.judge.definitions import Integration, Lesson, Written
 

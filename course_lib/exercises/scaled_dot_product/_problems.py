@@ -1,4 +1,4 @@
-"""Problems for the attentions of lesson 05, and what must hold for every correct answer."""
+"""Problems for the attentions of lesson 05, and properties of every correct answer."""
 
 import numpy as np
 
@@ -29,7 +29,7 @@ def problem_of(
 
 
 def random_mask(rng, *shape) -> np.ndarray:
-    """Draw a mask with True and False in every row; the first two rows of a matrix differ."""
+    """Draw a mask with True and False in every row, and different first rows in a matrix."""
     drawn = rng.random(shape) < 0.6
     for row in np.ndindex(shape[:-1]):
         kept, dropped = rng.permutation(shape[-1])[:2]
@@ -40,7 +40,7 @@ def random_mask(rng, *shape) -> np.ndarray:
 
 
 def large(make_array=tensor) -> Given:
-    """Make scores from -5850 to 2250, in two rows that are far apart."""
+    """Make scores from -5850 to 2250, in two rows of different magnitude."""
     return {
         "queries": make_array([[900.0, 0, 0, 0], [0, 900.0, 0, 0]]),
         "keys": make_array([[5.0, -9.0, 0, 0], [1.0, -4.0, 0, 0], [-2.0, -13.0, 0, 0]]),

@@ -28,7 +28,7 @@ def _probes(rng) -> list[Probe]:
         "values": [[1.0], [3.0]],
         "grad_outputs": [[1.0]],
     }
-    # Each query has one key, whose value is 0, so that neither row sums nor the root matter.
+    # Each query has one key with value 0, so that row sums and the root have no effect.
     large = {
         "queries": np.eye(2, 4) * 900.0,
         "keys": [[5.0, -9, 0, 0], [1, -4, 0, 0], [-2, -13, 0, 0]],
@@ -56,7 +56,7 @@ def _probes(rng) -> list[Probe]:
     normalize=lambda scores: scores.softmax(-1),
 )
 def _backward(correct, scale, transpose, of_values, normalize) -> Callable:
-    """Make a wrong backward pass; `correct` makes dS of the weights and their gradient."""
+    """Make a wrong backward pass, with `correct(weights, gradient)` for dS."""
 
     def model(
         queries, keys, values, grad_outputs

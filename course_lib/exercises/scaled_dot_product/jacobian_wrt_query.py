@@ -1,4 +1,4 @@
-"""`jacobian_wrt_query`: a covariance of the keys under the weights."""
+"""`jacobian_wrt_query`: the covariance of the keys under the weights."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""`numpy_attention`: from scratch, without lengths and without a batch."""
+"""`numpy_attention`: attention from scratch in NumPy, without lengths and batches."""
 
 import math
 from collections.abc import Callable

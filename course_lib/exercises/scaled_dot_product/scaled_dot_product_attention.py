@@ -25,7 +25,7 @@ from course_lib.exercises.scaled_dot_product._problems import (
 
 
 def worked() -> Given:
-    """Return the worked number of the statement."""
+    """Return the worked example of the statement."""
     return {
         "queries": [[[2.0, 0, 0, 0]]],
         "keys": [[[1.0, 0, 0, 0], [0.0, 0, 0, 0]]],

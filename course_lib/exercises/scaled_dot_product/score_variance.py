@@ -1,4 +1,4 @@
-"""`score_variance`: an estimate, judged by its mean and by its scatter over seeds."""
+"""`score_variance`: an estimate, judged by its mean and its deviation over seeds."""
 
 import math
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from course_lib.exercises._builders import Case, case, in_steps, mistake
 
 # The relative standard deviation of a sample variance of N products is sqrt((2 + 6 / d) / N): the
 # excess kurtosis of q . k is 6 / d. A correct answer leaves these bounds with a probability below
-# 1e-6: its values 7 deviations, its scatter over 60 seeds, which is known to 10 %, the factors.
+# 1e-6: values by 7 deviations, and the deviation over 60 seeds, known to 10%, by the factors.
 DEVIATIONS = 7.0
 SCATTER = (0.55, 1.6)
 EXACT = 1e-8

@@ -18,7 +18,7 @@ _LAYERS = {
 
 
 def _problem(rng, batch, n, sizes: blocks.Sizes, valid_lens=None, m=None, **options) -> Given:
-    """Return the fields of a probe with n positions of y and m, or n - 1, of memory."""
+    """Return the fields of a probe with n positions of y, and m or n - 1 of memory."""
     shapes = {"y": (batch, n, sizes[0]), "memory": (batch, m or n - 1, sizes[0])}
     args = {name: blocks.inputs(rng, shape, **options) for name, shape in shapes.items()}
     if valid_lens is not None:

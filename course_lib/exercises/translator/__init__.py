@@ -1,4 +1,4 @@
-"""Lesson 09: a translator from your own parts, and whether its map explains what it does."""
+"""Lesson 09: a translator from your own parts, and whether its attention explains it."""
 
 from course_lib.checks.judge.definitions import Lesson, Written
 

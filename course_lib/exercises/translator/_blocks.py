@@ -1,4 +1,4 @@
-"""What the exercises about a block share: problems with injected weights, and wrong blocks."""
+"""Problems with injected weights and wrong blocks for both exercises about a block."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ def norm_weights(rng, name, d) -> Given:
 
 
 def built(rng, attentions, num_norms, sizes: Sizes) -> Given:
-    """Return how to build a block, and its weights. Only a problem about `eps` depends on it."""
+    """Return a block's constructor arguments and weights. `eps` only affects problems about it."""
     d, num_heads, hidden = sizes
     state = {
         f"{name}.{layer}.weight": _weight(rng, times * d, d)
@@ -51,7 +51,7 @@ def built(rng, attentions, num_norms, sizes: Sizes) -> Given:
 
 
 def identities(problem: Given) -> Given:
-    """Return the problem with weights that change nothing, so that it can be done by hand."""
+    """Return the problem with weights that have no effect, so that it can be solved by hand."""
     for name, value in problem["state"].items():
         if value.ndim == 2:
             value[:] = np.resize(np.eye(value.shape[1]), value.shape)
@@ -78,7 +78,7 @@ def first_array(problem: Given) -> np.ndarray:
 
 
 def with_equal_items(problem: Given) -> Given:
-    """Return the problem with one item twice; `alike` compares the outputs of the two."""
+    """Return the problem with one item repeated. `alike` compares the two outputs."""
     for value in problem["args"].values():
         value.data[1] = value.data[0]
     return problem | {"compare": "alike"}
@@ -95,7 +95,7 @@ def probes_of_both(rng, problem: Callable[..., Given], *attentions: str) -> list
     first_array(nearly)[:] = rng.normal(0, 1.3, (2, 3, 1)) + rng.normal(0, 2e-3, (2, 3, 6))
     first_array(nearly)[0, 0] = 0.7
     dead: Given = without(problem(2, 4, (6, 3, 5)), *attentions)
-    normal = first_array(dead)  # so that norms change nothing, wherever they are
+    normal = first_array(dead)  # so that norms have no effect in any place
     normal -= normal.mean(-1, keepdims=True)
     normal /= normal.std(-1, keepdims=True)
     for name, value in dead["state"].items():
@@ -149,7 +149,7 @@ def gradients(rng, problem: Callable[..., Given]) -> list[Probe]:
     def back(batch, valid_lens) -> Given:
         given = problem(batch, 3, (3, 1, 2), valid_lens, requires_grad=True)
         bias = given["state"]["feed_forward.0.bias"]
-        bias[:] = np.resize([6.0, -6.0], bias.shape)  # far from 0, where ReLU has no derivative
+        bias[:] = np.resize([6.0, -6.0], bias.shape)  # ReLU has no derivative at 0
         return given | {"grad_outputs": rng.normal(size=(batch, 3, 3))}
 
     return [
@@ -161,7 +161,7 @@ def gradients(rng, problem: Callable[..., Given]) -> list[Probe]:
 
 
 def _alike(probe, expected, recorded) -> Problem | None:
-    """Compare the two items where their first arguments are equal; no output is always the same."""
+    """Compare the two items where their first arguments are equal, and reject constant outputs."""
     first, outputs = next(iter(probe.args.values())).data, recorded.numbers
     same = (first[0] == first[-1]).all(-1)
     one, other = outputs[0][same], outputs[-1][same]
@@ -180,12 +180,12 @@ def _alike(probe, expected, recorded) -> Problem | None:
 COMPARISONS = {"alike": _alike}
 
 
-# The attentions of lessons 06 and 07, with a step that changes nothing.
+# The attentions of lessons 06 and 07, with a step that has no effect.
 Heads = MultiHead.changed({"drop": lambda self, weights: weights})
 HeadsOfOne = Causal.changed({"drop": lambda self, weights: weights})
 
 
-# How a part is joined with what came in: the first one as it should be.
+# Ways to join a part with its input. The first one is correct.
 def pre_norm(x, norm, part) -> Tensor:
     return x + part(norm(x))
 
@@ -204,7 +204,7 @@ def _no_residual(x, norm, part) -> Tensor:
 
 
 def mistakes_of_joins(make: Callable[..., Callable], num_parts: int) -> tuple[Mistake, ...]:
-    """Return the known mistakes in how parts are joined; `make(joins)` makes an answer."""
+    """Return the known mistakes in how parts are joined. `make(joins)` makes an answer."""
 
     def once(join) -> tuple[Callable, ...]:
         places = np.eye(num_parts, dtype=bool)

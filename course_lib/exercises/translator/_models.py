@@ -1,4 +1,4 @@
-"""What both exercises about a model share: scripted translators, and how the oracle drives them."""
+"""Scripted translators for both exercises about a model, and the oracle's calls of them."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ from course_lib.exercises._builders import GRAPH_KEPT, MODE_CHANGED, Given
 from course_lib.reference import Expected
 from course_lib.reference import translator as oracle
 
-WORDS, TOKENS, FEATURES = 9, 6, 4  # of the vocabulary, of the source, of a query
+WORDS, TOKENS, FEATURES = 9, 6, 4  # sizes of vocabulary, source and query
 WITH_MODEL: Given = {"scenario": "with_a_model", "compare": "as_run"}
 ELSEWHERE: Given = {"scenario": "with_a_model_elsewhere"}
 ON_A_GPU = (
@@ -36,7 +36,7 @@ MODES = {  # probes of how the model is called: options of `scripted`, and what 
 
 
 def scripted(rng, *, size=1.0, says_pads=False, **options) -> Built:
-    """Make a translator of random tables, which ends a translation where its source ends."""
+    """Make a translator from random tables that ends a translation where its source ends."""
     start, end, pad = (int(word) for word in rng.permutation(np.arange(1, WORDS))[:3])
     tables = {
         "queries": rng.normal(0, 1, (WORDS, FEATURES)),
@@ -53,14 +53,14 @@ def scripted(rng, *, size=1.0, says_pads=False, **options) -> Built:
 
 
 def sources(rng, *shape, dtype="int64") -> np.ndarray:
-    """Return ids of a source, of which no two neighbors are alike."""
+    """Return the ids of a source without equal neighbors."""
     first = rng.integers(0, TOKENS, (shape[0], 1))
     steps = rng.integers(1, TOKENS, (shape[0], shape[1]))
     return ((first + steps.cumsum(1)) % TOKENS).astype(dtype)
 
 
 def asked(exercise: Callable, id_needed: str) -> Callable:
-    """Return the oracle of an exercise for a `Built` model: no graph is built, no mode changed."""
+    """Return the oracle of an exercise for a `Built` model, with no graph and no changed mode."""
 
     def expected(model, *args) -> Expected:
         made = oracle.translator(model.name, model.options)
@@ -72,7 +72,7 @@ def asked(exercise: Callable, id_needed: str) -> Callable:
 
 @contextlib.contextmanager
 def running(model) -> Iterator[None]:
-    """Run the model as it should be run."""
+    """Run the model in eval mode without gradients, and restore its mode."""
     was_training = model.training
     model.eval()
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""`effect_of_masking`: does a word depend on what was looked at?"""
+"""`effect_of_masking`: measure whether a word depends on the attended position."""
 
 import functools
 from collections.abc import Callable
@@ -37,7 +37,7 @@ def _given(name, model, source, length, target, position, part="values", **optio
 
 
 def _drawn(rng, name, sizes, position, dtype="int64", model=None, **options) -> Case:
-    """Draw a problem of `sizes`: source positions, how many of them are real, and words."""
+    """Draw a problem of `sizes`: source positions, real ones among them, and words."""
     num_positions, length, num_words = sizes
     model = scripted(rng) if model is None else model
     source = sources(rng, 1, num_positions, dtype=dtype)
@@ -100,7 +100,7 @@ def _at(source, position) -> torch.Tensor:
     call=running,
 )
 def _effect(read, masked, number, change, call) -> Callable:
-    """Return a wrong measure of the effect of masking: a correct one with another step."""
+    """Return a wrong measure, which is a correct one with a changed step."""
 
     def effect_of_masking(model, source, valid_lens, target, position) -> torch.Tensor:
         inputs = read(target, model.start)[:, : target.shape[1]]

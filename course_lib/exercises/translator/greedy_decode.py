@@ -1,4 +1,4 @@
-"""`greedy_decode`: the most likely word, again and again."""
+"""`greedy_decode`: choose the most likely word at each step."""
 
 import functools
 from collections.abc import Callable
@@ -86,7 +86,7 @@ def _edges(rng) -> list[Probe]:
     call=running,
 )
 def _decoder(read, fill, is_over, most, first, call) -> Callable:
-    """Return a wrong decoder: a correct one with another step."""
+    """Return a wrong decoder, which is a correct one with a changed step."""
 
     def greedy_decode(model, source, valid_lens, start, end, max_len) -> torch.Tensor:
         words = torch.full((len(source), 1), start, device=source.device)

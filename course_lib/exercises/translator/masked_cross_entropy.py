@@ -1,4 +1,4 @@
-"""`masked_cross_entropy`: the loss of the words that are there."""
+"""`masked_cross_entropy`: the mean loss of the words without padding."""
 
 from collections.abc import Callable
 
@@ -21,7 +21,7 @@ from course_lib.exercises._builders import (
 
 
 def _drawn(rng, sizes, valid_lens, dtype="int64", requires_grad=False, **options) -> Given:
-    """Draw logits, targets of all ids, those of class 0 among them, and lengths."""
+    """Draw logits, targets of all ids including 0, and lengths."""
     batch, num_positions, vocabulary = sizes
     targets = rng.integers(0, vocabulary, (batch, num_positions))
     targets[:, :1] = 0
@@ -106,7 +106,7 @@ def _taken(numbers, targets) -> torch.Tensor:
     average=lambda kept, real: kept.sum() / real.sum().clamp(min=1),
 )
 def _loss(losses, real, average) -> Callable:
-    """Return a wrong loss: a correct one with another step."""
+    """Return a wrong loss, which is a correct one with a changed step."""
 
     def masked_cross_entropy(logits, targets, valid_lens) -> torch.Tensor:
         positions = real(targets, valid_lens)

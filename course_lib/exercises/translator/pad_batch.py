@@ -1,4 +1,4 @@
-"""`pad_batch`: a rectangle of tokens, and how long each row is."""
+"""`pad_batch`: a rectangle of tokens, and the length of each row."""
 
 import functools
 from collections.abc import Callable

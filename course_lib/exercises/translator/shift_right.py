@@ -1,4 +1,4 @@
-"""`shift_right`: what the decoder reads while it predicts."""
+"""`shift_right`: the decoder's inputs during training."""
 
 import math
 
@@ -11,7 +11,7 @@ from course_lib.exercises._builders import case, edge, mistake
 
 
 def _words(rng, *shape) -> np.ndarray:
-    """Return ids from 2 on, all different, so that none is in another's place by chance."""
+    """Return different ids from 2 on, so that a misplaced id is noticed."""
     return 2 + rng.permutation(math.prod(shape)).reshape(shape)
 
 

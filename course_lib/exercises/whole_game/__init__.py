@@ -1,4 +1,4 @@
-"""Lesson 00: a whole translator, trained and looked into, and how a lesson works."""
+"""Lesson 00: train and inspect a whole translator, and learn how a lesson works."""
 
 from course_lib.checks.judge.definitions import Lesson, Written
 

@@ -1,4 +1,4 @@
-"""`most_attended`: where a map of attention points."""
+"""`most_attended`: the position of the largest weight in each row."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ from course_lib.exercises._builders import FLOAT32, Given, case, edge, mistake
 
 
 def _map(rng, *shape, **options) -> Given:
-    """Draw rows of weights, each with one largest."""
+    """Draw rows of weights, each with a single maximum."""
     weights = np.exp(rng.normal(0, 1.3, shape))
     return {"attention_weights": tensor(weights / weights.sum(axis=-1, keepdims=True), **options)}
 

@@ -36,9 +36,9 @@ PAGE = (
     "</style>{}"
 )
 TYPED = "743"
-WATCHED = 6.0  # seconds, more than the translator needs to write the words of `TYPED`
+WATCHED = 6.0  # seconds, longer than the translator needs for the words of `TYPED`
 LAST_FRAME = 3000  # milliseconds
-FIGURES = {  # what the cell of a lesson's picture contains
+FIGURES = {  # text in the cell of a lesson's picture
     "00": "live_translator(",
     "01": "draw_query",
     "02": "clickable_mask(",
@@ -56,7 +56,7 @@ NARROW = (405, 600)  # the README shows these pictures side by side, at two thir
 
 
 def main() -> int:
-    """Make all pictures, or say which program is missing."""
+    """Make all pictures, or report which program is missing."""
     executable = next(filter(None, map(shutil.which, BROWSERS)), None)
     if executable is None:
         looked_for = ", ".join(BROWSERS)
@@ -125,7 +125,7 @@ def animate(browser: Browser, file: Path, picture: Path) -> None:
 
 
 def preview(browser: Browser, file: Path) -> None:
-    """Make the picture that a link to the site is shown with."""
+    """Make the preview picture of links to the site."""
     words = "<h1 style='font-size: 52px; text-align: center'>Build attention yourself</h1>"
     file.write_text(PAGE.format(words + figure_html(live_translator())), encoding="utf-8")
     page = browser.new_page(viewport={"width": 860, "height": 451}, device_scale_factor=1200 / 860)

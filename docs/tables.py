@@ -1,8 +1,8 @@
-"""Writes the tables that the documentation takes from the course: `python docs/tables.py`.
+"""Write the documentation's tables from the course: `python docs/tables.py`.
 
 The lesson table of README.md comes from course_lib/exercises, the counts of docs/checks.md and
-its example from the matrix. Where lessons are named as arguments only those are counted anew,
-since judging every variant with 20 seeds takes minutes.
+its example from the matrix. If lessons are named as arguments, only those are counted again,
+because judging every variant with 20 seeds takes minutes.
 """
 
 import os
@@ -46,7 +46,7 @@ COUNTS = {
 
 
 def main(arguments: Sequence[str] = ()) -> int:
-    """Rewrite the tables; say which file changed."""
+    """Rewrite the tables, and print which files changed."""
     parser = ArgumentParser(description="Write the tables of README.md and docs/checks.md.")
     parser.add_argument("lessons", nargs="*", metavar="LESSON", help="count only these anew")
     parser.add_argument("--seeds", type=int, default=20, help="seeds for each answer (20)")
@@ -141,7 +141,7 @@ def counts_table(counts: dict[str, dict[str, int]]) -> str:
 
 
 def answers_table(name: str) -> str:
-    """Return a table of the tests' answers to one exercise: what each earns and its report."""
+    """Return a table of the tests' answers to one exercise, with the points and report of each."""
     says = {mistake.id: mistake.message for mistake in exercises()[name].mistakes}
     seeds = [f"matrix-{i}" for i in range(EXAMPLE_SEEDS)]
     judged = [judge_variant(variant, seeds) for variant in variants(ROOT, name)]
@@ -169,7 +169,7 @@ def read_counts() -> dict[str, dict[str, int]]:
 
 
 def as_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Return a Markdown table; columns of numbers are set to the right."""
+    """Return a Markdown table with columns of numbers aligned to the right."""
     rules = ["---:" if isinstance(cell, int) else "---" for cell in rows[-1]]
     return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in [head, rules, *rows])
 

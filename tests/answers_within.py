@@ -1,8 +1,8 @@
-"""Which functions and classes of a library are answers to exercises, as they lie there.
+"""Find the functions and classes of a library that are answers to exercises.
 
-`passing({folder: names})` tries all that the modules and classes in `folder/course_lib` hold, in a
-process of its own that can neither write nor start anything. What counts is full marks: a known
-mistake earns what its one mistake leaves, and may.
+`passing({folder: names})` tries everything in the modules and classes of `folder/course_lib`, in a
+process of its own that can neither write files nor start processes. Only full marks count, because
+known mistakes may earn partial credit.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 SEED = "within"
-SECONDS = 0.5  # of processor time, for one call
+CPU_SECONDS = 0.5  # for one call
 REFUSED = ("subprocess.", "os.", "shutil.", "socket.", "signal.", "webbrowser.", "ctypes.dlopen")
 REFUSED_BUT = ("os.listdir", "os.scandir", "os.walk", "os.fwalk")
 
@@ -48,10 +48,10 @@ def passing(wanted: dict[Path, Iterable[str]]) -> list[dict[str, list[str]]]:
 
 
 def _held_by(names: list[str]) -> dict[str, Any]:
-    """Return what the modules define and what their classes do."""
+    """Return everything that the modules and their classes define."""
     found = {}
     for name in names:
-        with contextlib.suppress(ImportError):  # of what is not there
+        with contextlib.suppress(ImportError):  # modules that a bundle lacks
             module = importlib.import_module(name)
             for key, value in list(vars(module).items()):
                 if callable(value) and getattr(value, "__module__", None) == name:
@@ -62,7 +62,7 @@ def _held_by(names: list[str]) -> dict[str, Any]:
 
 
 def _fits(probe: Any, thing: Any) -> bool:
-    """Return whether a thing takes what it is called with, as far as the scenario says."""
+    """Return whether an object accepts the arguments of the call, as far as the scenario tells."""
     args, kwargs = (), probe.construct
     if kwargs is None:
         skipped = {"call": 0, "ask_about_each": 1}.get(probe.scenario)
@@ -73,7 +73,7 @@ def _fits(probe: Any, thing: Any) -> bool:
         inspect.signature(thing).bind(*args, **kwargs)
     except TypeError:
         return False
-    except ValueError:  # it does not say
+    except ValueError:  # it has no signature
         pass
     return True
 
@@ -90,7 +90,7 @@ def _refuse(event: str, arguments: tuple) -> None:
 
 
 def is_answer(exercise: Any, thing: Any) -> bool:
-    """Return whether a thing gets full marks; the first probe that fails decides in most cases."""
+    """Return whether an object gets full marks. Usually the first failing probe decides."""
     from course_lib.checks.judge.grade import judge_observed
     from course_lib.checks.judge.prepare import prepare
     from course_lib.checks.judge.violations import judge
@@ -102,7 +102,7 @@ def is_answer(exercise: Any, thing: Any) -> bool:
     for probe, expected in runs:
         if not _fits(probe, thing):
             return False
-        signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
+        signal.setitimer(signal.ITIMER_VIRTUAL, CPU_SECONDS)
         try:
             seen = observe(thing, probe, watched=False)
         except TimeoutError:
@@ -117,7 +117,7 @@ def is_answer(exercise: Any, thing: Any) -> bool:
 
 
 def main(modules: list[str], names: list[str]) -> dict[str, list[str]]:
-    """Return all answers among what the modules hold, by exercise."""
+    """Return all answers in the modules, by exercise."""
     signal.signal(signal.SIGVTALRM, _out_of_time)
     held = _held_by(modules)
     from course_lib.exercises import find

@@ -1,4 +1,4 @@
-"""A course of one tiny lesson, with a library and exercises of its own, for the build's tests."""
+"""A course of one tiny lesson, with its own library and exercises, for the build's tests."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Results of a real run, kept: what happens around grading can be tried without grading again."""
+"""Stored results of a real run, to test everything around grading without grading again."""
 
 import shutil
 from dataclasses import replace
@@ -13,7 +13,7 @@ from course_lib.grading.executors.local import Serial
 
 
 class Canned:
-    """An executor that gives what a real one gave for the same key, and counts."""
+    """An executor that returns the stored result for the same key, and counts its jobs."""
 
     def __init__(self, results: dict, before=lambda job: None) -> None:
         self.results, self.before, self.asked = results, before, []
@@ -37,7 +37,7 @@ class Canned:
 def kept_class(folder: Path, settings: Settings, seed: str, *others: str):
     """Grade a class of five in an empty folder: (its folder before, results by key, grades).
 
-    The answers of each of the others, too, are right.
+    All other answers of these students are correct.
     """
     root = folder / "course"
     root.mkdir()
@@ -68,7 +68,7 @@ def kept_class(folder: Path, settings: Settings, seed: str, *others: str):
 
 
 def grades(summary) -> dict:
-    """Return the part of the grades that counts, by student."""
+    """Return the relevant part of the grades, by student."""
     return {
         s.student: (s.problem, [(r.exercise, r.points, r.outcome) for r in s.rows], s.written)
         for s in summary.students

@@ -1,4 +1,4 @@
-"""What all tests share: checked shapes, hypothesis profiles, fixtures, order, no skips in CI."""
+"""Settings of all tests: checked shapes, hypothesis profiles, fixtures, order, no skips in CI."""
 
 import gc
 import os
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from jaxtyping import install_import_hook
 
-# A shell starts what runs in its background deaf to Ctrl-C, and so everything that tests start.
+# A shell's background jobs ignore Ctrl-C, and so do the processes that tests start from there.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -115,7 +115,7 @@ def pytest_collection_finish():
     gc.freeze()
 
 
-# The files that take longest, in this order, each in one worker.
+# The slowest files, in this order, each in one worker.
 LONGEST = ("test_guides", "test_lab", "test_site", "test_stability", "test_grading_executors")
 LONGEST += ("test_matrix", "test_printed_expressions", "test_bundle_answers", "test_restart")
 LONGEST += ("test_grading_unusual", "test_faults", "test_bundle", "test_hub", "test_guest")
@@ -144,7 +144,7 @@ def pytest_runtest_setup(item):
 
 
 def fail_if_skipped(report, name):
-    """Fail what was skipped in CI: a missing Debian package must not hide a test."""
+    """Fail skipped tests in CI, so that a missing Debian package does not hide a test."""
     if report.skipped and os.environ.get("CI"):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
         report.outcome = "failed"

@@ -1,4 +1,4 @@
-"""The commands of a page as a reader types them, and those that no test can run."""
+"""Extract the commands of a page, and list those that no test can run."""
 
 import re
 import shutil
@@ -10,7 +10,7 @@ PROGRAMS = (
     "|pyproject2conda|pytest|python|ruff|srun"
 )
 TYPED = re.compile(rf"^```sh\n(.*?)^```$|`((?:{PROGRAMS}) [^`\n]+|lint-imports)`", re.M | re.S)
-NAMES = re.compile(r"(?:course|nbgrader) \w+|python -m course_lib")  # of a verb, in a sentence
+NAMES = re.compile(r"(?:course|nbgrader) \w+|python -m course_lib")  # a command in a sentence
 
 
 def typed(page):
@@ -68,7 +68,7 @@ NOT_RUN = {
 def reason_for(command):
     """Return why a command is not run, or None for a command that is."""
     short = command.replace("python -m course_lib", "course")
-    whole = ("course build", "course matrix 02")  # with more behind it, it is run
+    whole = ("course build", "course matrix 02")  # with more arguments, it is run
     for begins, why in NOT_RUN.items():
         if short == begins or (short.startswith(begins) and begins not in whole):
             return why

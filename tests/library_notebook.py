@@ -1,4 +1,4 @@
-"""A student who works in a notebook of a course, without a kernel: cells, and what they keep."""
+"""Simulate a student who works in a notebook, without a kernel."""
 
 import sys
 from types import SimpleNamespace

@@ -1,10 +1,10 @@
-"""What tests in a browser run in a page, and the grounds that a page may have."""
+"""Scripts that browser tests run in a page, and the backgrounds that a page may have."""
 
 from typing import Any
 
 THEMES = {"light": "background:#fff;color:#222", "dark": "background:#14181e;color:#ced6dd"}
 
-# Code is thousands of colored words, formulas are thousands of shapes: some of each will do.
+# Code has thousands of colored words, and formulas thousands of shapes. Some of each suffice.
 THIN = """() => {
   const seen = new Set();
   for (const word of document.querySelectorAll("pre span, dt.sig span, dt.sig em")) {
@@ -18,7 +18,7 @@ THIN = """() => {
 
 
 def run_axe(page: Any, context: str | None = None, **options: Any) -> dict[str, list]:
-    """Return what axe-core finds on a page or in a part of it. The page gets its script once."""
+    """Return axe-core's findings on a page or a part of it. The script is added once."""
     from axe_playwright_python.base import AXE_SCRIPT
 
     if not page.evaluate("'axe' in window"):

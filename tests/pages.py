@@ -1,4 +1,4 @@
-"""What tests ask of a piece of HTML: its words, its colors, and what it would load or run."""
+"""Examine HTML in tests: its words, its colors, and what it would load or run."""
 
 import html.parser
 import re
@@ -48,7 +48,7 @@ def words_of(page: str) -> set[str]:
 
 
 def what_it_loads(page: str) -> list[str]:
-    """Return the scripts, event handlers and whatever else a page takes from outside."""
+    """Return the scripts, event handlers and external resources of a page."""
     return _read(page).loads
 
 

@@ -1,4 +1,4 @@
-"""What the tests of the site share: the built site, its pages, and what must not be in it."""
+"""Helpers of the site's tests: the built site, its pages, and texts that must not be in it."""
 
 import html
 import json
@@ -38,7 +38,7 @@ def pages(site):
 
 
 def squeezed(text):
-    """Keep letters, digits and underscores: no layout, markup or line break hides a text."""
+    """Keep only letters, digits and underscores, so that no layout or markup hides a text."""
     return re.sub(r"\W+", "", text)
 
 

@@ -1,4 +1,4 @@
-"""The lessons in which students write tests, 06 and 07: their checks, modules and black boxes."""
+"""Lessons 06 and 07, in which students write tests: their checks, modules and black boxes."""
 
 import itertools
 import re

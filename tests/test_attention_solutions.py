@@ -1,4 +1,4 @@
-"""The solutions: their checks judge them, and the rest is what no check sees.
+"""Properties of the solutions that no check tests.
 
 A check compares numbers, gradients, dtypes, devices and side effects with the oracle's. It does not
 see how solutions refuse bad input, compile, or agree with PyTorch's own layers.

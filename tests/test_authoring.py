@@ -1,4 +1,4 @@
-"""The build as a whole: what it writes, what it leaves alone, what `--check` sees."""
+"""The build as a whole: what it writes, what it does not touch, and what `--check` reports."""
 
 import shutil
 

@@ -1,4 +1,4 @@
-"""What the step that strips assertions takes out of demo cells, and what it leaves."""
+"""The step that removes assertions from demo cells."""
 
 import textwrap
 

@@ -1,4 +1,4 @@
-"""Bad input: each mistake is named with file, line and remedy; old notebooks stay as they are."""
+"""Bad input is reported with file, line and remedy, and old notebooks are not changed."""
 
 import re
 

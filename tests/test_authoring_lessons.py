@@ -1,4 +1,4 @@
-"""Every lesson of this course, as text: pasted sources fit, the release gives nothing away."""
+"""Every lesson's text: pasted sources fit, and the release contains no answers."""
 
 import ast
 import re

@@ -53,7 +53,7 @@ def test_release_writes_the_same_zip_twice(tmp_path, monkeypatch, capsys):
         into = tmp_path / name
         assert cli.main(["release", "02", "--up-to", "2", "--into", str(into), "--json", "-q"]) == 0
         made.append(json.loads(capsys.readouterr().out))
-        os.utime(ROOT / "LICENSE")  # a date must not matter
+        os.utime(ROOT / "LICENSE")  # dates must not matter
     first, second = (
         (tmp_path / name / f"{LESSON}.zip").read_bytes() for name in ("first", "second")
     )
@@ -233,7 +233,7 @@ def test_every_lesson_starts_in_its_bundle_and_goes_on_with_the_students_own(cou
     assert seen.keys() == lessons().keys(), done.stderr
     for slug, lesson in lessons().items():
         said = seen[slug]
-        is_hunt = slug == "07_bug_hunt"  # with modules that are there, and broken
+        is_hunt = slug == "07_bug_hunt"  # its broken modules are in the bundle
         assert said.keys() == set(lesson.exercises)
         assert all(each == unwritten or (is_hunt and each == own) for each in said.values()), said
 

@@ -1,4 +1,4 @@
-"""The check engine: outcomes, scores, reports, and that nothing an answer does gets through it."""
+"""The check engine: outcomes, scores and reports, and isolation from the answer's effects."""
 
 import math
 import sys

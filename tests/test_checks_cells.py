@@ -1,4 +1,4 @@
-"""A student's notebook, cell by cell: which answer goes on, and what became of its cell."""
+"""A student's notebook, cell by cell: which answer is carried on, and how its cell ended."""
 
 import pickle
 import uuid

@@ -1,4 +1,4 @@
-"""What crosses between the student's process and the judge's: nothing lost, nothing forged."""
+"""Messages between the student's and the judge's process are complete and cannot be forged."""
 
 import functools
 import json

@@ -1,4 +1,4 @@
-"""What torch spends is counted: bytes alive at once, bytes kept, functions evaluated."""
+"""The cost meter counts torch's bytes alive at once, bytes kept and functions evaluated."""
 
 import torch
 

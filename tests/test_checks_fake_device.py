@@ -1,4 +1,4 @@
-"""Another device, pretended: it computes what a GPU would, and refuses what a GPU would."""
+"""The fake device computes and refuses the same operations as a GPU."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Garbage as answers: there is always a report, and nothing leaks out of a check."""
+"""Any object as an answer gets a report, and has no effect outside the check."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""The HTML of reports and hints: legible everywhere, nothing loaded, as complete as the text."""
+"""The HTML of reports and hints is legible, loads nothing, and is as complete as the text."""
 
 import random
 import re

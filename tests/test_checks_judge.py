@@ -1,4 +1,4 @@
-"""What the judge says of results that hardly any answer gives, one part of a verdict at a time."""
+"""The judge's verdicts on unusual results, one part of a verdict at a time."""
 
 import numpy as np
 import pytest

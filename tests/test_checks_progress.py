@@ -1,4 +1,4 @@
-"""Progress: who keeps it, where, and that nothing which goes wrong with it reaches a student."""
+"""Progress: when and where it is kept, and that its errors never interrupt a student."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What grading sends into a student's kernel, tried in this process: one request, one reply."""
+"""Observation requests of grading and their replies, tested in this process."""
 
 import contextlib
 import gc

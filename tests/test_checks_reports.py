@@ -1,4 +1,4 @@
-"""What a report says: what was expected, whose mistake, and for which part of what failed."""
+"""The contents of reports: expected results, named mistakes, and failing parts."""
 
 import contextlib
 import math

@@ -1,4 +1,4 @@
-"""Ctrl-C in a terminal, which every process there hears: exit 130, one line, no half file."""
+"""Ctrl-C in a terminal reaches all processes: exit code 130, one line, no partial files."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""What a person can get wrong, verb by verb: one sentence on stderr, an exit code, no traceback."""
+"""Wrong use of each verb gives one sentence on stderr and an exit code, without a traceback."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""The core path: how long lessons take, and that a starred exercise never loses a point."""
+"""The core path: the time of lessons, and that starred exercises never cost points."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""course.toml: points and stars that a class sets for itself, in every command alike."""
+"""course.toml: points and stars that a class overrides, the same in every command."""
 
 import json
 import zipfile

@@ -1,4 +1,4 @@
-"""`course feedback`: archives as Canvas and Moodle take them back, from collected work."""
+"""`course feedback`: archives of collected work that Canvas and Moodle can import."""
 
 import zipfile
 

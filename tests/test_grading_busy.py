@@ -1,4 +1,4 @@
-"""Grades do not depend on how busy the machine is, nor on processes that are lost on the way."""
+"""Grades depend neither on how busy the machine is nor on lost processes."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""A class graded end to end: one bad notebook costs no one else, nothing is a silent 0."""
+"""A class graded end to end: a bad notebook affects nobody else, and no fault scores 0."""
 
 import json
 import shutil

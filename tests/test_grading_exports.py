@@ -137,7 +137,7 @@ def test_only_scores_change_and_filling_twice_changes_nothing(
         for at, (was, now) in enumerate(zip(old, new, strict=True)):
             if was != now:
                 changed[old[lms == "canvas"]] = now
-                assert at == column + (now == "2")  # of lesson 03, in the next column
+                assert at == column + (now == "2")  # lesson 03's column is the next one
     assert changed == expected
     assert wrote[:3] == download[:3]  # a byte order mark stays
     assert (course / "download.csv").read_bytes() == download

@@ -1,4 +1,4 @@
-"""What of the course lies in the sandbox: no solution of the lesson that is graded, or later."""
+"""The sandbox contains no solution of the graded lesson or of later ones."""
 
 import ast
 import functools

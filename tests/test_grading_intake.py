@@ -1,4 +1,4 @@
-"""Reading submissions without trusting them, and rebuilding them on the release."""
+"""Read untrusted submissions, and rebuild them on the release."""
 
 import copy
 import json

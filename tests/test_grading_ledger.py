@@ -1,4 +1,4 @@
-"""What is graded again: a changed source regrades its lessons, and a key holds all that decides."""
+"""A changed source regrades its lessons, and a key covers everything that affects grades."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A guest runs cells as a student's kernel does, and what each level and limit confines."""
+"""A guest runs cells like a student's kernel, within the confinement of each level."""
 
 import contextlib
 import doctest

@@ -1,4 +1,4 @@
-"""Points come from the check's report, an answer costs its own exercise, a person sees the rest."""
+"""Points come from check reports, and each answer affects only its own exercise."""
 
 import ast
 import sys

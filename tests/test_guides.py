@@ -1,4 +1,4 @@
-"""The guides, followed as typed: every command of a page is run, read from the page, in its order.
+"""Follow the guides: run every command of a page in its order, as printed there.
 
 All pages share one copy of the course and one folder of a class, which the first page makes. What
 is not run, and why, is in `guides.NOT_RUN`. What two pages say is run once, but the term and the

@@ -59,7 +59,7 @@ def test_imports_are_fast_and_bring_in_nothing_heavy_before_it_is_used():
 
 
 def processor_time(code):
-    """Return the seconds that a fresh interpreter computes, whatever runs beside it."""
+    """Return the CPU seconds of a fresh interpreter that runs some code."""
     before = os.times()
     run(code)
     after = os.times()

@@ -1,4 +1,4 @@
-"""`course init`: a folder in which every command works, and what an update does to it."""
+"""`course init`: a folder in which every command works, and its updates."""
 
 import json
 import os

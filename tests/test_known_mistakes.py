@@ -16,7 +16,7 @@ from course_lib.exercises._attention.mistakes import SHARED
 
 ROOT = Path(__file__).parent.parent
 EXERCISES = list(exercises())
-MOST = {False: 7, True: 10}  # of a function, of a module
+MOST = {False: 7, True: 10}  # mistakes of a function and of a module
 MOST_SHARED = 30
 IN_TABLE = {row.id for row in SHARED}
 

@@ -1,4 +1,4 @@
-"""What a notebook goes on with: the session's answer, the library's, the course's; and who asks."""
+"""The answer that a notebook continues with: the session's, the library's or the course's."""
 
 from pathlib import Path
 

@@ -11,7 +11,7 @@ from course_lib.checks import exercises
 
 ROOT = Path(__file__).parent.parent
 SEEDS = ["test-0"]  # `course matrix` uses twenty
-# The others take most of a minute in all, and run with `course test --all`.
+# The others take nearly a minute together, and run with `course test --all`.
 QUICK = {"most_attended", "squared_distances", "causal_mask", "bmm", "split_heads", "pad_batch"}
 
 

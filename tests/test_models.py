@@ -1,4 +1,4 @@
-"""The small models of lessons 00, 09 and 10: their data by rule, their shapes, their training."""
+"""The small models of lessons 00, 09 and 10: their data, shapes and training."""
 
 import functools
 

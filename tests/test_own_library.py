@@ -1,4 +1,4 @@
-"""The student's own library: what goes into it and what does not, and its files."""
+"""The student's own library: which answers it keeps, and its files."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""The figures tell the truth, in what they draw and in words."""
+"""The figures draw and describe their data correctly."""
 
 import base64
 import functools

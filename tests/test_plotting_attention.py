@@ -1,4 +1,4 @@
-"""The attention viewer tells the truth in its words, its still picture and its data."""
+"""The attention viewer's words, still picture and data are correct."""
 
 import json
 import math

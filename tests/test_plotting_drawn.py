@@ -60,7 +60,7 @@ def text_boxes(node, x=0.0, y=0.0, outer=""):
 
 @functools.cache
 def drawn(name):
-    """Return the picture of a name in DRAWN or CROWDED, and the processor time that it took."""
+    """Return the picture of a name in DRAWN or CROWDED, and the CPU time that it took."""
     begin = time.process_time()
     svg = {**DRAWN, **CROWDED}[name]().svg
     return svg, time.process_time() - begin

@@ -1,4 +1,4 @@
-"""The figures of single lessons: they hold the numbers, and their alt texts are true."""
+"""The figures of single lessons contain the numbers, and their alt texts are true."""
 
 import itertools
 import re

@@ -1,4 +1,4 @@
-"""A training that one can watch: in a kernel, on a page, in a terminal, and in its words."""
+"""The figure of a training run in a kernel, on a page and in a terminal, and its words."""
 
 import base64
 import gzip

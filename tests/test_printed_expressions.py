@@ -33,16 +33,16 @@ BUILTINS = ("abs", "all", "any", "enumerate", "float", "int", "len", "list", "ma
 CODE_IN_TEXT = re.compile(r"```\w*\n(.*?)```|`([^`\n]+)`", re.DOTALL)
 NOT_A_VALUE = (ast.Name, ast.Slice, ast.Starred, ast.JoinedStr, ast.FormattedValue)
 MOST_NAMES = 4  # in an expression whose names are replaced by parameters
-SECONDS = 0.5  # of processor time, for one expression
+CPU_SECONDS = 0.5  # for one expression
 FUNCTIONS = [name for name, exercise in exercises().items() if not exercise.is_class]
 HARD = [name for name, one in exercises().items() if one.difficulty == 3 or one.minutes >= 20]
-RUN = 6  # tokens in a row; two texts hardly share as many by chance
-MOST = 0.1  # of a solution's runs, since a statement names the functions to call
+RUN = 6  # consecutive tokens; two texts hardly share so many by chance
+MOST = 0.1  # share of a solution's runs, since a statement names the functions to call
 
 
 @contextmanager
 def at_most(seconds: float) -> Iterator[None]:
-    """Raise TimeoutError in the body after some processor time."""
+    """Raise TimeoutError in the body after some CPU time."""
 
     def stop(*_):
         raise TimeoutError
@@ -95,8 +95,8 @@ def best_of(name: str, printed: Iterator[str] | list[str]) -> tuple[float, str]:
         scope = dict(namespace)
         exec(f"def {name}{header}: return {body}", scope)
         try:
-            with at_most(SECONDS):
-                if probe.scenario == "call":  # most bodies raise an error, which is found at once
+            with at_most(CPU_SECONDS):
+                if probe.scenario == "call":  # most bodies fail here at once
                     scope[name](*args, **kwargs)
                 solved = not judge(exercise, probe, expected, observe(scope[name], probe))
         except Exception:

@@ -1,4 +1,4 @@
-"""The parts of `course site` that need no built site: the two forms of a lesson, and refusals."""
+"""Parts of `course site` that need no built site: both forms of a lesson, and refusals."""
 
 import copy
 import re

@@ -1,7 +1,7 @@
-"""How tests wait: for an event, as long as it takes on a machine that is busy with other work.
+"""Wait for an event, as long as it takes on a busy machine.
 
-No test asks how long something took by the clock. What must not take long is measured in processor
-time; what must happen is waited for, and PATIENCE only ends a test that would wait for ever.
+No test measures wall-clock time. Speed is measured in CPU time, and PATIENCE only ends a test that
+would otherwise wait forever.
 """
 
 import time
@@ -13,10 +13,10 @@ Found = TypeVar("Found")
 
 
 def wait_until(found: Callable[[], Found]) -> Found:
-    """Return the first true thing that `found` returns.
+    """Return the first true value that `found` returns.
 
     Raises:
-        AssertionError: nothing was found for so long that nothing will be.
+        AssertionError: `found` returned nothing true within PATIENCE.
     """
     until = time.monotonic() + PATIENCE
     while not (result := found()):

@@ -1,4 +1,4 @@
-"""What tests in a browser share: Chromium, a page, and what axe-core says of one."""
+"""Fixtures of the tests in a browser: Chromium, a page, and axe-core's report on it."""
 
 import os
 import shutil
@@ -24,8 +24,8 @@ FLAGS = [
 def browser():
     """Yield a headless Chromium that is closed after the module.
 
-    While it is open, Playwright keeps an event loop running in this thread: what needs one of its
-    own there (nbclient, asyncio.run) belongs before this fixture or into another process.
+    While it is open, Playwright keeps an event loop running in this thread. Code that needs its own
+    loop (nbclient, asyncio.run) must run before this fixture or in another process.
     """
     executable = next(filter(None, map(shutil.which, BROWSERS)), None)
     if executable is None:
@@ -41,7 +41,7 @@ def browser():
 
 @pytest.fixture
 def page(browser):
-    """Yield a page of a fresh context, 1280 x 900, without motion; see `page.emulate_media`."""
+    """Yield a page of a fresh context, 1280 x 900, without motion (see `page.emulate_media`)."""
     context = browser.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
     context.set_default_timeout(1000 * PATIENCE)
     yield context.new_page()
@@ -75,12 +75,12 @@ def put(page, tmp_path):
 
 @pytest.fixture
 def axe():
-    """Return `axe(page)`, which lists what axe-core finds serious or critical on a page.
+    """Return `axe(page)`, which lists the serious or critical findings of axe-core on a page.
 
-    Called as `axe(page, "main")`, it looks at one part.
+    `axe(page, "main")` examines one part.
 
-    `sees`: words whose contrast it must have measured. It skips what it takes for invisible,
-    and then would find nothing wrong. Of a whole page's code and formulas some of each stay.
+    `sees`: words whose contrast it must have measured, since it skips elements that it considers
+        invisible. Only some of a page's code and formulas are examined.
     """
 
     def found(page, context=None, sees=""):

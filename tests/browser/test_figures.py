@@ -1,4 +1,4 @@
-"""Figures in a browser: part of the page where scripts run, a still picture where they do not."""
+"""Figures in a browser: interactive if scripts run, and a still picture otherwise."""
 
 from dataclasses import replace
 

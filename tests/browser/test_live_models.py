@@ -1,4 +1,4 @@
-"""The models that run in a page: as PyTorch has them, and usable by anyone, offline."""
+"""The models that run in a page: equal to PyTorch's, accessible, and usable offline."""
 
 import re
 

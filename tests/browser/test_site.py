@@ -1,4 +1,4 @@
-"""The site as it is built: what is in it, what is not, and what a browser makes of it."""
+"""The built site: what it contains, what it must not contain, and how it looks in a browser."""
 
 import os
 import re
@@ -224,7 +224,7 @@ def test_a_launched_notebook_installs_the_course_and_its_checks_work(
 
 # --- in a browser ---------------------------------------------------------------------
 
-# Colors follow from tags, classes and styles: one text for each path of them is enough.
+# Colors follow from tags, classes and styles, so one text for each such path is enough.
 ONE_TEXT_OF_A_KIND = """() => {
   const kind = e => e ? kind(e.parentElement) + ">" + e.tagName + e.getAttribute("class")
     + e.getAttribute("style") : "";
@@ -258,7 +258,7 @@ ALL_ELSE = {"rules": {"color-contrast": {"enabled": False}}}
 
 @dataclass
 class Visit:
-    """What the browser saw on one page."""
+    """The browser's findings on one page."""
 
     name: str
     requests: list = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""The rows of the threat catalogue as submissions: what each hands in and what must come of it.
+"""The rows of the threat catalogue as submissions with their expected grades.
 
 `hostile.txt` holds code in place of the first answer; `inputs.py` registers whatever else is handed
 in with `made`. Row ids are those of the catalogue.
@@ -48,15 +48,15 @@ class Threat:
     row: str  # ids in the catalogue
     what: str  # one line
     hand_in: Callable[[Lab, str], object]  # puts it into submitted/STUDENT
-    # of the two exercises, each None for not graded; or None for less than all
+    # Points of the two exercises, each None for not graded. None means less than full marks.
     points: tuple[float | None, float | None] | None = NONE
-    outcome: tuple[str, ...] = ()  # of the first exercise, or several that will do; any if empty
-    words: str = ""  # what problem, notices or messages must say
-    shows: str = ""  # what the student's cells print, so that the attack is known to have run
+    outcome: tuple[str, ...] = ()  # allowed ones of the first exercise, all if empty
+    words: str = ""  # text in the problem, notices or messages
+    shows: str = ""  # text that the student's cells print, which proves that the attack ran
 
     @property
     def student(self) -> str:
-        """Return the name of who hands it in; names sort by row."""
+        """Return the student's name. Names sort by row."""
         return f"{self.row}-{[t for t in THREATS if t.row == self.row].index(self)}"
 
 
@@ -101,7 +101,7 @@ def read_hostile() -> None:
 
 
 def made(row: str, what: str, *, points=FULL, words: str = "", shows: str = ""):
-    """Register a function that hands in whatever it likes."""
+    """Register a function that hands in its own files."""
 
     def register(function: Callable[[Lab, str], object]):
         THREATS.append(Threat(row, what, function, points, (), words, shows))
@@ -111,7 +111,7 @@ def made(row: str, what: str, *, points=FULL, words: str = "", shows: str = ""):
 
 
 def complaint(threat: Threat, record, printed: str = "") -> str:
-    """Return what is wrong with how a threat was graded, or "" if nothing is."""
+    """Return what is wrong with a threat's grades, or "" if nothing is."""
     if record is None:
         return "the student is lost"
     points = tuple(row.points for row in record.rows)

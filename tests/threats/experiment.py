@@ -1,4 +1,4 @@
-"""Grade a class of honest and hostile submissions once, and gather what it did to the host."""
+"""Grade a class of honest and hostile submissions once, and record its effects on the host."""
 
 import contextlib
 import hashlib
@@ -36,7 +36,7 @@ LIMITS = Limits(
 )
 STRICT = Settings("processes", "strict", workers=2, limits=LIMITS)
 _BETWEEN = 12  # hostile submissions from one honest neighbour to the next
-ALIVE = re.compile(  # what a browser would run or fetch in a page
+ALIVE = re.compile(  # things that a browser would run or fetch
     r"<script|<\w+(?:\s+[\w:-]+(?:=(?:\"[^\"]*\"|[^\s\">]+))?)*\s+on\w+=|href=.?javascript"
     r"|<(?:img|link)[^>]*(?:src|href)=.?\w+:/"
 )
@@ -59,7 +59,7 @@ class Evidence:
         return next((s for s in self.summary.students if s.student == student), None)
 
     def printed(self, student: str) -> str:
-        """Return what a student's own cells put out, as it is kept."""
+        """Return the stored outputs of a student's own cells."""
         notebook = ClassFolder(self.lab.root).read_graded(student, LESSON)
         return "".join(
             output.get("text", "") + output.get("evalue", "")
@@ -110,7 +110,7 @@ def run(folder: Path) -> tuple[Evidence, list[str]]:
         before, lines = digests(lab), []
         summary = grade(lab.root, LESSON, settings=STRICT, progress=lines.append)
         left = leftovers(spool)
-        time.sleep(1.0)  # what a daemon of theirs would do now
+        time.sleep(1.0)  # time for a daemon to act
         after, packets = digests(lab), sink.heard()
         changed = [str(p) for p in before.keys() | after.keys() if before.get(p) != after.get(p)]
     if not left:

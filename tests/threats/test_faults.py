@@ -1,4 +1,4 @@
-"""F: what happens to the grader itself. A second run finishes; nobody is lost, twice or at 0."""
+"""F: faults of the grader. A second run finishes, and no student is lost, doubled or scored 0."""
 
 import functools
 import itertools

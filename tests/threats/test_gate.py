@@ -1,4 +1,4 @@
-"""S: names, stamps, seeds and files as nobody expects them. Nobody is lost and nobody else hurt."""
+"""S: unexpected names, stamps, seeds and files lose no student and affect nobody else."""
 
 import contextlib
 import csv

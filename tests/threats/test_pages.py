@@ -1,4 +1,4 @@
-"""S02, S03: hostile text costs its own page at most; points land before any page is made."""
+"""S02, S03: hostile text costs at most its own page, and points are saved before pages."""
 
 import time
 
@@ -35,7 +35,7 @@ RENDERED = {  # each is worst for one step: the parser, the sanitizer, the formu
 
 @pytest.mark.parametrize("name", CLEANED)
 def test_s02_cleaning_takes_no_longer_than_the_text_is_long(name):
-    # 1 MB each takes 5 s of processor time at most; with the square of the length none would end.
+    # 1 MB each takes at most 5 s of CPU time. In quadratic time, none would end.
     text = CLEANED[name]
     shown = new_output("display_data", {"image/png": text, "text/plain": text})
     started = time.process_time()

@@ -1,4 +1,4 @@
-"""Every row of the threat catalogue, in strict mode: nothing gained, nobody hurt, nothing left."""
+"""Every row of the threat catalogue at strict: no gain, no harm to others, no leftovers."""
 
 import experiment
 import inputs

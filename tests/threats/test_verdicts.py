@@ -1,4 +1,4 @@
-"""S01, S11 to S13, S16: whose solution it is, who is graded without walls."""
+"""S01, S11 to S13, S16: borrowed solutions, and grading without a sandbox."""
 
 import functools
 import sys

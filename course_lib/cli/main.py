@@ -20,7 +20,7 @@ import typer
 
 from course_lib import __version__
 from course_lib.cli.failures import explained, flushed, no_lost_interrupt, print_anything
-from course_lib.cli.options import AsJson, Quiet, end_progress, working
+from course_lib.cli.options import AsJson, Quiet, Verbs, end_progress, working
 from course_lib.workspace.errors import CourseError, UsageError
 from course_lib.workspace.folder import course_root, find_root
 
@@ -31,7 +31,7 @@ EXIT_CODES = (
 )
 INTERRUPTED = "interrupted; finished work is kept, and no file is incomplete"
 
-app = typer.Typer(
+app = Verbs(
     name="course",
     help="Work on, build and grade the attention course.",
     epilog=EXIT_CODES,

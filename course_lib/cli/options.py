@@ -1,11 +1,13 @@
-"""Options that several verbs of `course` share, and their progress display."""
+"""Parts that the verbs of `course` share: their help, options and progress display."""
 
 import contextlib
+import re
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer.core import TyperCommand
 
 from course_lib.workspace.steps import Step
 
@@ -21,6 +23,36 @@ Sandbox = Literal["strict", "off"]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 _shown = contextlib.ExitStack()  # the active progress bars
+
+
+class _Verb(TyperCommand):
+    """A command whose help shows `LESSON...` instead of `{LESSON}... <list[str]>`."""
+
+    def collect_usage_pieces(self, ctx) -> list[str]:
+        """Return the parts of the usage line, without braces around required arguments."""
+        return [re.sub("[{}]", "", piece) for piece in super().collect_usage_pieces(ctx)]
+
+    def format_options(self, ctx, formatter) -> None:
+        """Write the arguments without their types, and the options."""
+        arguments, options = [], []
+        for param in self.get_params(ctx):
+            name, text = param.get_help_record(ctx) or ("", "")
+            if param.param_type_name == "argument":
+                arguments.append((name.partition(" <")[0], text))
+            else:
+                options.append((re.sub("[<>]", "", name), text))
+        for title, rows in {"Arguments": arguments, "Options": options}.items():
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
+
+class Verbs(typer.Typer):
+    """A group of verbs."""
+
+    def command(self, *args: Any, **settings: Any) -> Callable[[Any], Any]:
+        """Register a verb, as `typer.Typer` does."""
+        return super().command(*args, cls=_Verb, **settings)
 
 
 def progress(quiet: bool) -> Callable[[object], None] | None:

@@ -149,13 +149,13 @@ def name_ends(axes: Axes) -> None:
     order = np.argsort(heights, kind="stable")
     half = LINE_POINTS / 2 * np.array([1 + names[i].get_text().count("\n") for i in order])
     # Least height of each name above the lowest, so that none overlap.
-    least = np.cumsum(half) + np.cumsum(half) - half - half[0]
+    least = 2 * np.cumsum(half) - half - half[0]
     free = heights[order] - least
-    every = range(len(free))
-    for k, i in enumerate(order):  # isotonic regression, so that the order is kept
-        place = max(min(free[a : b + 1].mean() for b in every[k:]) for a in every[: k + 1])
-        place = min(max(place, low + half[0]), high - half[-1] - least[-1])
-        names[i].xyann = (7, place + least[k] - heights[i])
+    # Names may move up or down until their order is that of the lines. Take the middle.
+    up, down = np.maximum.accumulate(free), np.minimum.accumulate(free[::-1])[::-1]
+    places = ((up + down) / 2).clip(low + half[0], high - half[-1] - least[-1]) + least
+    for i, place in zip(order, places, strict=True):
+        names[i].xyann = (7, place - heights[i])
 
 
 def plain_ticks(axes: Axes) -> None:

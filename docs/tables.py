@@ -72,22 +72,28 @@ def main(arguments: Sequence[str] = ()) -> int:
 def first_screen() -> str:
     """Return the animation with a link to where it can be tried, and the way to start.
 
-    The link leads to the published site if pyproject.toml names the repository, and otherwise to
-    the page that says how to build it.
+    If pyproject.toml names the repository, the link leads to the published site, and the way to
+    start begins with a clone. Otherwise the link leads to the page that says how to build the site.
     """
     page, told = pages_address(ROOT), "[Type a number of your own]({})."
     if page is None:
         page = "docs/site.md"
         told = "To type a number of your own, [build the site of the course]({}) with\n"
         told += "`python -m course_lib site --open`."
+    start = "python -m course_lib lab   # installs the course on first use and opens lesson 00"
+    where = "To start, get a copy of this repository, open a terminal in it and run:"
+    if address := published(ROOT):
+        where = "To start, open a terminal and run:"
+        start = f"git clone {address} attention-course && cd attention-course\n{start}"
     return f"""<a href="{page}">{ANIMATION}</a>
 
 A small translator reads German letters and writes English words. Its *attention* gives every letter
 a weight for each word, and the arcs lead to the letters with large weights.
 
+{where}
+
 ```sh
-git clone {published(ROOT) or "THIS-REPOSITORY"} attention-course && cd attention-course
-python -m course_lib lab   # installs the course on first use and opens lesson 00
+{start}
 ```
 
 {told.format(page)}"""

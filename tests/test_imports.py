@@ -40,9 +40,7 @@ def test_the_first_check_imports_only_the_exercises_of_its_lesson():
 def test_imports_are_fast_and_bring_in_nothing_heavy_before_it_is_used():
     heavy = ("torch", "numpy", "matplotlib", "typer", "nbgrader", "course_lib.checks")
     assert fresh("import course_lib", *heavy) == []
-    bare, seconds = (
-        min(processor_time(code) for _ in range(3)) for code in ("", "import course_lib")
-    )
+    bare, seconds = (min(cpu_time(code) for _ in range(3)) for code in ("", "import course_lib"))
     assert seconds - bare < 0.2
     heavy = (
         "torch",
@@ -58,7 +56,7 @@ def test_imports_are_fast_and_bring_in_nothing_heavy_before_it_is_used():
     assert fresh(code, *packages) == packages
 
 
-def processor_time(code):
+def cpu_time(code):
     """Return the CPU seconds of a fresh interpreter that runs some code."""
     before = os.times()
     run(code)

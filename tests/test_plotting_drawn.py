@@ -78,7 +78,7 @@ def test_words_neither_overlap_nor_leave_the_picture(name):
         assert max(gaps) > -0.5, f"{one[0]!r} overlaps {other[0]!r}"
 
 
-def test_the_median_figure_is_drawn_in_a_fifth_of_a_second_of_processor_time():
+def test_the_median_figure_is_drawn_in_a_fifth_of_a_second_of_cpu_time():
     spent = [
         min(drawn(name)[1], drawn.__wrapped__(name)[1]) for name in DRAWN
     ]  # the quieter of two

@@ -42,8 +42,9 @@ def run(root: Path, pytest_args: Sequence[str] = (), *, everything: bool = False
     # Slow tests often wait for other processes, so three workers keep two cores busy.
     tests = [*WORKERS, "3", "tests"] if everything else [*WORKERS, "2", "tests", *quick]
     numeric = sorted(map(str, root.glob("tests/test_attention_*.py")))
-    # The last lessons train models. They run first, so that no worker is left with them at the end.
-    notebooks = sorted(map(str, root.glob("solutions/*/*.ipynb")), reverse=True)
+    # The last two lessons and the first one train models. If they ran last, one worker would idle.
+    notebooks = sorted(map(str, root.glob("solutions/*/*.ipynb")))
+    notebooks = [*notebooks[-2:], *notebooks[:-2]]
     parts = {
         "style": lambda: _style(root),
         "tests": lambda: _pytest(root, tests),

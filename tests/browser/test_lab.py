@@ -84,6 +84,7 @@ def serve(tmp_path_factory):
             port = free.getsockname()[1]
         command = [sys.executable, "-m", "course_lib", "lab", "--no-browser", f"--port={port}"]
         command += [f"--IdentityProvider.token={TOKEN}", "--ServerApp.allow_root=True"]
+        command += ["--LanguageServerManager.autodetect=False"]  # students have no basedpyright
         log = home / "lab.log"
         with log.open("w") as output:
             server = subprocess.Popen(

@@ -22,7 +22,7 @@ from course_lib.reference import Expected
 Observer = Callable[[Sequence[Probe]], Mapping[str, Observation]]
 
 SMALL_ENOUGH = 6  # numbers in an input that is not shrunk further
-_MOST_TRIED = 12  # candidates in one request
+_AT_ONCE = (1, 3, 8)  # candidates: few at first, because an answer may be slow
 _MOST_PROBES = 3
 _MOST_LENGTHS = 5
 _READABLE = 12  # numbers
@@ -55,27 +55,32 @@ def shrink(
         probes = [replace(probe, grad_outputs=None) for probe in probes]
     until = time.process_time() + _CPU_SECONDS
 
-    def first_that_fails(candidates: Iterable[Probe]) -> Violation | None:
-        tried: list[tuple[Probe, Expected]] = []
+    def judgeable(candidates: Iterable[Probe]) -> Iterator[tuple[Probe, Expected]]:
         for candidate in candidates:
-            if len(tried) == _MOST_TRIED or time.process_time() > until:
-                break
-            # The sizes often do not fit together or do not fit the weights.
+            if time.process_time() > until:
+                return
+            # Often the sizes do not fit together, or not those of the weights.
             with contextlib.suppress(Exception), np.errstate(all="ignore"):
-                tried.append((candidate, expect(exercise, candidate)))
-        seen = observe_more([candidate for candidate, _ in tried]) if tried else {}
-        for candidate, expected in tried:
-            if candidate.name not in seen:
-                return None
-            observed = seen[candidate.name]
-            for found in judge(exercise, candidate, expected, observed):
-                if (
-                    _is_same(found, first)
-                    and _is_confirmed(exercise, found)
-                    and (mistake is None or _reproduces(exercise, mistake, found))
-                    and (prop is None or prop.broken_by(candidate, observed))
-                ):
-                    return found
+                expected = expect(exercise, candidate)
+                yield candidate, expected
+
+    def first_that_fails(candidates: Iterable[Probe]) -> Violation | None:
+        left = judgeable(candidates)
+        for size in _AT_ONCE:
+            tried = list(itertools.islice(left, size))
+            seen = observe_more([candidate for candidate, _ in tried]) if tried else {}
+            for candidate, expected in tried:
+                if candidate.name not in seen:
+                    return None
+                observed = seen[candidate.name]
+                for found in judge(exercise, candidate, expected, observed):
+                    if (
+                        _is_same(found, first)
+                        and _is_confirmed(exercise, found)
+                        and (mistake is None or _reproduces(exercise, mistake, found))
+                        and (prop is None or prop.broken_by(candidate, observed))
+                    ):
+                        return found
         return None
 
     tiny = [_rounded(candidate) for probe in probes for candidate in _sliced(probe)]

@@ -256,5 +256,7 @@ def with_numbers(exercise: Exercise, violation: Violation) -> str:
             is_one = words.startswith("it ")
             wrong = f"Your {named} {words[3:]}." if is_one else f"In your {named}, {words}."
     if wrong and right:
-        wrong += f" ({' and '.join(right)} {'is' if len(right) == 1 else 'are'} right.)"
+        *first, last = right
+        both = f"{', '.join(first)} and {last} are" if first else f"{last} is"
+        wrong += f" ({both} right.)"
     return f"{message} {wrong}".strip()

@@ -273,7 +273,7 @@ _SPENDING = {
     ),
     "functions": (
         "Your code evaluates exp, tanh or similar functions on {spent} numbers",
-        "What could you apply the function to before queries and keys are combined?",
+        "Can you apply the function before queries and keys are combined, and when does your code?",
     ),
 }
 

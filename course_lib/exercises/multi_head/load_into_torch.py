@@ -108,8 +108,8 @@ EXERCISE = Exercise(
     returns=(
         Returned("outputs of the reference", "tensor", "float", ("batch", "n", "embed_dim")),
         Returned("attention weights", "tensor", "float", ("batch", "num_heads", "n", "m")),
-        Returned("the weights in mha", "tensor", "float"),
-        Returned("trainable parameters of the reference", "int"),
+        Returned("weights in mha", "tensor", "float"),
+        Returned("number of trainable parameters of the reference", "int"),
         Returned("mode changed", "bool"),
     ),
     probes=_loading_probes,

@@ -231,19 +231,23 @@ def _wrong_gradient(probe, name, value, got: Recorded | None) -> Problem | None:
             "raises an error.",
             "Which step makes a new tensor instead of computing with the given ones?",
         )
+    writes_backward = probe.scenario.startswith("apply_function")  # instead of autograd
     if not np.isfinite(got.data).all():
-        return Problem(
-            "gradient_not_finite",
-            f"The result may look right, but the gradient of `{name}` contains NaN or inf.",
-            "Which step has no finite derivative, such as a square root of 0 or a softmax of "
-            "nothing but -inf? In your own `backward`: which step computes inf - inf, or the "
-            "exponential of a score that `forward` dropped?",
+        hint = (
+            "Which step of `backward` computes inf - inf, or the exponential of a score that "
+            "`forward` dropped?"
+            if writes_backward
+            else "Which step has no finite derivative, such as a square root of 0 or a softmax of "
+            "nothing but -inf?"
         )
+        message = f"The result may look right, but the gradient of `{name}` contains NaN or inf."
+        return Problem("gradient_not_finite", message, hint)
     if arrays_agree(value, got.data, tolerance_of_gradient(probe, got)):
         return None
-    message, hint = f"The gradient of `{name}` is not that of the formula.", ""
-    if probe.scenario.startswith("apply_function"):  # the student's own `backward`
+    hint = ""
+    if writes_backward:
         hint = "Which line of `backward` computes it, and from what that `forward` kept?"
+    message = f"The gradient of `{name}` is not that of the formula."
     return Problem("wrong_gradient", message, hint)
 
 

@@ -37,7 +37,8 @@ def _near(probe, expected, recorded) -> Problem | None:
     return Problem(
         "wrong_variance",
         f"{probe.says} Yours is {found:.3f} for d = {probe.args['d']}.",
-        "Are all numbers drawn independently? What is the variance of a sum of d such products?",
+        "Are all numbers drawn independently? What is the variance of a sum of d such products, "
+        "and that of the sum times a factor?",
     )
 
 

@@ -611,7 +611,7 @@ assert hard_slope == 0 and abs(soft_slope - query.grad.item()) < 0.1
 # - **Takes** `inputs` `(N,)`, `targets` `(N,)`, a bandwidth `initial=1.0` to start from, and
 #   `num_steps=200` and `lr=0.1` for gradient descent.
 # - **Returns** the bandwidth with the smallest mean squared leave-one-out error, as a positive
-#   Python `float`. The error must be within 2% of the minimum for any reasonable start and step
+#   Python `float`. Its error must be within 2% of the minimum for any reasonable start and step
 #   size.
 #
 # You may call `leave_one_out` and use any method.

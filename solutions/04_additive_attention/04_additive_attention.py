@@ -118,9 +118,8 @@ plotting.show(plotting.diagram_strip("attention", lit="scores", shapes=shapes))
 # - **Returns** the scores $w_v^\top \tanh(W_q q_i + W_k k_j)$, shape `(B, n, m)`, differentiable in
 #   all five arguments. The result has three axes, even if B, n or m is 1.
 #
-# **Worked number.** One query $(1, 0)$ and one key $(2)$ with the weights of section 1
-# have the features $(\tanh 1, \tanh 2) = (0.7616, 0.9640)$. The score is
-# $0.7616 + 2 \cdot 0.9640 = 2.6897$.
+# **Worked number.** One query $(1, 0)$ and one key $(2)$ with the weights of section 1 have the
+# features $(\tanh 1, \tanh 2) = (0.7616, 0.9640)$. The score is $0.7616 + 2 \cdot 0.9640 = 2.6896$.
 
 # %%
 from course_lib.attention import additive_scores

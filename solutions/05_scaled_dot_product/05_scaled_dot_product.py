@@ -196,8 +196,8 @@ plotting.show(plotting.diagram_strip("attention", lit="scores", shapes=shapes))
 # %% [markdown]
 # ### Exercise: `score_variance`
 #
-# - **Takes** `d`, `num_samples`, `scaled` and `generator`. Draw all random numbers from this
-#   `torch.Generator`.
+# - **Takes** `d`, `num_samples`, `scaled` and `generator`, a `torch.Generator`. Draw all random
+#   numbers from it.
 # - **Returns** the variance of $q \cdot k$ (of $q \cdot k / \sqrt{d}$ if `scaled`) over
 #   `num_samples` independent pairs of standard normal vectors, as a Python `float`.
 #

@@ -320,7 +320,7 @@ for invariant, statement in INVARIANTS.items():
 # ### Exercise: `masking_equals_deleting`
 #
 # - **Takes** `module`, called as `module(queries, keys, values)` or with `valid_lens` as a fourth
-#   argument, and the four inputs. Every length is at least 1.
+#   argument, and its four arguments. Every length is at least 1.
 # - **Returns** True if each item's outputs in the whole batch, with `valid_lens`, equal those of
 #   this item alone, with its padded keys deleted and no lengths.
 #
@@ -337,7 +337,7 @@ check("masking_equals_deleting")
 # %% [markdown]
 # ### Exercise: `keys_permutation_invariant`
 #
-# - **Takes** `module`, called as `module(queries, keys, values)`, and the three inputs.
+# - **Takes** `module`, called as `module(queries, keys, values)`, and its three arguments.
 # - **Returns** True if the outputs do not depend on the order of the keys. Each key takes its value
 #   with it.
 #
@@ -363,7 +363,8 @@ check("keys_permutation_invariant")
 # %% [markdown]
 # ### Exercise: `batch_items_independent`
 #
-# - **Takes** `module`, called as `module(queries, keys, values, valid_lens)`, and the four inputs.
+# - **Takes** `module`, called as `module(queries, keys, values, valid_lens)`, and its four
+#   arguments.
 # - **Returns** True if every item has the same output alone as in the batch.
 #
 # **Worked example.** A module subtracts the average over the batch from the values. An item alone

@@ -165,7 +165,7 @@ assert sums["never rescaled"][1] - sums["correct"][1] > 0.9
 # - **Returns** `(maxima, totals)`, each `(...)`, with the largest score $c$ and
 #   $\sum_k e^{s_k - c}$ of every row. If all scores of a row are $-\infty$, the results are
 #   $-\infty$ and 0.
-# - **Keeps** no block in memory.
+# - **Keeps** only the current block.
 #
 # **Worked number.** Blocks `[[1, 0]]` and `[[2]]` give `[2]` and `[1.5032]`.
 
@@ -228,7 +228,7 @@ plotting.show(plotting.diagram_strip("attention", lit=steps, shapes=shapes))
 # | block 0 | 1 | 1.3679 | $1 \cdot 1 + 0.3679 \cdot 3 = 2.1036$ |
 # | block 1 | 2 | 1.5032 | $0.3679 \cdot 2.1036 + 1 \cdot 5 = 5.7739$ |
 #
-# The output is $5.7739 / 1.5032 = 3.8411$. As a by-product you have $L = c + \ln t = 2.4076$, the
+# The output is $5.7739 / 1.5032 \approx 3.8410$. As a by-product you have $L = c + \ln t = 2.4076$, the
 # *log-sum-exp* of the row.
 #
 # **Predict.** The slider shows the longer row with the values 1 to 8. At which step are the old
@@ -287,7 +287,7 @@ plotting.interactive(draw_tiles, step=range(13))
 #   query that may attend to no key gets zeros and $-\infty$, with a gradient of 0.
 #
 # **Worked number.** For $d = 1$, the query 1, keys 1, 0, 2 and values 1, 3, 5, the results are
-# 3.8411 and 2.4076, for any block size.
+# 3.8410 and 2.4076, for any block size.
 
 # %%
 from course_lib.attention import blocked_attention
@@ -361,7 +361,7 @@ plotting.show(plotting.diagram_strip("attention", lit="attention weights", shape
 # $D_i = \sum_j W_{ij}\, dW_{ij}$ over *all* keys, and even the first block needs it.
 #
 # **Predict.** In the example with $G = 1$, the average is $D = 0.2447 \cdot 1$ $+\, 0.0900 \cdot 3$
-# $+\, 0.6652 \cdot 5$ $= 3.8411$. Where have you seen this number? What is $D$ for another $G$?
+# $+\, 0.6652 \cdot 5$ $\approx 3.8410$. Where have you seen this number? What is $D$ for another $G$?
 #
 # <details><summary>A nudge</summary>
 #

@@ -263,12 +263,12 @@ plotting.show(plotting.diagram_strip("encoder_decoder", lit=lit, shapes=shapes))
 # %% [markdown]
 # ### Exercise: `DecoderBlock`
 #
-# - **`__init__`** creates the six layers below and no others, as in `EncoderBlock`.
+# - **`__init__`** creates the six layers below and no others. Pass on `device` and `dtype`.
 # - **`forward`** returns the outputs of the three formulas for `y` `(B, n, embed_dim)` and `memory`
 #   `(B, m, embed_dim)`. $n$ may be larger or smaller than $m$.
-# - **Edge cases.** `valid_lens` holds the lengths of the *memory* alone. Its padded positions have
-#   no effect. With a length of 0, the cross-attention adds nothing, and gradients stay finite.
-#   There is no dropout.
+# - **Edge cases.** `valid_lens` holds the lengths of the *memory* alone. Padded positions of the
+#   memory have no effect. With a length of 0, the cross-attention adds nothing, and gradients stay
+#   finite. There is no dropout.
 #
 # | name | layer |
 # |---|---|
@@ -414,8 +414,8 @@ assert 3 < losses[0] < 4.5 and losses[-20:].mean() < 0.1
 #   `valid_lens` `(B,)`, int64 or int32; the ids `start` and `end`; and `max_len`, the largest
 #   number of words, `end` included. The model returns logits `(B, t, V)` for `inputs` `(B, t)`. The
 #   logits at a position predict the word *after* it.
-# - **Returns** the words of each item, without `start` and with `end`, as wide as the longest
-#   translation, on the device of `source`. After its `end`, an item is filled up with the id
+# - **Returns** a tensor as wide as the longest translation, on the device of `source`: each item's
+#   words, with `end` but without `start`. After its `end`, an item is filled up with the id
 #   `model.pad`.
 # - Run the model in eval mode and without building a graph, and restore its mode afterwards.
 # - **Edge cases.** With `max_len=0`, the result has shape `(B, 0)`. Only `end` ends an item, so a
@@ -540,7 +540,7 @@ assert weights[2].argmax() > weights[3].argmax()
 #   `greedy_decode`; one item, `source` `(1, m)`, `valid_lens` `(1,)` and `target` `(1, t)`, int64
 #   or int32; and `position`, in $0..m-1$. `target` holds the words of a translation without the
 #   start symbol, whose id is `model.start`. `mask` is a bool tensor `(1, m)`, True = may attend.
-#   Mask and length must both allow a position.
+#   The model applies both mask and length.
 # - **Returns** a tensor `(t,)`: for each word of `target`, given the words before it, the
 #   log-probability with `position` masked minus the log-probability without a mask.
 # - Run the model as in `greedy_decode`, and do not change the arguments.

@@ -151,14 +151,14 @@ plotting.show(plotting.diagram_strip("block", lit=lit, shapes=shapes))
 # x \leftarrow x + \text{feed\_forward}(\text{norm}_2(x)), \qquad
 # \text{logits} = \text{to\_logits}(\text{norm}(x)).$$
 #
-# - **`__init__`** creates one block for each module in `attentions`, and these attributes:
+# - **`__init__`** creates one block for each module in `attentions`. The names are:
 #
 # | name | what it is |
 # |---|---|
 # | `tokens` | `nn.Embedding(num_tokens, D)` |
 # | `positions` | the given `positions` `(context_length, D)`, registered as a buffer with `persistent=False` |
 # | `blocks` | an `nn.ModuleList`. Each block has the attributes `attention`, `norm_1` and, unless `hidden_dim` is 0, `norm_2` and `feed_forward` |
-# | `feed_forward` | an `nn.Sequential` of `nn.Linear`, `nn.GELU` and `nn.Linear`, from $D$ to `hidden_dim` and back |
+# | a block's `feed_forward` | an `nn.Sequential` of `nn.Linear`, `nn.GELU` and `nn.Linear`, from $D$ to `hidden_dim` and back |
 # | `norm`, `to_logits` | `nn.LayerNorm(D)`, like all norms, and `nn.Linear(D, num_tokens)` |
 # | `context_length` | the number of positions, an int |
 #
@@ -255,8 +255,8 @@ assert one_before > one > four > network > second and four - network > max(
 # At each step, the model reads the last `context_length` tokens of every text, and the logits at
 # the last position decide. At temperature 0, the most likely token comes next, whatever `top_k` is.
 # Otherwise, the next token of each text is drawn with `generator` from softmax(logits /
-# temperature). If `top_k` is given, only the `top_k` most likely tokens can be drawn, or ties with
-# them.
+# temperature). If `top_k` is given, only the `top_k` most likely tokens and ties with them can be
+# drawn.
 #
 # Run the model in eval mode and without gradients, and restore its mode afterwards.
 #
@@ -418,9 +418,9 @@ print(" ".join(CHARACTERS.words(puzzle[0])))
 # text with period $p$, the token at position $i$ was last seen at $i - p$, and the token that
 # followed it is at $i - p + 1$.
 #
-# - **Takes** `attention_weights` `(h, n, n)`, `[head, position, key]`, of one text; and `period`,
-#   at least 1, the number of tokens after which the text repeats. By default it is half of $n$,
-#   rounded down.
+# - **Takes** `attention_weights` `[head, position, key]` of one text, shape `(h, n, n)`; and
+#   `period`, at least 1, the number of tokens after which the text repeats. By default it is half
+#   of $n$, rounded down.
 # - **Returns** `(h,)`, in the dtype of the weights: for each head, the mean over all positions
 #   $i \ge p$ of the weight of position $i$ on position $i - p + 1$. If there is no such position,
 #   as with $p \ge n$ or $n = 1$, the scores are 0.
@@ -515,15 +515,15 @@ plotting.show(plotting.diagram_strip("heads", lit=lit, shapes=shapes))
 # Write a *context manager* that switches a head off. The code before its `yield` runs when a `with`
 # block begins, and the code after it runs when the block ends.
 #
-# Setting columns of `W_o` to 0, as in lesson 06, would make a backward pass after the `with` use
-# the wrong weights. Change what `W_o` *reads* instead. `W_o.register_forward_pre_hook` registers a
-# function that PyTorch calls as `function(module, inputs)` before every forward pass. `W_o` then
-# reads what the function returns. The registration returns a handle with a `remove()` method.
+# If you set columns of `W_o` to 0, as in lesson 06, a backward pass after the `with` uses the wrong
+# weights. Change what `W_o` *reads* instead. `W_o.register_forward_pre_hook` registers a function
+# that PyTorch calls as `function(module, inputs)` before every forward pass. `W_o` then reads what
+# the function returns. The registration returns a handle with a `remove()` method.
 #
 # - **Takes** `model`, `layer` and `head`, counted from 0. One submodule of `model.blocks[layer]`,
 #   at any depth (`modules()` finds it), has `num_heads` and `W_o`, an `nn.Linear`. `W_o` reads
-#   equal blocks of features, one for each head. Its `out_features` may differ, and it may have a
-#   bias.
+#   `in_features` features in equal blocks, one for each head. Its `out_features` may differ, and it
+#   may have a bias.
 # - **Inside the `with`**, `W_o` reads zeros in the head's block and everything else as before. The
 #   gradients are those of this computation, even if the backward pass runs later.
 # - **Afterwards**, even after an error, the model has the same parameters, gradients, mode and
@@ -708,8 +708,8 @@ plotting.show(plotting.diagram_strip("heads", lit=lit, shapes=shapes))
 #
 # ### Exercise: `rotary_embedding`
 #
-# Rotate each query and key by an angle that grows with its position. The score of the two then
-# depends only on the distance between them.
+# Rotate queries and keys by angles that grow with their positions $p$ and $p'$. Their score then
+# depends only on $p - p'$.
 #
 # - **Takes** `x` `(..., n, d)`, queries or keys, and `offset`, the position of the first row.
 # - **Returns** a new tensor of the same shape and dtype. Features $2i$ and $2i + 1$ are the
@@ -762,7 +762,7 @@ assert (added[1:, 1:] - added[:-1, :-1]).abs().max() > 1
 #
 # - **`KVCache()`** starts empty, and caches are independent of each other.
 # - **`append(keys, values)`** adds `keys` `(B, h, s, d)` and `values` `(B, h, s, v)` of the next
-#   $s$ positions. It may be called any number of times, and $s$ may differ.
+#   $s$ positions. Any number of calls may follow, each with its own $s$.
 # - **`attend(query)`** takes `query` `(B, h, 1, d)` and returns `(B, h, 1, v)` in the dtype of the
 #   query: the values of all positions appended so far, weighted by the softmax of
 #   $q \cdot k / \sqrt{d}$. Scores may be large. The call does not change the cache. You may assume
@@ -889,7 +889,7 @@ assert (plain == cached).double().mean() > 0.5  # rounding may decide a tie
 #   $i$ uses the keys and values of group $i \mathbin{//} (h / g)$.
 # - **Raises** a `ValueError` if `g` does not divide `h`.
 # - **Edge cases.** A query that may attend to no key gets zeros and a gradient of 0. Masked keys
-#   and values have no effect. Large scores do not overflow.
+#   and values have no effect. Large scores must not overflow.
 #
 # You may use `masked_softmax`, but not `F.scaled_dot_product_attention`, which can share keys
 # itself.

@@ -1,4 +1,4 @@
-"""What stock nbgrader reads: `nbgrader` commands and formgrader, run from this folder."""
+"""Configure stock nbgrader, its commands and formgrader, in this folder."""
 
 import importlib.util
 from pathlib import Path
@@ -7,7 +7,7 @@ c = get_config()  # noqa: F821  (defined by the loader)
 
 c.CourseDirectory.course_id = "attention"
 
-# This folder, also where a hub's own nbgrader_config.py names another one.
+# This folder, even if a hub's own nbgrader_config.py names another one.
 _ROOT = Path(__file__).resolve().parent
 c.CourseDirectory.root = str(_ROOT)
 c.CourseDirectory.db_url = f"sqlite:///{_ROOT / 'gradebook.db'}"
@@ -26,13 +26,13 @@ c.CourseDirectory.ignore = [
     "feedback",
 ]
 
-# What stands in the release where a solution stood. The code stub is nbgrader's own: it makes an
-# unchanged answer recognisable as not attempted.
+# The stubs that replace solutions in the release. The code stub is nbgrader's own, by which an
+# unchanged answer is recognized as not attempted.
 c.ClearSolutions.code_stub = {"python": "# YOUR CODE HERE\nraise NotImplementedError()"}
 c.ClearSolutions.text_stub = "YOUR ANSWER HERE (double-click this cell to write)"
 
-# The author's assertions stay in the source notebook: a reader would find the answers in them. A
-# student's bundle (`course release`) makes no release and lacks this step.
+# The author's assertions stay in the source notebook, because they contain answers. A student's
+# bundle (`course release`) makes no release and lacks this step.
 if importlib.util.find_spec("course_lib.authoring"):
     c.GenerateAssignment.preprocessors.append("course_lib.authoring.assertions.StripAssertions")
 
@@ -41,7 +41,7 @@ if importlib.util.find_spec("course_lib.authoring"):
 c.Execute.timeout = 60
 c.Execute.interrupt_on_timeout = True
 
-# Late work is recorded and shown, and costs nothing.
+# Late work is recorded and shown, but loses no points.
 c.LateSubmissionPlugin.penalty_method = "none"
 
 # Autograde, with the course's own steps among nbgrader's: each answer is put into the release
@@ -54,16 +54,16 @@ if importlib.util.find_spec("course_lib.grading"):
     c.Autograde.sanitize_preprocessors = SANITIZE
     c.Autograde.autograde_preprocessors = AUTOGRADE
 
-    # Feedback pages by the course's template, whoever writes them.
+    # Write all feedback pages with the course's template.
     c.HTMLExporter.extra_template_basedirs = TEMPLATES
     c.HTMLExporter.filters = FILTERS
     c.GenerateFeedback.preprocessors = STEPS
 
-    # What an LMS gives out is unpacked with limits and sorted as by `course collect`.
+    # Unpack downloads from an LMS with limits, and sort them like `course collect`.
     c.ZipCollectApp.extractor_plugin = "course_lib.collecting.unpack.SafeExtractor"
     c.ZipCollectApp.collector_plugin = "course_lib.collecting.collect.Collector"
 
-# A kernel's warning about its own transport is not for the person who grades.
+# Hide kernels' warnings about their transport.
 c.Execute.extra_arguments = ["--IPKernelApp.log_level=ERROR"]
 
 # Cells that only show something are not run again for each student.

@@ -129,7 +129,7 @@ MEASURED = (
 
 @pytest.mark.parametrize("name", ["sound", *BUGS, *HIDDEN])
 def test_each_module_breaks_what_the_oracle_says_and_nothing_else(name):
-    # Of the modules of the checks, only the invariants count that students' tests are for.
+    # For the modules of the checks, only the invariants of students' tests count.
     kind, module = {"sound": Sound, **BUGS, **HIDDEN}[name], build(name, 6, 2, 1)
     kept = {holds.__name__: holds for holds in MEASURED}
     assert set(kept) == set(INVARIANTS)

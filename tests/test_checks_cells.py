@@ -54,7 +54,7 @@ UNCHECKED = f"{COURSES}yours has not passed its check yet"
 STUB = "raise NotImplementedError()"
 HEAD = CAUSAL.splitlines()[0]
 STORIES = {
-    # which answer goes on
+    # the answer that is carried on
     "Run All keeps an answer that is right": [
         answer(CAUSAL + "  # mine"),
         *[check(FULL), goes_on(OWN), run("causal_mask.__module__", "'__main__'")] * 2,
@@ -79,7 +79,7 @@ STORIES = {
         *[answer(CAUSAL), check(), run('hint("causal_mask", 1)', "Hint 1 of 3")],
         *[goes_on(OWN), check(FULL)],
     ],
-    # what became of the cell
+    # the outcome of the cell
     "a syntax error is an error with Python's own line": [
         answer(COLONLESS, "SyntaxError"),
         check(

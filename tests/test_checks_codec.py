@@ -49,7 +49,7 @@ def test_every_probe_can_be_sent(name):
     assert encode(back) == text and back.probes[0].says == probes[0].says
 
 
-ONE_OF_EACH_KIND = {  # what a probe can ask for, and an exercise that asks for it
+ONE_OF_EACH_KIND = {  # a feature of probes, and an exercise that uses it
     "arrays": "squared_distances",
     "a module with weights": "AdditiveAttention",
     "NumPy": "numpy_attention",

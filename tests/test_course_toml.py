@@ -88,7 +88,7 @@ def test_the_build_gives_cells_and_text_these_points_and_stars(folder):
 
 
 def test_points_are_those_of_the_named_folder_or_else_of_the_current_one(folder, tmp_path):
-    (folder / FILE).write_text(SETTINGS, encoding="utf-8-sig")  # as some editors write it
+    (folder / FILE).write_text(SETTINGS, encoding="utf-8-sig")  # some editors add a BOM
     assert exercises.find("causal_mask").points == 3
     assert exercises.find("causal_mask", tmp_path).points == 2
     assert exercises.lessons(folder)[LESSON].integration.points == 2.5
@@ -104,7 +104,7 @@ def test_checks_and_progress_say_these_points(folder, capsys, monkeypatch):
     assert main(["progress", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["max_points"] == of_the_course + 3
-    monkeypatch.chdir(folder.parent)  # as where `course build` runs a notebook
+    monkeypatch.chdir(folder.parent)  # like a notebook in `course build`
     assert exercises.find("causal_mask").points == 2
     monkeypatch.setenv(FOLDER, str(folder))
     assert exercises.find("causal_mask").points == 5

@@ -60,7 +60,7 @@ def test_a_folder_or_gradebook_that_cannot_be_written_is_found(tmp_path, monkeyp
     assert doctor.look_at_folder(tmp_path).ok
     assert "No such file" in bad(doctor.look_at_folder(tmp_path / "missing")).seen
     assert bad(doctor.look_at_folder(None)).fix == f"cd {doctor.ROOT}"
-    monkeypatch.setattr(doctor, "ROOT", tmp_path)  # as where a wheel is installed
+    monkeypatch.setattr(doctor, "ROOT", tmp_path)  # like an installed wheel
     assert bad(doctor.look_at_folder(None)).fix == "course init FOLDER, then: cd FOLDER"
     (tmp_path / "gradebook.db").touch()
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "gradebook.db")

@@ -131,7 +131,7 @@ def test_every_table_has_a_caption_and_every_heading_cell_a_scope():
     optional = GradedExercise("square", 0.0, 0, "correct")
     page = lesson_page(summary(hostile, slow, GradedSubmission("a", (row, optional))), {})
     index = index_page([summary(hostile, slow)], {}, [hostile.student, "slow"])
-    # What has no points is a mark in the table, and a word for a screen reader.
+    # Work without points has a symbol in the table, and a word for screen readers.
     assert '<span aria-hidden="true">✓</span><span class="unseen">correct</span></td>' in page
     assert "<code>x</code> is &lt;b&gt;not&lt;/b&gt; doubled." in page
     assert page.count("<table") == 6 and index.count("<table") == 2

@@ -87,7 +87,7 @@ def test_deleted_and_edited_cells_of_the_lesson_come_back(release):
     rebuilt, notices = rebuild(release, [c for c in cells if grade_id(c) != "causal_mask"])
     restored = ["setup: edited", "causal_mask: deleted check", "length_mask: edited"]
     assert notices == [f"{words} cell restored" for words in restored]
-    mine = sources(rebuilt).index(setup) + 1  # what is in an edited cell runs after the lesson's
+    mine = sources(rebuilt).index(setup) + 1  # edited cells run after the lesson's
     assert rebuilt.cells.pop(mine).source.endswith("import json")
     assert sources(rebuilt) == sources(release)
 
@@ -114,7 +114,7 @@ def test_own_cells_stay_where_they_stood(release):
     mixed = [new_code_cell("first = 1")]
     for number, cell in enumerate(as_submitted(release)):
         mixed += [cell, new_code_cell(f"after_{number} = 1")]
-        if "check(" in cell.source:  # as a hint cell of an earlier release
+        if "check(" in cell.source:  # like a hint cell of an earlier release
             mixed.append(new_code_cell(f'hint("a", {number})', id=f"causal_mask-hint-{number}"))
     rebuilt, notices = rebuild(release, mixed)
     assert sources(rebuilt) == [c.source for c in mixed]
@@ -156,7 +156,7 @@ def test_s22_all_answers_in_one_cell_are_found(release):
     assert cell_of(rebuilt, "length_mask-answer").source == second
     assert len(notices) == 2 and sources(rebuilt).count(typed) == 1
     cells = as_submitted(release, typed, causal_mask_answer="# below", length_mask_answer="")
-    rebuilt, notices = rebuild(release, cells)  # where the second has no stub, one is enough
+    rebuilt, notices = rebuild(release, cells)  # without a second stub, one is enough
     assert cell_of(rebuilt, ANSWER).source == typed
     assert cell_of(rebuilt, "length_mask-answer").source == "" and notices == [FOUND]
 

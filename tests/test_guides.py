@@ -29,7 +29,7 @@ pytestmark = [
 LESSON = "02_masked_softmax"
 CLONE, CLASS = "attention-course", "attention-class"
 TERM, CHANGES = "docs/instructors.md", "docs/midterm.md"
-PAGES = {  # where their commands are typed; the first tells the story that the others go on with
+PAGES = {  # page -> folder of its commands; the first page creates what the others use
     TERM: "",
     "README.md": CLONE,
     "docs/export.md": CLASS,
@@ -63,7 +63,7 @@ TINY = "from course_lib import plotting\n\nassert 1 + 1 == 2"
 EXERCISES = "course_lib/exercises/masked_softmax"
 # The probes with large scores.
 FOUND = re.compile(r'        edge\("one_far_above".*?\n    \]', re.DOTALL)
-# What the sample class submits: all is right; `stable_softmax` overflows for large scores.
+# The sample class submits correct answers, and a `stable_softmax` that overflows.
 ADA, BOB = "all-right", "late"
 
 

@@ -74,7 +74,7 @@ def test_several_names_give_a_tuple_and_one_line(notebook, today, capsys):
 
 
 def test_a_check_judges_its_exercise_alone(notebook, own_course, capsys):
-    # What comes from an earlier lesson's library is the course's meanwhile, as under grading.
+    # Meanwhile, the course's version replaces answers of earlier lessons, as in grading.
     notebook.run(*map(solution_source, ("length_mask", "masked_softmax")))
     notebook.keep("masked_softmax")
     file = own_course / "my_attention" / "_masked_softmax.py"

@@ -215,7 +215,7 @@ def test_what_another_notebook_wrote_is_seen_at_once_and_named_without_running(n
     notebook.solve()
     assert own_library.own("causal_mask")(2).tolist() == [[True, False], [True, True]]
     text = file.read_text(encoding="utf-8")
-    file.write_text(text.replace("<=", ">="), encoding="utf-8")  # as long, in the same second
+    file.write_text(text.replace("<=", ">="), encoding="utf-8")  # same size, same second
     os.utime(file, ns=(1, 1))
     assert own_library.own("causal_mask")(2).tolist() == [[True, True], [False, True]]
     file.write_text(f"1 / 0\n{text}", encoding="utf-8")

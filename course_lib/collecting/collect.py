@@ -10,7 +10,7 @@
          "name": "lovelaceada",       # in the download or the roster
          "entry": "lovelaceada_4711_90210_02_masked_softmax.ipynb",
                                       # file or folder in the download with the notebook
-         "original": "02_masked_softmax.ipynb",       # what the student called it
+         "original": "02_masked_softmax.ipynb",       # the student's name for it
          "sha256": "...",             # digest of the collected notebook
          "attempt": 90210,            # Canvas's number, highest for the newest; or 0
          "time": "2026-03-02 23:01:00 UTC",           # or ""

@@ -24,7 +24,7 @@ from course_lib.grading.cell_kinds import grade_id
 from course_lib.workspace.errors import GradingError
 from course_lib.workspace.files import write_atomically
 
-MAX_STUDENT_ID = 128  # of nbgrader's column, which PostgreSQL enforces and SQLite does not
+MAX_STUDENT_ID = 128  # width of nbgrader's column, which only PostgreSQL enforces
 HEADER = ("student", "cell", "points", "extra_credit", "comment")
 _SETTING = "CourseDirectory.db_url in nbgrader_config.py"
 _URL = "write postgresql+psycopg://USER@HOST:PORT/DATABASE and put the password into ~/.pgpass"

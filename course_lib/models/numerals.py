@@ -20,7 +20,7 @@ def _words(text: str) -> list[str]:
     return text.split()
 
 
-_SHARES = (1, 6, 6, 7)  # of numbers with one to four digits in a batch
+_SHARES = (1, 6, 6, 7)  # shares of numbers with one to four digits in a batch
 
 _GERMAN = _words(
     "null ein zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn "

@@ -33,7 +33,7 @@ MOST_ARCS = 600
 FAINTEST_ARC = 0.02  # relative to the scale
 MAPS_FROM = 4  # queries
 SMALL = 110
-MOST_STROKES = 200  # of hatching in a small map; beyond, masked cells are only gray
+MOST_STROKES = 200  # hatching of a small map; beyond, masked cells are only gray
 LETTER = 0.6  # width of a letter, relative to its height
 
 MASKED = 4095  # codes for attention.js, like the digits
@@ -74,7 +74,7 @@ def attention(
     """
     shown = read(weights, queries, keys, mask=mask, title=title, heads=heads)
     num_heads, num_queries, _ = shown.weights.shape
-    rows = []  # of all heads if they are few, else of the first
+    rows = []  # of the data table: for all heads if they are few, else for the first
     for head in range(num_heads if num_heads * num_queries <= ROWS_SHOWN else 1):
         before = f"{shown.heads[head]}, " if num_heads > 1 else ""
         for i, name in enumerate(shown.queries.said):

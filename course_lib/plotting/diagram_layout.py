@@ -125,7 +125,7 @@ class Sheet:
         self.height = start.bottom + length
 
 
-WIDTH = 360.0  # of the widest level; others are cropped to their center
+WIDTH = 360.0  # width of the widest level; others are cropped to their center
 OWN = ("queries", "keys", "values", "outputs")  # inside a head they are "head queries", ...
 LARGE, MEDIUM, SMALL = Rows(28, 24, 12.5), Rows(23, 18, 12), Rows(20, 16, 11.5)
 FIRST, SECOND, THIRD = (30.0, 114.0), (122.0, 206.0), (246.0, 330.0)  # the three columns

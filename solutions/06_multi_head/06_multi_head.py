@@ -442,7 +442,7 @@ right, maps = {1: [], 2: []}, {}
 for num_heads in (1, 2):
     for seed in (3, 4, 5):
         named, weights = learn_two_letters(num_heads, seed)
-        maps.setdefault(num_heads, weights[at_43])  # of the first training
+        maps.setdefault(num_heads, weights[at_43])  # keep the first run's map
         count = (named == spelled[:, [0, 7]]).all(dim=1).sum().item()
         right[num_heads].append(count)
         said = ["".join(numerals.source.words(named[i])) for i in (at_43, at_34)]

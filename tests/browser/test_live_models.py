@@ -35,7 +35,7 @@ def model():
 def letters_model():
     parts = [CausalSelfAttention(64, 4) for _ in range(2)]
     model = trained.trained_induction(LanguageModel(26, parts, positional_encoding(32, 64)))
-    return model.half().float()  # as the page has it
+    return model.half().float()  # the page stores half precision
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_a_translator_of_the_readers_blocks_agrees_with_pytorch(put, monkeypatch
     encoder.attention = Nearby(encoder.attention, window=4)
     decoder.cross_attention = MultiHeadAttention(32, 1)
     mine = Translator(Numerals(), encoder, decoder, positional_encoding(64, 32)).eval()
-    mine.half().float()  # as the page has it
+    mine.half().float()  # the page stores half precision
     figure = put(trained.live_translator(yours=mine))
     figure.get_by_role("radio", name="yours").click()
     agree(figure, mine)

@@ -146,7 +146,7 @@ def test_f03_a_poison_submission_is_set_aside_until_forced_and_the_rest_graded(
     problem, rows, _ = found.pop("bob")
     assert "--force" in problem and all(points is None for _, points, _ in rows)
     assert found == {name: known for name, known in kept[2].items() if name != "bob"}
-    monkeypatch.setattr(driver, "executor", canned)  # which could grade it now
+    monkeypatch.setattr(driver, "executor", canned)  # it could grade the work now
     assert "--force" in grades(again(course))["bob"][0]
     forced = grade(course, LESSON, settings=replace(QUICK, force=True))
     assert grades(forced) == kept[2]

@@ -64,7 +64,7 @@ def test_s05_no_frame_holds_surrogates_or_huge_numbers():
         next(frames)
 
 
-LATER = {  # what a cell leaves behind must neither end nor hold up the cells after it
+LATER = {  # leftovers of a cell must neither end nor delay later cells
     "a timer that exits": "threading.Timer(0.3, os._exit, [1]).start()",
     "an alarm": "signal.signal(signal.SIGALRM, lambda *_: os._exit(1))\n"
     "signal.setitimer(signal.ITIMER_REAL, 0.3)",
@@ -202,7 +202,7 @@ def test_s05_s07_floods_end_the_guest_and_stay_out_of_memory(guest, strict):
     same = strict.start().wait_ready()
     shown = "from IPython.display import display, update_display\nx = 'x' * 100_000\n"
     shown += "for _ in range(2_000): display(1, display_id='a')\nupdate_display(x, display_id='a')"
-    assert same.run(shown, SECONDS).flooded  # as large as all that it changes
+    assert same.run(shown, SECONDS).flooded  # it counts everything that it changes
     same.kill()
 
 

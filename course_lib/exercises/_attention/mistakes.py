@@ -220,7 +220,7 @@ _EMPTY = (
     "row?"
 )
 
-# Those of an answer that has its own softmax instead of calling `masked_softmax`. Elsewhere
+# Mistakes of an answer that has its own softmax instead of calling `masked_softmax`.
 OWN_SOFTMAX = {
     "nothing_masked",
     "zero_after_softmax",

@@ -26,7 +26,7 @@ class Runner:
     The `channel` leads to a host that is shared with other runners and serves one lesson.
     """
 
-    guests: Guests  # of the last job's lesson
+    guests: Guests  # for the last job's lesson
 
     def __init__(
         self,

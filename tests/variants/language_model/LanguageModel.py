@@ -207,7 +207,7 @@ class PositionsStored(Almost):
         self.register_buffer("positions", positions)
 
 
-PositionsStored.__name__ = "LanguageModel"  # as in a notebook: torch's error has this name in it
+PositionsStored.__name__ = "LanguageModel"  # torch's error contains this name, as in a notebook
 
 
 @wrong("positions_not_a_buffer")

@@ -17,7 +17,7 @@ const PLANE_STYLE = `
   min-width: 1px; forced-color-adjust: none; }
 .course-live .scores .half i { position: absolute; background: var(--key); }
 .course-live .scores .from0 i { background: var(--weight); }
-.course-live .signs span { white-space: nowrap; }
+.course-live .signs span { display: inline-block; }
 .course-live .signs span::before { content: ""; display: inline-block; width: 10px; height: 10px;
   border-radius: 5px; margin: 0 5px 0 10px; background: var(--sign); forced-color-adjust: none; }
 .course-live input[type=range] { width: min(13em, 100%); padding: 0; vertical-align: middle; }

@@ -1,7 +1,11 @@
 """Every lesson's text: pasted sources fit, and the release contains no answers."""
 
 import ast
+import base64
+import gzip
+import json
 import re
+from collections import Counter
 from pathlib import Path
 
 import nbformat
@@ -12,6 +16,7 @@ from course_lib.authoring.lesson_tree import LessonTree
 from course_lib.authoring.paste import find_solution, solution_path
 from course_lib.authoring.release import release_files
 from course_lib.exercises import lessons
+from course_lib.models.stories import stories
 from course_lib.workspace.sources import bound_names
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -145,12 +150,44 @@ def test_lesson_09_says_what_its_stored_maps_show():
 
 def test_lesson_10_says_what_its_stored_losses_and_times_show():
     shown = outputs("10_language_model")
-    losses = re.findall(r"unseen stories (.*)", shown["exercise-languagemodel-3"])
+    losses = re.findall(r"unseen stories (.*)", shown["exercise-generate-3"])
     assert [round(float(loss), 1) for loss in losses] == [1.8, 1.6, 1.0, 0.8]
-    assert "eee" in shown["exercise-generate-3"].split("--- ")[1]
+    assert "eee" in shown["exercise-generate-6"].split("--- ")[1]
     times = re.findall(
         r"(\S+) s without caches, +(\S+) s with", shown["exercise-grouped-query-attention-5"]
     )
     without, cached = zip(*[map(float, row) for row in times], strict=True)
     assert without[-1] / without[0] > 2 * cached[-1] / cached[0]
     assert without[-1] > 3 * cached[-1]
+
+
+def test_lesson_10_says_what_its_model_wrote_while_it_learned():
+    notebook = nbformat.read(ROOT / "solutions/10_language_model/10_language_model.ipynb", 4)
+    (trained,) = (cell for cell in notebook.cells if cell.id == "exercise-generate-3")
+    (page,) = (
+        page
+        for output in trained.outputs
+        if "data-live" in (page := output.get("data", {}).get("text/html", ""))
+    )
+    data = json.loads(re.findall(r'class="live">(.*?)</script>', page)[0])
+    frames = json.loads(gzip.decompress(base64.b64decode(data["frames"])))
+    steps = [int(step) for step in data["controls"][0]["options"]]
+    written = [frame["alt"].rpartition("One morning")[2] for frame in frames]
+    told = "".join(story.text for story in stories(2000, seed=0))
+    frequent = {letter for letter, _ in Counter(told.lower()).most_common(12)}
+
+    def share(texts, characters):
+        letters = "".join(texts)
+        return sum(map(letters.count, characters)) / len(letters)
+
+    def between(first, last):
+        return [text for step, text in zip(steps, written, strict=True) if first <= step <= last]
+
+    def known(text):
+        return any(text[i : i + 16] in told for i in range(len(text) - 15))
+
+    assert share(between(1, 5), " ") < 0.05 and share(between(1, 5), frequent) < 0.5
+    assert share(between(40, 90), " ") > 0.14 and share(between(40, 90), frequent) > 0.6
+    assert not any("the" in text for text in between(1, 25))
+    assert sum(" the " in text for text in between(60, 250)) >= 3
+    assert any(map(known, written[-5:])) and not any(map(known, between(1, 100)))

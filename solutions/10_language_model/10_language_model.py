@@ -18,6 +18,7 @@
 
 # %%
 import contextlib
+import functools
 import math
 import string
 import time
@@ -183,65 +184,6 @@ check("LanguageModel")
 # The vector $x$, which all parts read and add to, is the *residual stream*. A head can influence a
 # head of a later layer only through this stream.
 #
-# **Predict.** The next cell trains four models in the same way. The first has a single head. The
-# others add, one after the other, three more heads, a feed-forward network and a second block.
-# Which addition lowers the loss most?
-
-
-# %% tags=["demo", "nbval-ignore-output"]
-width, context, num_steps = 64, 96, 400
-learned, held_out = tokens[: len(tokens) * 9 // 10], tokens[len(tokens) * 9 // 10 :]
-rows = held_out[: len(held_out) // context * context].reshape(-1, context).to(device)
-
-
-def learn(attentions, hidden_dim, positions):
-    """Return a model trained on stories, its losses, and its loss on unseen stories."""
-    model = LanguageModel(len(CHARACTERS), attentions, positions, hidden_dim).to(device)
-    windows = text_windows(learned, context, torch.Generator().manual_seed(0), batch=16)
-
-    def next_loss():
-        batch = next(windows).to(device)
-        return next_token_loss(model(batch), batch)
-
-    losses = train(model, next_loss, num_steps, max_lr=1e-2)
-    with torch.no_grad():
-        return model, losses, next_token_loss(model(rows), rows).item()
-
-
-ladder, curves, unseen = {}, {}, {}
-for name, num_heads, num_blocks, hidden_dim in (
-    ("one head", 1, 1, 0),
-    ("four heads", 4, 1, 0),
-    ("feed-forward network", 4, 1, 4 * width),
-    ("second block", 4, 2, 4 * width),
-):
-    torch.manual_seed(0)
-    attentions = [CausalSelfAttention(width, num_heads) for _ in range(num_blocks)]
-    positions = positional_encoding(context, width)
-    ladder[name], losses, unseen[name] = learn(attentions, hidden_dim, positions)
-    curves[name] = losses[: len(losses) // 20 * 20].reshape(-1, 20).mean(1)
-    count = sum(p.numel() for p in ladder[name].parameters())
-    print(f"{name:22s}{count:8,} parameters, loss on unseen stories {unseen[name]:.2f}")
-
-curves["the previous character"] = torch.full_like(curves["one head"], one_before)
-across = 20 * torch.arange(1, num_steps // 20 + 1)
-plotting.show(plotting.lines(across, curves, x_label="steps", y_label="loss"))
-one, four, network, second = unseen.values()
-assert one_before > one > four > network > second and four - network > max(
-    one - four, network - second
-)
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# The feed-forward network lowers the loss most. Attention only averages vectors, and the network
-# computes something new from the average at each position. In our run, the loss falls from 1.8 with
-# one head to 1.6, 1.0 and 0.8, so all four models look back more than one character. The number
-# $e^{0.8} = 2.2$ is called the *perplexity* of the last model: it is as uncertain as if it chose
-# between two equally likely characters.
-#
-# </details>
-#
 # To write text, a model has to choose one token at each step.
 
 # %% [markdown]
@@ -271,11 +213,18 @@ from course_lib.attention import generate
 check("generate")
 
 # %% [markdown]
-# **Predict.** The last of the four models writes at three temperatures, 0, 0.7 and 1.5. Which text
-# repeats itself? Which one has the most words that do not exist?
+# **Predict.** The next cell trains four models in the same way. The first has a single head. The
+# others add, one after the other, three more heads, a feed-forward network and a second block.
+# Which addition lowers the loss most? While the last model learns, a figure shows how your
+# `generate` continues *One morning*. In what order do words, spaces and sentences appear?
 
 
 # %% tags=["demo", "nbval-ignore-output"]
+width, context, num_steps = 64, 96, 400
+learned, held_out = tokens[: len(tokens) * 9 // 10], tokens[len(tokens) * 9 // 10 :]
+rows = held_out[: len(held_out) // context * context].reshape(-1, context).to(device)
+
+
 def write(model, beginning, num_characters=200, **choices):
     """Return a text that begins as given, the same each time."""
     prompt = CHARACTERS.ids(beginning)[None].to(device)
@@ -284,6 +233,67 @@ def write(model, beginning, num_characters=200, **choices):
     return "".join(CHARACTERS.words(ids[0]))
 
 
+def learn(attentions, hidden_dim, positions, *, watched=False):
+    """Return a model trained on stories, its losses, and its loss on unseen stories."""
+    model = LanguageModel(len(CHARACTERS), attentions, positions, hidden_dim).to(device)
+    windows = text_windows(learned, context, torch.Generator().manual_seed(0), batch=16)
+
+    def next_loss():
+        batch = next(windows).to(device)
+        return next_token_loss(model(batch), batch)
+
+    watch = None
+    if watched:
+        first_words = functools.partial(write, model, "One morning", 40, temperature=0.7)
+        watch = plotting.watch_training(num_steps, first_words)
+    losses = train(model, next_loss, num_steps, max_lr=1e-2, watch=watch)
+    with torch.no_grad():
+        return model, losses, next_token_loss(model(rows), rows).item()
+
+
+ladder, curves, unseen = {}, {}, {}
+for name, num_heads, num_blocks, hidden_dim in (
+    ("one head", 1, 1, 0),
+    ("four heads", 4, 1, 0),
+    ("feed-forward network", 4, 1, 4 * width),
+    ("second block", 4, 2, 4 * width),
+):
+    torch.manual_seed(0)
+    attentions = [CausalSelfAttention(width, num_heads) for _ in range(num_blocks)]
+    positions = positional_encoding(context, width)
+    watched = name == "second block"
+    ladder[name], losses, unseen[name] = learn(attentions, hidden_dim, positions, watched=watched)
+    curves[name] = losses[: len(losses) // 20 * 20].reshape(-1, 20).mean(1)
+    count = sum(p.numel() for p in ladder[name].parameters())
+    print(f"{name:22s}{count:8,} parameters, loss on unseen stories {unseen[name]:.2f}")
+
+curves["the previous character"] = torch.full_like(curves["one head"], one_before)
+across = 20 * torch.arange(1, num_steps // 20 + 1)
+plotting.show(plotting.lines(across, curves, x_label="steps", y_label="loss"))
+one, four, network, second = unseen.values()
+assert one_before > one > four > network > second and four - network > max(
+    one - four, network - second
+)
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# The feed-forward network lowers the loss most. Attention only averages vectors, and the network
+# computes something new from the average at each position. In our run, the loss falls from 1.8 with
+# one head to 1.6, 1.0 and 0.8, so all four models look back more than one character. The number
+# $e^{0.8} = 2.2$ is called the *perplexity* of the last model: it is as uncertain as if it chose
+# between two equally likely characters.
+#
+# The text begins as random characters. After some 50 steps, it has spaces and the frequent letters.
+# Then come short words such as *the*, and by the end pieces of sentences.
+#
+# </details>
+
+# %% [markdown]
+# **Predict.** The last of the four models writes at three temperatures, 0, 0.7 and 1.5. Which text
+# repeats itself? Which one has the most words that do not exist?
+
+# %% tags=["demo", "nbval-ignore-output"]
 for temperature in (0.0, 0.7, 1.5):
     print(f"--- temperature {temperature}")
     print(write(ladder["second block"], "One morning", temperature=temperature))

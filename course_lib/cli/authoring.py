@@ -25,10 +25,7 @@ verbs = Verbs()
 @verbs.command()
 def init(
     folder: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FOLDER", help="A new or empty folder, or a class folder to update."
-        ),
+        Path, typer.Argument(help="A new or empty folder, or a class folder to update.")
     ],
 ) -> None:
     """Make a folder for your class, outside the clone.
@@ -89,10 +86,7 @@ def release(
         ),
     ] = None,
     into: Annotated[
-        Path | None,
-        typer.Option(
-            "--into", metavar="FOLDER", help="Folder for the zip; the default is bundles/."
-        ),
+        Path | None, typer.Option("--into", help="Folder for the zip; the default is bundles/.")
     ] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -116,10 +110,7 @@ def release(
 @verbs.command()
 def site(
     into: Annotated[
-        Path | None,
-        typer.Option(
-            "--into", metavar="FOLDER", help="Folder for the pages; the default is _site/."
-        ),
+        Path | None, typer.Option("--into", help="Folder for the pages; the default is _site/.")
     ] = None,
     repository: Annotated[
         str | None,
@@ -152,9 +143,7 @@ def site(
 @verbs.command()
 def matrix(
     lessons: Lessons = None,
-    seeds: Annotated[
-        int, typer.Option(min=1, metavar="NUMBER", help="Random seeds for each answer.")
-    ] = 20,
+    seeds: Annotated[int, typer.Option(min=1, help="Random seeds for each answer.")] = 20,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -179,7 +168,7 @@ def matrix(
 def train(
     what: Annotated[
         Literal["translator", "induction", "writer"],
-        typer.Argument(metavar="MODEL", help="The model: translator, induction or writer."),
+        typer.Argument(help="The model: translator, induction or writer."),
     ],
 ) -> None:
     """Retrain a model that lessons load; the writer takes longest.
@@ -233,12 +222,9 @@ verbs.add_typer(new, name="new")
 
 @new.command("exercise")
 def new_exercise(
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="The name that students will define.")
-    ],
+    name: Annotated[str, typer.Argument(help="The name that students will define.")],
     lesson: Annotated[
-        str,
-        typer.Option("--lesson", metavar="LESSON", help="The lesson of the exercise, such as 02."),
+        str, typer.Option("--lesson", help="The lesson of the exercise, such as 02.")
     ],
 ) -> None:
     """Write the files of an exercise, with placeholders.
@@ -259,9 +245,7 @@ def new_exercise(
 
 @new.command("lesson")
 def new_lesson(
-    slug: Annotated[
-        str, typer.Argument(metavar="SLUG", help="Number and name, such as 11_windows.")
-    ],
+    slug: Annotated[str, typer.Argument(help="Number and name, such as 11_windows.")],
 ) -> None:
     """Write the files of a lesson.
 

@@ -22,19 +22,13 @@ _QUICK = "Measure less. checks: five answers of each kind; stability: three copi
 def bench(
     what: Annotated[
         Literal["grading", "scale", "stability", "checks"],
-        typer.Argument(
-            metavar="WHAT", help="What to measure: grading, scale, stability or checks."
-        ),
+        typer.Argument(help="What to measure: grading, scale, stability or checks."),
     ] = "grading",
-    lesson: Annotated[
-        list[str] | None, typer.Option("--lesson", metavar="LESSON", help=_LESSON)
-    ] = None,
+    lesson: Annotated[list[str] | None, typer.Option("--lesson", help=_LESSON)] = None,
     submissions: Annotated[
-        int, typer.Option(min=1, metavar="NUMBER", help="For grading: number of submissions.")
+        int, typer.Option(min=1, help="For grading: number of submissions.")
     ] = 24,
-    students: Annotated[
-        int, typer.Option(min=1, metavar="NUMBER", help="For scale: number of students.")
-    ] = 2000,
+    students: Annotated[int, typer.Option(min=1, help="For scale: number of students.")] = 2000,
     quick: Annotated[bool, typer.Option("--quick", help=_QUICK)] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,

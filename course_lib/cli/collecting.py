@@ -9,7 +9,7 @@ from course_lib.cli.options import Verbs, working
 from course_lib.workspace.folder import assignment_names, course_root, find_lesson
 
 verbs = Verbs()
-Lesson = Annotated[str, typer.Argument(metavar="LESSON", help="A lesson by name or number.")]
+Lesson = Annotated[str, typer.Argument(help="A lesson by name or number.")]
 
 
 @verbs.command()
@@ -57,9 +57,7 @@ def collect(
 @verbs.command()
 def extend(
     lesson: Lesson,
-    student: Annotated[
-        str, typer.Argument(metavar="STUDENT", help="The id of a student in the gradebook.")
-    ],
+    student: Annotated[str, typer.Argument(help="The id of a student in the gradebook.")],
     until: Annotated[
         str, typer.Option("--to", metavar="DATE", help='A time, such as "2026-03-05 23:59 +01:00".')
     ],

@@ -23,8 +23,7 @@ verbs = Verbs()
 def demo(
     lessons: Lessons = None,
     folder: Annotated[
-        Path | None,
-        typer.Option("--folder", metavar="FOLDER", help="Folder to work in; the default is demo/."),
+        Path | None, typer.Option("--folder", help="Folder to work in; the default is demo/.")
     ] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -51,20 +50,15 @@ def demo(
 def grade(
     lessons: Annotated[list[str], typer.Argument(metavar="LESSON", help="Lessons to grade.")],
     student: Annotated[
-        list[str] | None, typer.Option(metavar="STUDENT", help="Only this student; repeatable.")
+        list[str] | None, typer.Option(help="Only this student; repeatable.")
     ] = None,
     executor: Annotated[
-        str,
-        typer.Option(
-            metavar="EXECUTOR", help="serial, processes, or dask://HOST:PORT of a Dask scheduler."
-        ),
+        str, typer.Option(help="serial, processes, or dask://HOST:PORT of a Dask scheduler.")
     ] = "processes",
     sandbox: Annotated[
         Sandbox, typer.Option(help="`course doctor` shows what this machine supports.")
     ] = "strict",
-    workers: Annotated[
-        int, typer.Option(min=0, metavar="NUMBER", help="Worker processes; 0 for one per core.")
-    ] = 0,
+    workers: Annotated[int, typer.Option(min=0, help="Worker processes; 0 for one per core.")] = 0,
     shard: Annotated[
         str | None, typer.Option(metavar="k/n", help="Grade only share k of n of the class.")
     ] = None,
@@ -111,9 +105,7 @@ def grade(
 
 @verbs.command()
 def report(
-    lesson: Annotated[
-        str | None, typer.Argument(metavar="LESSON", help="One lesson; the default is all.")
-    ] = None,
+    lesson: Annotated[str | None, typer.Argument(help="One lesson; the default is all.")] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -146,15 +138,13 @@ Into = Annotated[
     Path | None, typer.Option("--into", metavar="FILE", help="The gradebook from the LMS, as CSV.")
 ]
 Match = Annotated[
-    str | None,
-    typer.Option("--match", metavar="COLUMN", help="The column of FILE with the student ids."),
+    str | None, typer.Option("--match", metavar="COLUMN", help="The column with the student ids.")
 ]
 Columns = Annotated[
     list[str] | None, typer.Option("--map", metavar="LESSON=COLUMN", help="The column of a lesson.")
 ]
 Students = Annotated[
-    Path | None,
-    typer.Option("--students", metavar="FILE", help="CSV with the columns nbgrader_id and lms_id."),
+    Path | None, typer.Option("--students", help="CSV with the columns nbgrader_id and lms_id.")
 ]
 
 
@@ -168,9 +158,7 @@ def export(
     into: Into = None,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output", metavar="FILE", help="Output file; default grades.csv or FILE_filled.csv."
-        ),
+        typer.Option("--output", help="Output file; default grades.csv or FILE_filled.csv."),
     ] = None,
     match: Match = None,
     columns: Columns = None,

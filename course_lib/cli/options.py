@@ -26,22 +26,23 @@ _shown = contextlib.ExitStack()  # the active progress bars
 
 
 class _Verb(TyperCommand):
-    """A command whose help shows `LESSON...` instead of `{LESSON}... <list[str]>`."""
+    """A command whose help shows `LESSON...` instead of `{lesson}... <list[str]>`."""
 
     def collect_usage_pieces(self, ctx) -> list[str]:
         """Return the parts of the usage line, without braces around required arguments."""
-        return [re.sub("[{}]", "", piece) for piece in super().collect_usage_pieces(ctx)]
+        return [re.sub("[{}]", "", piece).upper() for piece in super().collect_usage_pieces(ctx)]
 
     def format_options(self, ctx, formatter) -> None:
-        """Write the arguments without their types, and the options."""
-        arguments, options = [], []
-        for param in self.get_params(ctx):
-            name, text = param.get_help_record(ctx) or ("", "")
-            if param.param_type_name == "argument":
-                arguments.append((name.partition(" <")[0], text))
-            else:
-                options.append((re.sub("[<>]", "", name), text))
-        for title, rows in {"Arguments": arguments, "Options": options}.items():
+        """Write arguments and options, with names in the place of types, but with choices."""
+        for title, kind in (("Arguments", "argument"), ("Options", "option")):
+            rows = []
+            for param in (one for one in self.get_params(ctx) if one.param_type_name == kind):
+                name, text = param.get_help_record(ctx) or ("", "")
+                if kind == "argument":
+                    name = name.partition(" <")[0].upper()
+                name = name.replace("<path>", "PATH").replace("<int range>", "NUMBER")
+                name = re.sub(r"<[^|>]*>", (param.name or "").upper(), name)
+                rows.append((re.sub("[<>]", "", name), text))
             if rows:
                 with formatter.section(title):
                     formatter.write_dl(rows)

@@ -260,7 +260,7 @@ def scores(root):
 
 
 @pytest.mark.slow
-def test_stock_nbgrader_gives_the_same_core_points_and_no_error(tmp_path):
+def test_stock_nbgrader_gives_the_same_core_points_and_no_error(tmp_path, warm):
     # nbgrader runs with our steps among its own, and with its own alone.
     root = starred_course(tmp_path)
     outcomes = {

@@ -87,7 +87,7 @@ def test_tests_of_asserts_are_graded_in_the_sandbox_as_by_stock_nbgrader(course)
     assert stock_points(course) == EXPECTED
 
 
-def test_an_endless_test_and_a_dead_kernel_cost_their_own_points(course):
+def test_an_endless_test_and_a_dead_kernel_cost_their_own_points(course, warm):
     head = "import os\ndef double(n):\n    "
     hand_in(course, "endless", f"{head}while n == -3: pass\n    return 2 * n")
     hand_in(course, "exits", f"{head}n == -3 and os._exit(1)\n    return 2 * n")
@@ -95,7 +95,7 @@ def test_an_endless_test_and_a_dead_kernel_cost_their_own_points(course):
     assert found["endless"] == found["exits"] == [0, 3, 1, 1]
 
 
-def test_a_changed_hidden_test_grades_again_and_an_unchanged_class_does_not(course):
+def test_a_changed_hidden_test_grades_again_and_an_unchanged_class_does_not(course, warm):
     def written():
         return {p: p.stat().st_mtime_ns for p in course.glob("autograded/*/*/*.ipynb")}
 

@@ -5,8 +5,7 @@
 
 The functions below import their modules when they are called, for two reasons. They look up
 exercises in `course_lib.exercises`, which is a layer above this package, and
-`course_lib.checks.observe` must be importable in a student's process, without judge, oracle or
-exercises.
+`course_lib.checks.observe` must be importable in a student's process, which has no judge.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ def cell_origins(panels: Mapping[str, tuple[Any, Any]], *, owner: str = "key") -
     Args:
         panels: title -> `(numbers, owners)` of one shape: a matrix, or blocks
             `(num_blocks, rows, columns)`, drawn below each other. `owners` holds the index of the
-        original owner, such as the key, of each number. owner: the noun for an owner and for a
-        block.
+            original owner of each number, such as its key.
+        owner: the noun for an owner and for a block.
     """
     data = {name: (as_array(n), as_array(o).astype(int)) for name, (n, o) in panels.items()}
     blocks = [len(n) if n.ndim == 3 else 1 for n, _ in data.values()]

@@ -41,11 +41,14 @@ def query_plane(
         keys: `(num_keys, 2)` numbers between -2 and 2, at most 6 keys.
         values: `(num_keys, 2)` in the same range; by default the keys.
         attention: called once as `attention(queries, keys, values)` with float32 tensors
-            `(1, num_queries, 2)`, `(1, num_keys, 2)` and `(1, num_keys, 2)`. It returns the weights
-        `(1, num_queries, num_keys)`, alone or after the outputs. The default is the softmax of the
-        dot products. names: the names of the keys; by default k1, k2 and so on. query: the initial
-        query. scales: factors of the queries in the call of `attention`, with a slider if there are
-        several. scale: the initial one; by default the first.
+            `(1, num_queries, 2)`, `(1, num_keys, 2)` and `(1, num_keys, 2)`. It returns the
+            weights `(1, num_queries, num_keys)`, alone or after the outputs. The default is the
+            softmax of the dot products.
+        names: the names of the keys; by default k1, k2 and so on.
+        query: the initial query.
+        scales: factors of the queries in the call of `attention`, with a slider if there are
+            several.
+        scale: the initial one; by default the first.
 
     Raises:
         ValueError: if a shape, a range or the number of keys is wrong.

@@ -61,8 +61,7 @@ class _Match:
                     self.answers[home] = at
         # For each answer, the text that is graded.
         self.sources = {home: submitted[at].source for home, at in self.answers.items()}
-        # For each of the student's own cells, its release cell, and whether it goes before or
-        # after.
+        # For each of the student's own cells, a release cell and the side on which it goes.
         self.places: dict[int, tuple[int, int]] = {}
 
     def restored(self) -> Iterator[str]:

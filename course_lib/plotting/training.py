@@ -22,7 +22,7 @@ from course_lib.plotting.words import as_array, number
 MOMENTS = 40
 WIDTH, SHOWN = 430, 602  # units that are readable on a phone, and pixels on wider pages
 CURVE, MARGIN = 64, 44  # height of the curve, and space for its numbers
-LINE, LETTERS, LINES = 20, 52, 4  # height of a line of text, letters in it, and number of lines
+LINE, LETTERS, LINES = 20, 52, 2  # height of a line of text, letters in it, and number of lines
 MOST_WORDS = 7  # words, in two lines
 STAGE = 252  # height of letters, arcs and two lines of words, at every moment
 RECORDED = "The end of the training. You can play all of it in JupyterLab or on the course's site."

@@ -60,8 +60,9 @@ def fit_bandwidth(
     num_steps: int = 200,
     lr: float = 0.1,
 ) -> Expected:
-    """Search bandwidths from 0.01 to 100 on increasingly fine grids."""
-    grid = np.linspace(math.log(0.01), math.log(100.0), 41)
+    """Search bandwidths from 0.002 to 20 times the range of the inputs on finer and finer grids."""
+    spread = math.log(np.ptp(inputs) or 1.0)
+    grid = np.linspace(spread + math.log(0.002), spread + math.log(20.0), 41)
     while grid[-1] - grid[0] > 1e-4:
         predictions = [leave_one_out(inputs, targets, math.exp(x)).outputs for x in grid]
         best = np.argmin(((predictions - targets) ** 2).sum(axis=1))

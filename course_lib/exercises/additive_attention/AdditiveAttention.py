@@ -12,7 +12,7 @@ from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._attention.mistakes import OWN_SOFTMAX, Row, known
 from course_lib.exercises._attention.modules import AttentionModule
-from course_lib.exercises._attention.padding import largest_padding
+from course_lib.exercises._attention.padding import FAR, far_above, largest_padding
 from course_lib.exercises._attention.properties import KEPT, WEIGHTS
 from course_lib.exercises._attention.steps import NO_STEP
 from course_lib.exercises._builders import FLOAT32, INDEPENDENT, Given, case, edge
@@ -87,9 +87,14 @@ def _edges(rng) -> list[Probe]:
     problem = functools.partial(_problem, rng)
     one = {k: v for k, v in problem(1, 2, 3, 1, 1, 1, 1).items() if k in _MODULE}
     empty = np.array([[True, False, True, True], [False] * 4, [False, True, True, False]])
-    equal_keys = problem(2, 3, 4, 5, 6, 8, 7, mask=empty)
+    equal_keys = problem(2, 3, 4, 5, 6, 8, 7, [1, 4], empty)  # [2] of item 0 is empty by both
     equal_keys["keys"].data[:] = equal_keys["keys"].data[:, :1]
     made = {"scenario": "made_with_device_and_dtype"}
+    bounded = {
+        "state": {name: np.array([[1.0 if name[0] == "W" else -1e10]]) for name in one["state"]},
+        "queries": [[[0.0], [0.0]]],
+        "keys": [[[9.0], [0.5], [-9.0]]],
+    }
     return [
         edge("device_and_dtype", **problem(1, 2, 3, 2, 3, 4, 5), **made).says(
             "`device=` and `dtype=` set the device and the dtype of the weights. Pass both on to "
@@ -105,7 +110,14 @@ def _edges(rng) -> list[Probe]:
             "A query that may attend to nothing gets an output of 0, and equal keys that are "
             "allowed get equal weights."
         ),
-        *largest_padding(valid_lens=[2], **one),
+        edge("square_weights", **problem(1, 2, 3, 2, 2, 1, 2)).says(
+            "The layers' weights have one row for each hidden feature, also where they are square."
+        ),
+        edge("large_sums", **problem(1, 2, 3, 1, 1, 1, 1) | {"queries": [[[1e3], [-1e3]]]}).says(  # pyright: ignore[reportArgumentType] - a row has no `args`
+            "The tanh of a large sum is 1 or -1, and no step overflows."
+        ),
+        *largest_padding(with_mask=True, **one),
+        far_above(**one | bounded, by_name={"mask": FAR})[-1],
     ]
 
 

@@ -46,6 +46,13 @@ def _probes(rng) -> list[Probe]:
         case("equal_feature_sizes", **problem(3, 2, 4, 6, 6, 7)).says(
             "Queries go through w_q and keys through w_k, even where either would fit."
         ),
+        edge("square_weights", **problem(2, 3, 4, 5, 5, 5)).says(
+            "The rows of w_q and w_k belong to the hidden features, also where H is the number of "
+            "features of queries and keys."
+        ),
+        edge("large_sums", **worked | {"queries": [[[1000.0, -900.0]]]}).says(
+            "The tanh of a large sum is 1 or -1, and no step overflows."
+        ),
         edge("one_pair_of_zeros", **zeros).says(
             "One item, one query, one key, all zeros: the result has three axes and holds 0."
         ),

@@ -40,6 +40,9 @@ def _probes(rng) -> list[Probe]:
         edge("beyond_int64", **_named(2, 3, 2**62, 5, 2), **_EXACT).says(
             "Counts may exceed the largest int64, where NumPy's integers overflow."
         ),
+        edge("empty", **_named(2, 3, 4, 5, 0), **_EXACT).says(
+            "A size may be 0: without features in the values, the second product is free."
+        ),
         edge("whole_numbers", **small, compare="whole", **_EXACT).says(
             "Counts are whole numbers: both must be int."
         ),

@@ -34,16 +34,17 @@ def problem(rng, scale, seed=None) -> Given:
 
 
 def _probes(rng) -> list[Probe]:
-    above = {"initial": 0.25, "num_steps": 100, "lr": 0.4}
+    above = {"initial": 0.0125, "num_steps": 100, "lr": 0.4}
     two_points = {"inputs": [0.0, 5.0], "targets": [3.0, 8.0], "compare": "near_best"}
     return [
         case("defaults", **problem(rng, 1.0)).says(
             "The bandwidth must have a leave-one-out error within 2% of the smallest possible one."
         ),
-        edge("from_above", **problem(rng, 0.2), by_name=above).says(
-            "Large steps from a start far above must reach the best bandwidth and keep it positive."
+        edge("from_above", **problem(rng, 0.01), by_name=above).says(
+            "Inputs may lie close together: large steps from a start far above must reach the "
+            "best bandwidth and keep it positive."
         ),
-        edge("worked", **two_points, by_name={"num_steps": 20}).says(
+        edge("worked", **two_points, by_name={"initial": 2, "num_steps": 20}).says(
             "Two points predict each other, so every positive bandwidth is best."
         ),
     ]

@@ -27,7 +27,7 @@ def _probes(rng) -> list[Probe]:
     problem = functools.partial(_problem, rng)
     centred = normal(rng, 2, 4)
     centred -= centred.mean(-1, keepdims=True)  # gradients of a softmax sum to 0 in each row
-    worked = {"queries": [[1.0, 0.0]], "keys": [[1.0, 0.0], [3.0, 0.0]], "bandwidth": 1.0}
+    worked = {"queries": [[1.0, 0.0]], "keys": [[1.0, 0.0], [3.0, 0.0]], "bandwidth": 1}
     far = np.array([[60.0], [-80.0]])
     return [
         case("worked", **worked, compare="same_softmax").says(

@@ -29,7 +29,7 @@ def _probes(rng) -> list[Probe]:
         "queries": [[0.0]],
         "keys": [[0.0], [1.1774], [1.6651]],
         "values": [[7.0], [14.0], [28.0]],
-        "bandwidth": 1.0,
+        "bandwidth": 1,
     }
     far = problem(4, 5, 2, 3, 1.0)
     far["queries"].data[:] += np.array([[0.0], [60.0], [0.0], [-80.0]])

@@ -29,7 +29,7 @@ def _probes(rng) -> list[Probe]:
     alone: Given = {"scenario": "with_a_graph", "grad_outputs": np.ones(1)}
     learned = _problem(rng, 6, tensor(np.array(1.3), requires_grad=True))
     return [
-        case("worked", inputs=[-1.0, 0.0, 1.0], targets=[10.0, 99.0, 40.0], bandwidth=1.0).says(
+        case("worked", inputs=[-1.0, 0.0, 1.0], targets=[10.0, 99.0, 40.0], bandwidth=1).says(
             "A prediction is the kernel average of the other targets; a point's own target does "
             "not count."
         ),

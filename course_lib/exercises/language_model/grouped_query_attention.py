@@ -89,18 +89,18 @@ def _edge(name, args, valid_lens=None, mask=None, **options) -> Case:
 def _edges(rng) -> list[Probe]:
     drawn = functools.partial(_drawn, rng)
     some = _masks(rng, 3, 5)
-    some[1] = False
+    some[1], some[2] = False, [False] * 4 + [True]  # the last query of item 0 is empty by both
     garbage, large = drawn(2, 4, 2, 3, 5, 6, 1), drawn(1, 4, 2, 2, 3, 4, 1)
     large["queries"].data[:] *= 900
     for name in ("keys", "values"):
-        garbage[name].data[:, :, 3:] = [[1e4], [-1e30]]
+        garbage[name].data[:, :, 2:] = [[-1e30], [1e4], [-1e30]]
     return [
-        _edge("empty_row", drawn(2, 4, 2, 3, 5, 6, 1), mask=some).says(_EMPTY),
+        _edge("empty_row", drawn(2, 4, 2, 3, 5, 6, 1), [4, 5], some).says(_EMPTY),
         _edge("mask_of_padding", drawn(2, 6, 3, 4, 5, 1, 7), mask=_masks(rng, 2, 1, 1, 5)).says(
             "A mask (batch, 1, 1, m) holds for every head and query of an item."
         ),
-        _edge("garbage", garbage, [3, 2]).says(
-            "Masked keys and values have no effect, whatever they contain."
+        _edge("garbage", garbage, [3, 2], [[True, True, False, True, True]]).says(
+            "Masked keys and values have no effect, whatever finite numbers they contain."
         ),
         _edge("large_scores", large).says("Large scores do not overflow."),
         _edge("float32", drawn(2, 4, 2, 3, 5, 6, 7), [4, 2], **FLOAT32).says(

@@ -11,10 +11,10 @@ from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._attention.mistakes import OWN_SOFTMAX, Row, known
 from course_lib.exercises._attention.modules import AttentionModule, WithHeads
-from course_lib.exercises._attention.padding import largest_padding
+from course_lib.exercises._attention.padding import FAR, far_above, largest_padding
 from course_lib.exercises._attention.properties import WEIGHTS
 from course_lib.exercises._attention.steps import Softmax
-from course_lib.exercises._builders import INDEPENDENT
+from course_lib.exercises._builders import INDEPENDENT, Given
 from course_lib.reference import multi_head as oracle
 
 _SAYS_OUTPUT = "The outputs must be those of the formula, head by head, for the injected weights."
@@ -117,6 +117,11 @@ def _edges(rng, probe) -> list[Probe]:
     """Return probes; dropout of p = 0.3 acts on 2 * 60 * (10 + 8) = 2160 weights."""
     edge = functools.partial(probe, part="edges")
     cross, embed_dim = (2, 3, 4, 2, 2), 2 * (10 + 3)
+    single: Given = {
+        "construct": {"embed_dim": 1, "num_heads": 1},
+        "state": {f"W_{n}.weight": np.eye(1) for n in "qkvo"},
+        "attributes": _WEIGHTS,
+    }
     return [
         edge("as_many_items_as_heads", "A mask of shape (batch, n, m) belongs to the items, even "
                                        "if there are as many items as heads.",
@@ -145,15 +150,15 @@ def _edges(rng, probe) -> list[Probe]:
                                          "weights of eval mode, including masks and items without "
                                          "keys.", (3, 3, 4, 2, 2),
              training=True, valid_lens=np.array([2, 3, 0]),
-             mask=np.array([[True, False, True, True], [False, True, True, False], [True] * 4])),
+             mask=np.array([[True, False, True, True], [False, False, True, False], [True] * 4])),
         edge("dropout_in_train_mode", "In train mode each weight is dropped with probability "
              "`dropout` and the others are divided by 1 - `dropout`.", (2, 60, 10, 2, 13),
              construct={"dropout": 0.3}, training=True, valid_lens=np.array([10, 8]),
              inputs={"queries": rng.normal(0, 1, (2, 60, embed_dim)), "keys": rng.normal(0, 1, (2,
              10, embed_dim)), "values": dropout_values(rng, 2, 10, num_heads=2)},
              state=_passing_through(rng, embed_dim), compare="dropout_on_weights"),
-        *largest_padding(valid_lens=[2], construct={"embed_dim": 1, "num_heads": 1},
-                         state={f"W_{n}.weight": np.eye(1) for n in "qkvo"}, attributes=_WEIGHTS),
+        *largest_padding(with_mask=True, **single),
+        *far_above(**single, by_name={"mask": FAR}),
     ]  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from course_lib.checks.judge.definitions import Exercise
 from course_lib.checks.observe.probe import Probe
 from course_lib.exercises._attention.mistakes import OWN_SOFTMAX, known
 from course_lib.exercises._attention.modules import AttentionModule
-from course_lib.exercises._attention.padding import largest_padding
+from course_lib.exercises._attention.padding import FAR, far_above, largest_padding
 from course_lib.exercises._attention.properties import KEPT, WEIGHTS
 from course_lib.exercises._builders import FLOAT32, INDEPENDENT, Given, case, edge
 from course_lib.exercises.scaled_dot_product._problems import (
@@ -65,9 +65,11 @@ def _values(rng) -> list[Probe]:
 def _edges(rng) -> list[Probe]:
     problem = functools.partial(problem_of, rng)
     nothing = np.zeros((3, 4), dtype=bool)
+    late = np.tri(3, 4, 0, dtype=bool)[:, ::-1]  # with two keys, two queries of item 0 are empty
     other_call: Given = {"scenario": "after_another_call"}
     return [
         edge("empty_mask", **problem((2,), 3, 4, 5, 2, mask=nothing), **_module()).says(EMPTY),
+        edge("empty_by_both", **problem((2,), 3, 4, 5, 2, [2, 4], late), **_module()).says(EMPTY),
         edge("float32", **problem((2,), 3, 5, 4, 6, [3, 4]), **_module(0.1), **FLOAT32).says(
             "Float32 inputs must work and give float32 outputs."
         ),
@@ -80,7 +82,8 @@ def _edges(rng) -> list[Probe]:
             **_module(0.1),
             scenario="after_a_call_with_lengths",
         ).says(INDEPENDENT),
-        *largest_padding(valid_lens=[2], construct={}, attributes=(KEPT,)),
+        *largest_padding(with_mask=True, construct={}, attributes=(KEPT,)),
+        *far_above(construct={}, attributes=(KEPT,), by_name={"mask": FAR}),
     ]
 
 

@@ -22,6 +22,9 @@ def _probes(rng) -> list[Probe]:
             formula
         ),
         case("wide", query=normal(7), keys=normal(4, 7, strided=True)).says(formula),
+        edge("one_feature", query=[0.0], keys=[[1.0], [3.0]]).says(
+            "With one feature, the Jacobian is a matrix of shape (1, 1)."
+        ),
         edge("saturated", query=[900.0, 0.0], keys=[[1.0, 2.0], [9.0, -1.0], [3.0, 0.5]]).says(
             "Where one key has all the weight, the Jacobian is 0 and nothing overflows."
         ),

@@ -10,7 +10,7 @@ from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, array
 from course_lib.exercises._attention.mistakes import known
 from course_lib.exercises._attention.modules import Attention
-from course_lib.exercises._attention.padding import largest_padding
+from course_lib.exercises._attention.padding import FAR, far_above, largest_padding
 from course_lib.exercises._attention.steps import NO_STEP
 from course_lib.exercises._builders import Given, case, edge
 from course_lib.exercises.scaled_dot_product._problems import (
@@ -49,6 +49,7 @@ def _probes(rng) -> list[Probe]:
         edge("empty_row", **zeros).says(EMPTY),
         edge("nothing_allowed", **problem(2, 4, 3, 5, np.zeros((2, 4), dtype=bool))).says(EMPTY),
         *largest_padding(lambda data: array(data[0]), mask=array([[True, True, False]])),
+        *far_above(lambda data: array(data[0]), mask=array(FAR)),
     ]
 
 
@@ -80,7 +81,7 @@ EXERCISE = Exercise(
     ),
     probes=_probes,
     shares={"values": 0.5, "edges": 0.4, "hygiene": 0.1},
-    mistakes=known(_InNumpy, without={"zero_after_softmax"}),
+    mistakes=known(_InNumpy),
     properties=PROPERTIES,
     hints=(
         "Every output is an average of the values. The weights come from comparing the query with "

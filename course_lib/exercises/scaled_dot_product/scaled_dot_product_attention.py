@@ -8,7 +8,7 @@ from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._attention.mistakes import OWN_SOFTMAX, Row, known
 from course_lib.exercises._attention.modules import Attention
-from course_lib.exercises._attention.padding import largest_padding
+from course_lib.exercises._attention.padding import FAR, far_above, largest_padding
 from course_lib.exercises._builders import BETWEEN, FLOAT32, Given, case, edge
 from course_lib.exercises.scaled_dot_product._problems import (
     BOTH,
@@ -59,7 +59,8 @@ def _values(rng) -> list[Probe]:
 
 def _edges(rng) -> list[Probe]:
     problem = functools.partial(problem_of, rng)
-    zeros = problem((), 2, 3, 4, 5, mask=SECOND_ROW_EMPTY) | {"queries": np.zeros((2, 4))}
+    empty = np.vstack([SECOND_ROW_EMPTY, [False, False, True]])  # the last by both
+    zeros = problem((1,), 3, 3, 4, 5, [2], empty) | {"queries": np.zeros((1, 3, 4))}
     padding = [[[True, True, False, True, False]], [[False] + [True] * 4]]
     per_head = random_mask(rng, 2, 1, 4, 5)
     return [
@@ -81,7 +82,13 @@ def _edges(rng) -> list[Probe]:
         edge("five_axes_and_lengths", **problem((2, 1, 2), 1, 2, 1, 1, [2, 1])).says(
             "Lengths belong to the first axis and hold for all axes between it and the queries."
         ),
-        *largest_padding(valid_lens=[2]),
+        edge(
+            "five_axes_and_lengths_per_query", **problem((2, 1, 1), 2, 2, 1, 1, [[1, 2], [2, 1]])
+        ).says(
+            "Lengths of shape (batch, num_queries) hold for all axes between these two as well."
+        ),
+        *largest_padding(with_mask=True),
+        *far_above(by_name={"mask": FAR}),
         edge("float32", **problem((2,), 3, 5, 4, 6, [2, 4]), **FLOAT32).says(
             "Float32 queries, keys and values must work and give float32."
         ),

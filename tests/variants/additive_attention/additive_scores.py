@@ -90,6 +90,18 @@ columns_for_features = wrong("weights_not_transposed")(
         torch.tanh((queries @ w_q)[:, :, None] + (keys @ w_k)[:, None]) @ w_v
     )
 )
+turned_unless_it_fits = wrong()(
+    lambda queries, keys, w_q, w_k, w_v: columns_for_features(
+        queries,
+        keys,
+        w_q if w_q.shape[0] == queries.shape[-1] else w_q.T,
+        w_k if w_k.shape[0] == keys.shape[-1] else w_k.T,
+        w_v,
+    )
+)
+tanh_by_hand = wrong("not_a_number")(
+    paired(lambda x, v: (x.exp() - (-x).exp()) / (x.exp() + (-x).exp()) @ v)
+)
 unsqueezed_the_other_way = wrong("transposed_result")(
     projected(lambda q, k, v: torch.tanh(q.unsqueeze(1) + k.unsqueeze(2)) @ v)
 )

@@ -85,6 +85,9 @@ float32_only = wrong("always_4_bytes")(
 halves = wrong("not_whole")(
     of_pairs(lambda pairs, d, d_v, size: (pairs * (d + d_v) / 0.5, float(pairs * size)))
 )
+zero_taken_for_not_given = wrong()(
+    of_pairs(lambda pairs, d, d_v, size: (2 * pairs * (d + (d_v or d)), pairs * size))
+)
 one_item = wrong("batch_forgotten")(
     counting(lambda b, n, m, d, d_v, size: (2 * n * m * (d + d_v), n * m * size))
 )

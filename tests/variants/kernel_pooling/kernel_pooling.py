@@ -87,6 +87,11 @@ weights_detached = wrong("gradient_cut")(
 )
 no_grad = wrong("gradient_cut")(scoring(lambda squared, h: -squared.detach() / (2 * h**2)))
 naive = wrong("underflow")(weighing(lambda squared, h: divided(kernel(squared, h))))
+item_of_an_int = wrong("raised")(
+    lambda *given: bandwidth_as_unit(
+        *given[:3], given[3] if isinstance(given[3], float) else given[3].item()
+    )
+)
 forgot_the_weights = wrong("one_result_only")(lambda *inputs: bandwidth_as_unit(*inputs)[0])
 single_precision = wrong("dtype_changed")(
     lambda queries, keys, values, bandwidth: bandwidth_as_unit(

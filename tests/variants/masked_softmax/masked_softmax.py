@@ -156,6 +156,15 @@ times_mask_before = wrong("filled_with_zero")(
 nan_rows = wrong("empty_row_nan")(
     by_what_is_kept(lambda s, keep: F.softmax(torch.where(keep, s, -math.inf), -1))
 )
+looks_for_empty_rows_before_combining = wrong("not_a_number")(
+    lambda s, valid_lens=None, mask=None: (
+        filled(s, keep_of(s, valid_lens, mask))
+        .masked_fill(~keep_of(s, valid_lens, None).any(-1, keepdim=True), 0.0)
+        .masked_fill(~keep_of(s, None, mask).any(-1, keepdim=True), 0.0)
+        .softmax(-1)
+        * keep_of(s, valid_lens, mask)
+    )
+)
 empty_rows_become_uniform_without_nan = wrong("empty_row_uniform")(
     by_what_is_kept(lambda s, keep: filled(s, keep).softmax(-1).nan_to_num(1 / s.shape[-1]))
 )

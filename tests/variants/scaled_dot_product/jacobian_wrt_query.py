@@ -60,6 +60,9 @@ multiplied = wrong()(of_weights(lambda w, keys, root: spread(w, keys) * root))
 no_mean = wrong("second_moment")(
     of_weights(lambda w, keys, root: torch.einsum("m,ma,mb->ab", w, keys, keys) / root)
 )
+torchs_covariance = wrong("squeezed")(
+    of_weights(lambda w, keys, root: torch.cov(keys.T, correction=0, aweights=w) / root)
+)
 softmax_of_raw = wrong("unscaled_weights")(
     lambda query, keys: spread(torch.softmax(keys @ query, 0), keys) / math.sqrt(len(query))
 )

@@ -85,6 +85,21 @@ def lengths_before_the_queries(scores, valid_lens, mask):
     return masked_softmax(scores, mask=length_mask(valid_lens, scores.shape[-1])[:, None, None])
 
 
+def query_lengths_before_one_axis(scores, valid_lens, mask):
+    """Right for three and four axes."""
+    if valid_lens is None or valid_lens.dim() == 1 or scores.dim() < 5:
+        return masked_softmax(scores, valid_lens, mask)
+    return masked_softmax(scores, mask=length_mask(valid_lens, scores.shape[-1])[:, None])
+
+
+def empty_in_one_of_them(scores, valid_lens, mask):
+    """Look for empty rows in the lengths and in the mask, but not in both together."""
+    weights = filled(scores, (valid_lens, mask)).softmax(-1)
+    for given in ((valid_lens, None), (None, mask)):
+        weights = torch.where(allowed_of(scores, *given).any(-1, keepdim=True), weights, 0.0)
+    return weights
+
+
 def scaled_in_place(queries, keys):
     queries /= math.sqrt(queries.shape[-1])
     return queries @ keys.mT
@@ -124,6 +139,8 @@ softmax_dim_minus_2 = but(
 plain = but("lengths_ignored+bool_mask_ignored", weigh=lambda s, lens, m: F.softmax(s, dim=-1))
 lengths_of_the_first_call = but(weigh=lengths_kept)
 lengths_of_the_third_axis_of_five = but(weigh=lengths_before_the_queries)
+query_lengths_of_the_second_axis_of_five = but(weigh=query_lengths_before_one_axis)
+empty_rows_before_combining = but("not_a_number", weigh=empty_in_one_of_them)
 mask_not_passed = but("bool_mask_ignored", weigh=lambda s, lens, m: masked_softmax(s, lens))
 lengths_not_passed = but("lengths_ignored", weigh=lambda s, lens, m: masked_softmax(s, mask=m))
 torchs_other_convention = but(

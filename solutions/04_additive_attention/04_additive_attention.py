@@ -272,8 +272,8 @@ assert torch.equal(drop.eval()(weights), weights)
 #   returns `(B, n, value_size)`. Dropout acts on the weights, in train mode only.
 # - **`self.attention_weights`** holds the weights of this module's last call, before dropout and
 #   detached, shape `(B, n, m)`.
-# - Masked keys and values have no effect, whatever they contain. A query that may attend to no key
-#   gets zeros, and all gradients stay finite.
+# - Masked keys and values have no effect if they are finite. A query that may attend to no key gets
+#   zeros, and all gradients stay finite.
 #
 # `self.W_q.weight` has shape `(H, query_size)`, and `self.w_v.weight` has shape `(1, H)`.
 #

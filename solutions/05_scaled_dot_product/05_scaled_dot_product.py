@@ -555,7 +555,7 @@ assert added[0, 1:].sum() > 0.2  # the future is still there
 #   bool `mask`, broadcastable to `(n, m)`.
 # - **Returns** `outputs` `(n, v)` and `attention_weights` `(n, m)`.
 # - A query that may attend to no key gets zeros in both. Large scores must not overflow. Masked
-#   keys and values have no effect, whatever they contain.
+#   keys and values have no effect if they are finite.
 #
 # **Worked number.** The query and the keys from section 1, with the values 7, 14 and 0, give the
 # output $4/7 \cdot 7 + 2/7 \cdot 14 = 8$. With `mask = [[False, True, True]]` the output is $28/3$.
@@ -589,7 +589,7 @@ plotting.show(plotting.diagram_strip("attention", lit=lit, shapes=shapes))
 #   between `B` and `n`.
 # - **Returns** `outputs` `(..., n, v)` and `attention_weights` `(..., n, m)`.
 # - A query that may attend to no key gets zeros in both, and zero gradients. Masked keys and values
-#   have no effect, whatever they contain. Large scores must not overflow.
+#   have no effect if they are finite. Large scores must not overflow.
 #
 # Use `masked_softmax` from lesson 02. Do not call `F.scaled_dot_product_attention`.
 #

@@ -336,8 +336,8 @@ plotting.show(plotting.diagram_strip("heads", lit="W_o", shapes=shapes))
 #   only.
 # - **`self.attention_weights`** holds the weights of the module's last call, in train and in eval
 #   mode, before dropout and detached, shape `(B, h, n, m)`.
-# - Masked keys and values have no effect. A query without an allowed key has weights of 0, and all
-#   gradients stay finite.
+# - Masked keys and values have no effect if they are finite. A query without an allowed key has
+#   weights of 0, and all gradients stay finite.
 #
 # **Worked number.** Take two heads, `embed_dim=4`, and identities for `W_v` and `W_o`. Two queries
 # of zeros give the keys $(1, 2, 3, 4)$ and $(5, 6, 7, 8)$ a weight of ½ each. If these are also the

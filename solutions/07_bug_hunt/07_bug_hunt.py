@@ -657,8 +657,8 @@ assert not torch.allclose(sums, torch.ones_like(sums))
 #
 # - **`__init__`** creates `W_q` and `W_k`, both `nn.Linear` without bias, into `num_hiddens`
 #   features. Pass `device` and `dtype` on to both.
-# - **`forward`** returns `(B, n, v)`. Masked keys and values have no effect, and an item of length
-#   0 gets zeros. Dropout acts on the weights, in train mode only.
+# - **`forward`** returns `(B, n, v)`. Masked keys and values have no effect if they are finite, and
+#   an item of length 0 gets zeros. Dropout acts on the weights, in train mode only.
 # - **`self.attention_weights`** holds the weights `(B, n, m)`, before dropout and detached.
 #
 # **By hand.** With one real key, every query gets that key's value, whatever weights the layers

@@ -899,7 +899,7 @@ assert (plain == cached).double().mean() > 0.5  # rounding may decide a tie
 #   $i$ uses the keys and values of group $i \mathbin{//} (h / g)$.
 # - **Raises** a `ValueError` if `g` does not divide `h`.
 # - **Edge cases.** A query that may attend to no key gets zeros and a gradient of 0. Masked keys
-#   and values have no effect. Large scores must not overflow.
+#   and values have no effect if they are finite. Large scores must not overflow.
 #
 # You may use `masked_softmax`, but not `F.scaled_dot_product_attention`, which can share keys
 # itself.

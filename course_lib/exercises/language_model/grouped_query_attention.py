@@ -100,7 +100,7 @@ def _edges(rng) -> list[Probe]:
             "A mask (batch, 1, 1, m) holds for every head and query of an item."
         ),
         _edge("garbage", garbage, [3, 2], [[True, True, False, True, True]]).says(
-            "Masked keys and values have no effect, whatever finite numbers they contain."
+            "Masked keys and values have no effect if they are finite."
         ),
         _edge("large_scores", large).says("Large scores do not overflow."),
         _edge("float32", drawn(2, 4, 2, 3, 5, 6, 7), [4, 2], **FLOAT32).says(

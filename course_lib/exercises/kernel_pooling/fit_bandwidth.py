@@ -34,15 +34,19 @@ def problem(rng, scale, seed=None) -> Given:
 
 
 def _probes(rng) -> list[Probe]:
-    above = {"initial": 0.0125, "num_steps": 100, "lr": 0.4}
+    above = {"initial": 0.25, "num_steps": 100, "lr": 0.4}
+    close = {"inputs": [0.0, 0.01, 0.02, 0.03], "targets": [0.0, 1.0, 2.0, 3.0]}
+    close |= {"compare": "near_best"}
     two_points = {"inputs": [0.0, 5.0], "targets": [3.0, 8.0], "compare": "near_best"}
     return [
         case("defaults", **problem(rng, 1.0)).says(
             "The bandwidth must have a leave-one-out error within 2% of the smallest possible one."
         ),
-        edge("from_above", **problem(rng, 0.01), by_name=above).says(
-            "Inputs may lie close together: large steps from a start far above must reach the "
-            "best bandwidth and keep it positive."
+        edge("from_above", **problem(rng, 0.2), by_name=above).says(
+            "Large steps from a start far above must reach the best bandwidth and keep it positive."
+        ),
+        edge("close_inputs", **close, by_name={"initial": 0.02, "num_steps": 50, "lr": 0.2}).says(
+            "The closer the inputs, the smaller the best bandwidth."
         ),
         edge("worked", **two_points, by_name={"initial": 2, "num_steps": 20}).says(
             "Two points predict each other, so every positive bandwidth is best."

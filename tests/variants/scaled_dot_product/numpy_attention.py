@@ -98,7 +98,7 @@ masks_the_allowed = but(
     weigh=lambda s, mask: np.nan_to_num(softmax(s if mask is None else masked(s, ~mask))),
 )
 maximum_of_dropped_scores = but(
-    "rows_do_not_sum_to_one",
+    "zero_after_softmax",
     weigh=lambda s, mask: (
         softmax(s) if mask is None else divided(np.exp(s - s.max(-1, keepdims=True)) * mask)
     ),

@@ -14,7 +14,7 @@ def largest_padding(make_array=tensor, *, with_mask=False, **fields: Any) -> lis
     With a mask, there are also lengths, and the first key is as large as the padded one.
     """
     if with_mask:
-        fields |= {"valid_lens": [3], "by_name": {"mask": [[False, True, True, True]]}}
+        fields |= {"valid_lens": [3], "by_name": {"mask": [[False, True, True, True]] * 2}}
 
     def problem(size) -> dict[str, Any]:
         first = [[-size]] if with_mask else []

@@ -99,7 +99,7 @@ def _edges(rng) -> list[Probe]:
         _edge("mask_of_padding", drawn(2, 6, 3, 4, 5, 1, 7), mask=_masks(rng, 2, 1, 1, 5)).says(
             "A mask (batch, 1, 1, m) holds for every head and query of an item."
         ),
-        _edge("garbage", garbage, [3, 2], [[True, True, False, True, True]]).says(
+        _edge("garbage", garbage, [3, 2], [[True, True, False, True, True]] * 3).says(
             "Masked keys and values have no effect if they are finite."
         ),
         _edge("large_scores", large).says("Large scores do not overflow."),

@@ -48,7 +48,7 @@ def _probes(rng) -> list[Probe]:
         ),
         edge("empty_row", **zeros).says(EMPTY),
         edge("nothing_allowed", **problem(2, 4, 3, 5, np.zeros((2, 4), dtype=bool))).says(EMPTY),
-        *largest_padding(lambda data: array(data[0]), mask=array([[True, True, False]])),
+        *largest_padding(lambda data: array(data[0]), mask=array([[True, True, False]] * 2)),
         *far_above(lambda data: array(data[0]), mask=array(FAR)),
     ]
 

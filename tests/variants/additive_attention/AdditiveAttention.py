@@ -191,6 +191,18 @@ def filled(scores, given, number=-math.inf):
 but = wrong_in(Almost)
 LinearScores = but("no_tanh", score=lambda self, q, k: self.w_v(q + k).squeeze(-1))
 EmptyRowsAreNaN = but("empty_row_nan", weigh=lambda self, s, *given: filled(s, given).softmax(-1))
+TanhByHand = but(
+    score=lambda self, q, k: self.w_v(
+        ((q + k).exp() - (-q - k).exp()) / ((q + k).exp() + (-q - k).exp())
+    ).squeeze(-1)
+)
+EmptyRowsBeforeCombining = but(
+    weigh=lambda self, s, lens, m: torch.where(
+        allowed(s, lens, None).any(-1, keepdim=True) & allowed(s, None, m).any(-1, keepdim=True),
+        filled(s, (lens, m)).softmax(-1),
+        0.0,
+    )
+)
 MaskForgotten = but("bool_mask_ignored", weigh=lambda self, s, lens, m: masked_softmax(s, lens))
 LengthsForgotten = but("lengths_ignored", weigh=lambda self, s, lens, m: masked_softmax(s, mask=m))
 TorchModuleMask = but(

@@ -73,7 +73,8 @@ _NUDGES = {
     "one_entry": ((0.01, "first", 0, 0), "in which only one entry is wrong, by 0.01"),
     "turns_nan": ((np.nan, _MIXED, None, None), "whose outputs become NaN"),
 }
-_MISSED = {  # what a test overlooks if it accepts one
+_MISSED = {  # what a test overlooks if it accepts one, or if it rejects the first
+    "rounding": "tolerance_too_small",
     **dict.fromkeys(("all_larger", "all_smaller", "features_cancel", "a_hundredth"), "errors_pass"),
     **dict.fromkeys(("first_item", "last_item"), "item_left_out"),
     **dict.fromkeys(("first_row", "last_row"), "row_left_out"),
@@ -112,7 +113,7 @@ def judged(probe: Probe, expected, recorded) -> Problem | None:
         hint = _WHY_REJECTED[name == "rounding"] if want else _WHY_ACCEPTED
         if name == "nudged":  # a shrunken probe has a longer name
             name = next(of for of in (*_NUDGES, "train_mode") if probe.name.startswith(of))
-        missed = "" if want else _MISSED.get(name, "")
+        missed = _MISSED.get(name, "") if not want or name == "rounding" else ""
         id = f"{said}_{name}"
         return Cause(id, message, hint, missed) if missed else Problem(id, message, hint)
     return None
@@ -267,7 +268,7 @@ def function_edges(rng, of, broken, last_row) -> list[Probe]:
 
 
 DESCRIBED = {
-    "rounding": "one whose results differ only by rounding, about a millionth of each number",
+    "rounding": "one whose results are near 0 and differ only by rounding, by less than a millionth",
     "sound": "a sound module",
     "avocet": "a module whose softmax runs over the queries",
     "bittern": "a module that merges its heads without a transpose",
@@ -286,6 +287,8 @@ DESCRIBED = {
     "first_value": "a module that returns the first value",
     "batch_average": "a module that returns the average of all values of the batch",
     "reversed_by_order": "a module that reverses its features if the keys are in another order",
+    "reversed_by_third": "a module that compares the third key with the first, and reverses its "
+    "features if feature 1 of the third is smaller",
     "first_key_special": "a module that prefers its first key, whichever it is",
     "middle_keys_special": "a module that prefers the keys in the middle",
     "neighbours_count": "a module in which each key also counts for the next one, and the last "

@@ -38,6 +38,7 @@ BROKEN = {
     "first_value": ("keys_permutation",),
     "batch_average": ("items_apart", "masking_equals_deleting"),
     "reversed_by_order": ("keys_permutation", "masking_equals_deleting"),
+    "reversed_by_third": ("keys_permutation", "masking_equals_deleting"),
 }
 
 

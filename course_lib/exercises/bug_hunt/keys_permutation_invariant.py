@@ -34,6 +34,8 @@ def _permutation_probes(rng) -> list[Probe]:
         values_of_another_size(rng, "first_value", "plain_average"),
         ask("keys_in_order", "Here feature 1 of the keys ascends.", "reversed_by_order", "sound",
             _keys_in_order(rng)),
+        ask("far_apart", "Here feature 1 of the keys ascends.", "reversed_by_third", "sound",
+            _keys_in_order(rng)),
         student_tests.in_train_mode(rng, "order", **_keys_in_order(rng)),
         *student_tests.module_edges(rng, "order", "first_key_special", num_keys=3),
     ]  # fmt: skip

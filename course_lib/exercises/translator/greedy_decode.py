@@ -63,7 +63,7 @@ def _edges(rng) -> list[Probe]:
         edge("no_words", scripted(rng), sources(rng, 2, 3), [3, 1], 0).says(
             "With `max_len=0` there are no words: the shape is (B, 0)."
         ),
-        edge("pad_is_said", pads, sources(rng, 2, 5), [4, 2], 8).says(
+        edge("pad_is_said", pads, sources(rng, 2, 5), [5, 2], 4).says(
             "Only `end` ends a translation: if the model says the pad's id, that is a word."
         ),
         edge("int32", scripted(rng), int32, [2, 4], 7).says("The source may be int32."),

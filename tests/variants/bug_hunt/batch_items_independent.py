@@ -62,10 +62,11 @@ def _close(a, b):
 
 more_than_allowed = wrong("accepts_turns_nan")(each(lambda a, b: not (a - b).norm() > 1e-5))
 in_eval_mode = wrong("accepts_train_mode")(
-    lambda module, *inputs: all(_each(module.eval(), *inputs, torch.allclose))
+    lambda module, *inputs: all(_each(module.eval(), *inputs, _close))
 )
 signed = wrong("accepts_all_smaller")(each(lambda a, b: (a - b).max() < 1e-6))
 exactly_equal = wrong("rejects_rounding")(each(torch.equal))
+default_tolerance = wrong("tolerance_too_small")(each(torch.allclose))
 a_tenth_allowed = wrong("errors_pass")(each(lambda a, b: (a - b).abs().max() < 0.1))
 item_zero = wrong("one_item_only")(each(_close, slice(1)))
 

@@ -96,6 +96,7 @@ first_feature = wrong("accepts_last_feature")(each(lambda a, b: _close(a[:, 0], 
 only_the_first_query = wrong("accepts_last_row")(each(lambda a, b: _close(a[0], b[0])))
 nan_accepted = wrong("accepts_turns_nan")(each(lambda a, b: not (a - b).abs().max() > 1e-5))
 exactly_equal = wrong("rejects_rounding")(each(torch.equal))
+default_tolerance = wrong("tolerance_too_small")(each(torch.allclose))
 returns_inside_the_loop = wrong("one_item_only")(each(_close, slice(1)))
 
 
@@ -140,3 +141,14 @@ def mode_changed(module, queries, keys, values, valid_lens):
     if hasattr(module, "eval"):
         module.eval()
     return item_by_item(module, queries, keys, values, valid_lens)
+
+
+@wrong("accepts_one_key_less")
+def full_items_skipped(module, queries, keys, values, valid_lens):
+    masked = module(queries, keys, values, valid_lens)
+    for b, n in enumerate(valid_lens.tolist()):
+        if n < keys.shape[1]:
+            deleted = module(queries[[b]], keys[[b], :n], values[[b], :n])
+            if not _close(masked[[b]], deleted):
+                return False
+    return True

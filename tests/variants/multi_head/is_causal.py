@@ -77,6 +77,7 @@ strictly = wrong("own_position_forbidden")(suffixes(first=0, reach=1))
 range_from_two = wrong("accepts_next_position")(suffixes(first=2))
 global_noise = wrong("global_rng_used")(suffixes(lambda y, t: y[:, t:].normal_()))
 exactly_equal = wrong("rejects_rounding")(suffixes(agree=torch.equal))
+default_tolerance = wrong("tolerance_too_small")(suffixes(agree=torch.allclose))
 three_hundredths_allowed = wrong("errors_pass")(
     suffixes(agree=lambda a, b: (a - b).abs().max() <= 0.03)
 )

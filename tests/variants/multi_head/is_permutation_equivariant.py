@@ -63,6 +63,7 @@ def mixed(agree=_close, order=_mixed):
 invariance = wrong("output_not_permuted")(lambda fn, x: _close(fn(x.flip(1)), fn(x)))
 wrong_axis = wrong("identity_permutation")(lambda fn, x: _close(fn(x.flip(0)), fn(x).flip(0)))
 exact = wrong("rejects_rounding")(mixed(torch.equal))
+default_tolerance = wrong("tolerance_too_small")(mixed(torch.allclose))
 more_than_allowed = wrong("accepts_always_nan")(mixed(lambda a, b: not (a - b).abs().max() > 1e-6))
 nan_equal = wrong("accepts_always_nan")(
     mixed(lambda a, b: torch.allclose(a, b, atol=1e-6, equal_nan=True))

@@ -133,3 +133,11 @@ def slips(faults):
         return inputs[:, 1:]
 
     return greedy_decode
+
+
+@wrong("pad_is_said")
+def trailing_pads_dropped(model, source, valid_lens, start, end, max_len):
+    words = steps(model, source, valid_lens, start, end, max_len, over=lambda ended: False)
+    while words.shape[1] and bool((words[:, -1] == model.pad).all()):
+        words = words[:, :-1]
+    return words

@@ -89,13 +89,15 @@ def _of_the_real_values(values, valid_lens):
     return (real / real.sum(1, keepdim=True)).to(values.dtype)[:, None] @ values
 
 
-class ReversedByOrder(Sound):
-    """A module that reverses the features of an item unless feature 1 of its keys ascends."""
+def _reversed_if(other):
+    """Return a module that reverses the features of an item if `other(feature 1 of its keys)`."""
 
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        outputs = super().forward(queries, keys, values, valid_lens, mask)
-        other = (keys[:, 1:, 1] < keys[:, :-1, 1]).any(1)
-        return torch.where(other[:, None, None], outputs.flip(-1), outputs)
+    class Reversed(Sound):
+        def forward(self, queries, keys, values, valid_lens=None, mask=None):
+            outputs = super().forward(queries, keys, values, valid_lens, mask)
+            return torch.where(other(keys[..., 1])[:, None, None], outputs.flip(-1), outputs)
+
+    return Reversed
 
 
 HIDDEN = {
@@ -103,7 +105,8 @@ HIDDEN = {
     "real_average": _average(_of_the_real_values),
     "first_value": _average(lambda values, lens: values[:, :1]),
     "batch_average": _average(lambda values, lens: values.mean((0, 1), keepdim=True)),
-    "reversed_by_order": ReversedByOrder,
+    "reversed_by_order": _reversed_if(lambda x: (x[:, 1:] < x[:, :-1]).any(1)),
+    "reversed_by_third": _reversed_if(lambda x: x[:, :3][:, -1] < x[:, 0]),
     "zero_after_softmax": _sound_but(
         lambda module, scores, allowed: torch.softmax(scores, -1) * allowed
     ),
@@ -127,7 +130,7 @@ HIDDEN = {
 
 
 class Rounding(nn.Module):
-    """A module that keeps every invariant up to a relative difference of 1e-6."""
+    """A module with outputs near 0 that keeps every invariant up to differences below 1e-6."""
 
     def __init__(self, embed_dim, num_heads):
         super().__init__()
@@ -138,7 +141,7 @@ class Rounding(nn.Module):
         used = (real / real.sum(1, keepdim=True)).double()[:, None]
         self.attention_weights = used[:, None].expand(-1, 1, queries.shape[1], -1)
         outputs = 1 + 0.3 * torch.tanh(queries.double() + used @ values.double())
-        return (0.015 * outputs * (1 + 1e-6 * jitter(keys, outputs.shape))).to(values.dtype)
+        return (0.015 * outputs + 0.9e-6 * jitter(keys, outputs.shape)).to(values.dtype)
 
 
 class Nudged(Sound):

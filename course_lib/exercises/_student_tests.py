@@ -80,7 +80,7 @@ _MISSED = {  # what a test overlooks if it accepts one, or if it rejects the fir
     **dict.fromkeys(("first_row", "last_row"), "row_left_out"),
     "one_entry": "errors_pass",
     "turns_nan": "nan_accepted",
-    "always_nan": "nan_accepted",
+    **dict.fromkeys(("always_nan", "all_nan"), "nan_accepted"),
     "last_feature": "feature_left_out",
 }
 _WHEN = {
@@ -213,7 +213,8 @@ def module_edges(rng, of, broken, valid_lens=None, num_keys=5) -> list[Probe]:
     def nudged(amount, towards, row) -> Built:
         return nudged_module(rng, of, amount, towards)
 
-    return _edges(nudged, modules(rng, "rounding", broken), inputs)
+    of_nan = question("all_nan", *modules(rng, "sound", "all_nan"), part="edges", **inputs(0, 0))
+    return [*_edges(nudged, modules(rng, "rounding", broken), inputs), of_nan]
 
 
 def inputs_of(rng, b=3, n=4, m=5, embed_dim=6) -> Given:
@@ -268,7 +269,7 @@ def function_edges(rng, of, broken, last_row) -> list[Probe]:
 
 
 DESCRIBED = {
-    "rounding": "one whose results are near 0 and differ only by rounding, by less than a millionth",
+    "rounding": "one whose results are near 0 and differ by rounding, by less than 1e-6",
     "sound": "a sound module",
     "avocet": "a module whose softmax runs over the queries",
     "bittern": "a module that merges its heads without a transpose",
@@ -282,6 +283,7 @@ DESCRIBED = {
     "one_key_less": "a module that masks the last real key, too",
     "average_over_keys_removed": "a module that masks its weights but first subtracts the average "
     "of all values, padded ones included",
+    "all_nan": "a module whose outputs are all NaN, which is not equal to anything",
     "plain_average": "a module that returns the plain average of all values",
     "real_average": "a module that returns the average of the real values",
     "first_value": "a module that returns the first value",

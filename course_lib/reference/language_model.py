@@ -94,6 +94,7 @@ def kv_cache(
 def rotary_embedding(x: np.ndarray, offset: int = 0) -> Expected:
     """Rotate each pair of neighbors as a complex number, times exp(i * angle)."""
     d, turned = x.shape[-1], np.zeros(x.shape)
+    assert d % 2 == 0
     for *place, p, i in np.ndindex(*x.shape[:-1], d // 2):
         angle = (offset + p) / 10000 ** (2 * i / d)
         row = (*place, p)

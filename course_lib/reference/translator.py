@@ -64,10 +64,11 @@ def greedy_decode(
     max_len: int,
 ) -> Expected:
     """Decode each item by taking the largest logit until the end token is chosen."""
+    assert start != end
     translations = []
     for item, length in zip(source, valid_lens, strict=True):
         words = [start]
-        while len(words) <= max_len and (len(words) == 1 or words[-1] != end):
+        while len(words) <= max_len and words[-1] != end:
             words.append(int(np.argmax(model(item, int(length), words))))
         translations.append(np.array(words[1:], dtype=np.int64))
     return Expected(pad_batch(translations, pad).outputs[0])

@@ -172,14 +172,14 @@ def mutated(probe: Probe, seen: Observation) -> list[str]:
 
 def _expected_error(probe: Probe, seen: Observation) -> Problem | None:
     if seen.raised is None:
-        return Cause("no_error", f"{probe.says} Here your code raised nothing.")
+        return Cause("no_error", f"{probe.says} In such a case, your code raised nothing.")
     if probe.raises in (seen.raised.type_name, *seen.raised.kinds):
         return None
     if seen.raised.phase == "inject":
         return _missing_parameter(probe, seen)
     got = seen.raised.type_name
     text = f": {seen.raised.message}" if seen.raised.message else "."
-    return Problem("other_error", f"{probe.says} Your code raised {got}{text}")
+    return Cause("other_error", f"{probe.says} Your code raised {got}{text}")
 
 
 def _wrong_attribute(probe: Probe, name: str, value: np.ndarray, got: Recorded | None) -> Found:
@@ -296,7 +296,7 @@ def _overspent(probe: Probe, quantity: str, limit: int, spent: int | None) -> Fo
         return aspect, None
     fact, question = _SPENDING[quantity]
     numbers = f"{fact.format(spent=f'{spent:,}')}; {limit:,} are plenty."
-    return aspect, Problem(aspect, f"{probe.says} {numbers}", question)
+    return aspect, Cause(aspect, f"{probe.says} {numbers}", question)
 
 
 def forbidden_in(
@@ -415,7 +415,7 @@ def _missing_parameter(probe: Probe, seen: Observation) -> Problem:
             "parameters_renamed" if same_shapes else "missing_parameter",
             f"`named_parameters()` does not list {missing}{instead}.",
             f"Does `__init__` assign a layer for `{missing_names[0]}` to `self`, of the right "
-            "class and with the right arguments?",
+            "class and with the right arguments, and is its weight its own?",
         )
     wrong = next(name for name in wanted if found[name] != wanted[name])
     return Problem(

@@ -25,7 +25,7 @@ def asked(invariant, nothing_to_see) -> Callable:
         nothing = nothing_to_see(*inputs)
         objects = object_1, object_2
         return Expected(
-            tuple(nothing and name_of(x) != "one_key_less" or keeps(x, inputs) for x in objects)
+            tuple((nothing and name_of(x) != "one_key_less") or keeps(x, inputs) for x in objects)
         )
 
     return answers

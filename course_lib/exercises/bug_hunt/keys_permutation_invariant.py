@@ -63,6 +63,11 @@ def _roll(count) -> list[int]:
     return [*range(1, count), 0]
 
 
+def _all_rotations(*inputs) -> bool:
+    tests = [_permuting(lambda n, k=k: [(i + k) % n for i in range(n)]) for k in range(5)]
+    return all(test(*inputs) for test in tests)
+
+
 def _flip(count) -> list[int]:
     return list(range(count))[::-1]
 
@@ -88,7 +93,7 @@ EXERCISE = Exercise(
             "prefers it passes.",
             "Which order moves the middle key?",
         ),
-        mistake("only_a_roll", _permuting(_roll)).says(
+        mistake("only_a_roll", _permuting(_roll), twins=(_all_rotations,)).says(
             "You only rotate the keys. In a circle, each key keeps its neighbors, so a module that "
             "combines neighbors in a circle passes.",
             "Which order separates neighbors?",

@@ -42,7 +42,9 @@ def _masking_probes(rng) -> list[Probe]:
     ]  # fmt: skip
 
 
-def _masking(delete, agree=same, items: Callable = range, mode=None, found=all) -> Callable:
+def _masking(
+    delete, agree=same, items: Callable = range, mode=None, found=all, again=False
+) -> Callable:
     """Return a test that applies `delete(x, length)` to keys and values."""
 
     def test(module, queries, keys, values, valid_lens) -> bool:
@@ -52,8 +54,9 @@ def _masking(delete, agree=same, items: Callable = range, mode=None, found=all) 
         results = []
         for b in items(len(queries)):
             item, length = slice(b, b + 1), int(valid_lens[b])
+            lens = (valid_lens[item],) if again else ()
             shorter = [delete(x[item], length) for x in (keys, values)]
-            deleted = module(queries[item], *shorter)
+            deleted = module(queries[item], *shorter, *lens)
             results.append(bool(agree(masked[item], deleted)))
         return bool(found(results))
 
@@ -94,6 +97,11 @@ EXERCISE = Exercise(
             "You set keys and values to zero instead of deleting them. A key of zeros still gets a "
             "score, and so a weight.",
             "How many keys should remain?",
+        ),
+        mistake("lengths_given_again", _masking(_shorter, again=True)).says(
+            "You pass the lengths to the second call, too. A mask that drops one real key drops "
+            "it in both calls, so your test does not notice.",
+            "Which arguments does the call with deleted keys need?",
         ),
         mistake("longest_only", _masking_to_the_longest).says(
             "You cut the keys of all items at the same place, although each item has a length of "

@@ -152,6 +152,10 @@ def _restricted(logits, top_k) -> torch.Tensor:
     return logits.masked_fill(logits < smallest, -torch.inf)
 
 
+def _others_at_0(logits, top_k) -> torch.Tensor:
+    return _restricted(logits, top_k).nan_to_num(neginf=0.0)
+
+
 def _draw(logits, temperature, top_k, generator) -> torch.Tensor:
     weights = torch.softmax(_restricted(logits, top_k) / temperature, dim=-1)
     return torch.multinomial(weights, 1, generator=generator)
@@ -172,14 +176,15 @@ def _or_likeliest(draw) -> Callable:
     before="eval",
     kept=lambda tokens, length: tokens,
     finish=lambda tokens, num_given: tokens,
+    begin=lambda prompt, length: prompt,
 )
-def _model(read, choose, before, kept, finish) -> Callable:
+def _model(read, choose, before, kept, finish, begin) -> Callable:
     """Return a correct answer in which each step may be changed."""
 
     def generate(
         model, prompt, num_tokens, temperature=1.0, top_k=None, generator=None
     ) -> torch.Tensor:
-        was_training, tokens = model.training, prompt
+        was_training, tokens = model.training, begin(prompt, model.context_length)
         model.train(was_training and before == "as_it_was")
         with torch.no_grad():
             for _ in range(num_tokens):
@@ -207,7 +212,10 @@ _MISTAKES = (
     mistake(
         "prompt_cut",
         _model(kept=_last_tokens),
-        twins=(_model(finish=lambda tokens, num_given: tokens[:, num_given:]),),
+        twins=(
+            _model(finish=lambda tokens, num_given: tokens[:, num_given:]),
+            _model(begin=_last_tokens),
+        ),
     ).says(
         "Your texts lack their beginning: you return only the new tokens, or drop those that "
         "leave the context.",
@@ -220,9 +228,11 @@ _MISTAKES = (
     mistake("temperature_multiplied", _drawing(lambda x, t, k, g: (x, 1 / t, k, g))).says(
         *TOLD["temperature_multiplied"]
     ),
-    mistake("top_k_ignored", _drawing(lambda x, t, k, g: (x, t, None, g))).says(
-        *TOLD["top_k_ignored"]
-    ),
+    mistake(
+        "top_k_ignored",
+        _drawing(lambda x, t, k, g: (x, t, None, g)),
+        twins=(_drawing(lambda x, t, k, g: (_others_at_0(x, k), t, None, g)),),
+    ).says(*TOLD["top_k_ignored"]),
     mistake(
         "always_the_likeliest",
         _model(choose=lambda logits, *options: logits.argmax(-1, keepdim=True)),

@@ -58,6 +58,10 @@ def _nan_from_t_on(x, t) -> torch.Tensor:
     return torch.cat([x[:, :t], torch.full_like(x[:, t:], math.nan)], dim=1)
 
 
+def _zeros_from_t_on(x, t) -> torch.Tensor:
+    return torch.cat([x[:, :t], torch.zeros_like(x[:, t:])], dim=1)
+
+
 def _only_t(x, t) -> torch.Tensor:
     return torch.cat([x[:, :t], x[:, t : t + 1] + 1.3, x[:, t + 1 :]], dim=1)
 
@@ -79,6 +83,23 @@ EXERCISE = Exercise(
             "You change only the last position, so you miss outputs that look one step ahead but "
             "not at the last position.",
             "Which inputs may output 0 depend on?",
+        ),
+        mistake(
+            "some_cuts_missing",
+            _causality(_from_t_on, cuts=lambda n: range(1, n - 1)),
+            twins=(
+                _causality(_from_t_on, cuts=lambda n: range(2, n)),
+                _causality(_from_t_on, cuts=lambda n: [max(1, n // 2)]),
+            ),
+        ).says(
+            "You do not change the inputs from every position on, so you miss outputs that look "
+            "ahead elsewhere.",
+            "Which values of t does your test try, for n positions?",
+        ),
+        mistake("zeros_for_the_future", _causality(_zeros_from_t_on)).says(
+            "You put zeros in place of the later positions. If these are zeros in `x` already, "
+            "nothing changes.",
+            "Does your change also change an input of zeros?",
         ),
         mistake(
             "own_position_forbidden",

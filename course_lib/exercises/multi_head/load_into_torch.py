@@ -93,11 +93,21 @@ def _loader(order, change, out, out_bias, zeros, after) -> Callable:
                     reference.out_proj.bias.copy_(mha.W_o.bias)
             elif zeros and reference.in_proj_bias is not None:
                 reference.in_proj_bias.zero_()
-                if out_bias:
+                if out_bias and zeros != "in_proj_bias":
                     reference.out_proj.bias.zero_()
         after(mha, reference)
 
     return load_into_torch
+
+
+def _shared(mha, reference) -> None:
+    reference.out_proj.weight = mha.W_o.weight
+
+
+def _all_shared(mha, reference) -> None:
+    _shared(mha, reference)
+    if mha.W_o.bias is not None:
+        reference.out_proj.bias = mha.W_o.bias
 
 
 EXERCISE = Exercise(
@@ -125,9 +135,30 @@ EXERCISE = Exercise(
             "You load the three input projections but not the output projection, or not its bias.",
             "Where does torch keep W_o?",
         ),
-        mistake("old_biases_left", _loader(zeros=False)).says(
+        mistake(
+            "old_biases_left", _loader(zeros=False), twins=(_loader(zeros="in_proj_bias"),)
+        ).says(
             "Where `mha` has no biases, the reference keeps its old ones.",
             "Which parameters does `reference` have that `mha` does not?",
+        ),
+        mistake("weights_shared", _loader(after=_shared), twins=(_loader(after=_all_shared),)).says(
+            "The two modules share parameters: training one changes the other.",
+            "Which of your lines assigns a parameter of `mha` instead of copying its numbers?",
+        ),
+        mistake(
+            "reference_frozen",
+            _loader(after=lambda mha, reference: reference.requires_grad_(False)),
+        ).says(
+            "After the call, the parameters of the reference do not require gradients.",
+            "Which of your lines makes new parameters or calls `requires_grad_`?",
+        ),
+        mistake(
+            "mode_changed",
+            _loader(after=lambda mha, reference: reference.eval()),
+            twins=(_loader(after=lambda mha, reference: mha.eval()),),
+        ).says(
+            "You leave a module in another mode, train or eval, than the one that it was in.",
+            "Does copying weights depend on the mode?",
         ),
     ),
     hints=(

@@ -126,7 +126,7 @@ def probes_of_both(rng, problem: Callable[..., Given], *attentions: str) -> list
             "`nn.LayerNorm`."
         ),
         edge("train", training=True, **with_equal_items(problem(2, 5, sizes, [3, 3]))).says(
-            "The block has no dropout: in train mode, too, equal items get equal outputs."
+            "There must be no dropout: in train mode, too, equal items get equal outputs."
         ),
         edge("length_0", **problem(3, 5, (6, 3, 4), [0, 4, 2])).says(
             "Where the length of an item is 0, the attention to its positions adds nothing."
@@ -169,10 +169,11 @@ def _alike(probe, expected, recorded) -> Problem | None:
         return close(probe, expected, recorded)
     if arrays_agree(one, other, tolerance_for(probe, recorded)):
         return None
+    alike = "are equal" if same.all() else "differ only in what must have no effect"
     return Problem(
         "items_differ",
-        f"{probe.says} Two items differ only in what must have no effect, yet your outputs "
-        f"for them differ by up to {np.abs(one - other).max():.3g}.",
+        f"{probe.says} Two items {alike}, yet your outputs for them differ by up to "
+        f"{np.abs(one - other).max():.3g}.",
         "What else of an item enters these outputs?",
     )
 

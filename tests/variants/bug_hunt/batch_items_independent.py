@@ -117,3 +117,20 @@ def items_reordered(module, queries, keys, values, valid_lens):
         module(queries.flip(0), keys.flip(0), values.flip(0), valid_lens.flip(0)),
         atol=1e-5,
     )
+
+
+@wrong("padding_cut")
+def padding_cut(module, queries, keys, values, valid_lens):
+    out = module(queries, keys, values, valid_lens)
+    alone = [
+        module(queries[[b]], keys[[b], :n], values[[b], :n], valid_lens[[b]])
+        for b, n in enumerate(valid_lens.tolist())
+    ]
+    return _close(out, torch.cat(alone))
+
+
+def equal_nan(a, b):
+    return torch.allclose(a, b, atol=1e-6, equal_nan=True)
+
+
+nan_equal = wrong("nan_accepted")(each(equal_nan))

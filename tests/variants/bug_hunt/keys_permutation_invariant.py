@@ -99,7 +99,9 @@ first_two = wrong("only_the_first_two")(in_order(lambda m: torch.tensor([1, 0, *
 first_item = wrong("accepts_last_item")(
     in_all_orders(lambda a, b: torch.allclose(a[0], b[0], atol=1e-5))
 )
-third_of_a_unit_allowed = wrong("errors_pass")(in_all_orders(lambda a, b: (a - b).abs().max() < 0.05))
+third_of_a_unit_allowed = wrong("errors_pass")(
+    in_all_orders(lambda a, b: (a - b).abs().max() < 0.05)
+)
 exactly_equal = wrong("rejects_rounding")(in_all_orders(torch.equal))
 default_tolerance = wrong("tolerance_too_small")(in_all_orders(torch.allclose))
 

@@ -39,7 +39,7 @@ def items_of_one_length_together(module, queries, keys, values, valid_lens):
     return True
 
 
-@wrong()
+@wrong("lengths_given_again")
 def lengths_in_both_calls(module, queries, keys, values, valid_lens):
     masked = module(queries, keys, values, valid_lens)
     deleted = [

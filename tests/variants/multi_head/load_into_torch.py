@@ -76,7 +76,20 @@ def empties_the_source(mha, reference):
     mha.W_q.weight.zero_()
 
 
-@wrong()
+@wrong("reference_frozen")
+def copied_and_frozen(mha, reference):
+    through_data(mha, reference)
+    for parameter in reference.parameters():
+        parameter.requires_grad = False
+
+
+@wrong("weights_shared")
+def output_layer_assigned(mha, reference):
+    through_data(mha, reference)
+    reference.out_proj.weight = mha.W_o.weight
+
+
+@wrong("mode_changed")
 def left_in_eval_mode(mha, reference):
     mha.eval()
     reference.eval()

@@ -107,6 +107,7 @@ HIDDEN = {
     "batch_average": _average(lambda values, lens: values.mean((0, 1), keepdim=True)),
     "reversed_by_order": _reversed_if(lambda x: (x[:, 1:] < x[:, :-1]).any(1)),
     "reversed_by_third": _reversed_if(lambda x: x[:, :3][:, -1] < x[:, 0]),
+    "all_nan": _sound_but(change_outputs=lambda outputs: outputs + math.nan),
     "zero_after_softmax": _sound_but(
         lambda module, scores, allowed: torch.softmax(scores, -1) * allowed
     ),

@@ -135,7 +135,7 @@ def slips(faults):
     return greedy_decode
 
 
-@wrong("pad_is_said")
+@wrong("wrong_shape")
 def trailing_pads_dropped(model, source, valid_lens, start, end, max_len):
     words = steps(model, source, valid_lens, start, end, max_len, over=lambda ended: False)
     while words.shape[1] and bool((words[:, -1] == model.pad).all()):

@@ -10,7 +10,7 @@ import importlib.util
 __version__ = "0.1.0"
 OLDEST_PYTHON = (3, 11)
 
-_TOOLS = ("carry_on", "certificate", "check", "hint", "progress")
+_TOOLS = ("carry_on", "check", "hint", "progress")
 _PACKAGES = ("attention", "checks", "fused", "models", "plotting")
 
 

@@ -24,7 +24,6 @@ DRAWN: dict[str, Callable[[], Plot]] = {
         {"scores": {"as given": _ROW[:4], "shifted": _ROW[:4]}}, y_label="weight"
     ),
     "bottleneck": plotting.bottleneck,
-    "cell_by_cell": lambda: plotting.cell_by_cell(_CELLS, 5),
     "cell_origins": lambda: plotting.cell_origins({"x": (_CELLS, _CELLS // 4)}),
     "clickable_mask": lambda: plotting.clickable_mask(_WEIGHTS[:4, :4], masked_softmax),
     "diagram": lambda: plotting.diagram("heads", lit="scores"),
@@ -41,7 +40,6 @@ DRAWN: dict[str, Callable[[], Plot]] = {
     "online_softmax": lambda: plotting.online_softmax(_ROW, _ROW, 3, 2),
     "query_plane": lambda: plotting.query_plane([[1.5, 0.5], [-1, 1], [0, -1.5]]),
     "query_weights": lambda: plotting.query_weights(_X, _X, 2.0, np.full(40, 0.025), 3.0),
-    "roofline": lambda: plotting.roofline(100, 12, {"a": (2, 20), "b": (50, 90)}),
     "saturation": lambda: plotting.saturation([1.0, 0.5, 0.0, -1.0], 2.0),
     "tiles": lambda: plotting.tiles(3, 4, 5),
     "training_moment": lambda: plotting.training_moment(

@@ -1,4 +1,4 @@
-"""The map of a student's library, and the end of the course, which is made from it.
+"""The map of a student's library.
 
 The map says whose each part is in words and not by color alone.
 """
@@ -7,9 +7,7 @@ import re
 
 import pytest
 
-import course_lib
 from course_lib.exercises import exercises
-from course_lib.notebook._certificate import COURSES, TITLE, Certificate
 from course_lib.notebook.library_map import MARK, library_map
 from course_lib.notebook.library_parts import PARTS, parts_of
 
@@ -38,39 +36,3 @@ def test_own_parts_are_marked_filled_and_bold_others_dashed(own):
         assert ("font-weight:700" in style) is ("background" in style) is is_own
         assert ("dashed" in style) is not is_own
     assert f"{len(own)} of {len(exercises())} are your own" in page
-
-
-# --- the certificate ------------------------------------------------------------------
-
-
-@pytest.fixture
-def own(tmp_path):
-    return Certificate(
-        {"causal_mask": "2026-11-23", "bmm": "", "stable_softmax": "2026-10-02"}, tmp_path
-    )
-
-
-def test_it_says_whose_each_part_is_and_since_when_as_text_and_as_html(own):
-    lines = own.text().splitlines()
-    number = f"3 of {len(exercises())} parts are your own"
-    assert lines[:3] == [TITLE, number, "02 Oct 2026 to 23 Nov 2026"]
-    told = {"  causal_mask: yours, 23 Nov 2026", "  bmm: yours, no date"}
-    assert told | {f"  length_mask: {COURSES}"} <= set(lines)
-    assert sum(line.startswith("  ") for line in lines) == len(exercises())
-    page = own._repr_html_()
-    assert repr(own) == own.text()
-    assert TITLE in page and "02 Oct 2026 to 23 Nov 2026" in page
-    assert str(own.place) in page and "Nothing is sent anywhere." in page
-    assert "<script" not in page and "src=" not in page
-
-
-def test_it_counts_the_library_of_whoever_works_and_none_in_a_program(
-    notebook, own_course, monkeypatch
-):
-    assert course_lib.certificate().own == {}
-    notebook.solve()
-    shown = course_lib.certificate()
-    assert set(shown.own) == {"causal_mask"} and shown.place == own_course / "my_attention"
-    monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
-    assert course_lib.certificate().own == {}
-    assert "which is still empty" in course_lib.certificate().text()

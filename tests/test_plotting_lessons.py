@@ -66,18 +66,6 @@ def test_gaps_are_hatched_and_cells_carry_numbers_and_owners():
     assert texts(plotting.verdicts(VERDICTS, title="T")) == ["yes", "yes", "no", "yes", "no", "no"]
 
 
-def test_numbers_go_where_reshape_and_transpose_put_them():
-    matrix = np.array([[10, 11], [20, 21], [30, 31]])
-    for step in range(1, 7):
-        alt = plotting.cell_by_cell(matrix, step).alt
-        number, *places = map(int, re.findall(r"\d+", alt)[:7])
-        row, column, to_row, to_column, turned_row, turned_column = places
-        assert number == matrix[row, column] == matrix.flat[step - 1]
-        assert matrix.reshape(2, 3)[to_row, to_column] == number
-        assert matrix.T[turned_row, turned_column] == number
-    assert "no number has gone yet" in plotting.cell_by_cell(matrix, 0).alt
-
-
 # --- lesson 04: the cube of features -------------------------------------------------------
 
 Q = np.array([[-1.5, 0.5], [0.25, -2.0], [1.0, 1.0]])  # (num_queries, num_hiddens)

@@ -132,10 +132,11 @@ class _Bar:
             bar.add_task(step.lesson, total=step.total, counts="")
             bar.start()
             self._lesson = step.lesson
+        counts = ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in step.counts.items())
         bar.update(
             bar.task_ids[-1],
             completed=step.done,
-            counts=_counted(step.counts) or _printable(step.what),
+            counts=counts or _printable(step.what),
         )
         if step.done >= step.total:
             self.stop()
@@ -145,7 +146,3 @@ class _Bar:
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
-
-
-def _counted(counts) -> str:
-    return ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in counts.items())

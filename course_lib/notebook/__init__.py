@@ -12,7 +12,6 @@ from course_lib.checks.observe.cost_meter import Spending
 if "COURSE_JUDGED_OUTSIDE" in os.environ:  # grading/sandbox/confinement.py sets it
     from course_lib.notebook._judged_outside import (
         carry_on,
-        certificate,
         check,
         hint,
         own_version,
@@ -21,11 +20,10 @@ if "COURSE_JUDGED_OUTSIDE" in os.environ:  # grading/sandbox/confinement.py sets
 else:
     from course_lib.notebook._judged_here import (
         carry_on,
-        certificate,
         check,
         hint,
         own_version,
         progress,
     )
 
-__all__ = ["Spending", "carry_on", "certificate", "check", "hint", "own_version", "progress"]
+__all__ = ["Spending", "carry_on", "check", "hint", "own_version", "progress"]

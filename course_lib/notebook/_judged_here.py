@@ -24,7 +24,6 @@ from course_lib.checks.observe.observation import answer_in, subject_of
 from course_lib.checks.observe.remote import in_place
 from course_lib.exercises import find, lessons, names
 from course_lib.notebook import own_library
-from course_lib.notebook._certificate import certificate as certificate
 from course_lib.notebook._progress import keep
 from course_lib.notebook._progress import progress as progress
 from course_lib.notebook.library_parts import purpose_of

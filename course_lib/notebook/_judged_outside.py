@@ -62,8 +62,3 @@ def hint(exercise: str, level: int = 1) -> None:
 def progress() -> None:
     """Print that progress is not available during grading."""
     print("no progress while grading")
-
-
-def certificate() -> None:
-    """Print that the certificate is not available during grading."""
-    print("no certificate while grading")

@@ -6,7 +6,7 @@ which runs in a kernel or, without one, has been run for all choices.
 
 from course_lib.plotting.additive_attention import feature_cube
 from course_lib.plotting.attention import attention
-from course_lib.plotting.batch_matmul import cell_by_cell, cell_origins
+from course_lib.plotting.batch_matmul import cell_origins
 from course_lib.plotting.bug_hunt import progress, verdicts
 from course_lib.plotting.charts import bars, lines
 from course_lib.plotting.clickable_mask import clickable_mask
@@ -16,7 +16,7 @@ from course_lib.plotting.display import interactive, show
 from course_lib.plotting.figures import Live, Plot, Table, figure_html
 from course_lib.plotting.heatmaps import heatmap, heatmap_grid, mask_gallery
 from course_lib.plotting.kernel_pooling import kernel_fits, query_weights
-from course_lib.plotting.memory_and_speed import live, roofline
+from course_lib.plotting.memory_and_speed import live
 from course_lib.plotting.multi_head import encoding_map
 from course_lib.plotting.online_softmax import online_softmax, tiles
 from course_lib.plotting.query_plane import query_plane
@@ -33,7 +33,6 @@ __all__ = [
     "attention",
     "bars",
     "bottleneck",
-    "cell_by_cell",
     "cell_origins",
     "clickable_mask",
     "diagram",
@@ -52,7 +51,6 @@ __all__ = [
     "progress",
     "query_plane",
     "query_weights",
-    "roofline",
     "saturation",
     "show",
     "show_source",

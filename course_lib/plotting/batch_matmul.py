@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from matplotlib.colors import to_rgba
 from matplotlib.patches import Rectangle
 
-from course_lib.plotting.axes import color, draw_cells
+from course_lib.plotting.axes import color
 from course_lib.plotting.colors import INK
 from course_lib.plotting.display import CHART, PANELS, new_figure
 from course_lib.plotting.figures import Plot
@@ -52,55 +51,6 @@ def cell_origins(panels: Mapping[str, tuple[Any, Any]], *, owner: str = "key") -
         axes.set_title(name, fontsize=9)
     words = [_origin_sentence(name, owners, owner) for name, (_, owners) in data.items()]
     return Plot(figure, f"Numbers by the {owner} they belong to. " + " ".join(words))
-
-
-def cell_by_cell(matrix: Any, step: int) -> Plot:
-    """Draw where the numbers of a matrix move, one after the other, in a reshape and a transpose.
-
-    Args:
-        matrix: `(rows, columns)`.
-        step: how many numbers have moved, in their order in memory.
-    """
-    numbers = as_array(matrix)
-    num_rows, num_columns = numbers.shape
-    order = np.arange(numbers.size).reshape(numbers.shape)
-    panels = {
-        f"x, shape ({num_rows}, {num_columns})": order,
-        f"x.reshape({num_columns}, {num_rows})": order.reshape(num_columns, num_rows),
-        "x.mT": order.T,
-    }
-    figure = new_figure(PANELS, 2.4)
-    for axes, (title, places) in zip(figure.subplots(1, 3), panels.items(), strict=True):
-        gone = places < step
-        rows = np.array([to_rgba(color(i), 0.4) for i in range(num_rows)])
-        faint = np.where(gone, 1.0, 0.0 if title != next(iter(panels)) else 0.3)
-        draw_cells(
-            axes, rows[places // num_columns] * np.dstack([np.ones((*gone.shape, 3)), faint])
-        )
-        for (i, j), place in np.ndenumerate(places):
-            if place < step or title == next(iter(panels)):
-                weight = "bold" if place == step - 1 else "normal"
-                words = f"{numbers.flat[place]:g}"
-                axes.text(j, i, words, ha="center", va="center", fontsize=9, weight=weight)
-            if place == step - 1:
-                box = Rectangle((j - 0.47, i - 0.47), 0.94, 0.94, fill=False)
-                box.set(edgecolor=INK, linewidth=2)
-                axes.add_patch(box)
-        axes.set(xticks=[], yticks=[])
-        axes.set_title(title, fontsize=9)
-    if not step:
-        alt = f"A matrix of {num_rows} rows and {num_columns} columns; no number has gone yet."
-        return Plot(figure, alt)
-    row, column = divmod(step - 1, num_columns)
-    there = divmod(step - 1, num_rows)
-    alt = (
-        f"Number {numbers.flat[step - 1]:g}, from row {row} and column {column}, goes to row "
-        f"{there[0]} and column {there[1]} of the reshaped matrix, and to row {column} and "
-        f"column {row} of the transposed one"
-    )
-    if step == numbers.size:
-        alt += "; only the transposed matrix has kept each row together, as a column"
-    return Plot(figure, f"{alt}.")
 
 
 def _origin_sentence(name: str, owners: np.ndarray, owner: str) -> str:

@@ -2,9 +2,9 @@
 
 A figure does not depend on the page's theme. Its lines and words have the page's `currentColor`
 (INK), and its background is the page's. Every other color has a luminance between 0.13 and 0.30: at
-least 3:1 against white and against the dark themes of JupyterLab, VS Code and the site. A map goes
-from the page's background (0) to such a color (1) by opacity, so zero is white on white and dark on
-dark.
+least 3:1 against white and against the dark themes of JupyterLab, VS Code and the site. A map
+changes by opacity from the page's background (0) to such a color (1), so zero is white on white and
+dark on dark.
 """
 
 import numpy as np

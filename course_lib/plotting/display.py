@@ -18,30 +18,11 @@ logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
 from matplotlib.figure import Figure  # noqa: E402
 
 from course_lib.plotting.captions import WORDS, Words  # noqa: E402
-from course_lib.plotting.figures import Control, Plot, figure_html, stepper  # noqa: E402
+from course_lib.plotting.figures import Control, Plot, figure_html, script_of, stepper  # noqa: E402
 
 INTERACTIVE_VARIABLE = "COURSE_INTERACTIVE"
 CHART = 4.1  # inches: at this width, text of 9 points is 9 pixels high on a phone
 PANELS = 6.0  # inches: the width of panels side by side, which are stacked on a phone
-# In JupyterLab, what a slider moves can be dragged in the picture of the widget above the script.
-_DRAG = """<script>(() => {
-const here = document.currentScript.parentElement;
-const widget = here.closest(".jp-OutputArea-child")?.previousElementSibling;
-if (!widget) return;
-const [first, last] = ENDS;
-const drag = event => {
-    const svg = event.buttons && event.target.closest("svg");
-    if (!svg) return;
-    const {left, width} = svg.getBoundingClientRect();
-    const share = ((event.clientX - left) / width - first) / (last - first);
-    widget.querySelector(".noUi-target").noUiSlider.set(share * STEPS);
-    event.preventDefault();
-};
-widget.addEventListener("pointerdown", drag);
-widget.addEventListener("pointermove", drag);
-widget.style.touchAction = "pan-y";
-here.append("You can also drag the dashed line.");
-})();</script>"""
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -109,7 +90,8 @@ def interactive(
         if plot.handle is not None:
             moved = made[0]
             ends = [draw(**values | {moved.name: moved.options[i]}).handle for i in (0, -1)]
-            script += _DRAG.replace("ENDS", str(ends)).replace("STEPS", str(len(moved.options) - 1))
+            steps = str(len(moved.options) - 1)
+            script += script_of("drag.js").replace("ENDS", str(ends)).replace("STEPS", steps)
         display(ipywidgets.VBox([*widgets.values(), picture]))
         if script:
             display(HTML(script))

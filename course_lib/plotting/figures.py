@@ -91,12 +91,12 @@ def figure_html(plot: Plot, *, inline: bool = False) -> str:
         named = f'<svg role="img" aria-label="{html.escape(plot.alt)}" '
         return _figure(plot.svg.replace("<svg ", named, 1), plot)
     if plot.live is None:
-        return _figure(_still(plot), plot) + _script("figure.js")
+        return _figure(_still(plot), plot) + script_of("figure.js")
     name, data, uses = plot.live
     packed = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
     inside = f'<script type="application/json" class="live">{packed}</script>'
     figure = _figure(_still(plot) + inside, plot, marks=f' data-live="{name}"')
-    return figure + _script("figure.js", *(f"{each}.js" for each in (*uses, name)))
+    return figure + script_of("figure.js", *(f"{each}.js" for each in (*uses, name)))
 
 
 def stepper(
@@ -179,7 +179,7 @@ def _rows_html(table: Table | None) -> str:
 
 
 @functools.cache
-def _script(*names: str) -> str:
+def script_of(*names: str) -> str:
     """Return a script element with the given files of this folder, in order."""
     folder = resources.files("course_lib.plotting")
     source = "\n".join(folder.joinpath(name).read_text(encoding="utf-8") for name in names)

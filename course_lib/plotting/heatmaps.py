@@ -1,7 +1,7 @@
 """Draw maps of weights, masks or gradients, with a row per query and a column per key.
 
-Masked and non-finite cells are hatched, so that color is never the only cue. Numbers of one sign go
-from no color to full color. Signed numbers have a color for each sign.
+Masked and non-finite cells are hatched, so that color is never the only cue. Numbers of one sign
+range from no color to full color. Signed numbers have a color for each sign.
 """
 
 from collections.abc import Mapping, Sequence

@@ -288,19 +288,7 @@ assert three_keys.reshape(2, 3)[:, 0].tolist() == [0, 3]
 #
 # </details>
 #
-# **Step by step.** Take the numbers in the order in which they lie in memory, and place them one by
-# one. Where does the fourth number go?
-
-
-# %% tags=["demo"]
-def draw_step(step):
-    return plotting.cell_by_cell(three_keys, step)
-
-
-plotting.interactive(draw_step, step=range(three_keys.numel() + 1))
-
-# %% [markdown]
-# The next figure shows all numbers at once. The color and the small label show a number's key.
+# In the next figure, the color and the small label show to which key a number belongs.
 #
 # **Predict.** How many colors does a column have in the target, and how many after a reshape? Two
 # of the four expressions below make the same mistake. Which two?

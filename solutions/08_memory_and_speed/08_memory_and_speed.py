@@ -618,9 +618,8 @@ plotting.show(plotting.diagram_strip("attention", lit=steps, shapes=shapes))
 # %% [markdown]
 # A processor does $P$ operations a second and moves $\beta$ bytes a second from and to its memory.
 # A step that does $I$ operations for each byte it moves does at most $\min(P, I \beta)$ operations
-# a second. The plot of this bound is called a *roofline*, a slope where memory is the limit and a
-# flat roof where arithmetic is. Slope and roof meet at the *ridge point*, $P / \beta$ operations a
-# byte. Let $n = m = 4096$ and $d = 64$.
+# a second. Memory is the limit below the *ridge point* of $P / \beta$ operations a byte, and
+# arithmetic above it. Let $n = m = 4096$ and $d = 64$.
 #
 # | step | operations | bytes | $I$ |
 # |---|---|---|---|
@@ -665,7 +664,10 @@ flops["fused"], moved["fused"] = 4 * n * n * d, 16 * n * d
 for whose, table in tables.items():
     roof, slope = 2 * 1024**3 / table["product"] / 1e6, 8 * 2**24 / table["copy"] / 1e6
     rates = {x: (flops[x] / moved[x], flops[x] / table[x] / 1e6) for x in flops}
-    plotting.show(plotting.roofline(roof, slope, rates))
+    for x, (intensity, rate) in rates.items():
+        bound = min(roof, slope * intensity)
+        print(f"{x:13}{intensity:7.1f} operations a byte,", end=" ")
+        print(f"{rate:5.1f} of at most {bound:5.1f} billion operations a second")
     three = sum(table[name] for name in ("scores", "softmax", "weighted sum"))
     print(f"{whose}: ridge point at {roof / slope:.1f} operations a byte; ", end="")
     print(f"the three steps {three:.0f} ms, the plain call {table['plain']:.0f} ms")
@@ -678,8 +680,8 @@ for whose, table in tables.items():
 # <details><summary>Answer (for the recorded times)</summary>
 #
 # Only the softmax is limited by memory. It reaches less than half of its bound, probably because an
-# exponential counts as one operation but costs many. Both products and the fused kernel lie to the
-# right of the ridge point and reach about three quarters of the roof. The three steps take 94 ms,
+# exponential counts as one operation but costs many. Both products and the fused kernel lie
+# above the ridge point and reach about three quarters of their bound. The three steps take 94 ms,
 # and the plain call takes 186. About half of the difference is fresh memory (*softmax, new
 # memory*), which the fused kernel saves.
 #
@@ -718,7 +720,7 @@ check("08_memory_and_speed")
 #    It saves memory, because no matrix of scores is moved or fetched anew from the system. In the
 #    recorded run, the steps of the plain way take 94 ms and the call 186. An argument from
 #    operations per byte (1024 against 32 and 0.6) counts, too, unless it claims that bytes limited
-#    the two products on this machine. Half a point without a number or a picture.
+#    the two products on this machine. Half a point without a number.
 # 2. **Does not follow.** Autograd keeps the weights of every block. Section 3 measured that more is
 #    kept than in the plain way. The conclusion would hold with a backward pass that recomputes.
 #    Half a point for "training needs more memory" without saying what is kept.
@@ -750,7 +752,5 @@ check("08_memory_and_speed")
 #   2022. <https://arxiv.org/abs/2205.14135>
 # - T. Dao, *FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning*,
 #   2023. <https://arxiv.org/abs/2307.08691>
-# - S. Williams, A. Waterman and D. Patterson, *Roofline: An Insightful Visual Performance Model*,
-#   2009. <https://doi.org/10.1145/1498765.1498785>
 # - PyTorch, [`scaled_dot_product_attention`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html)
 #   and [*Extending PyTorch*](https://docs.pytorch.org/docs/stable/notes/extending.html).

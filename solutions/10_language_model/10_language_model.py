@@ -30,7 +30,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from course_lib import carry_on, certificate, check, hint, plotting
+from course_lib import carry_on, check, hint, plotting
 from course_lib.models.language_model import (
     previous_token_score,
     repeated_tokens,
@@ -1080,13 +1080,9 @@ assert with_caches < 0.8 * without
 #
 # ## The end
 #
-# *What have you built? Each part is yours if it is in your `my_attention/`, and the course's if
-# not.*
-
-# %%
-certificate()
-
-# %% [markdown]
+# *What have you built?* The map that `progress()` from `course_lib` folds under its bars shows which
+# parts of a Transformer are in your own library.
+#
 # The course began with a weighted average. Now you have an encoder, a decoder and a language model,
 # and you know what each of their lines does, what it costs, and how to test it. The models that you
 # will read about are made of the same parts, only more of them.

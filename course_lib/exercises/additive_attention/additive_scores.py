@@ -4,7 +4,6 @@ import functools
 from collections.abc import Callable
 
 import torch
-from torch.nn.functional import gelu
 
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
@@ -126,12 +125,6 @@ EXERCISE = Exercise(
             "features and their columns to the features of queries and keys.",
             "Over which size does each of the two products sum, and which axis of w_q and of w_k "
             "has that size?",
-        ),
-        mistake(
-            "another_activation", _paired(torch.relu), twins=(_paired(torch.sigmoid), _paired(gelu))
-        ).says(
-            "You use a function other than tanh, such as ReLU or the sigmoid.",
-            "Which function is in the formula?",
         ),
     ),
     hints=(

@@ -98,10 +98,6 @@ EXERCISE = Exercise(
             "combines neighbors in a circle passes.",
             "Which order separates neighbors?",
         ),
-        mistake("only_the_first_two", _permuting(lambda n: [1, 0, *range(2, n)][:n])).says(
-            "You only exchange the first two keys, or your loop returns after its first round.",
-            "Which orders has your loop tried when it returns?",
-        ),
         mistake(
             "values_left",
             _permuting(_flip, range),

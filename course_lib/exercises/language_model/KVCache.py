@@ -1,6 +1,5 @@
 """`KVCache`: attention of one new position over all earlier ones."""
 
-import functools
 from typing import Any
 
 import numpy as np
@@ -89,8 +88,8 @@ def _apart(probe, expected, recorded) -> Problem | None:
     )
 
 
-def _joined(old, new, axis=2) -> torch.Tensor:
-    return new if old is None else torch.cat([old, new], dim=axis)
+def _joined(old, new) -> torch.Tensor:
+    return new if old is None else torch.cat([old, new], dim=2)
 
 
 @in_steps(
@@ -139,14 +138,6 @@ EXERCISE = Exercise(
             "A query attends only to what was appended last: each `append` replaces what was "
             "there, or `attend` empties the cache.",
             "What should `self` hold after two calls to `append`?",
-        ),
-        mistake(
-            "wrong_axis",
-            _model(join=functools.partial(_joined, axis=1)),
-            twins=tuple(_model(join=functools.partial(_joined, axis=axis)) for axis in (0, 3)),
-        ).says(
-            "You join the new positions along an axis other than that of the positions.",
-            "Which axis of (B, h, s, d) counts the positions?",
         ),
         mistake("unscaled", _model(size=lambda *given: 1)).says(*words("unscaled")),
         mistake(

@@ -80,18 +80,14 @@ def _edges(rng) -> list[Probe]:
     ]
 
 
-def _half(weights, period) -> int:
-    return weights.shape[-1] // 2 if period is None else period
-
-
-@in_steps(ahead=1, first=0, counted=lambda n, period: n - period, period_of=_half, read=lambda w: w)
-def _mean(ahead, first, counted, period_of, read) -> Callable:
+@in_steps(ahead=1, first=0, counted=lambda n, period: n - period, read=lambda w: w)
+def _mean(ahead, first, counted, read) -> Callable:
     """Return the mean of the weights [i, i - period + ahead] over i >= period + first."""
 
     def score(attention_weights, period=None) -> torch.Tensor:
-        period = period_of(attention_weights, period)
         weights = read(attention_weights)
         n = weights.shape[-1]
+        period = n // 2 if period is None else period
         columns = range(period + first, n)
         return _mean_of(weights, columns, ahead - period, counted(n, period))
 
@@ -130,13 +126,6 @@ EXERCISE = Exercise(
             "Rows and columns are swapped: you read the weight of position i - period + 1 on "
             "position i, which comes later.",
             "Which axis of the weights holds the queries, and which one the keys?",
-        ),
-        mistake(
-            "half_rounded_up",
-            _mean(period_of=lambda w, p: (w.shape[-1] + 1) // 2 if p is None else p),
-        ).says(
-            "Without `period`, you round half the number of positions up; it must be rounded down.",
-            "What is 5 // 2?",
         ),
     ),
     hints=(

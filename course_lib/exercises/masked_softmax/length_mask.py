@@ -48,10 +48,6 @@ def _compared(compare) -> Callable:
     return model
 
 
-def _right_aligned(valid_lens, max_len) -> torch.Tensor:
-    return torch.arange(max_len, device=valid_lens.device) >= max_len - valid_lens[..., None]
-
-
 EXERCISE = Exercise(
     points=2,
     minutes=8,
@@ -74,10 +70,6 @@ EXERCISE = Exercise(
         ).says(
             "One length per item works; lengths of shape (batch, num_queries) do not.",
             "Where must the new axis go so that keys come last, whatever the number of axes?",
-        ),
-        mistake("right_aligned", _right_aligned).says(
-            "You keep the last keys of an item. Its real keys come first, and the pads after them.",
-            "Which keys does a length of 2 keep?",
         ),
     ),
     hints=(

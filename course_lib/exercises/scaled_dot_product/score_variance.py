@@ -98,16 +98,15 @@ def _probes(rng) -> list[Probe]:
 
 
 @in_steps(
-    draw=lambda shape, generator: torch.randn(shape, generator=generator),
     power=0.5,
     measure=lambda products: products.var(correction=0),
     is_scaled=lambda scaled: scaled,
 )
-def _estimate(draw, power, measure, is_scaled) -> Callable:
+def _estimate(power, measure, is_scaled) -> Callable:
     """Make a wrong estimate."""
 
     def model(d, num_samples, scaled, generator) -> float:
-        queries, keys = draw((num_samples, d), generator), draw((num_samples, d), generator)
+        queries, keys = (torch.randn(num_samples, d, generator=generator) for _ in range(2))
         products = (queries * keys).sum(-1)
         return measure(products / d**power if is_scaled(scaled) else products).item()
 
@@ -135,13 +134,6 @@ EXERCISE = Exercise(
         mistake("divided_by_d", _estimate(power=1.0)).says(
             "You divide the products by d, so the variance falls to 1/d.",
             "What does a factor c do to a variance, and which c brings d down to 1?",
-        ),
-        mistake(
-            "uniform_numbers",
-            _estimate(lambda shape, generator: torch.rand(shape, generator=generator)),
-        ).says(
-            "You draw from the uniform distribution (`torch.rand`) instead of the normal one.",
-            "What are the mean and the variance of a number from `torch.rand`?",
         ),
         mistake("all_pairs", _all_pairs).says(
             "You let every query meet every key. The pairs share queries and keys, so they are not "

@@ -75,7 +75,7 @@ linear_only = wrong("no_tanh")(projected(lambda q, k, v: (q @ v)[:, :, None] + (
 two_tanhs = wrong("tanh_of_each")(
     projected(lambda q, k, v: (q.tanh() @ v).unsqueeze(2) + (k.tanh() @ v).unsqueeze(1))
 )
-another_activation = wrong("another_activation")(paired(lambda x, v: torch.relu(x) @ v))
+another_activation = wrong("wrong_values")(paired(lambda x, v: torch.relu(x) @ v))
 bare_squeeze = wrong("squeezed")(
     paired(lambda x, v: F.linear(torch.tanh(x), v.unsqueeze(0)).squeeze())
 )

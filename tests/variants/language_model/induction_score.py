@@ -53,11 +53,6 @@ def stepwise(
 but = wrong_in(stepwise)
 where_it_was = but("same_token", key=lambda i, p: i - p)
 over_all_positions = but("divided_by_n", count=lambda n, p: n)
-half_rounded_up = wrong("half_rounded_up")(
-    lambda weights, period=None: stepwise(
-        weights, (weights.shape[-1] + 1) // 2 if period is None else period
-    )
-)
 not_a_number = but("not_a_number", empty=float("nan"))
 
 

@@ -68,7 +68,7 @@ float_zero_one = wrong("wrong_dtype_kind")(
 one_dimension = wrong("only_one_length_per_item")(
     lambda valid_lens, max_len: torch.arange(max_len)[None, :] < valid_lens[:, None]
 )
-keeps_the_last_keys = wrong("right_aligned")(
+keeps_the_last_keys = wrong("wrong_values")(
     lambda valid_lens, max_len: torch.arange(max_len) >= max_len - valid_lens[..., None]
 )
 width_of_the_longest = wrong("wrong_shape")(

@@ -87,13 +87,3 @@ def with_faults(faults):
         return (s.std() if "std" in faults else s.var()).item()
 
     return score_variance
-
-
-@wrong("uniform_numbers")
-def uniform_numbers(d, num_samples, scaled, generator):
-    q = torch.rand(num_samples, d, generator=generator)
-    k = torch.rand(num_samples, d, generator=generator)
-    s = (q * k).sum(1)
-    if scaled:
-        s = s / d**0.5
-    return s.var(unbiased=False).item()

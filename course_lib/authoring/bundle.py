@@ -123,7 +123,7 @@ def bundle_name(lessons: Sequence[str]) -> str:
 
 
 def packed(files: dict[str, bytes]) -> bytes:
-    """Pack files into a zip whose bytes depend on nothing else, such as dates, owners or order."""
+    """Pack files into a zip whose bytes do not depend on dates, owners or order."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in sorted(files):

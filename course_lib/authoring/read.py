@@ -1,7 +1,7 @@
 """Read a lesson's percent-format text into cells, and give each cell its role.
 
-A cell's role follows from the cell itself. Every error that shows without running the cells is
-reported here with file, line and remedy.
+A cell's role follows from the cell itself. Any error visible without running the cells is reported
+here with file, line and remedy.
 """
 
 import ast

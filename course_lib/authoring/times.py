@@ -51,7 +51,7 @@ def walk(course: LessonTree, slug: str) -> Iterator[tuple[Part, bool, Times]]:
     cells = read_cells(course.text(slug).read_text(encoding="utf-8"), path)
     optional = 0  # the level of the heading that opened an optional section
     for part in assign_roles(cells, course, slug):
-        time, minutes = Times(), 0.0  # minutes for reading the text, and others
+        time, minutes = Times(), 0.0  # reading time, and minutes for the rest
         match part.role:
             case "check":
                 minutes = course.exercises[part.name].minutes

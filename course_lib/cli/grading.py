@@ -60,7 +60,7 @@ def grade(
     ] = "strict",
     workers: Annotated[int, typer.Option(min=0, help="Worker processes; 0 for one per core.")] = 0,
     shard: Annotated[
-        str | None, typer.Option(metavar="k/n", help="Grade only share k of n of the class.")
+        str | None, typer.Option(metavar="k/n", help="Grade only the k-th of n shares.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Also grade unchanged work.")] = False,
     trusted: Annotated[

@@ -33,7 +33,7 @@ class _Verb(TyperCommand):
         return [re.sub("[{}]", "", piece).upper() for piece in super().collect_usage_pieces(ctx)]
 
     def format_options(self, ctx, formatter) -> None:
-        """Write arguments and options, with names in the place of types, but with choices."""
+        """Write arguments and options with names instead of types, but keep choices."""
         for title, kind in (("Arguments", "argument"), ("Options", "option")):
             rows = []
             for param in (one for one in self.get_params(ctx) if one.param_type_name == kind):

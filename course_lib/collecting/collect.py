@@ -10,7 +10,7 @@
          "name": "lovelaceada",       # in the download or the roster
          "entry": "lovelaceada_4711_90210_02_masked_softmax.ipynb",
                                       # file or folder in the download with the notebook
-         "original": "02_masked_softmax.ipynb",       # the student's name for it
+         "original": "02_masked_softmax.ipynb",       # its name when handed in
          "sha256": "...",             # digest of the collected notebook
          "attempt": 90210,            # Canvas's number, highest for the newest; or 0
          "time": "2026-03-02 23:01:00 UTC",           # or ""
@@ -48,7 +48,7 @@ from course_lib.workspace.files import write_atomically
 # What Colab, browsers, Jupyter, operating systems and Canvas add to the name of a copied file.
 _COPIED = re.compile(r"^(?:copy[ _]of[ _])+|(?:[ _-]*\(\d+\)|[ _-]*copy\d*|-\d+)+$", re.IGNORECASE)
 _NOTHING = {"sha256": "", "attempt": 0, "time": "", "earlier": []}  # record of a new student
-Chosen = tuple[HandedIn, File | None, str]  # whose notebook to use, and a note about it
+Chosen = tuple[HandedIn, File | None, str]  # the student, the file to use, and a note
 
 
 def collect(
@@ -68,7 +68,7 @@ def collect(
         root: the course folder.
         lesson: the lesson's name.
         source: a zip archive or a folder. It is only read.
-        roster: a CSV file that lists the class. Moodle's also says whose each numbered folder is.
+        roster: a CSV file that lists the class. Moodle's also says who owns each numbered folder.
         system: "canvas", "moodle", "gradescope" or "folder"; None to recognize it.
         dry_run: write nothing.
 
@@ -122,7 +122,7 @@ def find(
     roster: Path | None,
     system: str | None,
 ) -> tuple[str, list[Chosen], list[str]]:
-    """Return the system that made a download, each student's notebook, and nobody's files."""
+    """Return the system that made a download, each student's notebook, and stray files."""
     system, paths = read_download(extracted, left_out, system)
     if system == "moodle" and roster is None:
         raise UsageError(
@@ -144,7 +144,7 @@ def find(
 
 
 def _choose(lesson: str, release: tuple[str, Any], one: HandedIn) -> tuple[File | None, str]:
-    """Return the notebook of a student that is used, and a note about the choice.
+    """Return the notebook to use for a student, and a note about the choice.
 
     This is the newest one with answers or, if none has any, the one with the lesson's name.
     """

@@ -218,7 +218,7 @@ def handed_in(
     roster: Collection[Person],
     known: Collection[str],
 ) -> tuple[list[HandedIn], list[str]]:
-    """Return what each student in the download or roster handed in, and nobody's files."""
+    """Return what each student in the download or roster handed in, and stray files."""
     metadata = read_metadata(paths.get((METADATA,)), known) if system == "gradescope" else {}
     claims = Counter(one_id for person in roster for one_id in set(person.ids))
     by_id = {one: person for person in roster for one in person.ids if claims[one] == 1}
@@ -256,7 +256,7 @@ def handed_in(
 def _owners(
     system: str, parts: tuple[str, ...], path: Path, metadata: Mapping[str, Collection[Person]]
 ) -> Iterator[tuple[Person, File, bool]]:
-    """Yield the student whom a file of a download belongs to, and whether it is late."""
+    """Yield each owner of a downloaded file, the file, and whether it is late."""
     top, last = parts[0], parts[-1]
     if system == "gradescope":
         for person in metadata.get(top, ()):

@@ -130,6 +130,6 @@ class SafeExtractor(ExtractorPlugin):
                 return
             with place.open("wb") as out:
                 shutil.copyfileobj(packed, out)
-        # An LMS gives the files that it packs the time of the download.
+        # Files that an LMS packs carry the time of the download.
         changed = time.mktime((*member.date_time, 0, 0, -1)) if depth else 0
         os.utime(place, (changed, changed))

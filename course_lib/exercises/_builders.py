@@ -73,7 +73,7 @@ def at_the_largest(make: Callable[[float], Mapping]) -> list[Probe]:
     """Put the largest numbers of each dtype where they have no effect, with `make(size)`."""
     return [
         edge(f"largest_{dtype}", **make(largest), dtype=dtype).says(
-            f"In {dtype}, too, what is masked has no effect, whatever it contains."
+            f"In {dtype}, too, finite masked numbers have no effect at any size."
         )
         for dtype, largest in _LARGEST.items()
     ]
@@ -89,7 +89,7 @@ GRAPH_KEPT = (
     "What does `torch.no_grad()` do?",
 )
 MODE_CHANGED = (
-    "After the call the model is not in the mode, train or eval, that it was in before.",
+    "The call does not restore the mode (train or eval) that the model was in.",
     "What was `model.training` before you changed it?",
 )
 RESHAPED = (

@@ -73,7 +73,7 @@ _NUDGES = {
     "one_entry": ((0.01, "first", 0, 0), "in which only one entry is wrong, by 0.01"),
     "turns_nan": ((np.nan, _MIXED, None, None), "whose outputs become NaN"),
 }
-_MISSED = {  # what a test overlooks if it accepts one, or if it rejects the first
+_MISSED = {  # what is wrong with a test that accepts one, or rejects the first
     "rounding": "tolerance_too_small",
     **dict.fromkeys(("all_larger", "all_smaller", "features_cancel", "a_hundredth"), "errors_pass"),
     **dict.fromkeys(("first_item", "last_item"), "item_left_out"),
@@ -289,8 +289,8 @@ DESCRIBED = {
     "first_value": "a module that returns the first value",
     "batch_average": "a module that returns the average of all values of the batch",
     "reversed_by_order": "a module that reverses its features if the keys are in another order",
-    "reversed_by_third": "a module that compares the third key with the first, and reverses its "
-    "features if feature 1 of the third is smaller",
+    "reversed_by_third": "a module that reverses its output features if feature 1 of the third "
+    "key is smaller than that of the first",
     "first_key_special": "a module that prefers its first key, whichever it is",
     "middle_keys_special": "a module that prefers the keys in the middle",
     "neighbours_count": "a module in which each key also counts for the next one, and the last "

@@ -18,7 +18,7 @@ def read_lesson(course: ClassFolder, lesson: str, *, brief: bool = False) -> Gra
     """Return all grades of a lesson.
 
     If `brief`, read only graded notebooks in which points are missing, to find the reasons. The
-    result then has no mistakes and messages.
+    result then has no mistakes or messages.
     """
     entries = {e.student: e for e in Ledger(course.ledger_path(lesson)).entries()}
     submitted = course.step("submitted")

@@ -80,7 +80,7 @@ class ExecuteWithSeed(Execute):
 
 
 class CleanOutputs(NbGraderPreprocessor):
-    """A step after execution that removes stderr of checks and anything that runs from outputs."""
+    """A step after execution that moves stderr of checks to stdout and sanitizes other outputs."""
 
     def preprocess_cell(
         self, cell: NotebookNode, resources: dict, index: int

@@ -78,7 +78,7 @@ def live_translator(*, yours: Translator | None = None) -> Plot:
             one. It is only shown in a live kernel, because its weights would make a stored page too
             large.
     """
-    parts = "drei", "und", "vierzig"  # each corresponds to another English word
+    parts = "drei", "und", "vierzig"  # the alt text sums the weight on each one
     numerals = Numerals()
     model = trained_translator(numerals)
     packed = {"": _packed(model.state_dict())}

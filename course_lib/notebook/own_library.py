@@ -58,8 +58,8 @@ def folder() -> Path:
     """Return the library's folder. It is never inside a lesson's folder, which is submitted.
 
     The library is in the course's folder. Without a course's folder, as with lessons fetched by
-    nbgrader, it is beside the lessons' folders, or else beside the notebook. If that place cannot
-    be written, it is in the student's Jupyter data.
+    nbgrader, it is beside the lessons' folders, or else beside the notebook. If that place is not
+    writable, it is in the student's Jupyter data.
     """
     here = Path.cwd()
     lesson = next((place for place in (here, *here.parents) if place.name in lessons()), None)
@@ -208,7 +208,7 @@ def _write_start(place: Path, without: str = "") -> None:
 
 
 def _package(place: Path, without: str = "") -> ModuleType:
-    """Import the library without one answer, again if its files have changed.
+    """Import the library without one answer, or reload it if files changed.
 
     Raises:
         NotKept: a file cannot be imported, or another package has the library's name.

@@ -1,7 +1,7 @@
 """The figures of the lessons: pure functions from data to a `Plot` (picture, words and data).
 
 `show(heatmap(weights))` displays one. `interactive(draw, ...)` adds controls to a drawing function,
-which runs in a kernel or, without one, has been run for all choices.
+which runs in a kernel at each change. Without one, all choices were drawn beforehand.
 """
 
 from course_lib.plotting.additive_attention import feature_cube

@@ -36,7 +36,7 @@ SMALL = 110
 MOST_STROKES = 200  # hatching of a small map; beyond, masked cells are only gray
 LETTER = 0.6  # width of a letter, relative to its height
 
-MASKED = 4095  # codes for attention.js, like the digits
+MASKED = 4095  # code of a masked cell, in base 64
 DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
 
@@ -53,10 +53,10 @@ def attention(
 
     Each key has a box, which is shaded by its weight. If scripts run, pointing at a word, touching
     it or moving to it with the arrow keys shows its own weights, with their numbers from 0.01 up,
-    and Escape shows all again. A second tab has the heat map. Heads are chosen by their names, with
-    small maps from four queries up. Without scripts, a picture remains. The width and color of
-    arcs, boxes and cells are proportional to the weight, relative to the smallest of 1, 0.5, 0.2
-    and 0.1 that the largest weight does not exceed.
+    and Escape shows all again. A second tab has the heat map. Heads are chosen by name, with small
+    maps for four queries or more. Without scripts, a picture remains. The width and color of arcs,
+    boxes and cells are proportional to the weight, relative to the smallest of 1, 0.5, 0.2 and 0.1
+    that the largest weight does not exceed.
 
     Args:
         weights: `(num_queries, num_keys)` or `(num_heads, num_queries, num_keys)` numbers from 0 to

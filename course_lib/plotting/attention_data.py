@@ -28,7 +28,7 @@ _SAID = {"": "nothing", " ": "space", "\n": "line end", "\t": "tab"}
 
 
 class Tokens(NamedTuple):
-    """The names on one side, as drawn and as used in sentences, where all differ."""
+    """The names on one side, as drawn and as made unique for use in sentences."""
 
     shown: list[str]
     said: list[str]

@@ -1,4 +1,4 @@
-"""Draw the map of attention that opens every section and grows through the course.
+"""Draw the map of attention that is in every lesson and grows through the course.
 
 A highlighted box is the topic of the section. It has a thick border, a strong fill and bold words,
 so that it is recognizable without color. `diagram_layout` places the boxes.

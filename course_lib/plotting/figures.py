@@ -85,7 +85,7 @@ class Control(NamedTuple):
 def figure_html(plot: Plot, *, inline: bool = False) -> str:
     """Return a `<figure>` with the picture, its caption and its data.
 
-    With `inline`, the picture is an `<svg>`, for pages without sanitizer and scripts.
+    With `inline`, the picture is an `<svg>`, for pages without sanitizer or scripts.
     """
     if inline:
         named = f'<svg role="img" aria-label="{html.escape(plot.alt)}" '

@@ -163,7 +163,7 @@ def tiles(num_query_blocks: int, num_key_blocks: int, step: int) -> Plot:
 def _block(
     words: str, x: float, y: float, width: float, height: float, shade: str, *, lit: bool
 ) -> str:
-    """Draw a block of numbers. It is dashed without a shade, which means that it is not stored."""
+    """Draw a block of numbers. A dashed block without a shade is not stored."""
     look: dict[str, Any] = {"fill": "none", "stroke": PLAIN, "stroke_dasharray": "3 3"}
     if lit:
         look = {"fill": shade, "fill_opacity": 0.85, "stroke": "currentColor", "stroke_width": 2}

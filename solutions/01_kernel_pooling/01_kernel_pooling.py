@@ -331,8 +331,8 @@ plotting.show(plotting.attention(weights, queries=letters, keys=letters), key="p
 #
 # </details>
 #
-# This map depends on *positions* alone. To find *vierzig* wherever it stands in a word, lessons 03
-# to 06 compare learned vectors instead.
+# This map depends on *positions* alone. Learned vectors, compared in lessons 03 to 06, can find
+# *vierzig* anywhere in a word.
 
 # %% [markdown]
 # ## 4. What the bandwidth does

@@ -164,8 +164,8 @@ check("bmm_loops")
 #
 # *How can one line compute all products and all sums?*
 #
-# A loop costs a call for each item, while one batched call lets a GPU work on all items at once. To
-# write it, first compute all products, then the sums. For one item the products are
+# A loop costs a call for each item, while one batched call lets a GPU work on all items at once.
+# In that call, first compute all products, then the sums. For one item the products are
 # $P_{itj} = A_{it} B_{tj}$, a block of shape `(n, k, m)`. *Broadcasting* computes it if you give
 # `a` a new last axis and `b` a new first one:
 #
@@ -288,7 +288,7 @@ assert three_keys.reshape(2, 3)[:, 0].tolist() == [0, 3]
 #
 # </details>
 #
-# In the next figure, the color and the small label show to which key a number belongs.
+# In the next figure, the color and the small label show which key a number belongs to.
 #
 # **Predict.** How many colors does a column have in the target, and how many after a reshape? Two
 # of the four expressions below make the same mistake. Which two?

@@ -50,8 +50,8 @@ plotting.show(plotting.diagram("attention", shapes=shapes | {"scores": "(B, n, m
 # | `values` | `(B, m, value_size)` |
 # | `scores`, `attention_weights` | `(B, n, m)` |
 #
-# This lesson introduces `H`, the number of hidden features. The three sizes of the vectors may all
-# differ.
+# This lesson introduces `H`, the number of hidden features. Queries, keys and values may differ in
+# size.
 
 # %% [markdown]
 # ## 1. One query, one key

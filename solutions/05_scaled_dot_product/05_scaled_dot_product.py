@@ -508,7 +508,7 @@ for label, divisor in (("sqrt(d)", math.sqrt(512)), ("1", 1.0), ("d", 512)):
 # %% [markdown]
 # ## 4. From scratch, in NumPy ★
 #
-# *How much code does attention take, with masks and large scores?*
+# *How much code does attention with masks and large scores take?*
 
 # %% tags=["demo", "hide-input"]
 lit = "scores", "mask", "softmax", "weighted sum"
@@ -518,7 +518,7 @@ plotting.show(plotting.diagram_strip("attention", lit=lit, shapes=shapes))
 # %% [markdown]
 # Two traps from lesson 02 return. The first is adding a mask of the wrong type to the scores.
 #
-# **Predict.** In `scores + mask`, what must `mask` contain? And which keys can query 0 see if it is
+# **Predict.** In `scores + mask`, what must `mask` contain? Which keys can query 0 see if `mask` is
 # 1 for allowed keys and 0 for all others?
 
 # %% tags=["demo"]
@@ -585,8 +585,8 @@ plotting.show(plotting.diagram_strip("attention", lit=lit, shapes=shapes))
 #
 # - **Takes** `queries` `(..., n, d)`, `keys` `(..., m, d)` and `values` `(..., m, v)` with the same
 #   leading axes, if any. `valid_lens`, `(B,)` or `(B, n)`, and a bool `mask`, broadcastable to
-#   `(..., n, m)`, are optional. Lengths belong to the first axis, `B`, and apply to all axes
-#   between `B` and `n`.
+#   `(..., n, m)`, are optional. `B` is the first axis. Lengths are shared across all axes between
+#   `B` and `n`.
 # - **Returns** `outputs` `(..., n, v)` and `attention_weights` `(..., n, m)`.
 # - A query that may attend to no key gets zeros in both, and zero gradients. Masked keys and values
 #   have no effect if they are finite. Large scores must not overflow.

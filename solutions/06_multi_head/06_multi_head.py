@@ -596,8 +596,8 @@ assert reference.in_proj_weight.shape == (3 * 64, 64)
 # ### Exercise: `load_into_torch`
 #
 # - **Takes** `mha`, a module with `nn.Linear` layers `W_q`, `W_k`, `W_v`, `W_o`, and `reference`,
-#   an `nn.MultiheadAttention` of the same size. Biases are in both modules, in neither, or only in
-#   `reference`.
+#   an `nn.MultiheadAttention` of the same size. Biases may be in both modules, in neither, or only
+#   in `reference`.
 # - **Returns** nothing. Afterwards, `reference` computes what `mha` does. The weights are *copied*,
 #   so the two share no memory, and `mha` is unchanged. `reference` can still be trained, and both
 #   keep their mode, train or eval.
@@ -686,8 +686,8 @@ assert change.abs().max() < 1e-4
 # **By hand.** Is $f$ = "each position minus the next one, in a circle" equivariant? Rotate
 # $(1, 2, 4)$ to $(4, 1, 2)$. The outputs $(-1, -2, 3)$ become $(3, -1, -2)$, rotated as well. Now
 # swap the first two to get $(2, 1, 4)$. The outputs are $(1, -3, 2)$, not $(-2, -1, 3)$. So a
-# rotation alone proves nothing, and neither does a reversal. A swap of two neighbors and a rotation
-# together are a good choice, because all other permutations can be composed from them. (Passing at
+# rotation alone proves nothing. (For other functions, nor does a reversal.) Test a swap of two
+# neighbors and a rotation, because all other permutations can be composed from them. (Passing at
 # one input `x` is still not a proof for all inputs.)
 
 # %% [markdown]

@@ -655,8 +655,8 @@ assert not torch.allclose(sums, torch.ones_like(sums))
 #
 # Write `BrokenLookup` correctly.
 #
-# - **`__init__`** creates `W_q` and `W_k`, both `nn.Linear` without bias, into `num_hiddens`
-#   features. Pass `device` and `dtype` on to both.
+# - **`__init__`** creates `W_q` and `W_k`, both `nn.Linear` without bias, with `num_hiddens`
+#   outputs. Pass `device` and `dtype` on to both.
 # - **`forward`** returns `(B, n, v)`. Masked keys and values have no effect if they are finite, and
 #   an item of length 0 gets zeros. Dropout acts on the weights, in train mode only.
 # - **`self.attention_weights`** holds the weights `(B, n, m)`, before dropout and detached.

@@ -160,7 +160,7 @@ assert sums["never rescaled"][1] - sums["correct"][1] > 0.9
 # %% [markdown]
 # ### Exercise: `softmax_statistics`
 #
-# - **Takes** `blocks`, an iterable over one or more tensors `(..., b)`, such as a generator. Sizes
+# - **Takes** `blocks`, an iterable of one or more tensors `(..., b)`, such as a generator. Sizes
 #   `b` may differ, and scores may be $-\infty$.
 # - **Returns** `(maxima, totals)`, each `(...)`, with the largest score $c$ and
 #   $\sum_k e^{s_k - c}$ of every row. If all scores of a row are $-\infty$, the results are

@@ -76,7 +76,7 @@ assert len(numerals.target) == 32 and target[-1] == numerals.target["<end>"]
 # ### Exercise: `pad_batch`
 #
 # - **Takes** `sequences`, a list of one or more integer tensors with one axis, and `pad`, the id
-#   that fills up the rows.
+#   that pads the rows.
 # - **Returns** `tokens` `(B, m)` and `valid_lens` `(B,)`, both of any integer dtype. Row $i$ of
 #   `tokens` holds item $i$, then `pad`. The longest item has length $m$.
 # - **Edge cases.** A real token may have the id of `pad`. Items may be int32 or empty, and if all
@@ -123,7 +123,7 @@ plotting.show(plotting.diagram_strip("encoder_decoder", lit="decoder tokens", sh
 #
 # - **Takes** `targets` `(B, t)`, int64 or int32, and `start`, the id of the start symbol.
 # - **Returns** a new integer tensor `(B, t)` on the same device. Each row is `start`, followed by
-#   the row's targets without the last. With $t = 0$, the result has shape `(B, 0)`. Do not change
+#   the row's targets except the last. With $t = 0$, the result has shape `(B, 0)`. Do not change
 #   `targets`.
 #
 # **Worked number.** `shift_right(torch.tensor([[5, 8, 2]]), start=1)` gives `[[1, 5, 8]]`.
@@ -415,7 +415,7 @@ assert 3 < losses[0] < 4.5 and losses[-20:].mean() < 0.1
 #   number of words, `end` included. The model returns logits `(B, t, V)` for `inputs` `(B, t)`. The
 #   logits at a position predict the word *after* it.
 # - **Returns** a tensor as wide as the longest translation, on the device of `source`: each item's
-#   words, with `end` but without `start`. After its `end`, an item is filled up with the id
+#   words, with `end` but without `start`. After its `end`, an item is padded with the id
 #   `model.pad`.
 # - Run the model in eval mode and without building a graph, and restore its mode afterwards.
 # - **Edge cases.** With `max_len=0`, the result has shape `(B, 0)`. Only `end` ends an item, so a
@@ -547,9 +547,9 @@ assert weights[2].argmax() > weights[3].argmax()
 # - **Edge cases.** With $t = 0$, the result has shape `(0,)`. The changes are finite, however
 #   confident the model is. Everything may be on a GPU.
 #
-# **Worked number.** Suppose each of three words has one vote, each source position adds one vote
-# for the word with its id, and probabilities are shares of the votes. For `source` `[[1, 2, 1]]`
-# the votes are 1, 3, 2, and with position 0 masked they are 1, 2, 2. For `target` `[[1, 2]]` the
+# **Worked number.** Suppose each of three words has one vote, each source token adds one vote for
+# the word with its id, and probabilities are shares of the votes. For `source` `[[1, 2, 1]]` the
+# votes are 1, 3, 2, and with position 0 masked they are 1, 2, 2. For `target` `[[1, 2]]` the
 # changes are $\ln \frac{2/5}{3/6} = -0.2231$ and $\ln \frac{2/5}{2/6} = 0.1823$.
 
 # %%

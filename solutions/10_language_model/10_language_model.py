@@ -214,9 +214,9 @@ check("generate")
 
 # %% [markdown]
 # **Predict.** The next cell trains four models in the same way. The first has a single head. The
-# others add, one after the other, three more heads, a feed-forward network and a second block.
-# Which addition lowers the loss most? While the last model learns, a figure shows how your
-# `generate` continues *One morning*. In what order do words, spaces and sentences appear?
+# others add, in turn, three more heads, a feed-forward network and a second block. Which addition
+# lowers the loss most? While the last model learns, a figure shows how your `generate` continues
+# *One morning*. In what order do words, spaces and sentences appear?
 
 
 # %% tags=["demo", "nbval-ignore-output"]
@@ -226,7 +226,7 @@ rows = held_out[: len(held_out) // context * context].reshape(-1, context).to(de
 
 
 def write(model, beginning, num_characters=200, **choices):
-    """Return a text that begins as given, the same each time."""
+    """Return a continuation of `beginning` from a fixed seed."""
     prompt = CHARACTERS.ids(beginning)[None].to(device)
     generator = torch.Generator(device).manual_seed(0)
     ids = generate(model, prompt, num_characters, generator=generator, **choices)
@@ -285,7 +285,7 @@ assert one_before > one > four > network > second and four - network > max(
 # between two equally likely characters.
 #
 # The text begins as random characters. After some 50 steps, it has spaces and the frequent letters.
-# Then come short words such as *the*, and by the end pieces of sentences.
+# Then come short words such as *the*, and finally pieces of sentences.
 #
 # </details>
 
@@ -714,12 +714,12 @@ plotting.show(plotting.diagram_strip("heads", lit=lit, shapes=shapes))
 # %% [markdown]
 # To write one more character, your model reads up to 96 characters again. Once the window is full,
 # each token moves one position to the left at every step and gets a different position vector, so
-# all keys and values change. Can a score depend on the distance between two tokens alone?
+# all keys and values change. Can a score depend only on the distance between two tokens?
 #
 # ### Exercise: `rotary_embedding`
 #
-# Rotate queries and keys by angles that grow with their positions $p$ and $p'$. Their score then
-# depends only on $p - p'$.
+# Rotate queries and keys by angles proportional to their positions $p$ and $p'$. These affect
+# scores only via $p - p'$.
 #
 # - **Takes** `x` `(..., n, d)`, queries or keys, and `offset`, the position of the first row.
 # - **Returns** a new tensor of the same shape and dtype. Features $2i$ and $2i + 1$ are the
@@ -894,7 +894,7 @@ assert (plain == cached).double().mean() > 0.5  # rounding may decide a tie
 #
 # - **Takes** `queries` `(B, h, n, d)` of `h` heads, `keys` `(B, g, m, d)` and `values`
 #   `(B, g, m, v)` of `g` groups, and `valid_lens` and `mask` as in `masked_softmax`. The mask is
-#   broadcastable to `(B, h, n, m)`, and lengths hold for every head.
+#   broadcastable to `(B, h, n, m)`, and lengths apply to all heads.
 # - **Returns** the outputs of all heads, `(B, h, n, v)`, with scores scaled by $1 / \sqrt d$. Head
 #   $i$ uses the keys and values of group $i \mathbin{//} (h / g)$.
 # - **Raises** a `ValueError` if `g` does not divide `h`.
@@ -1080,8 +1080,8 @@ assert with_caches < 0.8 * without
 #
 # ## The end
 #
-# *What have you built?* The map that `progress()` from `course_lib` folds under its bars shows which
-# parts of a Transformer are in your own library.
+# *What have you built?* The folded map below the bars of `progress()` (from `course_lib`) shows
+# which parts of a Transformer are in your library.
 #
 # The course began with a weighted average. Now you have an encoder, a decoder and a language model,
 # and you know what each of their lines does, what it costs, and how to test it. The models that you

@@ -197,7 +197,7 @@ def _wrong_drops(dropped: np.ndarray, counted: np.ndarray, p: float) -> Problem 
 
 
 def _hoeffding(count: int) -> float:
-    """Return the error of a mean of `count` values in 0..1 exceeded with P < `FALSE_ALARM`."""
+    """Return the error a mean of `count` values in 0..1 exceeds with P < `FALSE_ALARM`."""
     return float(np.sqrt(np.log(2 / FALSE_ALARM) / (2 * count)))
 
 

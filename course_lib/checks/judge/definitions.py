@@ -40,7 +40,7 @@ class Mistake:
         fails: the mistake is, or causes, an error on some of the plain probes.
         twins: other models of the same mistake.
         changes: the steps of a correct model that `model` changes, by name.
-        build: makes a model of changed steps. Mistakes with the same one are tried in pairs.
+        build: makes a model from changed steps. Mistakes that share it are tried in pairs.
     """
 
     id: str
@@ -73,7 +73,7 @@ class Property:
 
 
 def of_its_name(*args: Any, **kwargs: Any) -> Any:
-    """Raise LookupError, because the loader replaces this by the oracle of the exercise's name."""
+    """Raise LookupError, because the loader replaces this with the exercise's own oracle."""
     raise LookupError("ask course_lib.exercises.find for the exercise")
 
 
@@ -99,11 +99,11 @@ class Exercise:
         each_counts: each probe that passes earns points, even if others fail.
         comparisons: its own comparisons by name. `exact` names those with a single correct result,
             which is shown.
-        tally: returns a sentence about all probes from these and the outcomes.
+        tally: summarizes all probes and their outcomes in one sentence.
         name: the file's name; the loader fills in this and the lesson's slug.
         confirms: a correct answer. A shrunken input is shown if this answer passes on it, because
             the oracle may cover only the sizes of the probes.
-        not_its_name: the names of all exercises, which cannot be other names of its answer.
+        not_its_name: all exercises' names, none of which is a misnamed answer to this one.
         chain: for an integration, the exercises that it combines.
         takes_all: for an integration, whether the probes' scenario gets all answers as a dict.
         shares: the parts' shares of 1, if they differ from the usual ones (`checks.judge.score`).

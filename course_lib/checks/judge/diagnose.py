@@ -244,8 +244,8 @@ def explain(exercise: Exercise, seed: str, student: Outcomes) -> list[Explanatio
     """Return the known mistakes that give the student's numbers on the most failing probes.
 
     These are the mistakes that explain all failing probes and give the same numbers. If there are
-    none, it is one that can be made in any exercise, or a pair. Otherwise, they are those that
-    explain at least `LEAST` of the failing probes.
+    none, return one that any exercise allows, or a pair. Otherwise, return those that explain at
+    least `LEAST` of the failing probes.
     """
     answer = Answer(prepare(exercise, seed), student)
     found = answer.explanations(_replays(exercise, seed, _known))

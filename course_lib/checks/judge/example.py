@@ -258,5 +258,5 @@ def with_numbers(exercise: Exercise, violation: Violation) -> str:
     if wrong and right:
         *first, last = right
         both = f"{', '.join(first)} and {last} are" if first else f"{last} is"
-        wrong += f" ({both} right.)"
+        wrong += f" ({both} correct.)"
     return f"{message} {wrong}".strip()

@@ -78,7 +78,7 @@ class _Failures:
         return self.shown is not None and failure.probe is not self.shown.probe
 
     def case_of(self, violation: Violation) -> str:
-        """Return the sentence of a violation's probe, or "" if plain probes with others fail."""
+        """Return the probe's sentence, or "" if plain probes with other sentences fail."""
         probe, raised = violation.probe, violation.aspect == "raised"
         if probe.part == "gradients" and violation.aspect != "gradients":
             return ""
@@ -109,7 +109,7 @@ def findings_of(
             first = min(group, key=lambda v: (v.aspect == "raised", shown_first(v)))
             telling = failures.say(first, about, explanations[0].mistake)
         error = telling.seen.raised if telling and telling.aspect == "raised" else None
-        # For a call that lacked parameters, the error is not the student's.
+        # If weights could not be injected, the error is not the student's.
         if telling is not None and error is not None and error.phase != "inject":
             message = f"{findings[0].message} {telling.problem.message}"
             findings[0] = replace(findings[0], message=message)
@@ -177,7 +177,7 @@ def by_probe(violations: Iterable[Violation]) -> dict[str, list[Violation]]:
 
 
 def name_of(problem: Problem) -> str | None:
-    """Return what the mistake is called if this problem says what the code does, else None."""
+    """Return the mistake's name if the problem is a `Cause`, else None."""
     return (problem.name or problem.id) if isinstance(problem, Cause) else None
 
 
@@ -188,7 +188,7 @@ def _of_another_input(sentence: str) -> str:
 
 
 def _named(explanations: list[Explanation], part: str) -> list[Finding]:
-    """Return the finding on the known mistake, with its share of failing probes and its equals."""
+    """Return the finding on the known mistake, with its share of failing probes and its twins."""
     first, *others = explanations
     message = first.mistake.message
     if not first.is_whole:

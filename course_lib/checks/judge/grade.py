@@ -64,7 +64,7 @@ def judge_observed(
         seen: an observation for each probe that was reached, by the probe's name; None if
             `observe_more` has yet to observe them.
         observe_more: observes further probes. Without it, there is no search for the known mistake
-            and a smaller failing input. The points do not depend on it.
+            or a smaller failing input. The points do not depend on it.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # for tiny inputs, threads cost more than they save

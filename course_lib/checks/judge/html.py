@@ -2,7 +2,7 @@
 
 They inherit text and background colors, so they are legible in JupyterLab, VS Code, Colab and web
 pages, whether light, dark or with forced colors. They use no scripts, style sheets or resources.
-Their only own color is a bar at the side, visible on white and black, without a meaning.
+They color only a side bar, which is visible on white and black and has no meaning.
 """
 
 import html

@@ -43,9 +43,9 @@ def score_of(
     """Return the score 0..1 and, for each part, (earned, possible) as shares of 1.
 
     A part earns its share if all of its probes pass. Otherwise it earns up to
-    `MOST_OF_A_FLAWED_PART` of it, in proportion to the probes that pass. A probe passes by half if
-    the numbers are correct and only an attribute or the kind of the result is wrong. Hygiene is
-    scaled by the rest, because returning a constant is hygienic, too.
+    `MOST_OF_A_FLAWED_PART` of it, in proportion to the probes that pass. A probe counts half if the
+    numbers are correct and only an attribute or the kind of the result is wrong. Hygiene is scaled
+    by the rest, because returning a constant is hygienic, too.
     """
     passed: dict[str, list[float]] = {}
     for probe, _ in prepared:

@@ -172,7 +172,7 @@ def mutated(probe: Probe, seen: Observation) -> list[str]:
 
 def _expected_error(probe: Probe, seen: Observation) -> Problem | None:
     if seen.raised is None:
-        return Cause("no_error", f"{probe.says} In such a case, your code raised nothing.")
+        return Cause("no_error", f"{probe.says} Your code raised no exception.")
     if probe.raises in (seen.raised.type_name, *seen.raised.kinds):
         return None
     if seen.raised.phase == "inject":
@@ -324,7 +324,7 @@ def forbidden_in(
 def _loops_problem(
     exercise: Exercise, prepared: Prepared, seen: Mapping[str, Observation]
 ) -> Problem | None:
-    """Compare whether the number of Python steps grows with the size with whether it should."""
+    """Check that Python steps grow with the size exactly when they should."""
     groups: dict[str, list[tuple[int, int]]] = {}
     for probe, _ in prepared:
         observation = seen.get(probe.name)
@@ -414,8 +414,8 @@ def _missing_parameter(probe: Probe, seen: Observation) -> Problem:
         return Cause(
             "parameters_renamed" if same_shapes else "missing_parameter",
             f"`named_parameters()` does not list {missing}{instead}.",
-            f"Does `__init__` assign a layer for `{missing_names[0]}` to `self`, of the right "
-            "class and with the right arguments, and is its weight its own?",
+            f"Does `__init__` assign a layer for `{missing_names[0]}` to `self`, with the correct "
+            "class and arguments, and without sharing its weight?",
         )
     wrong = next(name for name in wanted if found[name] != wanted[name])
     return Problem(

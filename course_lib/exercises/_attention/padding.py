@@ -34,7 +34,7 @@ FAR = np.array([[True, True, False], [True, True, True]])
 def far_above(make_array=tensor, **fields: Any) -> list[Probe]:
     """Return edge cases for the mask `FAR`, whose last key is far above the other two.
 
-    In the first one, the others are still above -1e9, with which some answers fill.
+    In the first, the allowed scores exceed -1e9, a fill that some answers use.
     """
 
     def probe(name, size) -> Probe:

@@ -111,7 +111,7 @@ def _edges(rng) -> list[Probe]:
             "allowed get equal weights."
         ),
         edge("square_weights", **problem(1, 2, 3, 2, 2, 1, 2)).says(
-            "The layers' weights have one row for each hidden feature, also where they are square."
+            "The rows of `W_q.weight` and `W_k.weight` belong to hidden features, even if square."
         ),
         edge("large_sums", **problem(1, 2, 3, 1, 1, 1, 1) | {"queries": [[[1e3], [-1e3]]]}).says(  # pyright: ignore[reportArgumentType] - a row has no `args`
             "The tanh of a large sum is 1 or -1, and no step overflows."

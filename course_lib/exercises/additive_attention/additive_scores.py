@@ -46,8 +46,8 @@ def _probes(rng) -> list[Probe]:
             "Queries go through w_q and keys through w_k, even where either would fit."
         ),
         edge("square_weights", **problem(2, 3, 4, 5, 5, 5)).says(
-            "The rows of w_q and w_k belong to the hidden features, also where H is the number of "
-            "features of queries and keys."
+            "The rows of w_q and w_k belong to the hidden features, even if queries and keys have "
+            "H features, too."
         ),
         edge("large_sums", **worked | {"queries": [[[1000.0, -900.0]]]}).says(
             "The tanh of a large sum is 1 or -1, and no step overflows."

@@ -123,7 +123,7 @@ EXERCISE = Exercise(
         "The inputs are both queries and keys, so the weights form a square matrix. Which of its "
         "entries must be 0, and what must the others then sum to?",
         "`squared_distances` expects points with one feature: a column. Where in the scores does "
-        "a point meet itself, and which of the three fills in section 6 removed it? `torch.eye` "
+        "a point meet itself, and which of the three ways in section 5 removes it? `torch.eye` "
         "and `masked_fill` may help.",
         "A smaller version first: the three points of the worked number. Row 1 of your weights "
         "must be (0.5, 0, 0.5). Then a single point: nothing is left in its row. What does the "

@@ -129,8 +129,8 @@ def _as_it_was(probe, expected, recorded) -> Problem | None:
     where = "Inside" if probe.inputs()["moment"].startswith("inside") else "After"
     return Problem(
         "left_over",
-        f"{where} the `with`, the model is not what it should be. This differs: {changes.text}.",
-        "Which of your lines changes it? Can it change a copy, or is exactly that change undone, "
+        f"{where} the `with`, parts of the model differ from what is expected: {changes.text}.",
+        "Which line makes this change? Can it work on a copy, or do you undo only that change, "
         "even after an error?",
     )
 

@@ -75,7 +75,7 @@ def _probes(rng) -> list[Probe]:
             "A query that may attend to nothing gets weights 0."
         ),
         edge("empty_by_both", **scored(1, 2, 3, lens=[1], mask=[[False, True, True], [True] * 3]))
-        .says("A query that loses its last key to lengths and mask together gets weights 0."),
+        .says("A query left without keys by lengths and mask together gets weights of 0."),
         edge("every_length_zero", **scored(2, 2, 3, lens=[0, 0])).says(
             "If all lengths are 0, no key is left and every weight is 0."
         ),

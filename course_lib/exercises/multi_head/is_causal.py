@@ -92,8 +92,8 @@ EXERCISE = Exercise(
                 _causality(_from_t_on, cuts=lambda n: [max(1, n // 2)]),
             ),
         ).says(
-            "You do not change the inputs from every position on, so you miss outputs that look "
-            "ahead elsewhere.",
+            "You do not try every position as the first to change, so you miss some outputs that "
+            "look ahead.",
             "Which values of t does your test try, for n positions?",
         ),
         mistake("zeros_for_the_future", _causality(_zeros_from_t_on)).says(

@@ -157,7 +157,7 @@ EXERCISE = Exercise(
             _loader(after=lambda mha, reference: reference.eval()),
             twins=(_loader(after=lambda mha, reference: mha.eval()),),
         ).says(
-            "You leave a module in another mode, train or eval, than the one that it was in.",
+            "You change the mode (train or eval) of a module and do not restore it.",
             "Does copying weights depend on the mode?",
         ),
     ),

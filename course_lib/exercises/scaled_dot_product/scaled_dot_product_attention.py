@@ -80,12 +80,12 @@ def _edges(rng) -> list[Probe]:
             **problem((2, 3), 4, 5, 7, 6, [[3, 5, 2, 4], [4, 1, 5, 3]]),
         ).says("Lengths belong to the items: with (batch, heads, n, d), they hold for every head."),
         edge("five_axes_and_lengths", **problem((2, 1, 2), 1, 2, 1, 1, [2, 1])).says(
-            "Lengths belong to the first axis and hold for all axes between it and the queries."
+            "Lengths belong to the first axis and apply to all axes between it and the queries."
         ),
         edge(
             "five_axes_and_lengths_per_query", **problem((2, 1, 1), 2, 2, 1, 1, [[1, 2], [2, 1]])
         ).says(
-            "Lengths of shape (batch, num_queries) hold for all axes between these two as well."
+            "Lengths of shape (batch, num_queries) apply to all axes between these two as well."
         ),
         *largest_padding(with_mask=True),
         *far_above(by_name={"mask": FAR}),

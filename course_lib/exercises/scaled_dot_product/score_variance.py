@@ -12,7 +12,7 @@ from course_lib.exercises._builders import Case, case, in_steps, mistake
 
 # The relative standard deviation of a sample variance of N products is sqrt((2 + 6 / d) / N): the
 # excess kurtosis of q . k is 6 / d. A correct answer leaves these bounds with a probability below
-# 1e-6: values by 7 deviations, and the deviation over 60 seeds, known to 10%, by the factors.
+# 1e-6: 7 deviations for values, `SCATTER` for the deviation over 60 seeds, known to 10%.
 DEVIATIONS = 7.0
 SCATTER = (0.55, 1.6)
 EXACT = 1e-8

@@ -51,8 +51,8 @@ def _plain(rng) -> list[Probe]:
     votes = tensor([[1, 2, 1]])
     return [
         _given("worked_number", voting, votes, 3, [[1, 2]], 0).says(
-            "A change is the log-probability of a word if `position` is masked, minus that if "
-            "nothing more is masked than the padding."
+            "A change is the log-probability of a word with `position` masked, minus that with "
+            "only the padding masked."
         ),
         _drawn(rng, "several_words", (4, 4, 6), 1).says(
             "There is one change for each word of the target."

@@ -145,7 +145,7 @@ def mistakes(summary: GradedLesson) -> list[tuple[str, str, str | None, list[str
 
 
 def of_everyone(summary: GradedLesson) -> list[str]:
-    """Return the notices that every submission has, which the lesson causes and not a student."""
+    """Return the notices that every submission has, because the lesson causes them."""
     each = [s.notices for s in summary.students if not (s.absent or s.problem)]
     return [one for one in each[0] if all(one in other for other in each)] if len(each) > 1 else []
 
@@ -180,7 +180,7 @@ def _reasons(student: GradedSubmission) -> Iterator[tuple[float, str, str]]:
 
 
 def written(summary: GradedLesson) -> list[dict]:
-    """Return how many answers to each written question are waiting, graded, or blank."""
+    """Return whose answers to each written question are waiting, graded or blank."""
     found: dict[str, dict[str, list[str]]] = {}
     for student in summary.students:
         for name, state in student.written.items():

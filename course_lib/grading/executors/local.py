@@ -188,7 +188,7 @@ def _context() -> Any:
     context.set_forkserver_preload([__name__, *judge])
     from multiprocessing import forkserver, resource_tracker
 
-    resource_tracker.ensure_running()  # it unblocks SIGINT after its start
+    resource_tracker.ensure_running()  # this call unblocks SIGINT
     # Processes started now ignore Ctrl-C, which is for the driver.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

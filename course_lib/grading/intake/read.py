@@ -1,7 +1,7 @@
 """Read a submitted notebook without trusting it, and put its answers into the release notebook.
 
-A notebook is reduced to its cells, each with kind, id, grade_id, source, and outputs, which only
-cells that are not run again keep. Everything else in a student's file is dropped here.
+A notebook is reduced to the kind, id, grade_id and source of its cells, and to the outputs of cells
+that are not run again. Everything else in a student's file is dropped here.
 """
 
 import contextlib

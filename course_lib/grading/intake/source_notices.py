@@ -73,7 +73,7 @@ def _left_out(name: str, source: str, nodes: Sequence[ast.AST]) -> Iterator[str]
     """Return notes on forbidden functions, and on calls that escape the cost meter."""
     try:
         exercise = find(name)
-    except KeyError:  # an own cell, or an exercise outside the course
+    except KeyError:  # extra cell, or an exercise outside the course
         return
     names = {getattr(node, "id", None) or getattr(node, "attr", None) for node in nodes}
     for word in sorted(exercise.forbidden.keys() & names):

@@ -2,7 +2,7 @@
 
 `course grade`, `nbgrader generate_feedback` and formgrader write the same page, in light and dark,
 from `templates/feedback`. Formgrader's other pages are nbgrader's. A page that cannot be rendered
-is replaced by a plain one with points, comments and a sentence.
+is replaced by a plain one with points, comments and a notice.
 """
 
 import functools

@@ -86,7 +86,7 @@ class Publisher:
         return place
 
     def leave_blank(self, student: str) -> None:
-        """Leave a submission ungraded instead of scoring it 0, and ask for a person."""
+        """Leave a submission ungraded instead of scoring it 0, for manual grading."""
         with one_transaction(self.gradebook):
             about = self._submission(student)
             about.late_submission_penalty = None
@@ -106,7 +106,7 @@ class Publisher:
         return found
 
     def _is_current(self, submission: Submission) -> bool:
-        """Return whether time and penalty would not change if it were published now."""
+        """Return whether publishing now would leave time and penalty unchanged."""
         submitted = self._submitted(submission.student.id)
         if submitted.is_dir():
             kept = self._kept_stamp(submission.student.id)

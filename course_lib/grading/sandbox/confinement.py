@@ -37,8 +37,8 @@ class Limits:
     file_size: int = 50_000_000  # bytes of one file
     processes: int = 64  # how many at once
     cpu_seconds: int = 300  # CPU time of one process
-    cell_seconds: float = 30.0  # CPU time of a cell, and separately its waiting time
-    total_seconds: float = 300.0  # both together, for the whole submission
+    cell_seconds: float = 30.0  # for the CPU time and the elapsed time of a cell
+    total_seconds: float = 300.0  # elapsed time of the whole submission
     output: int = 1_000_000  # bytes of one cell's output, cut at the end
     total_output: int = 500_000_000  # bytes that its guests may send, kept or not
 
@@ -97,7 +97,7 @@ def filter_program() -> str:
     # Shared memory without a file survives the process that made it, and is then not counted.
     shared = seccomp.Arg(3, seccomp.MASKED_EQ, _SHARED_ANONYMOUS, _SHARED_ANONYMOUS)
     rules.add_rule(refuse_with(_EPERM), "mmap", shared)
-    # A process that lowers this limit would be killed by SIGKILL, like one that the machine killed.
+    # A process that could lower RLIMIT_CPU would end by SIGKILL, as if the machine had killed it.
     for call, which in (("setrlimit", 0), ("prlimit64", 1)):
         of_time = [seccomp.Arg(which, seccomp.EQ, 0), seccomp.Arg(which + 1, seccomp.NE, 0)]
         rules.add_rule(seccomp.KILL_PROCESS, call, *of_time)

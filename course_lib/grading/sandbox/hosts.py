@@ -174,7 +174,7 @@ def open_guests(
     Guests see the solutions of the lessons before the graded `lesson`, and none if it is "". A
     `channel` is a socket to a host that another process started.
     """
-    kind = ForkedGuests if sys.platform == "linux" else SpawnedGuests  # forking is unsafe
+    kind = ForkedGuests if sys.platform == "linux" else SpawnedGuests  # unsafe elsewhere
     reasons = dict(confinement.obstacles())
     for candidate in ("strict", "off") if level is None else (level,):
         if candidate not in reasons:

@@ -46,7 +46,7 @@ def judge_twice(
 ) -> Report:
     """Judge the exercise whose check has this index, and retry if other cells may be to blame.
 
-    Without `name_mistakes`, known mistakes and smaller failing inputs are not searched.
+    Without `name_mistakes`, do not look for known mistakes or smaller failing inputs.
     """
     harmful = {grade_id(session.cells[at]): ending for at, ending in session.harmful.items()}
     if ending := harmful.get(f"{name}{ANSWER}"):
@@ -100,7 +100,7 @@ def observe_and_judge(
         return reply
 
     def observe_more(more: Sequence[Probe]) -> Mapping[str, Observation]:
-        """Observe further probes, which decide no points. Return nothing if the guest is lost."""
+        """Observe more probes. No points depend on them. Return nothing if the guest is lost."""
         try:
             seen = _replied(session, replace(request, probes=list(more)), index, counts=False)
         except (GuestLost, CannotJudge):

@@ -74,9 +74,9 @@ def _builds_on_wrong(session: Session, reports: Mapping[str, Report], name: str)
 def _judge_beside_ours(
     session: Session, job: Job, notebook: NotebookNode, reports: dict[str, Report]
 ) -> None:
-    """Judge failed answers that build on failed ones again, with the course's version of those.
+    """Judge again failed answers that build on failed ones, given the course's versions.
 
-    In this guest, the solutions are beside the student's code. So only points leave it.
+    This guest has the solutions beside the student's code, so only points may leave it.
     """
     failed: set[str] = set()
     for index, cell in enumerate(notebook.cells):
@@ -123,7 +123,7 @@ def _is_judged(report: Report) -> bool:
 
 
 def _with_files(report: Report, beside: Collection[str], errors: list[str]) -> Report:
-    """If an answer is missing, name files beside the notebook that errors report as missing."""
+    """Name files beside the notebook that the errors of a missing answer refer to."""
     if report.outcome not in ("raised", "not_attempted"):
         return report
     first, *others = report.findings

@@ -1,4 +1,4 @@
-"""Fill cells after grading, with sanitized outputs within one budget, reports and points."""
+"""Fill graded cells with reports, points and sanitized outputs within one budget."""
 
 from collections.abc import Mapping
 from dataclasses import replace

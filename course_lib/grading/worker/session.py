@@ -150,7 +150,7 @@ class Session:
     def renew(self, before: int, only: set[str] | None = None) -> Guest:
         """Return a new guest in which all harmless cells before an index have run again.
 
-        With `only`, no answers but those to these exercises run, so that no other can do damage.
+        With `only`, run just the answers to these exercises, so that no other can do damage.
         """
         guest = self._connect()
         self._only = only
@@ -190,7 +190,7 @@ class Session:
         """
         if ran.stopped == "ceiling":
             raise CannotJudge(
-                "a cell neither ended nor got the CPU time that it may use: this machine is "
+                "a cell neither ended nor got all the CPU time allowed: this machine is "
                 "too busy, or the cell hangs in the system; look at it, then grade it with --force"
             )
         ending = self._guest.kill() if self._guest and ran.state in LOST else {}

@@ -1,4 +1,4 @@
-"""Code that the probes of single lessons need in a student's process, in one module per lesson.
+"""Lesson-specific code that probes need in a student's process, in one module per lesson.
 
 Importing a module registers its functions with `scenarios`. A bundle for students contains only the
 modules of its lessons.

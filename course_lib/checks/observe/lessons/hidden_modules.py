@@ -1,4 +1,4 @@
-"""Further modules on which the checks of lesson 07 run a student's tests, unseen by students.
+"""Modules hidden from students, on which the checks of lesson 07 run a student's tests.
 
 The modules in `HIDDEN` are correct except for one step each. `build` makes any of them, the boxes
 in `broken_modules`, and two modules with small errors.

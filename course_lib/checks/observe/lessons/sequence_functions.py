@@ -67,7 +67,7 @@ SEQUENCE_FUNCTIONS = {
 
 
 def nudged(of, amount, direction, row=None):
-    """Return tanh(x), moved by up to `amount * direction` on something that should not matter."""
+    """Return tanh(x), moved by up to `amount * direction` depending on irrelevant input."""
 
     def function(x):
         rows = torch.arange(x.shape[1], device=x.device)

@@ -57,7 +57,7 @@ def _check(source, valid_lens, inputs, mask) -> None:
 
 
 class _Adding(_Translator):
-    """A model that follows a word by the word whose id is larger by the item's length."""
+    """A model in which the id of each next word is larger by the item's length."""
 
     def __init__(self, size, dtype, **options):
         super().__init__(**options)

@@ -95,7 +95,7 @@ async def _serve() -> None:
         os.dup2(file.fileno(), stream.fileno())
         setattr(sys, stream.name, stream)
     pipes = [(each, os.fstat(each).st_ino) for each in (_INLET, _OUTLET)]
-    owner = os.getpid()  # forks of student code must not read
+    owner = os.getpid()  # a student's fork must not read
     arrived = read_frames(lambda: os.read(_INLET, 1 << 20) if os.getpid() == owner else b"")
     for frame, _ in filter(None, arrived):
         with contextlib.suppress(asyncio.CancelledError):  # a cell may cancel all tasks

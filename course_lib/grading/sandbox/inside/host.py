@@ -29,7 +29,7 @@ _TICKS, _PAGE = os.sysconf("SC_CLK_TCK"), resource.getpagesize()
 
 
 class _Host:
-    """A server for the processes that hold its channel, until all have closed it."""
+    """A server that runs until every process with its channel has closed it."""
 
     def __init__(self, channel: socket.socket) -> None:
         self.channel = channel

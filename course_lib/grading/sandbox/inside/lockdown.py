@@ -67,7 +67,7 @@ def confine(settings: dict[str, Any]) -> None:
         _mount("proc", "/proc", "proc", _NOSUID | _NODEV | _NOEXEC)
     size = int(Path("/proc/self/statm").read_bytes().split()[0]) * resource.getpagesize()
     most = settings["processes"]
-    if settings["uid"] is None:  # RLIMIT_NPROC then counts all of this user
+    if settings["uid"] is None:  # RLIMIT_NPROC then counts per user
         on_machine = Path("/proc/loadavg").read_text().split()[3].partition("/")[2]
         most = int(on_machine) + 8 * most
     for name, value in {

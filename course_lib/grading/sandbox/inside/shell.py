@@ -136,7 +136,7 @@ def _refuse(what: str) -> Any:
 
 
 class Stream(io.TextIOBase):
-    """A stream that sends printed text. In forks of student code it writes to the descriptor."""
+    """A stream that sends printed text. In a student's fork, it writes to the descriptor."""
 
     encoding, errors = "UTF-8", "replace"
 

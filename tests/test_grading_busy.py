@@ -56,7 +56,7 @@ def test_who_gets_no_processor_is_blank_with_a_reason_and_not_0(tmp_path, monkey
     monkeypatch.setattr(guests, "_CEILING", 0)
     (ada,) = grade(root, LESSON, settings=QUICK).students
     assert ada.points is None
-    assert "neither ended nor got the CPU time that it may use" in ada.problem
+    assert "neither ended nor got all the CPU time allowed" in ada.problem
 
 
 @pytest.mark.parametrize("others", [False, True])

@@ -1,7 +1,7 @@
 """`course new`: write the files of a new exercise or lesson, with placeholders for the author.
 
 They come from `templates/`. The pieces of an exercise fit together: the lesson builds as soon as
-its placeholders are gone, and until then the build names each with its file and line.
+its placeholders are gone, and until then the build names the first with its file and line.
 """
 
 import re
@@ -16,7 +16,7 @@ PLACEHOLDER = "TODO"
 
 
 def new_exercise(course: LessonTree, name: str, slug: str) -> list[Path]:
-    """Write the skeleton of an exercise into the five places of an existing lesson.
+    """Write the skeleton of an exercise into the files of an existing lesson.
 
     `attention/__init__.py` exports its name, and the lesson's `__init__.py` lists it.
 

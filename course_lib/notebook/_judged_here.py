@@ -139,7 +139,7 @@ def carry_on(exercise: str, *more: str) -> Any:
     Returns:
         Your own answer if its last check in this session gave full marks and you have not redefined
         it since; otherwise the answer in your library, `my_attention`; otherwise the course's
-        version. Grading always uses the course's version. A bundle without the course's version
+        version. Stock `nbgrader autograde` always gets the course's version. A bundle without it
         uses your own answer as it is. Several names give a tuple.
 
     Raises:

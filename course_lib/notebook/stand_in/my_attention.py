@@ -1,7 +1,7 @@
 """A stand-in for the student's own library wherever a program runs the notebook.
 
 It exports the course's versions, as `carry_on` returns there. In the sandbox of `course grade`,
-`check` adds the answers that the notebook itself defines.
+a call of `check` in a student's own cell adds the answer that the notebook defines.
 """
 
 from course_lib.attention import *  # noqa: F403

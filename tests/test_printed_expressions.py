@@ -2,6 +2,7 @@
 
 import ast
 import builtins
+import importlib
 import inspect
 import itertools
 import math
@@ -34,6 +35,7 @@ CODE_IN_TEXT = re.compile(r"```\w*\n(.*?)```|`([^`\n]+)`", re.DOTALL)
 NOT_A_VALUE = (ast.Name, ast.Slice, ast.Starred, ast.JoinedStr, ast.FormattedValue)
 MOST_NAMES = 4  # in an expression whose names are replaced by parameters
 CPU_SECONDS = 0.5  # for one expression
+importlib.import_module("torch._dynamo")  # the limit must not interrupt this import by an optimizer
 FUNCTIONS = [name for name, exercise in exercises().items() if not exercise.is_class]
 HARD = [name for name, one in exercises().items() if one.difficulty == 3 or one.minutes >= 20]
 RUN = 6  # consecutive tokens; two texts hardly share so many by chance

@@ -334,7 +334,9 @@ def test_every_figure_is_in_view_after_its_cell_ran(course, address, page):
     last.get_by_text("the last cell").wait_for()
     page.get_by_text("Python 3 (ipykernel) | Idle").wait_for()
     wait_until(lambda: last.evaluate(IN_VIEW))
-    page.keyboard.press("ControlOrMeta+s")
+    # The page may only be loaded again once the server has stored the notebook and its trust.
+    with page.expect_response(lambda r: "figures.ipynb" in r.url and r.request.method == "PUT"):
+        lab.choose("File", "Save Notebook")
     page.reload()
     page.get_by_text("Python 3 (ipykernel) | Idle").wait_for()
     page.locator(".course-figure > svg").first.wait_for(state="attached")

@@ -5,6 +5,7 @@ build and stock nbgrader. `_judged_outside` is for submissions that `course grad
 sandbox. The sandbox holds no judge, exercises or oracle, so the answers are judged outside it.
 """
 
+import gc
 import os
 
 from course_lib.checks.observe.cost_meter import Spending
@@ -18,6 +19,7 @@ if "COURSE_JUDGED_OUTSIDE" in os.environ:  # grading/sandbox/confinement.py sets
         progress,
     )
 else:
+    gc.freeze()  # collecting garbage among torch's objects would take longer than a check
     from course_lib.notebook._judged_here import (
         carry_on,
         check,

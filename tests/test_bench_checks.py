@@ -23,6 +23,7 @@ def test_a_row_an_exercise_with_every_kind_of_answer():
     assert all(seconds > 0 for row in found.rows for seconds in (*row.right, *row.wrong))
     assert all(name in found.text() for name in names)
     assert json.loads(json.dumps(found.as_dict()))["median_wrong"] > 0
+    assert 0 < found.first_of_session < 1
 
 
 def test_nothing_is_kept_from_one_answer_to_the_next(monkeypatch):

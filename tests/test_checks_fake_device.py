@@ -30,10 +30,11 @@ def test_what_torch_itself_refuses_there_is_let_pass():
     assert scenario(refused_by_torch, None, {"lengths": LENGTHS}, {}) is LENGTHS
 
 
-def test_a_first_check_imports_neither_compiler_nor_computer_algebra():
+def test_a_first_check_imports_no_compiler_and_spares_torch_the_garbage_collector():
     # Importing sympy takes a second. `torch.autograd.grad` with a gradient given imports it.
     code = (
-        "import sys, torch\n"
+        "import gc, sys, torch\n"
+        "from course_lib import check\n"
         "from course_lib.checks import grade\n"
         "from course_lib.checks.observe import remote\n"
         "remote._restore_defaults()\n"
@@ -41,5 +42,6 @@ def test_a_first_check_imports_neither_compiler_nor_computer_algebra():
         "assert grade('length_mask', length_mask, seed='x').outcome == 'correct'\n"
         "assert grade('batched_scores', lambda q, k: q @ k.mT).outcome == 'correct'\n"
         "assert not {'torch._dynamo', 'sympy'} & set(sys.modules)\n"
+        "assert gc.get_freeze_count() > 50_000, 'torch is searched for garbage'\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE)

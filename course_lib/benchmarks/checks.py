@@ -1,8 +1,9 @@
 """`course bench checks`: measure the CPU time of an answer's first check, for each exercise.
 
 Each answer in `tests/variants/` is checked once, in a process of its own that has imported its
-modules but drawn no probes and run no known mistake. Unlike elapsed time, CPU time hardly depends
-on other work on the machine.
+modules but drawn no probes and run no known mistake. The first check of a session is timed with its
+imports, once torch is loaded. Unlike elapsed time, CPU time hardly depends on other work on the
+machine.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import importlib
 import multiprocessing
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -26,6 +29,13 @@ from course_lib.workspace.errors import UsageError
 Tell = Callable[[str], None]
 # Modules that torch imports when an optimizer, a gradient or a transform is first used.
 _PUT_OFF = ("torch._dynamo", "torch.fx.experimental.symbolic_shapes", "torch._functorch.apis")
+_FIRST_OF_SESSION = """
+import time, torch
+started = time.process_time()
+from course_lib import check
+from course_lib.checks import grade
+grade("causal_mask", lambda num_queries, num_keys: torch.ones(num_queries, num_keys).triu())
+print(time.process_time() - started)"""
 
 
 @dataclass(frozen=True)
@@ -39,9 +49,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Measured:
-    """All rows, and a description of the machine."""
+    """All rows, seconds of a session's first check, and a description of the machine."""
 
     rows: list[Row]
+    first_of_session: float
     machine: str
 
     def as_dict(self) -> dict:
@@ -53,6 +64,7 @@ class Measured:
             "median_wrong": median([s for row in self.rows for s in row.wrong]),
             "worst_right": max(median(row.right) for row in self.rows),
             "worst_wrong": max(median(row.wrong) for row in self.rows),
+            "first_of_session": self.first_of_session,
         }
 
     def text(self) -> str:
@@ -69,7 +81,8 @@ class Measured:
             "",
             f"Seconds of CPU time: a first wrong answer {found['median_wrong']:.2f} in "
             f"the median, {found['worst_wrong']:.2f} at the slowest exercise; a right one "
-            f"{found['median_right']:.2f} and {found['worst_right']:.2f}. {self.machine}.",
+            f"{found['median_right']:.2f} and {found['worst_right']:.2f}. The first check of a "
+            f"session, with its imports: {self.first_of_session:.2f}. {self.machine}.",
         ]
         return "\n".join(lines)
 
@@ -110,7 +123,10 @@ def measure(
         kinds = ([a for a in answers if a.is_right], [a for a in answers if not a.is_right])
         right, wrong = (tuple(_first_check(a) for a in kind[:most]) for kind in kinds)
         rows.append(Row(name, right, wrong))
-    return Measured(rows, machine())
+    command = [sys.executable, "-c", _FIRST_OF_SESSION]
+    runs = [subprocess.run(command, check=True, capture_output=True, text=True) for _ in range(4)]
+    # The first of these processes may write bytecode, so it does not count.
+    return Measured(rows, median(float(run.stdout) for run in runs[1:]), machine())
 
 
 def _first_check(answer: Variant) -> float:

@@ -162,7 +162,6 @@ def _filled(source: str, course: LessonTree, slug: str) -> str:
     def of_exercise(heading: re.Match) -> str:
         exercise = course.exercises[name := heading[1]]
         facts = _line(exercise, _DIFFICULTY[exercise.difficulty])
-        facts += f"\n\n*Judged: {course.judged[name]}*" if name in course.judged else ""
         return _under(heading[0], facts, course.starred(name))
 
     text = HEADING.sub(of_exercise, source)

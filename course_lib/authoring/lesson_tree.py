@@ -3,7 +3,7 @@
 import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from course_lib.workspace.errors import BuildError
@@ -22,26 +22,21 @@ class LessonTree:
         library: the folder `course_lib`.
         exercises: name -> object with `lesson`, `points`, `minutes`, `difficulty`, `starred`.
         lessons: slug -> object with `exercises` (names) and `written` (or None).
-        judged: name -> what earns the exercise's points, for the line below its heading.
     """
 
     root: Path
     library: Path
     exercises: Mapping
     lessons: Mapping
-    judged: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def at(cls, root: Path) -> "LessonTree":
         """Return the course at `root` with the installed course_lib and its exercises."""
         import course_lib
-        from course_lib.checks.judge.score import judged_for
         from course_lib.exercises import exercises, lessons
 
         root, library = Path(root).resolve(), Path(course_lib.__file__).resolve().parent
-        found = exercises(root)
-        judged = {name: judged_for(exercise) for name, exercise in found.items()}
-        return cls(root, library, found, lessons(root), judged)
+        return cls(root, library, exercises(root), lessons(root))
 
     def starred(self, name: str) -> bool:
         """Tell whether an exercise, or the check of a lesson's answers together, is optional."""

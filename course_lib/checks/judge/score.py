@@ -2,8 +2,6 @@
 
 from collections.abc import Iterable
 
-import numpy as np
-
 from course_lib.checks.judge.definitions import Exercise
 from course_lib.checks.judge.violations import HYGIENE, Outcomes, Prepared, Violation
 from course_lib.checks.observe.probe import Probe
@@ -25,16 +23,6 @@ def shares_of(exercise: Exercise, probes: Iterable[Probe]) -> dict[str, float]:
     shares = {part: share for part, share in (exercise.shares or SHARES).items() if part in present}
     shares["values"] += 1.0 - sum(shares.values())
     return shares
-
-
-def judged_for(exercise: Exercise) -> str:
-    """Describe how points are split: "values 65%, edge cases 25%, ..."."""
-    shares = shares_of(exercise, exercise.probes(np.random.default_rng(0)))
-    return ", ".join(
-        f"{'edge cases' if part == 'edges' else part} {shares[part]:.0%}"
-        for part in SHARES
-        if part in shares
-    )
 
 
 def score_of(

@@ -91,9 +91,9 @@ def _refuse(event: str, arguments: tuple) -> None:
 
 def is_answer(exercise: Any, thing: Any) -> bool:
     """Return whether an object gets full marks. Usually the first failing probe decides."""
-    from course_lib.checks.judge.grade import judge_observed
     from course_lib.checks.judge.prepare import prepare
-    from course_lib.checks.judge.violations import judge
+    from course_lib.checks.judge.verdict import judge_observed
+    from course_lib.checks.judge.violations import find_violations
     from course_lib.checks.observe.call import observe, observe_all
 
     if isinstance(thing, type) != exercise.is_class and not exercise.may_be_class:
@@ -109,7 +109,7 @@ def is_answer(exercise: Any, thing: Any) -> bool:
             return False
         finally:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        if judge(exercise, probe, expected, seen):
+        if find_violations(exercise, probe, expected, seen):
             return False
     seen = observe_all(thing, [probe for probe, _ in runs])
     report = judge_observed(exercise, SEED, None, seen)

@@ -70,7 +70,7 @@ class Adder:
         # SECRET, too
 ''',
     "checks/__init__.py": "",
-    "checks/judge/grade.py": 'MESSAGES = {"first_item_only": "You look at the first item only."}\n',
+    "checks/judge/verdict.py": 'MESSAGES = {"first_item_only": "You look at one item only."}\n',
     "exercises/__init__.py": "",
     "exercises/toy/__init__.py": "",
     "exercises/toy/double.py": "",

@@ -92,7 +92,7 @@ def test_forced_build_is_byte_identical_and_leaves_no_gradebook(course):
         ("attention/_checked.py", True),
         ("exercises/toy/double.py", True),
         ("checks/__init__.py", True),
-        ("checks/judge/grade.py", True),
+        ("checks/judge/verdict.py", True),
         ("exercises/other/thing.py", False),
     ],
 )

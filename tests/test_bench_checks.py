@@ -29,7 +29,7 @@ def test_a_row_an_exercise_with_every_kind_of_answer():
 def test_nothing_is_kept_from_one_answer_to_the_next(monkeypatch):
     # Neither probes nor known mistakes that another check has run already are kept.
     drawn = []
-    monkeypatch.setattr(benchmark.judging, "grade", lambda *a, **k: drawn.append(a))
+    monkeypatch.setattr(benchmark, "judge_answer", lambda *a, **k: drawn.append(a))
     answer = next(variants(ROOT, "causal_mask"))
     benchmark._first_check(answer)
     assert not drawn, "the check ran in this process"

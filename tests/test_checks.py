@@ -13,8 +13,8 @@ import course_lib
 from course_lib.authoring.paste import solution_source
 from course_lib.authoring.variants import variants
 from course_lib.checks import exercises, grade
-from course_lib.checks.judge.grade import judge_observed
 from course_lib.checks.judge.prepare import prepare
+from course_lib.checks.judge.verdict import judge_observed
 from course_lib.checks.observe.call import observe
 from course_lib.exercises import find
 
@@ -76,7 +76,7 @@ def test_a_report_says_what_became_of_an_answer(answer, outcome, score, said):
     assert all(words in text for words in said) and "observe.py" not in text, text
 
 
-@pytest.mark.parametrize("broken", ["judge", "prepare"])
+@pytest.mark.parametrize("broken", ["find_violations", "prepare"])
 @pytest.mark.parametrize("afar", [True, False])
 def test_our_own_fault_is_called_ours_and_costs_nothing(monkeypatch, broken, afar):
     def fault(*_args):
@@ -84,7 +84,7 @@ def test_our_own_fault_is_called_ours_and_costs_nothing(monkeypatch, broken, afa
 
     exercise = find("causal_mask")
     probes = [probe for probe, _ in prepare(exercise, "1")]
-    monkeypatch.setattr(f"course_lib.checks.judge.grade.{broken}", fault)
+    monkeypatch.setattr(f"course_lib.checks.judge.verdict.{broken}", fault)
     seen = {probe.name: observe(right_mask, probe) for probe in probes}
     report = judge_observed(exercise, "1", None, seen) if afar else grade(exercise.name, right_mask)
     assert report.outcome == "checker_failed" and report.points == report.max_points

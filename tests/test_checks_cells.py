@@ -9,8 +9,8 @@ from live_notebook import REPORT, live_notebook
 
 import course_lib
 from course_lib.checks import exercises
-from course_lib.checks.judge.grade import judge_observed
 from course_lib.checks.judge.points import UNSEEN, Points
+from course_lib.checks.judge.verdict import judge_observed
 from course_lib.checks.observe.observation import Subject
 from course_lib.exercises import find
 

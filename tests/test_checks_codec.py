@@ -12,8 +12,8 @@ from hypothesis.extra import numpy as npst
 
 from course_lib.authoring.variants import variants
 from course_lib.checks import exercises, grade, lessons
-from course_lib.checks.judge.grade import judge_observed
 from course_lib.checks.judge.prepare import prepare
+from course_lib.checks.judge.verdict import judge_observed
 from course_lib.checks.observe.call import observe_all
 from course_lib.checks.observe.codec import MAX_TEXT, CodecError, decode, encode
 from course_lib.checks.observe.observation import Observation

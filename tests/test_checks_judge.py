@@ -7,8 +7,8 @@ from torch import nn
 
 from course_lib.checks.judge.comparisons import tolerance_for
 from course_lib.checks.judge.definitions import Exercise, Mistake, Returned
-from course_lib.checks.judge.grade import grade, judge_observed
 from course_lib.checks.judge.prepare import prepare
+from course_lib.checks.judge.verdict import judge_answer, judge_observed
 from course_lib.checks.observe.call import observe
 from course_lib.checks.observe.probe import Dtype, Probe, tensor
 from course_lib.checks.observe.record import Recorded
@@ -52,7 +52,7 @@ def multiplication(**more):
 
 
 def ids(answer, **more):
-    return [finding.id for finding in grade(multiplication(**more), answer).findings]
+    return [finding.id for finding in judge_answer(multiplication(**more), answer).findings]
 
 
 # --- modules ----------------------------------------------------------------------------
@@ -106,7 +106,7 @@ def test_the_message_names_the_parameters_and_their_shapes():
         Missing: "`named_parameters()` does not list `W` (2, 2).",
         Narrow: "The parameter `W` must have shape (2, 2); yours has (2, 3).",
     }.items():
-        assert grade(multiplication(), answer).findings[0].message == said
+        assert judge_answer(multiplication(), answer).findings[0].message == said
 
 
 def test_a_class_may_stand_for_a_function_where_the_exercise_says_so():
@@ -114,14 +114,14 @@ def test_a_class_may_stand_for_a_function_where_the_exercise_says_so():
         def __new__(cls, x):
             return 2 * x
 
-    (finding,) = grade(exercise(points=1), Twice).findings
+    (finding,) = judge_answer(exercise(points=1), Twice).findings
     assert finding.id == "wrong_kind_of_answer"
-    report = grade(exercise(points=1, may_be_class=True), Twice)
+    report = judge_answer(exercise(points=1, may_be_class=True), Twice)
     assert report.outcome == "correct" and "(1 of 1 point)" in report.text()
 
 
 def test_the_first_wrong_number_of_an_attribute_or_a_gradient_is_said():
-    wrong = grade(multiplication(), Forgets)
+    wrong = judge_answer(multiplication(), Forgets)
     said = "In your `self.seen`, [0, 0] is 2; the definition gives 1."
     assert wrong.findings[0].message.endswith(said)
     assert "self.seen" in wrong.example.text()
@@ -132,7 +132,7 @@ def test_the_first_wrong_number_of_an_attribute_or_a_gradient_is_said():
             W = self.W / 2 + self.W.detach() / 2
             return x @ W
 
-    (finding,) = grade(multiplication(), HalvesTheGradient).findings
+    (finding,) = judge_answer(multiplication(), HalvesTheGradient).findings
     assert finding.message.endswith("[0, 0] is 0.5; the definition gives 1.")
 
 
@@ -146,7 +146,7 @@ def test_beside_the_kink_of_a_relu_the_gradient_is_that_of_its_side(distance):
     )
     ((_, expected),) = prepare(kinked, f"kink {distance}")
     assert expected.gradients["x"] == pytest.approx([float(distance > 0), 1.0], abs=1e-6)
-    assert grade(kinked, torch.relu).points == grade(kinked, torch.relu).max_points
+    assert judge_answer(kinked, torch.relu).points == judge_answer(kinked, torch.relu).max_points
 
 
 def test_a_mistake_about_weights_is_told_by_their_shapes_and_places():
@@ -174,7 +174,7 @@ def test_points_do_not_depend_on_the_name_of_the_mistake():
 
     exercise = find("masked_softmax")
     seen = {probe.name: observe(wrong, probe) for probe, _ in prepare(exercise, "seed")}
-    named = grade(exercise, wrong, seed="seed")
+    named = judge_answer(exercise, wrong, seed="seed")
     unnamed = judge_observed(exercise, "seed", None, seen)
     assert named.mistake is not None and unnamed.mistake is None
     assert named.score == unnamed.score and named.outcome == unnamed.outcome
@@ -205,13 +205,13 @@ LACKING = "The dict must hold numbers for sum, peak."
 def test_the_wrong_one_of_several_results_is_named(wanted, answer, said):
     returns, right = wanted
     given = exercise(returns=returns, oracle=lambda x: Expected(right(x)))
-    assert grade(given, answer).findings[0].message.removeprefix("It doubles. ") == said
+    assert judge_answer(given, answer).findings[0].message.removeprefix("It doubles. ") == said
 
 
 def test_a_call_that_the_exercise_leaves_out_is_named_with_the_reason():
     without = exercise(forbidden={"add": "Multiply."})
-    assert grade(without, lambda x: 2 * x).points == 4
-    (finding,) = grade(without, lambda x: torch.add(x, x)).findings
+    assert judge_answer(without, lambda x: 2 * x).points == 4
+    (finding,) = judge_answer(without, lambda x: torch.add(x, x)).findings
     assert finding.message.startswith("Your code calls `add`, itself or through another function")
     assert finding.message.endswith("which this exercise rules out. Multiply.")
 
@@ -228,9 +228,9 @@ def test_an_edge_case_is_named_with_an_error_only_where_nothing_else_raises_it()
     edge = Probe("empty", "Nothing doubled is nothing.", "edges", {"x": tensor([])})
     plain = Probe("plain", "It doubles.", "values", {"x": tensor([1.0])})
     one = exercise(probes=lambda rng: [plain, edge])
-    (finding,) = grade(one, halved_unless_empty).findings
+    (finding,) = judge_answer(one, halved_unless_empty).findings
     assert finding.message.startswith("Nothing doubled is nothing. Your code raised IndexError")
-    (finding,) = grade(one, lambda x: x[7]).findings
+    (finding,) = judge_answer(one, lambda x: x[7]).findings
     assert finding.message.startswith("Your code raised IndexError")
     assert "which line fails" in finding.hint
 

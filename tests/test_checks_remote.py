@@ -12,8 +12,8 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from course_lib.authoring.variants import variants
 from course_lib.checks import lessons
-from course_lib.checks.judge.grade import grade, judge_observed
 from course_lib.checks.judge.prepare import prepare
+from course_lib.checks.judge.verdict import judge_answer, judge_observed
 from course_lib.checks.observe import call, cost_meter, remote
 from course_lib.checks.observe.codec import decode, encode
 from course_lib.checks.observe.probe import Probe, tensor
@@ -177,9 +177,9 @@ TOGETHER = [slug for slug, lesson in lessons().items() if lesson.integration]
 def test_a_lessons_right_answers_pass_together_and_a_missing_result_is_noticed(slug):
     chain = find(slug).chain
     right = {name: next(v.answer for v in variants(ROOT, name) if v.is_right) for name in chain}
-    assert grade(find(slug), right).score == 1.0
-    assert grade(find(slug), right | {chain[0]: lambda *args: None}).score < 1.0
-    assert grade(find(slug), right | {chain[0]: None}).outcome == "not_attempted"
+    assert judge_answer(find(slug), right).score == 1.0
+    assert judge_answer(find(slug), right | {chain[0]: lambda *args: None}).score < 1.0
+    assert judge_answer(find(slug), right | {chain[0]: None}).outcome == "not_attempted"
 
 
 # --- what a call leaves behind ------------------------------------------------------------

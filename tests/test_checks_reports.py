@@ -16,8 +16,8 @@ from course_lib.checks import exercises, grade
 from course_lib.checks.judge.comparisons import in_digits
 from course_lib.checks.judge.definitions import Mistake, Returned
 from course_lib.checks.judge.example import MARK, _beside
-from course_lib.checks.judge.grade import grade as grade_as
 from course_lib.checks.judge.score import shares_of
+from course_lib.checks.judge.verdict import judge_answer
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.checks.observe.record import Recorded
 from course_lib.reference import Expected
@@ -90,18 +90,18 @@ def off(**by):
 
 def test_a_mistake_is_named_if_it_explains_three_quarters_of_the_failing_problems():
     known = lookups(one_more=off(n2=1, n3=1, n4=1, n5=1))
-    whole = grade_as(known, off(n2=1, n3=1, n4=1, n5=1))
+    whole = judge_answer(known, off(n2=1, n3=1, n4=1, n5=1))
     assert [finding.message for finding in whole.findings] == ["one_more!"]
-    most = grade_as(known, off(n2=1, n3=1, n4=1, n5=7))
+    most = judge_answer(known, off(n2=1, n3=1, n4=1, n5=7))
     assert most.mistake == "one_more" and most.findings[0].message.startswith("On 3 of the 4 ")
     assert len(most.findings) > 1, "nothing is said of what it leaves unexplained"
     for answer in (off(n2=1, n3=1, n4=8, n5=7), off(n2=1, n3=1, n4=1)):
-        assert grade_as(known, answer).mistake is None
+        assert judge_answer(known, answer).mistake is None
 
 
 def test_two_mistakes_with_the_same_numbers_are_both_mentioned():
     models = {"one": off(n3=1), "another": off(n3=1), "a_third": off(n3=2)}
-    report = grade_as(lookups(**models), off(n3=1))
+    report = judge_answer(lookups(**models), off(n3=1))
     assert [finding.id for finding in report.findings] == ["one", "another"]
     assert report.findings[1].message == "Another mistake gives the same numbers: another!"
 
@@ -115,7 +115,7 @@ def test_two_mistakes_with_the_same_numbers_are_both_mentioned():
     ],
 )
 def test_what_a_problem_is_about_is_said_only_if_it_can_be_the_reason(answer, said):
-    (finding,) = grade_as(lookups(), answer).findings
+    (finding,) = judge_answer(lookups(), answer).findings
     assert finding.message.startswith(said)
 
 
@@ -126,7 +126,7 @@ def test_type_and_shape_come_before_values_and_plain_values_before_edges():
             return right[:-1]
         return {2: right / 0, 3: right, 4: right + 1}[n]
 
-    ids = [finding.id for finding in grade_as(lookups(), answer).findings]
+    ids = [finding.id for finding in judge_answer(lookups(), answer).findings]
     assert ids == ["wrong_shape", "wrong_values"]
 
 

@@ -11,7 +11,7 @@ from course_lib.checks.judge.comparisons import same_record
 from course_lib.checks.judge.example import MARK, Example
 from course_lib.checks.judge.prepare import expect, prepare
 from course_lib.checks.judge.shrink import shrink
-from course_lib.checks.judge.violations import judge
+from course_lib.checks.judge.violations import find_violations
 from course_lib.checks.observe.call import observe, observe_all
 from course_lib.exercises import find
 
@@ -20,7 +20,7 @@ def failures_of(name, answer):
     found = []
     for probe, expected in prepare(find(name), "a"):
         seen = observe(answer, probe)
-        found += judge(find(name), probe, expected, seen)
+        found += find_violations(find(name), probe, expected, seen)
     return found
 
 
@@ -49,7 +49,7 @@ def test_a_shrunken_input_fails_like_the_first_and_has_small_whole_entries(name,
     assert probe.num_inputs < first.probe.num_inputs
     assert small.problem.id == first.problem.id
     again = observe(chosen.model, probe)
-    assert judge(exercise, probe, expect(exercise, probe), again)
+    assert find_violations(exercise, probe, expect(exercise, probe), again)
     assert same_record(probe, again.outputs, small.seen.outputs)
     for value in probe.inputs().values():
         if getattr(value, "data", None) is not None and value.data.dtype.kind == "f":

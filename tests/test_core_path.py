@@ -29,8 +29,8 @@ from course_lib.authoring.times import (
     told,
     walk,
 )
-from course_lib.checks.judge.grade import grade as judge
 from course_lib.checks.judge.report import OPTIONAL
+from course_lib.checks.judge.verdict import judge_answer
 from course_lib.cli import main as cli
 from course_lib.cli.tables import summary_table
 from course_lib.exercises import find
@@ -153,10 +153,10 @@ def test_a_check_of_a_starred_exercise_says_points_and_the_star(monkeypatch, cap
         monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
     assert course_lib.check(STARRED, right) == (0.0 if grading else 2.0)
     assert f"correct  (2 of 2 points; {OPTIONAL})" in capsys.readouterr().out
-    report = judge(find(STARRED), right, seed="any")
+    report = judge_answer(find(STARRED), right, seed="any")
     assert (report.points, report.max_points, report.score) == (2.0, 2, 1.0)
     assert OPTIONAL in report.html() and report.as_dict()["starred"]
-    assert STAR not in judge(find("causal_mask"), right, seed="any").html()
+    assert STAR not in judge_answer(find("causal_mask"), right, seed="any").html()
 
 
 def test_progress_marks_it_and_counts_it_apart(course):

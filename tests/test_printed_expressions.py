@@ -21,9 +21,9 @@ from torch.nn import functional as F
 
 from course_lib import attention
 from course_lib.authoring.paste import solution_source
-from course_lib.checks.judge.grade import grade
 from course_lib.checks.judge.prepare import prepare
-from course_lib.checks.judge.violations import judge
+from course_lib.checks.judge.verdict import judge_answer
+from course_lib.checks.judge.violations import find_violations
 from course_lib.checks.observe.call import materialise, observe
 from course_lib.exercises import exercises
 
@@ -100,11 +100,11 @@ def best_of(name: str, printed: Iterator[str] | list[str]) -> tuple[float, str]:
             with at_most(CPU_SECONDS):
                 if probe.scenario == "call":  # most bodies fail here at once
                     scope[name](*args, **kwargs)
-                solved = not judge(exercise, probe, expected, observe(scope[name], probe))
+                solved = not find_violations(exercise, probe, expected, observe(scope[name], probe))
         except Exception:
             continue
         if solved:
-            best = max(best, (grade(exercise, scope[name]).score, body))
+            best = max(best, (judge_answer(exercise, scope[name]).score, body))
     return best
 
 

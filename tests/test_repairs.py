@@ -7,8 +7,8 @@ import pytest
 
 from course_lib.authoring.variants import faulty_answers
 from course_lib.checks import exercises
-from course_lib.checks.judge.grade import judge_observed
 from course_lib.checks.judge.prepare import prepare
+from course_lib.checks.judge.verdict import judge_observed
 from course_lib.checks.observe.call import observe_all
 from course_lib.checks.observe.observation import subject_of
 from course_lib.exercises import find

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.authoring.variants import Variant, variants
-from course_lib.checks.judge.grade import grade
+from course_lib.checks.judge.verdict import judge_answer
 from course_lib.exercises import exercises, find, lessons
 from course_lib.workspace.steps import Step
 
@@ -99,7 +99,7 @@ def judge_variant(variant: Variant, seeds: Iterable[object]) -> Row:
     """Grade one variant with every seed."""
     row = Row(variant.exercise, variant.name, variant.is_right, variant.message)
     for seed in seeds:
-        report = grade(find(variant.exercise), variant.answer, seed=seed)
+        report = judge_answer(find(variant.exercise), variant.answer, seed=seed)
         said = [finding.id for finding in report.findings]
         row.seeds += 1
         row.lowest, row.highest = min(row.lowest, report.score), max(row.highest, report.score)

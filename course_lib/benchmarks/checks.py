@@ -22,7 +22,7 @@ from statistics import median
 from course_lib.authoring.variants import Variant, variants
 from course_lib.benchmarks import machine
 from course_lib.checks import exercises
-from course_lib.checks.judge import grade as judging
+from course_lib.checks.judge.verdict import judge_answer
 from course_lib.exercises import find
 from course_lib.workspace.errors import UsageError
 
@@ -145,5 +145,5 @@ def _first_check(answer: Variant) -> float:
 
 def _check(answer: Variant, result) -> None:
     started = time.process_time()
-    judging.grade(find(answer.exercise), answer.answer, seed="bench")
+    judge_answer(find(answer.exercise), answer.answer, seed="bench")
     result.send(time.process_time() - started)

@@ -1,7 +1,7 @@
 """Check an answer and report its points and the mistake that it makes.
 
 - `observe` calls an answer as the probes say and records the results, in a student's process;
-- `judge` grades them, names the mistake and writes the report, in a trusted process.
+- `judge` decides the points, names the mistake and writes the report, in a trusted process.
 
 The functions below import their modules when they are called, for two reasons. They look up
 exercises in `course_lib.exercises`, which is a layer above this package, and
@@ -20,7 +20,7 @@ __all__ = ["exercises", "grade", "lessons"]
 
 
 def grade(exercise: str, obj: object, *, seed: object = None) -> Report:
-    """Grade any object as an answer to an exercise, without showing anything.
+    """Judge any object as an answer to an exercise, without showing anything.
 
     Args:
         exercise: a key of `exercises()`, or a lesson's slug for its integration.
@@ -30,10 +30,10 @@ def grade(exercise: str, obj: object, *, seed: object = None) -> Report:
     Raises:
         KeyError: there is no such exercise.
     """
-    from course_lib.checks.judge.grade import grade as grade_exercise
+    from course_lib.checks.judge.verdict import judge_answer
     from course_lib.exercises import find
 
-    return grade_exercise(find(exercise), obj, seed=seed)
+    return judge_answer(find(exercise), obj, seed=seed)
 
 
 def exercises() -> dict[str, Exercise]:

@@ -21,7 +21,7 @@ from course_lib.workspace.sources import digest_of, reached
 _PACKAGE = Path(__file__).resolve().parents[1]
 _ENGINE = (
     "checks/observe/remote.py",
-    "checks/judge/grade.py",
+    "checks/judge/verdict.py",
     "checks/judge/report.py",
     "grading/intake/rebuild.py",
     "grading/worker/runner.py",

@@ -10,10 +10,10 @@ from types import FunctionType
 from typing import Any, NamedTuple
 
 import course_lib
-from course_lib.checks.judge.grade import grade
 from course_lib.checks.judge.html import bar, block, inline, paragraph
 from course_lib.checks.judge.points import Points
 from course_lib.checks.judge.report import MIMETYPE, Report, hint_html
+from course_lib.checks.judge.verdict import judge_answer
 from course_lib.checks.observe.cells import (
     current_shell,
     keep_in_view,
@@ -87,14 +87,14 @@ def check(exercise: str, obj: object = None, *, seed: object = None) -> float:
         if wanted.chain:
             own = {name: session.last.get(name) for name in wanted.chain}
             with in_place(own, namespace):
-                report = grade(wanted, own, seed=seed)
+                report = judge_answer(wanted, own, seed=seed)
             earlier = [session.reports[n] for n in wanted.chain if n in session.reports]
             report = report.without_repeats(earlier)
         else:
             subject = subject_of(obj)
             if obj is None:
                 obj, subject = answer_in(namespace, exercise)
-            report = grade(wanted, obj, seed=seed, subject=subject)
+            report = judge_answer(wanted, obj, seed=seed, subject=subject)
             if not any(finding.id == "course_version" for finding in report.findings):
                 session.right.pop(exercise, None)
                 if report.outcome == "correct":

@@ -23,8 +23,8 @@ from pathlib import Path
 from types import ModuleType
 
 import course_lib
-from course_lib.checks.judge.grade import grade
 from course_lib.checks.judge.report import amount
+from course_lib.checks.judge.verdict import judge_answer
 from course_lib.checks.observe.cells import current_shell, someone_answers
 from course_lib.exercises import find, lessons, names
 from course_lib.workspace.files import write_atomically
@@ -188,7 +188,7 @@ def _check_again(exercise: str, trial: Path) -> None:
         _package(trial.parent, without=exercise)
         try:
             answer = vars(importlib.import_module(f"{PACKAGE}.{trial.stem}")).get(exercise)
-            report = grade(find(exercise), answer, seed="public")
+            report = judge_answer(find(exercise), answer, seed="public")
             points = f"{report.points:g} of {amount(report.max_points, 'point')}"
             fault = "" if report.outcome == "correct" else f"`{exercise}` gets {points}"
         except (Exception, SystemExit) as error:

@@ -16,7 +16,7 @@ from course_lib.checks.judge.violations import (
     Outcomes,
     Prepared,
     Violation,
-    judge,
+    find_violations,
     mutated,
 )
 from course_lib.checks.observe.call import observe
@@ -225,7 +225,7 @@ class Replay(dict[str, tuple[Observation, list[Violation]]]):
             self[name] = self._model.observe(self._exercise, probe, expected)
         else:
             seen = observe(self._model, probe, watched=False)
-            self[name] = seen, judge(self._exercise, probe, expected, seen)
+            self[name] = seen, find_violations(self._exercise, probe, expected, seen)
         return self[name]
 
 

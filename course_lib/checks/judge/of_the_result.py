@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from course_lib.checks.judge.definitions import Exercise, Returned
-from course_lib.checks.judge.violations import Violation, judge
+from course_lib.checks.judge.violations import Violation, find_violations
 from course_lib.checks.observe.observation import Observation, Raised
 from course_lib.checks.observe.probe import Dtype, Probe
 from course_lib.checks.observe.record import Recorded, record
@@ -46,11 +46,11 @@ class OfTheResult:
                 made = self.change(*results)
         except Exception:
             return right, []
-        if judge(exercise, probe, expected, right):
+        if find_violations(exercise, probe, expected, right):
             return right, []
         made = list(made) if isinstance(made, tuple) else [made]
         seen = self._observed(made, probe, expected, dtype)
-        return seen, judge(exercise, probe, expected, seen)
+        return seen, find_violations(exercise, probe, expected, seen)
 
     def _observed(self, made, probe, expected, dtype) -> Observation:
         has_graph = isinstance(made[0], torch.Tensor) and made[0].requires_grad

@@ -13,7 +13,7 @@ from course_lib.checks.judge.comparisons import same_record
 from course_lib.checks.judge.definitions import Exercise, Mistake, Property
 from course_lib.checks.judge.diagnose import Replay
 from course_lib.checks.judge.prepare import expect
-from course_lib.checks.judge.violations import Violation, judge
+from course_lib.checks.judge.violations import Violation, find_violations
 from course_lib.checks.observe.observation import Observation
 from course_lib.checks.observe.probe import Array, Probe
 from course_lib.checks.observe.scenarios import STATISTICS
@@ -73,7 +73,7 @@ def shrink(
                 if candidate.name not in seen:
                     return None
                 observed = seen[candidate.name]
-                for found in judge(exercise, candidate, expected, observed):
+                for found in find_violations(exercise, candidate, expected, observed):
                     if (
                         _is_same(found, first)
                         and _is_confirmed(exercise, found)

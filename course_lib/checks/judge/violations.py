@@ -53,7 +53,7 @@ Outcomes = Mapping[str, tuple[Observation, list[Violation]]]  # by the probe's n
 Found = tuple[str, Problem | None]  # an aspect and its problem
 
 
-def judge(
+def find_violations(
     exercise: Exercise, probe: Probe, expected: Expected, seen: Observation
 ) -> list[Violation]:
     """Return all violations of one observation, the most basic first."""

@@ -184,7 +184,7 @@ def _context() -> Any:
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    judge = ["course_lib.grading.worker.runner", "course_lib.checks.judge.grade"]
+    judge = ["course_lib.grading.worker.runner", "course_lib.checks.judge.verdict"]
     context.set_forkserver_preload([__name__, *judge])
     from multiprocessing import forkserver, resource_tracker
 

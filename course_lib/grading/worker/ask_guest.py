@@ -8,10 +8,10 @@ from dataclasses import replace
 from nbformat import NotebookNode
 
 from course_lib.checks.judge.definitions import Exercise
-from course_lib.checks.judge.grade import judge_observed, still_missing
 from course_lib.checks.judge.prepare import prepare
 from course_lib.checks.judge.report import Finding, Report
 from course_lib.checks.judge.shrink import Observer
+from course_lib.checks.judge.verdict import judge_observed, still_missing
 from course_lib.checks.observe.codec import CodecError, decode
 from course_lib.checks.observe.observation import Observation
 from course_lib.checks.observe.probe import Array, Probe

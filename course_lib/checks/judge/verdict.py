@@ -16,7 +16,13 @@ from course_lib.checks.judge.prepare import prepare
 from course_lib.checks.judge.report import Report
 from course_lib.checks.judge.score import BEYOND_A_LIMIT, beyond_a_limit, score_of
 from course_lib.checks.judge.shrink import Observer
-from course_lib.checks.judge.violations import Outcomes, Prepared, Violation, forbidden_in, judge
+from course_lib.checks.judge.violations import (
+    Outcomes,
+    Prepared,
+    Violation,
+    find_violations,
+    forbidden_in,
+)
 from course_lib.checks.observe.call import observe_all
 from course_lib.checks.observe.global_state import random_states_kept
 from course_lib.checks.observe.observation import Observation, Subject, subject_of
@@ -25,10 +31,10 @@ from course_lib.checks.observe.record import a_or_an
 from course_lib.checks.observe.remote import REFUSAL, courses_versions_refuse
 
 
-def grade(
+def judge_answer(
     exercise: Exercise, obj: Any, *, seed: object = None, subject: Subject | None = None
 ) -> Report:
-    """Grade any object as an answer to an exercise, as `course_lib.checks.grade` does.
+    """Judge any object as an answer to an exercise, as `course_lib.checks.grade` does.
 
     For an integration, the caller has put the answers in place (`notebook/_judged_here.py`).
     `subject` describes the answer if more is known than the object tells.
@@ -103,7 +109,7 @@ def _judge_all(
     for probe, expected in prepared:
         observed = seen.get(probe.name, Observation())
         if probe.name in seen:
-            found = judge(exercise, probe, expected, observed)
+            found = find_violations(exercise, probe, expected, observed)
         else:
             stopped = Problem("stopped", "The check stopped before this test.")
             found = [Violation(probe, "raised", stopped, probe.part, expected, observed)]

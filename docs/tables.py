@@ -103,17 +103,18 @@ def lesson_table() -> str:
     """Return the lessons with a picture, a link, their exercises, points and times.
 
     The links lead to the pages of the published site if pyproject.toml names the repository, and
-    otherwise to the notebooks.
+    otherwise to the notebook without outputs and to the executed one with its answers.
     """
     course, rows, total = LessonTree.at(ROOT), [], 0
     site = pages_address(ROOT)
     address = f"{site}/notebooks/{{0}}/{{0}}.html" if site else "notebooks/{0}/{0}.ipynb"
+    executed = "" if site else "<br>[outputs and answers](solutions/{0}/{0}.ipynb)"
     found = course_times(course)
     for slug, lesson in lessons().items():
         picture = f'<img src="docs/pictures/lessons/{slug[:2]}.png" width="140" alt="">'
         title = f"{slug[:2]} {lesson.title}".replace(" ", NO_BREAK, 2)  # keeps the column wide
-        title = f"{picture}<br>[{title}]({address.format(slug)})"
-        title += " ★" * lesson.starred
+        title = f"{picture}<br>[{title}]({address.format(slug)})" + " ★" * lesson.starred
+        title += executed.format(slug).replace(" ", NO_BREAK)
         stars = [f"`{name}`{' ★' * course.starred(name)}" for name in lesson.exercises]
         rows.append([title, ", ".join(stars), counted_points(slug), found[slug]])
         total += 0 if lesson.starred else rows[-1][2]

@@ -110,10 +110,10 @@ def _lay_out(root: Path, lessons: list[str], source: Path, repository: str | Non
     shutil.copytree(root / "docs", source / "docs", ignore=hidden)
     for name in BESIDE:
         shutil.copy(root / name, source / name)
-    index = source / "index.md"
-    text = index.read_text(encoding="utf-8")
-    if repository is not None:
-        index.write_text(text.replace("THIS-REPOSITORY", repository), encoding="utf-8")
+    readme = source / "README.md"
+    text = readme.read_text(encoding="utf-8")
+    text = re.sub(r"<br>\[[^]]*\]\(solutions/[^)]*\)", "", text)  # the site has no answers
+    readme.write_text(text, encoding="utf-8")
     report = grade("causal_mask", causal_mask, seed="public").html()
     code = f'{inspect.getsource(causal_mask)}\n\ncheck("causal_mask")'
     titles = {slug: f"{slug[:2]} {lesson.title}" for slug, lesson in exercises.lessons().items()}

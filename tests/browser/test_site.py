@@ -117,7 +117,7 @@ def test_the_first_page_runs_both_models_and_describes_itself_to_a_preview(site)
     page = Page(site / "index.html")
     text = (site / "index.html").read_text(encoding="utf-8")
     assert {"translator", "induction"} <= set(re.findall(r'data-live="(\w+)"', text))
-    assert "THIS-REPOSITORY" not in text
+    assert 'href="solutions/' not in text and ">outputs" not in text
     meta = {tag.get("property") or tag.get("name"): tag.get("content") for tag in page.all("meta")}
     assert meta["description"] == meta["og:description"]
     name = meta["og:image"].partition("/_static/")[2]

@@ -8,9 +8,9 @@ from grading_course import nbgrader_cell
 from pages import what_it_loads
 
 from course_lib.cli.tables import _points
-from course_lib.grading.check_results import read_notebook
 from course_lib.grading.class_report.pages import facts, index_page, lesson_page, needs_a_look
 from course_lib.grading.graded import GradedExercise, GradedLesson, GradedSubmission
+from course_lib.grading.read_checks import read_notebook
 
 
 def student(name, *points, outcome="correct", mistake=None, written=(), **more):

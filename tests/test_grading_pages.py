@@ -25,7 +25,7 @@ from course_lib.grading.publishing.feedback_page import Marks, feedback_page
 from course_lib.grading.publishing.formulas import LONGEST as LONGEST_FORMULA
 from course_lib.grading.publishing.formulas import MOST
 from course_lib.grading.publishing.markup import LONGEST, highlighted, lesson_text, written
-from course_lib.grading.worker.check_outputs import fill_checks
+from course_lib.grading.write_checks import write_checks
 from course_lib.plotting.figures import Plot, figure_html
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -178,7 +178,7 @@ def whole():
     about = {"grade_id": "why", "grade": True, "solution": True, "points": 2}
     written = new_markdown_cell("Because.", metadata={"nbgrader": about})
     notebook = new_notebook(cells=[*cells, new_markdown_cell("### Why so?"), written])
-    fill_checks(notebook, {report.exercise: report for report in REPORTS})
+    write_checks(notebook, {report.exercise: report for report in REPORTS})
     return feedback_page(writes(notebook), Marks(ABOUT, marks), {})
 
 

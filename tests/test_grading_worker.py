@@ -22,10 +22,10 @@ from course_lib.checks.observe.observation import Observation, Raised, Subject, 
 from course_lib.checks.observe.remote import Reply, Request, answer
 from course_lib.exercises import find, lessons
 from course_lib.grading.cell_kinds import is_theirs
-from course_lib.grading.check_results import REPORT, read_check, read_notebook
 from course_lib.grading.demo_course import SAMPLES
 from course_lib.grading.intake.source_notices import source_notices
 from course_lib.grading.jobs import Job
+from course_lib.grading.read_checks import REPORT, read_check, read_notebook
 from course_lib.grading.sandbox.confinement import Limits
 from course_lib.grading.worker import ask_guest
 from course_lib.grading.worker import cells as judged_cells

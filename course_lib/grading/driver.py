@@ -25,7 +25,6 @@ import nbformat
 from nbformat import NotebookNode
 
 from course_lib.grading.cell_kinds import check_cells, grade_id
-from course_lib.grading.check_results import read_check
 from course_lib.grading.class_folder import ClassFolder, parse_graded, quiet_nbgrader
 from course_lib.grading.executors import Executor, executor, shard_of
 from course_lib.grading.graded import GradedLesson
@@ -34,6 +33,7 @@ from course_lib.grading.jobs import Job, Result, Settings
 from course_lib.grading.ledger import Entry, same_work
 from course_lib.grading.plan import LessonToGrade, plan, unchanged
 from course_lib.grading.publishing.publish import Publisher
+from course_lib.grading.read_checks import read_check
 from course_lib.grading.read_grades import read_lesson
 from course_lib.workspace.errors import GradingError
 from course_lib.workspace.files import write_atomically

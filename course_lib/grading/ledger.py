@@ -28,7 +28,7 @@ _ENGINE = (
     "grading/worker/session.py",
     "grading/worker/ask_guest.py",
     "grading/worker/cells.py",
-    "grading/worker/check_outputs.py",
+    "grading/write_checks.py",
 )
 _DAMAGED = (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError)
 

@@ -7,11 +7,11 @@ from sqlalchemy import select
 from sqlalchemy.orm import selectinload
 
 from course_lib.grading.adapters.nbgrader import Assignment, Grade, Submission
-from course_lib.grading.check_results import read_notebook
 from course_lib.grading.class_folder import ClassFolder
 from course_lib.grading.graded import BLANK, GradedExercise, GradedLesson, GradedSubmission
 from course_lib.grading.intake.timestamps import read_stamp
 from course_lib.grading.ledger import Entry, Ledger
+from course_lib.grading.read_checks import read_notebook
 
 
 def read_lesson(course: ClassFolder, lesson: str, *, brief: bool = False) -> GradedLesson:

@@ -14,12 +14,12 @@ from nbgrader.preprocessors import Execute, NbGraderPreprocessor
 
 from course_lib.grading.adapters.nbgrader import SaveScores, coursedir_of
 from course_lib.grading.cell_kinds import is_check, is_plain_test
-from course_lib.grading.check_results import read_check
 from course_lib.grading.class_folder import SEED, secret_seed
 from course_lib.grading.clean_outputs import sanitize_outputs
 from course_lib.grading.intake.read import released
 from course_lib.grading.intake.rebuild import rebuild
 from course_lib.grading.ledger import seed_of, work_of
+from course_lib.grading.read_checks import read_check
 
 # The settings of nbgrader_config.py, with nbgrader's steps and ours in their order.
 SANITIZE = [

@@ -12,9 +12,9 @@ from nbformat.v4 import new_code_cell
 from course_lib.authoring.paste import solution_source
 from course_lib.cli import main as cli
 from course_lib.exercises import lessons
-from course_lib.grading.check_results import read_notebook
 from course_lib.grading.driver import Settings, grade
 from course_lib.grading.jobs import Job
+from course_lib.grading.read_checks import read_notebook
 from course_lib.grading.sandbox.confinement import Limits
 from course_lib.grading.worker.runner import Runner
 

@@ -20,10 +20,10 @@ from nbgrader.utils import is_grade, is_solution
 
 from course_lib.grading.adapters.nbgrader import SubmittedNotebook, coursedir_of
 from course_lib.grading.cell_kinds import is_check
-from course_lib.grading.check_results import read_check
 from course_lib.grading.clean_outputs import made_output
 from course_lib.grading.gradebook import opened
 from course_lib.grading.publishing.course_figures import figures_of
+from course_lib.grading.read_checks import read_check
 
 TEMPLATES = [
     str(Path(__file__).with_name("templates")),

@@ -21,7 +21,6 @@ from course_lib.grading.adapters.nbgrader import (
     submit,
 )
 from course_lib.grading.cell_kinds import grade_id, is_check, is_theirs
-from course_lib.grading.check_results import read_notebook
 from course_lib.grading.class_folder import ClassFolder
 from course_lib.grading.gradebook import MAX_STUDENT_ID
 from course_lib.grading.graded import GradedExercise
@@ -29,6 +28,7 @@ from course_lib.grading.intake.timestamps import STAMP, exchange_files, read_sta
 from course_lib.grading.ledger import Ledger, digest
 from course_lib.grading.publishing.course_figures import figures_of
 from course_lib.grading.publishing.feedback_page import Marks, feedback_page, marks_of
+from course_lib.grading.read_checks import read_notebook
 from course_lib.workspace.errors import GradingError
 from course_lib.workspace.files import write_atomically
 

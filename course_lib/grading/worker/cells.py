@@ -16,8 +16,8 @@ from course_lib.exercises import find
 from course_lib.grading.cell_kinds import grade_id, is_check, is_plain_test, is_run
 from course_lib.grading.jobs import Job
 from course_lib.grading.worker.ask_guest import judge_twice, right_with_other_inputs
-from course_lib.grading.worker.check_outputs import room_for_outputs, shown_of_cell, shown_of_test
 from course_lib.grading.worker.session import CannotJudge, Session
+from course_lib.grading.write_checks import room_for_outputs, shown_of_cell, shown_of_test
 
 
 def grade_cells(

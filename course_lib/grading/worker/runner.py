@@ -13,8 +13,8 @@ from course_lib.grading.sandbox.confinement import Limits
 from course_lib.grading.sandbox.guests import Guest, GuestLost
 from course_lib.grading.sandbox.hosts import Guests, open_guests
 from course_lib.grading.worker.cells import grade_cells
-from course_lib.grading.worker.check_outputs import fill_checks
 from course_lib.grading.worker.session import CannotJudge, Session
+from course_lib.grading.write_checks import write_checks
 
 # Modules that torch imports when it first makes an optimizer or runs a backward pass.
 _LATE = {"torch.optim": "torch._dynamo", "backward(": "torch.fx.experimental.symbolic_shapes"}
@@ -89,7 +89,7 @@ class Runner:
             result.log += session.log
         result.notices += tuple(notice for _, notice in sorted(session.notices.items()))
         result.notices += tuple(notices)
-        fill_checks(notebook, reports)
+        write_checks(notebook, reports)
         result.notebook = notebook
 
     def _blame(self, why: str) -> str:

@@ -1,4 +1,4 @@
-"""Fill graded cells with reports, points and sanitized outputs within one budget."""
+"""Write what `read_checks` reads: reports, points and sanitized outputs of graded cells."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -8,7 +8,6 @@ from nbformat import NotebookNode
 from course_lib.checks.judge.points import Points
 from course_lib.checks.judge.report import Report
 from course_lib.grading.cell_kinds import check_cells, grade_id
-from course_lib.grading.check_results import REPORT, TIMEOUT
 from course_lib.grading.clean_outputs import (
     KEPT,
     made_output,
@@ -16,10 +15,11 @@ from course_lib.grading.clean_outputs import (
     sanitize_outputs,
     sanitize_tree,
 )
+from course_lib.grading.read_checks import REPORT, TIMEOUT
 from course_lib.grading.sandbox.guests import GuestResult
 
 
-def fill_checks(notebook: NotebookNode, reports: Mapping[str, Report]) -> None:
+def write_checks(notebook: NotebookNode, reports: Mapping[str, Report]) -> None:
     """Write reports into the check cells of an executed notebook, in place."""
     for cell in check_cells(notebook):
         if report := reports.get(grade_id(cell)):

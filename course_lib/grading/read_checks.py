@@ -1,4 +1,4 @@
-"""Read the result of an executed check.
+"""Read the result of a check from its cell, as `write_checks` wrote it.
 
 Only this module turns a cell's outputs into points. It replaces nbgrader's rule, by which any
 stderr gives 0 points and any result that is not a number gives full marks.

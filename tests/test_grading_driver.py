@@ -209,9 +209,9 @@ def test_a_changed_check_grades_again_once_and_points_fall_only_if_a_person_agre
 ):
     judged, judge = [], cells.judge_twice
 
-    def fixed(session, job, name, *arguments, **options):
+    def fixed(guest, job, name, *arguments, **options):
         judged.append(name)
-        report = judge(session, job, name, *arguments, **options)
+        report = judge(guest, job, name, *arguments, **options)
         if name == "length_mask":
             return report
         return replace(report, score=0.5 * report.score, outcome="incorrect", mistake="half")
@@ -380,10 +380,10 @@ def test_a_fault_of_the_grader_leaves_one_submission_blank_and_grades_the_rest(
     (root / "gradebook.db").unlink()  # it is filled from the lesson's source beforehand
     grade_cells = runner.grade_cells
 
-    def broken(session, job, *more):
+    def broken(guest, job, *more):
         if job.student == "eve":
             raise ZeroDivisionError("no such luck")
-        return grade_cells(session, job, *more)
+        return grade_cells(guest, job, *more)
 
     monkeypatch.setattr(runner, "grade_cells", broken)
     summary = grade(root, LESSON, settings=QUICK)

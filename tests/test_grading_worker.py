@@ -27,10 +27,10 @@ from course_lib.grading.intake.source_notices import source_notices
 from course_lib.grading.jobs import Job
 from course_lib.grading.read_checks import REPORT, read_check, read_notebook
 from course_lib.grading.sandbox.confinement import Limits
-from course_lib.grading.worker import ask_guest
 from course_lib.grading.worker import cells as judged_cells
+from course_lib.grading.worker import judge_checks
+from course_lib.grading.worker.renewable_guest import CannotJudge, RenewableGuest
 from course_lib.grading.worker.runner import Runner
-from course_lib.grading.worker.session import CannotJudge, Session
 
 ROOT = Path(__file__).parents[1]
 
@@ -103,9 +103,9 @@ def test_a_reply_is_judged_by_what_it_can_have_seen():
     probes = [probe for probe, _ in prepare(exercise, "seed")]
 
     def judged(reply):
-        if not ask_guest.is_plausible(reply, probes):
+        if not judge_checks.is_plausible(reply, probes):
             return "silent"
-        return ask_guest.judge_reply(exercise, "seed", reply)
+        return judge_checks.judge_reply(exercise, "seed", reply)
 
     missing = judged(Reply("1", missing=("length_mask",)))
     assert "needs your own `length_mask`" in missing.findings[0].message
@@ -119,15 +119,15 @@ def test_a_reply_is_judged_by_what_it_can_have_seen():
 
 
 def test_a_submission_may_use_and_put_out_only_so_much_as_a_whole():
-    session = Session([], lambda: None, Limits(total_seconds=5.0, total_output=100))
-    session._used, session._received = 5.0, 100
-    session.check_budget()
-    session._used = 5.1
+    guest = RenewableGuest([], lambda: None, Limits(total_seconds=5.0, total_output=100))
+    guest._used, guest._received = 5.0, 100
+    guest.check_budget()
+    guest._used = 5.1
     with pytest.raises(CannotJudge, match="used up the 5 s of CPU and waiting time"):
-        session.check_budget()
-    session._used, session._received = 0.0, 101
+        guest.check_budget()
+    guest._used, guest._received = 0.0, 101
     with pytest.raises(CannotJudge, match="it put out more than"):
-        session.check_budget()
+        guest.check_budget()
 
 
 POOLING = "01_kernel_pooling"

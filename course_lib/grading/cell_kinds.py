@@ -1,4 +1,4 @@
-"""Tell which cells of a notebook are run and which are graded, and what names they define."""
+"""Tell which cells of a notebook grading uses and which are graded, and what names they define."""
 
 import ast
 import functools
@@ -59,8 +59,8 @@ def is_theirs(cell: Mapping) -> bool:
     return bool(about.get("nbgrader", {}).get("solution") or about.get("course", {}).get("own"))
 
 
-def is_run(cell: Mapping) -> bool:
-    """Return whether grading runs a cell: code that is neither a demo nor only comments."""
+def is_used(cell: Mapping) -> bool:
+    """Return whether grading runs or judges a cell: code, neither a demo nor only comments."""
     if cell["cell_type"] != "code" or "demo" in cell["metadata"].get("tags", []):
         return False
     lines = (line.strip() for line in cell.get("source", "").splitlines())

@@ -25,8 +25,8 @@ _ENGINE = (
     "checks/judge/report.py",
     "grading/intake/rebuild.py",
     "grading/worker/runner.py",
-    "grading/worker/session.py",
-    "grading/worker/ask_guest.py",
+    "grading/worker/renewable_guest.py",
+    "grading/worker/judge_checks.py",
     "grading/worker/cells.py",
     "grading/write_checks.py",
 )

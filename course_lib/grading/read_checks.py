@@ -11,7 +11,13 @@ from typing import cast
 
 from nbformat import NotebookNode
 
-from course_lib.grading.cell_kinds import check_cells, grade_id, is_check, is_plain_test, is_run
+from course_lib.grading.cell_kinds import (
+    check_cells,
+    grade_id,
+    is_check,
+    is_plain_test,
+    is_used,
+)
 from course_lib.grading.graded import GradedExercise, GradedSubmission
 
 REPORT = "application/vnd.course.report+json"
@@ -24,7 +30,7 @@ def read_notebook(notebook: NotebookNode) -> GradedSubmission:
     stopped = (
         f"the cell `{grade_id(cell)}` stopped: {o.get('ename')}: {o.get('evalue')}"[:300]
         for cell in notebook["cells"]
-        if is_run(cell) and cell["metadata"].get("nbgrader", {}).get("locked")
+        if is_used(cell) and cell["metadata"].get("nbgrader", {}).get("locked")
         for o in ([] if is_check(cell) else cell.get("outputs", []))
         if o["output_type"] == "error"
     )

@@ -1,4 +1,4 @@
-"""Run the cells of a rebuilt notebook in order, and observe and judge its checks.
+"""Run the cells of a rebuilt notebook in a guest, in order, and judge its checks here.
 
 Answers that build on a wrong one are judged again with the course's version in its place.
 """
@@ -13,15 +13,15 @@ from course_lib.authoring.paste import solution_source
 from course_lib.checks.judge.example import Example
 from course_lib.checks.judge.report import Report
 from course_lib.exercises import find
-from course_lib.grading.cell_kinds import grade_id, is_check, is_plain_test, is_run
+from course_lib.grading.cell_kinds import grade_id, is_check, is_plain_test, is_used
 from course_lib.grading.jobs import Job
-from course_lib.grading.worker.ask_guest import judge_twice, right_with_other_inputs
-from course_lib.grading.worker.session import CannotJudge, Session
+from course_lib.grading.worker.judge_checks import judge_twice, right_with_other_inputs
+from course_lib.grading.worker.renewable_guest import CannotJudge, RenewableGuest
 from course_lib.grading.write_checks import room_for_outputs, shown_of_cell, shown_of_test
 
 
 def grade_cells(
-    session: Session, job: Job, notebook: NotebookNode
+    guest: RenewableGuest, job: Job, notebook: NotebookNode
 ) -> tuple[dict[str, Report], list[str]]:
     """Run every cell in order, writing outputs in place except those of judged checks.
 
@@ -32,47 +32,47 @@ def grade_cells(
     errors: list[str] = []
     room = room_for_outputs(notebook)
     for index, cell in enumerate(notebook.cells):
-        if not is_run(cell):
+        if not is_used(cell):
             continue
-        session.check_budget()
+        guest.check_budget()
         name = grade_id(cell)
         if is_check(cell) and not is_plain_test(cell):
             cell.execution_count = index + 1
-            report = judge_twice(session, job, name, index)
+            report = judge_twice(guest, job, name, index)
             unknown = report.outcome in ("incorrect", "raised") and report.mistake is None
-            alone = unknown and not _builds_on_wrong(session, reports, name)
-            if alone and right_with_other_inputs(session, job, name, index):
+            alone = unknown and not _builds_on_wrong(guest, reports, name)
+            if alone and right_with_other_inputs(guest, job, name, index):
                 notices.append(f"{name}: wrong with one set of inputs, right with another")
             reports[name] = report
             continue
-        ran = session.run_cell(index)
+        ran = guest.run_cell(index)
         cell.execution_count = ran.count
         if is_check(cell):
-            cell.outputs = shown_of_test(ran, session.harmful.get(index))
+            cell.outputs = shown_of_test(ran, guest.harmful.get(index))
         else:
             errors += [output.get("evalue", "") for output in ran.outputs]
             room -= ran.size
             cell.outputs = shown_of_cell(ran, room)
-    _judge_beside_ours(session, job, notebook, reports)
+    _judge_beside_ours(guest, job, notebook, reports)
     for name, report in list(reports.items()):
         report = report.without_repeats(reports[n] for n in find(name).chain if n in reports)
         reports[name] = _with_files(report, job.beside, errors)
         mistake = f" ({report.mistake})" if report.mistake else ""
         points = f"{report.points:g} of {report.max_points:g}"
-        session.note(f"check {name}: {report.outcome}{mistake}, {points}")
+        guest.note(f"check {name}: {report.outcome}{mistake}, {points}")
     return reports, notices
 
 
-def _builds_on_wrong(session: Session, reports: Mapping[str, Report], name: str) -> bool:
+def _builds_on_wrong(guest: RenewableGuest, reports: Mapping[str, Report], name: str) -> bool:
     """Return whether an answer builds on one that lost points, or combines such answers."""
     wrong = {known for known, report in reports.items() if report.score < 1.0}
     chain = find(name).chain
-    built_on = session.builds_on(chain or (name,)) if wrong else []
+    built_on = guest.builds_on(chain or (name,)) if wrong else []
     return not wrong.isdisjoint({*chain, *built_on})
 
 
 def _judge_beside_ours(
-    session: Session, job: Job, notebook: NotebookNode, reports: dict[str, Report]
+    guest: RenewableGuest, job: Job, notebook: NotebookNode, reports: dict[str, Report]
 ) -> None:
     """Judge again failed answers that build on failed ones, given the course's versions.
 
@@ -84,26 +84,26 @@ def _judge_beside_ours(
         first = reports.get(name) if is_check(cell) else None
         if first is None or first.score >= 1.0:
             continue
-        ours = _sources_of(session, failed, find(name).chain or (name,))
+        ours = _sources_of(guest, failed, find(name).chain or (name,))
         failed.add(name)
         if not ours:
             continue
         try:
-            session.check_budget()
+            guest.check_budget()
         except CannotJudge:  # the results so far stay
             return
-        session.put_in_place(ours, name)
-        second = judge_twice(session, job, name, index, name_mistakes=False)
+        guest.put_in_place(ours, name)
+        second = judge_twice(guest, job, name, index, explain=False)
         if _is_judged(second) and second.score > first.score:
             if second.score >= 1.0:
                 failed.discard(name)
             reports[name] = _with_points_of(second, first, ours)
 
 
-def _sources_of(session: Session, failed: set[str], names: Collection[str]) -> dict[str, str]:
+def _sources_of(guest: RenewableGuest, failed: set[str], names: Collection[str]) -> dict[str, str]:
     """Return the course's source of each failed exercise on which some answers build."""
     ours: dict[str, str] = {}
-    while new := [n for n in session.builds_on({*names, *ours}, ours.values()) if n in failed]:
+    while new := [n for n in guest.builds_on({*names, *ours}, ours.values()) if n in failed]:
         ours |= {name: solution_source(name) for name in new}
     return ours
 

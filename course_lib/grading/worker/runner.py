@@ -5,7 +5,7 @@ import time
 
 from nbformat import NotebookNode
 
-from course_lib.grading.cell_kinds import check_cells, grade_id, is_run
+from course_lib.grading.cell_kinds import check_cells, grade_id, is_used
 from course_lib.grading.intake.ordinary_files import IntakeError
 from course_lib.grading.intake.read import read_submission
 from course_lib.grading.jobs import MAX_ATTEMPTS, Job, Result
@@ -13,7 +13,7 @@ from course_lib.grading.sandbox.confinement import Limits
 from course_lib.grading.sandbox.guests import Guest, GuestLost
 from course_lib.grading.sandbox.hosts import Guests, open_guests
 from course_lib.grading.worker.cells import grade_cells
-from course_lib.grading.worker.session import CannotJudge, Session
+from course_lib.grading.worker.renewable_guest import CannotJudge, RenewableGuest
 from course_lib.grading.write_checks import write_checks
 
 # Modules that torch imports when it first makes an optimizer or runs a backward pass.
@@ -78,16 +78,16 @@ class Runner:
         """Grade a rebuilt notebook from its first cell."""
         for cell in check_cells(notebook):
             cell.source = job.tests.get(grade_id(cell), cell.source)
-        run = "\n".join(cell.source for cell in notebook.cells if is_run(cell))
+        run = "\n".join(cell.source for cell in notebook.cells if is_used(cell))
         self._imports = tuple(module for word, module in _LATE.items() if word in run)
-        session = Session(notebook.cells, self.guest, self.limits)
+        guest = RenewableGuest(notebook.cells, self.guest, self.limits)
         try:
-            reports, notices = grade_cells(session, job, notebook)
+            reports, notices = grade_cells(guest, job, notebook)
         finally:
-            session.close()
-            result.seconds = session.seconds
-            result.log += session.log
-        result.notices += tuple(notice for _, notice in sorted(session.notices.items()))
+            guest.close()
+            result.seconds = guest.seconds
+            result.log += guest.log
+        result.notices += tuple(notice for _, notice in sorted(guest.notices.items()))
         result.notices += tuple(notices)
         write_checks(notebook, reports)
         result.notebook = notebook

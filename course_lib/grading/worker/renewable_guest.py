@@ -22,8 +22,8 @@ from course_lib.grading.cell_kinds import (
     grade_id,
     is_check,
     is_plain_test,
-    is_run,
     is_theirs,
+    is_used,
     parsed,
 )
 from course_lib.grading.sandbox.confinement import Limits
@@ -38,14 +38,14 @@ class CannotJudge(Exception):
     """A submission cannot be judged. It is left blank, with a reason for the instructor."""
 
 
-class Session:
+class RenewableGuest:
     """The guest of one submission, whose `cells` are rerun in each `new_guest`."""
 
     def __init__(
         self, cells: Sequence[NotebookNode], new_guest: Callable[[], Guest], limits: Limits
     ) -> None:
         self.cells, self.new_guest, self.limits = cells, new_guest, limits
-        # Cells that ended a guest, by index, and why (a key of `ask_guest.ENDINGS`).
+        # Cells that ended a guest, by index, and why (a key of `judge_checks.ENDINGS`).
         self.harmful: dict[int, str] = {}
         # Notices about cells that ended the interpreter, or asked it to exit.
         self.notices: dict[int, str] = {}
@@ -63,7 +63,7 @@ class Session:
     @functools.cached_property
     def _named(self) -> list[tuple[str, set[str]]]:
         """Return each name that the student's cells bind, with the names that it depends on."""
-        theirs = (cell.source for cell in self.cells if is_run(cell) and is_theirs(cell))
+        theirs = (cell.source for cell in self.cells if is_used(cell) and is_theirs(cell))
         return [one for source in theirs for one in _definitions(source)]
 
     def builds_on(self, names: Collection[str], sources: Iterable[str] = ()) -> list[str]:
@@ -131,7 +131,7 @@ class Session:
     ) -> tuple[str | None, str]:
         """Call a student's answer with a request's arguments, in place of the check at an index.
 
-        Return the reply, and the key of `ask_guest.ENDINGS` if the call did not end normally.
+        Return the reply, and the key of `judge_checks.ENDINGS` if the call did not end normally.
         Unless it `counts`, an answer that ends the guest stays in use.
         """
         if self._guest and self._only is not None:
@@ -160,7 +160,7 @@ class Session:
             if name in self._ours:
                 if is_answer:
                     self._run(guest, self._ours[name], index, history=False)
-            elif not is_run(cell) or index in self.harmful:
+            elif not is_used(cell) or index in self.harmful:
                 continue
             elif is_check(cell) and not is_plain_test(cell):
                 self._observe(guest, Request(name, []))
@@ -182,7 +182,7 @@ class Session:
                 self.harmful.pop(index, None)
 
     def ending_of(self, ran: GuestResult) -> str:
-        """Return why code did not end normally: a key of `ask_guest.ENDINGS`.
+        """Return why code did not end normally: a key of `judge_checks.ENDINGS`.
 
         Raises:
             GuestLost: the guest was lost, but not because of its code.

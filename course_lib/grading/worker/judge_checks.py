@@ -1,6 +1,7 @@
-"""Ask a guest to observe one exercise's answer, and judge the observations here."""
+"""Judge checks in this process, from what the guest observes of the answers."""
 
 import ast
+import functools
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -21,7 +22,7 @@ from course_lib.grading.cell_kinds import ANSWER, grade_id, is_check
 from course_lib.grading.jobs import Job
 from course_lib.grading.sandbox.confinement import Limits
 from course_lib.grading.sandbox.guests import GuestLost
-from course_lib.grading.worker.session import MAYBE_ANOTHERS, CannotJudge, Session
+from course_lib.grading.worker.renewable_guest import MAYBE_ANOTHERS, CannotJudge, RenewableGuest
 
 # Outcomes of exercises that ended before they could be judged, with the message for the student.
 ENDINGS = {
@@ -42,29 +43,26 @@ ENDINGS = {
 
 
 def judge_twice(
-    session: Session, job: Job, name: str, index: int, *, name_mistakes: bool = True
+    guest: RenewableGuest, job: Job, name: str, index: int, *, explain: bool = True
 ) -> Report:
     """Judge the exercise whose check has this index, and retry if other cells may be to blame.
 
-    Without `name_mistakes`, do not look for known mistakes or smaller failing inputs.
+    Without `explain`, do not look for known mistakes or smaller failing inputs.
     """
-    harmful = {grade_id(session.cells[at]): ending for at, ending in session.harmful.items()}
+    harmful = {grade_id(guest.cells[at]): ending for at, ending in guest.harmful.items()}
     if ending := harmful.get(f"{name}{ANSWER}"):
-        return _stopped(session.limits, name, ending)
-
-    def judge() -> Report | str:
-        return observe_and_judge(session, job, name, index, name_mistakes=name_mistakes)
-
+        return _stopped(guest.limits, name, ending)
+    judge = functools.partial(observe_and_judge, guest, job, name, index, explain=explain)
     judged = judge()
     is_right = isinstance(judged, Report) and judged.outcome == "correct"
-    if judged in MAYBE_ANOTHERS or (session.crowded and not is_right):
-        session.renew(index, only=session.needed(name))
+    if judged in MAYBE_ANOTHERS or (guest.crowded and not is_right):
+        guest.renew(index, only=guest.needed(name))
         judged = judge()
     if isinstance(judged, Report) and judged.outcome == "raised":
         # An earlier cell may have deleted the lesson's imports, such as torch.
-        session.run(_lesson_imports(session.cells[:index]), index, history=False)
+        guest.run(_lesson_imports(guest.cells[:index]), index, history=False)
         judged = judge()
-    return _stopped(session.limits, name, judged) if isinstance(judged, str) else judged
+    return _stopped(guest.limits, name, judged) if isinstance(judged, str) else judged
 
 
 def _stopped(limits: Limits, name: str, ending: str) -> Report:
@@ -80,36 +78,36 @@ def _stopped(limits: Limits, name: str, ending: str) -> Report:
     return Report.on(find(name), outcome, 0.0, [Finding(outcome, message, "", "values")])
 
 
-def right_with_other_inputs(session: Session, job: Job, name: str, index: int) -> bool:
+def right_with_other_inputs(guest: RenewableGuest, job: Job, name: str, index: int) -> bool:
     """Return whether an answer that lost points is correct with other inputs."""
     other = replace(job, seed=f"{job.seed}/again")
-    again = observe_and_judge(session, other, name, index, name_mistakes=False)
+    again = observe_and_judge(guest, other, name, index, explain=False)
     return isinstance(again, Report) and again.outcome == "correct"
 
 
 def observe_and_judge(
-    session: Session, job: Job, name: str, index: int, *, name_mistakes: bool = True
+    guest: RenewableGuest, job: Job, name: str, index: int, *, explain: bool = True
 ) -> Report | str:
     """Return the report on an exercise, or the key of `ENDINGS` that says how it ended."""
     exercise = find(name)
     probes = [probe for probe, _ in prepare(exercise, job.seed)]
     number = hashlib.sha256(f"{job.key}/{name}/{job.seed}".encode()).hexdigest()
     request = Request(name, probes, tuple(exercise.chain), exercise.takes_all, number)
-    reply = _replied(session, request, index)
+    reply = _replied(guest, request, index)
     if isinstance(reply, str):
         return reply
 
     def observe_more(more: Sequence[Probe]) -> Mapping[str, Observation]:
         """Observe more probes. No points depend on them. Return nothing if the guest is lost."""
         try:
-            seen = _replied(session, replace(request, probes=list(more)), index, counts=False)
+            seen = _replied(guest, replace(request, probes=list(more)), index, counts=False)
         except (GuestLost, CannotJudge):
-            session.close()
+            guest.close()
             return {}
         return seen.seen if isinstance(seen, Reply) else {}
 
-    with session.timed("judge"):
-        return judge_reply(exercise, job.seed, reply, observe_more if name_mistakes else None)
+    with guest.timed("judge"):
+        return judge_reply(exercise, job.seed, reply, observe_more if explain else None)
 
 
 def judge_reply(
@@ -123,9 +121,11 @@ def judge_reply(
     return judge_observed(exercise, seed, reply.subject, reply.seen, observe_more)
 
 
-def _replied(session: Session, request: Request, index: int, *, counts: bool = True) -> Reply | str:
+def _replied(
+    guest: RenewableGuest, request: Request, index: int, *, counts: bool = True
+) -> Reply | str:
     """Return the guest's reply to a request, or the key of `ENDINGS` that says how it ended."""
-    text, ending = session.observe(request, index, counts=counts)
+    text, ending = guest.observe(request, index, counts=counts)
     try:
         reply = decode(text, Reply, REPLY_TYPES) if text is not None else None
     except CodecError:

@@ -38,7 +38,7 @@ CPU_SECONDS = 0.5  # for one expression
 importlib.import_module("torch._dynamo")  # the limit must not interrupt this import by an optimizer
 FUNCTIONS = [name for name, exercise in exercises().items() if not exercise.is_class]
 HARD = [name for name, one in exercises().items() if one.difficulty == 3 or one.minutes >= 20]
-RUN = 6  # consecutive tokens; two texts hardly share so many by chance
+RUN = 6  # consecutive tokens; two texts rarely share so many by chance
 MOST = 0.1  # share of a solution's runs, since a statement names the functions to call
 
 

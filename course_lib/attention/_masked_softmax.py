@@ -96,7 +96,7 @@ def additive_mask(mask: Bool[Tensor, "..."], dtype: torch.dtype) -> Float[Tensor
 
     Args:
         mask: True = may attend, any shape.
-        dtype: a floating dtype, that of the scores.
+        dtype: the floating dtype of the scores.
 
     Returns:
         Tensor of the shape and device of `mask`: 0 where kept, -inf where dropped.

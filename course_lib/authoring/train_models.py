@@ -36,8 +36,8 @@ Stored = tuple[Path, str]  # the file that was written, and how good the model i
 def store_translator(course: LessonTree, num_steps: int = 800) -> Stored:
     """Train lesson 00's translator for about a minute, and write its weights.
 
-    The first round is that of the lesson. The second has a lower rate and more of the rare numbers:
-    short and round ones, which readers type first, and those with "eins".
+    The first round repeats the lesson's training. The second has a lower rate and more of the
+    rare numbers: short and round ones, which readers type first, and those with "eins".
 
     Raises:
         BuildError: too few numbers, unseen or short and round, are translated correctly.

@@ -101,7 +101,7 @@ class GradedSubmission:
 
     @property
     def reason(self) -> str:
-        """Return why there is no score, or an empty string if there is one."""
+        """Explain why there is no score; return an empty string if there is one."""
         if self.state == BLANK:
             names = [one.exercise for one in self.rows if one.points is None]
             why = [f"{name}: {why}" if name else why for name, why in self.blanks.items() if why]

@@ -44,7 +44,7 @@ def room_for_outputs(notebook: NotebookNode) -> int:
 
 
 def shown_of_cell(ran: GuestResult, room: int) -> list[NotebookNode]:
-    """Return a cell's outputs, or a sentence that says that there is no room for them."""
+    """Return a cell's outputs, or a note that they are too large to store."""
     if room >= 0:
         return sanitize_outputs(ran.outputs)
     said = f"[left out: all cells together put out more than {KEPT:,} bytes]\n"

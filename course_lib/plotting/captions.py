@@ -17,9 +17,8 @@ WORDS = {
     "live translator": Words(
         caption="With attention, the model gives every letter a weight for each word it writes, "
         "and these weights add up to 1. Arcs cross where German and English order the parts of a "
-        "number differently, as in dreiundvierzig and forty three. Which letter gets the weight is "
-        "not fixed: another trained model may look at another letter of vierzig and still write "
-        "forty."
+        "number differently, as in “dreiundvierzig” and “forty three”. Another model, trained the "
+        "same way, may look at another letter of “vierzig” and still write “forty”."
     ),
     "pooled letters": Words(
         "A band along the diagonal: each letter looks most at itself, and less at those beside it."

@@ -151,7 +151,7 @@ def name_ends(axes: Axes) -> None:
     # Least height of each name above the lowest, so that none overlap.
     least = 2 * np.cumsum(half) - half - half[0]
     free = heights[order] - least
-    # Names may move up or down until their order is that of the lines. Take the middle.
+    # Names may move up or down as long as they keep the order of the lines. Take the middle.
     up, down = np.maximum.accumulate(free), np.minimum.accumulate(free[::-1])[::-1]
     places = ((up + down) / 2).clip(low + half[0], high - half[-1] - least[-1]) + least
     for i, place in zip(order, places, strict=True):

@@ -16,7 +16,7 @@ class Returned:
     Args:
         name: its name in the report.
         kind: "tensor", "array" (NumPy), "float", "int", "bool", "str" or "dict".
-        dtype: "float" (that of the inputs), "any float", "bool", or "int".
+        dtype: "float" (the dtype of the inputs), "any float", "bool", or "int".
         axes: names of the axes, for the message about a wrong shape; "..." for any.
         differentiable: the statement promises its gradient, although it is not the first value.
     """

@@ -59,7 +59,7 @@ def shrink(
         for candidate in candidates:
             if time.process_time() > until:
                 return
-            # Often the sizes do not fit together, or not those of the weights.
+            # Often the sizes do not fit each other or the weights.
             with contextlib.suppress(Exception), np.errstate(all="ignore"):
                 expected = expect(exercise, candidate)
                 yield candidate, expected

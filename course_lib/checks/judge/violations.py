@@ -247,7 +247,7 @@ def _wrong_gradient(probe, name, value, got: Recorded | None) -> Problem | None:
     hint = ""
     if writes_backward:
         hint = "Which line of `backward` computes it, and from what that `forward` kept?"
-    message = f"The gradient of `{name}` is not that of the formula."
+    message = f"The gradient of `{name}` does not match the formula."
     return Problem("wrong_gradient", message, hint)
 
 

@@ -127,7 +127,7 @@ def _gradients(rng) -> list[Probe]:
     empty = np.array([[False, True, True], [False, False, False]])
     return [
         case("gradient", **problem(h=3), grad_outputs=grad_outputs).says(
-            "The gradients of queries, keys, values and weights are those of the formula."
+            "The gradients of queries, keys, values and weights match the formula."
         ),
         case("gradient_with_empty_row", **problem(h=2, mask=empty), grad_outputs=grad_outputs).says(
             "An empty row has gradient 0 and must not turn the other gradients into NaN."

@@ -62,7 +62,7 @@ def _probes(rng) -> list[Probe]:
             "Float32 inputs give float32 scores."
         ),
         case("gradient", **leaves, grad_outputs=rng.normal(size=(2, 2, 3))).says(
-            "The gradients of all five inputs are those of the formula."
+            "The gradients of all five inputs match the formula."
         ),
     ]
 

@@ -107,7 +107,7 @@ def _causal_edges(rng) -> list[Probe]:
               dtype="float32", tolerance=1e-4, **causal_problem(rng, 2, 5, 6, 1, [2, 4])),
         Probe("longer", "Any number of positions must work.", "edges",
               **causal_problem(rng, 1, 130, 2, 1)),
-        Probe("gradient", "The gradients of inputs and weights are those of the formula.",
+        Probe("gradient", "The gradients of inputs and weights match the formula.",
               "gradients", grad_outputs=rng.normal(size=(1, 3, 2)), **back),
         Probe("gradient_empty", "An item of length 0 leaves every gradient finite.",
               "gradients", grad_outputs=rng.uniform(-1, 1, (2, 2, 2)), **back_empty),

@@ -119,7 +119,7 @@ def _lookup_edges(rng) -> list[Probe]:
               dtype="float32", tolerance=1e-4,
               **_lookup_problem(rng, 2, 3, 5, (4, 4, 4), 2, [2, 4])),
         _dropout_probe(rng),
-        Probe("gradient", "The gradients of inputs and weights are those of the formula.",
+        Probe("gradient", "The gradients of inputs and weights match the formula.",
               "gradients", grad_outputs=rng.normal(size=(1, 2, 2)), **back),
         Probe("gradient_empty", "An item without a real key leaves every gradient finite.",
               "gradients", grad_outputs=rng.uniform(-1, 1, (2, 1, 1)), **back_empty),

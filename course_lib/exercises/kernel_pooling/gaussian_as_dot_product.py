@@ -31,7 +31,7 @@ def _probes(rng) -> list[Probe]:
     far = np.array([[60.0], [-80.0]])
     return [
         case("worked", **worked, compare="same_softmax").says(
-            "The two scores must differ by 2, as do those of the squared distances 0 and 4."
+            "The squared distances are 0 and 4, so the two scores must differ by 2."
         ),
         case("general", **problem(3, 5, 4, 0.9, strided=True)).says(
             "Keys of any length must work."

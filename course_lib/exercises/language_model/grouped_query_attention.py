@@ -121,7 +121,7 @@ def _gradients(rng) -> list[Probe]:
             "gradient",
             args=_drawn(rng, 2, 4, 2, 1, 3, 2, 1, requires_grad=True),
             grad_outputs=rng.normal(0, 1, (2, 4, 1, 1)),
-        ).says("The gradients must be those of the formula, summed over the heads of a group."),
+        ).says("The gradients must match the formula, summed over the heads of a group."),
         case(
             "gradient_with_empty_row",
             args=_drawn(rng, 1, 2, 1, 2, 3, 1, 2, requires_grad=True),

@@ -40,7 +40,7 @@ def _values(rng) -> list[Probe]:
             "each item, not n m H."
         ),
         case("gradient", **drawn, grad_outputs=upstream).says(
-            "The gradient is that of the scores."
+            "The gradient must match the gradient of the formula."
         ),
     ]
 

@@ -17,7 +17,7 @@ from course_lib.exercises._attention.steps import Softmax
 from course_lib.exercises._builders import INDEPENDENT, Given
 from course_lib.reference import multi_head as oracle
 
-_SAYS_OUTPUT = "The outputs must be those of the formula, head by head, for the injected weights."
+_SAYS_OUTPUT = "The outputs must match the formula, head by head, for the injected weights."
 _WEIGHTS = ("attention_weights",)
 
 

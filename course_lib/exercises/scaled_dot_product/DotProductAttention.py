@@ -24,7 +24,7 @@ from course_lib.exercises.scaled_dot_product.scaled_dot_product_attention import
 from course_lib.reference import scaled_dot_product as oracle
 
 _EVAL = "In eval mode nothing is dropped, whatever `dropout` is."
-_GRADIENT = "The gradients of queries, keys and values must be those of the formula."
+_GRADIENT = "The gradients of queries, keys and values must match the formula."
 
 
 def _module(dropout=0.0) -> Given:

@@ -104,7 +104,7 @@ def _gradients(rng) -> list[Probe]:
     return [
         case(
             "gradient", **problem((1,), 2, 3, 2, 2, [2]), grad_outputs=rng.normal(size=(1, 2, 2))
-        ).says("The gradients of queries, keys and values must be those of the formula."),
+        ).says("The gradients of queries, keys and values must match the formula."),
         case("gradient_with_empty_row", **empty, grad_outputs=rng.normal(size=(2, 1))).says(
             "A query without keys gets gradient 0 and must not turn the others into NaN."
         ),

@@ -38,7 +38,7 @@ def _near(probe, expected, recorded) -> Problem | None:
         "wrong_variance",
         f"{probe.says} Yours is {found:.3f} for d = {probe.args['d']}.",
         "Are all numbers drawn independently? What is the variance of a sum of d such products, "
-        "and that of the sum times a factor?",
+        "and what does a factor before the sum do to it?",
     )
 
 

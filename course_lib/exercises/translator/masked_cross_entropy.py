@@ -84,7 +84,7 @@ def _gradients(rng) -> list[Probe]:
     back: Given = {"grad_outputs": np.array(0.7)}
     return [
         case("gradient", **_drawn(rng, (2, 3, 4), [3, 1], requires_grad=True), **back).says(
-            "The gradient is that of the formula, and 0 beyond an item's length."
+            "The gradient matches the formula and is 0 beyond an item's length."
         ),
         case(
             "gradient_all_empty", **_drawn(rng, (2, 2, 3), [0, 0], requires_grad=True), **back

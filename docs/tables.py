@@ -75,11 +75,7 @@ def first_screen() -> str:
     If pyproject.toml names the repository, the link leads to the published site, and the way to
     start begins with a clone. Otherwise the link leads to the page that says how to build the site.
     """
-    page, told = pages_address(ROOT), "[Type a number of your own]({})."
-    if page is None:
-        page = "docs/site.md"
-        told = "To type a number of your own, [build the site of the course]({}) with\n"
-        told += "`python -m course_lib site --open`."
+    page = pages_address(ROOT) or "docs/site.md"
     start = "python -m course_lib lab   # installs the course on first use and opens lesson 00"
     where = "To start, get a copy of this repository, open a terminal in it and run:"
     if address := published(ROOT):
@@ -96,7 +92,8 @@ a weight for each word, and the arcs lead to the letters with large weights.
 {start}
 ```
 
-{told.format(page)}"""
+You can type a number of your own in lesson 00 or on the [course's web site]({page}). To teach with
+the course, read the [instructor's guide](docs/instructors.md)."""
 
 
 def lesson_table() -> str:

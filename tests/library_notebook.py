@@ -34,7 +34,7 @@ class Notebook:
 
     def keep(self, name):
         """Return what a check with full marks reports about the library."""
-        return own_library.keep(name, self.space[name], self.space)
+        return own_library.keep_answer(name, self.space[name], self.space)
 
     def solve(self, name="causal_mask", source=CAUSAL):
         return self.run(source).keep(name)
@@ -48,7 +48,7 @@ def sit_down(monkeypatch):
     made = Notebook()
     for module in (own_library, _progress, cells):
         monkeypatch.setattr(module, "current_shell", lambda: made.shell)
-    monkeypatch.setattr(_judged_here, "session", _judged_here.Session())
+    monkeypatch.setattr(_judged_here, "checked", _judged_here.CheckedAnswers())
     monkeypatch.setattr(_judged_here, "_namespace", lambda: made.space)
     own_library.make_importable()
     return made.run(IMPORTS)

@@ -108,7 +108,7 @@ def test_a_lessons_answers_are_checked_together(monkeypatch, capsys):
         exec(solution_source(name), space)
         answers[name] = space[name]
     space["length_mask"] = reference
-    monkeypatch.setattr(_judged_here, "session", _judged_here.Session(last=answers))
+    monkeypatch.setattr(_judged_here, "checked", _judged_here.CheckedAnswers(last=answers))
     monkeypatch.setattr(_judged_here, "_namespace", lambda: space)
     assert course_lib.check("02_masked_softmax") == 1.0
     assert space["length_mask"] is reference, "the reference version must be back afterwards"

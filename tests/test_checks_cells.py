@@ -153,7 +153,7 @@ for source, error in BROKEN.items():
 def test_what_a_check_makes_of_cells(kernel, story, names):
     # Some front ends send no ids of cells.
     kernel.run("for name in ('causal_mask', 'length_mask'): globals().pop(name, None)")
-    kernel.run("from course_lib.notebook import _judged_here\n_judged_here.session.right.clear()")
+    kernel.run("from course_lib.notebook import _judged_here\n_judged_here.checked.right.clear()")
     for cell, source, expected in STORIES[story]:
         shown = kernel.said(source, f"causal_mask-{cell}" if names and cell else "").strip()
         assert [words for words in expected if words not in shown] == [], (source, shown)

@@ -52,22 +52,22 @@ def shell(allow_stdin):
 def test_a_check_that_a_program_runs_is_not_kept(place, monkeypatch, sender):
     # Grading, the build, nbval and nbgrader's validation all run cells without an answerer.
     monkeypatch.setattr(kept, "current_shell", lambda: sender)
-    kept.keep(report(1.0, "correct"))
+    kept.record_result(report(1.0, "correct"))
     assert not place.exists()
 
 
 def test_only_answers_of_the_student_are_kept_and_the_best_with_the_last_failure(place):
     exercise = checks.exercises()[EXERCISE]
-    kept.keep(Report.not_attempted(exercise, "Nothing yet."))
-    kept.keep(Report.course_version(exercise))
-    kept.keep(Report.checker_failed(exercise, ValueError("ours")))
+    kept.record_result(Report.not_attempted(exercise, "Nothing yet."))
+    kept.record_result(Report.course_version(exercise))
+    kept.record_result(Report.checker_failed(exercise, ValueError("ours")))
     assert not place.exists()
     for outcome in ("raised", "incorrect"):
-        kept.keep(report(0.0, outcome))
+        kept.record_result(report(0.0, outcome))
         assert line().best.outcome == outcome
-    kept.keep(report(1.0, "correct"))
+    kept.record_result(report(1.0, "correct"))
     before = line().best
-    kept.keep(report(0.0, "raised"))
+    kept.record_result(report(0.0, "raised"))
     assert line().best == kept.Best("correct", MOST, before.when, tries=4)
 
 
@@ -78,7 +78,7 @@ def test_otherwise_progress_is_kept_among_the_jupyter_data(place, tmp_path, monk
         (tmp_path / "nbgrader_config.py").unlink()
     else:
         monkeypatch.setattr(kept.os, "access", lambda path, mode: False)
-    kept.keep(report(1.0, "correct"))
+    kept.record_result(report(1.0, "correct"))
     assert course_lib.progress().place.is_relative_to(tmp_path / "data")
     assert line().best.outcome == "correct" and not place.exists()
 
@@ -90,11 +90,11 @@ def test_where_nothing_can_be_written_a_check_goes_on_and_the_old_file_stays(
     assert course_lib.check(EXERCISE, right_mask) == MOST
     assert capsys.readouterr().err == "" and line().best.tries == 0
     place.parent.unlink()
-    kept.keep(report(1.0, "correct"))
+    kept.record_result(report(1.0, "correct"))
     before = place.read_bytes()
     full = OSError(28, "No space left on device")
     monkeypatch.setattr(kept.os, "replace", Mock(side_effect=full))
-    kept.keep(report(0.0, "raised"))
+    kept.record_result(report(0.0, "raised"))
     assert place.read_bytes() == before
 
 
@@ -112,7 +112,7 @@ def best(**entry):
 def test_a_damaged_file_is_put_aside_and_begun_anew(place, content):
     place.parent.mkdir()
     place.write_bytes(content)
-    kept.keep(report(1.0, "correct"))
+    kept.record_result(report(1.0, "correct"))
     assert line().best == kept.Best("correct", MOST, line().best.when, tries=1)
     assert place.with_name("progress.damaged.json").read_bytes() == content
 
@@ -120,7 +120,7 @@ def test_a_damaged_file_is_put_aside_and_begun_anew(place, content):
 def test_two_open_lessons_keep_each_others_progress(place):
     place.parent.mkdir()
     with only_one(place.with_name("progress.lock"), waiting=lambda: None):
-        second = threading.Thread(target=lambda: kept.keep(report(1.0, "correct")))
+        second = threading.Thread(target=lambda: kept.record_result(report(1.0, "correct")))
         second.start()
         second.join(0.5)
         assert second.is_alive()
@@ -132,7 +132,7 @@ def test_two_open_lessons_keep_each_others_progress(place):
 
 
 def test_progress_has_each_check_of_the_course_once_as_data_and_by_the_command(place, capsys):
-    kept.keep(report(1.0, "correct"))
+    kept.record_result(report(1.0, "correct"))
     shown = course_lib.progress()
     names = [one.exercise for one in shown.lines]
     together = [slug for slug, lesson in checks.lessons().items() if lesson.integration]
@@ -152,8 +152,8 @@ def test_progress_has_each_check_of_the_course_once_as_data_and_by_the_command(p
 
 
 def test_text_and_html_tell_the_same(place):
-    kept.keep(report(1.0, "correct"))
-    kept.keep(report(1.0, "correct", "02_masked_softmax"))
+    kept.record_result(report(1.0, "correct"))
+    kept.record_result(report(1.0, "correct", "02_masked_softmax"))
     shown = course_lib.progress()
     line_of_it = next(one for one in repr(shown).splitlines() if "causal_mask" in one)
     assert line_of_it.split()[:6] == ["✓", "causal_mask", "correct", "2", "of", "2"]
@@ -163,7 +163,7 @@ def test_text_and_html_tell_the_same(place):
 
 
 def test_each_lesson_has_a_bar_and_each_list_is_folded(place):
-    kept.keep(report(1.0, "correct"))
+    kept.record_result(report(1.0, "correct"))
     text, page = course_lib.progress().text(), course_lib.progress().html()
     for lesson in checks.lessons().values():
         title = f"{lesson.number:02d} {lesson.title.partition(':')[0]}"
@@ -175,7 +175,7 @@ def test_each_lesson_has_a_bar_and_each_list_is_folded(place):
 
 def test_the_text_fits_80_columns_and_breaks_no_word(place):
     for name, exercise in checks.exercises().items():
-        kept.keep(Report(name, "raised", 0.3, exercise.points))
+        kept.record_result(Report(name, "raised", 0.3, exercise.points))
     shown = course_lib.progress()
     lines = shown.text().splitlines()
     paths = {f"  {shown.place}", f"  {shown.library_place}"}
@@ -190,12 +190,12 @@ def test_the_next_exercise_is_the_open_one_of_the_core_path_after_the_last_one_d
         "causal_mask": "masked_softmax",
         "ablate_head": "squared_distances",  # the first that was skipped
     }.items():
-        kept.keep(report(1.0, "correct", done))
+        kept.record_result(report(1.0, "correct", done))
         assert course_lib.progress().following() == following
     told = "Next on the core path: `squared_distances` in lesson 01 Kernel pooling"
     assert told in course_lib.progress().text()
     for name in checks.exercises():
-        kept.keep(report(1.0, "correct", name))
+        kept.record_result(report(1.0, "correct", name))
     assert course_lib.progress().following() is None
     assert "You have finished the core path." in course_lib.progress().text()
 

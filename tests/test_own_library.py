@@ -151,7 +151,7 @@ def test_a_file_beside_the_notebook_and_an_answer_with_another_name_are_not_kept
         sys.modules.pop("my_tools", None)
     assert said.startswith(f"{NOT_KEPT}`causal_mask` has no source in a cell of this notebook")
     mine = notebook.run(CAUSAL.replace("causal_mask", "mine")).space["mine"]
-    said = own_library.keep("causal_mask", mine, notebook.space)
+    said = own_library.keep_answer("causal_mask", mine, notebook.space)
     assert said.startswith(f"{NOT_KEPT}it has another name here")
 
 

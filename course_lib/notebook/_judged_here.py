@@ -24,15 +24,15 @@ from course_lib.checks.observe.observation import answer_in, subject_of
 from course_lib.checks.observe.remote import in_place
 from course_lib.exercises import find, lessons, names
 from course_lib.notebook import own_library
-from course_lib.notebook._progress import keep
 from course_lib.notebook._progress import progress as progress
+from course_lib.notebook._progress import record_result
 from course_lib.notebook.library_parts import purpose_of
 
 OWN = "your own, which passed its check"
 
 
 @dataclass
-class Session:
+class CheckedAnswers:
     """The student's answers in this kernel, by exercise.
 
     Attributes:
@@ -52,7 +52,7 @@ class Session:
     unshown: list[Points] = field(default_factory=list)
 
 
-session = Session()
+checked = CheckedAnswers()
 
 
 def check(exercise: str, obj: object = None, *, seed: object = None) -> float:
@@ -78,17 +78,17 @@ def check(exercise: str, obj: object = None, *, seed: object = None) -> float:
     beside = lessons()[wanted.lesson].exercises
     helpers = {
         name: getattr(course_lib, name)
-        for name, value in session.from_library.items()
+        for name, value in checked.from_library.items()
         if namespace.get(name) is value
         and name not in beside
         and hasattr(course_lib.attention, name)
     }
     with in_place(helpers, namespace):
         if wanted.chain:
-            own = {name: session.last.get(name) for name in wanted.chain}
+            own = {name: checked.last.get(name) for name in wanted.chain}
             with in_place(own, namespace):
                 report = judge_answer(wanted, own, seed=seed)
-            earlier = [session.reports[n] for n in wanted.chain if n in session.reports]
+            earlier = [checked.reports[n] for n in wanted.chain if n in checked.reports]
             report = report.without_repeats(earlier)
         else:
             subject = subject_of(obj)
@@ -96,17 +96,17 @@ def check(exercise: str, obj: object = None, *, seed: object = None) -> float:
                 obj, subject = answer_in(namespace, exercise)
             report = judge_answer(wanted, obj, seed=seed, subject=subject)
             if not any(finding.id == "course_version" for finding in report.findings):
-                session.right.pop(exercise, None)
+                checked.right.pop(exercise, None)
                 if report.outcome == "correct":
-                    session.right[exercise] = obj
+                    checked.right[exercise] = obj
                 if obj is not None:
-                    session.last[exercise] = obj
-    keep(report)
-    session.reports[exercise] = report
+                    checked.last[exercise] = obj
+    record_result(report)
+    checked.reports[exercise] = report
     built = []
     if report.outcome == "correct" and not wanted.chain:
-        built = _built(exercise, own_library.keep(exercise, obj, namespace))
-        if exercise in session.said and namespace.get(exercise) is obj:
+        built = _built(exercise, own_library.keep_answer(exercise, obj, namespace))
+        if exercise in checked.said and namespace.get(exercise) is obj:
             _say_going_on(exercise, OWN, update=True)
     text = "\n".join([report.text(), *(f"\n{words}" for words, _ in built)])
     page = report.html(wanted.hints, [fragment for _, fragment in built])
@@ -174,7 +174,7 @@ class _Going(NamedTuple):
 
 
 def _going_on(exercise: str, namespace: dict) -> _Going:
-    own, here = session.right.get(exercise), namespace.get(exercise)
+    own, here = checked.right.get(exercise), namespace.get(exercise)
     if "NBGRADER_EXECUTION" in os.environ:
         why = "each exercise is graded by itself"
     elif own is None:
@@ -185,7 +185,7 @@ def _going_on(exercise: str, namespace: dict) -> _Going:
         why = "yours was redefined after its last check"
     kept = own_library.own(exercise)
     if kept is not None:
-        session.from_library[exercise] = kept
+        checked.from_library[exercise] = kept
         said = f"your own from my_attention ({own_library.shown_day(own_library.kept()[exercise])})"
         return _Going(kept, said, f"your own NAMES{said.removeprefix('your own')}")
     if not hasattr(course_lib.attention, exercise):
@@ -202,7 +202,7 @@ def _say_going_on(exercise: str, whose: str, *, update: bool = False) -> None:
         return
     from IPython.display import display
 
-    session.said.add(exercise)
+    checked.said.add(exercise)
     display({"text/plain": line}, raw=True, display_id=f"carry-on-{exercise}", update=update)
 
 
@@ -287,16 +287,16 @@ def _shown(points: float, text: str, page: str, report: Mapping[str, object] = {
             _display(data)
             return Points(points)
         data["text/html"] = page + keep_in_view(current_shell())
-    session.unshown.append(Points.shown_as(data, points))
-    return session.unshown[-1]
+    checked.unshown.append(Points.shown_as(data, points))
+    return checked.unshown[-1]
 
 
 def _display_unshown(cell: Any = None) -> None:
     """Display the reports that are not the result of the cell that has just run."""
-    for points in session.unshown:
+    for points in checked.unshown:
         if points is not getattr(cell, "result", None):
             _display(points.shown)
-    session.unshown.clear()
+    checked.unshown.clear()
 
 
 def _show(text: str, page: str) -> None:

@@ -187,7 +187,7 @@ def progress() -> Progress:
     return Progress(tuple(lines), place, own_library.kept(), own_library.folder())
 
 
-def keep(report: Report) -> None:
+def record_result(report: Report) -> None:
     """Record the result of a check that someone ran in a notebook; never raise."""
     if report.outcome not in _COUNTED or not someone_answers(current_shell()):
         return

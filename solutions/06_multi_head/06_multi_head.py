@@ -12,9 +12,7 @@
 # - write multi-head attention with lengths, masks and dropout, and say what each layer is for;
 # - remove a head from a trained model, and say what it did;
 # - say what attention cannot see, add positions, and show how a head can then look three positions
-#   back;
-# - (optional) test whether a function looks ahead, and load your weights into
-#   `nn.MultiheadAttention`.
+#   back.
 #
 # **Time:** {time}. **You need:** `masked_softmax` (lesson 02), transpose versus reshape (lesson
 # 03), and scaled dot products (lesson 05).
@@ -42,17 +40,6 @@ torch.set_printoptions(precision=4, sci_mode=False)
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": "(B, n, D)", "keys": "(B, m, D)", "outputs": "(B, n, D)"}
 plotting.show(plotting.diagram("heads", shapes=shapes | {"attention weights": "(B, h, n, m)"}))
-
-# %% [markdown]
-# | name | what it is | shape |
-# |---|---|---|
-# | `queries`, `keys`, `values` | the inputs, with `D` features (`embed_dim`) | `(B, n, D)`, `(B, m, D)` |
-# | `q`, `k`, `v` | the same after projecting and splitting, with `d = D / h` features | `(B, h, n, d)`, `(B, h, m, d)` |
-# | `attention_weights` | one map for each head; rows sum to 1 | `(B, h, n, m)` |
-# | outputs | | `(B, n, D)` |
-#
-# `h` counts the heads (`num_heads`). A *head* is a separate attention that works on `d` of the `D`
-# features.
 
 # %% [markdown]
 # ## 1. Two letters, one row of weights
@@ -94,21 +81,13 @@ assert apart == 0 and len(found) == 2
 # The outputs do not differ. Both are half a `d` and half a `v`. The sum does not record which
 # position contributed which letter, so no later layer can tell 43 from 34. Unequal weights such as
 # ⅔ and ⅓ would tell the two apart, but then no linear layer can name both letters, however long you
-# train it. In section 5, a single head tries.
-#
-# </details>
-#
-# <details><summary>Why no linear layer can</summary>
-#
-# Let the second letter have the smaller weight, $b < a$. For a sum of the letters $x$ and $y$, the
-# score of $x$ minus the score of $y$ is an affine function $g$ of the share of $x$. To name the
-# second letter of $yy$ and $xx$, the layer needs $g(0) < 0 < g(1)$, so $g$ increases. To name that
-# of $xy$ and $yx$, it needs $g(a) < 0 < g(b)$, so $g$ decreases.
+# train it.
 #
 # </details>
 #
 # *Multi-head attention* gives each of the two letters its own weights, its own values, and its own
-# part of the output.
+# part of the output. It consists of $h$ *heads* (`num_heads`). A head is a separate attention that
+# works on $d = D/h$ of the $D$ features (`embed_dim`).
 
 # %% [markdown]
 # ## 2. Heads are blocks of features
@@ -175,8 +154,7 @@ for i, (q, block) in enumerate(zip(in_a_loop, at_once.chunk(3, dim=1), strict=Tr
 # | position 1 | 5 | 6 | 7 | 8 |
 #
 # Head 0 is the left half, `[[1, 2], [5, 6]]`, and head 1 the right half, `[[3, 4], [7, 8]]`. The
-# reshape gives `[[1, 2], [3, 4]]` and `[[5, 6], [7, 8]]`, so head 0 has all of position 0 and
-# nothing of position 1.
+# reshape gives `[[1, 2], [3, 4]]` and `[[5, 6], [7, 8]]`.
 
 # %% [markdown]
 # ### Exercise: `split_heads`
@@ -250,12 +228,8 @@ plotting.show(plotting.diagram_strip("heads", lit="merge heads", shapes=shapes))
 # %% [markdown]
 # The heads return `(B, h, n, d)`. The result for a position is its row from head 0, followed by its
 # row from head 1, and so on. A plain reshape is wrong here too, because it puts numbers of
-# *different positions* into one row.
-#
-# **By hand.** Head 0 contains `[[1, 2], [5, 6]]`, and head 1 contains `[[3, 4], [7, 8]]`. The merge
-# is `[[1, 2, 3, 4], [5, 6, 7, 8]]`. A plain reshape gives `[[1, 2, 5, 6], [3, 4, 7, 8]]`. (If you
-# split and merge with two plain reshapes, you get `x` back. Two functions can undo each other and
-# both be wrong.)
+# *different positions* into one row. (If you split and merge with two plain reshapes, you get `x`
+# back. Two functions can undo each other and both be wrong.)
 
 # %% [markdown]
 # ### Exercise: `merge_heads`
@@ -675,7 +649,7 @@ assert change.abs().max() < 1e-4
 #
 # $$f(Px) = P f(x), \qquad x \in \mathbb{R}^{n \times D}.$$
 #
-# Such an $f$ is *permutation equivariant*. (An *invariant* function has $f(Px) = f(x)$.)
+# Such an $f$ is *permutation equivariant*.
 
 # %% [markdown]
 # ### A test for equivariance ★
@@ -686,9 +660,9 @@ assert change.abs().max() < 1e-4
 # **By hand.** Is $f$ = "each position minus the next one, in a circle" equivariant? Rotate
 # $(1, 2, 4)$ to $(4, 1, 2)$. The outputs $(-1, -2, 3)$ become $(3, -1, -2)$, rotated as well. Now
 # swap the first two to get $(2, 1, 4)$. The outputs are $(1, -3, 2)$, not $(-2, -1, 3)$. So a
-# rotation alone proves nothing. (For other functions, nor does a reversal.) Test a swap of two
-# neighbors and a rotation, because all other permutations can be composed from them. (Passing at
-# one input `x` is still not a proof for all inputs.)
+# rotation alone proves nothing. Test a swap of two neighbors and a rotation, because all other
+# permutations can be composed from them. (Passing at one input `x` is still not a proof for all
+# inputs.)
 
 # %% [markdown]
 # ### Exercise: `is_permutation_equivariant`
@@ -959,12 +933,6 @@ check("06_multi_head")
 # found, and removing a head shows what the model used it for. If every query sees every key,
 # attention is blind to order. A causal mask breaks this symmetry, and with a positional encoding a
 # head can look three positions back.
-
-# %% [markdown]
-# ## Further exercises ★
-#
-# 1. **Swap the past.** Show with your own module that swapping positions 0 and 1 under a causal
-#    mask leaves the output of position 4 unchanged. Is that still true after a second layer?
 
 # %% [markdown]
 # ## References

@@ -12,8 +12,7 @@
 # - diagnose a module from the invariant it breaks, and fix it;
 # - keep your tests in a file that pytest runs.
 #
-# **Time:** {time}. **You need:** lessons 02 and 06. The lesson uses the parts in your
-# `my_attention/`, and the course's version of any part that is missing there.
+# **Time:** {time}. **You need:** lessons 02 and 06.
 
 # %%
 import math
@@ -278,10 +277,9 @@ assert sorted(on_throws.values())[2] < 1.5
 # boxes have passed all three trainings.
 #
 # </details>
-#
-# The next cell draws the curves of these four. (A margin of 0.03 allows for chance.)
 
 # %% tags=["demo", "nbval-ignore-output"]
+# a margin of 0.03 allows for chance
 too_good = [name for name, loss in on_throws.items() if loss < math.log(8) - 0.03]
 shown = {name: curves[name] for name in ("sound", *too_good)}
 plotting.show(plotting.lines(torch.arange(5, 51, 5), shown, x_label="step", y_label="loss"))
@@ -383,8 +381,7 @@ check("batch_items_independent")
 
 # %% [markdown]
 # The batch below holds three numerals, of 4, 8 and 14 letters, with four queries each, and
-# `fresh(name)` builds a box in eval mode. The last lines test `linear_in_values` on the correct
-# module.
+# `fresh(name)` builds a box in eval mode.
 
 
 # %% tags=["demo"]
@@ -564,10 +561,9 @@ assert in_torch.in_proj_weight.grad.isnan().any()
 # <details><summary>Answer</summary>
 #
 # `is_causal` catches both mask bugs, the second only if you test with the dropout that you train
-# with. (The book's repository now also tests that future tokens do not change earlier outputs.)
-# `masking_equals_deleting` catches the other two, but only with an empty item. Both modules break
-# `empty_rows_zero` and treat all other items correctly. (`batch_items_independent` is False for
-# nan, because nan is not equal to anything.) A test is only as good as its inputs.
+# with. `masking_equals_deleting` catches the other two, but only with an empty item. Both modules
+# break `empty_rows_zero` and treat all other items correctly. (`batch_items_independent` is False
+# for nan, because nan is not equal to anything.) A test is only as good as its inputs.
 #
 # </details>
 
@@ -768,16 +764,8 @@ check("07_bug_hunt")
 # loss that is too *good* proves a bug. For everything else, test what must hold whatever the
 # weights are, with sizes and lengths that differ and an empty item.
 #
-# ## Further exercises ★
-#
-# 1. **Catch it by training.** For one of the boxes that pass all three trainings, design data on
-#    which it does visibly worse than `Sound`.
-# 2. **An eleventh box.** Write a module that breaks none of the listed invariants and is still
-#    wrong. Which invariant would you add?
-#
 # ## References
 #
-# - A. Vaswani and others, *Attention Is All You Need*, 2017. <https://arxiv.org/abs/1706.03762>
 # - M. T. Ribeiro and others, *Beyond Accuracy: Behavioral Testing of NLP Models with CheckList*,
 #   2020. <https://arxiv.org/abs/2005.04118>
 # - PyTorch, [`torch.testing.assert_close`](https://docs.pytorch.org/docs/stable/testing.html).

@@ -250,9 +250,7 @@ plotting.interactive(draw_blocks, blocks=range(4))
 #
 # </details>
 #
-# With many queries there are two loops, one over blocks of queries and one over blocks of keys. On
-# a GPU, the slow memory in the figure is the HBM, and the fast memory is the SRAM of each processor
-# on the chip.
+# With many queries there are two loops, one over blocks of queries and one over blocks of keys.
 #
 # **Predict.** Which matrix is never in memory as a whole? And how many times is the first block of
 # keys, $K_0$, loaded?
@@ -327,8 +325,7 @@ assert page["blocked"][0] > page["plain"][0]
 # <details><summary>Answer</summary>
 #
 # The forward pass needs less than a third, but training keeps more. Your code drops each block, but
-# autograd keeps it for the derivatives. All blocks together are the whole matrix again. To avoid
-# that, you have to write the backward pass yourself.
+# autograd keeps it for the derivatives. All blocks together are the whole matrix again.
 #
 # </details>
 
@@ -737,11 +734,6 @@ check("08_memory_and_speed")
 # grows with $n + m$. Whether recomputing is also faster depends on the machine, so measure, and
 # find out which kernel torch uses.
 
-# %% [markdown]
-# ## Further exercises ★
-#
-# 1. **Merge.** Write a function that merges the `(outputs, logsumexp)` of two sets of keys, so that
-#    each of two processes can attend to half of the keys.
 # %% [markdown]
 # ## References
 #

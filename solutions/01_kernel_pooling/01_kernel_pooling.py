@@ -13,8 +13,7 @@
 # - (optional) learn the bandwidth by gradient descent, and rewrite the Gaussian kernel as a dot
 #   product.
 #
-# **Time:** {time}. **You need:** indexing in PyTorch, and some idea of what a gradient is. Lesson 00
-# shows what attention is good for, and how exercises, checks and hints work.
+# **Time:** {time}. **You need:** indexing in PyTorch, and some idea of what a gradient is.
 
 # %%
 import math
@@ -50,8 +49,6 @@ assert torch.allclose(inputs[near], torch.tensor([2.09, 1.84, 1.83]), atol=0.01)
 assert torch.allclose(targets[near], torch.tensor([1.2, 2.7, 0.7]), atol=0.05)
 
 # %% [markdown]
-# The line is the average of all readings, which is a poor guess at most moments.
-#
 # **Predict.** Nobody read the thermometer at hour 2.0. Write down your own guess in degrees, and how
 # you arrived at it.
 #
@@ -138,9 +135,6 @@ assert nearest_reading(places).unique().numel() == 40  # flat between jumps
 # passes through every reading, noise included.
 #
 # </details>
-#
-# A weighted search can average the noise away. It needs two things: the distance from every query to
-# every key, and a rule that turns a distance into a weight.
 
 # %% [markdown]
 # ## 2. How far is every key from every query?
@@ -229,8 +223,8 @@ plotting.show(plotting.diagram_strip("attention", lit="softmax", shapes=shapes))
 # **By hand.** Let $D/(2h^2)$ be $0$, $\ln 2$ and $\ln 4$. The kernel values are $1$, $1/2$ and
 # $1/4$, and their sum is $7/4$, so the weights are $4/7$, $2/7$ and $1/7$.
 #
-# A constant factor in every kernel, such as the $1/(h\sqrt{2\pi})$ of the normal density, cancels.
-# In the same way, adding a number to all scores of a row does not change its weights.
+# Adding a number to all scores of a row does not change its weights. All kernel values are multiplied
+# by the same factor, which cancels.
 #
 # **Predict.** A query is far from every key, at squared distances of 18, 20 and 25, and the
 # bandwidth is 0.25. Which key gets most of the weight? What does the formula return when a computer
@@ -300,8 +294,7 @@ plotting.interactive(draw_query, start={"query": 2.0}, query=[0.25 * i for i in 
 #
 # The weights form a bell around the query. Readings more than three bandwidths away (here 45
 # minutes) hardly count. This range is no wider where readings are sparse, so a few keys share all
-# the weight there. The output, drawn as a diamond, is mostly an average of the readings with large
-# disks.
+# the weight there.
 #
 # </details>
 
@@ -364,18 +357,15 @@ assert torch.allclose(wide, targets.mean().expand(241), atol=1e-3)
 #
 # With a tiny bandwidth every distance is enormous by comparison. The nearest key takes all the
 # weight, and you are back at the staircase. With a huge bandwidth all scores are nearly 0, every
-# key gets the weight $1/m$, and the output is the plain average of all readings. A bandwidth of 1.5
-# hours already leaves little more than a gentle slope. No prediction leaves the range of the readings,
-# because an average cannot.
+# key gets the weight $1/m$, and the output is the plain average of all readings. No prediction
+# leaves the range of the readings, because an average cannot.
 #
 # </details>
 #
 # Which bandwidth would you choose? Move the slider, and write your number down for section 5.
 #
 # The kernel does not have to be a Gaussian. Any non-negative function that never grows with the
-# distance will do. Some popular kernels are exactly 0 beyond one bandwidth. For a query with no key
-# in that range, every kernel value is 0, and $0/0$ is nan. Such a query has an *empty row*, and
-# lesson 02 decides what it should return.
+# distance will do.
 
 # %% [markdown]
 # ## 5. Which bandwidth? The first mask
@@ -423,7 +413,7 @@ assert training_error(0.0001) < 1e-6
 # count.
 #
 # A rule of the form "query $i$ may not see key $j$" is called a *mask*. This one removes the
-# diagonal. Later lessons mask padding and the future.
+# diagonal.
 #
 # **Predict.** Here are three ways to remove the middle point from its own row, with $h = 1$: give it
 # a score of 0, give it a score of minus infinity, or set its *weight* to 0 after the softmax. Which
@@ -643,8 +633,7 @@ assert all(0.23 < bandwidth < 0.25 for bandwidth in learned.values())
 #
 # </details>
 #
-# You have trained an attention layer with one parameter. The layers of lesson 06 have thousands,
-# and are trained in the same way.
+# You have trained an attention layer with one parameter.
 
 # %% [markdown]
 # ## 7. From distances to dot products ★
@@ -740,7 +729,6 @@ assert dot[0, 0] < gaussian[0, 0]
 # %% [markdown]
 # ### All together
 #
-# Each check so far tested one function and used our versions of the others. Grading does the same.
 # This check combines *your* `squared_distances`, `kernel_pooling` and `leave_one_out`, and tests the
 # last of them again. Run the checks above first.
 
@@ -754,8 +742,7 @@ check("01_kernel_pooling")
 # sum to 1 over the keys, and averages the values with these weights. In kernel pooling, the weights
 # are a softmax of $-D/(2h^2)$, and the bandwidth $h$ decides how far a query looks. A point that
 # votes on its own prediction makes the error meaningless, so a mask removes it by setting its score
-# to minus infinity, not to 0. Transformers keep these steps and compare learned vectors by their
-# dot products.
+# to minus infinity, not to 0.
 
 # %% [markdown]
 # ## Further exercises ★
@@ -763,8 +750,6 @@ check("01_kernel_pooling")
 # 1. **Does the kernel matter?** Write leave-one-out for the boxcar kernel ($1$ within one
 #    bandwidth, else $0$). Give it its best bandwidth. Which costs more, the wrong kernel or the
 #    wrong bandwidth?
-# 2. **A bandwidth for each direction.** Give the inputs a second feature that is pure noise. Learn
-#    one bandwidth per feature. Which one grows, and why?
 
 # %% [markdown]
 # ## References

@@ -33,16 +33,11 @@ torch.set_printoptions(precision=4, sci_mode=False)
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": "(B, n, d)", "keys": "(B, m, d)", "values": "(B, m, v)"}
-plotting.show(plotting.diagram("attention", shapes=shapes | {"outputs": "(B, n, v)"}))
+shapes |= {"scores": "(B, n, m)", "attention weights": "(B, n, m)", "outputs": "(B, n, v)"}
+plotting.show(plotting.diagram("attention", shapes=shapes))
 
 # %% [markdown]
-# | name | what it is | shape |
-# |---|---|---|
-# | `queries` | one row of `d` numbers for each query | `(B, n, d)` |
-# | `keys` | one row of `d` numbers for each key | `(B, m, d)` |
-# | `values` | one row of `v` numbers for each key (`d_v` in code) | `(B, m, v)` |
-# | `scores`, `attention_weights` | one row for each query, one column for each key | `(B, n, m)` |
-# | `outputs` | one row of `v` numbers for each query | `(B, n, v)` |
+# A query or a key has `d` numbers, and a value has `v` (`d_v` in code).
 #
 # A *leading axis* is any axis before the last two. The batch `B` is one, and later the heads are
 # another. `...` and `*batch` stand for any number of leading axes.
@@ -53,9 +48,8 @@ plotting.show(plotting.diagram("attention", shapes=shapes | {"outputs": "(B, n, 
 # *How do you compare two vectors, and how do you compare all of them at once?*
 #
 # The score of a query $q$ and a key $k$ is their *dot product*, the sum of the products of their
-# entries. Geometrically, $q \cdot k = \lVert q \rVert\, \lVert k \rVert \cos\theta$. The dot
-# product is large if both vectors are long and point the same way, 0 if they are at a right angle,
-# and negative if they point away from each other.
+# entries. Geometrically, $q \cdot k = \lVert q \rVert\, \lVert k \rVert \cos\theta$, where $\theta$
+# is the angle between them.
 #
 # **Predict** the sign of each dot product of the query $(1, 2)$ with the keys $(3, 0)$, $(1, 1)$,
 # $(-2, 1)$ and $(-1, -1)$. Which key points most nearly the same way as the query, and does it get the
@@ -84,9 +78,8 @@ assert [float((query * key).sum()) for key in keys] == [3, 3, 0, -3]
 #
 # $$Q K^\top \in \mathbb{R}^{n \times m}, \qquad (Q K^\top)_{ij} = \sum_{t=1}^{d} Q_{it} K_{jt}.$$
 #
-# In `(n, d)` times `(d, m)`, the inner sizes must agree, and only the outer ones remain. After the
-# softmax has turned scores into weights $W$, a second product averages the values: `(n, m)` times
-# `(m, v)` is `(n, v)`.
+# After the softmax has turned scores into weights $W$, a second product averages the values: `(n, m)`
+# times `(m, v)` is `(n, v)`.
 #
 # **Predict.** Must there be as many values as keys? Must they have the same width?
 
@@ -113,8 +106,7 @@ print("(n, m) @ (m, v):", tuple((W @ V).shape))
 # $$C_{bij} = \sum_{t=1}^{k} A_{bit}\, B_{btj}, \qquad A: (B, n, k), \quad B: (B, k, m), \quad C: (B, n, m).$$
 #
 # Lesson 00's translator reads *drei*, *dreizehn* and *dreiundvierzig* in one batch, padded to 14 letters.
-# Each numeral has two queries, because the longest translation has two words. (The next cell reads
-# queries, keys and values from the translator.)
+# Each numeral has two queries, because the longest translation has two words.
 #
 # **Predict.** With $d = v = 64$, what is the shape of the scores, and how many multiplications do they
 # take? In which part of *dreiundvierzig* will the highest score of *forty* be?
@@ -138,7 +130,7 @@ assert model.maps.shape == (3, 2, 14) and model.maps.numel() * 64 == 5376
 #
 # The shape is `(3, 2, 14)`. There are $3 \cdot 2 \cdot 14$ scores of 64 products each, which makes
 # 5,376 multiplications. *forty* scores highest with a letter of *vierzig*, and *three* with a
-# letter of *drei*. Lesson 00's attention map was made from such scores.
+# letter of *drei*.
 #
 # </details>
 
@@ -595,9 +587,6 @@ assert for_each_head.data_ptr() == keys.data_ptr()
 # items. An entry of $W V$ is a sum of $m$ products, and there are $n v$ entries. By convention, a
 # multiplication and the addition that follows count as 2 operations. As in most papers, the softmax
 # is not counted.
-#
-# **By hand.** One item, two queries, three keys, $d = 4$ and $v = 5$ take
-# $2 \cdot (6 \cdot 4 + 10 \cdot 3) = 108$ operations, and the six scores take 24 bytes in float32.
 
 # %% [markdown]
 # ### Exercise: `attention_cost`
@@ -656,9 +645,7 @@ plotting.interactive(draw_memory, start={"heads": 16}, heads=[1, 4, 16, 64])
 #
 # </details>
 #
-# If you double the words, the inputs double, and the operations and the scores grow fourfold. But
-# the scores are needed only between the two products. *FlashAttention* (Dao and others, 2022)
-# computes them block by block and stores no `(n, m)` matrix. Lesson 08 builds it.
+# If you double the words, the inputs double, and the operations and the scores grow fourfold.
 
 # %% [markdown]
 # ### All together
@@ -680,9 +667,7 @@ check("03_batch_matmul")
 # %% [markdown]
 # ## Further exercises ★
 #
-# 1. **Only its own column.** Write a test that changes one key and checks which scores change. Run
-#    it on the candidates of section 3.
-# 2. **Associativity.** Without a softmax, $(Q K^\top) V = Q (K^\top V)$. Count the operations of both
+# 1. **Associativity.** Without a softmax, $(Q K^\top) V = Q (K^\top V)$. Count the operations of both
 #    sides with $n = m$. When is the right-hand side cheaper, and why can attention not use it?
 
 # %% [markdown]
@@ -690,7 +675,3 @@ check("03_batch_matmul")
 #
 # - M.-T. Luong, H. Pham and C. D. Manning, *Effective Approaches to Attention-based Neural Machine
 #   Translation*, 2015, section 3.1: the dot product as a score. <https://arxiv.org/abs/1508.04025>
-# - T. Dao and others, *FlashAttention*, 2022: attention without storing the scores.
-#   <https://arxiv.org/abs/2205.14135>
-# - PyTorch, broadcasting semantics. <https://docs.pytorch.org/docs/stable/notes/broadcasting.html>
-# - PyTorch, `torch.einsum`. <https://docs.pytorch.org/docs/stable/generated/torch.einsum.html>

@@ -43,15 +43,8 @@ shapes = {"queries": "(B, n, ...)", "keys": "(B, m, ...)", "values": "(B, m, ...
 plotting.show(plotting.diagram("attention", shapes=shapes | {"scores": "(B, n, m)"}))
 
 # %% [markdown]
-# | name | shape |
-# |---|---|
-# | `queries` | `(B, n, query_size)` |
-# | `keys` | `(B, m, key_size)` |
-# | `values` | `(B, m, value_size)` |
-# | `scores`, `attention_weights` | `(B, n, m)` |
-#
-# This lesson introduces `H`, the number of hidden features. Queries, keys and values may differ in
-# size.
+# Queries, keys and values may differ in size. Their last axes are `query_size`, `key_size` and
+# `value_size`.
 
 # %% [markdown]
 # ## 1. One query, one key
@@ -83,7 +76,7 @@ plotting.show(plotting.diagram("attention", shapes=shapes | {"scores": "(B, n, m
 #
 # tanh stays between -1 and 1, so every score lies between $-3$ and $3 = |1| + |2|$, however long
 # the vectors are. A dot product grows a hundredfold. An additive score is bounded by its own
-# weights, $\sum_h |w_{v,h}|$.
+# weights. The bound is $\sum_h |w_{v,h}|$, which grows with $H$.
 #
 # </details>
 
@@ -202,7 +195,7 @@ assert w_v.abs().sum() > 1.5 * w_v[:16].abs().sum()  # of 32 features and of 16
 # Only the first version's weights depend on the query. In the other two, every query has the same
 # weights, because the score is one part from the query plus another from the key. To make the two
 # interact, the nonlinearity must come *after* the sum. Other nonlinearities, such as relu, would
-# also work. With tanh, the scores also stay bounded by $\sum_h |w_{v,h}|$, which grows with $H$.
+# also work.
 #
 # </details>
 
@@ -218,14 +211,9 @@ plotting.show(
 )
 
 # %% [markdown]
-# **A module registers its weights.** Optimizers, `.to(device)` and checkpoints rely on this
-# registration, which covers the layers and each `nn.Parameter` assigned to `self` in `__init__`. An
-# optimizer never updates a plain tensor or a layer in a Python list. Layers made inside `forward`
-# have new random weights at every call.
-#
-# **It keeps its attention weights without their autograd graph**, as `self.attention_weights`. A
-# tensor with its graph keeps every intermediate result of the call in memory, the feature cube
-# included. Store `weights.detach()`.
+# **A module keeps its attention weights without their autograd graph**, as
+# `self.attention_weights`. A tensor with its graph keeps every intermediate result of the call in
+# memory, the feature cube included. Store `weights.detach()`.
 #
 # **It passes masks on.** A module that accepts `mask` and ignores it passes every test on unpadded
 # data. Pass both the lengths and the mask on to `masked_softmax`, even when they are None.
@@ -259,9 +247,6 @@ assert torch.equal(drop.eval()(weights), weights)
 # keeps some weight.
 #
 # </details>
-#
-# Since rows need not sum to 1 after dropout, `self.attention_weights` holds the detached weights
-# from *before* dropout.
 
 # %% [markdown]
 # ### Exercise: `AdditiveAttention`
@@ -385,8 +370,7 @@ check("04_additive_attention")
 # Training also keeps the result of the tanh for the backward pass. A dot product needs only the 32
 # MB, and its multiply-adds form a matrix product, which hardware is built for.
 #
-# You can trade time for memory. The next cell scores one query at a time. The result is the same,
-# and the cube takes $1/n$ of the memory.
+# You can trade time for memory. The next cell scores one query at a time.
 
 # %% tags=["demo"]
 generator = torch.Generator().manual_seed(1)
@@ -502,13 +486,6 @@ assert sharp.argmax(dim=-1).tolist() == [0, 1, 2, 3]
 # %% [markdown]
 # The dot product leaves the nonlinear work to the layers before it. Models that have such layers,
 # Transformers among them, use dot products.
-#
-# | | additive | dot product |
-# |---|---|---|
-# | sizes of query and key | any | equal |
-# | own parameters | $W_q$, $W_k$, $w_v$ | none |
-# | size of a score | at most $\sum_h \lvert w_{v,h} \rvert$ | grows with the vectors |
-# | numbers stored for the pairs | $B\,n\,m\,H$ | $B\,n\,m$ |
 
 # %% [markdown]
 # ## Summary
@@ -519,23 +496,10 @@ assert sharp.argmax(dim=-1).tolist() == [0, 1, 2, 3]
 # has to come after the addition, because otherwise the softmax cancels the query.
 
 # %% [markdown]
-# ## Further exercises ★
-#
-# 1. **One feature.** With $H = 1$, which keys can a query prefer? Show that all queries order the
-#    keys in the same way.
-# 2. **Concatenation.** Show that $W_q q + W_k k$ is one matrix times the vector $(q, k)$. Why is
-#    it cheaper to project first and add afterwards?
-
-# %% [markdown]
 # ## References
 #
 # - D. Bahdanau, K. Cho and Y. Bengio, *Neural Machine Translation by Jointly Learning to Align and
 #   Translate*, ICLR 2015, section 3 and appendix A.1.2: the additive score.
 #   <https://arxiv.org/abs/1409.0473>
-# - T. Luong, H. Pham and C. Manning, *Effective Approaches to Attention-based Neural Machine
-#   Translation*, EMNLP 2015, section 3.1: dot, general and concat compared.
-#   <https://arxiv.org/abs/1508.04025>
 # - N. Srivastava and others, *Dropout: A Simple Way to Prevent Neural Networks from Overfitting*,
 #   JMLR 15, 2014. <https://jmlr.org/papers/v15/srivastava14a.html>
-# - PyTorch, `nn.Module`: what registers a parameter.
-#   <https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html>

@@ -10,7 +10,7 @@ from course_lib.checks import exercises, grade
 from course_lib.checks.judge.comparisons import same_record
 from course_lib.checks.judge.example import MARK, Example
 from course_lib.checks.judge.prepare import expect, prepare
-from course_lib.checks.judge.shrink import shrink
+from course_lib.checks.judge.shrink import try_shrink
 from course_lib.checks.judge.violations import find_violations
 from course_lib.checks.observe.call import observe, observe_all
 from course_lib.exercises import find
@@ -43,7 +43,7 @@ def test_a_shrunken_input_fails_like_the_first_and_has_small_whole_entries(name,
     chosen = known[mistake]
     large = [f for f in failures_of(name, chosen.model) if f.aspect == "values"]
     first = max(large, key=lambda failure: failure.probe.num_inputs)
-    small = shrink(exercise, [first], lambda probes: observe_all(chosen.model, probes), chosen)
+    small = try_shrink(exercise, [first], lambda probes: observe_all(chosen.model, probes), chosen)
     assert small is not None
     probe = small.probe
     assert probe.num_inputs < first.probe.num_inputs
@@ -59,10 +59,10 @@ def test_a_shrunken_input_fails_like_the_first_and_has_small_whole_entries(name,
 def test_a_shrunken_mask_leaves_every_row_a_key_and_a_silent_answer_keeps_its_input():
     exercise = find("masked_softmax")
     failures = failures_of("masked_softmax", over_queries)
-    assert shrink(exercise, failures, lambda probes: {}) is None
+    assert try_shrink(exercise, failures, lambda probes: {}) is None
     masks = [f for f in failures if "mask" in f.probe.kwargs]
     full = [f for f in masks if f.probe.kwargs["mask"].data.any(-1).all()]
-    small = shrink(exercise, full, lambda probes: observe_all(over_queries, probes))
+    small = try_shrink(exercise, full, lambda probes: observe_all(over_queries, probes))
     assert small.probe.kwargs["mask"].data.any(-1).all()
 
 
@@ -105,6 +105,6 @@ def test_an_input_of_a_test_is_not_too_small_to_tell(name, mistake, least):
     # Two keys have only one other order, and one position has no later one.
     known = {one.id: one for one in exercises()[name].mistakes}[mistake]
     failures = failures_of(name, known.model)
-    small = shrink(find(name), failures, lambda probes: observe_all(known.model, probes), known)
+    small = try_shrink(find(name), failures, lambda probes: observe_all(known.model, probes), known)
     array = small.probe.args.get("keys") or small.probe.args["x"]
     assert array.data.shape[1] >= least

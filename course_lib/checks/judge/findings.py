@@ -11,7 +11,7 @@ from course_lib.checks.judge.definitions import Exercise
 from course_lib.checks.judge.diagnose import Explanation
 from course_lib.checks.judge.example import importance, shown_first, with_numbers
 from course_lib.checks.judge.report import Finding
-from course_lib.checks.judge.shrink import Observer, shrink
+from course_lib.checks.judge.shrink import Observer, try_shrink
 from course_lib.checks.judge.violations import HYGIENE, Prepared, Violation
 from course_lib.checks.observe.observation import Observation
 
@@ -69,7 +69,7 @@ class _Failures:
             others.remove(violation)
             failures = [violation, *sorted(others, key=importance)]
             with np.errstate(all="ignore"), contextlib.suppress(Exception):  # this is optional
-                small = shrink(self._exercise, failures, self._observe_more, mistake, prop)
+                small = try_shrink(self._exercise, failures, self._observe_more, mistake, prop)
                 self.shown = small or violation
         return self.shown
 

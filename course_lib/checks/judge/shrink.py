@@ -32,14 +32,14 @@ _ASPECTS = ("values", "kind", "shape", "type", "raised", "attributes", "gradient
 _LARGEST = 10  # larger entries are not rounded, since their size may matter
 
 
-def shrink(
+def try_shrink(
     exercise: Exercise,
     failures: Sequence[Violation],
     observe_more: Observer,
     mistake: Mistake | None = None,
     prop: Property | None = None,
 ) -> Violation | None:
-    """Return a failure like the first one on the smallest input found, or None.
+    """Return a failure like the first one on a smaller input, or None if none is found.
 
     The known mistake and the property, if given, must also explain the smaller failure.
     """

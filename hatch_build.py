@@ -1,4 +1,4 @@
-"""Put the course's files into the wheel, for `course init` and `course release`."""
+"""Put the course's files into the wheel, for `course init` and `course bundle`."""
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 

@@ -32,7 +32,7 @@ c.ClearSolutions.code_stub = {"python": "# YOUR CODE HERE\nraise NotImplementedE
 c.ClearSolutions.text_stub = "YOUR ANSWER HERE (double-click this cell to write)"
 
 # The author's assertions stay in the source notebook, because they contain answers. A student's
-# bundle (`course release`) makes no release and lacks this step.
+# bundle makes no release and lacks this step.
 if importlib.util.find_spec("course_lib.authoring"):
     c.GenerateAssignment.preprocessors.append("course_lib.authoring.assertions.StripAssertions")
 
@@ -46,7 +46,7 @@ c.LateSubmissionPlugin.penalty_method = "none"
 
 # Autograde, with the course's own steps among nbgrader's: each answer is put into the release
 # first, and points come from the check's report, so that stderr costs nothing. A student's bundle
-# (`course release`) cannot grade and holds the same file.
+# cannot grade and holds the same file.
 if importlib.util.find_spec("course_lib.grading"):
     from course_lib.grading.publishing.feedback_page import FILTERS, STEPS, TEMPLATES
     from course_lib.grading.stock_nbgrader import AUTOGRADE, SANITIZE

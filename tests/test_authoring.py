@@ -70,7 +70,7 @@ def test_second_build_does_nothing(course):
     before = snapshot(course)
     times = {p: p.stat().st_mtime_ns for p in course.root.rglob("*.ipynb")}
     result = run(course)
-    assert (result.executed, result.released) == (False, False)
+    assert (result.executed, result.generated) == (False, False)
     assert snapshot(course) == before
     assert times == {p: p.stat().st_mtime_ns for p in course.root.rglob("*.ipynb")}
     assert drifts(course) == []
@@ -121,7 +121,7 @@ def test_missing_release_is_built_without_executing(course):
     (drift,) = drifts(course)
     assert (drift.path, drift.reason) == (f"notebooks/{SLUG}/{SLUG}.ipynb", "not built yet")
     result = run(course)
-    assert (result.executed, result.released) == (False, True)
+    assert (result.executed, result.generated) == (False, True)
     assert snapshot(course) == before
 
 
@@ -153,10 +153,10 @@ def test_a_release_that_is_outdated_or_has_other_line_endings_is_replaced(course
     release = course.release(SLUG)
     fresh = release.read_bytes()
     release.write_bytes(fresh.replace(b"\n", b"\r\n"))
-    assert run(course).released
+    assert run(course).generated
     assert release.read_bytes() == fresh
     edit(course.text(SLUG), "Words.", "Other words.")
-    assert run(course).released
+    assert run(course).generated
     assert "Other words." in release.read_text()
 
 

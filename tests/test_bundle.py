@@ -51,7 +51,7 @@ def test_release_writes_the_same_zip_twice(tmp_path, monkeypatch, capsys):
     made = []
     for name in ("first", "second"):
         into = tmp_path / name
-        assert cli.main(["release", "02", "--up-to", "2", "--into", str(into), "--json", "-q"]) == 0
+        assert cli.main(["bundle", "02", "--up-to", "2", "--into", str(into), "--json", "-q"]) == 0
         made.append(json.loads(capsys.readouterr().out))
         os.utime(ROOT / "LICENSE")  # dates must not matter
     first, second = (
@@ -65,9 +65,9 @@ def test_release_writes_the_same_zip_twice(tmp_path, monkeypatch, capsys):
 
 def test_a_lesson_after_the_one_left_out_is_refused(monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
-    assert cli.main(["release", "07", "--up-to", "06"]) == 1
+    assert cli.main(["bundle", "07", "--up-to", "06"]) == 1
     error = capsys.readouterr().err
-    assert "course release 07_bug_hunt --up-to 07_bug_hunt" in error
+    assert "course bundle 07_bug_hunt --up-to 07_bug_hunt" in error
     assert error.count("\n") == 1
 
 

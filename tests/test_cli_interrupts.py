@@ -60,7 +60,7 @@ def is_deserted(group):
 
 @posix
 @pytest.mark.parametrize(
-    ("arguments", "after"), [(["build", "02", "--force"], "cell 4 of"), (["release", "02"], "with")]
+    ("arguments", "after"), [(["build", "02", "--force"], "cell 4 of"), (["bundle", "02"], "with")]
 )
 def test_what_is_built_or_packed_stays_as_it_was(tmp_path, arguments, after):
     for part in ("solutions", "notebooks"):

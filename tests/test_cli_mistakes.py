@@ -57,7 +57,7 @@ def refused(capsys, line):
 
 
 ARGUMENTS = {
-    "release": "release 02",
+    "bundle": "bundle 02",
     "grade": "grade 02",
     "collect": "collect 02 FILE.zip",
     "extend": "extend 02 ada --to 2026-03-05",
@@ -66,7 +66,7 @@ ARGUMENTS = {
     "new": "new exercise window_mask --lesson 02",
     "bench": "bench grading",
 }
-NAME_A_LESSON = ("release", "demo", "grade", "report", "export", "build", "matrix", "times")
+NAME_A_LESSON = ("bundle", "demo", "grade", "report", "export", "build", "matrix", "times")
 ANYWHERE = {"doctor", "init", "progress"}
 
 
@@ -96,8 +96,8 @@ def test_a_lesson_that_is_none(course, capsys, verb):
         ("grade 02 --student zoe", 1, "nothing from zoe"),
         ("matrix 02 --seeds 0", 2, "--seeds"),
         ("build zzz", 2, "there is no lesson zzz; known: 02_masked_softmax"),
-        ("release 02 --up-to 99", 2, "there is no lesson 99"),
-        ("release 02 --into a-file", 1, "a-file: "),
+        ("bundle 02 --up-to 99", 2, "there is no lesson 99"),
+        ("bundle 02 --into a-file", 1, "a-file: "),
         ("export --output a-file", 2, "a-file exists"),
         ("export --output /proc/nowhere/grades.csv", 2, "is not a folder: make it"),
         ("export --to canvas --into missing.csv", 2, "missing.csv cannot be read: No such file"),

@@ -112,14 +112,14 @@ def test_checks_and_progress_say_these_points(folder, capsys, monkeypatch):
 
 def test_a_release_that_is_older_than_the_file_is_not_handed_out(folder, capsys):
     (folder / FILE).write_text(SETTINGS, encoding="utf-8")
-    assert main(["release", "02", "-q"]) == 1
+    assert main(["bundle", "02", "-q"]) == 1
     error = capsys.readouterr().err
     assert "other points" in error and f"course build {LESSON}" in error
 
 
 def test_students_get_the_file_with_their_bundle(folder, capsys):
     (folder / FILE).write_text("[points]\nscore_variance = 4", encoding="utf-8")
-    assert main(["release", "02", "--up-to", "02", "-q"]) == 0
+    assert main(["bundle", "02", "--up-to", "02", "-q"]) == 0
     with zipfile.ZipFile(folder / "bundles" / f"{LESSON}.zip") as bundle:
         held = bundle.read(f"attention-course/course_lib/{FILE}")
     assert held == (folder / FILE).read_bytes()

@@ -117,4 +117,4 @@ def test_the_command_takes_its_name(course, monkeypatch, capsys):
     assert cli.main(["report", NAME, "-q"]) == 0
     assert cli.main(["export", NAME, "-q"]) == 0
     assert f"{NAME}/test-double" in (course / "grades.csv").read_text()
-    assert cli.main(["release", NAME, "-q"]) == 2
+    assert cli.main(["bundle", NAME, "-q"]) == 2

@@ -193,7 +193,7 @@ def students(hub):
     copy_of_the_course(hub.home("instr") / "attention-course")
     hub.must("root", f"chown -R instr: {HOMES}/instr")
     hub.must("instr", "course init attention-class")
-    hub.must("instr", "course release 02 --up-to 02", "attention-class")
+    hub.must("instr", "course bundle 02 --up-to 02", "attention-class")
     class_ = hub.home("instr") / "attention-class"
     zipped = zipfile.ZipFile(class_ / f"bundles/{LESSON}.zip")
     zipped.extractall(hub.root / "srv")

@@ -156,7 +156,7 @@ def test_an_installed_wheel_makes_the_same_folder_and_bundle(tmp_path):
     made = {}
     for name, path in {"clone": ROOT, "wheel": site}.items():
         code = "from course_lib.cli.main import main; assert not main(['init', '.'])\n"
-        code += "assert not main(['release', '02', '--up-to', '02', '-q'])"
+        code += "assert not main(['bundle', '02', '--up-to', '02', '-q'])"
         (folder := tmp_path / name).mkdir()
         done = subprocess.run(
             [sys.executable, "-P", "-c", code],

@@ -3,6 +3,6 @@
 Data moves in one direction: percent-format text -> executed nbgrader source notebook -> student
 release. read (text -> cells), paste (solution source), assemble (cells -> notebook), execute
 (outputs), release (stock nbgrader), builder (rebuild stale files). Further commands: bundle
-(`course release`), skeleton (`course new`), matrix (`course matrix`), train_models
+(`course bundle`), skeleton (`course new`), matrix (`course matrix`), train_models
 (`course train`), site.
 """

@@ -34,7 +34,7 @@ class BuildResult:
 
     lesson: str
     executed: bool
-    released: bool
+    generated: bool
     seconds: float
 
 

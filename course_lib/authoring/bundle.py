@@ -1,4 +1,4 @@
-"""`course release`: write the zip that an instructor hands out, which works by itself.
+"""`course bundle`: write the zip that an instructor hands out, which works by itself.
 
 A bundle holds the lessons' notebooks, the part of course_lib that the notebooks and the student's
 commands import, and its own project file. The same course gives the same bytes.
@@ -101,7 +101,7 @@ def make_bundle(
     if late:
         raise CourseError(
             f"{late[0]} comes after {up_to} and needs its solutions; name a later lesson: "
-            f"course release {' '.join(lessons)} --up-to {late[-1]}"
+            f"course bundle {' '.join(lessons)} --up-to {late[-1]}"
         )
     for slug in lessons:
         say(f"{slug}: comparing the release with its source notebook")

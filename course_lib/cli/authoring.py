@@ -1,4 +1,4 @@
-"""The verbs of `course` for authors of lessons: build, release, site, matrix, test and others."""
+"""The verbs of `course` for authors of lessons: build, bundle, site, matrix, test and others."""
 
 import json
 import webbrowser
@@ -72,12 +72,12 @@ def build(
         typer.echo(json.dumps([asdict(result) for result in results], indent=2, default=str))
         return
     for result in results:
-        done = "executed" if result.executed else "released" if result.released else "up to date"
+        done = "executed" if result.executed else "generated" if result.generated else "up to date"
         typer.echo(f"{result.lesson}: {done} ({result.seconds:.1f} s)")
 
 
 @verbs.command()
-def release(
+def bundle(
     lessons: Annotated[list[str], typer.Argument(metavar="LESSON", help="Lessons to hand out.")],
     up_to: Annotated[
         str | None,
@@ -95,7 +95,7 @@ def release(
 
     It contains the notebooks, their checks and hints, and the installer.
 
-    Example: course release 02 --up-to 02
+    Example: course bundle 02 --up-to 02
     """
     with working():
         from course_lib.authoring.bundle import make_bundle

@@ -116,7 +116,7 @@ def make_folder(root: Path, folder: Path) -> None:
 
 
 def submit(folder: Path, lesson: str, students: Sequence[SampleStudent]) -> None:
-    """Release a lesson in the demo's folder, set its due date, and submit every answer."""
+    """Add a lesson to the demo's folder, set its due date, and submit every answer."""
     course = ClassFolder(folder)
     with quiet_nbgrader():
         course.generate(lesson, "notebooks")

@@ -16,7 +16,7 @@ from course_lib.grading.adapters.nbgrader import SaveScores, coursedir_of
 from course_lib.grading.cell_kinds import is_check, is_plain_test
 from course_lib.grading.class_folder import SEED, secret_seed
 from course_lib.grading.clean_outputs import sanitize_outputs
-from course_lib.grading.intake.read import released
+from course_lib.grading.intake.read import parse_release
 from course_lib.grading.intake.rebuild import rebuild
 from course_lib.grading.ledger import seed_of, work_of
 from course_lib.grading.read_checks import read_check
@@ -51,7 +51,7 @@ class RebuildSubmission(NbGraderPreprocessor):
         if not path.is_file():
             self.log.warning("%s is missing: run `course build`", path)
             return nb, resources
-        rebuilt, notices = rebuild(released(path.read_text(encoding="utf-8")), nb.cells)
+        rebuilt, notices = rebuild(parse_release(path.read_text(encoding="utf-8")), nb.cells)
         for notice in notices:
             self.log.warning("%s: %s", about["student"], notice)
         rebuilt.metadata.setdefault("course", {})["notices"] = notices

@@ -37,7 +37,7 @@ _MEMORY = 600_000_000  # additional bytes
 def read_submission(job: Job) -> tuple[NotebookNode, list[str]]:
     """Return the release notebook with a student's answers, and notices for the instructor."""
     with _limited(job.name):
-        notebook, notices = _rebuilt(job.lesson, released(job.release), job.data, job.name)
+        notebook, notices = _rebuilt(job.lesson, parse_release(job.release), job.data, job.name)
         return notebook, [*notices, *source_notices(notebook)]
 
 
@@ -63,7 +63,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 @functools.lru_cache(maxsize=2)
-def released(text: str) -> NotebookNode:
+def parse_release(text: str) -> NotebookNode:
     """Parse a release notebook, once for each class."""
     return nbformat.reads(text, as_version=4)
 

@@ -56,6 +56,10 @@ SHOWN = {  # name: (cells, all that they show)
         "execute_result text/plain ([], True)",
     ),
     "%matplotlib inline": (["%matplotlib inline", f"{PLOT}\nplt.show()", PLOT], f"{FIGURE}\n" * 2),
+    "a figure of the course": (
+        ["from course_lib import plotting\nplotting.show(plotting.heatmap([[0.5, 0.5]]))"],
+        "display_data text/html text/plain ...",
+    ),
     "!command": (["!echo out", "got = !echo in\ngot"], "stdout 'out\\n'\nexecute_result ...['in']"),
     "input()": (["input('name? ')"], REFUSED("input()")),
     "exit()": (["a = 1\nexit()", "a;", "a"], "execute_result text/plain 1"),

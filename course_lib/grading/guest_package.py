@@ -19,6 +19,7 @@ _VISIBLE = (
     "plotting",
     "checks/__init__.py",
     "checks/observe/*.py",
+    "checks/observe/*.js",
     "notebook/__init__.py",
     "notebook/_judged_outside.py",
     "notebook/hunt.py",

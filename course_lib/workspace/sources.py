@@ -14,7 +14,7 @@ import symtable
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-_BESIDE = re.compile(r"[\"'](\w+\.npz)[\"']")
+_BESIDE = re.compile(r"[\"'](\w+\.(?:npz|js))[\"']")
 _LINE_COMMENT = re.compile(r"^\s*//.*\n", re.MULTILINE)
 
 

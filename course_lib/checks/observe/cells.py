@@ -15,6 +15,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import FunctionType
 from typing import Any
 
@@ -28,25 +29,6 @@ _DEFINES = re.compile(
 _RUNS_ITS_BODY = re.compile(r"%%(?:time|timeit|capture|prun)\b")
 _ANSWER = "-answer"  # ends the id of an answer's cell
 _MOST_NAMES, _LONGEST = 100, 80
-# JupyterLab goes on to the next cell and keeps it in place, so that outputs above it grow out of
-# sight. "Run All" and an opened notebook stay where they are. A widget runs no scripts, so the
-# script comes in an empty output below it.
-_KEEP_IN_VIEW = """<script>(() => {
-let output = document.currentScript.closest(".jp-OutputArea-child");
-const cell = output?.closest(".jp-Cell");
-const isCurrent = [cell, cell?.nextElementSibling].some(
-    each => each?.classList.contains("jp-mod-active"));
-if (!isCurrent || Math.abs(Date.now() / 1000 - NOW) > 60) return;
-if (!output.clientHeight) output = output.previousElementSibling;
-const all = output.parentElement, height = cell.closest(".jp-WindowedPanel-outer").clientHeight;
-const growth = new ResizeObserver(() => {
-    const shown = all.clientHeight > height ? output : all;
-    shown.scrollIntoView({block: shown.clientHeight > height ? "start" : "nearest"});
-});
-growth.observe(all);
-for (const action of ["keydown", "pointerdown", "wheel"])
-    addEventListener(action, () => growth.disconnect(), {capture: true, once: true});
-})();</script>"""
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -235,4 +217,6 @@ def keep_in_view(shell: Any) -> str:
     """
     if not someone_answers(shell):
         return ""
-    return _KEEP_IN_VIEW.replace("NOW", str(int(time.time())))
+    path = Path(__file__).with_name("keep_in_view.js")
+    script = path.read_text(encoding="utf-8").partition("\n\n")[2]
+    return f"<script>(() => {{\n{script.replace('NOW', str(int(time.time())))}}})();</script>"

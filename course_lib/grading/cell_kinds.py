@@ -1,38 +1,20 @@
 """Tell which cells of a notebook grading uses and which are graded, and what names they define."""
 
 import ast
-import functools
 import re
 from collections.abc import Mapping
 
 from nbformat import NotebookNode
 
-from course_lib.checks.observe.cells import bound_in, parse_cell
+from course_lib.checks.observe.cells import parse_cell
 
 ANSWER = "-answer"  # ends the grade_id of an exercise's answer
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
-@functools.lru_cache(maxsize=100)
-def _as_python(source: str) -> str:
-    from IPython.core.inputtransformer2 import TransformerManager  # rarely needed
-
-    return TransformerManager().transform_cell(source)
-
-
-def parsed(source: str) -> ast.Module | None:
-    """Parse a cell as IPython does, or return None if it is not Python, even after its magics."""
-    return parse_cell(source, _as_python)
-
-
-def bound_names(source: str) -> set[str]:
-    """Return the names that a cell binds, whatever the kind of statement."""
-    return bound_in(source, _as_python)
-
-
 def definitions(source: str) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
     """Return the functions and classes that a cell defines at its top level."""
-    tree = parsed(source)
+    tree = parse_cell(source)
     return {one.name: one for one in tree.body if isinstance(one, DEFINITIONS)} if tree else {}
 
 

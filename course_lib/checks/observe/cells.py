@@ -1,19 +1,20 @@
 """Follow a notebook's cells: what ran, what stopped it, and whether a person runs them.
 
 IPython reports each cell that ran. This module runs beside the student's code, so it imports only
-the standard library.
+the standard library, and IPython for magics.
 """
 
 from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import re
 import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FunctionType
@@ -44,13 +45,10 @@ class _Run:
 
 
 class Cells:
-    """The latest run of the cell that defines each name, in a notebook with these variables.
+    """The latest run of the cell that defines each name, in a notebook with these variables."""
 
-    `transform` is IPython's function that converts a cell's source to Python.
-    """
-
-    def __init__(self, namespace: dict[str, Any], transform: Callable[[str], str]) -> None:
-        self._namespace, self._transform = namespace, transform
+    def __init__(self, namespace: dict[str, Any]) -> None:
+        self._namespace = namespace
         self._running: _Run | None = None
         self._latest: dict[str, _Run] = {}
 
@@ -59,7 +57,7 @@ class Cells:
         with contextlib.suppress(Exception):
             if info.store_history:
                 run = _Run(info.raw_cell, info.cell_id or "")
-                names = bound_in(run.source, self._transform)
+                names = bound_in(run.source)
                 if run.cell_id.endswith(_ANSWER):
                     names.add(run.cell_id.removesuffix(_ANSWER))
                 run.before = {name: self._identity(name) for name in names}
@@ -108,7 +106,7 @@ def watch_cells(shell: Any) -> None:
     """Follow the cells that an IPython shell runs from now on. A second call has no effect."""
     if shell is None or id(shell) in _watched:
         return
-    cells = _watched[id(shell)] = Cells(shell.user_ns, shell.transform_cell)
+    cells = _watched[id(shell)] = Cells(shell.user_ns)
     shell.events.register("pre_run_cell", cells.begin)
     shell.events.register("post_run_cell", cells.end)
 
@@ -129,17 +127,24 @@ def defined_in(namespace: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(name[:_LONGEST] for name in found[-_MOST_NAMES:])
 
 
-def parse_cell(source: str, transform: Callable[[str], str]) -> ast.Module | None:
+def parse_cell(source: str) -> ast.Module | None:
     """Parse a cell as IPython does; return None if it is not Python, with or without magics."""
     source = cell_body(source)
     # Suppress warnings about invalid escapes, because running the cell repeats them. Suppressing
     # makes Python repeat all earlier warnings, so do it only if the cell contains a backslash.
     may_warn = "\\" in source
     with warnings.catch_warnings(action="ignore") if may_warn else contextlib.nullcontext():
-        for python in (lambda: source, lambda: transform(source)):
+        for python in (lambda: source, lambda: _as_python(source)):
             with contextlib.suppress(Exception):
                 return ast.parse(python())
     return None
+
+
+@functools.lru_cache(maxsize=100)
+def _as_python(source: str) -> str:
+    from IPython.core.inputtransformer2 import TransformerManager  # rarely needed
+
+    return TransformerManager().transform_cell(source)
 
 
 def cell_body(source: str) -> str:
@@ -149,9 +154,9 @@ def cell_body(source: str) -> str:
     return source
 
 
-def bound_in(source: str, transform: Callable[[str], str]) -> set[str]:
+def bound_in(source: str) -> set[str]:
     """Return the names that a cell binds or would bind, in any kind of statement."""
-    tree = parse_cell(source, transform)
+    tree = parse_cell(source)
     if tree is None:
         return {name or assigned for name, assigned in _DEFINES.findall(source)}
     return set(bound_by(tree))

@@ -11,16 +11,14 @@ from collections.abc import Collection, Iterator, Sequence
 import nbformat
 from nbformat import NotebookNode
 
-from course_lib.checks.observe.cells import bound_by, cell_body
+from course_lib.checks.observe.cells import bound_by, bound_in, cell_body, parse_cell
 from course_lib.grading.cell_kinds import (
     ANSWER,
     DEFINITIONS,
-    bound_names,
     definitions,
     grade_id,
     is_check,
     is_theirs,
-    parsed,
 )
 from course_lib.grading.clean_outputs import KEPT, made_output, sanitize_outputs, sanitize_prose
 
@@ -80,7 +78,7 @@ class _Match:
             elif is_answer and len(copies) > 1:
                 yield f"{name}: {len(copies)} answer cells, the last answer graded"
             elif name and not is_answer and edited:
-                own = is_check(cell) and any(map(bound_names, edited))
+                own = is_check(cell) and any(map(bound_in, edited))
                 defines = "; what the student defines in it runs before it" if own else ""
                 yield f"{name}: edited cell restored{defines}"
 
@@ -109,7 +107,7 @@ class _Match:
             if not is_theirs(cell) and is_edited:
                 if not is_check(cell):
                     self.places[at] = last
-                elif bound_names(self.submitted[at].source):
+                elif bound_in(self.submitted[at].source):
                     self.places[at] = (home, _BEFORE)
         self.places |= dict.fromkeys(pending, last)
         if moved:
@@ -139,7 +137,7 @@ class _Match:
             if not is_open:  # does the definition run too late for the check?
                 check = checks.get(grade_id(cell).removesuffix(ANSWER), len(self.release))
                 in_time = any(places.get(at, (0, 0)) < (check, 0) for at in found)  # or in `used`
-                if in_time or wanted & bound_names(source):
+                if in_time or wanted & bound_in(source):
                     continue
             if not found:
                 continue
@@ -261,8 +259,8 @@ def _attempted(source: str) -> set[str]:
             return getattr(node.value.func, "id", "") != "carry_on"
         return not isinstance(node, ast.Delete)
 
-    if (tree := parsed(source)) is None:
-        return bound_names(source)
+    if (tree := parse_cell(source)) is None:
+        return bound_in(source)
     return {name for node in tree.body if is_attempt(node) for name in bound_by(node)}
 
 

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from nbformat import NotebookNode
 
+from course_lib.checks.observe.cells import parse_cell
 from course_lib.exercises import find
-from course_lib.grading.cell_kinds import ANSWER, grade_id, is_theirs, parsed
+from course_lib.grading.cell_kinds import ANSWER, grade_id, is_theirs
 
 _BUSINESS_OF_OTHERS = re.compile(
     r"sys\.modules|meta_path|settrace|setprofile|_getframe|addaudithook|get_referrers|get_objects"
@@ -45,7 +46,7 @@ def source_notices(notebook: NotebookNode) -> list[str]:
         if _TURNED.search(source):
             found.append(f"{where}: look at its source, which reads differently than it runs")
         if cell.cell_type == "code":
-            nodes = list(ast.walk(parsed(source) or ast.Module([], [])))
+            nodes = list(ast.walk(parse_cell(source) or ast.Module([], [])))
             if any(map(_has_unreached, nodes)):
                 found.append(f"{where}: the code below `raise {_STUB}()` is never reached")
             found += _left_out(name, source, nodes)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 
 from nbformat import NotebookNode
 
-from course_lib.checks.observe.cells import bound_by
+from course_lib.checks.observe.cells import bound_by, parse_cell
 from course_lib.checks.observe.codec import encode
 from course_lib.checks.observe.remote import Request
 from course_lib.exercises import find
@@ -24,7 +24,6 @@ from course_lib.grading.cell_kinds import (
     is_plain_test,
     is_theirs,
     is_used,
-    parsed,
 )
 from course_lib.grading.sandbox.confinement import Limits
 from course_lib.grading.sandbox.guests import Guest, GuestLost, GuestResult
@@ -263,7 +262,7 @@ class RenewableGuest:
 
 def _definitions(source: str) -> Iterator[tuple[str, set[str]]]:
     """Yield the names that a cell binds at its top level, each with those it depends on."""
-    tree = parsed(source)
+    tree = parse_cell(source)
     for node in tree.body if tree else ():
         named = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
         yield from ((name, named) for name in bound_by(node))

@@ -210,7 +210,7 @@ def current_shell() -> Any:
 
 def someone_answers(shell: Any) -> bool:
     """Return whether the running cell was sent by a front end, not by a batch runner."""
-    # A console has no kernel, and that of a guest gets no messages (grading/sandbox/inside/shell.py).
+    # A console has no kernel, and the one of a guest (sandbox/inside/shell.py) gets no messages.
     get_parent = getattr(getattr(shell, "kernel", None), "get_parent", lambda channel: {})
     return bool(get_parent("shell").get("content", {}).get("allow_stdin", False))
 

@@ -197,8 +197,8 @@ check("LanguageModel")
 # At each step, the model reads the last `context_length` tokens of every text, and the logits at
 # the last position decide. At temperature 0, the most likely token comes next, whatever `top_k` is.
 # Otherwise, the next token of each text is drawn with `generator` from softmax(logits /
-# temperature). If `top_k` is given, only the `top_k` most likely tokens and ties with them can be
-# drawn.
+# temperature). If `top_k` is given, only the `top_k` most likely tokens can be drawn. Where tokens
+# tie for the last place, you may keep all of them or only some.
 #
 # Run the model in eval mode and without gradients, and restore its mode afterwards.
 #

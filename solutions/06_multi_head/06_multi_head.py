@@ -85,6 +85,15 @@ assert apart == 0 and len(found) == 2
 #
 # </details>
 #
+# <details><summary>Why no linear layer can</summary>
+#
+# Let the second letter have the smaller weight, $b < a$. For a sum of the letters $x$ and $y$, the
+# score of $x$ minus the score of $y$ is an affine function $g$ of the share of $x$. To name the
+# second letter of $yy$ and $xx$, the layer needs $g(0) < 0 < g(1)$, so $g$ increases. To name that
+# of $xy$ and $yx$, it needs $g(a) < 0 < g(b)$, so $g$ decreases.
+#
+# </details>
+#
 # *Multi-head attention* gives each of the two letters its own weights, its own values, and its own
 # part of the output. It consists of $h$ *heads* (`num_heads`). A head is a separate attention that
 # works on $d = D/h$ of the $D$ features (`embed_dim`).

@@ -13,15 +13,12 @@ from course_lib.notebook.library_parts import PARTS, parts_of
 
 
 def test_every_exercise_is_in_it_once_and_no_other():
-    for known in (list(exercises()), [*exercises(), "brand_new"], ["bmm"], []):
+    for known in (list(exercises()), ["bmm"], []):
         shown = [name for part in parts_of(known) for name in part.exercises]
-        assert sorted(shown) == sorted(known)
+        assert sorted(shown) == sorted(known), "name the part of an exercise in library_parts.py"
         assert all(part.exercises for part in parts_of(known))
     everything = [name for part in PARTS for name in part.exercises]
     assert len(everything) == len(set(everything))
-    assert set(exercises()) <= set(everything), (
-        "name the part of a new exercise in library_parts.py"
-    )
 
 
 @pytest.mark.parametrize("own", [["causal_mask", "bmm"], [], list(exercises())])

@@ -41,6 +41,8 @@ def new_exercise(course: LessonTree, name: str, slug: str) -> list[Path]:
     exercise = library / "exercises" / lesson / f"{name}.py"
     variants = library.parent / "tests" / "variants" / lesson / f"{name}.py"
     init = library / "attention" / "__init__.py"
+    parts = library / "notebook" / "library_parts.py"
+    row = f'    ("{PLACEHOLDER}", -1): "{name}",\n'
     order = exercise.with_name("__init__.py")
     exports = init.read_text("utf-8")
     block = f"from course_lib.attention.{solution.stem} import (\n"
@@ -55,9 +57,10 @@ def new_exercise(course: LessonTree, name: str, slug: str) -> list[Path]:
             variants: _filled("variants", name=name),
             order: _with_name(order, name, course),
             init: exports.replace(block, f"{block}    {name},\n"),
+            parts: parts.read_text("utf-8").replace("}\nPARTS", f"{row}}}\nPARTS"),
         }
     )
-    return [solution, text, oracle, exercise, variants]
+    return [solution, text, oracle, exercise, variants, parts]
 
 
 def new_lesson(course: LessonTree, slug: str) -> list[Path]:
@@ -103,7 +106,7 @@ def check_placeholders(course: LessonTree, slug: str) -> None:
     """
     lesson, library = slug[3:], course.library
     files = [course.text(slug), solution_path(library, slug)]
-    files.append(library / "reference" / f"{lesson}.py")
+    files += [library / "reference" / f"{lesson}.py", library / "notebook" / "library_parts.py"]
     files += sorted((library / "exercises" / lesson).glob("*.py"))
     files += sorted((library.parent / "tests" / "variants" / lesson).glob("*.py"))
     for path in files:

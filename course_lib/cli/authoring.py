@@ -239,8 +239,7 @@ def new_exercise(
     slug = find_lesson(list(course.lessons), lesson)
     for path in skeleton.new_exercise(course, name, slug):
         typer.echo(f"write in: {course.relative(path)}")
-    typer.echo("add name: course_lib/notebook/library_parts.py")
-    typer.echo(f"then:     ruff check --fix . && course build {slug}")
+    typer.echo(f"then: ruff check --fix . && course matrix {slug} && course build && course test")
 
 
 @new.command("lesson")

@@ -1,7 +1,7 @@
 """Map exercises to the parts of a Transformer, for the map of a student's library.
 
 The parts are in the order of the computation, each with its depth in the model. The map leaves out
-names that are not exercises, and it shows exercises that are not listed here at its end.
+names that are not exercises.
 """
 
 from collections.abc import Iterable
@@ -54,8 +54,6 @@ def purpose_of(exercise: str) -> str:
 
 def parts_of(exercises: Iterable[str]) -> list[Part]:
     """Return the parts that hold these exercises, without empty parts."""
-    known = list(exercises)
-    placed = {name for part in PARTS for name in part.exercises}
-    others = Part("others", -1, tuple(name for name in known if name not in placed))
-    shown = [(part, tuple(n for n in part.exercises if n in known)) for part in (*PARTS, others)]
+    known = set(exercises)
+    shown = [(part, tuple(n for n in part.exercises if n in known)) for part in PARTS]
     return [part._replace(exercises=those) for part, those in shown if those]

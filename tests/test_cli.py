@@ -62,12 +62,12 @@ def test_grade_shows_who_was_asked_for_and_returns_the_worst_code(course, monkey
     asked = []
 
     def grade(root, lesson, *, students, progress, settings, pool):
-        asked.append((lesson, students, settings.sandbox, settings.shard))
+        asked.append((lesson, students, settings.sandbox))
         found = damaged if lesson.startswith("02") else GradedSubmission("eve")
         return GradedLesson(lesson, (GradedSubmission("ada"), found))
 
     monkeypatch.setattr(driver, "grade", grade)
-    options = ["--sandbox", "off", "--trusted", "--shard", "1/2", "-q"]
+    options = ["--sandbox", "off", "--trusted", "-q"]
     for student, code in (("ada", 0), ("eve", 3)):
         line = ["grade", "02", "05", "--student", student, *options]
         assert cli.main([*line, "--json"]) == code
@@ -78,7 +78,7 @@ def test_grade_shows_who_was_asked_for_and_returns_the_worst_code(course, monkey
         assert [name in out for name in ("ada", "eve")] == [
             name == student for name in ("ada", "eve")
         ]
-    given = (["ada"], "off", "1/2")
+    given = (["ada"], "off")
     assert asked[:2] == [("02_masked_softmax", *given), ("05_scaled_dot_product", *given)]
 
 

@@ -92,7 +92,6 @@ def test_a_lesson_that_is_none(course, capsys, verb):
         ("grade 02 --sandbox off", 2, "or add --trusted if you trust everyone who submitted"),
         ("grade 02 --executor threads", 1, "there are serial, processes and dask://HOST:PORT"),
         ("grade 02 --executor dask://x", 1, "write dask://HOST:PORT"),
-        ("grade 02 --shard \u00b9/\u00b2", 1, "write k/n"),
         ("grade 02 --student zoe", 1, "nothing from zoe"),
         ("matrix 02 --seeds 0", 2, "--seeds"),
         ("build zzz", 2, "there is no lesson zzz; known: 02_masked_softmax"),

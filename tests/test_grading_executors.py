@@ -147,11 +147,11 @@ def test_f14_a_worker_with_other_versions_is_refused_by_name(cluster, tmp_path, 
     assert not (root / "autograded").exists()
 
 
-def test_shards_make_the_whole_and_land_without_being_run_again(tmp_path, monkeypatch):
+def test_parts_graded_elsewhere_land_without_being_run_again(tmp_path, monkeypatch):
     first, second = (make_class(tmp_path / part, STUDENTS) for part in "12")
     monkeypatch.setenv("COURSE_CHECK_SEED", "shared")
-    one = grade(first, LESSON, settings=replace(QUICK, shard="1/2"))
-    two = grade(second, LESSON, settings=replace(QUICK, shard="2/2"))
+    one = grade(first, LESSON, settings=QUICK, students=STUDENTS[::2])
+    two = grade(second, LESSON, settings=QUICK, students=STUDENTS[1::2])
     assert {**points(one), **points(two)} == EXPECTED
     for part in ("autograded", ".course/ledger"):
         shutil.copytree(second / part, first / part, dirs_exist_ok=True)

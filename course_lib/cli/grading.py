@@ -59,9 +59,6 @@ def grade(
         Sandbox, typer.Option(help="`course doctor` shows what this machine supports.")
     ] = "strict",
     workers: Annotated[int, typer.Option(min=0, help="Worker processes; 0 for one per core.")] = 0,
-    shard: Annotated[
-        str | None, typer.Option(metavar="k/n", help="Grade only the k-th of n shares.")
-    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Also grade unchanged work.")] = False,
     trusted: Annotated[
         bool, typer.Option("--trusted", help="You trust everyone who submitted; needed for off.")
@@ -81,7 +78,7 @@ def grade(
     root = course_root()
     if sandbox != "strict" and not trusted:
         raise UsageError(_UNTRUSTED.format(sandbox))
-    settings = Settings(executor, sandbox, workers, shard, force=force)
+    settings = Settings(executor, sandbox, workers, force=force)
     summaries = []
     for lesson in chosen_assignments(root, lessons) or []:
         with executors.started_ahead(root, lesson, settings) as pool:

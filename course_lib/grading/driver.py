@@ -26,7 +26,7 @@ from nbformat import NotebookNode
 
 from course_lib.grading.cell_kinds import check_cells, grade_id
 from course_lib.grading.class_folder import ClassFolder, parse_graded, quiet_nbgrader
-from course_lib.grading.executors import Executor, executor, shard_of
+from course_lib.grading.executors import Executor, executor
 from course_lib.grading.graded import GradedLesson
 from course_lib.grading.intake.submissions import Submission, find_submissions
 from course_lib.grading.jobs import Job, Result, Settings
@@ -78,9 +78,7 @@ def grade(
         stack.enter_context(only_one(course.private / "grade.lock", waiting=refuse))
         gc.freeze()  # collecting garbage among imported objects takes a tenth of the run
         stack.callback(gc.unfreeze)
-        found = find_submissions(course.step("submitted"), lesson, students)
-        mine = set(shard_of([submission.student for submission in found], task.settings.shard))
-        chosen = [submission for submission in found if submission.student in mine]
+        chosen = find_submissions(course.step("submitted"), lesson, students)
         _grade(task, chosen, progress or (lambda step: None), pool)
         summary = read_lesson(course, lesson)
     return replace(summary, seconds=time.monotonic() - started)

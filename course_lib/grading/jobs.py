@@ -21,7 +21,6 @@ class Settings:
     executor: str = "processes"  # or "serial", or "dask://HOST:PORT"
     sandbox: str | None = "strict"  # or "off"; None for the best one available
     workers: int = 0  # 0 means one for each core
-    shard: str | None = None  # "k/n": this machine's share of the class
     limits: Limits = field(default_factory=Limits)
     force: bool = False  # grade unchanged work again
 

@@ -76,6 +76,6 @@ def unchanged(task: LessonToGrade, entry: Entry, known: Collection[str]) -> Entr
     notebook = task.course.read_graded(entry.student, task.lesson)
     if notebook is None or entry.student in known:
         return entry if notebook else None
-    # The gradebook was lost, another machine graded this shard, or the lateness has changed.
+    # The gradebook was lost, another machine graded this, or the lateness has changed.
     again = replace(entry, state="graded", notebook=nbformat.v4.writes(notebook, indent=None))
     return task.ledger.put(again)

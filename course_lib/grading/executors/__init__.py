@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -46,18 +45,3 @@ def started_ahead(root: Path, lesson: str, settings: Settings) -> Iterator[Execu
         return
     with contextlib.closing(executor(settings, lesson)) as pool:
         yield pool
-
-
-def shard_of(students: Iterable[str], shard: str | None) -> list[str]:
-    """Return the students of shard "k/n", which are the same on every machine."""
-    if shard is None:
-        return list(students)
-    found = re.fullmatch(r"(\d+)/(\d+)", shard, re.ASCII)
-    if not found or not 1 <= int(found[1]) <= int(found[2]):
-        raise GradingError(f"--shard {shard}: write k/n with 1 <= k <= n, for example 2/8")
-
-    def share(student: str) -> int:
-        digest = hashlib.sha256(student.encode("utf-8", "surrogateescape")).digest()
-        return int.from_bytes(digest[:8], "big") % int(found[2])
-
-    return [student for student in students if share(student) == int(found[1]) - 1]
